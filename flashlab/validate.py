@@ -1,0 +1,75 @@
+"""Input checks shared by every rung: an error names the argument, what it was and what was expected."""
+
+import math
+
+import torch
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def describe(x):
+    """What a reader of an error message needs to know about x."""
+    if isinstance(x, torch.Tensor):
+        return f"a {str(x.dtype).removeprefix('torch.')} tensor of shape {tuple(x.shape)} on {x.device}"
+    return f"{x!r} ({type(x).__name__})"
+
+
+def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS):
+    """Raise TypeError or ValueError unless Q, K, V can be attended to.
+
+    Shapes: the last two dimensions are Q (N_q, d), K (N_k, d), V (N_k, d_v); with ndim=4 (B, H, ...) stands before them.
+    """
+    for name, T in (("Q", Q), ("K", K), ("V", V)):
+        if not isinstance(T, torch.Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {describe(T)}")
+        if T.ndim != ndim:
+            shape = "(B, H, N, d)" if ndim == 4 else "(N, d)"
+            raise ValueError(f"{name} must have {ndim} dimensions {shape}, got {describe(T)}")
+        if T.dtype not in dtypes:
+            names = ", ".join(str(t).removeprefix("torch.") for t in dtypes)
+            raise TypeError(f"{name} must be one of {names}, got {describe(T)}")
+        if (T.dtype, T.device) != (Q.dtype, Q.device):
+            raise TypeError(f"{name} must match Q's dtype and device, {Q.dtype} on {Q.device}, got {describe(T)}")
+    if Q.shape[-1] == 0:
+        raise ValueError(f"Q must have head dimension d >= 1, got {describe(Q)}")
+    if K.shape[-1] != Q.shape[-1]:
+        raise ValueError(f"K must have Q's head dimension d = {Q.shape[-1]}, got {describe(K)}")
+    if V.shape[:-1] != K.shape[:-1]:
+        raise ValueError(f"V must have K's sizes {tuple(K.shape[:-1])} before its last dimension, got {describe(V)}")
+    if V.shape[-1] == 0:
+        raise ValueError(f"V must have head dimension d_v >= 1, got {describe(V)}")
+
+
+def check_scale(scale, d):
+    """The softmax scale: 1/sqrt(d) unless given; anything but a finite number raises."""
+    if scale is None:
+        return d**-0.5
+    if isinstance(scale, bool) or not isinstance(scale, (int, float)):
+        raise TypeError(f"scale must be a number or None for 1/sqrt(d), got {describe(scale)}")
+    if not math.isfinite(scale):
+        raise ValueError(f"scale must be finite, got {scale!r}")
+    return float(scale)
+
+
+def check_bool(**flags):
+    """Raise TypeError unless every keyword is True or False."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {describe(value)}")
+
+
+def check_positive(**sizes):
+    """Raise unless every keyword is an integer >= 1 (tile sizes, byte counts)."""
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be an integer >= 1, got {describe(value)}")
+        if value < 1:
+            raise ValueError(f"{name} must be an integer >= 1, got {value}")
+
+
+def check_dropout(dropout_p):
+    """Raise unless dropout_p is a number in [0, 1)."""
+    if isinstance(dropout_p, bool) or not isinstance(dropout_p, (int, float)):
+        raise TypeError(f"dropout_p must be a number in [0, 1), got {describe(dropout_p)}")
+    if not 0 <= dropout_p < 1:
+        raise ValueError(f"dropout_p must lie in [0, 1), got {dropout_p!r}")
