@@ -1,0 +1,52 @@
+# make help lists the targets. Needs only python3 >= 3.11 with venv; works with GNU make 3.81 (macOS).
+PYTHON = python3
+VENV = .venv
+PY = $(VENV)/bin/python
+INSTALLED = $(VENV)/.installed
+LAB_ARGS =
+BENCH_ARGS =
+NOTEBOOKS =
+# Jupyter refuses to run as root without this; containers and rented GPU machines often are root.
+AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
+
+# $(call timed,name,command): run it, say how long it took.
+timed = start=$$(date +%s); $(2) || exit $$?; echo "[make] $(1): $$(($$(date +%s) - start)) s"
+
+.PHONY: help lab test notebooks exercises figures bench
+.DEFAULT_GOAL = help
+
+help:       ## this list
+	@sed -n 's/^\([a-z]*\): .*## /  make \1	/p' Makefile | expand -t 18
+
+lab: $(INSTALLED)       ## JupyterLab on the first chapter; LAB_ARGS="--no-browser --port 8899" passes arguments on
+	$(PY) -m jupyter lab --ServerApp.root_dir="$(CURDIR)" $(AS_ROOT) $(LAB_ARGS) notebooks/00_start_here.ipynb
+
+test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
+	@$(call timed,ruff,$(PY) -m ruff check .)
+	@$(call timed,unit tests,$(PY) -m pytest)
+	@$(call timed,notebooks,$(PY) notebooks/build.py --check)
+
+notebooks: $(INSTALLED) ## rebuild notebooks/*.ipynb from notebooks/src; NOTEBOOKS="03 06" only these
+	@$(call timed,notebooks,$(PY) notebooks/build.py $(NOTEBOOKS))
+
+exercises: $(INSTALLED) ## regenerate exercises/ from solutions/
+	$(PY) -m flashlab.check.build
+
+figures: $(INSTALLED)   ## redraw the pictures
+	$(PY) -m flashlab.figures
+
+bench: $(INSTALLED)     ## measure the ladder on this GPU; BENCH_ARGS passes arguments on
+	$(PY) -m flashlab bench $(BENCH_ARGS)
+
+# The stamp is written last: an install that broke off is tried again, a finished one never.
+$(INSTALLED): requirements.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "flashlab needs Python 3.11 or newer, and there is no '$(PYTHON)' here. Name yours: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "flashlab needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Name a newer one: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' has no venv module. On Debian or Ubuntu: sudo apt install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@echo "[make] installing requirements.txt: PyTorch and JupyterLab are gigabytes, this happens once"
+	@$(call timed,install,$(PY) -m pip install -q -r requirements.txt && $(PY) -m pip install -q --no-deps -e .)
+	@touch $@

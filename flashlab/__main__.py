@@ -1,0 +1,41 @@
+"""python -m flashlab doctor | check | bench | ladder"""
+
+import argparse
+import importlib
+import importlib.util
+import sys
+
+COMMANDS = {
+    "doctor": ("flashlab.doctor", "what this machine can do, and what to fix"),
+    "check": ("flashlab.check", "check your exercises"),
+    "bench": ("flashlab.bench", "measure the ladder on a GPU"),
+    "ladder": ("flashlab.ladder", "the rungs, and what is new in each"),
+}
+
+
+def print_ladder():
+    """RUNGS as a table."""
+    from flashlab.ladder import RUNGS
+
+    print(f"{'rung':<5} {'title':<28} {'function':<26} new")
+    for rung in RUNGS:
+        print(f"{rung.number:<5} {rung.title:<28} {rung.function.__name__:<26} {rung.new}")
+
+
+def main(argv=None):
+    argv = sys.argv[1:] if argv is None else argv
+    known = {name: text for name, (module, text) in COMMANDS.items() if importlib.util.find_spec(module)}
+    listing = "\n".join(f"  {name:<8} {text}" for name, text in known.items())
+    parser = argparse.ArgumentParser("python -m flashlab", formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     usage="%(prog)s [-h] command ...",
+                                     epilog=f"commands (each has its own --help):\n{listing}")
+    parser.add_argument("command", choices=known, metavar="command", help="one of those below")
+    command, rest = parser.parse_args(argv[:1]).command, argv[1:]     # what follows belongs to the command
+    if command != "ladder":
+        return importlib.import_module(COMMANDS[command][0]).main(rest)
+    argparse.ArgumentParser("python -m flashlab ladder", description=print_ladder.__doc__).parse_args(rest)
+    print_ladder()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

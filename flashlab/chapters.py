@@ -1,0 +1,31 @@
+"""CHAPTERS: the notebooks there are, in order. The map in 00, the README's table and `doctor` all loop over it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Chapter:
+    number: str
+    name: str                     # notebooks/<number>_<name>.ipynb
+    builds: str                   # what the learner builds or sees
+    needs_triton: bool = False    # without it (macOS, Windows) the chapter says where to go instead
+    gpu_adds: str = ""            # what an NVIDIA GPU changes; "" if nothing
+
+    @property
+    def path(self):
+        return f"notebooks/{self.number}_{self.name}.ipynb"
+
+
+CHAPTERS = [
+    Chapter("00", "start_here", "your machine, the map, the notation, a first prediction"),
+    Chapter("01", "naive_attention", "attention as three lines of PyTorch, and every byte they move"),
+    Chapter("03", "online_softmax", "softmax in three passes, two, one; merging two half-finished softmaxes"),
+    Chapter("04", "block_matmul", "attention tile by tile: why softmax per tile is wrong, and the fix"),
+    Chapter("05", "flash_attention_1", "FlashAttention's Algorithm 1: tiles chosen to fit the SRAM, mask, dropout"),
+    Chapter("06", "flash_attention_2", "FlashAttention-2: the loops trade places, one division, whole tiles skipped"),
+    Chapter("07", "counting_hbm_traffic", "HBM bytes measured against the formulas, and against a GPU's counters"),
+    Chapter("10", "triton_forward", "the forward pass as a Triton kernel", needs_triton=True,
+            gpu_adds="compiled kernels instead of interpreted ones"),
+    Chapter("16", "benchmarks", "run time, TFLOP/s, memory and HBM bytes against PyTorch's own kernels",
+            gpu_adds="live plots instead of recorded ones"),
+]
