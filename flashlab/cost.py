@@ -1,0 +1,84 @@
+"""Closed forms for what the rungs move and compute, to hold against what memory.py measured.
+
+Sizes are in elements as in the papers; results are in bytes and floating-point operations. `element_size` is that of
+Q, K, V (2 for 16-bit, 4, 8); running sums and L take 4 bytes, or 8 where the inputs do.
+"""
+
+from typing import NamedTuple
+
+
+class Cost(NamedTuple):
+    """HBM bytes read and written, and FLOPs in matrix products."""
+
+    read: int
+    written: int
+    matmul_flops: int
+
+    @property
+    def traffic(self):
+        return self.read + self.written
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def naive_forward(N_q, N_k, d, d_v=None, *, causal=False, element_size=4):
+    """Seven eager kernels at most: QKᵀ, scale, (mask,) softmax, PV, logsumexp, and L's cast from 16 bits."""
+    d_v = d if d_v is None else d_v
+    s, stat = element_size, max(element_size, 4)
+    read = s * ((N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v)
+    written = s * (3 * N_q * N_k + N_q * (d_v + 1))
+    if causal:
+        read += N_q * N_k * (2 + s)                        # triu and masked_fill read the mask, 1 byte; masked_fill reads S
+        written += N_q * N_k * (2 + s) + s * max(0, N_q - N_k) * d_v    # the ones, triu, the masked S; rows that see no key
+    if stat != s:
+        read, written = read + N_q * s, written + N_q * stat
+    return Cost(read, written, 2 * N_q * N_k * (d + d_v))
+
+
+def online_softmax_forward(N_q, N_k, d, d_v=None, *, causal=False, element_size=4):
+    """One query a program, one key a step."""
+    d_v = d if d_v is None else d_v
+    pairs = sum(min(N_k, max(0, i + N_k - N_q)) for i in range(1, N_q + 1)) if causal else N_q * N_k
+    read = element_size * (N_q * d + pairs * (d + d_v))
+    # the weighted sum of V is an elementwise product there: only q·k is a matrix product
+    return Cost(read, element_size * N_q * d_v + max(element_size, 4) * N_q, 2 * pairs * d)
+
+
+def fa1_forward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=4):
+    """K, V once; Q, O, l and m once for each of the T_c key blocks. B_r and causal change nothing: no tile is skipped."""
+    d_v = d if d_v is None else d_v
+    s, stat = element_size, max(element_size, 4)
+    T_c = ceil_div(N_k, B_c)
+    read = s * N_k * (d + d_v) + T_c * N_q * (s * d + stat * (d_v + 2))
+    written = stat * ((T_c + 1) * N_q * (d_v + 2) + N_q)   # the 1 is the initialisation, the last term L
+    if stat != s:                                          # the running O is wider than the output: one cast at the end
+        read, written = read + stat * N_q * d_v, written + s * N_q * d_v
+    return Cost(read, written, 2 * N_q * N_k * (d + d_v))
+
+
+def fa2_forward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=4):
+    """Q and O once; K and V once for each of the T_r query blocks, up to the last key block it sees if causal."""
+    d_v = d if d_v is None else d_v
+    visited = pairs = 0                                    # key rows loaded; query-key pairs computed
+    for start in range(0, N_q, B_r):
+        stop = min(start + B_r, N_q)
+        keys = min(N_k, B_c * ceil_div(max(0, stop + N_k - N_q), B_c)) if causal else N_k
+        visited += keys
+        pairs += keys * (stop - start)
+    read = element_size * (N_q * d + visited * (d + d_v))
+    written = element_size * N_q * d_v + max(element_size, 4) * N_q
+    return Cost(read, written, 2 * pairs * (d + d_v))
+
+
+def block_matmul(M, K, N, *, B_m, B_n, element_size=4):
+    """Each of A's tiles is read once for every column of output tiles, each of B's once for every row."""
+    read = element_size * (ceil_div(N, B_n) * M * K + ceil_div(M, B_m) * K * N)
+    return Cost(read, element_size * M * N, 2 * M * N * K)
+
+
+def attention_flops(B, H, N_q, N_k, d, d_v=None, *, causal=False):
+    """FLOPs that the field quotes TFLOP/s by: 2·N_q·N_k·(d + d_v) for each head, halved if causal."""
+    flops = 2 * B * H * N_q * N_k * (d + (d if d_v is None else d_v))
+    return flops // 2 if causal else flops

@@ -1,0 +1,112 @@
+"""FlashAttention-1, forward: each key block stays on chip while all queries pass; O, l and m travel through HBM."""
+
+import torch
+
+from flashlab.memory import kernel, largest_square_tile, load, store, tiles
+from flashlab.validate import check_bool, check_dropout, check_positive, check_qkv, check_scale
+
+inf = float("inf")
+
+
+def paper_tile_sizes(sram_bytes, d, element_size=4):
+    """The published rule B_c = ⌈M/4d⌉, B_r = min(⌈M/4d⌉, d), M in elements. It leaves no room for S_ij and P_ij.
+
+    Returns: (B_r, B_c)
+    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 1, line 1
+    """
+    check_positive(sram_bytes=sram_bytes, d=d, element_size=element_size)
+    M = sram_bytes // element_size
+    B_c = -(-M // (4 * d))                                 # ⌈M/4d⌉: Q_i, K_j, V_j and O_i would share M equally
+    return min(B_c, d), B_c
+
+
+def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout_p=0.0, rng_state=None, return_lm=False):
+    """Exact attention that never stores S: key blocks outside, query blocks inside.
+
+    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp;
+             with return_lm: O, l (N_q,), m (N_q,), the sums and maxima that the backward of FA1 starts from
+    Tiles:   B_r queries by B_c keys at most; the default is memory.largest_square_tile. Causal tiles are masked, none is
+             skipped, as published
+    Dropout: with dropout_p > 0, rng_state is a torch.Generator's get_state(), on Q's device. The same state and tile
+             sizes draw the same mask again: j outer, i inner
+    Traffic: reads N_k·(d + d_v) + T_c·N_q·(d + d_v + 2), writes (T_c + 1)·N_q·(d_v + 2) + N_q  [elements; exactly cost.fa1_forward]
+    Error:   at most 2x that of naive in the same dtype, both against float64
+    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
+    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 2, with the running maximum in place of the tile's own
+    New:     against online_softmax: blocks of queries and keys instead of one of each
+    """
+    check_qkv(Q, K, V)
+    check_bool(causal=causal, return_lm=return_lm)
+    scale = check_scale(scale, Q.shape[-1])
+    acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
+    if B_r is None or B_c is None:
+        B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize)
+        B_r, B_c = B_r or B, B_c or B
+    check_positive(B_r=B_r, B_c=B_c)
+    draw = _keep_mask(dropout_p, rng_state, Q.device)
+
+    O = torch.zeros(Q.shape[0], V.shape[-1], dtype=acc, device=Q.device)        # (N_q, d_v)  the running output
+    l = torch.zeros(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
+    m = torch.full((Q.shape[0],), -inf, dtype=acc, device=Q.device)             # (N_q,)  -inf: below any score
+    L = torch.empty(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
+    with kernel("fa1_forward", Q=Q, K=K, V=V, O=O, l=l, m=m, L=L):
+        for cols in tiles(K.shape[0], B_c):            # j, outer
+            _key_block(Q, K, V, O, l, m, L, cols, B_r, causal, scale, dropout_p, draw)
+    if K.shape[0] == 0:
+        L.fill_(-inf)                                  # no key step came by to store it
+    O = O.to(Q.dtype)
+    return (O, l, m) if return_lm else (O, L)
+
+
+def _key_block(Q, K, V, O, l, m, L, cols, B_r, causal, scale, dropout_p, draw):
+    """Key block j stays on chip while every query block passes by."""
+    K_j = load(K, cols).to(O.dtype)                                                 # (B_c, d)
+    V_j = load(V, cols).to(O.dtype)                                                 # (B_c, d_v)
+    for rows in tiles(Q.shape[0], B_r):                # i, inner
+        _step(Q, K_j, V_j, O, l, m, L, rows, cols, causal, scale, len(K) - len(Q), dropout_p, draw, cols.stop == len(K))
+
+
+def _step(Q, K_j, V_j, O, l, m, L, rows, cols, causal, scale, shift, dropout_p, draw, last):
+    """Add key block j to the running softmax of query block i, which comes from HBM and returns there."""
+    Q_i = load(Q, rows).to(O.dtype)                        # (B_r, d)
+    O_i = load(O, rows)                                    # (B_r, d_v)  normalised over the keys seen so far
+    l_i, m_i = load(l, rows), load(m, rows)                # (B_r,)
+
+    S_ij = Q_i @ K_j.T * scale                             # (B_r, B_c)
+    if causal:
+        S_ij = S_ij.masked_fill(_hidden(rows, cols, shift, Q.device), -inf)
+
+    m_new = torch.maximum(m_i, S_ij.amax(-1))              # (B_r,)
+    m_safe = m_new.masked_fill(m_new == -inf, 0)           # (B_r,)      no visible key yet: -inf − -inf would be NaN
+    alpha = torch.exp(m_i - m_safe)                        # (B_r,)      0 the first time: m_i = -inf
+    P_ij = torch.exp(S_ij - m_safe[:, None])               # (B_r, B_c)
+    l_new = alpha * l_i + P_ij.sum(-1)                     # (B_r,)
+    if dropout_p > 0:
+        P_ij = P_ij * draw(P_ij) / (1 - dropout_p)         # after the sum: dropout acts on P, the softmax stays whole
+    l_safe = l_new.masked_fill(l_new == 0, 1)              # (B_r,)      no visible key: O_i stays 0
+    O_i = ((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]    # (B_r, d_v)  undo the old division, divide anew
+
+    store(O, rows, O_i)
+    store(l, rows, l_new)
+    store(m, rows, m_new)
+    if last:
+        store(L, rows, m_new + torch.log(l_new))           # log 0 = -inf where no key is visible
+
+
+def _hidden(rows, cols, shift, device):
+    """True where the key comes after the query. shift = N_k - N_q lines the last query up with the last key."""
+    queries = torch.arange(rows.start, rows.stop, device=device)        # (B_r,)
+    keys = torch.arange(cols.start, cols.stop, device=device)           # (B_c,)
+    return keys > queries[:, None] + shift                              # (B_r, B_c)
+
+
+def _keep_mask(dropout_p, rng_state, device):
+    """A function that draws the next tile's mask of kept entries, in the order in which the tiles come."""
+    check_dropout(dropout_p)
+    if dropout_p == 0:
+        return None
+    if not isinstance(rng_state, torch.Tensor):
+        raise ValueError(f"rng_state must be a torch.Generator's get_state() when dropout_p > 0, got {rng_state!r}: "
+                         "keep it, the backward needs the same one")
+    generator = torch.Generator(device).set_state(rng_state)
+    return lambda P_ij: torch.rand(P_ij.shape, generator=generator, dtype=P_ij.dtype, device=device) >= dropout_p

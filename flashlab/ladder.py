@@ -1,0 +1,45 @@
+"""The rungs in order. Tests, benchmark, tables and plots loop over this list."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import NamedTuple
+
+
+class Rung(NamedTuple):
+    """One step of the ladder. `heads` says whether it takes (B, H, N, d) or one head (N, d)."""
+
+    number: int
+    name: str              # the function's name
+    module: str
+    title: str
+    new: str               # what changed against the rung before
+    chapter: str
+    heads: bool = False
+    tiled: bool = False    # takes B_r and B_c
+
+    @property
+    def function(self) -> Callable:
+        """Imported on use: the Triton rungs need Triton."""
+        return getattr(import_module(self.module), self.name)
+
+
+RUNGS = [
+    Rung(0, "naive_forward", "flashlab.naive", "naive",
+         "the formula, one PyTorch operation after the other; S and P in HBM", "01"),
+    Rung(1, "online_softmax_forward", "flashlab.online_softmax", "online softmax",
+         "no N x N matrix: each query walks the keys one at a time", "03"),
+    Rung(2, "fa1_forward", "flashlab.fa1", "FA1",
+         "blocks: each key block serves all queries; O, l, m travel through HBM", "05", tiled=True),
+    Rung(3, "fa2_forward", "flashlab.fa2", "FA2",
+         "the loops trade places: O, l, m stay on chip, one division at the end", "06", tiled=True),
+    Rung(4, "fa2_triton_forward", "flashlab.kernels.fa2", "FA2 in Triton",
+         "a GPU kernel: one program for each query block of each head", "10", heads=True, tiled=True),
+]
+
+
+def rung(name):
+    """The rung of that function name. Raises: ValueError for an unknown one."""
+    for candidate in RUNGS:
+        if candidate.name == name:
+            return candidate
+    raise ValueError(f"name must be one of {', '.join(r.name for r in RUNGS)}, got {name!r}")
