@@ -17,9 +17,9 @@ def print_ladder():
     """RUNGS as a table."""
     from flashlab.ladder import RUNGS
 
-    print(f"{'rung':<5} {'title':<28} {'function':<26} new")
+    print(f"{'rung':<6}{'title':<16}{'function':<24}{'chapter':<9}new")
     for rung in RUNGS:
-        print(f"{rung.number:<5} {rung.title:<28} {rung.function.__name__:<26} {rung.new}")
+        print(f"{rung.number:<6}{rung.title:<16}{rung.name:<24}{rung.chapter:<9}{rung.new}")
 
 
 def main(argv=None):

@@ -84,7 +84,8 @@ def check_triton():
     if not interpreting() and not gpu:
         return Finding("triton", f"{version}, but TRITON_INTERPRET={os.environ.get('TRITON_INTERPRET')} and no GPU",
                        "broken", "unset TRITON_INTERPRET and restart Python: flashlab sets it to 1 where it is needed")
-    return check_version("triton", version, f"{version}, " + ("compiling for the GPU" if gpu else "interpreted on the CPU"))
+    how = "compiling for the GPU" if gpu else "interpreted on the CPU"
+    return check_version("triton", version, f"{version}, {how}")
 
 
 def check_numpy():
@@ -110,7 +111,7 @@ def check_gpu():
         if not driver:
             return Finding("gpu", "none: rungs run in PyTorch on the CPU, kernels in the interpreter, plots show "
                                   "recorded GPU results", "note", "nothing to fix; README says how to use a remote GPU")
-        fix = f"{PIP} --force-reinstall torch" if torch.version.cuda is None else "update the NVIDIA driver, then reboot"
+        fix = "update the NVIDIA driver, then reboot" if torch.version.cuda else f"{PIP} --force-reinstall torch"
         return Finding("gpu", f"the driver ({driver}) sees one, this torch does not", "broken", fix)
     gpu = gpu_properties()
     text = (f"{gpu['name']}, compute capability {gpu['capability']}, {gpu['SMs']} SMs, {gpu['memory_GiB']} GiB, "
@@ -159,8 +160,9 @@ def copy_bandwidth(device):
     source = torch.ones(n_bytes // 4, device=device)
     target = torch.empty_like(source)
     seconds = seconds_per_call(lambda: target.copy_(source), device, calls=10 if device == "cuda" else 1)
-    return Finding("copy", f"{2 * n_bytes / seconds / 1e9:.3g} GB/s, measured here ({n_bytes // MiB} MiB float32 on "
-                           f"{device}, read + written)", data={"GB_per_s": 2 * n_bytes / seconds / 1e9, "bytes": n_bytes})
+    rate = 2 * n_bytes / seconds / 1e9
+    return Finding("copy", f"{rate:.3g} GB/s, measured here ({n_bytes // MiB} MiB float32 on {device}, read + written)",
+                   data={"GB_per_s": rate, "bytes": n_bytes})
 
 
 def matmul_rate(device, dtype=torch.float32):
@@ -179,7 +181,7 @@ def check_speed():
     try:
         findings = [copy_bandwidth(device), matmul_rate(device)]
         return findings + ([matmul_rate(device, torch.bfloat16)] if device == "cuda" else [])
-    except RuntimeError as error:                           # a GPU this torch has no code for, or one with no memory left
+    except RuntimeError as error:                           # a GPU this torch has no code for, or one that is full
         return [Finding("speed", f"a copy and a matmul failed on {device}: {error}", "broken",
                         "free the GPU, or install the torch build that supports it")]
 

@@ -1,0 +1,216 @@
+"""Build and check the notebooks. The source of truth is notebooks/src/NN_name.py (jupytext py:percent).
+
+    python notebooks/build.py              convert every source, run it from the top, write notebooks/NN_name.ipynb
+    python notebooks/build.py 03 06        only these
+    python notebooks/build.py --check      write nothing: run every source from the top and hold the built notebooks
+                                           against the sources
+    python notebooks/build.py --record results/notebooks_<device>.json
+                                           write nothing but this file: that the built notebooks ran here, and how long
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+HERE = Path(__file__).resolve().parent
+MAX_CODE_LINES = 20
+MAX_CELL_SECONDS = 900
+# What an output must not show: the paths of the machine it was built on, and errors nobody caught.
+MACHINE_PATH = re.compile(
+    r"(?<![\w.:/])/(?:root|home|Users|tmp|private|content)/\S+|\S*(?:site|dist)-packages\S*|[A-Z]:\\Users\\\S+"
+)
+
+
+class NotebookError(Exception):
+    """What is wrong with a notebook, in words for the author."""
+
+
+def find(folder, numbers=()):
+    """The sources to work on: all, or those whose number is given. Each number must name a source."""
+    sources = sorted((folder / "src").glob("[0-9][0-9]_*.py"))
+    known = [source.name[:2] for source in sources]
+    for number in numbers:
+        if number not in known:
+            raise SystemExit(f"build.py: argument NN: no notebook {number!r}; expected one of {' '.join(known)}")
+    return [source for source in sources if not numbers or source.name[:2] in numbers]
+
+
+def convert(source):
+    """The notebook of a source file, not yet run: stable cell ids, and no metadata that changes from build to build."""
+    import jupytext  # here, so that --record runs where it is not installed
+
+    notebook = jupytext.read(source)
+    if notebook.metadata.get("kernelspec", {}).get("name") != "python3":
+        raise NotebookError("the header must name the kernelspec python3: JupyterLab asks for a kernel otherwise")
+    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
+                         "language_info": {"name": "python"}}
+    notebook.nbformat, notebook.nbformat_minor = 4, 5        # 4.5 brought cell ids
+    seen = {}
+    for cell in notebook.cells:
+        digest = hashlib.sha1(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:10]
+        seen[digest] = seen.get(digest, 0) + 1               # by content: a new cell leaves the ids of the others alone
+        cell.metadata.pop("lines_to_next_cell", None)        # jupytext's note on blank lines in the source
+        cell.id = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
+    return notebook
+
+
+def check_style(notebook):
+    for cell in notebook.cells:
+        lines = cell.source.count("\n") + 1
+        if cell.cell_type == "code" and lines > MAX_CODE_LINES:
+            raise NotebookError(f"a code cell has {lines} lines, at most {MAX_CODE_LINES} are allowed:\n"
+                                f"{indent(cell.source)}")
+
+
+def run(notebook, folder):
+    """Run every cell from the top, in `folder`, with this very Python. The outputs stay in `notebook`."""
+    kernel = AsyncKernelManager(kernel_name="python3")
+    kernel.kernel_spec.argv[0] = sys.executable              # whatever kernel a "python3" in the home directory may be
+    client = NotebookClient(notebook, km=kernel, timeout=MAX_CELL_SECONDS, record_timing=False,
+                            resources={"metadata": {"path": str(folder)}},
+                            extra_arguments=["--IPKernelApp.log_level=40"])     # errors only
+    quiet = os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}    # else a warning about the debugger in the output
+    try:
+        client.execute(env=quiet)
+    except CellExecutionError as error:
+        raise NotebookError(f"a cell raised {error.ename}: {error.evalue}\n{indent(plain(str(error)))}") from None
+    except (CellTimeoutError, DeadKernelError) as error:
+        raise NotebookError(plain(str(error))) from None
+    notebook.metadata["language_info"] = {"name": "python"}  # the kernel's answer carries its exact version
+    check_outputs(notebook)
+
+
+def check_outputs(notebook):
+    """Every code cell ran, and shows neither an error nor this machine's paths."""
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        if cell.source.strip() and cell.execution_count is None:
+            raise NotebookError(f"a code cell was never run:\n{indent(cell.source)}")
+        for output in cell.outputs:
+            text = output_text(output)
+            if output.output_type == "error" or "Traceback (most recent call last)" in text:
+                raise NotebookError(f"a cell shows a traceback:\n{indent(cell.source)}\n{indent(plain(text))}")
+            if path := MACHINE_PATH.search(text.replace(str(HERE.parent), "/home/flashlab")):
+                raise NotebookError(f"a cell shows a path of the machine it ran on, {path[0]!r}:\n{indent(cell.source)}")
+    if not any(cell.get("outputs") for cell in notebook.cells):
+        raise NotebookError("no cell has an output")
+
+
+def output_text(output):
+    """All text that an output shows: streams, plain results, HTML, errors."""
+    parts = [output.get("text", ""), "\n".join(output.get("traceback", []))]
+    parts += [value for kind, value in output.get("data", {}).items() if kind.startswith("text/")]
+    return "\n".join(parts)
+
+
+def check_agreement(source_notebook, built_path):
+    """The built notebook holds the cells of its source."""
+    if not built_path.exists():
+        raise NotebookError(f"{built_path.name} is not built: make notebooks")
+    built = nbformat.read(built_path, as_version=4)
+    expected = [(cell.cell_type, cell.source) for cell in source_notebook.cells]
+    found = [(cell.cell_type, cell.source) for cell in built.cells]
+    for n, (mine, theirs) in enumerate(zip(expected, found, strict=False)):
+        if mine != theirs:
+            raise NotebookError(f"cell {n} differs from the source; edit the source, then make notebooks\n"
+                          f"  source:\n{indent(mine[1])}\n  built:\n{indent(theirs[1])}")
+    if len(expected) != len(found):
+        raise NotebookError(f"{len(expected)} cells in the source, {len(found)} built; make notebooks")
+    if built.metadata.get("kernelspec", {}).get("name") != "python3":
+        raise NotebookError(f"{built_path.name} names no kernelspec python3; make notebooks")
+    return built
+
+
+def build(source, folder):
+    notebook = convert(source)
+    check_style(notebook)
+    run(notebook, folder)
+    nbformat.write(notebook, folder / f"{source.stem}.ipynb")
+
+
+def check(source, folder):
+    notebook = convert(source)
+    check_style(notebook)
+    check_outputs(check_agreement(notebook, folder / f"{source.stem}.ipynb"))
+    run(notebook, folder)
+
+
+def rerun(source, folder):
+    """Run the notebook a learner opens, as it was built."""
+    run(nbformat.read(folder / f"{source.stem}.ipynb", as_version=4), folder)
+
+
+def check_orphans(folder):
+    for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
+        if not (folder / "src" / f"{path.stem}.py").exists():
+            raise NotebookError(f"{path.name} has no source in {folder.name}/src")
+
+
+def indent(text):
+    return "\n".join(f"    {line}" for line in text.split("\n"))
+
+
+def plain(text):
+    """Without the colour codes of a terminal."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def run_all(step, sources, folder):
+    """step(source, folder) for each; prints its seconds. Returns {name: seconds} and the names that failed."""
+    seconds, failed = {}, []
+    for source in sources:
+        start = time.perf_counter()
+        try:
+            step(source, folder)
+        except NotebookError as problem:
+            failed.append(source.stem)
+            print(f"{source.stem}: FAILED: {problem}", flush=True)
+        seconds[source.stem] = round(time.perf_counter() - start, 1)
+        print(f"{source.stem}: {seconds[source.stem]:.1f} s", flush=True)
+    return seconds, failed
+
+
+def record(path, seconds, failed):
+    from flashlab.bench import provenance
+
+    result = {"what": "each built notebook run from the top", "seconds": seconds, "failed": failed}
+    result["provenance"] = provenance()
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"wrote {path}")
+
+
+def main(argv=None, folder=HERE):
+    parser = argparse.ArgumentParser(
+        "build.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits; all notebooks if none is given")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--check", action="store_true", help="write nothing; fail if a notebook fails or is out of date")
+    mode.add_argument("--record", type=Path, metavar="JSON", help="write how long each built notebook ran here")
+    args = parser.parse_args(argv)
+    step = check if args.check else rerun if args.record else build
+    seconds, failed = run_all(step, find(folder, args.numbers), folder)
+    if args.check:
+        try:
+            check_orphans(folder)
+        except NotebookError as problem:
+            failed.append(str(problem))
+    if args.record:
+        record(args.record, seconds, failed)
+    verdict = f"FAILED: {', '.join(failed)}" if failed else "all fine"
+    print(f"{len(seconds)} notebooks in {sum(seconds.values()):.0f} s; {verdict}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""notebooks/build.py, on a notebook of three cells: what it must find, it finds."""
+
+import importlib.util
+import json
+import sys
+import types
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+spec = importlib.util.spec_from_file_location("build", ROOT / "notebooks/build.py")
+build = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(build)
+
+HEADER = """# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A title
+"""
+CELLS = """
+# %%
+import sys
+sys.executable.rpartition("/")[2], sys.prefix == {prefix!r}
+
+# %%
+answer = 6 * 7
+answer
+""".replace("{prefix!r}", repr(sys.prefix))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "src").mkdir()
+    write(tmp_path, HEADER + CELLS)
+    return tmp_path
+
+
+def write(folder, text):
+    (folder / "src/00_tiny.py").write_text(text)
+
+
+def built(folder):
+    return nbformat.read(folder / "00_tiny.ipynb", as_version=4)
+
+
+def test_build_check_and_rebuild_of_a_good_notebook(folder):
+    assert build.main([], folder) == 0
+    first = (folder / "00_tiny.ipynb").read_text()
+    notebook = built(folder)
+    assert notebook.metadata.kernelspec.name == "python3"           # without it JupyterLab opens a dialog
+    assert "True" in notebook.cells[1].outputs[0].data["text/plain"], "the kernel is not this Python"
+    assert notebook.cells[2].outputs[0].data["text/plain"] == "42"
+    assert build.main(["--check"], folder) == 0
+    assert build.main([], folder) == 0
+    assert (folder / "00_tiny.ipynb").read_text() == first          # a rebuild changes nothing
+
+
+def test_ids_follow_content(folder):
+    before = {cell.source: cell.id for cell in build.convert(folder / "src/00_tiny.py").cells}
+    write(folder, HEADER + "\n# %%\nnew = 1\n" + CELLS + "\n# %%\nnew = 1\n")
+    after = [(cell.source, cell.id) for cell in build.convert(folder / "src/00_tiny.py").cells]
+    assert before.items() <= set(after)
+    assert len({id for _, id in after}) == len(after)               # two equal cells still have two ids
+
+
+def test_a_changed_source_is_found_without_touching_the_built_notebook(folder, capsys):
+    build.main([], folder)
+    before = (folder / "00_tiny.ipynb").read_text()
+    write(folder, HEADER + CELLS.replace("6 * 7", "6 * 9"))
+    assert build.main(["--check"], folder) == 1
+    assert "cell 2 differs from the source" in capsys.readouterr().out
+    write(folder, HEADER + CELLS + "\n# %%\n1\n")
+    assert build.main(["--check"], folder) == 1
+    assert "4 cells in the source, 3 built" in capsys.readouterr().out
+    assert (folder / "00_tiny.ipynb").read_text() == before
+
+
+def test_an_error_in_a_cell_is_shown_with_the_cell(folder, capsys):
+    build.main([], folder)
+    write(folder, HEADER + CELLS + "\n# %%\nanswer / 0\n")
+    assert build.main([], folder) == 1
+    out = capsys.readouterr().out
+    assert "ZeroDivisionError" in out and "answer / 0" in out and "FAILED: 00_tiny" in out
+    assert len(built(folder).cells) == 3                            # the last good build stays
+
+
+def test_an_error_that_only_this_run_shows_is_found(folder, capsys, monkeypatch):
+    write(folder, HEADER + "\n# %%\nimport os\nprint(1 / int(os.environ.get('DIVISOR', 1)))\n")
+    assert build.main([], folder) == 0
+    monkeypatch.setenv("DIVISOR", "0")
+    assert build.main(["--check"], folder) == 1                     # source and built notebook agree: only running finds it
+    assert "ZeroDivisionError" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("cell, message", [
+    ("import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    print(traceback.format_exc())", "traceback"),
+    ("print('see /home/me/data')", "path of the machine"),
+    ("import os\nos.getcwd()", "path of the machine"),
+    ("\n".join(f"x{n} = {n}" for n in range(21)), "21 lines"),
+    ("import os\nos._exit(1)", "died"),
+])
+def test_what_a_notebook_must_not_show(folder, capsys, cell, message):
+    write(folder, f"{HEADER}\n# %%\n{cell}\n")
+    assert build.main([], folder) == 1
+    assert message in capsys.readouterr().out.replace("Kernel died", "died")
+
+
+@pytest.mark.parametrize("text, found", [
+    ("/tmp/ipykernel_1/2.py:3: UserWarning", True),
+    ("/Users/me/x", True),
+    ("lib/python3.11/site-packages/torch/x.py", True),
+    ("https://example.org/home/page", False),
+    ("results/h100.json and N/tmp", False),
+])
+def test_machine_paths(text, found):
+    assert bool(build.MACHINE_PATH.search(text)) == found
+
+
+def test_a_notebook_built_but_never_run_is_found(folder, capsys):
+    nbformat.write(build.convert(folder / "src/00_tiny.py"), folder / "00_tiny.ipynb")
+    assert build.main(["--check"], folder) == 1
+    assert "never run" in capsys.readouterr().out
+
+
+def test_a_source_never_built_a_notebook_without_source_and_an_unknown_number(folder, capsys):
+    assert build.main(["--check"], folder) == 1
+    assert "00_tiny.ipynb is not built" in capsys.readouterr().out
+    build.main([], folder)
+    (folder / "07_lost.ipynb").write_text((folder / "00_tiny.ipynb").read_text())
+    assert build.main(["--check"], folder) == 1
+    assert "07_lost.ipynb has no source" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="no notebook '99'; expected one of 00"):
+        build.main(["99"], folder)
+
+
+def test_a_source_without_kernelspec_is_found(folder, capsys):
+    write(folder, CELLS)
+    assert build.main([], folder) == 1
+    assert "kernelspec" in capsys.readouterr().out
+
+
+def test_record_writes_seconds_and_provenance(folder, monkeypatch):
+    build.main([], folder)
+    before = (folder / "00_tiny.ipynb").read_text()
+    bench = types.SimpleNamespace(provenance=lambda: {"device": "a GPU"})
+    monkeypatch.setitem(sys.modules, "flashlab.bench", bench)
+    assert build.main(["--record", str(folder / "r.json")], folder) == 0
+    result = json.loads((folder / "r.json").read_text())
+    assert result["provenance"] == {"device": "a GPU"} and result["failed"] == []
+    assert result["seconds"]["00_tiny"] > 0
+    assert (folder / "00_tiny.ipynb").read_text() == before
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_built_notebooks_ran_and_show_no_error_and_no_machine_path(path):
+    build.check_outputs(nbformat.read(path, as_version=4))

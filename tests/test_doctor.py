@@ -1,0 +1,123 @@
+"""doctor tells each kind of machine the truth, and exits non-zero only for what is broken."""
+
+import json
+import types
+
+import numpy
+import pytest
+import torch
+
+from flashlab import doctor
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Pretend to be another machine: machine(system="Darwin", triton=None, interpret="1", gpu=False, numpy="2.4.6")."""
+
+    def pretend(system="Linux", triton="3.7.1", interpret="1", gpu=False, numpy_version="2.4.6"):
+        module = triton and types.SimpleNamespace(__version__=triton)
+        monkeypatch.setattr(doctor.platform, "system", lambda: system)
+        monkeypatch.setattr(doctor, "import_triton", lambda: module)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+        monkeypatch.setattr(numpy, "__version__", numpy_version)
+        monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+        if interpret:
+            monkeypatch.setenv("TRITON_INTERPRET", interpret)
+
+    return pretend
+
+
+@pytest.mark.parametrize("system, level, fix", [
+    ("Darwin", "note", "Colab"),               # no wheel exists: nothing on that machine is broken
+    ("Windows", "note", "WSL2"),
+    ("Linux", "broken", 'pip install "triton>=3.6"'),
+])
+def test_triton_missing(machine, system, level, fix):
+    machine(system=system, triton=None)
+    finding = doctor.check_triton()
+    assert finding.level == level and fix in finding.fix
+    chapters = doctor.check_chapters()
+    assert chapters.data["blocked"] == ["10"] and chapters.level == "note"
+
+
+@pytest.mark.parametrize("triton, numpy_version, interpret, level", [
+    ("3.6.0", "2.4.6", "1", "broken"),         # the interpreter fails on range(0, n, B)
+    ("3.6.0", "2.3.5", "1", "ok"),
+    ("3.6.0", "2.4.6", "", "ok"),              # compiled kernels do not mind
+    ("3.7.1", "2.4.6", "1", "ok"),
+])
+def test_the_trap_of_triton_36_with_numpy_24(machine, triton, numpy_version, interpret, level):
+    machine(triton=triton, numpy_version=numpy_version, interpret=interpret, gpu=not interpret)
+    finding = doctor.check_numpy()
+    assert finding.level == level
+    assert ('pip install "numpy<2.4"' in finding.fix) == (level == "broken")
+
+
+@pytest.mark.parametrize("interpret, gpu, level, words", [
+    ("1", False, "ok", "interpreted on the CPU"),
+    ("", True, "ok", "compiling for the GPU"),
+    ("1", True, "note", "although there is a GPU"),
+    ("0", False, "broken", "TRITON_INTERPRET=0 and no GPU"),
+])
+def test_where_kernels_run(machine, interpret, gpu, level, words):
+    machine(interpret=interpret, gpu=gpu)
+    finding = doctor.check_triton()
+    assert finding.level == level and words in finding.text
+
+
+@pytest.mark.parametrize("topic, version", [("torch", "2.10.1"), ("triton", "3.5.0"), ("numpy", "1.26.4")])
+def test_an_old_version_is_broken_and_comes_with_its_command(topic, version):
+    finding = doctor.check_version(topic, version)
+    assert finding.level == "broken" and f'pip install "{topic}>={doctor.MINIMUM[topic]}"' in finding.fix
+
+
+@pytest.mark.parametrize("driver, cuda, level, fix", [
+    ("", None, "note", "nothing to fix"),
+    ("580.1", None, "broken", "--force-reinstall torch"),           # a CPU build beside a GPU
+    ("580.1", "13.0", "broken", "update the NVIDIA driver"),
+])
+def test_no_gpu_seen(machine, monkeypatch, driver, cuda, level, fix):
+    machine()
+    monkeypatch.setattr(doctor, "driver_version", lambda: driver)
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    finding = doctor.check_gpu()
+    assert finding.level == level and fix in finding.fix
+
+
+def test_a_gpu_is_described(machine, monkeypatch):
+    machine(gpu=True, interpret="")
+    properties = types.SimpleNamespace(
+        name="NVIDIA H100 80GB HBM3", major=9, minor=0, multi_processor_count=132, total_memory=85_000_000_000,
+        L2_cache_size=52428800, shared_memory_per_multiprocessor=233472, shared_memory_per_block_optin=232448)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (properties.major, properties.minor))
+    finding = doctor.check_gpu()
+    assert finding.level == "ok"
+    assert all(word in finding.text for word in ("9.0", "132 SMs", "L2 50.0 MiB", "228 KiB per SM", "227 KiB per block"))
+    properties.major, properties.minor = 7, 5                       # a T4
+    assert doctor.check_gpu().level == "note"
+
+
+def test_a_device_that_cannot_compute_is_a_finding_not_a_crash(monkeypatch):
+    def full(device):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(doctor, "copy_bandwidth", full)
+    (finding,) = doctor.check_speed()
+    assert finding.level == "broken" and "out of memory" in finding.text
+
+
+def test_the_report_of_this_machine(capsys):
+    code = doctor.main(["--json"])
+    findings = {f["topic"]: f for f in json.loads(capsys.readouterr().out)}
+    assert set(findings) == {"python", "torch", "triton", "numpy", "gpu", "copy", "matmul", "backend", "chapters"}
+    assert findings["copy"]["data"]["GB_per_s"] > 0.1 and "measured here" in findings["copy"]["text"]
+    assert findings["matmul"]["data"]["TFLOP_per_s"] > 1e-4 and "measured here" in findings["matmul"]["text"]
+    assert code == int(any(f["level"] == "broken" for f in findings.values()))
+
+
+def test_the_exit_code_tells_broken_from_merely_absent(monkeypatch, capsys):
+    for level, code in (("ok", 0), ("note", 0), ("broken", 1)):
+        monkeypatch.setattr(doctor, "report", lambda level=level: [doctor.Finding("gpu", "text", level, "do this")])
+        assert doctor.main([]) == code
+        assert "do this" in capsys.readouterr().out

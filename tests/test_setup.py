@@ -1,0 +1,201 @@
+"""The two commands and the package as a newcomer meets them: versions, Makefile, imports, command line."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from flashlab import __main__ as cli
+from flashlab import doctor
+from flashlab.chapters import CHAPTERS
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PINS = [Requirement(line.split("#")[0]) for line in (ROOT / "requirements.txt").read_text().splitlines()
+        if line.split("#")[0].strip()]
+
+
+def python(code, **env):
+    """Run code in a fresh Python that has not imported anything yet."""
+    env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | {"CUDA_VISIBLE_DEVICES": ""} | env
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, cwd=ROOT)
+
+
+# ---- versions ----------------------------------------------------------------------------------------------------
+
+
+def test_each_pin_is_exact_and_within_the_range_of_pyproject():
+    ranges = {r.name: r for r in map(Requirement, PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"])}
+    assert {pin.name for pin in PINS} == set(ranges)        # else a newcomer lacks a package, or installs one for nothing
+    for pin in PINS:
+        (spec,) = pin.specifier
+        assert spec.operator == "=="
+        assert ranges[pin.name].specifier.contains(spec.version), pin
+        assert str(pin.marker or "").replace('"', "'") == str(ranges[pin.name].marker or "").replace('"', "'")
+
+
+def test_doctor_asks_for_the_minimum_that_pyproject_asks_for():
+    lowest = {r.name: str(r.specifier).removeprefix(">=") for r in map(Requirement, PROJECT["dependencies"])}
+    lowest["python"] = PROJECT["requires-python"].removeprefix(">=")
+    assert {name: lowest[name] for name in doctor.MINIMUM} == doctor.MINIMUM
+
+
+def test_the_installed_versions_are_the_pinned_ones():
+    if not (ROOT / ".venv/.installed").exists():
+        pytest.skip("not installed by make: the versions are the user's own")
+    for pin in PINS:
+        if pin.marker is None or pin.marker.evaluate():
+            assert pin.specifier.contains(importlib.metadata.version(pin.name).split("+")[0]), pin
+
+
+# ---- Makefile ----------------------------------------------------------------------------------------------------
+
+needs_make = pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """What make looks at, and nothing installed."""
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def make(clone, *args):
+    return subprocess.run(["make", *args], capture_output=True, text=True, cwd=clone)
+
+
+@needs_make
+def test_the_second_run_installs_nothing(clone):
+    assert "pip install" in make(clone, "-n", "test").stdout
+    (clone / ".venv").mkdir()
+    (clone / ".venv/.installed").touch()
+    assert make(clone, "-q", ".venv/.installed").returncode == 0
+    for target in ("test", "lab"):
+        assert "pip install" not in make(clone, "-n", target).stdout
+
+
+@needs_make
+@pytest.mark.parametrize("changed", ["requirements.txt", "pyproject.toml"])
+def test_a_changed_requirement_installs_again(clone, changed):
+    (clone / ".venv").mkdir()
+    (clone / ".venv/.installed").touch()
+    later = (clone / ".venv/.installed").stat().st_mtime + 10
+    os.utime(clone / changed, (later, later))
+    assert make(clone, "-q", ".venv/.installed").returncode == 1
+
+
+@needs_make
+@pytest.mark.parametrize("script, message", [
+    ('case "$*" in -V) echo Python 3.9.6;; *version_info*) exit 1;; esac', "is Python 3.9.6. Name a newer one"),
+    ('case "$*" in *ensurepip*) exit 1;; esac', "has no venv module"),
+    (None, "there is no"),
+])
+def test_an_unusable_python_is_named_before_anything_is_made(clone, script, message):
+    fake = clone / "python"
+    if script:
+        fake.write_text(f"#!/bin/sh\n{script}\n")
+        fake.chmod(0o755)
+    answer = make(clone, "lab", f"PYTHON={fake}")
+    assert answer.returncode != 0 and message in answer.stdout and str(fake) in answer.stdout
+    assert not (clone / ".venv").exists()
+
+
+@needs_make
+def test_lab_passes_its_arguments_on_and_help_lists_every_target(clone):
+    assert "--no-browser --port 8899 notebooks/00" in make(clone, "-n", "lab", "LAB_ARGS=--no-browser --port 8899").stdout
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
+    listed = re.findall(r"^  make (\w+) +\S", make(clone).stdout, re.M)
+    assert sorted(listed) == sorted(targets)
+
+
+# ---- imports -----------------------------------------------------------------------------------------------------
+
+
+WITHOUT_TRITON = """
+import sys
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "triton":
+            raise ModuleNotFoundError("No module named 'triton'")
+sys.meta_path.insert(0, Hide())
+"""
+
+
+def test_flashlab_imports_without_triton_and_doctor_says_what_to_do():
+    answer = python(WITHOUT_TRITON + "import flashlab; from flashlab import doctor; print(doctor.as_text(doctor.report()))")
+    assert answer.returncode == 0, answer.stderr
+    assert "not installed: its chapters cannot run" in answer.stdout or "it has no wheels for" in answer.stdout
+    assert "10 need Triton" in answer.stdout
+
+
+def test_triton_imported_first_says_what_to_do():
+    pytest.importorskip("triton")
+    answer = python("import triton, flashlab")
+    assert answer.returncode != 0
+    assert "Restart the kernel" in answer.stderr and "import flashlab first" in answer.stderr
+
+
+def test_importing_flashlab_costs_little_beyond_torch_and_triton():
+    pytest.importorskip("triton")
+    code = ("import time, torch, triton; start = time.perf_counter(); import flashlab; "
+            "print(time.perf_counter() - start)")
+    seconds = [float(python(code, TRITON_INTERPRET="1").stdout) for _ in range(3)]
+    assert min(seconds) <= 0.3, seconds                     # the best of three: this machine may be busy
+
+
+# ---- command line ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("argv, words", [
+    (["doctr"], ["command", "'doctr'", "doctor"]),
+    ([], ["command"]),
+    (["doctor", "--jsn"], ["--jsn", "flashlab doctor"]),
+    (["ladder", "3"], ["3", "flashlab ladder"]),
+])
+def test_bad_arguments_are_named(argv, words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(argv)
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert all(word in error for word in words), error
+
+
+def test_help_lists_the_commands_there_are(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    assert stop.value.code == 0
+    listed = re.findall(r"^  (\w+) +\w", capsys.readouterr().out.split("help):")[1], re.M)
+    assert {"doctor", "bench", "ladder"} <= set(listed) <= set(cli.COMMANDS)
+
+
+def test_ladder_prints_every_rung(capsys):
+    from flashlab.ladder import RUNGS
+
+    cli.main(["ladder"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(RUNGS) + 1
+    for rung, line in zip(RUNGS, lines[1:], strict=True):
+        assert rung.title in line
+
+
+# ---- the course's map ----------------------------------------------------------------------------------------------
+
+
+def test_chapters_are_the_notebooks_there_are():
+    sources = sorted(path.stem for path in (ROOT / "notebooks/src").glob("*.py"))
+    assert sources == [f"{c.number}_{c.name}" for c in CHAPTERS]
+
+
+def test_readme_lists_every_chapter():
+    readme = (ROOT / "README.md").read_text()
+    for chapter in CHAPTERS:
+        assert f"({chapter.path})" in readme and chapter.builds in readme, chapter
+    assert len(re.findall(r"\(notebooks/\d\d_\w+\.ipynb\)", readme)) == len(CHAPTERS)
