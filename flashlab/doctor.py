@@ -54,8 +54,7 @@ def check_python():
 
 
 def check_torch():
-    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
-    return check_version("torch", torch.__version__, f"{torch.__version__}, {build}, {torch.get_num_threads()} threads")
+    return check_version("torch", torch.__version__, f"{torch.__version__}, {torch.get_num_threads()} CPU threads")
 
 
 def import_triton():
@@ -108,9 +107,11 @@ def driver_version():
 def check_gpu():
     driver = driver_version()
     if not torch.cuda.is_available():
-        if not driver:
-            return Finding("gpu", "none: rungs run in PyTorch on the CPU, kernels in the interpreter, plots show "
-                                  "recorded GPU results", "note", "nothing to fix; README says how to use a remote GPU")
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+        if hidden or not driver:
+            return Finding("gpu", "none seen; rungs run in PyTorch on the CPU, kernels in the interpreter, plots show "
+                                  "recorded GPU results", "note", "unset CUDA_VISIBLE_DEVICES to use the GPU" if driver
+                           else "nothing to fix; README says how to use a remote GPU")
         fix = "update the NVIDIA driver, then reboot" if torch.version.cuda else f"{PIP} --force-reinstall torch"
         return Finding("gpu", f"the driver ({driver}) sees one, this torch does not", "broken", fix)
     gpu = gpu_properties()

@@ -80,6 +80,7 @@ def test_no_gpu_seen(machine, monkeypatch, driver, cuda, level, fix):
     machine()
     monkeypatch.setattr(doctor, "driver_version", lambda: driver)
     monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     finding = doctor.check_gpu()
     assert finding.level == level and fix in finding.fix
 

@@ -121,7 +121,7 @@ for n, nbytes, how in [(1024, S.nbytes, "measured here"), (16384, S_long.nbytes,
 crossings = None     # reads + writes of an N x N matrix
 
 # %% [markdown]
-# **Run.** Inside `Memory`, the course's model of a GPU's memory, the same function runs unchanged, and each byte between HBM and chip is counted. One line for each operation: these are modelled bytes.
+# **Run.** Inside `Memory`, the course's model of a GPU's memory, the same function runs unchanged, and each byte between HBM and chip is counted: these are modelled bytes. `mm` is both matrix products, $QK^\top$ and $PV$.
 
 # %%
 from flashlab.memory import Memory
