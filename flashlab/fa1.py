@@ -39,9 +39,8 @@ def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropou
     check_bool(causal=causal, return_lm=return_lm)
     scale = check_scale(scale, Q.shape[-1])
     acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
-    if B_r is None or B_c is None:
-        B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize)
-        B_r, B_c = B_r or B, B_c or B
+    B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize)
+    B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
     check_positive(B_r=B_r, B_c=B_c)
     draw = _keep_mask(dropout_p, rng_state, Q.device)
 

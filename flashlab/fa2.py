@@ -23,9 +23,8 @@ def fa2_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
     check_bool(causal=causal)
     scale = check_scale(scale, Q.shape[-1])
     acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
-    if B_r is None or B_c is None:
-        B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize)
-        B_r, B_c = B_r or B, B_c or B
+    B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize)
+    B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
     check_positive(B_r=B_r, B_c=B_c)
 
     O = torch.empty(Q.shape[0], V.shape[-1], dtype=Q.dtype, device=Q.device)    # (N_q, d_v)

@@ -13,7 +13,7 @@ Outside a Memory, `kernel` does nothing, `load` copies and `store` assigns, so a
 
 What is counted. An eager op reads each of its distinct operands once and writes its results; an in-place op reads and
 writes its target; copy_, fill_, zero_ and random fills only write it; zeros, full, arange and their kind write. Free are
-views, empty tensors, Python scalars and the scalar that fills a slice. A dimension of stride 0 (an expanded tensor) counts once.
+views, empty tensors and scalars, unless an op computed them. A dimension of stride 0 (an expanded tensor) counts once.
 """
 
 import linecache
@@ -80,16 +80,17 @@ def tiles(N, B):
     return [slice(start, min(start + B, N)) for start in range(0, N, B)]
 
 
-def largest_square_tile(d, d_v, element_size):
-    """The default B_r = B_c = B: the largest multiple of 16 with 8·B·max(d, d_v) + 3·B² elements within SRAM.
+def largest_square_tile(d, d_v, element_size, *, wide=8, square=3):
+    """The default B_r = B_c = B: the largest multiple of 16 with wide·B·max(d, d_v) + square·B² elements within SRAM.
 
-    8·B·max(d, d_v) is room for Q_i, K_j, V_j, O_i and as much again for results in the making; 3·B² for S_ij, P_ij and
-    one temporary. The SRAM is that of the active Memory, else 192 KiB. Below 16 it falls back to the largest B that fits.
+    In the forward 8·B·max(d, d_v) is room for Q_i, K_j, V_j, O_i and as much again for results in the making, 3·B² for
+    S_ij, P_ij and one temporary. The backward has dQ_i, dK_j, dV_j, dO_i too, and dP_ij and dS_ij: wide=9, square=4.
+    The SRAM is that of the active Memory, else 192 KiB. Below 16 it falls back to the largest B that fits.
     """
     mem = active()
     M = (mem.sram_bytes if mem else A100_SRAM) // element_size
     B = 1
-    while 8 * (B + 1) * max(d, d_v) + 3 * (B + 1) ** 2 <= M:
+    while wide * (B + 1) * max(d, d_v) + square * (B + 1) ** 2 <= M:
         B += 1
     return B - B % 16 if B >= 16 else B
 
@@ -253,12 +254,13 @@ class Memory(TorchDispatchMode):
         if op not in _ALLOCATES_ONLY:
             written = sum(_nbytes(T) for T in fresh) + sum(_nbytes(T) for T in targets)
             if op not in _READS_NO_OPERAND:
-                sources = [T for T in operands if id(T) not in overwritten and not (overwritten and T.ndim == 0)]
+                sources = [T for T in operands if id(T) not in overwritten and (T.ndim > 0 or _key(T) in self._hbm)]
                 distinct = {(_key(T), T.storage_offset(), T.shape, T.stride()): T for T in sources}
                 read = sum(_nbytes(T) for T in distinct.values())
             self._count_flops(op, operands, fresh or targets)
         for T in fresh:
-            self._track(self._hbm, T, T.untyped_storage().nbytes())
+            if op not in ("scalar_tensor", "lift_fresh"):        # a Python number on its way into a kernel's arguments
+                self._track(self._hbm, T, T.untyped_storage().nbytes())
         self.hbm_peak = max(self.hbm_peak, self._hbm_live)
         if read or written:
             self.read += read

@@ -1,0 +1,232 @@
+"""The memory model: what it counts, what it refuses, and what its errors say."""
+
+import pytest
+import torch
+
+from flashlab.memory import (
+    KiB,
+    Memory,
+    MemoryModelError,
+    SRAMOverflow,
+    active,
+    format_bytes,
+    kernel,
+    largest_square_tile,
+    load,
+    store,
+    tiles,
+)
+
+A = torch.arange(12.0).reshape(3, 4)       # 48 bytes
+
+
+def moved(f):
+    with Memory() as mem:
+        f()
+    return mem.read, mem.written
+
+
+@pytest.mark.parametrize(
+    ("what", "f", "expected"),
+    [
+        ("an elementwise op reads its operand and writes its result", lambda: A * 2, (48, 48)),
+        ("one tensor given twice is read once", lambda: A * A, (48, 48)),
+        ("two operands are read", lambda: A + A.clone(), (48 + 96, 48 + 48)),
+        ("a matrix product", lambda: A @ A.T, (96, 36)),
+        ("views are free", lambda: A.T[1:].unsqueeze(0).expand(5, 3, 3), (0, 0)),
+        ("a reshape that must copy is not free", lambda: A.T.reshape(2, 6), (48, 48)),
+        ("an expanded dimension is read once", lambda: A[:1].expand(3, 4) + 0.0, (16, 48)),
+        ("empty costs nothing", lambda: torch.empty(3, 4), (0, 0)),
+        ("zeros writes", lambda: torch.zeros(3, 4), (0, 48)),
+        ("zeros_like does not read", lambda: torch.zeros_like(A), (0, 48)),
+        ("arange writes", lambda: torch.arange(4), (0, 32)),
+        ("in place reads and writes", lambda: A.clone().mul_(2), (96, 96)),
+        ("a fill only writes", lambda: torch.empty(3, 4).fill_(1), (0, 48)),
+        ("a slice assigned a number only writes", lambda: torch.empty(3, 4).__setitem__(slice(1), 0), (0, 16)),
+        ("a copy reads the source and writes the target", lambda: torch.empty(3, 4).copy_(A), (48, 48)),
+        ("a cast reads and writes in each dtype", lambda: A.half(), (48, 24)),
+        ("a cast to the same dtype is free", lambda: A.float(), (0, 0)),
+        ("detach is free", lambda: A.detach(), (0, 0)),
+        ("cat reads every part", lambda: torch.cat([A, A + 0]), (48 + 96, 48 + 96)),
+        ("softmax is one kernel", lambda: torch.softmax(A, -1), (48, 48)),
+        ("where with a number", lambda: torch.where(A > 1, A, 0.0), (48 + 12 + 48, 12 + 48)),
+        ("out= writes its target only", lambda: torch.add(A, 1, out=torch.empty(3, 4)), (48, 48)),
+    ],
+)
+def test_eager_traffic(what, f, expected):
+    assert moved(f) == expected, what
+
+
+def test_hbm_peak_follows_lifetimes_through_views():
+    with Memory() as mem:
+        x = torch.zeros(1024)              # 4 KiB
+        view = x[:10]
+        del x                              # the view keeps the storage alive
+        y = torch.zeros(1024)
+        assert mem.hbm_peak == 8 * KiB
+        del view, y
+        z = torch.zeros(1024)              # takes the place of the freed ones
+    assert mem.hbm_peak == 8 * KiB
+    del z
+
+
+def test_a_kernel_moves_only_what_it_loads_and_stores():
+    out = torch.empty(2, 4)
+    with Memory() as mem, kernel("k", A=A, out=out):
+        tile = load(A, slice(0, 2)) * 2 + 1
+        store(out, slice(0, 2), tile)
+    assert (mem.read, mem.written) == (32, 32)
+    assert torch.equal(out, A[:2] * 2 + 1)
+    assert [(e.kind, e.name, e.rows) for e in mem.log if e.kind != "compute"] == [("load", "A", (0, 2)), ("store", "out", (0, 2))]
+
+
+def test_bytes_are_counted_in_each_tensors_own_dtype():
+    half, out = A.half(), torch.empty(3, 4, dtype=torch.float64)
+    with Memory() as mem, kernel("k"):
+        store(out, slice(None), load(half, slice(None)))
+    assert (mem.read, mem.written) == (24, 96)
+
+
+def test_load_always_copies_even_outside_memory():
+    tile = load(A, slice(0, 1))
+    tile += 1
+    assert A[0, 0] == 0
+
+
+def test_sram_is_freed_when_a_tile_dies_and_shared_by_views():
+    with Memory() as mem, kernel("k"):
+        tile = load(A, slice(None))
+        view = tile.T
+        assert mem._sram_live == 48
+        del tile
+        assert mem._sram_live == 48
+        del view
+        assert mem._sram_live == 0
+        a = load(A, slice(None))
+        a = a * 2                          # old and new live side by side for a moment
+    assert mem.sram_peak == 96
+
+
+def test_overflow_names_operation_tile_bytes_budget_line_and_the_living():
+    with Memory(sram_bytes=100) as mem:
+        with pytest.raises(SRAMOverflow) as info, kernel("k", A=A):
+            K_j = load(A, slice(None))
+            S_ij = K_j @ K_j.T             # 36 more bytes: 84 of 100
+            P_ij = S_ij.exp()              # 36 more: too many
+            del P_ij
+        for part in ("exp makes a tile (3, 3) float32 of 36 B", "84 B of the SRAM's 100 B", "test_memory.py:", "P_ij = S_ij.exp()",
+                     "K_j (3, 4) float32 48 B", "S_ij (3, 3) float32 36 B", "smaller tiles"):
+            assert part in str(info.value)
+        del K_j, S_ij, info
+        with kernel("again"):              # the model survives an overflow
+            load(A, slice(None))
+    assert mem.sram_peak == 84
+
+
+def test_an_operand_in_hbm_is_refused_on_chip():
+    with Memory(), pytest.raises(MemoryModelError, match=r"operand 1, A \(3, 4\) float32, is in HBM.*load\(A, rows\) first"):
+        with kernel("k", A=A):
+            load(A, slice(None)) + A
+
+
+def test_a_zero_dim_operand_needs_no_load():
+    scale = torch.tensor(2.0)
+    with Memory(), kernel("k"):
+        doubled = load(A, slice(None)) * scale
+    assert torch.equal(doubled, A * 2)
+
+
+def test_a_tile_ends_with_its_kernel():
+    with Memory():
+        with kernel("k"):
+            tile = load(A, slice(None))
+        with pytest.raises(MemoryModelError, match="was on chip in kernel 'k' and ended with it"):
+            tile + 1
+        with pytest.raises(MemoryModelError, match="was on chip"), kernel("k"):
+            tile + 1
+        with pytest.raises(MemoryModelError, match="tile was on chip"), kernel("second", tile=tile):
+            pass
+
+
+def test_misuse_is_named():
+    with Memory():
+        with pytest.raises(MemoryModelError, match="load outside a kernel"):
+            load(A, slice(None))
+        with kernel("outer"), pytest.raises(MemoryModelError, match="'inner' starts inside kernel 'outer'"), kernel("inner"):
+            pass
+        with kernel("k"):
+            tile = load(A, slice(None))
+            with pytest.raises(MemoryModelError, match="is on chip, not in HBM"):
+                load(tile, slice(0, 1))
+            with pytest.raises(MemoryModelError, match="is not on chip"):
+                store(A, slice(None), A.clone() if active() is None else A)
+            with pytest.raises(ValueError, match=r"tile has shape \(3, 4\), but T\[rows, cols\] has shape \(2, 4\)"):
+                store(A, slice(0, 2), tile)
+    with pytest.raises(TypeError, match="rows must be a slice"):
+        load(A, 0)
+    with pytest.raises(TypeError, match="T must be a vector or a matrix"):
+        load(A[None], slice(0, 1))
+    with pytest.raises(TypeError, match=r"kernel\('k'\): Q must be a torch.Tensor"), kernel("k", Q=[1]):
+        pass
+
+
+@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (-5, ValueError), (1.5, TypeError), ("9", TypeError)])
+def test_sram_size_is_checked(value, error):
+    with pytest.raises(error, match="sram_bytes must be an integer >= 1"):
+        Memory(sram_bytes=value)
+    assert active() is None
+
+
+def test_autograd_is_off_inside_a_kernel():
+    W = torch.ones(3, 4, requires_grad=True)
+    with Memory(), kernel("k"):
+        assert not load(W, slice(None)).requires_grad
+    with kernel("k"):
+        assert not (load(W, slice(None)) * 2).requires_grad
+
+
+def test_memories_nest_and_close_after_an_error():
+    with Memory():
+        with pytest.raises(ZeroDivisionError), Memory():
+            raise ZeroDivisionError
+        assert active() is not None
+    assert active() is None
+
+
+def test_flops_are_counted():
+    with Memory() as mem:
+        torch.mm(A, A.T)                   # 2·3·4·3
+        (A * 2).sum(-1)                    # 12 + 12
+        A.clone()                          # moves, computes nothing
+    assert (mem.matmul_flops, mem.other_flops) == (72, 24)
+
+
+def test_a_custom_kernel_is_refused():
+    triton_rung = pytest.importorskip("flashlab.kernels.fa2", exc_type=ImportError).fa2_triton_forward
+    X = torch.randn(1, 1, 16, 16)
+    with Memory(), pytest.raises(MemoryModelError, match="the model cannot see what it moves"):
+        triton_rung(X, X, X)
+
+
+def test_tiles_cover_everything_once():
+    assert tiles(7, 3) == [slice(0, 3), slice(3, 6), slice(6, 7)]
+    assert tiles(0, 3) == []
+    with pytest.raises(ValueError, match="B must be an integer >= 1, got 0"):
+        tiles(7, 0)
+
+
+def test_default_tile_follows_the_sram():
+    assert largest_square_tile(64, 64, 4) == 64
+    assert largest_square_tile(128, 128, 4) == 32
+    with Memory(sram_bytes=64 * KiB):
+        assert largest_square_tile(64, 64, 4) == 16
+    with Memory(sram_bytes=1024):
+        assert largest_square_tile(64, 64, 4) == 1      # nothing fits; the overflow will say so
+
+
+def test_table_and_formats():
+    with Memory() as mem:
+        torch.softmax(A, -1)
+    assert mem.table().splitlines()[1].split() == ["_softmax", "48", "B", "48", "B"]
+    assert format_bytes(1536) == "1.5 KiB"
+    assert "SRAM peak 0 B of 192.0 KiB" in repr(mem)

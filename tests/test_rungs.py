@@ -1,0 +1,232 @@
+"""Every PyTorch rung against float64, on the sizes where mistakes show; and its traffic against the closed form."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flashlab import cost
+from flashlab.fa1 import fa1_forward, paper_tile_sizes
+from flashlab.fa2 import fa2_forward
+from flashlab.ladder import RUNGS, rung
+from flashlab.memory import KiB, Memory, SRAMOverflow
+from flashlab.oracle import attention, judge, max_error
+
+PYTORCH = [r for r in RUNGS if not r.heads]
+IDS = [r.name for r in PYTORCH]
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+
+# (N_q, N_k, d, d_v, B_r, B_c): ragged tails, N_q != N_k, d_v != d, B_r != B_c, at least three key blocks, rows that see nothing
+SIZES = [
+    (1, 1, 16, 16, 16, 16), (1, 97, 64, 64, 16, 32), (7, 7, 24, 24, 4, 2), (16, 113, 59, 80, 16, 32), (97, 16, 24, 16, 32, 7),
+    (113, 97, 80, 59, 48, 16), (128, 128, 128, 128, 64, 32), (200, 200, 64, 24, 64, 48), (97, 200, 16, 128, 33, 64),
+]
+SHORT = [s for s in SIZES if s[0] * s[1] <= 16 * 113]      # enough for the rung that takes one key a step
+
+
+def inputs(N_q, N_k, d, d_v, dtype=torch.float32, seed=0, logits=1):
+    g = torch.Generator().manual_seed(seed)
+    Q, K, V = (torch.randn(n, x, generator=g) for n, x in ((N_q, d), (N_k, d), (N_k, d_v)))
+    return (Q * logits).to(dtype), K.to(dtype), V.to(dtype)
+
+
+def tile_arguments(rung_, B_r, B_c):
+    return {"B_r": B_r, "B_c": B_c} if rung_.tiled else {}
+
+
+@pytest.mark.parametrize("rung_", PYTORCH, ids=IDS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_within_the_error_bound(rung_, causal, dtype):
+    sizes = SIZES if rung_.tiled or rung_.number == 0 else SHORT
+    for (N_q, N_k, d, d_v, B_r, B_c), logits in itertools.product(sizes, (1, 60)):
+        Q, K, V = inputs(N_q, N_k, d, d_v, dtype, logits=logits)
+        O, L = rung_.function(Q, K, V, causal=causal, **tile_arguments(rung_, B_r, B_c))
+        assert O.dtype == dtype and O.shape == (N_q, d_v) and L.shape == (N_q,)
+        assert L.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        verdict = judge(O, L, Q, K, V, causal=causal)
+        assert verdict.ok, f"{rung_.name} N_q={N_q} N_k={N_k} d={d} d_v={d_v} logits x{logits}: {verdict}"
+
+
+@pytest.mark.parametrize("rung_", PYTORCH, ids=IDS)
+def test_rows_without_a_visible_key_give_zero_and_minus_infinity(rung_):
+    Q, K, V = inputs(9, 4, 16, 16)
+    O, L = rung_.function(Q, K, V, causal=True, **tile_arguments(rung_, 4, 2))
+    assert O[:5].abs().max() == 0 and (L[:5] == -torch.inf).all()
+    assert O[5:].abs().min() > 0 and L[5:].isfinite().all()
+
+
+@pytest.mark.parametrize("rung_", PYTORCH, ids=IDS)
+@pytest.mark.parametrize("N_q,N_k", [(0, 5), (5, 0), (0, 0)])
+def test_nothing_to_attend_from_or_to(rung_, N_q, N_k):
+    O, L = rung_.function(*inputs(N_q, N_k, 8, 6))
+    assert O.shape == (N_q, 6) and (O == 0).all() and (L == -torch.inf).all()
+
+
+@pytest.mark.parametrize("rung_", PYTORCH, ids=IDS)
+def test_scale_strides_and_untouched_inputs(rung_):
+    Q, K, V = (T.T.contiguous().T for T in inputs(20, 37, 24, 24))      # column-major
+    copies = [T.clone() for T in (Q, K, V)]
+    O, L = rung_.function(Q, K, V, scale=0.5, **tile_arguments(rung_, 8, 16))
+    assert judge(O, L, Q, K, V, scale=0.5).ok
+    assert all(torch.equal(T, copy) for T, copy in zip((Q, K, V), copies, strict=True))
+
+
+@pytest.mark.parametrize("rung_", PYTORCH, ids=IDS)
+@pytest.mark.parametrize("which", [1, 2], ids=["K", "V"])
+def test_nan_reaches_the_rows_that_see_it(rung_, which):
+    QKV = inputs(20, 20, 16, 16)
+    QKV[which][10] = torch.nan
+    O, _ = rung_.function(*QKV, causal=True, **tile_arguments(rung_, 4, 4))
+    assert O[10:].isnan().all()
+    if which == 1:
+        assert O[:10].isfinite().all()
+
+
+BAD = [
+    (lambda Q, K, V: ((Q.tolist(), K, V), {}), TypeError, r"Q must be a torch.Tensor"),
+    (lambda Q, K, V: ((Q[0], K, V), {}), ValueError, r"Q must have 2 dimensions"),
+    (lambda Q, K, V: ((Q.int(), K.int(), V.int()), {}), TypeError, r"Q must be one of .* int32"),
+    (lambda Q, K, V: ((Q, K.half(), V), {}), TypeError, r"K must match Q's dtype"),
+    (lambda Q, K, V: ((Q, K[:, :3], V), {}), ValueError, r"K must have Q's head dimension d = 4"),
+    (lambda Q, K, V: ((Q, K, V[:3]), {}), ValueError, r"V must have K's sizes \(6,\)"),
+    (lambda Q, K, V: ((Q[:, :0], K[:, :0], V), {}), ValueError, r"Q must have head dimension d >= 1"),
+    (lambda Q, K, V: ((Q, K, V[:, :0]), {}), ValueError, r"V must have head dimension d_v >= 1"),
+    (lambda Q, K, V: ((Q, K, V), {"scale": float("nan")}), ValueError, r"scale must be finite, got nan"),
+    (lambda Q, K, V: ((Q, K, V), {"scale": "1"}), TypeError, r"scale must be a number"),
+    (lambda Q, K, V: ((Q, K, V), {"causal": 1}), TypeError, r"causal must be True or False, got 1"),
+]
+
+
+@pytest.mark.parametrize("rung_", PYTORCH, ids=IDS)
+@pytest.mark.parametrize(("make", "error", "message"), BAD, ids=[m[:30] for *_, m in BAD])
+def test_bad_input_is_named(rung_, make, error, message):
+    args, kwargs = make(*inputs(5, 6, 4, 4))
+    with pytest.raises(error, match=message):
+        rung_.function(*args, **kwargs)
+
+
+@pytest.mark.parametrize("f", [fa1_forward, fa2_forward])
+@pytest.mark.parametrize(("sizes", "error"), [({"B_r": 0, "B_c": 4}, ValueError), ({"B_r": 4, "B_c": -1}, ValueError),
+                                              ({"B_r": 1.5, "B_c": 4}, TypeError), ({"B_c": 0}, ValueError)])
+def test_bad_tile_sizes_are_named(f, sizes, error):
+    with pytest.raises(error, match=r"B_[rc] must be an integer >= 1"):
+        f(*inputs(5, 6, 4, 4), **sizes)
+
+
+# ---- traffic ----
+
+sizes = st.integers(1, 40)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(N_q=sizes, N_k=sizes, d=st.integers(1, 24), d_v=st.integers(1, 24), B_r=st.integers(1, 20), B_c=st.integers(1, 20),
+       causal=st.booleans(), dtype=st.sampled_from(DTYPES))
+def test_measured_traffic_is_the_formula(N_q, N_k, d, d_v, B_r, B_c, causal, dtype):
+    """Every byte and every matrix FLOP, for every rung: a tile loaded twice or a cast forgotten would show."""
+    Q, K, V = inputs(N_q, N_k, d, d_v, dtype)
+    for rung_ in PYTORCH:
+        if rung_.name == "online_softmax_forward" and N_q * N_k > 200:
+            continue                                       # slow, and its formula has no corner there
+        arguments = tile_arguments(rung_, B_r, B_c)
+        with Memory() as mem:
+            rung_.function(Q, K, V, causal=causal, **arguments)
+        formula = getattr(cost, rung_.name)(N_q, N_k, d, d_v, causal=causal, element_size=dtype.itemsize, **arguments)
+        assert (mem.read, mem.written, mem.matmul_flops) == formula, rung_.name
+
+
+def test_formulas_as_published_in_elements():
+    """The formulas of the course's text, written out once more by hand at one size."""
+    N_q, N_k, d, d_v, B_r, B_c = 200, 130, 64, 48, 64, 32
+    T_r, T_c = 4, 5
+    assert [x // 4 for x in cost.naive_forward(N_q, N_k, d, d_v)[:2]] == [
+        (N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v, 3 * N_q * N_k + N_q * (d_v + 1)]
+    assert [x // 4 for x in cost.fa1_forward(N_q, N_k, d, d_v, B_r=B_r, B_c=B_c)[:2]] == [
+        N_k * (d + d_v) + T_c * N_q * (d + d_v + 2), (T_c + 1) * N_q * (d_v + 2) + N_q]
+    assert [x // 4 for x in cost.fa2_forward(N_q, N_k, d, d_v, B_r=B_r, B_c=B_c)[:2]] == [
+        N_q * d + T_r * N_k * (d + d_v), N_q * (d_v + 1)]
+
+
+def test_causal_fa2_skips_the_hidden_tiles():
+    Q, K, V = inputs(64, 64, 16, 16)
+    with Memory() as mem:
+        fa2_forward(Q, K, V, causal=True, B_r=16, B_c=16)
+    visits = [event.rows for event in mem.log if event.name == "K"]
+    assert len(visits) == 1 + 2 + 3 + 4
+
+
+@pytest.mark.parametrize("d,d_v", [(16, 16), (59, 80), (64, 64), (128, 128), (256, 256)])
+@pytest.mark.parametrize("f", [fa1_forward, fa2_forward])
+@pytest.mark.parametrize("sram", [96 * KiB, 192 * KiB])
+def test_default_tiles_fit_and_use_the_sram(f, d, d_v, sram):
+    for dtype, causal in ((torch.float32, True), (torch.float16, False)):
+        Q, K, V = inputs(150, 150, d, d_v, dtype)
+        with Memory(sram_bytes=sram) as mem:
+            f(Q, K, V, causal=causal)
+        assert 0.5 <= mem.sram_peak / sram <= 0.95, f"{mem.sram_peak / sram:.2f} of the SRAM"
+
+
+def test_the_papers_tile_rule_overflows():
+    """⌈M/4d⌉ fills the SRAM with Q, K, V, O and leaves no room for S and P."""
+    B_r, B_c = paper_tile_sizes(192 * KiB, d=64)
+    assert (B_r, B_c) == (64, 192)
+    Q, K, V = inputs(256, 256, 64, 64)
+    with Memory(sram_bytes=192 * KiB), pytest.raises(SRAMOverflow):
+        fa1_forward(Q, K, V, B_r=B_r, B_c=B_c)
+
+
+# ---- dropout and the FA1 statistics ----
+
+def keep_mask(N_q, N_k, B_r, B_c, p, state):
+    """The mask that fa1 draws, tile by tile with j outside, put together."""
+    g = torch.Generator().set_state(state)
+    keep = torch.empty(N_q, N_k, dtype=torch.bool)
+    for j in range(0, N_k, B_c):
+        for i in range(0, N_q, B_r):
+            part = keep[i:i + B_r, j:j + B_c]
+            part.copy_(torch.rand(part.shape, generator=g) >= p)
+    return keep
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_fa1_dropout_is_dropout_of_P(causal):
+    Q, K, V = inputs(50, 70, 16, 24)
+    state = torch.Generator().manual_seed(3).get_state()
+    O, L = fa1_forward(Q, K, V, causal=causal, B_r=16, B_c=32, dropout_p=0.3, rng_state=state)
+    S = Q.double() @ K.double().T / 4
+    if causal:
+        S = S.masked_fill(torch.ones(50, 70, dtype=torch.bool).triu(21), -torch.inf)
+    expected = (torch.softmax(S, -1) * keep_mask(50, 70, 16, 32, 0.3, state) / 0.7) @ V.double()
+    assert max_error(O, expected) < 2e-6
+    assert max_error(L, attention(Q, K, V, causal=causal)[1]) < 2e-6      # L is that of the softmax before dropout
+    again, _ = fa1_forward(Q, K, V, causal=causal, B_r=16, B_c=32, dropout_p=0.3, rng_state=state)
+    assert torch.equal(O, again)
+
+
+def test_fa1_returns_sums_and_maxima_that_make_L():
+    Q, K, V = inputs(50, 70, 16, 16)
+    O, l, m = fa1_forward(Q, K, V, return_lm=True)
+    assert max_error(m + l.log(), attention(Q, K, V)[1]) < 2e-6
+
+
+def test_dropout_arguments_are_named():
+    Q, K, V = inputs(5, 6, 4, 4)
+    with pytest.raises(ValueError, match="rng_state must be a torch.Generator's get_state"):
+        fa1_forward(Q, K, V, dropout_p=0.1)
+    with pytest.raises(ValueError, match=r"dropout_p must lie in \[0, 1\), got 1.0"):
+        fa1_forward(Q, K, V, dropout_p=1.0)
+
+
+def test_the_per_tile_maximum_of_the_paper_gives_nan():
+    """Why the course uses the running maximum: on a tile where a row sees nothing, −inf − (−inf) is NaN."""
+    S_tile = torch.full((1, 4), -torch.inf)
+    assert torch.exp(S_tile - S_tile.amax(-1, keepdim=True)).isnan().all()
+
+
+def test_ladder_is_in_order_and_finds_its_rungs():
+    assert [r.number for r in RUNGS] == list(range(len(RUNGS)))
+    assert rung("fa2_forward").function is fa2_forward
+    with pytest.raises(ValueError, match="name must be one of naive_forward, .* got 'fa3'"):
+        rung("fa3")
