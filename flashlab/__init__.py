@@ -13,3 +13,11 @@ if not torch.cuda.is_available() and "TRITON_INTERPRET" not in os.environ:
             "Restart the kernel (or the Python process) and import flashlab first."
         )
     os.environ["TRITON_INTERPRET"] = "1"
+
+
+def __getattr__(name):
+    if name == "flash_attention":      # loaded on first use: `import flashlab` stays as cheap as importing torch
+        from flashlab.attention import flash_attention
+
+        return flash_attention
+    raise AttributeError(f"module 'flashlab' has no attribute {name!r}")

@@ -40,6 +40,34 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS):
         raise ValueError(f"V must have head dimension d_v >= 1, got {describe(V)}")
 
 
+def check_heads(Q, K):
+    """Raise ValueError unless K (B, H_kv, N_k, d) has Q's batch size and each of its heads serves H_q / H_kv query heads."""
+    if K.shape[0] != Q.shape[0]:
+        raise ValueError(f"K must have Q's batch size B = {Q.shape[0]}, got {describe(K)}")
+    H_q, H_kv = Q.shape[1], K.shape[1]
+    if H_q == 0 or H_kv == 0:
+        raise ValueError(f"Q and K must have at least one head, got H_q = {H_q} and H_kv = {H_kv}")
+    if H_q % H_kv:
+        raise ValueError(f"Q's heads must be a multiple of K's, got H_q = {H_q} and H_kv = {H_kv}")
+
+
+def check_head_dims(Q, V, largest):
+    """Raise ValueError unless d and d_v are at most `largest`."""
+    for name, letter, T in (("Q", "d", Q), ("V", "d_v", V)):
+        if T.shape[-1] > largest:
+            raise ValueError(f"{name} must have head dimension {letter} <= {largest}, got {describe(T)}")
+
+
+def check_like(**expected):
+    """Raise unless each keyword, name=(T, shape, dtype), is a tensor of that shape and dtype: dO, L, a mask, ..."""
+    for name, (T, shape, dtype) in expected.items():
+        wanted = f"a {str(dtype).removeprefix('torch.')} tensor of shape {tuple(shape)}"
+        if not isinstance(T, torch.Tensor) or T.dtype != dtype:
+            raise TypeError(f"{name} must be {wanted}, got {describe(T)}")
+        if tuple(T.shape) != tuple(shape):
+            raise ValueError(f"{name} must be {wanted}, got {describe(T)}")
+
+
 def check_scale(scale, d):
     """The softmax scale: 1/sqrt(d) unless given; anything but a finite number raises."""
     if scale is None:
@@ -65,6 +93,14 @@ def check_positive(**sizes):
             raise TypeError(f"{name} must be an integer >= 1, got {describe(value)}")
         if value < 1:
             raise ValueError(f"{name} must be an integer >= 1, got {value}")
+
+
+def check_power_of_two(smallest, **sizes):
+    """Raise unless every keyword is a power of two >= smallest (tile sizes of a Triton kernel)."""
+    check_positive(**sizes)
+    for name, value in sizes.items():
+        if value < smallest or value & (value - 1):
+            raise ValueError(f"{name} must be a power of two >= {smallest}, got {value}")
 
 
 def check_dropout(dropout_p):

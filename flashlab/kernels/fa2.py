@@ -1,0 +1,141 @@
+"""FA2's forward pass as a GPU kernel: Triton, with nothing but pointers and masks.
+
+Read `fa2_forward_kernel` from top to bottom beside flashlab/fa2.py: the same lines in the same order.
+One program owns one query block of one head; the loop over query blocks has become the launch grid.
+Without a GPU the same kernel runs in Triton's interpreter, on CPU tensors, some thousand times slower.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from flashlab.validate import (
+    check_bool,
+    check_head_dims,
+    check_heads,
+    check_power_of_two,
+    check_qkv,
+    check_scale,
+    describe,
+)
+
+MAX_HEAD_DIM = 256     # a program keeps Q_i and O_i on chip whole: wider heads do not fit
+
+
+@triton.jit
+def fa2_forward_kernel(
+    Q, K, V, O, L,                                     # pointers to each tensor's first element
+    stride_Qb, stride_Qh, stride_Qn, stride_Qd,        # elements to step over for the next batch, head, row, column
+    stride_Kb, stride_Kh, stride_Kn, stride_Kd,
+    stride_Vb, stride_Vh, stride_Vn, stride_Vd,        # O and L are contiguous: their strides follow from the sizes
+    scale, H_q, H_kv, N_q, N_k,
+    d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
+    B_r: tl.constexpr, B_c: tl.constexpr,              # tile sizes are powers of two, and so are the widths
+    B_d: tl.constexpr, B_dv: tl.constexpr,             # d and d_v are padded to
+):
+    # Which query block of which head? Last blocks first: causal ones see most keys, and late long ones leave SMs idle.
+    T_r = tl.cdiv(N_q, B_r)
+    i = T_r - 1 - tl.program_id(0) % T_r
+    head = (tl.program_id(0) // T_r).to(tl.int64)      # int64 in every offset: 2^31 elements are only 4 GB of float16
+    b, h = head // H_q, head % H_q
+    h_kv = h // (H_q // H_kv)                          # grouped-query attention: neighbours share a key head, uncopied
+    Q += b * stride_Qb + h * stride_Qh
+    K += b * stride_Kb + h_kv * stride_Kh
+    V += b * stride_Vb + h_kv * stride_Vh
+
+    rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
+    col, col_v = tl.arange(0, B_d), tl.arange(0, B_dv)
+    row_ok = rows[:, None] < N_q                       # (B_r, 1)    the last tile is short: read 0 there, write nothing
+    Q_i = tl.load(Q + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd, row_ok & (col < d), 0.0)  # (B_r, B_d)
+
+    m_i = tl.full((B_r,), -float("inf"), tl.float32)
+    l_i = tl.zeros((B_r,), tl.float32)
+    O_i = tl.zeros((B_r, B_dv), tl.float32)
+    end = N_k
+    if causal:                                         # keys past the last row's own are hidden from the whole block
+        end = tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q
+    for j in range(0, tl.cdiv(end, B_c)):
+        keys = j * B_c + tl.arange(0, B_c)             # (B_c,)
+        key_ok = keys[:, None] < N_k                   # (B_c, 1)
+        K_j = tl.load(K + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd, key_ok & (col < d), 0.0)
+        S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee") * scale      # (B_r, B_c)  "ieee": float32 stays float32
+        visible = keys <= rows[:, None] + (N_k - N_q) if causal else keys < N_k
+        S_ij = tl.where(visible, S_ij, -float("inf"))
+
+        m_new = tl.maximum(m_i, tl.max(S_ij, 1))                       # (B_r,)
+        m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)          # (B_r,)      no visible key yet: avoids -inf + inf
+        alpha = tl.exp(m_i - m_safe)                                   # (B_r,)      0 the first time: m_i = -inf
+        P_ij = tl.exp(S_ij - m_safe[:, None])                          # (B_r, B_c)
+        l_i = alpha * l_i + tl.sum(P_ij, 1)                            # (B_r,)
+        V_j = tl.load(V + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd, key_ok & (col_v < d_v), 0.0)
+        O_i = alpha[:, None] * O_i + tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")  # (B_r, B_dv)
+        m_i = m_new
+
+    l_safe = tl.where(l_i == 0, 1.0, l_i)                              # (B_r,)      a row that saw no key: O = 0, L = -inf
+    tl.store(O + (head * N_q + rows)[:, None] * d_v + col_v, O_i / l_safe[:, None], row_ok & (col_v < d_v))
+    tl.store(L + head * N_q + rows, m_i + tl.log(l_safe), rows < N_q)
+
+
+INTERPRETED = not isinstance(fa2_forward_kernel, triton.JITFunction)   # decided by TRITON_INTERPRET as triton was imported
+
+
+def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
+    """Exact attention for every batch and head in one launch.
+
+    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v)
+             -> O (B, H_q, N_q, d_v) in Q's dtype, L (B, H_q, N_q) float32, natural-log logsumexp
+             any strides; d, d_v <= 256; H_q a multiple of H_kv; float16, bfloat16, float32
+    Tiles:   B_r x B_c, powers of two >= 16, by default what `launch` picks
+    Error:   at most 2x that of naive in the same dtype, both against float64
+    Raises:  TypeError or ValueError before anything is launched
+    Source:  Dao 2023, arXiv:2307.08691, Algorithm 1
+    New:     against fa2: the loop over query blocks is the launch grid, B * H_q * ceil(N_q / B_r) programs
+    """
+    check_qkv(Q, K, V, ndim=4, dtypes=(torch.float16, torch.bfloat16, torch.float32))
+    check_heads(Q, K)
+    check_head_dims(Q, V, MAX_HEAD_DIM)
+    check_bool(causal=causal)
+    scale = check_scale(scale, Q.shape[-1])
+    check_power_of_two(16, **{name: B for name, B in (("B_r", B_r), ("B_c", B_c)) if B is not None})
+    if Q.device.type != ("cpu" if INTERPRETED else "cuda"):
+        where = "the CPU, where Triton's interpreter runs it" if INTERPRETED else "a GPU, for which Triton compiled it"
+        raise ValueError(f"Q, K, V must be on {where} (TRITON_INTERPRET decides, on import), got {describe(Q)}")
+
+    B, H_q, N_q, _ = Q.shape
+    O = torch.empty(B, H_q, N_q, V.shape[-1], dtype=Q.dtype, device=Q.device)
+    L = torch.empty(B, H_q, N_q, dtype=torch.float32, device=Q.device)
+    if O.numel() == 0:
+        return O, L
+    if INTERPRETED and Q.dtype == torch.bfloat16:      # the interpreter's bfloat16 arithmetic is wrong: widen, then round
+        O_wide, L = fa2_triton_forward(Q.float(), K.float(), V.float(), causal=causal, scale=scale, B_r=B_r, B_c=B_c)
+        return O.copy_(O_wide), L
+    grid, arguments = launch(Q, K, V, O, L, causal=causal, scale=scale, B_r=B_r, B_c=B_c)
+    with torch.cuda.device_of(Q):                      # Triton launches on the current GPU, which may be another
+        fa2_forward_kernel[grid](**arguments)
+    return O, L
+
+
+def launch(Q, K, V, O, L, *, causal, scale, B_r=None, B_c=None):
+    """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
+    (B, H_q, N_q, d), (_, H_kv, N_k, d_v) = Q.shape, V.shape
+    best_B_r, best_B_c, num_warps, num_stages = best_tiles(max(d, d_v), Q.dtype)
+    B_r, B_c = B_r or best_B_r, B_c or best_B_c
+    if B_r != best_B_r:
+        num_warps = 4 if B_r <= 64 else 8              # tensor cores want at least 16 rows a warp
+    arguments = {"Q": Q, "K": K, "V": V, "O": O, "L": L}
+    for name, T in (("Q", Q), ("K", K), ("V", V)):
+        arguments |= {f"stride_{name}{axis}": step for axis, step in zip("bhnd", T.stride(), strict=True)}
+    arguments |= {"scale": scale, "H_q": H_q, "H_kv": H_kv, "N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v}
+    arguments |= {"causal": causal, "B_r": B_r, "B_c": B_c}
+    arguments |= {"B_d": max(16, triton.next_power_of_2(d)), "B_dv": max(16, triton.next_power_of_2(d_v))}
+    arguments |= {"num_warps": num_warps, "num_stages": num_stages}
+    return (B * H_q * triton.cdiv(N_q, B_r),), arguments      # one axis: the other two stop at 65535 programs
+
+
+def best_tiles(d, dtype):
+    """(B_r, B_c, num_warps, num_stages), fastest of those that fit without spilling registers (tests/test_compiled.py)."""
+    if dtype == torch.float32:
+        return (64 if d <= 64 else 32, 32 if d <= 128 else 16, 8, 2)
+    if d <= 64:
+        return 128, 64, 4, 3
+    return (128, 64, 8, 2) if d <= 128 else (64, 32, 8, 2)
