@@ -1,11 +1,12 @@
 """Every picture in the course: functions that take data and return one matplotlib Figure.
 
-In a notebook, make the call the last line of a cell. The Figure is then shown once; no plt.show():
+In a notebook, make the call the last line of a cell: the Figure it returns is shown, once. No plt.show() is needed, and a
+call that is not the last line shows nothing; display(...) does there.
 
-    figures.traffic_against_N(points)
+    figures.traffic_against_N(figures.sweep_traffic([256, 512, 1024]))
 
-Elsewhere: `figures.traffic_against_N(points).savefig("traffic.png")`. `python -m flashlab.figures [OUT_DIR]` draws all
-that need no GPU, and those of results/*.json if there are any.
+Elsewhere: `figures.memory_hierarchy().savefig("hierarchy.png")`. `python -m flashlab.figures [OUT_DIR]` draws all that need
+no GPU, and those of the results/*.json there are.
 
 A title's numbers are computed from the data drawn. Dashed is a formula, a ceiling or a budget. The line at the bottom says
 whether the numbers are modelled, measured here, or recorded on which device.
@@ -14,6 +15,7 @@ whether the numbers are modelled, measured here, or recorded on which device.
 import functools
 import json
 import math
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -22,10 +24,10 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from flashlab import cost
-from flashlab.ladder import RUNGS
+from flashlab.ladder import RUNGS, rung
 from flashlab.memory import A100_SRAM, Memory, SRAMOverflow, format_bytes, largest_square_tile
 from flashlab.validate import check_positive
 
@@ -43,7 +45,7 @@ COLORS = {
 }
 MARKERS = {"naive_forward": "o", "online_softmax_forward": "v", "fa1_forward": "s", "fa2_forward": "D",
            "fa2_triton_forward": "o", "sdpa_math": "x", "sdpa_efficient": "^", "sdpa_flash": "s", "sdpa_cudnn": "D"}
-LABELS = {rung.name: rung.title for rung in RUNGS} | {
+LABELS = {r.name: r.title for r in RUNGS} | {
     "sdpa_math": "SDPA math", "sdpa_efficient": "SDPA efficient", "sdpa_flash": "SDPA flash", "sdpa_cudnn": "SDPA cuDNN"}
 
 INK, FAINT, READ, WRITTEN = "#222222", "#D9D9D9", "#4A5568", "#B4BDCB"
@@ -85,14 +87,17 @@ def memory_hierarchy(levels=A100, device="A100 40 GB"):
             ax.barh(y, levels[name][key], color=colour, height=0.6)
             ax.annotate(_si(levels[name][key], unit), (levels[name][key], y), (-6 if ax is left else 6, 0),
                         textcoords="offset points", va="center", ha="right" if ax is left else "left", fontweight="bold")
-    left.set(xscale="log", xlim=(40 * big["bytes"], 1e6), xlabel="capacity (bytes)", yticks=[])
+    left.set(xscale="log", xlim=(40 * big["bytes"], 1e6), xlabel="capacity (bytes)")
     right.set(xscale="log", xlim=(1e11, 8 * fast["bytes_per_s"]), xlabel="bandwidth (bytes/s)")
-    right.set_yticks(range(len(levels)), levels, fontweight="bold")
-    right.tick_params(axis="y", length=0)
-    left.spines[["left"]].set_visible(False)
+    left.set_yticks(range(len(levels)), levels, fontweight="bold")
+    left.tick_params(axis="y", length=0)
+    right.tick_params(axis="y", length=0, labelleft=False)
+    left.spines["left"].set_visible(False)
+    for ax in (left, right):
+        ax.xaxis.set_minor_locator(NullLocator())
     return _finish(fig, f"SRAM is {fast['bytes_per_s'] / big['bytes_per_s']:.0f} times as fast as HBM "
                         f"and {_round(big['bytes'] / fast['bytes'])} times smaller",
-                   f"Published: {device}, SRAM of all 108 SMs together; Dao et al. 2022, arXiv:2205.14135, figure 1. Log scales.")
+                   f"Published: {device}, the SRAM of all SMs together; Dao et al. 2022, arXiv:2205.14135, figure 1. Log scales.")
 
 
 @figure
@@ -132,8 +137,8 @@ def attention_matrices(N_q, N_k, d, d_v=None, element_size=4):
     ax.axis("off")
     sizes = {name: rows * columns for name, (rows, columns) in shapes.items()}
     share = (sizes["S"] + sizes["P"]) / sum(sizes.values())
-    return _finish(fig, f"S and P hold {100 * share:.0f} % of all numbers that attention makes (N_q = {N_q}, N_k = {N_k}, d = {d})",
-                   f"Modelled: shapes alone, to scale; {element_size} bytes a number.")
+    return _finish(fig, f"S and P hold {100 * share:.0f} % of the numbers in Q, K, V, S, P and O",
+                   f"Modelled: from the shapes alone, N_q = {N_q}, N_k = {N_k}, d = {d}; to scale, {element_size} bytes a number.")
 
 
 @figure
@@ -141,20 +146,21 @@ def causal_mask(N_q, N_k):
     """The causal mask of N_k queries and of N_q queries, both over N_k keys, bottom-right aligned."""
     check_positive(N_q=N_q, N_k=N_k)
     sizes = [(N_k, N_k)] if N_q == N_k else [(N_k, N_k), (N_q, N_k)]
-    fig, axes = plt.subplots(1, len(sizes), figsize=(4.2 * len(sizes), 1.3 + 3.2 * max(N_q, N_k) / max(N_k, 1)), squeeze=False)
+    tallest = max(N_q, N_k)
+    cell = min(0.36, 3.6 / tallest)                                    # inches
+    fig, axes = plt.subplots(1, len(sizes), figsize=(max(3.9, cell * N_k + 0.8) * len(sizes), cell * tallest + 1.7), squeeze=False)
     for ax, (rows, columns) in zip(axes[0], sizes, strict=True):
         visible = torch.ones(rows, columns, dtype=torch.bool).tril(columns - rows)
         for i in range(rows):
             for j in range(columns):
                 seen = bool(visible[i, j])
                 ax.add_patch(Rectangle((j, i), 1, 1, fc=READ if seen else "white", ec="white" if seen else FAINT, lw=1))
-        ax.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal", xlabel="key j", ylabel="query i",
-               title=f"{rows} queries, {columns} keys: {int(visible.sum())} of {rows * columns} pairs visible")
-        ax.xaxis.set_major_locator(FixedLocator([0.5, columns - 0.5]))
-        ax.yaxis.set_major_locator(FixedLocator([0.5, rows - 0.5]))
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.0f}" if x < 1 else f"{x - 0.5:.0f}"))
-        ax.set_xticks([0.5, columns - 0.5], ["0", f"{columns - 1}"])
-        ax.set_yticks([0.5, rows - 0.5], ["0", f"{rows - 1}"])
+        ax.text(0, -0.25, f"{rows} queries, {columns} keys: {int(visible.sum())} of {rows * columns} pairs visible",
+                va="bottom", fontsize=9)
+        ax.set(xlim=(-0.1, columns + 0.1), ylim=(rows + 0.1, rows - tallest - 1), aspect="equal", anchor="W", xlabel="key j")
+        ax.set_ylabel("query i", y=rows / (2 * tallest + 2))           # beside the cells: short masks stand at the bottom
+        ax.set_xticks([0.5, columns - 0.5], [0, columns - 1])
+        ax.set_yticks([0.5, rows - 0.5], [0, rows - 1])
         ax.spines[:].set_visible(False)
         ax.tick_params(length=0)
     blind = max(0, N_q - N_k)
@@ -179,7 +185,7 @@ def softmax_passes(costs):
     ax.set_yticks(range(len(costs)), costs)
     _byte_axis(ax.xaxis, linear_to=max(totals.values()))
     most, least = max(totals, key=totals.get), min(totals, key=totals.get)
-    return _finish(fig, f"{_upper(most)} moves {_ratio(totals[most], totals[least])} times the bytes of {least}",
+    return _finish(fig, f"From {most} to {least}: {_bytes(totals[most])} of HBM traffic become {_bytes(totals[least])}",
                    "Modelled: bytes counted by flashlab.memory. Dark: read, light: written.")
 
 
@@ -201,7 +207,9 @@ def running_state(xs, states=None):
     xs = [float(x) for x in xs]
     states = softmax_states(xs) if states is None else [tuple(map(float, state)) for state in states]
     steps = list(range(1, len(xs) + 1))
-    rescaled = [n for n, (_, _, alpha) in zip(steps, states, strict=True) if n > 1 and alpha != 1]
+    before = [(-math.inf, 0.0), *((m, l) for m, l, _ in states)]
+    rescaled = [n for n in steps if before[n - 1][1] > 0 and states[n - 1][2] != 1]
+    grew = [n for n in steps if before[n - 1][1] > 0 and states[n - 1][0] > before[n - 1][0]]
     fig, (top, bottom) = plt.subplots(2, 1, figsize=(8, 4.6), sharex=True)
     colour = COLORS["online_softmax_forward"]
     top.plot(steps, xs, "o", color=READ, ms=5)
@@ -210,15 +218,23 @@ def running_state(xs, states=None):
     bottom.plot(steps, [l for _, l, _ in states], "o", color=colour, ms=4)
     for ax in (top, bottom):
         ax.vlines(rescaled, 0, 1, transform=ax.get_xaxis_transform(), color=INK, lw=0.9, ls=":")
-    for n in rescaled:
-        top.annotate(f"α = {states[n - 1][2]:.2g}", (n, 1), (2, 2), xycoords=top.get_xaxis_transform(),
-                     textcoords="offset points", fontsize=8)
-    _label_ends(top, [(steps[-1], states[-1][0], "m, the largest score so far", colour)])
-    _label_ends(bottom, [(steps[-1], states[-1][1], "l, the sum of exp(score − m)", colour)])
+    last, raised = -math.inf, 0
+    for n in rescaled:                                                 # neighbours' labels stand on top of one another
+        raised = (raised + 1) % 4 if n - last < len(xs) / 8 else 0
+        top.annotate(f"α = {states[n - 1][2]:.2g}", (n, 1), (0, 2 + 10 * raised), xycoords=top.get_xaxis_transform(),
+                     textcoords="offset points", fontsize=8, ha="center")
+        last = n
     top.set_ylabel("score")
+    top.xaxis.set_major_locator(MaxNLocator(integer=True))
     bottom.set(ylabel="l", xlabel="keys seen", ylim=(0, None))
-    return _finish(fig, f"l is rescaled {len(rescaled)} times in {len(xs)} keys: whenever the maximum grows, and only then",
-                   "Modelled: the recurrence l ← α·l + exp(x − m), α = exp(m_old − m). Dots above: the scores.")
+    times = {0: "is never rescaled", 1: "is rescaled once"}.get(len(rescaled), f"is rescaled {len(rescaled)} times")
+    why = "whenever the maximum grows, and only then" if rescaled == grew else f"but the maximum grows {len(grew)} times"
+    if not rescaled and not grew:
+        why = "no score exceeds the first"
+    return _finish(fig, f"In {len(xs)} keys l {times}: {why}",
+                   "Modelled: the recurrence l ← α·l + exp(x − m), α = exp(m_old − m). Dots above: the scores.",
+                   ends={top: [(steps[-1], states[-1][0], "m, the largest score so far", colour)],
+                         bottom: [(steps[-1], states[-1][1], "l, the sum of exp(score − m)", colour)]})
 
 
 # ---- chapter 04: tiles
@@ -230,7 +246,6 @@ def block_product(M, K, N, B_m, B_k, B_n, tile=(1, 1)):
     i, j = min(tile[0], math.ceil(M / B_m) - 1), min(tile[1], math.ceil(N / B_n) - 1)
     T_k, gap = math.ceil(K / B_k), 0.12 * max(M, K, N)
     fig, ax = plt.subplots(figsize=(6.4, 6.4 * (K + M + gap) / (K + N + gap) + 0.6))
-    colour = COLORS["fa2_forward"]
     for name, x, y, rows, columns, B_rows, B_columns, marked in (
             ("A", 0, K + gap, M, K, B_m, B_k, lambda r, c: c + 1 if r == i else 0),
             ("B", K + gap, 0, K, N, B_k, B_n, lambda r, c: r + 1 if c == j else 0),
@@ -239,7 +254,7 @@ def block_product(M, K, N, B_m, B_k, B_n, tile=(1, 1)):
             for c in range(math.ceil(columns / B_columns)):
                 height, width = min(B_rows, rows - r * B_rows), min(B_columns, columns - c * B_columns)
                 left, up, text = x + c * B_columns, y + r * B_rows, marked(r, c)
-                ax.add_patch(Rectangle((left, up), width, height, fc=colour if text else "#F3F3F3", ec="#AAAAAA", lw=0.8))
+                ax.add_patch(Rectangle((left, up), width, height, fc=READ if text else "#F3F3F3", ec="#AAAAAA", lw=0.8))
                 if text:
                     ax.text(left + width / 2, up + height / 2, text, ha="center", va="center", color="white", fontweight="bold")
         ax.text(x + columns / 2, y - 0.02 * (M + K), f"{name}  {rows} × {columns}", ha="center", va="bottom")
@@ -258,10 +273,10 @@ def softmax_star_error(wrong, right):
     ax.plot(right, wrong, "o", color=COLORS["naive_forward"], ms=3, alpha=0.5, mew=0)
     ax.plot(ends, ends, "--", color=INK, lw=1.2)
     ax.set(xlabel="true output", ylabel="output of softmax*")
-    _label_ends(ax, [(ends[1], ends[1], "correct", INK)])
     off = ((wrong - right).abs().max() / right.abs().max()).item()
     return _finish(fig, f"Softmax tile by tile is off by up to {off:.2g} times the largest true output",
-                   f"Measured here: {len(right)} outputs against attention in float64.")
+                   f"Measured here: {len(right)} outputs, dots, against attention in float64, dashed.",
+                   ends={ax: [(ends[1], ends[1], "correct", INK)]})
 
 
 # ---- chapters 05 and 06: FA1 and FA2, replayed from the memory model's log
@@ -306,7 +321,7 @@ def tile_traversal(logs, N_q, N_k, title=None):
     tensors = [T for T in ("Q", "K", "V", "O", "l", "m", "L") if any(e.name == T for log in logs.values() for e in log)]
     fig, axes = plt.subplots(3, len(logs), figsize=(5.2 * len(logs), 7.6), squeeze=False, sharey="row",
                              gridspec_kw={"height_ratios": [3.4, 0.32 * len(tensors) + 0.2, 1.3]})
-    totals = {}
+    totals, longest = {}, max(len(moves) for _, moves in replays.values())
     for n, (name, (visits, moves)) in enumerate(replays.items()):
         _draw_tiles(axes[0, n], name, visits, N_q, N_k)
         _draw_moves(axes[1, n], name, moves, tensors)
@@ -315,17 +330,30 @@ def tile_traversal(logs, N_q, N_k, title=None):
         steps = range(1, len(moves) + 1)
         axes[2, n].bar(steps, [r for r, _ in per_step], 0.8, color=READ)
         axes[2, n].bar(steps, [w for _, w in per_step], 0.8, bottom=[r for r, _ in per_step], color=WRITTEN)
-        axes[2, n].set(xlabel="step", xlim=(0.3, len(moves) + 0.7))
-        axes[1, n].set_xlim(0.3, len(moves) + 0.7)
+        for ax in axes[1:, n]:
+            ax.set_xlim(0.3, longest + 0.7)
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes[2, n].set_xlabel("step")
         totals[name] = sum(r + w for r, w in per_step)
         axes[2, n].set_title(f"{_bytes(totals[name])} in {len(moves)} steps", fontsize=9)
     axes[0, 0].set_ylabel("query block i")
     axes[2, 0].set_ylabel("bytes a step")
     _byte_axis(axes[2, 0].yaxis, linear_to=axes[2, 0].get_ylim()[1])
     if title is None:
-        title = ", ".join(f"{_label(name)} moves {_bytes(total)}" for name, total in totals.items()) + " for the same scores"
+        title = _traversal_title(logs, totals)
     return _finish(fig, title, "Modelled: replayed from the log of flashlab.memory. Numbers: order of visits. "
                                "▼ load from HBM, △ store to HBM; dark bars read, light bars written.")
+
+
+def _traversal_title(logs, totals):
+    spared = []
+    if {"fa1_forward", "fa2_forward"} <= logs.keys():
+        loads = {name: {e.name for e in log if e.kind == "load"} for name, log in logs.items()}
+        spared = [T for T in ("O", "l", "m") if T in loads["fa1_forward"] - loads["fa2_forward"]]
+    if not spared:
+        return ", ".join(f"{_label(name)} moves {_bytes(total)}" for name, total in totals.items())
+    return (f"FA2 keeps {', '.join(spared)} on the chip and moves {_bytes(totals['fa2_forward'])} where FA1 moves "
+            f"{_bytes(totals['fa1_forward'])}")
 
 
 def _draw_tiles(ax, name, visits, N_q, N_k):
@@ -380,25 +408,26 @@ def sram_occupancy(memories, sram_bytes=None, title=None):
     fig, axes = plt.subplots(len(memories), 1, figsize=(8, 1.1 + 2.1 * len(memories)), squeeze=False, sharey=True)
     shares = {}
     for ax, (name, mem) in zip(axes[:, 0], memories.items(), strict=True):
+        colour = _color(name if name in COLORS else next(e.kernel for e in mem.log if e.kind != "eager"))
         budget = sram_bytes or mem.sram_bytes
         live = [event.live for event in mem.log if event.kind != "eager"]
         peak, shares[name] = max(live), max(live) / budget
         at = live.index(peak) + 1
-        ax.fill_between(range(1, len(live) + 1), live, step="mid", color=_color(name), alpha=0.25, lw=0)
-        ax.step(range(1, len(live) + 1), live, where="mid", color=_color(name), lw=1)
+        ax.fill_between(range(1, len(live) + 1), live, step="mid", color=colour, alpha=0.25, lw=0)
+        ax.step(range(1, len(live) + 1), live, where="mid", color=colour, lw=1)
         ax.axhline(budget, color=INK, ls="--", lw=1.2)
         ax.annotate(f"budget {_bytes(budget)}", (1, budget), (0, 3), xycoords=("axes fraction", "data"),
                     textcoords="offset points", ha="right", va="bottom", fontsize=9)
-        ax.plot(at, peak, "o", color=_color(name))
-        ax.annotate(f"peak {_bytes(peak)}", (at, peak), (6, 4), textcoords="offset points", fontsize=9, color=_color(name),
+        ax.plot(at, peak, "o", color=colour, clip_on=False)
+        ax.annotate(f"peak {_bytes(peak)}", (at, peak), (6, 4), textcoords="offset points", fontsize=9, color=colour,
                     fontweight="bold")
         ax.set(ylim=(0, 1.2 * max(budget, peak)), xlim=(0, len(live) + 1), ylabel="live SRAM")
-        ax.set_title(_label(name), color=_color(name), fontweight="bold")
+        ax.set_title(_label(name), color=colour, fontweight="bold")
         _byte_axis(ax.yaxis, linear_to=1.2 * max(budget, peak))
     axes[-1, 0].set_xlabel("loads, stores and operations, in order")
     if title is None:
-        parts = [f"{100 * share:.0f} % of the SRAM ({_label(name)})" for name, share in shares.items()]
-        title = f"At the peak, live tiles fill {' and '.join(parts)}"
+        title = "At the peak, live tiles take " + ", ".join(
+            f"{100 * share:.0f} %{'' if n else ' of the SRAM'} in {_label(name)}" for n, (name, share) in enumerate(shares.items()))
     return _finish(fig, title, "Modelled: replayed from the log of flashlab.memory, one program at a time.")
 
 
@@ -420,14 +449,14 @@ def programs_on_sms(B, H, N, B_r, sms=108):
         ax.set_title(f"{_label(name)}: {programs} programs on {min(sms, programs)} of {sms} SMs, {waves} "
                      f"wave{'s' if waves > 1 else ''}", color=_color(name), fontweight="bold", fontsize=9)
         ax.annotate(f"done at {times[name]}", (sms, times[name]), (0, -3), textcoords="offset points", ha="right", va="top",
-                    fontsize=9)
+                    fontsize=9, fontweight="bold", color=_color(name))
         ax.set(xlabel="SM")
     axes[0].set(xlim=(0, sms), ylim=(0, 1.12 * max(times.values())), ylabel="time (one FA2 program = 1)")
     axes[0].invert_yaxis()
     ratio = times["fa1_forward"] / times["fa2_forward"]
     claim = f"FA2's smaller programs finish {ratio:.1f} times sooner" if ratio > 1 else "FA2's smaller programs gain nothing here"
     return _finish(fig, f"{claim} (B = {B}, H = {H}, N = {N})",
-                   f"Modelled: equal work a tile, one program an SM at a time, {sms} SMs, B_r = {B_r}. Grey: idle.")
+                   f"Modelled: every tile takes equally long, one program an SM; {sms} SMs, B_r = {B_r}. Grey: idle.")
 
 
 # ---- chapter 07: traffic
@@ -440,8 +469,8 @@ def sweep_traffic(Ns, d=64, sram_bytes=A100_SRAM, rungs=("naive_forward", "fa1_f
         for name in rungs:
             with Memory(sram_bytes) as mem:
                 B = largest_square_tile(d, d, Q.element_size())
-                _function(name)(Q, K, V, causal=causal)
-            sizes = {"B_r": B, "B_c": B} if _tiled(name) else {}
+                rung(name).function(Q, K, V, causal=causal)
+            sizes = {"B_r": B, "B_c": B} if rung(name).tiled else {}
             points.append({"rung": name, "N": N, "d": d, "B": B, "sram_bytes": sram_bytes, "causal": causal,
                            "measured": mem.read + mem.written,
                            "formula": getattr(cost, name)(N, N, d, causal=causal, **sizes).traffic})
@@ -461,17 +490,15 @@ def traffic_against_N(points):
         ends.append((Ns[-1], series[-1]["formula"], _label(name), _color(name)))
     _log_axes(ax, sorted({p["N"] for p in points}), "N (queries = keys, one head)", "HBM traffic (bytes)")
     _byte_axis(ax.yaxis)
-    _label_ends(ax, ends)
     N = max(p["N"] for p in points)
     last = {p["rung"]: p["measured"] for p in points if p["N"] == N}
     most, least = max(last, key=last.get), min(last, key=last.get)
     exact = all(p["measured"] == p["formula"] for p in points)
-    p = points[0]
     return _finish(fig, f"At N = {N}, {_label(most)} moves {_bytes(last[most])}, {_label(least)} {_bytes(last[least])}: "
                         f"{_ratio(last[most], last[least])} times less",
                    f"Modelled: dots counted by flashlab.memory{', equal to' if exact else '; NOT all equal to'} the formulas "
-                   f"(dashed). float32, d = {p['d']}, SRAM {_bytes(p['sram_bytes'])}, tiles {p['B']} × {p['B']}"
-                   f"{', causal' if p.get('causal') else ''}.")
+                   f"(dashed). float32, d = {_all(points, 'd')}, SRAM {_all(points, 'sram_bytes', _bytes)}, tiles of "
+                   f"{_all(points, 'B')} rows{', causal' if points[0]['causal'] else ''}.", ends={ax: ends})
 
 
 def sweep_tiles(N, d=64, sizes=(16, 32, 48, 64, 80, 96, 128), sram_bytes=A100_SRAM, rungs=("fa1_forward", "fa2_forward"),
@@ -485,7 +512,7 @@ def sweep_tiles(N, d=64, sizes=(16, 32, 48, 64, 80, 96, 128), sram_bytes=A100_SR
                      "formula": getattr(cost, name)(N, N, d, B_r=B, B_c=B, causal=causal).traffic, "overflow": None}
             try:
                 with Memory(sram_bytes) as mem:
-                    _function(name)(Q, K, V, causal=causal, B_r=B, B_c=B)
+                    rung(name).function(Q, K, V, causal=causal, B_r=B, B_c=B)
                 point |= {"measured": mem.read + mem.written, "sram_peak": mem.sram_peak}
             except SRAMOverflow as error:
                 point |= {"measured": None, "sram_peak": None, "overflow": str(error)}
@@ -508,23 +535,29 @@ def traffic_against_tile(points):
         ends.append((series[-1]["B"], series[-1]["formula"], _label(name), _color(name)))
     _log_axes(ax, sizes, "tile size B (B_r = B_c = B rows)", "HBM traffic (bytes)")
     _byte_axis(ax.yaxis)
-    fitting = [p["B"] for p in points if p["measured"] is not None]
     overflowing = [B for B in sizes if all(p["measured"] is None for p in points if p["B"] == B)]
     if overflowing:
-        largest = max((B for B in sizes if B < overflowing[0]), default=overflowing[0] / 2)
-        ax.axvspan(math.sqrt(largest * overflowing[0]), ax.get_xlim()[1], color="#F3E3DA", lw=0, zorder=0)
-        ax.set_xlim(right=ax.get_xlim()[1])
-        ax.annotate(f"SRAM overflow\n(budget {_bytes(points[0]['sram_bytes'])})", (1, 1), (-6, -4), xycoords="axes fraction",
+        right = ax.get_xlim()[1]
+        fits = max((B for B in sizes if B < overflowing[0]), default=overflowing[0] / 2)
+        ax.axvspan(math.sqrt(fits * overflowing[0]), right, color="#F3E3DA", lw=0, zorder=0)    # from half-way, on a log axis
+        ax.set_xlim(right=right)
+        ax.annotate(f"SRAM overflow\n(budget {_all(points, 'sram_bytes', _bytes)})", (1, 1), (-6, -4), xycoords="axes fraction",
                     textcoords="offset points", ha="right", va="top", fontsize=9)
-    _label_ends(ax, ends)
-    title = "No tile size fits the SRAM"
-    if fitting:
-        best = min((p for p in points if p["measured"] is not None), key=lambda p: p["measured"])
-        title = (f"Larger tiles move fewer bytes until the SRAM overflows: {_label(best['rung'])} gets down to "
-                 f"{_bytes(best['measured'])} at B = {best['B']}")
-    p = points[0]
-    return _finish(fig, title, f"Modelled: dots counted by flashlab.memory, dashed the formulas, × does not fit. float32, "
-                               f"N = {p['N']}, d = {p['d']}{', causal' if p.get('causal') else ''}.")
+    return _finish(fig, _tile_title(points), f"Modelled: dots counted by flashlab.memory, dashed the formulas, × does not fit. "
+                   f"float32, N = {_all(points, 'N')}, d = {_all(points, 'd')}{', causal' if points[0]['causal'] else ''}.",
+                   ends={ax: ends})
+
+
+def _tile_title(points):
+    fitting = [p for p in points if p["measured"] is not None]
+    if not fitting:
+        return "No tile size fits the SRAM"
+    best = min(fitting, key=lambda p: p["measured"])
+    falling = all(a["measured"] >= b["measured"] for series in _by(fitting, "rung").values()
+                  for a, b in zip(series, series[1:], strict=False))
+    until = " until the SRAM overflows" if len(fitting) < len(points) else ""
+    claim = f"Larger tiles move fewer bytes{until}" if falling else "The best tile is not the largest"
+    return f"{claim}: {_label(best['rung'])} gets down to {_bytes(best['measured'])} at B = {best['B']}"
 
 
 @figure
@@ -535,11 +568,11 @@ def model_vs_counters(results, B_r=128, B_c=64):
     """
     panels = _by(results["rows"], "implementation")
     fig, axes = plt.subplots(1, len(panels), figsize=(4.8 * len(panels), 4.4), sharey=True, squeeze=False)
-    dram_at = {}
+    dram_at, labels = {}, {}
     for ax, (name, series) in zip(axes[0], panels.items(), strict=True):
         series.sort(key=lambda r: r["N"])
         Ns = [r["N"] for r in series]
-        modelled = [_modelled_traffic(name, r, B_r, B_c) for r in series]
+        modelled = [_modelled_traffic(name, r, r.get("B_r", B_r), r.get("B_c", B_c)) for r in series]
         dram = [r["dram_read"] + r["dram_written"] for r in series]
         dram_at[name] = dict(zip(Ns, dram, strict=True))
         l2 = [(r["N"], r["l2_bytes"]) for r in series if r.get("l2_bytes")]
@@ -553,19 +586,18 @@ def model_vs_counters(results, B_r=128, B_c=64):
         ax.set_title(f"{_label(name)}: DRAM moves {dram[-1] / modelled[-1]:.2g} × the model (N = {Ns[-1]})", color=_color(name),
                      fontweight="bold", fontsize=9)
         axes[0, 0].set_ylabel("bytes moved")
-        ax.ends = ends
+        labels[ax] = ends
     _byte_axis(axes[0, 0].yaxis)
-    for ax in axes[0]:
-        _label_ends(ax, ax.ends)
     title = "Modelled traffic against the GPU's counters"
     naive, kernel = (dram_at.get(name, {}) for name in ("naive_forward", "fa2_triton_forward"))
     if both := sorted(naive.keys() & kernel.keys()):
         N = both[-1]
         title = (f"At N = {N} DRAM moves {_bytes(naive[N])} for naive attention, {_bytes(kernel[N])} for the kernel: "
                  f"{_ratio(naive[N], kernel[N])} times less")
-    r = results["rows"][0]
-    return _finish(fig, title, f"{_recorded(results)} Counters of ncu; {r['dtype']}, B = {r['B']}, H = {r['H']}, d = {r['d']}. "
-                               f"Dashed: modelled, tiles {B_r} × {B_c}. What L2 serves and DRAM does not was re-read from cache.")
+    rows = results["rows"]
+    return _finish(fig, title, f"{_recorded(results)} DRAM and L2: counters of ncu; {_all(rows, 'dtype')}, B = {_all(rows, 'B')}, "
+                               f"H = {_all(rows, 'H')}, d = {_all(rows, 'd')}, no mask. Dashed: modelled. Where L2 is above DRAM, "
+                               "the cache served the rest.", ends=labels)
 
 
 def _modelled_traffic(name, row, B_r, B_c):
@@ -580,113 +612,95 @@ def _modelled_traffic(name, row, B_r, B_c):
 # ---- chapter 16: the GPU. results: a dict as flashlab.bench writes it
 
 @figure
-def runtime_against_N(results, d=128, causal=False, focus="fa2_triton_forward", live=False):
+def runtime_against_N(results, d=128, causal=False, dtype=None, focus="fa2_triton_forward", live=False):
     """Median run time against N for every implementation, with the 20th to 80th percentile shaded."""
-    series = _series(results, "ms", d, causal)
-    fig, ax = plt.subplots(figsize=(8, 4.8))
+    fig, ax, series = _against_N(results, "ms", "run time (ms)", d, causal, dtype, focus)
     for name, rows in series.items():
         ax.fill_between([r["N"] for r in rows], [r.get("ms_low", r["ms"]) for r in rows],
                         [r.get("ms_high", r["ms"]) for r in rows], color=_color(name), alpha=0.2, lw=0)
-    _draw_series(ax, series, "ms", focus)
-    _log_axes(ax, _Ns(series), _N_label(series), "run time (ms)")
     _plain_log(ax.yaxis)
-    _label_ends(ax, _ends(series, "ms", focus))
-    return _finish(fig, _duel(series, "ms", focus, "takes", lambda x: f"{x:.3g} ms", "as long"),
-                   _bench_provenance(results, series, d, causal, live), _skipped(results, d, causal, series))
+    title = _duel(series, "ms", focus, "takes", lambda x: f"{x:.3g} ms", "as long")
+    return _finish_bench(fig, ax, title, results, series, "ms", d, causal, live)
 
 
 @figure
-def peak_memory_against_N(results, d=128, causal=False, focus="fa2_triton_forward", live=False):
+def peak_memory_against_N(results, d=128, causal=False, dtype=None, focus="fa2_triton_forward", live=False):
     """Peak memory beyond the inputs, against N."""
-    series = _series(results, "peak_bytes", d, causal)
-    fig, ax = plt.subplots(figsize=(8, 4.8))
-    _draw_series(ax, series, "peak_bytes", focus)
-    _log_axes(ax, _Ns(series), _N_label(series), "peak memory beyond Q, K, V (bytes)")
+    fig, ax, series = _against_N(results, "peak_bytes", "peak memory beyond Q, K, V (bytes)", d, causal, dtype, focus)
     _byte_axis(ax.yaxis)
-    _label_ends(ax, _ends(series, "peak_bytes", focus))
-    return _finish(fig, _duel(series, "peak_bytes", focus, "needs", _bytes, "as much"),
-                   _bench_provenance(results, series, d, causal, live), _skipped(results, d, causal, series))
+    title = _duel(series, "peak_bytes", focus, "needs", _bytes, "as much")
+    return _finish_bench(fig, ax, title, results, series, "peak_bytes", d, causal, live)
 
 
 @figure
-def tflops(results, d=128, causal=False, focus="fa2_triton_forward", live=False):
-    """TFLOP/s against N for every implementation, under the measured matmul ceiling."""
-    series = _series(results, "tflops", d, causal)
-    fig, ax = plt.subplots(figsize=(8, 4.8))
-    _draw_series(ax, series, "tflops", focus)
-    _log_axes(ax, _Ns(series), _N_label(series), "TFLOP/s")
+def tflops(results, d=128, causal=False, dtype=None, focus="fa2_triton_forward", live=False):
+    """TFLOP/s against N for every implementation, under the measured matmul ceiling (dashed)."""
+    fig, ax, series = _against_N(results, "tflops", "TFLOP/s", d, causal, dtype, focus)
     ceiling = results.get("ceilings", {}).get("matmul_tflops")
-    top = max([r["tflops"] for rows in series.values() for r in rows] + [ceiling or 0], default=1)
+    top = max([r["tflops"] for rows in series.values() for r in rows] + [ceiling or 0])
     ax.set(yscale="linear", ylim=(0, 1.08 * top))
     if ceiling:
         ax.axhline(ceiling, ls="--", color=INK, lw=1.2)
-        ax.annotate(f"matmul {ceiling:.0f} TFLOP/s", (0.01, ceiling), (0, -3), xycoords=("axes fraction", "data"),
+        ax.annotate(f"a plain matmul: {ceiling:.0f} TFLOP/s", (0.01, ceiling), (0, -3), xycoords=("axes fraction", "data"),
                     textcoords="offset points", va="top", fontsize=9)
-    _label_ends(ax, _ends(series, "tflops", focus))
-    title = "No measurement of the kernel here"
+    title = f"{_label(focus)} was not measured here"
     if rows := series.get(focus):
         best = max(rows, key=lambda r: r["tflops"])
         share = f", {100 * best['tflops'] / ceiling:.0f} % of a plain matmul" if ceiling else ""
-        title = f"{_label(focus)} reaches {best['tflops']:.0f} TFLOP/s{share}"
-        flash = {r["N"]: r["tflops"] for r in series.get("sdpa_flash", [])}
-        if best["N"] in flash:
-            title += f" and {best['tflops'] / flash[best['N']]:.2f} × SDPA flash"
-        title += f" (N = {best['N']})"
-    return _finish(fig, title, _bench_provenance(results, series, d, causal, live), _skipped(results, d, causal, series))
+        flash = {r["N"]: r["tflops"] for r in series.get("sdpa_flash", [])}.get(best["N"])
+        against = f", {best['tflops'] / flash:.2f} × SDPA flash" if flash else ""
+        title = f"{_label(focus)} reaches {best['tflops']:.0f} TFLOP/s at N = {best['N']}{share}{against}"
+    return _finish_bench(fig, ax, title, results, series, "tflops", d, causal, live)
 
 
 @figure
-def error_against_float64(results, d=128, causal=False, focus="fa2_triton_forward", live=False):
+def error_against_float64(results, d=128, causal=False, dtype=None, focus="fa2_triton_forward", live=False):
     """Largest error of O against float64, against N."""
-    series = _series(results, "error", d, causal)
-    fig, ax = plt.subplots(figsize=(8, 4.8))
-    _draw_series(ax, series, "error", focus)
-    _log_axes(ax, _Ns(series), _N_label(series), "max |O − O in float64|")
+    fig, ax, series = _against_N(results, "error", "max |O − O in float64|", d, causal, dtype, focus)
     _plain_log(ax.yaxis)
-    _label_ends(ax, _ends(series, "error", focus))
-    title = "Error against float64"
+    title = f"{_label(focus)} and SDPA flash were not both measured here"
     flash = {r["N"]: r["error"] for r in series.get("sdpa_flash", [])}
-    if pairs := [r["error"] / flash[r["N"]] for r in series.get(focus, []) if flash.get(r["N"])]:
-        title = f"{_label(focus)} is off by at most {max(pairs):.2f} × the error of SDPA flash"
-    return _finish(fig, title, _bench_provenance(results, series, d, causal, live), _skipped(results, d, causal, series))
+    if ratios := [r["error"] / flash[r["N"]] for r in series.get(focus, []) if flash.get(r["N"])]:
+        title = f"{_label(focus)} is off by at most {max(ratios):.2f} × the error of SDPA flash"
+    return _finish_bench(fig, ax, title, results, series, "error", d, causal, live)
 
 
-def _series(results, key, d, causal):
-    """implementation -> its measured rows in order of N."""
-    rows = [r for r in results["rows"] if r["d"] == d and r["causal"] == causal and r.get("pass", "forward") == "forward"
-            and not r.get("skipped") and r.get(key)]
-    if not rows:
-        raise ValueError(f"results hold no measured {key!r} for d = {d}, causal = {causal}")
-    return {name: sorted(part, key=lambda r: r["N"]) for name, part in _by(rows, "implementation").items()}
+def _against_N(results, key, ylabel, d, causal, dtype, focus):
+    """A new figure with one line an implementation, on log axes, and the rows it shows."""
+    series = _series(results, key, d, causal, dtype)
+    fig, ax = plt.subplots(figsize=(8, 4.8))
+    for name, rows in series.items():
+        strong = name == focus
+        ax.plot([r["N"] for r in rows], [r[key] for r in rows], marker=_marker(name), color=_color(name),
+                lw=2.8 if strong else 1.5, ms=6 if strong else 5, zorder=3 if strong else 2)
+    rows = [r for part in series.values() for r in part]
+    tokens = {r["B"] * r["N"] for r in rows}
+    _log_axes(ax, sorted({r["N"] for r in rows}), "N" + (f" (batch × N = {tokens.pop()})" if len(tokens) == 1 else ""), ylabel)
+    return fig, ax, series
 
 
-def _skipped(results, d, causal, series):
-    """What is missing from the picture and why, in words."""
+def _finish_bench(fig, ax, title, results, series, key, d, causal, live):
+    rows = [r for part in series.values() for r in part]
     missing = {}
     for r in results["rows"]:
         if r["d"] == d and r["causal"] == causal and r.get("skipped"):
-            missing.setdefault((r["implementation"], r["skipped"]), []).append(r["N"])
-    return "; ".join(f"{_label(name)} at N = {', '.join(map(str, sorted(Ns)))}: {why}" for (name, why), Ns in missing.items())
+            missing.setdefault((_label(r["implementation"]), r["skipped"]), []).append(r["N"])
+    note = "; ".join(f"{name} at N = {', '.join(map(str, sorted(Ns)))}: {why}" for (name, why), Ns in missing.items())
+    source = (f"{_recorded(results, live)} Forward, {_all(rows, 'dtype')}, d = {d}, H = {_all(rows, 'H')}, "
+              f"{'causal' if causal else 'no mask'}.")
+    return _finish(fig, title, source, note, ends={
+        ax: [(part[-1]["N"], part[-1][key], _label(name), _color(name)) for name, part in series.items()]})
 
 
-def _draw_series(ax, series, key, focus):
-    for name, rows in series.items():
-        ax.plot([r["N"] for r in rows], [r[key] for r in rows], "-", marker=_marker(name), color=_color(name),
-                lw=2.8 if name == focus else 1.5, ms=6 if name == focus else 5, zorder=3 if name == focus else 2)
-
-
-def _ends(series, key, focus):
-    return [(rows[-1]["N"], rows[-1][key], _label(name), _color(name)) for name, rows in series.items()]
-
-
-def _Ns(series):
-    return sorted({r["N"] for rows in series.values() for r in rows})
-
-
-def _N_label(series):
-    rows = [r for part in series.values() for r in part]
-    tokens = {r["B"] * r["N"] for r in rows}
-    return "N" + (f" (batch × N = {tokens.pop()})" if len(tokens) == 1 else "")
+def _series(results, key, d, causal, dtype):
+    """implementation -> its measured rows in order of N. dtype None: the one with most rows."""
+    rows = [r for r in results["rows"] if r["d"] == d and r["causal"] == causal and r.get("pass", "forward") == "forward"
+            and not r.get("skipped") and r.get(key) is not None]
+    by_dtype = _by(rows, "dtype")
+    dtype = dtype or max(by_dtype, key=lambda name: len(by_dtype[name]), default=None)
+    if dtype not in by_dtype:
+        raise ValueError(f"results hold no measured {key!r} for d = {d}, causal = {causal}, dtype = {dtype}")
+    return {name: sorted(part, key=lambda r: r["N"]) for name, part in _by(by_dtype[dtype], "implementation").items()}
 
 
 def _duel(series, key, focus, verb, unit, comparison):
@@ -705,22 +719,23 @@ def _recorded(results, live=False):
     return f"{verb} on {p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}."
 
 
-def _bench_provenance(results, series, d, causal, live):
-    dtypes = sorted({r["dtype"] for rows in series.values() for r in rows})
-    heads = sorted({r["H"] for rows in series.values() for r in rows})
-    return (f"{_recorded(results, live)} Forward, {'/'.join(dtypes)}, d = {d}, H = {'/'.join(map(str, heads))}, "
-            f"{'causal' if causal else 'no mask'}.")
-
-
 # ---- shared
 
-def _finish(fig, title, provenance, note=""):
-    """Title on top, provenance below, in the width there is."""
+def _finish(fig, title, provenance, note="", ends=None):
+    """Title on top, provenance below, in the width there is; then the names at the lines' ends. ends: ax -> as _label_ends."""
     width = fig.get_figwidth()
-    fig.suptitle(textwrap.fill(title, int(9.5 * width)), x=0.01, ha="left", fontsize=12, fontweight="bold")
-    lines = textwrap.wrap(provenance, int(14.5 * width)) + (textwrap.wrap(f"Missing: {note}.", int(14.5 * width)) if note else [])
-    fig.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=8, color="#555555")
+    fig.suptitle(_wrap(title, 9.8 * width), x=0.01, ha="left", fontsize=12, fontweight="bold")
+    below = _wrap(provenance, 16 * width) + (f"\n{_wrap(f'Missing: {note}.', 16 * width)}" if note else "")
+    fig.supxlabel(below, x=0.01, ha="left", fontsize=8, color="#555555")
+    for ax, labels in (ends or {}).items():
+        _label_ends(ax, labels)
     return fig
+
+
+def _wrap(text, width):
+    """Lines of at most `width` characters; a number stays with its unit, and 'N = 64' in one piece."""
+    tied = re.sub(r"(?<=\d) (?=[KMGT]?i?B\b|%|ms\b|TFLOP|times\b)|(?<=[=×]) | (?=[=×])", "\N{NO-BREAK SPACE}", text)
+    return textwrap.fill(tied, int(width)).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _label_ends(ax, ends):
@@ -748,9 +763,10 @@ def _log_axes(ax, ticks, xlabel, ylabel):
 
 
 def _byte_axis(axis, linear_to=None):
-    """Ticks in B, KiB, MiB: at powers of 4 on a log axis, at five round places on a linear one that ends at linear_to."""
+    """Ticks in B, KiB, MiB: at powers of 2, 4 or 16 on a log axis, at four to eight round places on a linear one."""
     if linear_to is None:
-        axis.set_major_locator(LogLocator(base=4))
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(LogLocator(base=next((base for base in (2, 4) if math.log(high / low, base) < 6), 16)))
     else:
         step = 2 ** math.floor(math.log2(max(linear_to, 4) / 4))
         axis.set_major_locator(FixedLocator([n * step for n in range(int(linear_to / step) + 1)]))
@@ -783,8 +799,9 @@ def _round(x):
     return f"{round(x, 1 - int(math.floor(math.log10(abs(x))))):.0f}" if x >= 10 else f"{x:.1f}"
 
 
-def _upper(text):
-    return text[:1].upper() + text[1:]
+def _all(rows, key, text=str):
+    """Every value that the rows hold under key, as text: '64', or '64/128'."""
+    return "/".join(text(value) for value in sorted({row[key] for row in rows}))
 
 
 def _by(rows, key):
@@ -821,14 +838,6 @@ def _luminance(rgb):
     return 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2]
 
 
-def _function(name):
-    return next(rung.function for rung in RUNGS if rung.name == name)
-
-
-def _tiled(name):
-    return next(rung.tiled for rung in RUNGS if rung.name == name)
-
-
 # ---- python -m flashlab.figures
 
 def gallery(results_dir="results"):
@@ -838,17 +847,18 @@ def gallery(results_dir="results"):
 
     torch.manual_seed(0)
 
-    def run(name, N_q, N_k, d, **kwargs):
+    def run(name, N, d, **kwargs):
+        Q, K, V = (torch.randn(N, d) for _ in range(3))
         with Memory() as mem:
-            _function(name)(torch.randn(N_q, d), torch.randn(N_k, d), torch.randn(N_k, d), **kwargs)
+            rung(name).function(Q, K, V, **kwargs)
         return mem
 
     Q, K, V = (torch.randn(64, 16) for _ in range(3))
-    logs = {causal: {name: run(name, 64, 64, 16, causal=causal, B_r=16, B_c=16).log for name in ("fa1_forward", "fa2_forward")}
+    logs = {causal: {name: run(name, 64, 16, causal=causal, B_r=16, B_c=16).log for name in ("fa1_forward", "fa2_forward")}
             for causal in (False, True)}
     yield "traffic", lambda: traffic_against_N(sweep_traffic([256, 512, 1024, 2048, 4096]))
     yield "memory_hierarchy", memory_hierarchy
-    yield "traffic_by_op", lambda: traffic_by_op(run("naive_forward", 1024, 1024, 64))
+    yield "traffic_by_op", lambda: traffic_by_op(run("naive_forward", 1024, 64))
     yield "attention_matrices", lambda: attention_matrices(1024, 1024, 64)
     yield "causal_mask", lambda: causal_mask(4, 10)
     yield "softmax_passes", lambda: softmax_passes({"three passes": (49152, 16384), "two passes": (32768, 16384)})
@@ -858,7 +868,7 @@ def gallery(results_dir="results"):
                                                            attention(Q, K, V, scale=1)[0])
     yield "tile_traversal", lambda: tile_traversal(logs[False], 64, 64)
     yield "tile_traversal_causal", lambda: tile_traversal(logs[True], 64, 64)
-    yield "sram_occupancy", lambda: sram_occupancy({name: run(name, 192, 192, 64) for name in ("fa1_forward", "fa2_forward")})
+    yield "sram_occupancy", lambda: sram_occupancy({name: run(name, 192, 64) for name in ("fa1_forward", "fa2_forward")})
     yield "programs_on_sms", lambda: programs_on_sms(1, 16, 4096, 128)
     yield "traffic_against_tile", lambda: traffic_against_tile(sweep_tiles(1024))
     for path in sorted(Path(results_dir).glob("*.json")):
@@ -876,7 +886,7 @@ def main(arguments):
     folder = Path(arguments[0] if arguments else "docs")
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in gallery():
-        draw().savefig(folder / f"{name}.png")
+        draw().savefig(folder / f"{name}.png", dpi=130)
         print(f"wrote {folder / name}.png")
 
 
