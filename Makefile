@@ -19,7 +19,7 @@ help:       ## this list
 	@sed -n 's/^\([a-z]*\): .*## /  make \1	/p' Makefile | expand -t 18
 
 lab: $(INSTALLED)       ## JupyterLab on the first chapter; LAB_ARGS="--no-browser --port 8899" passes arguments on
-	$(PY) -m jupyter lab --ServerApp.root_dir="$(CURDIR)" $(AS_ROOT) $(LAB_ARGS) notebooks/00_start_here.ipynb
+	$(PY) -m jupyter lab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(AS_ROOT) $(LAB_ARGS)
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
 	@$(call timed,ruff,$(PY) -m ruff check .)
