@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -151,9 +152,10 @@ def attempt(function, *args):
     torch.cuda.empty_cache()
     try:
         return function(*args), None
+    except torch.OutOfMemoryError:
+        return None, "out of memory"
     except Exception as error:                                             # whatever a kernel may raise: its row says it
-        kind = "out of memory" if isinstance(error, torch.OutOfMemoryError) else type(error).__name__
-        return None, f"{kind}: {(str(error) or 'no message').splitlines()[0][:300]}"
+        return None, f"{type(error).__name__}: {(str(error) or 'no message').splitlines()[0][:300]}"
 
 
 def peak_bytes(function):
@@ -282,6 +284,15 @@ def run_forward(problems, chosen, *, out=None, command=None, device="cuda", time
 # ---- the hardware's counters
 
 
+def tiles(name, problem):
+    """The tile sizes that the Triton rung of that name picks, {"B_r", "B_c"}; {} for all others."""
+    for rung in RUNGS:
+        if rung.name == name and rung.heads:
+            best_tiles = getattr(import_module(rung.module), "best_tiles", lambda *_: ())
+            return dict(zip(("B_r", "B_c"), best_tiles(problem.d, getattr(torch, problem.dtype)), strict=False))
+    return {}
+
+
 def launch_once(name, problem):
     """One launch, checked and warm, between cudaProfilerStart and cudaProfilerStop: what ncu is to look at."""
     problem, forward = Problem(*problem), implementations()[name].forward
@@ -360,7 +371,7 @@ def run_counters(problems, names, *, out=None, command=None, count=count_bytes, 
         kernels, row["skipped"] = (None, OUT_OF_TIME) if expired() else attempt(count, name, problem)
         if kernels:
             row |= {key: sum(kernel[key] for kernel in kernels) for key in COUNTERS.values()}
-            row["kernels"] = kernels
+            row |= {"kernels": kernels} | tiles(name, problem)
         results["rows"].append(row)
         save(results, out)
     results["complete"] = True
