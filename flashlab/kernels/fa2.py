@@ -44,7 +44,7 @@ def fa2_forward_kernel(
     V += b * stride_Vb + h_kv * stride_Vh
 
     rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
-    col, col_v = tl.arange(0, B_d), tl.arange(0, B_dv)
+    col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
     row_ok = rows[:, None] < N_q                       # (B_r, 1)    the last tile is short: read 0 there, write nothing
     Q_i = tl.load(Q + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd, row_ok & (col < d), 0.0)  # (B_r, B_d)
 

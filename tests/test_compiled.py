@@ -1,0 +1,67 @@
+"""The kernel as a GPU would run it, from a machine that need not have one: tensor cores, registers, shared memory."""
+
+import pytest
+import torch
+
+from flashlab.compiled import SHARED_LIMIT, compile_all, compile_for
+
+fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
+
+bf16, fp32 = torch.bfloat16, torch.float32
+TENSOR_CORES = {80: "mma.sync", 90: "wgmma.mma_async", 100: "tcgen05.mma"}    # the instruction's name in PTX
+CASES = [(arch, bf16, d, True) for arch in SHARED_LIMIT for d in (64, 128)]   # causal needs the more registers
+CASES += [(90, bf16, 64, False), (90, bf16, 128, False), (90, bf16, 256, True), (90, fp32, 128, True)]
+
+
+def launch_arguments(dtype, d, causal, **changes):
+    """What fa2_triton_forward would launch for 16 heads of 4096 tokens."""
+    X, L = torch.empty(1, 16, 4096, d, dtype=dtype, device="meta"), torch.empty(1, 16, 4096, device="meta")
+    return fa2.launch(X, X, X, X, L, causal=causal, scale=d**-0.5)[1] | changes
+
+
+SPILLING = (fa2.fa2_forward_kernel, launch_arguments(bf16, 128, True, num_warps=4), 90)     # twice the registers a thread
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """All in one process: starting one takes longer than compiling a kernel."""
+    jobs = [(fa2.fa2_forward_kernel, launch_arguments(*case), arch) for arch, *case in CASES]
+    return dict(zip([*CASES, "spilling"], compile_all([*jobs, SPILLING]), strict=True))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_the_compiler_made_of_it(compiled, case):
+    """Fails if a change to the kernel or its tiles loses the tensor cores or the pipelined loads, or spills registers."""
+    arch, dtype, _, _ = case
+    result = compiled[case]
+    assert (TENSOR_CORES[arch] in result.ptx) == (dtype != fp32)      # float32 is multiplied exactly, not as TF32
+    assert "cp.async" in result.ptx                                   # the next K_j and V_j arrive while this tile is computed
+    assert result.spills == 0
+    assert result.shared_bytes <= SHARED_LIMIT[arch]
+    assert not result.warnings
+    assert 32 <= result.registers <= 255
+
+
+def test_spills_are_seen(compiled):
+    """The instrument works: the same tiles on half the threads need more registers than a thread has."""
+    assert compiled["spilling"].spills > 0 and compiled["spilling"].registers == 255
+
+
+def test_machine_code(compiled):
+    result = compiled[90, bf16, 128, False]
+    assert "HGMMA" in result.sass and result.arch == 90
+
+
+def test_bad_input_is_named():
+    arguments = launch_arguments(bf16, 64, False)
+    with pytest.raises(ValueError, match="arch must be one of 80, 90, 100, got 70"):
+        compile_for(fa2.fa2_forward_kernel, arguments, 70)
+    del arguments["N_k"], arguments["scale"]
+    with pytest.raises(ValueError, match="every parameter of fa2_forward_kernel, missing: scale, N_k"):
+        compile_for(fa2.fa2_forward_kernel, arguments, 90)
+
+
+def test_a_kernel_must_be_importable(monkeypatch):
+    monkeypatch.setattr(fa2.fa2_forward_kernel.fn, "__module__", "__main__")
+    with pytest.raises(ValueError, match="kernel must be importable from a module, fa2_forward_kernel is defined in __main__"):
+        compile_for(fa2.fa2_forward_kernel, launch_arguments(bf16, 64, False), 90)

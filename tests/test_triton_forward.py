@@ -1,0 +1,336 @@
+"""The Triton kernel against float64, and every address it touches: compiled where there is a GPU, else interpreted."""
+
+import collections
+import contextlib
+
+import pytest
+import torch
+
+import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
+from flashlab import cost
+from flashlab.oracle import attention, judge, max_error
+
+fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
+fa2_triton_forward = fa2.fa2_triton_forward
+
+DEVICE = "cpu" if fa2.INTERPRETED else "cuda"
+DTYPES = [torch.float16, torch.bfloat16, torch.float32]
+interpreted_only = pytest.mark.skipif(not fa2.INTERPRETED, reason="watches the interpreter's memory accesses")
+
+# (N_q, N_k, d, d_v, B_r, B_c): ragged tails, N_q != N_k, d_v != d, B_r != B_c, at least three key blocks, rows that see nothing
+SIZES = [
+    (1, 1, 16, 16, None, None),
+    (1, 97, 64, 64, 16, 32),       # a decode step
+    (7, 7, 24, 59, 16, 16),
+    (16, 113, 59, 16, 16, 32),
+    (97, 16, 24, 80, 32, 16),      # causal: whole query blocks see no key
+    (113, 97, 80, 24, 32, 16),
+    (128, 128, 128, 128, 64, 32),
+    (200, 200, 64, 64, 16, 64),
+    (97, 200, 16, 128, 64, 32),
+    (200, 113, 59, 59, None, None),
+    (33, 70, 256, 1, 32, 16),
+]
+
+
+def inputs(N_q, N_k, d, d_v, dtype=torch.float32, B=1, H_q=1, H_kv=1, logits=1, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    shapes = (B, H_q, N_q, d), (B, H_kv, N_k, d), (B, H_kv, N_k, d_v)
+    Q, K, V = (torch.randn(shape, generator=g) for shape in shapes)
+    return (Q * logits).to(DEVICE, dtype), K.to(DEVICE, dtype), V.to(DEVICE, dtype)
+
+
+def check_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
+    """Run the kernel, judge it, and return its outputs."""
+    O, L = fa2_triton_forward(Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c)
+    assert O.dtype == Q.dtype and O.shape == (*Q.shape[:3], V.shape[-1])
+    assert L.dtype == torch.float32 and L.shape == Q.shape[:3]
+    verdict = judge(O, L, Q, K, V, causal=causal, scale=scale)
+    assert verdict.ok, str(verdict)
+    return O, L
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_within_the_error_bound(size, causal, dtype):
+    *shape, B_r, B_c = size
+    check_forward(*inputs(*shape, dtype), causal=causal, B_r=B_r, B_c=B_c)
+
+
+@pytest.mark.parametrize("size", [(97, 113, 64, 64, 32, 32), (113, 97, 24, 59, 16, 16), (128, 200, 128, 80, 64, 64)], ids=str)
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_large_logits(size, causal, dtype):
+    """A maximum that is not subtracted, or a sum that is not rescaled, overflows or is far off here."""
+    *shape, B_r, B_c = size
+    O, _ = check_forward(*inputs(*shape, dtype, logits=60), causal=causal, B_r=B_r, B_c=B_c)
+    assert O.isfinite().all()
+
+
+@pytest.mark.parametrize("H_q, H_kv", [(4, 4), (4, 2), (6, 2), (3, 1)])
+def test_batches_and_grouped_heads(H_q, H_kv):
+    """Fails if a program reads another batch's or another group's keys."""
+    Q, K, V = inputs(33, 50, 24, 16, torch.float16, B=3, H_q=H_q, H_kv=H_kv)
+    check_forward(Q, K, V, causal=True, B_r=32, B_c=32)
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.3, 2])
+def test_scale(scale):
+    check_forward(*inputs(33, 50, 24, 24), scale=scale, B_r=32, B_c=32)
+
+
+def stretched(T, *factors):
+    """The same values, spread out in memory by a factor for each dimension; NaN in between."""
+    big = T.new_full([n * f for n, f in zip(T.shape, factors, strict=True)], torch.nan)
+    view = big[tuple(slice(None, None, f) for f in factors)]
+    view.copy_(T)
+    return view
+
+
+LAYOUTS = {
+    "(B, N, H, d)": lambda T: T.transpose(1, 2).contiguous().transpose(1, 2),
+    "column-major": lambda T: T.mT.contiguous().mT,
+    "every third row": lambda T: stretched(T, 1, 1, 3, 1),
+    "all spread out": lambda T: stretched(T, 2, 3, 2, 5),
+    "heads expanded": lambda T: T[:, :1].expand_as(T),
+    "rows expanded": lambda T: T[:, :, :1].expand_as(T),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_strides(layout, dtype):
+    Q, K, V = inputs(33, 50, 24, 16, dtype, B=2, H_q=4, H_kv=2)
+    for which in range(3):                             # one tensor at a time: each has strides of its own
+        QKV = [LAYOUTS[layout](T) if n == which else T for n, T in enumerate((Q, K, V))]
+        check_forward(*QKV, causal=True, B_r=32, B_c=32)
+
+
+def test_inputs_stay_as_they_were():
+    QKV = inputs(33, 50, 24, 16)
+    copies = [T.clone() for T in QKV]
+    fa2_triton_forward(*QKV, causal=True)
+    assert all(torch.equal(T, copy) for T, copy in zip(QKV, copies, strict=True))
+
+
+def test_rows_without_a_visible_key_give_zero_and_minus_infinity():
+    """Fails if -inf minus -inf, or the division by a sum of 0, comes out as NaN. 113 queries, 7 keys: 106 rows see none."""
+    O, L = check_forward(*inputs(113, 7, 16, 16, torch.float16), causal=True, B_r=16, B_c=16)
+    assert (O[:, :, :106] == 0).all() and (L[:, :, :106] == -torch.inf).all()
+    assert L[:, :, 106:].isfinite().all()
+
+
+@pytest.mark.parametrize("B, N_q, N_k", [(1, 0, 5), (2, 5, 0), (1, 0, 0), (0, 5, 5)])
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+def test_nothing_to_attend_from_or_to(B, N_q, N_k, causal):
+    O, L = check_forward(*inputs(N_q, N_k, 16, 24, torch.float16, B=B), causal=causal)
+    assert (O == 0).all() and (L == -torch.inf).all()
+
+
+@pytest.mark.parametrize("where", ["K", "V"])
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_nan_reaches_the_rows_that_see_it(where, causal, dtype):
+    """Fails if a maximum that drops NaN, or a mask, turns a broken model's NaN into a number."""
+    Q, K, V = inputs(70, 70, 16, 16, dtype)
+    (K if where == "K" else V)[:, :, 40, 3] = torch.nan
+    O, L = fa2_triton_forward(Q, K, V, causal=causal, B_r=32, B_c=16)
+    sees = torch.arange(70) >= (40 if causal else 0)
+    broken = O[0, 0].isnan().cpu()
+    if where == "K":
+        assert torch.equal(broken, sees[:, None].expand_as(broken)), "exactly the rows that see the key, in every column"
+        assert torch.equal(L[0, 0].isnan().cpu(), sees)
+    else:
+        assert broken[sees, 3].all()                   # 0 · NaN: rows that share a tile with the key may have it too
+        assert not broken[:, :3].any() and not broken[:, 4:].any() and not L.isnan().any()
+
+
+# ---- what the kernel touches
+
+
+def guarded(T):
+    """T as a view inside a larger storage of NaN, with a border on all sides."""
+    big = T.new_full([n + 2 for n in T.shape[:-1]] + [T.shape[-1] + 16], torch.nan)
+    view = big[tuple(slice(1, -1) for _ in T.shape[:-1])][..., 8:-8]
+    view.copy_(T)
+    return view
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+def test_nothing_outside_the_tensors_counts(causal):
+    """Fails if a value from beyond a row's or a tensor's end gets into the result: it would be NaN."""
+    Q, K, V = inputs(50, 70, 24, 40, torch.float16, B=2, H_q=2, H_kv=1)
+    check_forward(guarded(Q), guarded(K), guarded(V), causal=causal, B_r=32, B_c=32)
+
+
+def test_outputs_are_written_whole_and_nothing_else_is():
+    """Fails if a store misses an element (-77 stays inside) or hits a neighbour (-77 is gone outside)."""
+    Q, K, V = inputs(50, 70, 24, 40, torch.float16, B=2, H_q=2, H_kv=1)
+    sizes, border = {"O": 2 * 2 * 50 * 40, "L": 2 * 2 * 50}, 4096
+    flat = {name: torch.full((n + 2 * border,), -77.0, device=DEVICE) for name, n in sizes.items()}
+    flat["O"] = flat["O"].half()
+    O, L = flat["O"][border:-border].view(2, 2, 50, 40), flat["L"][border:-border].view(2, 2, 50)
+    grid, arguments = fa2.launch(Q, K, V, O, L, causal=True, scale=24**-0.5, B_r=32, B_c=32)
+    fa2.fa2_forward_kernel[grid](**arguments)
+    assert judge(O, L, Q, K, V, causal=True).ok
+    for T in flat.values():
+        assert (T[:border] == -77).all() and (T[-border:] == -77).all() and not (T[border:-border] == -77).any()
+
+
+@contextlib.contextmanager
+def watched(monkeypatch, **tensors):
+    """Count the interpreter's loads and stores: (tensor, "load" or "store") -> Counter of byte addresses from its start."""
+    interpreter = pytest.importorskip("triton.runtime.interpreter")
+    real, seen = interpreter._interpreter, collections.defaultdict(collections.Counter)
+
+    class Watch:
+        def load(self, pointers, mask, other, dtype):
+            self.note("load", pointers[mask])
+            return real.load(pointers, mask, other, dtype)
+
+        def store(self, pointers, values, mask):
+            self.note("store", pointers[mask])
+            return real.store(pointers, values, mask)
+
+        def note(self, what, addresses):
+            for address in addresses.tolist():
+                name, offset = min(((n, address - T.data_ptr()) for n, T in tensors.items()), key=lambda x: (x[1] < 0, x[1]))
+                seen[name, what][offset] += 1
+
+        def __getattr__(self, name):
+            return getattr(real, name)
+
+    monkeypatch.setattr(interpreter, "_interpreter", Watch())
+    yield seen
+    monkeypatch.undo()
+
+
+def elements(T):
+    """Byte offsets of T's elements from its first one."""
+    offsets = torch.zeros(T.shape, dtype=torch.int64)
+    for axis, (n, stride) in enumerate(zip(T.shape, T.stride(), strict=True)):
+        offsets += (torch.arange(n) * stride).view([-1 if a == axis else 1 for a in range(T.ndim)])
+    return set((offsets * T.element_size()).flatten().tolist())
+
+
+@interpreted_only
+@pytest.mark.parametrize("N_q, N_k, causal", [(50, 70, False), (50, 70, True), (70, 33, True), (64, 64, True)])
+def test_traffic_is_the_closed_form_of_fa2(monkeypatch, N_q, N_k, causal):
+    """Fails if a load or store goes astray, an output is written twice, or a hidden tile is loaded all the same."""
+    Q, K, V = (stretched(T, 1, 1, 2, 2) for T in inputs(N_q, N_k, 24, 40, torch.float16))
+    O, L = torch.empty(1, 1, N_q, 40, dtype=torch.float16), torch.empty(1, 1, N_q)
+    grid, arguments = fa2.launch(Q, K, V, O, L, causal=causal, scale=1.0, B_r=32, B_c=16)
+    with watched(monkeypatch, Q=Q, K=K, V=V, O=O, L=L) as seen:
+        fa2.fa2_forward_kernel[grid](**arguments)
+    loads = {name: counter for (name, what), counter in seen.items() if what == "load"}
+    stores = {name: counter for (name, what), counter in seen.items() if what == "store"}
+    assert set(loads) <= {"Q", "K", "V"} and set(stores) == {"O", "L"}
+    for name, T in (("Q", Q), ("K", K), ("V", V)):
+        assert set(loads.get(name, ())) <= elements(T), f"{name} was read outside its elements"
+    for name, T in (("O", O), ("L", L)):
+        assert set(stores[name]) == elements(T) and set(stores[name].values()) == {1}
+    expected = cost.fa2_forward(N_q, N_k, 24, 40, B_r=32, B_c=16, causal=causal, element_size=2)
+    assert 2 * sum(counter.total() for counter in loads.values()) == expected.read
+    assert 2 * stores["O"].total() + 4 * stores["L"].total() == expected.written
+
+
+# ---- more than 2^31 elements: memory that is never touched is never allocated, so the CPU can test it too
+
+
+def far_apart(T, axis, step):
+    """T's values, `step` elements apart along one axis. At most the touched pages take up memory."""
+    strides = [0] * 4
+    strides[axis] = step
+    room = 1
+    for n in (other for other in range(3, -1, -1) if other != axis):
+        strides[n], room = room, room * T.shape[n]
+    try:
+        view = torch.empty(step * (T.shape[axis] - 1) + room, dtype=T.dtype, device=DEVICE).as_strided(T.shape, strides)
+    except RuntimeError as error:
+        pytest.skip(f"no room for {step * T.shape[axis] * T.element_size() >> 30} GiB of addresses: {error}")
+    return view.copy_(T)
+
+
+@pytest.mark.parametrize("axis, step", [(0, 2**30), (1, 2**30), (2, 2**26), (3, 2**27)], ids=["batch", "head", "row", "column"])
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["Q", "K", "V"])
+def test_offsets_beyond_2_to_the_31(which, axis, step):
+    """Fails (or crashes) if an offset is computed in 32 bits: the last element lies 2^31 elements or more from the first."""
+    QKV = list(inputs(34, 34, 18, 18, torch.float16, B=3, H_q=3, H_kv=3))
+    QKV[which] = far_apart(QKV[which], axis, step)
+    assert (QKV[which].shape[axis] - 1) * step >= 2**31
+    check_forward(*QKV, causal=True, B_r=16, B_c=16)
+
+
+def test_output_offsets_beyond_2_to_the_31():
+    """The last query block's rows of an O with more than 2^31 elements; the other programs are not started."""
+    N_q = 2**23 + 9
+    Q, K, V = inputs(1, 40, 16, 256, torch.float16)
+    try:
+        O = torch.empty(1, 1, N_q, 256, dtype=torch.float16, device=DEVICE)
+    except RuntimeError as error:
+        pytest.skip(f"no room for 4 GiB of addresses: {error}")
+    L = torch.empty(1, 1, N_q, device=DEVICE)
+    _, arguments = fa2.launch(Q.expand(-1, -1, N_q, -1), K, V, O, L, causal=False, scale=0.25, B_r=16, B_c=32)
+    fa2.fa2_forward_kernel[1,](**arguments)
+    last = slice(N_q - 9, None)
+    assert judge(O[:, :, last], L[:, :, last], Q.expand(-1, -1, 9, -1), K, V, scale=0.25).ok
+
+
+def test_one_grid_axis():
+    """Fails if batch or heads move to the y or z axis, which end at 65535."""
+    Q = torch.empty(3, 70_000, 65, 16, device="meta")
+    grid, arguments = fa2.launch(Q, Q, Q, Q, Q[..., 0], causal=False, scale=1.0, B_r=16)
+    assert grid == (3 * 70_000 * 5,)
+
+
+# ---- refusals
+
+
+X = torch.zeros(1, 1, 8, 16, device=DEVICE)
+REFUSED = {
+    "not a tensor": ({"Q": [1.0]}, TypeError, r"Q must be a torch.Tensor, got \[1.0\]"),
+    "no heads axis": ({"Q": X[0]}, ValueError, r"Q must have 4 dimensions \(B, H, N, d\), got a float32 tensor of shape"),
+    "float64": ({"Q": X.double(), "K": X.double(), "V": X.double()}, TypeError, "Q must be one of float16, bfloat16, float32"),
+    "integers": ({"Q": X.int()}, TypeError, "Q must be one of float16, bfloat16, float32, got a int32 tensor"),
+    "mixed dtypes": ({"K": X.half()}, TypeError, "K must match Q's dtype and device, torch.float32"),
+    "d differs": ({"K": X[..., :8]}, ValueError, r"K must have Q's head dimension d = 16, got .*\(1, 1, 8, 8\)"),
+    "lengths differ": ({"V": X[:, :, :5]}, ValueError, r"V must have K's sizes \(1, 1, 8\)"),
+    "d = 0": ({"Q": X[..., :0], "K": X[..., :0]}, ValueError, "Q must have head dimension d >= 1"),
+    "d too large": ({"Q": X.repeat(1, 1, 1, 17), "K": X.repeat(1, 1, 1, 17)}, ValueError, "Q must have head dimension d <= 256"),
+    "d_v too large": ({"V": X.repeat(1, 1, 1, 17)}, ValueError, "V must have head dimension d_v <= 256"),
+    "batches differ": ({"Q": X.repeat(2, 1, 1, 1)}, ValueError, "K must have Q's batch size B = 2"),
+    "heads do not divide": ({"Q": X.repeat(1, 3, 1, 1), "K": X.repeat(1, 2, 1, 1), "V": X.repeat(1, 2, 1, 1)}, ValueError,
+                            "Q's heads must be a multiple of K's, got H_q = 3 and H_kv = 2"),
+    "no key heads": ({"K": X[:, :0], "V": X[:, :0]}, ValueError, "at least one head, got H_q = 1 and H_kv = 0"),
+    "causal as int": ({"causal": 1}, TypeError, r"causal must be True or False, got 1 \(int\)"),
+    "scale nan": ({"scale": float("nan")}, ValueError, "scale must be finite, got nan"),
+    "scale as text": ({"scale": "1"}, TypeError, "scale must be a number or None"),
+    "B_r not a power of two": ({"B_r": 48}, ValueError, "B_r must be a power of two >= 16, got 48"),
+    "B_c too small": ({"B_c": 8}, ValueError, "B_c must be a power of two >= 16, got 8"),
+    "B_r zero": ({"B_r": 0}, ValueError, "B_r must be an integer >= 1, got 0"),
+    "B_c as float": ({"B_c": 16.0}, TypeError, "B_c must be an integer >= 1, got 16.0"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_is_named(case):
+    changes, error, words = REFUSED[case]
+    arguments = {"Q": X, "K": X, "V": X} | changes
+    with pytest.raises(error, match=words):
+        fa2_triton_forward(**arguments)
+
+
+def test_tensors_must_be_where_the_kernel_runs():
+    elsewhere = torch.empty(1, 1, 8, 16, device="meta" if fa2.INTERPRETED else "cpu")
+    with pytest.raises(ValueError, match="Q, K, V must be on (the CPU|a GPU).*TRITON_INTERPRET.*got a float32 tensor"):
+        fa2_triton_forward(elsewhere, elsewhere, elsewhere)
+
+
+def test_a_wrong_kernel_would_be_caught():
+    """The bound is worth something: 1.5 % off in O, or the last key left out, fails it."""
+    Q, K, V = inputs(97, 113, 64, 64)
+    O, L = check_forward(Q, K, V)
+    assert not judge(O * 1.015, L, Q, K, V).ok
+    assert not judge(*fa2_triton_forward(Q, K[:, :, :-1], V[:, :, :-1]), Q, K, V).ok
+    assert max_error(attention(Q, K, V)[0], attention(Q, K, V)[0]) == 0
