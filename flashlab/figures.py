@@ -24,6 +24,7 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from flashlab import cost
@@ -52,6 +53,7 @@ INK, FAINT, READ, WRITTEN = "#222222", "#D9D9D9", "#4A5568", "#B4BDCB"
 STYLE = {
     "figure.facecolor": "white", "savefig.facecolor": "white", "axes.facecolor": "white",    # a light card on a dark page
     "figure.dpi": 110, "savefig.dpi": 130, "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.08, "figure.constrained_layout.w_pad": 0.08,
     "font.family": "DejaVu Sans", "font.size": 10,             # comes with matplotlib: the same picture on every machine
     "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": "#777777",
     "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 10, "axes.titlelocation": "left",
@@ -67,10 +69,13 @@ def figure(function):
     """Draw in the course's style, then let go of the figure: it is shown by being returned, and never a second time."""
     @functools.wraps(function)
     def draw(*args, **kwargs):
+        before = set(plt.get_fignums())
         with plt.rc_context(STYLE):
-            fig = function(*args, **kwargs)
-            plt.close(fig)
-            return fig
+            try:
+                return function(*args, **kwargs)
+            finally:
+                for number in set(plt.get_fignums()) - before:
+                    plt.close(number)
     return draw
 
 
@@ -269,7 +274,7 @@ def softmax_star_error(wrong, right):
     """Each output of the tile-wise softmax* against the true one; correct outputs lie on the dashed line."""
     wrong, right = wrong.detach().double().flatten(), right.detach().double().flatten()
     fig, ax = plt.subplots(figsize=(6.4, 4.6))
-    ends = (min(right.min(), 0).item(), right.max().item())
+    ends = (right.min().item(), right.max().item())
     ax.plot(right, wrong, "o", color=COLORS["naive_forward"], ms=3, alpha=0.5, mew=0)
     ax.plot(ends, ends, "--", color=INK, lw=1.2)
     ax.set(xlabel="true output", ylabel="output of softmax*")
@@ -583,7 +588,7 @@ def model_vs_counters(results, B_r=128, B_c=64):
             ax.plot(*zip(*l2, strict=True), ":", marker="s", mfc="white", color=_color(name))
             ends.append((*l2[-1], "L2", _color(name)))
         _log_axes(ax, Ns, "N", "")
-        ax.set_title(f"{_label(name)}: DRAM moves {dram[-1] / modelled[-1]:.2g} × the model (N = {Ns[-1]})", color=_color(name),
+        ax.set_title(f"{_label(name)}: DRAM is {dram[-1] / modelled[-1]:.2g} × model at N = {Ns[-1]}", color=_color(name),
                      fontweight="bold", fontsize=9)
         axes[0, 0].set_ylabel("bytes moved")
         labels[ax] = ends
@@ -657,7 +662,7 @@ def tflops(results, d=128, causal=False, dtype=None, focus="fa2_triton_forward",
 def error_against_float64(results, d=128, causal=False, dtype=None, focus="fa2_triton_forward", live=False):
     """Largest error of O against float64, against N."""
     fig, ax, series = _against_N(results, "error", "max |O − O in float64|", d, causal, dtype, focus)
-    _plain_log(ax.yaxis)
+    _plain_log(ax.yaxis, "{:.0e}".format)
     title = f"{_label(focus)} and SDPA flash were not both measured here"
     flash = {r["N"]: r["error"] for r in series.get("sdpa_flash", [])}
     if ratios := [r["error"] / flash[r["N"]] for r in series.get(focus, []) if flash.get(r["N"])]:
@@ -739,19 +744,24 @@ def _wrap(text, width):
 
 
 def _label_ends(ax, ends):
-    """Names at the ends of lines, (x, y, text, colour) each, pushed apart until none overlaps."""
+    """Names at the ends of lines, (x, y, text, colour) each; those in one column are pushed apart until none overlaps."""
     ax.figure.draw_without_rendering()                                   # fixes the layout that pixels refer to
     per_point = ax.figure.dpi / 72
     gap = 13 * per_point
-    places = sorted(([ax.transData.transform((x, y))[1], x, y, text, colour] for x, y, text, colour in ends), key=lambda p: p[0])
-    wanted = [p[0] for p in places]
-    for _ in range(200):
-        for low, high in zip(places, places[1:], strict=False):
-            if (push := gap - (high[0] - low[0])) > 0:
-                low[0], high[0] = low[0] - push / 2, high[0] + push / 2
-    for (at, x, y, text, colour), y_pixels in zip(places, wanted, strict=True):
-        ax.annotate(text, (x, y), (9, (at - y_pixels) / per_point), textcoords="offset points", va="center", color=colour,
-                    fontweight="bold", fontsize=9, annotation_clip=False)
+    for column in _by([{"x": x, "y": y, "text": text, "colour": colour} for x, y, text, colour in ends], "x").values():
+        for end in column:
+            end["at"] = end["line"] = ax.transData.transform((end["x"], end["y"]))[1]
+        column.sort(key=lambda end: end["at"])
+        for _ in range(100):
+            column[0]["at"] = max(column[0]["at"], ax.bbox.y0 + gap / 2)     # not into the tick labels
+            for low, high in zip(column, column[1:], strict=False):
+                push = max(0, gap - (high["at"] - low["at"]))
+                low["at"], high["at"] = low["at"] - push / 2, high["at"] + push / 2
+        for end in column:
+            text = ax.annotate(end["text"], (end["x"], end["y"]), (9, (end["at"] - end["line"]) / per_point), va="center",
+                               textcoords="offset points", color=end["colour"], fontweight="bold", fontsize=9,
+                               annotation_clip=False, zorder=5)
+            text.set_path_effects([withStroke(linewidth=3, foreground="white")])    # readable where another line passes
 
 
 def _log_axes(ax, ticks, xlabel, ylabel):
@@ -774,9 +784,12 @@ def _byte_axis(axis, linear_to=None):
     axis.set_major_formatter(FuncFormatter(lambda x, _: _bytes(x)))
 
 
-def _plain_log(axis):
-    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axis.set_minor_formatter(FuncFormatter(lambda x, _: ""))
+def _plain_log(axis, text="{:g}".format):
+    """Numbers instead of powers of ten, at 1, 2 and 5 where there is room for them."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda x, _: text(x)))
 
 
 def _bytes(n):

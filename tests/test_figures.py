@@ -1,0 +1,376 @@
+"""Figures: they render, their titles tell the truth about their data, and no text falls off the page."""
+
+import json
+import math
+import re
+
+import matplotlib
+import pytest
+import torch
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.text import Text  # noqa: E402
+
+from flashlab import cost, figures  # noqa: E402
+from flashlab.fa1 import fa1_forward  # noqa: E402
+from flashlab.fa2 import fa2_forward  # noqa: E402
+from flashlab.ladder import RUNGS  # noqa: E402
+from flashlab.memory import KiB, Memory  # noqa: E402
+from flashlab.naive import naive_forward  # noqa: E402
+
+PROVENANCE = {"device": "Invented GPU", "torch": "0.0", "triton": "0.0", "cuda": "0", "python": "3", "date": "2000-01-01T00:00:00",
+              "commit": "0", "command": "-"}                           # made up, like every number below: never a result
+SPEED = {"naive_forward": 40, "fa2_triton_forward": 400, "sdpa_math": 30, "sdpa_efficient": 170, "sdpa_flash": 350,
+         "sdpa_cudnn": 600}
+
+
+def invented_results():
+    rows = []
+    for n, (name, speed) in enumerate(SPEED.items()):
+        for N in (512, 1024, 2048, 4096, 8192, 16384):
+            B, H, d = 16384 // N, 16, 128
+            row = {"implementation": name, "pass": "forward", "dtype": "bfloat16", "B": B, "H": H, "N": N, "d": d,
+                   "causal": False, "skipped": None}
+            if name == "sdpa_math" and N == 16384:
+                rows.append(row | dict.fromkeys(("ms", "ms_low", "ms_high", "tflops", "peak_bytes", "error")) |
+                            {"skipped": "out of memory"})
+                continue
+            rate = speed * N / (N + 500)
+            ms = cost.attention_flops(B, H, N, N, d) / rate / 1e9
+            whole = B * H * N * N * 4 if name in ("naive_forward", "sdpa_math") else 0
+            rows.append(row | {"ms": ms, "ms_low": 0.97 * ms, "ms_high": 1.05 * ms, "tflops": rate,
+                               "peak_bytes": B * H * N * (2 * d + 4) + whole, "error": (n + 3) * 1e-3 / math.sqrt(N)})
+    return {"what": "forward", "provenance": PROVENANCE, "ceilings": {"matmul_tflops": 800, "copy_tb_s": 3}, "rows": rows}
+
+
+def invented_counters():
+    rows = []
+    for N in (1024, 2048, 4096, 8192, 16384):
+        size = {"N": N, "B": 1, "H": 16, "d": 64, "dtype": "bfloat16", "kernels": ["-"]}
+        unit = 16 * N * 64 * 2
+        rows.append(size | {"implementation": "naive_forward", "dram_read": 16 * N * N * 5, "dram_written": 16 * N * N * 4,
+                            "l2_bytes": 16 * N * N * 16})
+        rows.append(size | {"implementation": "fa2_triton_forward", "dram_read": 3 * unit, "dram_written": unit,
+                            "l2_bytes": unit * (2 + 2 * N // 128)})
+    return {"what": "counters", "provenance": PROVENANCE, "rows": rows}
+
+
+def qkv(N_q, N_k=None, d=16):
+    torch.manual_seed(0)
+    return torch.randn(N_q, d), torch.randn(N_k or N_q, d), torch.randn(N_k or N_q, d)
+
+
+def measure(rung, N_q, N_k=None, d=16, sram_bytes=192 * KiB, **kwargs):
+    Q, K, V = qkv(N_q, N_k, d)
+    with Memory(sram_bytes) as mem:
+        rung(Q, K, V, **kwargs)
+    return mem
+
+
+def traversals(N_q=64, N_k=64, **kwargs):
+    return {f.__name__: measure(f, N_q, N_k, B_r=16, B_c=16, **kwargs) for f in (fa1_forward, fa2_forward)}
+
+
+def draw(name):
+    """Every figure, on small data."""
+    logs = {name: mem.log for name, mem in traversals().items()}
+    return {
+        "memory_hierarchy": lambda: figures.memory_hierarchy(),
+        "traffic_by_op": lambda: figures.traffic_by_op(measure(naive_forward, 64)),
+        "attention_matrices": lambda: figures.attention_matrices(512, 512, 64),
+        "causal_mask": lambda: figures.causal_mask(3, 8),
+        "softmax_passes": lambda: figures.softmax_passes({"three passes": (12288, 4096), "two passes": (8192, 4096)}),
+        "running_state": lambda: figures.running_state([0.0, 2.0, 1.0, 3.0]),
+        "block_product": lambda: figures.block_product(48, 50, 40, 16, 16, 20),
+        "softmax_star_error": lambda: figures.softmax_star_error(torch.tensor([[3.0, 1.0]]), torch.tensor([[1.0, 2.0]])),
+        "tile_traversal": lambda: figures.tile_traversal(logs, 64, 64),
+        "sram_occupancy": lambda: figures.sram_occupancy(traversals()),
+        "programs_on_sms": lambda: figures.programs_on_sms(1, 16, 4096, 128),
+        "traffic_against_N": lambda: figures.traffic_against_N(figures.sweep_traffic([32, 64, 128], d=16)),
+        "traffic_against_tile": lambda: figures.traffic_against_tile(figures.sweep_tiles(64, 16, (8, 16, 32, 64), 16 * KiB)),
+        "model_vs_counters": lambda: figures.model_vs_counters(invented_counters()),
+        "runtime_against_N": lambda: figures.runtime_against_N(invented_results()),
+        "peak_memory_against_N": lambda: figures.peak_memory_against_N(invented_results()),
+        "tflops": lambda: figures.tflops(invented_results()),
+        "error_against_float64": lambda: figures.error_against_float64(invented_results()),
+    }[name]()
+
+
+DRAWN = [name for name, f in vars(figures).items() if hasattr(f, "__wrapped__") and f.__module__ == figures.__name__]
+
+
+def title(fig):
+    return fig.get_suptitle().replace("\n", " ")
+
+
+def source(fig):
+    return fig.get_supxlabel().replace("\n", " ")
+
+
+def labels(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def boxes_overlap(fig, texts):
+    renderer = FigureCanvasAgg(fig).get_renderer()
+    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts if text.get_visible() and text.get_text()]
+    return [(a, b) for n, (a, box_a) in enumerate(boxes) for b, box_b in boxes[n + 1:]
+            if box_a.x0 < box_b.x1 - 1 and box_b.x0 < box_a.x1 - 1 and box_a.y0 < box_b.y1 - 2 and box_b.y0 < box_a.y1 - 2]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_renders_and_nothing_falls_off_the_page(name):
+    fig = draw(name)
+    assert isinstance(fig, Figure)
+    assert not plt.get_fignums(), "pyplot still holds the figure: a notebook would show it twice"
+    canvas = FigureCanvasAgg(fig)
+    canvas.draw()
+    everything = fig.get_tightbbox(canvas.get_renderer())                # inches
+    width, height = fig.get_size_inches()
+    assert everything.x0 > -0.02 and everything.y0 > -0.02 and everything.x1 < width + 0.02 and everything.y1 < height + 0.02
+    written = [fig._suptitle, fig._supxlabel]
+    for ax in fig.axes:
+        written += [ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label, *ax.texts]
+    assert boxes_overlap(fig, written) == []
+    assert re.match(r"(Modelled|Measured here|Recorded on|Published|Definition)", source(fig)), "where the numbers come from"
+
+
+def test_every_implementation_has_one_color_of_its_own():
+    names = {rung.name for rung in RUNGS} | {"sdpa_math", "sdpa_efficient", "sdpa_flash", "sdpa_cudnn"}
+    assert names <= figures.COLORS.keys() and names <= figures.MARKERS.keys() and names <= figures.LABELS.keys()
+    assert len(set(figures.COLORS.values())) == len(figures.COLORS)
+
+
+def test_a_figure_leaves_the_callers_style_alone():
+    before = dict(plt.rcParams)
+    figures.memory_hierarchy()
+    assert dict(plt.rcParams) == before
+
+
+def test_memory_hierarchy_ratios_follow_the_constants():
+    assert title(figures.memory_hierarchy()) == "SRAM is 13 times as fast as HBM and 1900 times smaller"
+    halved = {"HBM": {"bytes": 100e6, "bytes_per_s": 1e12}, "SRAM": {"bytes": 1e6, "bytes_per_s": 5e12}}
+    assert title(figures.memory_hierarchy(halved)) == "SRAM is 5 times as fast as HBM and 100 times smaller"
+
+
+def test_traffic_by_op_adds_up_to_the_memory():
+    mem = measure(naive_forward, 64)
+    fig = figures.traffic_by_op(mem)
+    ax = fig.axes[0]
+    assert sum(bar.get_width() for bar in ax.patches) == mem.read + mem.written
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["QKᵀ", "scale", "softmax", "PV", "logsumexp"]
+    assert title(fig).endswith(f"{(mem.read + mem.written) / KiB:.1f} KiB in 5 kernels")
+
+
+def test_traffic_by_op_names_the_mask_too():
+    ax = figures.traffic_by_op(measure(naive_forward, 64, causal=True)).axes[0]
+    assert "mask" in [t.get_text() for t in ax.get_yticklabels()]
+
+
+def test_attention_matrices_are_to_scale():
+    fig = figures.attention_matrices(100, 200, 10, 30)
+    sizes = [(patch.get_height(), patch.get_width()) for patch in fig.axes[0].patches]
+    assert sizes == [(100, 10), (200, 10), (200, 30), (100, 200), (100, 200), (100, 30)]
+    numbers = [a * b for a, b in sizes]
+    assert f"{100 * (numbers[3] + numbers[4]) / sum(numbers):.0f} %" in title(fig)
+
+
+@pytest.mark.parametrize("N_q, N_k", [(4, 4), (3, 8), (8, 3)])
+def test_causal_mask_is_the_oracles(N_q, N_k):
+    fig = figures.causal_mask(N_q, N_k)
+    filled = [patch for patch in fig.axes[-1].patches if patch.get_facecolor()[:3] != (1, 1, 1)]
+    visible = {(int(patch.get_y()), int(patch.get_x())) for patch in filled}
+    assert visible == {(i, j) for i in range(N_q) for j in range(N_k) if j <= i + N_k - N_q}
+    assert ("see none" in title(fig)) == (N_q > N_k)
+
+
+def test_softmax_states_are_the_softmax_of_each_prefix():
+    xs = torch.randn(20, dtype=torch.float64)
+    for n, (m, l, _) in enumerate(figures.softmax_states(xs), start=1):
+        assert m == xs[:n].max().item()
+        assert l == pytest.approx(torch.exp(xs[:n] - m).sum().item())
+    assert figures.softmax_states([-math.inf, 1.0])[-1] == (1.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("xs, claim", [([0, 2, 1, 3], "l is rescaled 2 times: whenever the maximum grows, and only then"),
+                                       ([0, 1, 0], "l is rescaled once"), ([3, 2, 1], "never rescaled: no score exceeds the first"),
+                                       ([-math.inf, 0, 1], "l is rescaled once")])
+def test_running_state_counts_the_rescales(xs, claim):
+    assert claim in title(figures.running_state(xs))
+
+
+def test_running_state_tells_when_a_learners_state_forgot_to_rescale():
+    assert "but the maximum grows 1 times" in title(figures.running_state([0, 1], states=[(0, 1, 0), (1, 2, 1)]))
+
+
+def test_softmax_star_error_is_the_largest_gap():
+    assert "off by up to 1 times" in title(figures.softmax_star_error(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 2.0])))
+
+
+@pytest.mark.parametrize("N_q, N_k, causal", [(64, 64, False), (64, 64, True), (40, 72, True), (72, 40, True), (50, 33, False)])
+def test_replay_visits_every_tile_once_and_accounts_for_every_byte(N_q, N_k, causal):
+    for name, mem in traversals(N_q, N_k, causal=causal).items():
+        visits, moves = figures._replay(mem.log)
+        T_r, T_c = math.ceil(N_q / 16), math.ceil(N_k / 16)
+        tiles = [(i, j) for i in range(T_r) for j in range(T_c)]
+        if name == "fa1_forward":
+            tiles.sort(key=lambda tile: tile[1])                         # key blocks outside, queries inside; skips none
+        elif causal:
+            tiles = [(i, j) for i, j in tiles if j * 16 <= min(N_q, (i + 1) * 16) - 1 + N_k - N_q]
+        assert [(rows[0] // 16, cols[0] // 16) for rows, cols in visits] == tiles
+        moved = sum(event.read + event.written for event in mem.log if event.kind in ("load", "store"))
+        assert sum(nbytes for step in moves for _, _, nbytes in step) == moved
+
+
+def test_replay_gives_each_step_its_own_moves():
+    mems = traversals()
+    _, fa1 = figures._replay(mems["fa1_forward"].log)
+    _, fa2 = figures._replay(mems["fa2_forward"].log)
+    moved = lambda step: [(verb, T) for verb, T, _ in step]
+    assert moved(fa1[1]) == [("load", "Q"), ("load", "O"), ("load", "l"), ("load", "m"),
+                             ("store", "O"), ("store", "l"), ("store", "m")]
+    assert moved(fa1[4])[:2] == [("load", "K"), ("load", "V")]           # the second key block
+    assert moved(fa2[1]) == [("load", "K"), ("load", "V")]
+    assert moved(fa2[3]) == [("load", "K"), ("load", "V"), ("store", "O"), ("store", "L")]
+
+
+def test_tile_traversal_title_and_skipped_tiles():
+    mems = traversals(causal=True)
+    fig = figures.tile_traversal({name: mem.log for name, mem in mems.items()}, 64, 64)
+    kernel_bytes = {name: sum(e.read + e.written for e in mem.log if e.kind != "eager") for name, mem in mems.items()}
+    assert title(fig) == (f"FA2 keeps O, l, m on the chip and moves {kernel_bytes['fa2_forward'] / KiB:.1f} KiB where FA1 moves "
+                          f"{kernel_bytes['fa1_forward'] / KiB:.1f} KiB")
+    assert fig.axes[1].get_title("left") == "FA2: 10 tiles, 6 skipped"
+    assert sum(patch.get_hatch() is not None for patch in fig.axes[1].patches) == 6
+    assert labels(fig.axes[0])[:5] == ["1", "5", "9", "13", "2"]         # row by row of the picture
+
+
+def test_tile_traversal_of_one_kernel_and_of_blind_rows():
+    log = measure(fa2_forward, 72, 40, B_r=16, B_c=16, causal=True).log
+    fig = figures.tile_traversal({"fa2_forward": log}, 72, 40)
+    assert title(fig).startswith("FA2 moves")
+
+
+def test_sram_occupancy_marks_the_memorys_own_peak():
+    mems = traversals()
+    fig = figures.sram_occupancy(mems)
+    for ax, mem in zip(fig.axes, mems.values(), strict=True):
+        assert f"peak {mem.sram_peak / KiB:.1f} KiB".replace(".0 ", " ") in labels(ax)
+        assert "budget 192 KiB" in labels(ax)
+    share = 100 * mems["fa1_forward"].sram_peak / (192 * KiB)
+    assert f"{share:.0f} % of the SRAM in FA1" in title(fig)
+
+
+@pytest.mark.parametrize("B, H, N, B_r, sms, claim", [(1, 16, 4096, 128, 108, "32 / 5 = 6.4"), (1, 108, 128, 128, 108, "nothing"),
+                                                      (2, 8, 1000, 128, 16, "nothing")])
+def test_programs_on_sms_counts_waves(B, H, N, B_r, sms, claim):
+    fig = figures.programs_on_sms(B, H, N, B_r, sms)
+    assert claim.split("= ")[-1] in title(fig)
+    assert f"{B * H * math.ceil(N / B_r)} programs" in fig.axes[1].get_title("left")
+
+
+def test_sweep_traffic_measures_what_the_formula_says_and_the_dots_lie_on_the_line():
+    points = figures.sweep_traffic([32, 64, 128], d=16)
+    assert all(p["measured"] == p["formula"] > 0 for p in points) and len(points) == 9
+    fig = figures.traffic_against_N(points)
+    line, dots = fig.axes[0].lines[:2]
+    assert line.get_linestyle() == "--" and list(line.get_ydata()) == list(dots.get_ydata())
+    last = {p["rung"]: p["measured"] for p in points if p["N"] == 128}
+    ratio = max(last.values()) / min(last.values())
+    assert f"{ratio:.1f} times less" in title(fig) and "equal to the formulas" in source(fig)
+    points[0]["measured"] += 4
+    assert "NOT all equal" in source(figures.traffic_against_N(points))
+
+
+def test_sweep_tiles_records_the_overflow():
+    points = figures.sweep_tiles(64, 16, (8, 16, 32, 64), 16 * KiB)
+    assert all(p["measured"] in (None, p["formula"]) for p in points)
+    over = [p for p in points if p["measured"] is None]
+    assert over and all("SRAM" in p["overflow"] for p in over) and max(p["B"] for p in over) == 64
+    fig = figures.traffic_against_tile(points)
+    best = min(p["measured"] for p in points if p["measured"] is not None)
+    assert f"gets down to {best / KiB:.1f} KiB".replace(".0 ", " ") in title(fig)
+    assert any("SRAM overflow" in text for text in labels(fig.axes[0]))
+
+
+def test_tile_sweep_where_everything_or_nothing_fits():
+    assert "No tile size fits" in title(figures.traffic_against_tile(figures.sweep_tiles(32, 16, (16, 32), 1 * KiB)))
+    fig = figures.traffic_against_tile(figures.sweep_tiles(32, 16, (8, 16)))
+    assert "until" not in title(fig) and not any("overflow" in text for text in labels(fig.axes[0]))
+
+
+def test_model_vs_counters_draws_model_and_counters():
+    results = invented_counters()
+    fig = figures.model_vs_counters(results)
+    model, dram, l2 = fig.axes[1].lines
+    assert model.get_linestyle() == "--"
+    assert model.get_ydata()[0] == 16 * cost.fa2_forward(1024, 1024, 64, B_r=128, B_c=64, element_size=2).traffic
+    kernel = [r for r in results["rows"] if r["implementation"] == "fa2_triton_forward"]
+    assert list(dram.get_ydata()) == [r["dram_read"] + r["dram_written"] for r in kernel]
+    naive = 16 * 16384**2 * 9
+    assert f"{round(naive / dram.get_ydata()[-1], -1):.0f} times less" in title(fig)
+    assert set(labels(fig.axes[1])) == {"model", "DRAM", "L2"} and "Invented GPU" in source(fig)
+
+
+def test_counters_of_one_implementation_without_l2():
+    rows = [r | {"l2_bytes": None} for r in invented_counters()["rows"] if r["implementation"] == "naive_forward"]
+    fig = figures.model_vs_counters({"provenance": PROVENANCE, "rows": rows})
+    assert "L2" not in labels(fig.axes[0])
+
+
+def test_bench_titles_are_computed():
+    results = invented_results()
+    at = {(r["implementation"], r["N"]): r for r in results["rows"]}
+    ours, naive, flash = (at[name, 16384] for name in ("fa2_triton_forward", "naive_forward", "sdpa_flash"))
+    times = naive["ms"] / ours["ms"]
+    assert times == pytest.approx(10) and "10 times as long" in title(figures.runtime_against_N(results)).replace("10.0", "10")
+    assert f"{ours['tflops'] / 800:.0%}".replace("%", " %") in title(figures.tflops(results))
+    assert f"{ours['tflops'] / flash['tflops']:.2f} × SDPA flash" in title(figures.tflops(results))
+    assert f"{ours['error'] / flash['error']:.2f} ×" in title(figures.error_against_float64(results))
+    assert "16.1 GiB" in title(figures.peak_memory_against_N(results))
+
+
+def test_ceiling_is_dashed_and_every_line_is_labelled():
+    ax = figures.tflops(invented_results()).axes[0]
+    assert [line for line in ax.lines if line.get_linestyle() == "--" and set(line.get_ydata()) == {800}]
+    assert set(labels(ax)) >= {figures.LABELS[name] for name in SPEED}
+
+
+def test_missing_rows_are_named():
+    fig = figures.runtime_against_N(invented_results())
+    assert "Missing: SDPA math at N = 16384: out of memory." in source(fig)
+    results = invented_results()
+    results["rows"] = [r for r in results["rows"] if r["implementation"] == "sdpa_flash"]
+    for draw_one in (figures.runtime_against_N, figures.tflops, figures.peak_memory_against_N, figures.error_against_float64):
+        assert "measured here" in title(draw_one(results))               # says that the kernel was not
+
+
+def test_results_without_such_rows_say_so():
+    with pytest.raises(ValueError, match="d = 64, causal = True"):
+        figures.tflops(invented_results(), d=64, causal=True)
+
+
+def test_live_measurements_are_not_called_recorded():
+    assert source(figures.tflops(invented_results(), live=True)).startswith("Measured here on Invented GPU")
+
+
+def test_command_line_draws_into_the_folder(tmp_path, monkeypatch, capsys):
+    (tmp_path / "bench.json").write_text(json.dumps(invented_results()))
+    (tmp_path / "counters.json").write_text(json.dumps(invented_counters()))
+    (tmp_path / "other.json").write_text("{}")
+    pictures = dict(figures.gallery(tmp_path))
+    assert {"traffic", "tile_traversal", "counters_counters", "bench_tflops"} <= pictures.keys()
+    monkeypatch.setattr(figures, "gallery", lambda: [("bench_tflops", pictures["bench_tflops"])])
+    figures.main([str(tmp_path / "out")])
+    assert (tmp_path / "out" / "bench_tflops.png").stat().st_size > 5000
+    with pytest.raises(SystemExit, match="usage"):
+        figures.main(["--nonsense"])
+
+
+def test_text_wraps_between_words_but_not_inside_a_quantity():
+    assert figures._wrap("moves 29 MiB at N = 4096", 14).split("\n") == ["moves 29 MiB", "at N = 4096"]
+    assert isinstance(figures.memory_hierarchy()._suptitle, Text)
