@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from dataclasses import asdict, dataclass, field
 
@@ -219,8 +220,9 @@ def as_text(findings):
     """The report for a terminal or a notebook cell."""
     lines = []
     for f in findings:
-        lines.append(f"{f.topic:<9} {'' if f.level == 'ok' else f.level + ': '}{f.text}")
-        if f.fix:
+        text = f"{f.topic:<9} {'' if f.level == 'ok' else f.level + ': '}{f.text}"
+        lines += textwrap.wrap(text, 100, subsequent_indent=" " * 10)
+        if f.fix:                                           # not wrapped: it is there to be copied
             lines.append(f"{'':<9} {'fix' if f.level == 'broken' else 'tip'}: {f.fix}")
     return "\n".join(lines)
 
