@@ -1,0 +1,45 @@
+// How fast, and how far away, each level of a GPU's memory is.
+
+// Bandwidth: the whole grid reads n groups of four floats, `rounds` times. What n fits into decides which level answers;
+// __ldcg passes by the SM's own L1 cache, so a small X comes from L2. One load a thread, 2048 threads an SM: enough in flight.
+extern "C" __global__ void stream_read(const float4* X, int n, int rounds, float* sink) {
+    float sum = 0.0f;
+    int threads = gridDim.x * blockDim.x;
+    for (int round = 0; round < rounds; round++) {
+        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += threads) {
+            float4 x = __ldcg(X + i);
+            sum += x.x + x.y + x.z + x.w;
+        }
+    }
+    if (sum == -1.0f) sink[0] = sum;                 // X holds numbers >= 0: never true, but the compiler cannot know
+}
+
+// Bandwidth of shared memory: each block reads its own 32 KiB, `rounds` times; neighbours read neighbouring banks.
+extern "C" __global__ void shared_read(const float* X, int rounds, float* sink) {
+    __shared__ float tile[8192];
+    for (int i = threadIdx.x; i < 8192; i += blockDim.x) tile[i] = X[i];
+    __syncthreads();
+    volatile float* place = tile;                    // volatile: read it again each round
+    float sum = 0.0f;
+    for (int round = 0; round < rounds; round++) {
+        #pragma unroll 8
+        for (int i = threadIdx.x; i < 8192; i += blockDim.x) sum += place[i];
+    }
+    if (sum == -1.0f) sink[0] = sum;
+}
+
+// Latency: one thread, and each address is known only once the number before it has arrived.
+extern "C" __global__ void pointer_chase(const int* next, int start, int steps, int* sink) {
+    int p = start;
+    for (int k = 0; k < steps; k++) p = next[p];
+    sink[0] = p;
+}
+
+// The same chase within 16 KiB of shared memory.
+extern "C" __global__ void shared_chase(const int* next, int n, int steps, int* sink) {
+    __shared__ int tile[4096];
+    for (int i = 0; i < n; i++) tile[i] = next[i];
+    int p = 0;
+    for (int k = 0; k < steps; k++) p = tile[p];
+    sink[0] = p;
+}

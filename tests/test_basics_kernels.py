@@ -1,0 +1,237 @@
+"""The Triton kernels of chapter 09: right in the interpreter (or on the GPU), and what the compiler makes of them."""
+
+import pytest
+import torch
+
+triton = pytest.importorskip("triton")
+
+import triton.language as tl  # noqa: E402
+
+from flashlab.compiled import SHARED_LIMIT, compile_all  # noqa: E402
+from flashlab.kernels import largest_score, matmul, matrix_add, row_softmax, vector_add, vector_sum  # noqa: E402
+from flashlab.kernels.launching import interpreted  # noqa: E402
+from flashlab.kernels.matmul import tile_in_groups  # noqa: E402
+
+DEVICE = "cpu" if interpreted() else "cuda"
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+SMALL = {"B_m": 32, "B_n": 16, "B_k": 16}
+
+
+def randn(*shape, dtype=torch.float32):
+    return torch.randn(*shape).to(DEVICE, dtype)
+
+
+def walled(T):
+    """T's numbers in the middle of a larger tensor of NaN: what reads beside them shows in the result."""
+    wide = torch.full([size + 8 for size in T.shape], torch.nan, dtype=T.dtype, device=T.device)
+    inner = wide[tuple(slice(4, -4) for _ in T.shape)]
+    inner.copy_(T)
+    return inner, wide
+
+
+def only_the_middle_was_written(wide):
+    outside = torch.ones_like(wide, dtype=torch.bool)
+    outside[tuple(slice(4, -4) for _ in wide.shape)] = False
+    return bool(wide[outside].isnan().all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("N", [0, 1, 97, 1024, 1025])
+def test_vector_add(N, dtype):
+    X, Y = randn(N, dtype=dtype), randn(N, dtype=dtype)
+    assert torch.equal(vector_add.vector_add(X, Y), X + Y)
+
+
+def test_vector_add_stays_within_its_vectors():
+    X, Y = walled(randn(100))[0], walled(randn(100))[0]
+    Out, wide = walled(torch.full((100,), torch.nan, device=DEVICE))
+    vector_add.vector_add_kernel[(2,)](X, Y, Out, 100, 64)
+    assert torch.equal(Out, X + Y) and only_the_middle_was_written(wide)
+
+
+def test_one_number_at_a_time_is_the_same_sum():
+    X, Y = randn(100), randn(100)
+    assert torch.equal(vector_add.vector_add(X, Y, B=64, kernel=vector_add.one_by_one_kernel), X + Y)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("turn_x, turn_y", [(False, False), (False, True), (True, True)])
+def test_matrix_add_of_any_strides(turn_x, turn_y, dtype):
+    X = randn(70, 45, dtype=dtype) if turn_x else randn(45, 70, dtype=dtype).T
+    Y = randn(70, 45, dtype=dtype) if turn_y else randn(140, 90, dtype=dtype)[::2, 1::2]
+    assert torch.equal(matrix_add.matrix_add(X, Y), X + Y)
+
+
+def test_matrix_add_stays_within_its_matrices():
+    X, Y = walled(randn(45, 70))[0], walled(randn(45, 70))[0]
+    Out, wide = walled(torch.full((45, 70), torch.nan, device=DEVICE))
+    grid = (2, 2)
+    matrix_add.matrix_add_kernel[grid](X, Y, Out, *X.stride(), *Y.stride(), *Out.stride(), 45, 70, 32, 64)
+    assert torch.equal(Out, X + Y) and only_the_middle_was_written(wide)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matrix_add_with_descriptors(dtype):
+    X, Y = randn(45, 72, dtype=dtype), randn(45, 144, dtype=dtype)[:, 72:]
+    assert torch.equal(matrix_add.matrix_add(X, Y, descriptors=True), X + Y)
+
+
+@pytest.mark.parametrize("dtype, eps", list(zip(DTYPES, [1e-6, 1e-3, 8e-3], strict=True)))
+@pytest.mark.parametrize("M, N", [(1, 1), (5, 97), (33, 200), (3, 1025), (2, 8192)])
+def test_row_softmax(M, N, dtype, eps):
+    X = randn(M, N + 3, dtype=dtype)[:, :N] * 10
+    Y = row_softmax.row_softmax(X)
+    assert Y.dtype == dtype and Y.is_contiguous()
+    assert (Y.double() - torch.softmax(X.double(), 1)).abs().max() <= eps
+
+
+def test_row_softmax_survives_large_logits_and_keeps_nan_and_empty_inputs():
+    X = randn(4, 50) * 1e4
+    X[0, 3], X[1], X[2, 0] = torch.nan, -1e4, -torch.inf
+    torch.testing.assert_close(row_softmax.row_softmax(X), torch.softmax(X, 1), equal_nan=True)
+    assert row_softmax.row_softmax(randn(0, 5)).shape == (0, 5)
+    assert row_softmax.row_softmax(randn(5, 0)).shape == (5, 0)
+
+
+def test_row_softmax_stays_within_its_rows():
+    X = walled(randn(5, 97))[0]
+    Y, wide = walled(torch.full((5, 97), torch.nan, device=DEVICE))
+    row_softmax.row_softmax_kernel[(3,)](X, Y, X.stride(0), Y.stride(0), 5, 97, 2, 128)
+    torch.testing.assert_close(Y, torch.softmax(X, 1))
+    assert only_the_middle_was_written(wide)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("descriptors", [False, True])
+@pytest.mark.parametrize("M, K, N, group", [(97, 72, 88, 2), (16, 16, 16, 8), (200, 128, 64, 3)])
+def test_matmul(M, K, N, group, descriptors, dtype):
+    A, B = randn(M, K, dtype=dtype), randn(K, N, dtype=dtype)
+    C = matmul.matmul(A, B, group=group, descriptors=descriptors, **SMALL)
+    truth = A.double() @ B.double()
+    eps = torch.finfo(dtype).eps
+    assert C.dtype == dtype and (C.double() - truth).abs().max() <= eps * truth.abs().max() + 1e-5
+
+
+def test_matmul_of_transposed_and_strided_matrices_and_of_empty_ones():
+    A, B = randn(72, 50).T, randn(88, 144)[:, ::2].T
+    torch.testing.assert_close(matmul.matmul(A, B, **SMALL), A @ B, rtol=1e-5, atol=1e-5)
+    assert matmul.matmul(randn(0, 5), randn(5, 3)).shape == (0, 3)
+    assert torch.equal(matmul.matmul(randn(4, 0), randn(0, 3), **SMALL), torch.zeros(4, 3, device=DEVICE))
+
+
+def test_matmul_reads_and_writes_nothing_outside():
+    A, B = walled(randn(50, 40))[0], walled(randn(40, 30))[0]
+    C, wide = walled(torch.full((50, 30), torch.nan, device=DEVICE))
+    kernel, grid, arguments = matmul.launch(A, B, C, group=2, **SMALL)
+    kernel[grid](**arguments)
+    torch.testing.assert_close(C, A @ B, rtol=1e-5, atol=1e-5)
+    assert only_the_middle_was_written(wide)
+
+
+@triton.jit
+def which_tile_kernel(Out, T_m, T_n, group: tl.constexpr):
+    i, j = tile_in_groups(tl.program_id(0), T_m, T_n, group)
+    tl.store(Out + 2 * tl.program_id(0), i)
+    tl.store(Out + 2 * tl.program_id(0) + 1, j)
+
+
+@pytest.mark.parametrize("T_m, T_n, group", [(1, 1, 1), (5, 4, 1), (5, 4, 2), (4, 3, 8), (7, 2, 3)])
+def test_the_order_of_tiles_in_the_picture_is_the_kernels_own(T_m, T_n, group):
+    Out = torch.full((T_m * T_n, 2), -1, device=DEVICE)
+    which_tile_kernel[(T_m * T_n,)](Out, T_m, T_n, group)
+    tiles = matmul.tiles_in_order(T_m, T_n, group)
+    assert [tuple(tile) for tile in Out.tolist()] == tiles
+    assert sorted(tiles) == [(i, j) for i in range(T_m) for j in range(T_n)]
+    if group == 1:
+        assert tiles == sorted(tiles)
+
+
+@pytest.mark.parametrize("how", ["element", "block", "partial"])
+@pytest.mark.parametrize("N", [1, 1000, 5000])
+def test_vector_sum(N, how):
+    X = randn(N)
+    torch.testing.assert_close(vector_sum.vector_sum(X, how=how)[0].double(), X.double().sum(), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("transposed_load", [False, True])
+@pytest.mark.parametrize("blind", [False, True])
+def test_both_ways_of_loading_keys_give_the_same_scores(transposed_load, blind):
+    Q, K = randn(64, 32), randn(96, 32)
+    scores = largest_score.largest_scores(Q, K, transposed_load=transposed_load, blind=blind, B_r=32, B_c=32)
+    torch.testing.assert_close(scores, (Q @ K.T).amax(1), rtol=1e-5, atol=1e-5)
+
+
+WRONG = {
+    "vector_add shapes": (lambda: vector_add.vector_add(randn(3), randn(4)), ValueError, "Y must have X's shape"),
+    "vector_add dtype": (lambda: vector_add.vector_add(randn(3), randn(3).half()), TypeError, "Y must match X's dtype"),
+    "vector_add int": (lambda: vector_add.vector_add(*[torch.arange(3, device=DEVICE)] * 2), TypeError, "X must be one of float16"),
+    "vector_add strided": (lambda: vector_add.vector_add(randn(6)[::2], randn(3)), ValueError, "X must be contiguous"),
+    "vector_add list": (lambda: vector_add.vector_add([1.0], randn(1)), TypeError, "X must be a torch.Tensor"),
+    "matrix_add ndim": (lambda: matrix_add.matrix_add(randn(3), randn(3)), ValueError, "X must have 2 dimensions"),
+    "matrix_add descriptor": (lambda: matrix_add.matrix_add(randn(8, 5), randn(8, 5), descriptors=True), ValueError, "16 bytes"),
+    "row_softmax wide": (lambda: row_softmax.row_softmax(randn(1, 40000)), ValueError, "at most 32768 columns"),
+    "row_softmax gaps": (lambda: row_softmax.row_softmax(randn(4, 6).T), ValueError, "rows without gaps"),
+    "matmul inner": (lambda: matmul.matmul(randn(3, 4), randn(5, 3)), ValueError, "B must have as many rows"),
+    "matmul precision": (lambda: matmul.matmul(randn(3, 4), randn(4, 3), precision="fp8"), ValueError, "precision must be one of"),
+    "vector_sum how": (lambda: vector_sum.vector_sum(randn(3), how="magic"), ValueError, "how must be"),
+    "largest_scores sizes": (lambda: largest_score.largest_scores(randn(100, 64), randn(64, 64)), ValueError, "multiple of 128"),
+}
+
+
+@pytest.mark.parametrize("call, error, words", WRONG.values(), ids=WRONG)
+def test_bad_inputs_are_named_before_anything_is_launched(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+# ---- compiled for GPUs that need not be here
+
+
+def meta(*shape, dtype=torch.float16):
+    return torch.empty(*shape, dtype=dtype, device="meta")
+
+
+def matmul_job(arch, descriptors, **tiles):
+    A = meta(4096, 4096)
+    arguments = {"A": A, "B": A, "C": A, "M": 4096, "N": 4096, "K": 4096, "group": 8, "precision": "ieee"} | tiles
+    if descriptors:
+        return matmul.matmul_descriptor_kernel, arguments | {f"stride_{name}": 4096 for name in ("Am", "Bk", "Cm")}, arch
+    strides = {"stride_Am": 4096, "stride_Ak": 1, "stride_Bk": 4096, "stride_Bn": 1, "stride_Cm": 4096, "stride_Cn": 1}
+    return matmul.matmul_kernel, arguments | strides, arch
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    large = {"B_m": 128, "B_n": 256, "B_k": 64, "num_warps": 8, "num_stages": 3}
+    B_m, B_n, warps = row_softmax.tiling(8192)
+    X = meta(8192, 8192)
+    softmax = {"X": X, "Y": X, "stride_X": 8192, "stride_Y": 8192, "M": 8192, "N": 8192, "B_m": B_m, "B_n": B_n, "num_warps": warps}
+    jobs = {
+        "pointers 80": matmul_job(80, False, **matmul.best_tiles(torch.float16, "cpu")),
+        "pointers 90": matmul_job(90, False, **large),
+        "descriptors 90": matmul_job(90, True, **large),
+        "descriptors 100": matmul_job(100, True, **large),
+        "too few warps 90": matmul_job(90, True, **large | {"num_warps": 4}),
+        "softmax 90": (row_softmax.row_softmax_kernel, softmax, 90),
+    }
+    return dict(zip(jobs, compile_all(list(jobs.values())), strict=True))
+
+
+def test_no_kernel_spills_and_each_fits_shared_memory(compiled):
+    for name, binary in compiled.items():
+        if "too few warps" not in name:
+            assert binary.spills == 0 and binary.shared_bytes <= SHARED_LIMIT[binary.arch] and not binary.warnings, name
+
+
+@pytest.mark.parametrize("name, instruction", [
+    ("pointers 80", "mma.sync"), ("pointers 90", "wgmma.mma_async"), ("descriptors 90", "wgmma.mma_async"),
+    ("descriptors 100", "tcgen05.mma"), ("pointers 90", "cp.async"), ("descriptors 90", "cp.async.bulk.tensor"),
+    ("softmax 90", "ld.global.v4.b32"),
+])
+def test_the_instructions_that_the_chapter_shows_are_there(compiled, name, instruction):
+    assert instruction in compiled[name].ptx
+
+
+def test_a_large_tile_on_four_warps_spills_and_the_assembler_says_so(compiled):
+    binary = compiled["too few warps 90"]
+    assert binary.spills > 0 and any("serialized" in line for line in binary.warnings)

@@ -1,0 +1,233 @@
+"""The SIMT interpreter against expected results and, where there is a GPU, against the CUDA C++ kernels it stands for."""
+
+import shutil
+
+import pytest
+import torch
+
+from flashlab import cuda, simt
+from flashlab.simt import blockDim, blockIdx, launch, threadIdx
+
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+
+def add(N, grid, block):
+    A, B, C = torch.randn(N), torch.randn(N), torch.full((N,), torch.nan)
+    trace = launch(simt.vector_add, grid, block)(A, B, C, N)
+    return torch.equal(C, A + B), trace
+
+
+@pytest.mark.parametrize("N, block", [(1, 1), (8, 64), (32, 32), (100, 32), (100, 48), (1000, 256), (2048, 1024)])
+def test_vector_add_reaches_every_element_once(N, block):
+    right, trace = add(N, -(-N // block), block)
+    assert right
+    assert trace.active_lanes(line=4) == N                  # the line that adds: one lane an element
+    assert trace.threads == block * -(-N // block)
+
+
+def test_a_floored_grid_drops_the_tail():
+    assert not add(100, 100 // 32, 32)[0]
+
+
+def test_eight_elements_leave_24_lanes_of_their_warp_idle_and_a_second_warp_with_nothing_to_do():
+    right, trace = add(8, 1, 64)
+    assert right
+    assert trace.threads - trace.active_lanes(line=4) == 56
+    assert trace.idle_lanes(line=4) == 24
+    assert trace.text().splitlines()[-1].endswith("#" * 8 + "." * 24)
+    assert [step.line for step in trace.warp(warp=1)] == [2, 3]
+
+
+def test_a_block_of_eight_threads_is_still_a_warp_of_32_lanes():
+    right, trace = add(8, 1, 8)
+    assert right and {sum(step.active) for step in trace.steps} == {8}
+    assert {len(step.active) for step in trace.steps} == {32}
+
+
+@pytest.mark.parametrize("kernel, grid", [(simt.matrix_add, (3, 5)), (simt.matrix_add_down_columns, (2, 9))])
+def test_matrix_add_both_ways(kernel, grid):
+    A, B, C = torch.randn(40, 70), torch.randn(40, 70), torch.full((40, 70), torch.nan)
+    launch(kernel, grid, (32, 8))(A, B, C, 40, 70)
+    assert torch.equal(C, A + B)
+
+
+def test_neighbours_along_a_row_share_sectors_and_down_a_column_do_not():
+    A, B, C = (torch.zeros(64, 64) for _ in range(3))
+    along = launch(simt.matrix_add, (2, 8), (32, 8))(A, B, C, 64, 64).sectors("load")
+    down = launch(simt.matrix_add_down_columns, (2, 8), (32, 8))(A, B, C, 64, 64).sectors("load")
+    assert along[1] == down[1] == 2 * 64 * 64 // 32         # as many instructions
+    assert along[0] == 4 * along[1]                         # 32 floats of 4 bytes are 4 sectors of 32
+    assert down[0] == 32 * down[1]
+
+
+def two_paths(period, N=64, rounds=3):
+    X = torch.randn(N)
+    sides = torch.arange(N) // period % 2 == 0
+    truth = X.clone()
+    for _ in range(rounds):
+        truth = torch.where(sides, truth * 0.5 + 1, truth * 0.25 - 1)
+    trace = launch(simt.two_paths, -(-N // 64), 64)(X, N, period, rounds)
+    torch.testing.assert_close(X, truth)
+    return trace
+
+
+def test_a_warp_that_disagrees_takes_both_paths_and_one_that_agrees_takes_one():
+    divergent, agreeing = two_paths(period=1), two_paths(period=32)
+    loop = 2 * 3 + 1                                        # the range asked four times, the body run three times
+    assert divergent.warp_steps == 2 * (5 + 2 * loop)       # two warps: three lines, the branch, both loops, the store
+    assert agreeing.warp_steps == 2 * (5 + loop)
+    assert agreeing.lane_use == 1.0 and divergent.lane_use < 0.7
+    assert two_paths(period=16).warp_steps == divergent.warp_steps     # half a warp each is no better
+    assert all(divergent.warp()[-1].active)                 # the lanes join again after the branch
+
+
+def uneven_loop(Out, N):
+    i = threadIdx.x
+    k = 0
+    while k < i:
+        k += 1
+    if i >= N:
+        return
+    Out[i] = k
+
+
+def test_a_loop_runs_until_its_last_lane_is_done_and_lanes_that_returned_stay_away():
+    Out = torch.zeros(32)
+    trace = launch(uneven_loop, 1, 32)(Out, 10)
+    assert Out.tolist() == [*range(10), *[0] * 22]
+    assert [sum(step.active) for step in trace.steps if step.line == 5] == list(range(31, 0, -1))
+    assert sum(trace.steps[-1].active) == 10
+
+
+def grid_of_three_axes(Out):
+    Out[(blockIdx.z * 3 + blockIdx.y) * 2 + blockIdx.x] = blockIdx.x + 10 * blockIdx.y + 100 * blockIdx.z + 1000 * blockDim.x
+
+
+def test_the_axes_of_a_grid():
+    Out = torch.zeros(12, dtype=torch.int64)
+    launch(grid_of_three_axes, (2, 3, 2), 1)(Out)
+    assert Out.tolist() == [1000 + x + 10 * y + 100 * z for z in range(2) for y in range(3) for x in range(2)]
+
+
+def first_of_row(A, Out, stride):
+    Out[threadIdx.x] = A[threadIdx.x * stride]
+
+
+def test_a_tensor_is_a_pointer_to_its_first_number_so_views_need_their_strides():
+    A, Out = torch.arange(12.0).view(3, 4), torch.zeros(3)
+    launch(first_of_row, 1, 3)(A[:, 1:], Out, A.stride(0))
+    assert Out.tolist() == [1, 5, 9]
+
+
+def no_guard(A, B, C, N):
+    i = blockIdx.x * blockDim.x + threadIdx.x
+    C[i] = A[i] + B[i]
+
+
+def test_an_access_outside_names_the_line_the_thread_and_the_tensor():
+    A, B, C = (torch.zeros(70) for _ in range(3))
+    with pytest.raises(IndexError, match=r"no_guard, line 3 `C\[i\] = A\[i\] \+ B\[i\]`, block \(1, 0, 0\), thread \(6, 0, 0\): "
+                                         r"loads A\[70\], but A has 70 elements"):
+        launch(no_guard, 2, 64)(A, B, C, 70)
+
+
+def float_index(A):
+    A[threadIdx.x / 2] = 1
+
+
+def breaks(A):
+    for _ in range(3):
+        break
+
+
+def returns(A):
+    return A[0]
+
+
+def endless(A):
+    while True:
+        A[0] = 1
+
+
+@pytest.mark.parametrize("kernel, grid, block, error, words", [
+    (float_index, 1, 1, TypeError, "must be an integer"),
+    (breaks, 1, 1, SyntaxError, "line 3 `break`"),
+    (returns, 1, 1, SyntaxError, "bare return"),
+    (endless, 1, 1, RuntimeError, "never ends"),
+    (simt.vector_add, 1, 1, TypeError, "takes 4 arguments"),
+    (float_index, 1, 2048, ValueError, "1024"),
+    (float_index, 1, (64, 64), ValueError, "4096 threads"),
+    (float_index, 0, 1, ValueError, "grid must be"),
+    (float_index, (1, 1, 1, 1), 1, ValueError, "grid must be"),
+    (float_index, 1.5, 1, ValueError, "grid must be"),
+])
+def test_what_a_gpu_or_the_interpreter_refuses_is_named(kernel, grid, block, error, words):
+    with pytest.raises(error, match=words):
+        launch(kernel, grid, block)(torch.zeros(4))
+
+
+def test_thread_indices_outside_a_kernel_say_so():
+    with pytest.raises(RuntimeError, match="only inside a kernel"):
+        _ = threadIdx.x
+
+
+# ---- the CUDA C++ sources
+
+
+def test_every_interpreted_kernel_has_its_cuda_twin():
+    for name in ("vector_add", "matrix_add", "matrix_add_down_columns", "two_paths"):
+        lines = cuda.kernel_lines(name)
+        assert lines.startswith('extern "C" __global__ void') and lines.endswith("}")
+        for word in ("if", "for"):
+            body = simt.launch(getattr(simt, name), 1, 1) and [line.strip() for line in lines.splitlines()]
+            twins = [line for line in _source(name) if line.strip().startswith(word)]
+            assert len(twins) == len([line for line in body if line.startswith(f"{word} (")])
+
+
+def _source(name):
+    import inspect
+
+    return inspect.getsource(getattr(simt, name)).splitlines()
+
+
+def test_without_a_gpu_a_cuda_kernel_points_to_the_interpreter():
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(RuntimeError, match="flashlab.simt"):
+        cuda.kernel("vector_add")
+    with pytest.raises(KeyError, match="there are vector_add"):
+        cuda.kernel("vector_sub")
+
+
+@gpu
+@pytest.mark.parametrize("name, grid, block, shape, numbers", [
+    ("vector_add", 4, 64, (200,), (200,)),
+    ("vector_add", 1, 64, (8,), (8,)),
+    ("matrix_add", (3, 5), (32, 8), (40, 70), (40, 70)),
+    ("matrix_add_down_columns", (2, 9), (32, 8), (40, 70), (40, 70)),
+])
+def test_the_interpreter_agrees_with_the_gpu_bit_for_bit(name, grid, block, shape, numbers):
+    A, B = torch.randn(shape), torch.randn(shape)
+    C, C_gpu = torch.full(shape, torch.nan), torch.full(shape, torch.nan, device="cuda")
+    launch(getattr(simt, name), grid, block)(A, B, C, *numbers)
+    cuda.kernel(name)(grid, block)(A.cuda(), B.cuda(), C_gpu, *numbers)
+    assert torch.equal(C, C_gpu.cpu())
+
+
+@gpu
+@pytest.mark.parametrize("period", [1, 5, 32])
+def test_the_divergent_kernel_agrees_with_the_gpu(period):
+    X = torch.randn(100)
+    X_gpu = X.cuda()
+    launch(simt.two_paths, 2, 64)(X, 100, period, 5)
+    cuda.kernel("two_paths")(2, 64)(X_gpu, 100, period, 5)
+    torch.testing.assert_close(X, X_gpu.cpu())
+
+
+@gpu
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="needs nvcc")
+@pytest.mark.parametrize("name, arguments", [("vector_add", (1001, 64)), ("matrix_add", (101, 67)), ("two_paths", (4096, 10))])
+def test_the_programs_build_run_and_check_themselves(name, arguments):
+    lines = cuda.run_program(name, *arguments).splitlines()
+    assert lines and all("ms" in line for line in lines)
+    assert all(" 0 wrong" in line for line in lines if "wrong" in line)
