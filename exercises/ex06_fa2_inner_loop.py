@@ -1,0 +1,33 @@
+"""ex06_fa2_inner_loop · one query block of FlashAttention-2
+
+Chapter 06 · difficulty 4 of 5 · 30 minutes
+
+One program of FA2: query block i stays on chip, the key blocks j = 0, 1, ... pass by, O[rows] and L[rows] are written
+once. HBM is touched through load and store only, and each byte is counted: Q[rows] is read once, K and V are read once
+per program.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)   L (N_q,), the natural-log logsumexp of each row
+
+    m_new = max(m_i, rowmax(S_ij))         S_ij = Q_i K_jᵀ · scale
+    alpha = exp(m_i − m_new)               P_ij = exp(S_ij − m_new)
+    l_i   = alpha · l_i + rowsum(P_ij)
+    O_i   = alpha · O_i + P_ij V_j         divided by l_i once, after the last block
+
+Hint: write the case of a single key block first. What of O_i and l_i is stale once a second one raises the maximum?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+inf = float("inf")
+
+
+def fa2_program(Q, K, V, O, L, rows, B_c, scale):
+    """Attention of the queries Q[rows] to all keys, at most B_c of them at a time: fills O[rows] and L[rows].
+
+    Tiles are turned into L.dtype after the load (`.to(L.dtype)`): sums of 16-bit numbers need 32 bits.
+    tiles(N, B) gives the slices that cut 0 ... N into blocks of at most B.
+    """
+    # your turn: load Q_i, walk the key blocks with O_i, l_i and m_i, store O[rows] and L[rows]
+    raise NotImplementedError("ex06_fa2_inner_loop: load Q_i, walk the key blocks with O_i, l_i and m_i, store O[rows] and L[rows]")

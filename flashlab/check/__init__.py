@@ -1,0 +1,20 @@
+"""The exercise checker: it says which mistake was made, where it first shows, and what to look at.
+
+    from flashlab.check import check
+    check("ex06_fa2_inner_loop")                 # the file in exercises/, read afresh from disk
+    check("ex06_fa2_inner_loop", my_function)    # a function from a notebook cell
+    check("ex06_fa2_inner_loop", hint=True)      # one more hint at each call
+
+`check` returns a Report and raises nothing for what a learner may have written.
+"""
+
+from flashlab.check.checker import check
+from flashlab.check.report import Report
+
+__all__ = ["Report", "check", "main"]
+
+
+def main(argv=None):
+    from flashlab.check.cli import main
+
+    return main(argv)

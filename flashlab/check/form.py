@@ -1,0 +1,139 @@
+"""The form of an exercise: its cases, its truth, and the mistakes it knows. solutions/README.md shows how to add one."""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+
+from flashlab.check import source
+
+PREFIX = "flashlab.check.specs"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set of inputs. `features` says in words what is special about it: "more than one key block"."""
+
+    name: str
+    make: Callable             # () -> {argument: value}; the same values at each call
+    features: frozenset = frozenset()
+    sizes: dict = field(default_factory=dict)    # what the report prints, and what the block numbers are counted with
+
+    def __str__(self):
+        return f"{self.name} ({', '.join(f'{k} {v}' for k, v in self.sizes.items())})" if self.sizes else self.name
+
+
+@dataclass(frozen=True)
+class Output:
+    """One result. `axes` names its dimensions; "query" and "key" are also counted in blocks of B_r and B_c."""
+
+    name: str
+    axes: tuple = ()
+
+
+class Mistake:
+    """A known wrong version of the solution: swaps of text inside the marked regions, a new body, or new functions.
+
+    what   one sentence on what the wrong version does, in the past tense, as said to the learner
+    look   one sentence on what to look at
+    swaps  (old, new) pairs; each old must stand exactly once in the regions
+    body   the whole text of the only region
+    code   functions that replace those of the same names
+    """
+
+    def __init__(self, name, what, look, *swaps, body=None, code=None, same_as=None):
+        self.name, self.what, self.look, self.same_as = name, what, look, same_as
+        self.swaps, self.body, self.code = swaps, body, code
+
+    def __repr__(self):
+        return f"Mistake({self.name!r})"
+
+    def apply(self, parsed):
+        """The wrong version of a parsed solution. Raises: source.SourceError if the text no longer matches."""
+        return parsed.edited(self.name, self.swaps, self.body, self.code)
+
+
+class Variant(Mistake):
+    """A correct version written another way: it must pass."""
+
+    def __init__(self, name, *swaps, body=None, code=None):
+        super().__init__(name, "", "", *swaps, body=body, code=code)
+
+
+@dataclass(eq=False)
+class Exercise:
+    """Everything the checker knows about an exercise; title, chapter, difficulty and minutes stand in the solution's docstring."""
+
+    function: str                        # what the learner writes
+    outputs: tuple                       # of Output
+    cases: list                          # of Case, from the smallest to the nastiest
+    mistakes: list                       # of Mistake
+    variants: list                       # of Variant, at least one
+    hints: list                          # of str, the gentlest first
+    truth: Callable | None = None        # (**inputs) -> outputs in float64; None: the solution in float64
+    call: Callable | None = None         # (fn, inputs) -> outputs; None: fn with the solution's own signature
+    sram_bytes: Callable | None = None   # (**inputs) -> bytes: run under flashlab.memory.Memory and hold the traffic
+    remarks: Callable | None = None      # (facts, expected) -> sentences about structure, most telling first
+    reads: tuple = ()                    # Triton: the inputs that are put between NaNs
+    writes: tuple = ()                   # Triton: the outputs that are poisoned; they are the results
+    after: list = field(default_factory=list)    # (exercise, fn) -> Mistake or None: what no case can show, looked at once all pass
+    ints_only: bool = False              # the answers are whole numbers: compared exactly
+    slack: float = 4                     # a result may be off by this many times the solution's own rounding error
+    seconds: float = 3                   # per case
+    name: str = ""
+
+    @property
+    def triton(self):
+        return bool(self.writes)
+
+    @cached_property
+    def parsed(self):
+        return source.Parsed(self.name, source.solution_path(self.name).read_text(encoding="utf-8"))
+
+    @property
+    def head(self):
+        """Title, chapter, difficulty, minutes."""
+        return self.parsed.head
+
+    @cached_property
+    def signature(self):
+        return inspect.signature(self.solution())
+
+    @cache                               # noqa: B019    one for each exercise, as long as the process
+    def solution(self):
+        return source.load_text(self.parsed.text, f"solution of {self.name}", source.solution_path(self.name))[self.function]
+
+    @cache                               # noqa: B019
+    def wrong(self, *mistakes):
+        """The function with these mistakes made in it, one after the other."""
+        parsed = self.parsed
+        for mistake in mistakes:
+            parsed = mistake.apply(parsed)
+        return source.load_text(parsed.text, f"{self.name} with {' and '.join(m.name for m in mistakes)}")[self.function]
+
+    def invoke(self, fn, inputs):
+        """Call fn as the solution's signature says: positions for what has one, keywords for the rest."""
+        if self.call is not None:
+            return self.call(fn, **inputs)
+        only = inspect.Parameter.KEYWORD_ONLY
+        kinds = {name: p.kind for name, p in self.signature.parameters.items() if name in inputs}
+        return fn(*(inputs[name] for name, kind in kinds.items() if kind is not only),
+                  **{name: inputs[name] for name, kind in kinds.items() if kind is only})
+
+
+def names():
+    """Every exercise, in the order of the chapters."""
+    package = importlib.import_module(PREFIX)
+    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.name.startswith("ex"))
+
+
+@cache
+def exercise(name):
+    """The Exercise of that name. Raises: KeyError for an unknown one."""
+    if name not in names():
+        raise KeyError(name)
+    found = importlib.import_module(f"{PREFIX}.{name}").EXERCISE
+    found.name = name
+    return found

@@ -1,0 +1,177 @@
+"""Guarded tensors for Triton exercises: inputs lie in a sea of NaN, outputs in a sea of poison, and every access is held
+against the addresses that belong to a tensor.
+
+On a GPU a stray load or store may crash, or pass silently. Here it is seen and located: by the interpreter's own loads and
+stores where kernels are interpreted, by the NaN it drags in and the poison it overwrites where they are compiled.
+"""
+
+import contextlib
+import os
+
+import numpy as np
+import torch
+
+BAND = 96                      # elements before and after each tensor
+POISON_BITS = {torch.float32: (torch.int32, 0x7FC0BEEF), torch.float16: (torch.int16, 0x7EEF),
+               torch.bfloat16: (torch.int16, 0x7FEF), torch.float64: (torch.int64, 0x7FF80000DEADBEEF),
+               torch.int32: (torch.int32, -0x35014542), torch.int64: (torch.int64, -0x35014541_35014542)}
+
+
+def interpreting():
+    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+
+
+class _Sea:
+    """One tensor inside a larger buffer. `gap` spoils contiguity: that many foreign elements follow each row."""
+
+    def __init__(self, name, T, gap, device):
+        self.name, self.shape = name, tuple(T.shape)
+        strides, size = [], 1
+        for n in reversed(range(T.ndim)):
+            strides.insert(0, size)
+            size *= T.shape[n]
+            if n == T.ndim - 1 and T.ndim > 1:
+                size += gap
+        self.buffer = torch.empty(size + 2 * BAND, dtype=T.dtype, device=device)
+        bits, pattern = POISON_BITS[T.dtype]
+        self.bits = self.buffer.view(bits)
+        self.pattern = pattern
+        self.bits.fill_(pattern)
+        self.view = self.buffer.as_strided(self.shape, strides, BAND)
+        inside = torch.zeros(len(self.buffer), dtype=torch.bool)
+        inside.as_strided(self.shape, strides, BAND).fill_(True)
+        self.inside = inside.numpy()
+        self.strides = strides
+        self.start, self.itemsize = self.buffer.data_ptr(), T.element_size()
+
+    def holds(self, addresses):
+        return (addresses >= self.start) & (addresses < self.start + self.buffer.nbytes)
+
+    def elements(self, addresses):
+        return ((addresses - np.uint64(self.start)) // np.uint64(self.itemsize)).astype(np.int64)
+
+    def where(self, element):
+        """An element of the buffer in the words of the tensor: which row, or how far outside."""
+        offset = int(element) - BAND
+        if offset < 0:
+            return f"{-offset} elements before its start"
+        place, rest = [], offset
+        for stride in self.strides:
+            place.append(rest // stride)
+            rest %= stride
+        row = ", ".join(str(p) for p in place)
+        sizes = ", ".join(str(n) for n in self.shape)
+        return f"at [{row}], where its shape is ({sizes})"
+
+
+class Guard:
+    """The inputs of one case, guarded, and what the kernels did to them."""
+
+    def __init__(self, inputs, reads, writes):
+        device = "cpu" if interpreting() else "cuda"
+        self.reads, self.writes, self.seas, self.inputs = reads, writes, {}, dict(inputs)
+        self.launches = []                               # (kernel's function, grid, args, kwargs)
+        for n, name in enumerate([*reads, *writes]):
+            T = inputs[name]
+            gap = 3 + 2 * n if T.ndim > 1 else 0         # no two alike: a stride of the wrong tensor shows
+            sea = self.seas[name] = _Sea(name, T, gap, device)
+            if name in reads:
+                sea.view.copy_(T)
+            self.inputs[name] = sea.view
+
+    def plain(self):
+        return {name: self.seas[name].view.cpu() for name in self.reads}
+
+    def results(self):
+        return tuple(self.seas[name].view.clone().cpu() for name in self.writes)
+
+    @contextlib.contextmanager
+    def watch(self, facts):
+        """Within: every interpreted load and store is checked. Afterwards facts["stray"] and facts["missed"] say what was seen."""
+        facts["stray"], facts["missed"] = [], {}
+        try:
+            with self._hooked(facts["stray"]) if interpreting() else contextlib.nullcontext():
+                yield
+        finally:
+            self._look_back(facts)
+
+    @contextlib.contextmanager
+    def _hooked(self, stray):
+        """Interpreted kernels: see each load and store, and the tensors of each launch."""
+        from triton.runtime import interpreter
+
+        launch, real = interpreter.GridExecutor.__call__, interpreter._interpreter
+        checked = _Checked(real, self.seas.values(), stray, interpreter.interpreter_builder)
+
+        def recorded(executor, *args, **kwargs):
+            checked.know(args)
+            checked.know(kwargs.values())
+            self.launches.append((executor.fn, executor.grid, args, kwargs))
+            return launch(executor, *args, **kwargs)
+
+        interpreter._interpreter, interpreter.GridExecutor.__call__ = checked, recorded
+        try:
+            yield
+        finally:
+            interpreter._interpreter, interpreter.GridExecutor.__call__ = real, launch
+
+    def _look_back(self, facts):
+        seen = {(kind, name) for kind, name, *_ in facts["stray"]}
+        for name, sea in self.seas.items():
+            bits = sea.bits.cpu()
+            outside = (bits != sea.pattern).numpy() & ~sea.inside
+            if outside.any() and ("store", name) not in seen:
+                facts["stray"].append(("store", name, sea.where(outside.nonzero()[0][0]), None))
+            if name in self.writes:
+                untouched = (bits == sea.pattern).numpy() & sea.inside
+                if untouched.any():
+                    first = sea.where(untouched.nonzero()[0][0])
+                    facts["missed"][name] = (int(untouched.sum()), int(sea.inside.sum()), first)
+
+
+class _Checked:
+    """Stands before the interpreter's C module and looks at the addresses of each load and store."""
+
+    def __init__(self, real, seas, stray, builder):
+        self._real, self._seas, self._stray, self._builder = real, list(seas), stray, builder
+        self._others = set()                             # (start, stop) of what a learner's launcher allocated itself
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    def know(self, args):
+        for arg in args:
+            T = getattr(arg, "base", arg)                # a tensor descriptor has its tensor there
+            if isinstance(T, torch.Tensor):
+                storage = T.untyped_storage()
+                self._others.add((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+
+    def load(self, pointers, mask, other, dtype):
+        return self._real.load(pointers, self._checked("load", pointers, mask), other, dtype)
+
+    def store(self, pointers, value, mask):
+        return self._real.store(pointers, value, self._checked("store", pointers, mask))
+
+    def _checked(self, kind, pointers, mask):
+        """The mask without the addresses in no tensor's memory: to touch those could end the process."""
+        addresses = np.asarray(pointers).astype(np.uint64)
+        wanted = np.asarray(mask).astype(bool)
+        mapped = np.zeros(addresses.shape, dtype=bool)
+        for start, stop in self._others:
+            mapped |= (addresses >= start) & (addresses < stop)
+        for sea in self._seas:
+            here = sea.holds(addresses)
+            mapped |= here
+            elements = sea.elements(addresses[here & wanted])
+            outside = ~sea.inside[elements]
+            if outside.any():
+                self._note(kind, sea.name, sea.where(elements[outside][0]))
+        lost = wanted & ~mapped
+        if lost.any():
+            self._note(kind, None, "far outside every tensor")
+            return mask & mapped
+        return mask
+
+    def _note(self, kind, name, where):
+        if all((kind, name) != known[:2] for known in self._stray):
+            self._stray.append((kind, name, where, tuple(getattr(self._builder, "grid_idx", None) or ())))

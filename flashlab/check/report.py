@@ -1,0 +1,126 @@
+"""What the checker says: message first, then where, then what to look at; a panel in a notebook, plain text elsewhere."""
+
+import html
+import textwrap
+from dataclasses import dataclass, field
+
+WIDTH = 100
+
+# The colours of the notebook's own theme, then of VS Code's, then some that read on white and on black.
+STYLE = """
+.flashlab-check {{ border: 1px solid var(--jp-border-color2, var(--vscode-panel-border, #8888)); border-left: 4px solid {accent};
+  border-radius: 4px; padding: 0.6em 1em; margin: 0.3em 0; max-width: 60em; line-height: 1.45;
+  color: var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit));
+  background: var(--jp-layout-color1, var(--vscode-editor-background, transparent));
+  font-family: var(--jp-content-font-family, system-ui, sans-serif); }}
+.flashlab-check .verdict {{ color: {accent}; font-weight: 600; }}
+.flashlab-check p {{ margin: 0.35em 0; }}
+.flashlab-check code, .flashlab-check pre {{ font-family: var(--jp-code-font-family, monospace); font-size: 0.92em;
+  background: var(--jp-layout-color2, var(--vscode-textCodeBlock-background, #8881)); color: inherit; }}
+.flashlab-check pre {{ padding: 0.5em; overflow-x: auto; white-space: pre; }}
+.flashlab-check .cases {{ color: var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit)); font-size: 0.92em; }}
+"""
+GREEN = "var(--jp-success-color1, var(--vscode-testing-iconPassed, #2e9d4f))"
+RED = "var(--jp-error-color1, var(--vscode-testing-iconFailed, #d5453a))"
+AMBER = "var(--jp-warn-color1, var(--vscode-charts-orange, #c77700))"
+
+
+@dataclass
+class CaseResult:
+    """One case: its name with sizes, and whether it passed (None: not run)."""
+
+    name: str
+    passed: bool | None
+
+
+@dataclass
+class Report:
+    """The checker's answer.
+
+    mistake   the name of a known mistake, of two made together ("a + b"), or of a plain problem ("timeout"); else None
+    message   the verdict in words: what is wrong, first; where it shows
+    hint      what to look at, and the hints asked for so far
+    trace     the learner's own lines, for exceptions and timeouts
+    """
+
+    passed: bool
+    exercise: str
+    cases: list = field(default_factory=list)
+    mistake: str | None = None
+    message: str = ""
+    hint: str = ""
+    trace: str = ""
+    printed: str = ""
+    solution: str = ""
+    seconds: float = 0.0
+
+    def __bool__(self):
+        return self.passed
+
+    def __str__(self):
+        verdict, parts = self._verdict(), []
+        parts.append(f"{self.exercise}: {verdict}")
+        parts += [_wrapped(line) for line in self.message.split("\n")]
+        if self.hint:
+            parts += [_wrapped(line) for line in self.hint.split("\n")]
+        if self._counted():
+            parts.append(_wrapped(self._counted()))
+        if self.printed:
+            parts.append("  Your code printed:\n" + textwrap.indent(self.printed.rstrip(), "    | "))
+        if self.trace:
+            parts.append("  Your lines, the innermost last:\n" + textwrap.indent(self.trace, "    "))
+        return "\n".join(parts)
+
+    __repr__ = __str__
+
+    def _verdict(self):
+        return "passed" if self.passed else "not implemented yet" if self.mistake == "not_implemented" else "not yet"
+
+    def _counted(self):
+        run = [c for c in self.cases if c.passed is not None]
+        if not run or self.mistake == "not_implemented":
+            return ""
+        good = sum(c.passed for c in run)
+        if self.passed:
+            return f"{good} of {len(self.cases)} cases passed in {self.seconds:.1f} s."
+        return f"Cases: {', '.join(f'{c.name} {_mark(c)}' for c in self.cases)}."
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {"text/plain": str(self), "text/html": self._repr_html_()}
+
+    def _repr_html_(self):
+        accent = GREEN if self.passed else AMBER if self.mistake == "not_implemented" else RED
+        parts = [f"<p><span class='verdict'>{html.escape(self._verdict())}</span> · <code>{html.escape(self.exercise)}</code></p>"]
+        parts += [f"<p>{_inline(line)}</p>" for line in self.message.split("\n")]
+        parts += [f"<p>{_inline(line)}</p>" for line in self.hint.split("\n") if line]
+        if self._counted():
+            parts.append(f"<p class='cases'>{html.escape(self._counted())}</p>")
+        if self.printed:
+            parts.append(f"<p>Your code printed:</p><pre>{html.escape(self.printed.rstrip())}</pre>")
+        if self.trace:
+            parts.append(f"<p>Your lines, the innermost last:</p><pre>{html.escape(self.trace)}</pre>")
+        if self.solution:
+            parts.append(f"<details><summary>One way to write it</summary><pre>{html.escape(self.solution)}</pre></details>")
+        return f"<style>{STYLE.format(accent=accent)}</style>".replace(".flashlab-check", f".flashlab-check.{_kind(self)}") + \
+            f"<div class='flashlab-check {_kind(self)}'>{''.join(parts)}</div>"
+
+
+def _kind(report):
+    """Its own class for each colour: a notebook holds several panels, and styles are global there."""
+    return "passed" if report.passed else "stub" if report.mistake == "not_implemented" else "failed"
+
+
+def _mark(case):
+    return {True: "✓", False: "✗", None: "–"}[case.passed]
+
+
+def _wrapped(line):
+    return textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="  ") if line.strip() else line
+
+
+def _inline(line):
+    """`code` in backticks, as in Markdown."""
+    parts = html.escape(line).split("`")
+    if len(parts) % 2 == 0:                # a backtick without its partner: leave all as they are
+        return html.escape(line)
+    return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))

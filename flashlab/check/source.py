@@ -1,0 +1,169 @@
+"""Reading solutions/: the marked regions, the stub made from them, wrong versions made from them, and loading a file afresh.
+
+    # >>> your turn: one line that says what to write
+    ...the answer...
+    # <<<
+"""
+
+import ast
+import linecache
+import os
+import re
+import sys
+import types
+from pathlib import Path
+from typing import NamedTuple
+
+import flashlab
+
+OPEN = re.compile(r"^(?P<indent> *)# >>> your turn: (?P<task>\S.*)$")
+CLOSE = re.compile(r"^ *# <<<$")
+LOOSE = re.compile(r"^\s*#\s*(>>+|<<+)")
+HEAD = re.compile(r"^(?P<name>ex(?P<chapter>\d\d)_\w+) · (?P<title>.+)\n\n"
+                  r"Chapter (?P=chapter) · difficulty (?P<difficulty>[1-5]) of 5 · (?P<minutes>\d+) minutes\n")
+
+
+class SourceError(ValueError):
+    """A solution that cannot be taken apart, or a mistake that no longer fits it. Names file and line."""
+
+
+class Head(NamedTuple):
+    title: str
+    chapter: str
+    difficulty: int
+    minutes: int
+
+
+class Region(NamedTuple):
+    start: int                 # the line after the opening marker, from 0
+    stop: int                  # the closing marker's line
+    indent: str
+    task: str
+
+
+def root():
+    """The folder that holds solutions/ and exercises/: FLASHLAB_ROOT, the repository, or where the work is done."""
+    for folder in (os.environ.get("FLASHLAB_ROOT"), Path(flashlab.__file__).parent.parent, Path.cwd(), Path.cwd().parent):
+        if folder and (Path(folder) / "solutions").is_dir():
+            return Path(folder)
+    raise SourceError("no folder solutions/ beside the package or where you are: work in a clone of the repository, "
+                      "or set FLASHLAB_ROOT to one")
+
+
+def solution_path(name):
+    return root() / "solutions" / f"{name}.py"
+
+
+def exercise_path(name):
+    return root() / "exercises" / f"{name}.py"
+
+
+class Parsed:
+    """A solution file, its lines and its marked regions."""
+
+    def __init__(self, name, text):
+        self.name, self.text = name, text
+        self.lines = text.split("\n")
+        self.regions = self._find_regions()
+        self.head = self._find_head()
+
+    def _fail(self, line, problem):
+        raise SourceError(f"solutions/{self.name}.py:{line + 1}: {problem}")
+
+    def _find_regions(self):
+        regions, opened = [], None
+        for n, line in enumerate(self.lines):
+            if match := OPEN.match(line):
+                if opened:
+                    self._fail(n, f"a region opens inside the one opened in line {opened[0] + 1}")
+                opened = (n, match)
+            elif CLOSE.match(line):
+                if not opened:
+                    self._fail(n, "a region closes that was never opened")
+                start, match = opened
+                if not "".join(self.lines[start + 1 : n]).strip():
+                    self._fail(n, "the region is empty")
+                regions.append(Region(start + 1, n, match["indent"], match["task"]))
+                opened = None
+            elif LOOSE.match(line):
+                self._fail(n, "a marker reads `# >>> your turn: what to write` or `# <<<`")
+        if opened:
+            self._fail(opened[0], "the region is never closed")
+        if not regions:
+            self._fail(0, "no region: nothing for the learner to write")
+        return regions
+
+    def _find_head(self):
+        match = HEAD.match(ast.get_docstring(ast.parse(self.text)) or "")
+        if not match or match["name"] != self.name:
+            self._fail(0, f'the docstring starts "{self.name} · title", an empty line, then '
+                          f'"Chapter {self.name[2:4]} · difficulty 3 of 5 · 20 minutes"')
+        return Head(match["title"], match["chapter"], int(match["difficulty"]), int(match["minutes"]))
+
+    def answer(self):
+        """The text of the regions alone: what is shown once the exercise passes."""
+        return "\n\n".join("\n".join(self.lines[r.start : r.stop]) for r in self.regions)
+
+    def stub(self):
+        """What the learner gets: each region is its task and a NotImplementedError."""
+        lines, done = [], 0
+        for region in self.regions:
+            lines += self.lines[done : region.start - 1]
+            lines += [f"{region.indent}# your turn: {region.task}",
+                      f'{region.indent}raise NotImplementedError("{self.name}: {region.task}")']
+            done = region.stop + 1
+        return "\n".join(lines + self.lines[done:])
+
+    def edited(self, what, swaps=(), body=None, code=None):
+        """A copy with swaps made inside the regions, the only region's body replaced, or functions added that replace others."""
+        lines = list(self.lines)
+        if body is not None:
+            if len(self.regions) != 1:
+                raise SourceError(f"{self.name}, {what}: a body needs exactly one region, there are {len(self.regions)}")
+            region = self.regions[0]
+            lines[region.start : region.stop] = _indented(body, region.indent)
+        if swaps:
+            lines = self._swap(what, swaps, lines)
+        if code is not None:
+            lines += ["", "", *_indented(code, "")]
+        return Parsed(self.name, "\n".join(lines))
+
+    def _swap(self, what, swaps, lines):
+        parts = ["\n".join(lines[r.start : r.stop]) for r in self.regions]
+        for old, new in swaps:
+            hits = [n for n, part in enumerate(parts) if old in part]
+            if len(hits) != 1 or parts[hits[0]].count(old) != 1:
+                found = sum(part.count(old) for part in parts)
+                raise SourceError(f"{self.name}, {what}: the text to swap must stand once in the regions, "
+                                  f"found {found} times: {old!r}")
+            parts[hits[0]] = parts[hits[0]].replace(old, new)
+        for region, part in reversed(list(zip(self.regions, parts, strict=True))):    # from the end: line numbers stay true
+            lines[region.start : region.stop] = part.split("\n")
+        return lines
+
+
+def _indented(text, indent):
+    lines = text.strip("\n").split("\n")
+    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return [indent + line[margin:] if line.strip() else "" for line in lines]
+
+
+def load_text(text, title, path=None):
+    """Run a module's text in a namespace of its own and return that. `title` stands where a file's name would.
+
+    Triton reads a kernel's source through linecache, so the text is put there.
+    """
+    filename = str(path) if path else f"<{title}>"
+    linecache.checkcache(filename)
+    if path is None:
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    module = types.ModuleType(f"flashlab_exercise.{re.sub(r'[^A-Za-z0-9]+', '_', title)}")
+    module.__file__ = filename
+    sys.modules[module.__name__] = module             # dataclasses and pickle look their module up
+    exec(compile(text, filename, "exec"), module.__dict__)
+    return module.__dict__
+
+
+def markers_left(text, name):
+    """How many of the stub's `raise NotImplementedError("name: ...")` are still there."""
+    return len(re.findall(rf'^ *raise NotImplementedError\("{name}: ', text, re.MULTILINE))

@@ -1,0 +1,96 @@
+"""Cases and mistakes of ex03_merge."""
+
+import torch
+
+from flashlab.check.cases import normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+inf = float("inf")
+
+
+def state(N_q, N_k, d_v, seed, factor, dtype):
+    """A softmax state over N_k random keys; with N_k = 0 one that saw none."""
+    if N_k == 0:
+        return torch.zeros(N_q, d_v, dtype=dtype), torch.full((N_q,), -inf, dtype=dtype), torch.zeros(N_q, dtype=dtype)
+    S, V = normal(N_q, N_k, seed=seed, factor=factor), normal(N_k, d_v, seed=seed + 1)
+    m = S.amax(-1)
+    P = torch.exp(S - m[:, None])
+    return (P @ V).to(dtype), m.to(dtype), P.sum(-1).to(dtype)
+
+
+def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, features=()):
+    def make():
+        return {"state_a": state(N_q, keys_a, d_v, seed, factor, torch.float32),
+                "state_b": state(N_q, keys_b, d_v, seed + 5, factor, torch.float32)}
+
+    return Case(name, make, frozenset(features), {"N_q": N_q, "d_v": d_v, "keys_a": keys_a, "keys_b": keys_b})
+
+
+EXERCISE = Exercise(
+    function="merge",
+    outputs=(Output("O", ("query", "column")), Output("m", ("query",)), Output("l", ("query",))),
+    cases=[
+        case("one query", 1, 2, 3, 4, seed=40),
+        case("three queries", 3, 2, 3, 4, seed=50, features=["more than one query"]),
+        case("square O", 4, 4, 5, 2, seed=60, features=["more than one query", "N_q = d_v"]),
+        case("scores in the hundreds", 3, 2, 4, 4, seed=70, factor=120, features=["large scores", "more than one query"]),
+        case("the second half saw no key", 3, 2, 4, 0, seed=80, features=["a half without keys", "more than one query"]),
+        case("the first half saw no key", 3, 2, 0, 4, seed=90, features=["a half without keys", "more than one query"]),
+        case("no half saw a key", 2, 3, 0, 0, seed=100, features=["two halves without keys", "a half without keys", "more than one query"]),
+    ],
+    mistakes=[
+        Mistake("no_rescale_O", "O_a and O_b were added without being rescaled to the common maximum",
+                "the line of O: like l, each half is a sum in units of its own exp(m)",
+                ("alpha[:, None] * O_a + beta[:, None] * O_b", "O_a + O_b")),
+        Mistake("no_rescale_l", "l_a and l_b were added without being rescaled to the common maximum",
+                "the line of l: l_a is in units of exp(m_a), l_b in units of exp(m_b)",
+                ("alpha * l_a + beta * l_b", "l_a + l_b")),
+        Mistake("no_rescale", "the states were added as they were, each in units of its own maximum",
+                "the factors exp(m_a − m) and exp(m_b − m)",
+                ("alpha * l_a + beta * l_b", "l_a + l_b"), ("alpha[:, None] * O_a + beta[:, None] * O_b", "O_a + O_b")),
+        Mistake("factors_swapped", "each half was multiplied by the other half's factor",
+                "which maximum goes with which half: exp(m_a − m) belongs to O_a and l_a",
+                ("torch.exp(m_a - m_safe)", "torch.exp(m_b - m_safe)"), ("beta = torch.exp(m_b - m_safe)", "beta = torch.exp(m_a - m_safe)")),
+        Mistake("factors_inverted", "the factors were exp(m − m_a) and exp(m − m_b), the inverses of the right ones",
+                "the sign of the exponents: no factor exceeds 1",
+                ("torch.exp(m_a - m_safe)", "torch.exp(m_safe - m_a)"), ("torch.exp(m_b - m_safe)", "torch.exp(m_safe - m_b)")),
+        Mistake("no_empty_half", "−inf was subtracted from −inf where no half saw a key, and that is NaN",
+                "rows with m = −inf: subtract something finite there, exp(−inf) is then 0",
+                ("m.masked_fill(m == -inf, 0)", "m")),
+        Mistake("unshifted", "the factors were exp(m_a) and exp(m_b), which overflow for large scores",
+                "the exponents: a common maximum has to be subtracted from both",
+                ("m_safe = m.masked_fill(m == -inf, 0)", "m_safe = torch.zeros_like(m)"),
+                ("return O, m, l", "return O / torch.exp(m.masked_fill(m == -inf, 0))[:, None], m, l / torch.exp(m.masked_fill(m == -inf, 0))")),
+        Mistake("divided", "O was divided by l, though a state holds the sum before the division",
+                "what the state is: two finished averages cannot be added",
+                ("return O, m, l", "return O / l[:, None], m, l")),
+        Mistake("averaged", "the two halves were averaged, as if both had the same weight",
+                "the weight of each half: it is exp(m_a − m) · l_a against exp(m_b − m) · l_b",
+                ("return O, m, l", "return (O_a + O_b) / 2, m, (l_a + l_b) / 2")),
+        Mistake("smaller_maximum", "m was the smaller of the two maxima",
+                "the line of m: with the smaller one the factors exceed 1 and overflow",
+                ("torch.maximum(m_a, m_b)", "torch.minimum(m_a, m_b)")),
+        Mistake("one_maximum", "one maximum was taken for all queries",
+                "the line of m: each query has a maximum of its own",
+                ("torch.maximum(m_a, m_b) ", "torch.maximum(m_a, m_b).max().expand_as(m_a).clone() ")),
+        Mistake("factor_along_columns", "the factors were multiplied along the columns of O, one per column, not one per query",
+                "the shapes: alpha (N_q,) needs `[:, None]` to meet the rows of O (N_q, d_v)",
+                ("alpha[:, None] * O_a + beta[:, None] * O_b", "alpha * O_a + beta * O_b")),
+    ],
+    variants=[
+        Variant("through logsumexp", body="""
+            m = torch.stack([m_a, m_b]).max(0).values
+            shift = torch.where(torch.isinf(m), torch.zeros_like(m), m)
+            parts = [(torch.exp(x - shift), o, s) for x, o, s in ((m_a, O_a, l_a), (m_b, O_b, l_b))]
+            return sum(f.unsqueeze(1) * o for f, o, _ in parts), m, sum(f * s for f, _, s in parts)
+            """),
+        Variant("nan_to_num", ("    m_safe = m.masked_fill(m == -inf, 0)", "    m_safe = m"),
+                ("torch.exp(m_a - m_safe)", "torch.exp(m_a - m_safe).nan_to_num(0)"),
+                ("torch.exp(m_b - m_safe)", "torch.exp(m_b - m_safe).nan_to_num(0)")),
+    ],
+    hints=[
+        "exp(score − m) = exp(score − m_a) · exp(m_a − m): one factor turns all of half a's terms at once.",
+        "The factors have shape (N_q,). O has shape (N_q, d_v): `alpha[:, None] * O_a`.",
+        "Where m is −inf, m_a − m is NaN. Replace m by 0 in the exponents of those rows: exp(−inf − 0) is 0, as it should be.",
+    ],
+)

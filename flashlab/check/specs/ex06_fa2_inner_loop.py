@@ -1,0 +1,154 @@
+"""Cases and mistakes of ex06_fa2_inner_loop."""
+
+import torch
+
+from flashlab import oracle
+from flashlab.check.cases import attention_case
+from flashlab.check.form import Exercise, Mistake, Output, Variant
+from flashlab.memory import KiB, kernel, tiles
+
+
+def call(fn, Q, K, V, B_r, B_c, scale):
+    O = torch.empty(len(Q), V.shape[-1], dtype=Q.dtype)
+    L = torch.empty(len(Q), dtype=torch.float64 if Q.dtype == torch.float64 else torch.float32)
+    with kernel("fa2_program", Q=Q, K=K, V=V, O=O, L=L):
+        for rows in tiles(len(Q), B_r):
+            fn(Q, K, V, O, L, rows, B_c, scale)
+    return O, L
+
+
+def sram_bytes(Q, K, V, B_r, B_c, scale):
+    """Room for the tiles three times over, none for a row of all keys."""
+    d = max(Q.shape[-1], V.shape[-1])
+    return 4 * (8 * max(B_r, B_c) * d + 5 * B_r * B_c + 64) if len(K) > 40 else 64 * KiB
+
+
+def truth(Q, K, V, B_r, B_c, scale):
+    return oracle.attention(Q, K, V, scale=scale)
+
+
+EXERCISE = Exercise(
+    function="fa2_program",
+    outputs=(Output("O", ("query", "column")), Output("L", ("query",))),
+    call=call,
+    truth=truth,
+    sram_bytes=sram_bytes,
+    cases=[
+        attention_case("one key block", 2, 3, 3, B_r=2, B_c=3, scale=1.0),
+        attention_case("two key blocks", 2, 6, 3, B_r=2, B_c=3, scale=1.0, seed=1),
+        attention_case("a scale", 2, 4, 3, B_r=2, B_c=4, scale=0.3, seed=2),
+        attention_case("three key blocks, three query blocks", 6, 9, 4, 5, B_r=2, B_c=3, scale=0.5, seed=3),
+        attention_case("short last blocks", 5, 7, 3, B_r=3, B_c=2, scale=0.6, seed=4),
+        attention_case("scores in the hundreds", 4, 12, 4, B_r=2, B_c=2, scale=0.5, large=True, seed=5),
+        attention_case("16-bit inputs", 4, 40, 8, B_r=4, B_c=8, scale=0.35, dtype=torch.float16, seed=6),
+        attention_case("many keys, little SRAM", 4, 96, 4, B_r=4, B_c=4, scale=0.5, seed=7,
+                       features=["an SRAM too small for all keys at once"]),
+    ],
+    mistakes=[
+        Mistake("no_rescale_O", "O_i was not multiplied by exp(m_i − m_new) when the maximum grew",
+                "the line that updates O_i: what it holds so far was weighted with the old maximum",
+                ("alpha[:, None] * O_i + P_ij @ V_j", "O_i + P_ij @ V_j")),
+        Mistake("no_rescale_l", "l_i was not multiplied by exp(m_i − m_new) when the maximum grew",
+                "the line that updates l_i: its old terms are exp(S − m_i), the new ones exp(S − m_new)",
+                ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)")),
+        Mistake("no_rescale", "neither O_i nor l_i was multiplied by exp(m_i − m_new) when the maximum grew",
+                "what happens to the sums of the earlier blocks when a later one holds a larger score",
+                ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)"), ("alpha[:, None] * O_i + P_ij @ V_j", "O_i + P_ij @ V_j")),
+        Mistake("alpha_inverted", "the factor was exp(m_new − m_i), the inverse of the right one",
+                "the sign in alpha: sums in units of the old, smaller maximum have to shrink",
+                ("torch.exp(m_i - m_new)", "torch.exp(m_new - m_i)")),
+        Mistake("m_not_carried", "m_i was never set to m_new, so each block forgot the maximum of the ones before",
+                "the end of the loop body: what must the next block know of this one?",
+                ("        m_i = m_new\n", "")),
+        Mistake("m_of_this_tile", "m_new was the maximum of this tile alone, not of all tiles so far",
+                "the line of m_new: with a smaller new maximum alpha exceeds 1, and overflows for large scores",
+                ("torch.maximum(m_i, S_ij.amax(-1))", "S_ij.amax(-1)")),
+        Mistake("unshifted", "the scores went into exp without their maximum being subtracted",
+                "the exponent of P_ij: float32 overflows at exp(89)",
+                ("torch.maximum(m_i, S_ij.amax(-1))", "torch.zeros_like(m_i)")),
+        Mistake("m_of_the_whole_tile", "the maximum was taken over the whole tile, one number for all its rows",
+                "the dimension in amax: each query has a maximum of its own",
+                ("torch.maximum(m_i, S_ij.amax(-1))", "torch.maximum(m_i, S_ij.max())")),
+        Mistake("divided_inside", "O_i was divided by l_i in every step and not at the end",
+                "where the division stands: dividing in each step divides the early blocks again and again",
+                ("alpha[:, None] * O_i + P_ij @ V_j", "(alpha[:, None] * O_i + P_ij @ V_j) / l_i[:, None]"),
+                ("O_i / l_i[:, None])", "O_i)")),
+        Mistake("divided_twice", "O_i was divided by l_i in every step and once more at the end",
+                "how many divisions there are: FA2 has one, after the loop",
+                ("alpha[:, None] * O_i + P_ij @ V_j", "(alpha[:, None] * O_i + P_ij @ V_j) / l_i[:, None]")),
+        Mistake("not_divided", "O_i was stored without being divided by l_i",
+                "the last lines: the weights exp(S − m) do not sum to 1",
+                ("O_i / l_i[:, None])", "O_i)")),
+        Mistake("l_of_last_tile", "l_i held the sum of the last key block alone",
+                "the line that updates l_i: it adds to the old, rescaled sum",
+                ("alpha * l_i + P_ij.sum(-1)", "P_ij.sum(-1)")),
+        Mistake("O_of_last_tile", "O_i held the last key block alone",
+                "the line that updates O_i: it adds to the old, rescaled sum",
+                ("alpha[:, None] * O_i + P_ij @ V_j", "P_ij @ V_j")),
+        Mistake("scale_missing", "the scores were not multiplied by scale",
+                "the line of S_ij", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T")),
+        Mistake("scale_twice", "the scores were multiplied by scale twice",
+                "each place where scale appears: Q_i or S_ij, not both", ("Q_i @ K_j.T * scale", "(Q_i * scale) @ K_j.T * scale")),
+        Mistake("k_not_transposed", "Q_i was multiplied by K_j, not by its transpose",
+                "the shapes of S_ij = Q_i K_jᵀ: (B_r, d) times (d, B_c)", ("Q_i @ K_j.T", "Q_i @ K_j")),
+        Mistake("tail_dropped", "the last, short key block was never visited",
+                "the number of key blocks: N_k // B_c leaves out the rest, ceil(N_k / B_c) does not",
+                ("tiles(len(K), B_c)", "tiles(len(K) // B_c * B_c, B_c)")),
+        Mistake("rows_for_cols", "K and V were read at the query block's rows, block i where block j belongs",
+                "the index of each load: rows cuts Q, O and L, cols cuts K and V",
+                ("load(K, cols)", "load(K, rows)"), ("load(V, cols)", "load(V, rows)")),
+        Mistake("L_without_m", "L was log(l_i): the maximum was not added back",
+                "the line that stores L: l_i is a sum of exp(S − m_i)", ("m_i + torch.log(l_i)", "torch.log(l_i)")),
+        Mistake("L_is_l", "L was l_i itself, not m_i + log(l_i)",
+                "the line that stores L: it is a logarithm", ("m_i + torch.log(l_i)", "l_i")),
+        Mistake("L_is_m", "L was the maximum alone, without log(l_i)",
+                "the line that stores L: the sum belongs to it", ("m_i + torch.log(l_i)", "m_i")),
+        Mistake("L_base_2", "L was taken to base 2",
+                "the logarithm: L is the natural one (torch.log)", ("m_i + torch.log(l_i)", "(m_i + torch.log(l_i)) / 0.6931471805599453")),
+        Mistake("Q_read_each_step", "Q_i was loaded again in every step, though it does not change",
+                "where load(Q, rows) stands: before the loop it is read once",
+                ("        K_j = load(K, cols)", "        Q_i = load(Q, rows).to(L.dtype)\n        K_j = load(K, cols)"),
+                ("    Q_i = load(Q, rows).to(L.dtype)                                 # (B_r, d)\n",
+                 "    Q_i = torch.zeros(rows.stop - rows.start, 1)\n")),
+        Mistake("O_stored_each_step", "O was stored to HBM in every step, not once",
+                "where store(O, ...) stands: after the loop, it is written once",
+                ("        m_i = m_new\n", "        m_i = m_new\n        store(O, rows, O_i / l_i[:, None])\n")),
+        Mistake("all_keys_at_once", "all keys were loaded at once, so a whole row of S was made on chip",
+                "the size of what you load: at most B_c keys at a time, or SRAM must grow with N_k",
+                ("tiles(len(K), B_c)", "tiles(len(K), len(K))")),
+        Mistake("no_upcast", "the 16-bit tiles were used as they were loaded",
+                "each load: `.to(L.dtype)` turns its tile into the dtype of the sums",
+                ("load(Q, rows).to(L.dtype)", "load(Q, rows)"), ("load(K, cols).to(L.dtype)", "load(K, cols)"),
+                ("load(V, cols).to(L.dtype)", "load(V, cols)")),
+        Mistake("P_rounded_before_sum", "P_ij was rounded to 16 bits before its row sum was taken",
+                "the order of the cast and the sum: l_i needs the unrounded P_ij",
+                ("torch.exp(S_ij - m_new[:, None])", "torch.exp(S_ij - m_new[:, None]).to(Q.dtype).to(L.dtype)")),
+    ],
+    variants=[
+        Variant("scaled Q, state in one list", body="""
+            Q_i = load(Q, rows).to(L.dtype) * scale
+            state = [torch.zeros(len(Q_i), V.shape[-1], dtype=L.dtype), torch.zeros(len(Q_i), 1, dtype=L.dtype),
+                     torch.full((len(Q_i), 1), -1e30, dtype=L.dtype)]
+            start = 0
+            while start < len(K):
+                cols = slice(start, min(start + B_c, len(K)))
+                S = Q_i @ load(K, cols).to(L.dtype).T
+                m = torch.maximum(state[2], S.max(1, keepdim=True).values)
+                S = S.sub_(m).exp_()
+                old = (state[2] - m).exp()
+                state = [state[0] * old + S @ load(V, cols).to(L.dtype), state[1] * old + S.sum(1, keepdim=True), m]
+                start += B_c
+            store(O, rows, state[0] / state[1])
+            store(L, rows, (state[2] + state[1].log())[:, 0])
+            """),
+        Variant("normalised in each step, as FA1 does",
+                ("l_i = alpha * l_i + P_ij.sum(-1) ", "l_old, l_i = l_i, alpha * l_i + P_ij.sum(-1) "),
+                ("alpha[:, None] * O_i + P_ij @ V_j", "((alpha * l_old)[:, None] * O_i + P_ij @ V_j) / l_i[:, None]"),
+                ("O_i / l_i[:, None])", "O_i)")),
+    ],
+    hints=[
+        "For a single key block: S_ij, its row maximum m, P_ij = exp(S_ij − m), l = rowsum(P_ij), O = P_ij V_j / l, L = m + log l.",
+        "O_i and l_i are sums of exp(score − m_i). If m_i becomes m_new, multiply both by exp(m_i − m_new): that turns the one into the other.",
+        "Start with O_i = 0, l_i = 0, m_i = −inf. Then alpha is exp(−inf) = 0 in the first step, and no special case is needed.",
+    ],
+)

@@ -1,0 +1,34 @@
+"""ex03_merge · merging two half-finished softmaxes
+
+Chapter 03 · difficulty 3 of 5 · 15 minutes
+
+Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum of
+exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
+
+    state_a, state_b: O (N_q, d_v), m (N_q,), l (N_q,)   ->   O, m, l of the same shapes
+
+    m = max(m_a, m_b)        l = exp(m_a − m) · l_a + exp(m_b − m) · l_b        O likewise
+
+A half that saw no key has O = 0, l = 0, m = -inf. It changes nothing; two of them make another such state.
+
+Hint: l_a counts in units of exp(m_a). What turns it into units of exp(m)?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def merge(state_a, state_b):
+    """The softmax state of both sets of keys together: (O, m, l)."""
+    O_a, m_a, l_a = state_a
+    O_b, m_b, l_b = state_b
+    # >>> your turn: the merged O, m and l, also where one half or both saw no key
+    m = torch.maximum(m_a, m_b)                                     # (N_q,)
+    m_safe = m.masked_fill(m == -inf, 0)                            # (N_q,)  neither saw a key: -inf − -inf would be NaN
+    alpha = torch.exp(m_a - m_safe)                                 # (N_q,)
+    beta = torch.exp(m_b - m_safe)                                  # (N_q,)
+    l = alpha * l_a + beta * l_b                                    # (N_q,)
+    O = alpha[:, None] * O_a + beta[:, None] * O_b                  # (N_q, d_v)
+    return O, m, l
+    # <<<

@@ -1,0 +1,49 @@
+"""ex06_fa2_inner_loop · one query block of FlashAttention-2
+
+Chapter 06 · difficulty 4 of 5 · 30 minutes
+
+One program of FA2: query block i stays on chip, the key blocks j = 0, 1, ... pass by, O[rows] and L[rows] are written
+once. HBM is touched through load and store only, and each byte is counted: Q[rows] is read once, K and V are read once
+per program.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)   L (N_q,), the natural-log logsumexp of each row
+
+    m_new = max(m_i, rowmax(S_ij))         S_ij = Q_i K_jᵀ · scale
+    alpha = exp(m_i − m_new)               P_ij = exp(S_ij − m_new)
+    l_i   = alpha · l_i + rowsum(P_ij)
+    O_i   = alpha · O_i + P_ij V_j         divided by l_i once, after the last block
+
+Hint: write the case of a single key block first. What of O_i and l_i is stale once a second one raises the maximum?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+inf = float("inf")
+
+
+def fa2_program(Q, K, V, O, L, rows, B_c, scale):
+    """Attention of the queries Q[rows] to all keys, at most B_c of them at a time: fills O[rows] and L[rows].
+
+    Tiles are turned into L.dtype after the load (`.to(L.dtype)`): sums of 16-bit numbers need 32 bits.
+    tiles(N, B) gives the slices that cut 0 ... N into blocks of at most B.
+    """
+    # >>> your turn: load Q_i, walk the key blocks with O_i, l_i and m_i, store O[rows] and L[rows]
+    Q_i = load(Q, rows).to(L.dtype)                                 # (B_r, d)
+    O_i = torch.zeros(len(Q_i), V.shape[-1], dtype=L.dtype)         # (B_r, d_v)
+    l_i = torch.zeros(len(Q_i), dtype=L.dtype)                      # (B_r,)
+    m_i = torch.full((len(Q_i),), -inf, dtype=L.dtype)              # (B_r,)  -inf: below any score
+    for cols in tiles(len(K), B_c):                                 # j
+        K_j = load(K, cols).to(L.dtype)                             # (B_c, d)
+        V_j = load(V, cols).to(L.dtype)                             # (B_c, d_v)
+        S_ij = Q_i @ K_j.T * scale                                  # (B_r, B_c)
+        m_new = torch.maximum(m_i, S_ij.amax(-1))                   # (B_r,)
+        alpha = torch.exp(m_i - m_new)                              # (B_r,)  0 the first time
+        P_ij = torch.exp(S_ij - m_new[:, None])                     # (B_r, B_c)
+        l_i = alpha * l_i + P_ij.sum(-1)                            # (B_r,)
+        O_i = alpha[:, None] * O_i + P_ij @ V_j                     # (B_r, d_v)
+        m_i = m_new
+    store(O, rows, O_i / l_i[:, None])
+    store(L, rows, m_i + torch.log(l_i))
+    # <<<

@@ -1,0 +1,76 @@
+"""Every exercise: the solution passes, the stub is not implemented, each mistake gets its own name, variants pass.
+
+An exercise that is added is found by itself: nothing here names one.
+"""
+
+import subprocess
+
+import pytest
+
+from flashlab.check import build, checker, form, source
+
+CHAPTERS = {"01", "03", "04", "05", "06", "07", "10"}
+EXERCISES = form.names()
+MISTAKES = [(name, m.name) for name in EXERCISES for m in form.exercise(name).mistakes]
+VARIANTS = [(name, v.name) for name in EXERCISES for v in form.exercise(name).variants]
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_solution_passes(name):
+    exercise = form.exercise(name)
+    report = checker.examine(exercise, exercise.solution())
+    assert report.passed, str(report)
+    assert report.solution, "nothing to show after a pass"
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_stub_is_not_implemented_yet(name):
+    exercise = form.exercise(name)
+    namespace = source.load_text(build.stub(name), f"stub of {name}")
+    report = checker.examine(exercise, namespace[exercise.function])
+    assert report.mistake == "not_implemented" and "not implemented yet" in str(report), str(report)
+    assert exercise.parsed.regions[0].task in report.message, "the report does not say what to write"
+
+
+@pytest.mark.parametrize("name, mistake", MISTAKES)
+def test_a_mistake_gets_its_own_name(name, mistake):
+    exercise = form.exercise(name)
+    known = next(m for m in exercise.mistakes if m.name == mistake)
+    report = checker.examine(exercise, exercise.wrong(known))
+    assert not report.passed, "it passes: the cases do not show it"
+    assert report.mistake == (known.same_as or mistake), str(report)
+    assert known.what.split(":")[0][1:40] in report.message or known.same_as
+
+
+@pytest.mark.parametrize("name, variant", VARIANTS)
+def test_a_correct_version_written_another_way_passes(name, variant):
+    exercise = form.exercise(name)
+    report = checker.examine(exercise, exercise.wrong(next(v for v in exercise.variants if v.name == variant)))
+    assert report.passed, str(report)
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_form_is_complete(name):
+    exercise = form.exercise(name)
+    assert exercise.variants and exercise.hints and exercise.mistakes and len(exercise.cases) > 1
+    assert 5 <= exercise.head.minutes <= 40
+    assert "Hint: " in exercise.parsed.text and exercise.parsed.text.index("Hint: ") < exercise.parsed.text.index("import")
+    names = [m.name for m in exercise.mistakes]
+    assert len(set(names)) == len(names)
+    for mistake in exercise.mistakes:
+        assert not mistake.what.endswith(".") and not mistake.look.endswith("."), f"{mistake.name}: the report adds the full stop"
+
+
+def test_exercises_are_the_stubs_of_the_solutions():
+    assert build.check_pairs() == []
+    for name in EXERCISES:
+        assert source.exercise_path(name).exists(), f"exercises/{name}.py is missing: make exercises"
+        text = source.exercise_path(name).read_text(encoding="utf-8")
+        if text != build.stub(name) and build.begun(name, text):
+            text = committed(name)                 # a learner may run the tests: what counts is what is committed
+        assert text == build.stub(name), f"exercises/{name}.py is not the stub of its solution: make exercises"
+
+
+def committed(name):
+    git = subprocess.run(["git", "show", f":exercises/{name}.py"], cwd=source.root(), capture_output=True)
+    return git.stdout.decode()
