@@ -345,12 +345,16 @@ def tile_traversal(logs, N_q, N_k, title=None):
     axes[2, 0].set_ylabel("bytes a step")
     _byte_axis(axes[2, 0].yaxis, linear_to=axes[2, 0].get_ylim()[1])
     if title is None:
-        title = _traversal_title(logs, totals)
+        title = _traversal_title(logs, {name: moves for name, (_, moves) in replays.items()}, totals)
     return _finish(fig, title, "Modelled: replayed from the log of flashlab.memory. Numbers: order of visits. "
                                "▼ load from HBM, △ store to HBM; dark bars read, light bars written.")
 
 
-def _traversal_title(logs, totals):
+def _traversal_title(logs, moves, totals):
+    if len(logs) == 1:
+        [(name, steps)] = moves.items()
+        always = [T for T in "QKVOlmL" if steps and all(any(tensor == T for _, tensor, _ in step) for step in steps)]
+        return f"{_label(name)} moves {', '.join(always) or 'something'} in each of its {len(steps)} steps: {_bytes(totals[name])}"
     spared = []
     if {"fa1_forward", "fa2_forward"} <= logs.keys():
         loads = {name: {e.name for e in log if e.kind == "load"} for name, log in logs.items()}
@@ -571,7 +575,10 @@ def model_vs_counters(results, B_r=128, B_c=64):
 
     results: a dict with "what": "counters". B_r, B_c: the kernel's tiles, for the model.
     """
-    panels = _by(results["rows"], "implementation")
+    rows = [r for r in results["rows"] if not r.get("skipped")]
+    panels = _by(rows, "implementation")
+    if not panels:
+        raise ValueError("results hold no row with counters: each says why under 'skipped'")
     fig, axes = plt.subplots(1, len(panels), figsize=(4.8 * len(panels), 4.4), sharey=True, squeeze=False)
     dram_at, labels = {}, {}
     for ax, (name, series) in zip(axes[0], panels.items(), strict=True):
@@ -599,18 +606,18 @@ def model_vs_counters(results, B_r=128, B_c=64):
         N = both[-1]
         title = (f"At N = {N} DRAM moves {_bytes(naive[N])} for naive attention, {_bytes(kernel[N])} for the kernel: "
                  f"{_ratio(naive[N], kernel[N])} times less")
-    rows = results["rows"]
     return _finish(fig, title, f"{_recorded(results)} DRAM and L2: counters of ncu; {_all(rows, 'dtype')}, B = {_all(rows, 'B')}, "
-                               f"H = {_all(rows, 'H')}, d = {_all(rows, 'd')}, no mask. Dashed: modelled. Where L2 is above DRAM, "
-                               "the cache served the rest.", ends=labels)
+                               f"H = {_all(rows, 'H')}, d = {_all(rows, 'd')}, "
+                               f"{_masks(rows)}. Dashed: modelled. Where L2 is above DRAM, the cache served the rest.",
+                   _missing(results, results["rows"]), ends=labels)
 
 
 def _modelled_traffic(name, row, B_r, B_c):
-    size = {"float64": 8, "float32": 4}.get(row["dtype"], 2)
+    sizes = {"element_size": getattr(torch, row["dtype"]).itemsize, "causal": row.get("causal", False)}
     if name == "naive_forward":
-        one = cost.naive_forward(row["N"], row["N"], row["d"], element_size=size)
+        one = cost.naive_forward(row["N"], row["N"], row["d"], **sizes)
     else:
-        one = cost.fa2_forward(row["N"], row["N"], row["d"], B_r=B_r, B_c=B_c, element_size=size)
+        one = cost.fa2_forward(row["N"], row["N"], row["d"], B_r=B_r, B_c=B_c, **sizes)
     return row["B"] * row["H"] * one.traffic
 
 
@@ -686,15 +693,27 @@ def _against_N(results, key, ylabel, d, causal, dtype, focus):
 
 def _finish_bench(fig, ax, title, results, series, key, d, causal, live):
     rows = [r for part in series.values() for r in part]
-    missing = {}
-    for r in results["rows"]:
-        if r["d"] == d and r["causal"] == causal and r.get("skipped"):
-            missing.setdefault((_label(r["implementation"]), r["skipped"]), []).append(r["N"])
-    note = "; ".join(f"{name} at N = {', '.join(map(str, sorted(Ns)))}: {why}" for (name, why), Ns in missing.items())
+    note = _missing(results, [r for r in results["rows"] if r["d"] == d and r["causal"] == causal])
     source = (f"{_recorded(results, live)} Forward, {_all(rows, 'dtype')}, d = {d}, H = {_all(rows, 'H')}, "
-              f"{'causal' if causal else 'no mask'}.")
+              f"{_masks(rows)}.")
     return _finish(fig, title, source, note, ends={
         ax: [(part[-1]["N"], part[-1][key], _label(name), _color(name)) for name, part in series.items()]})
+
+
+def _missing(results, rows):
+    """What was not measured and why, in words; "" where all was."""
+    missing = {}
+    for r in rows:
+        if r.get("skipped"):
+            missing.setdefault((_label(r["implementation"]), textwrap.shorten(r["skipped"], 90)), []).append(r["N"])
+    notes = [f"{name} at N = {', '.join(map(str, sorted(Ns)))}: {why}" for (name, why), Ns in missing.items()]
+    if not results.get("complete", True):
+        notes.append("what the run had not reached when it was cut off")
+    return "; ".join(notes)
+
+
+def _masks(rows):
+    return "/".join(sorted({"causal" if r.get("causal") else "no mask" for r in rows}))
 
 
 def _series(results, key, d, causal, dtype):

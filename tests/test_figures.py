@@ -84,7 +84,7 @@ def draw(name):
         "attention_matrices": lambda: figures.attention_matrices(512, 512, 64),
         "causal_mask": lambda: figures.causal_mask(3, 8),
         "softmax_passes": lambda: figures.softmax_passes({"three passes": (12288, 4096), "two passes": (8192, 4096)}),
-        "running_state": lambda: figures.running_state([0.0, 2.0, 1.0, 3.0]),
+        "running_state": lambda: figures.running_state([0.0, 1.0, 2.0, 3.0] + [0.0] * 20),
         "block_product": lambda: figures.block_product(48, 50, 40, 16, 16, 20),
         "softmax_star_error": lambda: figures.softmax_star_error(torch.tensor([[3.0, 1.0]]), torch.tensor([[1.0, 2.0]])),
         "tile_traversal": lambda: figures.tile_traversal(logs, 64, 64),
@@ -252,7 +252,9 @@ def test_tile_traversal_title_and_skipped_tiles():
 def test_tile_traversal_of_one_kernel_and_of_blind_rows():
     log = measure(fa2_forward, 72, 40, B_r=16, B_c=16, causal=True).log
     fig = figures.tile_traversal({"fa2_forward": log}, 72, 40)
-    assert title(fig).startswith("FA2 moves")
+    assert title(fig).startswith("FA2 moves K, V in each of its 6 steps")
+    log = measure(fa1_forward, 32, B_r=16, B_c=16).log
+    assert title(figures.tile_traversal({"fa1_forward": log}, 32, 32)).startswith("FA1 moves Q, O, l, m in each of its 4 steps")
 
 
 def test_sram_occupancy_marks_the_memorys_own_peak():
@@ -347,6 +349,20 @@ def test_missing_rows_are_named():
     results["rows"] = [r for r in results["rows"] if r["implementation"] == "sdpa_flash"]
     for draw_one in (figures.runtime_against_N, figures.tflops, figures.peak_memory_against_N, figures.error_against_float64):
         assert "measured here" in title(draw_one(results))               # says that the kernel was not
+
+
+def test_counters_that_failed_are_named_and_never_drawn():
+    results = invented_counters()
+    results["rows"][-1] |= dict.fromkeys(("dram_read", "dram_written", "l2_bytes")) | {"skipped": "RuntimeError: no permission"}
+    fig = figures.model_vs_counters(results)
+    assert "At N = 8192 DRAM moves" in title(fig)                        # the largest N that both have
+    assert "Missing: FA2 in Triton at N = 16384: RuntimeError: no permission." in source(fig)
+    with pytest.raises(ValueError, match="no row with counters"):
+        figures.model_vs_counters(results | {"rows": results["rows"][-1:]})
+
+
+def test_a_run_that_was_cut_off_says_so():
+    assert "cut off" in source(figures.tflops(invented_results() | {"complete": False}))
 
 
 def test_results_without_such_rows_say_so():
