@@ -2,6 +2,7 @@
 
     forward     run time, TFLOP/s, peak memory and error of naive attention, the Triton rungs and PyTorch's own SDPA kernels
     counters    the bytes that the GPU's counters saw move, by ncu (Nsight Compute), one launch of each implementation
+    basics      what chapters 02 and 09 say about the GPU itself: `python -m flashlab bench basics --help`
 
 Correctness comes first: a function that has not just passed oracle.judge on the problem at hand is not timed, and its row says so.
 Naive attention is naive_forward itself, vmapped over the heads: the same eager operations, each one launch for all heads.
@@ -545,6 +546,10 @@ def gpu_slug(name):
 
 def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["basics"]:                                             # chapters 02 and 09, with options of their own
+        from flashlab import bench_basics
+
+        return bench_basics.main(argv[1:])
     args = arguments(argv)
     why = why_no_gpu()
     if not why and args.what == "counters" and not shutil.which("ncu"):

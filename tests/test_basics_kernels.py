@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import flashlab  # noqa: F401  before Triton: it decides whether kernels are interpreted
+
 triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
