@@ -9,7 +9,7 @@
 # %% [markdown]
 # # 04 · Block matmul
 #
-# **You will be able to** multiply matrices tile by tile and predict the traffic from the tile size; compute $QK^\top$ and the product with $V$ without ever storing $S$; explain why a softmax for each tile gives a wrong answer; and repair it by hand, in three lines.
+# **You will be able to** multiply matrices tile by tile and predict the traffic from the tile size; compute $QK^\top$ and the product with $V$ without ever storing $S$; explain why a softmax for each tile gives a wrong answer; and repair it by hand, in five lines.
 #
 # **You need** chapter 03. · **45 minutes** · **runs on** CPU or GPU
 #
@@ -57,10 +57,21 @@ for rows in tiles(8, 4):
             C[rows, cols] += A[rows, inner] @ B[inner, cols]
             products += 1
 print(f"right: {torch.equal(C, A @ B)}; {products} products; your prediction: {my_products}")
-print("slices of 0 … 10 in blocks of at most 4:", [(part.start, part.stop) for part in tiles(10, 4)])
 
 # %% [markdown]
-# The last slice is short when the block size does not divide $N$. Flooring $N / B$ would silently drop it; in this course a tile size always means "at most".
+# Sizes rarely divide so well. A published walk-through of FlashAttention sets the number of blocks to `N / B`, and loops over `range(N / B)`. This cell fails on purpose: first as printed, then with the obvious repair.
+
+# %%
+N, B_r = 10, 4
+try:
+    range(N / B_r)
+except TypeError as error:
+    print("range(N / B):  ", error)
+print("range(N // B): ", [(i * B_r, (i + 1) * B_r) for i in range(N // B_r)], "and rows 8 and 9 are never computed")
+print("tiles(N, B):   ", [(part.start, part.stop) for part in tiles(N, B_r)])
+
+# %% [markdown]
+# The quiet repair is worse than the error. The number of blocks is $\lceil N / B \rceil$ and the last one is short: in this course a tile size always means "at most".
 #
 # **Takeaway.** A matrix product is a sum over tiles, in any order, with tiles of any size.
 
