@@ -8,7 +8,7 @@ from flashlab.check import build, checker, form, progress, source
 
 def main(argv=None):
     """Returns 0 if everything that was checked passed."""
-    parser = argparse.ArgumentParser("python -m flashlab check", 
+    parser = argparse.ArgumentParser("python -m flashlab check",
                                      description="Check your exercises; without a name, all that you have begun.")
     parser.add_argument("exercises", nargs="*", metavar="EX", help="such as ex06_fa2_inner_loop, or the start of a name: ex06")
     parser.add_argument("--hint", action="store_true", help="show one hint more at each call")
