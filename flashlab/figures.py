@@ -562,7 +562,7 @@ def _tile_title(points):
     if not fitting:
         return "No tile size fits the SRAM"
     best = min(fitting, key=lambda p: p["measured"])
-    falling = all(a["measured"] >= b["measured"] for series in _by(fitting, "rung").values()
+    falling = all(a["measured"] >= b["measured"] for series in _by(sorted(fitting, key=lambda p: p["B"]), "rung").values()
                   for a, b in zip(series, series[1:], strict=False))
     until = " until the SRAM overflows" if len(fitting) < len(points) else ""
     claim = f"Larger tiles move fewer bytes{until}" if falling else "The best tile is not the largest"
@@ -570,15 +570,17 @@ def _tile_title(points):
 
 
 @figure
-def model_vs_counters(results, B_r=128, B_c=64):
+def model_vs_counters(results, d=None, causal=False, B_r=128, B_c=64):
     """Modelled HBM traffic against a GPU's hardware counters, for naive attention and the Triton kernel.
 
-    results: a dict with "what": "counters". B_r, B_c: the kernel's tiles, for the model.
+    results: a dict with "what": "counters". d None: the first row's. B_r, B_c: the kernel's tiles where its row has none.
     """
-    rows = [r for r in results["rows"] if not r.get("skipped")]
+    d = results["rows"][0]["d"] if d is None and results["rows"] else d
+    asked = [r for r in results["rows"] if r["d"] == d and r.get("causal", False) == causal]
+    rows = [r for r in asked if not r.get("skipped")]
     panels = _by(rows, "implementation")
     if not panels:
-        raise ValueError("results hold no row with counters: each says why under 'skipped'")
+        raise ValueError(f"results hold no row with counters for d = {d}, causal = {causal}; 'skipped' in a row says why")
     fig, axes = plt.subplots(1, len(panels), figsize=(4.8 * len(panels), 4.4), sharey=True, squeeze=False)
     dram_at, labels = {}, {}
     for ax, (name, series) in zip(axes[0], panels.items(), strict=True):
@@ -609,7 +611,7 @@ def model_vs_counters(results, B_r=128, B_c=64):
     return _finish(fig, title, f"{_recorded(results)} DRAM and L2: counters of ncu; {_all(rows, 'dtype')}, B = {_all(rows, 'B')}, "
                                f"H = {_all(rows, 'H')}, d = {_all(rows, 'd')}, "
                                f"{_masks(rows)}. Dashed: modelled. Where L2 is above DRAM, the cache served the rest.",
-                   _missing(results, results["rows"]), ends=labels)
+                   _missing(results, asked), ends=labels)
 
 
 def _modelled_traffic(name, row, B_r, B_c):
@@ -875,6 +877,7 @@ def _luminance(rgb):
 def gallery(results_dir="results"):
     """(file name, function that draws it) of every picture: from the rungs, and from recorded results where there are any."""
     from flashlab.block_matmul import softmax_star_attention
+    from flashlab.online_softmax import softmax_three_pass, softmax_two_pass
     from flashlab.oracle import attention
 
     torch.manual_seed(0)
@@ -886,6 +889,12 @@ def gallery(results_dir="results"):
         return mem
 
     Q, K, V = (torch.randn(64, 16) for _ in range(3))
+    passes = {}
+    for name, softmax in (("three passes", softmax_three_pass), ("two passes", softmax_two_pass)):
+        x = torch.randn(4096)
+        with Memory() as mem:
+            softmax(x, B=64)
+        passes[name] = (mem.read, mem.written)
     logs = {causal: {name: run(name, 64, 16, causal=causal, B_r=16, B_c=16).log for name in ("fa1_forward", "fa2_forward")}
             for causal in (False, True)}
     yield "traffic", lambda: traffic_against_N(sweep_traffic([256, 512, 1024, 2048, 4096]))
@@ -893,7 +902,7 @@ def gallery(results_dir="results"):
     yield "traffic_by_op", lambda: traffic_by_op(run("naive_forward", 1024, 64))
     yield "attention_matrices", lambda: attention_matrices(1024, 1024, 64)
     yield "causal_mask", lambda: causal_mask(4, 10)
-    yield "softmax_passes", lambda: softmax_passes({"three passes": (49152, 16384), "two passes": (32768, 16384)})
+    yield "softmax_passes", lambda: softmax_passes(passes)
     yield "running_state", lambda: running_state(torch.randn(24))
     yield "block_product", lambda: block_product(64, 96, 80, 16, 24, 20)
     yield "softmax_star_error", lambda: softmax_star_error(softmax_star_attention(Q, K, V, B_r=16, B_c=16),
