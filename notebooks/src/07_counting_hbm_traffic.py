@@ -1,0 +1,161 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 07 · Counting HBM traffic
+#
+# **You will be able to** write down how many bytes naive attention, FA1 and FA2 move, prove the formulas against measurement, and say where a real GPU departs from them and why.
+#
+# **You need** chapters 01, 05 and 06. · **30 minutes** · **runs on** CPU; the counters of the last part were recorded on an H100
+#
+# Papers say $O(N^2 d^2 / M)$. That hides constants, tails and masks. Here every byte is counted.
+
+# %%
+import flashlab  # first: it tells Triton where to run
+import torch
+
+from flashlab import cost, figures
+from flashlab.fa1 import fa1_forward
+from flashlab.fa2 import fa2_forward
+from flashlab.memory import KiB, Memory
+from flashlab.naive import naive_forward
+
+torch.manual_seed(0)
+
+# %% [markdown]
+# ## The formulas
+#
+# In elements, forward, no mask, with $T_r = \lceil N_q/B_r \rceil$ and $T_c = \lceil N_k/B_c \rceil$:
+#
+# | | read | written |
+# |---|---|---|
+# | naive | $(N_q+N_k)d + 4N_qN_k + N_kd_v$ | $3N_qN_k + N_q(d_v+1)$ |
+# | FA1 | $N_k(d+d_v) + T_cN_q(d+d_v+2)$ | $(T_c+1)N_q(d_v+2) + N_q$ |
+# | FA2 | $N_qd + T_rN_k(d+d_v)$ | $N_q(d_v+1)$ |
+#
+# **Predict**: which of the two fused ones moves less for the same square tile, and by what factor, when $N$ is large and $d_v = d$?
+
+# %%
+my_factor = None     # FA1's traffic / FA2's traffic
+
+# %% [markdown]
+# **Run.** First the promise: measured equals formula. Thirty random shapes with ragged tails, every rung, causal or not; not nearly equal, but equal to the byte.
+
+# %%
+g = torch.Generator().manual_seed(1)
+agree = 0
+for _ in range(30):
+    N_q, N_k, d, d_v, B_r, B_c = (int(torch.randint(1, top, (), generator=g)) for top in (150, 150, 64, 64, 50, 50))
+    Q, K, V = torch.randn(N_q, d), torch.randn(N_k, d), torch.randn(N_k, d_v)
+    for f, sizes in ((naive_forward, {}), (fa1_forward, dict(B_r=B_r, B_c=B_c)), (fa2_forward, dict(B_r=B_r, B_c=B_c))):
+        for causal in (False, True):
+            with Memory() as mem:
+                f(Q, K, V, causal=causal, **sizes)
+            formula = getattr(cost, f.__name__)(N_q, N_k, d, d_v, causal=causal, **sizes)
+            agree += (mem.read, mem.written, mem.matmul_flops) == formula
+print(f"modelled: {agree} of 180 runs agree with their formula, to the byte and to the FLOP")
+
+# %% [markdown]
+# **Compare** your factor. At large $N$ only the terms with $T$ matter: FA1 moves $T N (3d + 4)$, FA2 $2 T N d$.
+
+# %%
+N, d, B = 4096, 64, 64
+fa1_cost, fa2_cost = (f(N, N, d, B_r=B, B_c=B) for f in (cost.fa1_forward, cost.fa2_forward))
+print(f"modelled at N = {N}: FA1 moves {fa1_cost.traffic / fa2_cost.traffic:.2f} times FA2's bytes; you said {my_factor}")
+
+# %% [markdown]
+# **Takeaway.** FA2 moves two thirds of FA1's bytes at equal tiles: a read-only $K, V$ is cheaper to revisit than an $O$ that must be read and written.
+#
+# ## Traffic against N
+#
+# Dots are measured by the memory model, lines are the formulas. Both axes are logarithmic: a slope of 2 is a square. **Predict**: does the gap between naive and FA2 grow with $N$?
+
+# %%
+my_gap_grows = None     # True or False
+
+# %%
+points = figures.sweep_traffic([128, 256, 512, 1024, 2048], d=64, sram_bytes=192 * KiB)
+figures.traffic_against_N(points)
+
+# %% [markdown]
+# **Compare.** All three lines end with slope 2. FlashAttention does not remove the square: it divides it by the tile size, and the gap settles at a constant factor.
+#
+# **Takeaway.** Exact attention still looks at every pair of tokens; FlashAttention only stops sending each pair through HBM.
+#
+# ## Traffic against tile size
+#
+# The factor is in our hands: larger tiles, fewer trips. Until the SRAM is full.
+
+# %%
+points = figures.sweep_tiles(512, 64, [16, 32, 48, 64, 80, 96, 128], sram_bytes=192 * KiB)
+figures.traffic_against_tile(points)
+
+# %% [markdown]
+# **Takeaway.** Traffic falls as $1/B$ and stops at the SRAM's edge. That edge is why the shared memory of a GPU, and the registers, decide how fast attention can be.
+#
+# ## What more SRAM buys
+#
+# The paper's bound is $\Theta(N^2 d^2/M)$. **Predict**: with four times the SRAM, by what factor does FA2's traffic fall?
+
+# %%
+my_fall = None
+
+# %%
+N, d = 1024, 128
+Q, K, V = (torch.randn(N, d) for _ in range(3))
+for sram in (192, 384, 768, 1536, 3072):
+    with Memory(sram_bytes=sram * KiB) as mem:
+        fa2_forward(Q, K, V)
+    traffic = mem.read + mem.written
+    print(f"modelled: M = {sram:5} KiB, traffic {traffic / 2**20:6.1f} MiB, traffic x M = {traffic * sram / 2**20:7.0f}, "
+          f"SRAM peak {mem.sram_peak / mem.sram_bytes:.0%}")
+
+# %% [markdown]
+# **Compare.** If the bound were the whole story, the product in the third column would stay constant. It holds while $B < d$; once $B$ exceeds $d$ the square tiles $S_{ij}$, $P_{ij}$ take most of the room, and $B$ grows only as $\sqrt M$.
+#
+# **Takeaway.** $O(N^2d^2/M)$ is about small tiles; the formula with $T_r$ is right everywhere.
+#
+# ## FLOPs per byte
+#
+# A GPU that computes $F$ FLOP/s and moves $W$ byte/s is kept busy only above $F/W$ FLOPs per byte. An A100 with 312 TFLOP/s in 16 bits and 1.5 TB/s needs about 200. Who reaches it?
+
+# %%
+N, d = 8192, 128
+for name, c in [("naive", cost.naive_forward(N, N, d, element_size=2)),
+                *((f"FA2, tiles of {B}", cost.fa2_forward(N, N, d, B_r=B, B_c=B, element_size=2)) for B in (16, 64, 128, 256))]:
+    print(f"modelled: {name:<17} {c.matmul_flops / c.traffic:6.0f} FLOPs per byte of HBM")
+
+# %% [markdown]
+# **Takeaway.** Naive attention is bound by memory at any length. FA2's intensity is about its $B_r$: tiles of 128 come close to what an A100 asks for, and the L2 cache does the rest.
+#
+# ## Model and hardware
+#
+# The model has no L2 cache: each load is charged to HBM. A GPU has one, 50 MB on an H100, and its counters tell what really crossed. **Predict**: does an H100 read more or fewer bytes from DRAM than the model says?
+
+# %%
+my_more_or_fewer = None
+
+# %%
+from flashlab.bench import load_results
+
+figures.model_vs_counters(load_results("counters_h100"))
+
+# %% [markdown]
+# **Compare.** For naive attention model and hardware agree once $S$ no longer fits the L2 cache. For the fused kernel the DRAM reads stay near $Q + K + V$, once each: all query blocks of a head run at about the same time, and L2 serves the re-reads.
+#
+# **Takeaway.** The model counts what a program asks for. The cache decides how much of that reaches DRAM; the L2 counter shows the asking itself.
+#
+# ## Your turn
+#
+# EXERCISES
+#
+# ## Sources
+#
+# Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), Theorem 2 and Proposition 3 · NVIDIA A100 data sheet (312 TFLOP/s, 1.5 TB/s) · [Nsight Compute](https://docs.nvidia.com/nsight-compute/) for the counters.
+#
+# **Next:** [10 · The forward kernel in Triton](10_triton_forward.ipynb) turns chapter 06 into code that a GPU runs.
