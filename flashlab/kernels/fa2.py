@@ -2,7 +2,7 @@
 
 Read `fa2_forward_kernel` from top to bottom beside flashlab/fa2.py: the same lines in the same order.
 One program owns one query block of one head; the loop over query blocks has become the launch grid.
-Without a GPU the same kernel runs in Triton's interpreter, on CPU tensors, some thousand times slower.
+Without a GPU the same kernel runs in Triton's interpreter, on CPU tensors, slowly.
 """
 
 import torch
@@ -45,35 +45,41 @@ def fa2_forward_kernel(
 
     rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
-    row_ok = rows[:, None] < N_q                       # (B_r, 1)    the last tile is short: read 0 there, write nothing
-    Q_i = tl.load(Q + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd, row_ok & (col < d), 0.0)  # (B_r, B_d)
+    row_ok = rows[:, None] < N_q                       # (B_r, 1)      the last tile is short: read 0 there, write nothing
+    Q_at = Q + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd            # (B_r, B_d)   addresses
+    Q_i = tl.load(Q_at, mask=row_ok & (col < d), other=0.0)                        # (B_r, B_d)
 
-    m_i = tl.full((B_r,), -float("inf"), tl.float32)
-    l_i = tl.zeros((B_r,), tl.float32)
-    O_i = tl.zeros((B_r, B_dv), tl.float32)
+    m_i = tl.full((B_r,), -float("inf"), tl.float32)                               # (B_r,)       below any score
+    l_i = tl.zeros((B_r,), tl.float32)                                             # (B_r,)
+    O_i = tl.zeros((B_r, B_dv), tl.float32)                                        # (B_r, B_dv)
     end = N_k
     if causal:                                         # keys past the last row's own are hidden from the whole block
         end = tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q
     for j in range(0, tl.cdiv(end, B_c)):
         keys = j * B_c + tl.arange(0, B_c)             # (B_c,)
         key_ok = keys[:, None] < N_k                   # (B_c, 1)
-        K_j = tl.load(K + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd, key_ok & (col < d), 0.0)
-        S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee") * scale      # (B_r, B_c)  "ieee": float32 stays float32
-        visible = keys <= rows[:, None] + (N_k - N_q) if causal else keys < N_k
-        S_ij = tl.where(visible, S_ij, -float("inf"))
+        K_at = K + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd        # (B_c, B_d)
+        K_j = tl.load(K_at, mask=key_ok & (col < d), other=0.0)                    # (B_c, B_d)
+        V_at = V + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd      # (B_c, B_dv)
+        V_j = tl.load(V_at, mask=key_ok & (col_v < d_v), other=0.0)                # (B_c, B_dv)
 
-        m_new = tl.maximum(m_i, tl.max(S_ij, 1))                       # (B_r,)
-        m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)          # (B_r,)      no visible key yet: avoids -inf + inf
-        alpha = tl.exp(m_i - m_safe)                                   # (B_r,)      0 the first time: m_i = -inf
-        P_ij = tl.exp(S_ij - m_safe[:, None])                          # (B_r, B_c)
-        l_i = alpha * l_i + tl.sum(P_ij, 1)                            # (B_r,)
-        V_j = tl.load(V + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd, key_ok & (col_v < d_v), 0.0)
-        O_i = alpha[:, None] * O_i + tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")  # (B_r, B_dv)
+        S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee") * scale                  # (B_r, B_c)   "ieee": float32, not TF32
+        visible = keys <= rows[:, None] + (N_k - N_q) if causal else keys < N_k    # (B_r or 1, B_c)
+        S_ij = tl.where(visible, S_ij, -float("inf"))                              # (B_r, B_c)
+
+        m_new = tl.maximum(m_i, tl.max(S_ij, 1))                                   # (B_r,)
+        m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)                      # (B_r,)       -inf minus -inf would be NaN
+        alpha = tl.exp(m_i - m_safe)                                               # (B_r,)       0 the first time: m_i = -inf
+        P_ij = tl.exp(S_ij - m_safe[:, None])                                      # (B_r, B_c)
+        l_i = alpha * l_i + tl.sum(P_ij, 1)                                        # (B_r,)
+        PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")               # (B_r, B_dv)
+        O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)  divided by l_i after the loop
         m_i = m_new
 
-    l_safe = tl.where(l_i == 0, 1.0, l_i)                              # (B_r,)      a row that saw no key: O = 0, L = -inf
-    tl.store(O + (head * N_q + rows)[:, None] * d_v + col_v, O_i / l_safe[:, None], row_ok & (col_v < d_v))
-    tl.store(L + head * N_q + rows, m_i + tl.log(l_safe), rows < N_q)
+    l_safe = tl.where(l_i == 0, 1.0, l_i)                                          # (B_r,)       no visible key: O_i stays 0
+    O_at = O + (head * N_q + rows)[:, None] * d_v + col_v                          # (B_r, B_dv)
+    tl.store(O_at, O_i / l_safe[:, None], mask=row_ok & (col_v < d_v))
+    tl.store(L + head * N_q + rows, m_i + tl.log(l_safe), mask=rows < N_q)         # -inf + 0 where no key is visible
 
 
 INTERPRETED = not isinstance(fa2_forward_kernel, triton.JITFunction)   # decided by TRITON_INTERPRET as triton was imported
@@ -133,7 +139,7 @@ def launch(Q, K, V, O, L, *, causal, scale, B_r=None, B_c=None):
 
 
 def best_tiles(d, dtype):
-    """(B_r, B_c, num_warps, num_stages), fastest of those that fit without spilling registers (tests/test_compiled.py)."""
+    """(B_r, B_c, num_warps, num_stages): tiles that fit and spill no registers on A100, H100, B200 (tests/test_compiled.py)."""
     if dtype == torch.float32:
         return (64 if d <= 64 else 32, 32 if d <= 128 else 16, 8, 2)
     if d <= 64:
