@@ -126,7 +126,7 @@ def launch(Q, K, V, O, L, *, causal, scale, B_r=None, B_c=None):
     (B, H_q, N_q, d), (_, H_kv, N_k, d_v) = Q.shape, V.shape
     best_B_r, best_B_c, num_warps, num_stages = best_tiles(max(d, d_v), Q.dtype)
     B_r, B_c = B_r or best_B_r, B_c or best_B_c
-    if B_r != best_B_r:
+    if B_r != best_B_r and Q.dtype != torch.float32:
         num_warps = 4 if B_r <= 64 else 8              # tensor cores want at least 16 rows a warp
     arguments = {"Q": Q, "K": K, "V": V, "O": O, "L": L}
     for name, T in (("Q", Q), ("K", K), ("V", V)):
