@@ -82,3 +82,64 @@ def attention_flops(B, H, N_q, N_k, d, d_v=None, *, causal=False):
     """FLOPs that the field quotes TFLOP/s by: 2·N_q·N_k·(d + d_v) for each head, halved if causal."""
     flops = 2 * B * H * N_q * N_k * (d + (d if d_v is None else d_v))
     return flops // 2 if causal else flops
+
+
+def naive_backward(N_q, N_k, d, d_v=None, *, causal=False, dropout=False, element_size=4):
+    """QKᵀ, scale, (mask,) softmax again; then dOVᵀ, PᵀdO, P∘dP, its row sums, dP − D, P∘(dP − D), dSK, dSᵀQ and their scale."""
+    d_v = d if d_v is None else d_v
+    s, pairs = element_size, N_q * N_k
+    read = s * (3 * (N_q + N_k) * d + (2 * N_q + N_k) * d_v + 11 * pairs + N_q)
+    written = s * (2 * (N_q + N_k) * d + N_k * d_v + 7 * pairs + N_q)
+    if causal:
+        read += pairs * (2 + s)                            # triu and masked_fill read the mask, 1 byte; masked_fill reads S
+        written += pairs * (2 + s) + s * max(0, N_q - N_k) * N_k        # the ones, triu, the masked S; rows that see no key
+    if dropout:
+        read, written = read + 2 * pairs * (1 + 2 * s), written + 4 * pairs * s     # P and dP, each times the mask, over 1 − p
+    return Cost(read, written, 2 * pairs * (3 * d + 2 * d_v))
+
+
+def fa1_backward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=4):
+    """K, V, dK, dV once; Q, O, dO, l, m, and dQ there and back, once for each of the T_c key blocks. No tile is skipped."""
+    d_v = d if d_v is None else d_v
+    s, stat = element_size, max(element_size, 4)
+    T_c = ceil_div(N_k, B_c)
+    read = s * N_k * (d + d_v) + T_c * N_q * (s * (d + 2 * d_v) + stat * (d + 2))
+    written = s * N_k * (d + d_v) + (T_c + 1) * stat * N_q * d          # the 1 is the initialisation
+    if stat != s:                                          # the running dQ is wider than the result: one cast at the end
+        read, written = read + stat * N_q * d, written + s * N_q * d
+    return Cost(read, written, 2 * N_q * N_k * (3 * d + 2 * d_v))
+
+
+def fa2_backward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=4):
+    """As fa1_backward without O, which only the first kernel reads, and without the tiles in which no query sees a key."""
+    d_v = d if d_v is None else d_v
+    s, stat = element_size, max(element_size, 4)
+    visited, pairs = _query_rows_visited(N_q, N_k, B_r, B_c, causal)
+    read = s * (2 * N_q * d_v + N_k * (d + d_v)) + visited * (s * (d + d_v) + stat * (d + 2))
+    written = stat * N_q * (1 + d) + s * N_k * (d + d_v) + visited * stat * d       # D, dQ's zeros, dK and dV, dQ
+    if stat != s:
+        read, written = read + stat * N_q * d, written + s * N_q * d
+    return Cost(read, written, 2 * pairs * (3 * d + 2 * d_v))
+
+
+def fa2_backward_two_pass(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=4):
+    """dQ leaves the key blocks' kernel for one of its own, where Q, dO, L, D come once and K, V once for each query block."""
+    d_v = d if d_v is None else d_v
+    s, stat = element_size, max(element_size, 4)
+    visited, pairs = _query_rows_visited(N_q, N_k, B_r, B_c, causal)
+    forward = fa2_forward(N_q, N_k, d, d_v, B_r=B_r, B_c=B_c, causal=causal, element_size=s)    # the dQ kernel walks as it does
+    pairs_dQ = forward.matmul_flops // (2 * (d + d_v))
+    read = s * (2 * N_q * d_v + N_k * (d + d_v)) + visited * (s * (d + d_v) + 2 * stat)
+    read += forward.read + s * N_q * d_v + 2 * stat * N_q
+    written = stat * N_q + s * (N_k * (d + d_v) + N_q * d)
+    return Cost(read, written, 2 * pairs * (2 * d + 2 * d_v) + 2 * pairs_dQ * (2 * d + d_v))
+
+
+def _query_rows_visited(N_q, N_k, B_r, B_c, causal):
+    """Over all key blocks: query rows loaded, from the first block with a query that sees a key; and query-key pairs computed."""
+    visited = pairs = 0
+    for start in range(0, N_k, B_c):
+        first = B_r * (max(0, start + N_q - N_k) // B_r) if causal else 0
+        visited += N_q - first
+        pairs += (N_q - first) * (min(start + B_c, N_k) - start)
+    return visited, pairs

@@ -36,10 +36,21 @@ RUNGS = [
          "a GPU kernel: one program for each query block of each head", "10", heads=True, tiled=True),
 ]
 
+BACKWARD_RUNGS = [         # all return (dQ, dK, dV); what they start from differs
+    Rung(0, "naive_backward", "flashlab.naive_backward", "naive",
+         "the chain rule, one PyTorch operation after the other; S, P, dP and dS in HBM", "08"),
+    Rung(1, "fa1_backward", "flashlab.fa1_backward", "FA1",
+         "tiles: P is computed again from Q, K, l and m; dQ travels through HBM", "08", tiled=True),
+    Rung(2, "fa2_backward", "flashlab.fa2_backward", "FA2",
+         "D once, before the loops; L instead of l and m; causal tiles skipped", "08", tiled=True),
+    Rung(3, "fa2_backward_two_pass", "flashlab.fa2_backward", "FA2, two passes",
+         "dK, dV with the key block fixed, dQ with the query block fixed: each written once", "08", tiled=True),
+]
+
 
 def rung(name):
-    """The rung of that function name. Raises: ValueError for an unknown one."""
-    for candidate in RUNGS:
+    """The rung of that function name, forward or backward. Raises: ValueError for an unknown one."""
+    for candidate in RUNGS + BACKWARD_RUNGS:
         if candidate.name == name:
             return candidate
-    raise ValueError(f"name must be one of {', '.join(r.name for r in RUNGS)}, got {name!r}")
+    raise ValueError(f"name must be one of {', '.join(r.name for r in RUNGS + BACKWARD_RUNGS)}, got {name!r}")

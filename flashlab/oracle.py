@@ -10,14 +10,29 @@ import torch
 inf = float("inf")
 
 
-def attention(Q, K, V, *, causal=False, scale=None, dtype=torch.float64):
+def attention(Q, K, V, *, causal=False, scale=None, dtype=torch.float64, dropout_p=0.0, keep=None):
     """softmax(scale * Q K^T) V and the logsumexp of each row, computed in `dtype` from start to end.
 
     Shapes: Q (..., H_q, N_q, d), K (..., H_kv, N_k, d), V (..., H_kv, N_k, d_v) -> O (..., H_q, N_q, d_v), L (..., H_q, N_q)
             the heads may be absent; where H_kv < H_q each key head serves H_q / H_kv query heads in a row
     Causal: bottom-right aligned: the last query sees every key. A row that sees no key gives O = 0, L = -inf.
+    Dropout: keep, bool, of S's shape, says which weights stay; they are divided by 1 - dropout_p. L knows nothing of it.
     """
-    Q, K, V = (T.detach().to(dtype) for T in (Q, K, V))
+    return _attention(*(T.detach().to(dtype) for T in (Q, K, V)), causal, scale, dropout_p, keep)
+
+
+def gradients(Q, K, V, dO, *, causal=False, scale=None, dtype=torch.float64, dropout_p=0.0, keep=None):
+    """dQ, dK, dV of sum(O * dO) by PyTorch's autograd through plain operations, all of it in `dtype`.
+
+    Shapes: as attention; dO like O. A query that sees no key has dQ = 0 and adds nothing to dK and dV.
+    """
+    inputs = [T.detach().to(dtype).requires_grad_() for T in (Q, K, V)]
+    with torch.enable_grad():
+        O, _ = _attention(*inputs, causal, scale, dropout_p, keep)
+        return torch.autograd.grad(O, inputs, dO.detach().to(dtype))
+
+
+def _attention(Q, K, V, causal, scale, dropout_p, keep):
     if Q.ndim > 2 and K.shape[-3] != Q.shape[-3]:
         groups = Q.shape[-3] // K.shape[-3]
         K, V = (T.repeat_interleave(groups, dim=-3) for T in (K, V))
@@ -29,6 +44,8 @@ def attention(Q, K, V, *, causal=False, scale=None, dtype=torch.float64):
         S = S.masked_fill(hidden, -inf)
     L = torch.logsumexp(S, dim=-1)                              # (..., N_q)
     P = torch.softmax(S, dim=-1).masked_fill((L == -inf)[..., None], 0)    # 0/0 where no key is visible
+    if keep is not None:
+        P = P * keep / (1 - dropout_p)
     return P @ V, L
 
 
@@ -61,11 +78,11 @@ def max_error(x, truth):
     return (x - truth).abs().masked_fill(same, 0).max().item() if x.numel() else 0.0
 
 
-def error_bound(naive, truth, eps):
-    """2 * error(naive in the same dtype) + 4 * eps * max|truth|, the rule of flash-attention's own tests."""
+def error_bound(naive, truth, eps, factor=2):
+    """factor * error(naive in the same dtype) + 4 * eps * max|truth|, the rule of flash-attention's own tests."""
     finite = truth[truth.isfinite()]
     largest = finite.abs().max().item() if finite.numel() else 0.0
-    return 2 * max_error(naive, truth) + 4 * eps * largest
+    return factor * max_error(naive, truth) + 4 * eps * largest
 
 
 def judge(O, L, Q, K, V, *, causal=False, scale=None):
@@ -78,3 +95,53 @@ def judge(O, L, Q, K, V, *, causal=False, scale=None):
     eps = torch.finfo(Q.dtype).eps * (16 if Q.dtype == torch.float64 else 1)    # there the truth rounds as much itself
     error_L, bound_L = (0.0, 0.0) if L is None else (max_error(L, L_ref), error_bound(L_naive, L_ref, eps))
     return Verdict(max_error(O, O_ref), error_bound(O_naive, O_ref, eps), error_L, bound_L)
+
+
+@dataclass
+class GradientVerdict:
+    """Errors of dQ, dK and dV against float64, and the largest that would pass. Errors are max |x - truth|."""
+
+    errors: dict          # {"dQ": ..., "dK": ..., "dV": ...}
+    bounds: dict
+
+    @property
+    def ok(self):
+        return all(self.errors[name] <= self.bounds[name] for name in self.errors)     # NaN compares false: it fails
+
+    def __str__(self):
+        parts = [f"{name} off by {self.errors[name]:.2e} (allowed {self.bounds[name]:.2e})" for name in self.errors]
+        return f"{'ok' if self.ok else 'WRONG'}: {', '.join(parts)}"
+
+
+def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, scale=None, dropout_p=0.0, keep=None):
+    """Hold gradients against float64: at most 3 times as far off as those of naive attention in the same dtype.
+
+    As in error_bound, some eps come on top: 4 * eps * max|truth|, and what the gradients move when O and L are rounded to
+    the dtypes they are stored in, since a backward that starts from O and L cannot know better (naive attention keeps P).
+    Returns a GradientVerdict; `verdict.ok` is False for any NaN the truth does not have.
+    """
+    masks = dict(causal=causal, scale=scale, dropout_p=dropout_p, keep=keep)
+    truth = gradients(Q, K, V, dO, **masks)
+    naive = gradients(Q, K, V, dO, **masks, dtype=Q.dtype)
+    eps = torch.finfo(Q.dtype).eps * (16 if Q.dtype == torch.float64 else 1)    # there the truth rounds as much itself
+    stored = _from_storing_O_and_L(Q, K, V, dO, eps, **masks)
+    names = ("dQ", "dK", "dV")
+    errors = {name: max_error(x, t) for name, x, t in zip(names, (dQ, dK, dV), truth, strict=True)}
+    bounds = {name: error_bound(n, t, eps, factor=3) + x for name, n, t, x in zip(names, naive, truth, stored, strict=True)}
+    return GradientVerdict(errors, bounds)
+
+
+def _from_storing_O_and_L(Q, K, V, dO, eps, *, causal, scale, dropout_p, keep):
+    """The most that dQ, dK, dV move when O and L are a rounding to their dtype off, and some of the sums they came from.
+
+    O moves D, and with it dS = P * (dP - D). L moves P, which shows in dV; in dQ and dK it hides behind naive's own error.
+    """
+    scale = Q.shape[-1] ** -0.5 if scale is None else scale
+    O, L = attention(Q, K, V, causal=causal, scale=scale, dropout_p=dropout_p, keep=keep)
+    dO, eps_sum = dO.to(O.dtype), min(eps, torch.finfo(torch.float32).eps)                          # sums are float32 at least
+    move_D = ((eps / 2 + 4 * eps_sum) * (dO * O).abs().sum(-1))[..., None]                          # (..., N_q, 1)
+    move_L = (eps_sum * L.abs().masked_fill(L.isinf(), 0))[..., None]                           # (..., N_q, 1)
+    dQ = scale * move_D * attention(Q, K, K.abs(), causal=causal, scale=scale)[0]                   # scale * P |dD| |K|
+    dK = gradients(Q, K, K, scale * move_D * Q.to(O.dtype).abs(), causal=causal, scale=scale)[2]    # scale * (P |dD|)^T |Q|
+    dV = gradients(Q, K, V, move_L * dO.abs(), causal=causal, scale=scale, dropout_p=dropout_p, keep=keep)[2]
+    return [T.max().item() if T.numel() else 0.0 for T in (dQ, dK, dV)]

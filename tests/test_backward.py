@@ -1,0 +1,315 @@
+"""The backward rungs in PyTorch: gradcheck, float64, traffic against the closed form, dropout with a mask drawn twice."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flashlab import cost
+from flashlab.fa1 import fa1_forward
+from flashlab.fa1_backward import fa1_backward
+from flashlab.fa2 import fa2_forward
+from flashlab.fa2_backward import fa2_backward, fa2_backward_two_pass
+from flashlab.ladder import BACKWARD_RUNGS, rung
+from flashlab.memory import KiB, Memory, SRAMOverflow, tiles
+from flashlab.naive import naive_forward
+from flashlab.naive_backward import naive_backward
+from flashlab.oracle import gradients, judge_gradients, max_error
+
+# (N_q, N_k, d, d_v, B_r, B_c): ragged tails, N_q != N_k, d_v != d, B_r != B_c, at least three key blocks, rows that see nothing
+SIZES = [
+    (1, 1, 16, 16, 16, 16), (1, 97, 64, 64, 16, 32), (7, 7, 24, 24, 4, 2), (16, 113, 59, 80, 16, 32), (97, 16, 24, 16, 32, 7),
+    (113, 97, 80, 59, 48, 16), (128, 128, 128, 128, 64, 32), (200, 200, 64, 24, 64, 48), (97, 200, 16, 128, 33, 64),
+]
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+NAMES = ["naive_backward", "fa1_backward", "fa2_backward", "fa2_backward_two_pass"]
+
+
+def inputs(N_q, N_k, d, d_v, dtype=torch.float32, seed=0, logits=1):
+    g = torch.Generator().manual_seed(seed)
+    Q, K, V, dO = (torch.randn(n, x, generator=g) for n, x in ((N_q, d), (N_k, d), (N_k, d_v), (N_q, d_v)))
+    return (Q * logits).to(dtype), K.to(dtype), V.to(dtype), dO.to(dtype)
+
+
+def forward(name, Q, K, V, **options):
+    """O, and all that the backward rung of that name needs besides Q, K, V, O and dO."""
+    if name == "naive_backward":
+        options = {key: value for key, value in options.items() if key not in ("B_r", "B_c")}
+        return naive_forward(Q, K, V, **options)[0], ()
+    if name == "fa1_backward":
+        O, l, m = fa1_forward(Q, K, V, **options, return_lm=True)
+        return O, (l, m)
+    O, L = fa2_forward(Q, K, V, **options)
+    return O, (L,)
+
+
+def backward(name, Q, K, V, O, dO, saved, **options):
+    if name == "naive_backward":
+        return naive_backward(Q, K, V, dO, **{key: value for key, value in options.items() if key not in ("B_r", "B_c")})
+    return rung(name).function(Q, K, V, O, dO, *saved, **options)
+
+
+def both(name, Q, K, V, dO, **options):
+    O, saved = forward(name, Q, K, V, **options)
+    return backward(name, Q, K, V, O, dO, saved, **options)
+
+
+class ByHand(torch.autograd.Function):
+    """A rung's forward with its own backward, so that gradcheck can compare the two."""
+
+    @staticmethod
+    def forward(ctx, Q, K, V, name, options):
+        O, saved = forward(name, Q, K, V, **options)
+        ctx.save_for_backward(Q, K, V, O, *saved)
+        ctx.name, ctx.options = name, options
+        return O
+
+    @staticmethod
+    def backward(ctx, dO):
+        Q, K, V, O, *saved = ctx.saved_tensors
+        return *backward(ctx.name, Q, K, V, O, dO, saved, **ctx.options), None, None
+
+
+def test_the_ladder_lists_the_rungs_that_are_tested_here():
+    assert [r.name for r in BACKWARD_RUNGS if not r.heads] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("N_q,N_k", [(5, 7), (7, 4)])      # the second leaves three causal rows without a key
+def test_gradcheck(name, causal, N_q, N_k):
+    Q, K, V, _ = (T.requires_grad_() for T in inputs(N_q, N_k, 4, 3, torch.float64))
+    options = dict(causal=causal, scale=0.7, B_r=3, B_c=2)
+    assert torch.autograd.gradcheck(lambda Q, K, V: ByHand.apply(Q, K, V, name, options), (Q, K, V))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradcheck_of_fa1_with_dropout(causal):
+    Q, K, V, _ = (T.requires_grad_() for T in inputs(7, 6, 4, 3, torch.float64))
+    state = torch.Generator().manual_seed(3).get_state()
+    options = dict(causal=causal, B_r=3, B_c=2, dropout_p=0.4, rng_state=state)
+    assert torch.autograd.gradcheck(lambda Q, K, V: ByHand.apply(Q, K, V, "fa1_backward", options), (Q, K, V))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_within_the_error_bound(name, causal, dtype):
+    for (N_q, N_k, d, d_v, B_r, B_c), logits in itertools.product(SIZES, (1, 60)):
+        Q, K, V, dO = inputs(N_q, N_k, d, d_v, dtype, logits=logits)
+        grads = both(name, Q, K, V, dO, causal=causal, B_r=B_r, B_c=B_c)
+        for grad, T in zip(grads, (Q, K, V), strict=True):
+            assert grad.dtype == dtype and grad.shape == T.shape
+        verdict = judge_gradients(*grads, Q, K, V, dO, causal=causal)
+        assert verdict.ok, f"{name} N_q={N_q} N_k={N_k} d={d} d_v={d_v} logits x{logits}: {verdict}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_without_a_visible_key_has_gradient_zero_and_gives_none(name):
+    Q, K, V, dO = inputs(9, 4, 16, 16)
+    dQ, dK, dV = both(name, Q, K, V, dO, causal=True, B_r=4, B_c=2)
+    assert dQ[:5].abs().max() == 0 and dQ[6:].abs().min() > 0          # row 5 sees one key: its softmax cannot change
+    other = dO.clone()
+    other[:5] = 1e6                                                    # whatever arrives there must not matter
+    assert all(torch.equal(a, b) for a, b in
+               zip((dQ, dK, dV), both(name, Q, K, V, other, causal=True, B_r=4, B_c=2), strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("N_q,N_k", [(0, 5), (5, 0), (0, 0)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_nothing_to_attend_from_or_to(name, N_q, N_k, causal):
+    Q, K, V, dO = inputs(N_q, N_k, 8, 6)
+    dQ, dK, dV = both(name, Q, K, V, dO, causal=causal)
+    for grad, T in ((dQ, Q), (dK, K), (dV, V)):
+        assert grad.shape == T.shape and (grad == 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scale_strides_untouched_inputs_and_the_same_bits_twice(name):
+    Q, K, V, dO = (T.T.contiguous().T for T in inputs(20, 37, 24, 24))  # column-major
+    copies = [T.clone() for T in (Q, K, V, dO)]
+    first, second = (both(name, Q, K, V, dO, scale=0.5, B_r=8, B_c=16) for _ in range(2))
+    assert judge_gradients(*first, Q, K, V, dO, scale=0.5).ok
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert all(torch.equal(T, copy) for T, copy in zip((Q, K, V, dO), copies, strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_expanded_dO_as_sum_backward_sends_it(name):
+    Q, K, V, _ = inputs(20, 37, 24, 24)
+    dO = torch.ones(()).expand(20, 24)
+    assert judge_gradients(*both(name, Q, K, V, dO, B_r=8, B_c=16), Q, K, V, dO).ok
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("which", [1, 2, 3], ids=["K", "V", "dO"])
+def test_nan_is_never_hidden(name, which):
+    tensors = inputs(20, 20, 16, 16)
+    tensors[which][7] = torch.nan
+    Q, K, V, dO = tensors
+    dQ, dK, dV = both(name, Q, K, V, dO, causal=True, B_r=4, B_c=8)
+    assert dQ[7].isnan().all()
+    assert dV[:8].isnan().all() if which == 3 else dQ[8:].isnan().all()     # what query 7 saw; the queries that see key 7
+    assert not judge_gradients(dQ.nan_to_num(), dK, dV, Q, K, V, dO, causal=True).ok
+
+
+# ---- the judge
+
+
+def test_judge_gradients_fails_what_is_wrong():
+    Q, K, V, dO = inputs(40, 50, 32, 32, torch.bfloat16)
+    right = [T.to(torch.bfloat16) for T in gradients(Q, K, V, dO)]
+    assert judge_gradients(*right, Q, K, V, dO).ok
+    for which in range(3):
+        for wrong in (1.1 * right[which], right[which] * 0, right[which] * torch.nan, right[which].flip(0)):
+            grads = [wrong if n == which else T for n, T in enumerate(right)]
+            verdict = judge_gradients(*grads, Q, K, V, dO)
+            assert not verdict.ok and str(verdict).startswith("WRONG")
+    P = torch.softmax(Q.float() @ K.float().T * 32**-0.5, -1)
+    without_D = (P * (dO.float() @ V.float().T) @ K.float() * 32**-0.5).to(torch.bfloat16)
+    assert not judge_gradients(without_D, *right[1:], Q, K, V, dO).ok
+
+
+def test_the_oracle_is_autograd_over_grouped_heads_too():
+    Q, K, V, dO = (torch.randn(2, h, n, 8, dtype=torch.float64) for h, n in ((4, 6), (2, 9), (2, 9), (4, 6)))
+    dQ, dK, dV = gradients(Q, K, V, dO)
+    one = [gradients(Q[1, h], K[1, h // 2], V[1, h // 2], dO[1, h]) for h in range(4)]
+    assert max_error(dQ[1, 3], one[3][0]) < 1e-14
+    assert max_error(dK[1, 1], one[2][1] + one[3][1]) < 1e-14
+    assert max_error(dV[1, 0], one[0][2] + one[1][2]) < 1e-14
+
+
+# ---- traffic, SRAM and memory
+
+
+def measure(name, N_q, N_k, d, d_v, causal, dtype, sram_bytes=10**8, **tile):
+    Q, K, V, dO = inputs(N_q, N_k, d, d_v, dtype)
+    O, saved = forward(name, Q, K, V, causal=causal, **tile)
+    with Memory(sram_bytes=sram_bytes) as mem:
+        grads = backward(name, Q, K, V, O, dO, saved, causal=causal, **tile)
+    assert all(grad.isfinite().all() for grad in grads)
+    return mem
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=50, deadline=None)
+@given(N_q=st.integers(0, 40), N_k=st.integers(0, 40), d=st.integers(1, 9), d_v=st.integers(1, 9), B_r=st.integers(1, 17),
+       B_c=st.integers(1, 17), causal=st.booleans(), dtype=st.sampled_from(DTYPES))
+def test_measured_traffic_and_flops_equal_the_closed_form(name, N_q, N_k, d, d_v, B_r, B_c, causal, dtype):
+    mem = measure(name, N_q, N_k, d, d_v, causal, dtype, B_r=B_r, B_c=B_c)
+    tile = {} if name == "naive_backward" else dict(B_r=B_r, B_c=B_c)
+    expected = getattr(cost, name)(N_q, N_k, d, d_v, causal=causal, element_size=dtype.itemsize, **tile)
+    assert (mem.read, mem.written, mem.matmul_flops) == tuple(expected)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_traffic_of_naive_with_dropout(causal):
+    Q, K, V, dO = inputs(9, 7, 4, 5, torch.float16)
+    keep = torch.rand(9, 7) > 0.3
+    with Memory() as mem:
+        naive_backward(Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep)
+    assert (mem.read, mem.written, mem.matmul_flops) == cost.naive_backward(9, 7, 4, 5, causal=causal, dropout=True, element_size=2)
+
+
+def test_why_two_passes():
+    sizes = dict(N_q=4096, N_k=4096, d=64, B_r=48, B_c=48)
+    one, two = (f(**sizes, element_size=2) for f in (cost.fa2_backward, cost.fa2_backward_two_pass))
+    assert two.written < one.written / 50                       # dQ is written once, not once for each key block
+    assert two.traffic < 0.7 * one.traffic                      # in 16 bits, since the running dQ takes 32
+    # 7 matrix products for 5; causal tiles may differ, this is without a mask
+    assert 5 * two.matmul_flops == 7 * one.matmul_flops
+    assert cost.naive_backward(4096, 4096, 64, element_size=2).traffic > 2 * two.traffic
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("d", [16, 24, 59, 64, 80, 128, 256])
+def test_the_default_tiles_fit_and_fill_the_sram(name, dtype, d):
+    mem = measure(name, 260, 260, d, d, True, dtype, sram_bytes=192 * KiB)
+    assert 0.5 <= mem.sram_peak / mem.sram_bytes <= 0.95
+
+
+def test_the_default_tiles_leave_room_for_dropout():
+    Q, K, V, dO = inputs(200, 200, 32, 32)
+    state = torch.Generator().get_state()
+    with Memory(sram_bytes=64 * KiB):
+        O, l, m = fa1_forward(Q, K, V, dropout_p=0.1, rng_state=state, return_lm=True)
+        fa1_backward(Q, K, V, O, dO, l, m, dropout_p=0.1, rng_state=state)
+
+
+def test_tiles_that_are_too_large_overflow():
+    with pytest.raises(SRAMOverflow, match="fa2_backward.py"):
+        measure("fa2_backward", 256, 256, 64, 64, False, torch.float32, sram_bytes=192 * KiB, B_r=128, B_c=128)
+
+
+def test_peak_memory_of_forward_and_backward_is_linear_in_N_for_flash_and_quadratic_for_naive():
+    def peak(name, N):
+        Q, K, V, dO = inputs(N, N, 16, 16, torch.float16)
+        with Memory() as mem:
+            both(name, Q, K, V, dO, causal=True)
+        return mem.hbm_peak
+
+    for name in NAMES:
+        growth = peak(name, 1024) / peak(name, 512)
+        assert 3.5 < growth < 4.1 if name == "naive_backward" else 1.9 < growth < 2.1, (name, growth)
+
+
+# ---- dropout
+
+
+def drawn_mask(N_q, N_k, B_r, B_c, p, state):
+    """FA1's mask as one matrix: drawn tile by tile, j outer, i inner."""
+    generator = torch.Generator().set_state(state)
+    keep = torch.empty(N_q, N_k, dtype=torch.bool)
+    for cols, rows in itertools.product(tiles(N_k, B_c), tiles(N_q, B_r)):
+        keep[rows, cols] = torch.rand(keep[rows, cols].shape, generator=generator) >= p
+    return keep
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_fa1_with_dropout_equals_naive_given_the_same_mask(causal):
+    Q, K, V, dO = inputs(50, 41, 16, 24)
+    state = torch.Generator().manual_seed(5).get_state()
+    options = dict(causal=causal, dropout_p=0.3, B_r=16, B_c=7, rng_state=state)
+    grads = both("fa1_backward", Q, K, V, dO, **options)
+    keep = drawn_mask(50, 41, 16, 7, 0.3, state)
+    assert judge_gradients(*grads, Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep).ok
+    naive = naive_backward(Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep)
+    assert judge_gradients(*naive, Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep).ok
+    O, saved = forward("fa1_backward", Q, K, V, **options)
+    for wrong in (dict(B_c=8), dict(rng_state=torch.Generator().manual_seed(6).get_state())):     # another mask than forward
+        grads = backward("fa1_backward", Q, K, V, O, dO, saved, **options | wrong)
+        assert not judge_gradients(*grads, Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep).ok
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize("function", [fa2_backward, fa2_backward_two_pass])
+def test_bad_arguments_are_named(function):
+    Q, K, V, dO = inputs(6, 8, 4, 3)
+    O, L = fa2_forward(Q, K, V)
+    with pytest.raises(ValueError, match=r"dO must be a float32 tensor of shape \(6, 3\), got .*\(3, 6\)"):
+        function(Q, K, V, O, dO.T, L)
+    with pytest.raises(TypeError, match="dO must be a float32 tensor.* got a float16"):
+        function(Q, K, V, O, dO.half(), L)
+    with pytest.raises(ValueError, match=r"L must be a float32 tensor of shape \(6,\)"):
+        function(Q, K, V, O, dO, L[:5])
+    with pytest.raises(ValueError, match="B_r must be an integer >= 1, got 0"):
+        function(Q, K, V, O, dO, L, B_r=0)
+
+
+def test_bad_arguments_of_naive_and_fa1_are_named():
+    Q, K, V, dO = inputs(6, 8, 4, 3)
+    O, l, m = fa1_forward(Q, K, V, return_lm=True)
+    with pytest.raises(ValueError, match=r"m must be a float32 tensor of shape \(6,\)"):
+        fa1_backward(Q, K, V, O, dO, l, m[:, None])
+    with pytest.raises(ValueError, match="rng_state must be the generator state that the forward had"):
+        fa1_backward(Q, K, V, O, dO, l, m, dropout_p=0.1)
+    with pytest.raises(TypeError, match="keep must be a bool tensor"):
+        naive_backward(Q, K, V, dO, dropout_p=0.1)
+    with pytest.raises(ValueError, match=r"dropout_p must lie in \[0, 1\)"):
+        naive_backward(Q, K, V, dO, dropout_p=1.0)
