@@ -22,7 +22,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from flashlab import cuda
-from flashlab.bench import ROOT, attempt, deadline, gpu_slug, provenance, quick_ms, save, why_no_gpu
+from flashlab.bench import ROOT, attempt, deadline, gpu_slug, load_results, provenance, quick_ms, save, where, why_no_gpu
 
 GiB, MiB, KiB = 2**30, 2**20, 2**10
 OUT_OF_TIME = "not measured: the time budget was used up"
@@ -616,6 +616,38 @@ def summary(name, section):
         values = [f"{key} {row[key]:.5g}" if isinstance(row[key], float) else f"{key} {row[key]}" for key in numbers if key in row]
         lines.append(f"   {', '.join(labels)}: {', '.join(values)}")
     return "\n".join(lines)
+
+
+# ---- for the notebooks
+
+MEASURED_HERE = {}         # section -> rows: measured once in a process
+
+
+def numbers(section, name="basics_h100", live=True):
+    """(rows, words) of a section: measured here where there is a GPU, else recorded; the words say which, and where.
+
+    Rows that were skipped are left out. live=False: recorded in any case (sections that need ncu or nvcc).
+    Where nothing is recorded rows is [], and the words say how to record it.
+    """
+    if live and not why_no_gpu():
+        if section not in MEASURED_HERE:
+            MEASURED_HERE[section] = SECTIONS[section](Here())
+        return _measured(MEASURED_HERE[section]), f"Measured here, on {torch.cuda.get_device_name()}."
+    try:
+        results = load_results(name)
+    except FileNotFoundError:
+        return [], f"Not recorded yet; on an NVIDIA GPU: python -m flashlab bench basics --out results/{name}.json"
+    rows = _measured(results["sections"].get(section, {}).get("rows", []))
+    return rows, f"Recorded on {where(results)}." if rows else f"Not recorded yet: section {section} of results/{name}.json."
+
+
+def _measured(rows):
+    return [row for row in rows if not row.get("skipped")]
+
+
+def pick(rows, **labels):
+    """The rows with these labels: pick(rows, by="torch", n=4096)."""
+    return [row for row in rows if all(row.get(key) == value for key, value in labels.items())]
 
 
 def main(argv=None):

@@ -202,6 +202,8 @@ class _Warp:
     def value(self, node, n):
         try:
             return eval(node.code, self.globals, self.lanes[n])
+        except NotImplementedError:                        # a stub's own message
+            raise
         except Exception as error:
             where = (f"{self.trace.kernel}, line {node.lineno} `{self.trace.lines[node.lineno - 1].strip()}`, "
                      f"block {tuple(self.block)}, thread {tuple(self.lanes[n]['threadIdx'])}: ")
@@ -246,7 +248,7 @@ def _parse(kernel):
                 node.code = compile(ast.Expression(node.iter), kernel.__name__, "eval")
             elif isinstance(node, ast.Return) and node.value is None:
                 node.code = compile("None", kernel.__name__, "eval")
-            elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass)):
+            elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass, ast.Raise)):
                 node.code = compile(ast.Module([node], []), kernel.__name__, "exec")
             elif isinstance(node, ast.stmt):
                 raise SyntaxError(f"{kernel.__name__}, line {node.lineno} `{source.splitlines()[node.lineno - 1].strip()}`: "

@@ -1,0 +1,234 @@
+"""The pictures of chapters 02 and 09: lanes, grids, addresses, sectors, the roofline. Drawn and used like those of figures.py."""
+
+import math
+
+import matplotlib.pyplot as plt
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.patches import Rectangle
+
+from flashlab.figures import (
+    COLORS,
+    FAINT,
+    INK,
+    READ,
+    WRITTEN,
+    _byte_axis,
+    _bytes,
+    _finish,
+    _luminance,
+    _plain_log,
+    _ratio,
+    _tint,
+    figure,
+)
+from flashlab.simt import SECTOR, WARP
+from flashlab.validate import check_positive
+
+BUSY = COLORS["fa1_forward"]
+
+
+# ---- chapter 02
+
+@figure
+def roofline(points, tb_s, tflops, words):
+    """FLOPs a byte against TFLOP/s, under a device's two ceilings.
+
+    points: dicts of "op", "flops", "bytes" and, where it was measured, "tflops"; drawn on the roof where it was not
+    tb_s, tflops: the ceilings; words: where the numbers come from
+    """
+    ridge = tflops / tb_s
+    xs = [point["flops"] / point["bytes"] for point in points]
+    low, high = min([*xs, 0.1]) / 2, max([*xs, ridge]) * 4
+    fig, ax = plt.subplots(figsize=(8, 4.8))
+    ax.plot([low, ridge, high], [low * tb_s, tflops, tflops], "--", color=INK, lw=1.3)
+    ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low * tb_s / 2, tflops * 3),
+           xlabel="arithmetic intensity (FLOPs for each byte of HBM)", ylabel="TFLOP/s")
+    _plain_log(ax.xaxis)
+    _plain_log(ax.yaxis)
+    for point, x in sorted(zip(points, xs, strict=True), key=lambda pair: pair[1]):
+        roof = min(x * tb_s, tflops)
+        measured, color = point.get("tflops"), BUSY if x < ridge else COLORS["fa2_forward"]
+        ax.plot(x, measured or roof, "o", color=color, mfc=color if measured else "white", ms=7)
+        left = x > math.sqrt(low * high)                                 # names point to the middle of the picture
+        ax.annotate(point["op"], (x, measured or roof), (-9 if left else 9, -9), textcoords="offset points", fontsize=9,
+                    color=color, fontweight="bold", ha="right" if left else "left", va="center")
+    ax.annotate(f"{tb_s:.3g} TB/s", (ridge / 20, ridge / 20 * tb_s), (-6, 8), textcoords="offset points", fontsize=9, ha="right")
+    ax.annotate(f"{tflops:.0f} TFLOP/s", (high, tflops), (-4, 5), textcoords="offset points", fontsize=9, ha="right")
+    ax.axvline(ridge, color=FAINT, lw=1, zorder=0)
+    slow = [point["op"] for point, x in zip(points, xs, strict=True) if x < ridge]
+    return _finish(fig, f"Below {ridge:.0f} FLOPs a byte memory is the limit: so for {len(slow)} of these {len(points)} operations",
+                   f"{words} FLOPs and bytes: counted. Dashed: ceilings. Filled: measured; hollow: at best.")
+
+
+@figure
+def bandwidth_by_footprint(rows, words, l2_bytes=None):
+    """TB/s read against how much memory is read over and over. rows: dicts of "footprint" and "tb_s"."""
+    rows = sorted((row for row in rows if row.get("level") != "shared memory"), key=lambda row: row["footprint"])
+    sizes, rates = [row["footprint"] for row in rows], [row["tb_s"] for row in rows]
+    fig, ax = plt.subplots(figsize=(8, 3.6))
+    ax.plot(sizes, rates, "o-", color=BUSY)
+    ax.set(xscale="log", ylim=(0, 1.15 * max(rates)), xlabel="memory read again and again (bytes)", ylabel="TB/s read")
+    _byte_axis(ax.xaxis)
+    ax.grid(axis="y")
+    if l2_bytes:
+        ax.axvline(l2_bytes, ls="--", color=INK, lw=1.2)
+        ax.annotate(f"L2 cache, {_bytes(l2_bytes)}", (l2_bytes, 0.02), (-5, 4), xycoords=("data", "axes fraction"), ha="right",
+                    textcoords="offset points", fontsize=9)
+    return _finish(fig, f"What fits in the L2 cache comes {_ratio(max(rates), rates[-1])} times as fast as what does not", words)
+
+
+@figure
+def warp_lanes(trace, block=0, warp=0):
+    """A warp step by step, lane by lane: who works, who waits. trace: from flashlab.simt.launch; at most 40 steps."""
+    steps = trace.warp(block, warp)[:40]
+    fig, ax = plt.subplots(figsize=(9, 0.9 + 0.26 * len(steps) + 0.5))
+    for y, step in enumerate(steps):
+        for lane, active in enumerate(step.active):
+            ax.add_patch(Rectangle((lane + 0.06, y + 0.1), 0.88, 0.8, fc=BUSY if active else "#EFEFEF", lw=0))
+    ax.set(xlim=(0, WARP), ylim=(len(steps), 0), xlabel="lane of the warp")
+    ax.set_xticks([lane + 0.5 for lane in (0, 7, 15, 23, 31)], [0, 7, 15, 23, 31])
+    ax.set_yticks([y + 0.5 for y in range(len(steps))], [step.source.split("#")[0].rstrip() for step in steps],
+                  family="DejaVu Sans Mono", fontsize=8, ha="left")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    widest = max(len(step.source.split("#")[0].rstrip()) for step in steps)
+    ax.tick_params(axis="y", pad=5.1 * widest)
+    busy = sum(sum(step.active) for step in steps)
+    share = 100 * busy / (WARP * len(steps))
+    return _finish(fig, f"{trace.kernel}, block {_index(steps[0].block)}, warp {warp}: {share:.0f} % of the lanes work",
+                   "Modelled: flashlab.simt, one row a step. Blue: active. Grey: idle, its time is paid for.")
+
+
+@figure
+def grid_and_guard(size, block):
+    """The threads of a launch over the elements they are for: N and threads a block, or (rows, columns) and (rows, columns)."""
+    if isinstance(size, int):
+        check_positive(N=size, block=block)
+        grid, launched = -(-size // block), -(-size // block) * block
+        fig, ax = plt.subplots(figsize=(9, 0.9 + 0.34 * grid + 0.6))
+        for i in range(launched):
+            _thread(ax, i % block, i // block, 1, 1, i < size)
+        ax.set(xlim=(0, block), ylim=(grid, 0), xlabel="threadIdx.x", ylabel="blockIdx.x")
+        ax.set_yticks([y + 0.5 for y in range(grid)], range(grid))
+        ax.set_xticks([0.5, block - 0.5], [0, block - 1])
+        title = (f"⌈{size}/{block}⌉ = {grid} blocks of {block} are {launched} threads for {size} elements: "
+                 f"the guard stops {launched - size}")
+    else:
+        (rows, cols), (b_rows, b_cols) = size, block
+        check_positive(rows=rows, columns=cols, block_rows=b_rows, block_columns=b_cols)
+        down, across = -(-rows // b_rows), -(-cols // b_cols)
+        fig, ax = plt.subplots(figsize=(8, 1.2 + 6 * down * b_rows / (across * b_cols)))
+        for y in range(down * b_rows):
+            for x in range(across * b_cols):
+                _thread(ax, x, y, 1, 1, y < rows and x < cols)
+        for y in range(down):
+            for x in range(across):
+                ax.add_patch(Rectangle((x * b_cols, y * b_rows), b_cols, b_rows, fc="none", ec=INK, lw=1.2))
+        ax.set(xlim=(-0.1, across * b_cols + 0.1), ylim=(down * b_rows + 0.1, -0.1), aspect="equal", xlabel="column: x of the grid",
+               ylabel="row: y of the grid")
+        ax.set_xticks([(x + 0.5) * b_cols for x in range(across)], [f"blockIdx.x = {x}" for x in range(across)], fontsize=8)
+        ax.set_yticks([(y + 0.5) * b_rows for y in range(down)], range(down))
+        launched = down * across * b_rows * b_cols
+        title = (f"⌈{cols}/{b_cols}⌉ × ⌈{rows}/{b_rows}⌉ = {across} × {down} blocks are {launched} threads for "
+                 f"{rows * cols} elements: the guard stops {launched - rows * cols}")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return _finish(fig, title, "Definition: one square a thread. Blue: it has an element. Grey: it has none.")
+
+
+def _thread(ax, x, y, width, height, busy):
+    ax.add_patch(Rectangle((x + 0.06, y + 0.06), width - 0.12, height - 0.12, fc=BUSY if busy else "#E4E4E4", lw=0))
+
+
+# ---- chapter 09
+
+@figure
+def layout_addresses(views):
+    """Tensors of one storage: where each element lies. views: name -> two-dimensional tensor, small."""
+    first = next(iter(views.values()))
+    if any(T.untyped_storage().data_ptr() != first.untyped_storage().data_ptr() for T in views.values()):
+        raise ValueError("views must share one storage: a copy has addresses of its own")
+    count = first.untyped_storage().nbytes() // first.element_size()
+    ramp = LinearSegmentedColormap.from_list("addresses", [_tint(BUSY, 0.08), BUSY])
+    height = max(T.shape[0] for T in views.values())
+    width = sum(T.shape[1] for T in views.values()) + 1.5 * (len(views) - 1)
+    fig, (top, below) = plt.subplots(2, 1, figsize=(9, 2.4 + 9 * height / max(width, count)),
+                                     gridspec_kw={"height_ratios": [1, max(1, height) * count / max(width, count) / 1.2]})
+    for address in range(count):
+        _cell(top, address, 0, address, ramp, count)
+    top.set(xlim=(-0.1, count + 0.1), ylim=(1.05, -0.05), aspect="equal", title="memory: addresses, counted in elements")
+    x = 0
+    for name, T in views.items():
+        for i in range(T.shape[0]):
+            for j in range(T.shape[1]):
+                _cell(below, x + j, i, T.storage_offset() + i * T.stride(0) + j * T.stride(1), ramp, count)
+        below.text(x, -0.25, f"{name}\nshape {tuple(T.shape)}, strides {T.stride()}", va="bottom", fontsize=9)
+        x += T.shape[1] + 1.5
+    below.set(xlim=(-0.1, x - 1.4), ylim=(height + 0.05, -1.4), aspect="equal")
+    for ax in (top, below):
+        ax.axis("off")
+    return _finish(fig, f"{len(views)} tensors, one memory: only the strides differ",
+                   "Measured here: T.stride() and T.storage_offset(). Element (i, j) lies at offset + i · stride 0 + j · stride 1.")
+
+
+def _cell(ax, x, y, address, ramp, count):
+    shade = ramp(address / max(1, count - 1))
+    ax.add_patch(Rectangle((x, y), 1, 1, fc=shade, ec="white", lw=1.5))
+    ax.text(x + 0.5, y + 0.5, address, ha="center", va="center", fontsize=9, color="white" if _luminance(shade) < 0.55 else INK)
+
+
+@figure
+def sectors_touched(traces, columns, array="A", itemsize=4):
+    """Which numbers of a matrix a warp's first load asks for, and the 32-byte sectors that move. traces: name -> Trace."""
+    per_sector = SECTOR // itemsize
+    accesses = {name: next(access for step in trace.warp() for access in step.accesses if access.array == array)
+                for name, trace in traces.items()}
+    rows = max(max(access.offsets) // itemsize // columns for access in accesses.values()) + 1
+    fig, axes = plt.subplots(1, len(traces), figsize=(4.6 * len(traces), 1.6 + 4.2 * rows / columns), squeeze=False)
+    for ax, (name, access) in zip(axes[0], accesses.items(), strict=True):
+        for first in {offset // SECTOR * per_sector for offset in access.offsets}:
+            ax.add_patch(Rectangle((first % columns, first // columns), per_sector, 1, fc=WRITTEN, lw=0))
+        for offset in access.offsets:
+            number = offset // itemsize
+            ax.add_patch(Rectangle((number % columns, number // columns), 1, 1, fc=BUSY, lw=0))
+        ax.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal", xlabel="column", ylabel="row",
+               title=f"{name}: {len(access.offsets)} numbers, {access.sectors} sectors")
+    counts = {name: access.sectors for name, access in accesses.items()}
+    lanes = len(next(iter(accesses.values())).offsets)
+    return _finish(fig, f"A load of {lanes} numbers moves " + ", ".join(f"{n} sectors {name}" for name, n in counts.items()),
+                   f"Modelled: flashlab.simt, a sector is {SECTOR} bytes. Dark: asked for. Light: moved along with it.")
+
+
+@figure
+def tile_order(orders, wave):
+    """The order in which programs make the tiles of C = A B. orders: name -> list of (i, j); wave: how many run at once."""
+    fig, axes = plt.subplots(1, len(orders), figsize=(4.6 * len(orders), 5), squeeze=False)
+    needs = {}
+    for ax, (name, tiles) in zip(axes[0], orders.items(), strict=True):
+        T_m, T_n = (max(tile[axis] for tile in tiles) + 1 for axis in (0, 1))
+        now = tiles[:wave]
+        needs[name] = len({i for i, _ in now}), len({j for _, j in now})
+        for number, (i, j) in enumerate(tiles):
+            ax.add_patch(Rectangle((j, i), 1, 1, fc=BUSY if number < wave else "#F3F3F3", ec="white", lw=1))
+            if T_n <= 16:
+                color = "white" if number < wave else "#888888"
+                ax.text(j + 0.5, i + 0.5, number, ha="center", va="center", fontsize=7.5, color=color)
+        for i in {i for i, _ in now}:
+            ax.add_patch(Rectangle((-1.5, i + 0.08), 1, 0.84, fc=READ, lw=0))
+        for j in {j for _, j in now}:
+            ax.add_patch(Rectangle((j + 0.08, -1.5), 0.84, 1, fc=READ, lw=0))
+        ax.text(-1, T_m + 0.2, "A", ha="center", va="top", fontsize=9)
+        ax.text(T_n + 0.2, -1, "B", ha="left", va="center", fontsize=9)
+        ax.set(xlim=(-1.7, T_n + 0.8), ylim=(T_m + 0.9, -1.7), aspect="equal",
+               title=f"{name}: {needs[name][0]} of A's strips, {needs[name][1]} of B's")
+        ax.axis("off")
+    totals = [sum(need) for need in needs.values()]
+    return _finish(fig, f"{wave} programs at a time read {' or '.join(map(str, totals))} strips of A and B: the order decides",
+                   "Definition: numbers are program ids. Blue: the tiles of C made at the same time; dark: what they read.")
+
+
+def _index(block):
+    """0, or (1, 2) where the grid has more than one axis."""
+    block = tuple(block)
+    return block[0] if block[1:] == (0, 0) else block[:2] if block[2] == 0 else block
+
