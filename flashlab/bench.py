@@ -290,7 +290,7 @@ def tiles(name, problem):
     for rung in RUNGS:
         if rung.name == name and rung.heads:
             best_tiles = getattr(import_module(rung.module), "best_tiles", lambda *_: ())
-            return dict(zip(("B_r", "B_c"), best_tiles(problem.d, getattr(torch, problem.dtype)), strict=False))
+            return dict(zip(("B_r", "B_c"), best_tiles(problem.d, getattr(torch, problem.dtype), problem.causal), strict=False))
     return {}
 
 
