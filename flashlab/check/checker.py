@@ -184,7 +184,7 @@ def _first_sentences(exercise, fn, judged, first, diagnosis):
         said.append(f"There {judge.first_wrong(exercise, first, expected)}: the first wrong number. "
                     + diagnose.from_key_block(exercise, first, fn))
         if not diagnosis.mistakes or diagnosis.partly:
-            said += [_sentence(text) for text in judge.observe(exercise, first, expected)]
+            said += [_sentence(text) for text in judge.observe(exercise, first, expected, [k for k in judged if not k.passed])]
     said += [_sentence(text) for text in first.structure[:3]]
     return [text.strip() for text in said if text.strip()]
 

@@ -133,7 +133,8 @@ def _until(j):
 
 def _wrong_on(exercise, judged, fn, inputs):
     try:
-        expected = j.expected_of(exercise, {k: v.clone() if hasattr(v, "clone") else v for k, v in inputs.items()})
+        copies = {k: v.clone() if hasattr(v, "clone") else v for k, v in inputs.items()}
+        expected = j.expected_of(exercise, copies, judged.case.loose)
     except Exception:                                          # the shortened case is none: say nothing
         return False
     again = j.judge(exercise, judged.case, fn, inputs=inputs, expected=expected)

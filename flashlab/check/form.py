@@ -20,6 +20,7 @@ class Case:
     make: Callable             # () -> {argument: value}; the same values at each call
     features: frozenset = frozenset()
     sizes: dict = field(default_factory=dict)    # what the report prints, and what the block numbers are counted with
+    loose: float = 0.0         # relative error allowed on top: eps · |score| where scores are large
 
     def __str__(self):
         return f"{self.name} ({', '.join(f'{k} {v}' for k, v in self.sizes.items())})" if self.sizes else self.name
@@ -75,10 +76,11 @@ class Exercise:
     truth: Callable | None = None        # (**inputs) -> outputs in float64; None: the solution in float64
     call: Callable | None = None         # (fn, inputs) -> outputs; None: fn with the solution's own signature
     sram_bytes: Callable | None = None   # (**inputs) -> bytes: run under flashlab.memory.Memory and hold the traffic
-    remarks: Callable | None = None      # (facts, expected) -> sentences about structure, most telling first
+    forbid: Callable | None = None       # (shape, **inputs) -> a sentence if no tensor of that shape may be made, else None
     reads: tuple = ()                    # Triton: the inputs that are put between NaNs
     writes: tuple = ()                   # Triton: the outputs that are poisoned; they are the results
     after: list = field(default_factory=list)    # (exercise, fn) -> Mistake or None: what no case can show, looked at once all pass
+    terms: Callable | None = None        # (**inputs) -> {name: number}: what a wrong whole number may be off by
     ints_only: bool = False              # the answers are whole numbers: compared exactly
     slack: float = 4                     # a result may be off by this many times the solution's own rounding error
     seconds: float = 3                   # per case

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from flashlab import memory
 
@@ -24,6 +25,14 @@ TICK = 0.05                    # seconds between attempts to stop code that swal
 
 class TimeUp(BaseException):
     """Raised inside code that takes too long. Not an Exception: `except Exception` must not catch it."""
+
+
+class Breach(Exception):
+    """For an exercise's `call`: what the function did is against the rules. kind as in Problem."""
+
+    def __init__(self, kind, text):
+        super().__init__(text)
+        self.kind = kind
 
 
 @dataclass
@@ -136,7 +145,8 @@ def _aliases(values, inputs):
 def _measured(exercise, inputs, facts):
     """Count traffic where the exercise stands on modelled memory; the counts end up in facts, also after an error."""
     if exercise.sram_bytes is None:
-        yield
+        with _Watch(exercise.forbid, inputs, facts) if exercise.forbid else contextlib.nullcontext():
+            yield
         return
     mem = memory.Memory(exercise.sram_bytes(**inputs))
     try:
@@ -152,6 +162,21 @@ def _measured(exercise, inputs, facts):
             elif event.kind == "eager":
                 eager += event.read + event.written
         facts["moved"], facts["eager"] = moved, eager
+
+
+class _Watch(TorchDispatchMode):
+    """Looks at the shape of every tensor that is made."""
+
+    def __init__(self, forbid, inputs, facts):
+        super().__init__()
+        self.forbid, self.inputs, self.facts = forbid, inputs, facts
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for _, T in tensors(out):
+            if "forbidden" not in self.facts and (said := self.forbid(tuple(T.shape), **self.inputs)):
+                self.facts["forbidden"] = [said]
+        return out
 
 
 # ---- time
@@ -242,6 +267,8 @@ def describe(error, exercise, own_file, seconds):
         return Problem("timeout", f"it was stopped after {seconds:g} seconds", lines)
     if isinstance(error, NotImplementedError) and str(error).startswith(f"{exercise.name}:"):
         return Problem("not_implemented", str(error).partition(": ")[2], lines)
+    if isinstance(error, Breach):
+        return Problem(error.kind, str(error))
     if isinstance(error, RecursionError):
         return Problem("raised", "it called itself until Python gave up (RecursionError)", lines[:2], name)
     text = " ".join(str(error).split()) or "no message"

@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check.cases import normal
+from flashlab.check.cases import LOOSE, normal
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
 inf = float("inf")
@@ -23,7 +23,8 @@ def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, features=()):
         return {"state_a": state(N_q, keys_a, d_v, seed, factor, torch.float32),
                 "state_b": state(N_q, keys_b, d_v, seed + 5, factor, torch.float32)}
 
-    return Case(name, make, frozenset(features), {"N_q": N_q, "d_v": d_v, "keys_a": keys_a, "keys_b": keys_b})
+    return Case(name, make, frozenset(features), {"N_q": N_q, "d_v": d_v, "keys_a": keys_a, "keys_b": keys_b},
+                LOOSE if factor > 1 else 0.0)
 
 
 EXERCISE = Exercise(

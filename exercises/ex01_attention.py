@@ -1,0 +1,25 @@
+"""ex01_attention · attention, causal or not
+
+Chapter 01 · difficulty 2 of 5 · 20 minutes
+
+The three lines of attention for one head, with a scale and a causal mask.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+
+    S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
+
+With causal=True a query sees no key after its own. Where N_q ≠ N_k the last query is lined up with the last key: query i
+sees the keys j ≤ i + N_k − N_q. A query that sees no key at all gets a row of zeros.
+
+Hint: set hidden scores to -inf before the softmax. torch.ones(...).triu(diagonal) marks everything from a diagonal on.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, *, causal=False, scale=None):
+    """softmax(scale · Q Kᵀ) V. scale is 1/√d where it is None."""
+    # your turn: S, its mask if causal, P and O
+    raise NotImplementedError("ex01_attention: S, its mask if causal, P and O")

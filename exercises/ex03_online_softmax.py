@@ -1,0 +1,27 @@
+"""ex03_online_softmax · maximum and sum in one pass
+
+Chapter 03 · difficulty 2 of 5 · 20 minutes
+
+A row of scores is too long for the chip. Read it once, at most B scores at a time, and keep just two numbers.
+
+    x (N,)   ->   m, the largest score        l, the sum of exp(x_n − m)
+
+    m_new = max(m, max of the piece)
+    l     = l · exp(m − m_new) + sum of exp(piece − m_new)
+
+The row is on modelled memory: load(x, part) brings a piece on chip, each byte is counted, and each score may be read once.
+
+Hint: l counts in units of exp(m). When m becomes m_new, the unit changes. What has to happen to l?
+"""
+
+import torch
+
+from flashlab.memory import load, tiles
+
+inf = float("inf")
+
+
+def online_softmax(x, B):
+    """(m, l) of the scores x, as tensors without dimensions. tiles(N, B) gives the slices of at most B."""
+    # your turn: walk the pieces, keep m and l up to date
+    raise NotImplementedError("ex03_online_softmax: walk the pieces, keep m and l up to date")

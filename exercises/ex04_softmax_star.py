@@ -1,0 +1,31 @@
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of N_k columns may appear.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+
+    m_new = max(m, rowmax(S_j))    alpha = exp(m − m_new)    l = alpha · l + rowsum(P_j)    O = alpha · O + P_j V_j
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    # your turn: the loop above, repaired
+    raise NotImplementedError("ex04_softmax_star: the loop above, repaired")

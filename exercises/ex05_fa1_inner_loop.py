@@ -1,0 +1,29 @@
+"""ex05_fa1_inner_loop · the inner step of FlashAttention-1
+
+Chapter 05 · difficulty 4 of 5 · 35 minutes
+
+FA1 keeps a key block on chip and lets the query blocks pass. Each step takes O_i, l_i, m_i from HBM, adds one key block and
+puts them back. O_i is normalised at all times: it is the attention over the keys seen so far.
+
+    Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   O_i (B_r, d_v)   l_i, m_i (B_r,)   ->   O_i, l_i, m_i, new ones
+
+    S_ij  = Q_i K_jᵀ · scale, -inf where hidden
+    m_new = max(m_i, rowmax(S_ij))         P_ij = exp(S_ij − m_new)        alpha = exp(m_i − m_new)
+    l_new = alpha · l_i + rowsum(P_ij)
+    O_i   = (alpha · l_i · O_i + D_ij V_j) / l_new
+
+D_ij is P_ij after dropout: P_ij · keep / (1 − dropout_p), and P_ij itself without. keep is True where an entry stays.
+A row may have no visible key yet (m_new = -inf, l_new = 0): its O_i stays 0.
+
+Hint: alpha · l_i · O_i undoes the last division. Which of l_new and O_i does dropout touch?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def fa1_step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden=None, keep=None, dropout_p=0.0):
+    """Adds key block j to query block i. hidden and keep are (B_r, B_c) masks or None. Leaves its inputs as they are."""
+    # your turn: S_ij and its mask, m_new, alpha, P_ij, l_new, dropout, O_i; return O_i, l_new, m_new
+    raise NotImplementedError("ex05_fa1_inner_loop: S_ij and its mask, m_new, alpha, P_ij, l_new, dropout, O_i; return O_i, l_new, m_new")

@@ -1,0 +1,105 @@
+"""Cases and mistakes of ex03_online_softmax."""
+
+import torch
+
+from flashlab.check.cases import LOOSE, normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab.memory import kernel, store
+
+
+def call(fn, x, B):
+    m, l = torch.empty(1, dtype=x.dtype), torch.empty(1, dtype=x.dtype)
+    with kernel("online_softmax", x=x, m=m, l=l):
+        found = fn(x, B)
+        if not (isinstance(found, (tuple, list)) and len(found) == 2 and all(isinstance(v, torch.Tensor) and v.ndim == 0 for v in found)):
+            return found                       # the checker says what is wrong with it
+        store(m, slice(0, 1), found[0].reshape(1))
+        store(l, slice(0, 1), found[1].reshape(1))
+    return m[0].clone(), l[0].clone()
+
+
+def case(name, N, B, *, seed, factor=1.0, shift=0.0, sort=False, features=()):
+    def make():
+        x = normal(N, seed=seed, factor=factor) + shift
+        return {"x": x.sort(descending=sort == "down").values if sort else x, "B": B}
+
+    more = {"more than one piece": N > B, "more than two pieces": N > 2 * B, "a short last piece": N % B != 0 and N > B}
+    return Case(name, make, frozenset([*features, *(f for f, holds in more.items() if holds)]), {"N": N, "B": B}, LOOSE if factor > 1 else 0.0)
+
+
+def truth(x, B):
+    x = x.double()
+    return x.max(), torch.exp(x - x.max()).sum()
+
+
+EXERCISE = Exercise(
+    function="online_softmax",
+    outputs=(Output("m"), Output("l")),
+    call=call,
+    truth=truth,
+    sram_bytes=lambda x, B: 16 * B + 64,
+    cases=[
+        case("one piece", 3, 3, seed=400),
+        case("two pieces, falling", 4, 2, seed=401, sort="down"),
+        case("two pieces, rising", 4, 2, seed=402, sort="up", features=["a maximum that grows"]),
+        case("four pieces, rising", 8, 2, seed=403, sort="up", features=["a maximum that grows"]),
+        case("four pieces", 12, 3, seed=404, features=["a maximum that grows"]),
+        case("a short last piece", 7, 3, seed=415, sort="up", features=["a maximum that grows"]),
+        case("one score at a time", 5, 1, seed=406, features=["a maximum that grows"]),
+        case("all scores negative", 6, 2, seed=407, shift=-5, features=["a maximum that grows", "negative scores only"]),
+        case("scores in the hundreds", 12, 2, seed=408, factor=150, features=["a maximum that grows", "large scores"]),
+    ],
+    mistakes=[
+        Mistake("no_rescale_l", "l was not multiplied by exp(m − m_new) when the maximum grew",
+                "the line of l: its old terms are exp(x − m), the new ones exp(x − m_new)", ("l * torch.exp(m - m_new) + ", "l + ")),
+        Mistake("factor_added", "exp(m − m_new) was added to l, not multiplied with it", "the line of l: a change of units is a product",
+                ("l * torch.exp(m - m_new)", "l + torch.exp(m - m_new)")),
+        Mistake("factor_inverted", "the factor was exp(m_new − m), the inverse of the right one",
+                "the sign of the exponent: the old sum has to shrink when the maximum grows", ("torch.exp(m - m_new)", "torch.exp(m_new - m)")),
+        Mistake("old_maximum_in_piece", "the new piece was shifted by the old maximum",
+                "the exponent of the piece: m_new, which the piece itself has raised", ("torch.exp(piece - m_new)", "torch.exp(piece - m)")),
+        Mistake("m_of_this_piece", "m_new was the maximum of this piece alone",
+                "the line of m_new: the larger of m and the piece's maximum", ("torch.maximum(m, piece.amax())", "piece.amax()")),
+        Mistake("m_not_carried", "m was never set to m_new, so each piece forgot the ones before",
+                "the end of the loop body", ("        m = m_new\n    return m, l", "    return m_new, l")),
+        Mistake("m_starts_at_0", "m started at 0, which is above every negative score",
+                "the first value of m: below any score, -inf", ("torch.full((), -inf)", "torch.zeros(())")),
+        Mistake("l_starts_at_1", "l started at 1 and m at the first score, which was then counted twice",
+                "the first values: nothing has been seen, so l = 0", ("torch.full((), -inf)", "load(x, slice(0, 1))[0]"), ("torch.zeros(())", "torch.ones(())")),
+        Mistake("tail_dropped", "the last, short piece was never read", "the number of pieces: N // B leaves out the rest",
+                ("tiles(len(x), B)", "tiles(len(x) // B * B, B)")),
+        Mistake("unshifted", "the scores went into exp without a maximum being subtracted",
+                "both exponents: exp overflows at 89", ("l * torch.exp(m - m_new) + torch.exp(piece - m_new).sum()", "l + torch.exp(piece).sum()"),
+                ("return m, l", "return m, l * torch.exp(-m)")),
+        Mistake("last_piece_only", "l held the sum of the last piece alone", "the line of l: it adds to the old, rescaled sum",
+                ("l * torch.exp(m - m_new) + ", "")),
+        Mistake("two_passes", "the row was read twice, once for the maximum and once for the sum",
+                "the number of loads: with the rescaling one pass is enough",
+                ("    for part in tiles(len(x), B):\n", "    for part in tiles(len(x), B):\n        m = torch.maximum(m, load(x, part).amax())\n    for part in tiles(len(x), B):\n")),
+        Mistake("all_at_once", "the whole row was loaded at once", "the pieces: at most B scores fit on the chip",
+                ("tiles(len(x), B)", "tiles(len(x), len(x))")),
+        Mistake("logsumexp", "l was the logarithm of the sum", "what is returned: l itself, not log(l)", ("return m, l", "return m, torch.log(l)")),
+        Mistake("swapped", "the results came back in the wrong order: (l, m)", "the order in `return`", ("return m, l", "return l, m")),
+    ],
+    variants=[
+        Variant("the sign of the change decides", body="""
+            m, l = None, None
+            for start in range(0, x.numel(), B):
+                piece = load(x, slice(start, min(start + B, x.numel())))
+                top = piece.max()
+                if m is None:
+                    m, l = top, (piece - top).exp().sum()
+                elif top > m:
+                    m, l = top, l * (m - top).exp() + (piece - top).exp().sum()
+                else:
+                    l = l + (piece - m).exp().sum()
+            return m, l
+            """),
+        Variant("a very negative start", ("torch.full((), -inf)", "torch.tensor(-1e30)")),
+    ],
+    hints=[
+        "exp(x − m_new) = exp(x − m) · exp(m − m_new): one factor turns all the old terms at once.",
+        "With m = −inf and l = 0 at the start, the first step needs no special case: exp(−inf) = 0.",
+        "Compute m_new first, then l with both m and m_new, then set m = m_new.",
+    ],
+)

@@ -1,0 +1,104 @@
+"""Cases and mistakes of ex04_block_matmul."""
+
+import torch
+
+from flashlab.check.cases import normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab.memory import KiB, kernel
+
+
+def call(fn, A, B, B_m, B_n, B_k):
+    C = torch.empty(A.shape[0], B.shape[1], dtype=A.dtype)
+    with kernel("block_matmul", A=A, B=B, C=C):
+        fn(A, B, C, B_m, B_n, B_k)
+    return C
+
+
+def case(name, M, K, N, B_m, B_k, B_n, *, seed, dtype=torch.float32, features=()):
+    def make():
+        A, B = normal(M, K, seed=seed, dtype=dtype), normal(K, N, seed=seed + 1, dtype=dtype)
+        if dtype == torch.float16:             # the sum passes 80000, more than 16 bits can hold, and comes back
+            A[:, :16], A[:, 16:32], B[:32] = 100, -100, 50
+        return {"A": A, "B": B, "B_m": B_m, "B_n": B_n, "B_k": B_k}
+
+    holds = {"more than one tile of C": M > B_m or N > B_n, "more than one term in the sum": K > B_k,
+             "short last tiles": any(size % block for size, block in ((M, B_m), (K, B_k), (N, B_n))),
+             "tiles that are not square": not B_m == B_k == B_n, "16-bit inputs": dtype == torch.float16}
+    sizes = {"M": M, "K": K, "N": N, "B_m": B_m, "B_k": B_k, "B_n": B_n}
+    return Case(name, make, frozenset([*features, *(f for f, true in holds.items() if true)]), sizes)
+
+
+def sram_bytes(A, B, B_m, B_n, B_k):
+    """Room for some tiles, none for a whole panel of rows or columns."""
+    return 4 * (3 * B_m * B_k + 3 * B_k * B_n + 4 * B_m * B_n) if A.shape[1] > 30 else 64 * KiB
+
+
+EXERCISE = Exercise(
+    function="block_matmul",
+    outputs=(Output("C", ("row", "column")),),
+    call=call,
+    truth=lambda A, B, B_m, B_n, B_k: A.double() @ B.double(),
+    sram_bytes=sram_bytes,
+    cases=[
+        case("one tile", 2, 2, 2, 2, 2, 2, seed=500),
+        case("two terms in the sum", 2, 4, 2, 2, 2, 2, seed=502),
+        case("four tiles of C", 4, 2, 4, 2, 2, 2, seed=504),
+        case("square, all of it", 4, 4, 4, 2, 2, 2, seed=506),
+        case("three different sizes", 6, 8, 9, 2, 4, 3, seed=508),
+        case("short last tiles", 5, 7, 4, 2, 3, 3, seed=510),
+        case("16-bit inputs", 4, 64, 4, 4, 4, 4, seed=512, dtype=torch.float16, features=["an SRAM too small for a whole row of tiles"]),
+    ],
+    mistakes=[
+        Mistake("overwritten", "each product replaced the sum so far, so that only the last one was left",
+                "the line in the inner loop: add to C_tile", ("C_tile = C_tile + A_tile @ B_tile", "C_tile = A_tile @ B_tile")),
+        Mistake("not_reset", "the sum was not set back to 0 for the next tile of C",
+                "where C_tile starts at 0: inside the loops over rows and cols",
+                ("    for rows in tiles(A.shape[0], B_m):\n        for cols in tiles(B.shape[1], B_n):\n            C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)        # (B_m, B_n)\n",
+                 "    total = torch.zeros(B_m, B_n)\n    for rows in tiles(A.shape[0], B_m):\n        for cols in tiles(B.shape[1], B_n):\n            C_tile = total[: rows.stop - rows.start, : cols.stop - cols.start]\n"),
+                ("            store(C, rows, C_tile, cols)", "            store(C, rows, C_tile, cols)\n            total = torch.nn.functional.pad(C_tile, (0, B_n - C_tile.shape[1], 0, B_m - C_tile.shape[0]))")),
+        Mistake("tail_dropped", "the last, short tiles were never visited", "the number of tiles: N // B leaves out the rest",
+                ("tiles(A.shape[0], B_m)", "tiles(A.shape[0] // B_m * B_m, B_m)"), ("tiles(B.shape[1], B_n)", "tiles(B.shape[1] // B_n * B_n, B_n)"),
+                ("tiles(A.shape[1], B_k)", "tiles(A.shape[1] // B_k * B_k, B_k)")),
+        Mistake("sum_tail_dropped", "the last, short step of the sum was left out", "the loop over inner: K need not be a multiple of B_k",
+                ("tiles(A.shape[1], B_k)", "tiles(A.shape[1] // B_k * B_k, B_k)")),
+        Mistake("same_block_twice", "A's tile was taken at [rows, cols], as if the inner dimension were that of C's columns",
+                "the indices: A[rows, inner], B[inner, cols]", ("load(A, rows, inner)", "load(A, rows, cols)")),
+        Mistake("b_indices_swapped", "B's tile was taken at [cols, inner], that of the transpose", "the indices of B: inner cuts its rows, cols its columns",
+                ("load(B, inner, cols)", "load(B, cols, inner)")),
+        Mistake("c_indices_swapped", "the tile was stored at [cols, rows]", "the store: rows of A are rows of C",
+                ("store(C, rows, C_tile, cols)", "store(C, cols, C_tile, rows)")),
+        Mistake("elementwise", "the tiles were multiplied element by element", "the product: `@`, not `*`", ("A_tile @ B_tile", "A_tile * B_tile")),
+        Mistake("summed_in_16_bits", "the sum was kept in 16 bits", "the dtype of C_tile: float32, whatever A and B are",
+                ("C_tile + A_tile @ B_tile", "(C_tile + A_tile @ B_tile).to(A.dtype).float()")),
+        Mistake("stored_each_step", "the tile was stored in every step of the sum, not once",
+                "where store stands: after the loop over inner", ("C_tile = C_tile + A_tile @ B_tile", "C_tile = C_tile + A_tile @ B_tile\n                store(C, rows, C_tile, cols)")),
+        Mistake("whole_panels", "a whole row of A's tiles and a whole column of B's were loaded at once",
+                "the size of what you load: B_m x B_k and B_k x B_n", ("tiles(A.shape[1], B_k)", "tiles(A.shape[1], A.shape[1])")),
+        Mistake("inner_loop_outside", "the loop over inner was the outermost, so that each tile of C was overwritten by the next term",
+                "the order of the loops: the sum is finished before its tile is stored",
+                body="""
+                for inner in tiles(A.shape[1], B_k):
+                    for rows in tiles(A.shape[0], B_m):
+                        for cols in tiles(B.shape[1], B_n):
+                            store(C, rows, load(A, rows, inner).float() @ load(B, inner, cols).float(), cols)
+                """),
+    ],
+    variants=[
+        Variant("ranges, columns outside", body="""
+            (M, K), N = A.shape, B.shape[1]
+            for n in range(0, N, B_n):
+                for m in range(0, M, B_m):
+                    total = None
+                    for k in range(0, K, B_k):
+                        a = load(A, slice(m, min(m + B_m, M)), slice(k, min(k + B_k, K))).float()
+                        b = load(B, slice(k, min(k + B_k, K)), slice(n, min(n + B_n, N))).float()
+                        total = a @ b if total is None else total.addmm_(a, b)
+                    store(C, slice(m, min(m + B_m, M)), total, slice(n, min(n + B_n, N)))
+            """),
+    ],
+    hints=[
+        "for rows in tiles(M, B_m): for cols in tiles(N, B_n): one tile of C. The sum starts at 0 here.",
+        "for inner in tiles(K, B_k): load(A, rows, inner).float() @ load(B, inner, cols).float() is one term.",
+        "The last tile is short: its shape is (rows.stop - rows.start, cols.stop - cols.start).",
+    ],
+)

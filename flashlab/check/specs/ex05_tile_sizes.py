@@ -1,0 +1,69 @@
+"""Cases and mistakes of ex05_tile_sizes."""
+
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+
+def case(name, sram_bytes, d, d_v, element_size, features=()):
+    inputs = {"sram_bytes": sram_bytes, "d": d, "d_v": d_v, "element_size": element_size}
+    holds = {"d_v ≠ d": d_v != d, "elements of other than 4 bytes": element_size != 4, "M not a multiple of 4d": sram_bytes // element_size % (4 * d) != 0,
+             "d larger than ⌈M/4d⌉": d > -(-sram_bytes // element_size // (4 * d))}
+    return Case(name, lambda: dict(inputs), frozenset([*features, *(f for f, true in holds.items() if true)]), inputs)
+
+
+EXERCISE = Exercise(
+    function="tile_sizes",
+    outputs=(Output("B_r"), Output("B_c"), Output("B")),
+    ints_only=True,
+    cases=[
+        case("the example", 192 * 1024, 64, 64, 4),
+        case("a small SRAM", 48 * 1024, 32, 32, 4),
+        case("16-bit elements", 100 * 1024, 64, 64, 2),
+        case("a large head", 64 * 1024, 160, 160, 2),
+        case("values wider than keys", 164 * 1024, 64, 128, 4),
+        case("values narrower than keys", 227 * 1024, 96, 32, 4),
+        case("an exact fit", 4 * (8 * 48 * 40 + 3 * 48**2), 40, 40, 4, ["a tile that fills the SRAM exactly"]),
+        case("float64", 99 * 1024 + 8, 24, 56, 8),
+    ],
+    mistakes=[
+        Mistake("bytes_for_elements", "sram_bytes was taken for M, though M counts elements", "the first line: an element takes element_size bytes",
+                ("sram_bytes // element_size", "sram_bytes")),
+        Mistake("four_bytes_always", "an element was taken to have 4 bytes always", "element_size: 2 for 16-bit numbers", ("// element_size", "// 4")),
+        Mistake("floor", "B_c was rounded down, not up", "the brackets in ⌈M/4d⌉: -(-a // b), or math.ceil", ("-(-M // (4 * d))", "M // (4 * d)")),
+        Mistake("r_and_c_swapped", "B_r and B_c were swapped", "which of the two is limited by d: B_r, the rows of the query tile",
+                ("return B_r, B_c, B", "return B_c, B_r, B")),
+        Mistake("max_for_min", "B_r was the larger of ⌈M/4d⌉ and d, not the smaller", "the line of B_r: min", ("min(B_c, d)", "max(B_c, d)")),
+        Mistake("no_min", "B_r was not limited to d", "the line of B_r: min(⌈M/4d⌉, d)", ("min(B_c, d)", "B_c")),
+        Mistake("four_missing", "B_c was ⌈M/d⌉: the 4 is missing", "the divisor: Q_i, K_j, V_j and O_i share M, so 4d", ("-(-M // (4 * d))", "-(-M // d)")),
+        Mistake("d_missing", "B_c was ⌈M/4⌉: the d is missing", "the divisor: a row of a tile has d elements", ("-(-M // (4 * d))", "-(-M // 4)")),
+        Mistake("divided_by_4_times_d", "M / 4 was multiplied by d: `M // 4 * d` is (M // 4) · d", "the brackets around 4 * d", ("-(-M // (4 * d))", "-(-M // 4 * d)")),
+        Mistake("no_room_for_S", "B left no room for S_ij and P_ij: the term 3·B² is missing", "the condition: 8·B·max(d, d_v) + 3·B² ≤ M",
+                (" + 3 * (B + 16) ** 2 <= M", " <= M")),
+        Mistake("inputs_only", "B left room for Q_i, K_j, V_j and O_i alone, 4·B·max(d, d_v)", "the 8: results in the making need as much again",
+                ("8 * (B + 16)", "4 * (B + 16)")),
+        Mistake("one_too_far", "B was the first multiple of 16 that no longer fits", "where the loop stops: the last B that fits, not the one after it",
+                ("return B_r, B_c, B", "return B_r, B_c, B + 16")),
+        Mistake("strictly_less", "a tile that fills the SRAM exactly was refused", "the comparison: ≤, not <", ("<= M", "< M")),
+        Mistake("not_a_multiple", "B was not rounded down to a multiple of 16", "the steps of B: 16 each",
+                ("    B = 16\n    while 8 * (B + 16) * max(d, d_v) + 3 * (B + 16) ** 2 <= M:\n        B += 16",
+                 "    B = 16\n    while 8 * (B + 1) * max(d, d_v) + 3 * (B + 1) ** 2 <= M:\n        B += 1")),
+        Mistake("d_v_forgotten", "B was chosen for d alone, though the tiles of V and O have d_v columns", "max(d, d_v)",
+                ("max(d, d_v)", "d")),
+        Mistake("smaller_of_the_two", "B was chosen for the smaller of d and d_v", "max(d, d_v): the wider tiles must fit too", ("max(d, d_v)", "min(d, d_v)")),
+        Mistake("sum_of_the_two", "B was chosen for d + d_v columns", "max(d, d_v)", ("max(d, d_v)", "(d + d_v)")),
+    ],
+    variants=[
+        Variant("solving the quadratic", body="""
+            import math
+            M = sram_bytes // element_size
+            D = max(d, d_v)
+            root = (math.isqrt(64 * D * D + 12 * M) - 8 * D) // 6
+            published = math.ceil(M / (4 * d))
+            return published if published < d else d, published, max(16, root // 16 * 16)
+            """),
+    ],
+    hints=[
+        "M = sram_bytes // element_size. Then B_c = -(-M // (4 * d)) and B_r = min(B_c, d).",
+        "For B, start at 16 and add 16 for as long as the next one still fits.",
+        "Fits means 8*B*max(d, d_v) + 3*B*B <= M. Test the B you would go to, not the one you have.",
+    ],
+)

@@ -1,0 +1,100 @@
+"""Cases and mistakes of ex06_causal_skipping."""
+
+import torch
+
+from flashlab.check.cases import features_of
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab.check.runner import Breach
+
+VISITED = "-(-seen_by_last // B_c)"
+
+
+def call(fn, N_q, N_k, B_r, B_c):
+    found = [fn(i, N_q, N_k, B_r, B_c) for i in range(-(-N_q // B_r))]
+    for i, pair in enumerate(found):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(type(n) is int for n in pair):
+            raise Breach("wrong_type", f"for i = {i} it returned {pair!r}; (full, visited), two whole numbers, was expected")
+    return tuple(torch.tensor(column) for column in zip(*found, strict=True))
+
+
+def truth(N_q, N_k, B_r, B_c):
+    """Counted from the mask itself."""
+    visible = torch.ones(N_q, N_k, dtype=torch.bool).tril(N_k - N_q)
+    full, visited = [], []
+    for rows in visible.split(B_r):
+        blocks = rows.split(B_c, dim=1)
+        visited.append(sum(bool(block.any()) for block in blocks))
+        full.append(sum(bool(block.all()) for block in blocks))
+    return torch.tensor(full), torch.tensor(visited)
+
+
+def case(name, N_q, N_k, B_r, B_c):
+    inputs = {"N_q": N_q, "N_k": N_k, "B_r": B_r, "B_c": B_c}
+    found = features_of(N_q, N_k, 1, 1, B_r, B_c, True) - {"a causal mask", "queries that see no key"}
+    return Case(name, lambda: dict(inputs), found, inputs)
+
+
+EXERCISE = Exercise(
+    function="key_blocks",
+    outputs=(Output("full", ("i",)), Output("visited", ("i",))),
+    call=call,
+    truth=truth,
+    cases=[
+        case("one block of each", 2, 2, 2, 2),
+        case("two blocks of each", 4, 4, 2, 2),
+        case("wide query blocks", 8, 8, 4, 2),
+        case("wide key blocks", 12, 12, 2, 4),
+        case("short last blocks", 7, 7, 3, 2),
+        case("fewer queries than keys", 3, 11, 2, 3),
+        case("more queries than keys", 11, 4, 2, 3),
+        case("one query of a decode step", 1, 10, 1, 4),
+        case("all at once", 13, 9, 5, 4),
+    ],
+    mistakes=[
+        Mistake("nothing_skipped", "every key block was visited, as without a mask", "visited: the last query of the block sees only keys up to its own position",
+                (VISITED, "-(-N_k // B_c)")),
+        Mistake("visited_by_first", "visited was decided by the block's first query", "visited: some query of the block is enough, so its last one decides",
+                ("last + 1 + N_k - N_q", "first + 1 + N_k - N_q")),
+        Mistake("full_by_last", "full was decided by the block's last query", "full: every query has to see the whole block, so the first one decides",
+                ("first + 1 + N_k - N_q", "last + 1 + N_k - N_q")),
+        Mistake("top_left", "the first query was lined up with the first key", "N_k − N_q: the last query is lined up with the last key",
+                ("last + 1 + N_k - N_q", "last + 1"), ("first + 1 + N_k - N_q", "first + 1")),
+        Mistake("shift_reversed", "the shift was N_q − N_k, with the wrong sign", "N_k − N_q: with more keys than queries each query sees more",
+                ("last + 1 + N_k - N_q", "last + 1 + N_q - N_k"), ("first + 1 + N_k - N_q", "first + 1 + N_q - N_k")),
+        Mistake("visited_floor", "visited was rounded down, so that the block that crosses the diagonal was skipped", "the division: a block is visited for one visible key",
+                (VISITED, "seen_by_last // B_c")),
+        Mistake("visited_off_by_one", "query n was taken to see the keys before n + N_k − N_q, its own not among them", "how many keys query n sees: n + 1 + N_k − N_q",
+                ("last + 1 + N_k - N_q", "last + N_k - N_q"), ("first + 1 + N_k - N_q", "first + N_k - N_q")),
+        Mistake("one_too_many", "one key block too many was visited", "visited: ⌈seen / B_c⌉; seen // B_c + 1 is one too many where B_c divides seen",
+                (VISITED, "seen_by_last // B_c + 1")),
+        Mistake("full_rounded_up", "full was rounded up, so that a block on the diagonal went without its mask", "the division for full: the whole block has to be seen",
+                ("seen_by_first // B_c", "-(-seen_by_first // B_c)")),
+        Mistake("short_last_query_block", "the last query block was taken to be as long as the others", "the last query: min((i + 1) · B_r, N_q) − 1",
+                ("min((i + 1) * B_r, N_q) - 1", "(i + 1) * B_r - 1"), ("min(N_k, max(0, last + 1 + N_k - N_q))", "max(0, last + 1 + N_k - N_q)")),
+        Mistake("negative", "a query block that sees no key got a negative number of blocks", "max(0, ...): queries before the first key see nothing",
+                ("max(0, last + 1 + N_k - N_q)", "last + 1 + N_k - N_q"), ("max(0, first + 1 + N_k - N_q)", "first + 1 + N_k - N_q")),
+        Mistake("r_and_c_swapped", "B_r and B_c were swapped", "which size belongs to queries: B_r", ("first, last = i * B_r, min((i + 1) * B_r, N_q) - 1",
+                "B_r, B_c = B_c, B_r\n    first, last = i * B_r, min((i + 1) * B_r, N_q) - 1")),
+        Mistake("blocks_compared", "visited was i + 1, as if query and key blocks had one size", "the positions: count in queries and keys, then divide by B_c", (VISITED, "min(i + 1, -(-N_k // B_c))")),
+        Mistake("short_last_key_block", "a short last key block counted as not seen whole though every query sees all keys",
+                "full, where the first query of the block sees all N_k keys", ("visited if seen_by_first == N_k else seen_by_first // B_c", "seen_by_first // B_c")),
+        Mistake("none_full", "full was always 0: every block was given a mask", "full: blocks left of the diagonal need none", ("return full, visited", "return 0, visited")),
+    ],
+    variants=[
+        Variant("block by block", body="""
+            full = visited = 0
+            rows = range(i * B_r, min(N_q, i * B_r + B_r))
+            for start in range(0, N_k, B_c):
+                keys = range(start, min(N_k, start + B_c))
+                sees = [[k <= q + N_k - N_q for k in keys] for q in rows]
+                visited += any(map(any, sees))
+                full += all(map(all, sees))
+            return full, visited
+            """),
+    ],
+    hints=[
+        "Query n sees n + 1 + N_k − N_q keys: clip that to 0 … N_k.",
+        "visited = ⌈seen by the last query / B_c⌉. The block's last query is min((i + 1)·B_r, N_q) − 1.",
+        "full = seen by the first query // B_c; where that query sees all keys, a short last block counts as well.",
+    ],
+)

@@ -1,0 +1,56 @@
+"""Cases and mistakes of ex07_traffic_fa1."""
+
+from flashlab.check.form import Exercise, Mistake, Output, Variant
+from flashlab.check.traffic import TILED_CASES, measured, terms
+from flashlab.fa1 import fa1_forward
+
+READS = "N_k * (d + d_v) + T_c * N_q * (d + d_v + 2) "
+WRITES = "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) + N_q "
+
+EXERCISE = Exercise(
+    function="fa1_traffic",
+    outputs=(Output("reads"), Output("writes")),
+    ints_only=True,
+    truth=lambda **sizes: measured(fa1_forward, **sizes),
+    terms=terms,
+    cases=TILED_CASES,
+    mistakes=[
+        Mistake("T_c_floor", "the number of key blocks was rounded down", "T_c = ⌈N_k / B_c⌉: the last block may be short", ("-(-N_k // B_c)", "N_k // B_c")),
+        Mistake("B_r_for_B_c", "the keys were cut into blocks of B_r", "which size belongs to keys: B_c", ("-(-N_k // B_c)", "-(-N_k // B_r)")),
+        Mistake("T_r_for_T_c", "Q, O, l and m were counted once per query block, T_r times, not once per key block", "the outer loop: it runs over key blocks",
+                ("-(-N_k // B_c)", "-(-N_q // B_r)")),
+        Mistake("as_FA2", "K and V were counted once per query block, and Q once: that is FA2", "which loop is outside: in FA1 K_j and V_j stay on chip",
+                (READS, "N_q * d + -(-N_q // B_r) * N_k * (d + d_v) "), (WRITES, "N_q * (d_v + 1) ")),
+        Mistake("Q_once", "Q was counted as read once", "Q_i is read in the inner loop, for every key block", (READS, "N_k * (d + d_v) + N_q * d + T_c * N_q * (d_v + 2) ")),
+        Mistake("O_not_read", "O was not counted as read back in each step", "the inner loop reads O_i before it adds to it", (READS, "N_k * (d + d_v) + T_c * N_q * (d + 2) ")),
+        Mistake("l_m_forgotten", "l and m were not counted", "l_i and m_i: two numbers per query, read and written in each step",
+                (READS, "N_k * (d + d_v) + T_c * N_q * (d + d_v) "), (WRITES, "N_q * d_v + T_c * N_q * d_v + N_q ")),
+        Mistake("l_m_not_read", "l and m were counted as written but not as read", "the inner loop reads l_i and m_i too", (READS, "N_k * (d + d_v) + T_c * N_q * (d + d_v) ")),
+        Mistake("start_forgotten", "the first values of O, l and m were not counted as written", "the first line: zeros have to be written to HBM too", (WRITES, "T_c * N_q * (d_v + 2) + N_q ")),
+        Mistake("L_forgotten", "L was not counted", "the last key step writes L_i", (WRITES, "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) ")),
+        Mistake("L_each_step", "L was counted once per key block", "L_i is written in the last key step alone", (WRITES, "N_q * (d_v + 2) + T_c * N_q * (d_v + 3) ")),
+        Mistake("written_once", "O, l and m were counted as written once, at the end", "the inner loop writes them in each step", (WRITES, "N_q * (d_v + 2) + N_q * (d_v + 2) + N_q ")),
+        Mistake("d_for_d_v", "d was taken for the width of V and O", "V is (N_k, d_v), O is (N_q, d_v)",
+                (READS, "N_k * (d + d) + T_c * N_q * (d + d + 2) "), (WRITES, "N_q * (d + 2) + T_c * N_q * (d + 2) + N_q ")),
+        Mistake("whole_blocks", "a short last key block was counted as a whole one", "K and V have N_k rows, not T_c·B_c", (READS, "T_c * B_c * (d + d_v) + T_c * N_q * (d + d_v + 2) ")),
+        Mistake("bytes", "the result is in bytes, not in elements", "the unit: count elements", ("return reads, writes", "return 4 * reads, 4 * writes")),
+    ],
+    variants=[
+        Variant("walking the loops", body="""
+            reads, writes = 0, N_q * d_v + 2 * N_q
+            for j in range(0, N_k, B_c):
+                keys = min(B_c, N_k - j)
+                reads += keys * d + keys * d_v
+                for i in range(0, N_q, B_r):
+                    rows = min(B_r, N_q - i)
+                    reads += rows * d + rows * d_v + 2 * rows
+                    writes += rows * d_v + 2 * rows
+            return reads, writes + N_q
+            """),
+    ],
+    hints=[
+        "K and V are read once: N_k·(d + d_v). All query blocks together are N_q rows, whatever B_r is.",
+        "Each of the T_c key blocks lets Q (d), O (d_v), l and m (2) pass: T_c·N_q·(d + d_v + 2) reads.",
+        "Writes: the first O, l, m; then O, l, m for each key block; then L once.",
+    ],
+)

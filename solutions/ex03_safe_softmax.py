@@ -1,0 +1,29 @@
+"""ex03_safe_softmax · softmax that does not overflow
+
+Chapter 03 · difficulty 1 of 5 · 10 minutes
+
+The softmax of each row, written with max, exp and sum alone (not with torch.softmax).
+
+    S (N_q, N_k)   ->   P (N_q, N_k), each row sums to 1
+
+    m_i = max over j of S_ij        P_ij = exp(S_ij − m_i) / sum over j of exp(S_ij − m_i)
+
+Scores may be in the hundreds, with either sign, and -inf for a hidden key. A row that is -inf throughout gives zeros.
+
+Hint: in float32 exp(89) is inf and exp(−104) is 0. The shift makes the largest exponent of each row exactly 0.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def safe_softmax(S):
+    """The softmax of each row of S."""
+    # >>> your turn: the maximum of each row, the shifted exponentials, their sum, the quotient
+    m = S.amax(-1, keepdim=True)                                    # (N_q, 1)
+    m = m.masked_fill(m == -inf, 0)                                 # (N_q, 1)  -inf − -inf would be NaN
+    P = torch.exp(S - m)                                            # (N_q, N_k)  at most 1
+    l = P.sum(-1, keepdim=True)                                     # (N_q, 1)
+    return P / l.masked_fill(l == 0, 1)                             # (N_q, N_k)  nothing visible: stays 0
+    # <<<

@@ -1,0 +1,35 @@
+"""ex04_block_matmul · a matrix product by tiles
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+C = A B, one tile of C at a time. The tile stays on chip while the tiles of A's rows and of B's columns pass by.
+
+    A (M, K)   B (K, N)   ->   C (M, N)
+
+    C[rows, cols] = sum over inner of A[rows, inner] B[inner, cols]
+
+Tiles are at most B_m x B_k, B_k x B_n and B_m x B_n. Sizes need not be multiples of them. Each byte is counted: every tile
+of C is stored once. A and B may be 16-bit: turn tiles into float32 after the load (`.float()`), the sum needs it.
+
+load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) brings one back, tiles(N, B) gives the slices.
+
+Hint: three loops. Which of them run over different tiles of C, and which over the terms of one sum?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+
+def block_matmul(A, B, C, B_m, B_n, B_k):
+    """Fills C with A B."""
+    # >>> your turn: the loops over rows and cols, the sum over inner, one store for each tile of C
+    for rows in tiles(A.shape[0], B_m):
+        for cols in tiles(B.shape[1], B_n):
+            C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)        # (B_m, B_n)
+            for inner in tiles(A.shape[1], B_k):
+                A_tile = load(A, rows, inner).float()               # (B_m, B_k)
+                B_tile = load(B, inner, cols).float()               # (B_k, B_n)
+                C_tile = C_tile + A_tile @ B_tile
+            store(C, rows, C_tile, cols)
+    # <<<
