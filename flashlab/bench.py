@@ -172,10 +172,11 @@ def peak_bytes(function):
 
 
 def admit(row, function, Q, K, V, causal):
-    """Fill in row's error and peak_bytes; where the function fails or is wrong, row["skipped"] says so."""
+    """Fill in row's errors and peak_bytes; where the function fails or is wrong, row["skipped"] says so."""
     verdict, reason = attempt(check, function, Q, K, V, causal)
     if verdict is not None:
         row["error"] = verdict.error_O if math.isfinite(verdict.error_O) else None
+        row["rms_error"] = verdict.rms_O if math.isfinite(verdict.rms_O) else None
         reason = None if verdict.ok else f"refused: {verdict}"
     if reason is None:
         row["peak_bytes"], reason = attempt(peak_bytes, partial(function, Q, K, V, causal))
@@ -240,7 +241,7 @@ def measure(problem, chosen, *, device="cuda", timer=time_ms, rounds=3, expired=
 def _empty_row(name, problem):
     row = {"implementation": name, "pass": "forward", "dtype": problem.dtype}
     row |= {key: getattr(problem, key) for key in ("B", "H", "N", "d", "causal")}
-    unknown = ("ms", "ms_low", "ms_high", "runs", "tflops", f"vs_{BASELINE}", "peak_bytes", "error", "skipped")
+    unknown = ("ms", "ms_low", "ms_high", "runs", "tflops", f"vs_{BASELINE}", "peak_bytes", "error", "rms_error", "skipped")
     return row | dict.fromkeys(unknown)
 
 
@@ -401,13 +402,15 @@ def provenance(command=None):
 
 
 def commit(root=ROOT):
-    """HEAD, with -dirty if flashlab/ differs from it; without git, the variable FLASHLAB_COMMIT; else "unknown"."""
+    """The variable FLASHLAB_COMMIT (for a copy without history); else HEAD, -dirty if flashlab/ differs; else "unknown"."""
+    if given := os.environ.get("FLASHLAB_COMMIT"):
+        return given
     if (root / ".git").exists() and shutil.which("git"):                   # not the repository of whoever installed flashlab
         head, dirty = (subprocess.run(["git", *words], cwd=root, capture_output=True, text=True).stdout.strip()
-                       for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", "flashlab"]))
+                       for words in (["rev-parse", "--verify", "HEAD"], ["status", "--porcelain", "--", "flashlab"]))
         if head:
             return f"{head}-dirty" if dirty else head
-    return os.environ.get("FLASHLAB_COMMIT", "unknown")
+    return "unknown"
 
 
 def save(results, out):

@@ -51,12 +51,16 @@ def _attention(Q, K, V, causal, scale, dropout_p, keep):
 
 @dataclass
 class Verdict:
-    """Errors of O and L against float64, and the largest that would pass. Errors are max |x - truth|."""
+    """Errors of O and L against float64, and the largest that would pass. Errors are max |x - truth|.
+
+    rms_O is the root mean square of O's error: steadier than the maximum when two correct kernels are compared.
+    """
 
     error_O: float
     bound_O: float
     error_L: float
     bound_L: float
+    rms_O: float
 
     @property
     def ok(self):
@@ -94,7 +98,8 @@ def judge(O, L, Q, K, V, *, causal=False, scale=None):
     O_naive, L_naive = attention(Q, K, V, causal=causal, scale=scale, dtype=Q.dtype)
     eps = torch.finfo(Q.dtype).eps * (16 if Q.dtype == torch.float64 else 1)    # there the truth rounds as much itself
     error_L, bound_L = (0.0, 0.0) if L is None else (max_error(L, L_ref), error_bound(L_naive, L_ref, eps))
-    return Verdict(max_error(O, O_ref), error_bound(O_naive, O_ref, eps), error_L, bound_L)
+    rms_O = (O.detach().to(torch.float64) - O_ref).square().mean().sqrt().item() if O.numel() else 0.0
+    return Verdict(max_error(O, O_ref), error_bound(O_naive, O_ref, eps), error_L, bound_L, rms_O)
 
 
 @dataclass

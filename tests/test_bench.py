@@ -250,18 +250,19 @@ def test_commit_is_heads_with_a_flag_for_changed_code(tmp_path, monkeypatch):
         return subprocess.run(["git", *identity, *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
 
     monkeypatch.setenv("FLASHLAB_COMMIT", "from elsewhere")
-    assert bench.commit(tmp_path) == "from elsewhere"     # a copy without .git
+    assert bench.commit(tmp_path) == "from elsewhere"     # a copy that has no history, or a foreign one
+    monkeypatch.delenv("FLASHLAB_COMMIT")
     (tmp_path / "flashlab").mkdir()
     (tmp_path / "flashlab/a.py").write_text("1")
     git("init")
     git("add", ".")
+    assert bench.commit(tmp_path) == "unknown"            # nothing committed yet
     git("commit", "-m", "a")
     assert bench.commit(tmp_path) == git("rev-parse", "HEAD")
     (tmp_path / "results.json").write_text("{}")
     assert not bench.commit(tmp_path).endswith("-dirty")  # a result is not code
     (tmp_path / "flashlab/new.py").write_text("1")
     assert bench.commit(tmp_path) == git("rev-parse", "HEAD") + "-dirty"
-    monkeypatch.delenv("FLASHLAB_COMMIT")
     assert bench.commit(tmp_path / "flashlab") == "unknown"
 
 
