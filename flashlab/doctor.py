@@ -228,8 +228,15 @@ def as_text(findings):
 
 
 def main(argv=None):
+    argv = sys.argv[1:] if argv is None else argv
+    if any(word.split("=")[0] == "--kernel" for word in argv):      # look at a kernel, not at the machine
+        from flashlab import lint
+
+        return lint.main(argv)
     parser = argparse.ArgumentParser("python -m flashlab doctor", description=__doc__)
     parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("--kernel", metavar="MODULE:NAME",
+                        help="say what would fail or differ on a GPU, of a Triton kernel; see `doctor --kernel= --help`")
     args = parser.parse_args(argv)
     findings = report()
     print(json.dumps([asdict(f) for f in findings], indent=1) if args.json else as_text(findings))

@@ -1,0 +1,295 @@
+"""What would fail, differ or be slow on a GPU, of a Triton kernel that is green in the interpreter.
+
+    lint_kernel(kernel, {"X": X, "Y": Y, "N": 70, "B": 32}, grid=(3,))     # a list of Finding
+    lint_call(lambda: row_softmax(X))                                      # every kernel that the call launches
+    python -m flashlab doctor --kernel flashlab.kernels.vector_add:vector_add_kernel X=fp16[70] Y=fp16[70] Out=fp16[70] N=70 B=64
+
+The kernel is compiled ahead of time, so no GPU is needed. With a grid it is also run in the interpreter, where every
+address is held against the tensors: on a GPU a stray load or store passes silently, or ends the process.
+"""
+
+import argparse
+import ast
+import contextlib
+import importlib
+import inspect
+import os
+import re
+import sys
+import tempfile
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy
+import torch
+
+from flashlab.compiled import SHARED_LIMIT, compile_for
+from flashlab.kernels.launching import interpreted
+
+GPUS = {80: "an A100 (sm_80)", 90: "an H100 (sm_90)", 100: "a B200 (sm_100)"}
+LEVELS = ("fails", "wrong", "differs", "slow")             # worst first
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    rule: str              # dot_k, mixed_dot, compile, shared, stray_load, stray_store, bf16, tf32, spills
+    level: str             # of LEVELS
+    text: str
+    fix: str
+
+    def __str__(self):
+        return f"{self.level}: {self.text}\n  fix: {self.fix}"
+
+
+def lint_kernel(kernel, arguments, *, grid=None, target=90):
+    """The Findings for one launch, worst first; an empty list if there is nothing to say.
+
+    arguments   every parameter's value by name; num_warps and num_stages may stand among them
+    grid        with it, where kernels are interpreted, the launch is run and its addresses watched
+    target      80, 90 or 100: A100, H100, B200
+    """
+    findings = []
+    if grid is not None and interpreted():
+        with watch() as seen:
+            kernel[grid](**arguments)
+        findings += seen.findings()
+    return _ordered(findings + _compiled_findings(kernel, arguments, target))
+
+
+def lint_call(function, *, target=90):
+    """The Findings for every kernel that function() launches in the interpreter, each kernel's arguments taken as launched."""
+    if not interpreted():
+        raise RuntimeError("lint_call watches the interpreter; with a GPU use lint_kernel, or compute-sanitizer")
+    with watch() as seen:
+        function()
+    findings = seen.findings()
+    for kernel, arguments in seen.launches:
+        findings += _compiled_findings(kernel, arguments, target)
+    return _ordered(dict.fromkeys(findings))
+
+
+def as_text(findings):
+    return "\n".join(map(str, findings)) if findings else "nothing found: it compiles, fits, and stays within its tensors"
+
+
+def _ordered(findings):
+    return sorted(findings, key=lambda finding: LEVELS.index(finding.level))
+
+
+# ---- what the compiler says
+
+
+def _compiled_findings(kernel, arguments, target):
+    name = kernel.fn.__name__
+    try:
+        with _importable(kernel) as kernel:
+            binary = compile_for(kernel, arguments, target)
+    except RuntimeError as error:
+        return [_compile_error(name, str(error))]
+    found, limit = [], SHARED_LIMIT[target]
+    if binary.shared_bytes > limit:
+        found.append(Finding("shared", "fails", f"{name} needs {binary.shared_bytes / 1024:.0f} KiB of shared memory, a program on "
+                             f"{GPUS[target]} may use {limit / 1024:.0f} KiB", "smaller tiles, or fewer num_stages"))
+    if interpreted() and re.search(r"(mma|add|sub|mul|fma|max|min)[.\w:]*bf16", binary.ptx):
+        found.append(Finding("bf16", "differs", f"{name} computes in bfloat16: right on a GPU, silently wrong in the interpreter",
+                             "while interpreting, widen what is loaded: .to(tl.float32)"))
+    if "tf32" in binary.ptx:
+        found.append(Finding("tf32", "differs",
+                             f"{name} multiplies float32 in TF32, with 10 bits of mantissa; the interpreter keeps all 23",
+                             'tl.dot(..., input_precision="ieee"), slower; or allow for errors near 1e-3'))
+    if binary.spills:
+        waits = any("serializ" in line for line in binary.warnings)
+        also = ", and its matrix instructions wait for each other" if waits else ""
+        found.append(Finding("spills", "slow", f"{name} uses all {binary.registers} registers and spills {binary.spills} bytes a "
+                             f"thread to memory{also}", "smaller tiles, or more num_warps"))
+    return found
+
+
+def _compile_error(name, log):
+    """The compiler's last words, and the line they are about."""
+    tail = log[log.rfind("CompilationError"):] if "CompilationError" in log else log
+    lines = [line for line in tail.splitlines() if line.strip()]
+    words = re.sub(r"^ValueError\('(.*)'\)$", r"\1", lines[-1].strip())
+    marked = next((above.strip() for above, line in zip(lines, lines[1:], strict=False) if line.strip() == "^"), "")
+    place = f" at `{marked}`" if marked else ""
+    if "K >= 16" in words:
+        return Finding("dot_k", "fails", f"{name} does not compile{place}: tl.dot needs at least 16 along K, its inner dimension",
+                       "pad the inner dimension to 16 with zeros (a masked load does it), or use tl.sum(a * b)")
+    if "same dtype" in words:
+        return Finding("mixed_dot", "fails", f"{name} does not compile{place}: {words}", "cast one operand: p.to(v.dtype)")
+    return Finding("compile", "fails", f"{name} does not compile{place}: {words}", "as the message says; the interpreter is laxer")
+
+
+@contextlib.contextmanager
+def _importable(kernel):
+    """A kernel of the package itself; any other, of a notebook or an exercise, as a copy in a module that can be imported."""
+    if kernel.fn.__module__.split(".")[0] == "flashlab" and "<locals>" not in kernel.fn.__qualname__:
+        yield kernel
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        name = f"flashlab_lint_{os.path.basename(folder).replace('-', '_')}"
+        Path(folder, f"{name}.py").write_text("\n\n".join(dict.fromkeys(_sources(kernel))))
+        path = os.environ.get("PYTHONPATH")
+        sys.path.insert(0, folder)
+        os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.getcwd(), *([path] if path else [])])
+        try:
+            yield getattr(importlib.import_module(name), kernel.fn.__name__)
+        finally:
+            sys.path.remove(folder)
+            sys.modules.pop(name, None)
+            os.environ.pop("PYTHONPATH") if path is None else os.environ.update(PYTHONPATH=path)
+
+
+def _sources(kernel):
+    """Source texts for a module of its own: imports, the constants and the kernels that the kernel uses, the kernel."""
+    yield "import triton\nimport triton.language as tl\nfrom triton import jit"
+    source = textwrap.dedent(inspect.getsource(kernel.fn))
+    source = "@jit\n" + source[re.search(r"^def ", source, re.MULTILINE).start():]      # the interpreter strips decorators
+    used = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    around = kernel.fn.__globals__ | inspect.getclosurevars(kernel.fn).nonlocals
+    for name in sorted(used & around.keys()):
+        value = around[name]
+        if hasattr(value, "fn") and inspect.isfunction(value.fn) and value is not kernel and value.fn is not kernel.fn:
+            yield from _sources(value)
+        elif inspect.ismodule(value):
+            yield f"import {value.__name__} as {name}"
+        elif isinstance(value, (int, float, str)):
+            yield f"{name} = {value!r}"
+        elif type(value).__name__ == "constexpr":
+            yield f"{name} = tl.constexpr({value.value!r})"
+    yield source
+
+
+# ---- what the interpreter sees
+
+
+class Watch:
+    """The launches of a stretch of interpreted code, and the accesses that hit no tensor."""
+
+    def __init__(self):
+        self.launches, self.strays, self.tensors = [], {}, {}
+
+    def launched(self, executor, args, kwargs):
+        parameters = inspect.signature(executor.fn).parameters
+        options = {key: value for key, value in kwargs.items() if key in ("num_warps", "num_stages")}
+        own = {key: value for key, value in kwargs.items() if key in parameters}
+        bound = inspect.signature(executor.fn).bind(*args, **own)
+        bound.apply_defaults()
+        self.kernel = executor.fn.__name__
+        self.tensors = {key: value for key, value in bound.arguments.items() if isinstance(value, torch.Tensor)}
+        self.ranges = {key: _addresses(T) for key, T in self.tensors.items()}
+        self.launches.append((_Kernel(executor.fn), bound.arguments | options))
+
+    def inside(self, kind, pointers, mask, program):
+        """The mask without the addresses outside every tensor; these are noted."""
+        addresses, mask = numpy.asarray(pointers).astype(numpy.int64), numpy.asarray(mask).astype(bool)
+        known = numpy.zeros(addresses.shape, dtype=bool)
+        for start, stop in self.ranges.values():
+            known |= (addresses >= start) & (addresses < stop)
+        lost = mask & ~known
+        if lost.any() and self.ranges:
+            self.strays.setdefault((self.kernel, kind), (*self._nearest(int(addresses[lost][0])), int(lost.sum()), program))
+        return mask & known
+
+    def _nearest(self, address):
+        def distance(name):
+            start, stop = self.ranges[name]
+            return max(start - address, address - stop + 1)
+
+        name = min(self.ranges, key=distance)
+        start, stop = self.ranges[name]
+        size = self.tensors[name].element_size()
+        steps = (start - address) // size if address < start else (address - stop) // size + 1
+        return name, f"{steps} element{'s' * (steps > 1)} {'before its start' if address < start else 'past its end'}"
+
+    def findings(self):
+        found = []
+        for (kernel, kind), (name, where, count, program) in self.strays.items():
+            verb = {"load": "loads", "store": "stores"}[kind]
+            found.append(Finding(f"stray_{kind}", "wrong", f"{kernel} {verb} outside its tensors: {count} addresses in program "
+                                 f"{tuple(program)}, the first one {where} of {name}; a GPU does not notice, or ends the process",
+                                 f"a mask in tl.{kind} that is False past the edge"))
+        return found
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    fn: object
+
+
+def _addresses(T):
+    """First address of T, and the one after its last element."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(T.shape, T.stride(), strict=True)) if T.numel() else 0
+    return T.data_ptr(), T.data_ptr() + extent * T.element_size()
+
+
+@contextlib.contextmanager
+def watch():
+    """Within: interpreted launches are recorded, their loads and stores checked, those outside every tensor left out."""
+    from triton.runtime import interpreter
+
+    seen, real, launch = Watch(), interpreter._interpreter, interpreter.GridExecutor.__call__
+
+    class Checked:
+        def __getattr__(self, name):
+            return getattr(real, name)
+
+        def load(self, pointers, mask, other, dtype):
+            return real.load(pointers, seen.inside("load", pointers, mask, interpreter.interpreter_builder.grid_idx), other, dtype)
+
+        def store(self, pointers, value, mask):
+            return real.store(pointers, value, seen.inside("store", pointers, mask, interpreter.interpreter_builder.grid_idx))
+
+    def recorded(executor, *args, **kwargs):
+        seen.launched(executor, args, kwargs)
+        return launch(executor, *args, **kwargs)
+
+    interpreter._interpreter, interpreter.GridExecutor.__call__ = Checked(), recorded
+    try:
+        yield seen
+    finally:
+        interpreter._interpreter, interpreter.GridExecutor.__call__ = real, launch
+
+
+# ---- the command line
+
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "i32": torch.int32, "i64": torch.int64}
+
+
+def parse_value(text):
+    """fp16[64,32] is a random tensor; the rest as Python writes it: 70, 0.5, True, "ieee"."""
+    if match := re.fullmatch(r"(\w+)\[([\d, ]+)\]", text):
+        if match[1] not in DTYPES:
+            raise argparse.ArgumentTypeError(f"a tensor is written fp16[64,32], with one of {', '.join(DTYPES)}; got {text!r}")
+        shape = [int(size) for size in match[2].split(",")]
+        dtype = DTYPES[match[1]]
+        return torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype)
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def main(argv=None):
+    """`doctor --kernel MODULE:NAME ...`."""
+    parser = argparse.ArgumentParser("python -m flashlab doctor", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernel", required=True, metavar="MODULE:NAME", help="a @triton.jit function")
+    parser.add_argument("arguments", nargs="*", metavar="NAME=VALUE", help="its arguments: X=fp16[64,32] N=64")
+    parser.add_argument("--grid", help="programs: 4, or 4,2; then it is also run in the interpreter, its addresses watched")
+    parser.add_argument("--target", type=int, choices=SHARED_LIMIT, default=90, help="compute capability (90)")
+    args = parser.parse_args(argv)
+    module, _, name = args.kernel.partition(":")
+    try:
+        kernel = getattr(importlib.import_module(module), name)
+        arguments = {key: parse_value(value) for key, _, value in (pair.partition("=") for pair in args.arguments)}
+        grid = tuple(int(size) for size in args.grid.split(",")) if args.grid else None
+        findings = lint_kernel(kernel, arguments, grid=grid, target=args.target)
+    except (ImportError, AttributeError, ValueError, argparse.ArgumentTypeError) as error:
+        parser.error(str(error))
+    print(f"{name} on {GPUS[args.target]}\n{as_text(findings)}")
+    return 1 if any(finding.level in ("fails", "wrong") for finding in findings) else 0

@@ -1,0 +1,141 @@
+"""The lint of Triton kernels: each rule finds what it is for, names it, and says nothing about a sound kernel."""
+
+import pytest
+import torch
+
+import flashlab  # noqa: F401  before Triton: it decides whether kernels are interpreted
+
+triton = pytest.importorskip("triton")
+
+import triton.language as tl  # noqa: E402
+
+from flashlab import doctor, lint  # noqa: E402
+from flashlab.kernels import row_softmax, vector_add  # noqa: E402
+from flashlab.kernels.launching import interpreted  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not interpreted(), reason="the lint is for machines without a GPU")
+OFFSET = tl.constexpr(1)
+
+
+@triton.jit
+def scaled(x, factor):
+    return x * factor
+
+
+@triton.jit
+def dot_kernel(A, B, C, M: tl.constexpr, K: tl.constexpr, widen: tl.constexpr):
+    m, k = tl.arange(0, M), tl.arange(0, K)
+    a = tl.load(A + m[:, None] * K + k)
+    b = tl.load(B + k[:, None] * M + m)
+    if widen:
+        a = a.to(tl.float32)
+    tl.store(C + m[:, None] * M + m, scaled(tl.dot(a, b), 2.0))
+
+
+@triton.jit
+def unguarded_kernel(X, Out, N, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(Out + i, tl.load(X + i, i < N), i < N + OFFSET)
+
+
+@triton.jit
+def unguarded_load_kernel(X, Out, N, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(Out + i, tl.load(X + i - 3), i < N)
+
+
+def dot(M, K, dtype=torch.float16, widen=False, **options):
+    tensors = {"A": torch.zeros(M, K, dtype=dtype), "B": torch.zeros(K, M, dtype=dtype), "C": torch.zeros(M, M)}
+    return tensors | {"M": M, "K": K, "widen": widen} | options
+
+
+def rules(findings):
+    return [finding.rule for finding in findings]
+
+
+@pytest.mark.parametrize("arguments, rule, level, words", [
+    (dot(16, 8), "dot_k", "fails", "at least 16 along K"),
+    (dot(16, 16, widen=True), "mixed_dot", "fails", "Got fp32 and fp16"),
+    (dot(16, 24), "compile", "fails", "power of 2"),
+    (dot(16, 16, torch.float32), "tf32", "differs", "10 bits of mantissa"),
+    (dot(16, 16, torch.bfloat16), "bf16", "differs", "wrong in the interpreter"),
+])
+def test_each_rule_finds_what_it_is_for(arguments, rule, level, words):
+    finding, = lint.lint_kernel(dot_kernel, arguments)
+    assert (finding.rule, finding.level) == (rule, level)
+    assert words in finding.text and "dot_kernel" in finding.text and finding.fix
+
+
+@pytest.mark.parametrize("target, limit", [(80, "163 KiB"), (90, "227 KiB")])
+def test_too_deep_a_tile_does_not_fit_shared_memory(target, limit):
+    finding = lint.lint_kernel(dot_kernel, dot(128, 512), target=target)[0]
+    assert finding.rule == "shared" and "256 KiB" in finding.text and limit in finding.text
+
+
+def test_too_large_a_tile_runs_out_of_registers_and_the_worst_finding_comes_first():
+    assert rules(lint.lint_kernel(dot_kernel, dot(256, 16, torch.float32))) == ["tf32", "spills"]
+
+
+def test_a_compile_error_shows_the_line():
+    finding, = lint.lint_kernel(dot_kernel, dot(16, 8))
+    assert "`tl.store(C + m[:, None] * M + m, scaled(tl.dot(a, b), 2.0))`" in finding.text
+
+
+def test_a_sound_kernel_gets_no_finding():
+    X, Out = torch.randn(70), torch.empty(70)
+    assert lint.lint_kernel(vector_add.vector_add_kernel, {"X": X, "Y": X, "Out": Out, "N": 70, "B": 64}, grid=(2,)) == []
+    assert lint.as_text([]).startswith("nothing found")
+
+
+@pytest.mark.parametrize("kernel, rule, where", [
+    (unguarded_kernel, "stray_store", "program (1, 0, 0), the first one 1 element past its end of Out"),
+    (unguarded_load_kernel, "stray_load", "program (0, 0, 0), the first one 3 elements before its start of X"),
+])
+def test_stray_accesses_are_located_and_not_carried_out(kernel, rule, where):
+    wide = torch.full((200,), 7.0)
+    X, Out = torch.randn(200)[60:130], wide[60:130]
+    findings = lint.lint_kernel(kernel, {"X": X, "Out": Out, "N": 70, "B": 64}, grid=(2,))
+    assert rules(findings) == [rule] and findings[0].level == "wrong" and where in findings[0].text
+    assert (wide[130:] == 7).all() and (wide[:60] == 7).all()
+
+
+def test_the_kernels_of_a_call_are_found_by_themselves():
+    X = torch.randn(5, 200)
+    assert lint.lint_call(lambda: row_softmax.row_softmax(X)) == []
+    A, B, C = dot(16, 16, torch.float32)["A"], torch.zeros(16, 16), torch.zeros(16, 16)
+    findings = lint.lint_call(lambda: dot_kernel[(1,)](A, B, C, M=16, K=16, widen=False))
+    assert rules(findings) == ["tf32"]
+
+
+def test_a_kernel_from_a_notebook_can_be_compiled_with_the_helpers_and_constants_it_uses():
+    space = {"tl": tl, "triton": triton, "__name__": "__main__"}
+    text = ("LIMIT = tl.constexpr(8)\n@triton.jit\ndef half(x):\n    return x / 2\n\n"
+            "@triton.jit\ndef cell_kernel(X, K: tl.constexpr):\n"
+            "    i = tl.arange(0, 16)\n    a = half(tl.load(X + i[:, None] * 16 + i, i < LIMIT))\n"
+            "    tl.store(X + i[:, None] * 16 + i, tl.dot(a, a, input_precision='ieee'))\n")
+    import linecache
+
+    linecache.cache["<cell>"] = (len(text), None, text.splitlines(keepends=True), "<cell>")
+    exec(compile(text, "<cell>", "exec"), space)
+    assert lint.lint_kernel(space["cell_kernel"], {"X": torch.zeros(16, 16), "K": 3}) == []
+
+
+def test_doctor_lints_a_kernel_from_the_command_line(capsys):
+    arguments = ["X=fp32[70]", "Out=fp32[70]", "N=70", "B=64", "--grid", "2"]
+    assert doctor.main(["--kernel", "tests.test_lint:unguarded_kernel", *arguments]) == 1
+    assert "1 element past its end of Out" in capsys.readouterr().out
+    sound = ["X=bf16[70]", "Y=bf16[70]", "Out=bf16[70]", "N=70", "B=64", "--target", "80"]
+    assert doctor.main(["--kernel", "flashlab.kernels.vector_add:vector_add_kernel", *sound]) == 0
+    assert "A100" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("argv, words", [
+    (["--kernel", "flashlab.nothing:kernel"], "No module named"),
+    (["--kernel", "flashlab.kernels.vector_add:no_kernel"], "no_kernel"),
+    (["--kernel", "flashlab.kernels.vector_add:vector_add_kernel", "X=fp16[4]"], "missing: Y, Out, N, B"),
+    (["--kernel", "flashlab.kernels.vector_add:vector_add_kernel", "X=fp8[4]"], "fp16, bf16"),
+])
+def test_a_wrong_command_line_is_explained(argv, words, capsys):
+    with pytest.raises(SystemExit):
+        doctor.main(argv)
+    assert words in capsys.readouterr().err
