@@ -372,13 +372,14 @@ class Memory(TorchDispatchMode):
 
     def _overflow_message(self, T, op, nbytes, frame):
         file, line = frame.f_code.co_filename, frame.f_lineno
+        place = "this cell, line " if "ipykernel" in file else f"{os.path.basename(file)}:"
         names = _local_names(frame)
         live = [f"{names.get(key, f'made in line {tile.where[1]}')} {tile.what} {format_bytes(tile.nbytes)}"
                 for key, tile in self._sram.items()]
         return (
             f"{op} makes a tile {_what(T)} of {format_bytes(nbytes)}, but {format_bytes(self._sram_live)} of the SRAM's "
             f"{format_bytes(self.sram_bytes)} are in use.\n"
-            f"  at {os.path.basename(file)}:{line}: {linecache.getline(file, line).strip()}\n"
+            f"  at {place}{line}: {linecache.getline(file, line).strip()}\n"
             f"  live: {', '.join(live) or 'nothing'}\n"
             "  Use smaller tiles, or give Memory a larger sram_bytes."
         )

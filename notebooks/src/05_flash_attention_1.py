@@ -202,14 +202,28 @@ print("same state, other tiles, same bits:", torch.equal(dropped, other))
 print("L is that of the softmax without dropout:", torch.allclose(L_dropped, fa1_forward(Q, K, V)[1]))
 
 # %% [markdown]
-# **Compare.** The draws come in the order of the tiles, `j` outside and `i` inside. Replaying the mask therefore needs the state *and* the tile sizes. Kept entries are divided by $1 - p$, so that the expectation stays.
+# **Compare.** The draws come in the order of the tiles, `j` outside and `i` inside; other key blocks, another order. Replaying the mask therefore needs the state *and* the tile sizes. Kept entries are divided by $1 - p$, so that the expectation stays.
 #
 # **Takeaway.** Recomputing beats storing when the thing to recompute is cheap and the thing to store is $N^2$.
 #
 # ## Your turn
 #
-# EXERCISES
+# Each exercise is a file with a stub. Fill it in and run its cell: the checker reloads the file and says what is wrong, or that it is right. It also takes a function you wrote here: `check("ex05_…", my_function)`.
 #
+# **Tile sizes** ([exercises/ex05_tile_sizes.py](../exercises/ex05_tile_sizes.py), 20 minutes). The published rule $B_c = \lceil M/4d \rceil$, $B_r = \min(B_c, d)$, and the one with room for $S_{ij}$ and $P_{ij}$.
+
+# %%
+from flashlab.check import check
+
+check("ex05_tile_sizes")
+
+# %% [markdown]
+# **The inner step** ([exercises/ex05_fa1_inner_loop.py](../exercises/ex05_fa1_inner_loop.py), 35 minutes). $O_i \leftarrow (\alpha\, l_i\, O_i + D_{ij} V_j)/l_{new}$ with mask, dropout $D_{ij}$ of $P_{ij}$, and rows that have seen no key yet.
+
+# %%
+check("ex05_fa1_inner_loop")
+
+# %% [markdown]
 # ## Sources
 #
 # Dao, Fu, Ermon, Rudra, Ré 2022, [FlashAttention](https://arxiv.org/abs/2205.14135): Algorithms 1 and 2, and Theorem 2 on HBM accesses.

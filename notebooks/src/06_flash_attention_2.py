@@ -237,8 +237,32 @@ print(f"as printed, inverse: error {max_error(two_tiles(lambda alpha: 1 / alpha)
 #
 # ## Your turn
 #
-# EXERCISES
-#
+# **One query block** ([exercises/ex06_fa2_inner_loop.py](../exercises/ex06_fa2_inner_loop.py), 30 minutes). The program of FA2, with every byte counted: $O_i \leftarrow \alpha\, O_i + P_{ij} V_j$, divided by $l_i$ once.
+
+# %%
+from flashlab.check import check
+
+check("ex06_fa2_inner_loop")
+
+# %% [markdown]
+# **Causal skipping** ([exercises/ex06_causal_skipping.py](../exercises/ex06_causal_skipping.py), 20 minutes). Which key blocks does query block $i$ visit, and which of them need no mask? Query $n$ sees keys $0 \dots n + N_k - N_q$.
+
+# %%
+check("ex06_causal_skipping")
+
+# %% [markdown]
+# **The published lines** ([exercises/ex06_published_line.py](../exercises/ex06_published_line.py), 25 minutes). Four lines of a widely copied algorithm are wrong. Write it as it should be.
+
+# %%
+check("ex06_published_line")
+
+# %% [markdown]
+# **Use $L$** ([exercises/ex06_use_of_L.py](../exercises/ex06_use_of_L.py), 15 minutes). Two halves of the keys, each finished: $L = \ln(e^{L_a} + e^{L_b})$, $O = e^{L_a - L} O_a + e^{L_b - L} O_b$.
+
+# %%
+check("ex06_use_of_L")
+
+# %% [markdown]
 # ## Sources
 #
 # Dao 2023, [FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning](https://arxiv.org/abs/2307.08691), sections 3.1 to 3.3. NVIDIA H100 SXM data sheet for the two FLOP rates.

@@ -141,19 +141,65 @@ for name, c in [("naive", cost.naive_forward(N, N, d, element_size=2)),
 my_more_or_fewer = None
 
 # %%
-from flashlab.bench import load_results
+from flashlab.bench import load_results, where
 
-figures.model_vs_counters(load_results("counters_h100"))
+counters = load_results("counters_h100")
+figures.model_vs_counters(counters)
 
 # %% [markdown]
-# **Compare.** For naive attention model and hardware agree once $S$ no longer fits the L2 cache. For the fused kernel the DRAM reads stay near $Q + K + V$, once each: all query blocks of a head run at about the same time, and L2 serves the re-reads.
+# **Compare.** Naive attention moves more than the model says, the fused kernel far less. Look at each at the largest $N$, in units that mean something: how often naive touches $S$, and how often the kernel reads its inputs.
+
+# %%
+rows = {r["implementation"]: r for r in counters["rows"] if r["N"] == 16384}
+naive, fused = rows["naive_forward"], rows["fa2_triton_forward"]
+S_bytes, QKV_bytes = 2 * naive["H"] * 16384**2, 3 * 2 * fused["H"] * 16384 * fused["d"]
+asked = fused["H"] * cost.fa2_forward(16384, 16384, 64, B_r=fused["B_r"], B_c=fused["B_c"], element_size=2).traffic
+print(f"recorded on {where(counters)}")
+print(f"naive reads S {naive['dram_read'] / S_bytes:.1f} times and writes it {naive['dram_written'] / S_bytes:.1f} times; model: 4 and 3")
+print(f"the kernel reads Q, K, V from DRAM {fused['dram_read'] / QKV_bytes:.2f} times each")
+print(f"L2 moves {fused['l2_bytes'] / asked:.0%} of the bytes the model says the kernel asks for")
+
+# %% [markdown]
+# Seven reads and five writes: PyTorch runs `logsumexp` on a GPU as maximum, subtract, exp and sum, which touch $S$ with four reads and two writes. The model takes it for one kernel with one read. Which kernels ran, the counters name:
+
+# %%
+by_kernel = {}
+for k in naive["kernels"]:
+    short = next((word for word in ("softmax", "SoftMax", "reduce", "exp_kernel", "nvjet") if word in k["name"]), "other elementwise")
+    read, written = by_kernel.get(short, (0, 0))
+    by_kernel[short] = (read + k["dram_read"] / S_bytes, written + k["dram_written"] / S_bytes)
+for short, (read, written) in by_kernel.items():
+    print(f"recorded: {short:<18} reads S {read:4.2f} times, writes it {written:4.2f} times")
+
+# %% [markdown]
+# For the fused kernel each input leaves DRAM once. The query blocks of a head run at about the same time and want the same $K_j$, $V_j$: the first brings them into L2, the others find them there. L2 itself moves nearly all that the program asks for; the small rest was served inside the multiprocessors.
 #
-# **Takeaway.** The model counts what a program asks for. The cache decides how much of that reaches DRAM; the L2 counter shows the asking itself.
+# **Takeaway.** The model counts what a program asks for; caches decide how much of it reaches DRAM. Tiles decide both.
 #
 # ## Your turn
 #
-# EXERCISES
+# Three formulas, to be predicted and then held against the memory model at sizes you have not seen. Try them without looking at the table above.
 #
+# **Naive** ([exercises/ex07_traffic_naive.py](../exercises/ex07_traffic_naive.py), 15 minutes): five operations, each a kernel of its own.
+
+# %%
+from flashlab.check import check
+
+check("ex07_traffic_naive")
+
+# %% [markdown]
+# **FA1** ([exercises/ex07_traffic_fa1.py](../exercises/ex07_traffic_fa1.py), 20 minutes): key blocks outside, $T_c = \lceil N_k/B_c \rceil$ of them; $O$, $l$, $m$ travel.
+
+# %%
+check("ex07_traffic_fa1")
+
+# %% [markdown]
+# **FA2** ([exercises/ex07_traffic_fa2.py](../exercises/ex07_traffic_fa2.py), 20 minutes): query blocks outside, $T_r = \lceil N_q/B_r \rceil$ of them; $K$, $V$ are read by each.
+
+# %%
+check("ex07_traffic_fa2")
+
+# %% [markdown]
 # ## Sources
 #
 # Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), Theorem 2 and Proposition 3 · NVIDIA A100 data sheet (312 TFLOP/s, 1.5 TB/s) · [Nsight Compute](https://docs.nvidia.com/nsight-compute/) for the counters.
