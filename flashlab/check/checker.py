@@ -139,9 +139,10 @@ def _passed(exercise, fn, judged):
                       message=f"The results are right, but your function changed {' and '.join(left)} and left it so: "
                               "every later cell would run with it. I put it back. Set such things outside, or restore them.")
     for look in exercise.after:
-        if (mistake := look(exercise, fn)) is not None:
-            return Report(False, exercise.name, mistake=mistake.name, message=_sentence(mistake.what),
-                          hint=_sentence(f"Look at: {mistake.look}"))
+        if (found := look(exercise, fn)) is not None:
+            mistake, seen = found
+            return Report(False, exercise.name, mistake=mistake.name, hint=_sentence(f"Look at: {mistake.look}"),
+                          message=f"{_sentence(mistake.what)}\nEvery case passes. {_sentence(seen)}")
     return Report(True, exercise.name, message=_praise(exercise), solution=textwrap.dedent(exercise.parsed.answer()))
 
 

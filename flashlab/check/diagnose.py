@@ -116,9 +116,11 @@ def special(judged):
 def from_key_block(exercise, judged, fn):
     """Run the learner's function on the first key block alone, on the first two, ...: where does it go wrong?"""
     inputs, sizes = judged.case.make(), judged.case.sizes
-    if not {"N_k", "B_c"} <= set(sizes) or sizes["N_k"] <= sizes["B_c"] or "K" not in inputs or inputs.get("causal"):
+    if not {"N_k", "B_c"} <= set(sizes) or not {"K", "V"} <= set(inputs) or inputs["K"].ndim != 2 or inputs.get("causal"):
         return ""
     blocks = -(-sizes["N_k"] // sizes["B_c"])
+    if blocks == 1:
+        return ""
     for count in range(1, blocks):
         part = dict(inputs, K=inputs["K"][: count * sizes["B_c"]], V=inputs["V"][: count * sizes["B_c"]])
         if _wrong_on(exercise, judged, fn, part):

@@ -79,7 +79,7 @@ class Exercise:
     forbid: Callable | None = None       # (shape, **inputs) -> a sentence if no tensor of that shape may be made, else None
     reads: tuple = ()                    # Triton: the inputs that are put between NaNs
     writes: tuple = ()                   # Triton: the outputs that are poisoned; they are the results
-    after: list = field(default_factory=list)    # (exercise, fn) -> Mistake or None: what no case can show, looked at once all pass
+    after: list = field(default_factory=list)    # (exercise, fn) -> (Mistake, what was seen) or None: what no case can show
     terms: Callable | None = None        # (**inputs) -> {name: number}: what a wrong whole number may be off by
     ints_only: bool = False              # the answers are whole numbers: compared exactly
     slack: float = 4                     # a result may be off by this many times the solution's own rounding error

@@ -6,12 +6,13 @@ stores where kernels are interpreted, by the NaN it drags in and the poison it o
 """
 
 import contextlib
+import math
 import os
 
 import numpy as np
 import torch
 
-BAND = 96                      # elements before and after each tensor
+BAND = 2048                    # elements before and after each tensor: an access astray by a tile stays inside
 POISON_BITS = {torch.float32: (torch.int32, 0x7FC0BEEF), torch.float16: (torch.int16, 0x7EEF),
                torch.bfloat16: (torch.int16, 0x7FEF), torch.float64: (torch.int64, 0x7FF80000DEADBEEF),
                torch.int32: (torch.int32, -0x35014542), torch.int64: (torch.int64, -0x35014541_35014542)}
@@ -70,7 +71,8 @@ class Guard:
     def __init__(self, inputs, reads, writes):
         device = "cpu" if interpreting() else "cuda"
         self.reads, self.writes, self.seas, self.inputs = reads, writes, {}, dict(inputs)
-        self.launches = []                               # (kernel's function, grid, args, kwargs)
+        self.programs = 0
+        self.launches = []                               # (kernel, args, kwargs)
         for n, name in enumerate([*reads, *writes]):
             T = inputs[name]
             gap = 3 + 2 * n if T.ndim > 1 else 0         # no two alike: a stride of the wrong tensor shows
@@ -90,7 +92,7 @@ class Guard:
         """Within: every interpreted load and store is checked. Afterwards facts["stray"] and facts["missed"] say what was seen."""
         facts["stray"], facts["missed"] = [], {}
         try:
-            with self._hooked(facts["stray"]) if interpreting() else contextlib.nullcontext():
+            with self._hooked(facts["stray"]) if interpreting() else self._recorded():
                 yield
         finally:
             self._look_back(facts)
@@ -100,22 +102,41 @@ class Guard:
         """Interpreted kernels: see each load and store, and the tensors of each launch."""
         from triton.runtime import interpreter
 
-        launch, real = interpreter.GridExecutor.__call__, interpreter._interpreter
+        run, real = interpreter.InterpretedFunction.run, interpreter._interpreter
         checked = _Checked(real, self.seas.values(), stray, interpreter.interpreter_builder)
 
-        def recorded(executor, *args, **kwargs):
+        def recorded(kernel, *args, grid, warmup, **kwargs):
             checked.know(args)
             checked.know(kwargs.values())
-            self.launches.append((executor.fn, executor.grid, args, kwargs))
-            return launch(executor, *args, **kwargs)
+            self.launches.append((kernel, args, kwargs))
+            self.programs += math.prod(grid) if isinstance(grid, tuple) else 0
+            return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
 
-        interpreter._interpreter, interpreter.GridExecutor.__call__ = checked, recorded
+        interpreter._interpreter, interpreter.InterpretedFunction.run = checked, recorded
         try:
             yield
         finally:
-            interpreter._interpreter, interpreter.GridExecutor.__call__ = real, launch
+            interpreter._interpreter, interpreter.InterpretedFunction.run = real, run
+
+    @contextlib.contextmanager
+    def _recorded(self):
+        """Compiled kernels: remember each launch. The NaN and the poison around the tensors tell the rest."""
+        from triton.runtime.jit import JITFunction
+
+        run = JITFunction.run
+
+        def recorded(kernel, *args, **kwargs):
+            self.launches.append((kernel, args, kwargs))
+            return run(kernel, *args, **kwargs)
+
+        JITFunction.run = recorded
+        try:
+            yield
+        finally:
+            JITFunction.run = run
 
     def _look_back(self, facts):
+        facts["programs"] = self.programs
         seen = {(kind, name) for kind, name, *_ in facts["stray"]}
         for name, sea in self.seas.items():
             bits = sea.bits.cpu()

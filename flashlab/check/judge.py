@@ -166,6 +166,8 @@ def structure(exercise, outcome, right):
         said.append(_stray(kind, name, where, program))
     for name, (missing, total, first) in outcome.facts.get("missed", {}).items():
         said.append(f"{missing} of the {total} elements of {name} were never stored, the first {first}")
+    if (programs := outcome.facts.get("programs", 0)) > right.facts.get("programs", 0):
+        said.append(f"{programs} programs were launched, {right.facts['programs']} are enough")
     if exercise.sram_bytes is not None:
         said += _traffic(outcome.facts, right.facts)
     return said + outcome.facts.get("forbidden", [])
@@ -211,7 +213,7 @@ def _gist(problem):
 
 
 def agree_in_structure(a, b):
-    if any(a.outcome.facts.get(key) != b.outcome.facts.get(key) for key in ("moved", "eager", "forbidden")):
+    if any(a.outcome.facts.get(key) != b.outcome.facts.get(key) for key in ("moved", "eager", "forbidden", "programs")):
         return False
     kinds = [{event[:2] for event in x.outcome.facts.get("stray", ())} for x in (a, b)]
     return kinds[0] == kinds[1] and set(a.outcome.facts.get("missed", ())) == set(b.outcome.facts.get("missed", ()))
@@ -303,7 +305,8 @@ def _off_by(exercise, n, failing):
         factor = pairs[0][0] / pairs[0][1][name]
         if factor == int(factor) and abs(factor) <= 6 and all(diff == factor * terms[name] for diff, terms in pairs):
             times = "" if abs(factor) == 1 else f"{abs(int(factor))} times "
-            return [f"{exercise.outputs[n].name} is too {'large' if factor > 0 else 'small'} by {times}{name}, in every case that fails"]
+            direction = "large" if factor > 0 else "small"
+            return [f"{exercise.outputs[n].name} is too {direction} by {times}{name}, in every case that fails"]
     return []
 
 

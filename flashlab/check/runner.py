@@ -84,7 +84,7 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
     if outcome.problem is None:
         result = guard.results() if guard else box.get("result")
         outcome.values = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-        outcome.facts["container"] = type(result).__name__ if not guard else "tuple"
+        outcome.facts["container"] = type(result).__name__ if not guard or len(result) > 1 else "Tensor"
         outcome.values = tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in outcome.values)
         outcome.problem = _changed(guard.plain() if guard else given, keep) or _aliases(outcome.values, given)
     return outcome

@@ -1,4 +1,4 @@
-"""What the traffic exercises of chapter 07 share: truth from the memory model, cases, and the terms a wrong formula may be off by."""
+"""What the traffic exercises of chapter 07 share: truth from the memory model, cases, the terms of a formula."""
 
 import torch
 
@@ -16,7 +16,8 @@ def measured(rung, N_q, N_k, d, d_v, **tiles):
 
 def terms(N_q, N_k, d, d_v, B_r=None, B_c=None):
     """Products that a traffic formula is made of, by name."""
-    found = {"N_q·N_k": N_q * N_k, "N_q·d": N_q * d, "N_k·d": N_k * d, "N_q·d_v": N_q * d_v, "N_k·d_v": N_k * d_v, "N_q": N_q, "N_k": N_k}
+    found = {"N_q·N_k": N_q * N_k, "N_q·d": N_q * d, "N_k·d": N_k * d, "N_q·d_v": N_q * d_v, "N_k·d_v": N_k * d_v}
+    found |= {"N_q": N_q, "N_k": N_k}
     if B_r:
         T_r, T_c = -(-N_q // B_r), -(-N_k // B_c)
         found |= {"T_c·N_q": T_c * N_q, "T_c·N_q·d": T_c * N_q * d, "T_c·N_q·d_v": T_c * N_q * d_v,

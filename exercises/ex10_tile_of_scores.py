@@ -1,0 +1,36 @@
+"""ex10_tile_of_scores · one tile of S as a Triton program
+
+Chapter 10 · difficulty 3 of 5 · 30 minutes
+
+S = Q Kᵀ · scale on the GPU, one program for each tile of B_r queries and B_c keys. It has every detail of FA2's kernel
+except the loop: pointers, strides, guards, 64-bit offsets, a grid.
+
+    Q (N_q, d)   K (N_k, d)   ->   S (N_q, N_k)        any strides, any N_q, N_k; d = 16, 32, 64, ...
+
+    program (i, j):    rows = i·B_r + (0 ... B_r − 1)     keys = j·B_c + (0 ... B_c − 1)     cols = 0 ... d − 1
+                       element (row, col) of Q is at   Q + row · stride_Qn + col · stride_Qd
+
+- Load and store only what exists: a mask for rows beyond N_q and for keys beyond N_k.
+- row · stride can pass 2³¹ for long sequences: turn the row numbers into 64 bits first (`.to(tl.int64)`).
+- tl.dot(..., input_precision="ieee") keeps float32 exact: on a GPU its default rounds to 19 bits (TF32).
+
+Hint: rows[:, None] is a column of row numbers, cols[None, :] a row of column numbers. Their sum is a tile of addresses.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scores_kernel(Q, K, S, stride_Qn, stride_Qd, stride_Kn, stride_Kd, stride_Sn, stride_Sm, scale, N_q, N_k,
+                  d: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr):
+    """Tile (i, j) of S. stride_Sn is the step from one row of S to the next, stride_Sm from one column to the next."""
+    # your turn: load Q_i and K_j, multiply, store S_ij
+    raise NotImplementedError("ex10_tile_of_scores: load Q_i and K_j, multiply, store S_ij")
+
+
+def scores(Q, K, S, scale, B_r, B_c):
+    """Fills S with Q Kᵀ · scale."""
+    # your turn: the grid, as many programs as there are tiles in each direction
+    raise NotImplementedError("ex10_tile_of_scores: the grid, as many programs as there are tiles in each direction")
+    scores_kernel[grid](Q, K, S, *Q.stride(), *K.stride(), *S.stride(), scale, len(Q), len(K), Q.shape[1], B_r, B_c)
