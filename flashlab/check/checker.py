@@ -6,10 +6,11 @@ import textwrap
 import time
 import traceback
 
-from flashlab.check import diagnose, form, judge, progress, source
+from flashlab.check import diagnose, form, judge, progress, runner, source
 from flashlab.check.report import CaseResult, Report
 
 PRINTED_LINES = 12
+LOADING_SECONDS = 6            # importing Triton takes one
 
 
 def check(name, fn=None, *, hint=False):
@@ -55,7 +56,7 @@ def examine(exercise, fn=None):
         return Report(False, exercise.name, mistake="wrong_type",
                       message=f"`check` got {type(fn).__name__} where it needs the function {exercise.function} itself: "
                               f"`check(\"{exercise.name}\", {exercise.function})`, without parentheses behind it.")
-    if report := _wrong_signature(exercise, fn):
+    if (report := _wrong_signature(exercise, fn)) is not None:
         return report
     judged = diagnose.judge_all(exercise, fn, own_file=own_file)
     report = _failed(exercise, fn, judged, where) if any(not k.passed for k in judged) else _passed(exercise, fn, judged)
@@ -87,15 +88,17 @@ def _from_file(exercise):
         return failed("no_file", f"{shown} is not there. `python -m flashlab check --reset {exercise.name}` makes it anew.")
     try:
         text = path.read_text(encoding="utf-8")
-        namespace = source.load_text(text, f"exercise {exercise.name}", path)
-    except SyntaxError as error:
+    except (OSError, UnicodeDecodeError) as error:
+        return failed("no_file", f"{shown} could not be read: {error}.")
+    namespace, error = runner.protected(lambda: source.load_text(text, f"exercise {exercise.name}", path), LOADING_SECONDS)
+    if isinstance(error, SyntaxError) and error.filename == str(path):
         return failed("syntax", f"Python cannot read {shown}: {error.msg} in line {error.lineno}.",
                       f"line {error.lineno}: {(error.text or '').rstrip()}")
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
+    if error is not None:
+        late = isinstance(error, runner.TimeUp)
+        what = f"it was still running after {LOADING_SECONDS:g} seconds" if late else f"{type(error).__name__}: {error}"
         lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-        return failed("raised", f"{shown} could not be loaded: {type(error).__name__}: {error}",
+        return failed("timeout" if late else "raised", f"{shown} could not be loaded: {what}.",
                       "\n".join(f"line {f.lineno}: {f.line}" for f in lines))
     if exercise.function not in namespace:
         return failed("no_function", f"{shown} no longer defines {exercise.function}. `python -m flashlab check --reset "
@@ -106,7 +109,7 @@ def _from_file(exercise):
 
 
 def _wrong_signature(exercise, fn):
-    if exercise.call is not None or not inspect.isroutine(fn):
+    if not inspect.isfunction(fn):
         return None
     names = list(exercise.signature.parameters.values())
     args = [None] * sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in names)

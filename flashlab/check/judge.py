@@ -97,7 +97,7 @@ def judge(exercise, case, fn, *, own_file=None, inputs=None, expected=None, limi
     outcome = run(exercise, fn, case.make() if inputs is None else inputs, own_file=own_file, limit=limit)
     judged = Judged(case, outcome, outcome.problem)
     if judged.problem is None:
-        judged.problem = _contract(exercise, outcome, expected.outcome)
+        judged.problem = _contract(exercise, outcome, expected.outcome) or _view(exercise, outcome)
     if judged.problem is None:
         judged.wrong = [(n, error, bound) for n, (value, truth, bound) in
                         enumerate(zip(outcome.values, expected.truth, expected.bounds, strict=True))
@@ -129,6 +129,14 @@ def _contract(exercise, outcome, right):
     return None
 
 
+def _view(exercise, outcome):
+    for n, source in outcome.facts.get("aliases", {}).items():
+        name = exercise.outputs[n].name
+        return Problem("view_of_input", f"{name} shares its memory with the input {source}: whoever changes one changes the other. "
+                                        "Return a tensor of its own (`.clone()`)")
+    return None
+
+
 def _contract_of_one(exercise, name, value, mine):
     if not isinstance(mine, torch.Tensor):
         if isinstance(mine, (int, float)) and not isinstance(mine, bool):
@@ -142,6 +150,9 @@ def _contract_of_one(exercise, name, value, mine):
         return None
     if not isinstance(value, torch.Tensor):
         return Problem("wrong_type", f"{name} is {_describe(value)}; a torch.Tensor was expected")
+    if value.layout != mine.layout or value.device != mine.device:
+        return Problem("wrong_type", f"{name} is a {str(value.layout).removeprefix('torch.')} tensor on the device {value.device}; "
+                                     f"an ordinary one on {mine.device} was expected")
     if value.shape != mine.shape:
         return Problem("wrong_shape", f"{name} has shape {tuple(value.shape)}; {tuple(mine.shape)} was expected")
     if value.dtype != mine.dtype:
@@ -294,7 +305,8 @@ def observe(exercise, judged, expected, failing=()):
     if error < 1e-3 * largest:
         return [f"all of {name} is nearly right: the largest error is {error:.1e}, and rounding alone explains {bound:.1e}. "
                 "Where are digits lost?"]
-    return _pattern(name, x, y, bound, judged.case.sizes)
+    others = [(k.outcome.values[n], expect(exercise, k.case).truth[n], k.case.sizes) for k in failing if k.problem is None]
+    return _pattern(name, x, y, bound, [(_factor(a.double(), b.double()), sizes) for a, b, sizes in others])
 
 
 def _off_by(exercise, n, failing):
@@ -326,16 +338,22 @@ def _span(rows):
     return f"{rows[0]}" if len(rows) == 1 else f"{rows[0]} to {rows[-1]}" if whole else ", ".join(map(str, rows[:6]))
 
 
-def _pattern(name, x, y, bound, sizes):
+def _factor(x, y):
+    """The number that y is multiplied by in x, if it is one."""
+    ok = x.isfinite() & y.isfinite()
+    return ((x[ok] * y[ok]).sum() / (y[ok] * y[ok]).sum().clamp_min(1e-30)).item()
+
+
+def _pattern(name, x, y, bound, factors):
     ok = y.isfinite() & x.isfinite()
     if not ok.any() or y[ok].abs().max() < 1e-6:
         return []
     tolerance = bound + 1e-4 * y[ok].abs().max().item()
     if y.ndim == 2 and y.shape[0] == y.shape[1] and len(y) > 1 and (x - y.T)[ok].abs().max() <= tolerance:
         return [f"{name} is the transpose of the right answer"]
-    factor = ((x[ok] * y[ok]).sum() / (y[ok] * y[ok]).sum()).item()
+    factor = _factor(x, y)
     if abs(factor) > 1e-3 and abs(factor - 1) > 1e-3 and ok.sum() > 2 and (x[ok] - factor * y[ok]).abs().max() <= tolerance:
-        return [f"every entry of {name} is {factor:.4g} times what it should be{_constant(factor, sizes)}"]
+        return [f"every entry of {name} is {factor:.4g} times what it should be{_constant(factors)}"]
     shift = (x[ok] - y[ok]).mean().item()
     if abs(shift) > 1e-3 and ok.sum() > 2 and (x[ok] - y[ok] - shift).abs().max() <= tolerance:
         return [f"every entry of {name} is {shift:+.4g} off, the same everywhere"]
@@ -350,13 +368,11 @@ def _pattern(name, x, y, bound, sizes):
     return []
 
 
-def _constant(factor, sizes):
-    """What the factor is, where it is one of the usual suspects."""
-    d = sizes.get("d", 0)
-    known = {"ln 2": math.log(2), "1/ln 2": 1 / math.log(2)}
-    if d > 1:
-        known |= {"√d": d**0.5, "1/√d": d**-0.5, "d": d, "1/d": 1 / d}
+def _constant(factors):
+    """What the factor is, where it is one of the usual suspects in every case."""
+    known = {"ln 2": lambda d: math.log(2), "1/ln 2": lambda d: 1 / math.log(2), "√d": lambda d: d**0.5, "1/√d": lambda d: d**-0.5,
+             "d": lambda d: d, "1/d": lambda d: 1 / d}
     for text, value in known.items():
-        if abs(factor / value - 1) < 2e-3:
+        if factors and all(abs(factor / value(sizes.get("d", 1)) - 1) < 2e-3 for factor, sizes in factors):
             return f", which is {text}"
     return ""

@@ -86,7 +86,8 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
         outcome.values = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         outcome.facts["container"] = type(result).__name__ if not guard or len(result) > 1 else "Tensor"
         outcome.values = tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in outcome.values)
-        outcome.problem = _changed(guard.plain() if guard else given, keep) or _aliases(outcome.values, given)
+        outcome.problem = _changed(guard.plain() if guard else given, keep)
+        outcome.facts["aliases"] = {} if guard else _aliases(outcome.values, given)
     return outcome
 
 
@@ -96,6 +97,20 @@ def _guard(exercise, inputs):
     from flashlab.check.guard import Guard  # here: it imports Triton
 
     return Guard(inputs, exercise.reads, exercise.writes)
+
+
+def protected(body, seconds):
+    """(what body() returned, None), or (None, Problem-like exception) with its output swallowed: for loading a learner's file."""
+    box, outcome = {}, Outcome()
+    sink = io.StringIO()
+    with _GlobalState(outcome), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
+        try:
+            _limited(lambda: box.update(result=body()), seconds)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and _interrupted_by_user(error):
+                raise
+            return None, error
+    return box["result"], None
 
 
 # ---- inputs
@@ -130,12 +145,14 @@ def _changed(inputs, keep):
 
 
 def _aliases(values, inputs):
+    """{number of a result: the input whose memory it shares}."""
     places = {T.untyped_storage().data_ptr(): name for name, T in tensors(inputs) if T.numel()}
-    for n, value in enumerate(values):
-        if isinstance(value, torch.Tensor) and value.numel() and value.untyped_storage().data_ptr() in places:
-            name = places[value.untyped_storage().data_ptr()]
-            return Problem("view_of_input", f"result {n} shares its memory with the input {name}: "
-                                            f"whoever changes one changes the other. Return a tensor of its own (`.clone()`)")
+    return {n: places[place] for n, value in enumerate(values) if (place := _place(value)) in places}
+
+
+def _place(value):
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided and value.device.type != "meta" and value.numel():
+        return value.untyped_storage().data_ptr()
     return None
 
 

@@ -20,7 +20,7 @@ OPEN = re.compile(r"^(?P<indent> *)# >>> your turn: (?P<task>\S.*)$")
 CLOSE = re.compile(r"^ *# <<<$")
 LOOSE = re.compile(r"^\s*#\s*(>>+|<<+)")
 HEAD = re.compile(r"^(?P<name>ex(?P<chapter>\d\d)_\w+) · (?P<title>.+)\n\n"
-                  r"Chapter (?P=chapter) · difficulty (?P<difficulty>[1-5]) of 5 · (?P<minutes>\d+) minutes\n")
+                  r"Chapter (?P=chapter) · difficulty (?P<difficulty>[1-5]) of 5 · (?P<minutes>\d+) minutes(\n|$)")
 
 
 class SourceError(ValueError):

@@ -1,0 +1,186 @@
+"""Regions and stubs, the build command, `python -m flashlab check`, and the tables that are generated."""
+
+import subprocess
+import sys
+
+import pytest
+
+from flashlab.check import build, cli, form, progress, source, table
+
+NAME = "ex03_merge"
+HEAD = '"""ex03_toy · a toy\n\nChapter 03 · difficulty 2 of 5 · 10 minutes\n"""\n'
+
+
+@pytest.fixture
+def sandbox(tmp_path, monkeypatch):
+    for folder in ("exercises", "solutions"):
+        (tmp_path / folder).mkdir()
+        for path in (source.root() / folder).glob("ex*.py"):
+            (tmp_path / folder / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setenv("FLASHLAB_ROOT", str(tmp_path))
+    assert build.main([]) == 0
+    return tmp_path
+
+
+def solve(name):
+    source.exercise_path(name).write_text(source.solution_path(name).read_text(encoding="utf-8"), encoding="utf-8")
+
+
+# ---- regions
+
+def test_a_region_becomes_its_task_and_an_error():
+    text = HEAD + "def f(x):\n    # >>> your turn: double x\n    return 2 * x\n    # <<<\n\n\ny = 1\n"
+    parsed = source.Parsed("ex03_toy", text)
+    stub = 'def f(x):\n    # your turn: double x\n    raise NotImplementedError("ex03_toy: double x")\n\n\ny = 1\n'
+    assert parsed.stub() == HEAD + stub
+    assert parsed.answer() == "    return 2 * x" and parsed.head == ("a toy", "03", 2, 10)
+
+
+@pytest.mark.parametrize("body, words", [
+    ("# >>> your turn: a\nx = 1\n", "never closed"),
+    ("x = 1\n# <<<\n", "closes that was never opened"),
+    ("# >>> your turn: a\n# >>> your turn: b\nx = 1\n# <<<\n# <<<\n", "opens inside the one opened in line 5"),
+    ("# >>> your turn: a\n# <<<\n", "the region is empty"),
+    ("# >>> your turn\nx = 1\n# <<<\n", "a marker reads"),
+    ("# >> your turn: a\nx = 1\n# <<<\n", "a marker reads"),
+    ("x = 1\n", "no region"),
+])
+def test_markers_that_do_not_match_are_an_error_with_a_line(body, words):
+    with pytest.raises(source.SourceError, match=words) as error:
+        source.Parsed("ex03_toy", HEAD + body)
+    assert "solutions/ex03_toy.py:" in str(error.value)
+
+
+def test_the_head_has_to_name_the_exercise():
+    with pytest.raises(source.SourceError, match="the docstring starts"):
+        source.Parsed("ex03_other", HEAD + "# >>> your turn: a\nx = 1\n# <<<\n")
+
+
+@pytest.mark.parametrize("old, found", [("nothing like it", 0), ("O_a", 3)])
+def test_a_mistake_that_no_longer_fits_its_solution_fails_loudly(old, found):
+    text = HEAD + "O_a = 0\n# >>> your turn: a\nx = O_a + O_a * O_a\n# <<<\n"
+    with pytest.raises(source.SourceError, match=f"found {found} times"):
+        form.Mistake("wrong", "it was wrong", "it", (old, "1")).apply(source.Parsed("ex03_toy", text))
+
+
+# ---- build
+
+def test_build_writes_what_is_missing_and_leaves_a_learners_work(sandbox, capsys):
+    source.exercise_path(NAME).unlink()
+    solve("ex03_safe_softmax")
+    mine = source.exercise_path("ex03_safe_softmax").read_text(encoding="utf-8")
+    assert build.main([]) == 0
+    assert source.exercise_path(NAME).read_text(encoding="utf-8") == build.stub(NAME)
+    assert source.exercise_path("ex03_safe_softmax").read_text(encoding="utf-8") == mine
+    assert "ex03_safe_softmax.py: begun, left alone" in capsys.readouterr().out
+
+
+def test_build_check_finds_a_difference_and_writes_nothing(sandbox, capsys):
+    assert build.main(["--check"]) == 0
+    changed = build.stub(NAME) + "# one line more\n"
+    source.exercise_path(NAME).write_text(changed, encoding="utf-8")
+    assert build.main(["--check"]) == 1
+    assert "exercises/ex03_merge.py differs" in capsys.readouterr().out
+    assert source.exercise_path(NAME).read_text(encoding="utf-8") == changed
+
+
+def test_build_check_finds_a_solution_without_a_spec(sandbox, capsys):
+    (sandbox / "solutions/ex03_toy.py").write_text(HEAD + "# >>> your turn: a\nx = 1\n# <<<\n", encoding="utf-8")
+    assert build.main(["--check"]) == 1
+    assert "solutions/ex03_toy.py has no flashlab/check/specs/ex03_toy.py" in capsys.readouterr().out
+
+
+# ---- python -m flashlab check
+
+def test_the_overview_lists_all_and_fails_only_for_what_is_begun(sandbox, capsys):
+    assert cli.main([]) == 0
+    out = capsys.readouterr().out
+    assert out.count("not begun") == len(form.names()) and f"0 of {len(form.names())} passed." in out
+    solve(NAME)
+    assert cli.main([]) == 0
+    assert "passed" in capsys.readouterr().out
+    path = source.exercise_path(NAME)
+    path.write_text(path.read_text(encoding="utf-8").replace("alpha * l_a + beta * l_b", "l_a + l_b"), encoding="utf-8")
+    assert cli.main([]) == 1
+    out = capsys.readouterr().out
+    assert "not yet: no_rescale_l" in out and "Look at: the line of l" in out
+
+
+def test_one_exercise_by_the_start_of_its_name(sandbox, capsys):
+    assert cli.main(["ex03_mer"]) == 1
+    assert "ex03_merge: not implemented yet" in capsys.readouterr().out
+    solve(NAME)
+    assert cli.main([NAME]) == 0
+    assert cli.main(["exercises/ex03_merge.py"]) == 0
+    assert cli.main(["ex03"]) == 1, "all of chapter 03, and only one is done"
+    out = capsys.readouterr().out
+    assert "ex03_online_softmax: not implemented yet" in out and "ex03_merge: passed" in out
+
+
+def test_an_unknown_name_is_refused(sandbox, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["ex99"])
+    assert "no exercise 'ex99'; there are ex01_attention" in capsys.readouterr().err
+
+
+def test_hint_shows_one_more_at_each_call(sandbox, capsys):
+    cli.main([NAME, "--hint"])
+    assert "Hint 1 of 3" in capsys.readouterr().out
+    cli.main([NAME, "--hint"])
+    out = capsys.readouterr().out
+    assert "Hint 1 of 3" in out and "Hint 2 of 3" in out
+
+
+def test_reset_restores_the_stub_and_keeps_the_learners_version(sandbox, capsys):
+    solve(NAME)
+    mine = source.exercise_path(NAME).read_text(encoding="utf-8")
+    assert cli.main(["--reset", NAME]) == 0
+    assert source.exercise_path(NAME).read_text(encoding="utf-8") == build.stub(NAME)
+    assert (sandbox / "exercises/ex03_merge.mine.py").read_text(encoding="utf-8") == mine
+    solve(NAME)
+    cli.main(["--reset", NAME])
+    assert (sandbox / "exercises/ex03_merge.mine2.py").exists(), "the first version was overwritten"
+    assert build.check_pairs() == [], "a kept version is taken for an exercise"
+
+
+def test_solutions_are_shown_after_the_pass(sandbox, capsys):
+    assert cli.main([NAME, "--solutions"]) == 1
+    out = capsys.readouterr().out
+    assert "once it passes" in out and "torch.maximum" not in out
+    solve(NAME)
+    cli.main([NAME])
+    capsys.readouterr()
+    assert cli.main([NAME, "--solutions"]) == 0
+    assert "m = torch.maximum(m_a, m_b)" in capsys.readouterr().out
+    assert cli.main(["--solutions"]) == 0
+    assert "ex03_merge" in capsys.readouterr().out and progress.of(NAME)["passed"]
+
+
+def test_the_command_line_has_it(sandbox):
+    run = subprocess.run([sys.executable, "-m", "flashlab", "check", "ex03_merge"], capture_output=True, text=True)
+    assert run.returncode == 1 and "ex03_merge: not implemented yet" in run.stdout, run.stderr
+
+
+# ---- without Triton
+
+def test_without_triton_the_verdict_is_in_words(sandbox, monkeypatch):
+    from flashlab.check import check
+
+    monkeypatch.setitem(sys.modules, "triton", None)
+    report = check("ex10_triton_forward")
+    assert report.mistake == "no_triton" and "Triton is not installed here" in report.message and not report.passed
+
+
+# ---- docs/mistakes.md
+
+def test_the_table_of_mistakes_is_current():
+    written = (source.root() / table.PATH).read_text(encoding="utf-8")
+    assert written == table.text(table.stored_diagnoses()), "python -m flashlab.check.table"
+    assert table.stored_diagnoses().keys() == {(name, m.name) for name in form.names() for m in form.exercise(name).mistakes}, \
+        "the mistakes have changed: python -m flashlab.check.table"
+
+
+def test_the_table_is_diagonal_or_says_why():
+    for (name, mistake), diagnosis in table.stored_diagnoses().items():
+        known = next(m for m in form.exercise(name).mistakes if m.name == mistake)
+        assert diagnosis == (known.same_as or mistake), f"{name}: {mistake} is diagnosed as {diagnosis}"
