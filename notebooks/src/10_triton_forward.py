@@ -404,7 +404,7 @@ print(f"{how}: same bits as with {H_q // H_kv} copies of every key head: {torch.
 print(inspect.getsource(fa2_forward_kernel.fn))
 
 # %% [markdown]
-# Three things are new in it. Offsets are `int64`, see below. `d` and `d_v` are padded to powers of two, with a column mask. And blocks run last first. Now hold it against chapter 06's inner step: same names, same order.
+# What the small kernels left out: offsets are `int64`, see below; `d` and `d_v` are padded to powers of two, with a column mask; blocks run last first. What stands under an `if` on a `constexpr` is compiled only where it is asked for. Now hold it against chapter 06's inner step: same names, same order.
 
 # %%
 def last_lines(function):
@@ -571,7 +571,7 @@ except RuntimeError as error:
 #
 # ### All of it at once
 #
-# `lint_kernel` closes these gaps for a kernel of your own. It compiles it for an H100, and where kernels are interpreted it runs it once more and holds every address against the tensors. Here are two of this chapter's with a flaw: section 5's without its load mask, and the product of bfloat16 tiles.
+# `lint_kernel` closes these gaps for a kernel of your own. It compiles it for an H100, and where kernels are interpreted it runs it once more and holds every address against the tensors. Here are two of this chapter's with a flaw: section 5's without its load mask, and the product of bfloat16 tiles. (On a GPU only the compiler speaks; there NVIDIA's `compute-sanitizer` watches the addresses.)
 
 # %%
 from flashlab import lint
