@@ -376,6 +376,24 @@ print("your prediction:", my_flops_per_byte)
 # **Takeaway.** Naive attention is slow because of the bytes it moves, not because of the arithmetic it does.
 
 # %% [markdown]
+# ## Your turn
+#
+# Each exercise is a file with a stub. Fill it in and run its cell: the checker reads the file afresh and says what is wrong, or that it is right. It also takes a function that you wrote in a cell: `check("ex01_attention", my_function)`.
+#
+# **Attention** ([exercises/ex01_attention.py](../exercises/ex01_attention.py), 20 minutes). One head, causal or not, empty rows included: $O = \mathrm{softmax}(QK^\top \cdot \texttt{scale})\, V$, and query $i$ sees the keys $j \le i + N_k - N_q$.
+
+# %%
+from flashlab.check import check
+
+check("ex01_attention")
+
+# %% [markdown]
+# **Heads** ([exercises/ex01_heads.py](../exercises/ex01_heads.py), 15 minutes). Models keep their heads side by side in the columns of one matrix. Split, attend and join them without a loop: $\mathrm{softmax}(Q_h K_h^\top/\sqrt{d})\, V_h$ with $Q_h$ in columns $hd \dots (h+1)d$.
+
+# %%
+check("ex01_heads")
+
+# %% [markdown]
 # ## Sources
 #
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762) · Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), section 2 · flash-attention, [README](https://github.com/Dao-AILab/flash-attention), "2.1: change behavior of causal flag" · NVIDIA, [A100](https://www.nvidia.com/en-us/data-center/a100/)

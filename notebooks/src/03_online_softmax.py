@@ -282,15 +282,13 @@ s, V = 3 * torch.randn(200), torch.randn(200, 16)
 truth = torch.softmax(s, 0) @ V
 halves = [torch.softmax(s[part], 0) @ V[part] for part in (slice(0, 100), slice(100, 200))]
 average = (halves[0] + halves[1]) / 2
-print(f"average of the halves: off by {(average - truth).abs().max():.3f}; outputs are {truth.abs().mean():.2f} on average; "
-      f"your prediction: {my_error_of_average}")
+print(f"average of the halves: off by {(average - truth).abs().max():.2f} (measured here); "
+      f"outputs are {truth.abs().mean():.2f} in size on average; your prediction: {my_error_of_average}")
 
 # %% [markdown]
 # What is missing is how much weight each half found: its $m$ and $l$. A **state** is $(O, m, l)$ with $O$ not yet divided. Two states are brought to the larger of the two maxima and added. It is the step from above, with a factor on both sides.
 
 # %%
-import inspect
-
 from flashlab.online_softmax import merge
 
 def state(s, V):
@@ -299,8 +297,7 @@ def state(s, V):
     return p @ V, m, p.sum()             # O, m, l
 
 O, m, l = merge(state(s[:100], V[:100]), state(s[100:], V[100:]))
-print(f"merged: off by {(O / l - truth).abs().max():.1e} (measured here)\n")
-print(inspect.getsource(merge))
+print(f"merged: off by {(O / l - truth).abs().max():.1e} (measured here)")
 
 # %% [markdown]
 # `merge` is to states what + is to numbers: the order does not matter, nor the grouping. So eight workers can take shards of any size, finish in any order, and be merged as they come in. **Predict**: will all orders agree to the last bit?
@@ -386,6 +383,8 @@ print(f"result {walk(safe_step):.4f}, attention to the two visible keys: {visibl
 # The next rung of the ladder. Each query walks all keys; its $o$, $m$, $l$ stay on the chip, and $S$ exists only as one number at a time. Here is its inner step, as the rung has it: the lines of `safe_step`, for a row of $V$ instead of a number.
 
 # %%
+import inspect
+
 from flashlab import online_softmax
 from flashlab.online_softmax import online_softmax_forward
 from flashlab.oracle import judge
@@ -446,6 +445,30 @@ print(f"SRAM peak {format_bytes(online.sram_peak)} of {format_bytes(online.sram_
 # There is the way out. If a program kept 64 queries on the chip instead of one, each key that comes in would serve 64 of them, and $K$ and $V$ would be read 64 times less often. Tiles, then.
 #
 # **Takeaway.** Online softmax removes the need to store $S$; only tiles remove the traffic.
+
+# %% [markdown]
+# ## Your turn
+#
+# Each exercise is a file with a stub. Fill it in and run its cell: the checker reads the file afresh and says what is wrong, or that it is right. It also takes a function that you wrote in a cell: `check("ex03_safe_softmax", my_function)`.
+#
+# **Safe softmax** ([exercises/ex03_safe_softmax.py](../exercises/ex03_safe_softmax.py), 10 minutes). The softmax of each row of $S$ for scores of any size, and zeros for a row that is $-\infty$ throughout: $P_{ij} = e^{S_{ij} - m_i} / \sum_j e^{S_{ij} - m_i}$.
+
+# %%
+from flashlab.check import check
+
+check("ex03_safe_softmax")
+
+# %% [markdown]
+# **One pass** ([exercises/ex03_online_softmax.py](../exercises/ex03_online_softmax.py), 20 minutes). Maximum and sum of a row that lies in HBM, at most $B$ scores at a time, each read once: $l \leftarrow e^{m - m_{new}}\, l + \sum_{\text{piece}} e^{x - m_{new}}$.
+
+# %%
+check("ex03_online_softmax")
+
+# %% [markdown]
+# **Merge** ([exercises/ex03_merge.py](../exercises/ex03_merge.py), 15 minutes). One state from two, also where a half saw no key: $m = \max(m_a, m_b)$, $l = e^{m_a - m}\, l_a + e^{m_b - m}\, l_b$, and $O$ likewise.
+
+# %%
+check("ex03_merge")
 
 # %% [markdown]
 # ## Sources

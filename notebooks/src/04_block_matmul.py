@@ -177,7 +177,7 @@ torch.manual_seed(0)
 Q, K, V = (torch.randn(64, 16) for _ in range(3))
 truth, L = oracle.attention(Q, K, V, scale=1.0)
 wrong = softmax_star_attention(Q, K, V, B_r=16, B_c=16)
-print(f"largest error {(wrong - truth).abs().max():.2f}, mean size of the truth {truth.abs().mean():.2f}; "
+print(f"measured here: largest error {(wrong - truth).abs().max():.2f}, mean size of the truth {truth.abs().mean():.2f}; "
       f"your prediction: {my_star_error}")
 figures.softmax_star_error(wrong, truth)
 
@@ -187,7 +187,7 @@ figures.softmax_star_error(wrong, truth)
 # %%
 weights = softmax_star_attention(Q, K, torch.ones(64, 1), B_r=16, B_c=16)      # (64, 1)
 divided = wrong / weights
-print(f"divided: largest error {(divided - truth).abs().max():.2f}")
+print(f"divided: largest error {(divided - truth).abs().max():.2f} (measured here)")
 figures.softmax_star_error(divided, truth)
 
 # %% [markdown]
@@ -279,7 +279,19 @@ print("O =\n", O)
 print(oracle.judge(O, L, Q_1, K, V, scale=1.0))
 
 # %% [markdown]
-# Exact, from two tiles, and neither step knew the whole row. It is the recurrence of chapter 03 with tiles in place of single keys, and also its `merge`: a tile's own $(P^*V, m, l)$ is a state.
+# Exact, from two tiles, and neither step knew the whole row. It is the recurrence of chapter 03 with tiles in place of single keys. It is also its `merge`: what softmax* makes of tile 2 is a state in its own right, in the tile's own unit.
+
+# %%
+from flashlab.online_softmax import merge
+
+m_star = S_12.amax(-1)                                 # (B_r,)
+P_star = torch.exp(S_12 - m_star[:, None])             # (B_r, B_c)   softmax* of tile 2
+O_merged, m_merged, l_merged = merge((O_1, m_1, l_1), (P_star @ V_2, m_star, P_star.sum(-1)))
+print("merge gives the same O, m, l:",
+      torch.allclose(O_merged, O_2), torch.equal(m_merged, m_2), torch.allclose(l_merged, l_2))
+
+# %% [markdown]
+# So softmax* was not wrong in itself: it forgot to say in which unit it counts.
 #
 # **Takeaway.** Keep $m$, $l$ and $O$ for each row; when a tile raises the maximum, convert $l$ and $O$ with $\alpha$; divide at the end.
 
@@ -320,6 +332,16 @@ except RuntimeError as error:
 # Wherever $B_r = B_c$, the wrong broadcast fits. The same holds for `alpha * O_i` where $B_r = d_v$.
 #
 # **Takeaway.** Test with $B_r \ne B_c \ne d_v$: square tiles hide transposed mistakes.
+
+# %% [markdown]
+# ## Your turn: repair softmax*
+#
+# Before you read on, write the loop yourself; the next section shows one. The file holds the wrong algorithm and asks for the right one ([exercises/ex04_softmax_star.py](../exercises/ex04_softmax_star.py), 25 minutes): $m_{new} = \max(m, \mathrm{rowmax}\, S_j)$, $\alpha = e^{m - m_{new}}$, $l \leftarrow \alpha\, l + \mathrm{rowsum}\, P_j$, $O \leftarrow \alpha\, O + P_j V_j$.
+
+# %%
+from flashlab.check import check
+
+check("ex04_softmax_star")
 
 # %% [markdown]
 # ## The whole of it
@@ -383,12 +405,22 @@ one_key = cost.online_softmax_forward(256, 256, 64).traffic
 base = naive.read + naive.written
 for name, nbytes in [("naive", base), ("one key at a time", one_key), ("by tiles", by_tiles.read + by_tiles.written)]:
     print(f"{name:<18} {format_bytes(nbytes):>9} (modelled), {nbytes / base:5.2f} times naive")
-print(f"SRAM peak by tiles: {format_bytes(by_tiles.sram_peak)} of {format_bytes(by_tiles.sram_bytes)}; your prediction: {my_ratio}")
+print("your prediction:", my_ratio)
+print(f"peak in HBM: naive {format_bytes(naive.hbm_peak)}, by tiles {format_bytes(by_tiles.hbm_peak)} (modelled)")
+print(f"peak in SRAM by tiles: {format_bytes(by_tiles.sram_peak)} of {format_bytes(by_tiles.sram_bytes)} (modelled)")
 
 # %% [markdown]
 # Less memory than naive attention *and* less traffic, with the same arithmetic and the same answer. This is FlashAttention; you have built it. What is left is to do it well: which loop goes outside, how large the tiles can be, which tiles a causal mask makes superfluous.
 #
 # **Takeaway.** Tiles, an online softmax, one division: exact attention whose scores never leave the chip.
+
+# %% [markdown]
+# ## Your turn: a product by tiles
+#
+# On modelled memory, with each byte counted, 16-bit inputs and sizes that no tile divides ([exercises/ex04_block_matmul.py](../exercises/ex04_block_matmul.py), 25 minutes): $C_{\text{rows},\text{cols}} = \sum_{\text{inner}} A_{\text{rows},\text{inner}} B_{\text{inner},\text{cols}}$, one store for each tile of $C$.
+
+# %%
+check("ex04_block_matmul")
 
 # %% [markdown]
 # ## Sources
