@@ -106,7 +106,7 @@ def _compile(module, kernel, arguments, arch):
     signature, constants, attributes = {}, {}, {}
     for n, parameter in enumerate(kernel.params):
         value = arguments.pop(parameter.name)
-        if parameter.is_constexpr or (value == 1 and isinstance(value, int)):     # a stride of 1 is compiled in
+        if parameter.is_constexpr or value is None or (value == 1 and isinstance(value, int)):    # a stride of 1 is compiled in
             signature[parameter.name] = "constexpr"
             constants[n,] = value
             continue

@@ -8,10 +8,11 @@ from flashlab.validate import check_bool, check_like, check_positive, check_qkv,
 inf = float("inf")
 
 
-def fa2_backward(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=None):
+def fa2_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, B_r=None, B_c=None):
     """The gradients of attention without S or P in HBM: key blocks outside, query blocks inside.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v), O and dO (N_q, d_v), L (N_q,) -> dQ, dK, dV, each like its tensor
+             dL (N_q,), if the loss depends on L as well as on O, is N_q elements more to read
     Tiles:   B_r queries by B_c keys at most; the default leaves room for the tiles of the backward
     Traffic: reads 2·N_q·d_v + N_k·(d + d_v) + T_c·N_q·(2·d + d_v + 2), the last term less if causal,
              writes N_q + N_k·(d + d_v) + (T_c + 1)·N_q·d, T_c less if causal   [elements; exactly cost.fa2_backward]
@@ -20,8 +21,8 @@ def fa2_backward(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=N
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2
     New:     against fa1_backward: D once instead of in every step, so O leaves the loop; L instead of l and m; causal tiles skipped
     """
-    causal, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
-    D = _preprocess(O, dO, L, B_r)                                              # (N_q,)
+    causal, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, dL, causal, scale, B_r, B_c)
+    D = _preprocess(O, dO, L, dL, B_r)                                          # (N_q,)
     dQ = torch.zeros(Q.shape, dtype=L.dtype, device=Q.device)                   # (N_q, d)  a sum over the key blocks
     dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
     dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
@@ -31,7 +32,7 @@ def fa2_backward(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=N
     return dQ.to(Q.dtype), dK, dV
 
 
-def fa2_backward_two_pass(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=None):
+def fa2_backward_two_pass(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, B_r=None, B_c=None):
     """The same gradients by two kernels: dK, dV with the key block fixed, then dQ with the query block fixed.
 
     Shapes, tiles, error, raises: as fa2_backward
@@ -40,8 +41,8 @@ def fa2_backward_two_pass(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=No
     New:     against fa2_backward: no gradient is written twice, so no program waits for another's dQ and no order of
              additions is left to chance; for that S and dP are computed twice, 7 matrix products a tile instead of 5
     """
-    causal, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
-    D = _preprocess(O, dO, L, B_r)                                              # (N_q,)
+    causal, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, dL, causal, scale, B_r, B_c)
+    D = _preprocess(O, dO, L, dL, B_r)                                          # (N_q,)
     dQ = torch.empty(Q.shape, dtype=Q.dtype, device=Q.device)                   # (N_q, d)
     dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
     dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
@@ -54,11 +55,13 @@ def fa2_backward_two_pass(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=No
     return dQ, dK, dV
 
 
-def _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c):
+def _arguments(Q, K, V, O, dO, L, dL, causal, scale, B_r, B_c):
     check_qkv(Q, K, V)
     check_bool(causal=causal)
     acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
     check_like(O=(O, (len(Q), V.shape[1]), Q.dtype), dO=(dO, (len(Q), V.shape[1]), Q.dtype), L=(L, (len(Q),), acc))
+    if dL is not None:
+        check_like(dL=(dL, (len(Q),), acc))
     if B_r is None or B_c is None:
         B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize, wide=9, square=5, multiple=8)
         B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
@@ -66,12 +69,16 @@ def _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c):
     return causal, check_scale(scale, Q.shape[-1]), B_r, B_c
 
 
-def _preprocess(O, dO, L, B_r):
-    """D = rowsum(dO∘O), (N_q,), a kernel of its own: every key block needs it, and it depends on none."""
+def _preprocess(O, dO, L, dL, B_r):
+    """D = rowsum(dO∘O), (N_q,), a kernel of its own: every key block needs it, and it depends on none.
+
+    Where L has a gradient, D is less by it: S moves L by P, so dS = P∘(dP − D) + P∘dL = P∘(dP − (D − dL)).
+    """
     D = torch.empty_like(L)
-    with kernel("fa2_backward_preprocess", O=O, dO=dO, D=D):
+    with kernel("fa2_backward_preprocess", O=O, dO=dO, D=D, **({} if dL is None else {"dL": dL})):
         for rows in tiles(O.shape[0], B_r):
-            store(D, rows, (load(dO, rows).to(D.dtype) * load(O, rows)).sum(-1))
+            D_i = (load(dO, rows).to(D.dtype) * load(O, rows)).sum(-1)          # (B_r,)
+            store(D, rows, D_i if dL is None else D_i - load(dL, rows))
     return D
 
 

@@ -9,10 +9,13 @@ import torch
 import triton
 import triton.language as tl
 
+from flashlab.kernels.dropout import kept
 from flashlab.validate import (
     check_bool,
+    check_dropout,
     check_head_dims,
     check_heads,
+    check_like,
     check_power_of_two,
     check_qkv,
     check_scale,
@@ -24,12 +27,12 @@ MAX_HEAD_DIM = 256     # a program keeps Q_i and O_i on chip whole: wider heads 
 
 @triton.jit
 def fa2_forward_kernel(
-    Q, K, V, O, L,                                     # pointers to each tensor's first element
+    Q, K, V, O, L, seed,                               # pointers to each tensor's first element
     stride_Qb, stride_Qh, stride_Qn, stride_Qd,        # elements to step over for the next batch, head, row, column
     stride_Kb, stride_Kh, stride_Kn, stride_Kd,
     stride_Vb, stride_Vh, stride_Vn, stride_Vd,        # O and L are contiguous: their strides follow from the sizes
     scale, H_q, H_kv, N_q, N_k,
-    d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
+    d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr,
     B_r: tl.constexpr, B_c: tl.constexpr,              # tile sizes are powers of two, and so are the widths
     B_d: tl.constexpr, B_dv: tl.constexpr,             # d and d_v are padded to
 ):
@@ -72,6 +75,8 @@ def fa2_forward_kernel(
         alpha = tl.exp(m_i - m_safe)                                               # (B_r,)       0 the first time: m_i = -inf
         P_ij = tl.exp(S_ij - m_safe[:, None])                                      # (B_r, B_c)
         l_i = alpha * l_i + tl.sum(P_ij, 1)                                        # (B_r,)
+        if dropout_p > 0:                                                          # chapter 11; compiled only if asked for
+            P_ij *= kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p)     # (B_r, B_c)   after the sum: l is whole
         PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")               # (B_r, B_dv)
         O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)  divided by l_i after the loop
         m_i = m_new
@@ -85,13 +90,14 @@ def fa2_forward_kernel(
 INTERPRETED = not isinstance(fa2_forward_kernel, triton.JITFunction)   # decided by TRITON_INTERPRET as triton was imported
 
 
-def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
+def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
     """Exact attention for every batch and head in one launch.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v)
              -> O (B, H_q, N_q, d_v) in Q's dtype, L (B, H_q, N_q) float32, natural-log logsumexp
              any strides; d, d_v <= 256; H_q a multiple of H_kv; float16, bfloat16, float32
     Tiles:   B_r x B_c, powers of two >= 16, by default what `launch` picks
+    Dropout: seed, a 0-dim int64 tensor beside Q, and the place of a weight decide whether it is kept: no mask is stored
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 1
@@ -102,6 +108,9 @@ def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None)
     check_head_dims(Q, V, MAX_HEAD_DIM)
     check_bool(causal=causal)
     scale = check_scale(scale, Q.shape[-1])
+    check_dropout(dropout_p)
+    if dropout_p > 0:
+        check_like(seed=(seed, (), torch.int64))
     check_power_of_two(16, **{name: B for name, B in (("B_r", B_r), ("B_c", B_c)) if B is not None})
     if Q.device.type != ("cpu" if INTERPRETED else "cuda"):
         where = "the CPU, where Triton's interpreter runs it" if INTERPRETED else "a GPU, for which Triton compiled it"
@@ -113,24 +122,25 @@ def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None)
     if O.numel() == 0:
         return O, L
     if INTERPRETED and Q.dtype == torch.bfloat16:      # the interpreter's bfloat16 arithmetic is wrong: widen, then round
-        O_wide, L = fa2_triton_forward(Q.float(), K.float(), V.float(), causal=causal, scale=scale, B_r=B_r, B_c=B_c)
+        O_wide, L = fa2_triton_forward(Q.float(), K.float(), V.float(), causal=causal, scale=scale, dropout_p=dropout_p,
+                                       seed=seed, B_r=B_r, B_c=B_c)
         return O.copy_(O_wide), L
-    grid, arguments = launch(Q, K, V, O, L, causal=causal, scale=scale, B_r=B_r, B_c=B_c)
+    grid, arguments = launch(Q, K, V, O, L, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed, B_r=B_r, B_c=B_c)
     with torch.cuda.device_of(Q):                      # Triton launches on the current GPU, which may be another
         fa2_forward_kernel[grid](**arguments)
     return O, L
 
 
-def launch(Q, K, V, O, L, *, causal, scale, B_r=None, B_c=None):
+def launch(Q, K, V, O, L, *, causal, scale, dropout_p=0.0, seed=None, B_r=None, B_c=None):
     """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
     (B, H_q, N_q, d), (_, H_kv, N_k, d_v) = Q.shape, V.shape
-    best_B_r, best_B_c, num_warps, num_stages = best_tiles(max(d, d_v), Q.dtype, causal)
+    best_B_r, best_B_c, num_warps, num_stages = best_tiles(max(d, d_v), Q.dtype, causal or dropout_p > 0)   # both take registers
     B_r, B_c = B_r or best_B_r, B_c or best_B_c
     if B_r != best_B_r and Q.dtype != torch.float32:
         num_warps = 4 if B_r <= 64 else 8              # tensor cores want at least 16 rows a warp
     if Q.is_cuda and torch.cuda.get_device_properties(Q.device).shared_memory_per_block_optin < 128 * 1024:
         num_stages = min(num_stages, 2)                # three stages of 128-wide tiles fill an A100's or H100's, not a 4090's
-    arguments = {"Q": Q, "K": K, "V": V, "O": O, "L": L}
+    arguments = {"Q": Q, "K": K, "V": V, "O": O, "L": L, "seed": seed, "dropout_p": float(dropout_p)}
     for name, T in (("Q", Q), ("K", K), ("V", V)):
         arguments |= {f"stride_{name}{axis}": step for axis, step in zip("bhnd", T.stride(), strict=True)}
     arguments |= {"scale": scale, "H_q": H_q, "H_kv": H_kv, "N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v}

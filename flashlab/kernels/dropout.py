@@ -1,0 +1,54 @@
+"""Dropout that nobody stores: whether a weight is kept is a function of the seed and of the weight's place.
+
+A counter-based generator (Philox) turns a counter into a random number without any state. Here the counter is the
+position of the weight in P, so every kernel, whatever its tiles and its order, draws the same mask again.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from flashlab.validate import check_dropout
+
+
+@triton.jit
+def kept(seed, head, row, key, N_q, N_k, dropout_p: tl.constexpr):
+    """What to multiply the weights of these rows and keys by: 0 where they are dropped, 1 / (1 - p) where they stay."""
+    position = (head * N_q + row) * N_k + key          # int64, one for each weight of each batch and head
+    return tl.where(tl.rand(tl.load(seed), position) >= dropout_p, 1 / (1 - dropout_p), 0.0)
+
+
+def dropout_keep_mask(B, H, N_q, N_k, dropout_p, seed):
+    """The mask of the kernels as one tensor, computed by PyTorch: for tests, and to look at.
+
+    Shapes: seed, an int or a 0-dim int64 tensor -> (B, H, N_q, N_k), bool, True where the weight is kept
+    Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", Philox4x32-10, with tl.rand's counter and key
+    """
+    check_dropout(dropout_p)
+    seed = int(seed)
+    position = torch.arange(B * H * N_q * N_k).view(B, H, N_q, N_k)
+    counter = [position & _WORD, position >> 32, torch.zeros_like(position), torch.zeros_like(position)]
+    x = _philox(counter, [seed & _WORD, (seed >> 32) & _WORD])
+    x = torch.where(x >= 2**31, 2**32 - 1 - x, x)      # 31 random bits
+    return x.float() * 4.6566127342e-10 >= dropout_p   # times 2^-31, a little less: below 1
+
+
+_WORD = 2**32 - 1
+
+
+def _philox(counter, key):
+    """Ten rounds of Philox on four 32-bit words, held in int64; the first word of the result."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        high0, low0 = _product(c0, 0xD2511F53)
+        high2, low2 = _product(c2, 0xCD9E8D57)
+        c0, c1, c2, c3 = high2 ^ c1 ^ k0, low2, high0 ^ c3 ^ k1, low0
+        k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
+    return c0
+
+
+def _product(word, constant):
+    """The high and the low 32 bits of a product of two 32-bit words."""
+    product = word * constant                          # int64 wraps around, which leaves all 64 bits as they should be
+    return (product >> 32) & _WORD, product & _WORD

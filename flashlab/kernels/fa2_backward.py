@@ -1,0 +1,259 @@
+"""FA2's backward pass as GPU kernels: D first, then dK and dV with the key block fixed, then dQ with the query block fixed.
+
+Read the two large kernels beside fa2_backward_two_pass in flashlab/fa2_backward.py. Two things are new. In the dK/dV kernel
+scores stand with keys in rows, as S^T: then P^T and dS^T leave one matrix product in the registers where the next one takes
+them, and nothing is transposed. And exponentials are powers of 2, for which a GPU has an instruction: exp(S − L) is
+exp2(S · log2(e) − L_log2), with L_log2 = L · log2(e) prepared once per row.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from flashlab.kernels.dropout import kept
+from flashlab.kernels.fa2 import INTERPRETED, MAX_HEAD_DIM
+from flashlab.validate import (
+    check_bool,
+    check_dropout,
+    check_head_dims,
+    check_heads,
+    check_like,
+    check_power_of_two,
+    check_qkv,
+    check_scale,
+    describe,
+)
+
+LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
+
+
+@triton.jit
+def preprocess_kernel(
+    O, dO, L, dL, D, L_log2,                           # pointers; all but dO are contiguous
+    stride_dOb, stride_dOh, stride_dOn, stride_dOd,
+    H_q, N_q, d_v: tl.constexpr, B_r: tl.constexpr, B_dv: tl.constexpr, has_dL: tl.constexpr,
+):
+    """D = rowsum(dO∘O), less dL where L has a gradient too; and L in base 2, +inf for a row that sees no key."""
+    T_r = tl.cdiv(N_q, B_r)
+    i = tl.program_id(0) % T_r
+    head = (tl.program_id(0) // T_r).to(tl.int64)
+    dO += head // H_q * stride_dOb + head % H_q * stride_dOh
+    rows = i * B_r + tl.arange(0, B_r)                                             # (B_r,)
+    col_v = tl.arange(0, B_dv).to(tl.int64)
+    ok = (rows[:, None] < N_q) & (col_v < d_v)                                     # (B_r, B_dv)
+    O_i = tl.load(O + (head * N_q + rows)[:, None] * d_v + col_v, mask=ok, other=0.0)
+    dO_i = tl.load(dO + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd, mask=ok, other=0.0)
+
+    at = head * N_q + rows                                                         # (B_r,)
+    L_i = tl.load(L + at, mask=rows < N_q)
+    D_i = tl.sum(O_i.to(L_i.dtype) * dO_i.to(L_i.dtype), 1)                        # (B_r,)
+    if has_dL:
+        D_i -= tl.load(dL + at, mask=rows < N_q)
+    tl.store(D + at, D_i, mask=rows < N_q)
+    L_i = tl.where(L_i == -float("inf"), float("inf"), L_i)                        # exp2(S - inf) = 0: P is 0 in that row
+    tl.store(L_log2 + at, L_i * LOG2_E, mask=rows < N_q)
+
+
+@triton.jit
+def dkdv_kernel(
+    Q, K, V, dO, L_log2, D, dK, dV, seed,              # pointers; L_log2, D, dK, dV are contiguous
+    stride_Qb, stride_Qh, stride_Qn, stride_Qd,
+    stride_Kb, stride_Kh, stride_Kn, stride_Kd,
+    stride_Vb, stride_Vh, stride_Vn, stride_Vd,
+    stride_dOb, stride_dOh, stride_dOn, stride_dOd,
+    scale, H_q, H_kv, N_q, N_k,
+    d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr,
+    B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
+):
+    # Which key block of which head? First blocks first: causal ones are seen by most queries.
+    T_c = tl.cdiv(N_k, B_c)
+    j = tl.program_id(0) % T_c
+    head_kv = (tl.program_id(0) // T_c).to(tl.int64)
+    b, h_kv = head_kv // H_kv, head_kv % H_kv
+    keys = j * B_c + tl.arange(0, B_c)                 # (B_c,)
+    col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
+    key_ok = keys[:, None] < N_k                       # (B_c, 1)
+    K_at = K + b * stride_Kb + h_kv * stride_Kh + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd
+    K_j = tl.load(K_at, mask=key_ok & (col < d), other=0.0)                        # (B_c, B_d)
+    V_at = V + b * stride_Vb + h_kv * stride_Vh + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
+    V_j = tl.load(V_at, mask=key_ok & (col_v < d_v), other=0.0)                    # (B_c, B_dv)
+    dK_j = tl.zeros((B_c, B_d), D.dtype.element_ty)                                # (B_c, B_d)
+    dV_j = tl.zeros((B_c, B_dv), D.dtype.element_ty)                               # (B_c, B_dv)
+
+    # Every query block that sees a key of this block, of every query head that shares these keys, in one loop.
+    group = H_q // H_kv
+    first = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0
+    count = tl.maximum(0, tl.cdiv(N_q, B_r) - first)
+    for step in range(0, group * count):
+        h, i = h_kv * group + step // count, first + step % count
+        head = b * H_q + h
+        rows = i * B_r + tl.arange(0, B_r)             # (B_r,)
+        row_ok = rows[:, None] < N_q                   # (B_r, 1)
+        Q_at = Q + b * stride_Qb + h * stride_Qh + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd
+        Q_i = tl.load(Q_at, mask=row_ok & (col < d), other=0.0)                    # (B_r, B_d)
+        dO_at = dO + b * stride_dOb + h * stride_dOh + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd
+        dO_i = tl.load(dO_at, mask=row_ok & (col_v < d_v), other=0.0)              # (B_r, B_dv)
+        L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf"))     # (B_r,)   P = 0 past the end
+        D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # (B_r,)
+
+        S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
+        P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
+        if causal:
+            P_T = tl.where(keys[:, None] <= rows + (N_k - N_q), P_T, 0.0)          # (B_c, B_r)
+        dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
+        dS_T = P_T * (dP_T - D_i)                                                  # (B_c, B_r)
+        if dropout_p > 0:
+            kept_T = kept(seed, head, rows, keys[:, None], N_q, N_k, dropout_p)    # (B_c, B_r)
+            dS_T = P_T * (dP_T * kept_T - D_i)
+            P_T = P_T * kept_T                         # what met V in the forward
+        dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)
+        dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")            # (B_c, B_d)   times scale, after the loop
+
+    # Addresses from scratch: those of K_j would take up registers throughout the loop.
+    local = tl.arange(0, B_c)[:, None]                 # (B_c, 1)
+    dK += (head_kv * N_k + j * B_c) * d
+    dV += (head_kv * N_k + j * B_c) * d_v
+    col, col_v = tl.arange(0, B_d), tl.arange(0, B_dv)
+    tl.store(dK + local * d + col, dK_j * scale, mask=(local < N_k - j * B_c) & (col < d))
+    tl.store(dV + local * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))
+
+
+@triton.jit
+def dq_kernel(
+    Q, K, V, dO, L_log2, D, dQ, seed,                  # pointers; L_log2, D, dQ are contiguous
+    stride_Qb, stride_Qh, stride_Qn, stride_Qd,
+    stride_Kb, stride_Kh, stride_Kn, stride_Kd,
+    stride_Vb, stride_Vh, stride_Vn, stride_Vd,
+    stride_dOb, stride_dOh, stride_dOn, stride_dOd,
+    scale, H_q, H_kv, N_q, N_k,
+    d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr,
+    B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
+):
+    # Which query block of which head? As in the forward.
+    T_r = tl.cdiv(N_q, B_r)
+    i = T_r - 1 - tl.program_id(0) % T_r
+    head = (tl.program_id(0) // T_r).to(tl.int64)
+    b, h = head // H_q, head % H_q
+    h_kv = h // (H_q // H_kv)
+    K += b * stride_Kb + h_kv * stride_Kh
+    V += b * stride_Vb + h_kv * stride_Vh
+    rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
+    col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
+    row_ok = rows[:, None] < N_q                       # (B_r, 1)
+    Q_at = Q + b * stride_Qb + h * stride_Qh + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd
+    Q_i = tl.load(Q_at, mask=row_ok & (col < d), other=0.0)                        # (B_r, B_d)
+    dO_at = dO + b * stride_dOb + h * stride_dOh + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd
+    dO_i = tl.load(dO_at, mask=row_ok & (col_v < d_v), other=0.0)                  # (B_r, B_dv)
+    L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf")) # (B_r,)
+    D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)               # (B_r,)
+    dQ_i = tl.zeros((B_r, B_d), D.dtype.element_ty)                                # (B_r, B_d)
+
+    end = tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q if causal else N_k            # keys from here on are hidden
+    for j in range(0, tl.cdiv(end, B_c)):
+        keys = j * B_c + tl.arange(0, B_c)             # (B_c,)
+        key_ok = keys[:, None] < N_k                   # (B_c, 1)
+        K_at = K + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd
+        K_j = tl.load(K_at, mask=key_ok & (col < d), other=0.0)                    # (B_c, B_d)
+        V_at = V + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
+        V_j = tl.load(V_at, mask=key_ok & (col_v < d_v), other=0.0)                # (B_c, B_dv)
+
+        S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                          # (B_r, B_c)
+        P_ij = tl.exp2(S_ij * (scale * LOG2_E) - L_i[:, None])                     # (B_r, B_c)
+        visible = keys <= rows[:, None] + (N_k - N_q) if causal else keys < N_k    # (B_r or 1, B_c)
+        P_ij = tl.where(visible, P_ij, 0.0)                                        # (B_r, B_c)
+        dP_ij = tl.dot(dO_i, V_j.T, input_precision="ieee")                        # (B_r, B_c)
+        if dropout_p > 0:
+            dP_ij *= kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p)    # (B_r, B_c)
+        dS_ij = P_ij * (dP_ij - D_i[:, None])                                      # (B_r, B_c)
+        dQ_i += tl.dot(dS_ij.to(K_j.dtype), K_j, input_precision="ieee")           # (B_r, B_d)   times scale, after the loop
+
+    dQ_at = dQ + (head * N_q + rows)[:, None] * d + col                            # (B_r, B_d)
+    tl.store(dQ_at, dQ_i * scale, mask=row_ok & (col < d))
+
+
+def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
+    """The gradients of attention for every batch and head, in three launches.
+
+    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O and dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
+             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share the keys
+             dL, like L, where L has a gradient of its own; float16, bfloat16, float32, and float64 when interpreted
+    Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
+    Tiles:   B_r x B_c for both large kernels, powers of two >= 16; by default each has its own, see `best_tiles`
+    Error:   at most 3x that of naive_backward in the same dtype, both against float64
+    Raises:  TypeError or ValueError before anything is launched
+    Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, its loop taken apart
+    New:     against fa2_backward_two_pass: the outer loops are the launch grids; no two programs write the same element
+    """
+    scale = _check(Q, K, V, O, dO, L, dL, causal, scale, dropout_p, seed, B_r, B_c)
+    dQ, dK, dV = (torch.empty(T.shape, dtype=T.dtype, device=T.device) for T in (Q, K, V))
+    if dQ.numel() == 0 or dK.numel() == 0:
+        return dQ.zero_(), dK.zero_(), dV.zero_()
+    if INTERPRETED and Q.dtype == torch.bfloat16:      # the interpreter's bfloat16 arithmetic is wrong: widen, then round
+        wide = fa2_triton_backward(*(T.float() for T in (Q, K, V, O, dO)), L, dL=dL, causal=causal, scale=scale,
+                                   dropout_p=dropout_p, seed=seed, B_r=B_r, B_c=B_c)
+        return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
+    launches = launch(Q, K, V, O.contiguous(), dO, L.contiguous(), dL, dQ, dK, dV, causal=causal, scale=scale,
+                      dropout_p=dropout_p, seed=seed, B_r=B_r, B_c=B_c)
+    with torch.cuda.device_of(Q):                      # Triton launches on the current GPU, which may be another
+        for kernel, grid, arguments in launches:
+            kernel[grid](**arguments)
+    return dQ, dK, dV
+
+
+def _check(Q, K, V, O, dO, L, dL, causal, scale, dropout_p, seed, B_r, B_c):
+    floats = (torch.float16, torch.bfloat16, torch.float32)
+    check_qkv(Q, K, V, ndim=4, dtypes=(*floats, torch.float64) if INTERPRETED else floats)
+    check_heads(Q, K)
+    check_head_dims(Q, V, MAX_HEAD_DIM)
+    check_bool(causal=causal)
+    check_dropout(dropout_p)
+    check_power_of_two(16, **{name: B for name, B in (("B_r", B_r), ("B_c", B_c)) if B is not None})
+    outside = (*Q.shape[:3], V.shape[-1])
+    sums = torch.float64 if Q.dtype == torch.float64 else torch.float32
+    check_like(O=(O, outside, Q.dtype), dO=(dO, outside, Q.dtype), L=(L, Q.shape[:3], sums))
+    if dL is not None:
+        check_like(dL=(dL, Q.shape[:3], sums))
+    if dropout_p > 0:
+        check_like(seed=(seed, (), torch.int64))
+    if Q.device.type != ("cpu" if INTERPRETED else "cuda"):
+        where = "the CPU, where Triton's interpreter runs it" if INTERPRETED else "a GPU, for which Triton compiled it"
+        raise ValueError(f"Q, K, V must be on {where} (TRITON_INTERPRET decides, on import), got {describe(Q)}")
+    return check_scale(scale, Q.shape[-1])
+
+
+def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, dropout_p=0.0, seed=None, B_r=None, B_c=None):
+    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
+    (B, H_q, N_q, d), (_, H_kv, N_k, d_v) = Q.shape, V.shape
+    D, L_log2 = torch.empty_like(L), torch.empty_like(L)
+    strides = {f"stride_{name}{axis}": step for name, T in (("Q", Q), ("K", K), ("V", V), ("dO", dO))
+               for axis, step in zip("bhnd", T.stride(), strict=True)}
+    B_d, B_dv = (max(16, triton.next_power_of_2(x)) for x in (d, d_v))
+    shared = {"Q": Q, "K": K, "V": V, "dO": dO, "L_log2": L_log2, "D": D, "seed": seed} | strides
+    shared |= {"scale": scale, "H_q": H_q, "H_kv": H_kv, "N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v}
+    shared |= {"causal": causal, "dropout_p": float(dropout_p), "B_d": B_d, "B_dv": B_dv}
+
+    first = {"O": O, "dO": dO, "L": L, "dL": dL, "D": D, "L_log2": L_log2, "H_q": H_q, "N_q": N_q, "d_v": d_v}
+    first |= {name: step for name, step in strides.items() if name.startswith("stride_dO")}
+    first |= {"B_r": 32, "B_dv": B_dv, "has_dL": dL is not None, "num_warps": 4}
+    for_dkdv, for_dq = best_tiles(max(d, d_v), Q.dtype, dropout_p > 0)
+    dkdv = shared | {"dK": dK, "dV": dV} | _tiles(for_dkdv, B_r, B_c)
+    dq = shared | {"dQ": dQ} | _tiles(for_dq, B_r, B_c)
+    return ((preprocess_kernel, (B * H_q * triton.cdiv(N_q, 32),), first),
+            (dkdv_kernel, (B * H_kv * triton.cdiv(N_k, dkdv["B_c"]),), dkdv),
+            (dq_kernel, (B * H_q * triton.cdiv(N_q, dq["B_r"]),), dq))
+
+
+def _tiles(best, B_r, B_c):
+    best_B_r, best_B_c, num_warps, num_stages = best
+    return {"B_r": B_r or best_B_r, "B_c": B_c or best_B_c, "num_warps": num_warps, "num_stages": num_stages}
+
+
+def best_tiles(d, dtype, dropout=False):
+    """(B_r, B_c, num_warps, num_stages) for dkdv_kernel and for dq_kernel: tiles that spill no registers on an H100."""
+    if dtype in (torch.float32, torch.float64):
+        return ((32, 32, 8, 2), (32, 32, 8, 2)) if d <= 128 else ((16, 32, 8, 2), (32, 16, 8, 2))
+    if d <= 64:
+        return (32 if dropout else 64, 128, 8, 3), (128, 64, 8, 3)     # the mask of a tile takes registers, too
+    if d <= 128:
+        return (32 if dropout else 64, 128, 8, 2), (128, 64, 8, 2)
+    return (16 if dropout else 32, 64, 8, 2), (64, 32, 8, 2)
