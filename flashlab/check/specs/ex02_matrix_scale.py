@@ -1,0 +1,73 @@
+"""Cases and mistakes of ex02_matrix_scale."""
+
+from flashlab.check.cases import normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+
+def case(name, rows, cols, block, *, seed):
+    features = {"more than one block across": cols > block[0], "more than one block down": rows > block[1],
+                "columns that are no multiple of the block": cols % block[0] != 0, "rows that are no multiple of the block": rows % block[1] != 0,
+                "more blocks across than down": -(-cols // block[0]) > -(-rows // block[1]),
+                "more blocks down than across": -(-cols // block[0]) < -(-rows // block[1]), "a block that is not square": block[0] != block[1]}
+    inputs = lambda: {"X": normal(rows, cols, seed=seed), "factors": normal(rows, seed=seed + 1), "block": block}
+    return Case(name, inputs, frozenset(f for f, true in features.items() if true), {"rows": rows, "cols": cols, "block": block})
+
+
+def truth(X, factors, block):
+    from flashlab import simt
+
+    rows, cols = X.shape
+    A, C = X.clone(), X.clone()
+    trace = simt.launch(simt.matrix_add, (-(-cols // block[0]), -(-rows // block[1])), block)(A, A, C, rows, cols)
+    return factors.double()[:, None] * X.double(), trace.sectors("store")[0]
+
+
+X_COL, Y_ROW = "col = blockIdx.x * blockDim.x + threadIdx.x", "row = blockIdx.y * blockDim.y + threadIdx.y"
+GRID = "-(-cols // block[0]), -(-rows // block[1])"
+
+EXERCISE = Exercise(
+    function="scale_rows",
+    outputs=(Output("Y", ("row", "column")), Output("sectors")),
+    truth=truth,
+    cases=[
+        case("one block", 4, 8, (8, 4), seed=240),
+        case("more columns than a block", 4, 24, (8, 4), seed=242),
+        case("more rows than a block", 12, 8, (8, 4), seed=244),
+        case("a short last block across", 4, 21, (8, 4), seed=246),
+        case("a short last block down", 10, 8, (8, 4), seed=248),
+        case("whole warps along a row", 6, 64, (32, 2), seed=250),
+        case("short in both directions", 7, 37, (16, 4), seed=252),
+    ],
+    mistakes=[
+        Mistake("grid_swapped", "the grid's two numbers were swapped: x counted rows where the kernel takes its column from x",
+                "grid_for: x comes first, and x belongs to the columns", (GRID, "-(-rows // block[1]), -(-cols // block[0])")),
+        Mistake("down_columns", "x walked down the rows: every result was right, but neighbouring lanes wrote far apart",
+                "which of row and col comes from x, the lanes' own direction",
+                (X_COL, "row = blockIdx.x * blockDim.x + threadIdx.x"), (Y_ROW, "col = blockIdx.y * blockDim.y + threadIdx.y"),
+                (GRID, "-(-rows // block[0]), -(-cols // block[1])")),
+        Mistake("x_and_y_swapped", "in the kernel, the row came from x and the column from y", "x belongs to the columns",
+                (X_COL, "row = blockIdx.x * blockDim.x + threadIdx.x"), (Y_ROW, "col = blockIdx.y * blockDim.y + threadIdx.y")),
+        Mistake("floor_across", "the blocks across were rounded down", "grid_for: ceil in both directions", ("-(-cols // block[0])", "max(1, cols // block[0])")),
+        Mistake("floor_down", "the blocks down were rounded down", "grid_for: ceil in both directions", ("-(-rows // block[1])", "max(1, rows // block[1])")),
+        Mistake("no_guard", "there was no guard", "threads past the last row or column have no element", ("    if row < rows and col < cols:\n        Y", "    Y")),
+        Mistake("no_guard_for_columns", "columns were not guarded, so threads past the end of a row wrote into the next one",
+                "the guard: row < rows and col < cols", ("row < rows and col < cols", "row < rows")),
+        Mistake("no_guard_for_rows", "rows were not guarded", "the guard: row < rows and col < cols", ("row < rows and col < cols", "col < cols")),
+        Mistake("rows_for_cols", "row was multiplied by the number of rows: a step to the next row passes `cols` numbers", "the index: row * cols + col",
+                ("Y[row * cols + col] = factors[row] * X[row * cols + col]", "Y[row * rows + col] = factors[row] * X[row * rows + col]")),
+        Mistake("factor_of_the_column", "the factor was taken by column, not by row", "factors[row]", ("factors[row]", "factors[col]")),
+        Mistake("blockDim_x_for_y", "rows were counted with blockDim.x, the block's width", "row: blockDim.y", ("blockIdx.y * blockDim.y", "blockIdx.y * blockDim.x")),
+        Mistake("no_block_offset", "every block worked on the first tile: blockIdx was not used", "row and col: the blocks before mine come first",
+                ("blockIdx.x * blockDim.x + ", ""), ("blockIdx.y * blockDim.y + ", "")),
+    ],
+    variants=[
+        Variant("leave early, one index", ("    if row < rows and col < cols:\n        Y[row * cols + col] = factors[row] * X[row * cols + col]",
+                                          "    if row >= rows or col >= cols:\n        return\n    i = row * cols + col\n    Y[i] = X[i] * factors[row]"),
+                (GRID, "(cols + block[0] - 1) // block[0], (rows + block[1] - 1) // block[1]")),
+    ],
+    hints=[
+        "col = blockIdx.x * blockDim.x + threadIdx.x; row is the same with y.",
+        "Guard both: `if row < rows and col < cols:`.",
+        "The grid is (blocks across, blocks down): ceil(cols / block[0]), ceil(rows / block[1]).",
+    ],
+)

@@ -1,0 +1,56 @@
+"""Cases and mistakes of ex02_vector_add."""
+
+from flashlab.check.cases import normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+
+def case(name, N, block, *, seed):
+    features = {"more than one block": N > block, "a short last block": N % block != 0, "more than one warp in a block": block > 32,
+                "threads without an element": N % block != 0, "N a multiple of the block": N % block == 0}
+    inputs = lambda: {"A": normal(N, seed=seed), "B": normal(N, seed=seed + 1), "block": block}
+    return Case(name, inputs, frozenset(f for f, true in features.items() if true), {"N": N, "block": block})
+
+
+EXERCISE = Exercise(
+    function="vector_add",
+    outputs=(Output("C", ("element",)), Output("threads")),
+    truth=lambda A, B, block: (A.double() + B.double(), block * -(-len(A) // block)),
+    cases=[
+        case("one full block", 4, 4, seed=200),
+        case("two full blocks", 8, 4, seed=202),
+        case("a short last block", 7, 4, seed=204),
+        case("fewer elements than threads", 8, 64, seed=206),
+        case("two warps in a block", 150, 64, seed=208),
+    ],
+    mistakes=[
+        Mistake("grid_floor", "the number of blocks was rounded down, so the last, short block was never launched",
+                "blocks_needed: ceil(N / block) is -(-N // block)", ("-(-N // block)", "max(1, N // block)")),
+        Mistake("one_block", "a single block was launched, however many elements there are", "blocks_needed: N elements, `block` in each block",
+                ("-(-N // block)", "1")),
+        Mistake("no_guard", "threads past the end read and wrote outside the vectors: there was no guard, or one that lets too many through",
+                "what a thread does whose number is N or more", ("    if i < N:\n        C[i] = A[i] + B[i]", "    C[i] = A[i] + B[i]")),
+        Mistake("guard_off_by_one", "the guard let one thread too many through: ≤ where < belongs", "the number of the last element: N − 1",
+                ("if i < N:", "if i <= N:"), same_as="no_guard"),
+        Mistake("one_block_too_many", "a block was launched in which no thread has an element", "blocks_needed: where block divides N, N / block are enough",
+                ("-(-N // block)", "N // block + 1")),
+        Mistake("guard_too_tight", "the guard stopped the thread of the last element", "the number of the last element: N − 1", ("if i < N:", "if i < N - 1:")),
+        Mistake("no_block_offset", "every block worked on the first elements: blockIdx was not used", "the elements that the blocks before mine take",
+                ("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x")),
+        Mistake("block_and_thread_swapped", "threadIdx.x was multiplied where blockIdx.x belongs", "a block takes blockDim.x neighbouring elements",
+                ("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x * blockDim.x + blockIdx.x")),
+        Mistake("step_of_32", "blocks were taken to have 32 threads always", "blockDim.x: the threads in a block",
+                ("blockIdx.x * blockDim.x", "blockIdx.x * 32")),
+        Mistake("A_twice", "A was added to itself", "the sum: A[i] + B[i]", ("A[i] + B[i]", "A[i] + A[i]")),
+    ],
+    variants=[
+        Variant("leave early", ("    if i < N:\n        C[i] = A[i] + B[i]", "    if i >= N:\n        return\n    C[i] = A[i] + B[i]"),
+                ("-(-N // block)", "(N + block - 1) // block")),
+        Variant("a loop over the grid", ("    if i < N:\n        C[i] = A[i] + B[i]",
+                                         "    while i < N:\n        C[i] = A[i] + B[i]\n        i += 10_000")),
+    ],
+    hints=[
+        "The blocks before mine take blockIdx.x * blockDim.x elements. Add my number within the block.",
+        "A thread with i >= N has no element: do the work inside `if i < N:`.",
+        "-(-N // block) rounds up: -7 // 4 is -2, so -(-7 // 4) is 2.",
+    ],
+)

@@ -1,0 +1,99 @@
+"""Cases and mistakes of ex09_matmul."""
+
+import torch
+
+from flashlab.check import offsets
+from flashlab.check.cases import normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+
+def case(name, M, N, K, B_m=16, B_n=16, B_k=16, dtype=torch.float32, *, seed):
+    features = {"more than one tile down": M > B_m, "more than one tile across": N > B_n, "more than one step along k": K > B_k, "a short last tile down": M % B_m != 0, "a short last tile across": N % B_n != 0,
+                "a short last step along k": K % B_k != 0, "16-bit inputs": dtype == torch.float16, "tiles that are not square": len({B_m, B_n, B_k}) > 1}
+
+    def make():
+        A, B = normal(M, K, seed=seed, dtype=dtype), normal(K, N, seed=seed + 1, dtype=dtype)
+        if dtype == torch.float16:                     # 2048 in the first step; then 49 times 0.8, less than half a step of float16 there
+            A, B = torch.full_like(A, 0.05), torch.ones_like(B)
+            A[:, :16] = 128
+        return {"A": A, "B": B, "C": torch.zeros(M, N, dtype=dtype), "B_m": B_m, "B_n": B_n, "B_k": B_k}
+
+    return Case(name, make, frozenset(f for f, true in features.items() if true), {"M": M, "N": N, "K": K, "B_m": B_m, "B_n": B_n, "B_k": B_k})
+
+
+A_MASK, B_MASK, C_MASK = "(rows < M) & (inner[None, :] < K), 0.0", "(inner[:, None] < K) & (cols < N), 0.0", "acc.to(C.dtype.element_ty), (rows < M) & (cols < N)"
+ROWS, COLS = "(tl.program_id(0) * B_m + tl.arange(0, B_m))", "(tl.program_id(1) * B_n + tl.arange(0, B_n))"
+GRID, DOT = "(triton.cdiv(M, B_m), triton.cdiv(N, B_n))", 'acc = tl.dot(a, b, acc, input_precision="ieee")'
+
+EXERCISE = Exercise(
+    function="matmul",
+    outputs=(Output("C", ("row", "column")),),
+    truth=lambda A, B, C, B_m, B_n, B_k: (A.double() @ B.double(),),
+    reads=("A", "B"),
+    writes=("C",),
+    after=[offsets.narrow("int32_offset")],
+    seconds=8,
+    cases=[
+        case("one tile", 16, 16, 16, seed=1000),
+        case("two steps along k", 16, 16, 32, seed=1002),
+        case("two tiles down", 32, 16, 16, seed=1004),
+        case("two tiles across", 16, 32, 16, seed=1006),
+        case("a short last step along k", 16, 16, 21, seed=1008),
+        case("a short last tile down", 21, 16, 16, seed=1010),
+        case("a short last tile across", 16, 27, 16, seed=1016),
+        case("everything at once", 37, 50, 41, 16, 32, 16, seed=1012),
+        case("a long sum of 16-bit numbers", 16, 16, 800, dtype=torch.float16, seed=1014),
+    ],
+    mistakes=[
+        Mistake("not_accumulated", "each step replaced the sum instead of adding to it", "the line with tl.dot: acc goes in and comes out", (DOT, 'acc = tl.dot(a, b, input_precision="ieee")')),
+        Mistake("first_step_only", "only the first step along k was made", "the loop: ceil(K / B_k) steps", ("range(0, tl.cdiv(K, B_k))", "range(0, 1)")),
+        Mistake("k_not_moved", "every step loaded the first tiles: k was not used", "inner: step k starts at k · B_k", ("(k * B_k + tl.arange(0, B_k))", "(tl.arange(0, B_k))")),
+        Mistake("k_not_times_B_k", "step k was taken to start at column k", "inner: the steps before have B_k columns each", ("k * B_k + tl.arange(0, B_k)", "k + tl.arange(0, B_k)")),
+        Mistake("steps_floor", "the steps along k were rounded down, so the short last one was never made", "the loop: ceil(K / B_k) steps, tl.cdiv", ("tl.cdiv(K, B_k)", "max(1, K // B_k)")),
+        Mistake("no_guard_k", "columns of A and rows of B beyond K were not masked: foreign numbers came into the sum", "the masks of the loads: inner < K", (A_MASK, "rows < M, 0.0"), (B_MASK, "cols < N, 0.0")),
+        Mistake("no_guard_load_A", "A was loaded without a mask", "the mask of the load of A: rows < M and inner < K", (", " + A_MASK, "")),
+        Mistake("no_guard_load_B", "B was loaded without a mask", "the mask of the load of B: inner < K and cols < N", (", " + B_MASK, "")),
+        Mistake("no_guard_store", "C was stored without a mask: a short tile writes over what follows", "the mask of the store: rows < M and cols < N", (C_MASK, "acc.to(C.dtype.element_ty)")),
+        Mistake("store_guards_rows_only", "the store was guarded for rows but not for columns", "the mask of the store: rows < M and cols < N", (C_MASK, "acc.to(C.dtype.element_ty), rows < M")),
+        Mistake("store_guards_cols_only", "the store was guarded for columns but not for rows", "the mask of the store: rows < M and cols < N", (C_MASK, "acc.to(C.dtype.element_ty), cols < N")),
+        Mistake("grid_floor", "the grid was rounded down, so that short tiles got no program", "the grid: triton.cdiv in both directions", (GRID, "(max(1, M // B_m), max(1, N // B_n))")),
+        Mistake("grid_swapped", "the grid's two numbers were swapped", "program_id(0) goes down, program_id(1) across", (GRID, "(triton.cdiv(N, B_n), triton.cdiv(M, B_m))")),
+        Mistake("no_block_offset", "every program made the first tile", "rows and cols: tile i starts at i · B_m, tile j at j · B_n", (ROWS, "(tl.arange(0, B_m))"), (COLS, "(tl.arange(0, B_n))")),
+        Mistake("B_m_for_B_n", "columns were counted in steps of B_m", "cols: tiles are B_n wide", ("tl.program_id(1) * B_n", "tl.program_id(1) * B_m")),
+        Mistake("strides_of_B_swapped", "the two strides of B were swapped", "stride_Bk passes from one row of B to the next", ("inner[:, None] * stride_Bk + cols * stride_Bn", "inner[:, None] * stride_Bn + cols * stride_Bk")),
+        Mistake("strides_of_A_for_B", "B was addressed with the strides of A", "the strides: each tensor has its own", ("inner[:, None] * stride_Bk + cols * stride_Bn", "inner[:, None] * stride_Am + cols * stride_Ak")),
+        Mistake("sizes_for_strides", "K and N were taken for the steps to the next row, as if A, B and C were contiguous", "the strides: a view into a larger matrix has others", ("rows * stride_Am", "rows * K"),
+                ("inner[:, None] * stride_Bk", "inner[:, None] * N"), ("rows * stride_Cm", "rows * N")),
+        Mistake("sum_in_16_bits", "the sum was kept in the inputs' dtype: in 16 bits every step rounds it", "acc: tl.float32, cast once at the end",
+                ("acc = tl.zeros((B_m, B_n), tl.float32)", "acc = tl.zeros((B_m, B_n), C.dtype.element_ty)"), (DOT, 'acc += tl.dot(a, b, input_precision="ieee").to(C.dtype.element_ty)')),
+        Mistake("stored_transposed", "C was stored transposed", "the addresses of the store: rows · stride_Cm + cols · stride_Cn", ("C + rows * stride_Cm + cols * stride_Cn", "C + rows * stride_Cn + cols * stride_Cm")),
+        Mistake("never_stored", "nothing was stored", "the last line: tl.store", ("    tl.store(C + rows * stride_Cm + cols * stride_Cn, " + C_MASK + ")", "    pass")),
+        Mistake("int32_offset", "row and column numbers were multiplied by strides in 32 bits, which overflows beyond 2³¹ elements", "rows, cols, inner: `.to(tl.int64)` before they meet a stride",
+                (ROWS + ".to(tl.int64)", ROWS), (COLS + ".to(tl.int64)", COLS), ("(k * B_k + tl.arange(0, B_k)).to(tl.int64)", "(k * B_k + tl.arange(0, B_k))")),
+    ],
+    variants=[
+        Variant("pointers that move", code="""
+            @triton.jit
+            def matmul_kernel(A, B, C, M, N, K, stride_Am, stride_Ak, stride_Bk, stride_Bn, stride_Cm, stride_Cn,
+                              B_m: tl.constexpr, B_n: tl.constexpr, B_k: tl.constexpr):
+                rows = tl.program_id(0).to(tl.int64) * B_m + tl.arange(0, B_m)
+                cols = tl.program_id(1).to(tl.int64) * B_n + tl.arange(0, B_n)
+                inner = tl.arange(0, B_k)
+                A_tile = A + rows[:, None] * stride_Am + inner[None, :] * stride_Ak
+                B_tile = B + inner[:, None] * stride_Bk + cols[None, :] * stride_Bn
+                acc = tl.zeros((B_m, B_n), tl.float32)
+                for left in range(K, 0, -B_k):
+                    a = tl.load(A_tile, mask=(rows[:, None] < M) & (inner[None, :] < left), other=0.0)
+                    b = tl.load(B_tile, mask=(inner[:, None] < left) & (cols[None, :] < N), other=0.0)
+                    acc += tl.dot(a, b, input_precision="ieee")
+                    A_tile += B_k * stride_Ak
+                    B_tile += B_k * stride_Bk
+                tl.store(C + rows[:, None] * stride_Cm + cols[None, :] * stride_Cn, acc, mask=(rows[:, None] < M) & (cols[None, :] < N))
+            """),
+    ],
+    hints=[
+        "rows = tl.program_id(0) * B_m + tl.arange(0, B_m) and cols likewise; inner = k * B_k + tl.arange(0, B_k) changes in the loop.",
+        "a = tl.load(A + rows[:, None] * stride_Am + inner[None, :] * stride_Ak, (rows[:, None] < M) & (inner[None, :] < K), 0.0).",
+        "acc starts as tl.zeros((B_m, B_n), tl.float32); after the loop it is stored once, with the mask rows < M and cols < N.",
+    ],
+)

@@ -1,0 +1,65 @@
+"""Cases and mistakes of ex09_row_softmax."""
+
+import torch
+
+from flashlab.check import offsets
+from flashlab.check.cases import normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+
+def case(name, M, N, dtype=torch.float32, factor=1.0, shift=0.0, *, seed):
+    features = {"more than one row": M > 1, "a row that is no power of two": N & (N - 1) != 0, "large numbers": factor > 20, "only negative numbers": shift < 0, "16-bit inputs": dtype == torch.float16}
+    inputs = lambda: {"X": (normal(M, N, seed=seed, factor=factor) + shift).to(dtype), "Y": torch.zeros(M, N, dtype=dtype)}
+    return Case(name, inputs, frozenset(f for f, true in features.items() if true), {"M": M, "N": N}, 1e-4 if factor > 20 else 0.0)
+
+
+X_AT, Y_AT = "X + row * stride_Xm + cols * stride_Xn", "Y + row * stride_Ym + cols * stride_Yn"
+
+EXERCISE = Exercise(
+    function="row_softmax",
+    outputs=(Output("Y", ("row", "column")),),
+    truth=lambda X, Y: (torch.softmax(X.double(), 1),),
+    reads=("X",),
+    writes=("Y",),
+    after=[offsets.narrow("int32_offset")],
+    seconds=6,
+    cases=[
+        case("one row", 1, 8, seed=980),
+        case("three rows", 3, 8, seed=981),
+        case("a row of 11", 2, 11, seed=982),
+        case("rows of negative numbers", 3, 21, shift=-6.0, seed=983),
+        case("large numbers", 3, 19, factor=60.0, seed=984),
+        case("16-bit inputs", 4, 100, torch.float16, seed=985),
+    ],
+    mistakes=[
+        Mistake("padded_with_0", "the padding was loaded as 0: it took part in the maximum and in the sum", "`other` in tl.load: what is never the maximum and adds exp(...) = 0?", ('cols < N, -float("inf")', "cols < N, 0.0")),
+        Mistake("padding_not_masked", "the load had no mask: what lies behind the row took part", "the mask of tl.load: cols < N", (', cols < N, -float("inf"))', ")")),
+        Mistake("no_guard_store", "the store had no mask: it wrote past the end of the row", "the mask of tl.store: cols < N", ("y, cols < N)", "y)")),
+        Mistake("guard_off_by_one", "the masks let one column too many through: ≤ for <", "the last column is N − 1", ('cols < N, -float("inf")', 'cols <= N, -float("inf")'), ("y, cols < N)", "y, cols <= N)")),
+        Mistake("unshifted", "the numbers went into exp without their maximum being subtracted", "the exponent: float32 overflows at exp(89)", ("x - tl.max(x, 0)", "x")),
+        Mistake("divided_by_max", "the maximum was divided out, not subtracted", "exp(x − max)", ("x - tl.max(x, 0)", "x / tl.max(x, 0)")),
+        Mistake("not_divided", "the exponentials were stored without being divided by their sum", "the weights of a row sum to 1", ("y = e / tl.sum(e, 0)", "y = e")),
+        Mistake("sum_of_x", "the exponentials were divided by the sum of the numbers themselves, not by that of the exponentials", "the denominator: sum of e", ("tl.sum(e, 0)", "tl.sum(tl.where(cols < N, x, 0.0), 0)")),
+        Mistake("divided_by_N", "the exponentials were divided by N, as for a mean", "the denominator: sum of e", ("tl.sum(e, 0)", "N")),
+        Mistake("log_softmax", "the logarithm of the softmax was stored", "Y holds the weights themselves", ("y = e / tl.sum(e, 0)", "y = tl.log(e / tl.sum(e, 0))")),
+        Mistake("row_0_always", "every program worked on row 0", "row: tl.program_id(0)", ("tl.program_id(0).to(tl.int64)", "(tl.program_id(0) * 0).to(tl.int64)")),
+        Mistake("stride_of_X_for_Y", "Y was addressed with the strides of X", "the strides: each tensor has its own", (Y_AT, "Y + row * stride_Xm + cols * stride_Xn")),
+        Mistake("N_for_stride", "N was taken for the step from one row to the next, as if X and Y were contiguous", "the strides: a view into a larger matrix has others", (X_AT, "X + row * N + cols"), (Y_AT, "Y + row * N + cols")),
+        Mistake("strides_swapped", "the two strides of X were swapped", "stride_Xm passes from one row to the next", (X_AT, "X + row * stride_Xn + cols * stride_Xm")),
+        Mistake("power_below", "B was the power of two below N, so the row's end was left out", "B ≥ N: triton.next_power_of_2(N)", ("triton.next_power_of_2(N)", "triton.next_power_of_2(N + 1) // 2")),
+        Mistake("grid_of_columns", "a program was launched for each column", "the grid: one program for each of M rows", ("grid = (M,)", "grid = (N,)")),
+        Mistake("never_stored", "nothing was stored", "the last line: tl.store", ("    tl.store(" + Y_AT + ", y, cols < N)", "    pass")),
+        Mistake("int32_offset", "the row number was multiplied by the strides in 32 bits, which overflows beyond 2³¹ elements", "row: `.to(tl.int64)` before it meets a stride", ("tl.program_id(0).to(tl.int64)", "tl.program_id(0)")),
+    ],
+    variants=[
+        Variant("mask afterwards", ('    x = tl.load(X + row * stride_Xm + cols * stride_Xn, cols < N, -float("inf")).to(tl.float32)\n',
+                                    '    x = tl.load(X + row * stride_Xm + cols * stride_Xn, mask=cols < N, other=0.0).to(tl.float32)\n    x = tl.where(cols < N, x, -float("inf"))\n'),
+                ("tl.exp(x - tl.max(x, 0))", "tl.exp(x - tl.max(x, axis=0))"), ("e / tl.sum(e, 0)", "e * (1.0 / tl.sum(e, axis=0))")),
+        Variant("wider than needed", ("B = triton.next_power_of_2(N)", "B = 2 * triton.next_power_of_2(N)")),
+    ],
+    hints=[
+        'x = tl.load(X + row * stride_Xm + cols * stride_Xn, cols < N, -float("inf")).to(tl.float32), with row = tl.program_id(0).to(tl.int64).',
+        "e = tl.exp(x - tl.max(x, 0)), then e / tl.sum(e, 0).",
+        "The grid is (M,), and B = triton.next_power_of_2(N).",
+    ],
+)

@@ -1,0 +1,59 @@
+"""Cases and mistakes of ex09_tile_offsets."""
+
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+
+def case(name, i, j, B_m, B_n, M, N, stride_m, stride_n):
+    features = {"a tile below the first": i > 0, "a tile right of the first": j > 0, "a tile that is not square": B_m != B_n, "a tile that sticks out below": (i + 1) * B_m > M,
+                "a tile that sticks out on the right": (j + 1) * B_n > N, "a last stride other than 1": stride_n != 1, "rows with gaps": stride_n == 1 and stride_m != N,
+                "a matrix that is not square": M != N}
+    inputs = {"i": i, "j": j, "B_m": B_m, "B_n": B_n, "M": M, "N": N, "stride_m": stride_m, "stride_n": stride_n}
+    return Case(name, lambda: dict(inputs), frozenset(f for f, true in features.items() if true), inputs)
+
+
+ROWS, COLS = "rows = i * B_m + torch.arange(B_m)[:, None]", "cols = j * B_n + torch.arange(B_n)[None, :]"
+OFFSETS, INSIDE = "rows * stride_m + cols * stride_n", "(rows < M) & (cols < N)"
+
+EXERCISE = Exercise(
+    function="tile_offsets",
+    outputs=(Output("offsets", ("row", "column")), Output("inside", ("row", "column"))),
+    ints_only=True,
+    cases=[
+        case("the first tile", 0, 0, 2, 2, 8, 8, 8, 1),
+        case("the second row of tiles", 1, 0, 2, 2, 8, 8, 8, 1),
+        case("the second column of tiles", 0, 1, 2, 2, 8, 8, 8, 1),
+        case("a flat tile", 1, 2, 2, 4, 8, 16, 16, 1),
+        case("rows with gaps", 1, 1, 2, 4, 8, 8, 11, 1),
+        case("a transposed matrix", 2, 1, 4, 2, 12, 8, 1, 12),
+        case("the last tile", 2, 2, 4, 4, 11, 10, 10, 1),
+    ],
+    mistakes=[
+        Mistake("no_row_offset", "every tile started at row 0: i was not used", "rows: tile i starts at row i · B_m", (ROWS, "rows = torch.arange(B_m)[:, None]")),
+        Mistake("no_col_offset", "every tile started at column 0: j was not used", "cols: tile j starts at column j · B_n", (COLS, "cols = torch.arange(B_n)[None, :]")),
+        Mistake("i_not_times_B", "tile i was taken to start at row i, tile j at column j", "each tile before it has B_m rows, or B_n columns",
+                (ROWS, "rows = i + torch.arange(B_m)[:, None]"), (COLS, "cols = j + torch.arange(B_n)[None, :]")),
+        Mistake("B_m_and_B_n_swapped", "rows were counted in steps of B_n and columns in steps of B_m", "a tile has B_m rows and B_n columns",
+                (ROWS, "rows = i * B_n + torch.arange(B_m)[:, None]"), (COLS, "cols = j * B_m + torch.arange(B_n)[None, :]")),
+        Mistake("i_and_j_swapped", "i counted columns of tiles and j rows", "i walks down, j to the right", (ROWS, "rows = j * B_m + torch.arange(B_m)[:, None]"), (COLS, "cols = i * B_n + torch.arange(B_n)[None, :]")),
+        Mistake("strides_swapped", "the strides were swapped", "stride_m passes from one row to the next", (OFFSETS, "rows * stride_n + cols * stride_m")),
+        Mistake("N_for_stride", "N was taken for the step to the next row, and 1 for the step to the next column", "strides: a view into a larger matrix has others",
+                (OFFSETS, "rows * N + cols")),
+        Mistake("last_stride_1", "the last stride was taken to be 1", "a transposed matrix has another", (OFFSETS, "rows * stride_m + cols")),
+        Mistake("rows_only", "only rows were held against the matrix", "inside: rows < M and cols < N", (INSIDE, "(rows < M) & (cols >= 0)")),
+        Mistake("cols_only", "only columns were held against the matrix", "inside: rows < M and cols < N", (INSIDE, "(rows >= 0) & (cols < N)")),
+        Mistake("or_for_and", "an element was taken to be inside if its row or its column is", "inside: both, &", (INSIDE, "(rows < M) | (cols < N)")),
+        Mistake("off_by_one", "one row and one column too many counted as inside: ≤ for <", "the last row is M − 1", (INSIDE, "(rows <= M) & (cols <= N)")),
+        Mistake("M_and_N_swapped", "rows were held against N and columns against M", "M counts rows, N columns", (INSIDE, "(rows < N) & (cols < M)")),
+    ],
+    variants=[
+        Variant("meshgrid", body="""
+            rows, cols = torch.meshgrid(torch.arange(i * B_m, (i + 1) * B_m), torch.arange(j * B_n, (j + 1) * B_n), indexing="ij")
+            return rows * stride_m + stride_n * cols, ~((rows >= M) | (cols >= N))
+            """),
+    ],
+    hints=[
+        "rows = i * B_m + torch.arange(B_m), and its column shape is rows[:, None].",
+        "offsets = rows * stride_m + cols * stride_n: a (B_m, 1) and a (1, B_n) broadcast to (B_m, B_n).",
+        "inside = (rows < M) & (cols < N), with the same shapes.",
+    ],
+)

@@ -1,0 +1,58 @@
+"""Cases and mistakes of ex09_vector_add."""
+
+import torch
+
+from flashlab.check.cases import normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+
+def case(name, N, B, a=0.5, dtype=torch.float32, *, seed):
+    features = {"more than one block": N > B, "a short last block": N % B != 0, "16-bit inputs": dtype == torch.float16, "an a other than 1": a != 1}
+    inputs = lambda: {"a": a, "X": normal(N, seed=seed, dtype=dtype), "Y": normal(N, seed=seed + 1, dtype=dtype), "Out": torch.zeros(N, dtype=dtype), "B": B}
+    return Case(name, inputs, frozenset(f for f, true in features.items() if true), {"N": N, "B": B, "a": a})
+
+
+EXERCISE = Exercise(
+    function="axpy",
+    outputs=(Output("Out", ("element",)),),
+    truth=lambda a, X, Y, Out, B: (a * X.double() + Y.double(),),
+    reads=("X", "Y"),
+    writes=("Out",),
+    seconds=6,
+    cases=[
+        case("one block", 16, 16, seed=960),
+        case("two blocks", 32, 16, seed=962),
+        case("a short last block", 21, 16, seed=964),
+        case("three blocks, the last one short", 70, 32, -2.0, seed=966),
+        case("less than a block", 5, 64, seed=968),
+        case("16-bit inputs", 100, 64, dtype=torch.float16, seed=970),
+    ],
+    mistakes=[
+        Mistake("grid_floor", "the grid was rounded down, so that the last, short block got no program", "the grid: triton.cdiv(N, B), not N // B", ("triton.cdiv(N, B)", "max(1, N // B)")),
+        Mistake("grid_of_elements", "a program was launched for each element, not for each block", "the grid: a program takes B elements", ("triton.cdiv(N, B)", "N")),
+        Mistake("one_program", "a single program was launched", "the grid: as many programs as blocks", ("triton.cdiv(N, B)", "1")),
+        Mistake("no_block_offset", "every program worked on the first block", "i: program p starts at p · B", ("tl.program_id(0) * B + ", "")),
+        Mistake("program_not_times_B", "program p was taken to start at element p", "i: the programs before mine take B elements each", ("tl.program_id(0) * B", "tl.program_id(0)")),
+        Mistake("no_guard_load", "the loads had no mask: they read past the end of X and Y", "the mask of tl.load: i < N", ("tl.load(X + i, mine)", "tl.load(X + i)"), ("tl.load(Y + i, mine)", "tl.load(Y + i)")),
+        Mistake("no_guard_store", "the store had no mask: it wrote past the end of Out", "the mask of tl.store: i < N", ("a * x + y, mine)", "a * x + y)")),
+        Mistake("no_guard", "what lies behind the vectors was read and overwritten: there was no mask, or one that lets too many through", "the mask of every load and store: i < N", ("tl.load(X + i, mine)", "tl.load(X + i)"),
+                ("tl.load(Y + i, mine)", "tl.load(Y + i)"), ("a * x + y, mine)", "a * x + y)")),
+        Mistake("guard_off_by_one", "the mask let one element too many through: ≤ for <", "the last element is N − 1", ("mine = i < N", "mine = i <= N"), same_as="no_guard"),
+        Mistake("guard_too_tight", "the mask left out the last element", "the last element is N − 1", ("mine = i < N", "mine = i < N - 1")),
+        Mistake("guard_of_the_block", "positions within the block were held against N, not within the vector", "the mask: i, the element's number, against N", ("mine = i < N", "mine = tl.arange(0, B) < N")),
+        Mistake("a_forgotten", "X was not multiplied by a", "the line that computes", ("a * x + y", "x + y")),
+        Mistake("a_times_both", "Y was multiplied by a too", "a · x + y", ("a * x + y", "a * (x + y)")),
+        Mistake("Y_not_loaded", "X was loaded twice, Y never", "the second load", ("tl.load(Y + i, mine)", "tl.load(X + i, mine)")),
+        Mistake("never_stored", "nothing was stored", "the last line: tl.store", ("    tl.store(Out + i, a * x + y, mine)", "    pass")),
+    ],
+    variants=[
+        Variant("pointers moved first", ("    i = tl.program_id(0) * B + tl.arange(0, B)                     # (B,)\n    mine = i < N                                                   # (B,)\n",
+                                         "    start = tl.program_id(0) * B\n    X += start\n    Y += start\n    Out += start\n    i = tl.arange(0, B)\n    mine = i < N - start\n"),
+                ("tl.load(X + i, mine)", "tl.load(X + i, mask=mine, other=0.0)"), ("triton.cdiv(N, B)", "(N + B - 1) // B")),
+    ],
+    hints=[
+        "i = tl.program_id(0) * B + tl.arange(0, B) are the numbers of my elements.",
+        "mine = i < N; x = tl.load(X + i, mine), and Y likewise.",
+        "tl.store(Out + i, a * x + y, mine), with the grid (triton.cdiv(N, B),).",
+    ],
+)

@@ -1,0 +1,76 @@
+"""Cases and mistakes of ex09_view_strides."""
+
+import torch
+
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+
+def case(name, shape, strides, offset, order, starts, steps):
+    features = {"dimensions that trade places": list(order) != sorted(order), "a start other than 0": any(starts), "a step other than 1": any(s > 1 for s in steps),
+                "a size that the step does not divide": any((shape[o] - a) % s for o, a, s in zip(order, starts, steps, strict=True)),
+                "a tensor that starts inside its memory": offset > 0, "three dimensions": len(shape) > 2}
+    inputs = {"shape": shape, "strides": strides, "offset": offset, "order": order, "starts": starts, "steps": steps}
+    return Case(name, lambda: dict(inputs), frozenset(f for f, true in features.items() if true), inputs)
+
+
+def truth(shape, strides, offset, order, starts, steps):
+    T = torch.as_strided(torch.empty(4096, device="meta"), shape, strides, offset).permute(order)
+    T = T[tuple(slice(start, None, step) for start, step in zip(starts, steps, strict=True))]
+    return tuple(T.shape), T.stride(), T.storage_offset()
+
+
+EXERCISE = Exercise(
+    function="view",
+    outputs=(Output("shape"), Output("strides"), Output("offset")),
+    truth=truth,
+    ints_only=True,
+    cases=[
+        case("nothing changes", (3, 4), (4, 1), 0, (0, 1), (0, 0), (1, 1)),
+        case("a transpose", (3, 4), (4, 1), 0, (1, 0), (0, 0), (1, 1)),
+        case("rows from 1 on", (3, 4), (4, 1), 0, (0, 1), (1, 0), (1, 1)),
+        case("every second column", (3, 4), (4, 1), 0, (0, 1), (0, 0), (1, 2)),
+        case("the example", (3, 4), (4, 1), 0, (1, 0), (1, 0), (2, 1)),
+        case("a view of a view", (5, 7), (21, 2), 13, (1, 0), (2, 1), (3, 2)),
+        case("three dimensions", (4, 6, 5), (40, 6, 1), 3, (2, 0, 1), (1, 2, 1), (2, 1, 4)),
+    ],
+    mistakes=[
+        Mistake("strides_not_permuted", "the shape was permuted, the strides were not", "strides belong to dimensions and move with them",
+                ("strides = [strides[n] for n in order]", "strides = list(strides)")),
+        Mistake("shape_not_permuted", "the strides were permuted, the shape was not", "sizes belong to dimensions and move with them",
+                ("shape = [shape[n] for n in order]", "shape = list(shape)")),
+        Mistake("nothing_permuted", "order was not used", "order[n] is the old dimension that becomes number n",
+                ("shape = [shape[n] for n in order]", "shape = list(shape)"), ("strides = [strides[n] for n in order]", "strides = list(strides)")),
+        Mistake("order_inverted", "order was read the wrong way round: as where each old dimension goes", "order[n]: which old dimension becomes the new number n",
+                ("    shape = [shape[n] for n in order]\n", "    order = [list(order).index(n) for n in range(len(order))]\n    shape = [shape[n] for n in order]\n")),
+        Mistake("starts_without_strides", "the starts were added to the offset as they are", "a step along a dimension passes `stride` elements",
+                ("start * stride for", "start for")),
+        Mistake("starts_of_the_old", "the starts were applied before the permutation, to the old dimensions", "starts[n] belongs to the new dimension n",
+                ("    strides = [strides[n] for n in order]\n    offset += sum(start * stride for start, stride in zip(starts, strides, strict=True))\n",
+                 "    offset += sum(start * stride for start, stride in zip(starts, strides, strict=True))\n    strides = [strides[n] for n in order]\n")),
+        Mistake("starts_ignored", "the view was taken to start where the tensor does", "the address of the view's first element",
+                ("    offset += sum(start * stride for start, stride in zip(starts, strides, strict=True))\n", "")),
+        Mistake("offset_forgotten", "the tensor's own offset was dropped", "the view lies in the same memory: its starts come on top of the offset",
+                ("offset += sum", "offset = sum")),
+        Mistake("steps_not_in_strides", "the steps changed the shape and not the strides", "how far the next element of the view is: step · stride",
+                ("stride * step for", "stride for")),
+        Mistake("step_added", "a step was added to the stride, not multiplied", "how far the next element of the view is: step · stride", ("stride * step for", "stride + step - 1 for")),
+        Mistake("size_floor", "sizes were rounded down", "0, 2 and 4 are three elements of 0 ... 4 in steps of 2: ceil", ("-(-(size - start) // step)", "(size - start) // step")),
+        Mistake("start_not_in_size", "the elements before the start were counted in the size", "how many elements are left from the start on", ("-(-(size - start) // step)", "-(-size // step)")),
+        Mistake("start_times_step", "the offset counted start · step", "[start::step] starts at start", ("start * stride for start, stride in zip(starts, strides, strict=True)", "start * step * stride for start, step, stride in zip(starts, steps, strides, strict=True)")),
+    ],
+    variants=[
+        Variant("one dimension at a time", body="""
+            sizes, jumps = [], []
+            for n, start, step in zip(order, starts, steps):
+                offset += start * strides[n]
+                sizes.append(len(range(start, shape[n], step)))
+                jumps.append(step * strides[n])
+            return tuple(sizes), tuple(jumps), offset
+            """),
+    ],
+    hints=[
+        "Permute first: shape = [shape[n] for n in order], and the strides in the same way.",
+        "The view starts start · stride elements further on, for each of its dimensions.",
+        "A step makes the stride that many times larger, and the size ceil((size − start) / step).",
+    ],
+)

@@ -1,0 +1,45 @@
+"""ex02_matrix_scale · a matrix on a two-dimensional grid
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+Every row of a matrix times a factor of its own, one thread for each element.
+
+    X (rows, cols)   factors (rows,)   ->   Y (rows, cols)        Y[row, col] = factors[row] · X[row, col]
+
+    block = (x, y): x threads along the columns, y along the rows        grid = (x, y) likewise
+
+X arrives as a pointer to its first number; its rows lie one after the other, so element (row, col) is X[row * cols + col].
+Neighbouring lanes differ in threadIdx.x: they should walk along a row, so that 32 of them share sectors of memory. The
+sectors that the stores move are counted.
+
+Hint: both directions need a ceil in the grid and a guard in the kernel. Which of x and y belongs to the columns?
+"""
+
+import torch
+
+from flashlab.simt import blockDim, blockIdx, launch, threadIdx
+
+
+def scale_kernel(X, factors, Y, rows, cols):
+    """Written for one thread."""
+    # >>> your turn: my row and column, the guard, the product
+    col = blockIdx.x * blockDim.x + threadIdx.x
+    row = blockIdx.y * blockDim.y + threadIdx.y
+    if row < rows and col < cols:
+        Y[row * cols + col] = factors[row] * X[row * cols + col]
+    # <<<
+
+
+def grid_for(rows, cols, block):
+    """(x, y): the blocks of block[0] columns and block[1] rows that cover the matrix."""
+    # >>> your turn: the number of blocks in both directions
+    return -(-cols // block[0]), -(-rows // block[1])
+    # <<<
+
+
+def scale_rows(X, factors, block):
+    """Each row times its factor, and the 32-byte sectors that the stores moved."""
+    rows, cols = X.shape
+    Y = torch.full((rows, cols), float("nan"), dtype=X.dtype)
+    trace = launch(scale_kernel, grid_for(rows, cols, block), block)(X, factors, Y, rows, cols)
+    return Y, trace.sectors("store")[0]

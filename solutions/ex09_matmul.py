@@ -1,0 +1,46 @@
+"""ex09_matmul · a tiled matrix product
+
+Chapter 09 · difficulty 4 of 5 · 40 minutes
+
+C = A B, one program for each tile of C. It walks along its strip of A and down its strip of B and adds up tile products.
+
+    A (M, K)   B (K, N)   ->   C (M, N)        any strides, any M, N, K; tiles B_m × B_k of A, B_k × B_n of B
+
+    acc = 0;    for k = 0 ... ⌈K / B_k⌉ − 1:    acc += A_ik B_kj        C_ij = acc
+
+- The sum is float32 whatever the inputs; it is rounded to C's dtype once, when it is stored.
+- Load only what exists and take 0 for the rest: a 0 adds nothing to a product. Store only what exists.
+- tl.dot(a, b, acc, input_precision="ieee") adds a b to acc and keeps float32 exact.
+- Row and column numbers times strides can pass 2³¹: 64 bits (`.to(tl.int64)`).
+
+Hint: which of the three indices changes in the loop? It moves A's columns and B's rows.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def matmul_kernel(A, B, C, M, N, K, stride_Am, stride_Ak, stride_Bk, stride_Bn, stride_Cm, stride_Cn,
+                  B_m: tl.constexpr, B_n: tl.constexpr, B_k: tl.constexpr):
+    """Tile (program_id(0), program_id(1)) of C."""
+    # >>> your turn: my rows and columns, the loop over k, the store
+    rows = (tl.program_id(0) * B_m + tl.arange(0, B_m)).to(tl.int64)[:, None]       # (B_m, 1)
+    cols = (tl.program_id(1) * B_n + tl.arange(0, B_n)).to(tl.int64)[None, :]       # (1, B_n)
+    acc = tl.zeros((B_m, B_n), tl.float32)
+    for k in range(0, tl.cdiv(K, B_k)):
+        inner = (k * B_k + tl.arange(0, B_k)).to(tl.int64)                          # (B_k,)
+        a = tl.load(A + rows * stride_Am + inner[None, :] * stride_Ak, (rows < M) & (inner[None, :] < K), 0.0)
+        b = tl.load(B + inner[:, None] * stride_Bk + cols * stride_Bn, (inner[:, None] < K) & (cols < N), 0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    tl.store(C + rows * stride_Cm + cols * stride_Cn, acc.to(C.dtype.element_ty), (rows < M) & (cols < N))
+    # <<<
+
+
+def matmul(A, B, C, B_m, B_n, B_k):
+    """Fills C with A B."""
+    (M, K), N = A.shape, B.shape[1]
+    # >>> your turn: the grid, tiles down and across
+    grid = (triton.cdiv(M, B_m), triton.cdiv(N, B_n))
+    # <<<
+    matmul_kernel[grid](A, B, C, M, N, K, *A.stride(), *B.stride(), *C.stride(), B_m, B_n, B_k)
