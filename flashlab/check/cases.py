@@ -58,6 +58,9 @@ def features_of(N_q, N_k, d, d_v, B_r=None, B_c=None, causal=False, scale=None, 
 
 
 ORDER = {}                     # feature -> its rank
+# Worth a word only where exactly the cases that have them fail.
+WEAK = {"fewer queries than keys", "more queries than keys", "N_q ≠ N_k", "B_r ≠ B_c", "more than one key", "more than one query",
+        "a scale other than 1/√d", "d_v ≠ d"}
 
 
 def in_order(features):

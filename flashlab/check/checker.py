@@ -10,6 +10,7 @@ from flashlab.check import diagnose, form, judge, progress, runner, source
 from flashlab.check.report import CaseResult, Report
 
 PRINTED_LINES = 12
+NAMES = {"alpha", "beta", "full", "visited", "reads", "writes", "rows", "cols", "keys"}    # keep their small letter at the start
 LOADING_SECONDS = 6            # importing Triton takes one
 
 
@@ -175,7 +176,8 @@ def _named(diagnosis):
     whats = " ".join(_sentence(m.what) for m in diagnosis.mistakes)
     if len(diagnosis.mistakes) > 1:
         return [f"Two mistakes at once. {whats}"]
-    return [f"{whats} That explains the smallest failing case; another one hides in a later case." if diagnosis.partly else whats]
+    more = " That is what the smallest failing case shows; a later one shows something else as well."
+    return [whats + more if diagnosis.partly else whats]
 
 
 def _first_sentences(exercise, fn, judged, first, diagnosis):
@@ -194,7 +196,8 @@ def _first_sentences(exercise, fn, judged, first, diagnosis):
 
 
 def _sentence(text):
-    if text.split()[0].isalpha() and text.split()[0].islower():      # not a name such as m_new
+    first = text.split()[0]
+    if first == "a" or len(first) > 1 and first.isalpha() and first.islower() and first not in NAMES:
         text = text[0].upper() + text[1:]
     return text if text.endswith((".", "?", "!")) else f"{text}."
 

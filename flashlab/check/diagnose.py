@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from flashlab.check import judge as j
-from flashlab.check.cases import in_order
+from flashlab.check.cases import WEAK, in_order
 
 PAIRS_AT_MOST = 90             # two mistakes at once are looked for among this many pairs
 
@@ -37,7 +37,7 @@ def name_mistake(exercise, judged):
     if failing[0].problem is not None and failing[0].problem.kind in ("timeout", "not_implemented", "signature"):
         return Diagnosis()
     order = failing + [k for k in judged if k.passed]          # a failing case tells mistakes apart soonest
-    for mistake in exercise.mistakes:
+    for mistake in (form for m in exercise.mistakes for form in m.forms):
         if _explains(exercise, (mistake,), order):
             return Diagnosis((mistake,))
     if not exercise.triton:                                    # interpreted kernels are too slow for that
@@ -54,7 +54,7 @@ def _explains(exercise, mistakes, order):
 def _name_partly(exercise, failing, judged):
     """One mistake alone gives the smallest failing case, and fails nowhere the learner is right."""
     first = failing[0]
-    if first.problem is not None:
+    if first.problem is not None or exercise.ints_only:        # whole numbers agree by chance
         return Diagnosis()
     matches = [m for m in exercise.mistakes if j.agree_in_values(exercise, _outcome(exercise, (m,), first.case), first)
                and _outcome(exercise, (m,), first.case).wrong]
@@ -73,7 +73,7 @@ def _telling(judged):
 
 def _outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache for the process
     """What the solution with these mistakes does on a case. Two mistakes that cannot be made together never explain anything."""
-    key = (exercise.name, tuple(m.name for m in mistakes), case.name)
+    key = (exercise.name, mistakes, case.name)
     if key not in cache:
         try:
             fn = exercise.wrong(*mistakes)
@@ -91,21 +91,23 @@ def special(judged):
     """A sentence that is true of these cases: what the failing ones have in common and the passing ones lack."""
     failing = [k.case for k in judged if not k.passed]
     passing = [k.case for k in judged if k.passed]
+    everywhere = frozenset.intersection(*(k.case.features for k in judged))
     smallest = f"the smallest case that fails is “{failing[0]}”"
     if not passing:
         return f"Wrong in every case, from the smallest on: “{failing[0]}”."
-    words = in_order(set().union(*(case.features for case in failing)))
+    words = in_order(set().union(*(case.features for case in failing)) - everywhere)
     for feature in words:
         if all(feature in c.features for c in failing) and not any(feature in c.features for c in passing):
             return f"Wrong in each case with {feature}, right in every other; {smallest}."
-    for feature in words:
-        if all(feature in c.features for c in failing):
-            having = sum(feature in k.case.features for k in judged)
-            return f"Wrong only with {feature}, in {len(failing)} of {having} such cases; {smallest}."
+    shared = [f for f in words if f not in WEAK and all(f in c.features for c in failing)]
+    shared = {f: sum(f in k.case.features for k in judged) for f in shared}
+    if shared and len(failing) > min(shared.values()) / 2:
+        feature = min(shared, key=shared.get)
+        return f"Wrong only with {feature}, in {len(failing)} of {shared[feature]} such cases; {smallest}."
     for pair in combinations(words, 2):
         if all(set(pair) <= c.features for c in failing) and not any(set(pair) <= c.features for c in passing):
             return f"Wrong only with {pair[0]} and {pair[1]} together; {smallest}."
-    alone = [f for f in in_order(failing[0].features) if not any(f in c.features for c in passing)]
+    alone = [f for f in in_order(failing[0].features) if f not in WEAK and not any(f in c.features for c in passing)]
     if alone:
         return f"Wrong in {len(failing)} of {len(judged)} cases; {smallest}, and no case with {alone[0]} is right."
     return f"Wrong in {len(failing)} of {len(judged)} cases; {smallest}."

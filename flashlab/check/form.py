@@ -42,11 +42,13 @@ class Mistake:
     swaps  (old, new) pairs; each old must stand exactly once in the regions
     body   the whole text of the only region
     code   functions that replace those of the same names
+    also   other swaps that make the same mistake with other numbers: -1e9 where swaps has -1e6
     """
 
-    def __init__(self, name, what, look, *swaps, body=None, code=None, same_as=None):
+    def __init__(self, name, what, look, *swaps, body=None, code=None, same_as=None, also=()):
         self.name, self.what, self.look, self.same_as = name, what, look, same_as
         self.swaps, self.body, self.code = swaps, body, code
+        self.forms = [self, *(Mistake(name, what, look, *other, same_as=same_as) for other in also)]
 
     def __repr__(self):
         return f"Mistake({self.name!r})"

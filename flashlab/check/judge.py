@@ -329,8 +329,12 @@ def _nan(name, output, x, y):
     rows = bad.reshape(bad.shape[0], -1).all(1).nonzero().flatten().tolist() if bad.ndim else []
     axis = output.axes[0] if output.axes else "row"
     if rows and bad.sum() == len(rows) * (bad.numel() // len(bad)):
-        return f"NaN, or never written, in {name} for {axis} {_span(rows)}, and only there"
+        return f"NaN, or never written, in {name} for {_plural(axis) if len(rows) > 1 else axis} {_span(rows)}, and only there"
     return f"{int(bad.sum())} of the {bad.numel()} entries of {name} are NaN (or were never written)"
+
+
+def _plural(axis):
+    return "queries" if axis == "query" else f"{axis}s"
 
 
 def _span(rows):

@@ -20,7 +20,7 @@ def narrow(name):
         answer = compiled(exercise, fn)
         mistake = next(m for m in exercise.mistakes if m.name == name)
         if strides := narrow_products(answer.get("ttir", "")):
-            return mistake, f"In the compiled kernel the product with {' and with '.join(strides)} has 32 bits"
+            return mistake, f"In the compiled kernel the product with {', '.join(strides)} has 32 bits"
         return None
     return look
 

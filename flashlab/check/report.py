@@ -83,7 +83,7 @@ class Report:
         good = sum(c.passed for c in run)
         if self.passed:
             return f"{good} of {len(self.cases)} cases passed in {self.seconds:.1f} s."
-        return f"Cases: {', '.join(f'{c.name} {_mark(c)}' for c in self.cases)}."
+        return " · ".join(f"{_mark(c)} {c.name}" for c in self.cases)
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         return {"text/plain": str(self), "text/html": self._repr_html_()}

@@ -281,7 +281,7 @@ def describe(error, exercise, own_file, seconds):
     lines = learner_lines(error, own_file)
     name = type(error).__name__
     if isinstance(error, TimeUp):
-        return Problem("timeout", f"it was stopped after {seconds:g} seconds", lines)
+        return Problem("timeout", f"it was stopped after {seconds:g} seconds; is there a loop that never ends?", lines)
     if isinstance(error, NotImplementedError) and str(error).startswith(f"{exercise.name}:"):
         return Problem("not_implemented", str(error).partition(": ")[2], lines)
     if isinstance(error, Breach):

@@ -7,6 +7,7 @@ from flashlab.check.form import Exercise, Mistake, Output, Variant
 from flashlab.check.runner import Breach
 
 inf = float("inf")
+FINITE = ("-1e4", "-1e9", "-1e30", "torch.finfo(S_ij.dtype).min")
 UPDATE = "((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]"
 DROPOUT = "P_ij * keep / (1 - dropout_p)"
 
@@ -101,7 +102,8 @@ EXERCISE = Exercise(
                 ("        S_ij = S_ij.masked_fill(hidden, -inf)\n", "        pass\n"),
                 ("    l_new = alpha", "    P_ij = P_ij if hidden is None else P_ij.masked_fill(hidden, 0)\n    l_new = alpha")),
         Mistake("mask_minus_1e6", "hidden scores were set to a large negative number, not to −inf", "rows without a visible key: with a finite value they see all keys alike",
-                ("masked_fill(hidden, -inf)", "masked_fill(hidden, -1e6)")),
+                ("masked_fill(hidden, -inf)", "masked_fill(hidden, -1e6)"),
+                also=[[("masked_fill(hidden, -inf)", f"masked_fill(hidden, {x})")] for x in FINITE]),
         Mistake("dropout_ignored", "nothing was dropped", "keep: entries where it is False become 0", (DROPOUT, "P_ij")),
         Mistake("dropout_1_plus_p", "what was kept was divided by 1 + p, not by 1 − p", "the factor: a fraction 1 − p is kept, and has to stand for all",
                 (DROPOUT, "P_ij * keep / (1 + dropout_p)")),
