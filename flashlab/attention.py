@@ -1,8 +1,11 @@
 """flash_attention(): the one public operator, over the best kernel there is.
 
 `flash_attention` checks its arguments and calls `torch.ops.flashlab.attention_forward`, which picks a backend and runs it.
-The operator is registered with torch.library, so torch.compile and opcheck take it whole, as one node of the graph.
+Autograd calls `torch.ops.flashlab.attention_backward` when the gradients are due; what is kept for it is Q, K, V, O and L.
+Both operators are registered with torch.library, so torch.compile and opcheck take them whole, as one node of the graph.
 """
+
+import importlib.util
 
 import torch
 
@@ -27,8 +30,12 @@ def flash_attention(
              with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64 inputs)
              any strides; H_q a multiple of H_kv, whose heads are shared and not copied
     Causal:  bottom-right aligned where N_q != N_k. A row that sees no key gives O = 0, L = -inf
-    Backend: "triton" runs the kernel of flashlab/kernels, "torch" the rung of flashlab/fa2.py, "auto" see `pick_backend`
-    Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout and for gradients
+    Dropout: seed decides which weights are dropped, for good: the same seed and shapes drop the same ones. Without a seed
+             one is drawn from PyTorch's generator of Q's device. No mask is stored. Triton only
+    Gradient: of O and of L, once: a second derivative raises. Same inputs, same bits; nothing N x N is stored
+    Backend: "triton" runs the kernels of flashlab/kernels, "torch" the rungs fa2.py and fa2_backward.py, "auto" see
+             `pick_backend`
+    Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
     Source:  Dao 2023, arXiv:2307.08691
     """
     check_qkv(Q, K, V, ndim=4)
@@ -40,23 +47,25 @@ def flash_attention(
         raise TypeError(f"seed must be an integer or None, got {describe(seed)}")
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    if dropout_p > 0:
-        raise NotImplementedError(
-            f"flash_attention has no dropout yet, got dropout_p={dropout_p}. Pass dropout_p=0.0, or see dropout at work "
-            "in flashlab.fa1.fa1_forward."
-        )
-    if torch.is_grad_enabled() and (Q.requires_grad or K.requires_grad or V.requires_grad):
-        raise NotImplementedError(
-            "flash_attention has no backward pass yet, and an input requires grad. Call it under torch.no_grad(), "
-            "detach the inputs, or use torch.nn.functional.scaled_dot_product_attention where you need gradients."
-        )
-    O, L = torch.ops.flashlab.attention_forward(Q, K, V, causal, scale, backend)
+    if seed is not None and not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed must fit in 64 bits, got {seed}")
+    place = _seed_tensor(seed, Q.device) if dropout_p > 0 else None
+    O, L = torch.ops.flashlab.attention_forward(Q, K, V, place, causal, scale, float(dropout_p), backend)
     return (O, L) if return_lse else O
 
 
-def pick_backend(device, dtype=torch.float16, d=64):
+def _seed_tensor(seed, device):
+    """The seed where the kernels read it: on the device, so that drawing one does not wait for the GPU."""
+    if seed is None:
+        return torch.randint(2**63 - 1, (), device=device)
+    return torch.full((), seed, dtype=torch.int64, device=device)
+
+
+def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
     """What "auto" runs for tensors of this device, dtype and largest head dimension: (name, why)."""
     device = torch.device(device)
+    if device.type == "cpu" and dropout_p > 0 and importlib.util.find_spec("triton"):
+        return "triton", "only the kernels know dropout; on CPU tensors Triton interprets them, slowly"
     if device.type == "cpu":
         return "torch", "on CPU tensors a Triton kernel could only be interpreted, which is slower"
     if device.type != "cuda":
@@ -78,46 +87,116 @@ def pick_backend(device, dtype=torch.float16, d=64):
     return "triton", f"the kernel compiled for {torch.cuda.get_device_name(device)}"
 
 
-@torch.library.custom_op("flashlab::attention_forward", mutates_args=())
-def attention_forward(
-    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, causal: bool, scale: float, backend: str
-) -> tuple[torch.Tensor, torch.Tensor]:
-    if backend == "auto":
-        backend, _ = pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]))
-    run = _run_triton if backend == "triton" else _run_torch
-    return run(Q, K, V, causal, scale)
+FORWARD = "(Tensor Q, Tensor K, Tensor V, Tensor? seed, bool causal, float scale, float dropout_p, str backend) -> (Tensor, Tensor)"
+BACKWARD = ("(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, Tensor dL, Tensor? seed, bool causal, float scale, "
+            "float dropout_p, str backend) -> (Tensor, Tensor, Tensor)")
+
+
+@torch.library.custom_op("flashlab::attention_forward", mutates_args=(), schema=FORWARD)
+def attention_forward(Q, K, V, seed, causal, scale, dropout_p, backend):
+    run = _run_triton if _resolve(backend, Q, V, dropout_p) == "triton" else _run_torch
+    return run(Q, K, V, seed, causal, scale, dropout_p)
+
+
+@torch.library.custom_op("flashlab::attention_backward", mutates_args=(), schema=BACKWARD)
+def attention_backward(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p, backend):
+    run = _run_triton_backward if _resolve(backend, Q, V, dropout_p) == "triton" else _run_torch_backward
+    return run(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p)
 
 
 @attention_forward.register_fake
-def _(Q, K, V, causal, scale, backend):
+def _(Q, K, V, seed, causal, scale, dropout_p, backend):
     """Shapes and dtypes alone: what torch.compile asks for while it traces."""
     shape = (*Q.shape[:3], V.shape[-1])
     return Q.new_empty(shape), Q.new_empty(shape[:3], dtype=_dtype_of_L(Q))
+
+
+@attention_backward.register_fake
+def _(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p, backend):
+    return Q.new_empty(Q.shape), K.new_empty(K.shape), V.new_empty(V.shape)
+
+
+def _save(ctx, inputs, output):
+    Q, K, V, seed, *ctx.options = inputs
+    ctx.save_for_backward(Q, K, V, *output, seed)
+
+
+def _differentiate(ctx, dO, dL):
+    """dO and dL are zeros where the loss does not depend on O or on L."""
+    Q, K, V, O, L, seed = ctx.saved_tensors
+    dQ, dK, dV = torch.ops.flashlab.attention_backward(Q, K, V, O, dO, L, dL, seed, *ctx.options)
+    return dQ, dK, dV, None, None, None, None, None
+
+
+def _refuse(ctx, *grads):
+    raise RuntimeError("flash_attention is differentiable once: there is no kernel for its second derivative. Leave out "
+                       "create_graph=True, or use flashlab.naive.naive_forward, whose operations autograd knows.")
+
+
+attention_forward.register_autograd(_differentiate, setup_context=_save)
+attention_backward.register_autograd(_refuse)
+
+
+def _resolve(backend, Q, V, dropout_p):
+    if backend == "auto":
+        backend, _ = pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]), dropout_p)
+    return backend
 
 
 def _dtype_of_L(Q):
     return torch.float64 if Q.dtype == torch.float64 else torch.float32
 
 
-def _run_triton(Q, K, V, causal, scale):
+def _kernels():
     try:
-        from flashlab.kernels.fa2 import fa2_triton_forward
+        from flashlab.kernels import fa2, fa2_backward
     except ImportError as error:
         raise RuntimeError(
             "backend='triton' needs triton, which is not installed and exists for Linux only. Use backend='torch' or "
             "'auto' here; on Linux run `pip install triton`; on Windows work in WSL, anywhere in a remote notebook."
         ) from error
-    return fa2_triton_forward(Q, K, V, causal=causal, scale=scale)
+    return fa2, fa2_backward
 
 
-def _run_torch(Q, K, V, causal, scale):
+def _run_triton(Q, K, V, seed, causal, scale, dropout_p):
+    return _kernels()[0].fa2_triton_forward(Q, K, V, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
+
+
+def _run_triton_backward(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p):
+    return _kernels()[1].fa2_triton_backward(
+        Q, K, V, O, dO, L, dL=dL, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
+
+
+def _run_torch(Q, K, V, seed, causal, scale, dropout_p):
     from flashlab.fa2 import fa2_forward
 
+    if dropout_p > 0:
+        raise NotImplementedError(
+            f"only the Triton kernels have dropout, and backend 'torch' was to run, got dropout_p={dropout_p}. Pass "
+            "dropout_p=0.0, use backend='triton' in float16, bfloat16 or float32, or see dropout in flashlab.fa1.fa1_forward."
+        )
     B, H_q, N_q, _ = Q.shape
     O = Q.new_empty(B, H_q, N_q, V.shape[-1])
     L = Q.new_empty(B, H_q, N_q, dtype=_dtype_of_L(Q))
-    for b in range(B):
-        for h in range(H_q):
-            h_kv = h // (H_q // K.shape[1])
-            O[b, h], L[b, h] = fa2_forward(Q[b, h], K[b, h_kv], V[b, h_kv], causal=causal, scale=scale)
+    for b, h, h_kv in _heads(Q, K):
+        O[b, h], L[b, h] = fa2_forward(Q[b, h], K[b, h_kv], V[b, h_kv], causal=causal, scale=scale)
     return O, L
+
+
+def _run_torch_backward(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p):
+    from flashlab.fa2_backward import fa2_backward_two_pass
+
+    dQ = torch.empty_like(Q, memory_format=torch.contiguous_format)
+    dK, dV = (torch.zeros(T.shape, dtype=L.dtype, device=T.device) for T in (K, V))    # sums over the heads of a group
+    for b, h, h_kv in _heads(Q, K):
+        dQ[b, h], dK_h, dV_h = fa2_backward_two_pass(
+            Q[b, h], K[b, h_kv], V[b, h_kv], O[b, h], dO[b, h], L[b, h], dL=dL[b, h], causal=causal, scale=scale)
+        dK[b, h_kv] += dK_h
+        dV[b, h_kv] += dV_h
+    return dQ, dK.to(K.dtype), dV.to(V.dtype)
+
+
+def _heads(Q, K):
+    """(batch, query head, the key head it reads) for all of them."""
+    group = Q.shape[1] // K.shape[1]
+    return [(b, h, h // group) for b in range(Q.shape[0]) for h in range(Q.shape[1])]

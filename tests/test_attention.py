@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flashlab.attention import flash_attention, pick_backend
-from flashlab.oracle import judge
+from flashlab.oracle import attention, judge, judge_gradients, max_error
 
 try:
     from flashlab.kernels import fa2
@@ -63,7 +63,7 @@ def spy(monkeypatch):
     ran = []
 
     def stand_in(name):
-        def run(Q, K, V, causal, scale):
+        def run(Q, K, V, seed, causal, scale, dropout_p):
             ran.append(name)
             return Q.new_empty(*Q.shape[:3], V.shape[-1]), Q.new_empty(Q.shape[:3], dtype=torch.float32)
         return run
@@ -132,22 +132,128 @@ def test_it_is_loaded_on_first_use_and_without_triton():
     assert answer.returncode == 0, answer.stderr
 
 
+# ---- gradients
+
+
+def with_grad(**sizes):
+    return [T.requires_grad_() for T in inputs(**sizes)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_gradients_of_every_backend(backend, causal, dtype):
+    """Grouped heads: fails if dK and dV are not summed over the query heads that share them."""
+    Q, K, V = with_grad(dtype=dtype)
+    O = flash_attention(Q, K, V, causal=causal, backend=backend)
+    dO = torch.randn_like(O)
+    O.backward(dO)
+    assert [T.grad.dtype for T in (Q, K, V)] == [dtype] * 3
+    assert judge_gradients(Q.grad, K.grad, V.grad, Q, K, V, dO, causal=causal).ok
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+def test_gradcheck_of_O_and_L(causal):
+    QKV = with_grad(N_q=5, N_k=4, d=3, d_v=2, B=1, H_q=2, H_kv=1, dtype=torch.float64, device="cpu")
+
+    def both(Q, K, V):
+        O, L = flash_attention(Q, K, V, causal=causal, return_lse=True)
+        return O, L[:, :, 1:]                                            # causal: row 0 sees no key, its L is -inf
+
+    assert torch.autograd.gradcheck(both, QKV)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradient_of_L_alone_and_of_a_sum(backend):
+    """A loss of L only, and one whose dO is an expanded scalar; fails if an unused output's gradient is not zero."""
+    for loss in (lambda O, L: L.sum(), lambda O, L: O.sum(), lambda O, L: O.sum() + (L * L).sum()):
+        grads = []
+        for dtype, run in ((torch.float32, backend), (torch.float64, "torch")):
+            QKV = with_grad(dtype=dtype, H_q=2, B=1)
+            loss(*flash_attention(*QKV, return_lse=True, backend=run)).backward()
+            grads.append([T.grad for T in QKV])
+        for got, truth in zip(*grads, strict=True):
+            torch.testing.assert_close(got.double(), truth, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("sizes", [{"N_q": 0}, {"N_k": 0}, {"B": 0}, {"N_q": 9, "N_k": 4}], ids=str)
+def test_gradients_of_empty_and_fully_masked(backend, sizes):
+    Q, K, V = with_grad(**sizes)
+    flash_attention(Q, K, V, causal=True, backend=backend).sum().backward()
+    assert all(T.grad.shape == T.shape and T.grad.isfinite().all() for T in (Q, K, V))
+    if "N_q" in sizes and sizes["N_q"]:
+        assert (Q.grad[:, :, :5] == 0).all() and (K.grad[:, :, 0] != 0).any()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_only_Q_K_V_O_L_are_kept_for_the_backward(backend):
+    Q, K, V = with_grad()
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda T: kept.append(T) or T, lambda T: T):
+        O, L = flash_attention(Q, K, V, return_lse=True, backend=backend)
+    assert sorted(T.data_ptr() for T in kept) == sorted(T.data_ptr() for T in (Q, K, V, O, L))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_second_derivative_is_refused_in_words(backend):
+    Q, K, V = with_grad(N_q=8, N_k=8)
+    dQ, = torch.autograd.grad(flash_attention(Q, K, V, backend=backend).sum(), Q, create_graph=True)
+    with pytest.raises(RuntimeError, match="flash_attention is differentiable once"):
+        dQ.sum().backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_two_runs_give_the_same_bits(backend):
+    runs = []
+    for _ in range(2):
+        QKV = with_grad(dtype=torch.float16)
+        flash_attention(*QKV, causal=True, backend=backend).square().sum().backward()
+        runs.append([T.grad for T in QKV])
+    assert all(torch.equal(*pair) for pair in zip(*runs, strict=True))
+
+
+# ---- dropout
+
+
+@needs_triton
+def test_dropout_backward_drops_what_the_forward_dropped():
+    from flashlab.kernels.dropout import dropout_keep_mask
+
+    Q, K, V = with_grad()
+    O = flash_attention(Q, K, V, causal=True, dropout_p=0.4, seed=-7, backend="triton")
+    dO = torch.randn_like(O)
+    O.backward(dO)
+    mask = {"dropout_p": 0.4, "keep": dropout_keep_mask(2, 4, 33, 50, 0.4, -7).to(Q.device)}
+    assert max_error(O, attention(Q, K, V, causal=True, **mask)[0]) < 1e-5
+    assert judge_gradients(Q.grad, K.grad, V.grad, Q, K, V, dO, causal=True, **mask).ok
+
+
+@needs_triton
+def test_dropout_is_reproducible():
+    QKV = inputs(B=1)
+    run = lambda seed: flash_attention(*QKV, dropout_p=0.5, seed=seed, backend="triton")
+    assert torch.equal(run(3), run(3)) and not torch.equal(run(3), run(4))
+    torch.manual_seed(11)
+    first, second = run(None), run(None)
+    torch.manual_seed(11)
+    assert torch.equal(run(None), first) and not torch.equal(first, second)
+
+
+@needs_triton
+def test_auto_runs_the_kernels_where_there_is_dropout():
+    assert pick_backend("cpu", dropout_p=0.1)[0] == "triton"
+    Q, K, V = inputs(device="cpu")
+    if fa2.INTERPRETED:
+        assert flash_attention(Q, K, V, dropout_p=0.1, seed=1).isfinite().all()
+
+
 # ---- refusals
 
 
-def test_dropout_says_it_is_missing():
-    with pytest.raises(NotImplementedError, match=r"no dropout yet, got dropout_p=0.1. Pass dropout_p=0.0"):
-        flash_attention(*inputs(), dropout_p=0.1, seed=0)
-
-
-@pytest.mark.parametrize("which", range(3), ids="QKV")
-def test_gradients_say_they_are_missing(which):
-    QKV = inputs()
-    QKV[which].requires_grad_()
-    with pytest.raises(NotImplementedError, match="no backward pass yet, .* torch.no_grad()"):
-        flash_attention(*QKV, backend="torch")
-    with torch.no_grad():
-        assert not flash_attention(*QKV, backend="torch").requires_grad
+def test_dropout_without_triton_is_refused():
+    with pytest.raises(NotImplementedError, match=r"only the Triton kernels have dropout, .* got dropout_p=0.1"):
+        flash_attention(*inputs(), dropout_p=0.1, seed=0, backend="torch")
 
 
 X = torch.zeros(1, 1, 8, 16)
@@ -165,6 +271,7 @@ REFUSED = {
     "dropout_p = 1": ({"dropout_p": 1.0}, ValueError, r"dropout_p must lie in \[0, 1\), got 1.0"),
     "dropout_p as text": ({"dropout_p": "0"}, TypeError, "dropout_p must be a number"),
     "seed as float": ({"seed": 1.5}, TypeError, "seed must be an integer or None, got 1.5"),
+    "seed too large": ({"seed": 2**63}, ValueError, "seed must fit in 64 bits, got 9223372036854775808"),
     "return_lse as int": ({"return_lse": 1}, TypeError, "return_lse must be True or False, got 1"),
     "unknown backend": ({"backend": "cudnn"}, ValueError, "backend must be one of auto, triton, torch, got 'cudnn'"),
     "backend as None": ({"backend": None}, ValueError, "backend must be one of auto, triton, torch, got None"),
@@ -190,7 +297,12 @@ def test_opcheck(backend, dtype):
     """PyTorch's own test of a custom operator: schema, shapes while tracing, nothing mutated or aliased."""
     Q, K, V = inputs(dtype=dtype, N_q=20, N_k=20)
     for K_ in (K, K.mT.contiguous().mT):
-        torch.library.opcheck(torch.ops.flashlab.attention_forward.default, (Q, K_, V, True, 0.25, backend))
+        torch.library.opcheck(torch.ops.flashlab.attention_forward.default, (Q, K_, V, None, True, 0.25, 0.0, backend))
+        leaves = [T.clone().requires_grad_() for T in (Q, K_, V)]
+        torch.library.opcheck(torch.ops.flashlab.attention_forward.default, (*leaves, None, True, 0.25, 0.0, backend))
+        O, L = flash_attention(Q, K_, V, causal=True, scale=0.25, return_lse=True, backend=backend)
+        saved = (Q, K_, V, O, torch.ones_like(O), L, torch.zeros_like(L))
+        torch.library.opcheck(torch.ops.flashlab.attention_backward.default, (*saved, None, True, 0.25, 0.0, backend))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
@@ -215,3 +327,22 @@ def test_torch_compile_takes_it_whole(backend):
         Q, K, V = inputs(N_q=N, N_k=N)
         for got, expected in zip(compiled(Q, K, V), layer(Q, K, V), strict=True):
             assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_torch_compile_takes_forward_and_backward_whole(backend):
+    dropout = {"dropout_p": 0.25} if backend == "triton" else {}
+
+    def layer(Q, K, V):
+        return flash_attention(2 * Q, K, V, causal=True, backend=backend, **dropout).square().sum()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    results = []
+    for function in (compiled, layer):
+        torch.manual_seed(5)                                             # draws dropout's seed
+        QKV = with_grad(N_q=20, N_k=20)
+        loss = function(*QKV)
+        loss.backward()
+        results.append([loss, *(T.grad for T in QKV)])
+    assert all(torch.equal(*pair) for pair in zip(*results, strict=True))

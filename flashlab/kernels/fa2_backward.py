@@ -192,7 +192,8 @@ def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None,
         wide = fa2_triton_backward(*(T.float() for T in (Q, K, V, O, dO)), L, dL=dL, causal=causal, scale=scale,
                                    dropout_p=dropout_p, seed=seed, B_r=B_r, B_c=B_c)
         return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
-    launches = launch(Q, K, V, O.contiguous(), dO, L.contiguous(), dL, dQ, dK, dV, causal=causal, scale=scale,
+    O, L, dL = (None if T is None else T.contiguous() for T in (O, L, dL))     # as the forward made them, else copies
+    launches = launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, causal=causal, scale=scale,
                       dropout_p=dropout_p, seed=seed, B_r=B_r, B_c=B_c)
     with torch.cuda.device_of(Q):                      # Triton launches on the current GPU, which may be another
         for kernel, grid, arguments in launches:
