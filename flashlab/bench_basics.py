@@ -620,7 +620,7 @@ def summary(name, section):
 
 # ---- for the notebooks
 
-MEASURED_HERE = {}         # section -> rows: measured once in a process
+MEASURED_HERE = {}         # section -> rows, or None where it failed: tried once in a process
 
 
 def numbers(section, name="basics_h100", live=True):
@@ -631,8 +631,9 @@ def numbers(section, name="basics_h100", live=True):
     """
     if live and not why_no_gpu():
         if section not in MEASURED_HERE:
-            MEASURED_HERE[section] = SECTIONS[section](Here())
-        return _measured(MEASURED_HERE[section]), f"Measured here, on {torch.cuda.get_device_name()}."
+            MEASURED_HERE[section], _ = attempt(SECTIONS[section], Here())
+        if MEASURED_HERE[section]:
+            return _measured(MEASURED_HERE[section]), f"Measured here, on {torch.cuda.get_device_name()}."
     try:
         results = load_results(name)
     except FileNotFoundError:

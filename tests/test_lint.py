@@ -84,7 +84,7 @@ def test_a_compile_error_shows_the_line():
 def test_a_sound_kernel_gets_no_finding():
     X, Out = torch.randn(70), torch.empty(70)
     assert lint.lint_kernel(vector_add.vector_add_kernel, {"X": X, "Y": X, "Out": Out, "N": 70, "B": 64}, grid=(2,)) == []
-    assert lint.as_text([]).startswith("nothing found")
+    assert lint.as_text([]) == "nothing found"
 
 
 @pytest.mark.parametrize("kernel, rule, where", [

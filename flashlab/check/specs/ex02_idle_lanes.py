@@ -49,9 +49,6 @@ EXERCISE = Exercise(
         Mistake("rest_forgotten", "the short last block was left out", "divmod(N, block) has a rest", (" + -(-rest // 32)", "")),
         Mistake("idle_is_without", "idle lanes were taken to be the threads without an element",
                 "a lane without a thread is idle too, and a warp that leaves at the guard is not counted", ("32 * warps - N", "without")),
-        Mistake("launched_lanes", "all lanes of all warps that are launched were counted, not only of those with an element",
-                "idle: 32 lanes for each warp that has an element, minus the elements",
-                ("32 * warps - N", "32 * blocks * -(-block // 32) - N"), ("    warps = full * -(-block // 32) + -(-rest // 32)\n", ""), same_as="all_warps"),
         Mistake("busy_lanes", "busy lanes were counted, not idle ones", "the last number: 32 lanes a warp, minus the busy ones", ("32 * warps - N", "N")),
     ],
     variants=[

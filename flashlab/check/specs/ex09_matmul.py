@@ -61,7 +61,6 @@ EXERCISE = Exercise(
         Mistake("no_block_offset", "every program made the first tile", "rows and cols: tile i starts at i · B_m, tile j at j · B_n", (ROWS, "(tl.arange(0, B_m))"), (COLS, "(tl.arange(0, B_n))")),
         Mistake("B_m_for_B_n", "columns were counted in steps of B_m", "cols: tiles are B_n wide", ("tl.program_id(1) * B_n", "tl.program_id(1) * B_m")),
         Mistake("strides_of_B_swapped", "the two strides of B were swapped", "stride_Bk passes from one row of B to the next", ("inner[:, None] * stride_Bk + cols * stride_Bn", "inner[:, None] * stride_Bn + cols * stride_Bk")),
-        Mistake("strides_of_A_for_B", "B was addressed with the strides of A", "the strides: each tensor has its own", ("inner[:, None] * stride_Bk + cols * stride_Bn", "inner[:, None] * stride_Am + cols * stride_Ak")),
         Mistake("sizes_for_strides", "K and N were taken for the steps to the next row, as if A, B and C were contiguous", "the strides: a view into a larger matrix has others", ("rows * stride_Am", "rows * K"),
                 ("inner[:, None] * stride_Bk", "inner[:, None] * N"), ("rows * stride_Cm", "rows * N")),
         Mistake("sum_in_16_bits", "the sum was kept in the inputs' dtype: in 16 bits every step rounds it", "acc: tl.float32, cast once at the end",
