@@ -1,0 +1,436 @@
+"""The backward kernels against float64 and gradcheck, every address they touch, dropout's mask, and what the compiler makes."""
+
+import pytest
+import torch
+
+import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
+from flashlab import cost
+from flashlab.compiled import SHARED_LIMIT, compile_all
+from flashlab.oracle import attention, gradients, judge_gradients, max_error
+
+fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
+from test_triton_forward import DEVICE, LAYOUTS, elements, far_apart, guarded, interpreted_only, stretched, watched  # noqa: E402
+
+from flashlab.fa2 import fa2_forward  # noqa: E402
+from flashlab.fa2_backward import fa2_backward_two_pass  # noqa: E402
+from flashlab.kernels import fa2_backward as kernels  # noqa: E402
+from flashlab.kernels.dropout import dropout_keep_mask  # noqa: E402
+from flashlab.kernels.fa2 import fa2_triton_forward  # noqa: E402
+from flashlab.kernels.fa2_backward import fa2_triton_backward  # noqa: E402
+
+DTYPES = [torch.float16, torch.bfloat16, torch.float32]
+MASKS = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+
+# (N_q, N_k, d, d_v, B_r, B_c): ragged tails, N_q != N_k, d_v != d, B_r != B_c, at least three key blocks, rows that see nothing
+SIZES = [
+    (1, 1, 16, 16, None, None),
+    (1, 97, 64, 64, 16, 32),
+    (7, 7, 24, 59, 16, 16),
+    (16, 113, 59, 16, 16, 32),
+    (97, 16, 24, 80, 32, 16),      # causal: whole query blocks see no key
+    (113, 97, 80, 24, 32, 16),
+    (128, 128, 128, 128, 64, 32),
+    (200, 200, 64, 64, 32, 64),
+    (97, 200, 16, 128, 64, 32),
+    (200, 113, 59, 59, None, None),
+    (33, 70, 256, 1, 32, 16),
+]
+
+
+def inputs(N_q, N_k, d, d_v, dtype=torch.float32, B=1, H_q=1, H_kv=1, logits=1, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    shapes = (B, H_q, N_q, d), (B, H_kv, N_k, d), (B, H_kv, N_k, d_v), (B, H_q, N_q, d_v)
+    Q, K, V, dO = (torch.randn(shape, generator=g) for shape in shapes)
+    return tuple(T.to(DEVICE, dtype) for T in (Q * logits, K, V, dO))
+
+
+def true_forward(Q, K, V, **options):
+    """O and L as a kernel hands them over, from float64: the backward is judged apart from the forward."""
+    O, L = attention(Q, K, V, **options)
+    return O.to(Q.dtype), L.to(torch.float64 if Q.dtype == torch.float64 else torch.float32)
+
+
+def check_backward(Q, K, V, dO, *, causal=False, scale=None, B_r=None, B_c=None, **dropout):
+    """Run the kernels, judge and return their gradients."""
+    O, L = true_forward(Q, K, V, causal=causal, scale=scale)
+    grads = fa2_triton_backward(Q, K, V, O, dO, L, causal=causal, scale=scale, B_r=B_r, B_c=B_c)
+    for grad, T in zip(grads, (Q, K, V), strict=True):
+        assert grad.dtype == T.dtype and grad.shape == T.shape and grad.is_contiguous()
+    verdict = judge_gradients(*grads, Q, K, V, dO, causal=causal, scale=scale)
+    assert verdict.ok, str(verdict)
+    return grads
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@MASKS
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_within_the_error_bound(size, causal, dtype):
+    *shape, B_r, B_c = size
+    check_backward(*inputs(*shape, dtype), causal=causal, B_r=B_r, B_c=B_c)
+
+
+@pytest.mark.parametrize("size", [(97, 113, 64, 64, 32, 32), (113, 97, 24, 59, 16, 32), (128, 128, 128, 80, 64, 64)], ids=str)
+@MASKS
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_large_logits(size, causal, dtype):
+    """exp of a score alone overflows here, and so does exp of a padded key's score of 0 less an L far below."""
+    *shape, B_r, B_c = size
+    grads = check_backward(*inputs(*shape, dtype, logits=60), causal=causal, B_r=B_r, B_c=B_c)
+    assert all(grad.isfinite().all() for grad in grads)
+
+
+@MASKS
+def test_scores_far_below_zero(causal):
+    """Every L is about -400: a key past the end, whose score is 0, must not come in as exp(0 + 400)."""
+    Q, K, V, dO = inputs(33, 50, 16, 16)
+    check_backward(Q.abs() * 10, -K.abs() * 10, V, dO, causal=causal, B_r=32, B_c=32)
+
+
+@pytest.mark.parametrize("H_q, H_kv", [(4, 4), (4, 2), (6, 2), (3, 1)])
+def test_batches_and_grouped_heads(H_q, H_kv):
+    """Fails if dK or dV misses a query head of its group, or takes one of another."""
+    check_backward(*inputs(33, 50, 24, 16, torch.float16, B=3, H_q=H_q, H_kv=H_kv), causal=True, B_r=32, B_c=32)
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.3, 2])
+def test_scale(scale):
+    check_backward(*inputs(33, 50, 24, 24), scale=scale, B_r=32, B_c=32)
+
+
+def test_the_kernels_follow_the_pytorch_rung():
+    Q, K, V, dO = inputs(50, 41, 24, 16)
+    one = [T[0, 0] for T in (Q, K, V)]
+    O, L = fa2_forward(*one, causal=True)
+    expected = fa2_backward_two_pass(*one, O, dO[0, 0], L, causal=True, B_r=16, B_c=32)
+    grads = fa2_triton_backward(Q, K, V, O[None, None], dO, L[None, None], causal=True, B_r=16, B_c=32)
+    for got, rung in zip(grads, expected, strict=True):
+        torch.testing.assert_close(got[0, 0], rung, rtol=1e-5, atol=1e-6)
+
+
+# ---- gradcheck, in float64
+
+
+class Attention(torch.autograd.Function):
+    """Attention in float64, with the kernels for its backward: gradcheck compares them with differences of the first."""
+
+    @staticmethod
+    def forward(ctx, Q, K, V, options, dropout):
+        mask = {} if not dropout else {"dropout_p": dropout["dropout_p"], "keep": dropout["keep"]}
+        O, L = attention(Q, K, V, **options, **mask)
+        ctx.save_for_backward(Q, K, V, O, L)
+        ctx.options = options | ({} if not dropout else {"dropout_p": dropout["dropout_p"], "seed": dropout["seed"]})
+        return O, L
+
+    @staticmethod
+    def backward(ctx, dO, dL):
+        Q, K, V, O, L = ctx.saved_tensors
+        dL = dL.masked_fill(L.isinf(), 0)
+        return *fa2_triton_backward(Q, K, V, O, dO, L, dL=dL, **ctx.options, B_r=16, B_c=16), None, None
+
+
+def gradcheck(*shape, dropout=None, scale=0.5, causal=False, **heads):
+    Q, K, V, _ = (T.requires_grad_() for T in inputs(*shape, torch.float64, **heads))
+    options = {"causal": causal, "scale": scale}
+    return torch.autograd.gradcheck(lambda *QKV: Attention.apply(*QKV, options, dropout)[0], (Q, K, V))
+
+
+@interpreted_only
+@pytest.mark.parametrize("N_q, N_k", [(5, 7), (19, 3), (4, 18)])
+@MASKS
+def test_gradcheck(N_q, N_k, causal):
+    """More rows or more keys than a tile has, and rows that see no key."""
+    assert gradcheck(N_q, N_k, 2, 3, causal=causal)
+
+
+@interpreted_only
+@MASKS
+def test_gradcheck_of_grouped_heads(causal):
+    assert gradcheck(5, 4, 2, 3, causal=causal, H_q=4, H_kv=2)
+
+
+@interpreted_only
+@MASKS
+def test_gradcheck_with_dropout(causal):
+    seed = torch.tensor(9)
+    dropout = {"dropout_p": 0.5, "seed": seed, "keep": dropout_keep_mask(1, 2, 6, 5, 0.5, seed)}
+    assert gradcheck(6, 5, 2, 3, causal=causal, dropout=dropout, H_q=2)
+
+
+@interpreted_only
+def test_gradcheck_of_L():
+    Q, K, V, _ = (T.requires_grad_() for T in inputs(5, 7, 2, 3, torch.float64))
+    assert torch.autograd.gradcheck(lambda Q, K: Attention.apply(Q, K, V.detach(), {"causal": True, "scale": 0.5}, None), (Q, K))
+
+
+# ---- edges
+
+
+def test_a_row_without_a_visible_key_has_gradient_zero_and_gives_none():
+    """Fails if exp2(S + inf) of a row whose L is -inf gets into dK or dV. 40 queries, 7 keys: 33 rows see none."""
+    Q, K, V, dO = inputs(40, 7, 16, 16, torch.float16)
+    dQ, dK, dV = check_backward(Q, K, V, dO, causal=True, B_r=16, B_c=16)
+    assert (dQ[:, :, :33] == 0).all()
+    dO[:, :, :33] = 1000
+    assert all(torch.equal(*pair) for pair in zip(check_backward(Q, K, V, dO, causal=True, B_r=16, B_c=16), (dQ, dK, dV), strict=True))
+
+
+@pytest.mark.parametrize("B, N_q, N_k", [(1, 0, 5), (2, 5, 0), (1, 0, 0), (0, 5, 5)])
+@MASKS
+def test_nothing_to_attend_from_or_to(B, N_q, N_k, causal):
+    for grad in check_backward(*inputs(N_q, N_k, 16, 24, torch.float16, B=B), causal=causal):
+        assert (grad == 0).all()
+
+
+@pytest.mark.parametrize("where", [0, 1, 2, 3], ids=["Q", "K", "V", "dO"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_nan_is_never_hidden(where, dtype):
+    """Fails if a mask, or the +inf that stands in for an unused row's L, turns a broken model's NaN into a number."""
+    tensors = inputs(50, 50, 16, 16, dtype)
+    tensors[where][:, :, 40] = torch.nan
+    Q, K, V, dO = tensors
+    O, L = true_forward(Q, K, V, causal=True)
+    dQ, dK, dV = fa2_triton_backward(Q, K, V, O, dO, L, causal=True, B_r=16, B_c=16)
+    assert dQ[0, 0, 40].isnan().all()
+    assert (dV if where != 2 else dK)[0, 0, 40].isnan().all()           # V does not enter dV
+
+
+def test_two_runs_give_the_same_bits_and_inputs_stay():
+    tensors = inputs(70, 70, 24, 24, torch.float16, H_q=4, H_kv=2)
+    copies = [T.clone() for T in tensors]
+    runs = [check_backward(*tensors, causal=True, B_r=16, B_c=32) for _ in range(2)]
+    assert all(torch.equal(*pair) for pair in zip(*runs, strict=True))
+    assert all(torch.equal(*pair) for pair in zip(tensors, copies, strict=True))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_strides(layout, dtype):
+    tensors = inputs(33, 40, 24, 16, dtype, B=2, H_q=4, H_kv=2)
+    for which in range(4):                             # one tensor at a time: each has strides of its own
+        check_backward(*(LAYOUTS[layout](T) if n == which else T for n, T in enumerate(tensors)), causal=True, B_r=32, B_c=32)
+
+
+def test_saved_tensors_need_not_be_contiguous():
+    Q, K, V, dO = inputs(33, 50, 24, 16)
+    O, L = true_forward(Q, K, V)
+    dL = torch.zeros(()).to(DEVICE).expand(1, 1, 33)
+    grads = fa2_triton_backward(Q, K, V, stretched(O, 1, 1, 2, 3), dO, stretched(L[..., None], 1, 1, 3, 1)[..., 0], dL=dL)
+    assert judge_gradients(*grads, Q, K, V, dO).ok
+
+
+# ---- what the kernels touch
+
+
+@MASKS
+def test_nothing_outside_the_tensors_counts(causal):
+    """Fails if a value from beyond a row's or a tensor's end gets into a gradient: it would be NaN."""
+    check_backward(*(guarded(T) for T in inputs(50, 70, 24, 40, torch.float16, B=2, H_q=2, H_kv=1)), causal=causal, B_r=32, B_c=32)
+
+
+@interpreted_only
+@pytest.mark.parametrize("N_q, N_k, causal", [(50, 70, False), (50, 70, True), (70, 33, True), (64, 64, True)])
+def test_traffic_is_the_closed_form(monkeypatch, N_q, N_k, causal):
+    """Fails if a load or store goes astray, a gradient is written twice, or a hidden tile is loaded all the same."""
+    Q, K, V, dO = (stretched(T, 1, 1, 2, 2) for T in inputs(N_q, N_k, 24, 40, torch.float16))
+    O, L = true_forward(Q, K, V, causal=causal)
+    grads = {name: torch.empty(T.shape, dtype=T.dtype) for name, T in (("dQ", Q), ("dK", K), ("dV", V))}
+    launches = kernels.launch(Q, K, V, O, dO, L, None, *grads.values(), causal=causal, scale=24**-0.5, B_r=32, B_c=16)
+    rows = {name: launches[0][2][name] for name in ("L_log2", "D")}
+    read = written = 0
+    for kernel, grid, arguments in launches:
+        with watched(monkeypatch, Q=Q, K=K, V=V, O=O, dO=dO, L=L, **rows, **grads) as seen:
+            kernel[grid](**arguments)
+        for (name, what), counter in seen.items():
+            T = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, **rows, **grads}[name]
+            assert set(counter) <= elements(T), f"{kernel.fn.__name__}: {what} outside {name}"
+            if what == "store":
+                assert set(counter) == elements(T) and set(counter.values()) == {1}, f"{name} is not written once"
+                written += counter.total() * T.element_size()
+            else:
+                read += counter.total() * T.element_size()
+    expected = cost.fa2_backward_two_pass(N_q, N_k, 24, 40, B_r=32, B_c=16, causal=causal, element_size=2)
+    in_base_2 = 4 * N_q                                # L is read and written once more, in base 2
+    assert (read, written) == (expected.read + in_base_2, expected.written + in_base_2)
+
+
+@pytest.mark.parametrize("axis, step", [(0, 2**30), (1, 2**30), (2, 2**26), (3, 2**27)], ids=["batch", "head", "row", "column"])
+@pytest.mark.parametrize("which", [0, 1, 2, 3], ids=["Q", "K", "V", "dO"])
+def test_offsets_beyond_2_to_the_31(which, axis, step):
+    """Fails (or crashes) if an offset is computed in 32 bits: the last element lies 2^31 elements or more from the first."""
+    tensors = list(inputs(34, 34, 18, 18, torch.float16, B=3, H_q=3, H_kv=3))
+    tensors[which] = far_apart(tensors[which], axis, step)
+    check_backward(*tensors, causal=True, B_r=16, B_c=32)
+
+
+def test_one_grid_axis():
+    """Fails if batch or heads move to the y or z axis, which end at 65535."""
+    Q = torch.empty(3, 70_000, 65, 16, device="meta")
+    launches = kernels.launch(Q, Q, Q, Q, Q, Q[..., 0], None, Q, Q, Q, causal=False, scale=1.0, B_r=16, B_c=16)
+    assert [grid for _, grid, _ in launches] == [(3 * 70_000 * 3,), (3 * 70_000 * 5,), (3 * 70_000 * 5,)]
+
+
+@pytest.mark.skipif(fa2.INTERPRETED, reason="asks the GPU's allocator; test_backward.py asks the memory model")
+def test_peak_memory_of_forward_and_backward_grows_linearly():
+    def extra(N):
+        Q, K, V, dO = inputs(N, N, 64, 64, torch.float16, H_q=4, H_kv=4)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        fa2_triton_backward(Q, K, V, *reversed_pair(Q, K, V, dO))
+        return torch.cuda.max_memory_allocated() - before
+
+    def reversed_pair(Q, K, V, dO):
+        O, L = fa2_triton_forward(Q, K, V)
+        return O, dO, L
+
+    extra(256)
+    assert 3.8 < extra(16384) / extra(4096) < 4.2
+
+
+# ---- dropout
+
+
+def mask_of_forward(N_q, N_k, H, p, seed, **tiles):
+    """With Q = 0 every weight is 1 / N_k; with V the identity O is P itself: the mask, read off the kernel's output."""
+    Q, K = torch.zeros(2, H, N_q, 16, device=DEVICE), torch.zeros(2, H, N_k, 16, device=DEVICE)
+    V = torch.eye(N_k, device=DEVICE).expand(2, H, N_k, N_k)
+    O, L = fa2_triton_forward(Q, K, V, dropout_p=p, seed=seed, **tiles)
+    assert max_error(L, torch.full_like(L, N_k).log().double()) < 1e-5      # dropout leaves the softmax itself alone
+    assert ((O == 0) | ((O - 1 / N_k / (1 - p)).abs() < 1e-6)).all()
+    return O > 0
+
+
+def mask_of_backward(N_q, N_k, H, p, seed, **tiles):
+    """The same for dV = P^T dO, with dO the identity."""
+    Q, K, V = (torch.zeros(2, H, N, d, device=DEVICE) for N, d in ((N_q, 16), (N_k, 16), (N_k, N_q)))
+    dO = torch.eye(N_q, device=DEVICE).expand(2, H, N_q, N_q)
+    O, L = torch.zeros(2, H, N_q, N_q, device=DEVICE), torch.full((2, H, N_q), N_k, device=DEVICE).log()
+    return fa2_triton_backward(Q, K, V, O, dO, L, dropout_p=p, seed=seed, **tiles)[2].mT > 0
+
+
+@pytest.mark.parametrize("seed", [0, 1, -5, 2**40 + 3])
+def test_every_kernel_and_every_tile_size_draws_the_same_mask(seed):
+    seed_there = torch.tensor(seed, device=DEVICE)
+    expected = dropout_keep_mask(2, 2, 40, 50, 0.3, seed).to(DEVICE)
+    for tiles in ({"B_r": 16, "B_c": 32}, {"B_r": 64, "B_c": 16}):
+        assert torch.equal(mask_of_forward(40, 50, 2, 0.3, seed_there, **tiles), expected)
+        assert torch.equal(mask_of_backward(40, 50, 2, 0.3, seed_there, **tiles), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@MASKS
+def test_dropout_within_the_error_bound(dtype, causal):
+    Q, K, V, dO = inputs(70, 50, 24, 40, dtype, B=2, H_q=4, H_kv=2)
+    seed = torch.tensor(12, device=DEVICE)
+    mask = {"dropout_p": 0.2, "keep": dropout_keep_mask(2, 4, 70, 50, 0.2, seed).to(DEVICE)}
+    O, L = true_forward(Q, K, V, causal=causal, **mask)
+    grads = fa2_triton_backward(Q, K, V, O, dO, L, causal=causal, dropout_p=0.2, seed=seed, B_r=32, B_c=32)
+    assert judge_gradients(*grads, Q, K, V, dO, causal=causal, **mask).ok
+    other = fa2_triton_backward(Q, K, V, O, dO, L, causal=causal, dropout_p=0.2, seed=seed + 1, B_r=32, B_c=32)
+    assert not judge_gradients(*other, Q, K, V, dO, causal=causal, **mask).ok
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_the_mask_has_the_right_rate_everywhere(p):
+    """Overall, and in each row, column and head: no more than 5 standard deviations off."""
+    keep = dropout_keep_mask(2, 4, 200, 300, p, 3).double()
+    for axes in ((0, 1, 2, 3), (3,), (2,), (2, 3)):
+        n = torch.tensor([keep.shape[a] for a in axes]).prod()
+        z = (keep.mean(axes) - (1 - p)) / (p * (1 - p) / n) ** 0.5
+        assert z.abs().max() < 5
+
+
+def test_the_masks_of_neighbours_are_independent():
+    """Rows, columns, heads, batches and seeds next to each other: no correlation beyond 5 standard deviations."""
+    a = dropout_keep_mask(2, 4, 128, 128, 0.5, 3).double() * 2 - 1
+    other_seed = dropout_keep_mask(2, 4, 128, 128, 0.5, 4).double() * 2 - 1
+    pairs = [(a[:, :, 1:], a[:, :, :-1]), (a[..., 1:], a[..., :-1]), (a[:, 1:], a[:, :-1]), (a[1:], a[:-1]), (a, other_seed),
+             (a, a.mT), (a[:, :, 4:], a[:, :, :-4]), (a[:, :, ::2], a[:, :, 1::2])]
+    for x, y in pairs:
+        assert abs((x * y).mean()) < 5 / x.numel() ** 0.5
+
+
+def test_positions_beyond_2_to_the_32_have_masks_of_their_own():
+    """The last head of 2^33 weights against the first: fails if the counter's high word is lost."""
+    from flashlab.kernels import dropout
+
+    low = torch.arange(4096)
+    draw = lambda high: dropout._philox([low, torch.full_like(low, high), *torch.zeros(2, 4096, dtype=torch.int64)], [7, 0])
+    assert not torch.equal(draw(0), draw(1))
+    assert len(set(draw(0).tolist()) & set(draw(1).tolist())) < 5
+
+
+def test_philox_is_the_published_one():
+    """Known answers of Philox4x32-10, Random123's test vectors."""
+    from flashlab.kernels import dropout
+
+    words = lambda *values: [torch.tensor(value) for value in values]
+    ones = 2**32 - 1
+    assert dropout._philox(words(0, 0, 0, 0), [0, 0]) == 0x6627E8D5
+    assert dropout._philox(words(ones, ones, ones, ones), [ones, ones]) == 0x408F276D
+    assert dropout._philox(words(0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), [0xA4093822, 0x299F31D0]) == 0xD16CFE09
+
+
+# ---- compiled for GPUs that need not be here
+
+
+def jobs(arch, d, causal, dtype=torch.bfloat16, dropout_p=0.0, H_kv=16):
+    """The two large kernels as fa2_triton_backward would launch them for 16 heads of 4096 tokens."""
+    X, X_kv = (torch.empty(1, H, 4096, d, dtype=dtype, device="meta") for H in (16, H_kv))
+    L = torch.empty(1, 16, 4096, device="meta")
+    seed = torch.empty((), dtype=torch.int64, device="meta") if dropout_p else None
+    launches = kernels.launch(X, X_kv, X_kv, X, X, L, None, X, X_kv, X_kv, causal=causal, scale=d**-0.5, dropout_p=dropout_p, seed=seed)
+    return [(kernel, arguments, arch) for kernel, _, arguments in launches[1:]]
+
+
+CASES = {
+    "H100 d 64": (90, 64, False), "H100 d 64 causal": (90, 64, True),
+    "H100 d 128": (90, 128, False), "H100 d 128 causal": (90, 128, True),
+    "H100 d 128 grouped heads": (90, 128, True, torch.bfloat16, 0.0, 4),
+    "H100 d 128 dropout": (90, 128, True, torch.bfloat16, 0.1), "H100 d 256": (90, 256, True),
+    "H100 d 128 float32": (90, 128, True, torch.float32),
+    "A100 d 64": (80, 64, True), "A100 d 128": (80, 128, True), "B200 d 128": (100, 128, True),
+}
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """All in one process: starting one takes longer than compiling a kernel."""
+    pairs = [jobs(*case) for case in CASES.values()]
+    results = compile_all([job for pair in pairs for job in pair])
+    return {name: results[2 * n:2 * n + 2] for n, name in enumerate(CASES)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_the_compiler_made_of_it(compiled, name):
+    """Fails if a change to a kernel or its tiles loses the tensor cores or the pipelined loads, or spills registers."""
+    instruction = {80: "mma.sync", 90: "wgmma.mma_async", 100: "tcgen05.mma"}[CASES[name][0]]
+    for result in compiled[name]:
+        assert (instruction in result.ptx) == ("float32" not in name)
+        assert "cp.async" in result.ptx                # the next tiles arrive while these are computed
+        assert result.shared_bytes <= SHARED_LIMIT[result.arch]
+        assert not result.warnings                     # ptxas says here when wgmma is serialised
+        if result.arch == 90:
+            assert result.spills == 0
+
+
+# ---- refusals
+
+
+def test_bad_arguments_are_named():
+    Q, K, V, dO = inputs(6, 8, 4, 3)
+    O, L = true_forward(Q, K, V)
+    cases = [
+        ({"dO": dO[..., :2]}, ValueError, r"dO must be a float32 tensor of shape \(1, 1, 6, 3\)"),
+        ({"O": O.half()}, TypeError, "O must be a float32 tensor"),
+        ({"L": L.double()}, TypeError, "L must be a float32 tensor"),
+        ({"dL": L[..., :1]}, ValueError, "dL must be a float32 tensor"),
+        ({"dropout_p": 0.1}, TypeError, "seed must be a int64 tensor of shape"),
+        ({"dropout_p": 1.5}, ValueError, "dropout_p must lie in"),
+        ({"B_r": 24}, ValueError, "B_r must be a power of two >= 16, got 24"),
+        ({"causal": None}, TypeError, "causal must be True or False"),
+        ({"Q": Q.int()}, TypeError, "Q must be one of float16"),
+    ]
+    for changes, error, words in cases:
+        with pytest.raises(error, match=words):
+            fa2_triton_backward(**{"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L} | changes)
