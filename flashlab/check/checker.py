@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import os
 import textwrap
 import time
 import traceback
@@ -151,7 +152,11 @@ def _passed(exercise, fn, judged):
 
 
 def _praise(exercise):
-    return (f"Right: {exercise.head.title}. One way to write it: `python -m flashlab check {exercise.name} --solutions`.")
+    said = f"Right: {exercise.head.title}. One way to write it: `python -m flashlab check {exercise.name} --solutions`."
+    if exercise.triton and os.environ.get("TRITON_INTERPRET", "0") in ("", "0"):
+        said += (f"\nA GPU shows no stray load whose value is not used. The interpreter does: "
+                 f"`TRITON_INTERPRET=1 python -m flashlab check {exercise.name}`.")
+    return said
 
 
 # ---- failed
@@ -184,7 +189,7 @@ def _first_sentences(exercise, fn, judged, first, diagnosis):
     """What is special, and where: true whether or not the mistake is known."""
     said = [diagnose.special(judged) if len(judged) > 1 else f"Already in the smallest case, “{first.case}”."]
     if first.problem is not None:
-        said.append(f"There {first.problem.text}.".replace("..", "."))
+        said.append(_sentence(f"There {first.problem.text}"))
     elif first.wrong:
         expected = judge.expect(exercise, first.case)
         said.append(f"There {judge.first_wrong(exercise, first, expected)}: the first wrong number. "

@@ -69,7 +69,8 @@ class Guard:
     """The inputs of one case, guarded, and what the kernels did to them."""
 
     def __init__(self, inputs, reads, writes):
-        device = "cpu" if interpreting() else "cuda"
+        self.interpreted = interpreting()
+        device = "cpu" if self.interpreted else "cuda"
         self.reads, self.writes, self.seas, self.inputs = reads, writes, {}, dict(inputs)
         self.programs = 0
         self.launches = []                               # (kernel, args, kwargs)
@@ -92,7 +93,7 @@ class Guard:
         """Within: every interpreted load and store is checked. Afterwards facts["stray"] and facts["missed"] say what was seen."""
         facts["stray"], facts["missed"] = [], {}
         try:
-            with self._hooked(facts["stray"]) if interpreting() else self._recorded():
+            with self._hooked(facts["stray"]) if self.interpreted else self._recorded():
                 yield
         finally:
             self._look_back(facts)
@@ -108,8 +109,7 @@ class Guard:
         def recorded(kernel, *args, grid, warmup, **kwargs):
             checked.know(args)
             checked.know(kwargs.values())
-            self.launches.append((kernel, args, kwargs))
-            self.programs += math.prod(grid) if isinstance(grid, tuple) else 0
+            self._note_launch(kernel, args, kwargs, grid)
             return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
 
         interpreter._interpreter, interpreter.InterpretedFunction.run = checked, recorded
@@ -125,22 +125,28 @@ class Guard:
 
         run = JITFunction.run
 
-        def recorded(kernel, *args, **kwargs):
-            self.launches.append((kernel, args, kwargs))
-            return run(kernel, *args, **kwargs)
+        def recorded(kernel, *args, grid, **kwargs):
+            self._note_launch(kernel, args, kwargs, grid)
+            return run(kernel, *args, grid=grid, **kwargs)
 
         JITFunction.run = recorded
         try:
             yield
+            torch.cuda.synchronize()                     # an error of the kernel comes out here, not in some later call
         finally:
             JITFunction.run = run
 
+    def _note_launch(self, kernel, args, kwargs, grid):
+        self.launches.append((kernel, args, kwargs))
+        self.programs += math.prod(grid) if isinstance(grid, tuple) else 0
+
     def _look_back(self, facts):
-        facts["programs"] = self.programs
+        facts["programs"], facts["overwritten"] = self.programs, {}
         seen = {(kind, name) for kind, name, *_ in facts["stray"]}
         for name, sea in self.seas.items():
             bits = sea.bits.cpu()
             outside = (bits != sea.pattern).numpy() & ~sea.inside
+            facts["overwritten"][name] = int(outside.sum())
             if outside.any() and ("store", name) not in seen:
                 facts["stray"].append(("store", name, sea.where(outside.nonzero()[0][0]), None))
             if name in self.writes:

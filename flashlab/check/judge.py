@@ -75,9 +75,8 @@ def _bound(exercise, mine, true, loose):
     eps = torch.finfo(mine.dtype).eps if mine.dtype.is_floating_point else 0.0
     finite = true[true.isfinite()].abs()
     largest = finite.max().item() if finite.numel() else 0.0
-    tf32 = 2**-9 * largest if exercise.triton and torch.cuda.is_available() else 0.0    # what tl.dot rounds to there
     units = 4 if eps > 1e-5 else 16            # 16-bit results were rounded once, and that is in the solution's own error
-    return exercise.slack * distance(mine, true) + (units * eps + loose) * max(largest, 1e-3) + tf32
+    return exercise.slack * distance(mine, true) + (units * eps + loose) * max(largest, 1e-3)
 
 
 def distance(x, truth):
@@ -224,7 +223,7 @@ def _gist(problem):
 
 
 def agree_in_structure(a, b):
-    if any(a.outcome.facts.get(key) != b.outcome.facts.get(key) for key in ("moved", "eager", "forbidden", "programs")):
+    if any(a.outcome.facts.get(key) != b.outcome.facts.get(key) for key in ("moved", "eager", "forbidden", "programs", "overwritten")):
         return False
     kinds = [{event[:2] for event in x.outcome.facts.get("stray", ())} for x in (a, b)]
     return kinds[0] == kinds[1] and set(a.outcome.facts.get("missed", ())) == set(b.outcome.facts.get("missed", ()))

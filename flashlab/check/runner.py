@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from flashlab import memory
 
+COMPILING = 5                  # a kernel that is compiled for a GPU may take this many times the limit: the first launch builds it
 TICK = 0.05                    # seconds between attempts to stop code that swallows the first one
 
 
@@ -71,14 +72,15 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
             box["result"] = exercise.invoke(fn, guard.inputs if guard else given)
 
     started = time.perf_counter()
+    limit = limit or exercise.seconds * (1 if guard is None or guard.interpreted else COMPILING)
     with _GlobalState(outcome), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             with guard.watch(outcome.facts) if guard else contextlib.nullcontext():
-                _limited(body, limit or exercise.seconds)
+                _limited(body, limit)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and _interrupted_by_user(error):
                 raise
-            outcome.problem = describe(error, exercise, own_file, limit or exercise.seconds)
+            outcome.problem = describe(error, exercise, own_file, limit)
     outcome.seconds = time.perf_counter() - started
     outcome.printed = printed.getvalue()
     if outcome.problem is None:
