@@ -223,7 +223,8 @@ def _gist(problem):
 
 
 def agree_in_structure(a, b):
-    if any(a.outcome.facts.get(key) != b.outcome.facts.get(key) for key in ("moved", "eager", "forbidden", "programs", "overwritten")):
+    counted = ("moved", "eager", "forbidden", "programs", "overwritten")
+    if any(a.outcome.facts.get(key) != b.outcome.facts.get(key) for key in counted):
         return False
     kinds = [{event[:2] for event in x.outcome.facts.get("stray", ())} for x in (a, b)]
     return kinds[0] == kinds[1] and set(a.outcome.facts.get("missed", ())) == set(b.outcome.facts.get("missed", ()))
