@@ -145,7 +145,7 @@ def _from_storing_O_and_L(Q, K, V, dO, eps, *, causal, scale, dropout_p, keep):
     O, L = attention(Q, K, V, causal=causal, scale=scale, dropout_p=dropout_p, keep=keep)
     dO, eps_sum = dO.to(O.dtype), min(eps, torch.finfo(torch.float32).eps)                          # sums are float32 at least
     move_D = ((eps / 2 + 4 * eps_sum) * (dO * O).abs().sum(-1))[..., None]                          # (..., N_q, 1)
-    move_L = (eps_sum * L.abs().masked_fill(L.isinf(), 0))[..., None]                           # (..., N_q, 1)
+    move_L = (2 * eps_sum * L.abs().masked_fill(L.isinf(), 0))[..., None]                       # (..., N_q, 1)
     dQ = scale * move_D * attention(Q, K, K.abs(), causal=causal, scale=scale)[0]                   # scale * P |dD| |K|
     dK = gradients(Q, K, K, scale * move_D * Q.to(O.dtype).abs(), causal=causal, scale=scale)[2]    # scale * (P |dD|)^T |Q|
     dV = gradients(Q, K, V, move_L * dO.abs(), causal=causal, scale=scale, dropout_p=dropout_p, keep=keep)[2]
