@@ -45,6 +45,8 @@ BACKWARD_RUNGS = [         # all return (dQ, dK, dV); what they start from diffe
          "D once, before the loops; L instead of l and m; causal tiles skipped", "08", tiled=True),
     Rung(3, "fa2_backward_two_pass", "flashlab.fa2_backward", "FA2, two passes",
          "dK, dV with the key block fixed, dQ with the query block fixed: each written once", "08", tiled=True),
+    Rung(4, "fa2_triton_backward", "flashlab.kernels.fa2_backward", "FA2 in Triton",
+         "three GPU kernels: D, then one program for each key block, then one for each query block", "11", heads=True, tiled=True),
 ]
 
 
