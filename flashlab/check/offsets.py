@@ -1,23 +1,40 @@
 """Does a Triton kernel compute addresses in 32 bits? Judged from what the compiler makes of it for a GPU.
 
 No test on small tensors can show it: row · stride passes 2³¹ only for tensors of gigabytes. The kernel is compiled ahead of
-time in a process of its own (this file run as a program), because a process that interprets kernels cannot compile them.
+time in a process of its own, because one that interprets kernels cannot compile them.
 """
 
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
+import textwrap
+import types
+from pathlib import Path
 
+import torch
+
+from flashlab.check import runner
+from flashlab.check.form import Mistake
+
+PROGRAM = Path(__file__).with_name("compile_kernel.py")
 POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64", "int32": "*i32", "int64": "*i64"}
-ARCH = 90                      # any would do: the question is settled before the code depends on the GPU
+REFUSED = Mistake("does_not_compile", "the interpreter runs this kernel, but Triton's compiler refuses it, so no GPU can",
+                  "the line that the compiler names: not all of Python exists in a kernel")
+REFUSALS = ("CompilationError", "UnsupportedLanguageConstruct", "CompileTimeAssertionFailure")
 
 
 def narrow(name):
-    """For Exercise.after: the mistake of this name if position · stride is multiplied in 32 bits anywhere."""
+    """For Exercise.after: the mistake of this name if position · stride is multiplied in 32 bits anywhere.
+
+    Also says so if the kernel cannot be compiled at all.
+    """
     def look(exercise, fn):
         answer = compiled(exercise, fn)
+        if answer.get("error", "").startswith(REFUSALS):
+            return REFUSED, _gist(answer["error"])
         mistake = next(m for m in exercise.mistakes if m.name == name)
         if strides := narrow_products(answer.get("ttir", "")):
             return mistake, f"In the compiled kernel the product with {', '.join(strides)} has 32 bits"
@@ -25,31 +42,35 @@ def narrow(name):
     return look
 
 
+def _gist(error):
+    """The compiler prints the kernel up to the line it stumbled over, a caret under it, then the reason."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    at = max((n for n, line in enumerate(lines) if line == "^"), default=0)
+    if at == 0:
+        return f"The compiler says: {' '.join(lines)[-200:]}"
+    return f"At `{lines[at - 1]}` the compiler says: {' '.join(lines[at + 1 :])}"
+
+
 def compiled(exercise, fn):
     """{"ttir": text} or {"error": text} of the first kernel that fn launches on the smallest case; {} if that cannot be had."""
     from flashlab.check.guard import Guard
 
-    inputs = exercise.cases[0].make()
-    guard = Guard(inputs, exercise.reads, exercise.writes)
+    guard = Guard(exercise.cases[0].make(), exercise.reads, exercise.writes)
     with guard.watch({}):
-        exercise.invoke(fn, guard.inputs)
+        runner.protected(lambda: exercise.invoke(fn, guard.inputs), 60)
     if not guard.launches:
         return {}
     try:
         request = json.dumps(job(*guard.launches[0]))
-    except (OSError, TypeError, KeyError):                   # no source, or an argument that is no plain value
+        answer = subprocess.run([sys.executable, "-P", PROGRAM], input=request, capture_output=True, text=True, timeout=60,
+                                env=os.environ | {"TRITON_INTERPRET": "0"})
+    except (OSError, TypeError, KeyError, subprocess.TimeoutExpired):    # no source, or an argument that is no plain value
         return {}
-    answer = subprocess.run([sys.executable, "-P", __file__], input=request, capture_output=True, text=True,
-                            env=os.environ | {"TRITON_INTERPRET": "0"})
     return json.loads(answer.stdout.splitlines()[-1]) if answer.returncode == 0 and answer.stdout else {}
 
 
 def job(kernel, args, kwargs):
     """A launch as plain data: the kernel's source, the type of each argument, the values of the constants."""
-    import inspect
-
-    import torch
-
     parameters = inspect.signature(kernel.fn).parameters
     values = inspect.signature(kernel.fn).bind(*args, **{k: v for k, v in kwargs.items() if k in parameters}).arguments
     signature, constants = {}, {}
@@ -66,10 +87,6 @@ def job(kernel, args, kwargs):
 
 def source_of(kernel, done=None):
     """The kernel's text with the kernels, constants and modules that it names: enough to compile it elsewhere."""
-    import inspect
-    import textwrap
-    import types
-
     done = {} if done is None else done
     text = textwrap.dedent(inspect.getsource(kernel.fn))
     done[kernel.fn.__name__] = ""                            # a kernel that calls itself ends here
@@ -118,29 +135,3 @@ def narrow_products(ttir):
         if op in ("tt.splat", "tt.broadcast", "tt.expand_dims") and operands and operands[0] in argument:
             argument[name] = argument[operands[0]]
     return found
-
-
-# ---- below: the second process, which imports Triton and nothing of flashlab
-
-def _compile(source, kernel, signature, constants):
-    import linecache
-
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    linecache.cache["<kernel>"] = (len(source), None, source.splitlines(keepends=True), "<kernel>")
-    namespace = {"__name__": "kernel"}
-    exec(compile("import triton\nimport triton.language as tl", "<imports>", "exec"), namespace)
-    exec(compile(source, "<kernel>", "exec"), namespace)
-    built = ASTSource(namespace[kernel], signature, {(int(n),): value for n, value in constants.items()}, {})
-    text = triton.compile(built, target=GPUTarget("cuda", ARCH, 32)).asm["ttir"]
-    return re.sub(r" loc\((?:[^()]|\([^()]*\))*\)", "", text)
-
-
-if __name__ == "__main__":
-    try:
-        answer = {"ttir": _compile(**json.load(sys.stdin))}
-    except Exception as error:
-        answer = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer))

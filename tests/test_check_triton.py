@@ -1,0 +1,82 @@
+"""Triton exercises: stray and missed accesses are seen and located, nothing ends the process, the compiler has its say."""
+
+import pytest
+
+from flashlab.check import checker, form, offsets, source
+
+pytest.importorskip("triton")
+FORWARD, TILE = form.exercise("ex10_triton_forward"), form.exercise("ex10_tile_of_scores")
+
+
+def said(exercise, *swaps):
+    text = exercise.parsed.text
+    for old, new in swaps:
+        assert old in text
+        text = text.replace(old, new)
+    return checker.examine(exercise, source.load_text(text, "a learner's")[exercise.function])
+
+
+def test_a_stray_load_is_located():
+    report = said(TILE, (", mask=keys < N_k, other=0.0", ""))
+    where = "Program (0, 1, 0) loaded from K at [25, 0], where its shape is (25, 16): outside the tensor."
+    assert where in report.message, str(report)
+
+
+def test_a_stray_store_is_located():
+    report = said(TILE, (", mask=(rows < N_q) & (keys < N_k)", ""))
+    where = "Program (1, 0, 0) stored to S at [21, 0], where its shape is (21, 16): outside the tensor."
+    assert where in report.message, str(report)
+
+
+def test_a_missed_store_is_located():
+    report = said(TILE, ("triton.cdiv(len(K), B_c)", "1"))
+    assert "256 of the 512 elements of S were never stored, the first at [0, 16]" in report.message, str(report)
+
+
+def test_an_address_in_no_tensor_is_refused_not_followed():
+    report = said(TILE, ("K + keys * stride_Kn", "K + (keys + 2**40) * stride_Kn"))
+    assert "loaded from far outside every tensor" in report.message, str(report)
+    report = said(TILE, ("S + rows * stride_Sn", "S + (rows - 2**40) * stride_Sn"))
+    assert "stored to far outside every tensor" in report.message, str(report)
+
+
+def test_an_input_that_is_written_to_is_named():
+    store = "    tl.store(K + keys * stride_Kn + cols * stride_Kd, 0.0, mask=keys < N_k)\n"
+    report = said(TILE, ("    Q_i = tl.load(", f"{store}    Q_i = tl.load("))
+    assert report.mistake == "changed_inputs" and "its input K" in report.message, str(report)
+
+
+def test_an_error_inside_the_kernel_shows_the_kernels_line():
+    report = said(FORWARD, ("tl.dot(Q_i, tl.trans(K_j), ", "tl.dot(Q_i, K_j.missing, "))
+    assert report.mistake == "raised" and "S_ij = tl.dot(Q_i, K_j.missing" in report.trace, str(report)
+
+
+def test_an_endless_loop_inside_a_kernel_is_stopped(monkeypatch):
+    monkeypatch.setattr(FORWARD, "seconds", 0.5)
+    report = said(FORWARD, ("range(0, tl.cdiv(N_k, B_c))", "range(0, 1000000)"))
+    assert report.mistake == "timeout" and said(FORWARD).passed, str(report)
+
+
+def test_what_only_the_interpreter_runs_is_refused():
+    report = said(FORWARD, ("        m_i = m_new\n", "        m_i = m_new\n        if j > 100:\n            break\n"))
+    assert report.mistake == "does_not_compile", str(report)
+    assert "At `break` the compiler says: unsupported AST node type: Break" in report.message
+
+
+def test_a_kernel_with_helpers_and_constants_is_judged_as_well():
+    helper = "ONE = tl.constexpr(1)\n\n\n@triton.jit\ndef blocks(n, b):\n    return tl.cdiv(n * ONE, b)\n\n\n"
+    kernel = "@triton.jit\ndef fa2_kernel"
+    with_helper = [(kernel, helper + kernel), ("tl.cdiv(N_k, B_c)", "blocks(N_k, B_c)")]
+    assert said(FORWARD, *with_helper).passed
+    assert said(FORWARD, *with_helper, ("i.to(tl.int64) * B_r", "i * B_r")).mistake == "int32_offset"
+
+
+@pytest.mark.parametrize("line, found", [
+    ("%2 = arith.muli %1, %stride : i32", ["stride"]),
+    ("%2 = arith.muli %stride, %1 : i32", ["stride"]),
+    ("%2 = arith.muli %1, %stride : i64", []),
+    ("%2 = arith.muli %c16, %stride : i32", []),
+])
+def test_narrow_products_are_those_of_a_position_and_an_argument(line, found):
+    ttir = f"tt.func @f(%X: !tt.ptr<f32>, %stride: i32) attributes {{}} {{\n  %1 = tt.get_program_id x : i32\n  {line}\n}}"
+    assert offsets.narrow_products(ttir) == found
