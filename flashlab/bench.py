@@ -2,6 +2,7 @@
 
     forward     run time, TFLOP/s, peak memory and error of naive attention, the Triton rungs and PyTorch's own SDPA kernels
     counters    the bytes that the GPU's counters saw move, by ncu (Nsight Compute), one launch of each implementation
+    backward    the same as forward, of the backward pass: `python -m flashlab bench backward --help`
     basics      what chapters 02 and 09 say about the GPU itself: `python -m flashlab bench basics --help`
 
 Correctness comes first: a function that has not just passed oracle.judge on the problem at hand is not timed, and its row says so.
@@ -434,7 +435,7 @@ def load_results(name):
         if path.exists():
             return json.loads(path.read_text())
     there = ", ".join(sorted(path.stem for path in (ROOT / "results").glob("*.json"))) or "none"
-    what = "counters" if str(name).startswith("counters") else "forward"
+    what = next((what for what in ("counters", "backward") if str(name).startswith(what)), "forward")
     raise FileNotFoundError(f"name must be one of {ROOT / 'results'}/*.json ({there}), got {name!r}. To make it, on a machine "
                             f"with an NVIDIA GPU: python -m flashlab bench {what} --out results/{name}.json")
 
@@ -485,7 +486,7 @@ def table(results):
     for row in results["rows"]:
         size = str(Problem(*(row[key] for key in Problem._fields)))
         lines.setdefault(size, {})[row["implementation"]] = _cell(results["what"], row)
-    unit = "TFLOP/s (x sdpa_flash)" if results["what"] == "forward" else "MB: DRAM read + written, L2"
+    unit = "TFLOP/s (x sdpa_flash)" if results["what"] != "counters" else "MB: DRAM read + written, L2"
     text = [f"{unit:<32}" + "".join(f"{name:>28}" for name in names)]
     text += [f"{size:<32}" + "".join(f"{cells.get(name, ''):>28}" for name in names) for size, cells in lines.items()]
     reasons = [f"skipped: {row['implementation']}, {Problem(*(row[key] for key in Problem._fields))}: {row['skipped']}"
@@ -553,6 +554,10 @@ def main(argv=None):
         from flashlab import bench_basics
 
         return bench_basics.main(argv[1:])
+    if argv[:1] == ["backward"]:                                           # its functions are differentiated, not just called
+        from flashlab import bench_backward
+
+        return bench_backward.main(argv[1:])
     args = arguments(argv)
     why = why_no_gpu()
     if not why and args.what == "counters" and not shutil.which("ncu"):

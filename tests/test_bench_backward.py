@@ -1,0 +1,97 @@
+"""The backward benchmark without a GPU: its checks, its rows and its file, with fake timers on small problems."""
+
+import json
+
+import pytest
+import torch
+
+import flashlab  # noqa: F401
+from flashlab import bench, bench_backward, oracle
+from flashlab.bench import Problem
+from flashlab.bench_backward import Backward
+
+SMALL = Problem(24, 16, True, "float32", 2, 3)
+
+
+def right(Q, K, V, causal):
+    return oracle._attention(Q, K, V, causal, None, 0.0, None)[0]
+
+
+def wrong(Q, K, V, causal):
+    return right(Q.detach(), K, V, causal) + 0 * Q.sum()           # dQ is lost
+
+
+def hungry(Q, K, V, causal):
+    raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def rows_of(*functions, problem=SMALL, **options):
+    chosen = [Backward(name, function) for name, function in functions]
+    options = {"device": "cpu", "timer": lambda function: [function() and 2.0, 4.0, 6.0]} | options
+    return {row["implementation"]: row for row in bench_backward.measure(problem, chosen, **options)}
+
+
+@pytest.mark.parametrize("name", ["naive_backward", "fa2_triton_backward", "sdpa_math", "sdpa_flash"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_implementations_that_run_here_pass_their_check(name, causal):
+    """SDPA's mask is top-left: the same, as N_q = N_k."""
+    if "triton" in name:
+        pytest.importorskip("triton")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    verdict = bench_backward.check(bench_backward.implementations()[name].forward, *bench_backward.inputs(SMALL, device), causal)
+    assert verdict.ok, verdict
+
+
+def test_what_is_wrong_or_fails_is_not_timed_and_its_row_says_why():
+    rows = rows_of(("sdpa_flash", right), ("wrong", wrong), ("hungry", hungry))
+    good, bad, none = rows["sdpa_flash"], rows["wrong"], rows["hungry"]
+    assert good["skipped"] is None and good["ms"] == 4.0 and good["pass"] == "backward" and good["vs_sdpa_flash"] == 1.0
+    assert good["tflops"] == round(2.5 * SMALL.flops / 4e-3 / 1e12, 3)
+    assert good["error"] == max(good["error_dQ"], good["error_dK"], good["error_dV"]) < 1e-5
+    assert bad["skipped"].startswith("refused: WRONG: dQ off by") and bad["ms"] is None
+    assert none["skipped"] == "out of memory" and none["error"] is None
+
+
+def test_a_check_of_only_some_heads_is_still_right(monkeypatch):
+    monkeypatch.setattr(bench, "CHECKED_SCORES", 2 * 24 * 24)
+    tensors = bench_backward.inputs(SMALL, "cpu")
+    assert bench_backward.check(right, *tensors, True).ok
+    assert not bench_backward.check(wrong, *tensors, True).ok
+
+
+def test_the_file_and_the_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "MATMUL_SIZE", 16)
+    monkeypatch.setattr(bench, "COPY_BYTES", 1024)
+    out = tmp_path / "backward_x.json"
+    results = bench_backward.run([SMALL], [Backward("sdpa_flash", right)], out=out, command="the command", device="cpu",
+                                 timer=lambda function: [1.0])
+    assert json.loads(out.read_text()) == results
+    assert results["what"] == "backward" and results["complete"] and results["provenance"]["command"] == "the command"
+    assert "TFLOP/s (x sdpa_flash)" in bench.table(results) and "(1.00x)" in bench.table(results)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_without_a_gpu_the_command_says_so(capsys):
+    assert bench.main(["backward", "--quick"]) == 2
+    assert "sees no NVIDIA GPU" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        bench.main(["backward", "--N", "0"])
+    assert "expected an integer >= 1, got '0'" in capsys.readouterr().err
+
+
+def test_a_missing_backward_result_says_how_to_make_it():
+    with pytest.raises(FileNotFoundError, match="python -m flashlab bench backward --out results/backward_b200.json"):
+        bench.load_results("backward_b200")
+
+
+RECORDED = sorted(bench.ROOT.glob("results/backward_*.json")) or [None]
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem if path else "none")
+def test_recorded_backward_results_are_whole(path):
+    if path is None:
+        pytest.skip("nothing recorded yet")
+    results = json.loads(path.read_text())
+    assert results["complete"] and results["provenance"]["commit"] not in ("unknown", "")
+    for row in results["rows"]:
+        assert row["skipped"] or (row["ms_low"] <= row["ms"] <= row["ms_high"] and row["error"] is not None), row
