@@ -282,6 +282,17 @@ def simulator(here):
                     for case in cases])
 
 
+def idle_lanes(here):
+    """ms of the same arithmetic with blocks of 8 to 256 threads: a block of 8 leaves 24 lanes of its warp idle."""
+    N, rounds = 2**20 // here.shrink, max(2, 8000 // here.shrink)
+
+    def run(block):
+        X = here.randn(N)
+        return timed(here, lambda: cuda.kernel("two_paths")(-(-N // block), block)(X, N, 2**30, rounds))
+
+    return rows_of([({"block": block, "N": N, "rounds": rounds}, partial(run, block)) for block in (8, 16, 32, 64, 128, 256)])
+
+
 # ---- chapter 09: memory access
 
 
@@ -306,7 +317,7 @@ def coalescing(here):
         return timed(here, lambda: matrix_add(A, B, **options), A + B, moved=12 * A.numel())
 
     def strided(step):                                     # every step-th number of a row: the rest of each sector is wasted
-        A, B = (here.randn(M // 8, N // 4 * step)[:, ::step] for _ in range(2))
+        A, B = (here.randn(M // 2, N // 4 * step)[:, ::step] for _ in range(2))
         return by_triton(A, B)
 
     cases = [
@@ -386,8 +397,9 @@ def softmax_tuning(here):
     from flashlab.kernels.row_softmax import row_softmax
 
     cases = []
-    for N, choices in ((256, [(4, 4), (8, 4), (16, 4), (16, 8)]), (1024, [(1, 4), (2, 4), (4, 4), (4, 8)]),
-                       (4096, [(1, 4), (1, 8), (1, 16)]), (8192, [(1, 4), (1, 8), (1, 16), (1, 32)])):
+    for N, choices in ((256, [(4, 4), (8, 4), (16, 4), (16, 8)]), (781, [(1, 1), (1, 2), (1, 4), (2, 2), (4, 4)]),
+                       (1024, [(1, 4), (2, 4), (4, 4), (4, 8)]), (3000, [(1, 4), (1, 8)]), (4096, [(1, 4), (1, 8), (1, 16)]),
+                       (4099, [(1, 4), (1, 8), (1, 16)]), (5000, [(1, 8), (1, 16)]), (8192, [(1, 4), (1, 8), (1, 16), (1, 32)])):
         X = here.randn(max(2, 2**26 // N // here.shrink), N, dtype=torch.float16)
         for B_m, warps in choices:
             cases.append(({"N": N, "B_m": B_m, "num_warps": warps}, lambda X=X, B_m=B_m, warps=warps: timed(
@@ -461,6 +473,9 @@ def precision(here):
     halves = A.half(), B.half()
     cases = [({"n": n, "by": "kernel", "precision": p}, partial(run, lambda p=p: kernel(A, B, precision=p, **tiles)))
              for p in ("ieee", "tf32", "tf32x3")]
+    upright = B.T.contiguous().T                           # the same matrix, its columns without gaps
+    cases += [({"n": n, "by": "kernel, B by columns", "precision": p},
+               partial(run, lambda p=p: kernel(A, upright, precision=p, **tiles))) for p in ("ieee", "tf32", "tf32x3")]
     cases += [({"n": n, "by": "torch", "precision": name}, partial(by_torch, name == "tf32")) for name in ("ieee", "tf32")]
     cases += [({"n": n, "by": "kernel", "precision": "float16 inputs"}, partial(run, lambda: kernel(*halves, **tiles)))]
     return rows_of(cases)
@@ -485,7 +500,10 @@ OPTIONAL = ("async_load_sectors", "async_load_requests")   # not every version o
 
 
 def launches(here):
-    """(labels, function that launches one kernel) for everything that ncu is to look at, in order."""
+    """(labels, function that launches one kernel) for everything that ncu is to look at, in order.
+
+    The label "asked" is how many bytes the kernel's loads want: sectors beyond that moved for nothing.
+    """
     from flashlab.kernels.largest_score import largest_scores
     from flashlab.kernels.matmul import matmul as product
     from flashlab.kernels.matrix_add import matrix_add
@@ -501,12 +519,14 @@ def launches(here):
     small = SMALL_TILES if here.shrink > 1 else {}
     big = small or {"B_m": 128, "B_n": 256, "B_k": 64, "num_stages": 3}
     rows = here.randn(n, 4096 // here.shrink, dtype=torch.float16)
-    yield {"kernel": "matrix_add", "access": "along rows"}, lambda: cuda.kernel("matrix_add")(tiles, (32, 8))(X, Y, Out, n, n)
-    yield ({"kernel": "matrix_add", "access": "down columns"},
+    both = {"asked": X.nbytes + Y.nbytes}
+    yield ({"kernel": "matrix_add", "access": "along rows"} | both,
+           lambda: cuda.kernel("matrix_add")(tiles, (32, 8))(X, Y, Out, n, n))
+    yield ({"kernel": "matrix_add", "access": "down columns"} | both,
            lambda: cuda.kernel("matrix_add_down_columns")(tiles, (32, 8))(X, Y, Out, n, n))
-    yield {"kernel": "Triton matrix_add", "access": "both row-major"}, lambda: matrix_add(X, Y)
-    yield {"kernel": "Triton matrix_add", "access": "both transposed"}, lambda: matrix_add(X.T, Y.T)
-    yield {"kernel": "Triton matrix_add", "access": "stride 8"}, lambda: matrix_add(*wide)
+    yield {"kernel": "Triton matrix_add", "access": "both row-major"} | both, lambda: matrix_add(X, Y)
+    yield {"kernel": "Triton matrix_add", "access": "both transposed"} | both, lambda: matrix_add(X.T, Y.T)
+    yield {"kernel": "Triton matrix_add", "access": "stride 8", "asked": 8 * wide[0].numel()}, lambda: matrix_add(*wide)
     for block in (8, 32, 256):
         yield ({"kernel": "vector_add", "block": block},
                lambda block=block: cuda.kernel("vector_add")(-(-n // block), block)(x, x, Out.view(-1), n))
@@ -516,7 +536,8 @@ def launches(here):
     yield {"kernel": "row_softmax", "N": rows.shape[1], "M": n}, lambda: row_softmax(rows)
     for blind in (False, True):
         for transposed in (False, True):
-            yield ({"kernel": "largest_score", "transposed_load": transposed, "stride_known": not blind},
+            yield ({"kernel": "largest_score", "transposed_load": transposed, "stride_known": not blind,
+                    "asked": half.nbytes + half.nbytes * (len(half) // 128)},        # Q once; K once for each block of 128 queries
                    lambda t=transposed, b=blind: largest_scores(half, half, transposed_load=t, blind=b))
     for group in (1, 8):
         yield {"kernel": "matmul", "n": n, "group": group}, lambda group=group: product(A, B, group=group, **small)
@@ -585,8 +606,8 @@ def counters(here, count=count):
 # ---- all of it
 
 SECTIONS = {section.__name__: section for section in (
-    ceilings, memory_bandwidth, memory_latency, roofline, simulator, vector_addition, divergence, coalescing, key_loading,
-    atomics, softmax, matmul, matmul_tiles, matmul_order, precision, softmax_tuning, counters, programs)}
+    ceilings, memory_bandwidth, memory_latency, roofline, simulator, vector_addition, divergence, idle_lanes, coalescing,
+    key_loading, atomics, softmax, matmul, matmul_tiles, matmul_order, precision, softmax_tuning, counters, programs)}
 
 
 def run_sections(names, here, *, out=None, command=None, expired=lambda: False):

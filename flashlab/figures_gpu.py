@@ -45,13 +45,18 @@ def roofline(points, tb_s, tflops, words):
            xlabel="arithmetic intensity (FLOPs for each byte of HBM)", ylabel="TFLOP/s")
     _plain_log(ax.xaxis)
     _plain_log(ax.yaxis)
-    for point, x in sorted(zip(points, xs, strict=True), key=lambda pair: pair[1]):
-        roof = min(x * tb_s, tflops)
-        measured, color = point.get("tflops"), BUSY if x < ridge else COLORS["fa2_forward"]
-        ax.plot(x, measured or roof, "o", color=color, mfc=color if measured else "white", ms=7)
+    names = {}                                                           # points on top of each other share a line of text
+    for point, x in zip(points, xs, strict=True):
+        y, measured = point.get("tflops") or min(x * tb_s, tflops), bool(point.get("tflops"))
+        color = BUSY if x < ridge else COLORS["fa2_forward"]
+        ax.plot(x, y, "o", color=color, mfc=color if measured else "white", ms=7)
+        near = [(u, v, c) for u, v, c in names if max(u / x, x / u, v / y, y / v) < 1.25]
+        place = near[0] if near else (x, y, color)
+        names.setdefault(place, []).append(point["op"])
+    for (x, y, color), ops in names.items():
         left = x > math.sqrt(low * high)                                 # names point to the middle of the picture
-        ax.annotate(point["op"], (x, measured or roof), (-9 if left else 9, -9), textcoords="offset points", fontsize=9,
-                    color=color, fontweight="bold", ha="right" if left else "left", va="center")
+        ax.annotate(", ".join(ops), (x, y), (-9 if left else 9, -9), textcoords="offset points", fontsize=9, color=color,
+                    fontweight="bold", ha="right" if left else "left", va="center")
     ax.annotate(f"{tb_s:.3g} TB/s", (ridge / 20, ridge / 20 * tb_s), (-6, 8), textcoords="offset points", fontsize=9, ha="right")
     ax.annotate(f"{tflops:.0f} TFLOP/s", (high, tflops), (-4, 5), textcoords="offset points", fontsize=9, ha="right")
     ax.axvline(ridge, color=FAINT, lw=1, zorder=0)

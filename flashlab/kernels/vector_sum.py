@@ -30,8 +30,8 @@ def vector_sum(X, *, how="partial", B=1024):
     """The sum of X as a tensor of one float32.
 
     Shapes:  X (N,) contiguous float32 -> (1,)
-    how:     "element": an atomic addition per element; "block": one per program; "partial": none, the programs' sums are
-             added by a second launch, in the same order every time
+    how:     "element": an atomic addition per element; "block": one per program; "partial": none, a second launch of a single
+             program adds the programs' sums, in the same order every time
     Raises:  TypeError or ValueError before anything is launched
     """
     check_on("X", X, ndim=1, contiguous=True, dtypes=(torch.float32,))
@@ -39,16 +39,15 @@ def vector_sum(X, *, how="partial", B=1024):
         raise ValueError(f"how must be element, block or partial, got {how!r}")
     N = X.numel()
     programs = triton.cdiv(N, B)
+    if how == "partial" and programs > 65536:
+        raise ValueError(f"B must be larger: one program adds the sums of at most 65536, got {programs}")
     with torch.cuda.device_of(X):
-        if how == "partial":
-            if N <= B:
-                Out = X.new_zeros(1)
-                partial_sums_kernel[(1,)](X, Out, N, B)
-                return Out
-            parts = X.new_empty(programs)
-            partial_sums_kernel[(programs,)](X, parts, N, B)
-            return vector_sum(parts, how="partial", B=B)               # the sums are a vector too, B times shorter
         Out = X.new_zeros(1)
+        if how == "partial":
+            parts = X.new_zeros(max(1, programs))
+            partial_sums_kernel[(len(parts),)](X, parts, N, B)
+            partial_sums_kernel[(1,)](parts, Out, programs, triton.next_power_of_2(len(parts)), num_warps=8)
+            return Out
         kernel = sum_by_element_kernel if how == "element" else sum_by_block_kernel
         if N:
             kernel[(programs,)](X, Out, N, B)

@@ -58,13 +58,15 @@ figures_gpu.bandwidth_by_footprint(rows, words, l2_bytes=50 * 2**20) if rows els
 
 # %%
 rows, words = numbers("memory_latency")
-for row in rows:
+for row in sorted(rows, key=lambda row: row["ns"]):
     size = f"{row['footprint'] / 2**20:g} MiB" if row["level"] != "shared memory" else "shared memory"
-    print(f"{size:>16}: {row['ns']:6.1f} ns for one load, {row['ns'] * 1.755:5.0f} clock cycles at 1.755 GHz")
+    print(f"{size:>16}: {row['ns']:6.1f} ns for one load, {row['ns'] / min(r['ns'] for r in rows):4.1f} times the shortest")
 print(words)
 
 # %% [markdown]
-# **Takeaway.** A load from HBM takes hundreds of cycles. A GPU does not make it shorter; it keeps so many loads in flight that the wait is hidden. That is what thousands of threads are for.
+# Three plateaus: what fits the SM's own cache, what fits L2, and HBM, hundreds of clock cycles away (a cycle takes about 0.6 ns).
+#
+# **Takeaway.** A GPU does not make the wait shorter. It keeps so many loads in flight that the wait is hidden, and that is what thousands of threads are for.
 #
 # ## What a byte costs
 #
@@ -136,13 +138,12 @@ for point in extra:
     print(f"{point['op']}: {point['flops'] / point['bytes']:.0f} FLOPs a byte; your prediction: {my_intensity[point['op']]}")
 
 # %% [markdown]
-# A **roofline** puts all of them into one picture. The slanted line is what memory allows, the flat one what arithmetic allows. No operation can be above the roof; its place left or right of the corner says which of the two it waits for.
+# A **roofline** puts all of them into one picture. The slanted line is what memory allows, the flat one what arithmetic allows. Nothing can be above the roof; a place left or right of the corner says which of the two an operation waits for. The table below has the times.
 
 # %%
 rows, words = numbers("roofline")
-limit, _ = numbers("ceilings")
-if rows and limit:
-    tb_s, tflops = pick(limit, what="copy")[0]["tb_s"], pick(limit, what="float16 matmul")[0]["tflops"]
+if rows:
+    tb_s, tflops = max(row["tb_s"] for row in rows), max(row["tflops"] for row in rows)      # the best that was seen
     picture = figures_gpu.roofline(rows, tb_s, tflops, words)
 else:
     picture = figures_gpu.roofline(ops + extra, 1.5, 312, f"Modelled, limits of an A100. {words}.")
@@ -155,6 +156,8 @@ for row in rows:
 print(words)
 
 # %% [markdown]
+# PyTorch's softmax takes more than twice the time that its bytes need; chapter 09 writes one that does not.
+#
 # **Takeaway.** Every operation of naive attention waits for memory. FlashAttention does the same arithmetic far to the right of the corner. That is the whole plan of this course; the rest of this chapter is about the threads that carry it out.
 
 # %% [markdown]
@@ -307,41 +310,60 @@ print(words)
 # %% [markdown]
 # **Takeaway.** A branch is free where whole warps agree, and costs both sides where they do not. Divergence is about neighbours, not about how many threads take which side.
 #
-# ## Small blocks waste lanes
+# ## What idle lanes cost
 #
-# A block of 8 threads is still a warp of 32 lanes: 24 of them never exist. **Predict**: how much slower is vector addition with blocks of 8 than with blocks of 256?
+# A block of 8 threads is still a warp of 32 lanes: 24 of them never get a thread. The same arithmetic on a million numbers, with blocks of 8 and of 32 threads. **Predict** the ratio of the two times.
 
 # %%
-my_slowdown = None
+my_ratio = None
 
 # %%
-rows, words = numbers("vector_addition")
-cuda_rows = pick(rows, by="CUDA C++")
-best = min((row["ms"] for row in cuda_rows), default=None)
-for row in cuda_rows:
-    print(f"blocks of {row['block']:>4}: {row['ms']:8.3f} ms, {row['tb_s']:.2f} TB/s, {row['ms'] / best:.1f} times the best")
-for row in pick(rows, by="PyTorch") + pick(rows, by="Triton"):
-    print(f"{row['by']:>14}: {row['ms']:8.3f} ms, {row['tb_s']:.2f} TB/s")
-print(f"your prediction: {my_slowdown}. {words}")
+rows, words = numbers("idle_lanes")
+for row in rows:
+    print(f"blocks of {row['block']:>3}: {row['ms']:7.3f} ms, {row['ms'] / pick(rows, block=32)[0]['ms']:.2f} times blocks of 32; "
+          f"{min(32, row['block'])} of 32 lanes have a thread")
+print(f"your prediction: {my_ratio}. {words}")
 
 # %% [markdown]
-# The GPU can count active lanes itself. Its profiler's `thread_inst_executed_per_inst_executed` is how many lanes, on average, took part in an instruction: 32 is best. The interpreter's `lane_use` is the same quantity for our Python lines.
+# The GPU can count active lanes itself. Its profiler's `thread_inst_executed_per_inst_executed` is how many lanes, on average, took part in an instruction: 32 is best. The interpreter's `lane_use` is the same quantity for our Python lines, here with as many rounds as on the GPU.
 
 # %%
 rows, words = numbers("counters", live=False)
 for row in pick(rows, kernel="vector_add") + pick(rows, kernel="two_paths"):
     label = f"block {row['block']}" if "block" in row else f"period {row['period']}"
     print(f"{row['kernel']:>12}, {label:<10} {row['lanes_per_instruction']:5.1f} of 32 lanes active (hardware counter)")
-for period in (1, 16, 32):
-    print(f"   two_paths, period {period:<3} {32 * traces[period].lane_use:5.1f} of 32 lanes active (modelled)")
 print(words)
+for period in (1, 16, 32):
+    trace = launch(simt.two_paths, 1, 32)(torch.randn(32), 32, period, 256)
+    print(f"   two_paths, period {period:<3} {32 * trace.lane_use:5.1f} of 32 lanes active (modelled)")
 
 # %% [markdown]
+# **Takeaway.** Idle lanes are paid for like busy ones, and the interpreter counts them as the hardware does.
+#
+# ## Small blocks cost even without idle lanes
+#
+# Vector addition waits for memory, not for lanes. So blocks of 32, with every lane busy, should be as good as blocks of 256. **Predict** how much slower they are.
+
+# %%
+my_slowdown = None
+
+# %%
+rows, words = numbers("vector_addition")
+for row in pick(rows, by="CUDA C++"):
+    blocks = -(-row["N"] // row["block"])
+    print(f"blocks of {row['block']:>4}: {row['ms']:7.3f} ms, {row['tb_s']:.2f} TB/s, {blocks / row['ms'] / 1e6:.2f} blocks a nanosecond")
+for row in pick(rows, by="PyTorch") + pick(rows, by="Triton"):
+    print(f"{row['by']:>14}: {row['ms']:7.3f} ms, {row['tb_s']:.2f} TB/s")
+print(f"your prediction: {my_slowdown}. {words}")
+
+# %% [markdown]
+# **Compare.** Look at the last column: up to blocks of 128 it stands still, between one and two blocks a nanosecond. Starting blocks is work too, about one for each clock cycle, and with small blocks nothing else counts. Triton and PyTorch move more bytes a second than our kernel: their threads take several numbers each.
+#
 # **Takeaway.** Blocks are multiples of 32 threads, and 128 to 256 is a good first choice.
 #
 # ## The real thing
 #
-# The CUDA C++ sources are in flashlab/cuda. On a GPU this cell compiles two kernels at run time and holds them against the interpreter. Elsewhere it shows the comparison that was recorded: `equal` means bit for bit.
+# The CUDA C++ sources are in flashlab/cuda. On a GPU this cell compiles them at run time and holds them against the interpreter. Elsewhere it shows the comparison that was recorded: `equal` means bit for bit. In `two_paths` Python computes in float64 and the GPU in float32, so the last digit may differ.
 
 # %%
 rows, words = numbers("simulator")

@@ -298,11 +298,13 @@ print(f"your prediction: {my_times_slower}. {words}")
 for row in pick(rows, by="Triton") + pick(rows, by="PyTorch"):
     name = f"stride {row['stride']}" if "stride" in row else row["access"]
     print(f"{row['by']:>8}, {name:<16} {row['ms']:7.3f} ms, {row['tb_s']:.2f} TB/s of useful bytes")
-for row in pick(counted, kernel="Triton matrix_add"):
-    print(f"Triton, {row['access']:<16} {row['load_sectors'] / row['load_requests']:.1f} sectors a load (hardware counter)")
+for row in [row for row in pick(counted, kernel="Triton matrix_add") if "asked" in row]:
+    print(f"Triton, {row['access']:<16} {32 * row['load_sectors'] / row['asked']:.1f} bytes moved for each byte asked for (hardware counter)")
 print(words)
 
 # %% [markdown]
+# PyTorch's own addition picks one order for all operands: with one of them transposed it loses half its speed, and the Triton kernel nothing.
+#
 # **Takeaway.** Neighbouring lanes should want neighbouring addresses. In CUDA you see to it; in Triton the compiler does, if one stride is 1 and it can see that.
 
 # %% [markdown]
@@ -434,35 +436,38 @@ print(lint.as_text(lint.lint_kernel(mixed, {"A": meta(16, 16), "B": meta(16, 16)
 #
 # ### TF32
 #
-# Tensor cores multiply float32 only after cutting its mantissa from 23 bits to 10: **TF32**, Triton's default for float32. Rounding by hand shows what that does to a product. **Predict** the relative error.
+# Tensor cores multiply float32 only after shortening its mantissa from 23 bits to 10: **TF32**, Triton's default for float32. Done by hand, with rounding and by cutting off, this shows what it does to a product. **Predict** the relative error.
 
 # %%
 my_tf32_error = None
 
 # %%
-def tf32(x):
-    bits = x.view(torch.int32)
-    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)          # round to nearest: 13 of 23 bits go
+def tf32(x, half_a_step=0x1000):
+    return ((x.view(torch.int32) + half_a_step) & ~0x1FFF).view(torch.float32)        # 13 of 23 bits go
 
 
 A, B = torch.randn(256, 1024), torch.randn(1024, 256)
 truth = A.double() @ B.double()
-for name, C in {"float32": A @ B, "TF32": tf32(A) @ tf32(B), "float16": (A.half().float() @ B.half().float())}.items():
-    print(f"{name:>8}: error {(C - truth).abs().mean() / truth.abs().mean():.1e} of the mean (modelled); your prediction: {my_tf32_error}")
+print(f"your prediction: {my_tf32_error}. Modelled, relative to the mean:")
+for name, C in {"float32": A @ B, "TF32, rounded": tf32(A) @ tf32(B), "TF32, cut off": tf32(A, 0) @ tf32(B, 0),
+                "float16": A.half().float() @ B.half().float()}.items():
+    print(f"{name:>14}: error {(C - truth).abs().mean() / truth.abs().mean():.1e}")
 
 # %%
 rows, words = numbers("precision")
 for row in rows:
-    print(f"{row['by']:>7}, {row['precision']:<15} {row['tflops']:6.1f} TFLOP/s, error {row['mean_error']:.1e} of the mean")
+    print(f"{row['by']:>20}, {row['precision']:<15} {row['tflops']:6.1f} TFLOP/s, error {row['mean_error']:.1e} of the mean")
 print(words)
 
 # %% [markdown]
-# **Takeaway.** `input_precision="ieee"` is true float32 and leaves the tensor cores; `"tf32x3"` splits each number in two and recovers most bits in three products. Say which one you want: the default differs between interpreter and GPU.
+# The errors tell who rounds and who cuts off. The speeds tell that Hopper's tensor cores want 32-bit operands along $K$: Triton turns a row-major $B$ around on chip, unless its columns come without gaps.
+#
+# **Takeaway.** `"ieee"` is true float32, `"tf32"` three digits, `"tf32x3"` three products that win the other digits back. Say which one you want: the default differs between interpreter and GPU.
 
 # %% [markdown]
 # ### An order that the L2 cache likes
 #
-# Programs start in order of their ids, and 132 SMs run that many at once. All tiles in one row of $C$ share a strip of $A$, all tiles in one column a strip of $B$. **Predict**: 9 programs run at once on a $9 \times 9$ grid of tiles. How many strips do they read if ids go row by row? At best?
+# Programs start in order of their ids, as many at once as the SMs hold. Tiles in one row of $C$ share a strip of $A$, those in one column a strip of $B$. **Predict**: 9 programs run at once on a $9 \times 9$ grid of tiles. How many strips do they read, if ids go row by row? At best?
 
 # %%
 my_strips, my_best = None, None
@@ -474,10 +479,10 @@ print(f"your prediction: {my_strips} and {my_best}")
 figures_gpu.tile_order({f"group = {group}": tiles_in_order(9, 9, group) for group in (1, 3)}, wave=9)
 
 # %% [markdown]
-# The kernel of the package turns a program id into a tile in groups of 8 tile rows. At $8192^3$ each matrix has 128 MiB, more than the 50 MB of L2. **Predict** how much the order changes.
+# The kernel of the package turns a program id into a tile in groups of 8 tile rows. At $8192^3$ each matrix has 128 MiB, more than the 50 MB of L2. **Predict** how much the order changes: the bytes read from DRAM, and the time.
 
 # %%
-my_gain = None
+my_gain = {"DRAM": None, "time": None}
 
 # %%
 rows, words = numbers("matmul_order")
@@ -489,6 +494,8 @@ for row in counted:
 print(f"your prediction: {my_gain}. {words}")
 
 # %% [markdown]
+# **Compare.** DRAM is read a third less, and the time hardly moves: this product is far to the right in chapter 02's roofline and waits for arithmetic. On a GPU with slower memory for its arithmetic, or with thinner tiles, the same third is time.
+#
 # **Takeaway.** Programs that run together should share what they read. It costs four lines of integer arithmetic.
 
 # %% [markdown]
@@ -534,12 +541,10 @@ rows, words = numbers("key_loading")
 for row in rows:
     name = "transposed by the load" if row["transposed_load"] else "transposed after the load"
     print(f"d {row['d']:>3}, {name:<26} stride {'known' if row['stride_known'] else 'unknown'}: {row['ms']:.3f} ms")
-for row in pick(counted, kernel="largest_score"):
+for row in [row for row in pick(counted, kernel="largest_score") if "asked" in row]:
     name = "transposed by the load" if row["transposed_load"] else "transposed after the load"
-    sectors = row.get("load_sectors", 0) + row.get("async_load_sectors", 0)
-    requests = row.get("load_requests", 0) + row.get("async_load_requests", 0)
-    print(f"{name:<26} stride {'known' if row['stride_known'] else 'unknown'}: "
-          f"{sectors / max(1, requests):.1f} sectors a load, {row['l2_bytes'] / 1e6:.0f} MB through L2 (counters)")
+    print(f"{name:<26} stride {'known' if row['stride_known'] else 'unknown'}: {32 * row['load_sectors'] / row['asked']:4.1f} bytes moved "
+          f"for each byte asked for, in {row['load_requests'] / 1e6:.1f} million loads (hardware counters)")
 print(f"your prediction: {my_difference}. {words}")
 
 # %% [markdown]
@@ -559,7 +564,9 @@ for (_, arguments, _), binary in zip(jobs, compile_all(jobs), strict=True):
           f"{wide} loads of 16 bytes, {narrow} of 2 bytes")
 
 # %% [markdown]
-# **Takeaway.** Which way you write it does not matter; what the compiler knows about strides does. Load tiles as they lie, and let strides of 1 be visible.
+# Without the stride every load is 2 bytes wide, and the lanes are dealt out along the first dimension of the tile. That happens to be $K$'s contiguous one if the load transposes, and the scattered one if it does not: there the GPU moves 16 times what was asked for.
+#
+# **Takeaway.** Which way you write it does not matter; what the compiler knows about strides does. Let strides of 1 be visible.
 
 # %% [markdown]
 # ## What the compiler made of it
@@ -604,7 +611,7 @@ print(f"your prediction: {my_spill_cost}. {words}")
 # %% [markdown]
 # ## Why atomics are slow
 #
-# To sum a vector, every program may add its part to one number in memory. Two programs must not do so at once, so each addition has to be **atomic**, and they queue. **Predict**, for 16 million numbers: one atomic for each element, one for each block of 1024, or none at all and a second launch. How much slower is the first than the last?
+# To sum a vector, every program may add its part to one number in memory. Two must not do so at once, so each addition has to be **atomic**, and they queue. **Predict**, for 16 million numbers: how much slower is an atomic for each element than none at all and a second launch?
 
 # %%
 from flashlab.kernels import vector_sum
@@ -625,7 +632,7 @@ for how in ("element", "block", "partial"):
 # %% [markdown]
 # Atomics have a second price: the order of the additions changes from run to run, and so do the last digits of a float32 sum. Chapter 11 meets both when several programs add to one $dQ$.
 #
-# **Takeaway.** Reduce on chip first. Then few atomics cost little, and none at all are reproducible.
+# **Takeaway.** Reduce on chip first. Then few atomics cost little; a second launch without any costs some microseconds and gives the same digits every time.
 
 # %% [markdown]
 # ## Will it run on a GPU?
