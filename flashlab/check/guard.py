@@ -25,25 +25,27 @@ def interpreting():
 class _Sea:
     """One tensor inside a larger buffer. `gap` spoils contiguity: that many foreign elements follow each row."""
 
-    def __init__(self, name, T, gap, device):
-        self.name, self.shape = name, tuple(T.shape)
-        strides, size = [], 1
+    def __init__(self, name, T, gap):
+        self.name, self.shape, self.dtype, self.itemsize = name, tuple(T.shape), T.dtype, T.element_size()
+        self.strides, size = [], 1
         for n in reversed(range(T.ndim)):
-            strides.insert(0, size)
+            self.strides.insert(0, size)
             size *= T.shape[n]
             if n == T.ndim - 1 and T.ndim > 1:
                 size += gap
-        self.buffer = torch.empty(size + 2 * BAND, dtype=T.dtype, device=device)
-        bits, pattern = POISON_BITS[T.dtype]
+        self.nbytes = -(-(size + 2 * BAND) * self.itemsize // 64) * 64       # the next sea is aligned too
+
+    def fill(self, buffer):
+        """Take this part of the arena and poison it."""
+        self.buffer = buffer.view(self.dtype)
+        bits, self.pattern = POISON_BITS[self.dtype]
         self.bits = self.buffer.view(bits)
-        self.pattern = pattern
-        self.bits.fill_(pattern)
-        self.view = self.buffer.as_strided(self.shape, strides, BAND)
+        self.bits.fill_(self.pattern)
+        self.view = self.buffer[BAND:].as_strided(self.shape, self.strides)
         inside = torch.zeros(len(self.buffer), dtype=torch.bool)
-        inside.as_strided(self.shape, strides, BAND).fill_(True)
+        inside[BAND:].as_strided(self.shape, self.strides).fill_(True)
         self.inside = inside.numpy()
-        self.strides = strides
-        self.start, self.itemsize = self.buffer.data_ptr(), T.element_size()
+        self.start = self.buffer.data_ptr()
 
     def holds(self, addresses):
         return (addresses >= self.start) & (addresses < self.start + self.buffer.nbytes)
@@ -77,9 +79,14 @@ class Guard:
         for n, name in enumerate([*reads, *writes]):
             T = inputs[name]
             gap = 3 + 2 * n if T.ndim > 1 else 0         # no two alike: a stride of the wrong tensor shows
-            sea = self.seas[name] = _Sea(name, T, gap, device)
+            self.seas[name] = _Sea(name, T, gap)
+        # one allocation for all: where a stray access ends up is then the same each time
+        arena = torch.empty(sum(sea.nbytes for sea in self.seas.values()), dtype=torch.uint8, device=device)
+        parts = arena.split([sea.nbytes for sea in self.seas.values()])
+        for (name, sea), part in zip(self.seas.items(), parts, strict=True):
+            sea.fill(part)
             if name in reads:
-                sea.view.copy_(T)
+                sea.view.copy_(inputs[name])
             self.inputs[name] = sea.view
 
     def plain(self):
