@@ -125,7 +125,10 @@ def from_key_block(exercise, judged, fn):
         return ""
     for count in range(1, blocks):
         part = dict(inputs, K=inputs["K"][: count * sizes["B_c"]], V=inputs["V"][: count * sizes["B_c"]])
-        if _wrong_on(exercise, judged, fn, part):
+        wrong = _wrong_on(exercise, judged, fn, part)
+        if wrong is None:
+            return ""
+        if wrong:
             return "" if count == 1 else _until(count - 1)
     return _until(blocks - 1)
 
@@ -136,10 +139,11 @@ def _until(j):
 
 
 def _wrong_on(exercise, judged, fn, inputs):
+    """Is fn wrong on these inputs? None where the exercise is not defined for them."""
     try:
         copies = {k: v.clone() if hasattr(v, "clone") else v for k, v in inputs.items()}
         expected = j.expected_of(exercise, copies, judged.case.loose)
-    except Exception:                                          # the shortened case is none: say nothing
-        return False
+    except Exception:                                          # N_q = N_k may be part of the exercise, for instance
+        return None
     again = j.judge(exercise, judged.case, fn, inputs=inputs, expected=expected)
     return bool(again.problem or again.wrong)

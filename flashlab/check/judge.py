@@ -7,6 +7,7 @@ import torch
 
 from flashlab.check.runner import Outcome, Problem, run
 
+SANE = 0.02                    # the solution's own rounding, at most, relative to the result: 16-bit results come close
 CLOSER = 100                   # two wrong answers are the same if they are this much closer to each other than to the truth
 
 
@@ -54,6 +55,8 @@ def expected_of(exercise, inputs, loose=0.0):
         wide = run(exercise, exercise.solution(), _in_float64(inputs), limit=60)
         truth = wide.values
     truth = truth if isinstance(truth, tuple) else (truth,)
+    if not all(_error(mine, true) <= SANE * _size(true) for mine, true in zip(outcome.values, truth, strict=True)):
+        raise RuntimeError(f"the solution of {exercise.name} is not what its truth says")
     bounds = tuple(_bound(exercise, mine, true, loose) for mine, true in zip(outcome.values, truth, strict=True))
     return Expected(outcome, truth, bounds)
 
@@ -77,6 +80,13 @@ def _bound(exercise, mine, true, loose):
     largest = finite.max().item() if finite.numel() else 0.0
     units = 4 if eps > 1e-5 else 16            # 16-bit results were rounded once, and that is in the solution's own error
     return exercise.slack * distance(mine, true) + (units * eps + loose) * max(largest, 1e-3)
+
+
+def _size(true):
+    """The largest finite entry of a result; at least a thousandth, so that zeros may be off by a rounding."""
+    finite = torch.as_tensor(true).double().abs()
+    finite = finite[finite.isfinite()]
+    return max(finite.max().item() if finite.numel() else 0.0, 1e-3)
 
 
 def distance(x, truth):

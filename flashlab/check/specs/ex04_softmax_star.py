@@ -21,7 +21,7 @@ EXERCISE = Exercise(
     cases=[
         attention_case("one key, one block", 1, 1, 2, B_c=1),
         attention_case("one block", 2, 3, 3, B_c=3, seed=1),
-        attention_case("two blocks", 2, 4, 3, B_c=2, seed=2),
+        attention_case("two blocks", 2, 4, 3, B_c=2, seed=3),
         attention_case("three blocks", 3, 6, 4, B_c=2, seed=3),
         attention_case("square tiles", 4, 12, 4, B_c=4, seed=4),
         attention_case("a short last block", 3, 7, 4, 2, B_c=3, seed=5),

@@ -35,7 +35,7 @@ EXERCISE = Exercise(
     sram_bytes=sram_bytes,
     cases=[
         attention_case("one key block", 2, 3, 3, B_r=2, B_c=3, scale=1.0),
-        attention_case("two key blocks", 2, 6, 3, B_r=2, B_c=3, scale=1.0, seed=1),
+        attention_case("two key blocks", 2, 6, 3, B_r=2, B_c=3, scale=1.0, seed=8),
         attention_case("a scale", 2, 4, 3, B_r=2, B_c=4, scale=0.3, seed=2),
         attention_case("three key blocks, three query blocks", 6, 9, 4, 5, B_r=2, B_c=3, scale=0.5, seed=3),
         attention_case("short last blocks", 5, 7, 3, B_r=3, B_c=2, scale=0.6, seed=4),
