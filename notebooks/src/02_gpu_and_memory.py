@@ -51,6 +51,8 @@ from flashlab.bench_basics import numbers, pick
 
 rows, words = numbers("memory_bandwidth")
 print(f"your prediction: {my_ratio}")
+for row in pick(rows, level="shared memory"):
+    print(f"shared memory, all SMs together: {row['tb_s']:.1f} TB/s")
 figures_gpu.bandwidth_by_footprint(rows, words, l2_bytes=50 * 2**20) if rows else print(words)
 
 # %% [markdown]
@@ -64,7 +66,7 @@ for row in sorted(rows, key=lambda row: row["ns"]):
 print(words)
 
 # %% [markdown]
-# Three plateaus: what fits the SM's own cache, what fits L2, and HBM, hundreds of clock cycles away (a cycle takes about 0.6 ns).
+# Three plateaus: what fits the SM's own cache, what fits L2, and HBM, hundreds of clock cycles away.
 #
 # **Takeaway.** A GPU does not make the wait shorter. It keeps so many loads in flight that the wait is hidden, and that is what thousands of threads are for.
 #

@@ -460,14 +460,26 @@ for row in rows:
 print(words)
 
 # %% [markdown]
-# The errors tell who rounds and who cuts off. The speeds tell that Hopper's tensor cores want 32-bit operands along $K$: Triton turns a row-major $B$ around on chip, unless its columns come without gaps.
-#
+# The errors tell who rounds and who cuts off. What slows TF32 down is $B$: Hopper's tensor cores take 32-bit operands only with $K$ as the contiguous direction. A row-major $B$ is turned around while it is copied to shared memory, 4 bytes at a time where 16 would go. Compiled for an H100:
+
+# %%
+from flashlab.kernels import matmul as matmuls
+
+A = meta(4096, 4096, dtype=torch.float32)
+common = {"A": A, "B": A, "C": A, "M": 4096, "N": 4096, "K": 4096, "group": 8, "precision": "tf32", "stride_Cm": 4096, "stride_Cn": 1,
+          "stride_Am": 4096, "stride_Ak": 1, "B_m": 128, "B_n": 128, "B_k": 32, "num_warps": 8, "num_stages": 3}
+layouts = {"B by rows": {"stride_Bk": 4096, "stride_Bn": 1}, "B by columns": {"stride_Bk": 1, "stride_Bn": 4096}}
+for name, binary in zip(layouts, compile_all([(matmuls.matmul_kernel, common | strides, 90) for strides in layouts.values()]), strict=True):
+    wide, narrow = (len(re.findall(rf"cp\.async\.{kind}", binary.ptx)) for kind in ("cg", "ca"))
+    print(f"{name:>14}: {wide} copies of 16 bytes, {narrow} of 4 bytes")
+
+# %% [markdown]
 # **Takeaway.** `"ieee"` is true float32, `"tf32"` three digits, `"tf32x3"` three products that win the other digits back. Say which one you want: the default differs between interpreter and GPU.
 
 # %% [markdown]
 # ### An order that the L2 cache likes
 #
-# Programs start in order of their ids, as many at once as the SMs hold. Tiles in one row of $C$ share a strip of $A$, those in one column a strip of $B$. **Predict**: 9 programs run at once on a $9 \times 9$ grid of tiles. How many strips do they read, if ids go row by row? At best?
+# Programs start in order of their ids, as many as the SMs hold. Tiles in one row of $C$ share a strip of $A$, those in one column a strip of $B$. **Predict**: 9 programs run at once on $9 \times 9$ tiles. How many strips do they read if ids go row by row? At best?
 
 # %%
 my_strips, my_best = None, None
@@ -504,8 +516,6 @@ print(f"your prediction: {my_gain}. {words}")
 # A descriptor holds pointer, shape, strides and tile size in one object. Loading a tile then takes its corner; edges are handled, zeros outside and nothing written there. On Hopper and newer the copies are done by a unit of their own, the TMA. The loop of the two kernels:
 
 # %%
-from flashlab.kernels import matmul as matmuls
-
 for kernel in (matmuls.matmul_kernel, matmuls.matmul_descriptor_kernel):
     lines = inspect.getsource(kernel.fn).splitlines()
     print("\n".join(line for line in lines if "descriptor(" in line or ".load(" in line or "store(" in line or "_tile +=" in line))
@@ -514,7 +524,21 @@ for kernel in (matmuls.matmul_kernel, matmuls.matmul_descriptor_kernel):
 # %% [markdown]
 # Older code makes *block pointers*, `tl.make_block_ptr`, with an `order` that named the fastest dimension: `(1, 0)` for row-major. They are deprecated in Triton 3.7 and gone in 3.9. A descriptor has no `order`: its last dimension must have stride 1, and rows must start at multiples of 16 bytes.
 #
-# **Predict**: TFLOP/s of both kernels at $4096^3$ in float16, if PyTorch's is 100.
+# The package has this chapter's matrix addition both ways. The second call fails on purpose: without the first column, rows no longer start at multiples of 16 bytes.
+
+# %%
+from flashlab.kernels import matrix_add as matrices
+
+X, Y = torch.randn(45, 72, device=device), torch.randn(45, 72, device=device)
+print("with descriptors, Out = X + Y:", torch.equal(matrices.matrix_add(X, Y, descriptors=True), X + Y))
+try:
+    matrices.matrix_add(X[:, 1:], Y[:, 1:], descriptors=True)
+except ValueError as error:
+    print(error)
+print("with pointers, Out = X + Y:", torch.equal(matrices.matrix_add(X[:, 1:], Y[:, 1:]), X[:, 1:] + Y[:, 1:]))
+
+# %% [markdown]
+# **Predict**: TFLOP/s of both matrix products at $4096^3$ in float16, if PyTorch's is 100.
 
 # %%
 my_tflops = {"pointers": None, "descriptors": None}
@@ -590,7 +614,7 @@ for name, binary in zip(jobs, binaries, strict=True):
     print("\n".join(f"{'':>16}{line[line.find('Potential'):][:110]}" for line in binary.warnings))
 
 # %% [markdown]
-# The last line has too few warps: 128 threads for $128 \times 256$ sums are 256 each, and a thread has 255 registers for everything. What does not fit is spilled, and the matrix instructions can no longer overlap. **Predict** how much slower the same tile is with 4 warps instead of 8.
+# The last line has too few warps: 128 threads for $128 \times 256$ sums are 256 each, and a thread has 255 registers for everything. `tl.zeros` makes registers; what does not fit is spilled to memory, and the matrix instructions can no longer overlap. **Predict** how much slower the same tile is with 4 warps instead of 8.
 
 # %%
 my_spill_cost = None

@@ -4,6 +4,7 @@ import torch
 
 from flashlab.check import offsets
 from flashlab.check.cases import normal
+from flashlab.check.compiles import refused
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
 
@@ -31,7 +32,7 @@ EXERCISE = Exercise(
     truth=lambda A, B, C, B_m, B_n, B_k: (A.double() @ B.double(),),
     reads=("A", "B"),
     writes=("C",),
-    after=[offsets.narrow("int32_offset")],
+    after=[offsets.narrow("int32_offset"), refused(mixed_dot="mixed_dtypes")],
     seconds=8,
     cases=[
         case("one tile", 16, 16, 16, seed=1000),
@@ -65,6 +66,8 @@ EXERCISE = Exercise(
                 ("inner[:, None] * stride_Bk", "inner[:, None] * N"), ("rows * stride_Cm", "rows * N")),
         Mistake("sum_in_16_bits", "the sum was kept in the inputs' dtype: in 16 bits every step rounds it", "acc: tl.float32, cast once at the end",
                 ("acc = tl.zeros((B_m, B_n), tl.float32)", "acc = tl.zeros((B_m, B_n), C.dtype.element_ty)"), (DOT, 'acc += tl.dot(a, b, input_precision="ieee").to(C.dtype.element_ty)')),
+        Mistake("mixed_dtypes", "tl.dot got operands of two dtypes: the interpreter multiplies them, a GPU's compiler refuses", "the operands of tl.dot: both in the inputs' dtype; the sum is float32 all the same",
+                (DOT, 'acc = tl.dot(a.to(tl.float32), b, acc, input_precision="ieee")')),
         Mistake("stored_transposed", "C was stored transposed", "the addresses of the store: rows · stride_Cm + cols · stride_Cn", ("C + rows * stride_Cm + cols * stride_Cn", "C + rows * stride_Cn + cols * stride_Cm")),
         Mistake("never_stored", "nothing was stored", "the last line: tl.store", ("    tl.store(C + rows * stride_Cm + cols * stride_Cn, " + C_MASK + ")", "    pass")),
         Mistake("int32_offset", "row and column numbers were multiplied by strides in 32 bits, which overflows beyond 2³¹ elements", "rows, cols, inner: `.to(tl.int64)` before they meet a stride",
