@@ -86,6 +86,8 @@ EXERCISE = Exercise(
         Mistake("L_base_2", "L was taken to base 2", "the logarithm: L is the natural one", ("m_i + tl.log(l_i)", "(m_i + tl.log(l_i)) * 1.4426950408889634")),
         Mistake("P_rounded_before_sum", "P_ij was rounded to 16 bits before its row sum was taken", "the order: sum first, cast for tl.dot afterwards",
                 ("tl.exp(S_ij - m_safe[:, None])", "tl.exp(S_ij - m_safe[:, None]).to(V_j.dtype).to(tl.float32)")),
+        Mistake("dot_of_two_dtypes", "tl.dot got two different dtypes: float32 weights and 16-bit values",
+                "the second tl.dot: P_ij.to(V_j.dtype)", ("P_ij.to(V_j.dtype)", "P_ij")),
         Mistake("int32_offset", "row or key numbers were multiplied by strides in 32 bits, which overflows beyond 2³¹ elements",
                 "rows and keys: `.to(tl.int64)` before they meet a stride", ("i.to(tl.int64) * B_r", "i * B_r"), ("tl.arange(0, B_c).to(tl.int64)", "tl.arange(0, B_c)")),
     ],
