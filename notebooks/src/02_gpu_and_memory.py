@@ -137,7 +137,7 @@ n, N, d = 4096, 4096, 64
 extra = [{"op": "matmul 4096³", "flops": 2 * n**3, "bytes": 2 * 3 * n * n},
          {"op": "FA2", "flops": 4 * N * N * d, "bytes": 2 * 4 * N * d}]
 for point in extra:
-    print(f"{point['op']}: {point['flops'] / point['bytes']:.0f} FLOPs a byte; your prediction: {my_intensity[point['op']]}")
+    print(f"{point['op']}: {point['flops'] / point['bytes']:.0f} FLOPs a byte (modelled); your prediction: {my_intensity[point['op']]}")
 
 # %% [markdown]
 # A **roofline** puts all of them into one picture. The slanted line is what memory allows, the flat one what arithmetic allows. Nothing can be above the roof; a place left or right of the corner says which of the two an operation waits for. The table below has the times.
@@ -199,8 +199,8 @@ my_idle_threads, my_idle_lanes = None, None
 A, B, C = (torch.ones(8) for _ in range(3))
 trace = launch(simt.vector_add, 1, 64)(A, B, C, 8)
 ADD = 4                                                            # the line that adds; the def is line 1
-print(f"threads without an element: {trace.threads - trace.active_lanes(line=ADD)}; your prediction: {my_idle_threads}")
-print(f"idle lanes of the warp that adds: {trace.idle_lanes(line=ADD)}; your prediction: {my_idle_lanes}")
+print(f"modelled: threads without an element: {trace.threads - trace.active_lanes(line=ADD)}; your prediction: {my_idle_threads}")
+print(f"modelled: idle lanes of the warp that adds: {trace.idle_lanes(line=ADD)}; your prediction: {my_idle_lanes}")
 figures_gpu.warp_lanes(trace)
 
 # %% [markdown]
@@ -288,7 +288,7 @@ my_steps = {1: None, 16: None, 32: None}
 traces = {}
 for period in (1, 16, 32):
     traces[period] = launch(simt.two_paths, 1, 32)(torch.randn(32), 32, period, 3)
-    print(f"period {period:>2}: {traces[period].warp_steps} steps, {traces[period].lane_use:.0%} of the lanes active; "
+    print(f"modelled, period {period:>2}: {traces[period].warp_steps} steps, {traces[period].lane_use:.0%} of the lanes active; "
           f"your prediction: {my_steps[period]}")
 figures_gpu.warp_lanes(traces[1])
 

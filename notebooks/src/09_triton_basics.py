@@ -272,7 +272,7 @@ traces = {"along a row": launch(simt.matrix_add, (2, 64), (32, 1))(A, B_, C, 64,
           "down a column": launch(simt.matrix_add_down_columns, (2, 64), (32, 1))(A, B_, C, 64, 64)}
 for name, trace in traces.items():
     moved, loads = trace.sectors("load")
-    print(f"{name:>14}: {moved / loads:.0f} sectors a load; your prediction: {my_sectors[name]}")
+    print(f"{name:>14}: {moved / loads:.0f} sectors a load (modelled); your prediction: {my_sectors[name]}")
 figures_gpu.sectors_touched(traces, columns=64)
 
 # %% [markdown]
