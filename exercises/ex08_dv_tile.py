@@ -1,0 +1,26 @@
+"""ex08_dv_tile · P again, and one tile's part of dV
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+The backward pass of FlashAttention has no P: it makes each tile of it again, from Q, K and L. The first use of the tile is dV.
+
+    Q_i (B_r, d)   K_j (B_c, d)   dO_i (B_r, d_v)   L_i (B_r,)   ->   P_ij (B_r, B_c), dV_j (B_c, d_v)
+
+    S_ij = Q_i K_jᵀ · scale, -inf where hidden        P_ij = exp(S_ij − L_i), already normalised
+    dV_j = P_ijᵀ dO_i                                 this tile's part; the sum over i is made outside
+
+hidden is a (B_r, B_c) mask, True where the key is hidden, or None. A row that sees no key at all has L_i = -inf; its weights
+are 0.
+
+Hint: O = P V is a matrix product. Which of its two gradients is dV? And what is -inf − (-inf)?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def dv_tile(Q_i, K_j, dO_i, L_i, scale, hidden=None):
+    """(P_ij, this tile's part of dV_j)."""
+    # your turn: S_ij and its mask, P_ij from L_i, dV_j
+    raise NotImplementedError("ex08_dv_tile: S_ij and its mask, P_ij from L_i, dV_j")

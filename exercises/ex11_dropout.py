@@ -1,0 +1,22 @@
+"""ex11_dropout · dropout's mask and scale, backwards
+
+Chapter 11 · difficulty 3 of 5 · 20 minutes
+
+In the forward, dropout sets weights to 0 with probability p and divides the others by 1 − p, after the softmax. Going back
+through a tile, the same weights are dropped, for the mask can be drawn again.
+
+    P_ij (B_r, B_c)   dO_i (B_r, d_v)   V_j (B_c, d_v)   D_i (B_r,)   keep (B_r, B_c)   ->   dV_j (B_c, d_v), dS_ij (B_r, B_c)
+
+    forward:    Z_ij = keep / (1 − p)        O_i = Σ_j (P_ij ∘ Z_ij) V_j
+    backward:   dV_j = (P_ij ∘ Z_ij)ᵀ dO_i   dP_ij = (dO_i V_jᵀ) ∘ Z_ij        dS_ij = P_ij ∘ (dP_ij − D_i)
+
+keep is True where a weight stayed. D_i = rowsum(dO∘O) comes from the O that dropout went into.
+
+Hint: which P met V in the forward, and which P did the softmax give? Each has its place.
+"""
+
+
+def dropout_tile(P_ij, dO_i, V_j, D_i, keep, dropout_p):
+    """(this tile's part of dV_j, dS_ij)."""
+    # your turn: Z_ij, dV_j, dP_ij, dS_ij
+    raise NotImplementedError("ex11_dropout: Z_ij, dV_j, dP_ij, dS_ij")

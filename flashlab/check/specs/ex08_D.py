@@ -1,0 +1,74 @@
+"""Cases and mistakes of ex08_D."""
+
+import torch
+
+from flashlab.check.cases import normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab.memory import KiB, kernel, tiles
+
+
+def call(fn, O, dO, B_r):
+    D = torch.full((len(O),), 7.0, dtype=torch.float64 if O.dtype == torch.float64 else torch.float32)
+    with kernel("preprocess", O=O, dO=dO, D=D):
+        for rows in tiles(len(O), B_r):
+            fn(O, dO, D, rows)
+    return D
+
+
+def case(name, N_q, d_v, B_r, *, seed, dtype=torch.float32):
+    features = {"more than one query block": N_q > B_r, "a short last query block": N_q % B_r != 0, "more than one query": N_q > 1,
+                "16-bit inputs": dtype == torch.float16}
+
+    def make():
+        return {"O": normal(N_q, d_v, seed=seed, dtype=dtype), "dO": normal(N_q, d_v, seed=seed + 1, dtype=dtype), "B_r": B_r}
+
+    return Case(name, make, frozenset(f for f, holds in features.items() if holds), {"N_q": N_q, "d_v": d_v, "B_r": B_r})
+
+
+EXERCISE = Exercise(
+    function="preprocess",
+    outputs=(Output("D", ("query",)),),
+    call=call,
+    truth=lambda O, dO, B_r: ((O.double() * dO.double()).sum(-1),),
+    sram_bytes=lambda O, dO, B_r: 1 * KiB if len(O) > 40 else 16 * KiB,
+    cases=[
+        case("one row", 1, 3, 1, seed=840),
+        case("one block", 3, 4, 3, seed=842),
+        case("square block", 4, 4, 4, seed=844),
+        case("two blocks", 4, 3, 2, seed=846),
+        case("a short last block", 7, 3, 4, seed=848),
+        case("16-bit inputs", 4, 200, 4, seed=850, dtype=torch.float16),
+        case("many rows, little SRAM", 96, 4, 8, seed=852),
+    ],
+    mistakes=[
+        Mistake("O_squared", "D was the row sums of O∘O: dO did not appear", "the product: dO_i times O_i", ("(dO_i * O_i)", "(O_i * O_i)")),
+        Mistake("dO_squared", "D was the row sums of dO∘dO: O did not appear", "the product: dO_i times O_i", ("(dO_i * O_i)", "(dO_i * dO_i)")),
+        Mistake("sum_of_dO", "D was the row sums of dO: O did not appear", "the product: dO_i times O_i", ("(dO_i * O_i)", "dO_i")),
+        Mistake("mean", "D was the mean over the columns, not the sum", "the reduction: a scalar product is a sum", (".sum(-1)", ".mean(-1)")),
+        Mistake("sum_of_column", "the sum ran down the rows, not along the columns", "the dimension of the sum: D has one number for each query",
+                (".sum(-1)", ".sum(0)[: rows.stop - rows.start]")),
+        Mistake("one_number", "one number was stored for all rows of the block", "the dimension of the sum: D has one number for each query",
+                ("(dO_i * O_i).sum(-1)", "(dO_i * O_i).sum().expand(rows.stop - rows.start).clone()")),
+        Mistake("negative", "D came out with the other sign", "the sign: dS = P∘(dP − D) has the minus already", ("(dO_i * O_i).sum(-1)", "-(dO_i * O_i).sum(-1)")),
+        Mistake("sum_in_16_bits", "the product was rounded to 16 bits before it was summed", "each load: `.to(D.dtype)` before the product",
+                ("(dO_i * O_i)", "(dO_i * O_i).to(O.dtype).to(D.dtype)")),
+        Mistake("all_rows", "all rows were loaded, not only those of the block", "the index of the load: rows",
+                ("O_i = load(O, rows).to(D.dtype)       ", "O_i = load(O, slice(0, len(O))).to(D.dtype)[rows]       ")),
+        Mistake("O_read_twice", "O was loaded twice", "how often load(O, rows) stands there", ("(dO_i * O_i)", "(dO_i * load(O, rows).to(D.dtype))")),
+        Mistake("first_row_block", "every program worked on the first rows", "the index of load: rows, not slice(0, B_r)",
+                ("load(dO, rows)", "load(dO, slice(0, rows.stop - rows.start))")),
+    ],
+    variants=[
+        Variant("a scalar product for each row", ("(dO_i * O_i).sum(-1)", "(dO_i[:, None, :] @ O_i[:, :, None])[:, 0, 0]")),
+        Variant("half of the columns at a time", body="""
+            half = O.shape[1] // 2
+            first = (load(dO, rows, slice(0, half)).to(D.dtype) * load(O, rows, slice(0, half)).to(D.dtype)).sum(-1)
+            second = (load(dO, rows, slice(half, O.shape[1])).to(D.dtype) * load(O, rows, slice(half, O.shape[1])).to(D.dtype)).sum(-1)
+            store(D, rows, first + second)
+            """),
+    ],
+    hints=[
+        "For one row: D_i = dO_i · O_i, a scalar product of two vectors of length d_v.",
+        "For a block: (dO_i * O_i) has shape (B_r, d_v); sum over its last dimension.",
+    ],
+)

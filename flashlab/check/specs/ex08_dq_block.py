@@ -1,0 +1,109 @@
+"""Cases and mistakes of ex08_dq_block."""
+
+import torch
+
+from flashlab import oracle
+from flashlab.check.cases import LARGE, LOOSE, features_of, normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab.memory import KiB, kernel, tiles
+
+
+def call(fn, Q, K, V, dO, L, D, B_r, B_c, scale, causal):
+    dQ = torch.full_like(Q, 7.0)
+    with kernel("dq_program", Q=Q, K=K, V=V, dO=dO, L=L, D=D, dQ=dQ):
+        for rows in tiles(len(Q), B_r):
+            fn(Q, K, V, dO, L, D, dQ, rows, B_c, scale, causal)
+    return dQ
+
+
+def sram_bytes(Q, K, V, dO, L, D, B_r, B_c, scale, causal):
+    """Room for the tiles three times over, none for a row of all keys."""
+    return 4 * (10 * max(B_r, B_c) * max(Q.shape[1], V.shape[1]) + 6 * B_r * B_c + 64) if len(K) > 40 else 64 * KiB
+
+
+def case(name, N_q, N_k, d=3, d_v=3, B_r=2, B_c=2, *, scale=0.5, causal=False, large=False, dtype=torch.float32, seed, features=()):
+    found = features_of(N_q, N_k, d, d_v, B_r, B_c, causal, scale if scale != 0.5 else None, large, dtype)
+
+    def make():
+        Q, K, V, dO = (normal(n, x, seed=seed + k, dtype=dtype, factor=LARGE if large and k == 0 else 1.0)
+                       for k, (n, x) in enumerate(((N_q, d), (N_k, d), (N_k, d_v), (N_q, d_v))))
+        O, L = oracle.attention(Q, K, V, causal=causal, scale=scale)
+        return {"Q": Q, "K": K, "V": V, "dO": dO, "L": L.float(), "D": (dO.double() * O).sum(-1).float(), "B_r": B_r, "B_c": B_c, "scale": scale, "causal": causal}
+
+    sizes = {"N_q": N_q, "N_k": N_k, "d": d, "B_r": B_r, "B_c": B_c} | ({"causal": True} if causal else {})
+    return Case(name, make, frozenset(features) | found, sizes, 4 * LOOSE if large else 0.0)
+
+
+def truth(Q, K, V, dO, L, D, B_r, B_c, scale, causal):
+    return (oracle.gradients(Q, K, V, dO, causal=causal, scale=scale)[0],)
+
+
+SUM, DS = "dQ_i + scale * (dS_ij @ K_j)", "P_ij * (dP_ij - D_i[:, None])"
+
+EXERCISE = Exercise(
+    function="dq_program",
+    outputs=(Output("dQ", ("query", "column")),),
+    call=call,
+    truth=truth,
+    sram_bytes=sram_bytes,
+    cases=[
+        case("one key block", 2, 3, B_c=3, scale=1.0, seed=910),
+        case("a scale", 2, 3, B_c=3, seed=910),
+        case("two key blocks", 2, 4, seed=914),
+        case("three key blocks, two query blocks", 4, 9, 4, 5, 2, 3, scale=0.3, seed=918),
+        case("short last blocks", 5, 7, B_r=3, B_c=2, seed=922),
+        case("scores in the hundreds", 4, 12, 4, 4, B_r=2, B_c=3, large=True, seed=926),
+        case("causal", 6, 6, B_r=2, B_c=2, causal=True, seed=930),
+        case("causal, fewer queries than keys", 4, 9, B_r=2, B_c=2, causal=True, seed=934),
+        case("causal, queries that see no key", 7, 4, B_r=2, B_c=2, causal=True, seed=938),
+        case("16-bit inputs", 4, 40, 8, 8, 4, 8, dtype=torch.float16, seed=942),
+        case("many keys, little SRAM", 4, 96, 4, 4, 4, 4, seed=946, features=["an SRAM too small for all keys at once"]),
+    ],
+    mistakes=[
+        Mistake("not_accumulated", "each key block replaced dQ_i instead of adding to it", "the line of dQ_i: it is a sum over the key blocks", (SUM, "scale * (dS_ij @ K_j)")),
+        Mistake("no_D", "D was left out: dS was P∘dP", "the line of dS_ij: P∘(dP − D)", (DS, "P_ij * dP_ij")),
+        Mistake("D_of_tile", "D was the row sum of P∘dP of each tile alone", "D_i: its sum runs over all keys; it was prepared and is there to be loaded",
+                (DS, "P_ij * (dP_ij - (P_ij * dP_ij).sum(-1, keepdim=True))"), ("load(L, rows), load(D, rows) ", "load(L, rows), load(D, rows) * 0 ")),
+        Mistake("without_L", "P_ij was exp of the score: L was not subtracted", "the exponent: S − L", ("scale - L_i[:, None])", "scale)")),
+        Mistake("softmax_of_tile", "P_ij was the softmax of each tile alone", "what normalises P: L belongs to all keys",
+                ("torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "torch.softmax(Q_i @ K_j.T * scale, -1)")),
+        Mistake("rescaled", "dQ_i was rescaled with a running maximum, as O_i is in the forward", "what L is for: P_ij is final from the start, nothing has to be corrected later",
+                (SUM, "torch.exp(-P_ij.amax(-1))[:, None] * dQ_i + scale * (dS_ij @ K_j)")),
+        Mistake("scale_missing_in_S", "the recomputed scores were not multiplied by scale", "P has to be the forward's P", ("Q_i @ K_j.T * scale - L_i", "Q_i @ K_j.T - L_i")),
+        Mistake("scale_missing_in_dQ", "dQ was not multiplied by scale", "S = scale · Q Kᵀ: the factor stands in its gradient", (SUM, "dQ_i + dS_ij @ K_j")),
+        Mistake("scale_twice", "dQ was multiplied by scale twice", "each place where scale appears: one in S, one in dQ", (SUM, "dQ_i + scale * scale * (dS_ij @ K_j)")),
+        Mistake("P_for_dS", "dQ was made from P, not from dS", "what reaches Q has to go through dS", (SUM, "dQ_i + scale * (P_ij @ K_j)")),
+        Mistake("V_for_K", "dS was multiplied by V, not by K", "S = scale · Q Kᵀ: the factor next to Q is K", (SUM, "dQ_i + scale * (dS_ij @ V_j[:, :1].expand(-1, K.shape[1]))")),
+        Mistake("mask_missing", "the mask was forgotten in the recomputation: hidden keys got weight", "P_ij where causal is True", ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij")),
+        Mistake("mask_top_left", "the mask lined up the first query with the first key", "hidden_tile and the loop's end: N_k − N_q", ("hidden_tile(rows, cols, N_q, N_k), 0)", "hidden_tile(rows, cols, 0, 0), 0)")),
+        Mistake("no_empty_row", "a query that sees no key got NaN or inf, from L = −inf", "the exponent where L_i is −inf", ("L_i.masked_fill(L_i == -inf, 0)", "L_i"),
+                ("            P_ij = P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "            P_ij = P_ij * ~hidden_tile(rows, cols, N_q, N_k)"), ("            break  ", "            pass  ")),
+        Mistake("no_skipping", "key blocks that the whole query block cannot see were loaded all the same", "the loop: with causal it may end early", ("            break  ", "            pass  ")),
+        Mistake("skipped_too_early", "the loop ended one block too early: the last block that the queries see was left out", "the last query of the block, rows.stop − 1, decides",
+                ("cols.start > rows.stop - 1 + N_k - N_q", "cols.stop > rows.stop - 1 + N_k - N_q and cols.start > rows.start + N_k - N_q")),
+        Mistake("tail_dropped", "the last, short key block was never visited", "the number of key blocks: ceil(N_k / B_c)", ("tiles(N_k, B_c)", "tiles(N_k // B_c * B_c, B_c)")),
+        Mistake("stored_each_step", "dQ was stored to HBM in every step, not once", "where store(dQ, ...) stands: after the loop",
+                ("dQ_i + scale * (dS_ij @ K_j)                         # (B_r, d)\n", "dQ_i + scale * (dS_ij @ K_j)\n        store(dQ, rows, dQ_i)\n")),
+        Mistake("read_each_step", "Q and dO were loaded again in every step", "where load(Q, rows) stands: before the loop it is read once",
+                ("        K_j = load(K, cols)", "        Q_i, dO_i = load(Q, rows).to(L.dtype), load(dO, rows).to(L.dtype)\n        K_j = load(K, cols)"),
+                ("    dO_i = load(dO, rows).to(L.dtype)                               # (B_r, d_v)\n", ""), ("    Q_i = load(Q, rows).to(L.dtype)                                 # (B_r, d)\n", ""),
+                ("torch.zeros_like(Q_i) ", "torch.zeros(rows.stop - rows.start, Q.shape[1], dtype=L.dtype) ")),
+        Mistake("all_keys_at_once", "all keys were loaded at once", "the size of what you load: at most B_c keys at a time", ("tiles(N_k, B_c)", "tiles(N_k, N_k)")),
+        Mistake("no_upcast", "the 16-bit tiles were used as they were loaded", "each load: `.to(L.dtype)`", ("load(Q, rows).to(L.dtype)", "load(Q, rows)"), ("load(dO, rows).to(L.dtype)", "load(dO, rows)"),
+                ("load(K, cols).to(L.dtype)", "load(K, cols)"), ("load(V, cols).to(L.dtype)", "load(V, cols)")),
+        Mistake("never_stored", "nothing was stored", "the last line: store(dQ, rows, ...)", ("    store(dQ, rows, dQ_i)", "    pass")),
+    ],
+    variants=[
+        Variant("scale at the end, scores hidden by -inf",
+                ("torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "Q_i @ K_j.T * scale - L_i[:, None]"),
+                ("masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "masked_fill(hidden_tile(rows, cols, N_q, N_k), -inf)"),
+                ("        dP_ij = dO_i", "        P_ij = P_ij.exp()\n        dP_ij = dO_i"), (SUM, "dQ_i + dS_ij @ K_j"), ("store(dQ, rows, dQ_i)", "store(dQ, rows, dQ_i * scale)")),
+        Variant("in place, from the last visible block to the first",
+                ("for cols in tiles(N_k, B_c): ", "for cols in reversed(tiles(N_k, B_c)): "), ("            break  ", "            continue  "), ("dQ_i = " + SUM, "dQ_i += scale * dS_ij @ K_j")),
+    ],
+    hints=[
+        "Nothing is corrected later, because L makes each P_ij final. So dQ_i starts at 0 and only adds.",
+        "One step: P_ij = exp(S_ij − L_i[:, None]), dP_ij = dO_i V_jᵀ, dS_ij = P_ij ∘ (dP_ij − D_i[:, None]), dQ_i += scale · dS_ij K_j.",
+        "With causal the block's last query, rows.stop − 1, sees the keys up to rows.stop − 1 + N_k − N_q. A key block that starts after that is hidden whole.",
+    ],
+)

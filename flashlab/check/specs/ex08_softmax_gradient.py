@@ -1,0 +1,76 @@
+"""Cases and mistakes of ex08_softmax_gradient."""
+
+import torch
+
+from flashlab.check.cases import normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+
+def case(name, N_q, N_k, *, seed, hide=(), features=()):
+    def make():
+        S = normal(N_q, N_k, seed=seed)
+        for row, keys in hide:
+            S[row, keys] = -torch.inf
+        return {"P": torch.softmax(S, -1).nan_to_num(0), "dP": normal(N_q, N_k, seed=seed + 1)}
+
+    more = {"more than one row": N_q > 1, "hidden keys": bool(hide)}
+    return Case(name, make, frozenset([*features, *(f for f, holds in more.items() if holds)]), {"N_q": N_q, "N_k": N_k})
+
+
+def truth(P, dP):
+    P, dP = P.double(), dP.double()
+    return (P * (dP - (P * dP).sum(-1, keepdim=True)),)
+
+
+def forbid(shape, P, dP):
+    if P.shape[1] > 6 and torch.Size(shape).numel() >= P.numel() * P.shape[1]:
+        return f"it made a tensor of shape {shape}, the Jacobian of every row: dS needs only P, dP and one number for each row"
+
+
+EXERCISE = Exercise(
+    function="softmax_backward",
+    outputs=(Output("dS", ("query", "key")),),
+    truth=truth,
+    forbid=forbid,
+    cases=[
+        case("one row", 1, 3, seed=820),
+        case("three rows", 3, 4, seed=822),
+        case("square", 3, 3, seed=824),
+        case("one key", 2, 1, seed=826, features=["a single key"]),
+        case("some keys hidden", 3, 4, seed=828, hide=[(0, [1]), (2, [0, 3])]),
+        case("one row hidden throughout", 3, 4, seed=830, hide=[(1, slice(None))], features=["a row hidden throughout"]),
+        case("many keys", 2, 9, seed=832),
+    ],
+    mistakes=[
+        Mistake("no_D", "D was left out: dS was P∘dP", "what P_j takes from the others: the −P_k P_j of the Jacobian", ("P * (dP - D) ", "P * dP ")),
+        Mistake("D_added", "D was added, not subtracted", "the sign of the off-diagonal part, −P_k P_j", ("dP - D", "dP + D")),
+        Mistake("D_not_weighted", "D was the sum of dP alone, not of P∘dP", "D = Σ_k dP_k · P_k", ("(P * dP).sum", "dP.sum")),
+        Mistake("D_mean", "D was the mean over the keys, not the sum", "D = Σ_k dP_k · P_k", ("(P * dP).sum(-1", "(P * dP).mean(-1")),
+        Mistake("D_of_column", "D was summed down the columns, not along the rows", "the dimension of the sum: the softmax ran along the rows",
+                ("(P * dP).sum(-1, keepdim=True)", "(P * dP).sum(0, keepdim=True)")),
+        Mistake("D_of_everything", "D was one number for the whole matrix", "the dimension of the sum: each row has a D of its own",
+                ("(P * dP).sum(-1, keepdim=True)", "(P * dP).sum()")),
+        Mistake("D_not_a_column", "D was a vector that broadcast along the wrong axis", "the shape of D: (N_q, 1), so that row i takes D_i",
+                ("sum(-1, keepdim=True)", "sum(-1)")),
+        Mistake("P_missing", "dP − D was not multiplied by P", "the factor in front: ∂P_k/∂S_j has P in every entry", ("P * (dP - D) ", "dP - D ")),
+        Mistake("P_squared", "D was multiplied by P twice: P∘(dP − P∘D)", "the place of D inside the bracket", ("P * (dP - D) ", "P * (dP - P * D) ")),
+        Mistake("diagonal_only", "only the diagonal of the Jacobian was used: P∘(1 − P)∘dP", "every S_j moves every P_k of its row, not only its own",
+                ("P * (dP - D) ", "P * (1 - P) * dP ")),
+        Mistake("jacobian", "the N_k by N_k Jacobian of every row was made: right, and N_k times too large", "what is left of (diag(P) − P Pᵀ) dP on paper",
+                ("    D = (P", "    import torch\n    D = (P"), ("P * (dP - D) ", "((torch.diag_embed(P) - P[:, :, None] * P[:, None, :]) @ dP[:, :, None])[..., 0] ")),
+    ],
+    variants=[
+        Variant("multiplied out", ("P * (dP - D) ", "P * dP - P * D ")),
+        Variant("row by row", body="""
+            dS = P * 0
+            for n in range(len(P)):
+                dS[n] = P[n] * dP[n] - P[n] * (P[n] @ dP[n])
+            return dS
+            """),
+    ],
+    hints=[
+        "Split the sum over k: the diagonal part gives dP_j · P_j, the rest −P_j · Σ_k dP_k · P_k.",
+        "Both parts have the factor P_j. What stands in the bracket is dP_j minus the same number D for the whole row.",
+        "D = (P * dP).sum(-1, keepdim=True): keepdim makes it a column, so that row i subtracts its own D_i.",
+    ],
+)

@@ -1,0 +1,122 @@
+"""Cases and mistakes of ex11_dkdv."""
+
+import torch
+
+from flashlab import oracle
+from flashlab.check import offsets
+from flashlab.check.cases import LARGE, LOOSE, features_of, normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+
+def call(fn, Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
+    (H_q, N_q, d), (H_kv, N_k, _) = Q.shape, K.shape
+    strides = [step for T in (Q, K, V, dO, L, D, dK, dV) for step in T.stride()]
+    fn[(-(-N_k // B_c), H_kv)](Q, K, V, dO, L, D, dK, dV, *strides, scale, N_q, N_k, H_q // H_kv, d, causal, B_r, B_c)
+
+
+def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, scale=0.25, B_r=16, B_c=16):
+    found = features_of(N_q, N_k, d, d, B_r, B_c, causal, scale if scale != 0.25 else None, large, dtype)
+    more = {"more than one key head": H_kv > 1, "more than one query head for each key head": group > 1}
+
+    def make():
+        Q, K, V, dO = (normal(h, n, d, seed=seed + k, dtype=dtype, factor=LARGE if large and k == 0 else 1.0)
+                       for k, (h, n) in enumerate(((H_kv * group, N_q), (H_kv, N_k), (H_kv, N_k), (H_kv * group, N_q))))
+        O, L = oracle.attention(Q, K, V, causal=causal, scale=scale)
+        return {"Q": Q, "K": K, "V": V, "dO": dO, "L": L.float(), "D": (dO.double() * O).sum(-1).float(), "dK": torch.zeros_like(K), "dV": torch.zeros_like(V),
+                "causal": causal, "scale": scale, "B_r": B_r, "B_c": B_c}
+
+    sizes = {"H_kv": H_kv, "group": group, "N_q": N_q, "N_k": N_k, "B_r": B_r, "B_c": B_c} | ({"causal": True} if causal else {})
+    return Case(name, make, found | {f for f, holds in more.items() if holds}, sizes, 20 * LOOSE if large else 0.0)
+
+
+def truth(Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
+    return oracle.gradients(Q, K, V, dO, causal=causal, scale=scale)[1:]
+
+
+P_T, VISIBLE = "tl.exp(S_T - L_i) ", "keys[:, None] <= rows + N_k - N_q"
+DV, DK, DS = "dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i", "dK_j += scale * tl.dot(dS_T.to(Q_i.dtype), Q_i", "P_T * (dP_T - D_i) "
+
+EXERCISE = Exercise(
+    function="dkdv_kernel",
+    outputs=(Output("dK", ("head", "key", "column")), Output("dV", ("head", "key", "column"))),
+    call=call,
+    truth=truth,
+    reads=("Q", "K", "V", "dO", "L", "D"),
+    writes=("dK", "dV"),
+    after=[offsets.narrow("int32_offset")],
+    seconds=8,
+    cases=[
+        case("one tile", 16, 16, scale=1.0, seed=1200),
+        case("a scale", 16, 16, seed=1204),
+        case("two query blocks", 32, 16, seed=1208),
+        case("two key blocks", 16, 32, seed=1212),
+        case("a short last query block", 21, 16, seed=1216),
+        case("two heads", 16, 16, H_kv=2, seed=1220),
+        case("two query heads on one key head", 16, 16, group=2, seed=1224),
+        case("two groups of two heads", 20, 16, H_kv=2, group=2, seed=1228),
+        case("causal", 32, 32, causal=True, seed=1232),
+        case("causal, N_q ≠ N_k", 18, 25, causal=True, seed=1236),
+        case("causal, queries that see no key", 23, 5, causal=True, seed=1240),
+        case("scores in the hundreds", 16, 32, large=True, seed=1244),
+        case("16-bit inputs", 32, 16, dtype=torch.float16, seed=1248),
+    ],
+    mistakes=[
+        Mistake("first_head_of_group", "only the first query head of each group was counted", "dK and dV are sums over all the query heads that read these keys", ("for g in range(group):", "for g in range(1):")),
+        Mistake("heads_interleaved", "the query heads of a group were taken to lie H_kv apart", "which query heads read key head h_kv: the `group` in a row from h_kv · group", ("h = h_kv * group + g", "h = g * tl.num_programs(1) + h_kv")),
+        Mistake("head_kv_for_q", "the key head's number was used for Q and dO", "the head of Q, dO, L and D: h, not h_kv", ("h = h_kv * group + g", "h = h_kv")),
+        Mistake("last_head_wins", "each query head replaced the sums of the one before", "where dK_j and dV_j start at 0: once, before all loops", ("        h = h_kv * group + g\n", "        h = h_kv * group + g\n        dK_j, dV_j = dK_j * 0, dV_j * 0\n")),
+        Mistake("not_accumulated", "each query block replaced the sums of the one before", "the lines of dV_j and dK_j: +=", (DV, DV.replace("+=", "=")), (DK, DK.replace("+=", "="))),
+        Mistake("tail_dropped", "the last, short query block was never visited", "the loop: tl.cdiv(N_q, B_r)", ("tl.cdiv(N_q, B_r)", "tl.maximum(1, N_q // B_r)")),
+        Mistake("no_guard_Q", "Q was loaded without a guard for rows beyond N_q", "the mask of the load of Q", ("tl.load(Q_at, mask=rows[:, None] < N_q, other=0.0)", "tl.load(Q_at)")),
+        Mistake("no_guard_dO", "dO was loaded without a guard for rows beyond N_q", "the mask of the load of dO", ("tl.load(dO_at, mask=rows[:, None] < N_q, other=0.0)", "tl.load(dO_at)")),
+        Mistake("no_guard_L_D", "L and D were loaded without a guard for rows beyond N_q", "the masks of the loads of L and D", ("rows * stride_Ln, mask=rows < N_q, other=0.0)", "rows * stride_Ln)"), ("rows * stride_Dn, mask=rows < N_q, other=0.0)", "rows * stride_Dn)")),
+        Mistake("without_L", "P was exp of the score: L was not subtracted", "the exponent: S − L", (P_T, "tl.exp(S_T) ")),
+        Mistake("L_along_keys", "L was subtracted along the wrong axis", "S_T has keys in rows and queries in columns", (P_T, "tl.exp(S_T - L_i[:, None]) ")),
+        Mistake("D_along_keys", "D was subtracted along the wrong axis", "S_T has keys in rows and queries in columns", (DS, "P_T * (dP_T - D_i[:, None]) ")),
+        Mistake("base_2", "exp2 was taken, but L is a natural logarithm", "the exponential: tl.exp, or exp2 with both terms times log2(e)", (P_T, "tl.exp2(S_T - L_i) ")),
+        Mistake("no_D", "D was left out: dS was P∘dP", "the line of dS_T", (DS, "P_T * dP_T ")),
+        Mistake("D_of_tile", "D was the sum of P∘dP of this tile alone", "D_i: its sum runs over all keys; it is loaded", (DS, "P_T * (dP_T - tl.sum(P_T * dP_T, 0)) ")),
+        Mistake("mask_missing", "the mask was forgotten in the recomputation: hidden keys got weight", "the branch for causal", (f"tl.where({VISIBLE}, P_T, 0.0)", "P_T")),
+        Mistake("mask_top_left", "the mask lined up the first query with the first key", "N_k − N_q: the last query sees all keys", (VISIBLE, "keys[:, None] <= rows")),
+        Mistake("mask_lower", "the mask hid the past and showed the future", "the comparison: a key is seen if it is not after the query", (VISIBLE, VISIBLE.replace("<=", ">="))),
+        Mistake("mask_hides_own_key", "the mask also hid each query's own key", "the comparison: key ≤ query", (VISIBLE, VISIBLE.replace("<=", "<"))),
+        Mistake("scale_missing_in_S", "the recomputed scores were not multiplied by scale", "P has to be the forward's P", ('tl.trans(Q_i), input_precision="ieee") * scale', 'tl.trans(Q_i), input_precision="ieee")')),
+        Mistake("scale_missing_in_dK", "dK was not multiplied by scale", "S = scale · Q Kᵀ: the factor stands in its gradient", (DK, DK.replace("scale * ", ""))),
+        Mistake("scale_twice", "dK was multiplied by scale twice", "each place where scale appears", (DK, DK.replace("scale * ", "scale * scale * "))),
+        Mistake("dV_of_dS", "dV was made from dS, not from P", "O = P V: the factor next to V is P", (DV, DV.replace("P_T.to", "(P_T * 0 + dS_T).to")), ("            dV_j +=", "            dS_T = P_T * (tl.dot(V_j, tl.trans(dO_i), input_precision=\"ieee\") - D_i)\n            dV_j +=")),
+        Mistake("dK_of_P", "dK was made from P, not from dS", "what reaches K has to go through dS", (DK, DK.replace("dS_T.to", "P_T.to"))),
+        Mistake("dO_for_Q", "dK was made from dO, not from Q", "S = scale · Q Kᵀ: the factor next to K is Q", (DK, DK.replace("Q_i", "dO_i"))),
+        Mistake("K_for_V", "dP was made from K, not from V", "O = P V: the factor next to P is V", ("tl.dot(V_j, tl.trans(dO_i)", "tl.dot(K_j, tl.trans(dO_i)")),
+        Mistake("stride_of_Q_for_dO", "dO was addressed with the strides of Q", "the strides: each tensor has its own", ("rows[:, None] * stride_dOn", "rows[:, None] * stride_Qn")),
+        Mistake("int32_offset", "row numbers were multiplied by strides in 32 bits, which overflows beyond 2³¹ elements", "rows: `.to(tl.int64)` before they meet a stride", ("tl.arange(0, B_r).to(tl.int64)", "tl.arange(0, B_r)")),
+    ],
+    variants=[
+        Variant("one loop over heads and blocks, hidden blocks skipped, S not transposed", body="""
+            first = 0
+            if causal:
+                first = tl.maximum(0, tl.minimum(N_q, j.to(tl.int32) * B_c + N_q - N_k)) // B_r
+            count = tl.cdiv(N_q, B_r) - first
+            for step in range(0, group * count):
+                h = h_kv * group + step // count
+                rows = (first + step % count).to(tl.int64) * B_r + tl.arange(0, B_r)
+                Q_i = tl.load(Q + h * stride_Qh + rows[:, None] * stride_Qn + cols * stride_Qd, mask=rows[:, None] < N_q, other=0.0)
+                dO_i = tl.load(dO + h * stride_dOh + rows[:, None] * stride_dOn + cols * stride_dOd, mask=rows[:, None] < N_q, other=0.0)
+                L_i = tl.load(L + h * stride_Lh + rows * stride_Ln, mask=rows < N_q, other=float("inf"))
+                D_i = tl.load(D + h * stride_Dh + rows * stride_Dn, mask=rows < N_q, other=0.0)
+                L_i = tl.where(L_i == -float("inf"), float("inf"), L_i)
+                S = tl.dot(Q_i, tl.trans(K_j), input_precision="ieee") * scale
+                P = tl.exp2((S - L_i[:, None]) * 1.4426950408889634)
+                if causal:
+                    P = tl.where(keys <= rows[:, None] + N_k - N_q, P, 0.0)
+                dS = P * (tl.dot(dO_i, tl.trans(V_j), input_precision="ieee") - D_i[:, None])
+                dV_j = tl.dot(tl.trans(P.to(dO_i.dtype)), dO_i, dV_j, input_precision="ieee")
+                dK_j = tl.dot(tl.trans(dS.to(Q_i.dtype)), Q_i, dK_j, input_precision="ieee")
+            dK_j = dK_j * scale
+            """),
+    ],
+    hints=[
+        "Two loops: over the query heads h = h_kv · group + g, and over the query blocks i of each. dK_j and dV_j live through both.",
+        "P_T = tl.exp(S_T - L_i): L_i is broadcast along the rows, as it should be, since queries lie along the columns.",
+        "Rows beyond N_q are loaded as 0: then dO_i, D_i and Q_i are 0 there, and whatever P_T is, nothing is added.",
+    ],
+)

@@ -1,0 +1,74 @@
+"""Cases and mistakes of ex11_dropout."""
+
+import torch
+
+from flashlab.check.cases import normal
+from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+
+
+def case(name, N_q, N_k, d_v, rows, cols, *, p, seed):
+    shape = (len(range(*rows.indices(N_q))), len(range(*cols.indices(N_k))))
+    features = {"dropout": p > 0, "more keys than this tile has": shape[1] < N_k, "a tile that is not square": shape[0] != shape[1]}
+
+    def make():
+        P = torch.softmax(normal(N_q, N_k, seed=seed), -1)
+        V, dO = normal(N_k, d_v, seed=seed + 1), normal(N_q, d_v, seed=seed + 2)
+        keep = torch.rand(N_q, N_k, generator=torch.Generator().manual_seed(seed)) >= p
+        D = (dO * ((P * keep / (1 - p)) @ V)).sum(-1)
+        return {"P_ij": P[rows, cols], "dO_i": dO[rows], "V_j": V[cols], "D_i": D[rows], "keep": keep[rows, cols], "dropout_p": p}
+
+    return Case(name, make, frozenset(f for f, holds in features.items() if holds), {"B_r": shape[0], "B_c": shape[1], "N_k": N_k, "p": p})
+
+
+def truth(P_ij, dO_i, V_j, D_i, keep, dropout_p):
+    P, dO, V, D = (T.double() for T in (P_ij, dO_i, V_j, D_i))
+    Z = keep.double() / (1 - dropout_p)
+    return (P * Z).T @ dO, P * (dO @ V.T * Z - D[:, None])
+
+
+Z, DV, DP, DS = "keep / (1 - dropout_p)", "(P_ij * Z_ij).T @ dO_i", "(dO_i @ V_j.T) * Z_ij", "P_ij * (dP_ij - D_i[:, None])"
+
+EXERCISE = Exercise(
+    function="dropout_tile",
+    outputs=(Output("dV_j", ("key", "column")), Output("dS_ij", ("query", "key"))),
+    truth=truth,
+    cases=[
+        case("nothing dropped", 2, 3, 2, slice(0, 2), slice(0, 3), p=0.0, seed=1100),
+        case("all keys in one tile", 3, 4, 2, slice(0, 3), slice(0, 4), p=0.4, seed=1103),
+        case("one tile of two", 4, 8, 3, slice(0, 4), slice(4, 8), p=0.25, seed=1106),
+        case("half dropped", 4, 9, 3, slice(0, 4), slice(2, 7), p=0.5, seed=1109),
+        case("most dropped", 6, 12, 4, slice(2, 6), slice(0, 8), p=0.8, seed=1112),
+    ],
+    mistakes=[
+        Mistake("one_plus_p", "what stays was divided by 1 + p, not by 1 − p", "Z: the mean of keep is 1 − p, and keep / (1 − p) has the mean 1", (Z, "keep / (1 + dropout_p)")),
+        Mistake("not_rescaled", "what stays was not divided by 1 − p", "Z: dropout must leave the mean as it was", (Z, "keep * 1.0")),
+        Mistake("multiplied", "what stays was multiplied by 1 − p, not divided", "Z = keep / (1 − p)", (Z, "keep * (1 - dropout_p)")),
+        Mistake("divided_by_p", "what stays was divided by p, not by 1 − p", "Z: p is the share that is dropped", (Z, "keep / max(dropout_p, 1e-9)")),
+        Mistake("mask_inverted", "what was dropped in the forward was kept, and the other way round", "what True means in keep", (Z, "~keep / (1 - dropout_p)")),
+        Mistake("another_mask", "a new mask was drawn: the backward dropped other weights than the forward", "keep: it is the forward's mask, drawn again from the same seed and place",
+                (Z, "(__import__('torch').rand(keep.shape, generator=__import__('torch').Generator().manual_seed(1)) >= dropout_p) / (1 - dropout_p)")),
+        Mistake("mask_shifted", "the mask was shifted by one row: another tile's or another row's mask was used", "which rows and keys keep belongs to", (Z, "keep.roll(1, 0) / (1 - dropout_p)")),
+        Mistake("dV_of_P", "dV was made from the P before dropout", "what met V in the forward: P∘Z", (DV, "P_ij.T @ dO_i")),
+        Mistake("dV_not_rescaled", "dV was made from P∘keep, without the division by 1 − p", "what met V in the forward: P∘Z", (DV, "(P_ij * keep).T @ dO_i")),
+        Mistake("dP_not_masked", "dP was not multiplied by Z: gradient came back through what was dropped", "the line of dP", (DP, "dO_i @ V_j.T")),
+        Mistake("dP_not_rescaled", "dP was masked, but not divided by 1 − p", "the line of dP: times Z, not times keep", (DP, "(dO_i @ V_j.T) * keep")),
+        Mistake("dropped_P_in_dS", "dS was made from P∘Z where P belongs", "the softmax gradient: its P is what the softmax gave, before dropout", (DS, "P_ij * Z_ij * (dP_ij - D_i[:, None])")),
+        Mistake("D_masked", "D was multiplied by Z, too", "where a weight was dropped, S still moves the others through the softmax: −P·D stays", (DS, "P_ij * (dP_ij - D_i[:, None] * Z_ij)")),
+        Mistake("no_D", "D was left out: dS was P∘dP", "the line of dS", (DS, "P_ij * dP_ij")),
+        Mistake("D_of_tile", "D was the row sum of P∘dP of this tile alone", "D_i: its sum runs over all keys, and it is given", (DS, "P_ij * (dP_ij - (P_ij * dP_ij).sum(-1, keepdim=True))")),
+        Mistake("swapped", "the two results were returned in the other order", "the last line: dV_j, then dS_ij", ("return dV_j, dS_ij", "return dS_ij, dV_j")),
+    ],
+    variants=[
+        Variant("where", body="""
+            import torch
+            zero, factor = torch.zeros_like(P_ij), 1 / (1 - dropout_p)
+            dP = torch.where(keep, dO_i @ V_j.T * factor, zero)
+            return torch.where(keep, P_ij, zero).T @ dO_i * factor, P_ij * dP - P_ij * D_i[:, None]
+            """),
+    ],
+    hints=[
+        "Z_ij = keep / (1 − p) is a constant of this step: it multiplies P on the way forward and dP on the way back.",
+        "dV_j = (P_ij ∘ Z_ij)ᵀ dO_i, since P∘Z is what V was multiplied by.",
+        "dS_ij = P_ij ∘ (dP_ij − D_i): this P is the softmax's own. Only dP has Z in it.",
+    ],
+)
