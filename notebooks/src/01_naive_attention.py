@@ -80,7 +80,7 @@ for name, scale in [("with", 64**-0.5), ("without", 1.0)]:
           f"your prediction: {my_largest[name]}")
 
 # %% [markdown]
-# **Takeaway.** Without the scale a single key takes most of the weight, at random, and the others get no gradient. Where `scale` is left out in this course, it is $1/\sqrt{d}$.
+# **Takeaway.** Without the scale a single key takes most of the weight, at random. Where `scale` is left out in this course, it is $1/\sqrt{d}$.
 #
 # ## The same in einsum
 #
@@ -398,4 +398,4 @@ check("ex01_heads")
 #
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762) · Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), section 2 · flash-attention, [README](https://github.com/Dao-AILab/flash-attention), "2.1: change behavior of causal flag" · NVIDIA, [A100](https://www.nvidia.com/en-us/data-center/a100/)
 #
-# **Next:** [03 · Online softmax](03_online_softmax.ipynb). To keep $S$ out of HBM we have to take a softmax without ever seeing a whole row of it.
+# **Next:** [02 · How a GPU runs your code](02_gpu_and_memory.ipynb) looks at the machine that all these bytes have to cross.

@@ -58,7 +58,7 @@ for m in [0.0, 1.0, -5.0, x.max().item(), 60.0, 200.0]:
     print(f"m = {m:>5}: sum {shifted.sum():<12.4g} softmax {(shifted / shifted.sum()).numpy()}")
 
 # %% [markdown]
-# All shifts agree but the last. $e^{3 - 200}$ is too small for a float32, becomes 0, and $0/0$ follows. The maximum is the one shift that is safe for every row.
+# All shifts agree but the last. $e^{3 - 200}$ is too small for a float32, becomes 0, and $0/0$ follows. The maximum is safe for every row, whatever its scores.
 #
 # **Takeaway.** Softmax does not care about a shift; the computer does. Shift by the maximum.
 

@@ -103,7 +103,7 @@ for edge in [8, 16, 32, 64]:
 print("your prediction:", my_factor)
 
 # %% [markdown]
-# Half the bytes for twice the edge. The arithmetic has not changed, so each byte does twice the work. Why not make the tile as large as the matrix? This cell fails on purpose.
+# Half the bytes for twice the edge. The arithmetic has not changed, so each byte *read* does twice the work; the writes of $C$ stay. Why not make the tile as large as the matrix? This cell fails on purpose.
 
 # %%
 from flashlab.memory import SRAMOverflow

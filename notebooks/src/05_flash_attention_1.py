@@ -124,11 +124,12 @@ try:
         fa1_forward(Q, K, V, B_r=B_r, B_c=B_c)
 except SRAMOverflow as error:
     print(error)
+print("you said it would run:", my_will_it_run)
 
 # %% [markdown]
-# **Compare.** The rule shares $M$ among $Q_i$, $K_j$, $V_j$ and $O_i$, and nothing is left for $S_{ij}$ and $P_{ij}$: two tiles of $B_r \times B_c$. It is a statement about growth, $B \sim M/d$, not a setting to type in.
+# **Compare.** The rule counts only $Q_i$, $K_j$, $V_j$, $O_i$: 128 of the 192 KiB here. One $S_{ij}$ of 48 KiB still fits, a second tile of that size (the scaled scores, then $P_{ij}$) does not. The rule is about growth, $B \sim M/d$.
 #
-# The course's default leaves room: the largest multiple of 16 with $8 B \max(d, d_v) + 3 B^2 \le M$. Watch the SRAM fill and empty under it.
+# The course's default leaves room: the largest multiple of 16 with $8 B \max(d, d_v) + 3 B^2 \le M$: four strips and as much again for results in the making; $S_{ij}$, $P_{ij}$ and one temporary.
 
 # %%
 with Memory(sram_bytes=192 * KiB) as mem:
@@ -154,7 +155,7 @@ with Memory() as fa1_mem:
     O, L = fa1_forward(Q, K, V, B_r=64, B_c=64)
 formula = cost.fa1_forward(1024, 1024, 64, B_r=64, B_c=64)
 print(fa1_mem.table())
-print("measured equals the formula:", (fa1_mem.read, fa1_mem.written) == formula[:2])
+print("modelled = formula:", (fa1_mem.read, fa1_mem.written) == formula[:2])
 print(f"modelled: {(fa1_mem.read + fa1_mem.written) / (naive.read + naive.written):.0%} of naive's traffic; you said {my_share}")
 
 # %% [markdown]
@@ -182,7 +183,9 @@ print(judge(O, L, Q[:100], K[:70], V[:70], causal=True))
 print("rows that see no key:", int((L == -inf).sum()), "of 100; their O is", O[:30].abs().max().item())
 
 # %% [markdown]
-# **Takeaway.** Causal FA1 masks tiles and skips none; a row that never sees a key ends with $O = 0$ and $L = -\infty$, not NaN.
+# Our FA1, like the paper's algorithm, masks tiles and skips none; the authors' CUDA code starts each key block at the diagonal.
+#
+# **Takeaway.** A row that never sees a key ends with $O = 0$ and $L = -\infty$, not NaN.
 #
 # ## Dropout without a mask
 #

@@ -107,13 +107,13 @@ print(f"modelled, matrix products:  FA1 {mem1.matmul_flops:>12,}   FA2 {mem2.mat
 print(f"modelled, everything else:  FA1 {mem1.other_flops:>12,}   FA2 {mem2.other_flops:>12,}   ({saving:.0%} fewer; you said {my_saving})")
 
 # %% [markdown]
-# **Compare.** The products are the same. The rest counts more than its share: an H100's tensor cores do about 990 TFLOP/s in 16 bits, its other units 67 in float32 (NVIDIA's data sheet), so that one elementwise operation costs as much time as fifteen in a product.
+# **Compare.** The products are the same. The rest counts more than its share: an H100's tensor cores do about 990 TFLOP/s in 16 bits, its other units 67 in float32 (NVIDIA's data sheet), and those 67 count a multiply-add as two. One lone multiplication costs as much time as thirty in a product, an exponential more.
 #
 # **Takeaway.** On a GPU, operations outside matrix products are the dear ones: FA2 removes those it can.
 #
 # ## Third change: one number per row, $L$
 #
-# FA1 hands $l$ and $m$ to its backward pass. FA2 stores only $L = m + \ln l$, the logsumexp of the row. It is enough: $P = e^{S - L}$ is the finished softmax, with no maximum and no division.
+# In the paper FA1 hands $l$ and $m$ to its backward pass. FA2 stores only $L = m + \ln l$, the logsumexp of the row. It is enough: $P = e^{S - L}$ is the finished softmax, with no maximum and no division.
 
 # %%
 rows, cols = slice(0, 64), slice(128, 192)
@@ -138,13 +138,13 @@ for rows in shuffled:
 print("same bits in any order:", torch.equal(O, O_shuffled) and torch.equal(L, L_shuffled))
 
 # %% [markdown]
-# Now let two of FA1's *key blocks* run at the same time. Both read the old $O$, both write a new one, and one of them writes last. This cell goes wrong on purpose.
+# Now let two of FA1's *key blocks* run at the same time. `_key_block` is FA1's outer step: one key block, all queries. Both read the old $O$, both write a new one, and one writes last. This cell goes wrong on purpose.
 
 # %%
 O1, l1, m1, L1 = torch.zeros(N, d), torch.zeros(N), torch.full((N,), -inf), torch.empty(N)
 two = slice(0, 2 * B)
 for cols in tiles(2 * B, B):
-    snapshot = O1.clone() * 0, l1.clone() * 0, torch.full((N,), -inf)    # what each of them saw when it started: nothing
+    snapshot = torch.zeros_like(O1), torch.zeros_like(l1), torch.full((N,), -inf)    # each starts from the same empty state
     fa1._key_block(Q, K[two], V[two], *snapshot, L1, cols, B, False, d**-0.5, 0.0, None)
     O1, l1, m1 = snapshot                                                # the last writer wins
 truth, _ = attention(Q, K[two], V[two])
@@ -168,7 +168,7 @@ figures.programs_on_sms(batch, heads, N_long, B_r, sms=132)
 #
 # ## Causal: skip what nobody sees
 #
-# With `i` outside, a query block knows the last key it can see, and stops there. **Predict**: what share of the tiles is visited at $N = 1024$ with tiles of 64?
+# A query block knows the last key it can see, and stops there. (FA1 could start its inner loop at the diagonal, and its CUDA code does; our rung follows the paper.) **Predict**: what share of the tiles is visited at $N = 1024$ with tiles of 64?
 
 # %%
 my_visited = None     # between 0 and 1
@@ -179,7 +179,7 @@ with Memory() as causal:
 visits = sum(event.name == "K" for event in causal.log)
 print(judge(O_causal, L_causal, Q, K, V, causal=True))
 print(f"modelled: {visits} of {(N // B) ** 2} tiles, {visits / (N // B) ** 2:.0%}; you said {my_visited}")
-print("measured equals the formula:", causal.read == cost.fa2_forward(N, N, d, B_r=B, B_c=B, causal=True).read)
+print("modelled = formula:", causal.read == cost.fa2_forward(N, N, d, B_r=B, B_c=B, causal=True).read)
 
 # %%
 logs = {}
@@ -207,14 +207,14 @@ for part in tiles(128, 32):                                              # split
 O_i, m_i, l_i = merge(merge(warps[0], warps[1]), merge(warps[2], warps[3]))
 print(f"split-K, merged: error {max_error(O_i / l_i[:, None], attention(Q_i, K_j, V_j)[0]):.1e}")
 exchanged = sum(x.nbytes for state in warps[1:] for x in state)
-print(f"modelled: {exchanged / 1024:.0f} KiB pass between the warps for each tile; split-Q: 0")
+print(f"modelled: {exchanged / 1024:.0f} KiB pass between the warps for each tile; with split-Q none, by construction")
 
 # %% [markdown]
-# **Takeaway.** With split-Q each warp owns its rows from start to end, as each program does: the same idea one level down. Nobody waits and nothing is exchanged.
+# **Takeaway.** With split-Q each warp owns its rows from start to end, as each program does: the same idea one level down. No partial $O_i$ is exchanged.
 #
 # ## Find the bug in the published line
 #
-# Algorithm 1 in the first version of the paper updates the output with $\mathrm{diag}(e^{m^{(j-1)} - m^{(j)}})^{-1} O$. Try it as printed. This cell goes wrong on purpose.
+# Algorithm 1 in the first version of the paper updates the output with $\mathrm{diag}(e^{m^{(j-1)} - m^{(j)}})^{-1} O$, the line that chapter 04 stumbled over. **Predict** the error of the printed line after two tiles. This cell goes wrong on purpose.
 
 # %%
 def two_tiles(factor):
@@ -234,6 +234,8 @@ print(f"as printed, inverse: error {max_error(two_tiles(lambda alpha: 1 / alpha)
 
 # %% [markdown]
 # $\alpha = e^{m_{old} - m_{new}}$ is at most 1: what was summed in the old unit shrinks when the unit grows. The inverse blows it up; at the first tile, $1/\alpha = \infty$ meets $O = 0$ and makes NaN.
+#
+# **Takeaway.** Check a printed algorithm on two tiles before you trust it, against float64.
 #
 # ## Your turn
 #

@@ -13,7 +13,14 @@
 #
 # **You need** chapters 01, 05 and 06. · **30 minutes** · **runs on** CPU; the counters of the last part were recorded on an H100
 #
-# Papers say $O(N^2 d^2 / M)$. That hides constants, tails and masks. Here every byte is counted.
+# Papers give growth, with $M$ for the SRAM in elements:
+#
+# | | FLOPs | extra memory | HBM accesses |
+# |---|---|---|---|
+# | naive | $O(N^2 d)$ | $O(N^2)$ | $O(Nd + N^2)$ |
+# | FlashAttention | $O(N^2 d)$ | $O(N)$ | $O(N^2 d^2/M)$ |
+#
+# That hides constants, tails and masks. Here every byte is counted.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -44,7 +51,7 @@ torch.manual_seed(0)
 my_factor = None     # FA1's traffic / FA2's traffic
 
 # %% [markdown]
-# **Run.** First the promise: measured equals formula. Thirty random shapes with ragged tails, every rung, causal or not; not nearly equal, but equal to the byte.
+# **Run.** First the promise: modelled = formula. Thirty random shapes with ragged tails, every rung, causal or not; not nearly equal, but equal to the byte.
 
 # %%
 g = torch.Generator().manual_seed(1)
@@ -73,14 +80,19 @@ print(f"modelled at N = {N}: FA1 moves {fa1_cost.traffic / fa2_cost.traffic:.2f}
 #
 # ## Traffic against N
 #
-# Dots are measured by the memory model, lines are the formulas. Both axes are logarithmic: a slope of 2 is a square. **Predict**: does the gap between naive and FA2 grow with $N$?
+# Dots are counted by the memory model, lines are the formulas. Both axes are logarithmic: a slope of 2 is a square. **Predict**: naive's bytes divided by FA2's, at $N = 128$ and at $N = 2048$.
 
 # %%
-my_gap_grows = None     # True or False
+my_ratios = None, None
 
 # %%
 points = figures.sweep_traffic([128, 256, 512, 1024, 2048], d=64, sram_bytes=192 * KiB)
 figures.traffic_against_N(points)
+
+# %%
+bytes_of = {(p["rung"], p["N"]): p["measured"] for p in points}
+ratios = [f"{bytes_of['naive_forward', N] / bytes_of['fa2_forward', N]:.1f}" for N in (128, 2048)]
+print("modelled: naive / FA2 at 128 and 2048:", ratios, "; you said", my_ratios)
 
 # %% [markdown]
 # **Compare.** All three lines end with slope 2. FlashAttention does not remove the square: it divides it by the tile size, and the gap settles at a constant factor.
@@ -96,7 +108,7 @@ points = figures.sweep_tiles(512, 64, [16, 32, 48, 64, 80, 96, 128], sram_bytes=
 figures.traffic_against_tile(points)
 
 # %% [markdown]
-# **Takeaway.** Traffic falls as $1/B$ and stops at the SRAM's edge. That edge is why the shared memory of a GPU, and the registers, decide how fast attention can be.
+# **Takeaway.** In the model, traffic falls as $1/B$ and stops at the SRAM's edge.
 #
 # ## What more SRAM buys
 #
@@ -114,11 +126,12 @@ for sram in (192, 384, 768, 1536, 3072):
     traffic = mem.read + mem.written
     print(f"modelled: M = {sram:5} KiB, traffic {traffic / 2**20:6.1f} MiB, traffic x M = {traffic * sram / 2**20:7.0f}, "
           f"SRAM peak {mem.sram_peak / mem.sram_bytes:.0%}")
+print("you said:", my_fall)
 
 # %% [markdown]
-# **Compare.** If the bound were the whole story, the product in the third column would stay constant. It holds while $B < d$; once $B$ exceeds $d$ the square tiles $S_{ij}$, $P_{ij}$ take most of the room, and $B$ grows only as $\sqrt M$.
+# **Compare.** Were $N^2d^2/M$ the whole story, the product in the third column would be constant. It creeps up because $Q$ and $O$ cross once whatever $M$ is, and $S_{ij}$, $P_{ij}$ take a growing share of the room. $T_r$ is a whole number, hence the jumps. And the theorem speaks of $d \le M \le Nd$ only, here up to 512 KiB.
 #
-# **Takeaway.** $O(N^2d^2/M)$ is about small tiles; the formula with $T_r$ is right everywhere.
+# **Takeaway.** The bound describes growth within its range; the formula with $T_r$ is right everywhere.
 #
 # ## FLOPs per byte
 #
@@ -127,18 +140,20 @@ for sram in (192, 384, 768, 1536, 3072):
 # %%
 N, d = 8192, 128
 for name, c in [("naive", cost.naive_forward(N, N, d, element_size=2)),
-                *((f"FA2, tiles of {B}", cost.fa2_forward(N, N, d, B_r=B, B_c=B, element_size=2)) for B in (16, 64, 128, 256))]:
+                *((f"FA2, tiles of {B}", cost.fa2_forward(N, N, d, B_r=B, B_c=B, element_size=2)) for B in (16, 32, 64, 128))]:
     print(f"modelled: {name:<17} {c.matmul_flops / c.traffic:6.0f} FLOPs per byte of HBM")
 
 # %% [markdown]
-# **Takeaway.** Naive attention is bound by memory at any length. FA2's intensity is about its $B_r$: tiles of 128 come close to what an A100 asks for, and the L2 cache does the rest.
+# **Compare.** Naive stays at one number however long the sequence is. FA2's is about its $B_r$: with tiles of 16 it is *worse* than naive, which at least reads each $K$ only once; with tiles of 128 it comes near what an A100 asks for.
+#
+# **Takeaway.** Tiles pay through their height: each key that arrives serves $B_r$ queries.
 #
 # ## Model and hardware
 #
 # The model has no L2 cache: each load is charged to HBM. A GPU has one, 50 MB on an H100, and its counters tell what really crossed. **Predict**: does an H100 read more or fewer bytes from DRAM than the model says?
 
 # %%
-my_more_or_fewer = None
+my_more_or_fewer = None     # "more" or "fewer", for naive and for the fused kernel
 
 # %%
 from flashlab.bench import load_results, where
@@ -157,7 +172,7 @@ asked = fused["H"] * cost.fa2_forward(16384, 16384, 64, B_r=fused["B_r"], B_c=fu
 print(f"recorded on {where(counters)}")
 print(f"naive reads S {naive['dram_read'] / S_bytes:.1f} times and writes it {naive['dram_written'] / S_bytes:.1f} times; model: 4 and 3")
 print(f"the kernel reads Q, K, V from DRAM {fused['dram_read'] / QKV_bytes:.2f} times each")
-print(f"L2 moves {fused['l2_bytes'] / asked:.0%} of the bytes the model says the kernel asks for")
+print(f"L2 moves {fused['l2_bytes'] / asked:.0%} of the bytes the model says the kernel asks for; you said", my_more_or_fewer)
 
 # %% [markdown]
 # Seven reads and five writes: PyTorch runs `logsumexp` on a GPU as maximum, subtract, exp and sum, which touch $S$ with four reads and two writes. The model takes it for one kernel with one read. Which kernels ran, the counters name:
@@ -172,7 +187,7 @@ for short, (read, written) in by_kernel.items():
     print(f"recorded: {short:<18} reads S {read:4.2f} times, writes it {written:4.2f} times")
 
 # %% [markdown]
-# For the fused kernel each input leaves DRAM once. The query blocks of a head run at about the same time and want the same $K_j$, $V_j$: the first brings them into L2, the others find them there. L2 itself moves nearly all that the program asks for; the small rest was served inside the multiprocessors.
+# For the fused kernel each input leaves DRAM once. The query blocks of a head run at about the same time and want the same $K_j$, $V_j$: the first brings them into L2, the others find them there. L2 itself moves nearly all that the programs ask for; some requests are joined or served before it, and these counters do not say where. They also start with empty caches and miss what of $O$ is still in L2 at the end: read the kernel's bytes as slightly too few.
 #
 # **Takeaway.** The model counts what a program asks for; caches decide how much of it reaches DRAM. Tiles decide both.
 #
@@ -204,4 +219,4 @@ check("ex07_traffic_fa2")
 #
 # Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), Theorem 2 and Proposition 3 · NVIDIA A100 data sheet (312 TFLOP/s, 1.5 TB/s) · [Nsight Compute](https://docs.nvidia.com/nsight-compute/) for the counters.
 #
-# **Next:** [10 · The forward kernel in Triton](10_triton_forward.ipynb) turns chapter 06 into code that a GPU runs.
+# **Next:** [08 · The backward pass](08_backward.ipynb) does to the gradients what chapters 05 and 06 did to the output.
