@@ -28,7 +28,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from flashlab import cost
-from flashlab.ladder import RUNGS, rung
+from flashlab.ladder import BACKWARD_RUNGS, RUNGS, rung
 from flashlab.memory import A100_SRAM, Memory, SRAMOverflow, format_bytes, largest_square_tile
 from flashlab.validate import check_positive
 
@@ -48,6 +48,10 @@ MARKERS = {"naive_forward": "o", "online_softmax_forward": "v", "fa1_forward": "
            "fa2_triton_forward": "o", "sdpa_math": "x", "sdpa_efficient": "^", "sdpa_flash": "s", "sdpa_cudnn": "D"}
 LABELS = {r.name: r.title for r in RUNGS} | {
     "sdpa_math": "SDPA math", "sdpa_efficient": "SDPA efficient", "sdpa_flash": "SDPA flash", "sdpa_cudnn": "SDPA cuDNN"}
+for _rung in BACKWARD_RUNGS:                                   # a backward pass looks like its forward pass
+    _forward = _rung.name.replace("_backward", "_forward")
+    COLORS[_rung.name], MARKERS[_rung.name] = COLORS.get(_forward, "#5E8C1F"), MARKERS.get(_forward, "^")
+    LABELS[_rung.name] = _rung.title
 
 INK, FAINT, READ, WRITTEN = "#222222", "#D9D9D9", "#4A5568", "#B4BDCB"
 STYLE = {
@@ -640,7 +644,8 @@ def runtime_against_N(results, d=128, causal=False, dtype=None, focus="fa2_trito
 @figure
 def peak_memory_against_N(results, d=128, causal=False, dtype=None, focus="fa2_triton_forward", live=False):
     """Peak memory beyond the inputs, against N."""
-    fig, ax, series = _against_N(results, "peak_bytes", "peak memory beyond Q, K, V (bytes)", d, causal, dtype, focus)
+    ylabel = "peak memory beyond Q, K, V (bytes)" if results["what"] == "forward" else "peak memory, both passes (bytes)"
+    fig, ax, series = _against_N(results, "peak_bytes", ylabel, d, causal, dtype, focus)
     _byte_axis(ax.yaxis)
     title = _duel(series, "peak_bytes", focus, "needs", _bytes, "as much")
     return _finish_bench(fig, ax, title, results, series, "peak_bytes", d, causal, live)
@@ -696,7 +701,7 @@ def _against_N(results, key, ylabel, d, causal, dtype, focus):
 def _finish_bench(fig, ax, title, results, series, key, d, causal, live):
     rows = [r for part in series.values() for r in part]
     note = _missing(results, [r for r in results["rows"] if r["d"] == d and r["causal"] == causal])
-    source = (f"{_recorded(results, live)} Forward, {_all(rows, 'dtype')}, d = {d}, H = {_all(rows, 'H')}, "
+    source = (f"{_recorded(results, live)} {results['what'].capitalize()}, {_all(rows, 'dtype')}, d = {d}, H = {_all(rows, 'H')}, "
               f"{_masks(rows)}.")
     return _finish(fig, title, source, note, ends={
         ax: [(part[-1]["N"], part[-1][key], _label(name), _color(name)) for name, part in series.items()]})
@@ -720,7 +725,7 @@ def _masks(rows):
 
 def _series(results, key, d, causal, dtype):
     """implementation -> its measured rows in order of N. dtype None: the one with most rows."""
-    rows = [r for r in results["rows"] if r["d"] == d and r["causal"] == causal and r.get("pass", "forward") == "forward"
+    rows = [r for r in results["rows"] if r["d"] == d and r["causal"] == causal and r.get("pass", "forward") == results["what"]
             and not r.get("skipped") and r.get(key) is not None]
     by_dtype = _by(rows, "dtype")
     dtype = dtype or max(by_dtype, key=lambda name: len(by_dtype[name]), default=None)
@@ -731,7 +736,8 @@ def _series(results, key, d, causal, dtype):
 
 def _duel(series, key, focus, verb, unit, comparison):
     """The title: the kernel against naive attention, at the largest N that both were measured at."""
-    ours, naive = ({r["N"]: r[key] for r in series.get(name, [])} for name in (focus, "naive_forward"))
+    other = "naive_backward" if focus.endswith("backward") else "naive_forward"
+    ours, naive = ({r["N"]: r[key] for r in series.get(name, [])} for name in (focus, other))
     if not (both := sorted(ours.keys() & naive.keys())):
         return f"{_label(focus)} and naive attention were not both measured here"
     N = both[-1]
@@ -919,6 +925,10 @@ def gallery(results_dir="results"):
         elif results.get("what") == "forward":
             for draw in (runtime_against_N, peak_memory_against_N, tflops, error_against_float64):
                 yield f"{path.stem}_{draw.__name__}", lambda draw=draw, results=results: draw(results)
+        elif results.get("what") == "backward":
+            for draw in (runtime_against_N, peak_memory_against_N, tflops):
+                yield (f"{path.stem}_{draw.__name__}",
+                       lambda draw=draw, results=results: draw(results, focus="fa2_triton_backward"))
 
 
 def main(arguments):

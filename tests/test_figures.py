@@ -142,7 +142,21 @@ def test_renders_and_nothing_falls_off_the_page(name):
 def test_every_implementation_has_one_color_of_its_own():
     names = {rung.name for rung in RUNGS} | {"sdpa_math", "sdpa_efficient", "sdpa_flash", "sdpa_cudnn"}
     assert names <= figures.COLORS.keys() and names <= figures.MARKERS.keys() and names <= figures.LABELS.keys()
-    assert len(set(figures.COLORS.values())) == len(figures.COLORS)
+    forward = {name: color for name, color in figures.COLORS.items() if "backward" not in name}
+    assert len(set(forward.values())) == len(forward)
+    assert all(figures.COLORS[f"{name}_backward"] == figures.COLORS[f"{name}_forward"] for name in ("naive", "fa1", "fa2", "fa2_triton"))
+
+
+def test_pictures_of_the_backward_pass():
+    """Its rows are found, and a forward's are not; the source says which pass it is."""
+    invented = invented_results()
+    rows = [row | {"pass": "backward", "implementation": row["implementation"].replace("_forward", "_backward")} for row in invented["rows"]]
+    results = invented | {"what": "backward", "rows": rows}
+    for draw_ in (figures.runtime_against_N, figures.peak_memory_against_N, figures.tflops):
+        fig = draw_(results, focus="fa2_triton_backward")
+        assert "Backward, bfloat16" in source(fig) and "FA2 in Triton" in title(fig) and "not" not in title(fig)
+        with pytest.raises(ValueError, match="no measured"):
+            draw_(results | {"what": "forward"})
 
 
 def test_a_figure_leaves_the_callers_style_alone():
