@@ -144,13 +144,15 @@ def test_every_implementation_has_one_color_of_its_own():
     assert names <= figures.COLORS.keys() and names <= figures.MARKERS.keys() and names <= figures.LABELS.keys()
     forward = {name: color for name, color in figures.COLORS.items() if "backward" not in name}
     assert len(set(forward.values())) == len(forward)
-    assert all(figures.COLORS[f"{name}_backward"] == figures.COLORS[f"{name}_forward"] for name in ("naive", "fa1", "fa2", "fa2_triton"))
+    for name in ("naive", "fa1", "fa2", "fa2_triton"):
+        assert figures.COLORS[f"{name}_backward"] == figures.COLORS[f"{name}_forward"]
 
 
 def test_pictures_of_the_backward_pass():
     """Its rows are found, and a forward's are not; the source says which pass it is."""
     invented = invented_results()
-    rows = [row | {"pass": "backward", "implementation": row["implementation"].replace("_forward", "_backward")} for row in invented["rows"]]
+    rename = lambda row: {"pass": "backward", "implementation": row["implementation"].replace("_forward", "_backward")}
+    rows = [row | rename(row) for row in invented["rows"]]
     results = invented | {"what": "backward", "rows": rows}
     for draw_ in (figures.runtime_against_N, figures.peak_memory_against_N, figures.tflops):
         fig = draw_(results, focus="fa2_triton_backward")
@@ -223,6 +225,9 @@ def test_running_state_tells_when_a_learners_state_forgot_to_rescale():
 
 def test_softmax_star_error_is_the_largest_gap():
     assert "off by up to 1 times" in title(figures.softmax_star_error(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 2.0])))
+    divided = figures.softmax_star_error(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 2.0]), divided=True)
+    assert "Divided by its weights, softmax tile by tile is still off by up to 1 times" in title(divided)
+    assert divided.axes[0].get_ylabel() == "output of softmax*, divided"
 
 
 @pytest.mark.parametrize("N_q, N_k, causal", [(64, 64, False), (64, 64, True), (40, 72, True), (72, 40, True), (50, 33, False)])
@@ -256,8 +261,10 @@ def test_tile_traversal_title_and_skipped_tiles():
     mems = traversals(causal=True)
     fig = figures.tile_traversal({name: mem.log for name, mem in mems.items()}, 64, 64)
     kernel_bytes = {name: sum(e.read + e.written for e in mem.log if e.kind != "eager") for name, mem in mems.items()}
-    assert title(fig) == (f"FA2 keeps O, l, m on the chip and moves {kernel_bytes['fa2_forward'] / KiB:.1f} KiB where FA1 moves "
-                          f"{kernel_bytes['fa1_forward'] / KiB:.1f} KiB")
+    FA1, FA2 = (f"{kernel_bytes[name] / KiB:.1f} KiB" for name in ("fa1_forward", "fa2_forward"))
+    assert title(fig) == f"FA2 skips 6 of 16 tiles: {FA2}, FA1 {FA1}"
+    plain = figures.tile_traversal({name: mem.log for name, mem in traversals().items()}, 64, 64)
+    assert title(plain).startswith("FA2 keeps O, l, m on the chip and moves ")
     assert fig.axes[1].get_title("left") == "FA2: 10 tiles, 6 skipped"
     assert sum(patch.get_hatch() is not None for patch in fig.axes[1].patches) == 6
     assert labels(fig.axes[0])[:5] == ["1", "5", "9", "13", "2"]         # row by row of the picture
@@ -310,7 +317,10 @@ def test_sweep_tiles_records_the_overflow():
     fig = figures.traffic_against_tile(points)
     best = min(p["measured"] for p in points if p["measured"] is not None)
     assert f"gets down to {best / KiB:.1f} KiB".replace(".0 ", " ") in title(fig)
-    assert any("SRAM overflow" in text for text in labels(fig.axes[0]))
+    text = next(text for text in labels(fig.axes[0]) if "SRAM overflow" in text)
+    for rung in ("fa1_forward", "fa2_forward"):
+        first = min(p["B"] for p in over if p["rung"] == rung)
+        assert f"{figures.LABELS[rung]} from B = {first}" in text
 
 
 def test_tile_sweep_where_everything_or_nothing_fits():
