@@ -67,6 +67,7 @@ STYLE = {
 
 # NVIDIA A100 40 GB, as in Dao et al. 2022 (arXiv:2205.14135), section 2.1 and figure 1.
 A100 = {"HBM": {"bytes": 40e9, "bytes_per_s": 1.5e12}, "SRAM": {"bytes": 108 * A100_SRAM, "bytes_per_s": 19e12}}
+A100_SOURCE = f"A100 40 GB, Dao et al. 2022, arXiv:2205.14135, figure 1; SRAM: {A100_SRAM // 2**10} KiB × 108 SMs"
 
 
 def figure(function):
@@ -86,7 +87,7 @@ def figure(function):
 # ---- chapters 00 to 02: memory, and what attention does to it
 
 @figure
-def memory_hierarchy(levels=A100, device="A100 40 GB"):
+def memory_hierarchy(levels=A100, source=A100_SOURCE):
     """Capacity and bandwidth of HBM and SRAM, back to back on log scales. levels: name -> {"bytes", "bytes_per_s"}."""
     big, fast = levels["HBM"], levels["SRAM"]
     fig, (left, right) = plt.subplots(1, 2, figsize=(8, 2.6), sharey=True)
@@ -106,7 +107,7 @@ def memory_hierarchy(levels=A100, device="A100 40 GB"):
         ax.xaxis.set_minor_locator(NullLocator())
     return _finish(fig, f"SRAM is {fast['bytes_per_s'] / big['bytes_per_s']:.0f} times as fast as HBM "
                         f"and {_round(big['bytes'] / fast['bytes'])} times smaller",
-                   f"Published: {device}, the SRAM of all SMs together; Dao et al. 2022, arXiv:2205.14135, figure 1. Log scales.")
+                   f"Published: {source}. Log scales.")
 
 
 @figure
@@ -274,16 +275,20 @@ def block_product(M, K, N, B_m, B_k, B_n, tile=(1, 1)):
 
 
 @figure
-def softmax_star_error(wrong, right):
-    """Each output of the tile-wise softmax* against the true one; correct outputs lie on the dashed line."""
+def softmax_star_error(wrong, right, divided=False):
+    """Each output of the tile-wise softmax* against the true one; correct outputs lie on the dashed line.
+
+    divided: whether `wrong` was divided by the sum of its weights
+    """
     wrong, right = wrong.detach().double().flatten(), right.detach().double().flatten()
     fig, ax = plt.subplots(figsize=(6.4, 4.6))
     ends = (right.min().item(), right.max().item())
     ax.plot(right, wrong, "o", color=COLORS["naive_forward"], ms=3, alpha=0.5, mew=0)
     ax.plot(ends, ends, "--", color=INK, lw=1.2)
-    ax.set(xlabel="true output", ylabel="output of softmax*")
+    ax.set(xlabel="true output", ylabel=f"output of softmax*{', divided' if divided else ''}")
     off = ((wrong - right).abs().max() / right.abs().max()).item()
-    return _finish(fig, f"Softmax tile by tile is off by up to {off:.2g} times the largest true output",
+    what = "Divided by its weights, softmax tile by tile is still" if divided else "Softmax tile by tile is"
+    return _finish(fig, f"{what} off by up to {off:.2g} times the largest true output",
                    f"Measured here: {len(right)} outputs, dots, against attention in float64, dashed.",
                    ends={ax: [(ends[1], ends[1], "correct", INK)]})
 
@@ -349,12 +354,14 @@ def tile_traversal(logs, N_q, N_k, title=None):
     axes[2, 0].set_ylabel("bytes a step")
     _byte_axis(axes[2, 0].yaxis, linear_to=axes[2, 0].get_ylim()[1])
     if title is None:
-        title = _traversal_title(logs, {name: moves for name, (_, moves) in replays.items()}, totals)
+        tiles = {name: (len(visits), len(_blocks([v[0] for v in visits], N_q)) * len(_blocks([v[1] for v in visits], N_k)))
+                 for name, (visits, _) in replays.items()}
+        title = _traversal_title(logs, {name: moves for name, (_, moves) in replays.items()}, totals, tiles)
     return _finish(fig, title, "Modelled: replayed from the log of flashlab.memory. Numbers: order of visits. "
                                "▼ load from HBM, △ store to HBM; dark bars read, light bars written.")
 
 
-def _traversal_title(logs, moves, totals):
+def _traversal_title(logs, moves, totals, tiles):
     if len(logs) == 1:
         [(name, steps)] = moves.items()
         always = [T for T in "QKVOlmL" if steps and all(any(tensor == T for _, tensor, _ in step) for step in steps)]
@@ -363,6 +370,10 @@ def _traversal_title(logs, moves, totals):
     if {"fa1_forward", "fa2_forward"} <= logs.keys():
         loads = {name: {e.name for e in log if e.kind == "load"} for name, log in logs.items()}
         spared = [T for T in ("O", "l", "m") if T in loads["fa1_forward"] - loads["fa2_forward"]]
+    visited, there = tiles.get("fa2_forward", (0, 0))
+    if spared and visited < there:                         # two causes for one difference: the title claims neither
+        return (f"FA2 skips {there - visited} of {there} tiles: {_bytes(totals['fa2_forward'])}, "
+                f"FA1 {_bytes(totals['fa1_forward'])}")
     if not spared:
         return ", ".join(f"{_label(name)} moves {_bytes(total)}" for name, total in totals.items())
     return (f"FA2 keeps {', '.join(spared)} on the chip and moves {_bytes(totals['fa2_forward'])} where FA1 moves "
@@ -548,14 +559,18 @@ def traffic_against_tile(points):
         ends.append((series[-1]["B"], series[-1]["formula"], _label(name), _color(name)))
     _log_axes(ax, sizes, "tile size B (B_r = B_c = B rows)", "HBM traffic (bytes)")
     _byte_axis(ax.yaxis)
-    overflowing = [B for B in sizes if all(p["measured"] is None for p in points if p["B"] == B)]
-    if overflowing:
-        right = ax.get_xlim()[1]
-        fits = max((B for B in sizes if B < overflowing[0]), default=overflowing[0] / 2)
-        ax.axvspan(math.sqrt(fits * overflowing[0]), right, color="#F3E3DA", lw=0, zorder=0)    # from half-way, on a log axis
+    if any(p["measured"] is None for p in points):
+        right, first = ax.get_xlim()[1], {}
+        for name, series in _by(points, "rung").items():
+            over, fits = ([p["B"] for p in series if (p["measured"] is None) == gone] for gone in (True, False))
+            if over:
+                first[name] = min(over)                        # shaded from half-way, on a log axis
+                left = math.sqrt(max(fits, default=first[name] / 2) * first[name])
+                ax.axvspan(left, right, color=_color(name), alpha=0.09, lw=0, zorder=0)
         ax.set_xlim(right=right)
-        ax.annotate(f"SRAM overflow\n(budget {_all(points, 'sram_bytes', _bytes)})", (1, 1), (-6, -4), xycoords="axes fraction",
-                    textcoords="offset points", ha="right", va="top", fontsize=9)
+        who = "\n".join(f"{_label(name)} from B = {B}" for name, B in first.items())
+        ax.annotate(f"SRAM overflow\n(budget {_all(points, 'sram_bytes', _bytes)})\n{who}", (1, 1), (-6, -4),
+                    xycoords="axes fraction", textcoords="offset points", ha="right", va="top", fontsize=9)
     return _finish(fig, _tile_title(points), f"Modelled: dots counted by flashlab.memory, dashed the formulas, × does not fit. "
                    f"float32, N = {_all(points, 'N')}, d = {_all(points, 'd')}{', causal' if points[0]['causal'] else ''}.",
                    ends={ax: ends})

@@ -1,10 +1,9 @@
 """The pictures of chapters 02 and 09: lanes, grids, addresses, sectors, the roofline. Drawn and used like those of figures.py."""
 
-import math
-
 import matplotlib.pyplot as plt
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 
 from flashlab.figures import (
     COLORS,
@@ -25,6 +24,7 @@ from flashlab.simt import SECTOR, WARP
 from flashlab.validate import check_positive
 
 BUSY = COLORS["fa1_forward"]
+RUNG_OF = {"FA2": "fa2_forward", "FA2 (Triton)": "fa2_triton_forward"}    # operations that are rungs: drawn in the rung's colour
 
 
 # ---- chapter 02
@@ -33,7 +33,8 @@ BUSY = COLORS["fa1_forward"]
 def roofline(points, tb_s, tflops, words):
     """FLOPs a byte against TFLOP/s, under a device's two ceilings.
 
-    points: dicts of "op", "flops", "bytes" and, where it was measured, "tflops"; drawn on the roof where it was not
+    points: dicts of "op", "flops", "bytes" and, where it was measured, "tflops"; drawn on the roof where it was not.
+            "rung", where there is one, gives the colour
     tb_s, tflops: the ceilings; words: where the numbers come from
     """
     ridge = tflops / tb_s
@@ -48,21 +49,23 @@ def roofline(points, tb_s, tflops, words):
     names = {}                                                           # points on top of each other share a line of text
     for point, x in zip(points, xs, strict=True):
         y, measured = point.get("tflops") or min(x * tb_s, tflops), bool(point.get("tflops"))
-        color = BUSY if x < ridge else COLORS["fa2_forward"]
+        color = COLORS.get(point.get("rung") or RUNG_OF.get(point["op"]), READ)
         ax.plot(x, y, "o", color=color, mfc=color if measured else "white", ms=7)
         near = [(u, v, c) for u, v, c in names if max(u / x, x / u, v / y, y / v) < 1.25]
         place = near[0] if near else (x, y, color)
         names.setdefault(place, []).append(point["op"])
     for (x, y, color), ops in names.items():
-        left = x > math.sqrt(low * high)                                 # names point to the middle of the picture
+        left = x > ridge                                                 # under the slope the room is to the right
         ax.annotate(", ".join(ops), (x, y), (-9 if left else 9, -9), textcoords="offset points", fontsize=9, color=color,
-                    fontweight="bold", ha="right" if left else "left", va="center")
+                    fontweight="bold", ha="right" if left else "left", va="center",
+                    path_effects=[withStroke(linewidth=3, foreground="white")])
     ax.annotate(f"{tb_s:.3g} TB/s", (ridge / 20, ridge / 20 * tb_s), (-6, 8), textcoords="offset points", fontsize=9, ha="right")
     ax.annotate(f"{tflops:.0f} TFLOP/s", (high, tflops), (-4, 5), textcoords="offset points", fontsize=9, ha="right")
     ax.axvline(ridge, color=FAINT, lw=1, zorder=0)
+    hollow = "" if all(point.get("tflops") for point in points) else " Filled: measured; hollow: at best."
     slow = [point["op"] for point, x in zip(points, xs, strict=True) if x < ridge]
     return _finish(fig, f"Below {ridge:.0f} FLOPs a byte memory is the limit: so for {len(slow)} of these {len(points)} operations",
-                   f"{words} FLOPs and bytes: counted. Dashed: ceilings. Filled: measured; hollow: at best.")
+                   f"{words} FLOPs and bytes: counted. Dashed: ceilings.{hollow}")
 
 
 @figure
@@ -79,7 +82,9 @@ def bandwidth_by_footprint(rows, words, l2_bytes=None):
         ax.axvline(l2_bytes, ls="--", color=INK, lw=1.2)
         ax.annotate(f"L2 cache, {_bytes(l2_bytes)}", (l2_bytes, 0.02), (-5, 4), xycoords=("data", "axes fraction"), ha="right",
                     textcoords="offset points", fontsize=9)
-    return _finish(fig, f"What fits in the L2 cache comes {_ratio(max(rates), rates[-1])} times as fast as what does not", words)
+    best = rates.index(max(rates))
+    return _finish(fig, f"{_bytes(sizes[best])} that the L2 cache holds come {_ratio(rates[best], rates[-1])} times as fast as "
+                        f"{_bytes(sizes[-1])} from HBM", words)
 
 
 @figure

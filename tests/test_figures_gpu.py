@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 from matplotlib.patches import Rectangle  # noqa: E402
 
-from flashlab import figures_gpu, simt  # noqa: E402
+from flashlab import figures, figures_gpu, simt  # noqa: E402
 from flashlab.simt import launch  # noqa: E402
 
 
@@ -92,13 +92,23 @@ def test_a_roofline_counts_what_waits_for_memory_and_tells_measured_from_modelle
     names = [text.get_text() for text in fig.axes[0].texts]
     assert "one, two" in names                              # on top of each other: one line of text
     hollow = [line for line in fig.axes[0].lines if line.get_marker() == "o" and line.get_markerfacecolor() == "white"]
-    assert len(hollow) == 1 and hollow[0].get_ydata()[0] == 600
+    assert len(hollow) == 1 and hollow[0].get_ydata()[0] == 600 and "hollow: at best" in fig.get_supxlabel()
     nothing_falls_off(fig)
+
+
+def test_a_roofline_gives_rungs_their_colour_and_speaks_of_hollow_dots_only_where_there_are_some():
+    points = [{"op": "naive, N = 64", "rung": "naive_forward", "flops": 10, "bytes": 1, "tflops": 20},
+              {"op": "FA2 (Triton)", "flops": 1000, "bytes": 1, "tflops": 300},
+              {"op": "add", "flops": 1, "bytes": 12, "tflops": 0.2}]
+    fig = figures_gpu.roofline(points, 3, 600, "Invented.")
+    dots = [line.get_color() for line in fig.axes[0].lines if line.get_marker() == "o"]
+    assert dots == [figures.COLORS["naive_forward"], figures.COLORS["fa2_triton_forward"], figures.READ]
+    assert "hollow" not in fig.get_supxlabel()
 
 
 def test_bandwidth_leaves_shared_memory_out():
     rows = [{"level": "cache or HBM", "footprint": 2**20, "tb_s": 6.0}, {"level": "cache or HBM", "footprint": 2**30, "tb_s": 3.0},
             {"level": "shared memory", "footprint": 2**15, "tb_s": 30.0}]
     fig = figures_gpu.bandwidth_by_footprint(rows, "Invented.", l2_bytes=50 * 2**20)
-    assert title(fig) == "What fits in the L2 cache comes 2.0 times as fast as what does not"
+    assert title(fig) == "1 MiB that the L2 cache holds come 2.0 times as fast as 1 GiB from HBM"
     nothing_falls_off(fig)

@@ -188,7 +188,7 @@ figures.softmax_star_error(wrong, truth)
 weights = softmax_star_attention(Q, K, torch.ones(64, 1), B_r=16, B_c=16)      # (64, 1)
 divided = wrong / weights
 print(f"divided: largest error {(divided - truth).abs().max():.2f} (measured here)")
-figures.softmax_star_error(divided, truth)
+figures.softmax_star_error(divided, truth, divided=True)
 
 # %% [markdown]
 # Closer, still wrong: the cloud is flatter than the line, as each tile has the same say and outputs are drawn to the plain average. Look at a single query and its four tiles. In each tile the largest weight is 1, by construction; as parts of the whole row they are nothing of the kind.
