@@ -241,7 +241,7 @@ def measure(problem, chosen, *, device="cuda", timer=time_ms, rounds=3, expired=
 
 def _empty_row(name, problem):
     row = {"implementation": name, "pass": "forward", "dtype": problem.dtype}
-    row |= {key: getattr(problem, key) for key in ("B", "H", "N", "d", "causal")}
+    row |= {key: getattr(problem, key) for key in ("B", "H", "N", "d", "causal")} | tiles(name, problem)
     unknown = ("ms", "ms_low", "ms_high", "runs", "tflops", f"vs_{BASELINE}", "peak_bytes", "error", "rms_error", "skipped")
     return row | dict.fromkeys(unknown)
 
@@ -288,9 +288,9 @@ def run_forward(problems, chosen, *, out=None, command=None, device="cuda", time
 
 
 def tiles(name, problem):
-    """The tile sizes that the Triton rung of that name picks, {"B_r", "B_c"}; {} for all others."""
+    """The tile sizes that the Triton rung of that name picks, {"B_r", "B_c"}; {} for all others, and without Triton."""
     for rung in RUNGS:
-        if rung.name == name and rung.heads:
+        if rung.name == name and rung.heads and import_triton():
             best_tiles = getattr(import_module(rung.module), "best_tiles", lambda *_: ())
             return dict(zip(("B_r", "B_c"), best_tiles(problem.d, getattr(torch, problem.dtype), problem.causal), strict=False))
     return {}
@@ -471,6 +471,8 @@ def why_no_gpu():
         return "it sees no NVIDIA GPU (torch.cuda.is_available() is False)"
     if os.environ.get("TRITON_INTERPRET") == "1":
         return "TRITON_INTERPRET=1 runs the kernels on the CPU: unset it"
+    if import_triton() is None:
+        return "Triton is not installed, which times and runs the kernels: python -m flashlab doctor says how to get it"
     return ""
 
 

@@ -71,8 +71,13 @@ def lint_call(function, *, target=90):
     return _ordered(dict.fromkeys(findings))
 
 
-def as_text(findings):
-    return "\n".join(map(str, findings)) if findings else "nothing found"
+UNWATCHED = "addresses were not watched: that takes a grid and the interpreter (TRITON_INTERPRET=1), or NVIDIA's compute-sanitizer"
+
+
+def as_text(findings, watched=None):
+    """The findings, one below the other. watched: whether a run was watched for stray addresses; None: if interpreted()."""
+    text = "\n".join(map(str, findings)) if findings else "nothing found"
+    return text if (interpreted() if watched is None else watched) else f"{text}\n{UNWATCHED}"
 
 
 def _ordered(findings):
@@ -291,5 +296,5 @@ def main(argv=None):
         findings = lint_kernel(kernel, arguments, grid=grid, target=args.target)
     except (ImportError, AttributeError, ValueError, argparse.ArgumentTypeError) as error:
         parser.error(str(error))
-    print(f"{name} on {GPUS[args.target]}\n{as_text(findings)}")
+    print(f"{name} on {GPUS[args.target]}\n{as_text(findings, watched=grid is not None and interpreted())}")
     return 1 if any(finding.level in ("fails", "wrong") for finding in findings) else 0

@@ -526,7 +526,24 @@ def test_the_interpreter_is_not_timed_on_a_gpu(monkeypatch):
     monkeypatch.setitem(os.environ, "TRITON_INTERPRET", "1")
     assert "unset it" in bench.why_no_gpu()
     monkeypatch.setitem(os.environ, "TRITON_INTERPRET", "0")
-    assert bench.why_no_gpu() == ""
+    if bench.import_triton():
+        assert bench.why_no_gpu() == ""
+
+
+def test_a_gpu_without_triton_is_not_timed(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setitem(os.environ, "TRITON_INTERPRET", "0")
+    monkeypatch.setattr(bench, "import_triton", lambda: None)
+    assert "Triton is not installed" in bench.why_no_gpu()
+
+
+def test_a_row_of_a_triton_rung_names_its_tiles():
+    best_tiles = pytest.importorskip("flashlab.kernels.fa2").best_tiles
+    for causal in (False, True):
+        problem = Problem(64, 64, causal, "bfloat16")
+        row = bench._empty_row("fa2_triton_forward", problem)
+        assert (row["B_r"], row["B_c"]) == best_tiles(64, torch.bfloat16, causal)[:2]
+        assert "B_r" not in bench._empty_row("sdpa_flash", problem)
 
 
 def test_the_table_shows_rates_ratios_and_reasons():

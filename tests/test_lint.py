@@ -82,6 +82,16 @@ def test_a_sound_kernel_gets_no_finding():
     assert lint.as_text([]) == "nothing found"
 
 
+def test_without_a_watched_run_the_report_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(lint, "interpreted", lambda: False)                # as on a GPU
+    assert lint.as_text([]).splitlines() == ["nothing found", lint.UNWATCHED]
+    monkeypatch.undo()
+    tensors = ["X=fp16[70]", "Y=fp16[70]", "Out=fp16[70]", "N=70", "B=64"]
+    for grid, says in ((["--grid", "2"], False), ([], True)):
+        assert doctor.main(["--kernel", "flashlab.kernels.vector_add:vector_add_kernel", *tensors, *grid]) == 0
+        assert (lint.UNWATCHED in capsys.readouterr().out) == says
+
+
 @pytest.mark.parametrize("kernel, rule, where", [
     (unguarded_kernel, "stray_store", "program (1, 0, 0), the first one 1 element past its end of Out"),
     (unguarded_load_kernel, "stray_load", "program (0, 0, 0), the first one 3 elements before its start of X"),
