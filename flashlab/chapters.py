@@ -26,10 +26,13 @@ CHAPTERS = [
     Chapter("05", "flash_attention_1", "FlashAttention's Algorithm 1: tiles chosen to fit the SRAM, mask, dropout"),
     Chapter("06", "flash_attention_2", "FlashAttention-2: the loops trade places, one division, whole tiles skipped"),
     Chapter("07", "counting_hbm_traffic", "HBM bytes measured against the formulas, and against a GPU's counters"),
+    Chapter("08", "backward", "the gradients: softmax's Jacobian, D, recomputation; FA1 and FA2 backwards; autograd.Function"),
     Chapter("09", "triton_basics", "strides, blocks and masks in Triton; row softmax, matmul, coalescing, what the compiler made",
             needs_triton=True, gpu_adds="live measurements instead of recorded ones, and compiled kernels"),
     Chapter("10", "triton_forward", "the forward pass as a Triton kernel", needs_triton=True,
             gpu_adds="compiled kernels instead of interpreted ones"),
+    Chapter("11", "triton_backward", "the backward pass as three Triton kernels; dropout whose mask nobody stores; training",
+            needs_triton=True, gpu_adds="compiled kernels instead of interpreted ones"),
     Chapter("16", "benchmarks", "run time, TFLOP/s, memory and HBM bytes against PyTorch's own kernels",
             gpu_adds="live plots instead of recorded ones"),
 ]

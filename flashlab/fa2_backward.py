@@ -100,9 +100,10 @@ def _step_j(Q, dO, L, D, dQ, K_j, V_j, dK_j, dV_j, rows, cols, causal, scale, sh
     """Query block i adds its part to dK_j and dV_j, in place, and key block j its part to dQ_i, through HBM."""
     Q_i = load(Q, rows).to(L.dtype)                        # (B_r, d)
     dO_i = load(dO, rows).to(L.dtype)                      # (B_r, d_v)
+
     P_ij = _weights(Q_i, K_j, load(L, rows), rows, cols, causal, scale, shift)      # (B_r, B_c)
-    dV_j += P_ij.T @ dO_i
     dP_ij = dO_i @ V_j.T                                   # (B_r, B_c)
+    dV_j += P_ij.T @ dO_i
     dS_ij = P_ij * (dP_ij - load(D, rows)[:, None])        # (B_r, B_c)
     dK_j += scale * dS_ij.T @ Q_i
     if dQ is not None:

@@ -11,7 +11,7 @@
 #
 # **You will be able to** write FlashAttention-2's forward pass as a Triton kernel, from the launch grid to the last mask; explain each line of it; and say what the interpreter on a CPU proves and what it hides.
 #
-# **You need** chapter 06. · **60 minutes** · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
+# **You need** chapters 06 and 09. · **60 minutes** · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
 #
 # Chapter 06 has the algorithm, in PyTorch. Here it becomes one function that a GPU runs in thousands of copies. Each section adds one thing to a small kernel and checks it.
 
@@ -48,12 +48,13 @@ device, how = ("cpu", "interpreted") if INTERPRETED else ("cuda", "compiled")
 # %% [markdown]
 # ## A kernel in five lines
 #
-# - A kernel is a function that is launched as a **grid** of programs. All run the same code; `tl.program_id(0)` is the only thing that tells them apart.
-# - It gets **pointers**, not tensors. Element $(n, c)$ lies at `pointer + n * stride_n + c * stride_c`.
-# - It works on whole **tiles**: `tl.arange(0, B)` makes $B$ offsets at once ($B$ a power of two), and `tl.load` takes a tile of addresses.
+# - It is launched as a **grid** of programs that run the same code; only `tl.program_id(0)` tells them apart.
+# - It gets **pointers**: element $(n, c)$ lies at `pointer + n * stride_n + c * stride_c`.
+# - It works on **tiles**: `tl.arange(0, B)` makes $B$ offsets at once ($B$ a power of two), `tl.load` takes a tile of addresses.
 # - A **mask** says which addresses may be touched; `other` stands in for the rest.
-# - `tl.constexpr` arguments are known when the kernel is compiled: tile sizes, and anything an `if` should decide for good.
-#
+# - `tl.constexpr` arguments are known when the kernel is compiled.
+
+# %% [markdown]
 # ## 1 · The grid
 #
 # In chapter 06 no query block needs another's result, so each one becomes a program: $B \cdot H \cdot \lceil N_q/B_r \rceil$ of them. **Predict** how many for 2 sequences, 3 heads, 100 queries and $B_r = 32$, and how many rows the last block of each head really has.
@@ -131,7 +132,8 @@ print("your prediction:", my_overwritten)
 # **Compare.** $28$ rows of $16$ zeros went past the end, with no error from anyone. Every other head wrote its 28 rows into the head after it; whether that shows depends on who came last. `Out equals Q` can be true by luck.
 #
 # **Takeaway.** A tile is always whole, memory is not: the mask is part of the address.
-#
+
+# %% [markdown]
 # ## 3 · One tile of scores
 #
 # `tl.dot` multiplies two tiles, on the GPU's tensor cores where the dtype allows. $K_j$ is loaded by rows, as it lies in memory, so that neighbouring threads read neighbouring addresses; `.T` then turns the tile, not the memory.
@@ -286,7 +288,8 @@ print(f"'loads' against attention with eight keys of zeros: {max_error(results['
 # **Takeaway.** The load mask keeps garbage out of $V_j$, the score mask keeps padding out of the softmax. A ragged tail needs both.
 #
 # Padding $d$ is different: a head of 59 columns is loaded into a tile of 64, and five zeros add nothing to a dot product. There the load mask alone is right.
-#
+
+# %% [markdown]
 # ## 6 · Causal: where to stop, what to hide
 #
 # The last query of block $i$ has number $\min(N_q, (i+1) B_r) - 1$. Aligned bottom-right it sees as many keys as `end` says, and the loop stops there. **Predict**: 64 queries, 96 keys, tiles of $16 \times 16$: how many of the 24 tiles are visited?
@@ -404,7 +407,7 @@ print(f"{how}: same bits as with {H_q // H_kv} copies of every key head: {torch.
 print(inspect.getsource(fa2_forward_kernel.fn))
 
 # %% [markdown]
-# What the small kernels left out: offsets are `int64`, see below; `d` and `d_v` are padded to powers of two, with a column mask; blocks run last first. What stands under an `if` on a `constexpr` is compiled only where it is asked for. Now hold it against chapter 06's inner step: same names, same order.
+# What the small kernels left out: offsets are `int64`, see below; `d` and `d_v` are padded to powers of two, with a column mask; blocks run last first; dropout, for chapter 11. What stands under an `if` on a `constexpr` is compiled only where it is asked for. Now hold it against chapter 06's inner step: same names, same order.
 
 # %%
 def last_lines(function):
@@ -486,10 +489,23 @@ for q, k, v in [(Q[:, :3], K, V), (Q, K.half(), V), (Q, K, V[:, :, :60])]:
         print(f"{type(error).__name__}: {error}")
 
 # %% [markdown]
-# The third is the one that matters. Past the checks nobody would notice that four values are missing: PyTorch 2.13's own attention takes the same three tensors on a CPU and returns numbers.
+# The third is the one that matters. Past the checks nobody would notice that four values are missing. PyTorch's own attention, told that heads are shared, is handed the same three tensors:
+
+# %%
+from torch.nn.functional import scaled_dot_product_attention
+
+print(f"torch {torch.__version__.split('+')[0]} on {device}, {K.shape[2]} keys and 60 values:", end=" ")
+try:
+    print("an output of shape", tuple(scaled_dot_product_attention(Q, K, V[:, :, :60], enable_gqa=True).shape))
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+
+# %% [markdown]
+# Where a shape came back it is full of numbers, and nothing says that they are not attention.
 #
 # **Takeaway.** Past the checks there are only addresses, and a wrong address is rarely an error message.
-#
+
+# %% [markdown]
 # ## What the interpreter hides
 #
 # It runs the same source, so it proves the algorithm and the masks. It is not a GPU. Section 5 showed the first gap: reading out of bounds is silent there. The second is bfloat16. **Predict** the error of a $16 \times 16$ product of bfloat16 tiles.
@@ -607,4 +623,4 @@ check("ex10_triton_forward")
 #
 # Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691), Algorithm 1 · Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973) · Triton's tutorial on [fused attention](https://triton-lang.org/main/getting-started/tutorials/06-fused-attention.html) and its page on [debugging](https://triton-lang.org/main/programming-guide/chapter-3/debugging.html)
 #
-# **Next:** [16 · Benchmarks](16_benchmarks.ipynb) puts a clock on this kernel, beside every attention that PyTorch has.
+# **Next:** [11 · The backward kernels](11_triton_backward.ipynb) makes it trainable. [16 · Benchmarks](16_benchmarks.ipynb) puts a clock on it, beside every attention that PyTorch has.
