@@ -62,7 +62,8 @@ print(f"dX off by {max_error(dY @ W.T, dX_true):.1e}, dW off by {max_error(X.T @
 
 # %% [markdown]
 # **Takeaway.** The gradient of a matrix product is two matrix products. No Jacobian is formed, here or anywhere below.
-#
+
+# %% [markdown]
 # ## Back through attention, one step at a time
 #
 # Attention is three steps: $S = QK^\top \cdot$ scale, $P = \mathrm{softmax}(S)$, $O = PV$. To check each step of the way back, let autograd keep the gradients of the intermediates, all in float64.
@@ -121,7 +122,8 @@ print(f"dQ off by {max_error(dQ, q.grad):.1e}, dK off by {max_error(dK, k.grad):
 
 # %% [markdown]
 # **Takeaway.** Four matrix products, and in between $dS = P \circ (dP - D)$. That is all the calculus there is.
-#
+
+# %% [markdown]
 # ## What it costs as it stands
 #
 # `naive_backward` is those lines, on $S$ and $P$ computed again. **Predict** how many times $N \times N$ numbers cross HBM in it (the forward: seven times).
@@ -180,7 +182,8 @@ for N in (256, 512, 1024):
 
 # %% [markdown]
 # **Takeaway.** A sixth more arithmetic buys memory that grows with $N$ and not with $N^2$. And since time goes to traffic, not to arithmetic, even the arithmetic is mostly free.
-#
+
+# %% [markdown]
 # ## $D$ without a row of $P$
 #
 # One thing stands in the way of tiles: $D_i = \sum_j P_{ij}\, dP_{ij}$ runs over all keys, and a tile shows a few. The forward had the same trouble with the maximum. This time there is a way around it:
@@ -201,7 +204,8 @@ print(f"a tile's own sum:      {max_error((P * dP)[:, :64].sum(-1), D.double()):
 
 # %% [markdown]
 # **Takeaway.** $L$ makes every tile of $P$ independent of the others, and $D$ every tile of $dS$. Nothing is left that has to run along a row.
-#
+
+# %% [markdown]
 # ## FA1's backward
 #
 # [The published Algorithm 4](https://arxiv.org/abs/2205.14135) has FA1's loops: key block outside, query block inside. $dK_j$ and $dV_j$ stay on chip. $dQ_i$ collects a part from every key block, so it travels: fetched, added to, put back, at each step.
@@ -236,7 +240,8 @@ print(f"same tiles, dV differs by {max_error(again[2], right[2]):.1f}; other til
 # The numbers come in the order in which they are drawn, so other tiles mean another mask, silently. Chapter 11 does it without this trap.
 #
 # **Takeaway.** What is random can be recomputed, too, if you keep where the dice stood.
-#
+
+# %% [markdown]
 # ## FA2's backward
 #
 # FA2 changes three things: $D$ is computed once, by a small kernel before the loops, so that $O$ stays out of them; $L$ replaces $l$ and $m$; and causal tiles that nobody sees are skipped. The step, as a diff against FA1's:
@@ -272,7 +277,8 @@ print(f"same bits: {torch.equal(dQ_1, dQ_2)}; they differ by {max_error(dQ_1, dQ
 
 # %% [markdown]
 # Tiny, but the next run of your training differs from this one, and a bug that you are hunting moves. There is a second price: $dQ$ crosses HBM twice in every step, in float32 even where the inputs have 16 bits, because a sum must not be rounded on the way.
-#
+
+# %% [markdown]
 # The way out is **two passes**: one kernel holds a key block and collects $dK_j$, $dV_j$; another holds a query block and collects $dQ_i$. Each gradient is written once, by one program. The price: $S$ and $dP$ are computed twice. **Predict** which moves fewer bytes in bfloat16, and how many products the two passes take (one kernel: five).
 
 # %%
@@ -299,7 +305,8 @@ figures_backward.traffic_by_tensor(logs)
 # **Compare.** More than half of the one-kernel traffic is $dQ$ on its way in and out. Two passes read $K$ and $V$ again instead, which is cheaper. FlashAttention's own CUDA code takes the one kernel with atomics, five products, and offers a slower deterministic mode. Triton's tutorial takes two passes, and so does chapter 11.
 #
 # **Takeaway.** Two passes: each gradient written once, the same bits every time, less traffic in 16 bits, and 7 products for 5.
-#
+
+# %% [markdown]
 # ## Hand it to autograd
 #
 # `torch.autograd.Function` ties a forward pass to a backward pass of your own. Between the two it keeps what you save, here $Q$, $K$, $V$, $O$ and $L$: nothing with $N^2$ elements.
@@ -370,7 +377,8 @@ for step in range(4):
 
 # %% [markdown]
 # **Takeaway.** Save inputs, output and $L$; return one gradient for each input; check with gradcheck; refuse what you have no formula for.
-#
+
+# %% [markdown]
 # ## Find the bug in the published line
 #
 # Notes on this algorithm circulate with small errors, copied by hand. In one set, FA1's backward divides what dropout keeps by $1 + p$. Training would still run: a wrong scale raises no error and changes no shape. This cell goes wrong on purpose.

@@ -67,7 +67,8 @@ print("you said:", my_grids)
 
 # %% [markdown]
 # **Takeaway.** Ownership decides the grid: `dkdv` has fewer programs where key heads are shared, and each of them works for a whole group of query heads.
-#
+
+# %% [markdown]
 # ## First launch: $D$, and $L$ in another base
 #
 # $D_i = dO_i \cdot O_i$ is a row sum. The same kernel also prepares $L$: a GPU has an instruction for powers of 2, not of $e$, and $e^{S-L} = 2^{S \log_2 e - L \log_2 e}$. Multiplying $L$ once per row here spares it once per element later.
@@ -94,7 +95,8 @@ print(f"{how}: D off by {max_error(D, (dO.double() * O.double()).sum(-1)):.0e}")
 
 # %% [markdown]
 # A row that sees no key has $L = -\infty$, and $S - (-\infty)$ would be $+\infty$. Stored as $+\infty$ instead, the same row gives $2^{S - \infty} = 0$: no weight, no gradient, and no special case in the two large kernels.
-#
+
+# %% [markdown]
 # ## Second launch: stand the tile on its side
 #
 # `dkdv` computes $dV_j \mathrel{+}= P_{ij}^\top dO_i$. A tensor core takes its left factor from registers, where the last product left it, if the layout fits. $P_{ij}^\top$ would not fit: transposing crosses threads, through shared memory. **Predict** which product gives $P^\top$ without any transposing of results.
@@ -137,7 +139,8 @@ print(f"{how}: dK differs from the rung's by {max_error(dK, dK_rung.double()):.0
 
 # %% [markdown]
 # **Takeaway.** Choose the orientation in which the next product wants the tile. Here that is $S^\top$, and nothing is ever transposed.
-#
+
+# %% [markdown]
 # ## Third launch: a mask that must not be forgotten
 #
 # In `dkdv` no mask was needed beyond the loads: a key past the end has a row of its own, which is not stored. In `dq` keys lie along the sum. A padded key is loaded as 0, its score is 0, and its weight is $2^{0 - L}$. It meets $K_j = 0$, so why care? **Predict** what comes out if all scores are about $-300$.
@@ -182,7 +185,8 @@ print("you said:", my_padded)
 # **Compare.** Without the mask ordinary scores give the right answer, since the weight meets $K_j = 0$. Far below zero the weight overflows, and $\infty \cdot 0$ is NaN. A test with ordinary random numbers would never have told.
 #
 # **Takeaway.** "It is multiplied by 0 anyway" is true of numbers, not of $\infty$.
-#
+
+# %% [markdown]
 # ## Causal: where each loop starts and ends
 #
 # `dq` stops early, as the forward does. `dkdv` has it the other way round: key block $j$ is seen by *late* queries, so its loop starts late, at query block $\lfloor \max(0,\; j B_c + N_q - N_k)/B_r \rfloor$. **Predict** that start for $j = 3$, $B_c = 128$, $B_r = 64$, $N_q = N_k$.
@@ -203,7 +207,8 @@ print("query blocks that each key block of 32 visits, modelled:", loads, f"of {l
 
 # %% [markdown]
 # **Takeaway.** Causal work is uneven. The first key block sees all queries, the last only a few: `dkdv` launches the first ones first, `dq` the last ones, so that the long programs do not start late.
-#
+
+# %% [markdown]
 # ## Shared key heads
 #
 # With grouped-query attention several query heads read one key head, and $dK$ is the **sum** over them. The program that owns $dK_j$ simply walks all of them: one loop over pairs (head of the group, query block). No atomics, no extra memory, the same bits every time. Here is the real kernel; find that loop.
@@ -213,7 +218,8 @@ print(inspect.getsource(kernels.dkdv_kernel.fn))
 
 # %% [markdown]
 # New besides: strides and 64-bit offsets as in chapter 10, column masks for $d$ that is no power of two, and the addresses of the outputs, made from scratch at the end so that they take up no registers during the loop.
-#
+
+# %% [markdown]
 # ## Is it right?
 #
 # Every dtype, masked or not, ragged, $d_v \ne d$, grouped heads. Allowed is three times the error of naive attention's gradients in the same dtype, against float64.
@@ -272,7 +278,8 @@ print(f"{how}: O off by {max_error(O, attention(Q, K, V, causal=True, dropout_p=
 
 # %% [markdown]
 # **Takeaway.** A random number as a function of its place needs no order, no state and no memory. The price is arithmetic: on an H100 some sixty more instructions for each weight, in each of three kernels.
-#
+
+# %% [markdown]
 # ## Train with it
 #
 # `flashlab.flash_attention` puts it together. Without a seed it draws one from PyTorch's own generator, so `torch.manual_seed` makes a run reproducible.
@@ -309,7 +316,8 @@ print("you said:", my_spills)
 
 # %% [markdown]
 # **Takeaway.** Registers set the tile size of a backward kernel, long before shared memory does.
-#
+
+# %% [markdown]
 # ## On an H100
 #
 # The backward counts 2.5 times the forward's operations, five products for two; what the second pass computes again does not count. So 7 products at a matmul's speed would show as five sevenths of the dashed line. **Predict** how the kernel stands beside PyTorch's own FlashAttention-2 (SDPA flash) at $N = 4096$, causal.
@@ -332,7 +340,8 @@ figures.peak_memory_against_N(results, causal=True, focus="fa2_triton_backward")
 # **Compare.** Memory, forward and backward together, is where it all began: naive attention's doubles with every doubling of $N$ at the same number of tokens, the kernel's does not move. cuDNN's kernel is faster still; where such factors come from is the subject of chapter 12.
 #
 # **Takeaway.** Three plain kernels, exact and reproducible, train at any length that fits.
-#
+
+# %% [markdown]
 # ## Your turn
 #
 # **$dK$ and $dV$** ([exercises/ex11_dkdv.py](../exercises/ex11_dkdv.py), 40 minutes). The inner loops of the kernel: strides, tails, causal, and every query head of the group.
