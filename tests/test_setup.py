@@ -1,5 +1,6 @@
 """The two commands and the package as a newcomer meets them: versions, Makefile, imports, command line."""
 
+import json
 import os
 import re
 import shutil
@@ -192,3 +193,24 @@ def test_readme_lists_every_chapter():
     for chapter in CHAPTERS:
         assert f"({chapter.path})" in readme and chapter.builds in readme, chapter
     assert len(re.findall(r"\(notebooks/\d\d_\w+\.ipynb\)", readme)) == len(CHAPTERS)
+
+
+def test_readme_counts_the_exercises_and_their_mistakes():
+    mistakes, exercises = re.search(r"\*\*(\d+) mistakes in (\d+) exercises", (ROOT / "docs/mistakes.md").read_text()).groups()
+    readme = (ROOT / "README.md").read_text()
+    assert f"**{exercises} exercises** with" in readme and f"[{mistakes} mistakes](docs/mistakes.md)" in readme
+
+
+def test_readme_says_what_was_recorded():
+    """The speed against SDPA flash and cuDNN: in all rows, and in one whose ranges are apart."""
+    rows = json.loads((ROOT / "results/forward_h100.json").read_text())["rows"]
+    at = {(r["implementation"], r["d"], r["causal"], r["N"]): r for r in rows if not r["skipped"]}
+    sizes = [size for name, *size in at if name == "fa2_triton_forward"]
+    flash, cudnn = ({tuple(size): at[other, *size]["ms"] / at["fa2_triton_forward", *size]["ms"] for size in sizes}
+                    for other in ("sdpa_flash", "sdpa_cudnn"))
+    size = (128, False, 16384)
+    assert at["fa2_triton_forward", *size]["ms_high"] < at["sdpa_flash", *size]["ms_low"] and max(cudnn.values()) < 1
+    says = (f"{min(flash.values()):.2f} to {max(flash.values()):.2f} times the speed of SDPA's FlashAttention-2 "
+            f"({flash[size]:.2f} at d = {size[0]}, N = {size[2]}, no mask). cuDNN is ahead at every size, there by a factor of "
+            f"{1 / cudnn[size]:.2f}. The file is `results/forward_h100.json`")
+    assert says in (ROOT / "README.md").read_text()

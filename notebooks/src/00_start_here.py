@@ -71,7 +71,8 @@ Markdown("\n".join(["| chapter | what you build or see | a GPU adds |", "|---|--
 # | $Q_i$, $K_j$, $V_j$, $S_{ij}$, $P_{ij}$, $O_i$ | **tiles** | blocks of the above: `i` walks query blocks, `j` key blocks |
 # | $B_r$, $B_c$ | | rows of a query tile, rows of a key tile |
 # | $T_r = \lceil N_q/B_r \rceil$, $T_c = \lceil N_k/B_c \rceil$ | | how many query tiles, key tiles |
-#
+
+# %% [markdown]
 # Two kinds of memory matter. **HBM** is the GPU's large memory, where tensors live. **SRAM** is the small fast
 # memory on the chip, where arithmetic happens. Every byte that crosses between them takes time.
 
@@ -182,7 +183,8 @@ except SRAMOverflow as error:
 #
 # **Takeaway.** $S$ is too slow to keep in HBM and too large for SRAM, so it has to be made and used up tile by
 # tile. But softmax needs whole rows: how that can work is the idea of this course.
-#
+
+# %% [markdown]
 # ## Where this leads
 #
 # The two FlashAttention rungs do just that. Here they run beside naive attention, inside the same `Memory` and at
@@ -205,7 +207,8 @@ figures.traffic_against_N(points)
 # %% [markdown]
 # **Takeaway.** The same output from fewer bytes, and no $S$ in HBM at all. Chapters 01 to 07 take you from the top line
 # to the bottom one, show what sets the distance between them, and 10 puts the result on a GPU.
-#
+
+# %% [markdown]
 # ## Your turn
 #
 # Change `256` in the cell that failed. What is the largest number of tokens whose scores fit, and which bytes fill the

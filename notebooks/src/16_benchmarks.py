@@ -11,7 +11,7 @@
 #
 # **You will be able to** time a GPU kernel so that the number means something; read run time, memory, TFLOP/s, error and HBM bytes off a plot and say why a line bends; and see through a benchmark that flatters.
 #
-# **You need** chapters 06 and 07; 10 is what gets measured. · **40 minutes** · **runs on** GPU (live, a short run of about a minute) or CPU (recorded figures)
+# **You need** chapters 06 and 07; 10 and 11 are what gets measured. · **40 minutes** · **runs on** GPU (live, a short run of about a minute) or CPU (recorded figures)
 #
 # The kernel stands beside naive attention and four that PyTorch ships: `math`, `efficient`, `flash` (FlashAttention-2 in CUDA, by its authors) and `cudnn` (NVIDIA's own).
 
@@ -390,7 +390,7 @@ print(f"your prediction: {my_reads}. Naive attention: {naive_kernels} GPU kernel
 # %% [markdown]
 # ## The backward pass
 #
-# Training needs gradients: $dQ$, $dK$, $dV$. That is five matrix products where the forward pass has two, so 2.5 times the FLOPs are counted. Recorded, for the same sizes; each gradient was held against float64 first. **Predict** the share of a matrix product that the kernels reach at best.
+# Training needs gradients: $dQ$, $dK$, $dV$. That is five matrix products where the forward pass has two, so 2.5 times the FLOPs are counted. The kernels are chapter 11's, recorded for the same sizes; each gradient was held against float64 first. **Predict** the share of a matrix product that the kernels reach at best.
 
 # %%
 my_backward_share = None     # between 0 and 1
