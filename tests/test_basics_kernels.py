@@ -110,8 +110,9 @@ def test_matmul(M, K, N, group, descriptors, dtype):
     A, B = randn(M, K, dtype=dtype), randn(K, N, dtype=dtype)
     C = matmul.matmul(A, B, group=group, descriptors=descriptors, **SMALL)
     truth = A.double() @ B.double()
-    eps = torch.finfo(dtype).eps
-    assert C.dtype == dtype and (C.double() - truth).abs().max() <= eps * truth.abs().max() + 1e-5
+    rounded = torch.finfo(dtype).eps                       # the result, once
+    summed = 8 * torch.finfo(torch.float32).eps            # K additions in float32, in an order that differs from GPU to GPU
+    assert C.dtype == dtype and (C.double() - truth).abs().max() <= (rounded + summed) * truth.abs().max() + 1e-5
 
 
 def test_matmul_of_transposed_and_strided_matrices_and_of_empty_ones():

@@ -13,7 +13,7 @@
 #
 # **You need** chapter 01. · **60 minutes** · **runs on** CPU or GPU
 #
-# A kernel is a function that thousands of threads run at once. This chapter first looks at the memory they share, then at the threads themselves. GPU numbers are measured live if you have one, else recorded on an H100.
+# A kernel is a function that thousands of threads run at once. First the memory they share, then the threads themselves. GPU numbers are measured live if you have one, else recorded on an H100.
 
 # %% [markdown]
 # ## Two memories
@@ -38,7 +38,7 @@ figures.memory_hierarchy()
 #
 # ## One level more: the L2 cache
 #
-# Between the two sits the L2 cache: shared by all SMs, 50 MB on an H100, and filled by the hardware without being asked. A kernel reads the same buffer over and over. **Predict**: how many times faster does 8 MiB come than 1 GiB?
+# Between the two sits the L2 cache: shared by all SMs, 50 MB on an H100, and filled by the hardware without being asked. A kernel reads the same buffer over and over; buffers have 1 MiB to 1 GiB. **Predict**: how many times faster does the fastest size come than 1 GiB?
 
 # %%
 my_ratio = None
@@ -60,8 +60,9 @@ figures_gpu.bandwidth_by_footprint(rows, words, l2_bytes=50 * 2**20) if rows els
 
 # %%
 rows, words = numbers("memory_latency")
-for row in sorted(rows, key=lambda row: row["ns"]):
-    size = f"{row['footprint'] / 2**20:g} MiB" if row["level"] != "shared memory" else "shared memory"
+for row in sorted(rows, key=lambda row: (row["level"] != "shared memory", row["footprint"])):
+    KiB = row["footprint"] / 2**10
+    size = row["level"] if row["level"] == "shared memory" else f"{KiB:g} KiB" if KiB < 1024 else f"{KiB / 1024:g} MiB"
     print(f"{size:>16}: {row['ns']:6.1f} ns for one load, {row['ns'] / min(r['ns'] for r in rows):4.1f} times the shortest")
 print(words)
 
@@ -83,12 +84,12 @@ my_operations = {"A100": None, "H100": None, "this machine": None}
 # %%
 from flashlab import doctor
 
-rows, words = numbers("ceilings")
+ceilings, words = numbers("ceilings")
 device = "cuda" if torch.cuda.is_available() else "cpu"
 here = [doctor.matmul_rate(device).data["TFLOP_per_s"], doctor.copy_bandwidth(device).data["GB_per_s"] / 1000]
 limits = {"A100": [312.0, 1.5], "this machine": here}               # TFLOP/s, TB/s
-if rows:
-    limits["H100"] = [pick(rows, what="float16 matmul")[0]["tflops"], pick(rows, what="copy")[0]["tb_s"]]
+if ceilings:
+    limits["H100"] = [pick(ceilings, what="float16 matmul")[0]["tflops"], pick(ceilings, what="copy")[0]["tb_s"]]
 for name, (tflops, tb_s) in limits.items():
     print(f"{name:>12}: {tflops:7.3g} TFLOP/s, {tb_s:6.3g} TB/s: {4 * tflops / tb_s:5.0f} operations while one float32 comes; "
           f"your prediction: {my_operations[name]}")
@@ -99,10 +100,10 @@ print(words)
 #
 # ## Time = data movement + compute
 #
-# Now attention, operation by operation. The memory model counts each one's bytes; its FLOPs are known. FLOPs divided by bytes is the **arithmetic intensity**. **Predict**: which of the four operations below spends the largest share of its time on arithmetic?
+# Now attention, operation by operation. The memory model counts each one's bytes; its FLOPs are known. FLOPs divided by bytes is the **arithmetic intensity**. **Predict** for one head, $N = 2048$, $d = 64$: for 100 µs that $QK^\top$ spends on moving numbers, how many go to arithmetic? And softmax?
 
 # %%
-my_busiest = None     # "QKᵀ", "scale", "softmax" or "PV"
+my_microseconds = {"QKᵀ": None, "softmax": None}
 
 # %% [markdown]
 # **Run and compare**, with the A100's published limits and 16-bit numbers. The two times can overlap, so the truth lies between the larger one and their sum.
@@ -113,6 +114,7 @@ from flashlab.naive import naive_forward
 
 N, d = 2048, 64
 Q, K, V = (torch.randn(N, d, dtype=torch.float16) for _ in range(3))
+print(f"modelled: A100, one head, N = {N}, d = {d}")
 with Memory() as mem:
     naive_forward(Q, K, V)
 flops = {"QKᵀ": 2 * N * N * d, "scale": N * N, "softmax": 5 * N * N, "PV": 2 * N * N * d}
@@ -120,8 +122,8 @@ ops = []
 for (op, n), event in zip(flops.items(), mem.log, strict=False):
     ops.append({"op": op, "flops": n, "bytes": event.read + event.written})
     move, compute = ops[-1]["bytes"] / 1.5e12 * 1e6, n / 312e12 * 1e6
-    print(f"{op:>8}: {n / ops[-1]['bytes']:5.1f} FLOPs a byte; {move:5.1f} µs moving + {compute:4.1f} µs computing (modelled)")
-print(f"your prediction: {my_busiest}")
+    print(f"{op:>8}: {n / ops[-1]['bytes']:5.1f} FLOPs a byte; {move:5.1f} µs moving + {compute:4.1f} µs computing, "
+          f"{100 * compute / move:4.1f} for each 100; your prediction: {my_microseconds.get(op, '-')}")
 
 # %% [markdown]
 # Even the matrix products wait for memory: with $d = 64$ they make an $N \times N$ matrix out of two thin ones, and writing that is the work. A square matmul is another matter, and so is attention that never writes $S$. **Predict** their FLOPs per byte.
@@ -140,25 +142,32 @@ for point in extra:
     print(f"{point['op']}: {point['flops'] / point['bytes']:.0f} FLOPs a byte (modelled); your prediction: {my_intensity[point['op']]}")
 
 # %% [markdown]
-# A **roofline** puts all of them into one picture. The slanted line is what memory allows, the flat one what arithmetic allows. Nothing can be above the roof; a place left or right of the corner says which of the two an operation waits for. The table below has the times.
+# A **roofline** puts all of them into one picture. The slanted line is what memory allows, the flat one what arithmetic allows; left or right of the corner says which of the two an operation waits for. The roof is the best that this run saw, so nothing here is above it; other runs differ by some 10 % (chapter 16).
 
 # %%
 rows, words = numbers("roofline")
 if rows:
-    tb_s, tflops = max(row["tb_s"] for row in rows), max(row["tflops"] for row in rows)      # the best that was seen
+    tb_s, tflops = (max(row.get(rate, 0) for row in rows + ceilings) for rate in ("tb_s", "tflops"))     # the best that was seen
     picture = figures_gpu.roofline(rows, tb_s, tflops, words)
 else:
     picture = figures_gpu.roofline(ops + extra, 1.5, 312, f"Modelled, limits of an A100. {words}.")
 picture
 
+# %% [markdown]
+# The times behind the dots. They are for many heads and longer rows than the model above, on another GPU: more microseconds, the same places. "SDPA" is `scaled_dot_product_attention` with PyTorch's own choice of backend (chapter 16 tells them apart).
+
 # %%
+if rows:
+    print(f"{rows[0]['H']} heads, N = {rows[0]['N']}, d = {rows[0]['d']}, float16; the last two rows have sizes of their own")
 for row in rows:
     move, compute = row["bytes"] / tb_s / 1e6, row["flops"] / tflops / 1e6                # µs
     print(f"{row['op']:>14}: {row['ms'] * 1000:7.1f} µs; moving takes {move:6.1f}, computing {compute:6.1f} at best")
+for row in pick(rows, op="softmax"):
+    print(f"PyTorch's softmax takes {tb_s / row['tb_s']:.1f} times the time that its bytes need at best.")
 print(words)
 
 # %% [markdown]
-# PyTorch's softmax takes more than twice the time that its bytes need; chapter 09 writes one that does not.
+# Chapter 09 writes a softmax that takes hardly longer than its bytes need.
 #
 # **Takeaway.** Every operation of naive attention waits for memory. FlashAttention does the same arithmetic far to the right of the corner. That is the whole plan of this course; the rest of this chapter is about the threads that carry it out.
 
@@ -228,7 +237,7 @@ print(f"ceil:  {int(C.isnan().sum())} elements never written")
 figures_gpu.grid_and_guard(N, block)
 
 # %% [markdown]
-# Rounding up starts threads that have no element, and `if i < N` stops them: the **guard**. Without it they read and write past the end of the tensors. The interpreter notices. A GPU would not: it would overwrite whatever lies there. This cell fails on purpose.
+# Rounding up starts threads that have no element, and `if i < N` stops them: the **guard**. Without it they read and write past the end of the tensors. The interpreter notices. A GPU stops only if the address belongs to no allocation; else it overwrites whatever lies there. This cell fails on purpose.
 
 # %%
 from flashlab.simt import blockDim, blockIdx, threadIdx
@@ -327,6 +336,8 @@ for row in rows:
 print(f"your prediction: {my_ratio}. {words}")
 
 # %% [markdown]
+# **Compare.** Below 32 threads, half as many in a block take almost twice the time: each warp costs the same, and there are twice as many. From 32 on the block's size does not matter here.
+#
 # The GPU can count active lanes itself. Its profiler's `thread_inst_executed_per_inst_executed` is how many lanes, on average, took part in an instruction: 32 is best. The interpreter's `lane_use` is the same quantity for our Python lines, here with as many rounds as on the GPU.
 
 # %%
@@ -340,7 +351,7 @@ for period in (1, 16, 32):
     print(f"   two_paths, period {period:<3} {32 * trace.lane_use:5.1f} of 32 lanes active (modelled)")
 
 # %% [markdown]
-# **Takeaway.** Idle lanes are paid for like busy ones, and the interpreter counts them as the hardware does.
+# **Takeaway.** Idle lanes are paid for like busy ones. The interpreter's count comes close to the hardware's: a Python line is not one machine instruction, but the lanes are the same.
 #
 # ## Small blocks cost even without idle lanes
 #
@@ -356,16 +367,20 @@ for row in pick(rows, by="CUDA C++"):
     print(f"blocks of {row['block']:>4}: {row['ms']:7.3f} ms, {row['tb_s']:.2f} TB/s, {blocks / row['ms'] / 1e6:.2f} blocks a nanosecond")
 for row in pick(rows, by="PyTorch") + pick(rows, by="Triton"):
     print(f"{row['by']:>14}: {row['ms']:7.3f} ms, {row['tb_s']:.2f} TB/s")
+fastest = min(pick(rows, by="CUDA C++"), key=lambda row: row["ms"], default=None)
+for row in pick(rows, by="CUDA C++", block=32):
+    print(f"Blocks of 32 take {row['ms'] / fastest['ms']:.1f} times as long as blocks of {fastest['block']}, the fastest.")
 print(f"your prediction: {my_slowdown}. {words}")
 
 # %% [markdown]
-# **Compare.** Look at the last column: up to blocks of 128 it stands still, between one and two blocks a nanosecond. Starting blocks is work too, about one for each clock cycle, and with small blocks nothing else counts. Triton and PyTorch move more bytes a second than our kernel: their threads take several numbers each.
+# **Compare.** Look at the last column: as long as blocks are small it stands still, whatever is in a block. Starting blocks is work too, and with small blocks nothing else counts. Triton and PyTorch move more bytes a second than our kernel; chapter 09 shows how Triton deals numbers out to threads.
 #
-# **Takeaway.** Blocks are multiples of 32 threads, and 128 to 256 is a good first choice.
-#
+# **Takeaway.** Blocks are multiples of 32 threads; 256 is a good first choice.
+
+# %% [markdown]
 # ## The real thing
 #
-# The CUDA C++ sources are in flashlab/cuda. On a GPU this cell compiles them at run time and holds them against the interpreter. Elsewhere it shows the comparison that was recorded: `equal` means bit for bit. In `two_paths` Python computes in float64 and the GPU in float32, so the last digit may differ.
+# The CUDA C++ sources are in flashlab/cuda. On a GPU this cell compiles them at run time and holds them against the interpreter; elsewhere it shows the recorded comparison. `equal` means bit for bit: in `two_paths` Python computes in float64, the GPU in float32, so the last digit may differ. (`matrix_add_down_columns` is chapter 09's bad example: the same sums, lanes walking down.)
 
 # %%
 rows, words = numbers("simulator")
@@ -375,7 +390,9 @@ for row in rows:
 print(words)
 
 # %% [markdown]
-# A real launch has two traps. It returns at once, before the kernel has run, so a clock on the CPU measures nothing: time with **events** that the GPU itself records. And it returns no error: you have to ask. These are the lines around the launch in flashlab/cuda/vector_add.cu.
+# A real launch has two traps. It returns at once, before the kernel has run, so a clock on the CPU measures nothing: time with **events** that the GPU itself records. And it returns no error: you have to ask.
+#
+# Published notes on this example create two events and never record them. An event that is not recorded times nothing. The right order, in flashlab/cuda/vector_add.cu: record, launch, record, wait, read.
 
 # %%
 lines = cuda.source("vector_add").splitlines()
