@@ -18,6 +18,7 @@ from flashlab.kernels.dropout import dropout_keep_mask  # noqa: E402
 from flashlab.kernels.fa2 import fa2_triton_forward  # noqa: E402
 from flashlab.kernels.fa2_backward import fa2_triton_backward  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")     # numpy's, of exp2 of what a mask then hides
 DTYPES = [torch.float16, torch.bfloat16, torch.float32]
 MASKS = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 
@@ -145,15 +146,15 @@ def test_gradcheck(N_q, N_k, causal):
 @interpreted_only
 @MASKS
 def test_gradcheck_of_grouped_heads(causal):
-    assert gradcheck(5, 4, 2, 3, causal=causal, H_q=4, H_kv=2)
+    assert gradcheck(4, 3, 2, 2, causal=causal, H_q=2, H_kv=1)
 
 
 @interpreted_only
 @MASKS
 def test_gradcheck_with_dropout(causal):
     seed = torch.tensor(9)
-    dropout = {"dropout_p": 0.5, "seed": seed, "keep": dropout_keep_mask(1, 2, 6, 5, 0.5, seed)}
-    assert gradcheck(6, 5, 2, 3, causal=causal, dropout=dropout, H_q=2)
+    dropout = {"dropout_p": 0.5, "seed": seed, "keep": dropout_keep_mask(1, 1, 6, 5, 0.5, seed)}
+    assert gradcheck(6, 5, 2, 3, causal=causal, dropout=dropout)
 
 
 @interpreted_only
@@ -277,12 +278,9 @@ def test_peak_memory_of_forward_and_backward_grows_linearly():
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        fa2_triton_backward(Q, K, V, *reversed_pair(Q, K, V, dO))
-        return torch.cuda.max_memory_allocated() - before
-
-    def reversed_pair(Q, K, V, dO):
         O, L = fa2_triton_forward(Q, K, V)
-        return O, dO, L
+        fa2_triton_backward(Q, K, V, O, dO, L)
+        return torch.cuda.max_memory_allocated() - before
 
     extra(256)
     assert 3.8 < extra(16384) / extra(4096) < 4.2
@@ -414,6 +412,17 @@ def test_what_the_compiler_made_of_it(compiled, name):
         assert not result.warnings                     # ptxas says here when wgmma is serialised
         if result.arch == 90:
             assert result.spills == 0
+
+
+def test_a_4090_has_room_for_the_tiles():
+    """99 KiB of shared memory: compiled for an A100, which has the same tensor cores and copies, and more room."""
+    todo = []
+    for d, dtype in ((64, torch.bfloat16), (128, torch.bfloat16), (256, torch.bfloat16), (256, torch.float32)):
+        both = kernels.best_tiles(d, dtype, small=True)
+        for (kernel, arguments, arch), (B_r, B_c, num_warps, num_stages) in zip(jobs(80, d, True, dtype), both, strict=True):
+            tiles = {"B_r": B_r, "B_c": B_c, "num_warps": num_warps, "num_stages": num_stages}
+            todo.append((kernel, arguments | tiles, arch))
+    assert max(result.shared_bytes for result in compile_all(todo)) <= 99 * 1024
 
 
 # ---- refusals

@@ -236,7 +236,8 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, dropout_p=0.0, s
     first = {"O": O, "dO": dO, "L": L, "dL": dL, "D": D, "L_log2": L_log2, "H_q": H_q, "N_q": N_q, "d_v": d_v}
     first |= {name: step for name, step in strides.items() if name.startswith("stride_dO")}
     first |= {"B_r": 32, "B_dv": B_dv, "has_dL": dL is not None, "num_warps": 4}
-    for_dkdv, for_dq = best_tiles(max(d, d_v), Q.dtype, dropout_p > 0)
+    small = Q.is_cuda and torch.cuda.get_device_properties(Q.device).shared_memory_per_block_optin < 128 * 1024
+    for_dkdv, for_dq = best_tiles(max(d, d_v), Q.dtype, dropout_p > 0, small)
     dkdv = shared | {"dK": dK, "dV": dV} | _tiles(for_dkdv, B_r, B_c)
     dq = shared | {"dQ": dQ} | _tiles(for_dq, B_r, B_c)
     return ((preprocess_kernel, (B * H_q * triton.cdiv(N_q, 32),), first),
@@ -249,12 +250,17 @@ def _tiles(best, B_r, B_c):
     return {"B_r": B_r or best_B_r, "B_c": B_c or best_B_c, "num_warps": num_warps, "num_stages": num_stages}
 
 
-def best_tiles(d, dtype, dropout=False):
-    """(B_r, B_c, num_warps, num_stages) for dkdv_kernel and for dq_kernel: tiles that spill no registers on an H100."""
+def best_tiles(d, dtype, dropout=False, small=False):
+    """(B_r, B_c, num_warps, num_stages) for dkdv_kernel and for dq_kernel: tiles that spill no registers on an H100.
+
+    dropout: the mask of a tile takes registers, too. small: the GPU has 99 KiB of shared memory, as a 4090 has, or less
+    """
     if dtype in (torch.float32, torch.float64):
-        return ((32, 32, 8, 2), (32, 32, 8, 2)) if d <= 128 else ((16, 32, 8, 2), (32, 16, 8, 2))
+        if d <= 128:
+            return (32, 32, 8, 2), (32, 32, 8, 2)
+        return (16, 16 if small else 32, 8, 2), (32, 16, 8, 2)
     if d <= 64:
-        return (32 if dropout else 64, 128, 8, 3), (128, 64, 8, 3)     # the mask of a tile takes registers, too
+        return (32 if dropout else 64, 128, 8, 3), (128, 64, 8, 3)
     if d <= 128:
         return (32 if dropout else 64, 128, 8, 2), (128, 64, 8, 2)
-    return (16 if dropout else 32, 64, 8, 2), (64, 32, 8, 2)
+    return (16 if dropout or small else 32, 64, 8, 2), (32 if small else 64, 32, 8, 2)
