@@ -231,7 +231,8 @@ class _Pointer:
             raise TypeError(f"{self.name}[{i!r}]: an index must be an integer (// divides without a remainder)")
         if not 0 <= i < len(self.numbers):
             raise IndexError(f"{kind}s {self.name}[{i}], but {self.name} has {len(self.numbers)} elements. "
-                             "A GPU stops only if the address belongs to no allocation; else it reads or overwrites whatever lies there")
+                             "A GPU stops only if the address belongs to no allocation; "
+                             "else it reads or overwrites whatever lies there")
         self.log.append((self.name, kind, i * self.numbers.itemsize))
         return i
 

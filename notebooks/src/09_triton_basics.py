@@ -11,7 +11,7 @@
 #
 # **You will be able to** find any element of any tensor from a pointer and its strides, write Triton kernels for vectors, matrices, row softmax and matrix products, tell a coalesced access from a scattered one, and read what the compiler made of a kernel.
 #
-# **You need** chapters 02 and 04. · **90 minutes** · **runs on** CPU or GPU (Linux: Triton has no wheels elsewhere)
+# **You need** chapters 02 and 04; attention itself comes in chapter 10. · **90 minutes** · **runs on** CPU or GPU; Triton, so Linux
 #
 # Without a GPU, Triton's interpreter runs the same kernels on the CPU. GPU numbers are then recorded ones.
 
@@ -101,7 +101,7 @@ careless_add[(triton.cdiv(N, B),)](X, Y, Out, N, B)
 print("Out:", Out.tolist(), "\nbehind it:", memory[2, N:].tolist())
 
 # %% [markdown]
-# `Out` is right, and no error came. But two numbers behind it were overwritten. Triton's interpreter does not notice stray addresses, and neither does a GPU. `flashlab.lint` does: it holds every address against the tensors.
+# `Out` is right, and no error came. But two numbers behind it were overwritten. Triton's interpreter does not notice stray addresses, and a GPU rarely does. `flashlab.lint` does: it holds every address against the tensors.
 
 # %%
 from flashlab import lint
@@ -140,6 +140,8 @@ my_elements, my_loads = None, None
 # **Run and compare.** The kernel of the package is compiled for an H100, which needs no GPU. The answer stands in its PTX, the assembly language of NVIDIA GPUs.
 
 # %%
+import re
+
 from flashlab.compiled import compile_for
 from flashlab.kernels import vector_add as vectors
 
@@ -156,11 +158,27 @@ print(f"your prediction: {my_elements} elements, {my_loads} loads")
 # %% [markdown]
 # **Compare.** 128 threads, 8 elements each, in two loads of four float32: 16 bytes at once, the widest a thread can load. Giving a thread several elements is called **thread coarsening**; Triton does it by itself.
 #
+# Wide loads need aligned addresses, and a mask that does not change within them: Triton compiles in which arguments are multiples of 16. **Predict** the loads for $N = 4097$.
+
+# %%
+my_loads_4097 = None
+
+# %%
+for N in (4096, 4097):
+    ptx = compile_for(vectors.vector_add_kernel, {"X": V, "Y": V, "Out": V, "N": N, "B": 1024}, 90).ptx
+    loads = re.findall(r"ld\.global\.\S+", ptx)
+    print(f"N = {N}: {len(loads)} loads in {vectors.vector_add_kernel.fn.__name__}, all of them {' and '.join(set(loads))}")
+print(f"your prediction: {my_loads_4097}")
+print({f"tl.{name}": hasattr(tl, name) for name in ("multiple_of", "align")})
+
+# %% [markdown]
+# **Compare.** 4 bytes at a time: the mask may end anywhere. Where a number is a multiple and the compiler cannot know, `tl.multiple_of(x, 16)` promises it. Published notes on Triton do that with `tl.align`: there is no such function.
+#
 # **Takeaway.** You choose the block and the warps; the compiler deals the elements out to the threads.
 #
 # ## SIMD against scalar code
 #
-# What a block operation does for a thousand elements can also be written as a loop over single numbers. **Predict**: how much slower is that on a GPU?
+# What a block operation does for the 128 elements of a program can also be written as a loop over single numbers. **Predict**: how much slower is that on a GPU?
 
 # %%
 import inspect
@@ -174,7 +192,7 @@ from flashlab.bench_basics import numbers, pick
 rows, words = numbers("vector_addition")
 blocks, scalars = pick(rows, by="Triton, a block at a time"), pick(rows, by="Triton, one number at a time")
 for row in blocks + scalars:
-    print(f"{row['by']:>30}: {row['ms']:8.4f} ms, {row['tb_s']:.3f} TB/s")
+    print(f"{row['by']:>30}, N = {row['N']}, B = {row['block']}: {row['ms']:.4f} ms, {row['tb_s']:.3f} TB/s")
 if blocks and scalars:
     print(f"{scalars[0]['ms'] / blocks[0]['ms']:.0f} times slower; your prediction: {my_slower}")
 print(words)
@@ -190,8 +208,6 @@ print(words)
 # An `if` on a `tl.constexpr` is decided while compiling, and the other side does not exist in the code. An `if` on a run-time number stays a branch. A kernel with a switch shows the difference.
 
 # %%
-import re
-
 from flashlab.compiled import compile_all
 from flashlab.kernels import branches
 
@@ -264,6 +280,8 @@ my_sectors = {"along a row": None, "down a column": None}
 # **Run and compare**, in the SIMT interpreter of chapter 02. It knows the address that each lane asks for.
 
 # %%
+import math
+
 from flashlab import simt
 from flashlab.simt import launch
 
@@ -284,12 +302,28 @@ my_times_slower = None
 # %%
 rows, words = numbers("coalescing")
 for row in pick(rows, by="CUDA C++"):
-    print(f"{row['access']:>14}: {row['ms']:.3f} ms, {row['tb_s']:.2f} TB/s")
+    side = math.isqrt(row["bytes"] // 12)                            # three matrices of 4 bytes a number
+    print(f"{row['access']:>14}, {side} x {side}: {row['ms']:.3f} ms, {row['tb_s']:.2f} TB/s")
 counted, _ = numbers("counters", live=False)
 for row in pick(counted, kernel="matrix_add"):
     print(f"{row['access']:>14}: {row['load_sectors'] / row['load_requests']:.1f} sectors a load (hardware counter), "
           f"{(row['dram_read'] + row['dram_written']) / 1e6:.0f} MB moved by DRAM, {row['l2_bytes'] / 1e6:.0f} MB by L2")
 print(f"your prediction: {my_times_slower}. {words}")
+
+# %%
+def down_against_along(found, number):
+    down, along = (pick(found, access=access) for access in ("down columns", "along rows"))
+    return number(down[0]) / number(along[0]) if down and along else float("nan")
+
+
+adds = pick(counted, kernel="matrix_add")
+print(f"down columns against along rows: {down_against_along(adds, lambda row: row['load_sectors']):.1f} times the sectors, "
+      f"{down_against_along(rows, lambda row: row['ms']):.1f} times the time,\n"
+      f"{down_against_along(adds, lambda row: row['l2_bytes']):.1f} times the bytes through L2, "
+      f"{down_against_along(adds, lambda row: row['dram_read'] + row['dram_written']):.2f} times the bytes of DRAM")
+
+# %% [markdown]
+# **Compare.** The time does not grow as much as the sectors, and DRAM moves the same: a line, once fetched, stays in a cache until the neighbouring columns want it. What grows is the traffic between the SMs and L2, and the time follows that.
 
 # %% [markdown]
 # And in Triton, where the compiler deals elements to threads? It picks the order for each load from what it knows about strides: a stride of 1 is compiled in. So a transposed matrix is read along its own columns. Only a stride that no order can mend wastes sectors: every 8th number of a row, for instance.
@@ -300,10 +334,14 @@ for row in pick(rows, by="Triton") + pick(rows, by="PyTorch"):
     print(f"{row['by']:>8}, {name:<16} {row['ms']:7.3f} ms, {row['tb_s']:.2f} TB/s of useful bytes")
 for row in [row for row in pick(counted, kernel="Triton matrix_add") if "asked" in row]:
     print(f"Triton, {row['access']:<16} {32 * row['load_sectors'] / row['asked']:.1f} bytes moved for each byte asked for (hardware counter)")
+for by in ("Triton", "PyTorch"):
+    turned, straight = (pick(rows, by=by, access=access) for access in ("one transposed", "both row-major"))
+    if turned and straight:
+        print(f"{by} with one operand transposed: {turned[0]['ms'] / straight[0]['ms']:.2f} times the time of both row-major")
 print(words)
 
 # %% [markdown]
-# PyTorch's own addition picks one order for all operands: with one of them transposed it loses half its speed, and the Triton kernel nothing.
+# PyTorch's own addition picks one order for all operands and pays for a transposed one. The Triton kernel does not.
 #
 # **Takeaway.** Neighbouring lanes should want neighbouring addresses. In CUDA you see to it; in Triton the compiler does, if one stride is 1 and it can see that.
 
@@ -345,7 +383,7 @@ for other in (0.0, -float("inf")):
     print(f"other = {other}: largest error {(Y - torch.softmax(X, 1)).abs().max():.1e}, first row sums to {Y[0].sum():.4f}")
 
 # %% [markdown]
-# With 0 the 28 padded elements enter the sum, as exp(0 − max) each. This failed on purpose; $-\infty$ adds exactly 0. The kernel of the package adds two things: several short rows for each program, and more warps for long ones.
+# With 0 the 28 padded elements enter the sum, as exp(0 − max) each. This failed on purpose; $-\infty$ adds exactly 0. The kernel of the package adds three things: several short rows for each program, more warps for long ones, and `N` as a constant, so that loads are as wide as a row's length allows.
 #
 # **Predict** which share of a plain copy's speed it reaches on an H100.
 
@@ -360,8 +398,19 @@ for row in pick(rows, by="kernel", dtype="float16"):
     print(f"{row['M']:>7} rows of {row['N']:>5}: {row['tb_s']:.2f} TB/s, {', '.join(ratios)}")
 print(f"your prediction: {my_share}. {words}")
 
+# %%
+for dtype in ("float16", "float32"):
+    for other in ("copy", "torch", "eager"):
+        speed = {row["N"]: theirs["ms"] / row["ms"] for row in pick(rows, by="kernel", dtype=dtype)
+                 for theirs in pick(rows, by=other, dtype=dtype, N=row["N"])}
+        low, high = (choose(speed, key=speed.get, default=None) for choose in (min, max))
+        if speed:
+            print(f"{dtype}: {speed[low]:.2f} (N = {low}) to {speed[high]:.2f} (N = {high}) times the speed of {other}")
+
 # %% [markdown]
-# **Takeaway.** Fusion buys time with traffic: five operations in one kernel cost little more than copying the matrix. FlashAttention is this idea, with two matrix products inside.
+# **Compare.** On the H100 the kernel takes what a copy takes, odd lengths included; only the longest rows cost a few percent. (A little above 1: PyTorch's copy is not the fastest there is.) `torch.softmax` is one kernel too and moves the same bytes: what it lacks is not fusion. In float32, on short rows, both are even.
+#
+# **Takeaway.** Fusion buys time with traffic: five operations in one kernel take about as long as copying the matrix. FlashAttention is this idea, with two matrix products inside.
 
 # %% [markdown]
 # ## A matrix product
@@ -399,6 +448,8 @@ print(f"{grid[0]} x {grid[1]} = {grid[0] * grid[1]} programs; your prediction: {
 print(f"largest difference to torch: {(C - A @ B).abs().max():.1e}")
 
 # %% [markdown]
+# **Takeaway.** One program, one tile of $C$. Its sums stay on chip for the whole loop; tiles of $A$ and $B$ pass by, masked with 0 where they stick out.
+#
 # ### Sums in float32
 #
 # The inputs may have 16 bits; the sum must not. Here both versions add the same products, one in float16 and one in float32. All numbers are positive, so the sum grows and grows. **Predict** the relative error of a float16 sum over $K = 8192$ numbers between 0 and 1, in tiles of 16.
@@ -414,7 +465,9 @@ for sums in (tl.float16, tl.float32):
     print(f"sums in {sums}: relative error {((C.double() - truth) / truth).abs().max():.1e}; your prediction: {my_error}")
 
 # %% [markdown]
-# Near 2048, neighbouring float16 numbers are 2 apart, and each partial sum is rounded to one of them. The float32 version rounds once, at the end.
+# From 1024 on, neighbouring float16 numbers are 1 apart, from 2048 on 2, and each partial sum is rounded to one of them. The float32 version is rounded to float16 once, at the end.
+#
+# **Takeaway.** Inputs may have 16 bits; sums have 32.
 #
 # ### Both operands of one type
 #
@@ -460,7 +513,7 @@ for row in rows:
 print(words)
 
 # %% [markdown]
-# The errors tell who rounds and who cuts off. What slows TF32 down is $B$: Hopper's tensor cores take 32-bit operands only with $K$ as the contiguous direction. A row-major $B$ is turned around while it is copied to shared memory, 4 bytes at a time where 16 would go. Compiled for an H100:
+# The errors tell who rounds and who cuts off. TF32's speed hangs on $B$'s layout: Hopper's tensor cores take 32-bit operands only with $K$ as the contiguous direction. A row-major $B$ is turned around while it is copied to shared memory, 4 bytes at a time where 16 would go. Compiled for an H100:
 
 # %%
 from flashlab.kernels import matmul as matmuls
@@ -473,7 +526,15 @@ for name, binary in zip(layouts, compile_all([(matmuls.matmul_kernel, common | s
     wide, narrow = (len(re.findall(rf"cp\.async\.{kind}", binary.ptx)) for kind in ("cg", "ca"))
     print(f"{name:>14}: {wide} copies of 16 bytes, {narrow} of 4 bytes")
 
+# %%
+for row in pick(rows, by="kernel, B by columns"):
+    for other in pick(rows, by="kernel", precision=row["precision"]):
+        print(f"{row['precision']:>6}: B by columns runs at {other['ms'] / row['ms']:.2f} times the speed of B by rows")
+print(words)
+
 # %% [markdown]
+# **Compare.** On the H100 the other layout wins for both kinds of TF32, and loses for `"ieee"`, which uses no tensor cores (why it loses we have not examined). With $B$ by rows, `"tf32x3"` is even slower than true float32.
+#
 # **Takeaway.** `"ieee"` is true float32, `"tf32"` three digits, `"tf32x3"` three products that win the other digits back. Say which one you want: the default differs between interpreter and GPU.
 
 # %% [markdown]
@@ -505,8 +566,16 @@ for row in counted:
         print(f"group {row['group']:>2}: {row['dram_read'] / 1e6:6.0f} MB read from DRAM, {row['l2_bytes'] / 1e6:.0f} MB through L2 (counters)")
 print(f"your prediction: {my_gain}. {words}")
 
+# %%
+read = {row["group"]: row["dram_read"] for row in counted if row["kernel"] == "matmul" and "group" in row}
+took = {row["group"]: row["ms"] for row in rows}
+if {1, 8} <= set(read) & set(took):
+    print(f"group 8 against 1: {read[8] / read[1]:.0%} of the bytes read from DRAM, {took[8] / took[1]:.0%} of the time")
+for row in pick(numbers("matmul")[0], by="pointers", n=8192) if 8 in took else []:
+    print(f"the same kernel, group 8, measured a second time in the same run: {row['ms'] / took[8]:.0%} of that time")
+
 # %% [markdown]
-# **Compare.** DRAM is read a third less, and the time hardly moves: this product is far to the right in chapter 02's roofline and waits for arithmetic. On a GPU with slower memory for its arithmetic, or with thinner tiles, the same third is time.
+# **Compare.** Far fewer bytes come from DRAM, and the time hardly moves: by little more than two measurements of one kernel differ. This product is far to the right in chapter 02's roofline and waits for arithmetic. Where a product waits for memory, fewer bytes would be time; we have not measured such a case.
 #
 # **Takeaway.** Programs that run together should share what they read. It costs four lines of integer arithmetic.
 
@@ -522,7 +591,7 @@ for kernel in (matmuls.matmul_kernel, matmuls.matmul_descriptor_kernel):
     print()
 
 # %% [markdown]
-# Older code makes *block pointers*, `tl.make_block_ptr`, with an `order` that named the fastest dimension: `(1, 0)` for row-major. They are deprecated in Triton 3.7 and gone in 3.9. A descriptor has no `order`: its last dimension must have stride 1, and rows must start at multiples of 16 bytes.
+# Older code makes *block pointers*, `tl.make_block_ptr`, with an `order` that named the fastest dimension: `(1, 0)` for row-major. They are deprecated in Triton 3.7, and later versions drop them. A descriptor has no `order`: its last dimension must have stride 1, and rows must start at multiples of 16 bytes.
 #
 # The package has this chapter's matrix addition both ways. The second call fails on purpose: without the first column, rows no longer start at multiples of 16 bytes.
 
@@ -550,7 +619,15 @@ for row in rows:
         share = 100 * row["tflops"] / pick(rows, by="torch", n=row["n"])[0]["tflops"]
         print(f"{row['n']:>5}³ {row['by']:<12} {row['tflops']:5.0f} TFLOP/s, {share:3.0f} % of torch; "
               f"your prediction at 4096: {my_tflops[row['by']]}")
+print("4096³, tiles 128 x 256 x 64, 8 warps; measured a second time in the same run, by number of stages:")
+for row in pick(numbers("matmul_tiles")[0], n=4096, B_m=128, B_n=256, B_k=64, num_warps=8):
+    print(f"  {row['num_stages']} stages, {row['by']:<12} {row['tflops']:5.0f} TFLOP/s")
 print(words)
+
+# %% [markdown]
+# **Compare.** Neither wins: from one measurement to the next the order changes. At $1024^3$ both are far behind: tiles of $128 \times 256$ make 32 programs, and an H100 has 132 SMs. (What else is in that gap, and why descriptors are ahead there, we have not examined.)
+#
+# **Takeaway.** Descriptors take over addresses, edges and masks. Whether they also save time, only a measurement says: here they do not.
 
 # %% [markdown]
 # ## K loaded transposed, or transposed after the load?
@@ -564,7 +641,8 @@ my_difference = None
 rows, words = numbers("key_loading")
 for row in rows:
     name = "transposed by the load" if row["transposed_load"] else "transposed after the load"
-    print(f"d {row['d']:>3}, {name:<26} stride {'known' if row['stride_known'] else 'unknown'}: {row['ms']:.3f} ms")
+    n = math.isqrt(row["flops"] // (2 * row["d"]))                    # 2 n² d operations
+    print(f"{n} queries and keys, d {row['d']:>3}, {name:<26} stride {'known' if row['stride_known'] else 'unknown'}: {row['ms']:.3f} ms")
 for row in [row for row in pick(counted, kernel="largest_score") if "asked" in row]:
     name = "transposed by the load" if row["transposed_load"] else "transposed after the load"
     print(f"{name:<26} stride {'known' if row['stride_known'] else 'unknown'}: {32 * row['load_sectors'] / row['asked']:4.1f} bytes moved "
@@ -588,7 +666,7 @@ for (_, arguments, _), binary in zip(jobs, compile_all(jobs), strict=True):
           f"{wide} loads of 16 bytes, {narrow} of 2 bytes")
 
 # %% [markdown]
-# Without the stride every load is 2 bytes wide, and the lanes are dealt out along the first dimension of the tile. That happens to be $K$'s contiguous one if the load transposes, and the scattered one if it does not: there the GPU moves 16 times what was asked for.
+# Without the stride every load is 2 bytes wide, and the lanes are dealt out along the first dimension of the tile. That happens to be $K$'s contiguous one if the load transposes, and the scattered one if it does not: there the counter shows how much moves for nothing.
 #
 # **Takeaway.** Which way you write it does not matter; what the compiler knows about strides does. Let strides of 1 be visible.
 
@@ -627,6 +705,10 @@ for row in pick(rows, **tile):
 for row in counted:
     if row["kernel"] == "matmul" and "num_warps" in row:
         print(f"{row['num_warps']} warps: {row['spill_load_sectors'] + row['spill_store_sectors']} sectors of spills (hardware counter)")
+for by in ("pointers", "descriptors"):
+    eight, four = (pick(rows, **tile, by=by, num_warps=warps) for warps in (8, 4))
+    if eight and four:
+        print(f"{by}: 4 warps take {four[0]['ms'] / eight[0]['ms']:.1f} times as long")
 print(f"your prediction: {my_spill_cost}. {words}")
 
 # %% [markdown]
@@ -648,6 +730,9 @@ my_atomic_cost = None
 rows, words = numbers("atomics")
 for row in rows:
     print(f"{row['how']:>10}: {row['ms']:8.3f} ms, {row['different_results_of_20']:>2} different results in 20 runs")
+for how in ("element", "block"):
+    for row, without in zip(pick(rows, how=how), pick(rows, how="partial"), strict=False):
+        print(f"{how}: {row['ms'] / without['ms']:.2f} times the time of partial, which has no atomics")
 print(f"your prediction: {my_atomic_cost}. {words}")
 X = torch.randn(4096, device=device)
 for how in ("element", "block", "partial"):
@@ -656,7 +741,7 @@ for how in ("element", "block", "partial"):
 # %% [markdown]
 # Atomics have a second price: the order of the additions changes from run to run, and so do the last digits of a float32 sum. Chapter 11 meets both when several programs add to one $dQ$.
 #
-# **Takeaway.** Reduce on chip first. Then few atomics cost little; a second launch without any costs some microseconds and gives the same digits every time.
+# **Takeaway.** Reduce on chip first. One atomic for each program then takes about as long as a second launch without any; only the second launch gives the same digits every time.
 
 # %% [markdown]
 # ## Will it run on a GPU?
@@ -675,8 +760,9 @@ for what, dtype, D, K in [("K = 8", torch.float16, 64, 8), ("float32", torch.flo
     print(f"{what}\n{lint.as_text(lint.lint_kernel(product, tensors | {'D': D, 'K': K}))}\n")
 
 # %% [markdown]
-# **Takeaway.** Green in the interpreter means the arithmetic is right. The lint adds: it compiles, it fits, it stays within its tensors, and it says where precision differs.
-#
+# **Takeaway.** Green in the interpreter means that the algorithm is right on these inputs. Stray addresses pass silently, programs run one after the other so that races cannot show, and float32 and bfloat16 differ from a GPU's. The lint adds: it compiles, it fits, it stays within its tensors, and it says where precision differs.
+
+# %% [markdown]
 # ## Your turn
 #
 # Each exercise is a file with a stub. Fill it in and run its cell: the checker reloads the file and says what is wrong, or that it is right.
@@ -723,4 +809,4 @@ check("ex09_matmul")
 #
 # Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973) · [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials/) · NVIDIA, [CUDA C++ Best Practices Guide](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/), memory optimizations · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/)
 #
-# **Next:** [10 · The forward pass in Triton](10_triton_forward.ipynb) puts it together: two `tl.dot`s, and the online softmax between them.
+# **Next:** [10 · The forward kernel in Triton](10_triton_forward.ipynb) puts it together: two `tl.dot`s, and the online softmax between them. It needs chapter 06.
