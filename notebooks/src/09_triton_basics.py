@@ -591,7 +591,7 @@ for kernel in (matmuls.matmul_kernel, matmuls.matmul_descriptor_kernel):
     print()
 
 # %% [markdown]
-# Older code makes *block pointers*, `tl.make_block_ptr`, with an `order` that named the fastest dimension: `(1, 0)` for row-major. They are deprecated in Triton 3.7, and later versions drop them. A descriptor has no `order`: its last dimension must have stride 1, and rows must start at multiples of 16 bytes.
+# Older code makes *block pointers*, `tl.make_block_ptr`, with an `order` that named the fastest dimension: `(1, 0)` for row-major. They are deprecated in Triton 3.7, and Triton 3.9 removed them. A descriptor has no `order`: its last dimension must have stride 1, and rows must start at multiples of 16 bytes.
 #
 # The package has this chapter's matrix addition both ways. The second call fails on purpose: without the first column, rows no longer start at multiples of 16 bytes.
 
