@@ -3,6 +3,7 @@
 It imports no rung, and uses no fused library call: those have opinions of their own about NaN and masks.
 """
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -27,7 +28,8 @@ def gradients(Q, K, V, dO, *, causal=False, scale=None, dtype=torch.float64, dro
     Shapes: as attention; dO like O. A query that sees no key has dQ = 0 and adds nothing to dK and dV.
     """
     inputs = [T.detach().to(dtype).requires_grad_() for T in (Q, K, V)]
-    with torch.enable_grad():
+    with torch.enable_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Attempting to run cuBLAS")    # autograd's thread has no CUDA context yet: it makes one
         O, _ = _attention(*inputs, causal, scale, dropout_p, keep)
         return torch.autograd.grad(O, inputs, dO.detach().to(dtype))
 
