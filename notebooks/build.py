@@ -185,7 +185,7 @@ def record(path, seconds, failed):
     from flashlab.bench import provenance
 
     result = {"what": "each built notebook run from the top", "seconds": seconds, "failed": failed}
-    result["provenance"] = provenance()
+    result["provenance"] = provenance(f"python notebooks/build.py --record {path}")
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"wrote {path}")
 
