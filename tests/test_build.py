@@ -150,11 +150,12 @@ def test_a_source_without_kernelspec_is_found(folder, capsys):
 def test_record_writes_seconds_and_provenance(folder, monkeypatch):
     build.main([], folder)
     before = (folder / "00_tiny.ipynb").read_text()
-    bench = types.SimpleNamespace(provenance=lambda: {"device": "a GPU"})
+    bench = types.SimpleNamespace(provenance=lambda command: {"device": "a GPU", "command": command})
     monkeypatch.setitem(sys.modules, "flashlab.bench", bench)
     assert build.main(["--record", str(folder / "r.json")], folder) == 0
     result = json.loads((folder / "r.json").read_text())
-    assert result["provenance"] == {"device": "a GPU"} and result["failed"] == []
+    assert result["provenance"]["device"] == "a GPU" and result["failed"] == []
+    assert result["provenance"]["command"].startswith("python notebooks/build.py --record")
     assert result["seconds"]["00_tiny"] > 0
     assert (folder / "00_tiny.ipynb").read_text() == before
 
