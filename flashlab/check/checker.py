@@ -131,7 +131,7 @@ def _stub_report(exercise):
     tasks = "; ".join(region.task for region in exercise.parsed.regions)
     head = exercise.head
     return Report(False, exercise.name, mistake="not_implemented",
-                  message=f"{head.title[0].upper()}{head.title[1:]}. To write: {tasks}.\n"
+                  message=f"{_sentence(head.title)} To write: {tasks}.\n"
                           f"Open `exercises/{exercise.name}.py` (difficulty {head.difficulty} of 5, about {head.minutes} minutes), "
                           f"or write `{exercise.function}` in a cell and call `check(\"{exercise.name}\", {exercise.function})`.")
 

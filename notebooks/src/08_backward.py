@@ -30,7 +30,7 @@ from flashlab.naive import naive_forward
 from flashlab.naive_backward import naive_backward
 from flashlab.oracle import gradients, judge_gradients, max_error
 
-torch.manual_seed(0)
+_ = torch.manual_seed(0)
 
 # %% [markdown]
 # ## What arrives, and what is sent on
