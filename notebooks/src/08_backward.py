@@ -138,7 +138,7 @@ with Memory() as naive:
     grads = naive_backward(Q, K, V, dO)
 print(judge_gradients(*grads, Q, K, V, dO))
 print(f"modelled: {(naive.read + naive.written) / (4 * N * N):.1f} times; you said {my_crossings}")
-print("measured equals the formula:", (naive.read, naive.written) == cost.naive_backward(N, N, d)[:2])
+print("modelled = formula:", (naive.read, naive.written) == cost.naive_backward(N, N, d)[:2])
 
 # %% [markdown]
 # ## Recompute instead of keep
@@ -181,7 +181,7 @@ for N in (256, 512, 1024):
     print(f"N = {N:<6}{peaks[0]:>24.2f}{peaks[1]:>12.2f}")
 
 # %% [markdown]
-# **Takeaway.** A sixth more arithmetic buys memory that grows with $N$ and not with $N^2$. And since time goes to traffic, not to arithmetic, even the arithmetic is mostly free.
+# **Takeaway.** A sixth more products buy memory that grows with $N$ and not with $N^2$.
 
 # %% [markdown]
 # ## $D$ without a row of $P$
@@ -218,7 +218,7 @@ O, l, m = fa1_forward(Q, K, V, return_lm=True)
 with Memory() as mem1:
     grads = fa1_backward.fa1_backward(Q, K, V, O, dO, l, m, B_r=48, B_c=48)
 print(judge_gradients(*grads, Q, K, V, dO))
-print("measured equals the formula:", mem1.read == cost.fa1_backward(N, N, d, B_r=48, B_c=48).read)
+print("modelled = formula:", mem1.read == cost.fa1_backward(N, N, d, B_r=48, B_c=48).read)
 
 # %% [markdown]
 # **Dropout.** The forward dropped weights with a random mask of $N \times N$ bits. The backward needs the same mask, and keeping it would cost $N^2$ memory again. So keep the random generator's *state*, a few kilobytes, and draw again in the same order. **Predict**: does it matter if the backward uses other tile sizes than the forward?
