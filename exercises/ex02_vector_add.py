@@ -9,14 +9,14 @@ Vector addition, thread by thread: first the kernel, which is written for one th
     thread i of the whole grid has number threadIdx.x within its block, which is number blockIdx.x and has blockDim.x threads
 
 N need not be a multiple of the block. Every element has to be written, and no thread may touch what lies outside. The
-interpreter of flashlab.simt runs the kernel; its lines are those of CUDA C++.
+interpreter of flashlab.gpu.simt runs the kernel; its lines are those of CUDA C++.
 
 Hint: how many elements do the blocks before mine take? And what does a thread do that finds no element?
 """
 
 import torch
 
-from flashlab.simt import blockDim, blockIdx, launch, threadIdx
+from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
 
 
 def add_kernel(A, B, C, N):

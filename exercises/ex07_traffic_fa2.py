@@ -12,7 +12,7 @@ How many elements does FA2 move, without a mask? Query blocks outside, key block
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   O (N_q, d_v)   L (N_q,)
 
-Your formula is held against the memory model, which counts what flashlab.fa2.fa2_forward moves, at sizes you have not seen.
+Your formula is held against the memory model, which counts what flashlab.rungs.fa2.fa2_forward moves, at sizes you have not seen.
 Blocks may be short: T_c = ⌈N_k / B_c⌉ and T_r = ⌈N_q / B_r⌉.
 
 Hint: per query block the whole of K and V passes by, whatever B_c is. How many query blocks are there?

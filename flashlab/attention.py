@@ -130,7 +130,7 @@ def _differentiate(ctx, dO, dL):
 
 def _refuse(ctx, *grads):
     raise RuntimeError("flash_attention is differentiable once: there is no kernel for its second derivative. Leave out "
-                       "create_graph=True, or use flashlab.naive.naive_forward, whose operations autograd knows.")
+                       "create_graph=True, or use flashlab.rungs.naive.naive_forward, whose operations autograd knows.")
 
 
 attention_forward.register_autograd(_differentiate, setup_context=_save)
@@ -168,12 +168,12 @@ def _run_triton_backward(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p):
 
 
 def _run_torch(Q, K, V, seed, causal, scale, dropout_p):
-    from flashlab.fa2 import fa2_forward
+    from flashlab.rungs.fa2 import fa2_forward
 
     if dropout_p > 0:
         raise NotImplementedError(
             f"only the Triton kernels have dropout, and backend 'torch' was to run, got dropout_p={dropout_p}. Pass "
-            "dropout_p=0.0, use backend='triton' in float16, bfloat16 or float32, or see dropout in flashlab.fa1.fa1_forward."
+            "dropout_p=0.0, use backend='triton' in float16, bfloat16 or float32, or see dropout in flashlab.rungs.fa1.fa1_forward."
         )
     B, H_q, N_q, _ = Q.shape
     O = Q.new_empty(B, H_q, N_q, V.shape[-1])
@@ -184,7 +184,7 @@ def _run_torch(Q, K, V, seed, causal, scale, dropout_p):
 
 
 def _run_torch_backward(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p):
-    from flashlab.fa2_backward import fa2_backward_two_pass
+    from flashlab.rungs.fa2_backward import fa2_backward_two_pass
 
     dQ = torch.empty_like(Q, memory_format=torch.contiguous_format)
     dK, dV = (torch.zeros(T.shape, dtype=L.dtype, device=T.device) for T in (K, V))    # sums over the heads of a group

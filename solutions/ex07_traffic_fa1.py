@@ -13,7 +13,7 @@ How many elements does FA1 move? Key blocks outside, query blocks inside:
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   O (N_q, d_v)   l, m, L (N_q,)
 
-Your formula is held against the memory model, which counts what flashlab.fa1.fa1_forward moves, at sizes you have not seen.
+Your formula is held against the memory model, which counts what flashlab.rungs.fa1.fa1_forward moves, at sizes you have not seen.
 Blocks may be short: T_c = ⌈N_k / B_c⌉ and T_r = ⌈N_q / B_r⌉.
 
 Hint: per key block the whole of Q passes by, whatever B_r is. How many key blocks are there?

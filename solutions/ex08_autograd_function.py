@@ -17,8 +17,8 @@ Hint: count the arguments of forward after ctx.
 
 import torch
 
-from flashlab.fa2 import fa2_forward
-from flashlab.fa2_backward import fa2_backward
+from flashlab.rungs.fa2 import fa2_forward
+from flashlab.rungs.fa2_backward import fa2_backward
 
 
 class Attention(torch.autograd.Function):

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashlab import cost
-from flashlab.fa1 import fa1_forward
-from flashlab.fa1_backward import fa1_backward
-from flashlab.fa2 import fa2_forward
-from flashlab.fa2_backward import fa2_backward, fa2_backward_two_pass
 from flashlab.ladder import BACKWARD_RUNGS, rung
 from flashlab.memory import KiB, Memory, SRAMOverflow, tiles
-from flashlab.naive import naive_forward
-from flashlab.naive_backward import naive_backward
 from flashlab.oracle import gradients, judge_gradients, max_error
+from flashlab.rungs.fa1 import fa1_forward
+from flashlab.rungs.fa1_backward import fa1_backward
+from flashlab.rungs.fa2 import fa2_forward
+from flashlab.rungs.fa2_backward import fa2_backward, fa2_backward_two_pass
+from flashlab.rungs.naive import naive_forward
+from flashlab.rungs.naive_backward import naive_backward
 
 # (N_q, N_k, d, d_v, B_r, B_c): ragged tails, N_q != N_k, d_v != d, B_r != B_c, at least three key blocks, rows that see nothing
 SIZES = [

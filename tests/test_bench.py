@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401
-from flashlab import bench, cost, oracle
-from flashlab.bench import Implementation, Problem
+from flashlab import cost, oracle
+from flashlab.bench import forward as bench
+from flashlab.bench.forward import Implementation, Problem
 from flashlab.memory import Memory
 
 SMALL = Problem(24, 8, False, "float32", 2, 3)

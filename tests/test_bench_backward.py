@@ -6,9 +6,11 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401
-from flashlab import bench, bench_backward, oracle
-from flashlab.bench import Problem
-from flashlab.bench_backward import Backward
+from flashlab import oracle
+from flashlab.bench import backward as bench_backward
+from flashlab.bench import forward as bench
+from flashlab.bench.backward import Backward
+from flashlab.bench.forward import Problem
 
 SMALL = Problem(24, 16, True, "float32", 2, 3)
 

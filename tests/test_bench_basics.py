@@ -10,9 +10,10 @@ import flashlab  # noqa: F401  before Triton: it decides whether kernels are int
 
 pytest.importorskip("triton")
 
-from flashlab import bench_basics, cuda, simt  # noqa: E402
-from flashlab.bench_basics import Here, rows_of, run_sections, timed  # noqa: E402
-from flashlab.kernels.launching import interpreted  # noqa: E402
+from flashlab.bench import basics as bench_basics
+from flashlab.bench.basics import Here, rows_of, run_sections, timed  # noqa: E402
+from flashlab.gpu import cuda, simt  # noqa: E402
+from flashlab.gpu.launching import interpreted  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not interpreted(), reason="for machines without a GPU: with one, the measurements themselves run")
 SHRINK = {"coalescing": 512, "key_loading": 128, "matmul": 128, "matmul_tiles": 128, "matmul_order": 128, "precision": 128}
@@ -109,7 +110,7 @@ def test_a_failing_ncu_is_tried_without_the_optional_counters_and_then_reported(
 
 
 def test_without_a_gpu_the_command_says_where_results_are(capsys):
-    from flashlab import bench
+    from flashlab.bench import forward as bench
 
     assert bench.main(["basics"]) == 2
     assert "sees no NVIDIA GPU" in capsys.readouterr().err

@@ -87,7 +87,7 @@ def test_build_check_finds_a_difference_and_writes_nothing(sandbox, capsys):
 def test_build_check_finds_a_solution_without_a_spec(sandbox, capsys):
     (sandbox / "solutions/ex03_toy.py").write_text(HEAD + "# >>> your turn: a\nx = 1\n# <<<\n", encoding="utf-8")
     assert build.main(["--check"]) == 1
-    assert "solutions/ex03_toy.py has no flashlab/check/specs/ex03_toy.py" in capsys.readouterr().out
+    assert "solutions/ex03_toy.py has no solutions/ex03_toy.mistakes.py" in capsys.readouterr().out
 
 
 # ---- python -m flashlab check
@@ -185,7 +185,7 @@ def test_the_table_of_mistakes_is_current():
 
 def committed(name):
     """An exercise that is still being written need not be in the table yet."""
-    spec = f"flashlab/check/specs/{name}.py"
+    spec = f"solutions/{name}.mistakes.py"
     return subprocess.run(["git", "cat-file", "-e", f"HEAD:{spec}"], cwd=source.root(), capture_output=True).returncode == 0
 
 

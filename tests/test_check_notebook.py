@@ -47,8 +47,8 @@ def outputs(tmp_path_factory):
         (folder / name).mkdir()
     for path in (source.root() / "solutions").glob("ex*.py"):
         (folder / "solutions" / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-        stub = form.exercise(path.stem).parsed.stub()
-        (folder / "exercises" / path.name).write_text(stub, encoding="utf-8")
+    for name in form.names():
+        (folder / "exercises" / f"{name}.py").write_text(form.exercise(name).parsed.stub(), encoding="utf-8")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     kernel = AsyncKernelManager(kernel_name="python3")
     kernel.kernel_spec.argv[0] = sys.executable

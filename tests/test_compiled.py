@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from flashlab.compiled import SHARED_LIMIT, compile_all, compile_for
+from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all, compile_for
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 

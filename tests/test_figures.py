@@ -15,12 +15,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.text import Text  # noqa: E402
 
-from flashlab import cost, figures  # noqa: E402
-from flashlab.fa1 import fa1_forward  # noqa: E402
-from flashlab.fa2 import fa2_forward  # noqa: E402
+from flashlab import cost
+from flashlab.figures import gallery as figures  # noqa: E402
 from flashlab.ladder import RUNGS  # noqa: E402
 from flashlab.memory import KiB, Memory  # noqa: E402
-from flashlab.naive import naive_forward  # noqa: E402
+from flashlab.rungs.fa1 import fa1_forward  # noqa: E402
+from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
+from flashlab.rungs.naive import naive_forward  # noqa: E402
 
 PROVENANCE = {"device": "Invented GPU", "torch": "0.0", "triton": "0.0", "cuda": "0", "python": "3", "date": "2000-01-01T00:00:00",
               "commit": "0", "command": "-"}                           # made up, like every number below: never a result

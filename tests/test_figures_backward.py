@@ -6,10 +6,11 @@ import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from flashlab import cost, figures_backward
-from flashlab.fa2 import fa2_forward
-from flashlab.fa2_backward import fa2_backward, fa2_backward_two_pass
+from flashlab import cost
+from flashlab.figures import backward as figures_backward
 from flashlab.memory import Memory
+from flashlab.rungs.fa2 import fa2_forward
+from flashlab.rungs.fa2_backward import fa2_backward, fa2_backward_two_pass
 
 
 def whole(fig):

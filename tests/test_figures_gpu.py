@@ -9,8 +9,10 @@ matplotlib.use("Agg")
 from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 from matplotlib.patches import Rectangle  # noqa: E402
 
-from flashlab import figures, figures_gpu, simt  # noqa: E402
-from flashlab.simt import launch  # noqa: E402
+from flashlab.figures import gallery as figures
+from flashlab.figures import gpu as figures_gpu
+from flashlab.gpu import simt  # noqa: E402
+from flashlab.gpu.simt import launch  # noqa: E402
 
 
 def title(fig):

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from flashlab import cost
-from flashlab.block_matmul import attention_without_softmax, block_matmul, softmax_star_attention
 from flashlab.memory import Memory
-from flashlab.online_softmax import merge, safe_softmax, softmax_three_pass, softmax_two_pass, softmax_weighted_sum
 from flashlab.oracle import attention, max_error
+from flashlab.rungs.block_matmul import attention_without_softmax, block_matmul, softmax_star_attention
+from flashlab.rungs.online_softmax import merge, safe_softmax, softmax_three_pass, softmax_two_pass, softmax_weighted_sum
 
 SOFTMAXES = [safe_softmax, softmax_three_pass, softmax_two_pass]
 

@@ -9,9 +9,10 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 
-from flashlab import doctor, lint  # noqa: E402
-from flashlab.kernels import row_softmax, vector_add  # noqa: E402
-from flashlab.kernels.launching import interpreted  # noqa: E402
+from flashlab import doctor
+from flashlab.compiler import lint  # noqa: E402
+from flashlab.gpu import row_softmax, vector_add  # noqa: E402
+from flashlab.gpu.launching import interpreted  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not interpreted(), reason="the lint is for machines without a GPU")
 OFFSET = tl.constexpr(1)
@@ -88,7 +89,7 @@ def test_without_a_watched_run_the_report_says_so(monkeypatch, capsys):
     monkeypatch.undo()
     tensors = ["X=fp16[70]", "Y=fp16[70]", "Out=fp16[70]", "N=70", "B=64"]
     for grid, says in ((["--grid", "2"], False), ([], True)):
-        assert doctor.main(["--kernel", "flashlab.kernels.vector_add:vector_add_kernel", *tensors, *grid]) == 0
+        assert doctor.main(["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", *tensors, *grid]) == 0
         assert (lint.UNWATCHED in capsys.readouterr().out) == says
 
 
@@ -130,15 +131,15 @@ def test_doctor_lints_a_kernel_from_the_command_line(capsys):
     assert doctor.main(["--kernel", "tests.test_lint:unguarded_kernel", *arguments]) == 1
     assert "1 element past its end of Out" in capsys.readouterr().out
     sound = ["X=bf16[70]", "Y=bf16[70]", "Out=bf16[70]", "N=70", "B=64", "--target", "80"]
-    assert doctor.main(["--kernel", "flashlab.kernels.vector_add:vector_add_kernel", *sound]) == 0
+    assert doctor.main(["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", *sound]) == 0
     assert "A100" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("argv, words", [
     (["--kernel", "flashlab.nothing:kernel"], "No module named"),
-    (["--kernel", "flashlab.kernels.vector_add:no_kernel"], "no_kernel"),
-    (["--kernel", "flashlab.kernels.vector_add:vector_add_kernel", "X=fp16[4]"], "missing: Y, Out, N, B"),
-    (["--kernel", "flashlab.kernels.vector_add:vector_add_kernel", "X=fp8[4]"], "fp16, bf16"),
+    (["--kernel", "flashlab.gpu.vector_add:no_kernel"], "no_kernel"),
+    (["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", "X=fp16[4]"], "missing: Y, Out, N, B"),
+    (["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", "X=fp8[4]"], "fp16, bf16"),
 ])
 def test_a_wrong_command_line_is_explained(argv, words, capsys):
     with pytest.raises(SystemExit):

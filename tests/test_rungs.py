@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashlab import cost
-from flashlab.fa1 import fa1_forward, paper_tile_sizes
-from flashlab.fa2 import fa2_forward
 from flashlab.ladder import RUNGS, rung
 from flashlab.memory import KiB, Memory, SRAMOverflow
 from flashlab.oracle import attention, judge, max_error
+from flashlab.rungs.fa1 import fa1_forward, paper_tile_sizes
+from flashlab.rungs.fa2 import fa2_forward
 
 PYTORCH = [r for r in RUNGS if not r.heads]
 IDS = [r.name for r in PYTORCH]

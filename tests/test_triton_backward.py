@@ -5,18 +5,18 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import cost
-from flashlab.compiled import SHARED_LIMIT, compile_all
+from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 from flashlab.oracle import attention, judge_gradients, max_error
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 from test_triton_forward import DEVICE, LAYOUTS, elements, far_apart, guarded, interpreted_only, stretched, watched  # noqa: E402
 
-from flashlab.fa2 import fa2_forward  # noqa: E402
-from flashlab.fa2_backward import fa2_backward_two_pass  # noqa: E402
 from flashlab.kernels import fa2_backward as kernels  # noqa: E402
 from flashlab.kernels.dropout import dropout_keep_mask  # noqa: E402
 from flashlab.kernels.fa2 import fa2_triton_forward  # noqa: E402
 from flashlab.kernels.fa2_backward import fa2_triton_backward  # noqa: E402
+from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
+from flashlab.rungs.fa2_backward import fa2_backward_two_pass  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")     # numpy's, of exp2 of what a mask then hides
 DTYPES = [torch.float16, torch.bfloat16, torch.float32]

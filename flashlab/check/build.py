@@ -20,12 +20,12 @@ def begun(name, text):
 
 
 def check_pairs():
-    """Every solution has its spec, every spec its solution, and no stub stands alone."""
-    specs = set(form.names())
-    solutions = {p.stem for p in (source.root() / "solutions").glob("ex*.py")}
+    """Every solution has its mistakes, all mistakes their solution, and no stub stands alone."""
+    known = set(form.names())
+    solutions = {p.stem for p in (source.root() / "solutions").glob("ex*.py") if p.suffixes == [".py"]}
     stubs = {p.stem for p in (source.root() / "exercises").glob("ex*.py") if p.suffixes == [".py"]}
-    problems = [f"solutions/{name}.py has no flashlab/check/specs/{name}.py" for name in sorted(solutions - specs)]
-    problems += [f"flashlab/check/specs/{name}.py has no solutions/{name}.py" for name in sorted(specs - solutions)]
+    problems = [f"solutions/{name}.py has no solutions/{name}.mistakes.py" for name in sorted(solutions - known)]
+    problems += [f"solutions/{name}.mistakes.py has no solutions/{name}.py" for name in sorted(known - solutions)]
     problems += [f"exercises/{name}.py has no solutions/{name}.py" for name in sorted(stubs - solutions)]
     return problems
 

@@ -9,8 +9,8 @@ ELSE = Mistake("does_not_compile", "the interpreter runs it, but a GPU's compile
 def refused(**names):
     """For Exercise.after: compile every kernel that the last 16-bit case launches. names: the lint's rule -> a mistake's name."""
     def look(exercise, fn):
-        from flashlab.kernels.launching import interpreted
-        from flashlab.lint import lint_call
+        from flashlab.compiler.lint import lint_call
+        from flashlab.gpu.launching import interpreted
 
         if not interpreted():                                  # then it has just been compiled, and has run
             return None

@@ -1,15 +1,14 @@
 """The form of an exercise: its cases, its truth, and the mistakes it knows. solutions/README.md shows how to add one."""
 
-import importlib
+import importlib.util
 import inspect
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from flashlab.check import source
 
-PREFIX = "flashlab.check.specs"
+KNOWN = ".mistakes.py"         # solutions/<name>.py is the answer, solutions/<name>.mistakes.py defines EXERCISE
 
 
 @dataclass(frozen=True)
@@ -129,8 +128,7 @@ class Exercise:
 
 def names():
     """Every exercise, in the order of the chapters."""
-    package = importlib.import_module(PREFIX)
-    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.name.startswith("ex"))
+    return sorted(path.name.removesuffix(KNOWN) for path in (source.root() / "solutions").glob(f"ex*{KNOWN}"))
 
 
 @cache
@@ -138,6 +136,9 @@ def exercise(name):
     """The Exercise of that name. Raises: KeyError for an unknown one."""
     if name not in names():
         raise KeyError(name)
-    found = importlib.import_module(f"{PREFIX}.{name}").EXERCISE
-    found.name = name
-    return found
+    path = source.solution_path(name).with_name(f"{name}{KNOWN}")
+    spec = importlib.util.spec_from_file_location(f"flashlab_mistakes.{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.EXERCISE.name = name
+    return module.EXERCISE

@@ -1,1 +1,1 @@
-"""The rungs on the GPU: one Triton file a rung. Importing one of them needs triton (Linux); importing flashlab does not."""
+"""The ladder on the GPU: one Triton file a rung, and what they share."""

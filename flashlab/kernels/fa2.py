@@ -1,6 +1,6 @@
 """FA2's forward pass as a GPU kernel: Triton, with nothing but pointers and masks.
 
-Read `fa2_forward_kernel` from top to bottom beside flashlab/fa2.py: the same lines in the same order.
+Read `fa2_forward_kernel` from top to bottom beside flashlab/rungs/fa2.py: the same lines in the same order.
 One program owns one query block of one head; the loop over query blocks has become the launch grid.
 Without a GPU the same kernel runs in Triton's interpreter, on CPU tensors, slowly.
 """

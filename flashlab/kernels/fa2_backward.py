@@ -1,6 +1,6 @@
 """FA2's backward pass as GPU kernels: D first, then dK and dV with the key block fixed, then dQ with the query block fixed.
 
-Read the two large kernels beside fa2_backward_two_pass in flashlab/fa2_backward.py. Two things are new. In the dK/dV kernel
+Read the two large kernels beside fa2_backward_two_pass in flashlab/rungs/fa2_backward.py. Two things are new. In the dK/dV kernel
 scores stand with keys in rows, as S^T: then P^T and dS^T leave one matrix product in the registers where the next one takes
 them, and nothing is transposed. And exponentials are powers of 2, for which a GPU has an instruction: exp(S − L) is
 exp2(S · log2(e) − L_log2), with L_log2 = L · log2(e) prepared once per row.

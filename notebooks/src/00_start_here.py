@@ -104,7 +104,7 @@ prediction = {1024: None, 16384: None}     # MiB of S; 1 MiB is 2**20 bytes
 # %%
 import torch
 
-from flashlab.naive import naive_forward
+from flashlab.rungs.naive import naive_forward
 from flashlab.oracle import judge
 
 torch.manual_seed(0)
@@ -198,7 +198,7 @@ fewer = None     # naive's bytes divided by FlashAttention's
 # are logarithmic: the same step up is the same factor everywhere.
 
 # %%
-from flashlab import figures
+from flashlab.figures import gallery as figures
 
 points = figures.sweep_traffic([128, 256, 512, 1024], d=64)
 print(f"your prediction: {fewer}")

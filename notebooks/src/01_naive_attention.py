@@ -144,8 +144,8 @@ my_keys_seen = None
 # **Run and compare.** Asking two queries or all six must make no difference to the two: the test of a mask is that their rows come out the same.
 
 # %%
-from flashlab import figures
-from flashlab.naive import naive_forward
+from flashlab.figures import gallery as figures
+from flashlab.rungs.naive import naive_forward
 
 O_last, L_last = naive_forward(Q[4:], K, V, causal=True)
 print("equal to the last two rows of before:", torch.allclose(O_last, O_causal[4:]))

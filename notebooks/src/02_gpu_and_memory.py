@@ -27,7 +27,8 @@ my_faster, my_smaller = None, None
 # **Run and compare.** These are the published numbers that the FlashAttention paper starts from.
 
 # %%
-from flashlab import figures, figures_gpu  # flashlab first, then torch
+from flashlab.figures import gallery as figures
+from flashlab.figures import gpu as figures_gpu  # flashlab first, then torch
 import torch
 
 print(f"your prediction: {my_faster} times faster, {my_smaller} times smaller")
@@ -47,7 +48,7 @@ my_ratio = None
 # **Run and compare.** Each dot is one buffer size, read again and again by the whole GPU.
 
 # %%
-from flashlab.bench_basics import numbers, pick
+from flashlab.bench.basics import numbers, pick
 
 rows, words = numbers("memory_bandwidth")
 print(f"your prediction: {my_ratio}")
@@ -110,7 +111,7 @@ my_microseconds = {"QKᵀ": None, "softmax": None}
 
 # %%
 from flashlab.memory import Memory
-from flashlab.naive import naive_forward
+from flashlab.rungs.naive import naive_forward
 
 N, d = 2048, 64
 Q, K, V = (torch.randn(N, d, dtype=torch.float16) for _ in range(3))
@@ -179,17 +180,17 @@ print(words)
 # %%
 import inspect
 
-from flashlab import cuda, simt
+from flashlab.gpu import cuda, simt
 
 print(cuda.kernel_lines("vector_add"))
 print()
 print(inspect.getsource(simt.vector_add))
 
 # %% [markdown]
-# `launch(kernel, grid, block)` runs the Python version in a small SIMT interpreter (flashlab/simt.py). It stands for CUDA's `kernel<<<grid, block>>>`: `grid` blocks of `block` threads each. Two blocks of 64 threads for 100 elements:
+# `launch(kernel, grid, block)` runs the Python version in a small SIMT interpreter (flashlab/gpu/simt.py). It stands for CUDA's `kernel<<<grid, block>>>`: `grid` blocks of `block` threads each. Two blocks of 64 threads for 100 elements:
 
 # %%
-from flashlab.simt import launch
+from flashlab.gpu.simt import launch
 
 N = 100
 A, B, C = torch.randn(N), torch.randn(N), torch.full((N,), float("nan"))
@@ -240,7 +241,7 @@ figures_gpu.grid_and_guard(N, block)
 # Rounding up starts threads that have no element, and `if i < N` stops them: the **guard**. Without it they read and write past the end of the tensors. The interpreter notices. A GPU stops only if the address belongs to no allocation; else it overwrites whatever lies there. This cell fails on purpose.
 
 # %%
-from flashlab.simt import blockDim, blockIdx, threadIdx
+from flashlab.gpu.simt import blockDim, blockIdx, threadIdx
 
 
 def no_guard(A, B, C, N):
@@ -380,7 +381,7 @@ print(f"your prediction: {my_slowdown}. {words}")
 # %% [markdown]
 # ## The real thing
 #
-# The CUDA C++ sources are in flashlab/cuda. On a GPU this cell compiles them at run time and holds them against the interpreter; elsewhere it shows the recorded comparison. `equal` means bit for bit: in `two_paths` Python computes in float64, the GPU in float32, so the last digit may differ. (`matrix_add_down_columns` is chapter 09's bad example: the same sums, lanes walking down.)
+# The CUDA C++ sources are in flashlab/gpu/cuda. On a GPU this cell compiles them at run time and holds them against the interpreter; elsewhere it shows the recorded comparison. `equal` means bit for bit: in `two_paths` Python computes in float64, the GPU in float32, so the last digit may differ. (`matrix_add_down_columns` is chapter 09's bad example: the same sums, lanes walking down.)
 
 # %%
 rows, words = numbers("simulator")
@@ -392,7 +393,7 @@ print(words)
 # %% [markdown]
 # A real launch has two traps. It returns at once, before the kernel has run, so a clock on the CPU measures nothing: time with **events** that the GPU itself records. And it returns no error: you have to ask.
 #
-# Published notes on this example create two events and never record them. An event that is not recorded times nothing. The right order, in flashlab/cuda/vector_add.cu: record, launch, record, wait, read.
+# Published notes on this example create two events and never record them. An event that is not recorded times nothing. The right order, in flashlab/gpu/cuda/vector_add.cu: record, launch, record, wait, read.
 
 # %%
 lines = cuda.source("vector_add").splitlines()

@@ -29,7 +29,7 @@ my_largest_x = {"float32": None, "float16": None}
 # **Run and compare.** Count upwards until the exponential is infinite. A score is a sum of $d$ products, and nothing in attention keeps it small.
 
 # %%
-from flashlab import figures  # flashlab first, then torch
+from flashlab.figures import gallery as figures  # flashlab first, then torch
 import torch
 
 x = torch.arange(1.0, 200.0)
@@ -231,7 +231,7 @@ my_reads = {"three_pass": None, "two_pass": None, "weighted_sum": None}
 
 # %%
 from flashlab.memory import Memory
-from flashlab.online_softmax import softmax_three_pass, softmax_two_pass, softmax_weighted_sum
+from flashlab.rungs.online_softmax import softmax_three_pass, softmax_two_pass, softmax_weighted_sum
 
 torch.manual_seed(0)
 N, d_v = 1000, 4
@@ -289,7 +289,7 @@ print(f"average of the halves: off by {(average - truth).abs().max():.2f} (measu
 # What is missing is how much weight each half found: its $m$ and $l$. A **state** is $(O, m, l)$ with $O$ not yet divided. Two states are brought to the larger of the two maxima and added. It is the step from above, with a factor on both sides.
 
 # %%
-from flashlab.online_softmax import merge
+from flashlab.rungs.online_softmax import merge
 
 def state(s, V):
     m = s.max()
@@ -385,8 +385,8 @@ print(f"result {walk(safe_step):.4f}, attention to the two visible keys: {visibl
 # %%
 import inspect
 
-from flashlab import online_softmax
-from flashlab.online_softmax import online_softmax_forward
+from flashlab.rungs import online_softmax
+from flashlab.rungs.online_softmax import online_softmax_forward
 from flashlab.oracle import judge
 
 print(inspect.getsource(online_softmax._step))
@@ -406,7 +406,7 @@ my_traffic_ratio = None
 
 # %%
 from flashlab import cost
-from flashlab.naive import naive_forward
+from flashlab.rungs.naive import naive_forward
 
 with Memory() as naive:
     naive_forward(Q, K, V)

@@ -27,7 +27,7 @@ my_products = None
 # **Run.** First the picture. It marks the tiles that make one tile of $C$; each pair with the same number is multiplied, and the products are added up.
 
 # %%
-from flashlab import figures  # flashlab first, then torch
+from flashlab.figures import gallery as figures  # flashlab first, then torch
 import torch
 
 A = torch.arange(32.0).reshape(8, 4)
@@ -88,7 +88,7 @@ my_factor = None
 
 # %%
 from flashlab import cost
-from flashlab.block_matmul import block_matmul
+from flashlab.rungs.block_matmul import block_matmul
 from flashlab.memory import Memory, format_bytes
 
 torch.manual_seed(0)
@@ -144,7 +144,7 @@ my_peak = None
 # **Run and compare.** The tiles are 32 rows high. Their scores exist on the chip only, for the time of one step of the inner loop.
 
 # %%
-from flashlab.block_matmul import attention_without_softmax
+from flashlab.rungs.block_matmul import attention_without_softmax
 
 torch.manual_seed(0)
 Q, K, V = (torch.randn(512, 64) for _ in range(3))
@@ -171,7 +171,7 @@ my_star_error = None
 
 # %%
 from flashlab import oracle
-from flashlab.block_matmul import softmax_star_attention
+from flashlab.rungs.block_matmul import softmax_star_attention
 
 torch.manual_seed(0)
 Q, K, V = (torch.randn(64, 16) for _ in range(3))
@@ -282,7 +282,7 @@ print(oracle.judge(O, L, Q_1, K, V, scale=1.0))
 # Exact, from two tiles, and neither step knew the whole row. It is the recurrence of chapter 03 with tiles in place of single keys. It is also its `merge`: what softmax* makes of tile 2 is a state in its own right, in the tile's own unit.
 
 # %%
-from flashlab.online_softmax import merge
+from flashlab.rungs.online_softmax import merge
 
 m_star = S_12.amax(-1)                                 # (B_r,)
 P_star = torch.exp(S_12 - m_star[:, None])             # (B_r, B_c)   softmax* of tile 2
@@ -394,7 +394,7 @@ my_ratio = None
 # **Run and compare.** The line in the middle comes from the formula of chapter 03, the other two from `Memory`.
 
 # %%
-from flashlab.naive import naive_forward
+from flashlab.rungs.naive import naive_forward
 
 Q, K, V = (torch.randn(256, 64) for _ in range(3))
 with Memory() as naive:

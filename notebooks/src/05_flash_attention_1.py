@@ -19,10 +19,11 @@
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost, figures
-from flashlab.fa1 import fa1_forward, paper_tile_sizes
+from flashlab import cost
+from flashlab.figures import gallery as figures
+from flashlab.rungs.fa1 import fa1_forward, paper_tile_sizes
 from flashlab.memory import KiB, Memory, SRAMOverflow, kernel, load, store, tiles
-from flashlab.naive import naive_forward
+from flashlab.rungs.naive import naive_forward
 from flashlab.oracle import attention, judge, max_error
 
 torch.manual_seed(0)
@@ -85,7 +86,7 @@ print(judge(O, m + l.log(), Q, K, V))
 # %%
 import inspect
 
-from flashlab import fa1
+from flashlab.rungs import fa1
 
 print(inspect.getsource(fa1._step))
 

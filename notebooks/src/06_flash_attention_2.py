@@ -22,11 +22,13 @@ import inspect
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost, fa1, fa2, figures
-from flashlab.fa1 import fa1_forward
-from flashlab.fa2 import fa2_forward
+from flashlab import cost
+from flashlab.figures import gallery as figures
+from flashlab.rungs import fa1, fa2
+from flashlab.rungs.fa1 import fa1_forward
+from flashlab.rungs.fa2 import fa2_forward
 from flashlab.memory import Memory, tiles
-from flashlab.online_softmax import merge
+from flashlab.rungs.online_softmax import merge
 from flashlab.oracle import attention, judge, max_error
 
 torch.manual_seed(0)

@@ -26,11 +26,12 @@
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost, figures
-from flashlab.fa1 import fa1_forward
-from flashlab.fa2 import fa2_forward
+from flashlab import cost
+from flashlab.figures import gallery as figures
+from flashlab.rungs.fa1 import fa1_forward
+from flashlab.rungs.fa2 import fa2_forward
 from flashlab.memory import KiB, Memory
-from flashlab.naive import naive_forward
+from flashlab.rungs.naive import naive_forward
 
 _ = torch.manual_seed(0)
 
@@ -156,7 +157,7 @@ for name, c in [("naive", cost.naive_forward(N, N, d, element_size=2)),
 my_more_or_fewer = None     # "more" or "fewer", for naive and for the fused kernel
 
 # %%
-from flashlab.bench import load_results, where
+from flashlab.bench.forward import load_results, where
 
 counters = load_results("counters_h100")
 figures.model_vs_counters(counters)

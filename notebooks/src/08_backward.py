@@ -22,12 +22,14 @@ import inspect
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost, fa1_backward, fa2_backward, figures_backward
-from flashlab.fa1 import fa1_forward
-from flashlab.fa2 import fa2_forward
+from flashlab import cost
+from flashlab.figures import backward as figures_backward
+from flashlab.rungs import fa1_backward, fa2_backward
+from flashlab.rungs.fa1 import fa1_forward
+from flashlab.rungs.fa2 import fa2_forward
 from flashlab.memory import Memory, tiles
-from flashlab.naive import naive_forward
-from flashlab.naive_backward import naive_backward
+from flashlab.rungs.naive import naive_forward
+from flashlab.rungs.naive_backward import naive_backward
 from flashlab.oracle import gradients, judge_gradients, max_error
 
 _ = torch.manual_seed(0)

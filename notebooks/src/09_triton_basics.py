@@ -35,7 +35,7 @@ my_address, my_strides = None, None
 # %%
 import torch
 
-from flashlab import figures_gpu
+from flashlab.figures import gpu as figures_gpu
 
 T = torch.arange(12).view(3, 4)
 print(f"T[2, 1] lies at {2 * T.stride(0) + 1 * T.stride(1)}; your prediction: {my_address}")
@@ -101,10 +101,10 @@ careless_add[(triton.cdiv(N, B),)](X, Y, Out, N, B)
 print("Out:", Out.tolist(), "\nbehind it:", memory[2, N:].tolist())
 
 # %% [markdown]
-# `Out` is right, and no error came. But two numbers behind it were overwritten. Triton's interpreter does not notice stray addresses, and a GPU rarely does. `flashlab.lint` does: it holds every address against the tensors.
+# `Out` is right, and no error came. But two numbers behind it were overwritten. Triton's interpreter does not notice stray addresses, and a GPU rarely does. `flashlab.compiler.lint` does: it holds every address against the tensors.
 
 # %%
-from flashlab import lint
+from flashlab.compiler import lint
 
 arguments = {"X": X, "Y": Y, "Out": Out, "N": N, "B": B}
 print(lint.as_text(lint.lint_kernel(careless_add, arguments, grid=(3,))))
@@ -142,8 +142,8 @@ my_elements, my_loads = None, None
 # %%
 import re
 
-from flashlab.compiled import compile_for
-from flashlab.kernels import vector_add as vectors
+from flashlab.compiler.ahead_of_time import compile_for
+from flashlab.gpu import vector_add as vectors
 
 
 def meta(*shape, dtype=torch.float16):
@@ -187,7 +187,7 @@ print(inspect.getsource(vectors.one_by_one_kernel.fn))
 my_slower = None
 
 # %%
-from flashlab.bench_basics import numbers, pick
+from flashlab.bench.basics import numbers, pick
 
 rows, words = numbers("vector_addition")
 blocks, scalars = pick(rows, by="Triton, a block at a time"), pick(rows, by="Triton, one number at a time")
@@ -208,8 +208,8 @@ print(words)
 # An `if` on a `tl.constexpr` is decided while compiling, and the other side does not exist in the code. An `if` on a run-time number stays a branch. A kernel with a switch shows the difference.
 
 # %%
-from flashlab.compiled import compile_all
-from flashlab.kernels import branches
+from flashlab.compiler.ahead_of_time import compile_all
+from flashlab.gpu import branches
 
 print(inspect.getsource(branches.constexpr_branch_kernel.fn))
 common = {"X": V, "Out": V, "B": 1024}
@@ -282,8 +282,8 @@ my_sectors = {"along a row": None, "down a column": None}
 # %%
 import math
 
-from flashlab import simt
-from flashlab.simt import launch
+from flashlab.gpu import simt
+from flashlab.gpu.simt import launch
 
 A, B_, C = (torch.zeros(64, 64) for _ in range(3))
 traces = {"along a row": launch(simt.matrix_add, (2, 64), (32, 1))(A, B_, C, 64, 64),
@@ -516,7 +516,7 @@ print(words)
 # The errors tell who rounds and who cuts off. TF32's speed hangs on $B$'s layout: Hopper's tensor cores take 32-bit operands only with $K$ as the contiguous direction. A row-major $B$ is turned around while it is copied to shared memory, 4 bytes at a time where 16 would go. Compiled for an H100:
 
 # %%
-from flashlab.kernels import matmul as matmuls
+from flashlab.gpu import matmul as matmuls
 
 A = meta(4096, 4096, dtype=torch.float32)
 common = {"A": A, "B": A, "C": A, "M": 4096, "N": 4096, "K": 4096, "group": 8, "precision": "tf32", "stride_Cm": 4096, "stride_Cn": 1,
@@ -546,7 +546,7 @@ print(words)
 my_strips, my_best = None, None
 
 # %%
-from flashlab.kernels.matmul import tiles_in_order
+from flashlab.gpu.matmul import tiles_in_order
 
 print(f"your prediction: {my_strips} and {my_best}")
 figures_gpu.tile_order({f"group = {group}": tiles_in_order(9, 9, group) for group in (1, 3)}, wave=9)
@@ -596,7 +596,7 @@ for kernel in (matmuls.matmul_kernel, matmuls.matmul_descriptor_kernel):
 # The package has this chapter's matrix addition both ways. The second call fails on purpose: without the first column, rows no longer start at multiples of 16 bytes.
 
 # %%
-from flashlab.kernels import matrix_add as matrices
+from flashlab.gpu import matrix_add as matrices
 
 X, Y = torch.randn(45, 72, device=device), torch.randn(45, 72, device=device)
 print("with descriptors, Out = X + Y:", torch.equal(matrices.matrix_add(X, Y, descriptors=True), X + Y))
@@ -653,7 +653,7 @@ print(f"your prediction: {my_difference}. {words}")
 # **Compare.** As long as Triton knows that $K$'s last stride is 1, it deals the elements out along that direction in both versions: same loads, same time. The PTX shows it without a GPU. Hide the stride (`do_not_specialize`), and it has to guess.
 
 # %%
-from flashlab.kernels import largest_score
+from flashlab.gpu import largest_score
 
 Q = meta(128, 64)
 sizes = {"Q": Q, "K": meta(4096, 64), "Out": meta(128, dtype=torch.float32), "stride_Qn": 64, "stride_Kn": 64, "N_k": 4096,
@@ -720,7 +720,7 @@ print(f"your prediction: {my_spill_cost}. {words}")
 # To sum a vector, every program may add its part to one number in memory. Two must not do so at once, so each addition has to be **atomic**, and they queue. **Predict**, for 16 million numbers: how much slower is an atomic for each element than none at all and a second launch?
 
 # %%
-from flashlab.kernels import vector_sum
+from flashlab.gpu import vector_sum
 
 for kernel in (vector_sum.sum_by_element_kernel, vector_sum.sum_by_block_kernel, vector_sum.partial_sums_kernel):
     print(inspect.getsource(kernel.fn).split("\n", 1)[1])

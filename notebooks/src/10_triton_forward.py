@@ -35,8 +35,9 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab import fa2, figures
-from flashlab.fa2 import fa2_forward
+from flashlab.figures import gallery as figures
+from flashlab.rungs import fa2
+from flashlab.rungs.fa2 import fa2_forward
 from flashlab.kernels.fa2 import INTERPRETED, fa2_forward_kernel, fa2_triton_forward, launch
 from flashlab.memory import Memory
 from flashlab.oracle import attention, judge, max_error
@@ -562,7 +563,7 @@ print(f"32 bits: {offsets[0]}, 64 bits: {offsets[1]}; your prediction: {my_offse
 # Triton compiles without a GPU. `compile_for` does it in a process that does not interpret, and reports what the compiler made of the kernel: registers a thread, bytes that spilled out of them, shared memory, and which tensor-core instruction it chose. A100, H100, B200:
 
 # %%
-from flashlab.compiled import compile_all, compile_for
+from flashlab.compiler.ahead_of_time import compile_all, compile_for
 
 Q = torch.empty(1, 16, 4096, 128, dtype=torch.float16, device="meta")        # only shapes, strides and dtypes matter
 _, arguments = launch(Q, Q, Q, Q, torch.empty(1, 16, 4096, device="meta"), causal=True, scale=128**-0.5)
@@ -590,7 +591,7 @@ except RuntimeError as error:
 # `lint_kernel` closes these gaps for a kernel of your own. It compiles it for an H100, and where kernels are interpreted it runs it once more and holds every address against the tensors. Here are two of this chapter's with a flaw: section 5's without its load mask, and the product of bfloat16 tiles. (On a GPU only the compiler speaks; there NVIDIA's `compute-sanitizer` watches the addresses.)
 
 # %%
-from flashlab import lint
+from flashlab.compiler import lint
 
 X, Y, C = torch.randn(50, 32), torch.randn(40, 32), torch.empty(16, 16)
 tail = {"Q": X, "K": Y, "V": Y, "O": torch.empty(50, 32), "scale": 0.2, "N_q": 50, "N_k": 40, "load_mask": False, "score_mask": True}

@@ -32,12 +32,13 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab import fa2_backward, figures
+from flashlab.figures import gallery as figures
+from flashlab.rungs import fa2_backward
 from flashlab.kernels import fa2_backward as kernels
 from flashlab.kernels.dropout import dropout_keep_mask
 from flashlab.kernels.fa2 import INTERPRETED, fa2_triton_forward
 from flashlab.kernels.fa2_backward import fa2_triton_backward
-from flashlab.naive_backward import naive_backward
+from flashlab.rungs.naive_backward import naive_backward
 from flashlab.oracle import attention, judge_gradients, max_error
 
 torch.manual_seed(0)
@@ -303,7 +304,7 @@ print("same bits after the same torch.manual_seed:", all(torch.equal(a, b) for a
 my_spills = {"64 x 128, 8 warps": None, "32 x 128, 4 warps": None, "128 x 128, 8 warps": None}
 
 # %%
-from flashlab.compiled import compile_all
+from flashlab.compiler.ahead_of_time import compile_all
 
 X = torch.empty(1, 16, 4096, 128, dtype=torch.bfloat16, device="meta")
 _, dkdv, dq = kernels.launch(X, X, X, X, X, torch.empty(1, 16, 4096, device="meta"), None, X, X, X, causal=True, scale=128**-0.5)
@@ -326,7 +327,7 @@ print("you said:", my_spills)
 my_ratio = None     # of TFLOP/s
 
 # %%
-from flashlab.bench import load_results, where
+from flashlab.bench.forward import load_results, where
 
 results = load_results("backward_h100")
 at = {row["implementation"]: row for row in results["rows"] if (row["d"], row["N"], row["causal"]) == (128, 4096, True)}

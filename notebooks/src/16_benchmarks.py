@@ -17,7 +17,10 @@
 
 # %%
 import flashlab  # first: it tells Triton where to run
-from flashlab import bench, cost, figures, figures_gpu
+from flashlab import cost
+from flashlab.figures import gallery as figures
+from flashlab.bench import forward as bench
+from flashlab.figures import gpu as figures_gpu
 from flashlab.skip import skip_the_rest
 
 try:

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launching import check_on, interpreted
+from flashlab.gpu.launching import check_on, interpreted
 
 MAX_COLUMNS = 32768        # a program keeps whole rows in registers: 1024 threads, 32 numbers each
 

@@ -84,7 +84,7 @@ EXERCISE = Exercise(
     variants=[
         Variant("the backward in two passes, options in one tuple",
                 ("ctx.causal, ctx.scale = causal, scale", "ctx.options = {\"causal\": causal, \"scale\": scale}"),
-                ("fa2_backward(Q, K, V, O, dO, L, causal=ctx.causal, scale=ctx.scale)", "__import__(\"flashlab.fa2_backward\", fromlist=[\"x\"]).fa2_backward_two_pass(Q, K, V, O, dO, L, **ctx.options)")),
+                ("fa2_backward(Q, K, V, O, dO, L, causal=ctx.causal, scale=ctx.scale)", "__import__(\"flashlab.rungs.fa2_backward\", fromlist=[\"x\"]).fa2_backward_two_pass(Q, K, V, O, dO, L, **ctx.options)")),
     ],
     hints=[
         "ctx.save_for_backward(Q, K, V, O, L) takes tensors only. causal and scale go on ctx as attributes: ctx.causal = causal.",

@@ -5,7 +5,7 @@ call that is not the last line shows nothing; display(...) does there.
 
     figures.traffic_against_N(figures.sweep_traffic([256, 512, 1024]))
 
-Elsewhere: `figures.memory_hierarchy().savefig("hierarchy.png")`. `python -m flashlab.figures [OUT_DIR]` draws all that need
+Elsewhere: `figures.memory_hierarchy().savefig("hierarchy.png")`. `python -m flashlab.figures.gallery [OUT_DIR]` draws all that need
 no GPU, and those of the results/*.json there are.
 
 A title's numbers are computed from the data drawn. Dashed is a formula, a ceiling or a budget. The line at the bottom says
@@ -642,7 +642,7 @@ def _modelled_traffic(name, row, B_r, B_c):
     return row["B"] * row["H"] * one.traffic
 
 
-# ---- chapter 16: the GPU. results: a dict as flashlab.bench writes it
+# ---- chapter 16: the GPU. results: a dict as flashlab.bench.forward writes it
 
 @figure
 def runtime_against_N(results, d=128, causal=False, dtype=None, focus="fa2_triton_forward", live=False):
@@ -893,13 +893,13 @@ def _luminance(rgb):
     return 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2]
 
 
-# ---- python -m flashlab.figures
+# ---- python -m flashlab.figures.gallery
 
 def gallery(results_dir="results"):
     """(file name, function that draws it) of every picture: from the rungs, and from recorded results where there are any."""
-    from flashlab.block_matmul import softmax_star_attention
-    from flashlab.online_softmax import softmax_three_pass, softmax_two_pass
     from flashlab.oracle import attention
+    from flashlab.rungs.block_matmul import softmax_star_attention
+    from flashlab.rungs.online_softmax import softmax_three_pass, softmax_two_pass
 
     torch.manual_seed(0)
 
@@ -948,7 +948,7 @@ def gallery(results_dir="results"):
 
 def main(arguments):
     if len(arguments) > 1 or any(a.startswith("-") for a in arguments):
-        raise SystemExit("usage: python -m flashlab.figures [OUT_DIR]    (default: docs)")
+        raise SystemExit("usage: python -m flashlab.figures.gallery [OUT_DIR]    (default: docs)")
     folder = Path(arguments[0] if arguments else "docs")
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in gallery():

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from flashlab import cuda
-from flashlab.bench import ROOT, attempt, deadline, gpu_slug, load_results, provenance, quick_ms, save, where, why_no_gpu
+from flashlab.bench.forward import ROOT, attempt, deadline, gpu_slug, load_results, provenance, quick_ms, save, where, why_no_gpu
+from flashlab.gpu import cuda
 
 GiB, MiB, KiB = 2**30, 2**20, 2**10
 OUT_OF_TIME = "not measured: the time budget was used up"
@@ -202,7 +202,7 @@ def roofline(here):
 
 def vector_addition(here):
     """CUDA C++, Triton and PyTorch on the same sum; CUDA with blocks of 1 to 1024 threads; a Triton program of scalars."""
-    from flashlab.kernels.vector_add import one_by_one_kernel, vector_add
+    from flashlab.gpu.vector_add import one_by_one_kernel, vector_add
 
     N = 2**26 // here.shrink + 5                           # a ragged tail
     X, Y = here.randn(N), here.randn(N)
@@ -262,7 +262,7 @@ def programs(here):
 
 def simulator(here):
     """The SIMT interpreter against the GPU: the same kernels on the same numbers. `equal` is bit for bit."""
-    from flashlab import simt
+    from flashlab.gpu import simt
 
     def compare(name, grid, block, tensors, numbers):
         real, model = [T.clone() for T in tensors], [T.cpu().clone() for T in tensors]
@@ -298,7 +298,7 @@ def idle_lanes(here):
 
 def coalescing(here):
     """The same matrix addition with neighbours along a row, down a column, at strides, and in Triton on transposed views."""
-    from flashlab.kernels.matrix_add import matrix_add
+    from flashlab.gpu.matrix_add import matrix_add
 
     M, N = 8192 // here.shrink, 8192 // here.shrink
     X, Y = here.randn(M, N), here.randn(M, N)
@@ -337,7 +337,7 @@ def coalescing(here):
 
 def key_loading(here):
     """K loaded transposed, or transposed after the load; the compiler knows that K's last stride is 1, or does not."""
-    from flashlab.kernels.largest_score import largest_scores
+    from flashlab.gpu.largest_score import largest_scores
 
     def run(d, transposed_load, blind):
         Q, K = (here.randn(max(128, 16384 // here.shrink), d, dtype=torch.float16) for _ in range(2))
@@ -351,7 +351,7 @@ def key_loading(here):
 
 def atomics(here):
     """A sum by atomic additions per element, per program, and without; and in how many ways the last digits come out."""
-    from flashlab.kernels.vector_sum import vector_sum
+    from flashlab.gpu.vector_sum import vector_sum
 
     X = here.randn(2**24 // here.shrink)
 
@@ -370,7 +370,7 @@ def atomics(here):
 
 def softmax(here):
     """Row softmax: the kernel, torch.softmax, five eager operations, and a copy of the same bytes."""
-    from flashlab.kernels.row_softmax import row_softmax
+    from flashlab.gpu.row_softmax import row_softmax
 
     def eager(X):
         E = torch.exp(X - X.amax(1, keepdim=True))
@@ -394,7 +394,7 @@ def softmax(here):
 
 def softmax_tuning(here):
     """The kernel's ms for other numbers of rows and warps a program: where `tiling` comes from."""
-    from flashlab.kernels.row_softmax import row_softmax
+    from flashlab.gpu.row_softmax import row_softmax
 
     cases = []
     for N, choices in ((256, [(4, 4), (8, 4), (16, 4), (16, 8)]), (781, [(1, 1), (1, 2), (1, 4), (2, 2), (4, 4)]),
@@ -412,7 +412,7 @@ SMALL_TILES = {"B_m": 32, "B_n": 32, "B_k": 32}            # for tests: the inte
 
 def products(here, cases, dtype=torch.float16):
     """Rows for {labels} and {n, by, options}: matmul kernels, checked against float32, with TFLOP/s."""
-    from flashlab.kernels.matmul import matmul
+    from flashlab.gpu.matmul import matmul
 
     def run(n, by, options):
         A, B = (here.randn(n, n, dtype=dtype) for _ in range(2))
@@ -448,7 +448,7 @@ def matmul_order(here):
 
 def precision(here):
     """float32 inputs multiplied in float32, TF32, three TF32 steps; the error is relative to float64's largest number."""
-    from flashlab.kernels.matmul import matmul as kernel
+    from flashlab.gpu.matmul import matmul as kernel
 
     n = max(64, 4096 // here.shrink)
     A, B = here.randn(n, n), here.randn(n, n)
@@ -504,10 +504,10 @@ def launches(here):
 
     The label "asked" is how many bytes the kernel's loads want: sectors beyond that moved for nothing.
     """
-    from flashlab.kernels.largest_score import largest_scores
-    from flashlab.kernels.matmul import matmul as product
-    from flashlab.kernels.matrix_add import matrix_add
-    from flashlab.kernels.row_softmax import row_softmax
+    from flashlab.gpu.largest_score import largest_scores
+    from flashlab.gpu.matmul import matmul as product
+    from flashlab.gpu.matrix_add import matrix_add
+    from flashlab.gpu.row_softmax import row_softmax
 
     n = 8192 // here.shrink
     X, Y, Out = here.randn(n, n), here.randn(n, n), torch.empty(n, n, device=here.device)
@@ -559,7 +559,7 @@ def launch_for_ncu():
 def ncu_command(metrics, log):
     return ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--metrics", ",".join(metrics),
             "--print-units", "base", "--csv", "--log-file", str(log), sys.executable, "-c",
-            "from flashlab.bench_basics import launch_for_ncu; launch_for_ncu()"]
+            "from flashlab.bench.basics import launch_for_ncu; launch_for_ncu()"]
 
 
 def parse_counters(text):

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import torch
 from tqdm import tqdm
 
-from flashlab import bench, oracle
+from flashlab import oracle
 from flashlab.attention import flash_attention
+from flashlab.bench import forward as bench
 
 QUICK_SIZES = (1024, 4096)
 

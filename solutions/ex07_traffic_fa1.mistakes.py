@@ -2,7 +2,7 @@
 
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 from flashlab.check.traffic import TILED_CASES, measured, terms
-from flashlab.fa1 import fa1_forward
+from flashlab.rungs.fa1 import fa1_forward
 
 READS = "N_k * (d + d_v) + T_c * N_q * (d + d_v + 2) "
 WRITES = "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) + N_q "

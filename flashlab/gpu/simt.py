@@ -3,7 +3,7 @@
     trace = launch(vector_add, grid=2, block=64)(A, B, C, N)       # CUDA C++: vector_add<<<2, 64>>>(A, B, C, N)
     print(trace)                                                    # each step of each warp, lane by lane
 
-A kernel is a Python function written for one thread, line by line as in CUDA C++ (flashlab/cuda/*.cu): it finds its element
+A kernel is a Python function written for one thread, line by line as in CUDA C++ (flashlab/gpu/cuda/*.cu): it finds its element
 from threadIdx, blockIdx and blockDim and returns nothing. Tensors arrive as pointers: A[i] is the i-th number from A's first.
 Understood: assignments, calls, if/elif/else, while, for over range, return.
 
@@ -66,7 +66,7 @@ class _OnlyInAKernel:
 threadIdx = blockIdx = blockDim = gridDim = _OnlyInAKernel()      # noqa: N816  CUDA's own names
 
 
-# ---- kernels: the same lines as in flashlab/cuda
+# ---- kernels: the same lines as in flashlab/gpu/cuda
 
 
 def vector_add(A, B, C, N):

@@ -14,7 +14,7 @@ def case(name, N, block):
 
 def truth(N, block):
     """Asked of the interpreter."""
-    from flashlab import simt
+    from flashlab.gpu import simt
 
     A = torch.zeros(N)
     trace = simt.launch(simt.vector_add, -(-N // block), block)(A, A, A.clone(), N)

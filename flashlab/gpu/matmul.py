@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launching import (
+from flashlab.gpu.launching import (
     check_descriptor,
     check_on,
     check_same,

@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launching import check_on, check_same, interpreted
+from flashlab.gpu.launching import check_on, check_same, interpreted
 
 
 @triton.jit

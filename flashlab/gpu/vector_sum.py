@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launching import check_on
+from flashlab.gpu.launching import check_on
 
 
 @triton.jit

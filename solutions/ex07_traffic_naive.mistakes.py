@@ -2,7 +2,7 @@
 
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 from flashlab.check.traffic import case, measured, terms
-from flashlab.naive import naive_forward
+from flashlab.rungs.naive import naive_forward
 
 READS = "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v "
 WRITES = "3 * N_q * N_k + N_q * d_v + N_q "

@@ -5,7 +5,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
-from flashlab.figures import (
+from flashlab.figures.gallery import (
     COLORS,
     FAINT,
     INK,
@@ -20,7 +20,7 @@ from flashlab.figures import (
     _tint,
     figure,
 )
-from flashlab.simt import SECTOR, WARP
+from flashlab.gpu.simt import SECTOR, WARP
 from flashlab.validate import check_positive
 
 BUSY = COLORS["fa1_forward"]
@@ -89,7 +89,7 @@ def bandwidth_by_footprint(rows, words, l2_bytes=None):
 
 @figure
 def warp_lanes(trace, block=0, warp=0):
-    """A warp step by step, lane by lane: who works, who waits. trace: from flashlab.simt.launch; at most 40 steps."""
+    """A warp step by step, lane by lane: who works, who waits. trace: from flashlab.gpu.simt.launch; at most 40 steps."""
     steps = trace.warp(block, warp)[:40]
     fig, ax = plt.subplots(figsize=(9, 0.9 + 0.26 * len(steps) + 0.5))
     for y, step in enumerate(steps):
@@ -106,7 +106,7 @@ def warp_lanes(trace, block=0, warp=0):
     busy = sum(sum(step.active) for step in steps)
     share = 100 * busy / (WARP * len(steps))
     return _finish(fig, f"{trace.kernel}, block {_index(steps[0].block)}, warp {warp}: {share:.0f} % of the lanes work",
-                   "Modelled: flashlab.simt, one row a step. Blue: active. Grey: idle, its time is paid for.")
+                   "Modelled: flashlab.gpu.simt, one row a step. Blue: active. Grey: idle, its time is paid for.")
 
 
 @figure
@@ -206,7 +206,7 @@ def sectors_touched(traces, columns, array="A", itemsize=4):
     counts = {name: access.sectors for name, access in accesses.items()}
     lanes = len(next(iter(accesses.values())).offsets)
     return _finish(fig, f"A load of {lanes} numbers moves " + ", ".join(f"{n} sectors {name}" for name, n in counts.items()),
-                   f"Modelled: flashlab.simt, a sector is {SECTOR} bytes. Dark: asked for. Light: moved along with it.")
+                   f"Modelled: flashlab.gpu.simt, a sector is {SECTOR} bytes. Dark: asked for. Light: moved along with it.")
 
 
 @figure

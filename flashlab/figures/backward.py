@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.patches import Rectangle
 
-from flashlab.figures import COLORS, FAINT, INK, READ, WRITTEN, _byte_axis, _bytes, _color, _finish, _label, figure
+from flashlab.figures.gallery import COLORS, FAINT, INK, READ, WRITTEN, _byte_axis, _bytes, _color, _finish, _label, figure
 from flashlab.validate import check_positive
 
 

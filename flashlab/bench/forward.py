@@ -41,10 +41,10 @@ from tqdm import tqdm
 from flashlab import cost, oracle
 from flashlab.doctor import driver_version, import_triton
 from flashlab.ladder import RUNGS
-from flashlab.naive import naive_forward
+from flashlab.rungs.naive import naive_forward
 from flashlab.validate import check_positive
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TOKENS = 16384                         # B·N and H·d stay the same for every N and d: equal inputs, equal work per query and key
 WIDTH = 2048
 SIZES = (512, 1024, 2048, 4096, 8192, 16384)
@@ -312,7 +312,7 @@ def launch_once(name, problem):
 
 
 def ncu_command(name, problem, log):
-    child = f"from flashlab.bench import launch_once; launch_once({name!r}, {tuple(problem)!r})"
+    child = f"from flashlab.bench.forward import launch_once; launch_once({name!r}, {tuple(problem)!r})"
     return ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--metrics", ",".join(COUNTERS),
             "--print-units", "base", "--csv", "--log-file", str(log), sys.executable, "-c", child]
 
@@ -553,11 +553,11 @@ def gpu_slug(name):
 def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["basics"]:                                             # chapters 02 and 09, with options of their own
-        from flashlab import bench_basics
+        from flashlab.bench import basics as bench_basics
 
         return bench_basics.main(argv[1:])
     if argv[:1] == ["backward"]:                                           # its functions are differentiated, not just called
-        from flashlab import bench_backward
+        from flashlab.bench import backward as bench_backward
 
         return bench_backward.main(argv[1:])
     args = arguments(argv)

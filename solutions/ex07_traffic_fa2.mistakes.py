@@ -2,7 +2,7 @@
 
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 from flashlab.check.traffic import TILED_CASES, measured, terms
-from flashlab.fa2 import fa2_forward
+from flashlab.rungs.fa2 import fa2_forward
 
 READS = "N_q * d + T_r * N_k * (d + d_v) "
 WRITES = "N_q * d_v + N_q "

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
-from flashlab.simt import launch, threadIdx
+from flashlab.gpu.simt import launch, threadIdx
 
 
 def case(name, start, stride, itemsize):

@@ -55,7 +55,7 @@ def compile_all(jobs):
         if arch not in SHARED_LIMIT:
             raise ValueError(f"arch must be one of {', '.join(map(str, SHARED_LIMIT))}, got {arch!r}")
     request = json.dumps([_describe_job(*job) for job in jobs])
-    program = [sys.executable, "-m", "flashlab.compiled"]
+    program = [sys.executable, "-m", "flashlab.compiler.ahead_of_time"]
     environment = os.environ | {"TRITON_INTERPRET": "0"}
     answer = subprocess.run(program, input=request, capture_output=True, text=True, env=environment)
     if answer.returncode:

@@ -57,7 +57,7 @@ def kernel(name):
     if name not in SOURCES:
         raise KeyError(f"no CUDA kernel {name!r}; there are {', '.join(SOURCES)}")
     if not torch.cuda.is_available():
-        raise RuntimeError(f"{name} needs an NVIDIA GPU; flashlab.simt runs its Python twin on any machine")
+        raise RuntimeError(f"{name} needs an NVIDIA GPU; flashlab.gpu.simt runs its Python twin on any machine")
     compiled = _compile(name)
 
     def configure(grid, block):

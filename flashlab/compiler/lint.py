@@ -2,7 +2,7 @@
 
     lint_kernel(kernel, {"X": X, "Y": Y, "N": 70, "B": 32}, grid=(3,))     # a list of Finding
     lint_call(lambda: row_softmax(X))                                      # every kernel that the call launches
-    python -m flashlab doctor --kernel flashlab.kernels.vector_add:vector_add_kernel X=fp16[70] Y=fp16[70] Out=fp16[70] N=70 B=64
+    python -m flashlab doctor --kernel flashlab.gpu.vector_add:vector_add_kernel X=fp16[70] Y=fp16[70] Out=fp16[70] N=70 B=64
 
 The kernel is compiled ahead of time, so no GPU is needed. With a grid it is also run in the interpreter, where every
 address is held against the tensors: on a GPU a stray load or store passes silently, or ends the process.
@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy
 import torch
 
-from flashlab.compiled import SHARED_LIMIT, compile_for
-from flashlab.kernels.launching import interpreted
+from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_for
+from flashlab.gpu.launching import interpreted
 
 GPUS = {80: "an A100 (sm_80)", 90: "an H100 (sm_90)", 100: "a B200 (sm_100)"}
 LEVELS = ("fails", "wrong", "differs", "slow")             # worst first

@@ -14,7 +14,7 @@ def case(name, rows, cols, block, *, seed):
 
 
 def truth(X, factors, block):
-    from flashlab import simt
+    from flashlab.gpu import simt
 
     rows, cols = X.shape
     A, C = X.clone(), X.clone()

@@ -1,0 +1,1 @@
+"""Measurements on a GPU, recorded with everything needed to do them again."""
