@@ -1,12 +1,18 @@
-"""The rungs in order. Tests, benchmark, tables and plots loop over this list."""
+"""The rungs in order, and the peers beside them. Tests, benchmarks, tables and plots loop over these lists.
+
+A rung says everything that others need to know of it: its function, what it adds, what it moves, how it is drawn. A new one
+is a line here; no test, figure or benchmark names it.
+"""
 
 from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
+from flashlab import cost
+
 
 class Rung(NamedTuple):
-    """One step of the ladder. `heads` says whether it takes (B, H, N, d) or one head (N, d)."""
+    """One step of the ladder."""
 
     number: int
     name: str              # the function's name
@@ -14,7 +20,10 @@ class Rung(NamedTuple):
     title: str
     new: str               # what changed against the rung before
     chapter: str
-    heads: bool = False
+    cost: Callable         # the closed form of what it moves and computes, for one head
+    color: str             # in every picture (after Okabe and Ito 2008, made for colour-blind readers)
+    marker: str
+    heads: bool = False    # takes (B, H, N, d), not one head (N, d)
     tiled: bool = False    # takes B_r and B_c
 
     @property
@@ -23,30 +32,49 @@ class Rung(NamedTuple):
         return getattr(import_module(self.module), self.name)
 
 
+class Peer(NamedTuple):
+    """An implementation of others that the ladder is measured against."""
+
+    name: str
+    title: str
+    color: str
+    marker: str
+
+
 RUNGS = [
     Rung(0, "naive_forward", "flashlab.rungs.naive", "naive",
-         "the formula, one PyTorch operation after the other; S and P in HBM", "01"),
+         "the formula, one PyTorch operation after the other; S and P in HBM", "01", cost.naive_forward, "#D55E00", "o"),
     Rung(1, "online_softmax_forward", "flashlab.rungs.online_softmax", "online softmax",
-         "no N x N matrix: each query walks the keys one at a time", "03"),
+         "no N x N matrix: each query walks the keys one at a time", "03", cost.online_softmax_forward, "#A97400", "v"),
     Rung(2, "fa1_forward", "flashlab.rungs.fa1", "FA1",
-         "blocks: each key block serves all queries; O, l, m travel through HBM", "05", tiled=True),
+         "blocks: each key block serves all queries; O, l, m travel through HBM", "05", cost.fa1_forward, "#0072B2", "s", tiled=True),
     Rung(3, "fa2_forward", "flashlab.rungs.fa2", "FA2",
-         "the loops trade places: O, l, m stay on chip, one division at the end", "06", tiled=True),
+         "the loops trade places: O, l, m stay on chip, one division at the end", "06", cost.fa2_forward, "#009E73", "D", tiled=True),
     Rung(4, "fa2_triton_forward", "flashlab.kernels.fa2", "FA2 in Triton",
-         "a GPU kernel: one program for each query block of each head", "10", heads=True, tiled=True),
+         "a GPU kernel: one program for each query block of each head", "10", cost.fa2_forward, "#7A1FA2", "o", heads=True, tiled=True),
 ]
 
-BACKWARD_RUNGS = [         # all return (dQ, dK, dV); what they start from differs
+# All return (dQ, dK, dV); what they start from differs. A backward pass looks like its forward pass.
+BACKWARD_RUNGS = [
     Rung(0, "naive_backward", "flashlab.rungs.naive_backward", "naive",
-         "the chain rule, one PyTorch operation after the other; S, P, dP and dS in HBM", "08"),
+         "the chain rule, one PyTorch operation after the other; S, P, dP and dS in HBM", "08", cost.naive_backward, "#D55E00", "o"),
     Rung(1, "fa1_backward", "flashlab.rungs.fa1_backward", "FA1",
-         "tiles: P is computed again from Q, K, l and m; dQ travels through HBM", "08", tiled=True),
+         "tiles: P is computed again from Q, K, l and m; dQ travels through HBM", "08", cost.fa1_backward, "#0072B2", "s", tiled=True),
     Rung(2, "fa2_backward", "flashlab.rungs.fa2_backward", "FA2",
-         "D once, before the loops; L instead of l and m; causal tiles skipped", "08", tiled=True),
+         "D once, before the loops; L instead of l and m; causal tiles skipped", "08", cost.fa2_backward, "#009E73", "D", tiled=True),
     Rung(3, "fa2_backward_two_pass", "flashlab.rungs.fa2_backward", "FA2, two passes",
-         "dK, dV with the key block fixed, dQ with the query block fixed: each written once", "08", tiled=True),
+         "dK, dV with the key block fixed, dQ with the query block fixed: each written once", "08",
+         cost.fa2_backward_two_pass, "#5E8C1F", "^", tiled=True),
     Rung(4, "fa2_triton_backward", "flashlab.kernels.fa2_backward", "FA2 in Triton",
-         "three GPU kernels: D, then one program for each key block, then one for each query block", "11", heads=True, tiled=True),
+         "three GPU kernels: D, then one program for each key block, then one for each query block", "11",
+         cost.fa2_backward_two_pass, "#7A1FA2", "o", heads=True, tiled=True),
+]
+
+PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend
+    Peer("sdpa_math", "SDPA math", "#8A8A8A", "x"),
+    Peer("sdpa_efficient", "SDPA efficient", "#3FA0DD", "^"),
+    Peer("sdpa_flash", "SDPA flash", "#222222", "s"),
+    Peer("sdpa_cudnn", "SDPA cuDNN", "#D0609F", "D"),
 ]
 
 
@@ -56,3 +84,8 @@ def rung(name):
         if candidate.name == name:
             return candidate
     raise ValueError(f"name must be one of {', '.join(r.name for r in RUNGS + BACKWARD_RUNGS)}, got {name!r}")
+
+
+def find(name):
+    """The rung or peer of that name, or None: how a row of results/ is labelled and drawn."""
+    return next((one for one in RUNGS + BACKWARD_RUNGS + PEERS if one.name == name), None)
