@@ -5,18 +5,12 @@ Autograd calls `torch.ops.flashlab.attention_backward` when the gradients are du
 Both operators are registered with torch.library, so torch.compile and opcheck take them whole, as one node of the graph.
 """
 
-import importlib.util
+from typing import NamedTuple
 
 import torch
 
-from flashlab.validate import (
-    check_bool,
-    check_dropout,
-    check_heads,
-    check_qkv,
-    check_scale,
-    describe,
-)
+from flashlab.compiler import import_triton, interpreted
+from flashlab.validate import check_bool, check_dropout, check_heads, check_qkv, check_scale, describe
 
 BACKENDS = ("auto", "triton", "torch")
 
@@ -50,7 +44,8 @@ def flash_attention(
     if seed is not None and not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed must fit in 64 bits, got {seed}")
     place = _seed_tensor(seed, Q.device) if dropout_p > 0 else None
-    O, L = torch.ops.flashlab.attention_forward(Q, K, V, place, causal, scale, float(dropout_p), backend)
+    options = Options(seed=place, causal=causal, scale=scale, dropout_p=float(dropout_p), backend=backend)
+    O, L = torch.ops.flashlab.attention_forward(Q, K, V, *options)
     return (O, L) if return_lse else O
 
 
@@ -64,60 +59,84 @@ def _seed_tensor(seed, device):
 def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
     """What "auto" runs for tensors of this device, dtype and largest head dimension: (name, why)."""
     device = torch.device(device)
-    if device.type == "cpu" and dropout_p > 0 and importlib.util.find_spec("triton"):
+    if device.type == "cpu" and dropout_p > 0 and import_triton():
         return "triton", "only the kernels know dropout; on CPU tensors Triton interprets them, slowly"
     if device.type == "cpu":
         return "torch", "on CPU tensors a Triton kernel could only be interpreted, which is slower"
     if device.type != "cuda":
         return "torch", f"the kernel is for CUDA tensors, these are on {device.type}"
-    try:
-        from flashlab.kernels import fa2
-    except ImportError:
+    if import_triton() is None:
         return "torch", "triton is not installed"
+    from flashlab.kernels.launch import MAX_HEAD_DIM
+
     capability = torch.cuda.get_device_capability(device)
-    if fa2.INTERPRETED:
+    if interpreted():
         return "torch", "TRITON_INTERPRET is set, so Triton's kernels run on CPU tensors only"
     if capability < (8, 0) and torch.version.cuda:
         have = ".".join(map(str, capability))
         return "torch", f"Triton uses the tensor cores of GPUs of compute capability 8.0 or newer, this one has {have}"
     if dtype == torch.float64:
         return "torch", "the kernel computes in float32, the inputs are float64"
-    if d > fa2.MAX_HEAD_DIM:
-        return "torch", f"the kernel takes head dimensions up to {fa2.MAX_HEAD_DIM}, got {d}"
+    if d > MAX_HEAD_DIM:
+        return "torch", f"the kernel takes head dimensions up to {MAX_HEAD_DIM}, got {d}"
     return "triton", f"the kernel compiled for {torch.cuda.get_device_name(device)}"
 
 
-FORWARD = "(Tensor Q, Tensor K, Tensor V, Tensor? seed, bool causal, float scale, float dropout_p, str backend) -> (Tensor, Tensor)"
-BACKWARD = ("(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, Tensor dL, Tensor? seed, bool causal, float scale, "
-            "float dropout_p, str backend) -> (Tensor, Tensor, Tensor)")
+class Options(NamedTuple):
+    """What a call may choose, as both operators take it, after their tensors. A new option is a field here, an argument of
+    flash_attention and of kernels/launch.check_call, and what the kernels make of it."""
+
+    seed: torch.Tensor | None
+    causal: bool
+    scale: float
+    dropout_p: float
+    backend: str
+
+    @property
+    def of_a_rung(self):
+        """Those that every backend's functions take, by name."""
+        return {"causal": self.causal, "scale": self.scale}
+
+    @property
+    def of_a_kernel(self):
+        return self.of_a_rung | {"dropout_p": self.dropout_p, "seed": self.seed}
+
+
+SCHEMA_TYPES = {torch.Tensor | None: "Tensor?", bool: "bool", float: "float", str: "str"}
+OPTIONS = ", ".join(f"{SCHEMA_TYPES[kind]} {name}" for name, kind in Options.__annotations__.items())
+FORWARD = f"(Tensor Q, Tensor K, Tensor V, {OPTIONS}) -> (Tensor, Tensor)"
+BACKWARD = ("(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, Tensor dL, "
+            f"{OPTIONS}) -> (Tensor, Tensor, Tensor)")
 
 
 @torch.library.custom_op("flashlab::attention_forward", mutates_args=(), schema=FORWARD)
-def attention_forward(Q, K, V, seed, causal, scale, dropout_p, backend):
-    run = _run_triton if _resolve(backend, Q, V, dropout_p) == "triton" else _run_torch
-    return run(Q, K, V, seed, causal, scale, dropout_p)
+def attention_forward(Q, K, V, *options):
+    options = Options(*options)
+    run = _run_triton if _resolve(Q, V, options) == "triton" else _run_torch
+    return run(Q, K, V, options)
 
 
 @torch.library.custom_op("flashlab::attention_backward", mutates_args=(), schema=BACKWARD)
-def attention_backward(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p, backend):
-    run = _run_triton_backward if _resolve(backend, Q, V, dropout_p) == "triton" else _run_torch_backward
-    return run(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p)
+def attention_backward(Q, K, V, O, dO, L, dL, *options):
+    options = Options(*options)
+    run = _run_triton_backward if _resolve(Q, V, options) == "triton" else _run_torch_backward
+    return run(Q, K, V, O, dO, L, dL, options)
 
 
 @attention_forward.register_fake
-def _(Q, K, V, seed, causal, scale, dropout_p, backend):
+def _(Q, K, V, *options):
     """Shapes and dtypes alone: what torch.compile asks for while it traces."""
     shape = (*Q.shape[:3], V.shape[-1])
     return Q.new_empty(shape), Q.new_empty(shape[:3], dtype=_dtype_of_L(Q))
 
 
 @attention_backward.register_fake
-def _(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p, backend):
+def _(Q, K, V, O, dO, L, dL, *options):
     return Q.new_empty(Q.shape), K.new_empty(K.shape), V.new_empty(V.shape)
 
 
 def _save(ctx, inputs, output):
-    Q, K, V, seed, *ctx.options = inputs
+    Q, K, V, seed, *ctx.options = inputs                   # a tensor among the options is saved as tensors are
     ctx.save_for_backward(Q, K, V, *output, seed)
 
 
@@ -125,7 +144,7 @@ def _differentiate(ctx, dO, dL):
     """dO and dL are zeros where the loss does not depend on O or on L."""
     Q, K, V, O, L, seed = ctx.saved_tensors
     dQ, dK, dV = torch.ops.flashlab.attention_backward(Q, K, V, O, dO, L, dL, seed, *ctx.options)
-    return dQ, dK, dV, None, None, None, None, None
+    return dQ, dK, dV, *(None for _ in Options._fields)
 
 
 def _refuse(ctx, *grads):
@@ -137,10 +156,10 @@ attention_forward.register_autograd(_differentiate, setup_context=_save)
 attention_backward.register_autograd(_refuse)
 
 
-def _resolve(backend, Q, V, dropout_p):
-    if backend == "auto":
-        backend, _ = pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]), dropout_p)
-    return backend
+def _resolve(Q, V, options):
+    if options.backend != "auto":
+        return options.backend
+    return pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]), options.dropout_p)[0]
 
 
 def _dtype_of_L(Q):
@@ -158,39 +177,39 @@ def _kernels():
     return fa2, fa2_backward
 
 
-def _run_triton(Q, K, V, seed, causal, scale, dropout_p):
-    return _kernels()[0].fa2_triton_forward(Q, K, V, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
+def _run_triton(Q, K, V, options):
+    return _kernels()[0].fa2_triton_forward(Q, K, V, **options.of_a_kernel)
 
 
-def _run_triton_backward(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p):
-    return _kernels()[1].fa2_triton_backward(
-        Q, K, V, O, dO, L, dL=dL, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
+def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
+    return _kernels()[1].fa2_triton_backward(Q, K, V, O, dO, L, dL=dL, **options.of_a_kernel)
 
 
-def _run_torch(Q, K, V, seed, causal, scale, dropout_p):
+def _run_torch(Q, K, V, options):
     from flashlab.rungs.fa2 import fa2_forward
 
-    if dropout_p > 0:
+    if options.dropout_p > 0:
         raise NotImplementedError(
-            f"only the Triton kernels have dropout, and backend 'torch' was to run, got dropout_p={dropout_p}. Pass "
-            "dropout_p=0.0, use backend='triton' in float16, bfloat16 or float32, or see dropout in flashlab.rungs.fa1.fa1_forward."
+            f"only the Triton kernels have dropout, and backend 'torch' was to run, got dropout_p={options.dropout_p}. Pass "
+            "dropout_p=0.0, use backend='triton' in float16, bfloat16 or float32, or see dropout in "
+            "flashlab.rungs.fa1.fa1_forward."
         )
     B, H_q, N_q, _ = Q.shape
     O = Q.new_empty(B, H_q, N_q, V.shape[-1])
     L = Q.new_empty(B, H_q, N_q, dtype=_dtype_of_L(Q))
     for b, h, h_kv in _heads(Q, K):
-        O[b, h], L[b, h] = fa2_forward(Q[b, h], K[b, h_kv], V[b, h_kv], causal=causal, scale=scale)
+        O[b, h], L[b, h] = fa2_forward(Q[b, h], K[b, h_kv], V[b, h_kv], **options.of_a_rung)
     return O, L
 
 
-def _run_torch_backward(Q, K, V, O, dO, L, dL, seed, causal, scale, dropout_p):
+def _run_torch_backward(Q, K, V, O, dO, L, dL, options):
     from flashlab.rungs.fa2_backward import fa2_backward_two_pass
 
     dQ = torch.empty_like(Q, memory_format=torch.contiguous_format)
     dK, dV = (torch.zeros(T.shape, dtype=L.dtype, device=T.device) for T in (K, V))    # sums over the heads of a group
     for b, h, h_kv in _heads(Q, K):
         dQ[b, h], dK_h, dV_h = fa2_backward_two_pass(
-            Q[b, h], K[b, h_kv], V[b, h_kv], O[b, h], dO[b, h], L[b, h], dL=dL[b, h], causal=causal, scale=scale)
+            Q[b, h], K[b, h_kv], V[b, h_kv], O[b, h], dO[b, h], L[b, h], dL=dL[b, h], **options.of_a_rung)
         dK[b, h_kv] += dK_h
         dV[b, h_kv] += dV_h
     return dQ, dK.to(K.dtype), dV.to(V.dtype)

@@ -17,6 +17,7 @@ import numpy
 import torch
 
 from flashlab.chapters import CHAPTERS
+from flashlab.compiler import import_triton, interpreted
 
 MINIMUM = {"python": "3.11", "torch": "2.11", "triton": "3.6", "numpy": "2.0"}    # as in pyproject.toml
 MiB = 2**20
@@ -58,19 +59,6 @@ def check_torch():
     return check_version("torch", torch.__version__, f"{torch.__version__}, {torch.get_num_threads()} CPU threads")
 
 
-def import_triton():
-    """The module, or None where it is not installed."""
-    try:
-        import triton
-    except ImportError:
-        return None
-    return triton
-
-
-def interpreting():
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
 def check_triton():
     triton = import_triton()
     if triton is None and platform.system() == "Linux":
@@ -78,10 +66,10 @@ def check_triton():
     if triton is None:
         return Finding("triton", f"not available: it has no wheels for {platform.system()}", "note", ELSEWHERE)
     gpu, version = torch.cuda.is_available(), triton.__version__
-    if interpreting() and gpu:
+    if interpreted() and gpu:
         return Finding("triton", f"{version}, interpreted on the CPU although there is a GPU", "note",
                        "unset TRITON_INTERPRET and restart Python")
-    if not interpreting() and not gpu:
+    if not interpreted() and not gpu:
         return Finding("triton", f"{version}, but TRITON_INTERPRET={os.environ.get('TRITON_INTERPRET')} and no GPU",
                        "broken", "unset TRITON_INTERPRET and restart Python: flashlab sets it to 1 where it is needed")
     how = "compiling for the GPU" if gpu else "interpreted on the CPU"
@@ -90,7 +78,7 @@ def check_triton():
 
 def check_numpy():
     triton, version = import_triton(), numpy.__version__
-    if triton and interpreting() and version_tuple(triton.__version__) < (3, 7) and version_tuple(version) >= (2, 4):
+    if triton and interpreted() and version_tuple(triton.__version__) < (3, 7) and version_tuple(version) >= (2, 4):
         return Finding("numpy", f"{version}: Triton {triton.__version__}'s interpreter fails with it on range(0, n, B)",
                        "broken", f'{PIP} "numpy<2.4"', {"version": version})
     return check_version("numpy", version)

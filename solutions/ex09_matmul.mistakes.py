@@ -2,9 +2,9 @@
 
 import torch
 
-from flashlab.check import offsets
+from flashlab.check import compiled
 from flashlab.check.cases import normal
-from flashlab.check.compiles import refused
+from flashlab.check.compiled import refused
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
 
@@ -32,7 +32,7 @@ EXERCISE = Exercise(
     truth=lambda A, B, C, B_m, B_n, B_k: (A.double() @ B.double(),),
     reads=("A", "B"),
     writes=("C",),
-    after=[offsets.narrow("int32_offset"), refused(mixed_dot="mixed_dtypes")],
+    after=[compiled.narrow("int32_offset"), refused(mixed_dot="mixed_dtypes")],
     seconds=8,
     cases=[
         case("one tile", 16, 16, 16, seed=1000),

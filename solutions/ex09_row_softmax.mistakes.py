@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check import offsets
+from flashlab.check import compiled
 from flashlab.check.cases import normal
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
@@ -21,7 +21,7 @@ EXERCISE = Exercise(
     truth=lambda X, Y: (torch.softmax(X.double(), 1),),
     reads=("X",),
     writes=("Y",),
-    after=[offsets.narrow("int32_offset")],
+    after=[compiled.narrow("int32_offset")],
     seconds=6,
     cases=[
         case("one row", 1, 8, seed=980),

@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check import offsets
+from flashlab.check import compiled
 from flashlab.check.cases import features_of, normal
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
@@ -24,7 +24,7 @@ EXERCISE = Exercise(
     truth=lambda Q, K, S, scale, B_r, B_c: (Q.double() @ K.double().T * scale,),
     reads=("Q", "K"),
     writes=("S",),
-    after=[offsets.narrow("int32_offset")],
+    after=[compiled.narrow("int32_offset")],
     seconds=6,
     cases=[
         case("one tile", 16, 16, 16, 16, 16, seed=900),

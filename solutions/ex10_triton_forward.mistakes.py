@@ -3,7 +3,7 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check import offsets
+from flashlab.check import compiled
 from flashlab.check.cases import LARGE, LOOSE, features_of, normal
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
@@ -38,7 +38,7 @@ EXERCISE = Exercise(
     call=call,
     reads=("Q", "K", "V"),
     writes=("O", "L"),
-    after=[offsets.narrow("int32_offset")],
+    after=[compiled.narrow("int32_offset")],
     seconds=6,
     cases=[
         case("one tile", 16, 16, seed=1000),

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check import offsets
+from flashlab.check import compiled
 from flashlab.check.cases import LARGE, LOOSE, features_of, normal
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
@@ -43,7 +43,7 @@ EXERCISE = Exercise(
     truth=truth,
     reads=("Q", "K", "V", "dO", "L", "D"),
     writes=("dK", "dV"),
-    after=[offsets.narrow("int32_offset")],
+    after=[compiled.narrow("int32_offset")],
     seconds=8,
     cases=[
         case("one tile", 16, 16, scale=1.0, seed=1200),

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from flashlab.attention import flash_attention, pick_backend
+from flashlab.compiler import interpreted
 from flashlab.oracle import attention, judge, judge_gradients, max_error
 
 try:
@@ -14,7 +15,7 @@ try:
 except ImportError:
     fa2 = None
 needs_triton = pytest.mark.skipif(fa2 is None, reason="triton is not installed (it exists for Linux only)")
-TRITON_DEVICE = "cpu" if fa2 is None or fa2.INTERPRETED else "cuda"
+TRITON_DEVICE = "cpu" if fa2 is None or interpreted() else "cuda"
 BACKENDS = [pytest.param("torch"), pytest.param("triton", marks=needs_triton)]
 
 
@@ -63,7 +64,7 @@ def spy(monkeypatch):
     ran = []
 
     def stand_in(name):
-        def run(Q, K, V, seed, causal, scale, dropout_p):
+        def run(Q, K, V, options):
             ran.append(name)
             return Q.new_empty(*Q.shape[:3], V.shape[-1]), Q.new_empty(Q.shape[:3], dtype=torch.float32)
         return run
@@ -86,8 +87,7 @@ def gpu(monkeypatch, capability=(9, 0), interpreted=False):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "Some GPU")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    if fa2:
-        monkeypatch.setattr(fa2, "INTERPRETED", interpreted)
+    monkeypatch.setattr("flashlab.attention.interpreted", lambda: interpreted)
 
 
 @needs_triton
@@ -110,7 +110,8 @@ def test_what_auto_picks_and_why(monkeypatch, setting, asked, name, why):
 def test_without_triton(monkeypatch):
     """As on macOS and Windows: auto works, and "triton" says what to do."""
     gpu(monkeypatch)
-    monkeypatch.setitem(sys.modules, "flashlab.kernels.fa2", None)       # importing it now raises ModuleNotFoundError
+    monkeypatch.setitem(sys.modules, "triton", None)                     # importing it now raises ModuleNotFoundError
+    monkeypatch.setitem(sys.modules, "flashlab.kernels.fa2", None)
     monkeypatch.delattr("flashlab.kernels.fa2", raising=False)
     assert pick_backend("cuda") == ("torch", "triton is not installed")
     Q, K, V = inputs(device="cpu")
@@ -244,7 +245,7 @@ def test_dropout_is_reproducible():
 def test_auto_runs_the_kernels_where_there_is_dropout():
     assert pick_backend("cpu", dropout_p=0.1)[0] == "triton"
     Q, K, V = inputs(device="cpu")
-    if fa2.INTERPRETED:
+    if interpreted():
         assert flash_attention(Q, K, V, dropout_p=0.1, seed=1).isfinite().all()
 
 

@@ -12,8 +12,8 @@ pytest.importorskip("triton")
 
 from flashlab.bench import basics as bench_basics
 from flashlab.bench.basics import Here, rows_of, run_sections, timed  # noqa: E402
+from flashlab.compiler import interpreted  # noqa: E402
 from flashlab.gpu import cuda, simt  # noqa: E402
-from flashlab.gpu.launching import interpreted  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not interpreted(), reason="for machines without a GPU: with one, the measurements themselves run")
 SHRINK = {"coalescing": 512, "key_loading": 128, "matmul": 128, "matmul_tiles": 128, "matmul_order": 128, "precision": 128}

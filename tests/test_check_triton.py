@@ -2,7 +2,7 @@
 
 import pytest
 
-from flashlab.check import checker, form, offsets, source
+from flashlab.check import checker, compiled, form, source
 
 pytest.importorskip("triton")
 FORWARD, TILE = form.exercise("ex10_triton_forward"), form.exercise("ex10_tile_of_scores")
@@ -79,4 +79,4 @@ def test_a_kernel_with_helpers_and_constants_is_judged_as_well():
 ])
 def test_narrow_products_are_those_of_a_position_and_an_argument(line, found):
     ttir = f"tt.func @f(%X: !tt.ptr<f32>, %stride: i32) attributes {{}} {{\n  %1 = tt.get_program_id x : i32\n  {line}\n}}"
-    assert offsets.narrow_products(ttir) == found
+    assert compiled.narrow_products(ttir) == found

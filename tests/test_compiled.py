@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all, compile_for
+from flashlab.compiler.ahead_of_time import SHARED_LIMIT, CompileError, compile_all, compile_for, try_all
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 
@@ -61,7 +61,18 @@ def test_bad_input_is_named():
         compile_for(fa2.fa2_forward_kernel, arguments, 90)
 
 
-def test_a_kernel_must_be_importable(monkeypatch):
+def test_a_kernel_outside_the_package_is_compiled_from_its_source(compiled, monkeypatch):
+    """A cell's kernel has no module to import: its text travels, with the kernels and constants that it uses."""
     monkeypatch.setattr(fa2.fa2_forward_kernel.fn, "__module__", "__main__")
-    with pytest.raises(ValueError, match="kernel must be importable from a module, fa2_forward_kernel is defined in __main__"):
-        compile_for(fa2.fa2_forward_kernel, launch_arguments(bf16, 64, False), 90)
+    result = compile_for(fa2.fa2_forward_kernel, launch_arguments(bf16, 64, False), 90)
+    theirs = compiled[90, bf16, 64, False]
+    assert (result.registers, result.shared_bytes, result.spills) == (theirs.registers, theirs.shared_bytes, 0)
+
+
+def test_a_kernel_that_does_not_compile_says_where(monkeypatch):
+    arguments = launch_arguments(bf16, 64, False) | {"B_d": 48}                # no power of two
+    with pytest.raises(CompileError, match="fa2_forward_kernel does not compile: CompilationError") as error:
+        compile_for(fa2.fa2_forward_kernel, arguments, 90)
+    assert "tl.arange(0, B_d)" in error.value.line and "power of 2" in error.value.reason
+    good, bad = try_all([(fa2.fa2_forward_kernel, launch_arguments(bf16, 64, False), 90), (fa2.fa2_forward_kernel, arguments, 90)])
+    assert good.registers and isinstance(bad, CompileError)                    # one refusal does not cost the others

@@ -21,6 +21,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(doctor, "import_triton", lambda: module)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
         monkeypatch.setattr(numpy, "__version__", numpy_version)
+        monkeypatch.setattr(doctor, "interpreted", lambda: interpret not in ("", "0"))
         monkeypatch.delenv("TRITON_INTERPRET", raising=False)
         if interpret:
             monkeypatch.setenv("TRITON_INTERPRET", interpret)

@@ -9,10 +9,9 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 
-from flashlab import doctor
-from flashlab.compiler import lint  # noqa: E402
+from flashlab import doctor  # noqa: E402
+from flashlab.compiler import interpreted, lint  # noqa: E402
 from flashlab.gpu import row_softmax, vector_add  # noqa: E402
-from flashlab.gpu.launching import interpreted  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not interpreted(), reason="the lint is for machines without a GPU")
 OFFSET = tl.constexpr(1)

@@ -5,6 +5,7 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import cost
+from flashlab.compiler import interpreted
 from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 from flashlab.oracle import attention, judge_gradients, max_error
 
@@ -271,7 +272,7 @@ def test_one_grid_axis():
     assert [grid for _, grid, _ in launches] == [(3 * 70_000 * 3,), (3 * 70_000 * 5,), (3 * 70_000 * 5,)]
 
 
-@pytest.mark.skipif(fa2.INTERPRETED, reason="asks the GPU's allocator; test_backward.py asks the memory model")
+@pytest.mark.skipif(interpreted(), reason="asks the GPU's allocator; test_backward.py asks the memory model")
 def test_peak_memory_of_forward_and_backward_grows_linearly():
     def extra(N):
         Q, K, V, dO = inputs(N, N, 64, 64, torch.float16, H_q=4, H_kv=4)

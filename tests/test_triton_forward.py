@@ -8,14 +8,15 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import cost
+from flashlab.compiler import interpreted
 from flashlab.oracle import attention, judge, max_error
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 fa2_triton_forward = fa2.fa2_triton_forward
 
-DEVICE = "cpu" if fa2.INTERPRETED else "cuda"
+DEVICE = "cpu" if interpreted() else "cuda"
 DTYPES = [torch.float16, torch.bfloat16, torch.float32]
-interpreted_only = pytest.mark.skipif(not fa2.INTERPRETED, reason="watches the interpreter's memory accesses")
+interpreted_only = pytest.mark.skipif(not interpreted(), reason="watches the interpreter's memory accesses")
 
 # (N_q, N_k, d, d_v, B_r, B_c): ragged tails, N_q != N_k, d_v != d, B_r != B_c, at least three key blocks, rows that see nothing
 SIZES = [
@@ -322,7 +323,7 @@ def test_bad_input_is_named(case):
 
 
 def test_tensors_must_be_where_the_kernel_runs():
-    elsewhere = torch.empty(1, 1, 8, 16, device="meta" if fa2.INTERPRETED else "cpu")
+    elsewhere = torch.empty(1, 1, 8, 16, device="meta" if interpreted() else "cpu")
     with pytest.raises(ValueError, match="Q, K, V must be on (the CPU|a GPU).*TRITON_INTERPRET.*got a float32 tensor"):
         fa2_triton_forward(elsewhere, elsewhere, elsewhere)
 

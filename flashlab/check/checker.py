@@ -2,13 +2,13 @@
 
 import difflib
 import inspect
-import os
 import textwrap
 import time
 import traceback
 
 from flashlab.check import diagnose, form, judge, progress, runner, source
 from flashlab.check.report import CaseResult, Report
+from flashlab.compiler import interpreted
 
 PRINTED_LINES = 12
 NAMES = {"alpha", "beta", "full", "visited", "reads", "writes"}    # keep their small letter at the start
@@ -153,7 +153,7 @@ def _passed(exercise, fn, judged):
 
 def _praise(exercise):
     said = f"Right: {exercise.head.title}. One way to write it: `python -m flashlab check {exercise.name} --solutions`."
-    if exercise.triton and os.environ.get("TRITON_INTERPRET", "0") in ("", "0"):
+    if exercise.triton and not interpreted():
         said += (f"\nA GPU shows no stray load whose value is not used. The interpreter does: "
                  f"`TRITON_INTERPRET=1 python -m flashlab check {exercise.name}`.")
     return said

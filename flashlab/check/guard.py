@@ -5,21 +5,18 @@ On a GPU a stray load or store may crash, or pass silently. Here it is seen and 
 stores where kernels are interpreted, by the NaN it drags in and the poison it overwrites where they are compiled.
 """
 
-import contextlib
 import math
-import os
 
 import numpy as np
 import torch
+
+from flashlab.compiler import interpreted
+from flashlab.compiler.watch import Watcher
 
 BAND = 2048                    # elements before and after each tensor: an access astray by a tile stays inside
 POISON_BITS = {torch.float32: (torch.int32, 0x7FC0BEEF), torch.float16: (torch.int16, 0x7EEF),
                torch.bfloat16: (torch.int16, 0x7FEF), torch.float64: (torch.int64, 0x7FF80000DEADBEEF),
                torch.int32: (torch.int32, -0x35014542), torch.int64: (torch.int64, -0x35014541_35014542)}
-
-
-def interpreting():
-    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
 
 
 class _Sea:
@@ -67,15 +64,17 @@ class _Sea:
         return f"at [{row}], where its shape is ({sizes})"
 
 
-class Guard:
-    """The inputs of one case, guarded, and what the kernels did to them."""
+class Guard(Watcher):
+    """The inputs of one case, guarded, and what the kernels did to them. For flashlab.compiler.watch."""
 
     def __init__(self, inputs, reads, writes):
-        self.interpreted = interpreting()
+        self.interpreted = interpreted()
         device = "cpu" if self.interpreted else "cuda"
         self.reads, self.writes, self.seas, self.inputs = reads, writes, {}, dict(inputs)
         self.programs = 0
         self.launches = []                               # (kernel, args, kwargs)
+        self.stray = []                                  # ("load" or "store", tensor, where, program), the first of each kind
+        self.others = set()                              # (start, stop) of what a learner's launcher allocated itself
         for n, name in enumerate([*reads, *writes]):
             T = inputs[name]
             gap = 3 + 2 * n if T.ndim > 1 else 0         # no two alike: a stride of the wrong tensor shows
@@ -95,117 +94,48 @@ class Guard:
     def results(self):
         return tuple(self.seas[name].view.clone().cpu() for name in self.writes)
 
-    @contextlib.contextmanager
-    def watch(self, facts):
-        """Within: every interpreted load and store is checked. Afterwards facts["stray"] and facts["missed"] say what was seen."""
-        facts["stray"], facts["missed"] = [], {}
-        try:
-            with self._hooked(facts["stray"]) if self.interpreted else self._recorded():
-                yield
-        finally:
-            self._look_back(facts)
-
-    @contextlib.contextmanager
-    def _hooked(self, stray):
-        """Interpreted kernels: see each load and store, and the tensors of each launch."""
-        from triton.runtime import interpreter
-
-        run, real = interpreter.InterpretedFunction.run, interpreter._interpreter
-        checked = _Checked(real, self.seas.values(), stray, interpreter.interpreter_builder)
-
-        def recorded(kernel, *args, grid, warmup, **kwargs):
-            checked.know(args)
-            checked.know(kwargs.values())
-            self._note_launch(kernel, args, kwargs, grid)
-            return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
-
-        interpreter._interpreter, interpreter.InterpretedFunction.run = checked, recorded
-        try:
-            yield
-        finally:
-            interpreter._interpreter, interpreter.InterpretedFunction.run = real, run
-
-    @contextlib.contextmanager
-    def _recorded(self):
-        """Compiled kernels: remember each launch. The NaN and the poison around the tensors tell the rest."""
-        from triton.runtime.jit import JITFunction
-
-        run = JITFunction.run
-
-        def recorded(kernel, *args, grid, **kwargs):
-            self._note_launch(kernel, args, kwargs, grid)
-            return run(kernel, *args, grid=grid, **kwargs)
-
-        JITFunction.run = recorded
-        try:
-            yield
-            torch.cuda.synchronize()                     # an error of the kernel comes out here, not in some later call
-        finally:
-            JITFunction.run = run
-
-    def _note_launch(self, kernel, args, kwargs, grid):
+    def launched(self, kernel, args, kwargs, grid):
         self.launches.append((kernel, args, kwargs))
         self.programs += math.prod(grid) if isinstance(grid, tuple) else 0
+        for arg in (*args, *kwargs.values()):
+            T = getattr(arg, "base", arg)                # a tensor descriptor has its tensor there
+            if isinstance(T, torch.Tensor):
+                storage = T.untyped_storage()
+                self.others.add((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
 
-    def _look_back(self, facts):
-        facts["programs"], facts["overwritten"] = self.programs, {}
-        seen = {(kind, name) for kind, name, *_ in facts["stray"]}
+    def accessed(self, kind, addresses, mask, program):
+        """The mask without the addresses in no tensor's memory: to touch those could end the process."""
+        mapped = np.zeros(addresses.shape, dtype=bool)
+        for start, stop in self.others:
+            mapped |= (addresses >= start) & (addresses < stop)
+        for sea in self.seas.values():
+            here = sea.holds(addresses)
+            mapped |= here
+            elements = sea.elements(addresses[here & mask])
+            outside = ~sea.inside[elements]
+            if outside.any():
+                self._note(kind, sea.name, sea.where(elements[outside][0]), program)
+        if (mask & ~mapped).any():
+            self._note(kind, None, "far outside every tensor", program)
+        return mask & mapped
+
+    def _note(self, kind, name, where, program):
+        if all((kind, name) != known[:2] for known in self.stray):
+            self.stray.append((kind, name, where, program))
+
+    def facts(self):
+        """What was seen: stray accesses, elements overwritten beside the tensors, elements of the outputs never stored."""
+        facts = {"programs": self.programs, "overwritten": {}, "missed": {}, "stray": self.stray}
+        seen = {(kind, name) for kind, name, *_ in self.stray}
         for name, sea in self.seas.items():
             bits = sea.bits.cpu()
             outside = (bits != sea.pattern).numpy() & ~sea.inside
             facts["overwritten"][name] = int(outside.sum())
             if outside.any() and ("store", name) not in seen:
-                facts["stray"].append(("store", name, sea.where(outside.nonzero()[0][0]), None))
+                self._note("store", name, sea.where(outside.nonzero()[0][0]), None)
             if name in self.writes:
                 untouched = (bits == sea.pattern).numpy() & sea.inside
                 if untouched.any():
                     first = sea.where(untouched.nonzero()[0][0])
                     facts["missed"][name] = (int(untouched.sum()), int(sea.inside.sum()), first)
-
-
-class _Checked:
-    """Stands before the interpreter's C module and looks at the addresses of each load and store."""
-
-    def __init__(self, real, seas, stray, builder):
-        self._real, self._seas, self._stray, self._builder = real, list(seas), stray, builder
-        self._others = set()                             # (start, stop) of what a learner's launcher allocated itself
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
-
-    def know(self, args):
-        for arg in args:
-            T = getattr(arg, "base", arg)                # a tensor descriptor has its tensor there
-            if isinstance(T, torch.Tensor):
-                storage = T.untyped_storage()
-                self._others.add((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
-
-    def load(self, pointers, mask, other, dtype):
-        return self._real.load(pointers, self._checked("load", pointers, mask), other, dtype)
-
-    def store(self, pointers, value, mask):
-        return self._real.store(pointers, value, self._checked("store", pointers, mask))
-
-    def _checked(self, kind, pointers, mask):
-        """The mask without the addresses in no tensor's memory: to touch those could end the process."""
-        addresses = np.asarray(pointers).astype(np.uint64)
-        wanted = np.asarray(mask).astype(bool)
-        mapped = np.zeros(addresses.shape, dtype=bool)
-        for start, stop in self._others:
-            mapped |= (addresses >= start) & (addresses < stop)
-        for sea in self._seas:
-            here = sea.holds(addresses)
-            mapped |= here
-            elements = sea.elements(addresses[here & wanted])
-            outside = ~sea.inside[elements]
-            if outside.any():
-                self._note(kind, sea.name, sea.where(elements[outside][0]))
-        lost = wanted & ~mapped
-        if lost.any():
-            self._note(kind, None, "far outside every tensor")
-            return mask & mapped
-        return mask
-
-    def _note(self, kind, name, where):
-        if all((kind, name) != known[:2] for known in self._stray):
-            self._stray.append((kind, name, where, tuple(getattr(self._builder, "grid_idx", None) or ())))
+        return facts

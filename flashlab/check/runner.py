@@ -75,7 +75,7 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
     limit = limit or exercise.seconds * (1 if guard is None or guard.interpreted else COMPILING)
     with _GlobalState(outcome), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
-            with guard.watch(outcome.facts) if guard else contextlib.nullcontext():
+            with _watched(guard, outcome.facts):
                 _limited(body, limit)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and _interrupted_by_user(error):
@@ -99,6 +99,21 @@ def _guard(exercise, inputs):
     from flashlab.check.guard import Guard  # here: it imports Triton
 
     return Guard(inputs, exercise.reads, exercise.writes)
+
+
+@contextlib.contextmanager
+def _watched(guard, facts):
+    """Hold a Triton exercise's loads and stores against its tensors; what was seen ends up in facts, also after an error."""
+    if guard is None:
+        yield
+        return
+    from flashlab.compiler.watch import watch
+
+    try:
+        with watch(guard):
+            yield
+    finally:
+        facts |= guard.facts()
 
 
 def protected(body, seconds):

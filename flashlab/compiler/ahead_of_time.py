@@ -1,9 +1,10 @@
 """What the compiler makes of a Triton kernel for a GPU that need not be here: registers, spills, shared memory, PTX, SASS.
 
 Triton decides while it is imported whether kernels are interpreted or compiled (TRITON_INTERPRET), and a process that
-interprets cannot compile. So the compiling is done by a second process, this file run as a program, with the variable off.
+interprets cannot compile. So the compiling is done by a second process, child.py, with the variable off.
 """
 
+import ast
 import base64
 import functools
 import inspect
@@ -13,10 +14,14 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+from flashlab.compiler import import_triton
+
 SHARED_LIMIT = {80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}    # bytes one program may use: A100, H100, B200
+PACKAGE = __name__.partition(".")[0]
 
 
 @dataclass
@@ -27,6 +32,7 @@ class Compiled:
     registers: int         # per thread, 255 at most
     spills: int            # bytes per thread that did not fit in registers and went to memory
     shared_bytes: int      # per program
+    ttir: str              # Triton's own intermediate form, before anything is known of the GPU
     ptx: str
     cubin: bytes
     warnings: list[str]
@@ -34,10 +40,25 @@ class Compiled:
     @functools.cached_property
     def sass(self):
         """The machine code itself, disassembled on first use."""
+        tool = Path(import_triton().__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(self.cubin)
             file.flush()
-            return _run_tool("cuobjdump", "-sass", file.name).stdout
+            return subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+
+
+class CompileError(RuntimeError):
+    """The compiler refuses a kernel: `kind` is its exception's class, `line` the code it stumbled over ("" if it does not say),
+    `reason` its words."""
+
+    def __init__(self, kernel, kind, text):
+        super().__init__(f"{kernel} does not compile: {kind}: {text[-4000:]}")
+        # Triton prints the kernel up to that line, a caret under it, then the reason
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        at = max((n for n, line in enumerate(lines) if line == "^"), default=0)
+        self.kind, self.line = kind, lines[at - 1] if at else ""
+        said = " ".join(lines[at + 1:]) if at else " ".join(lines)[-200:]
+        self.reason = re.sub(r"^\w+Error\(['\"](.*)['\"]\)$", r"\1", said)
 
 
 def compile_for(kernel, arguments, arch):
@@ -45,109 +66,85 @@ def compile_for(kernel, arguments, arch):
 
     `arguments` maps every parameter's name to its value; tensors may be on the device "meta", and are taken as aligned.
     num_warps and num_stages may stand among them, as in a launch.
+    Raises: ValueError for an unknown arch or a parameter without argument, CompileError
     """
     return compile_all([(kernel, arguments, arch)])[0]
 
 
 def compile_all(jobs):
-    """`compile_for` for a list of (kernel, arguments, arch), in one process: starting it costs 2 s, a kernel less than 1 s."""
+    """`compile_for` for a list of (kernel, arguments, arch), in one process. Raises: as compile_for, for the first that fails."""
+    results = try_all(jobs)
+    for result in results:
+        if isinstance(result, CompileError):
+            raise result
+    return results
+
+
+def try_all(jobs, *, specialise=True):
+    """As compile_all, but what does not compile has its CompileError in the list.
+
+    specialise=False leaves out what a launch knows of the values: strides of 1, multiples of 16.
+    Raises: ValueError as compile_for; RuntimeError if the compiling process itself fails
+    """
+    jobs = list(jobs)
     for _, _, arch in jobs:
         if arch not in SHARED_LIMIT:
             raise ValueError(f"arch must be one of {', '.join(map(str, SHARED_LIMIT))}, got {arch!r}")
-    request = json.dumps([_describe_job(*job) for job in jobs])
-    program = [sys.executable, "-m", "flashlab.compiler.ahead_of_time"]
-    environment = os.environ | {"TRITON_INTERPRET": "0"}
-    answer = subprocess.run(program, input=request, capture_output=True, text=True, env=environment)
+    request = {"path": [folder for folder in sys.path if folder] + [os.getcwd()],
+               "jobs": [_as_data(*job) | {"specialise": specialise} for job in jobs]}
+    program = [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]    # -P: this folder holds no modules to import
+    answer = subprocess.run(program, input=json.dumps(request), capture_output=True, text=True,
+                            env=os.environ | {"TRITON_INTERPRET": "0"})
     if answer.returncode:
         raise RuntimeError(f"the compiler failed:\n{answer.stderr[-4000:]}")
     results = json.loads(answer.stdout.splitlines()[-1])
-    return [Compiled(**result | {"cubin": base64.b64decode(result["cubin"])}) for result in results]
+    return [_result(job["kernel"], result) for job, result in zip(request["jobs"], results, strict=True)]
 
 
-def _describe_job(kernel, arguments, arch):
-    """The job as plain data: which kernel to import, and each tensor argument by its dtype."""
-    if kernel.fn.__module__ == "__main__":
-        raise ValueError(f"kernel must be importable from a module, {kernel.fn.__name__} is defined in __main__")
-    missing = [name for name in inspect.signature(kernel.fn).parameters if name not in arguments]
+def _result(kernel, result):
+    if "error" in result:
+        return CompileError(kernel, *result["error"])
+    return Compiled(**result | {"cubin": base64.b64decode(result["cubin"])})
+
+
+def _as_data(kernel, arguments, arch):
+    """The job as plain data: a kernel of the package by its module, any other by its source; each tensor by its dtype."""
+    name = kernel.fn.__name__
+    missing = [parameter for parameter in inspect.signature(kernel.fn).parameters if parameter not in arguments]
     if missing:
-        raise ValueError(f"arguments must name every parameter of {kernel.fn.__name__}, missing: {', '.join(missing)}")
+        raise ValueError(f"arguments must name every parameter of {name}, missing: {', '.join(missing)}")
     plain = {}
-    for name, value in arguments.items():
+    for key, value in arguments.items():
         dtype = getattr(value, "dtype", None)
-        plain[name] = value if dtype is None else {"tensor": str(dtype).removeprefix("torch.")}
-    return {"module": kernel.fn.__module__, "kernel": kernel.fn.__qualname__, "arguments": plain, "arch": arch}
+        plain[key] = value if dtype is None else {"tensor": str(dtype).removeprefix("torch.")}
+    ours = kernel.fn.__module__.split(".")[0] == PACKAGE and "<locals>" not in kernel.fn.__qualname__
+    source = "" if ours else "\n\n".join(dict.fromkeys(source_of(kernel)))
+    return {"module": kernel.fn.__module__ if ours else "", "source": source, "kernel": name, "arguments": plain, "arch": arch}
 
 
-# ---- below: the second process
+def source_of(kernel, seen=()):
+    """Source texts that make a module of its own: imports, the constants and kernels that the kernel uses, the kernel.
+
+    For kernels of a notebook or an exercise. Raises: OSError if Python no longer has the source
+    """
+    yield "import triton\nimport triton.language as tl\nfrom triton import jit"
+    text = textwrap.dedent(inspect.getsource(kernel.fn))
+    text = "@jit\n" + text[re.search(r"^def ", text, re.MULTILINE).start():]      # the interpreter strips decorators
+    used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    around = kernel.fn.__globals__ | inspect.getclosurevars(kernel.fn).nonlocals
+    for name in sorted(used & around.keys()):
+        value = around[name]
+        if inspect.isfunction(getattr(value, "fn", None)):
+            if value.fn not in (kernel.fn, *seen):
+                yield from source_of(value, (kernel.fn, *seen))
+        elif inspect.ismodule(value):
+            yield f"import {value.__name__} as {name}"
+        elif isinstance(value, (int, float, str)):
+            yield f"{name} = {_literal(value)}"
+        elif type(value).__name__ == "constexpr":
+            yield f"{name} = tl.constexpr({_literal(value.value)})"
+    yield text
 
 
-POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64", "int32": "*i32", "int64": "*i64"}
-
-
-def _specialise(value):
-    """(type, is it a multiple of 16?) of a run-time argument, by the rules of a launch. Loads are wide if it is."""
-    if isinstance(value, dict):
-        return POINTERS[value["tensor"]], True
-    if isinstance(value, bool):
-        return "i1", False
-    if isinstance(value, float):
-        return "fp32", False
-    return ("i32" if -(2**31) <= value < 2**31 else "i64"), value % 16 == 0
-
-
-def _compile(module, kernel, arguments, arch):
-    import importlib
-
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    kernel = getattr(importlib.import_module(module), kernel)
-    signature, constants, attributes = {}, {}, {}
-    for n, parameter in enumerate(kernel.params):
-        value = arguments.pop(parameter.name)
-        if parameter.is_constexpr or value is None or (value == 1 and isinstance(value, int)):    # a stride of 1 is compiled in
-            signature[parameter.name] = "constexpr"
-            constants[n,] = value
-            continue
-        signature[parameter.name], multiple_of_16 = _specialise(value)
-        if multiple_of_16:
-            attributes[n,] = [["tt.divisibility", 16]]
-    source = ASTSource(kernel, signature, constants, attributes)
-    binary = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=arguments)    # what is left: num_warps, ...
-    registers, spills, warnings = _assemble(binary.asm["ptx"], arch)
-    return {
-        "arch": arch,
-        "registers": registers,
-        "spills": spills,
-        "shared_bytes": binary.metadata.shared,
-        "ptx": binary.asm["ptx"],
-        "cubin": base64.b64encode(binary.asm["cubin"]).decode(),
-        "warnings": warnings,
-    }
-
-
-def _assemble(ptx, arch):
-    """ptxas once more, for what it says: registers, bytes spilled (stores and loads), warnings."""
-    target = re.search(r"^\.target (\w+)", ptx, re.MULTILINE)[1]
-    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
-        file.write(ptx)
-        file.flush()
-        tool = "ptxas-blackwell" if arch >= 100 else "ptxas"
-        # the register allocator's level is the one Triton passes: another would report other registers
-        log = _run_tool(tool, "-v", "--regAllocOptLevel=2", f"--gpu-name={target}", file.name, "-o", os.devnull).stderr
-    spills = sum(int(n) for n in re.findall(r"(\d+) bytes spill", log))
-    warnings = [line for line in log.splitlines() if "warning" in line.lower() or "serializ" in line.lower()]
-    return int(re.search(r"Used (\d+) registers", log)[1]), spills, warnings
-
-
-def _run_tool(tool, *arguments):
-    """One of the CUDA tools in triton's wheel."""
-    import triton
-
-    path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool
-    return subprocess.run([path, *arguments], capture_output=True, text=True, check=True)
-
-
-if __name__ == "__main__":
-    print(json.dumps([_compile(**job) for job in json.load(sys.stdin)]))
+def _literal(value):
+    return f"float('{value}')" if isinstance(value, float) else repr(value)      # repr(inf) is no Python

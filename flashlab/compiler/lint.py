@@ -10,22 +10,16 @@ address is held against the tensors: on a GPU a stray load or store passes silen
 
 import argparse
 import ast
-import contextlib
 import importlib
-import inspect
-import os
 import re
-import sys
-import tempfile
-import textwrap
 from dataclasses import dataclass
-from pathlib import Path
 
-import numpy
+import numpy as np
 import torch
 
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_for
-from flashlab.gpu.launching import interpreted
+from flashlab.compiler import interpreted
+from flashlab.compiler.ahead_of_time import SHARED_LIMIT, CompileError, try_all
+from flashlab.compiler.watch import Watcher, bind, watch
 
 GPUS = {80: "an A100 (sm_80)", 90: "an H100 (sm_90)", 100: "a B200 (sm_100)"}
 LEVELS = ("fails", "wrong", "differs", "slow")             # worst first
@@ -53,22 +47,19 @@ def lint_kernel(kernel, arguments, *, grid=None, target=90):
     """
     findings = []
     if grid is not None and interpreted():
-        with watch() as seen:
+        with watch(Strays()) as seen:
             kernel[grid](**arguments)
         findings += seen.findings()
-    return _ordered(findings + _compiled_findings(kernel, arguments, target))
+    return _ordered(findings + _compiled_findings([(kernel, arguments)], target))
 
 
 def lint_call(function, *, target=90):
     """The Findings for every kernel that function() launches in the interpreter, each kernel's arguments taken as launched."""
     if not interpreted():
         raise RuntimeError("lint_call watches the interpreter; with a GPU use lint_kernel, or compute-sanitizer")
-    with watch() as seen:
+    with watch(Strays()) as seen:
         function()
-    findings = seen.findings()
-    for kernel, arguments in seen.launches:
-        findings += _compiled_findings(kernel, arguments, target)
-    return _ordered(dict.fromkeys(findings))
+    return _ordered(dict.fromkeys(seen.findings() + _compiled_findings(seen.launches, target)))
 
 
 UNWATCHED = "addresses were not watched: that takes a grid and the interpreter (TRITON_INTERPRET=1), or NVIDIA's compute-sanitizer"
@@ -87,111 +78,64 @@ def _ordered(findings):
 # ---- what the compiler says
 
 
-def _compiled_findings(kernel, arguments, target):
-    name = kernel.fn.__name__
-    try:
-        with _importable(kernel) as kernel:
-            binary = compile_for(kernel, arguments, target)
-    except RuntimeError as error:
-        return [_compile_error(name, str(error))]
+def _compiled_findings(launches, target):
+    """launches: (kernel, arguments by name), all of them compiled in one process."""
+    results = try_all((kernel, arguments, target) for kernel, arguments in launches)
+    return [finding for (kernel, _), result in zip(launches, results, strict=True)
+            for finding in _findings_of(kernel.fn.__name__, result, target)]
+
+
+def _findings_of(name, result, target):
+    if isinstance(result, CompileError):
+        return [_compile_error(name, result)]
     found, limit = [], SHARED_LIMIT[target]
-    if binary.shared_bytes > limit:
-        found.append(Finding("shared", "fails", f"{name} needs {binary.shared_bytes / 1024:.0f} KiB of shared memory, a program on "
+    if result.shared_bytes > limit:
+        found.append(Finding("shared", "fails", f"{name} needs {result.shared_bytes / 1024:.0f} KiB of shared memory, a program on "
                              f"{GPUS[target]} may use {limit / 1024:.0f} KiB", "smaller tiles, or fewer num_stages"))
-    if interpreted() and re.search(r"(mma|add|sub|mul|fma|max|min)[.\w:]*bf16", binary.ptx):
+    if interpreted() and re.search(r"(mma|add|sub|mul|fma|max|min)[.\w:]*bf16", result.ptx):
         found.append(Finding("bf16", "differs", f"{name} computes in bfloat16: right on a GPU, silently wrong in the interpreter",
                              "while interpreting, widen what is loaded: .to(tl.float32)"))
-    if "tf32" in binary.ptx:
+    if "tf32" in result.ptx:
         found.append(Finding("tf32", "differs",
                              f"{name} multiplies float32 in TF32, with 10 bits of mantissa; the interpreter keeps all 23",
                              'tl.dot(..., input_precision="ieee"), slower; or allow for errors near 1e-3'))
-    if binary.spills:
-        waits = any("serializ" in line for line in binary.warnings)
+    if result.spills:
+        waits = any("serializ" in line for line in result.warnings)
         also = ", and its matrix instructions wait for each other" if waits else ""
-        found.append(Finding("spills", "slow", f"{name} uses all {binary.registers} registers and spills {binary.spills} bytes a "
+        found.append(Finding("spills", "slow", f"{name} uses all {result.registers} registers and spills {result.spills} bytes a "
                              f"thread to memory{also}", "smaller tiles, or more num_warps"))
     return found
 
 
-def _compile_error(name, log):
-    """The compiler's last words, and the line they are about."""
-    tail = log[log.rfind("CompilationError"):] if "CompilationError" in log else log
-    lines = [line for line in tail.splitlines() if line.strip()]
-    words = re.sub(r"^ValueError\('(.*)'\)$", r"\1", lines[-1].strip())
-    marked = next((above.strip() for above, line in zip(lines, lines[1:], strict=False) if line.strip() == "^"), "")
-    place = f" at `{marked}`" if marked else ""
-    if "K >= 16" in words:
+def _compile_error(name, error):
+    place = f" at `{error.line}`" if error.line else ""
+    if "K >= 16" in error.reason:
         return Finding("dot_k", "fails", f"{name} does not compile{place}: tl.dot needs at least 16 along K, its inner dimension",
                        "pad the inner dimension to 16 with zeros (a masked load does it), or use tl.sum(a * b)")
-    if "same dtype" in words:
-        return Finding("mixed_dot", "fails", f"{name} does not compile{place}: {words}", "cast one operand: p.to(v.dtype)")
-    return Finding("compile", "fails", f"{name} does not compile{place}: {words}", "as the message says; the interpreter is laxer")
-
-
-@contextlib.contextmanager
-def _importable(kernel):
-    """A kernel of the package itself; any other, of a notebook or an exercise, as a copy in a module that can be imported."""
-    if kernel.fn.__module__.split(".")[0] == "flashlab" and "<locals>" not in kernel.fn.__qualname__:
-        yield kernel
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        name = f"flashlab_lint_{os.path.basename(folder).replace('-', '_')}"
-        Path(folder, f"{name}.py").write_text("\n\n".join(dict.fromkeys(_sources(kernel))))
-        path = os.environ.get("PYTHONPATH")
-        sys.path.insert(0, folder)
-        os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.getcwd(), *([path] if path else [])])
-        try:
-            yield getattr(importlib.import_module(name), kernel.fn.__name__)
-        finally:
-            sys.path.remove(folder)
-            sys.modules.pop(name, None)
-            os.environ.pop("PYTHONPATH") if path is None else os.environ.update(PYTHONPATH=path)
-
-
-def _sources(kernel):
-    """Source texts for a module of its own: imports, the constants and the kernels that the kernel uses, the kernel."""
-    yield "import triton\nimport triton.language as tl\nfrom triton import jit"
-    source = textwrap.dedent(inspect.getsource(kernel.fn))
-    source = "@jit\n" + source[re.search(r"^def ", source, re.MULTILINE).start():]      # the interpreter strips decorators
-    used = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
-    around = kernel.fn.__globals__ | inspect.getclosurevars(kernel.fn).nonlocals
-    for name in sorted(used & around.keys()):
-        value = around[name]
-        if hasattr(value, "fn") and inspect.isfunction(value.fn) and value is not kernel and value.fn is not kernel.fn:
-            yield from _sources(value)
-        elif inspect.ismodule(value):
-            yield f"import {value.__name__} as {name}"
-        elif isinstance(value, (int, float, str)):
-            yield f"{name} = {value!r}"
-        elif type(value).__name__ == "constexpr":
-            yield f"{name} = tl.constexpr({value.value!r})"
-    yield source
+    if "same dtype" in error.reason:
+        return Finding("mixed_dot", "fails", f"{name} does not compile{place}: {error.reason}", "cast one operand: p.to(v.dtype)")
+    return Finding("compile", "fails", f"{name} does not compile{place}: {error.reason}",
+                   "as the message says; the interpreter is laxer")
 
 
 # ---- what the interpreter sees
 
 
-class Watch:
-    """The launches of a stretch of interpreted code, and the accesses that hit no tensor."""
+class Strays(Watcher):
+    """The launches of a stretch of interpreted code, and the accesses that hit no tensor; those are left out."""
 
     def __init__(self):
         self.launches, self.strays, self.tensors = [], {}, {}
 
-    def launched(self, executor, args, kwargs):
-        parameters = inspect.signature(executor.fn).parameters
-        options = {key: value for key, value in kwargs.items() if key in ("num_warps", "num_stages")}
-        own = {key: value for key, value in kwargs.items() if key in parameters}
-        bound = inspect.signature(executor.fn).bind(*args, **own)
-        bound.apply_defaults()
-        self.kernel = executor.fn.__name__
-        self.tensors = {key: value for key, value in bound.arguments.items() if isinstance(value, torch.Tensor)}
+    def launched(self, kernel, args, kwargs, grid):
+        arguments = bind(kernel, args, kwargs)
+        self.kernel = kernel.fn.__name__
+        self.tensors = {key: value for key, value in arguments.items() if isinstance(value, torch.Tensor)}
         self.ranges = {key: _addresses(T) for key, T in self.tensors.items()}
-        self.launches.append((_Kernel(executor.fn), bound.arguments | options))
+        self.launches.append((kernel, arguments))
 
-    def inside(self, kind, pointers, mask, program):
-        """The mask without the addresses outside every tensor; these are noted."""
-        addresses, mask = numpy.asarray(pointers).astype(numpy.int64), numpy.asarray(mask).astype(bool)
-        known = numpy.zeros(addresses.shape, dtype=bool)
+    def accessed(self, kind, addresses, mask, program):
+        known = np.zeros(addresses.shape, dtype=bool)
         for start, stop in self.ranges.values():
             known |= (addresses >= start) & (addresses < stop)
         lost = mask & ~known
@@ -215,48 +159,15 @@ class Watch:
         for (kernel, kind), (name, where, count, program) in self.strays.items():
             verb = {"load": "loads", "store": "stores"}[kind]
             found.append(Finding(f"stray_{kind}", "wrong", f"{kernel} {verb} outside its tensors: {count} addresses in program "
-                                 f"{tuple(program)}, the first one {where} of {name}; a GPU does not notice, or ends the process",
+                                 f"{program}, the first one {where} of {name}; a GPU does not notice, or ends the process",
                                  f"a mask in tl.{kind} that is False past the edge"))
         return found
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    fn: object
 
 
 def _addresses(T):
     """First address of T, and the one after its last element."""
     extent = 1 + sum((size - 1) * stride for size, stride in zip(T.shape, T.stride(), strict=True)) if T.numel() else 0
     return T.data_ptr(), T.data_ptr() + extent * T.element_size()
-
-
-@contextlib.contextmanager
-def watch():
-    """Within: interpreted launches are recorded, their loads and stores checked, those outside every tensor left out."""
-    from triton.runtime import interpreter
-
-    seen, real, launch = Watch(), interpreter._interpreter, interpreter.GridExecutor.__call__
-
-    class Checked:
-        def __getattr__(self, name):
-            return getattr(real, name)
-
-        def load(self, pointers, mask, other, dtype):
-            return real.load(pointers, seen.inside("load", pointers, mask, interpreter.interpreter_builder.grid_idx), other, dtype)
-
-        def store(self, pointers, value, mask):
-            return real.store(pointers, value, seen.inside("store", pointers, mask, interpreter.interpreter_builder.grid_idx))
-
-    def recorded(executor, *args, **kwargs):
-        seen.launched(executor, args, kwargs)
-        return launch(executor, *args, **kwargs)
-
-    interpreter._interpreter, interpreter.GridExecutor.__call__ = Checked(), recorded
-    try:
-        yield seen
-    finally:
-        interpreter._interpreter, interpreter.GridExecutor.__call__ = real, launch
 
 
 # ---- the command line

@@ -3,14 +3,10 @@
 import torch
 import triton
 
+from flashlab.compiler import check_device, interpreted
 from flashlab.validate import describe
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-
-
-def interpreted():
-    """True if Triton's interpreter runs kernels here, on CPU tensors; it decided when it was imported."""
-    return triton.knobs.runtime.interpret
 
 
 def check_on(name, T, *, ndim, contiguous=False, dtypes=DTYPES):
@@ -24,9 +20,7 @@ def check_on(name, T, *, ndim, contiguous=False, dtypes=DTYPES):
         raise TypeError(f"{name} must be one of {names}, got {describe(T)}")
     if contiguous and not T.is_contiguous():
         raise ValueError(f"{name} must be contiguous, got strides {T.stride()}; this kernel takes no strides")
-    if T.device.type != ("cpu" if interpreted() else "cuda"):
-        where = "the CPU, where Triton's interpreter runs it" if interpreted() else "a GPU, for which Triton compiles it"
-        raise ValueError(f"{name} must be on {where} (TRITON_INTERPRET decides, on import), got {describe(T)}")
+    check_device(name, T)
 
 
 def check_same(name_a, A, name_b, B, shape=True):

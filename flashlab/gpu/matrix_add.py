@@ -4,13 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.gpu.launching import (
-    check_descriptor,
-    check_on,
-    check_same,
-    interpreted,
-    scratch_for_descriptors,
-)
+from flashlab.compiler import interpreted
+from flashlab.gpu.launching import check_descriptor, check_on, check_same, scratch_for_descriptors
 
 
 @triton.jit

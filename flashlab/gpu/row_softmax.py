@@ -8,7 +8,8 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.gpu.launching import check_on, interpreted
+from flashlab.compiler import interpreted
+from flashlab.gpu.launching import check_on
 
 MAX_COLUMNS = 32768        # a program keeps whole rows in registers: 1024 threads, 32 numbers each
 

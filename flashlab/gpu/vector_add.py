@@ -7,7 +7,8 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.gpu.launching import check_on, check_same, interpreted
+from flashlab.compiler import interpreted
+from flashlab.gpu.launching import check_on, check_same
 
 
 @triton.jit

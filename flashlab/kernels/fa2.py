@@ -10,19 +10,7 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.validate import (
-    check_bool,
-    check_dropout,
-    check_head_dims,
-    check_heads,
-    check_like,
-    check_power_of_two,
-    check_qkv,
-    check_scale,
-    describe,
-)
-
-MAX_HEAD_DIM = 256     # a program keeps Q_i and O_i on chip whole: wider heads do not fit
+from flashlab.kernels.launch import check_call, little_shared_memory, needs_widening, run, shared_arguments
 
 
 @triton.jit
@@ -87,9 +75,6 @@ def fa2_forward_kernel(
     tl.store(L + head * N_q + rows, m_i + tl.log(l_safe), mask=rows < N_q)         # -inf + 0 where no key is visible
 
 
-INTERPRETED = not isinstance(fa2_forward_kernel, triton.JITFunction)   # decided by TRITON_INTERPRET as triton was imported
-
-
 def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
     """Exact attention for every batch and head in one launch.
 
@@ -103,51 +88,31 @@ def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 1
     New:     against fa2: the loop over query blocks is the launch grid, B * H_q * ceil(N_q / B_r) programs
     """
-    check_qkv(Q, K, V, ndim=4, dtypes=(torch.float16, torch.bfloat16, torch.float32))
-    check_heads(Q, K)
-    check_head_dims(Q, V, MAX_HEAD_DIM)
-    check_bool(causal=causal)
-    scale = check_scale(scale, Q.shape[-1])
-    check_dropout(dropout_p)
-    if dropout_p > 0:
-        check_like(seed=(seed, (), torch.int64))
-    check_power_of_two(16, **{name: B for name, B in (("B_r", B_r), ("B_c", B_c)) if B is not None})
-    if Q.device.type != ("cpu" if INTERPRETED else "cuda"):
-        where = "the CPU, where Triton's interpreter runs it" if INTERPRETED else "a GPU, for which Triton compiled it"
-        raise ValueError(f"Q, K, V must be on {where} (TRITON_INTERPRET decides, on import), got {describe(Q)}")
-
+    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
     B, H_q, N_q, _ = Q.shape
     O = torch.empty(B, H_q, N_q, V.shape[-1], dtype=Q.dtype, device=Q.device)
     L = torch.empty(B, H_q, N_q, dtype=torch.float32, device=Q.device)
     if O.numel() == 0:
         return O, L
-    if INTERPRETED and Q.dtype == torch.bfloat16:      # the interpreter's bfloat16 arithmetic is wrong: widen, then round
-        O_wide, L = fa2_triton_forward(Q.float(), K.float(), V.float(), causal=causal, scale=scale, dropout_p=dropout_p,
-                                       seed=seed, B_r=B_r, B_c=B_c)
+    if needs_widening(Q):
+        O_wide, L = fa2_triton_forward(Q.float(), K.float(), V.float(), B_r=B_r, B_c=B_c, **options)
         return O.copy_(O_wide), L
-    grid, arguments = launch(Q, K, V, O, L, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed, B_r=B_r, B_c=B_c)
-    with torch.cuda.device_of(Q):                      # Triton launches on the current GPU, which may be another
-        fa2_forward_kernel[grid](**arguments)
+    run([(fa2_forward_kernel, *launch(Q, K, V, O, L, B_r=B_r, B_c=B_c, **options))], Q)
     return O, L
 
 
-def launch(Q, K, V, O, L, *, causal, scale, dropout_p=0.0, seed=None, B_r=None, B_c=None):
+def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):
     """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
-    (B, H_q, N_q, d), (_, H_kv, N_k, d_v) = Q.shape, V.shape
-    best_B_r, best_B_c, num_warps, num_stages = best_tiles(max(d, d_v), Q.dtype, causal or dropout_p > 0)   # both take registers
+    arguments = shared_arguments(Q, K, V, options) | {"O": O, "L": L}
+    crowded = arguments["causal"] or arguments["dropout_p"] > 0               # both take registers
+    best_B_r, best_B_c, num_warps, num_stages = best_tiles(max(Q.shape[-1], V.shape[-1]), Q.dtype, crowded)
     B_r, B_c = B_r or best_B_r, B_c or best_B_c
     if B_r != best_B_r and Q.dtype != torch.float32:
         num_warps = 4 if B_r <= 64 else 8              # tensor cores want at least 16 rows a warp
-    if Q.is_cuda and torch.cuda.get_device_properties(Q.device).shared_memory_per_block_optin < 128 * 1024:
+    if little_shared_memory(Q):
         num_stages = min(num_stages, 2)                # three stages of 128-wide tiles fill an A100's or H100's, not a 4090's
-    arguments = {"Q": Q, "K": K, "V": V, "O": O, "L": L, "seed": seed, "dropout_p": float(dropout_p)}
-    for name, T in (("Q", Q), ("K", K), ("V", V)):
-        arguments |= {f"stride_{name}{axis}": step for axis, step in zip("bhnd", T.stride(), strict=True)}
-    arguments |= {"scale": scale, "H_q": H_q, "H_kv": H_kv, "N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v}
-    arguments |= {"causal": causal, "B_r": B_r, "B_c": B_c}
-    arguments |= {"B_d": max(16, triton.next_power_of_2(d)), "B_dv": max(16, triton.next_power_of_2(d_v))}
-    arguments |= {"num_warps": num_warps, "num_stages": num_stages}
-    return (B * H_q * triton.cdiv(N_q, B_r),), arguments      # one axis: the other two stop at 65535 programs
+    grid = (Q.shape[0] * Q.shape[1] * triton.cdiv(Q.shape[2], B_r),)          # one axis: the other two stop at 65535 programs
+    return grid, arguments | {"B_r": B_r, "B_c": B_c, "num_warps": num_warps, "num_stages": num_stages}
 
 
 def best_tiles(d, dtype, causal=False):

@@ -10,19 +10,10 @@ import torch
 import triton
 import triton.language as tl
 
+from flashlab.compiler import interpreted
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.fa2 import INTERPRETED, MAX_HEAD_DIM
-from flashlab.validate import (
-    check_bool,
-    check_dropout,
-    check_head_dims,
-    check_heads,
-    check_like,
-    check_power_of_two,
-    check_qkv,
-    check_scale,
-    describe,
-)
+from flashlab.kernels.launch import FLOATS, check_call, little_shared_memory, needs_widening, run, shared_arguments
+from flashlab.validate import check_like
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
@@ -184,60 +175,33 @@ def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None,
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, its loop taken apart
     New:     against fa2_backward_two_pass: the outer loops are the launch grids; no two programs write the same element
     """
-    scale = _check(Q, K, V, O, dO, L, dL, causal, scale, dropout_p, seed, B_r, B_c)
-    dQ, dK, dV = (torch.empty(T.shape, dtype=T.dtype, device=T.device) for T in (Q, K, V))
-    if dQ.numel() == 0 or dK.numel() == 0:
-        return dQ.zero_(), dK.zero_(), dV.zero_()
-    if INTERPRETED and Q.dtype == torch.bfloat16:      # the interpreter's bfloat16 arithmetic is wrong: widen, then round
-        wide = fa2_triton_backward(*(T.float() for T in (Q, K, V, O, dO)), L, dL=dL, causal=causal, scale=scale,
-                                   dropout_p=dropout_p, seed=seed, B_r=B_r, B_c=B_c)
-        return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
-    O, L, dL = (None if T is None else T.contiguous() for T in (O, L, dL))     # as the forward made them, else copies
-    launches = launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, causal=causal, scale=scale,
-                      dropout_p=dropout_p, seed=seed, B_r=B_r, B_c=B_c)
-    with torch.cuda.device_of(Q):                      # Triton launches on the current GPU, which may be another
-        for kernel, grid, arguments in launches:
-            kernel[grid](**arguments)
-    return dQ, dK, dV
-
-
-def _check(Q, K, V, O, dO, L, dL, causal, scale, dropout_p, seed, B_r, B_c):
-    floats = (torch.float16, torch.bfloat16, torch.float32)
-    check_qkv(Q, K, V, ndim=4, dtypes=(*floats, torch.float64) if INTERPRETED else floats)
-    check_heads(Q, K)
-    check_head_dims(Q, V, MAX_HEAD_DIM)
-    check_bool(causal=causal)
-    check_dropout(dropout_p)
-    check_power_of_two(16, **{name: B for name, B in (("B_r", B_r), ("B_c", B_c)) if B is not None})
-    outside = (*Q.shape[:3], V.shape[-1])
-    sums = torch.float64 if Q.dtype == torch.float64 else torch.float32
+    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed,
+                         dtypes=(*FLOATS, torch.float64) if interpreted() else FLOATS)
+    outside, sums = (*Q.shape[:3], V.shape[-1]), torch.float64 if Q.dtype == torch.float64 else torch.float32
     check_like(O=(O, outside, Q.dtype), dO=(dO, outside, Q.dtype), L=(L, Q.shape[:3], sums))
     if dL is not None:
         check_like(dL=(dL, Q.shape[:3], sums))
-    if dropout_p > 0:
-        check_like(seed=(seed, (), torch.int64))
-    if Q.device.type != ("cpu" if INTERPRETED else "cuda"):
-        where = "the CPU, where Triton's interpreter runs it" if INTERPRETED else "a GPU, for which Triton compiled it"
-        raise ValueError(f"Q, K, V must be on {where} (TRITON_INTERPRET decides, on import), got {describe(Q)}")
-    return check_scale(scale, Q.shape[-1])
+    dQ, dK, dV = (torch.empty(T.shape, dtype=T.dtype, device=T.device) for T in (Q, K, V))
+    if dQ.numel() == 0 or dK.numel() == 0:
+        return dQ.zero_(), dK.zero_(), dV.zero_()
+    if needs_widening(Q):
+        wide = fa2_triton_backward(*(T.float() for T in (Q, K, V, O, dO)), L, dL=dL, B_r=B_r, B_c=B_c, **options)
+        return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
+    O, L, dL = (None if T is None else T.contiguous() for T in (O, L, dL))     # as the forward made them, else copies
+    run(launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, B_r=B_r, B_c=B_c, **options), Q)
+    return dQ, dK, dV
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, dropout_p=0.0, seed=None, B_r=None, B_c=None):
+def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    (B, H_q, N_q, d), (_, H_kv, N_k, d_v) = Q.shape, V.shape
+    (B, H_q, N_q, _), (_, H_kv, N_k, d_v) = Q.shape, V.shape
     D, L_log2 = torch.empty_like(L), torch.empty_like(L)
-    strides = {f"stride_{name}{axis}": step for name, T in (("Q", Q), ("K", K), ("V", V), ("dO", dO))
-               for axis, step in zip("bhnd", T.stride(), strict=True)}
-    B_d, B_dv = (max(16, triton.next_power_of_2(x)) for x in (d, d_v))
-    shared = {"Q": Q, "K": K, "V": V, "dO": dO, "L_log2": L_log2, "D": D, "seed": seed} | strides
-    shared |= {"scale": scale, "H_q": H_q, "H_kv": H_kv, "N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v}
-    shared |= {"causal": causal, "dropout_p": float(dropout_p), "B_d": B_d, "B_dv": B_dv}
+    shared = shared_arguments(Q, K, V, options, dO=dO) | {"L_log2": L_log2, "D": D}
 
-    first = {"O": O, "dO": dO, "L": L, "dL": dL, "D": D, "L_log2": L_log2, "H_q": H_q, "N_q": N_q, "d_v": d_v}
-    first |= {name: step for name, step in strides.items() if name.startswith("stride_dO")}
-    first |= {"B_r": 32, "B_dv": B_dv, "has_dL": dL is not None, "num_warps": 4}
-    small = Q.is_cuda and torch.cuda.get_device_properties(Q.device).shared_memory_per_block_optin < 128 * 1024
-    for_dkdv, for_dq = best_tiles(max(d, d_v), Q.dtype, dropout_p > 0, small)
+    first = {"O": O, "L": L, "dL": dL, "has_dL": dL is not None, "B_r": 32, "num_warps": 4}
+    first |= {name: value for name, value in shared.items() if name in preprocess_kernel.arg_names}
+    dropout = shared["dropout_p"] > 0
+    for_dkdv, for_dq = best_tiles(max(Q.shape[-1], d_v), Q.dtype, dropout, little_shared_memory(Q))
     dkdv = shared | {"dK": dK, "dV": dV} | _tiles(for_dkdv, B_r, B_c)
     dq = shared | {"dQ": dQ} | _tiles(for_dq, B_r, B_c)
     return ((preprocess_kernel, (B * H_q * triton.cdiv(N_q, 32),), first),

@@ -38,13 +38,14 @@ import triton.language as tl
 from flashlab.figures import gallery as figures
 from flashlab.rungs import fa2
 from flashlab.rungs.fa2 import fa2_forward
-from flashlab.kernels.fa2 import INTERPRETED, fa2_forward_kernel, fa2_triton_forward, launch
+from flashlab.compiler import interpreted
+from flashlab.kernels.fa2 import fa2_forward_kernel, fa2_triton_forward, launch
 from flashlab.memory import Memory
 from flashlab.oracle import attention, judge, max_error
 
 torch.manual_seed(0)
 warnings.filterwarnings("ignore", category=RuntimeWarning, module="triton")     # numpy's, where we make NaN on purpose
-device, how = ("cpu", "interpreted") if INTERPRETED else ("cuda", "compiled")
+device, how = ("cpu", "interpreted") if interpreted() else ("cuda", "compiled")
 
 # %% [markdown]
 # ## A kernel in five lines

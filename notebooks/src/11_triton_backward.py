@@ -36,14 +36,15 @@ from flashlab.figures import gallery as figures
 from flashlab.rungs import fa2_backward
 from flashlab.kernels import fa2_backward as kernels
 from flashlab.kernels.dropout import dropout_keep_mask
-from flashlab.kernels.fa2 import INTERPRETED, fa2_triton_forward
+from flashlab.compiler import interpreted
+from flashlab.kernels.fa2 import fa2_triton_forward
 from flashlab.kernels.fa2_backward import fa2_triton_backward
 from flashlab.rungs.naive_backward import naive_backward
 from flashlab.oracle import attention, judge_gradients, max_error
 
 torch.manual_seed(0)
 warnings.filterwarnings("ignore", category=RuntimeWarning, module="triton")     # numpy's, where we make inf on purpose
-device, how = ("cpu", "interpreted") if INTERPRETED else ("cuda", "compiled")
+device, how = ("cpu", "interpreted") if interpreted() else ("cuda", "compiled")
 
 # %% [markdown]
 # ## Three launches

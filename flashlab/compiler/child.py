@@ -1,0 +1,105 @@
+"""Compile kernels: a program of its own, for a process that interprets kernels cannot compile them. See ahead_of_time.py.
+
+stdin: {"path": sys.path of the caller, "jobs": [...]} as JSON. stdout, last line: a list of results, one for each job.
+A kernel comes as source text, so that nothing but Triton is imported, or by the name of a module of the package.
+"""
+
+import base64
+import importlib
+import json
+import linecache
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64", "int32": "*i32", "int64": "*i64"}
+BLACKWELL = 100            # has a ptxas of its own in Triton's wheel
+
+
+def kernel_of(job):
+    if job["module"]:
+        return getattr(importlib.import_module(job["module"]), job["kernel"])
+    name = f"<{job['kernel']}>"
+    linecache.cache[name] = (len(job["source"]), None, job["source"].splitlines(keepends=True), name)     # Triton reads it there
+    namespace = {"__name__": "kernel"}
+    exec(compile(job["source"], name, "exec"), namespace)
+    return namespace[job["kernel"]]
+
+
+def specialised(value):
+    """(type, is it a multiple of 16?) of a run-time argument, by the rules of a launch. Loads are wide if it is."""
+    if isinstance(value, dict):
+        return POINTERS[value["tensor"]], True
+    if isinstance(value, bool):
+        return "i1", False
+    if isinstance(value, float):
+        return "fp32", False
+    return ("i32" if -(2**31) <= value < 2**31 else "i64"), value % 16 == 0
+
+
+def ast_source(kernel, arguments, specialise):
+    """What triton.compile takes, and the launch options that are left of the arguments: num_warps, num_stages."""
+    signature, constants, attributes, options = {}, {}, {}, dict(arguments)
+    for n, parameter in enumerate(kernel.params):
+        value = options.pop(parameter.name)
+        one = specialise and value == 1 and isinstance(value, int)                     # a stride of 1 is compiled in
+        if parameter.is_constexpr or value is None or one:
+            signature[parameter.name] = "constexpr"
+            constants[n,] = value
+            continue
+        signature[parameter.name], multiple_of_16 = specialised(value)
+        if multiple_of_16 and specialise:
+            attributes[n,] = [["tt.divisibility", 16]]
+    return ASTSource(kernel, signature, constants, attributes), options
+
+
+def compiled(job):
+    source, options = ast_source(kernel_of(job), job["arguments"], job["specialise"])
+    binary = triton.compile(source, target=GPUTarget("cuda", job["arch"], 32), options=options)
+    registers, spills, warnings = assembled(binary.asm["ptx"], job["arch"])
+    return {
+        "arch": job["arch"],
+        "registers": registers,
+        "spills": spills,
+        "shared_bytes": binary.metadata.shared,
+        "ttir": re.sub(r" loc\((?:[^()]|\([^()]*\))*\)", "", binary.asm["ttir"]),
+        "ptx": binary.asm["ptx"],
+        "cubin": base64.b64encode(binary.asm["cubin"]).decode(),
+        "warnings": warnings,
+    }
+
+
+def assembled(ptx, arch):
+    """ptxas once more, for what it says: registers, bytes spilled (stores and loads), warnings."""
+    target = re.search(r"^\.target (\w+)", ptx, re.MULTILINE)[1]
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(ptx)
+        file.flush()
+        tool = "ptxas-blackwell" if arch >= BLACKWELL else "ptxas"
+        # the register allocator's level is the one Triton passes: another would report other registers
+        path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool
+        command = [path, "-v", "--regAllocOptLevel=2", f"--gpu-name={target}", file.name, "-o", os.devnull]
+        log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    spills = sum(int(n) for n in re.findall(r"(\d+) bytes spill", log))
+    warnings = [line for line in log.splitlines() if "warning" in line.lower() or "serializ" in line.lower()]
+    return int(re.search(r"Used (\d+) registers", log)[1]), spills, warnings
+
+
+def answer(job):
+    try:
+        return compiled(job)
+    except Exception as error:
+        return {"error": [type(error).__name__, str(error)]}
+
+
+if __name__ == "__main__":
+    request = json.load(sys.stdin)
+    sys.path += [folder for folder in request["path"] if folder not in sys.path]
+    print("\n" + json.dumps([answer(job) for job in request["jobs"]]))
