@@ -80,22 +80,6 @@ def tiles(N, B):
     return [slice(start, min(start + B, N)) for start in range(0, N, B)]
 
 
-def largest_square_tile(d, d_v, element_size, *, wide=8, square=3, multiple=16):
-    """The default B_r = B_c = B: the largest multiple of 16 with wide·B·max(d, d_v) + square·B² elements within SRAM.
-
-    In the forward 8·B·max(d, d_v) is room for Q_i, K_j, V_j, O_i and as much again for results in the making, 3·B² for
-    S_ij, P_ij and one temporary. The backward, with dQ_i, dK_j, dV_j, dO_i, dP_ij and dS_ij on chip too, takes wide=9 and
-    square=5, and multiples of 8 because its tiles are small. The SRAM is that of the active Memory, else 192 KiB. Below
-    `multiple` it falls back to the largest B that fits.
-    """
-    mem = active()
-    M = (mem.sram_bytes if mem else A100_SRAM) // element_size
-    B = 1
-    while wide * (B + 1) * max(d, d_v) + square * (B + 1) ** 2 <= M:
-        B += 1
-    return B - B % multiple if B >= multiple else B
-
-
 @contextmanager
 def kernel(name, **tensors):
     """One kernel launch. The keywords give the tensors in HBM the names that the log uses; autograd is off inside.

@@ -11,11 +11,11 @@ from flashlab.memory import (
     active,
     format_bytes,
     kernel,
-    largest_square_tile,
     load,
     store,
     tiles,
 )
+from flashlab.tiles import largest_square_tile
 
 A = torch.arange(12.0).reshape(3, 4)       # 48 bytes
 

@@ -11,8 +11,9 @@ from flashlab import cost
 from flashlab.ladder import RUNGS, rung
 from flashlab.memory import KiB, Memory, SRAMOverflow
 from flashlab.oracle import attention, judge, max_error
-from flashlab.rungs.fa1 import fa1_forward, paper_tile_sizes
+from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
+from flashlab.tiles import paper_tile_sizes
 
 PYTORCH = [r for r in RUNGS if not r.heads]
 IDS = [r.name for r in PYTORCH]

@@ -29,7 +29,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from flashlab import cost
 from flashlab.ladder import BACKWARD_RUNGS, RUNGS, rung
-from flashlab.memory import A100_SRAM, Memory, SRAMOverflow, format_bytes, largest_square_tile
+from flashlab.memory import A100_SRAM, Memory, SRAMOverflow, format_bytes
+from flashlab.tiles import largest_square_tile
 from flashlab.validate import check_positive
 
 # One colour and one marker per implementation, in every picture (after Okabe and Ito 2008, made for colour-blind readers).

@@ -102,8 +102,7 @@ def dkdv_kernel(
 
     # Addresses from scratch: those of K_j would take up registers throughout the loop.
     local = tl.arange(0, B_c)[:, None]                 # (B_c, 1)
-    dK += (head_kv * N_k + j * B_c) * d
-    dV += (head_kv * N_k + j * B_c) * d_v
+    dK, dV = dK + (head_kv * N_k + j * B_c) * d, dV + (head_kv * N_k + j * B_c) * d_v
     col, col_v = tl.arange(0, B_d), tl.arange(0, B_dv)
     tl.store(dK + local * d + col, dK_j * scale, mask=(local < N_k - j * B_c) & (col < d))
     tl.store(dV + local * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))

@@ -2,22 +2,11 @@
 
 import torch
 
-from flashlab.memory import kernel, largest_square_tile, load, store, tiles
-from flashlab.validate import check_bool, check_dropout, check_positive, check_qkv, check_scale
+from flashlab.memory import kernel, load, store, tiles
+from flashlab.tiles import hidden, keep_masks, largest_square_tile
+from flashlab.validate import check_bool, check_positive, check_qkv, check_scale
 
 inf = float("inf")
-
-
-def paper_tile_sizes(sram_bytes, d, element_size=4):
-    """The published rule B_c = ⌈M/4d⌉, B_r = min(⌈M/4d⌉, d), M in elements. It leaves no room for S_ij and P_ij.
-
-    Returns: (B_r, B_c)
-    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 1, line 1
-    """
-    check_positive(sram_bytes=sram_bytes, d=d, element_size=element_size)
-    M = sram_bytes // element_size
-    B_c = -(-M // (4 * d))                                 # ⌈M/4d⌉: Q_i, K_j, V_j and O_i would share M equally
-    return min(B_c, d), B_c
 
 
 def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout_p=0.0, rng_state=None, return_lm=False):
@@ -25,7 +14,7 @@ def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropou
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp;
              with return_lm: O, l (N_q,), m (N_q,), the sums and maxima that the backward of FA1 starts from
-    Tiles:   B_r queries by B_c keys at most; the default is memory.largest_square_tile. Causal tiles are masked, none is
+    Tiles:   B_r queries by B_c keys at most; the default is tiles.largest_square_tile. Causal tiles are masked, none is
              skipped, as published
     Dropout: with dropout_p > 0, rng_state is a torch.Generator's get_state(), on Q's device. The same state and tile
              sizes draw the same mask again: j outer, i inner
@@ -42,7 +31,7 @@ def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropou
     B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize)
     B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
     check_positive(B_r=B_r, B_c=B_c)
-    draw = _keep_mask(dropout_p, rng_state, Q.device)
+    draw = keep_masks(dropout_p, rng_state, Q.device)
 
     O = torch.zeros(Q.shape[0], V.shape[-1], dtype=acc, device=Q.device)        # (N_q, d_v)  the running output
     l = torch.zeros(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
@@ -73,7 +62,7 @@ def _step(Q, K_j, V_j, O, l, m, L, rows, cols, causal, scale, shift, dropout_p, 
 
     S_ij = Q_i @ K_j.T * scale                             # (B_r, B_c)
     if causal:
-        S_ij = S_ij.masked_fill(_hidden(rows, cols, shift, Q.device), -inf)
+        S_ij = S_ij.masked_fill(hidden(rows, cols, shift, Q.device), -inf)
 
     m_new = torch.maximum(m_i, S_ij.amax(-1))              # (B_r,)
     m_safe = m_new.masked_fill(m_new == -inf, 0)           # (B_r,)      no visible key yet: -inf − -inf would be NaN
@@ -90,22 +79,3 @@ def _step(Q, K_j, V_j, O, l, m, L, rows, cols, causal, scale, shift, dropout_p, 
     store(m, rows, m_new)
     if last:
         store(L, rows, m_new + torch.log(l_new))           # log 0 = -inf where no key is visible
-
-
-def _hidden(rows, cols, shift, device):
-    """True where the key comes after the query. shift = N_k - N_q lines the last query up with the last key."""
-    queries = torch.arange(rows.start, rows.stop, device=device)        # (B_r,)
-    keys = torch.arange(cols.start, cols.stop, device=device)           # (B_c,)
-    return keys > queries[:, None] + shift                              # (B_r, B_c)
-
-
-def _keep_mask(dropout_p, rng_state, device):
-    """A function that draws the next tile's mask of kept entries, in the order in which the tiles come."""
-    check_dropout(dropout_p)
-    if dropout_p == 0:
-        return None
-    if not isinstance(rng_state, torch.Tensor):
-        raise ValueError(f"rng_state must be a torch.Generator's get_state() when dropout_p > 0, got {rng_state!r}: "
-                         "keep it, the backward needs the same one")
-    generator = torch.Generator(device).set_state(rng_state)
-    return lambda P_ij: torch.rand(P_ij.shape, generator=generator, dtype=P_ij.dtype, device=device) >= dropout_p

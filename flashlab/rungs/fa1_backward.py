@@ -2,8 +2,9 @@
 
 import torch
 
-from flashlab.memory import kernel, largest_square_tile, load, store, tiles
-from flashlab.validate import check_bool, check_dropout, check_like, check_positive, check_qkv, check_scale
+from flashlab.memory import kernel, load, store, tiles
+from flashlab.tiles import causal_mask, keep_masks, largest_square_tile
+from flashlab.validate import check_bool, check_like, check_positive, check_qkv, check_scale
 
 inf = float("inf")
 
@@ -34,39 +35,41 @@ def fa1_backward(Q, K, V, O, dO, l, m, *, causal=False, scale=None, B_r=None, B_
         B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize, wide=9, square=5, multiple=8)
         B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
     check_positive(B_r=B_r, B_c=B_c)
-    draw = _keep_mask(dropout_p, rng_state, Q.device)
+    mask = causal_mask(causal, len(K) - len(Q))
+    draw = keep_masks(dropout_p, rng_state, Q.device)
+    drop = draw and (lambda P_ij: draw(P_ij) / (1 - dropout_p))                 # 0 where dropped, else what keeps the mean
 
     dQ = torch.zeros(Q.shape, dtype=acc, device=Q.device)                       # (N_q, d)  a sum over the key blocks
     dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
     dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
     with kernel("fa1_backward", Q=Q, K=K, V=V, O=O, dO=dO, l=l, m=m, dQ=dQ, dK=dK, dV=dV):
         for cols in tiles(K.shape[0], B_c):            # j, outer
-            _key_block(Q, K, V, O, dO, l, m, dQ, dK, dV, cols, B_r, causal, scale, dropout_p, draw)
+            _key_block(Q, K, V, O, dO, l, m, dQ, dK, dV, cols, B_r, scale, mask, drop)
     return dQ.to(Q.dtype), dK, dV
 
 
-def _key_block(Q, K, V, O, dO, l, m, dQ, dK, dV, cols, B_r, causal, scale, dropout_p, draw):
+def _key_block(Q, K, V, O, dO, l, m, dQ, dK, dV, cols, B_r, scale, mask, drop):
     """Key block j stays on chip, and so do the sums for its gradients, while every query block passes by."""
     K_j = load(K, cols).to(l.dtype)                                                 # (B_c, d)
     V_j = load(V, cols).to(l.dtype)                                                 # (B_c, d_v)
     dK_j = torch.zeros_like(K_j)                                                    # (B_c, d)
     dV_j = torch.zeros_like(V_j)                                                    # (B_c, d_v)
     for rows in tiles(Q.shape[0], B_r):                # i, inner
-        _step(Q, O, dO, l, m, dQ, K_j, V_j, dK_j, dV_j, rows, cols, causal, scale, len(K) - len(Q), dropout_p, draw)
+        _step(Q, O, dO, l, m, dQ, K_j, V_j, dK_j, dV_j, rows, cols, scale, mask, drop)
     store(dK, cols, dK_j)
     store(dV, cols, dV_j)
 
 
-def _step(Q, O, dO, l, m, dQ, K_j, V_j, dK_j, dV_j, rows, cols, causal, scale, shift, dropout_p, draw):
+def _step(Q, O, dO, l, m, dQ, K_j, V_j, dK_j, dV_j, rows, cols, scale, mask, drop):
     """Query block i adds its part to dK_j and dV_j, in place, and key block j its part to dQ_i, through HBM."""
     Q_i = load(Q, rows).to(l.dtype)                        # (B_r, d)
     dO_i = load(dO, rows).to(l.dtype)                      # (B_r, d_v)
     D_i = (dO_i * load(O, rows)).sum(-1)                   # (B_r,)      = rowsum(P∘dP) over all keys, from what is at hand
 
-    P_ij = _weights(Q_i, K_j, l, m, rows, cols, causal, scale, shift)               # (B_r, B_c)
+    P_ij = _weights(Q_i, K_j, l, m, rows, cols, scale, mask)                        # (B_r, B_c)
     dP_ij = dO_i @ V_j.T                                   # (B_r, B_c)
-    if dropout_p > 0:
-        kept = draw(P_ij) / (1 - dropout_p)                # (B_r, B_c)  0 where dropped, else what keeps the mean
+    if drop:
+        kept = drop(P_ij)                                  # (B_r, B_c)  the forward's mask, drawn again
         dV_j += (P_ij * kept).T @ dO_i
         dP_ij *= kept
     else:
@@ -78,30 +81,10 @@ def _step(Q, O, dO, l, m, dQ, K_j, V_j, dK_j, dV_j, rows, cols, causal, scale, s
     store(dQ, rows, dQ_i)
 
 
-def _weights(Q_i, K_j, l, m, rows, cols, causal, scale, shift):
+def _weights(Q_i, K_j, l, m, rows, cols, scale, mask):
     """P_ij once more, already normalised: m and l are final now, so there is nothing to rescale."""
     l_i, m_i = load(l, rows), load(m, rows)                # (B_r,)
     l_safe = l_i.masked_fill(l_i == 0, 1)                  # (B_r,)      no visible key: P stays 0
     m_safe = m_i.masked_fill(m_i == -inf, 0)               # (B_r,)      -inf − -inf would be NaN
-    S_ij = Q_i @ K_j.T * scale                             # (B_r, B_c)
-    if causal:
-        S_ij = S_ij.masked_fill(_hidden(rows, cols, shift, Q_i.device), -inf)
+    S_ij = mask(Q_i @ K_j.T * scale, rows, cols)           # (B_r, B_c)
     return torch.exp(S_ij - m_safe[:, None]) / l_safe[:, None]
-
-
-def _hidden(rows, cols, shift, device):
-    """True where the key comes after the query. shift = N_k - N_q lines the last query up with the last key."""
-    queries = torch.arange(rows.start, rows.stop, device=device)        # (B_r,)
-    keys = torch.arange(cols.start, cols.stop, device=device)           # (B_c,)
-    return keys > queries[:, None] + shift                              # (B_r, B_c)
-
-
-def _keep_mask(dropout_p, rng_state, device):
-    """A function that draws the next tile's mask of kept entries, in the order in which the forward drew them."""
-    check_dropout(dropout_p)
-    if dropout_p == 0:
-        return None
-    if not isinstance(rng_state, torch.Tensor):
-        raise ValueError(f"rng_state must be the generator state that the forward had when dropout_p > 0, got {rng_state!r}")
-    generator = torch.Generator(device).set_state(rng_state)
-    return lambda P_ij: torch.rand(P_ij.shape, generator=generator, dtype=P_ij.dtype, device=device) >= dropout_p

@@ -2,7 +2,8 @@
 
 import torch
 
-from flashlab.memory import kernel, largest_square_tile, load, store, tiles
+from flashlab.memory import kernel, load, store, tiles
+from flashlab.tiles import hidden, largest_square_tile
 from flashlab.validate import check_bool, check_positive, check_qkv, check_scale
 
 inf = float("inf")
@@ -12,7 +13,7 @@ def fa2_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
     """Exact attention that never stores S.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
-    Tiles:   B_r queries by B_c keys at most; the default is memory.largest_square_tile
+    Tiles:   B_r queries by B_c keys at most; the default is tiles.largest_square_tile
     Traffic: reads N_q·d + T_r·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)   [elements; exactly cost.fa2_forward]
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
@@ -60,7 +61,7 @@ def _step(Q_i, O_i, l_i, m_i, K, V, rows, cols, causal, scale, shift):
 
     S_ij = Q_i @ K_j.T * scale                             # (B_r, B_c)
     if causal:
-        S_ij = S_ij.masked_fill(_hidden(rows, cols, shift, Q_i.device), -inf)
+        S_ij = S_ij.masked_fill(hidden(rows, cols, shift, Q_i.device), -inf)
 
     m_new = torch.maximum(m_i, S_ij.amax(-1))              # (B_r,)
     m_safe = m_new.masked_fill(m_new == -inf, 0)           # (B_r,)      no visible key yet: -inf − -inf would be NaN
@@ -69,10 +70,3 @@ def _step(Q_i, O_i, l_i, m_i, K, V, rows, cols, causal, scale, shift):
     l_i = alpha * l_i + P_ij.sum(-1)                       # (B_r,)
     O_i = alpha[:, None] * O_i + P_ij @ V_j                # (B_r, d_v)  divided by l_i after the loop
     return O_i, l_i, m_new
-
-
-def _hidden(rows, cols, shift, device):
-    """True where the key comes after the query. shift = N_k - N_q lines the last query up with the last key."""
-    queries = torch.arange(rows.start, rows.stop, device=device)        # (B_r,)
-    keys = torch.arange(cols.start, cols.stop, device=device)           # (B_c,)
-    return keys > queries[:, None] + shift                              # (B_r, B_c)

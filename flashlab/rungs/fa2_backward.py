@@ -2,7 +2,8 @@
 
 import torch
 
-from flashlab.memory import kernel, largest_square_tile, load, store, tiles
+from flashlab.memory import kernel, load, store, tiles
+from flashlab.tiles import causal_mask, largest_square_tile
 from flashlab.validate import check_bool, check_like, check_positive, check_qkv, check_scale
 
 inf = float("inf")
@@ -88,20 +89,21 @@ def _key_block(Q, K, V, dO, L, D, dQ, dK, dV, cols, B_r, causal, scale):
     V_j = load(V, cols).to(L.dtype)                                                 # (B_c, d_v)
     dK_j = torch.zeros_like(K_j)                                                    # (B_c, d)
     dV_j = torch.zeros_like(V_j)                                                    # (B_c, d_v)
+    mask = causal_mask(causal, len(K) - len(Q))
     for rows in tiles(Q.shape[0], B_r):                # i, inner
         if causal and cols.start > rows.stop - 1 + len(K) - len(Q):
             continue                                   # no query of this block sees a key of block j
-        _step_j(Q, dO, L, D, dQ, K_j, V_j, dK_j, dV_j, rows, cols, causal, scale, len(K) - len(Q))
+        _step_j(Q, dO, L, D, dQ, K_j, V_j, dK_j, dV_j, rows, cols, scale, mask)
     store(dK, cols, dK_j)
     store(dV, cols, dV_j)
 
 
-def _step_j(Q, dO, L, D, dQ, K_j, V_j, dK_j, dV_j, rows, cols, causal, scale, shift):
+def _step_j(Q, dO, L, D, dQ, K_j, V_j, dK_j, dV_j, rows, cols, scale, mask):
     """Query block i adds its part to dK_j and dV_j, in place, and key block j its part to dQ_i, through HBM."""
     Q_i = load(Q, rows).to(L.dtype)                        # (B_r, d)
     dO_i = load(dO, rows).to(L.dtype)                      # (B_r, d_v)
 
-    P_ij = _weights(Q_i, K_j, load(L, rows), rows, cols, causal, scale, shift)      # (B_r, B_c)
+    P_ij = _weights(Q_i, K_j, load(L, rows), rows, cols, scale, mask)               # (B_r, B_c)
     dP_ij = dO_i @ V_j.T                                   # (B_r, B_c)
     dV_j += P_ij.T @ dO_i
     dS_ij = P_ij * (dP_ij - load(D, rows)[:, None])        # (B_r, B_c)
@@ -118,34 +120,26 @@ def _query_block(Q, K, V, dO, L, D, dQ, rows, B_c, causal, scale):
     dO_i = load(dO, rows).to(L.dtype)                                               # (B_r, d_v)
     L_i, D_i = load(L, rows), load(D, rows)                                         # (B_r,)
     dQ_i = torch.zeros_like(Q_i)                                                    # (B_r, d)
+    mask = causal_mask(causal, len(K) - len(Q))
     for cols in tiles(K.shape[0], B_c):                # j, inner
         if causal and cols.start > rows.stop - 1 + len(K) - len(Q):
             break                                      # this block's last query sees no key from here on
-        _step_i(Q_i, dO_i, L_i, D_i, dQ_i, K, V, rows, cols, causal, scale, len(K) - len(Q))
+        _step_i(Q_i, dO_i, L_i, D_i, dQ_i, K, V, rows, cols, scale, mask)
     store(dQ, rows, dQ_i)
 
 
-def _step_i(Q_i, dO_i, L_i, D_i, dQ_i, K, V, rows, cols, causal, scale, shift):
+def _step_i(Q_i, dO_i, L_i, D_i, dQ_i, K, V, rows, cols, scale, mask):
     """Key block j adds its part to dQ_i, in place."""
     K_j = load(K, cols).to(L_i.dtype)                      # (B_c, d)
     V_j = load(V, cols).to(L_i.dtype)                      # (B_c, d_v)
-    P_ij = _weights(Q_i, K_j, L_i, rows, cols, causal, scale, shift)                # (B_r, B_c)
+    P_ij = _weights(Q_i, K_j, L_i, rows, cols, scale, mask)                         # (B_r, B_c)
     dP_ij = dO_i @ V_j.T                                   # (B_r, B_c)
     dS_ij = P_ij * (dP_ij - D_i[:, None])                  # (B_r, B_c)
     dQ_i += scale * dS_ij @ K_j
 
 
-def _weights(Q_i, K_j, L_i, rows, cols, causal, scale, shift):
+def _weights(Q_i, K_j, L_i, rows, cols, scale, mask):
     """P_ij once more, already normalised: exp(S − L) = exp(S − m) / l."""
     L_safe = L_i.masked_fill(L_i == -inf, 0)               # (B_r,)      no visible key: -inf − -inf would be NaN
-    S_ij = Q_i @ K_j.T * scale                             # (B_r, B_c)
-    if causal:
-        S_ij = S_ij.masked_fill(_hidden(rows, cols, shift, Q_i.device), -inf)
+    S_ij = mask(Q_i @ K_j.T * scale, rows, cols)           # (B_r, B_c)
     return torch.exp(S_ij - L_safe[:, None])
-
-
-def _hidden(rows, cols, shift, device):
-    """True where the key comes after the query. shift = N_k - N_q lines the last query up with the last key."""
-    queries = torch.arange(rows.start, rows.stop, device=device)        # (B_r,)
-    keys = torch.arange(cols.start, cols.stop, device=device)           # (B_c,)
-    return keys > queries[:, None] + shift                              # (B_r, B_c)

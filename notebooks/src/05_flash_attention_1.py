@@ -21,7 +21,8 @@ import torch
 
 from flashlab import cost
 from flashlab.figures import gallery as figures
-from flashlab.rungs.fa1 import fa1_forward, paper_tile_sizes
+from flashlab.rungs.fa1 import fa1_forward
+from flashlab.tiles import paper_tile_sizes
 from flashlab.memory import KiB, Memory, SRAMOverflow, kernel, load, store, tiles
 from flashlab.rungs.naive import naive_forward
 from flashlab.oracle import attention, judge, max_error
