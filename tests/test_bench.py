@@ -13,6 +13,7 @@ from flashlab.bench.forward import FORWARD
 from flashlab.bench.problems import Implementation, Problem
 from flashlab.bench.results import ROOT, load_results, save
 from flashlab.bench.rows import Row, as_json, read, table
+from flashlab.ladder import PEERS
 from flashlab.memory import Memory
 
 SMALL = Problem(24, 8, False, "float32", 2, 3)
@@ -93,6 +94,10 @@ def test_the_triton_rung_runs_and_its_L_is_checked_too():
 def test_all_the_names_that_results_and_figures_use():
     assert set(problems.implementations()) >= {"naive_forward", "fa2_triton_forward", "sdpa_math", "sdpa_efficient", "sdpa_flash",
                                             "sdpa_cudnn"}
+
+
+def test_every_peer_of_the_ladder_is_measured():
+    assert [peer.name for peer in PEERS] == list(problems.BACKENDS) == [one.name for one in problems.peers()]
 
 
 def test_default_problems_keep_tokens_and_width_constant():

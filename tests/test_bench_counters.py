@@ -93,6 +93,7 @@ def test_ncu_gets_one_launch_to_look_at_and_its_failure_is_told():
     assert command[0] == "ncu" and "dram__bytes_read.sum,dram__bytes_write.sum,lts__t_bytes.sum" in command
     assert command[-1].endswith("launch_once('naive_forward', (1024, 64, False, 'bfloat16', 1, 16))")
     compile(command[-1], "child", "exec")
+    exec(command[-1].split(";")[0])                       # the import alone
     assert len(counters.count_bytes("naive_forward", problem, run=fake_ncu(ncu_log(TWO_KERNELS)))) == 2
     with pytest.raises(RuntimeError, match="refused: WRONG"):
         counters.count_bytes("naive_forward", problem, run=fake_ncu("==PROF== Connected\n", 1, "Traceback\nrefused: WRONG: O off"))
