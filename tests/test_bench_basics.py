@@ -101,10 +101,12 @@ def test_every_launch_under_ncu_is_one_that_runs():
 
 def test_what_ncu_runs_can_be_imported():
     """Fails if a moved function is found missing only under ncu, on a GPU."""
-    asked = []
-    with pytest.raises(RuntimeError):
-        counters.count(counters.METRICS, run=lambda command, **k: asked.append(command) or subprocess.CompletedProcess(command, 1, "", ""))
-    exec(asked[0][-1].split(";")[0])
+    def run(command, **options):
+        exec(command[-1].split(";")[0])
+        return subprocess.CompletedProcess(command, 1, "", "imported")
+
+    with pytest.raises(RuntimeError, match="imported"):
+        counters.count(counters.METRICS, run=run)
 
 
 def test_a_failing_ncu_is_tried_without_the_optional_counters_and_then_reported():
