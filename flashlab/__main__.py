@@ -8,7 +8,7 @@ import sys
 COMMANDS = {
     "doctor": ("flashlab.doctor", "what this machine can do, and what to fix"),
     "check": ("flashlab.check", "check your exercises"),
-    "bench": ("flashlab.bench.forward", "measure the ladder on a GPU"),
+    "bench": ("flashlab.bench.cli", "measure the ladder on a GPU"),
     "ladder": ("flashlab.ladder", "the rungs, and what is new in each"),
 }
 

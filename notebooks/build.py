@@ -182,7 +182,7 @@ def run_all(step, sources, folder):
 
 
 def record(path, seconds, failed):
-    from flashlab.bench.forward import provenance
+    from flashlab.bench.results import provenance
 
     result = {"what": "each built notebook run from the top", "seconds": seconds, "failed": failed}
     result["provenance"] = provenance(f"python notebooks/build.py --record {path}")

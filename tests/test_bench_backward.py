@@ -1,26 +1,28 @@
 """The backward benchmark without a GPU: its checks, its rows and its file, with fake timers on small problems."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
 
 import flashlab  # noqa: F401
 from flashlab import oracle
-from flashlab.bench import backward as bench_backward
-from flashlab.bench import forward as bench
-from flashlab.bench.backward import Backward
-from flashlab.bench.forward import Problem
+from flashlab.bench import backward, cli, passes, timing
+from flashlab.bench.problems import Implementation, Problem
+from flashlab.bench.results import ROOT, load_results
+from flashlab.bench.rows import table
+from flashlab.ladder import rung
 
 SMALL = Problem(24, 16, True, "float32", 2, 3)
 
 
 def right(Q, K, V, causal):
-    return oracle._attention(Q, K, V, causal, None, 0.0, None)[0]
+    return oracle._attention(Q, K, V, causal, None, 0.0, None)[0], None
 
 
 def wrong(Q, K, V, causal):
-    return right(Q.detach(), K, V, causal) + 0 * Q.sum()           # dQ is lost
+    return right(Q.detach(), K, V, causal)[0] + 0 * Q.sum(), None   # dQ is lost
 
 
 def hungry(Q, K, V, causal):
@@ -28,9 +30,9 @@ def hungry(Q, K, V, causal):
 
 
 def rows_of(*functions, problem=SMALL, **options):
-    chosen = [Backward(name, function) for name, function in functions]
+    chosen = [Implementation(name, function) for name, function in functions]
     options = {"device": "cpu", "timer": lambda function: [function() and 2.0, 4.0, 6.0]} | options
-    return {row["implementation"]: row for row in bench_backward.measure(problem, chosen, **options)}
+    return {row.implementation: row for row in backward.measure(problem, chosen, **options)}
 
 
 @pytest.mark.parametrize("name", ["naive_backward", "fa2_triton_backward", "sdpa_math", "sdpa_flash"])
@@ -40,53 +42,64 @@ def test_implementations_that_run_here_pass_their_check(name, causal):
     if "triton" in name:
         pytest.importorskip("triton")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    verdict = bench_backward.check(bench_backward.implementations()[name].forward, *bench_backward.inputs(SMALL, device), causal)
+    verdict = backward.check(backward.implementations()[name].forward, *backward.inputs(SMALL, device), causal)
     assert verdict.ok, verdict
+
+
+def test_a_kernel_rung_that_the_operator_does_not_run_is_called_for_its_gradients():
+    """Fails if a new rung could only be timed under the name of the operator's own."""
+    pytest.importorskip("triton")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    forward = partial(backward.through_rung, rung("fa2_triton_backward"))
+    tensors = backward.inputs(SMALL, device)
+    assert backward.check(forward, *tensors, True).ok
+    theirs, ours = (backward.gradient(one, *tensors, True)() for one in (backward.through_operator, forward))
+    assert all(torch.equal(a, b) for a, b in zip(theirs, ours, strict=True))
 
 
 def test_what_is_wrong_or_fails_is_not_timed_and_its_row_says_why():
     rows = rows_of(("sdpa_flash", right), ("wrong", wrong), ("hungry", hungry))
     good, bad, none = rows["sdpa_flash"], rows["wrong"], rows["hungry"]
-    assert good["skipped"] is None and good["ms"] == 4.0 and good["pass"] == "backward" and good["vs_sdpa_flash"] == 1.0
-    assert good["tflops"] == round(2.5 * SMALL.flops / 4e-3 / 1e12, 3)
-    assert good["error"] == max(good["error_dQ"], good["error_dK"], good["error_dV"]) < 1e-5
-    assert bad["skipped"].startswith("refused: WRONG: dQ off by") and bad["ms"] is None
-    assert none["skipped"] == "out of memory" and none["error"] is None
+    assert good.skipped is None and good.ms == 4.0 and good.pass_ == "backward" and good.vs_sdpa_flash == 1.0
+    assert good.tflops == round(2.5 * SMALL.flops / 4e-3 / 1e12, 3)
+    assert good.error == max(good.error_dQ, good.error_dK, good.error_dV) < 1e-5
+    assert bad.skipped.startswith("refused: WRONG: dQ off by") and bad.ms is None
+    assert none.skipped == "out of memory" and none.error is None
 
 
 def test_a_check_of_only_some_heads_is_still_right(monkeypatch):
-    monkeypatch.setattr(bench, "CHECKED_SCORES", 2 * 24 * 24)
-    tensors = bench_backward.inputs(SMALL, "cpu")
-    assert bench_backward.check(right, *tensors, True).ok
-    assert not bench_backward.check(wrong, *tensors, True).ok
+    monkeypatch.setattr(passes, "CHECKED_SCORES", 2 * 24 * 24)
+    tensors = backward.inputs(SMALL, "cpu")
+    assert backward.check(right, *tensors, True).ok
+    assert not backward.check(wrong, *tensors, True).ok
 
 
 def test_the_file_and_the_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "MATMUL_SIZE", 16)
-    monkeypatch.setattr(bench, "COPY_BYTES", 1024)
+    monkeypatch.setattr(timing, "MATMUL_SIZE", 16)
+    monkeypatch.setattr(timing, "COPY_BYTES", 1024)
     out = tmp_path / "backward_x.json"
-    results = bench_backward.run([SMALL], [Backward("sdpa_flash", right)], out=out, command="the command", device="cpu",
+    results = backward.run([SMALL], [Implementation("sdpa_flash", right)], out=out, command="the command", device="cpu",
                                  timer=lambda function: [1.0])
     assert json.loads(out.read_text()) == results
     assert results["what"] == "backward" and results["complete"] and results["provenance"]["command"] == "the command"
-    assert "TFLOP/s (x sdpa_flash)" in bench.table(results) and "(1.00x)" in bench.table(results)
+    assert "TFLOP/s (x sdpa_flash)" in table(results) and "(1.00x)" in table(results)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_without_a_gpu_the_command_says_so(capsys):
-    assert bench.main(["backward", "--quick"]) == 2
+    assert cli.main(["backward", "--quick"]) == 2
     assert "sees no NVIDIA GPU" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        bench.main(["backward", "--N", "0"])
+        cli.main(["backward", "--N", "0"])
     assert "expected an integer >= 1, got '0'" in capsys.readouterr().err
 
 
 def test_a_missing_backward_result_says_how_to_make_it():
     with pytest.raises(FileNotFoundError, match="python -m flashlab bench backward --out results/backward_b200.json"):
-        bench.load_results("backward_b200")
+        load_results("backward_b200")
 
 
-RECORDED = sorted(bench.ROOT.glob("results/backward_*.json")) or [None]
+RECORDED = sorted(ROOT.glob("results/backward_*.json")) or [None]
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem if path else "none")

@@ -10,8 +10,10 @@ import flashlab  # noqa: F401  before Triton: it decides whether kernels are int
 
 pytest.importorskip("triton")
 
-from flashlab.bench import basics as bench_basics
-from flashlab.bench.basics import Here, rows_of, run_sections, timed  # noqa: E402
+from flashlab.bench import cli, ncu, timing  # noqa: E402
+from flashlab.bench.basics import counters  # noqa: E402
+from flashlab.bench.basics.here import Here, rows_of, timed  # noqa: E402
+from flashlab.bench.basics.sections import SECTIONS, run_sections  # noqa: E402
 from flashlab.compiler import interpreted  # noqa: E402
 from flashlab.gpu import cuda, simt  # noqa: E402
 
@@ -33,7 +35,7 @@ def interpreted_cuda(monkeypatch):
     monkeypatch.setattr(cuda, "kernel", kernel)
 
 
-@pytest.mark.parametrize("name", [name for name in bench_basics.SECTIONS if name not in ("counters", "programs")])
+@pytest.mark.parametrize("name", [name for name in SECTIONS if name not in ("counters", "programs")])
 def test_each_section_measures_all_its_rows(name, tmp_path):
     results = run_sections([name], here(name), out=tmp_path / "basics.json")
     section = json.loads((tmp_path / "basics.json").read_text())["sections"][name]
@@ -57,11 +59,11 @@ def test_a_failing_section_leaves_the_others(monkeypatch):
         """Why?"""
         raise RuntimeError("no such unit")
 
-    monkeypatch.setitem(bench_basics.SECTIONS, "broken", broken)
-    sections = run_sections(["broken", "simulator"], here())["sections"]
-    assert sections["broken"]["skipped"] == "RuntimeError: no such unit" and sections["simulator"]["rows"]
+    monkeypatch.setitem(SECTIONS, "broken", broken)
+    found = run_sections(["broken", "simulator"], here())["sections"]
+    assert found["broken"]["skipped"] == "RuntimeError: no such unit" and found["simulator"]["rows"]
     late = run_sections(["simulator"], here(), expired=lambda: True)["sections"]["simulator"]
-    assert late["skipped"] == bench_basics.OUT_OF_TIME and late["rows"] == []
+    assert late["skipped"] == timing.OUT_OF_TIME and late["rows"] == []
 
 
 LOG = """==PROF== Connected
@@ -74,25 +76,37 @@ LOG = """==PROF== Connected
 
 
 def test_counters_are_read_in_order_of_launch_and_what_ncu_does_not_know_is_left_out():
-    kernels = bench_basics.parse_counters(LOG)
+    kernels = ncu.parse(LOG, counters.METRICS, partial=True)
     assert kernels == [{"name": "matrix_add(float *)", "dram_read": 536870912, "lanes_per_instruction": 31.5},
                        {"name": "two_paths(float *)", "dram_read": 12}]
+    with pytest.raises(ValueError, match="got '12' in unit 'sector'"):
+        ncu.parse(LOG.replace('"byte","12"', '"sector","12"'), counters.METRICS, partial=True)
     with pytest.raises(ValueError, match="no table"):
-        bench_basics.parse_counters("==ERROR== no permission")
+        ncu.parse("==ERROR== no permission", counters.METRICS, partial=True)
 
 
 def test_counters_go_with_the_launches_or_are_refused():
-    labels = [labels for labels, _ in bench_basics.launches(here("coalescing"))]
-    rows = bench_basics.counters(here("coalescing"), count=lambda metrics: [{"name": str(n)} for n in range(len(labels))])
+    labels = [labels for labels, _ in counters.launches(here("coalescing"))]
+    rows = counters.counters(here("coalescing"), count=lambda metrics: [{"name": str(n)} for n in range(len(labels))])
     assert [row["kernel"] for row in rows] == [label["kernel"] for label in labels]
     with pytest.raises(ValueError, match="ncu saw 1 kernels"):
-        bench_basics.counters(here("coalescing"), count=lambda metrics: [{"name": "one"}])
+        counters.counters(here("coalescing"), count=lambda metrics: [{"name": "one"}])
 
 
 def test_every_launch_under_ncu_is_one_that_runs():
-    for labels, launch in bench_basics.launches(here("coalescing")):
+    for labels, launch in counters.launches(here("coalescing")):
         launch()
         assert labels["kernel"]
+
+
+def test_what_ncu_runs_can_be_imported():
+    """Fails if a moved function is found missing only under ncu, on a GPU."""
+    def run(command, **options):
+        exec(command[-1].split(";")[0])
+        return subprocess.CompletedProcess(command, 1, "", "imported")
+
+    with pytest.raises(RuntimeError, match="imported"):
+        counters.count(counters.METRICS, run=run)
 
 
 def test_a_failing_ncu_is_tried_without_the_optional_counters_and_then_reported():
@@ -103,14 +117,12 @@ def test_a_failing_ncu_is_tried_without_the_optional_counters_and_then_reported(
         raise RuntimeError("ncu: unknown metric")
 
     with pytest.raises(RuntimeError, match="unknown metric"):
-        bench_basics.counters(here("coalescing"), count=count)
-    assert asked == [len(bench_basics.METRICS), len(bench_basics.METRICS) - len(bench_basics.OPTIONAL)]
+        counters.counters(here("coalescing"), count=count)
+    assert asked == [len(counters.METRICS), len(counters.METRICS) - len(counters.OPTIONAL)]
     with pytest.raises(RuntimeError, match="no permission"):
-        bench_basics.count(["x"], run=lambda *a, **k: subprocess.CompletedProcess(a, 1, "", "no permission"))
+        counters.count(["x"], run=lambda *a, **k: subprocess.CompletedProcess(a, 1, "", "no permission"))
 
 
 def test_without_a_gpu_the_command_says_where_results_are(capsys):
-    from flashlab.bench import forward as bench
-
-    assert bench.main(["basics"]) == 2
+    assert cli.main(["basics"]) == 2
     assert "sees no NVIDIA GPU" in capsys.readouterr().err

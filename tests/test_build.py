@@ -151,7 +151,7 @@ def test_record_writes_seconds_and_provenance(folder, monkeypatch):
     build.main([], folder)
     before = (folder / "00_tiny.ipynb").read_text()
     bench = types.SimpleNamespace(provenance=lambda command: {"device": "a GPU", "command": command})
-    monkeypatch.setitem(sys.modules, "flashlab.bench.forward", bench)
+    monkeypatch.setitem(sys.modules, "flashlab.bench.results", bench)
     assert build.main(["--record", str(folder / "r.json")], folder) == 0
     result = json.loads((folder / "r.json").read_text())
     assert result["provenance"]["device"] == "a GPU" and result["failed"] == []

@@ -643,7 +643,7 @@ def _modelled_traffic(name, row, B_r, B_c):
     return row["B"] * row["H"] * one.traffic
 
 
-# ---- chapter 16: the GPU. results: a dict as flashlab.bench.forward writes it
+# ---- chapter 16: the GPU. results: a dict as `flashlab bench` writes it
 
 @figure
 def runtime_against_N(results, d=128, causal=False, dtype=None, focus="fa2_triton_forward", live=False):

@@ -48,7 +48,7 @@ my_ratio = None
 # **Run and compare.** Each dot is one buffer size, read again and again by the whole GPU.
 
 # %%
-from flashlab.bench.basics import numbers, pick
+from flashlab.bench import numbers, pick
 
 rows, words = numbers("memory_bandwidth")
 print(f"your prediction: {my_ratio}")

@@ -157,7 +157,7 @@ for name, c in [("naive", cost.naive_forward(N, N, d, element_size=2)),
 my_more_or_fewer = None     # "more" or "fewer", for naive and for the fused kernel
 
 # %%
-from flashlab.bench.forward import load_results, where
+from flashlab.bench import load_results, where
 
 counters = load_results("counters_h100")
 figures.model_vs_counters(counters)

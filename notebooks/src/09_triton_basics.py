@@ -187,7 +187,7 @@ print(inspect.getsource(vectors.one_by_one_kernel.fn))
 my_slower = None
 
 # %%
-from flashlab.bench.basics import numbers, pick
+from flashlab.bench import numbers, pick
 
 rows, words = numbers("vector_addition")
 blocks, scalars = pick(rows, by="Triton, a block at a time"), pick(rows, by="Triton, one number at a time")

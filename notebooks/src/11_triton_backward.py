@@ -328,7 +328,7 @@ print("you said:", my_spills)
 my_ratio = None     # of TFLOP/s
 
 # %%
-from flashlab.bench.forward import load_results, where
+from flashlab.bench import load_results, where
 
 results = load_results("backward_h100")
 at = {row["implementation"]: row for row in results["rows"] if (row["d"], row["N"], row["causal"]) == (128, 4096, True)}

@@ -17,9 +17,8 @@
 
 # %%
 import flashlab  # first: it tells Triton where to run
-from flashlab import cost
+from flashlab import bench, cost
 from flashlab.figures import gallery as figures
-from flashlab.bench import forward as bench
 from flashlab.figures import gpu as figures_gpu
 from flashlab.skip import skip_the_rest
 
@@ -97,7 +96,7 @@ half = bench.Implementation("every_second_key", lambda Q, K, V, causal: bench.na
 full = bench.Implementation("naive_forward", bench.naive_over_heads)
 problem = bench.Problem(N=512, d=64, dtype="float32", H=2)
 for r in bench.measure(problem, [full, half], device="cpu", timer=cpu_ms, rounds=1):
-    print(f"{r['implementation']:<17} {r['ms'] or '-'} ms here; {r['skipped'] or 'correct'}")
+    print(f"{r.implementation:<17} {r.ms or '-'} ms here; {r.skipped or 'correct'}")
 print("your prediction:", my_verdict)
 
 # %% [markdown]
@@ -126,7 +125,7 @@ print("your predictions:", my_first, my_mean)
 # %% [markdown]
 # **Compare.** The first call pays for set-up: warm up, and throw those runs away. A few slow calls move the mean and leave the median alone.
 #
-# On a GPU four more things go wrong. A launch returns before the work is done: use the GPU's own *events*. Inputs linger in the L2 cache: overwrite it between runs. Clocks sink as the chip warms: let the contestants take turns. And the numbers to compare with must come from the same run. `bench.py` does all four. **Predict**: by how many per cent do the 20th and the 80th percentile differ?
+# On a GPU four more things go wrong. A launch returns before the work is done: use the GPU's own *events*. Inputs linger in the L2 cache: overwrite it between runs. Clocks sink as the chip warms: let the contestants take turns. And the numbers to compare with must come from the same run. `flashlab/bench/timing.py` does all four. **Predict**: by how many per cent do the 20th and the 80th percentile differ?
 
 # %%
 my_spread = None     # per cent, the largest among all rows
@@ -465,7 +464,7 @@ print("your prediction:", my_largest)
 # %% [markdown]
 # ## Your own numbers
 #
-# On a machine with an NVIDIA GPU, `python -m flashlab bench forward` measures all sizes, `bench backward --out results/backward_mine.json` the gradients, and `bench counters` reads the counters where Nsight Compute is installed. Each writes device, versions, date and command beside its numbers.
+# On a machine with an NVIDIA GPU, `python -m flashlab bench forward` measures all sizes, `bench backward` the gradients, and `bench counters` reads the counters where Nsight Compute is installed. Each writes device, versions, date and command beside its numbers.
 
 # %% [markdown]
 # ## Sources

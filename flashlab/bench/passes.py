@@ -1,0 +1,116 @@
+"""A pass, forward or backward, measured: first every implementation is checked, then those that are right are timed by turns.
+
+A function that has not just passed its check against float64 on the problem at hand is not timed, and its row says so.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from tqdm import tqdm
+
+from flashlab.bench.options import add_budget_and_out, add_sizes
+from flashlab.bench.problems import HEAD_DIMS, MASKS, SIZES, problem_grid, tiles
+from flashlab.bench.results import finish, save, start
+from flashlab.bench.rows import Row, as_json, table
+from flashlab.bench.timing import (
+    OUT_OF_TIME,
+    attempt,
+    ceilings,
+    deadline,
+    interleaved_times,
+    peak_bytes,
+    quick_ms,
+    statistics,
+    time_ms,
+)
+
+CHECKED_SCORES = 2**28                 # per check: in float64 one such matrix takes 2 GiB, and about six live at once
+BASELINE = "sdpa_flash"
+
+
+class Pass(NamedTuple):
+    """What `bench forward` and `bench backward` do not share."""
+
+    name: str
+    implementations: Callable          # () -> {name: Implementation}
+    inputs: Callable                   # (problem, device) -> tensors, the same for every implementation
+    judge: Callable                    # (forward, *tensors, causal) -> one of oracle's verdicts, of part of the result
+    errors: Callable                   # (verdict) -> {field of Row: error, or None where it is not finite}
+    prepare: Callable                  # (forward, *tensors, causal) -> the call to time, without arguments
+    flops: float                       # how many times the forward's
+    quick_sizes: tuple                 # N of a quick run
+
+
+def admit(row, which, *call):
+    """Fill in row's errors and peak_bytes; where the call (forward, *tensors, causal) fails or is wrong, row.skipped says so."""
+    verdict, reason = attempt(which.judge, *call)
+    if verdict is not None:
+        for name, error in which.errors(verdict).items():
+            setattr(row, name, error)
+        reason = None if verdict.ok else f"refused: {verdict}"
+    if reason is None:
+        row.peak_bytes, reason = attempt(peak_bytes, lambda: which.prepare(*call)())
+    row.skipped = reason
+
+
+def measure(which, problem, chosen, *, device="cuda", timer=time_ms, rounds=3, expired=lambda: False):
+    """One Row for each Implementation in `chosen`. What fails, is wrong or comes too late has a reason in row.skipped."""
+    rows = {name: empty_row(which, name, problem) for name, _ in chosen}
+    tensors, reason = attempt(which.inputs, problem, device)
+    functions = {}
+    for name, forward in chosen:
+        row = rows[name]
+        row.skipped = reason or (OUT_OF_TIME if expired() else None)
+        if row.skipped is None:
+            admit(row, which, forward, *tensors, problem.causal)
+        if row.skipped is None:
+            functions[name] = partial(which.prepare, forward, *tensors, problem.causal)
+    # what a call has prepared lives for one turn only: all that naive attention keeps for its backward would starve the others
+    times, failed = interleaved_times(functions, lambda prepare: timer(prepare()), rounds, expired)
+    for name, ms in times.items():
+        if ms and name not in failed:
+            found = statistics(ms, flops=which.flops * problem.flops)
+            rows[name].ms, rows[name].ms_low, rows[name].ms_high = found["ms"], found["ms_low"], found["ms_high"]
+            rows[name].tflops, rows[name].runs = found["tflops"], len(ms)
+        else:
+            rows[name].skipped = failed.get(name, OUT_OF_TIME)
+    baseline = rows[BASELINE].ms if BASELINE in rows else None
+    for row in rows.values():
+        row.vs_sdpa_flash = round(baseline / row.ms, 4) if baseline and row.ms else None
+    return list(rows.values())
+
+
+def empty_row(which, name, problem):
+    """The row of what is not measured yet."""
+    return Row(name, which.name, **problem._asdict(), **tiles(name, problem))
+
+
+def run(which, problems, chosen, *, out=None, command=None, device="cuda", timer=time_ms, rounds=3, expired=lambda: False):
+    """Measure every problem. `out`, a path, is written after each."""
+    results = start(which.name, command, ceilings=ceilings(device, timer), rows=[])
+    progress = tqdm(problems, unit="size")
+    for problem in progress:
+        progress.set_description(str(problem))
+        rows = measure(which, problem, chosen, device=device, timer=timer, rounds=rounds, expired=expired)
+        results["rows"] += [as_json(row) for row in rows]
+        save(results, out)
+    return finish(results, out)
+
+
+def run_asked(which, args, out, command):
+    """What the options ask for."""
+    sizes = args.N or (which.quick_sizes if args.quick else SIZES)
+    timer, rounds = (quick_ms, 1) if args.quick else (time_ms, 3)
+    problems, found = problem_grid(sizes, args.d, MASKS[args.causal], args.dtype), which.implementations()
+    results = run(which, problems, [found[name] for name in args.implementations], out=out, command=command, timer=timer,
+                  rounds=rounds, expired=deadline(args.budget_seconds))
+    print(table(results))
+    return results
+
+
+def add_arguments(which, parser):
+    """The options of `bench forward` and `bench backward`, and what they run."""
+    add_sizes(parser, which.implementations(), N=SIZES, quick_N=which.quick_sizes, d=HEAD_DIMS, causal="both")
+    add_budget_and_out(parser, 900.0)
+    parser.set_defaults(run=partial(run_asked, which))

@@ -1,0 +1,108 @@
+"""What is measured: the sizes, their inputs, and the forward passes that take (B, H, N, d).
+
+Naive attention is naive_forward itself, vmapped over the heads: the same eager operations, each one launch for all heads.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from flashlab import cost
+from flashlab.compiler import import_triton
+from flashlab.ladder import PEERS, RUNGS
+from flashlab.rungs.naive import naive_forward
+from flashlab.validate import check_positive
+
+TOKENS = 16384                         # B·N and H·d stay the same for every N and d: equal inputs, equal work per query and key
+WIDTH = 2048
+SIZES = (512, 1024, 2048, 4096, 8192, 16384)
+QUICK_SIZES = (1024, 4096, 16384)
+HEAD_DIMS = (64, 128)
+MASKS = {"both": (False, True), "yes": (True,), "no": (False,)}
+COUNTER_HEADS = 16
+BACKENDS = {"sdpa_math": SDPBackend.MATH, "sdpa_efficient": SDPBackend.EFFICIENT_ATTENTION,
+            "sdpa_flash": SDPBackend.FLASH_ATTENTION, "sdpa_cudnn": SDPBackend.CUDNN_ATTENTION}
+
+
+class Problem(NamedTuple):
+    """One size to run at: Q, K and V are all (B, H, N, d)."""
+
+    N: int
+    d: int
+    causal: bool = False
+    dtype: str = "bfloat16"
+    B: int = 1
+    H: int = COUNTER_HEADS
+
+    @property
+    def flops(self):
+        return cost.attention_flops(self.B, self.H, self.N, self.N, self.d, causal=self.causal)
+
+    def __str__(self):
+        return f"{self.dtype} d {self.d}{' causal' if self.causal else ''} N {self.N}"
+
+
+class Implementation(NamedTuple):
+    name: str
+    forward: Callable                  # forward(Q, K, V, causal) -> (O, L), all (B, H, ...); L is None where the library keeps it
+
+
+def problem_grid(N=SIZES, d=HEAD_DIMS, causal=(False, True), dtype=("bfloat16",)):
+    """Every combination, with about TOKENS = B·N and WIDTH = H·d.
+
+    Raises: TypeError, ValueError if an N or d is not an integer >= 1
+    """
+    for n, width in product(N, d):
+        check_positive(N=n, d=width)
+    return [Problem(n, width, masked, t, max(1, TOKENS // n), max(1, WIDTH // width))
+            for t, width, masked, n in product(dtype, d, causal, N)]
+
+
+def implementations():
+    """name -> Implementation: naive attention, the rungs that take heads, PyTorch's backends."""
+    found = [Implementation(RUNGS[0].name, naive_over_heads)]
+    found += [Implementation(rung.name, partial(run_rung, rung)) for rung in RUNGS if rung.heads]
+    found += peers()
+    return {implementation.name: implementation for implementation in found}
+
+
+def peers():
+    return [Implementation(peer.name, partial(run_sdpa, BACKENDS[peer.name])) for peer in PEERS]
+
+
+def naive_over_heads(Q, K, V, causal):
+    """naive_forward for (B, H, N, d): the operations it makes for one head, each launched once for all heads."""
+    heads = [T.flatten(0, 1) for T in (Q, K, V)]                            # (B·H, N, d)
+    O, L = torch.vmap(partial(naive_forward, causal=causal))(*heads)
+    return O.unflatten(0, Q.shape[:2]), L.unflatten(0, Q.shape[:2])
+
+
+def run_rung(rung, Q, K, V, causal):
+    return rung.function(Q, K, V, causal=causal)
+
+
+def run_sdpa(backend, Q, K, V, causal):
+    with sdpa_kernel(backend):                                             # this one or an error, never another in its place
+        return scaled_dot_product_attention(Q, K, V, is_causal=causal), None    # its mask is top-left: the same, as N_q = N_k
+
+
+def inputs(problem, device):
+    """Random Q, K, V. The seed is the problem's, so every implementation sees the same numbers."""
+    generator = torch.Generator(device).manual_seed(problem.N + problem.d)
+    shape = (problem.B, problem.H, problem.N, problem.d)
+    return [torch.randn(shape, generator=generator, device=device, dtype=getattr(torch, problem.dtype)) for _ in range(3)]
+
+
+def tiles(name, problem):
+    """The tile sizes that the Triton rung of that name picks, {"B_r", "B_c"}; {} for all others, and without Triton."""
+    for rung in RUNGS:
+        if rung.name == name and rung.heads and import_triton():
+            best_tiles = getattr(import_module(rung.module), "best_tiles", lambda *_: ())
+            return dict(zip(("B_r", "B_c"), best_tiles(problem.d, getattr(torch, problem.dtype), problem.causal), strict=False))
+    return {}
