@@ -22,7 +22,7 @@ lab: $(INSTALLED)       ## JupyterLab on the first chapter; LAB_ARGS="--no-brows
 	$(PY) -m jupyter lab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(AS_ROOT) $(LAB_ARGS)
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
-	@$(call timed,ruff,$(PY) -m ruff check .)
+	@$(call timed,ruff,$(PY) -m ruff check flashlab notebooks solutions tests)
 	@$(call timed,unit tests,$(PY) -m pytest)
 	@$(call timed,notebooks,$(PY) notebooks/build.py --check)
 

@@ -6,14 +6,22 @@
                                            against the sources
     python notebooks/build.py --record results/notebooks_<device>.json
                                            write nothing but this file: that the built notebooks ran here, and how long
+
+A learner works in notebooks/ and exercises/. So every run has fresh stubs in a folder of its own, and where a built notebook
+has been worked in, the one that git has is held against the source; a notebook that git does not know is nobody's business.
 """
 
 import argparse
+import contextlib
+import functools
 import hashlib
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -81,13 +89,32 @@ def run(notebook, folder):
                             extra_arguments=["--IPKernelApp.log_level=40"])     # errors only
     quiet = os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}    # else a warning about the debugger in the output
     try:
-        client.execute(env=quiet)
+        with untouched_exercises() as root:
+            client.execute(env=quiet | {"FLASHLAB_ROOT": str(root)})
     except CellExecutionError as error:
         raise NotebookError(f"a cell raised {error.ename}: {error.evalue}\n{indent(plain(str(error)))}") from None
     except (CellTimeoutError, DeadKernelError) as error:
         raise NotebookError(plain(str(error))) from None
     notebook.metadata["language_info"] = {"name": "python"}  # the kernel's answer carries its exact version
     check_outputs(notebook)
+
+
+@contextlib.contextmanager
+def untouched_exercises():
+    """A folder for the checker in place of the repository: the solutions, a stub of each, and nobody's progress."""
+    with tempfile.TemporaryDirectory(prefix="flashlab_") as folder:
+        shutil.copytree(solutions_and_stubs().name, folder, dirs_exist_ok=True)
+        yield Path(folder)
+
+
+@functools.cache
+def solutions_and_stubs():
+    """Made once: the checker takes seconds to import."""
+    folder = tempfile.TemporaryDirectory(prefix="flashlab_")
+    shutil.copytree(HERE.parent / "solutions", Path(folder.name, "solutions"))
+    write_stubs = [sys.executable, "-m", "flashlab.check.build"]
+    subprocess.run(write_stubs, env=os.environ | {"FLASHLAB_ROOT": folder.name}, check=True, capture_output=True)
+    return folder
 
 
 def check_outputs(notebook):
@@ -114,11 +141,33 @@ def output_text(output):
     return "\n".join(parts)
 
 
-def check_agreement(source_notebook, built_path):
-    """The built notebook holds the cells of its source."""
-    if not built_path.exists():
-        raise NotebookError(f"{built_path.name} is not built: make notebooks")
-    built = nbformat.read(built_path, as_version=4)
+def built(source_notebook, path):
+    """The built notebook at `path`, or, where a learner has worked in it, what git has of it. Raises: NotebookError if neither
+    holds the cells of its source."""
+    try:
+        if not path.exists():
+            raise NotebookError(f"{path.name} is not built: make notebooks")
+        return check_agreement(source_notebook, path.name, path.read_text(encoding="utf-8"))
+    except (NotebookError, ValueError) as problem:                          # ValueError: no notebook at all any more
+        if (committed := from_git("show", f":./{path.name}", folder=path.parent)) is None:
+            raise NotebookError(str(problem)) from None
+        try:
+            return check_agreement(source_notebook, path.name, committed)
+        except NotebookError:
+            raise NotebookError(str(problem)) from None
+
+
+def from_git(*words, folder):
+    """What git answers, or None if it does not."""
+    if not shutil.which("git"):
+        return None
+    answer = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, encoding="utf-8")
+    return answer.stdout if answer.returncode == 0 else None
+
+
+def check_agreement(source_notebook, name, text):
+    """The notebook in `text`, which holds the cells of its source."""
+    built = nbformat.reads(text, as_version=4)
     expected = [(cell.cell_type, cell.source) for cell in source_notebook.cells]
     found = [(cell.cell_type, cell.source) for cell in built.cells]
     for n, (mine, theirs) in enumerate(zip(expected, found, strict=False)):
@@ -128,7 +177,7 @@ def check_agreement(source_notebook, built_path):
     if len(expected) != len(found):
         raise NotebookError(f"{len(expected)} cells in the source, {len(found)} built; make notebooks")
     if built.metadata.get("kernelspec", {}).get("name") != "python3":
-        raise NotebookError(f"{built_path.name} names no kernelspec python3; make notebooks")
+        raise NotebookError(f"{name} names no kernelspec python3; make notebooks")
     return built
 
 
@@ -142,7 +191,7 @@ def build(source, folder):
 def check(source, folder):
     notebook = convert(source)
     check_style(notebook)
-    check_outputs(check_agreement(notebook, folder / f"{source.stem}.ipynb"))
+    check_outputs(built(notebook, folder / f"{source.stem}.ipynb"))
     run(notebook, folder)
 
 
@@ -152,9 +201,10 @@ def rerun(source, folder):
 
 
 def check_orphans(folder):
-    for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
-        if not (folder / "src" / f"{path.stem}.py").exists():
-            raise NotebookError(f"{path.name} has no source in {folder.name}/src")
+    """Every notebook that git knows has a source; a learner's own do not."""
+    for name in (from_git("ls-files", "*.ipynb", folder=folder) or "").splitlines():
+        if not (folder / "src" / f"{Path(name).stem}.py").exists():
+            raise NotebookError(f"{name} has no source in {folder.name}/src")
 
 
 def indent(text):
