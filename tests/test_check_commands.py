@@ -1,7 +1,10 @@
 """Regions and stubs, the build command, `python -m flashlab check`, and the tables that are generated."""
 
+import ast
+import io
 import subprocess
 import sys
+import tokenize
 
 import pytest
 
@@ -61,6 +64,49 @@ def test_a_mistake_that_no_longer_fits_its_solution_fails_loudly(old, found):
     text = HEAD + "O_a = 0\n# >>> your turn: a\nx = O_a + O_a * O_a\n# <<<\n"
     with pytest.raises(source.SourceError, match=f"found {found} times"):
         form.Mistake("wrong", "it was wrong", "it", (old, "1")).apply(source.Parsed("ex03_toy", text))
+
+
+@pytest.mark.parametrize("old, new, left", [
+    ("y = x*2", "y = x", "y = x      # why\n    # and\n\n    z = 'x*2  # no' + y  # end"),
+    ("x * 2\n    z", "x\n    z", "y = x\n    z = 'x*2  # no' + y  # end"),
+    ("'x*2  # no' +  y  # other words", "y", "y = x * 2      # why\n    # and\n\n    z = y  # end"),
+    ("    z = 'x*2  # no' + y\n", "", "y = x * 2      # why\n    # and\n\n      # end"),
+])
+def test_a_swap_sees_code_alone_and_leaves_the_rest_as_it_is(old, new, left):
+    region = "y = x * 2      # why\n    # and\n\n    z = 'x*2  # no' + y  # end"
+    text = HEAD + "def f(x):\n    # >>> your turn: a\n    {}\n    # <<<\n"
+    swapped = form.Variant("another way", (old, new)).apply(source.Parsed("ex03_toy", text.format(region)))
+    assert swapped.text == text.format(left)
+
+
+@pytest.mark.parametrize("old", ["x*3", "'x*2 # no'", "y = x * 2\nz", "x *", "* 2\n    z = x"])
+def test_other_numbers_strings_and_indentation_are_other_code(old):
+    text = HEAD + "def f(x):\n    # >>> your turn: a\n    y = x**2\n    z = 'x*2  # no'\n    # <<<\n"
+    with pytest.raises(source.SourceError, match="found 0 times"):
+        form.Variant("another way", (old, "1")).apply(source.Parsed("ex03_toy", text))
+
+
+@pytest.mark.parametrize("comment", ["", " # a word", "                  # f(x"])
+@pytest.mark.parametrize("name", form.names())
+def test_no_mistake_leans_on_the_layout_of_its_solution(name, comment):
+    exercise = form.exercise(name)
+    other = source.Parsed(name, reformatted(exercise.parsed, comment))
+    for known in [*exercise.mistakes, *exercise.variants]:
+        for form_of_it in known.forms:
+            same = [ast.dump(ast.parse(form_of_it.apply(parsed).text)) for parsed in (exercise.parsed, other)]
+            assert same[0] == same[1], known.name
+
+
+def reformatted(parsed, comment):
+    """The solution with this comment in the place of those in its regions, and at the end of each statement without one."""
+    lines, ends = list(parsed.lines), {}
+    for token in tokenize.generate_tokens(io.StringIO(parsed.text).readline):
+        if token.type in (tokenize.COMMENT, tokenize.NEWLINE):
+            ends.setdefault(token.start[0] - 1, token.start[1])
+    for n, end in ends.items():
+        if any(region.start <= n < region.stop for region in parsed.regions):
+            lines[n] = lines[n][:end].rstrip() + comment
+    return "\n".join(lines)
 
 
 # ---- build

@@ -77,10 +77,10 @@ def _outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache f
     if key not in cache:
         try:
             fn = exercise.wrong(*mistakes)
-        except ValueError:
+        except (ValueError, SyntaxError):
             if len(mistakes) == 1:
                 raise
-            fn = None                                          # the first swap took away the text of the second
+            fn = None                                          # the first swap took the text of the second away, or apart
         cache[key] = j.Judged(case, j.Outcome(), j.Problem("impossible", "")) if fn is None else j.judge(exercise, case, fn)
     return cache[key]
 
