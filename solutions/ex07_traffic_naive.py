@@ -9,7 +9,8 @@ and writes its result back. These are the five operations, for one head without 
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   S, P (N_q, N_k)   O (N_q, d_v)   L (N_q,)
 
-Your formula is held against the memory model, which counts what flashlab.rungs.naive.naive_forward moves, at sizes you have not seen.
+Your formula is held against the memory model, which counts what flashlab.rungs.naive.naive_forward moves, at sizes you have
+not seen.
 
 Hint: make a table of the five operations, with one column for what each reads and one for what it writes.
 """
