@@ -340,6 +340,13 @@ def test_two_mistakes_at_once_are_both_named():
     assert report.mistake == "no_rescale_O + L_without_m" and report.message.startswith("Two mistakes at once.")
 
 
+def test_two_mistakes_that_cannot_be_made_together_explain_nothing():
+    """Two edits of one line may leave no Python: that pair is passed over, and the verdict comes all the same."""
+    solution = form.exercise("ex06_use_of_L").solution()
+    report = said(lambda *given: tuple(1.3 * part for part in solution(*given)), "ex06_use_of_L")
+    assert not report.passed and report.mistake is None, str(report)
+
+
 def test_the_first_wrong_key_block_is_named():
     exercise = form.exercise("ex06_fa2_inner_loop")
     report = checker.examine(exercise, exercise.wrong(next(m for m in exercise.mistakes if m.name == "no_rescale_O")))

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import types
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,6 +148,7 @@ class Parsed:
         return lines
 
 
+@cache                                                 # one solution is searched for each of its mistakes
 def code(text):
     """[(token, start, stop)] of the code in text, without comments, empty lines and the spaces between tokens.
 
