@@ -4,6 +4,7 @@ VENV = .venv
 PY = $(VENV)/bin/python
 INSTALLED = $(VENV)/.installed
 LAB_ARGS =
+CHECK_ARGS =
 BENCH_ARGS =
 NOTEBOOKS =
 # Jupyter refuses to run as root without this; containers and rented GPU machines often are root.
@@ -12,7 +13,7 @@ AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call timed,name,command): run it, say how long it took.
 timed = start=$$(date +%s); $(2) || exit $$?; echo "[make] $(1): $$(($$(date +%s) - start)) s"
 
-.PHONY: help lab test notebooks exercises figures bench
+.PHONY: help lab check test notebooks exercises figures bench
 .DEFAULT_GOAL = help
 
 help:       ## this list
@@ -20,6 +21,9 @@ help:       ## this list
 
 lab: $(INSTALLED)       ## JupyterLab on the first chapter; LAB_ARGS="--no-browser --port 8899" passes arguments on
 	$(PY) -m jupyter lab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(AS_ROOT) $(LAB_ARGS)
+
+check: $(INSTALLED)     ## your exercises: those begun are checked, with your progress; CHECK_ARGS="ex06 --hint" passes arguments on
+	@$(PY) -m flashlab check $(CHECK_ARGS)
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
 	@$(call timed,ruff,$(PY) -m ruff check flashlab notebooks solutions tests)
@@ -29,7 +33,7 @@ test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook 
 notebooks: $(INSTALLED) ## rebuild notebooks/*.ipynb from notebooks/src; NOTEBOOKS="03 06" only these
 	@$(call timed,notebooks,$(PY) notebooks/build.py $(NOTEBOOKS))
 
-exercises: $(INSTALLED) ## regenerate exercises/ from solutions/
+exercises: $(INSTALLED) ## exercises/ and docs/mistakes.md from solutions/; yours, once begun, are left alone
 	$(PY) -m flashlab.check.build
 
 figures: $(INSTALLED)   ## redraw the pictures

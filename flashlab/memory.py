@@ -74,6 +74,16 @@ def active():
     return _memories[-1] if _memories else None
 
 
+@contextmanager
+def restored():
+    """Afterwards the Memory in force is that of before, also if one was entered inside and never left."""
+    before = list(_memories)
+    try:
+        yield
+    finally:
+        _memories[:] = before
+
+
 def tiles(N, B):
     """The slices that cut 0 … N into blocks of at most B; the last one is short when B does not divide N."""
     check_positive(B=B)

@@ -54,9 +54,9 @@ EXERCISE = Exercise(
                 "the case N_q ≠ N_k: query i sees keys up to i + N_k − N_q", (".triu(N_k - N_q + 1)", ".triu(1)")),
         Mistake("mask_after_softmax", "the mask was applied after the softmax, so the rows no longer sum to 1",
                 "the order: hidden scores must be gone before the softmax divides by their sum",
-                ("        S = S.masked_fill(hidden, -inf)\n    P = torch.softmax(S, dim=-1)                                    # (N_q, N_k)\n",
-                 "        S_hidden = S.masked_fill(hidden, -inf)\n    P = torch.softmax(S, dim=-1)\n"
-                 "    if causal:\n        P, S = P.masked_fill(hidden, 0), S_hidden\n")),
+                ("S = S.masked_fill(hidden, -inf)\n    P = torch.softmax(S, dim=-1)",
+                 "S_hidden = S.masked_fill(hidden, -inf)\n    P = torch.softmax(S, dim=-1)\n"
+                 "    if causal:\n        P, S = P.masked_fill(hidden, 0), S_hidden")),
         Mistake("mask_zero_score", "hidden scores were set to 0, or a number close to it, which still weighs about exp(0) = 1",
                 "the value for hidden scores: exp of it must be 0", ("S.masked_fill(hidden, -inf)", "S.masked_fill(hidden, 0.0)")),
         Mistake("mask_minus_1e6", "hidden scores were set to a large negative number such as −10⁶, not to −inf",

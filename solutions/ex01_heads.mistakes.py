@@ -46,7 +46,7 @@ EXERCISE = Exercise(
                 ("O.transpose(0, 1).reshape", "O.flip(0).transpose(0, 1).reshape")),
         Mistake("scale_of_the_model", "the scale was 1/√(H·d), that of the whole matrix", "d in the scale: the size of one head",
                 ("* d**-0.5", "* (H * d) ** -0.5")),
-        Mistake("scale_missing", "the scores were not scaled by 1/√d", "the line of S", (" * d**-0.5", "")),
+        Mistake("scale_missing", "the scores were not scaled by 1/√d", "the line of S", ("* d**-0.5", "")),
         Mistake("softmax_over_heads", "the softmax ran over the heads, not over the keys", "the dimension of the softmax: the last",
                 ("torch.softmax(S, dim=-1)", "torch.softmax(S, dim=0)")),
         Mistake("softmax_over_queries", "the softmax ran over the queries, not over the keys", "the dimension of the softmax: the last",

@@ -46,7 +46,7 @@ EXERCISE = Exercise(
                 ("full * -(-block // 32)", "full * max(1, block // 32)")),
         Mistake("all_warps", "warps without any element were counted too", "the short block: only the warps that its elements reach",
                 ("-(-rest // 32)", "-(-block // 32) * (rest > 0)")),
-        Mistake("rest_forgotten", "the short last block was left out", "divmod(N, block) has a rest", (" + -(-rest // 32)", "")),
+        Mistake("rest_forgotten", "the short last block was left out", "divmod(N, block) has a rest", ("+ -(-rest // 32)", "")),
         Mistake("idle_is_without", "idle lanes were taken to be the threads without an element",
                 "a lane without a thread is idle too, and a warp that leaves at the guard is not counted", ("32 * warps - N", "without")),
         Mistake("busy_lanes", "busy lanes were counted, not idle ones", "the last number: 32 lanes a warp, minus the busy ones", ("32 * warps - N", "N")),

@@ -49,7 +49,7 @@ EXERCISE = Exercise(
                 (X_COL, "row = blockIdx.x * blockDim.x + threadIdx.x"), (Y_ROW, "col = blockIdx.y * blockDim.y + threadIdx.y")),
         Mistake("floor_across", "the blocks across were rounded down", "grid_for: ceil in both directions", ("-(-cols // block[0])", "max(1, cols // block[0])")),
         Mistake("floor_down", "the blocks down were rounded down", "grid_for: ceil in both directions", ("-(-rows // block[1])", "max(1, rows // block[1])")),
-        Mistake("no_guard", "there was no guard", "threads past the last row or column have no element", ("    if row < rows and col < cols:\n        Y", "    Y")),
+        Mistake("no_guard", "there was no guard", "threads past the last row or column have no element", ("if row < rows and col < cols:\n        Y", "Y")),
         Mistake("no_guard_for_columns", "columns were not guarded, so threads past the end of a row wrote into the next one",
                 "the guard: row < rows and col < cols", ("row < rows and col < cols", "row < rows")),
         Mistake("no_guard_for_rows", "rows were not guarded", "the guard: row < rows and col < cols", ("row < rows and col < cols", "col < cols")),
@@ -58,11 +58,11 @@ EXERCISE = Exercise(
         Mistake("factor_of_the_column", "the factor was taken by column, not by row", "factors[row]", ("factors[row]", "factors[col]")),
         Mistake("blockDim_x_for_y", "rows were counted with blockDim.x, the block's width", "row: blockDim.y", ("blockIdx.y * blockDim.y", "blockIdx.y * blockDim.x")),
         Mistake("no_block_offset", "every block worked on the first tile: blockIdx was not used", "row and col: the blocks before mine come first",
-                ("blockIdx.x * blockDim.x + ", ""), ("blockIdx.y * blockDim.y + ", "")),
+                ("blockIdx.x * blockDim.x +", ""), ("blockIdx.y * blockDim.y +", "")),
     ],
     variants=[
-        Variant("leave early, one index", ("    if row < rows and col < cols:\n        Y[row * cols + col] = factors[row] * X[row * cols + col]",
-                                          "    if row >= rows or col >= cols:\n        return\n    i = row * cols + col\n    Y[i] = X[i] * factors[row]"),
+        Variant("leave early, one index", ("if row < rows and col < cols:\n        Y[row * cols + col] = factors[row] * X[row * cols + col]",
+                                          "if row >= rows or col >= cols:\n        return\n    i = row * cols + col\n    Y[i] = X[i] * factors[row]"),
                 (GRID, "(cols + block[0] - 1) // block[0], (rows + block[1] - 1) // block[1]")),
     ],
     hints=[

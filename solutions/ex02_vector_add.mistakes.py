@@ -28,7 +28,7 @@ EXERCISE = Exercise(
         Mistake("one_block", "a single block was launched, however many elements there are", "blocks_needed: N elements, `block` in each block",
                 ("-(-N // block)", "1")),
         Mistake("no_guard", "threads past the end read and wrote outside the vectors: there was no guard, or one that lets too many through",
-                "what a thread does whose number is N or more", ("    if i < N:\n        C[i] = A[i] + B[i]", "    C[i] = A[i] + B[i]")),
+                "what a thread does whose number is N or more", ("if i < N:\n        C[i] = A[i] + B[i]", "C[i] = A[i] + B[i]")),
         Mistake("guard_off_by_one", "the guard let one thread too many through: ≤ where < belongs", "the number of the last element: N − 1",
                 ("if i < N:", "if i <= N:"), same_as="no_guard"),
         Mistake("one_block_too_many", "a block was launched in which no thread has an element", "blocks_needed: where block divides N, N / block are enough",
@@ -43,10 +43,10 @@ EXERCISE = Exercise(
         Mistake("A_twice", "A was added to itself", "the sum: A[i] + B[i]", ("A[i] + B[i]", "A[i] + A[i]")),
     ],
     variants=[
-        Variant("leave early", ("    if i < N:\n        C[i] = A[i] + B[i]", "    if i >= N:\n        return\n    C[i] = A[i] + B[i]"),
+        Variant("leave early", ("if i < N:\n        C[i] = A[i] + B[i]", "if i >= N:\n        return\n    C[i] = A[i] + B[i]"),
                 ("-(-N // block)", "(N + block - 1) // block")),
-        Variant("a loop over the grid", ("    if i < N:\n        C[i] = A[i] + B[i]",
-                                         "    while i < N:\n        C[i] = A[i] + B[i]\n        i += 10_000")),
+        Variant("a loop over the grid", ("if i < N:\n        C[i] = A[i] + B[i]",
+                                         "while i < N:\n        C[i] = A[i] + B[i]\n        i += 10_000")),
     ],
     hints=[
         "The blocks before mine take blockIdx.x * blockDim.x elements. Add my number within the block.",

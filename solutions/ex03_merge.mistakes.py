@@ -73,7 +73,7 @@ EXERCISE = Exercise(
                 ("torch.maximum(m_a, m_b)", "torch.minimum(m_a, m_b)")),
         Mistake("one_maximum", "one maximum was taken for all queries",
                 "the line of m: each query has a maximum of its own",
-                ("torch.maximum(m_a, m_b) ", "torch.maximum(m_a, m_b).max().expand_as(m_a).clone() ")),
+                ("torch.maximum(m_a, m_b)", "torch.maximum(m_a, m_b).max().expand_as(m_a).clone()")),
         Mistake("factor_along_columns", "the factors were multiplied along the columns of O, one per column, not one per query",
                 "the shapes: alpha (N_q,) needs `[:, None]` to meet the rows of O (N_q, d_v)",
                 ("alpha[:, None] * O_a + beta[:, None] * O_b", "alpha * O_a + beta * O_b")),
@@ -85,7 +85,7 @@ EXERCISE = Exercise(
             parts = [(torch.exp(x - shift), o, s) for x, o, s in ((m_a, O_a, l_a), (m_b, O_b, l_b))]
             return sum(f.unsqueeze(1) * o for f, o, _ in parts), m, sum(f * s for f, _, s in parts)
             """),
-        Variant("nan_to_num", ("    m_safe = m.masked_fill(m == -inf, 0)", "    m_safe = m"),
+        Variant("nan_to_num", ("m_safe = m.masked_fill(m == -inf, 0)", "m_safe = m"),
                 ("torch.exp(m_a - m_safe)", "torch.exp(m_a - m_safe).nan_to_num(0)"),
                 ("torch.exp(m_b - m_safe)", "torch.exp(m_b - m_safe).nan_to_num(0)")),
     ],

@@ -42,7 +42,7 @@ EXERCISE = Exercise(
         Mistake("unshifted", "the scores went into exp without their maximum being subtracted",
                 "the exponent: exp(S − m), or float32 overflows to inf and inf/inf is NaN", ("torch.exp(S - m)", "torch.exp(S)")),
         Mistake("one_maximum", "one maximum of the whole matrix was subtracted, so that rows far below it underflow to 0",
-                "the maximum: one for each row (`amax(-1, keepdim=True)`)", ("S.amax(-1, keepdim=True) ", "S.max().expand(len(S), 1) ")),
+                "the maximum: one for each row (`amax(-1, keepdim=True)`)", ("S.amax(-1, keepdim=True)", "S.max().expand(len(S), 1)")),
         Mistake("maximum_of_column", "the maximum was taken down the columns", "the dimension of the maximum: -1 runs along a row",
                 ("S.amax(-1, keepdim=True)", "S.amax(0, keepdim=True)")),
         Mistake("mean_for_maximum", "the mean was subtracted, not the maximum, so that exponents can still be large",

@@ -7,7 +7,7 @@ from flashlab.check.form import Exercise, Mistake, Output, Variant
 LINE_3 = ("keys > queries", "queries > keys")
 LINE_6 = ("l * torch.exp(m - m_new) + P.sum(-1)", "l + torch.exp(m - m_new) + P.sum(-1)")
 LINE_7 = ("torch.exp(m - m_new)[:, None] * O + P @ V_j", "1 / torch.exp(m - m_new)[:, None] * O + P @ V_j")
-LINE_8 = ("        m = m_new\n", "        O = O / l[:, None]\n        m = m_new\n")
+LINE_8 = ("m = m_new", "O = O / l[:, None]\n        m = m_new")
 
 EXERCISE = Exercise(
     function="attention",
@@ -35,12 +35,12 @@ EXERCISE = Exercise(
                 ("torch.exp(m - m_new)[:, None] * O + P @ V_j", "O + P @ V_j")),
         Mistake("line_8", "line 8 is still there: O was divided by l in every step, and once more in line 10", "lines 8 and 10: one of them has to go", LINE_8),
         Mistake("line_10_removed", "O was divided by l in every step and not at the end: the wrong one of lines 8 and 10 was removed",
-                "line 8: an O divided by l no longer matches line 7, which adds undivided terms", LINE_8, ("    O = O / l[:, None]\n    return", "    return")),
-        Mistake("both_removed", "O was never divided by l: lines 8 and 10 are both gone", "line 10: the weights have to sum to 1", ("    O = O / l[:, None]\n    return", "    return")),
+                "line 8: an O divided by l no longer matches line 7, which adds undivided terms", LINE_8, ("O = O / l[:, None]\n    return", "return")),
+        Mistake("both_removed", "O was never divided by l: lines 8 and 10 are both gone", "line 10: the weights have to sum to 1", ("O = O / l[:, None]\n    return", "return")),
         Mistake("line_11_base_2", "L was taken to base 2", "line 11: log is the natural logarithm", ("m + torch.log(l)", "m + torch.log2(l)")),
         Mistake("line_11_changed", "line 11 was changed to m − log l, and it was right", "line 11: exp(m) · l is the sum of all exp(S)", ("m + torch.log(l)", "m - torch.log(l)")),
-        Mistake("line_9_lost", "line 9 got lost: m was never set to m_new", "line 9: the next block needs to know the maximum", ("        m = m_new\n    O", "    m = m_new\n    O"),
-                ("        m_new = torch.maximum(m, S.amax(-1))\n", "        m_new = torch.maximum(torch.full_like(m, -inf), S.amax(-1))\n")),
+        Mistake("line_9_lost", "line 9 got lost: m was never set to m_new", "line 9: the next block needs to know the maximum", ("m = m_new\n    O", "\n    m = m_new\n    O"),
+                ("m_new = torch.maximum(m, S.amax(-1))", "m_new = torch.maximum(torch.full_like(m, -inf), S.amax(-1))")),
         Mistake("as_published", "all four lines are still as published", "lines 3, 6, 7 and 8", LINE_3, LINE_6, LINE_7, LINE_8),
     ],
     variants=[

@@ -52,7 +52,7 @@ EXERCISE = Exercise(
                 ("torch.logaddexp(L_a, L_b)", "torch.logaddexp2(L_a, L_b)"), ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp2(L_a - L_safe), torch.exp2(L_b - L_safe)")),
         Mistake("unshifted", "exp(L_a) and exp(L_b) were taken as they are, and overflow for large scores", "the shift: subtract the larger of the two before exp",
                 ("torch.logaddexp(L_a, L_b)", "torch.log(torch.exp(L_a) + torch.exp(L_b))")),
-        Mistake("L_is_sum", "L was L_a + L_b", "the sums are added, not their logarithms", ("torch.logaddexp(L_a, L_b) ", "L_a + L_b ")),
+        Mistake("L_is_sum", "L was L_a + L_b", "the sums are added, not their logarithms", ("torch.logaddexp(L_a, L_b)", "L_a + L_b")),
         Mistake("L_is_sum_only_returned", "the weights are right, but the L that came back was L_a + L_b", "the L that is returned: that of all the keys",
                 ("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L_a + L_b")),
         Mistake("L_is_max", "L was the larger of L_a and L_b", "L is at least that: log of a sum", ("torch.logaddexp(L_a, L_b)", "torch.maximum(L_a, L_b)")),

@@ -4,8 +4,8 @@ from flashlab.check.form import Exercise, Mistake, Output, Variant
 from flashlab.check.traffic import TILED_CASES, measured, terms
 from flashlab.rungs.fa1 import fa1_forward
 
-READS = "N_k * (d + d_v) + T_c * N_q * (d + d_v + 2) "
-WRITES = "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) + N_q "
+READS = "N_k * (d + d_v) + T_c * N_q * (d + d_v + 2)"
+WRITES = "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) + N_q"
 
 EXERCISE = Exercise(
     function="fa1_traffic",
@@ -20,19 +20,19 @@ EXERCISE = Exercise(
         Mistake("T_r_for_T_c", "Q, O, l and m were counted once per query block, T_r times, not once per key block", "the outer loop: it runs over key blocks",
                 ("-(-N_k // B_c)", "-(-N_q // B_r)")),
         Mistake("as_FA2", "K and V were counted once per query block, and Q once: that is FA2", "which loop is outside: in FA1 K_j and V_j stay on chip",
-                (READS, "N_q * d + -(-N_q // B_r) * N_k * (d + d_v) "), (WRITES, "N_q * (d_v + 1) ")),
-        Mistake("Q_once", "Q was counted as read once", "Q_i is read in the inner loop, for every key block", (READS, "N_k * (d + d_v) + N_q * d + T_c * N_q * (d_v + 2) ")),
-        Mistake("O_not_read", "O was not counted as read back in each step", "the inner loop reads O_i before it adds to it", (READS, "N_k * (d + d_v) + T_c * N_q * (d + 2) ")),
+                (READS, "N_q * d + -(-N_q // B_r) * N_k * (d + d_v)"), (WRITES, "N_q * (d_v + 1)")),
+        Mistake("Q_once", "Q was counted as read once", "Q_i is read in the inner loop, for every key block", (READS, "N_k * (d + d_v) + N_q * d + T_c * N_q * (d_v + 2)")),
+        Mistake("O_not_read", "O was not counted as read back in each step", "the inner loop reads O_i before it adds to it", (READS, "N_k * (d + d_v) + T_c * N_q * (d + 2)")),
         Mistake("l_m_forgotten", "l and m were not counted", "l_i and m_i: two numbers per query, read and written in each step",
-                (READS, "N_k * (d + d_v) + T_c * N_q * (d + d_v) "), (WRITES, "N_q * d_v + T_c * N_q * d_v + N_q ")),
-        Mistake("l_m_not_read", "l and m were counted as written but not as read", "the inner loop reads l_i and m_i too", (READS, "N_k * (d + d_v) + T_c * N_q * (d + d_v) ")),
-        Mistake("start_forgotten", "the first values of O, l and m were not counted as written", "the first line: zeros have to be written to HBM too", (WRITES, "T_c * N_q * (d_v + 2) + N_q ")),
-        Mistake("L_forgotten", "L was not counted", "the last key step writes L_i", (WRITES, "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) ")),
-        Mistake("L_each_step", "L was counted once per key block", "L_i is written in the last key step alone", (WRITES, "N_q * (d_v + 2) + T_c * N_q * (d_v + 3) ")),
-        Mistake("written_once", "O, l and m were counted as written once, at the end", "the inner loop writes them in each step", (WRITES, "N_q * (d_v + 2) + N_q * (d_v + 2) + N_q ")),
+                (READS, "N_k * (d + d_v) + T_c * N_q * (d + d_v)"), (WRITES, "N_q * d_v + T_c * N_q * d_v + N_q")),
+        Mistake("l_m_not_read", "l and m were counted as written but not as read", "the inner loop reads l_i and m_i too", (READS, "N_k * (d + d_v) + T_c * N_q * (d + d_v)")),
+        Mistake("start_forgotten", "the first values of O, l and m were not counted as written", "the first line: zeros have to be written to HBM too", (WRITES, "T_c * N_q * (d_v + 2) + N_q")),
+        Mistake("L_forgotten", "L was not counted", "the last key step writes L_i", (WRITES, "N_q * (d_v + 2) + T_c * N_q * (d_v + 2)")),
+        Mistake("L_each_step", "L was counted once per key block", "L_i is written in the last key step alone", (WRITES, "N_q * (d_v + 2) + T_c * N_q * (d_v + 3)")),
+        Mistake("written_once", "O, l and m were counted as written once, at the end", "the inner loop writes them in each step", (WRITES, "N_q * (d_v + 2) + N_q * (d_v + 2) + N_q")),
         Mistake("d_for_d_v", "d was taken for the width of V and O", "V is (N_k, d_v), O is (N_q, d_v)",
-                (READS, "N_k * (d + d) + T_c * N_q * (d + d + 2) "), (WRITES, "N_q * (d + 2) + T_c * N_q * (d + 2) + N_q ")),
-        Mistake("whole_blocks", "a short last key block was counted as a whole one", "K and V have N_k rows, not T_c·B_c", (READS, "T_c * B_c * (d + d_v) + T_c * N_q * (d + d_v + 2) ")),
+                (READS, "N_k * (d + d) + T_c * N_q * (d + d + 2)"), (WRITES, "N_q * (d + 2) + T_c * N_q * (d + 2) + N_q")),
+        Mistake("whole_blocks", "a short last key block was counted as a whole one", "K and V have N_k rows, not T_c·B_c", (READS, "T_c * B_c * (d + d_v) + T_c * N_q * (d + d_v + 2)")),
         Mistake("bytes", "the result is in bytes, not in elements", "the unit: count elements", ("return reads, writes", "return 4 * reads, 4 * writes")),
     ],
     variants=[

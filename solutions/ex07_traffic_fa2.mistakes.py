@@ -4,8 +4,8 @@ from flashlab.check.form import Exercise, Mistake, Output, Variant
 from flashlab.check.traffic import TILED_CASES, measured, terms
 from flashlab.rungs.fa2 import fa2_forward
 
-READS = "N_q * d + T_r * N_k * (d + d_v) "
-WRITES = "N_q * d_v + N_q "
+READS = "N_q * d + T_r * N_k * (d + d_v)"
+WRITES = "N_q * d_v + N_q"
 
 EXERCISE = Exercise(
     function="fa2_traffic",
@@ -19,18 +19,18 @@ EXERCISE = Exercise(
         Mistake("B_c_for_B_r", "the queries were cut into blocks of B_c", "which size belongs to queries: B_r", ("-(-N_q // B_r)", "-(-N_q // B_c)")),
         Mistake("T_c_for_T_r", "K and V were counted once per key block, not once per query block", "the outer loop: it runs over query blocks", ("-(-N_q // B_r)", "-(-N_k // B_c)")),
         Mistake("as_FA1", "Q, O, l and m were counted once per key block, and K, V once: that is FA1", "which loop is outside: in FA2 Q_i, O_i, l_i and m_i stay on chip",
-                (READS, "N_k * (d + d_v) + -(-N_k // B_c) * N_q * (d + d_v + 2) "), (WRITES, "(1 + -(-N_k // B_c)) * N_q * (d_v + 2) + N_q ")),
-        Mistake("Q_each_step", "Q was counted once per key block", "Q_i is read before the inner loop", (READS, "-(-N_k // B_c) * N_q * d + T_r * N_k * (d + d_v) ")),
-        Mistake("K_V_once", "K and V were counted as read once", "the inner loop reads them again for each query block", (READS, "N_q * d + N_k * (d + d_v) ")),
-        Mistake("V_once", "V was counted as read once, though K was counted T_r times", "V_j is read in the same loop as K_j", (READS, "N_q * d + T_r * N_k * d + N_k * d_v ")),
+                (READS, "N_k * (d + d_v) + -(-N_k // B_c) * N_q * (d + d_v + 2)"), (WRITES, "(1 + -(-N_k // B_c)) * N_q * (d_v + 2) + N_q")),
+        Mistake("Q_each_step", "Q was counted once per key block", "Q_i is read before the inner loop", (READS, "-(-N_k // B_c) * N_q * d + T_r * N_k * (d + d_v)")),
+        Mistake("K_V_once", "K and V were counted as read once", "the inner loop reads them again for each query block", (READS, "N_q * d + N_k * (d + d_v)")),
+        Mistake("V_once", "V was counted as read once, though K was counted T_r times", "V_j is read in the same loop as K_j", (READS, "N_q * d + T_r * N_k * d + N_k * d_v")),
         Mistake("per_query", "K and V were counted once per query, not once per block of queries", "a query block of B_r shares one read", ("-(-N_q // B_r)", "N_q")),
-        Mistake("O_read", "O was counted as read", "O_i starts as zeros on chip, and is never read", (READS, "N_q * (d + d_v) + T_r * N_k * (d + d_v) ")),
-        Mistake("O_each_step", "O was counted as written in each key step", "O_i is written after the inner loop", (WRITES, "-(-N_k // B_c) * N_q * d_v + N_q ")),
-        Mistake("l_m_written", "l and m were counted as written: they stay on chip", "what leaves the chip: O_i and L_i", (WRITES, "N_q * d_v + 2 * N_q ")),
-        Mistake("L_forgotten", "L was not counted", "L_i is written after the loop, like O_i", (WRITES, "N_q * d_v ")),
-        Mistake("d_for_d_v", "d was taken for the width of V and O", "V is (N_k, d_v), O is (N_q, d_v)", (READS, "N_q * d + T_r * N_k * (d + d) "), (WRITES, "N_q * d + N_q ")),
-        Mistake("N_q_for_N_k", "N_q was taken for the number of keys", "K and V have N_k rows", (READS, "N_q * d + T_r * N_q * (d + d_v) ")),
-        Mistake("whole_blocks", "short last key blocks were counted as whole ones", "K and V have N_k rows, not T_c·B_c", (READS, "N_q * d + T_r * -(-N_k // B_c) * B_c * (d + d_v) ")),
+        Mistake("O_read", "O was counted as read", "O_i starts as zeros on chip, and is never read", (READS, "N_q * (d + d_v) + T_r * N_k * (d + d_v)")),
+        Mistake("O_each_step", "O was counted as written in each key step", "O_i is written after the inner loop", (WRITES, "-(-N_k // B_c) * N_q * d_v + N_q")),
+        Mistake("l_m_written", "l and m were counted as written: they stay on chip", "what leaves the chip: O_i and L_i", (WRITES, "N_q * d_v + 2 * N_q")),
+        Mistake("L_forgotten", "L was not counted", "L_i is written after the loop, like O_i", (WRITES, "N_q * d_v")),
+        Mistake("d_for_d_v", "d was taken for the width of V and O", "V is (N_k, d_v), O is (N_q, d_v)", (READS, "N_q * d + T_r * N_k * (d + d)"), (WRITES, "N_q * d + N_q")),
+        Mistake("N_q_for_N_k", "N_q was taken for the number of keys", "K and V have N_k rows", (READS, "N_q * d + T_r * N_q * (d + d_v)")),
+        Mistake("whole_blocks", "short last key blocks were counted as whole ones", "K and V have N_k rows, not T_c·B_c", (READS, "N_q * d + T_r * -(-N_k // B_c) * B_c * (d + d_v)")),
         Mistake("bytes", "the result is in bytes, not in elements", "the unit: count elements", ("return reads, writes", "return 4 * reads, 4 * writes")),
     ],
     variants=[

@@ -4,8 +4,8 @@ from flashlab.check.form import Exercise, Mistake, Output, Variant
 from flashlab.check.traffic import case, measured, terms
 from flashlab.rungs.naive import naive_forward
 
-READS = "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v "
-WRITES = "3 * N_q * N_k + N_q * d_v + N_q "
+READS = "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v"
+WRITES = "3 * N_q * N_k + N_q * d_v + N_q"
 
 EXERCISE = Exercise(
     function="naive_traffic",
@@ -22,23 +22,23 @@ EXERCISE = Exercise(
     ],
     mistakes=[
         Mistake("logsumexp_forgotten", "the logsumexp was forgotten: it reads S once more and writes L", "the last of the five operations",
-                (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v "), (WRITES, "3 * N_q * N_k + N_q * d_v ")),
-        Mistake("L_not_written", "L was not counted: N_q elements are written", "what logsumexp writes", (WRITES, "3 * N_q * N_k + N_q * d_v ")),
+                (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v"), (WRITES, "3 * N_q * N_k + N_q * d_v")),
+        Mistake("L_not_written", "L was not counted: N_q elements are written", "what logsumexp writes", (WRITES, "3 * N_q * N_k + N_q * d_v")),
         Mistake("scale_forgotten", "the scaling was forgotten: it is an operation of its own, which reads S and writes it again", "S · scale, which eager PyTorch does not fuse with QKᵀ",
-                (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v "), (WRITES, "2 * N_q * N_k + N_q * d_v + N_q ")),
+                (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v"), (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")),
         Mistake("S_never_moved", "S and P were not counted at all: only Q, K, V, O and L", "the intermediate matrices: each operation writes its result to HBM",
-                (READS, "(N_q + N_k) * d + N_k * d_v "), (WRITES, "N_q * d_v + N_q ")),
+                (READS, "(N_q + N_k) * d + N_k * d_v"), (WRITES, "N_q * d_v + N_q")),
         Mistake("S_read_once", "S was counted as read once and written once", "how many operations read an N_q x N_k matrix, and how many write one",
-                (READS, "(N_q + N_k) * d + N_q * N_k + N_k * d_v "), (WRITES, "N_q * N_k + N_q * d_v + N_q ")),
-        Mistake("P_not_read", "P V was not counted as reading P", "the operands of P V", (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v ")),
-        Mistake("inputs_forgotten", "Q, K and V were not counted", "what the two matrix products read besides S and P", (READS, "4 * N_q * N_k ")),
-        Mistake("V_forgotten", "V was not counted", "the operands of P V", (READS, "(N_q + N_k) * d + 4 * N_q * N_k ")),
-        Mistake("O_forgotten", "O was not counted as written", "the result of P V", (WRITES, "3 * N_q * N_k + N_q ")),
-        Mistake("d_for_d_v", "d was taken for the width of V and O", "V is (N_k, d_v), O is (N_q, d_v)", (READS, "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d "), (WRITES, "3 * N_q * N_k + N_q * d + N_q ")),
+                (READS, "(N_q + N_k) * d + N_q * N_k + N_k * d_v"), (WRITES, "N_q * N_k + N_q * d_v + N_q")),
+        Mistake("P_not_read", "P V was not counted as reading P", "the operands of P V", (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v")),
+        Mistake("inputs_forgotten", "Q, K and V were not counted", "what the two matrix products read besides S and P", (READS, "4 * N_q * N_k")),
+        Mistake("V_forgotten", "V was not counted", "the operands of P V", (READS, "(N_q + N_k) * d + 4 * N_q * N_k")),
+        Mistake("O_forgotten", "O was not counted as written", "the result of P V", (WRITES, "3 * N_q * N_k + N_q")),
+        Mistake("d_for_d_v", "d was taken for the width of V and O", "V is (N_k, d_v), O is (N_q, d_v)", (READS, "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d"), (WRITES, "3 * N_q * N_k + N_q * d + N_q")),
         Mistake("N_q_for_N_k", "N_q and N_k were taken to be the same", "the shapes: K and V have N_k rows, S has N_k columns",
-                (READS, "2 * N_q * d + 4 * N_q * N_q + N_q * d_v "), (WRITES, "3 * N_q * N_q + N_q * d_v + N_q ")),
+                (READS, "2 * N_q * d + 4 * N_q * N_q + N_q * d_v"), (WRITES, "3 * N_q * N_q + N_q * d_v + N_q")),
         Mistake("matmul_reads_per_product", "each matrix product was counted as reading an operand for every multiplication, N_q·N_k·d", "an operation reads each operand once",
-                (READS, "2 * N_q * N_k * d + 4 * N_q * N_k + N_k * d_v ")),
+                (READS, "2 * N_q * N_k * d + 4 * N_q * N_k + N_k * d_v")),
         Mistake("bytes", "the result is in bytes, not in elements", "the unit: a float32 element has 4 bytes, count elements", ("return reads, writes", "return 4 * reads, 4 * writes")),
         Mistake("swapped", "reads and writes came back in the wrong order", "the order in `return`", ("return reads, writes", "return writes, reads")),
     ],

@@ -53,7 +53,7 @@ EXERCISE = Exercise(
         Mistake("sum_in_16_bits", "the product was rounded to 16 bits before it was summed", "each load: `.to(D.dtype)` before the product",
                 ("(dO_i * O_i)", "(dO_i * O_i).to(O.dtype).to(D.dtype)")),
         Mistake("all_rows", "all rows were loaded, not only those of the block", "the index of the load: rows",
-                ("O_i = load(O, rows).to(D.dtype)       ", "O_i = load(O, slice(0, len(O))).to(D.dtype)[rows]       ")),
+                ("O_i = load(O, rows).to(D.dtype)", "O_i = load(O, slice(0, len(O))).to(D.dtype)[rows]")),
         Mistake("O_read_twice", "O was loaded twice", "how often load(O, rows) stands there", ("(dO_i * O_i)", "(dO_i * load(O, rows).to(D.dtype))")),
         Mistake("first_row_block", "every program worked on the first rows", "the index of load: rows, not slice(0, B_r)",
                 ("load(dO, rows)", "load(dO, slice(0, rows.stop - rows.start))")),

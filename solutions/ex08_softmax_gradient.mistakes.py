@@ -42,7 +42,7 @@ EXERCISE = Exercise(
         case("many keys", 2, 9, seed=832),
     ],
     mistakes=[
-        Mistake("no_D", "D was left out: dS was P∘dP", "what P_j takes from the others: the −P_k P_j of the Jacobian", ("P * (dP - D) ", "P * dP ")),
+        Mistake("no_D", "D was left out: dS was P∘dP", "what P_j takes from the others: the −P_k P_j of the Jacobian", ("P * (dP - D)", "P * dP")),
         Mistake("D_added", "D was added, not subtracted", "the sign of the off-diagonal part, −P_k P_j", ("dP - D", "dP + D")),
         Mistake("D_not_weighted", "D was the sum of dP alone, not of P∘dP", "D = Σ_k dP_k · P_k", ("(P * dP).sum", "dP.sum")),
         Mistake("D_mean", "D was the mean over the keys, not the sum", "D = Σ_k dP_k · P_k", ("(P * dP).sum(-1", "(P * dP).mean(-1")),
@@ -52,15 +52,15 @@ EXERCISE = Exercise(
                 ("(P * dP).sum(-1, keepdim=True)", "(P * dP).sum()")),
         Mistake("D_not_a_column", "D was a vector that broadcast along the wrong axis", "the shape of D: (N_q, 1), so that row i takes D_i",
                 ("sum(-1, keepdim=True)", "sum(-1)")),
-        Mistake("P_missing", "dP − D was not multiplied by P", "the factor in front: ∂P_k/∂S_j has P in every entry", ("P * (dP - D) ", "dP - D ")),
-        Mistake("P_squared", "D was multiplied by P twice: P∘(dP − P∘D)", "the place of D inside the bracket", ("P * (dP - D) ", "P * (dP - P * D) ")),
+        Mistake("P_missing", "dP − D was not multiplied by P", "the factor in front: ∂P_k/∂S_j has P in every entry", ("P * (dP - D)", "dP - D")),
+        Mistake("P_squared", "D was multiplied by P twice: P∘(dP − P∘D)", "the place of D inside the bracket", ("P * (dP - D)", "P * (dP - P * D)")),
         Mistake("diagonal_only", "only the diagonal of the Jacobian was used: P∘(1 − P)∘dP", "every S_j moves every P_k of its row, not only its own",
-                ("P * (dP - D) ", "P * (1 - P) * dP ")),
+                ("P * (dP - D)", "P * (1 - P) * dP")),
         Mistake("jacobian", "the N_k by N_k Jacobian of every row was made: right, and N_k times too large", "what is left of (diag(P) − P Pᵀ) dP on paper",
-                ("    D = (P", "    import torch\n    D = (P"), ("P * (dP - D) ", "((torch.diag_embed(P) - P[:, :, None] * P[:, None, :]) @ dP[:, :, None])[..., 0] ")),
+                ("D = (P", "import torch\n    D = (P"), ("P * (dP - D)", "((torch.diag_embed(P) - P[:, :, None] * P[:, None, :]) @ dP[:, :, None])[..., 0]")),
     ],
     variants=[
-        Variant("multiplied out", ("P * (dP - D) ", "P * dP - P * D ")),
+        Variant("multiplied out", ("P * (dP - D)", "P * dP - P * D")),
         Variant("row by row", body="""
             dS = P * 0
             for n in range(len(P)):

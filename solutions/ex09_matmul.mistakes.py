@@ -69,7 +69,7 @@ EXERCISE = Exercise(
         Mistake("mixed_dtypes", "tl.dot got operands of two dtypes: the interpreter multiplies them, a GPU's compiler refuses", "the operands of tl.dot: both in the inputs' dtype; the sum is float32 all the same",
                 (DOT, 'acc = tl.dot(a.to(tl.float32), b, acc, input_precision="ieee")')),
         Mistake("stored_transposed", "C was stored transposed", "the addresses of the store: rows · stride_Cm + cols · stride_Cn", ("C + rows * stride_Cm + cols * stride_Cn", "C + rows * stride_Cn + cols * stride_Cm")),
-        Mistake("never_stored", "nothing was stored", "the last line: tl.store", ("    tl.store(C + rows * stride_Cm + cols * stride_Cn, " + C_MASK + ")", "    pass")),
+        Mistake("never_stored", "nothing was stored", "the last line: tl.store", ("tl.store(C + rows * stride_Cm + cols * stride_Cn, " + C_MASK + ")", "pass")),
         Mistake("int32_offset", "row and column numbers were multiplied by strides in 32 bits, which overflows beyond 2³¹ elements", "rows, cols, inner: `.to(tl.int64)` before they meet a stride",
                 (ROWS + ".to(tl.int64)", ROWS), (COLS + ".to(tl.int64)", COLS), ("(k * B_k + tl.arange(0, B_k)).to(tl.int64)", "(k * B_k + tl.arange(0, B_k))")),
     ],

@@ -31,7 +31,7 @@ EXERCISE = Exercise(
         Mistake("grid_floor", "the grid was rounded down, so that the last, short block got no program", "the grid: triton.cdiv(N, B), not N // B", ("triton.cdiv(N, B)", "max(1, N // B)")),
         Mistake("grid_of_elements", "a program was launched for each element, not for each block", "the grid: a program takes B elements", ("triton.cdiv(N, B)", "N")),
         Mistake("one_program", "a single program was launched", "the grid: as many programs as blocks", ("triton.cdiv(N, B)", "1")),
-        Mistake("no_block_offset", "every program worked on the first block", "i: program p starts at p · B", ("tl.program_id(0) * B + ", "")),
+        Mistake("no_block_offset", "every program worked on the first block", "i: program p starts at p · B", ("tl.program_id(0) * B +", "")),
         Mistake("program_not_times_B", "program p was taken to start at element p", "i: the programs before mine take B elements each", ("tl.program_id(0) * B", "tl.program_id(0)")),
         Mistake("no_guard_load", "the loads had no mask: they read past the end of X and Y", "the mask of tl.load: i < N", ("tl.load(X + i, mine)", "tl.load(X + i)"), ("tl.load(Y + i, mine)", "tl.load(Y + i)")),
         Mistake("no_guard_store", "the store had no mask: it wrote past the end of Out", "the mask of tl.store: i < N", ("a * x + y, mine)", "a * x + y)")),
@@ -43,11 +43,11 @@ EXERCISE = Exercise(
         Mistake("a_forgotten", "X was not multiplied by a", "the line that computes", ("a * x + y", "x + y")),
         Mistake("a_times_both", "Y was multiplied by a too", "a · x + y", ("a * x + y", "a * (x + y)")),
         Mistake("Y_not_loaded", "X was loaded twice, Y never", "the second load", ("tl.load(Y + i, mine)", "tl.load(X + i, mine)")),
-        Mistake("never_stored", "nothing was stored", "the last line: tl.store", ("    tl.store(Out + i, a * x + y, mine)", "    pass")),
+        Mistake("never_stored", "nothing was stored", "the last line: tl.store", ("tl.store(Out + i, a * x + y, mine)", "pass")),
     ],
     variants=[
-        Variant("pointers moved first", ("    i = tl.program_id(0) * B + tl.arange(0, B)                     # (B,)\n    mine = i < N                                                   # (B,)\n",
-                                         "    start = tl.program_id(0) * B\n    X += start\n    Y += start\n    Out += start\n    i = tl.arange(0, B)\n    mine = i < N - start\n"),
+        Variant("pointers moved first", ("i = tl.program_id(0) * B + tl.arange(0, B)\n    mine = i < N",
+                                         "start = tl.program_id(0) * B\n    X += start\n    Y += start\n    Out += start\n    i = tl.arange(0, B)\n    mine = i < N - start"),
                 ("tl.load(X + i, mine)", "tl.load(X + i, mask=mine, other=0.0)"), ("triton.cdiv(N, B)", "(N + B - 1) // B")),
     ],
     hints=[

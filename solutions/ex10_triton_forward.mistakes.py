@@ -8,8 +8,8 @@ from flashlab.check.cases import LARGE, LOOSE, features_of, normal
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
 UPDATE_O = 'O_i = alpha[:, None] * O_i + tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")'
-UPDATE_L = "l_i = alpha * l_i + tl.sum(P_ij, 1) "
-FINISH = "    O_i = O_i / tl.where(l_i == 0, 1.0, l_i)[:, None]\n"
+UPDATE_L = "l_i = alpha * l_i + tl.sum(P_ij, 1)"
+FINISH = "O_i = O_i / tl.where(l_i == 0, 1.0, l_i)[:, None]"
 CAUSAL = "keys <= rows[:, None] + N_k - N_q"
 
 
@@ -55,12 +55,12 @@ EXERCISE = Exercise(
         Mistake("no_rescale_O", "O_i was not multiplied by alpha when the maximum grew", "the line of O_i", (UPDATE_O, UPDATE_O.replace("alpha[:, None] * ", ""))),
         Mistake("no_rescale_l", "l_i was not multiplied by alpha when the maximum grew", "the line of l_i", (UPDATE_L, UPDATE_L.replace("alpha * ", ""))),
         Mistake("alpha_inverted", "alpha was exp(m_new − m_i), the inverse of the right factor", "the sign in alpha", ("tl.exp(m_i - m_safe)", "tl.exp(m_safe - m_i)")),
-        Mistake("m_not_carried", "m_i was never set to m_new", "the end of the loop body", ("        m_i = m_new\n", "")),
+        Mistake("m_not_carried", "m_i was never set to m_new", "the end of the loop body", ("m_i = m_new", "")),
         Mistake("unshifted", "the scores went into exp without their maximum being subtracted", "the exponents: float32 overflows at exp(89)",
                 ("tl.maximum(m_i, tl.max(S_ij, 1))", "tl.zeros_like(m_i)")),
         Mistake("not_divided", "O_i was stored without being divided by l_i", "the lines after the loop", (FINISH, "")),
         Mistake("divided_inside", "O_i was divided by l_i in every step and not at the end", "where the division stands", (UPDATE_O, UPDATE_O.replace("O_i = ", "O_i = (") + ") / l_i[:, None]"), (FINISH, "")),
-        Mistake("l_of_last_tile", "l_i held the sum of the last key block alone", "the line of l_i: it adds to the rescaled sum", (UPDATE_L, "l_i = tl.sum(P_ij, 1) ")),
+        Mistake("l_of_last_tile", "l_i held the sum of the last key block alone", "the line of l_i: it adds to the rescaled sum", (UPDATE_L, "l_i = tl.sum(P_ij, 1)")),
         Mistake("scale_missing", "the scores were not multiplied by scale", "the line of S_ij", ('tl.trans(K_j), input_precision="ieee") * scale', 'tl.trans(K_j), input_precision="ieee")')),
         Mistake("scale_twice", "the scores were multiplied by scale twice", "each place where scale appears", ('tl.trans(K_j), input_precision="ieee") * scale', 'tl.trans(K_j), input_precision="ieee") * scale * scale')),
         Mistake("k_not_transposed", "Q_i was multiplied by K_j, not by its transpose", "tl.dot(Q_i, tl.trans(K_j))", ("tl.dot(Q_i, tl.trans(K_j)", "tl.dot(Q_i, K_j")),
@@ -93,7 +93,7 @@ EXERCISE = Exercise(
     ],
     variants=[
         Variant("causal blocks skipped, exp2, K transposed in the load",
-                ("    for j in range(0, tl.cdiv(N_k, B_c)):\n", "    end = N_k\n    if causal:\n        end = tl.minimum(N_k, tl.maximum(0, tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q))\n    for j in range(0, tl.cdiv(end, B_c)):\n"),
+                ("for j in range(0, tl.cdiv(N_k, B_c)):", "end = N_k\n    if causal:\n        end = tl.minimum(N_k, tl.maximum(0, tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q))\n    for j in range(0, tl.cdiv(end, B_c)):"),
                 ("K + keys[:, None] * stride_Kn + cols * stride_Kd, mask=keys[:, None] < N_k", "K + keys[None, :] * stride_Kn + cols[:, None] * stride_Kd, mask=keys[None, :] < N_k"),
                 ("tl.trans(K_j)", "K_j"), ("tl.exp(m_i - m_safe)", "tl.exp2((m_i - m_safe) * 1.4426950408889634)"),
                 ("tl.exp(S_ij - m_safe[:, None])", "tl.exp2((S_ij - m_safe[:, None]) * 1.4426950408889634)")),

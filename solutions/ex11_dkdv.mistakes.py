@@ -33,8 +33,8 @@ def truth(Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
     return oracle.gradients(Q, K, V, dO, causal=causal, scale=scale)[1:]
 
 
-P_T, VISIBLE = "tl.exp(S_T - L_i) ", "keys[:, None] <= rows + N_k - N_q"
-DV, DK, DS = "dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i", "dK_j += scale * tl.dot(dS_T.to(Q_i.dtype), Q_i", "P_T * (dP_T - D_i) "
+P_T, VISIBLE = "tl.exp(S_T - L_i)", "keys[:, None] <= rows + N_k - N_q"
+DV, DK, DS = "dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i", "dK_j += scale * tl.dot(dS_T.to(Q_i.dtype), Q_i", "P_T * (dP_T - D_i)"
 
 EXERCISE = Exercise(
     function="dkdv_kernel",
@@ -64,18 +64,18 @@ EXERCISE = Exercise(
         Mistake("first_head_of_group", "only the first query head of each group was counted", "dK and dV are sums over all the query heads that read these keys", ("for g in range(group):", "for g in range(1):")),
         Mistake("heads_interleaved", "the query heads of a group were taken to lie H_kv apart", "which query heads read key head h_kv: the `group` in a row from h_kv · group", ("h = h_kv * group + g", "h = g * tl.num_programs(1) + h_kv")),
         Mistake("head_kv_for_q", "the key head's number was used for Q and dO", "the head of Q, dO, L and D: h, not h_kv", ("h = h_kv * group + g", "h = h_kv")),
-        Mistake("last_head_wins", "each query head replaced the sums of the one before", "where dK_j and dV_j start at 0: once, before all loops", ("        h = h_kv * group + g\n", "        h = h_kv * group + g\n        dK_j, dV_j = dK_j * 0, dV_j * 0\n")),
+        Mistake("last_head_wins", "each query head replaced the sums of the one before", "where dK_j and dV_j start at 0: once, before all loops", ("h = h_kv * group + g", "h = h_kv * group + g\n        dK_j, dV_j = dK_j * 0, dV_j * 0")),
         Mistake("not_accumulated", "each query block replaced the sums of the one before", "the lines of dV_j and dK_j: +=", (DV, DV.replace("+=", "=")), (DK, DK.replace("+=", "="))),
         Mistake("tail_dropped", "the last, short query block was never visited", "the loop: tl.cdiv(N_q, B_r)", ("tl.cdiv(N_q, B_r)", "tl.maximum(1, N_q // B_r)")),
         Mistake("no_guard_Q", "Q was loaded without a guard for rows beyond N_q", "the mask of the load of Q", ("tl.load(Q_at, mask=rows[:, None] < N_q, other=0.0)", "tl.load(Q_at)")),
         Mistake("no_guard_dO", "dO was loaded without a guard for rows beyond N_q", "the mask of the load of dO", ("tl.load(dO_at, mask=rows[:, None] < N_q, other=0.0)", "tl.load(dO_at)")),
         Mistake("no_guard_L_D", "L and D were loaded without a guard for rows beyond N_q", "the masks of the loads of L and D", ("rows * stride_Ln, mask=rows < N_q, other=0.0)", "rows * stride_Ln)"), ("rows * stride_Dn, mask=rows < N_q, other=0.0)", "rows * stride_Dn)")),
-        Mistake("without_L", "P was exp of the score: L was not subtracted", "the exponent: S − L", (P_T, "tl.exp(S_T) ")),
-        Mistake("L_along_keys", "L was subtracted along the wrong axis", "S_T has keys in rows and queries in columns", (P_T, "tl.exp(S_T - L_i[:, None]) ")),
-        Mistake("D_along_keys", "D was subtracted along the wrong axis", "S_T has keys in rows and queries in columns", (DS, "P_T * (dP_T - D_i[:, None]) ")),
-        Mistake("base_2", "exp2 was taken, but L is a natural logarithm", "the exponential: tl.exp, or exp2 with both terms times log2(e)", (P_T, "tl.exp2(S_T - L_i) ")),
-        Mistake("no_D", "D was left out: dS was P∘dP", "the line of dS_T", (DS, "P_T * dP_T ")),
-        Mistake("D_of_tile", "D was the sum of P∘dP of this tile alone", "D_i: its sum runs over all keys; it is loaded", (DS, "P_T * (dP_T - tl.sum(P_T * dP_T, 0)) ")),
+        Mistake("without_L", "P was exp of the score: L was not subtracted", "the exponent: S − L", (P_T, "tl.exp(S_T)")),
+        Mistake("L_along_keys", "L was subtracted along the wrong axis", "S_T has keys in rows and queries in columns", (P_T, "tl.exp(S_T - L_i[:, None])")),
+        Mistake("D_along_keys", "D was subtracted along the wrong axis", "S_T has keys in rows and queries in columns", (DS, "P_T * (dP_T - D_i[:, None])")),
+        Mistake("base_2", "exp2 was taken, but L is a natural logarithm", "the exponential: tl.exp, or exp2 with both terms times log2(e)", (P_T, "tl.exp2(S_T - L_i)")),
+        Mistake("no_D", "D was left out: dS was P∘dP", "the line of dS_T", (DS, "P_T * dP_T")),
+        Mistake("D_of_tile", "D was the sum of P∘dP of this tile alone", "D_i: its sum runs over all keys; it is loaded", (DS, "P_T * (dP_T - tl.sum(P_T * dP_T, 0))")),
         Mistake("mask_missing", "the mask was forgotten in the recomputation: hidden keys got weight", "the branch for causal", (f"tl.where({VISIBLE}, P_T, 0.0)", "P_T")),
         Mistake("mask_top_left", "the mask lined up the first query with the first key", "N_k − N_q: the last query sees all keys", (VISIBLE, "keys[:, None] <= rows")),
         Mistake("mask_lower", "the mask hid the past and showed the future", "the comparison: a key is seen if it is not after the query", (VISIBLE, VISIBLE.replace("<=", ">="))),
@@ -83,7 +83,7 @@ EXERCISE = Exercise(
         Mistake("scale_missing_in_S", "the recomputed scores were not multiplied by scale", "P has to be the forward's P", ('tl.trans(Q_i), input_precision="ieee") * scale', 'tl.trans(Q_i), input_precision="ieee")')),
         Mistake("scale_missing_in_dK", "dK was not multiplied by scale", "S = scale · Q Kᵀ: the factor stands in its gradient", (DK, DK.replace("scale * ", ""))),
         Mistake("scale_twice", "dK was multiplied by scale twice", "each place where scale appears", (DK, DK.replace("scale * ", "scale * scale * "))),
-        Mistake("dV_of_dS", "dV was made from dS, not from P", "O = P V: the factor next to V is P", (DV, DV.replace("P_T.to", "(P_T * 0 + dS_T).to")), ("            dV_j +=", "            dS_T = P_T * (tl.dot(V_j, tl.trans(dO_i), input_precision=\"ieee\") - D_i)\n            dV_j +=")),
+        Mistake("dV_of_dS", "dV was made from dS, not from P", "O = P V: the factor next to V is P", (DV, DV.replace("P_T.to", "(P_T * 0 + dS_T).to")), ("dV_j +=", 'dS_T = P_T * (tl.dot(V_j, tl.trans(dO_i), input_precision="ieee") - D_i)\n            dV_j +=')),
         Mistake("dK_of_P", "dK was made from P, not from dS", "what reaches K has to go through dS", (DK, DK.replace("dS_T.to", "P_T.to"))),
         Mistake("dO_for_Q", "dK was made from dO, not from Q", "S = scale · Q Kᵀ: the factor next to K is Q", (DK, DK.replace("Q_i", "dO_i"))),
         Mistake("K_for_V", "dP was made from K, not from V", "O = P V: the factor next to P is V", ("tl.dot(V_j, tl.trans(dO_i)", "tl.dot(K_j, tl.trans(dO_i)")),

@@ -1,7 +1,10 @@
 """Regions and stubs, the build command, `python -m flashlab check`, and the tables that are generated."""
 
+import ast
+import io
 import subprocess
 import sys
+import tokenize
 
 import pytest
 
@@ -9,17 +12,6 @@ from flashlab.check import build, cli, form, progress, source, table
 
 NAME = "ex03_merge"
 HEAD = '"""ex03_toy · a toy\n\nChapter 03 · difficulty 2 of 5 · 10 minutes\n"""\n'
-
-
-@pytest.fixture
-def sandbox(tmp_path, monkeypatch):
-    for folder in ("exercises", "solutions"):
-        (tmp_path / folder).mkdir()
-        for path in (source.root() / folder).glob("ex*.py"):
-            (tmp_path / folder / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-    monkeypatch.setenv("FLASHLAB_ROOT", str(tmp_path))
-    assert build.main([]) == 0
-    return tmp_path
 
 
 def solve(name):
@@ -63,6 +55,49 @@ def test_a_mistake_that_no_longer_fits_its_solution_fails_loudly(old, found):
         form.Mistake("wrong", "it was wrong", "it", (old, "1")).apply(source.Parsed("ex03_toy", text))
 
 
+@pytest.mark.parametrize("old, new, left", [
+    ("y = x*2", "y = x", "y = x      # why\n    # and\n\n    z = 'x*2  # no' + y  # end"),
+    ("x * 2\n    z", "x\n    z", "y = x\n    z = 'x*2  # no' + y  # end"),
+    ("'x*2  # no' +  y  # other words", "y", "y = x * 2      # why\n    # and\n\n    z = y  # end"),
+    ("    z = 'x*2  # no' + y\n", "", "y = x * 2      # why\n    # and\n\n      # end"),
+])
+def test_a_swap_sees_code_alone_and_leaves_the_rest_as_it_is(old, new, left):
+    region = "y = x * 2      # why\n    # and\n\n    z = 'x*2  # no' + y  # end"
+    text = HEAD + "def f(x):\n    # >>> your turn: a\n    {}\n    # <<<\n"
+    swapped = form.Variant("another way", (old, new)).apply(source.Parsed("ex03_toy", text.format(region)))
+    assert swapped.text == text.format(left)
+
+
+@pytest.mark.parametrize("old", ["x*3", "'x*2 # no'", "y = x * 2\nz", "x *", "* 2\n    z = x"])
+def test_other_numbers_strings_and_indentation_are_other_code(old):
+    text = HEAD + "def f(x):\n    # >>> your turn: a\n    y = x**2\n    z = 'x*2  # no'\n    # <<<\n"
+    with pytest.raises(source.SourceError, match="found 0 times"):
+        form.Variant("another way", (old, "1")).apply(source.Parsed("ex03_toy", text))
+
+
+@pytest.mark.parametrize("comment", ["", " # a word", "                  # f(x"])
+@pytest.mark.parametrize("name", form.names())
+def test_no_mistake_leans_on_the_layout_of_its_solution(name, comment):
+    exercise = form.exercise(name)
+    other = source.Parsed(name, reformatted(exercise.parsed, comment))
+    for known in [*exercise.mistakes, *exercise.variants]:
+        for form_of_it in known.forms:
+            same = [ast.dump(ast.parse(form_of_it.apply(parsed).text)) for parsed in (exercise.parsed, other)]
+            assert same[0] == same[1], known.name
+
+
+def reformatted(parsed, comment):
+    """The solution with this comment in the place of those in its regions, and at the end of each statement without one."""
+    lines, ends = list(parsed.lines), {}
+    for token in tokenize.generate_tokens(io.StringIO(parsed.text).readline):
+        if token.type in (tokenize.COMMENT, tokenize.NEWLINE):
+            ends.setdefault(token.start[0] - 1, token.start[1])
+    for n, end in ends.items():
+        if any(region.start <= n < region.stop for region in parsed.regions):
+            lines[n] = lines[n][:end].rstrip() + comment
+    return "\n".join(lines)
+
+
 # ---- build
 
 def test_build_writes_what_is_missing_and_leaves_a_learners_work(sandbox, capsys):
@@ -72,7 +107,8 @@ def test_build_writes_what_is_missing_and_leaves_a_learners_work(sandbox, capsys
     assert build.main([]) == 0
     assert source.exercise_path(NAME).read_text(encoding="utf-8") == build.stub(NAME)
     assert source.exercise_path("ex03_safe_softmax").read_text(encoding="utf-8") == mine
-    assert "ex03_safe_softmax.py: begun, left alone" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "ex03_safe_softmax.py: begun, left alone" in out and "--reset ex03_safe_softmax" in out
 
 
 def test_build_check_finds_a_difference_and_writes_nothing(sandbox, capsys):
@@ -90,12 +126,93 @@ def test_build_check_finds_a_solution_without_a_spec(sandbox, capsys):
     assert "solutions/ex03_toy.py has no solutions/ex03_toy.mistakes.py" in capsys.readouterr().out
 
 
+def change_solution(name=NAME):
+    path = source.solution_path(name)
+    path.write_text(path.read_text(encoding="utf-8").replace("\nHint: ", "\nIn other words.\n\nHint: "), encoding="utf-8")
+
+
+def test_a_stub_follows_its_solution_where_no_one_has_written_into_it(sandbox, capsys):
+    source.exercise_path(NAME).unlink()
+    build.main([])
+    for _ in range(2):                                       # twice in a row: neither stub has been committed
+        change_solution()
+        assert build.main([]) == 0
+        assert build.present(NAME) == build.stub(NAME)
+
+
+def test_a_stub_that_is_committed_follows_its_solution_too(sandbox):
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "stubs"]):
+        if subprocess.run([*git, *command], cwd=sandbox, capture_output=True).returncode:
+            pytest.skip("git is not installed")
+    change_solution()
+    change_solution("ex03_safe_softmax")
+    half = build.present("ex03_safe_softmax").replace("    raise Not", "    m = S.amax(-1)\n    raise Not")
+    source.exercise_path("ex03_safe_softmax").write_text(half, encoding="utf-8")
+    assert build.main([]) == 0
+    assert build.present(NAME) == build.stub(NAME) and build.present("ex03_safe_softmax") == half
+
+
+def test_a_new_exercise_gets_its_stub_and_its_place_in_the_table(sandbox, capsys):
+    """Two files in solutions/ and one command; the mistakes of no other exercise are tried for it."""
+    (sandbox / "README.md").write_text("**1 exercises** with [2 mistakes](docs/mistakes.md)\n", encoding="utf-8")
+    text = HEAD + "def f(x):\n    # >>> your turn: double x\n    return 2 * x\n    # <<<\n"
+    source.solution_path("ex03_toy").write_text(text, encoding="utf-8")
+    source.solution_path("ex03_toy").with_suffix(".mistakes.py").write_text(
+        "from flashlab.check.form import Case, Exercise, Mistake, Output\n"
+        "EXERCISE = Exercise('f', (Output('y'),), [Case('one', lambda: {'x': 3})], [\n"
+        "    Mistake('tripled', 'x was tripled', 'the factor', ('2 * x', '3 * x'))], [], [], ints_only=True)\n", encoding="utf-8")
+    count = len(table.stored_diagnoses())
+    assert build.main(["--check"]) == 1 and "exercises/ex03_toy.py differs" in capsys.readouterr().out
+    assert build.main([]) == 0
+    assert build.present("ex03_toy") == build.stub("ex03_toy")
+    assert table.stored_diagnoses()["ex03_toy", "tripled"] == "tripled" and len(table.stored_diagnoses()) == count + 1
+    readme = f"**{len(form.names())} exercises** with [{count + 1} mistakes](docs/mistakes.md)\n"
+    assert (sandbox / "README.md").read_text(encoding="utf-8") == readme
+    capsys.readouterr()
+    assert build.main([]) == 0 and "all current" in capsys.readouterr().out
+
+
+# ---- whatever a learner has written
+
+STUB = form.exercise(NAME).parsed.stub()
+WRITTEN = {
+    "half an answer, the error still there": STUB.replace("    raise Not", "    m_a, m_b = state_a[1], state_b[1]\n    raise Not"),
+    "a note alone": STUB + "# ask about m\n",
+    "a syntax error": STUB.replace("    raise Not", "    m = torch.maximum(\n    raise Not"),
+    "not UTF-8": STUB.encode() + b"# caf\xe9\n",
+    "a zero byte": STUB.encode() + b"\0",
+    "nothing": "",
+    "something else": "print('hello')\n",
+    "a wrong answer": STUB.replace("raise NotImplementedError", "return print"),
+}
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_a_learners_file_is_left_alone_and_named(sandbox, capsys, way):
+    text = WRITTEN[way] if isinstance(WRITTEN[way], bytes) else WRITTEN[way].encode()
+    others = {"my_notes.py": b"(", "ex03_merge.mine.py": b"\xff", "ex99_own.py": b"x = 1\n", NAME + ".py": text}
+    for name, written in others.items():
+        (sandbox / "exercises" / name).write_bytes(written)
+    source.exercise_path("ex03_safe_softmax").unlink()
+    (sandbox / progress.FILE).write_bytes(b'{"ex03_merge": {"hints": "many", "passed": 3}, "ex01_heads": 1}')
+    assert build.main([]) == 0, "make exercises fails for what a learner wrote"
+    out = capsys.readouterr().out
+    assert "exercises/ex03_merge.py: begun, left alone" in out and "exercises/ex03_safe_softmax.py: written" in out
+    cli.main([])
+    assert f"\n{NAME} " in capsys.readouterr().out
+    assert {name: (sandbox / "exercises" / name).read_bytes() for name in others} == others
+    assert cli.main(["--reset", NAME]) == 0
+    assert (sandbox / "exercises/ex03_merge.mine2.py").read_bytes() == text
+    assert build.main(["--check"]) == 0, "another's file is taken for an exercise"
+
+
 # ---- python -m flashlab check
 
 def test_the_overview_lists_all_and_fails_only_for_what_is_begun(sandbox, capsys):
     assert cli.main([]) == 0
     out = capsys.readouterr().out
-    assert out.count("not begun") == len(form.names()) and f"0 of {len(form.names())} passed." in out
+    assert out.count("not begun") == len(form.names()) and f"0 of {len(form.names())} passed. Next: {form.names()[0]}." in out
     solve(NAME)
     assert cli.main([]) == 0
     assert "passed" in capsys.readouterr().out
@@ -140,7 +257,6 @@ def test_reset_restores_the_stub_and_keeps_the_learners_version(sandbox, capsys)
     solve(NAME)
     cli.main(["--reset", NAME])
     assert (sandbox / "exercises/ex03_merge.mine2.py").exists(), "the first version was overwritten"
-    assert build.check_pairs() == [], "a kept version is taken for an exercise"
 
 
 def test_solutions_are_shown_after_the_pass(sandbox, capsys):
@@ -175,12 +291,12 @@ def test_without_triton_the_verdict_is_in_words(sandbox, monkeypatch):
 
 def test_the_table_of_mistakes_is_current():
     written = (source.root() / table.PATH).read_text(encoding="utf-8")
-    assert written == table.text(table.stored_diagnoses()), "python -m flashlab.check.table"
+    assert written == table.text(table.stored_diagnoses()), "make exercises"
     listed = table.stored_diagnoses().keys()
     known = {(name, m.name) for name in form.names() for m in form.exercise(name).mistakes}
     missing = {key for key in known - listed if committed(key[0])}
     changed = missing | (listed - known)
-    assert not changed, f"{changed} changed: python -m flashlab.check.table"
+    assert not changed, f"{changed} changed: make exercises"
 
 
 def committed(name):

@@ -4,7 +4,6 @@ An exercise that is added is found by itself: nothing here names one.
 """
 
 import importlib.util
-import subprocess
 
 import pytest
 
@@ -71,15 +70,15 @@ def test_every_chapter_that_builds_something_has_exercises():
 
 
 def test_exercises_are_the_stubs_of_the_solutions():
+    """What counts is what is committed, or about to be: in the files themselves a learner may have written anything."""
     assert build.check_pairs() == []
+    if not any(build.committed(name) for name in form.names()):
+        pytest.skip("no git here, so the files may be a learner's: python -m flashlab.check.build --check")
     for name in form.names():
-        assert source.exercise_path(name).exists(), f"exercises/{name}.py is missing: make exercises"
-        text = source.exercise_path(name).read_text(encoding="utf-8")
-        if text != build.stub(name) and build.begun(name, text):
-            text = committed(name)                 # a learner may run the tests: what counts is what is committed
-        assert text == build.stub(name), f"exercises/{name}.py is not the stub of its solution: make exercises"
+        here = (text(name) for text in (build.present, build.staged, build.committed))
+        assert build.stub(name) in here, f"exercises/{name}.py is not the stub of its solution: make exercises"
 
 
-def committed(name):
-    git = subprocess.run(["git", "show", f":exercises/{name}.py"], cwd=source.root(), capture_output=True)
-    return git.stdout.decode()
+def test_no_stub_is_committed_without_its_solution():
+    paths = build.git("ls-tree", "--name-only", "HEAD", "exercises/").split()
+    assert set(paths) <= {f"exercises/{name}.py" for name in form.names()}

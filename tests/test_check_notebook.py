@@ -8,7 +8,7 @@ import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
-from flashlab.check import form, source
+from flashlab.check import form
 
 pytest.importorskip("triton")
 
@@ -41,14 +41,8 @@ CELLS = [
 
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("notebook")
-    for name in ("exercises", "solutions"):
-        (folder / name).mkdir()
-    for path in (source.root() / "solutions").glob("ex*.py"):
-        (folder / "solutions" / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-    for name in form.names():
-        (folder / "exercises" / f"{name}.py").write_text(form.exercise(name).parsed.stub(), encoding="utf-8")
+def outputs(tmp_path_factory, fresh_root):
+    folder = fresh_root(tmp_path_factory.mktemp("notebook"))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     kernel = AsyncKernelManager(kernel_name="python3")
     kernel.kernel_spec.argv[0] = sys.executable

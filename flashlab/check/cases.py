@@ -31,9 +31,14 @@ def attention_case(name, N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=
     return Case(name, make, frozenset(features) | found, sizes, LOOSE if large else 0.0)
 
 
-def features_of(N_q, N_k, d, d_v, B_r=None, B_c=None, causal=False, scale=None, large=False, dtype=torch.float32):
-    """What is special about these sizes, in words that end a sentence: "wrong only with ...", the most telling first."""
-    tests = {
+def features_of(*sizes, **more):
+    """What is special about these sizes, in words that end a sentence: "wrong only with ..."."""
+    return frozenset(text for text, holds in _features(*sizes, **more).items() if holds)
+
+
+def _features(N_q, N_k, d, d_v, B_r=None, B_c=None, causal=False, scale=None, large=False, dtype=torch.float32):
+    """{feature: whether these sizes have it}, the most telling first."""
+    return {
         "a causal mask": bool(causal),
         "queries that see no key": bool(causal) and N_q > N_k,
         "more than one key block": bool(B_c) and N_k > B_c,
@@ -52,12 +57,9 @@ def features_of(N_q, N_k, d, d_v, B_r=None, B_c=None, causal=False, scale=None, 
         "more than one key": N_k > 1,
         "more than one query": N_q > 1,
     }
-    for text in tests:
-        ORDER.setdefault(text, len(ORDER))
-    return frozenset(text for text, holds in tests.items() if holds)
 
 
-ORDER = {}                     # feature -> its rank
+ORDER = list(_features(1, 1, 1, 1))            # every feature, whether it holds or not
 # Worth a word only where exactly the cases that have them fail.
 WEAK = {"fewer queries than keys", "more queries than keys", "N_q ≠ N_k", "B_r ≠ B_c", "more than one key", "more than one query",
         "a scale other than 1/√d", "d_v ≠ d"}
@@ -65,4 +67,4 @@ WEAK = {"fewer queries than keys", "more queries than keys", "N_q ≠ N_k", "B_r
 
 def in_order(features):
     """An exercise's own features first, then those that follow from sizes."""
-    return sorted(features, key=lambda text: (ORDER.get(text, -1), text))
+    return sorted(features, key=lambda text: (ORDER.index(text) if text in ORDER else -1, text))

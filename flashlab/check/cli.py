@@ -45,33 +45,34 @@ def check_these(chosen, hint):
 
 def overview():
     """Every exercise, with its state; those begun are checked. Not begun is no failure."""
-    failed = []
+    failed, left = [], []
     print(f"{'exercise':<28}{'minutes':>8}  {'level':<7}state")
     for name in form.names():
-        exercise, path = form.exercise(name), source.exercise_path(name)
+        exercise, text = form.exercise(name), build.present(name)
         state = "not begun"
-        if path.exists() and build.begun(name, path.read_text(encoding="utf-8")):
+        if text is not None and build.begun(name, text):
             report = checker.check(name)
             state = "passed" if report.passed else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report.passed else [report]
         elif progress.of(name)["passed"]:
             state = "passed in a notebook"
+        left += [name] if state == "not begun" else []
         print(f"{name:<28}{exercise.head.minutes:>8}  {'•' * exercise.head.difficulty:<7}{state}", flush=True)
     for report in failed:
         print(f"\n{report}")
     done = sum(progress.of(name)["passed"] for name in form.names())
-    print(f"\n{done} of {len(form.names())} passed.")
+    print(f"\n{done} of {len(form.names())} passed." + (f" Next: {left[0]}." if left else ""))
     return 1 if failed else 0
 
 
 def reset(names):
     for name in names:
         path = source.exercise_path(name)
-        if path.exists() and path.read_text(encoding="utf-8") != build.stub(name):
+        if build.present(name) not in (None, build.stub(name)):
             kept = _free_place(path)
             path.rename(kept)
             print(f"your version is kept as exercises/{kept.name}")
-        path.write_text(build.stub(name), encoding="utf-8")
+        build.write(name)
         progress.update(name, passed=False, hints=0)
         print(f"exercises/{name}.py is the stub again")
     return 0

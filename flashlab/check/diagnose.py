@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from itertools import combinations
 
-from flashlab.check import judge as j
+from flashlab.check import judge
 from flashlab.check.cases import WEAK, in_order
+from flashlab.check.runner import Outcome, Problem
 
 PAIRS_AT_MOST = 90             # two mistakes at once are looked for among this many pairs
 
@@ -25,7 +26,7 @@ def judge_all(exercise, fn, *, own_file=None):
     """Every case, from the smallest; a timeout ends the round, and so does a stub."""
     judged = []
     for case in exercise.cases:
-        judged.append(j.judge(exercise, case, fn, own_file=own_file))
+        judged.append(judge.judge(exercise, case, fn, own_file=own_file))
         if judged[-1].problem is not None and judged[-1].problem.kind in ("timeout", "not_implemented", "signature"):
             break
     return judged
@@ -48,7 +49,7 @@ def name_mistake(exercise, judged):
 
 
 def _explains(exercise, mistakes, order):
-    return all(j.agree(exercise, _outcome(exercise, mistakes, k.case), k) for k in order)
+    return all(judge.agree(exercise, _outcome(exercise, mistakes, k.case), k) for k in order)
 
 
 def _name_partly(exercise, failing, judged):
@@ -56,7 +57,7 @@ def _name_partly(exercise, failing, judged):
     first = failing[0]
     if first.problem is not None or exercise.ints_only:        # whole numbers agree by chance
         return Diagnosis()
-    matches = [m for m in exercise.mistakes if j.agree_in_values(exercise, _outcome(exercise, (m,), first.case), first)
+    matches = [m for m in exercise.mistakes if judge.agree_in_values(exercise, _outcome(exercise, (m,), first.case), first)
                and _outcome(exercise, (m,), first.case).wrong]
     right = [k.case for k in judged if k.passed]
     matches = [m for m in matches if all(_outcome(exercise, (m,), case).passed for case in right)]
@@ -77,11 +78,12 @@ def _outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache f
     if key not in cache:
         try:
             fn = exercise.wrong(*mistakes)
-        except ValueError:
+        except (ValueError, SyntaxError):
             if len(mistakes) == 1:
                 raise
-            fn = None                                          # the first swap took away the text of the second
-        cache[key] = j.Judged(case, j.Outcome(), j.Problem("impossible", "")) if fn is None else j.judge(exercise, case, fn)
+            fn = None                                          # the first swap took the text of the second away, or apart
+        impossible = judge.Judged(case, Outcome(), Problem("impossible", ""))
+        cache[key] = impossible if fn is None else judge.judge(exercise, case, fn)
     return cache[key]
 
 
@@ -142,8 +144,8 @@ def _wrong_on(exercise, judged, fn, inputs):
     """Is fn wrong on these inputs? None where the exercise is not defined for them."""
     try:
         copies = {k: v.clone() if hasattr(v, "clone") else v for k, v in inputs.items()}
-        expected = j.expected_of(exercise, copies, judged.case.loose)
+        expected = judge.expected_of(exercise, copies, judged.case.loose)
     except Exception:                                          # N_q = N_k may be part of the exercise, for instance
         return None
-    again = j.judge(exercise, judged.case, fn, inputs=inputs, expected=expected)
+    again = judge.judge(exercise, judged.case, fn, inputs=inputs, expected=expected)
     return bool(again.problem or again.wrong)

@@ -38,7 +38,7 @@ class Mistake:
 
     what   one sentence on what the wrong version does, in the past tense, as said to the learner
     look   one sentence on what to look at
-    swaps  (old, new) pairs; each old must stand exactly once in the regions
+    swaps  (old, new) pairs; the code of each old must stand exactly once in the regions, comments and spaces aside
     body   the whole text of the only region
     code   functions that replace those of the same names
     also   other swaps that make the same mistake with other numbers: -1e9 where swaps has -1e6

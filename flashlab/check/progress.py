@@ -15,7 +15,7 @@ def path():
 
 
 def read():
-    """{exercise: {"passed": bool, "tries": int, "hints": int}}; a file that cannot be read counts as empty."""
+    """{exercise: {"passed": bool, "tries": int, "hints": int, "stub": str}}; a file that cannot be read counts as empty."""
     try:
         found = json.loads(path().read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -24,7 +24,8 @@ def read():
 
 
 def of(name):
-    return {"passed": False, "tries": 0, "hints": 0} | read().get(name, {})
+    known = {"passed": False, "tries": 0, "hints": 0, "stub": ""}       # stub: see build.write
+    return known | {k: v for k, v in read().get(name, {}).items() if type(v) is type(known.get(k))}
 
 
 def update(name, **changes):

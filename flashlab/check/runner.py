@@ -73,7 +73,7 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
 
     started = time.perf_counter()
     limit = limit or exercise.seconds * (1 if guard is None or guard.interpreted else COMPILING)
-    with _GlobalState(outcome), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+    with _GlobalState(outcome), memory.restored(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             with _watched(guard, outcome.facts):
                 _limited(body, limit)
@@ -120,7 +120,7 @@ def protected(body, seconds):
     """(what body() returned, None), or (None, Problem-like exception) with its output swallowed: for loading a learner's file."""
     box, outcome = {}, Outcome()
     sink = io.StringIO()
-    with _GlobalState(outcome), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
+    with _GlobalState(outcome), memory.restored(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
         try:
             _limited(lambda: box.update(result=body()), seconds)
         except BaseException as error:
@@ -371,7 +371,6 @@ class _GlobalState:
         torch.utils.deterministic.fill_uninitialized_memory = True
         self.before = _settings()
         self.random = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
-        self.memories = list(memory._memories)
         return self
 
     def __exit__(self, *exc):
@@ -385,4 +384,3 @@ class _GlobalState:
         random.setstate(self.random[0])
         numpy.random.set_state(self.random[1])
         torch.set_rng_state(self.random[2])
-        memory._memories[:] = self.memories

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import types
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,11 @@ CLOSE = re.compile(r"^ *# <<<$")
 LOOSE = re.compile(r"^\s*#\s*(>>+|<<+)")
 HEAD = re.compile(r"^(?P<name>ex(?P<chapter>\d\d)_\w+) · (?P<title>.+)\n\n"
                   r"Chapter (?P=chapter) · difficulty (?P<difficulty>[1-5]) of 5 · (?P<minutes>\d+) minutes(\n|$)")
+
+# What a swap compares. Spaces are no tokens; three quotes are tried before one, long operators before short ones.
+STRING = r"""(?i:\b[rbf]{1,2})?("{3}(?s:.*?)"{3}|'{3}(?s:.*?)'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
+OPERATOR = r"\*\*=?|//=?|[-=]>|[-+*/%@&|^<>=!:]=|<<|>>|\S"
+TOKEN = re.compile(rf"{STRING}|#.*|\n *|\w+|{OPERATOR}")
 
 
 class SourceError(ValueError):
@@ -131,15 +137,38 @@ class Parsed:
     def _swap(self, what, swaps, lines):
         parts = ["\n".join(lines[r.start : r.stop]) for r in self.regions]
         for old, new in swaps:
-            hits = [n for n, part in enumerate(parts) if old in part]
-            if len(hits) != 1 or parts[hits[0]].count(old) != 1:
-                found = sum(part.count(old) for part in parts)
+            places = [(n, *place) for n, part in enumerate(parts) for place in _places(old, part)]
+            if len(places) != 1:
                 raise SourceError(f"{self.name}, {what}: the text to swap must stand once in the regions, "
-                                  f"found {found} times: {old!r}")
-            parts[hits[0]] = parts[hits[0]].replace(old, new)
+                                  f"found {len(places)} times: {old!r}")
+            n, start, stop = places[0]
+            parts[n] = parts[n][:start] + new.lstrip(" ") + parts[n][stop:]
         for region, part in reversed(list(zip(self.regions, parts, strict=True))):    # from the end: line numbers stay true
             lines[region.start : region.stop] = part.split("\n")
         return lines
+
+
+@cache                                                 # one solution is searched for each of its mistakes
+def code(text):
+    """[(token, start, stop)] of the code in text, without comments, empty lines and the spaces between tokens.
+
+    The start of a line is a token of its own, with its indentation. Text need not be whole: "scale - L_i[:, None])".
+    """
+    found = []
+    for match in TOKEN.finditer(text):
+        if match[0].startswith("\n") and found and found[-1][0].startswith("\n"):
+            found.pop()                                # the line in between held no code
+        if not match[0].startswith("#"):
+            found.append((match[0], *match.span()))
+    return found
+
+
+def _places(old, text):
+    """(start, stop) of each place in text where the code of old stands. What surrounds old does not count."""
+    wanted, found = [token for token, *_ in code(old.strip())], code(text)
+    tokens = [token for token, *_ in found]
+    last = len(wanted) - 1
+    return [(found[n][1], found[n + last][2]) for n in range(len(tokens) - last) if tokens[n : n + last + 1] == wanted]
 
 
 def _indented(text, indent):

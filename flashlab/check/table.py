@@ -2,6 +2,8 @@
 
     python -m flashlab.check.table             try all mistakes, write the document
     python -m flashlab.check.table ex09        try those of these exercises, keep what the document says of the others
+
+`make exercises` does the second for the exercises whose description has changed.
 """
 
 import re
@@ -29,6 +31,8 @@ def diagnoses(names):
         exercise = form.exercise(name)
         for mistake in exercise.mistakes:
             found[name, mistake.name] = checker.examine(exercise, exercise.wrong(mistake)).mistake
+            if found[name, mistake.name] == "no_triton":
+                raise source.SourceError(f"{name}: its mistakes can only be tried where Triton is installed")
     return found
 
 
@@ -62,24 +66,46 @@ def _cell(words):
 
 def stored_diagnoses():
     """What the document says, as `diagnoses` gives it."""
-    found, name = {}, ""
-    for line in (source.root() / PATH).read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
-            name = line[3:]
-        elif match := ROW.match(line):
-            found[name, match[1]] = match[2]
-    return found
+    return {(name, match[1]): match[2] for name, section in stored_sections().items() for match in ROW.finditer(section)}
+
+
+def stored_sections():
+    """{exercise: its section of the document}."""
+    path = source.root() / PATH
+    parts = path.read_text(encoding="utf-8").split("\n## ")[1:] if path.exists() else []
+    return {part.partition("\n")[0]: f"## {part}" for part in parts}
+
+
+def outdated():
+    """The exercises that are new to the document, gone, or described otherwise. None are tried for that."""
+    stored, found = stored_sections(), stored_diagnoses()
+    current = {name: _section(name, found) for name in form.names()}
+    return [name for name in sorted({*stored, *current}) if stored.get(name, "").strip() != current.get(name, "").strip()]
+
+
+def write(names):
+    """Try the mistakes of these exercises, keep what the document says of the others. Returns the lines to print."""
+    known = {(name, mistake.name) for name in form.names() if name not in names for mistake in form.exercise(name).mistakes}
+    found = {key: called for key, called in stored_diagnoses().items() if key in known}
+    found |= diagnoses([name for name in form.names() if name in names])
+    (source.root() / PATH).write_text(text(found), encoding="utf-8")
+    own = sum(mistake == called for (_, mistake), called in found.items())
+    return [f"{PATH}: {len(found)} mistakes, {own} called by their own name", *_count_in_readme(found)]
+
+
+def _count_in_readme(found):
+    path = source.root() / "README.md"
+    readme = path.read_text(encoding="utf-8") if path.exists() else ""
+    counted = re.sub(r"\*\*\d+ exercises\*\*", f"**{len({name for name, _ in found})} exercises**", readme)
+    counted = re.sub(r"\[\d+ mistakes\]\(docs/mistakes.md\)", f"[{len(found)} mistakes](docs/mistakes.md)", counted)
+    if counted == readme:
+        return []
+    path.write_text(counted, encoding="utf-8")
+    return ["README.md: its counts of exercises and mistakes"]
 
 
 def main(starts=()):
-    path = source.root() / PATH
-    path.parent.mkdir(exist_ok=True)
-    chosen = [name for name in form.names() if not starts or name.startswith(tuple(starts))]
-    kept = stored_diagnoses() if starts and path.exists() else {}
-    known = {(name, m.name) for name in form.names() for m in form.exercise(name).mistakes}
-    found = {key: called for key, called in kept.items() if key in known and key[0] not in chosen} | diagnoses(chosen)
-    path.write_text(text(found), encoding="utf-8")
-    print(f"{PATH}: {len(found)} mistakes, {sum(m == called for (_, m), called in found.items())} called by their own name")
+    print("\n".join(write([name for name in form.names() if not starts or name.startswith(tuple(starts))])))
 
 
 if __name__ == "__main__":
