@@ -34,7 +34,7 @@ notebooks: $(INSTALLED) ## rebuild notebooks/*.ipynb from notebooks/src; NOTEBOO
 	@$(call timed,notebooks,$(PY) notebooks/build.py $(NOTEBOOKS))
 
 exercises: $(INSTALLED) ## exercises/ and docs/mistakes.md from solutions/; yours, once begun, are left alone
-	$(PY) -m flashlab.check.build
+	$(PY) solutions/build.py
 
 figures: $(INSTALLED)   ## redraw the pictures
 	$(PY) -m flashlab.figures.gallery

@@ -109,11 +109,11 @@ def untouched_exercises():
 
 @functools.cache
 def solutions_and_stubs():
-    """Made once: the checker takes seconds to import."""
+    """Made once, then copied."""
+    from flashlab.check.stubs import fresh_root  # here: it imports PyTorch
+
     folder = tempfile.TemporaryDirectory(prefix="flashlab_")
-    shutil.copytree(HERE.parent / "solutions", Path(folder.name, "solutions"))
-    write_stubs = [sys.executable, "-m", "flashlab.check.build"]
-    subprocess.run(write_stubs, env=os.environ | {"FLASHLAB_ROOT": folder.name}, check=True, capture_output=True)
+    fresh_root(Path(folder.name))
     return folder
 
 

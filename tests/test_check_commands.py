@@ -1,14 +1,20 @@
 """Regions and stubs, the build command, `python -m flashlab check`, and the tables that are generated."""
 
 import ast
+import importlib.util
 import io
 import subprocess
 import sys
 import tokenize
+from pathlib import Path
 
 import pytest
 
-from flashlab.check import build, cli, form, progress, source, table
+from flashlab.check import cli, form, progress, source, stubs
+
+spec = importlib.util.spec_from_file_location("solutions_build", Path(__file__).resolve().parents[1] / "solutions/build.py")
+build = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(build)
 
 NAME = "ex03_merge"
 HEAD = '"""ex03_toy · a toy\n\nChapter 03 · difficulty 2 of 5 · 10 minutes\n"""\n'
@@ -105,7 +111,7 @@ def test_build_writes_what_is_missing_and_leaves_a_learners_work(sandbox, capsys
     solve("ex03_safe_softmax")
     mine = source.exercise_path("ex03_safe_softmax").read_text(encoding="utf-8")
     assert build.main([]) == 0
-    assert source.exercise_path(NAME).read_text(encoding="utf-8") == build.stub(NAME)
+    assert source.exercise_path(NAME).read_text(encoding="utf-8") == stubs.stub(NAME)
     assert source.exercise_path("ex03_safe_softmax").read_text(encoding="utf-8") == mine
     out = capsys.readouterr().out
     assert "ex03_safe_softmax.py: begun, left alone" in out and "--reset ex03_safe_softmax" in out
@@ -113,7 +119,7 @@ def test_build_writes_what_is_missing_and_leaves_a_learners_work(sandbox, capsys
 
 def test_build_check_finds_a_difference_and_writes_nothing(sandbox, capsys):
     assert build.main(["--check"]) == 0
-    changed = build.stub(NAME) + "# one line more\n"
+    changed = stubs.stub(NAME) + "# one line more\n"
     source.exercise_path(NAME).write_text(changed, encoding="utf-8")
     assert build.main(["--check"]) == 1
     assert "exercises/ex03_merge.py differs" in capsys.readouterr().out
@@ -137,7 +143,7 @@ def test_a_stub_follows_its_solution_where_no_one_has_written_into_it(sandbox, c
     for _ in range(2):                                       # twice in a row: neither stub has been committed
         change_solution()
         assert build.main([]) == 0
-        assert build.present(NAME) == build.stub(NAME)
+        assert stubs.present(NAME) == stubs.stub(NAME)
 
 
 def test_a_stub_that_is_committed_follows_its_solution_too(sandbox):
@@ -147,10 +153,10 @@ def test_a_stub_that_is_committed_follows_its_solution_too(sandbox):
             pytest.skip("git is not installed")
     change_solution()
     change_solution("ex03_safe_softmax")
-    half = build.present("ex03_safe_softmax").replace("    raise Not", "    m = S.amax(-1)\n    raise Not")
+    half = stubs.present("ex03_safe_softmax").replace("    raise Not", "    m = S.amax(-1)\n    raise Not")
     source.exercise_path("ex03_safe_softmax").write_text(half, encoding="utf-8")
     assert build.main([]) == 0
-    assert build.present(NAME) == build.stub(NAME) and build.present("ex03_safe_softmax") == half
+    assert stubs.present(NAME) == stubs.stub(NAME) and stubs.present("ex03_safe_softmax") == half
 
 
 def test_a_new_exercise_gets_its_stub_and_its_place_in_the_table(sandbox, capsys):
@@ -162,11 +168,11 @@ def test_a_new_exercise_gets_its_stub_and_its_place_in_the_table(sandbox, capsys
         "from flashlab.check.form import Case, Exercise, Mistake, Output\n"
         "EXERCISE = Exercise('f', (Output('y'),), [Case('one', lambda: {'x': 3})], [\n"
         "    Mistake('tripled', 'x was tripled', 'the factor', ('2 * x', '3 * x'))], [], [], ints_only=True)\n", encoding="utf-8")
-    count = len(table.stored_diagnoses())
+    count = len(build.stored_diagnoses())
     assert build.main(["--check"]) == 1 and "exercises/ex03_toy.py differs" in capsys.readouterr().out
     assert build.main([]) == 0
-    assert build.present("ex03_toy") == build.stub("ex03_toy")
-    assert table.stored_diagnoses()["ex03_toy", "tripled"] == "tripled" and len(table.stored_diagnoses()) == count + 1
+    assert stubs.present("ex03_toy") == stubs.stub("ex03_toy")
+    assert build.stored_diagnoses()["ex03_toy", "tripled"] == "tripled" and len(build.stored_diagnoses()) == count + 1
     readme = f"**{len(form.names())} exercises** with [{count + 1} mistakes](docs/mistakes.md)\n"
     assert (sandbox / "README.md").read_text(encoding="utf-8") == readme
     capsys.readouterr()
@@ -252,7 +258,7 @@ def test_reset_restores_the_stub_and_keeps_the_learners_version(sandbox, capsys)
     solve(NAME)
     mine = source.exercise_path(NAME).read_text(encoding="utf-8")
     assert cli.main(["--reset", NAME]) == 0
-    assert source.exercise_path(NAME).read_text(encoding="utf-8") == build.stub(NAME)
+    assert source.exercise_path(NAME).read_text(encoding="utf-8") == stubs.stub(NAME)
     assert (sandbox / "exercises/ex03_merge.mine.py").read_text(encoding="utf-8") == mine
     solve(NAME)
     cli.main(["--reset", NAME])
@@ -290,9 +296,9 @@ def test_without_triton_the_verdict_is_in_words(sandbox, monkeypatch):
 # ---- docs/mistakes.md
 
 def test_the_table_of_mistakes_is_current():
-    written = (source.root() / table.PATH).read_text(encoding="utf-8")
-    assert written == table.text(table.stored_diagnoses()), "make exercises"
-    listed = table.stored_diagnoses().keys()
+    written = (source.root() / build.PATH).read_text(encoding="utf-8")
+    assert written == build.text(build.stored_diagnoses()), "make exercises"
+    listed = build.stored_diagnoses().keys()
     known = {(name, m.name) for name in form.names() for m in form.exercise(name).mistakes}
     missing = {key for key in known - listed if committed(key[0])}
     changed = missing | (listed - known)
@@ -306,6 +312,6 @@ def committed(name):
 
 
 def test_the_table_is_diagonal_or_says_why():
-    for (name, mistake), diagnosis in table.stored_diagnoses().items():
+    for (name, mistake), diagnosis in build.stored_diagnoses().items():
         known = next(m for m in form.exercise(name).mistakes if m.name == mistake)
         assert diagnosis == (known.same_as or mistake), f"{name}: {mistake} is diagnosed as {diagnosis}"

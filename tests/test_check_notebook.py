@@ -8,7 +8,7 @@ import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
-from flashlab.check import form
+from flashlab.check import form, stubs
 
 pytest.importorskip("triton")
 
@@ -41,8 +41,9 @@ CELLS = [
 
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory, fresh_root):
-    folder = fresh_root(tmp_path_factory.mktemp("notebook"))
+def outputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("notebook")
+    stubs.fresh_root(folder)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     kernel = AsyncKernelManager(kernel_name="python3")
     kernel.kernel_spec.argv[0] = sys.executable

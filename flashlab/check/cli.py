@@ -3,7 +3,7 @@
 import argparse
 import textwrap
 
-from flashlab.check import build, checker, form, progress, source
+from flashlab.check import checker, form, progress, source, stubs
 
 
 def main(argv=None):
@@ -48,9 +48,9 @@ def overview():
     failed, left = [], []
     print(f"{'exercise':<28}{'minutes':>8}  {'level':<7}state")
     for name in form.names():
-        exercise, text = form.exercise(name), build.present(name)
+        exercise, text = form.exercise(name), stubs.present(name)
         state = "not begun"
-        if text is not None and build.begun(name, text):
+        if text is not None and stubs.begun(name, text):
             report = checker.check(name)
             state = "passed" if report.passed else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report.passed else [report]
@@ -68,11 +68,11 @@ def overview():
 def reset(names):
     for name in names:
         path = source.exercise_path(name)
-        if build.present(name) not in (None, build.stub(name)):
+        if stubs.present(name) not in (None, stubs.stub(name)):
             kept = _free_place(path)
             path.rename(kept)
             print(f"your version is kept as exercises/{kept.name}")
-        build.write(name)
+        stubs.write(name)
         progress.update(name, passed=False, hints=0)
         print(f"exercises/{name}.py is the stub again")
     return 0
