@@ -33,7 +33,7 @@ exercises: $(INSTALLED) ## regenerate exercises/ from solutions/
 	$(PY) -m flashlab.check.build
 
 figures: $(INSTALLED)   ## redraw the pictures
-	$(PY) -m flashlab.figures.gallery
+	$(PY) -m flashlab.figures
 
 bench: $(INSTALLED)     ## measure the ladder on this GPU; BENCH_ARGS passes arguments on
 	$(PY) -m flashlab bench $(BENCH_ARGS)
