@@ -1,7 +1,7 @@
 """Experiments under the memory model: the rungs over a range of N, or of tile sizes.
 
-Each returns points, dicts of rung, N, d, B, sram_bytes, causal, formula and measured (HBM bytes), as figures.traffic_against_N
-and figures.traffic_against_tile draw them.
+Each returns points, as figures.traffic_against_N and figures.traffic_against_tile draw them: dicts of rung, N, d, B, sram_bytes,
+causal, formula and measured (HBM bytes), sram_peak. Where the SRAM overflows, measured is None and overflow is the error's text.
 """
 
 import torch
@@ -17,41 +17,30 @@ def tiled_rungs():
 
 def over_N(Ns, d=64, sram_bytes=A100_SRAM, rungs=None, causal=False):
     """Each rung at each N, in tiles of the default size. rungs: names; naive and the tiled ones if None."""
-    points = []
-    for N in Ns:
-        QKV = [torch.randn(N, d) for _ in range(3)]
-        for name in rungs or [RUNGS[0].name, *tiled_rungs()]:
-            with Memory(sram_bytes) as mem:
-                point, run = _prepare(name, QKV, largest_square_tile(d, d, QKV[0].element_size()), sram_bytes, causal)
-                run()
-            points.append(point | {"measured": mem.read + mem.written})
-    return points
+    with Memory(sram_bytes):
+        B = largest_square_tile(d, d, element_size=4)
+    names = rungs or [RUNGS[0].name, *tiled_rungs()]
+    return [_point(name, QKV, B, sram_bytes, causal) for QKV in (_inputs(N, d) for N in Ns) for name in names]
 
 
 def over_tiles(N, d=64, sizes=(16, 32, 48, 64, 80, 96, 128), sram_bytes=A100_SRAM, rungs=None, causal=False):
-    """Each rung with B_r = B_c = B for each size. rungs: names; the tiled ones if None.
-
-    Points also have sram_peak and overflow, the error's text; measured and sram_peak are None where the SRAM overflows.
-    """
-    QKV = [torch.randn(N, d) for _ in range(3)]
-    points = []
-    for name in rungs or tiled_rungs():
-        for B in sizes:
-            point, run = _prepare(name, QKV, B, sram_bytes, causal)
-            try:
-                with Memory(sram_bytes) as mem:
-                    run()
-                point |= {"measured": mem.read + mem.written, "sram_peak": mem.sram_peak, "overflow": None}
-            except SRAMOverflow as error:
-                point |= {"measured": None, "sram_peak": None, "overflow": str(error)}
-            points.append(point)
-    return points
+    """Each rung with B_r = B_c = B for each size. rungs: names; the tiled ones if None."""
+    QKV = _inputs(N, d)
+    return [_point(name, QKV, B, sram_bytes, causal) for name in rungs or tiled_rungs() for B in sizes]
 
 
-def _prepare(name, QKV, B, sram_bytes, causal):
-    """The point without what is measured, and the run that is to be measured."""
+def _inputs(N, d):
+    return [torch.randn(N, d) for _ in range(3)]
+
+
+def _point(name, QKV, B, sram_bytes, causal):
     r, (N, d) = rung(name), QKV[0].shape
     sizes = {"B_r": B, "B_c": B} if r.tiled else {}
     point = {"rung": name, "N": N, "d": d, "B": B, "sram_bytes": sram_bytes, "causal": causal,
              "formula": r.cost(N, N, d, causal=causal, **sizes).traffic}
-    return point, lambda: r.function(*QKV, causal=causal, **sizes)
+    try:
+        with Memory(sram_bytes) as mem:
+            r.function(*QKV, causal=causal, **sizes)
+    except SRAMOverflow as error:
+        return point | {"measured": None, "sram_peak": None, "overflow": str(error)}
+    return point | {"measured": mem.read + mem.written, "sram_peak": mem.sram_peak, "overflow": None}

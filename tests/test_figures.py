@@ -119,7 +119,7 @@ def draw(name):
         "sectors_touched": lambda: figures.sectors_touched({"in a row": added}, columns=16),
         "tile_order": lambda: figures.tile_order({"rows": [(i, j) for i in range(4) for j in range(4)]}, wave=4),
         "jacobian_of_product": lambda: figures.jacobian_of_product(3, 2, 2),
-        "traffic_by_tensor": lambda: figures.traffic_by_tensor(logs, title="Any title"),
+        "traffic_by_tensor": lambda: figures.traffic_by_tensor(logs),
     }[name]()
 
 

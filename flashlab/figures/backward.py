@@ -37,7 +37,7 @@ def jacobian_of_product(N, K, M):
 
 
 @figure
-def traffic_by_tensor(logs, title=None):
+def traffic_by_tensor(logs):
     """HBM bytes read and written for each tensor, one panel a kernel. logs: {"fa2_backward": mem.log, ...}."""
     moved = {name: moved_by_tensor(log) for name, log in logs.items()}
     tensors = [T for T in ("Q", "K", "V", "O", "dO", "l", "m", "L", "D", "dQ", "dK", "dV") if any(T in m for m in moved.values())]
@@ -54,10 +54,9 @@ def traffic_by_tensor(logs, title=None):
     axes[0, 0].set_yticks(range(len(tensors)), tensors)
     axes[0, 0].set_ylim(len(tensors) - 0.4, -0.6)
     byte_axis(axes[0, 0].xaxis, linear_to=max(r + w for m in moved.values() for r, w in m.values()))
-    if title is None:
-        share = {name: sum(m.get("dQ", (0, 0))) / sum(r + w for r, w in m.values()) for name, m in moved.items()}
-        title = "dQ's share of the traffic: " + "; ".join(f"{label(name)} {100 * x:.0f} %" for name, x in share.items())
-    return finish(fig, title, "Modelled: counted by flashlab.memory. Dark: read from HBM, light: written to HBM.")
+    share = {name: sum(m.get("dQ", (0, 0))) / sum(r + w for r, w in m.values()) for name, m in moved.items()}
+    return finish(fig, "dQ's share of the traffic: " + "; ".join(f"{label(name)} {100 * x:.0f} %" for name, x in share.items()),
+                  "Modelled: counted by flashlab.memory. Dark: read from HBM, light: written to HBM.")
 
 
 def moved_by_tensor(log):

@@ -79,7 +79,7 @@ def model_vs_counters(results, d=None, causal=False, B_r=128, B_c=64):
     """
     d = results["rows"][0]["d"] if d is None and results["rows"] else d
     asked = [r for r in results["rows"] if r["d"] == d and r.get("causal", False) == causal]
-    rows = [r for r in asked if not r.get("skipped")]
+    rows = [r | {"dram": r["dram_read"] + r["dram_written"]} for r in asked if not r.get("skipped")]
     panels = group(sorted(rows, key=lambda r: r["N"]), "implementation")
     if not panels:
         raise ValueError(f"results hold no row with counters for d = {d}, causal = {causal}; 'skipped' in a row says why")
@@ -90,7 +90,7 @@ def model_vs_counters(results, d=None, causal=False, B_r=128, B_c=64):
     axes[0, 0].set_ylabel("bytes moved")
     byte_axis(axes[0, 0].yaxis)
     title = "Modelled traffic against the GPU's counters"
-    naive, ours = ({r["N"]: _dram(r) for r in panels.get(one.name, [])} for one in (RUNGS[0], kernel))
+    naive, ours = (_at(panels, one.name, "dram") for one in (RUNGS[0], kernel))
     if both := sorted(naive.keys() & ours.keys()):
         N = both[-1]
         title = (f"At N = {N} DRAM moves {bytes_text(naive[N])} for {RUNGS[0].title} attention, {bytes_text(ours[N])} for the "
@@ -104,7 +104,7 @@ def model_vs_counters(results, d=None, causal=False, B_r=128, B_c=64):
 def _draw_counters(ax, name, series, model, B_r, B_c):
     """One implementation's bytes against N: by the cost of the rung `model`, of DRAM, of L2. Returns the lines' ends."""
     lines = [("model", "--", {}, [(r["N"], _modelled_traffic(model, r, B_r, B_c)) for r in series]),
-             ("DRAM", "-", {"marker": "o"}, [(r["N"], _dram(r)) for r in series]),
+             ("DRAM", "-", {"marker": "o"}, [(r["N"], r["dram"]) for r in series]),
              ("L2", ":", {"marker": "s", "mfc": "white"}, [(r["N"], r["l2_bytes"]) for r in series if r.get("l2_bytes")])]
     lines = [line for line in lines if line[-1]]
     for _, dashes, dots, points in lines:
@@ -114,10 +114,6 @@ def _draw_counters(ax, name, series, model, B_r, B_c):
     ax.set_title(f"{label(name)}: DRAM is {dram / modelled:.2g} × model at N = {N}", color=color(name), fontweight="bold",
                  fontsize=9)
     return [(*points[-1], text, color(name)) for text, _, _, points in lines]
-
-
-def _dram(row):
-    return row["dram_read"] + row["dram_written"]
 
 
 def _modelled_traffic(model, row, B_r, B_c):

@@ -22,34 +22,31 @@ def gallery(results_dir="results"):
     """(file name, function that draws it) of every picture: from the rungs, and from recorded results where there are any."""
     torch.manual_seed(0)
 
-    def run(name, N, d, **kwargs):
-        Q, K, V = (torch.randn(N, d) for _ in range(3))
+    def run(function, *tensors, **options):
         with Memory() as mem:
-            rung(name).function(Q, K, V, **kwargs)
+            function(*tensors, **options)
         return mem
 
-    Q, K, V = (torch.randn(64, 16) for _ in range(3))
-    passes = {}
-    for name, softmax in (("three passes", softmax_three_pass), ("two passes", softmax_two_pass)):
-        x = torch.randn(4096)
-        with Memory() as mem:
-            softmax(x, B=64)
-        passes[name] = (mem.read, mem.written)
-    logs = {causal: {name: run(name, 64, 16, causal=causal, B_r=16, B_c=16).log for name in sweeps.tiled_rungs()}
+    qkv = lambda N, d: [torch.randn(N, d) for _ in range(3)]
+    Q, K, V = qkv(64, 16)
+    passes = {f"{count} passes": run(softmax, torch.randn(4096), B=64)
+              for count, softmax in (("three", softmax_three_pass), ("two", softmax_two_pass))}
+    tiled = {name: rung(name).function for name in sweeps.tiled_rungs()}
+    logs = {causal: {name: run(f, *qkv(64, 16), causal=causal, B_r=16, B_c=16).log for name, f in tiled.items()}
             for causal in (False, True)}
     yield "traffic", lambda: figures.traffic_against_N(sweeps.over_N([256, 512, 1024, 2048, 4096]))
     yield "memory_hierarchy", figures.memory_hierarchy
-    yield "traffic_by_op", lambda: figures.traffic_by_op(run(RUNGS[0].name, 1024, 64))
+    yield "traffic_by_op", lambda: figures.traffic_by_op(run(RUNGS[0].function, *qkv(1024, 64)))
     yield "attention_matrices", lambda: figures.attention_matrices(1024, 1024, 64)
     yield "causal_mask", lambda: figures.causal_mask(4, 10)
-    yield "softmax_passes", lambda: figures.softmax_passes(passes)
+    yield "softmax_passes", lambda: figures.softmax_passes({name: (mem.read, mem.written) for name, mem in passes.items()})
     yield "running_state", lambda: figures.running_state(torch.randn(24))
     yield "block_product", lambda: figures.block_product(64, 96, 80, 16, 24, 20)
     yield "softmax_star_error", lambda: figures.softmax_star_error(softmax_star_attention(Q, K, V, B_r=16, B_c=16),
                                                                    attention(Q, K, V, scale=1)[0])
     yield "tile_traversal", lambda: figures.tile_traversal(logs[False], 64, 64)
     yield "tile_traversal_causal", lambda: figures.tile_traversal(logs[True], 64, 64)
-    yield "sram_occupancy", lambda: figures.sram_occupancy({name: run(name, 192, 64) for name in sweeps.tiled_rungs()})
+    yield "sram_occupancy", lambda: figures.sram_occupancy({name: run(f, *qkv(192, 64)) for name, f in tiled.items()})
     yield "programs_on_sms", lambda: figures.programs_on_sms(1, 16, 4096, 128)
     yield "traffic_against_tile", lambda: figures.traffic_against_tile(sweeps.over_tiles(1024))
     for path in sorted(Path(results_dir).glob("*.json")):

@@ -41,10 +41,9 @@ def memory_hierarchy(levels=A100, source=A100_SOURCE):
 
 
 @figure
-def traffic_by_op(mem, names=None):
-    """HBM bytes read and written by each eager kernel that `mem` saw, in order. names: labels to use instead of the ops'."""
+def traffic_by_op(mem):
+    """HBM bytes read and written by each eager kernel that `mem` saw, in order."""
     events = [event for event in mem.log if event.kind == "eager"]
-    names = names or _op_names(events)
     fig, ax = plt.subplots(figsize=(8, 0.6 + 0.55 * len(events) + 0.8))
     for y, event in enumerate(events):
         ax.barh(y - 0.19, event.read, 0.36, color=READ)
@@ -53,7 +52,7 @@ def traffic_by_op(mem, names=None):
             ax.annotate(f"{bytes_text(nbytes)} {verb}", (nbytes, place), (4, 0), textcoords="offset points", va="center",
                         fontsize=8.5)
     ax.set(ylim=(len(events) - 0.4, -0.6), xlabel="HBM traffic (bytes)")
-    ax.set_yticks(range(len(events)), names)
+    ax.set_yticks(range(len(events)), _op_names(events))
     byte_axis(ax.xaxis, linear_to=max(max(e.read, e.written) for e in events))
     total = mem.read + mem.written
     return finish(fig, f"Each operation reads its operands from HBM and writes its result back: {bytes_text(total)} in "

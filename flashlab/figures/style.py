@@ -13,7 +13,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from flashlab.figures.words import bytes_text, group
+from flashlab.figures.words import bytes_text
 from flashlab.ladder import find
 
 INK, FAINT, READ, WRITTEN = "#222222", "#D9D9D9", "#4A5568", "#B4BDCB"
@@ -44,8 +44,6 @@ def figure(function):
     return draw
 
 
-# ---- names and colours
-
 def label(name):
     """The title of a rung or peer; a name that the ladder does not know stays as it is."""
     return one.title if (one := find(name)) else name
@@ -69,8 +67,6 @@ def ink_on(shade):
     return "white" if 0.299 * shade[0] + 0.587 * shade[1] + 0.114 * shade[2] < 0.55 else INK
 
 
-# ---- around the axes
-
 def finish(fig, title, provenance, note="", ends=None):
     """Title on top, provenance below, in the width there is; then the names at the lines' ends. ends: ax -> as label_ends."""
     width = fig.get_figwidth()
@@ -92,23 +88,18 @@ def label_ends(ax, ends):
     """Names at the ends of lines, (x, y, text, colour) each; those in one column are pushed apart until none overlaps."""
     ax.figure.draw_without_rendering()                                   # fixes the layout that pixels refer to
     per_point = ax.figure.dpi / 72
-    gap = 13 * per_point
-    for column in group([{"x": x, "y": y, "text": text, "colour": colour} for x, y, text, colour in ends], "x").values():
-        for end in column:
-            end["at"] = end["line"] = ax.transData.transform((end["x"], end["y"]))[1]
-        column.sort(key=lambda end: end["at"])
+    gap, height = 13 * per_point, lambda end: ax.transData.transform(end[:2])[1]
+    for column in (sorted((end for end in ends if end[0] == x), key=height) for x in dict.fromkeys(end[0] for end in ends)):
+        at = [height(end) for end in column]
         for _ in range(100):
-            column[0]["at"] = max(column[0]["at"], ax.bbox.y0 + gap / 2)     # not into the tick labels
-            for low, high in zip(column, column[1:], strict=False):
-                push = max(0, gap - (high["at"] - low["at"]))
-                low["at"], high["at"] = low["at"] - push / 2, high["at"] + push / 2
-        for end in column:
-            ax.annotate(end["text"], (end["x"], end["y"]), (9, (end["at"] - end["line"]) / per_point), va="center",
-                        textcoords="offset points", color=end["colour"], fontweight="bold", fontsize=9,
-                        annotation_clip=False, zorder=5, path_effects=HALO)
+            at[0] = max(at[0], ax.bbox.y0 + gap / 2)                     # not into the tick labels
+            for n in range(len(at) - 1):
+                push = max(0, gap - (at[n + 1] - at[n]))
+                at[n], at[n + 1] = at[n] - push / 2, at[n + 1] + push / 2
+        for (x, y, text, colour), place in zip(column, at, strict=True):
+            ax.annotate(text, (x, y), (9, (place - height((x, y))) / per_point), textcoords="offset points", va="center",
+                        color=colour, fontweight="bold", fontsize=9, annotation_clip=False, zorder=5, path_effects=HALO)
 
-
-# ---- axes
 
 def bare(ax):
     """No spines and no tick marks: the squares drawn are the axes."""

@@ -63,7 +63,7 @@ def replay(log):
 
 
 @figure
-def tile_traversal(logs, N_q, N_k, title=None):
+def tile_traversal(logs, N_q, N_k):
     """The order in which each kernel visits the (i, j) tiles of S, and what crosses HBM at each step.
 
     logs: {"fa1_forward": mem1.log, "fa2_forward": mem2.log}. Made for small grids such as 4 x 4 tiles.
@@ -83,7 +83,7 @@ def tile_traversal(logs, N_q, N_k, title=None):
     axes[0, 0].set_ylabel("query block i")
     axes[2, 0].set_ylabel("bytes a step")
     byte_axis(axes[2, 0].yaxis, linear_to=axes[2, 0].get_ylim()[1])
-    return finish(fig, title or _traversal_title(replays, totals, N_q, N_k),
+    return finish(fig, _traversal_title(replays, totals, N_q, N_k),
                   "Modelled: replayed from the log of flashlab.memory. Numbers: order of visits. "
                   "▼ load from HBM, △ store to HBM; dark bars read, light bars written.")
 
@@ -165,7 +165,7 @@ def _blocks(seen, N):
 
 
 @figure
-def sram_occupancy(memories, sram_bytes=None, title=None):
+def sram_occupancy(memories, sram_bytes=None):
     """Bytes live in SRAM over the log's events. memories: {"fa2_forward": mem}; sram_bytes: the budget, if not mem's own."""
     fig, axes = plt.subplots(len(memories), 1, figsize=(8, 1.1 + 2.1 * len(memories)), squeeze=False, sharey=True)
     shares = {}
@@ -187,10 +187,9 @@ def sram_occupancy(memories, sram_bytes=None, title=None):
         ax.set_title(label(name), color=colour, fontweight="bold")
         byte_axis(ax.yaxis, linear_to=1.2 * max(budget, peak))
     axes[-1, 0].set_xlabel("loads, stores and operations, in order")
-    if title is None:
-        title = "At the peak, live tiles take " + ", ".join(
-            f"{100 * share:.0f} %{'' if n else ' of the SRAM'} in {label(name)}" for n, (name, share) in enumerate(shares.items()))
-    return finish(fig, title, "Modelled: replayed from the log of flashlab.memory, one program at a time.")
+    return finish(fig, "At the peak, live tiles take " + ", ".join(
+        f"{100 * share:.0f} %{'' if n else ' of the SRAM'} in {label(name)}" for n, (name, share) in enumerate(shares.items())),
+                  "Modelled: replayed from the log of flashlab.memory, one program at a time.")
 
 
 @figure

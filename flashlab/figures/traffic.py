@@ -12,15 +12,17 @@ from flashlab.figures.words import bytes_text, every, group, ratio_text
 def traffic_against_N(points):
     """HBM bytes against N: dots measured under Memory, dashed lines the closed forms. points: as from sweeps.over_N."""
     fig, ax, ends = _against(points, "N", "N (queries = keys, one head)")
-    N = max(p["N"] for p in points)
-    last = {p["rung"]: p["measured"] for p in points if p["N"] == N}
+    fitting = [p for p in points if p["measured"] is not None]
+    N = max(p["N"] for p in fitting)
+    last = {p["rung"]: p["measured"] for p in fitting if p["N"] == N}
     most, least = max(last, key=last.get), min(last, key=last.get)
-    exact = all(p["measured"] == p["formula"] for p in points)
+    exact = all(p["measured"] == p["formula"] for p in fitting)
+    crosses = "" if fitting == points else ", × does not fit"
     return finish(fig, f"At N = {N}, {label(most)} moves {bytes_text(last[most])}, {label(least)} {bytes_text(last[least])}: "
                        f"{ratio_text(last[most], last[least])} times less",
                   f"Modelled: dots counted by flashlab.memory{', equal to' if exact else '; NOT all equal to'} the formulas "
-                  f"(dashed). float32, d = {every(points, 'd')}, SRAM {every(points, 'sram_bytes', bytes_text)}, tiles of "
-                  f"{every(points, 'B')} rows{', causal' if points[0]['causal'] else ''}.", ends={ax: ends})
+                  f"(dashed){crosses}. float32, d = {every(points, 'd')}, SRAM {every(points, 'sram_bytes', bytes_text)}, "
+                  f"tiles of {every(points, 'B')} rows{', causal' if points[0]['causal'] else ''}.", ends={ax: ends})
 
 
 @figure
