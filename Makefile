@@ -37,7 +37,7 @@ exercises: $(INSTALLED) ## exercises/ and docs/mistakes.md from solutions/; your
 	$(PY) solutions/build.py
 
 figures: $(INSTALLED)   ## redraw the pictures
-	$(PY) -m flashlab.figures.gallery
+	$(PY) -m flashlab.figures
 
 bench: $(INSTALLED)     ## measure the ladder on this GPU; BENCH_ARGS passes arguments on
 	$(PY) -m flashlab bench $(BENCH_ARGS)

@@ -1,8 +1,13 @@
 """Figures: they render, their titles tell the truth about their data, and no text falls off the page."""
 
+import ast
 import json
 import math
 import re
+import sys
+import types
+from importlib import import_module
+from pathlib import Path
 
 import matplotlib
 import pytest
@@ -15,9 +20,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.text import Text  # noqa: E402
 
-from flashlab import cost
-from flashlab.figures import gallery as figures  # noqa: E402
-from flashlab.ladder import RUNGS  # noqa: E402
+from flashlab import cost, figures, sweeps  # noqa: E402
+from flashlab.figures import gallery, style  # noqa: E402
+from flashlab.figures.softmax import softmax_states  # noqa: E402
+from flashlab.figures.tiles import replay  # noqa: E402
+from flashlab.figures.words import bytes_text  # noqa: E402
+from flashlab.gpu.simt import launch, vector_add  # noqa: E402
+from flashlab.ladder import RUNGS, Rung, find  # noqa: E402
 from flashlab.memory import KiB, Memory  # noqa: E402
 from flashlab.rungs.fa1 import fa1_forward  # noqa: E402
 from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
@@ -79,6 +88,8 @@ def traversals(N_q=64, N_k=64, **kwargs):
 def draw(name):
     """Every figure, on small data."""
     logs = {name: mem.log for name, mem in traversals().items()}
+    A = torch.arange(12.0).view(3, 4)
+    added = launch(vector_add, 1, 32)(A.flatten(), A.flatten(), torch.zeros(12), 12)
     return {
         "memory_hierarchy": lambda: figures.memory_hierarchy(),
         "traffic_by_op": lambda: figures.traffic_by_op(measure(naive_forward, 64)),
@@ -91,17 +102,28 @@ def draw(name):
         "tile_traversal": lambda: figures.tile_traversal(logs, 64, 64),
         "sram_occupancy": lambda: figures.sram_occupancy(traversals()),
         "programs_on_sms": lambda: figures.programs_on_sms(1, 16, 4096, 128),
-        "traffic_against_N": lambda: figures.traffic_against_N(figures.sweep_traffic([32, 64, 128], d=16)),
-        "traffic_against_tile": lambda: figures.traffic_against_tile(figures.sweep_tiles(64, 16, (8, 16, 32, 64), 16 * KiB)),
+        "traffic_against_N": lambda: figures.traffic_against_N(sweeps.over_N([32, 64, 128], d=16)),
+        "traffic_against_tile": lambda: figures.traffic_against_tile(sweeps.over_tiles(64, 16, (8, 16, 32, 64), 16 * KiB)),
         "model_vs_counters": lambda: figures.model_vs_counters(invented_counters()),
         "runtime_against_N": lambda: figures.runtime_against_N(invented_results()),
         "peak_memory_against_N": lambda: figures.peak_memory_against_N(invented_results()),
         "tflops": lambda: figures.tflops(invented_results()),
         "error_against_float64": lambda: figures.error_against_float64(invented_results()),
+        "roofline": lambda: figures.roofline([{"op": "FA2", "flops": 4000, "bytes": 1}, {"op": "add", "flops": 1, "bytes": 12}],
+                                             3, 600, "Modelled."),
+        "bandwidth_by_footprint": lambda: figures.bandwidth_by_footprint(
+            [{"footprint": 2**n, "tb_s": 40.0 - n} for n in range(20, 30)], "Recorded on paper.", l2_bytes=2**25),
+        "warp_lanes": lambda: figures.warp_lanes(added),
+        "grid_and_guard": lambda: figures.grid_and_guard((10, 20), (4, 8)),
+        "layout_addresses": lambda: figures.layout_addresses({"T": A, "T.T": A.T}),
+        "sectors_touched": lambda: figures.sectors_touched({"in a row": added}, columns=16),
+        "tile_order": lambda: figures.tile_order({"rows": [(i, j) for i in range(4) for j in range(4)]}, wave=4),
+        "jacobian_of_product": lambda: figures.jacobian_of_product(3, 2, 2),
+        "traffic_by_tensor": lambda: figures.traffic_by_tensor(logs),
     }[name]()
 
 
-DRAWN = [name for name, f in vars(figures).items() if hasattr(f, "__wrapped__") and f.__module__ == figures.__name__]
+DRAWN = [name for name, f in vars(figures).items() if hasattr(f, "__wrapped__")]
 
 
 def title(fig):
@@ -142,11 +164,79 @@ def test_renders_and_nothing_falls_off_the_page(name):
 
 def test_every_implementation_has_one_color_of_its_own():
     names = {rung.name for rung in RUNGS} | {"sdpa_math", "sdpa_efficient", "sdpa_flash", "sdpa_cudnn"}
-    assert names <= figures.COLORS.keys() and names <= figures.MARKERS.keys() and names <= figures.LABELS.keys()
-    forward = {name: color for name, color in figures.COLORS.items() if "backward" not in name}
-    assert len(set(forward.values())) == len(forward)
+    assert all(find(name) and style.label(name) != name and style.marker(name) == find(name).marker for name in names)
+    assert len({style.color(name) for name in names}) == len(names)
     for name in ("naive", "fa1", "fa2", "fa2_triton"):
-        assert figures.COLORS[f"{name}_backward"] == figures.COLORS[f"{name}_forward"]
+        assert style.color(f"{name}_backward") == style.color(f"{name}_forward")
+
+
+def test_every_picture_is_found_in_figures():
+    folder = Path(figures.__file__).parent
+    for module in (import_module(f"flashlab.figures.{path.stem}") for path in folder.glob("*.py") if "__" not in path.stem):
+        here = {name for name, f in vars(module).items() if hasattr(f, "__wrapped__") and f.__module__ == module.__name__}
+        assert here <= set(DRAWN), f"{module.__name__} draws what flashlab.figures does not have"
+
+
+def test_figures_import_what_they_draw_and_nobody_s_private_names():
+    """A picture gets its data: it measures nothing, and judges nothing."""
+    for path in Path(figures.__file__).parent.glob("*.py"):
+        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom | ast.Import)]
+        modules = {getattr(node, "module", None) or node.names[0].name for node in imports}
+        assert not [m for m in modules if m.startswith(("flashlab.bench", "flashlab.check"))], path.name
+        assert not [alias.name for node in imports for alias in node.names if alias.name.startswith("_")], path.name
+    assert "matplotlib" not in Path(sweeps.__file__).read_text()
+
+
+@pytest.fixture
+def add_rung(monkeypatch):
+    """One more line in the ladder: FA2 under another name, in a colour and with a marker that no other has."""
+    module = types.ModuleType("scratch")
+    module.scratch_forward = lambda *QKV, **options: fa2_forward(*QKV, **options)
+    monkeypatch.setitem(sys.modules, "scratch", module)
+    before = RUNGS[:]
+    yield lambda **more: RUNGS.append(Rung(99, "scratch_forward", "scratch", "the next idea", "-", "99", cost.fa2_forward,
+                                           "#123456", "P", tiled=True, **more))
+    RUNGS[:] = before
+
+
+def as_scratch(rows, doubled=()):
+    """What the Triton kernel's rows would say of the scratch rung."""
+    return [r | {"implementation": "scratch_forward"} | {key: 2 * r[key] for key in doubled} for r in rows
+            if r["implementation"] == "fa2_triton_forward"]
+
+
+def drawn_in(fig, color):
+    return {line.get_marker() for ax in fig.axes for line in ax.lines if line.get_color() == color}
+
+
+def test_a_new_rung_is_drawn_without_a_change_to_any_figure(add_rung):
+    add_rung()
+    points, sizes = sweeps.over_N([32, 64], d=16), sweeps.over_tiles(64, 16, (8, 16, 64), 16 * KiB)
+    assert all(p["measured"] == p["formula"] for p in points) and points[-1]["rung"] == sizes[-1]["rung"] == "scratch_forward"
+    for fig in (figures.traffic_against_N(points), figures.traffic_against_tile(sizes)):
+        assert "the next idea" in labels(fig.axes[0]) and "P" in drawn_in(fig, "#123456")
+    log = measure(fa2_forward, 32, B_r=16, B_c=16).log
+    assert title(figures.tile_traversal({"scratch_forward": log}, 32, 32)).startswith("the next idea moves K, V")
+    results = invented_results()
+    results["rows"] += as_scratch(results["rows"])
+    fig = figures.runtime_against_N(results)
+    assert "the next idea" in labels(fig.axes[0]) and drawn_in(fig, "#123456") == {"P"}
+    assert "FA2 in Triton takes" in title(fig)                           # the next idea runs on no GPU
+    assert "the next idea takes" in title(figures.runtime_against_N(results, focus="scratch_forward"))
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_titles_are_about_the_last_gpu_kernel_that_was_measured(add_rung, measured):
+    add_rung(heads=True)
+    results, counters = invented_results(), invented_counters()
+    if measured:
+        results["rows"] += as_scratch(results["rows"])
+        counters["rows"] += as_scratch(counters["rows"], doubled=["dram_read"])
+    for draw_ in (figures.runtime_against_N, figures.peak_memory_against_N, figures.tflops, figures.error_against_float64):
+        says = title(draw_(results))
+        assert ("the next idea" if measured else "FA2 in Triton") in says and "not" not in says
+    moved = (7 if measured else 4) * 16 * 16384 * 64 * 2
+    assert f"{bytes_text(moved)} for the kernel" in title(figures.model_vs_counters(counters))
 
 
 def test_pictures_of_the_backward_pass():
@@ -157,6 +247,7 @@ def test_pictures_of_the_backward_pass():
     results = invented | {"what": "backward", "rows": rows}
     for draw_ in (figures.runtime_against_N, figures.peak_memory_against_N, figures.tflops):
         fig = draw_(results, focus="fa2_triton_backward")
+        assert title(fig) == title(draw_(results))                       # the kernel is found without being named
         assert "Backward, bfloat16" in source(fig) and "FA2 in Triton" in title(fig) and "not" not in title(fig)
         with pytest.raises(ValueError, match="no measured"):
             draw_(results | {"what": "forward"})
@@ -207,10 +298,10 @@ def test_causal_mask_is_the_oracles(N_q, N_k):
 
 def test_softmax_states_are_the_softmax_of_each_prefix():
     xs = torch.randn(20, dtype=torch.float64)
-    for n, (m, l, _) in enumerate(figures.softmax_states(xs), start=1):
+    for n, (m, l, _) in enumerate(softmax_states(xs), start=1):
         assert m == xs[:n].max().item()
         assert l == pytest.approx(torch.exp(xs[:n] - m).sum().item())
-    assert figures.softmax_states([-math.inf, 1.0])[-1] == (1.0, 1.0, 0.0)
+    assert softmax_states([-math.inf, 1.0])[-1] == (1.0, 1.0, 0.0)
 
 
 @pytest.mark.parametrize("xs, claim", [([0, 2, 1, 3], "l is rescaled 2 times: whenever the maximum grows, and only then"),
@@ -234,7 +325,7 @@ def test_softmax_star_error_is_the_largest_gap():
 @pytest.mark.parametrize("N_q, N_k, causal", [(64, 64, False), (64, 64, True), (40, 72, True), (72, 40, True), (50, 33, False)])
 def test_replay_visits_every_tile_once_and_accounts_for_every_byte(N_q, N_k, causal):
     for name, mem in traversals(N_q, N_k, causal=causal).items():
-        visits, moves = figures._replay(mem.log)
+        visits, moves = replay(mem.log)
         T_r, T_c = math.ceil(N_q / 16), math.ceil(N_k / 16)
         tiles = [(i, j) for i in range(T_r) for j in range(T_c)]
         if name == "fa1_forward":
@@ -248,8 +339,8 @@ def test_replay_visits_every_tile_once_and_accounts_for_every_byte(N_q, N_k, cau
 
 def test_replay_gives_each_step_its_own_moves():
     mems = traversals()
-    _, fa1 = figures._replay(mems["fa1_forward"].log)
-    _, fa2 = figures._replay(mems["fa2_forward"].log)
+    _, fa1 = replay(mems["fa1_forward"].log)
+    _, fa2 = replay(mems["fa2_forward"].log)
     moved = lambda step: [(verb, T) for verb, T, _ in step]
     assert moved(fa1[1]) == [("load", "Q"), ("load", "O"), ("load", "l"), ("load", "m"),
                              ("store", "O"), ("store", "l"), ("store", "m")]
@@ -297,8 +388,8 @@ def test_programs_on_sms_counts_waves(B, H, N, B_r, sms, claim):
     assert f"{B * H * math.ceil(N / B_r)} programs" in fig.axes[1].get_title("left")
 
 
-def test_sweep_traffic_measures_what_the_formula_says_and_the_dots_lie_on_the_line():
-    points = figures.sweep_traffic([32, 64, 128], d=16)
+def test_sweep_over_N_measures_what_the_formula_says_and_the_dots_lie_on_the_line():
+    points = sweeps.over_N([32, 64, 128], d=16)
     assert all(p["measured"] == p["formula"] > 0 for p in points) and len(points) == 9
     fig = figures.traffic_against_N(points)
     line, dots = fig.axes[0].lines[:2]
@@ -310,8 +401,8 @@ def test_sweep_traffic_measures_what_the_formula_says_and_the_dots_lie_on_the_li
     assert "NOT all equal" in source(figures.traffic_against_N(points))
 
 
-def test_sweep_tiles_records_the_overflow():
-    points = figures.sweep_tiles(64, 16, (8, 16, 32, 64), 16 * KiB)
+def test_sweep_over_tiles_records_the_overflow():
+    points = sweeps.over_tiles(64, 16, (8, 16, 32, 64), 16 * KiB)
     assert all(p["measured"] in (None, p["formula"]) for p in points)
     over = [p for p in points if p["measured"] is None]
     assert over and all("SRAM" in p["overflow"] for p in over) and max(p["B"] for p in over) == 64
@@ -321,12 +412,12 @@ def test_sweep_tiles_records_the_overflow():
     text = next(text for text in labels(fig.axes[0]) if "SRAM overflow" in text)
     for rung in ("fa1_forward", "fa2_forward"):
         first = min(p["B"] for p in over if p["rung"] == rung)
-        assert f"{figures.LABELS[rung]} from B = {first}" in text
+        assert f"{style.label(rung)} from B = {first}" in text
 
 
 def test_tile_sweep_where_everything_or_nothing_fits():
-    assert "No tile size fits" in title(figures.traffic_against_tile(figures.sweep_tiles(32, 16, (16, 32), 1 * KiB)))
-    fig = figures.traffic_against_tile(figures.sweep_tiles(32, 16, (8, 16)))
+    assert "No tile size fits" in title(figures.traffic_against_tile(sweeps.over_tiles(32, 16, (16, 32), 1 * KiB)))
+    fig = figures.traffic_against_tile(sweeps.over_tiles(32, 16, (8, 16)))
     assert "until" not in title(fig) and not any("overflow" in text for text in labels(fig.axes[0]))
 
 
@@ -364,7 +455,7 @@ def test_bench_titles_are_computed():
 def test_ceiling_is_dashed_and_every_line_is_labelled():
     ax = figures.tflops(invented_results()).axes[0]
     assert [line for line in ax.lines if line.get_linestyle() == "--" and set(line.get_ydata()) == {800}]
-    assert set(labels(ax)) >= {figures.LABELS[name] for name in SPEED}
+    assert set(labels(ax)) >= {style.label(name) for name in SPEED}
 
 
 def test_missing_rows_are_named():
@@ -403,15 +494,15 @@ def test_command_line_draws_into_the_folder(tmp_path, monkeypatch, capsys):
     (tmp_path / "bench.json").write_text(json.dumps(invented_results()))
     (tmp_path / "counters.json").write_text(json.dumps(invented_counters()))
     (tmp_path / "other.json").write_text("{}")
-    pictures = dict(figures.gallery(tmp_path))
+    pictures = dict(gallery.gallery(tmp_path))
     assert {"traffic", "tile_traversal", "counters_counters", "bench_tflops"} <= pictures.keys()
-    monkeypatch.setattr(figures, "gallery", lambda: [("bench_tflops", pictures["bench_tflops"])])
-    figures.main([str(tmp_path / "out")])
+    monkeypatch.setattr(gallery, "gallery", lambda: [("bench_tflops", pictures["bench_tflops"])])
+    gallery.main([str(tmp_path / "out")])
     assert (tmp_path / "out" / "bench_tflops.png").stat().st_size > 5000
     with pytest.raises(SystemExit, match="usage"):
-        figures.main(["--nonsense"])
+        gallery.main(["--nonsense"])
 
 
 def test_text_wraps_between_words_but_not_inside_a_quantity():
-    assert figures._wrap("moves 29 MiB at N = 4096", 14).split("\n") == ["moves 29 MiB", "at N = 4096"]
+    assert style.wrap("moves 29 MiB at N = 4096", 14).split("\n") == ["moves 29 MiB", "at N = 4096"]
     assert isinstance(figures.memory_hierarchy()._suptitle, Text)

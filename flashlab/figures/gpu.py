@@ -1,40 +1,23 @@
-"""The pictures of chapters 02 and 09: lanes, grids, addresses, sectors, the roofline. Drawn and used like those of figures.py."""
+"""The pictures of how a GPU runs code, chapters 02 and 09: lanes, grids, addresses, sectors, the roofline."""
 
 import matplotlib.pyplot as plt
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
-from matplotlib.patheffects import withStroke
 
-from flashlab.figures.gallery import (
-    COLORS,
-    FAINT,
-    INK,
-    READ,
-    WRITTEN,
-    _byte_axis,
-    _bytes,
-    _finish,
-    _luminance,
-    _plain_log,
-    _ratio,
-    _tint,
-    figure,
-)
+from flashlab.figures.style import FAINT, HALO, INK, READ, WRITTEN, bare, byte_axis, color, figure, finish, ink_on, plain_log, ramp
+from flashlab.figures.words import bytes_text, ratio_text
 from flashlab.gpu.simt import SECTOR, WARP
+from flashlab.ladder import RUNGS
 from flashlab.validate import check_positive
 
-BUSY = COLORS["fa1_forward"]
-RUNG_OF = {"FA2": "fa2_forward", "FA2 (Triton)": "fa2_triton_forward"}    # operations that are rungs: drawn in the rung's colour
+BUSY = "#0072B2"           # a lane that works, a thread with an element, a tile in the making
 
-
-# ---- chapter 02
 
 @figure
 def roofline(points, tb_s, tflops, words):
     """FLOPs a byte against TFLOP/s, under a device's two ceilings.
 
     points: dicts of "op", "flops", "bytes" and, where it was measured, "tflops"; drawn on the roof where it was not.
-            "rung", where there is one, gives the colour
+            "rung", the name of one, gives the colour, as an "op" that is the title of one does
     tb_s, tflops: the ceilings; words: where the numbers come from
     """
     ridge = tflops / tb_s
@@ -44,28 +27,28 @@ def roofline(points, tb_s, tflops, words):
     ax.plot([low, ridge, high], [low * tb_s, tflops, tflops], "--", color=INK, lw=1.3)
     ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low * tb_s / 2, tflops * 3),
            xlabel="arithmetic intensity (FLOPs for each byte of HBM)", ylabel="TFLOP/s")
-    _plain_log(ax.xaxis)
-    _plain_log(ax.yaxis)
+    plain_log(ax.xaxis)
+    plain_log(ax.yaxis)
+    rungs = {r.title: r.name for r in RUNGS}
     names = {}                                                           # points on top of each other share a line of text
     for point, x in zip(points, xs, strict=True):
         y, measured = point.get("tflops") or min(x * tb_s, tflops), bool(point.get("tflops"))
-        color = COLORS.get(point.get("rung") or RUNG_OF.get(point["op"]), READ)
-        ax.plot(x, y, "o", color=color, mfc=color if measured else "white", ms=7)
+        colour = color(point.get("rung") or rungs.get(point["op"].replace("(Triton)", "in Triton")))     # results/ has brackets
+        ax.plot(x, y, "o", color=colour, mfc=colour if measured else "white", ms=7)
         near = [(u, v, c) for u, v, c in names if max(u / x, x / u, v / y, y / v) < 1.25]
-        place = near[0] if near else (x, y, color)
+        place = near[0] if near else (x, y, colour)
         names.setdefault(place, []).append(point["op"])
-    for (x, y, color), ops in names.items():
+    for (x, y, colour), ops in names.items():
         left = x > ridge                                                 # under the slope the room is to the right
-        ax.annotate(", ".join(ops), (x, y), (-9 if left else 9, -9), textcoords="offset points", fontsize=9, color=color,
-                    fontweight="bold", ha="right" if left else "left", va="center",
-                    path_effects=[withStroke(linewidth=3, foreground="white")])
+        ax.annotate(", ".join(ops), (x, y), (-9 if left else 9, -9), textcoords="offset points", fontsize=9, color=colour,
+                    fontweight="bold", ha="right" if left else "left", va="center", path_effects=HALO)
     ax.annotate(f"{tb_s:.3g} TB/s", (ridge / 20, ridge / 20 * tb_s), (-6, 8), textcoords="offset points", fontsize=9, ha="right")
     ax.annotate(f"{tflops:.0f} TFLOP/s", (high, tflops), (-4, 5), textcoords="offset points", fontsize=9, ha="right")
     ax.axvline(ridge, color=FAINT, lw=1, zorder=0)
     hollow = "" if all(point.get("tflops") for point in points) else " Filled: measured; hollow: at best."
     slow = [point["op"] for point, x in zip(points, xs, strict=True) if x < ridge]
-    return _finish(fig, f"Below {ridge:.0f} FLOPs a byte memory is the limit: so for {len(slow)} of these {len(points)} operations",
-                   f"{words} FLOPs and bytes: counted. Dashed: ceilings.{hollow}")
+    return finish(fig, f"Below {ridge:.0f} FLOPs a byte memory is the limit: so for {len(slow)} of these {len(points)} operations",
+                  f"{words} FLOPs and bytes: counted. Dashed: ceilings.{hollow}")
 
 
 @figure
@@ -76,37 +59,34 @@ def bandwidth_by_footprint(rows, words, l2_bytes=None):
     fig, ax = plt.subplots(figsize=(8, 3.6))
     ax.plot(sizes, rates, "o-", color=BUSY)
     ax.set(xscale="log", ylim=(0, 1.15 * max(rates)), xlabel="memory read again and again (bytes)", ylabel="TB/s read")
-    _byte_axis(ax.xaxis)
+    byte_axis(ax.xaxis)
     ax.grid(axis="y")
     if l2_bytes:
         ax.axvline(l2_bytes, ls="--", color=INK, lw=1.2)
-        ax.annotate(f"L2 cache, {_bytes(l2_bytes)}", (l2_bytes, 0.02), (-5, 4), xycoords=("data", "axes fraction"), ha="right",
+        ax.annotate(f"L2 cache, {bytes_text(l2_bytes)}", (l2_bytes, 0.02), (-5, 4), xycoords=("data", "axes fraction"), ha="right",
                     textcoords="offset points", fontsize=9)
     best = rates.index(max(rates))
-    return _finish(fig, f"{_bytes(sizes[best])} that the L2 cache holds come {_ratio(rates[best], rates[-1])} times as fast as "
-                        f"{_bytes(sizes[-1])} from HBM", words)
+    return finish(fig, f"{bytes_text(sizes[best])} that the L2 cache holds come {ratio_text(rates[best], rates[-1])} times "
+                       f"as fast as {bytes_text(sizes[-1])} from HBM", words)
 
 
 @figure
 def warp_lanes(trace, block=0, warp=0):
     """A warp step by step, lane by lane: who works, who waits. trace: from flashlab.gpu.simt.launch; at most 40 steps."""
     steps = trace.warp(block, warp)[:40]
+    lines = [step.source.split("#")[0].rstrip() for step in steps]
     fig, ax = plt.subplots(figsize=(9, 0.9 + 0.26 * len(steps) + 0.5))
     for y, step in enumerate(steps):
         for lane, active in enumerate(step.active):
             ax.add_patch(Rectangle((lane + 0.06, y + 0.1), 0.88, 0.8, fc=BUSY if active else "#EFEFEF", lw=0))
     ax.set(xlim=(0, WARP), ylim=(len(steps), 0), xlabel="lane of the warp")
     ax.set_xticks([lane + 0.5 for lane in (0, 7, 15, 23, 31)], [0, 7, 15, 23, 31])
-    ax.set_yticks([y + 0.5 for y in range(len(steps))], [step.source.split("#")[0].rstrip() for step in steps],
-                  family="DejaVu Sans Mono", fontsize=8, ha="left")
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-    widest = max(len(step.source.split("#")[0].rstrip()) for step in steps)
-    ax.tick_params(axis="y", pad=5.1 * widest)
-    busy = sum(sum(step.active) for step in steps)
-    share = 100 * busy / (WARP * len(steps))
-    return _finish(fig, f"{trace.kernel}, block {_index(steps[0].block)}, warp {warp}: {share:.0f} % of the lanes work",
-                   "Modelled: flashlab.gpu.simt, one row a step. Blue: active. Grey: idle, its time is paid for.")
+    ax.set_yticks([y + 0.5 for y in range(len(steps))], lines, family="DejaVu Sans Mono", fontsize=8, ha="left")
+    bare(ax)
+    ax.tick_params(axis="y", pad=5.1 * max(map(len, lines)))
+    share = 100 * sum(sum(step.active) for step in steps) / (WARP * len(steps))
+    return finish(fig, f"{trace.kernel}, block {_index(steps[0].block)}, warp {warp}: {share:.0f} % of the lanes work",
+                  "Modelled: flashlab.gpu.simt, one row a step. Blue: active. Grey: idle, its time is paid for.")
 
 
 @figure
@@ -117,7 +97,7 @@ def grid_and_guard(size, block):
         grid, launched = -(-size // block), -(-size // block) * block
         fig, ax = plt.subplots(figsize=(9, 0.9 + 0.34 * grid + 0.6))
         for i in range(launched):
-            _thread(ax, i % block, i // block, 1, 1, i < size)
+            _thread(ax, i % block, i // block, i < size)
         ax.set(xlim=(0, block), ylim=(grid, 0), xlabel="threadIdx.x", ylabel="blockIdx.x")
         ax.set_yticks([y + 0.5 for y in range(grid)], range(grid))
         ax.set_xticks([0.5, block - 0.5], [0, block - 1])
@@ -130,7 +110,7 @@ def grid_and_guard(size, block):
         fig, ax = plt.subplots(figsize=(8, 1.2 + 6 * down * b_rows / (across * b_cols)))
         for y in range(down * b_rows):
             for x in range(across * b_cols):
-                _thread(ax, x, y, 1, 1, y < rows and x < cols)
+                _thread(ax, x, y, y < rows and x < cols)
         for y in range(down):
             for x in range(across):
                 ax.add_patch(Rectangle((x * b_cols, y * b_rows), b_cols, b_rows, fc="none", ec=INK, lw=1.2))
@@ -141,16 +121,13 @@ def grid_and_guard(size, block):
         launched = down * across * b_rows * b_cols
         title = (f"⌈{cols}/{b_cols}⌉ × ⌈{rows}/{b_rows}⌉ = {across} × {down} blocks are {launched} threads for "
                  f"{rows * cols} elements: the guard stops {launched - rows * cols}")
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-    return _finish(fig, title, "Definition: one square a thread. Blue: it has an element. Grey: it has none.")
+    bare(ax)
+    return finish(fig, title, "Definition: one square a thread. Blue: it has an element. Grey: it has none.")
 
 
-def _thread(ax, x, y, width, height, busy):
-    ax.add_patch(Rectangle((x + 0.06, y + 0.06), width - 0.12, height - 0.12, fc=BUSY if busy else "#E4E4E4", lw=0))
+def _thread(ax, x, y, busy):
+    ax.add_patch(Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, fc=BUSY if busy else "#E4E4E4", lw=0))
 
-
-# ---- chapter 09
 
 @figure
 def layout_addresses(views):
@@ -159,32 +136,32 @@ def layout_addresses(views):
     if any(T.untyped_storage().data_ptr() != first.untyped_storage().data_ptr() for T in views.values()):
         raise ValueError("views must share one storage: a copy has addresses of its own")
     count = first.untyped_storage().nbytes() // first.element_size()
-    ramp = LinearSegmentedColormap.from_list("addresses", [_tint(BUSY, 0.08), BUSY])
+    shades = ramp(BUSY, lightest=0.08)
     height = max(T.shape[0] for T in views.values())
     width = sum(T.shape[1] for T in views.values()) + 1.5 * (len(views) - 1)
     fig, (top, below) = plt.subplots(2, 1, figsize=(9, 2.4 + 9 * height / max(width, count)),
                                      gridspec_kw={"height_ratios": [1, max(1, height) * count / max(width, count) / 1.2]})
     for address in range(count):
-        _cell(top, address, 0, address, ramp, count)
+        _cell(top, address, 0, address, shades, count)
     top.set(xlim=(-0.1, count + 0.1), ylim=(1.05, -0.05), aspect="equal", title="memory: addresses, counted in elements")
     x = 0
     for name, T in views.items():
         for i in range(T.shape[0]):
             for j in range(T.shape[1]):
-                _cell(below, x + j, i, T.storage_offset() + i * T.stride(0) + j * T.stride(1), ramp, count)
+                _cell(below, x + j, i, T.storage_offset() + i * T.stride(0) + j * T.stride(1), shades, count)
         below.text(x, -0.25, f"{name}\nshape {tuple(T.shape)}, strides {T.stride()}", va="bottom", fontsize=9)
         x += T.shape[1] + 1.5
     below.set(xlim=(-0.1, x - 1.4), ylim=(height + 0.05, -1.4), aspect="equal")
     for ax in (top, below):
         ax.axis("off")
-    return _finish(fig, f"{len(views)} tensors, one memory: only the strides differ",
-                   "Measured here: T.stride() and T.storage_offset(). Element (i, j) lies at offset + i · stride 0 + j · stride 1.")
+    return finish(fig, f"{len(views)} tensors, one memory: only the strides differ",
+                  "Measured here: T.stride() and T.storage_offset(). Element (i, j) lies at offset + i · stride 0 + j · stride 1.")
 
 
-def _cell(ax, x, y, address, ramp, count):
-    shade = ramp(address / max(1, count - 1))
+def _cell(ax, x, y, address, shades, count):
+    shade = shades(address / max(1, count - 1))
     ax.add_patch(Rectangle((x, y), 1, 1, fc=shade, ec="white", lw=1.5))
-    ax.text(x + 0.5, y + 0.5, address, ha="center", va="center", fontsize=9, color="white" if _luminance(shade) < 0.55 else INK)
+    ax.text(x + 0.5, y + 0.5, address, ha="center", va="center", fontsize=9, color=ink_on(shade))
 
 
 @figure
@@ -205,8 +182,8 @@ def sectors_touched(traces, columns, array="A", itemsize=4):
                title=f"{name}: {len(access.offsets)} numbers, {access.sectors} sectors")
     counts = {name: access.sectors for name, access in accesses.items()}
     lanes = len(next(iter(accesses.values())).offsets)
-    return _finish(fig, f"A load of {lanes} numbers moves " + ", ".join(f"{n} sectors {name}" for name, n in counts.items()),
-                   f"Modelled: flashlab.gpu.simt, a sector is {SECTOR} bytes. Dark: asked for. Light: moved along with it.")
+    return finish(fig, f"A load of {lanes} numbers moves " + ", ".join(f"{n} sectors {name}" for name, n in counts.items()),
+                  f"Modelled: flashlab.gpu.simt, a sector is {SECTOR} bytes. Dark: asked for. Light: moved along with it.")
 
 
 @figure
@@ -221,8 +198,8 @@ def tile_order(orders, wave):
         for number, (i, j) in enumerate(tiles):
             ax.add_patch(Rectangle((j, i), 1, 1, fc=BUSY if number < wave else "#F3F3F3", ec="white", lw=1))
             if T_n <= 16:
-                color = "white" if number < wave else "#888888"
-                ax.text(j + 0.5, i + 0.5, number, ha="center", va="center", fontsize=7.5, color=color)
+                ax.text(j + 0.5, i + 0.5, number, ha="center", va="center", fontsize=7.5,
+                        color="white" if number < wave else "#888888")
         for i in {i for i, _ in now}:
             ax.add_patch(Rectangle((-1.5, i + 0.08), 1, 0.84, fc=READ, lw=0))
         for j in {j for _, j in now}:
@@ -233,8 +210,8 @@ def tile_order(orders, wave):
                title=f"{name}: {needs[name][0]} of A's strips, {needs[name][1]} of B's")
         ax.axis("off")
     totals = [sum(need) for need in needs.values()]
-    return _finish(fig, f"{wave} programs at a time read {' or '.join(map(str, totals))} strips of A and B: the order decides",
-                   "Definition: numbers are program ids. Blue: the tiles of C made at the same time; dark: what they read.")
+    return finish(fig, f"{wave} programs at a time read {' or '.join(map(str, totals))} strips of A and B: the order decides",
+                  "Definition: numbers are program ids. Blue: the tiles of C made at the same time; dark: what they read.")
 
 
 def _index(block):

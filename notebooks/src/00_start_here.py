@@ -198,9 +198,9 @@ fewer = None     # naive's bytes divided by FlashAttention's
 # are logarithmic: the same step up is the same factor everywhere.
 
 # %%
-from flashlab.figures import gallery as figures
+from flashlab import figures, sweeps
 
-points = figures.sweep_traffic([128, 256, 512, 1024], d=64)
+points = sweeps.over_N([128, 256, 512, 1024], d=64)
 print(f"your prediction: {fewer}")
 figures.traffic_against_N(points)
 

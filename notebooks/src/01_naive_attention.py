@@ -144,7 +144,7 @@ my_keys_seen = None
 # **Run and compare.** Asking two queries or all six must make no difference to the two: the test of a mask is that their rows come out the same.
 
 # %%
-from flashlab.figures import gallery as figures
+from flashlab import figures
 from flashlab.rungs.naive import naive_forward
 
 O_last, L_last = naive_forward(Q[4:], K, V, causal=True)

@@ -27,8 +27,7 @@ my_faster, my_smaller = None, None
 # **Run and compare.** These are the published numbers that the FlashAttention paper starts from.
 
 # %%
-from flashlab.figures import gallery as figures
-from flashlab.figures import gpu as figures_gpu  # flashlab first, then torch
+from flashlab import figures  # flashlab first, then torch
 import torch
 
 print(f"your prediction: {my_faster} times faster, {my_smaller} times smaller")
@@ -54,7 +53,7 @@ rows, words = numbers("memory_bandwidth")
 print(f"your prediction: {my_ratio}")
 for row in pick(rows, level="shared memory"):
     print(f"shared memory, all SMs together: {row['tb_s']:.1f} TB/s")
-figures_gpu.bandwidth_by_footprint(rows, words, l2_bytes=50 * 2**20) if rows else print(words)
+figures.bandwidth_by_footprint(rows, words, l2_bytes=50 * 2**20) if rows else print(words)
 
 # %% [markdown]
 # Bandwidth says how much arrives in a second, once the stream flows. **Latency** says how long the first byte takes. One thread follows a chain of pointers, so that each address is known only when the number before it has come: nothing overlaps.
@@ -149,9 +148,9 @@ for point in extra:
 rows, words = numbers("roofline")
 if rows:
     tb_s, tflops = (max(row.get(rate, 0) for row in rows + ceilings) for rate in ("tb_s", "tflops"))     # the best that was seen
-    picture = figures_gpu.roofline(rows, tb_s, tflops, words)
+    picture = figures.roofline(rows, tb_s, tflops, words)
 else:
-    picture = figures_gpu.roofline(ops + extra, 1.5, 312, f"Modelled, limits of an A100. {words}.")
+    picture = figures.roofline(ops + extra, 1.5, 312, f"Modelled, limits of an A100. {words}.")
 picture
 
 # %% [markdown]
@@ -211,7 +210,7 @@ trace = launch(simt.vector_add, 1, 64)(A, B, C, 8)
 ADD = 4                                                            # the line that adds; the def is line 1
 print(f"modelled: threads without an element: {trace.threads - trace.active_lanes(line=ADD)}; your prediction: {my_idle_threads}")
 print(f"modelled: idle lanes of the warp that adds: {trace.idle_lanes(line=ADD)}; your prediction: {my_idle_lanes}")
-figures_gpu.warp_lanes(trace)
+figures.warp_lanes(trace)
 
 # %% [markdown]
 # **Compare.** Published notes on this example say that 24 threads do nothing. That is the first warp alone: of 64 threads, 56 have no element. The second warp asks `if i < N`, gets 32 times no, and is done.
@@ -235,7 +234,7 @@ launch(simt.vector_add, N // block, block)(A, B, C, N)
 print(f"floor: {int(C.isnan().sum())} elements never written; your prediction: {my_guess}")
 launch(simt.vector_add, -(-N // block), block)(A, B, C, N)         # -(-N // block) is ceil(N / block)
 print(f"ceil:  {int(C.isnan().sum())} elements never written")
-figures_gpu.grid_and_guard(N, block)
+figures.grid_and_guard(N, block)
 
 # %% [markdown]
 # Rounding up starts threads that have no element, and `if i < N` stops them: the **guard**. Without it they read and write past the end of the tensors. The interpreter notices. A GPU stops only if the address belongs to no allocation; else it overwrites whatever lies there. This cell fails on purpose.
@@ -264,7 +263,7 @@ except IndexError as error:
 # %%
 print(inspect.getsource(simt.matrix_add))
 rows, cols = 10, 20
-figures_gpu.grid_and_guard((rows, cols), block=(4, 8))
+figures.grid_and_guard((rows, cols), block=(4, 8))
 
 # %% [markdown]
 # x comes first in `grid` and `block`, columns come second in `(rows, cols)`: easy to confuse. Notes on this example launch `grid(ROWS, COLS)` with a kernel that takes its row from y. **Predict**: for a $10 \times 40$ matrix, how many of the 400 sums are missing then?
@@ -300,7 +299,7 @@ for period in (1, 16, 32):
     traces[period] = launch(simt.two_paths, 1, 32)(torch.randn(32), 32, period, 3)
     print(f"modelled, period {period:>2}: {traces[period].warp_steps} steps, {traces[period].lane_use:.0%} of the lanes active; "
           f"your prediction: {my_steps[period]}")
-figures_gpu.warp_lanes(traces[1])
+figures.warp_lanes(traces[1])
 
 # %% [markdown]
 # **Compare.** Where lanes disagree, the warp walks through *both* loops, each time with half of its lanes switched off, and they join again at the end. It does not matter how many lanes disagree: with `period` 16 it costs the same.

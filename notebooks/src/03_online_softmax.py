@@ -29,7 +29,7 @@ my_largest_x = {"float32": None, "float16": None}
 # **Run and compare.** Count upwards until the exponential is infinite. A score is a sum of $d$ products, and nothing in attention keeps it small.
 
 # %%
-from flashlab.figures import gallery as figures  # flashlab first, then torch
+from flashlab import figures  # flashlab first, then torch
 import torch
 
 x = torch.arange(1.0, 200.0)

@@ -27,7 +27,7 @@ my_products = None
 # **Run.** First the picture. It marks the tiles that make one tile of $C$; each pair with the same number is multiplied, and the products are added up.
 
 # %%
-from flashlab.figures import gallery as figures  # flashlab first, then torch
+from flashlab import figures  # flashlab first, then torch
 import torch
 
 A = torch.arange(32.0).reshape(8, 4)

@@ -19,8 +19,7 @@
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost
-from flashlab.figures import gallery as figures
+from flashlab import cost, figures
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.tiles import paper_tile_sizes
 from flashlab.memory import KiB, Memory, SRAMOverflow, kernel, load, store, tiles

@@ -22,8 +22,7 @@ import inspect
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost
-from flashlab.figures import gallery as figures
+from flashlab import cost, figures
 from flashlab.rungs import fa1, fa2
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward

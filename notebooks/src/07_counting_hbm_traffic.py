@@ -26,8 +26,7 @@
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost
-from flashlab.figures import gallery as figures
+from flashlab import cost, figures, sweeps
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.memory import KiB, Memory
@@ -87,7 +86,7 @@ print(f"modelled at N = {N}: FA1 moves {fa1_cost.traffic / fa2_cost.traffic:.2f}
 my_ratios = None, None
 
 # %%
-points = figures.sweep_traffic([128, 256, 512, 1024, 2048], d=64, sram_bytes=192 * KiB)
+points = sweeps.over_N([128, 256, 512, 1024, 2048], d=64, sram_bytes=192 * KiB)
 figures.traffic_against_N(points)
 
 # %%
@@ -105,7 +104,7 @@ print("modelled: naive / FA2 at 128 and 2048:", ratios, "; you said", my_ratios)
 # The factor is in our hands: larger tiles, fewer trips. Until the SRAM is full.
 
 # %%
-points = figures.sweep_tiles(512, 64, [16, 32, 48, 64, 80, 96, 128], sram_bytes=192 * KiB)
+points = sweeps.over_tiles(512, 64, [16, 32, 48, 64, 80, 96, 128], sram_bytes=192 * KiB)
 figures.traffic_against_tile(points)
 
 # %% [markdown]

@@ -22,8 +22,7 @@ import inspect
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost
-from flashlab.figures import backward as figures_backward
+from flashlab import cost, figures
 from flashlab.rungs import fa1_backward, fa2_backward
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
@@ -47,7 +46,7 @@ my_gigabytes = None
 # %%
 N, K_in, M = 4096, 64, 64
 print(f"modelled: {N * M} x {N * K_in} numbers, {4 * N * M * N * K_in / 1e9:.0f} GB; you said {my_gigabytes}")
-figures_backward.jacobian_of_product(3, 2, 2)
+figures.jacobian_of_product(3, 2, 2)
 
 # %% [markdown]
 # Row $n$ of $Y$ depends on row $n$ of $X$ alone, so nearly all of it is 0, and the rest is one small matrix repeated. Nobody forms it. What is needed is its product with $dY$, a **vector-Jacobian product**, and that is short:
@@ -301,7 +300,7 @@ for f, saved in ((fa1_backward.fa1_backward, (O1, dO, l, m)), (fa2_backward.fa2_
 print(f"you said {my_choice}, {my_products} products")
 
 # %%
-figures_backward.traffic_by_tensor(logs)
+figures.traffic_by_tensor(logs)
 
 # %% [markdown]
 # **Compare.** More than half of the one-kernel traffic is $dQ$ on its way in and out. Two passes read $K$ and $V$ again instead, which is cheaper. FlashAttention's own CUDA code takes the one kernel with atomics, five products, and offers a slower deterministic mode. Triton's tutorial takes two passes, and so does chapter 11.

@@ -35,12 +35,12 @@ my_address, my_strides = None, None
 # %%
 import torch
 
-from flashlab.figures import gpu as figures_gpu
+from flashlab import figures
 
 T = torch.arange(12).view(3, 4)
 print(f"T[2, 1] lies at {2 * T.stride(0) + 1 * T.stride(1)}; your prediction: {my_address}")
 print(f"strides of T: {T.stride()}, of T.T: {T.T.stride()}; your prediction: {my_strides}")
-figures_gpu.layout_addresses({"T": T, "T.T": T.T, "T[:, 1:3]": T[:, 1:3]})
+figures.layout_addresses({"T": T, "T.T": T.T, "T[:, 1:3]": T[:, 1:3]})
 
 # %% [markdown]
 # **Compare.** Transposing swaps two strides, slicing moves the start: no number is moved or copied. That is why these operations are free in PyTorch, and why kernels take strides.
@@ -291,7 +291,7 @@ traces = {"along a row": launch(simt.matrix_add, (2, 64), (32, 1))(A, B_, C, 64,
 for name, trace in traces.items():
     moved, loads = trace.sectors("load")
     print(f"{name:>14}: {moved / loads:.0f} sectors a load (modelled); your prediction: {my_sectors[name]}")
-figures_gpu.sectors_touched(traces, columns=64)
+figures.sectors_touched(traces, columns=64)
 
 # %% [markdown]
 # Along a row the lanes share sectors: the access is **coalesced**. Down a column each lane fetches a sector of its own and uses 4 of its 32 bytes. A profiler shows the same two counters on a GPU, sectors and requests. **Predict** what it does to the run time.
@@ -549,7 +549,7 @@ my_strips, my_best = None, None
 from flashlab.gpu.matmul import tiles_in_order
 
 print(f"your prediction: {my_strips} and {my_best}")
-figures_gpu.tile_order({f"group = {group}": tiles_in_order(9, 9, group) for group in (1, 3)}, wave=9)
+figures.tile_order({f"group = {group}": tiles_in_order(9, 9, group) for group in (1, 3)}, wave=9)
 
 # %% [markdown]
 # The kernel of the package turns a program id into a tile in groups of 8 tile rows. At $8192^3$ each matrix has 128 MiB, more than the 50 MB of L2. **Predict** how much the order changes: the bytes read from DRAM, and the time.

@@ -35,7 +35,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.figures import gallery as figures
+from flashlab import figures
 from flashlab.rungs import fa2
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.compiler import interpreted

@@ -32,7 +32,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.figures import gallery as figures
+from flashlab import figures
 from flashlab.rungs import fa2_backward
 from flashlab.kernels import fa2_backward as kernels
 from flashlab.kernels.dropout import dropout_keep_mask
@@ -333,10 +333,10 @@ from flashlab.bench import load_results, where
 results = load_results("backward_h100")
 at = {row["implementation"]: row for row in results["rows"] if (row["d"], row["N"], row["causal"]) == (128, 4096, True)}
 print(f"recorded on {where(results)}: {at['fa2_triton_backward']['vs_sdpa_flash']:.2f} times; you said {my_ratio}")
-figures.tflops(results, causal=True, focus="fa2_triton_backward")
+figures.tflops(results, causal=True)
 
 # %%
-figures.peak_memory_against_N(results, causal=True, focus="fa2_triton_backward")
+figures.peak_memory_against_N(results, causal=True)
 
 # %% [markdown]
 # **Compare.** Memory, forward and backward together, is where it all began: naive attention's doubles with every doubling of $N$ at the same number of tokens, the kernel's does not move. cuDNN's kernel is faster still; where such factors come from is the subject of chapter 12.

@@ -17,9 +17,8 @@
 
 # %%
 import flashlab  # first: it tells Triton where to run
-from flashlab import bench, cost
-from flashlab.figures import gallery as figures
-from flashlab.figures import gpu as figures_gpu
+from flashlab import bench, cost, figures
+from flashlab.ladder import BACKWARD_RUNGS, PEERS, RUNGS
 from flashlab.skip import skip_the_rest
 
 try:
@@ -37,7 +36,7 @@ except FileNotFoundError as error:
 # %%
 d, causal = 128, False                               # 64 or 128, False or True
 live = source.startswith("measured")
-name_of = figures.LABELS                             # "sdpa_flash" -> "SDPA flash"
+name_of = {one.name: one.title for one in RUNGS + BACKWARD_RUNGS + PEERS}     # "sdpa_flash" -> "SDPA flash"
 
 
 def measured(name, d=d, causal=causal, results=results):
@@ -270,7 +269,7 @@ print("your prediction:", my_naive_limit)
 
 # %%
 longest = points[-2:]                                 # naive attention and the kernel, at the largest N
-figures_gpu.roofline(longest, copy, matmul, f"Speeds {source}; bytes: DRAM counters at B = 1, H = 16, recorded.")
+figures.roofline(longest, copy, matmul, f"Speeds {source}; bytes: DRAM counters at B = 1, H = 16, recorded.")
 
 # %% [markdown]
 # **Compare.** Naive attention's FLOPs and bytes both grow with $N^2$, so their ratio, and with it the limit, settles. The kernel's ratio keeps growing: its limit is arithmetic, and how close it comes is a matter of craft.
@@ -398,7 +397,7 @@ print(f"your prediction: {my_reads}. Naive attention: {naive_kernels} GPU kernel
 my_backward_share = None     # between 0 and 1
 
 # %%
-figures.tflops(backward, d=d, causal=causal, focus="fa2_triton_backward")
+figures.tflops(backward, d=d, causal=causal)
 
 # %%
 names = dict.fromkeys(r["implementation"] for r in backward["rows"])
@@ -421,7 +420,7 @@ print(f"At best {share:.0%} of a matrix product as counted; the kernels compute 
 my_backward_mib = None
 
 # %%
-figures.peak_memory_against_N(backward, d=d, causal=causal, focus="fa2_triton_backward")
+figures.peak_memory_against_N(backward, d=d, causal=causal)
 
 # %%
 N = max(ours)
