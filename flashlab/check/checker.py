@@ -201,7 +201,7 @@ def _first_sentences(exercise, fn, judged, first, diagnosis):
 
 
 def _sentence(text):
-    first = text.split()[0]
+    first = text.split()[0].rstrip(",:;")
     if first == "a" or len(first) > 1 and first.isalpha() and first.islower() and first not in NAMES:
         text = text[0].upper() + text[1:]
     return text if text.endswith((".", "?", "!")) else f"{text}."
