@@ -42,7 +42,8 @@ def test_implementations_that_run_here_pass_their_check(name, causal):
     if "triton" in name:
         pytest.importorskip("triton")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    verdict = backward.check(backward.implementations()[name].forward, *backward.inputs(SMALL, device), causal)
+    problem = SMALL._replace(dtype="bfloat16") if (name, device) == ("sdpa_flash", "cuda") else SMALL    # it takes no float32 there
+    verdict = backward.check(backward.implementations()[name].forward, *backward.inputs(problem, device), causal)
     assert verdict.ok, verdict
 
 

@@ -3,8 +3,10 @@
 import pytest
 
 from flashlab.check import checker, compiled, form, source
+from flashlab.compiler import interpreted
 
 pytest.importorskip("triton")
+interpreted_only = pytest.mark.skipif(not interpreted(), reason="watches the interpreter's accesses: a GPU follows them, or stops")
 FORWARD, TILE = form.exercise("ex10_triton_forward"), form.exercise("ex10_tile_of_scores")
 
 
@@ -16,12 +18,14 @@ def said(exercise, *swaps):
     return checker.examine(exercise, source.load_text(text, "a learner's")[exercise.function])
 
 
+@interpreted_only
 def test_a_stray_load_is_located():
     report = said(TILE, (", mask=keys < N_k, other=0.0", ""))
     where = "Program (0, 1, 0) loaded from K at [25, 0], where its shape is (25, 16): outside the tensor."
     assert where in report.message, str(report)
 
 
+@interpreted_only
 def test_a_stray_store_is_located():
     report = said(TILE, (", mask=(rows < N_q) & (keys < N_k)", ""))
     where = "Program (1, 0, 0) stored to S at [21, 0], where its shape is (21, 16): outside the tensor."
@@ -33,6 +37,7 @@ def test_a_missed_store_is_located():
     assert "256 of the 512 elements of S were never stored, the first at [0, 16]" in report.message, str(report)
 
 
+@interpreted_only
 def test_an_address_in_no_tensor_is_refused_not_followed():
     report = said(TILE, ("K + keys * stride_Kn", "K + (keys + 2**40) * stride_Kn"))
     assert "loaded from far outside every tensor" in report.message, str(report)
@@ -51,12 +56,14 @@ def test_an_error_inside_the_kernel_shows_the_kernels_line():
     assert report.mistake == "raised" and "S_ij = tl.dot(Q_i, K_j.missing" in report.trace, str(report)
 
 
+@interpreted_only
 def test_an_endless_loop_inside_a_kernel_is_stopped(monkeypatch):
     monkeypatch.setattr(FORWARD, "seconds", 0.5)
     report = said(FORWARD, ("range(0, tl.cdiv(N_k, B_c))", "range(0, 1000000)"))
     assert report.mistake == "timeout" and said(FORWARD).passed, str(report)
 
 
+@interpreted_only
 def test_what_only_the_interpreter_runs_is_refused():
     report = said(FORWARD, ("        m_i = m_new\n", "        m_i = m_new\n        if j > 100:\n            break\n"))
     assert report.mistake == "does_not_compile", str(report)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from flashlab.compiler import interpreted
 from flashlab.memory import (
     KiB,
     Memory,
@@ -203,7 +204,7 @@ def test_flops_are_counted():
 
 def test_a_custom_kernel_is_refused():
     triton_rung = pytest.importorskip("flashlab.kernels.fa2", exc_type=ImportError).fa2_triton_forward
-    X = torch.randn(1, 1, 16, 16)
+    X = torch.randn(1, 1, 16, 16, device="cpu" if interpreted() else "cuda")
     with Memory(), pytest.raises(MemoryModelError, match="the model cannot see what it moves"):
         triton_rung(X, X, X)
 

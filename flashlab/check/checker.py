@@ -58,6 +58,8 @@ def examine(exercise, fn=None):
         return Report(False, exercise.name, mistake="wrong_type",
                       message=f"`check` got {type(fn).__name__} where it needs the function {exercise.function} itself: "
                               f"`check(\"{exercise.name}\", {exercise.function})`, without parentheses behind it.")
+    if exercise.triton and source.markers_left(source.of(fn), exercise.name):     # a compiled kernel cannot raise it
+        return _stub_report(exercise)
     if (report := _wrong_signature(exercise, fn)) is not None:
         return report
     judged = diagnose.judge_all(exercise, fn, own_file=own_file)
@@ -105,7 +107,7 @@ def _from_file(exercise):
     if exercise.function not in namespace:
         return failed("no_function", f"{shown} no longer defines {exercise.function}. `python -m flashlab check --reset "
                                      f"{exercise.name}` restores the stub and keeps your version beside it.")
-    if exercise.triton and source.markers_left(text, exercise.name):     # a compiled kernel cannot raise it
+    if exercise.triton and source.markers_left(text, exercise.name):     # also in a kernel that the function launches
         return None, _stub_report(exercise)
     return namespace[exercise.function], None
 

@@ -6,6 +6,7 @@
 """
 
 import ast
+import inspect
 import linecache
 import os
 import re
@@ -191,6 +192,14 @@ def load_text(text, title, path=None):
     sys.modules[module.__name__] = module             # dataclasses and pickle look their module up
     exec(compile(text, filename, "exec"), module.__dict__)
     return module.__dict__
+
+
+def of(fn):
+    """The text of a function or Triton kernel, "" where Python does not have it."""
+    try:
+        return inspect.getsource(getattr(fn, "fn", fn))
+    except (OSError, TypeError):
+        return ""
 
 
 def markers_left(text, name):

@@ -85,13 +85,13 @@ def dkdv_kernel(
         dO_at = dO + b * stride_dOb + h * stride_dOh + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd
         dO_i = tl.load(dO_at, mask=row_ok & (col_v < d_v), other=0.0)              # (B_r, B_dv)
         L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf"))     # (B_r,)   P = 0 past the end
-        D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # (B_r,)
 
         S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
         P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
         if causal:
             P_T = tl.where(keys[:, None] <= rows + (N_k - N_q), P_T, 0.0)          # (B_c, B_r)
         dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
+        D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # (B_r,)   here: earlier costs registers
         dS_T = P_T * (dP_T - D_i)                                                  # (B_c, B_r)
         if dropout_p > 0:
             kept_T = kept(seed, head, rows, keys[:, None], N_q, N_k, dropout_p)    # (B_c, B_r)
