@@ -42,10 +42,11 @@ class Mistake:
     body   the whole text of the only region
     code   functions that replace those of the same names
     also   other swaps that make the same mistake with other numbers: -1e9 where swaps has -1e6
+    stray  only accesses outside the tensors tell it apart: the interpreter sees them, a GPU follows them or stops
     """
 
-    def __init__(self, name, what, look, *swaps, body=None, code=None, same_as=None, also=()):
-        self.name, self.what, self.look, self.same_as = name, what, look, same_as
+    def __init__(self, name, what, look, *swaps, body=None, code=None, same_as=None, also=(), stray=False):
+        self.name, self.what, self.look, self.same_as, self.stray = name, what, look, same_as, stray
         self.swaps, self.body, self.code = swaps, body, code
         self.forms = [self, *(Mistake(name, what, look, *other, same_as=same_as) for other in also)]
 
