@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import importlib.util
 import sys
 
 COMMANDS = {
@@ -24,12 +23,11 @@ def print_ladder():
 
 def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
-    known = {name: text for name, (module, text) in COMMANDS.items() if importlib.util.find_spec(module)}
-    listing = "\n".join(f"  {name:<8} {text}" for name, text in known.items())
+    listing = "\n".join(f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items())
     parser = argparse.ArgumentParser("python -m flashlab", formatter_class=argparse.RawDescriptionHelpFormatter,
                                      usage="%(prog)s [-h] command ...",
                                      epilog=f"commands (each has its own --help):\n{listing}")
-    parser.add_argument("command", choices=known, metavar="command", help="one of those below")
+    parser.add_argument("command", choices=COMMANDS, metavar="command", help="one of those below")
     command, rest = parser.parse_args(argv[:1]).command, argv[1:]     # what follows belongs to the command
     if command != "ladder":
         return importlib.import_module(COMMANDS[command][0]).main(rest)

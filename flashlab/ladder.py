@@ -18,11 +18,11 @@ class Rung(NamedTuple):
     name: str              # the function's name
     module: str
     title: str
-    new: str               # what changed against the rung before
     chapter: str
     cost: Callable         # the closed form of what it moves and computes, for one head
     color: str             # in every picture (after Okabe and Ito 2008, made for colour-blind readers)
     marker: str
+    new: str               # what changed against the rung before
     heads: bool = False    # takes (B, H, N, d), not one head (N, d)
     tiled: bool = False    # takes B_r and B_c
 
@@ -42,40 +42,33 @@ class Peer(NamedTuple):
 
 
 RUNGS = [
-    Rung(0, "naive_forward", "flashlab.rungs.naive", "naive",
-         "the formula, one PyTorch operation after the other; S and P in HBM", "01",
-         cost.naive_forward, "#D55E00", "o"),
-    Rung(1, "online_softmax_forward", "flashlab.rungs.online_softmax", "online softmax",
-         "no N x N matrix: each query walks the keys one at a time", "03",
-         cost.online_softmax_forward, "#A97400", "v"),
-    Rung(2, "fa1_forward", "flashlab.rungs.fa1", "FA1",
-         "blocks: each key block serves all queries; O, l, m travel through HBM", "05",
-         cost.fa1_forward, "#0072B2", "s", tiled=True),
-    Rung(3, "fa2_forward", "flashlab.rungs.fa2", "FA2",
-         "the loops trade places: O, l, m stay on chip, one division at the end", "06",
-         cost.fa2_forward, "#009E73", "D", tiled=True),
-    Rung(4, "fa2_triton_forward", "flashlab.kernels.fa2", "FA2 in Triton",
-         "a GPU kernel: one program for each query block of each head", "10",
-         cost.fa2_forward, "#7A1FA2", "o", heads=True, tiled=True),
+    Rung(0, "naive_forward", "flashlab.rungs.naive", "naive", "01", cost.naive_forward, "#D55E00", "o",
+         "the formula, one PyTorch operation after the other; S and P in HBM"),
+    Rung(1, "online_softmax_forward", "flashlab.rungs.online_softmax", "online softmax", "03",
+         cost.online_softmax_forward, "#A97400", "v",
+         "no N x N matrix: each query walks the keys one at a time"),
+    Rung(2, "fa1_forward", "flashlab.rungs.fa1", "FA1", "05", cost.fa1_forward, "#0072B2", "s",
+         "blocks: each key block serves all queries; O, l, m travel through HBM", tiled=True),
+    Rung(3, "fa2_forward", "flashlab.rungs.fa2", "FA2", "06", cost.fa2_forward, "#009E73", "D",
+         "the loops trade places: O, l, m stay on chip, one division at the end", tiled=True),
+    Rung(4, "fa2_triton_forward", "flashlab.kernels.fa2", "FA2 in Triton", "10", cost.fa2_forward, "#7A1FA2", "o",
+         "a GPU kernel: one program for each query block of each head", heads=True, tiled=True),
 ]
 
 # All return (dQ, dK, dV); what they start from differs. A backward pass looks like its forward pass.
 BACKWARD_RUNGS = [
-    Rung(0, "naive_backward", "flashlab.rungs.naive_backward", "naive",
-         "the chain rule, one PyTorch operation after the other; S, P, dP and dS in HBM", "08",
-         cost.naive_backward, "#D55E00", "o"),
-    Rung(1, "fa1_backward", "flashlab.rungs.fa1_backward", "FA1",
-         "tiles: P is computed again from Q, K, l and m; dQ travels through HBM", "08",
-         cost.fa1_backward, "#0072B2", "s", tiled=True),
-    Rung(2, "fa2_backward", "flashlab.rungs.fa2_backward", "FA2",
-         "D once, before the loops; L instead of l and m; causal tiles skipped", "08",
-         cost.fa2_backward, "#009E73", "D", tiled=True),
-    Rung(3, "fa2_backward_two_pass", "flashlab.rungs.fa2_backward", "FA2, two passes",
-         "dK, dV with the key block fixed, dQ with the query block fixed: each written once", "08",
-         cost.fa2_backward_two_pass, "#5E8C1F", "^", tiled=True),
-    Rung(4, "fa2_triton_backward", "flashlab.kernels.fa2_backward", "FA2 in Triton",
-         "three GPU kernels: D, then one program for each key block, then one for each query block", "11",
-         cost.fa2_backward_two_pass, "#7A1FA2", "o", heads=True, tiled=True),
+    Rung(0, "naive_backward", "flashlab.rungs.naive_backward", "naive", "08", cost.naive_backward, "#D55E00", "o",
+         "the chain rule, one PyTorch operation after the other; S, P, dP and dS in HBM"),
+    Rung(1, "fa1_backward", "flashlab.rungs.fa1_backward", "FA1", "08", cost.fa1_backward, "#0072B2", "s",
+         "tiles: P is computed again from Q, K, l and m; dQ travels through HBM", tiled=True),
+    Rung(2, "fa2_backward", "flashlab.rungs.fa2_backward", "FA2", "08", cost.fa2_backward, "#009E73", "D",
+         "D once, before the loops; L instead of l and m; causal tiles skipped", tiled=True),
+    Rung(3, "fa2_backward_two_pass", "flashlab.rungs.fa2_backward", "FA2, two passes", "08",
+         cost.fa2_backward_two_pass, "#5E8C1F", "^",
+         "dK, dV with the key block fixed, dQ with the query block fixed: each written once", tiled=True),
+    Rung(4, "fa2_triton_backward", "flashlab.kernels.fa2_backward", "FA2 in Triton", "11",
+         cost.fa2_backward_two_pass, "#7A1FA2", "o",
+         "three GPU kernels: D, then one program for each key block, then one for each query block", heads=True, tiled=True),
 ]
 
 PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend

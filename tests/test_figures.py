@@ -194,8 +194,8 @@ def add_rung(monkeypatch):
     module.scratch_forward = lambda *QKV, **options: fa2_forward(*QKV, **options)
     monkeypatch.setitem(sys.modules, "scratch", module)
     before = RUNGS[:]
-    yield lambda **more: RUNGS.append(Rung(99, "scratch_forward", "scratch", "the next idea", "-", "99", cost.fa2_forward,
-                                           "#123456", "P", tiled=True, **more))
+    yield lambda **more: RUNGS.append(Rung(99, "scratch_forward", "scratch", "the next idea", chapter="99", new="-",
+                                           cost=cost.fa2_forward, color="#123456", marker="P", tiled=True, **more))
     RUNGS[:] = before
 
 

@@ -6,7 +6,7 @@
     rows  results                a row's fields and units; results/*.json, written and read
 """
 
-from flashlab.bench.basics.reader import numbers, pick
+from flashlab.bench.basics.sections import numbers, pick
 from flashlab.bench.forward import live_or_recorded, measure
 from flashlab.bench.problems import Implementation, Problem, implementations, inputs, naive_over_heads, tiles
 from flashlab.bench.results import ROOT, load_results, where

@@ -9,21 +9,11 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
+from flashlab.bench import timing
 from flashlab.bench.options import add_budget_and_out, add_sizes
 from flashlab.bench.problems import HEAD_DIMS, MASKS, SIZES, problem_grid, tiles
 from flashlab.bench.results import finish, save, start
 from flashlab.bench.rows import Row, as_json, table
-from flashlab.bench.timing import (
-    OUT_OF_TIME,
-    attempt,
-    ceilings,
-    deadline,
-    interleaved_times,
-    peak_bytes,
-    quick_ms,
-    statistics,
-    time_ms,
-)
 
 CHECKED_SCORES = 2**28                 # per check: in float64 one such matrix takes 2 GiB, and about six live at once
 BASELINE = "sdpa_flash"
@@ -44,37 +34,37 @@ class Pass(NamedTuple):
 
 def admit(row, which, *call):
     """Fill in row's errors and peak_bytes; where the call (forward, *tensors, causal) fails or is wrong, row.skipped says so."""
-    verdict, reason = attempt(which.judge, *call)
+    verdict, reason = timing.attempt(which.judge, *call)
     if verdict is not None:
         for name, error in which.errors(verdict).items():
             setattr(row, name, error)
         reason = None if verdict.ok else f"refused: {verdict}"
     if reason is None:
-        row.peak_bytes, reason = attempt(peak_bytes, lambda: which.prepare(*call)())
+        row.peak_bytes, reason = timing.attempt(timing.peak_bytes, lambda: which.prepare(*call)())
     row.skipped = reason
 
 
-def measure(which, problem, chosen, *, device="cuda", timer=time_ms, rounds=3, expired=lambda: False):
+def measure(which, problem, chosen, *, device="cuda", timer=timing.time_ms, rounds=3, expired=lambda: False):
     """One Row for each Implementation in `chosen`. What fails, is wrong or comes too late has a reason in row.skipped."""
     rows = {name: empty_row(which, name, problem) for name, _ in chosen}
-    tensors, reason = attempt(which.inputs, problem, device)
+    tensors, reason = timing.attempt(which.inputs, problem, device)
     functions = {}
     for name, forward in chosen:
         row = rows[name]
-        row.skipped = reason or (OUT_OF_TIME if expired() else None)
+        row.skipped = reason or (timing.OUT_OF_TIME if expired() else None)
         if row.skipped is None:
             admit(row, which, forward, *tensors, problem.causal)
         if row.skipped is None:
             functions[name] = partial(which.prepare, forward, *tensors, problem.causal)
     # what a call has prepared lives for one turn only: all that naive attention keeps for its backward would starve the others
-    times, failed = interleaved_times(functions, lambda prepare: timer(prepare()), rounds, expired)
+    times, failed = timing.interleaved_times(functions, lambda prepare: timer(prepare()), rounds, expired)
     for name, ms in times.items():
         if ms and name not in failed:
-            found = statistics(ms, flops=which.flops * problem.flops)
+            found = timing.statistics(ms, flops=which.flops * problem.flops)
             rows[name].ms, rows[name].ms_low, rows[name].ms_high = found["ms"], found["ms_low"], found["ms_high"]
             rows[name].tflops, rows[name].runs = found["tflops"], len(ms)
         else:
-            rows[name].skipped = failed.get(name, OUT_OF_TIME)
+            rows[name].skipped = failed.get(name, timing.OUT_OF_TIME)
     baseline = rows[BASELINE].ms if BASELINE in rows else None
     for row in rows.values():
         row.vs_sdpa_flash = round(baseline / row.ms, 4) if baseline and row.ms else None
@@ -86,9 +76,9 @@ def empty_row(which, name, problem):
     return Row(name, which.name, **problem._asdict(), **tiles(name, problem))
 
 
-def run(which, problems, chosen, *, out=None, command=None, device="cuda", timer=time_ms, rounds=3, expired=lambda: False):
+def run(which, problems, chosen, *, out=None, command=None, device="cuda", timer=timing.time_ms, rounds=3, expired=lambda: False):
     """Measure every problem. `out`, a path, is written after each."""
-    results = start(which.name, command, ceilings=ceilings(device, timer), rows=[])
+    results = start(which.name, command, ceilings=timing.ceilings(device, timer), rows=[])
     progress = tqdm(problems, unit="size")
     for problem in progress:
         progress.set_description(str(problem))
@@ -101,10 +91,10 @@ def run(which, problems, chosen, *, out=None, command=None, device="cuda", timer
 def run_asked(which, args, out, command):
     """What the options ask for."""
     sizes = args.N or (which.quick_sizes if args.quick else SIZES)
-    timer, rounds = (quick_ms, 1) if args.quick else (time_ms, 3)
+    timer, rounds = (timing.quick_ms, 1) if args.quick else (timing.time_ms, 3)
     problems, found = problem_grid(sizes, args.d, MASKS[args.causal], args.dtype), which.implementations()
     results = run(which, problems, [found[name] for name in args.implementations], out=out, command=command, timer=timer,
-                  rounds=rounds, expired=deadline(args.budget_seconds))
+                  rounds=rounds, expired=timing.deadline(args.budget_seconds))
     print(table(results))
     return results
 

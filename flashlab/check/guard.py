@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from flashlab.compiler import interpreted
-from flashlab.compiler.watch import Watcher
 
 BAND = 2048                    # elements before and after each tensor: an access astray by a tile stays inside
 POISON_BITS = {torch.float32: (torch.int32, 0x7FC0BEEF), torch.float16: (torch.int16, 0x7EEF),
@@ -64,7 +63,7 @@ class _Sea:
         return f"at [{row}], where its shape is ({sizes})"
 
 
-class Guard(Watcher):
+class Guard:
     """The inputs of one case, guarded, and what the kernels did to them. For flashlab.compiler.watch."""
 
     def __init__(self, inputs, reads, writes):

@@ -41,11 +41,6 @@ def committed(name):
     return git("show", f"HEAD:./exercises/{name}.py")
 
 
-def staged(name):
-    """exercises/<name>.py as it is in git's index."""
-    return git("show", f":./exercises/{name}.py")
-
-
 def untouched(name, text):
     """Is this a stub of an earlier solution? Then it is what was written here last, or what is committed."""
     return progress.of(name)["stub"] == _digest(text) or text == committed(name) and not begun(name, text)

@@ -19,7 +19,7 @@ import torch
 
 from flashlab.compiler import interpreted
 from flashlab.compiler.ahead_of_time import SHARED_LIMIT, CompileError, try_all
-from flashlab.compiler.watch import Watcher, bind, watch
+from flashlab.compiler.watch import bind, watch
 
 GPUS = {80: "an A100 (sm_80)", 90: "an H100 (sm_90)", 100: "a B200 (sm_100)"}
 LEVELS = ("fails", "wrong", "differs", "slow")             # worst first
@@ -121,7 +121,7 @@ def _compile_error(name, error):
 # ---- what the interpreter sees
 
 
-class Strays(Watcher):
+class Strays:
     """The launches of a stretch of interpreted code, and the accesses that hit no tensor; those are left out."""
 
     def __init__(self):

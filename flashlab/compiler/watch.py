@@ -15,24 +15,15 @@ import torch
 from flashlab.compiler import interpreted
 
 
-class Watcher:
-    """What `watch` tells about a run. Both methods may be replaced."""
-
-    def launched(self, kernel, args, kwargs, grid):
-        """A kernel is about to run; kernel.fn is the Python function. args and kwargs as in kernel[grid](*args, **kwargs)."""
-
-    def accessed(self, kind, addresses, mask, program):
-        """The interpreter is about to "load" or "store" an array of addresses, uint64, where mask. Returns the mask to use.
-
-        program: (x, y, z) of the grid
-        """
-        return mask
-
-
 @contextlib.contextmanager
 def watch(watcher):
-    """Within: `watcher` hears of each launch and, where kernels are interpreted, of each access. Compiled runs end in a
-    synchronize, so that an error of a kernel comes out here and not in some later call."""
+    """Within: `watcher` hears of each launch and, where kernels are interpreted, of each access.
+
+    watcher.launched(kernel, args, kwargs, grid)              kernel[grid](*args, **kwargs) is about to run, kernel.fn its function
+    watcher.accessed(kind, addresses, mask, program) -> mask  a "load" or "store" of an array of addresses, uint64, where mask
+                                                              holds; it is carried out where the mask returned does
+    Compiled runs end in a synchronize, so that an error of a kernel comes out here and not in some later call.
+    """
     with _interpreter(watcher) if interpreted() else _compiled(watcher):
         yield watcher
 

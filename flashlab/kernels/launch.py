@@ -6,17 +6,8 @@ A call's options (causal, scale, dropout_p, seed) are checked here once, and tra
 import torch
 import triton
 
+from flashlab import validate
 from flashlab.compiler import check_device, interpreted
-from flashlab.validate import (
-    check_bool,
-    check_dropout,
-    check_head_dims,
-    check_heads,
-    check_like,
-    check_power_of_two,
-    check_qkv,
-    check_scale,
-)
 
 MAX_HEAD_DIM = 256     # a program keeps Q_i and O_i on chip whole: wider heads do not fit
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
@@ -24,15 +15,15 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 def check_call(Q, K, V, *, B_r, B_c, causal, scale, dropout_p, seed, dtypes=FLOATS):
     """Raise TypeError or ValueError unless kernels can take these. Returns the options as kernels take them, by name."""
-    check_qkv(Q, K, V, ndim=4, dtypes=dtypes)
-    check_heads(Q, K)
-    check_head_dims(Q, V, MAX_HEAD_DIM)
-    check_bool(causal=causal)
-    scale = check_scale(scale, Q.shape[-1])
-    check_dropout(dropout_p)
+    validate.check_qkv(Q, K, V, ndim=4, dtypes=dtypes)
+    validate.check_heads(Q, K)
+    validate.check_head_dims(Q, V, MAX_HEAD_DIM)
+    validate.check_bool(causal=causal)
+    scale = validate.check_scale(scale, Q.shape[-1])
+    validate.check_dropout(dropout_p)
     if dropout_p > 0:
-        check_like(seed=(seed, (), torch.int64))
-    check_power_of_two(16, **{name: B for name, B in (("B_r", B_r), ("B_c", B_c)) if B is not None})
+        validate.check_like(seed=(seed, (), torch.int64))
+    validate.check_power_of_two(16, **{name: B for name, B in (("B_r", B_r), ("B_c", B_c)) if B is not None})
     check_device("Q, K, V", Q)
     return {"causal": causal, "scale": scale, "dropout_p": float(dropout_p), "seed": seed}
 

@@ -6,6 +6,8 @@ that fails, or anything else does, the row (or the section) says why in "skipped
 
 import time
 
+import torch
+
 from flashlab.bench.basics.access import atomics, coalescing, key_loading
 from flashlab.bench.basics.counters import METRICS, counters
 from flashlab.bench.basics.here import Here
@@ -13,7 +15,8 @@ from flashlab.bench.basics.memory import ceilings, memory_bandwidth, memory_late
 from flashlab.bench.basics.softmax_matmul import matmul, matmul_order, matmul_tiles, precision, softmax, softmax_tuning
 from flashlab.bench.basics.threads import divergence, idle_lanes, programs, simulator, vector_addition
 from flashlab.bench.options import add_budget_and_out
-from flashlab.bench.results import finish, save, start
+from flashlab.bench.results import finish, load_results, save, start, where, why_no_gpu
+from flashlab.bench.rows import measured
 from flashlab.bench.timing import OUT_OF_TIME, attempt, deadline
 
 SECTIONS = {section.__name__: section for section in (
@@ -59,3 +62,32 @@ def add_arguments(parser):
                         help=f"among {', '.join(SECTIONS)} (all)")
     add_budget_and_out(parser, 240.0)
     parser.set_defaults(run=run_asked)
+
+
+# ---- for the notebooks
+
+MEASURED_HERE = {}         # section -> rows, or None where it failed: tried once in a process
+
+
+def numbers(section, name="basics_h100", live=True):
+    """(rows, words) of a section: measured here where there is a GPU, else recorded; the words say which, and where.
+
+    Rows that were skipped are left out. live=False: recorded in any case (sections that need ncu or nvcc).
+    Where nothing is recorded rows is [], and the words say how to record it.
+    """
+    if live and not why_no_gpu():
+        if section not in MEASURED_HERE:
+            MEASURED_HERE[section], _ = attempt(SECTIONS[section], Here())
+        if MEASURED_HERE[section]:
+            return measured({"rows": MEASURED_HERE[section]}), f"Measured here, on {torch.cuda.get_device_name()}."
+    try:
+        results = load_results(name)
+    except FileNotFoundError:
+        return [], f"Not recorded yet; on an NVIDIA GPU: python -m flashlab bench basics --out results/{name}.json"
+    rows = measured(results["sections"].get(section, {}))
+    return rows, f"Recorded on {where(results)}." if rows else f"Not recorded yet: section {section} of results/{name}.json."
+
+
+def pick(rows, **labels):
+    """The rows with these labels: pick(rows, by="torch", n=4096)."""
+    return [row for row in rows if all(row.get(key) == value for key, value in labels.items())]
