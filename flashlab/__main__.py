@@ -16,9 +16,10 @@ def print_ladder():
     """RUNGS as a table."""
     from flashlab.ladder import RUNGS
 
-    print(f"{'rung':<6}{'title':<16}{'function':<24}{'chapter':<9}new")
+    title, name = (max(len(text) for text in column) + 2 for column in zip(*((r.title, r.name) for r in RUNGS), strict=True))
+    print(f"{'rung':<6}{'title':<{title}}{'function':<{name}}{'chapter':<9}new")
     for rung in RUNGS:
-        print(f"{rung.number:<6}{rung.title:<16}{rung.name:<24}{rung.chapter:<9}{rung.new}")
+        print(f"{rung.number:<6}{rung.title:<{title}}{rung.name:<{name}}{rung.chapter:<9}{rung.new}")
 
 
 def main(argv=None):

@@ -16,7 +16,7 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has 
 
 
 @no_gpu
-@pytest.mark.parametrize("argv", [[], ["forward"], ["backward"], ["counters"], ["basics"], ["--quick"]])
+@pytest.mark.parametrize("argv", [[], *([name] for name in cli.SUBJECTS), ["--quick"]])
 def test_without_a_gpu_it_says_what_to_do_and_writes_nothing(argv, tmp_path, capsys):
     out = tmp_path / "deeper/x.json"
     assert cli.main([*argv, "--out", str(out)]) == 2

@@ -68,8 +68,14 @@ def test_the_form_is_complete(name):
 def test_every_chapter_that_builds_something_has_exercises():
     chapters = [form.exercise(name).head.chapter for name in EXERCISES]
     for chapter in ("01", "03", "04", "05", "06", "07", "10"):
-        assert 1 <= chapters.count(chapter) <= 4, f"chapter {chapter} has {chapters.count(chapter)}"
+        assert chapters.count(chapter), f"chapter {chapter} has none"
     assert len(EXERCISES) >= 14 and len(MISTAKES) >= 40
+
+
+@pytest.mark.parametrize("name", form.names())
+def test_a_chapter_asks_for_it(name):
+    [chapter] = (source.root() / "notebooks/src").glob(f"{name[2:4]}_*.py")
+    assert f'check("{name}"' in chapter.read_text(encoding="utf-8")
 
 
 def test_exercises_are_the_stubs_of_the_solutions():

@@ -17,6 +17,7 @@ from flashlab.tiles import paper_tile_sizes
 
 PYTORCH = [r for r in RUNGS if not r.heads]
 IDS = [r.name for r in PYTORCH]
+TILED = [r.function for r in PYTORCH if r.tiled]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 # (N_q, N_k, d, d_v, B_r, B_c): ragged tails, N_q != N_k, d_v != d, B_r != B_c, at least three key blocks, rows that see nothing
@@ -109,7 +110,7 @@ def test_bad_input_is_named(rung_, make, error, message):
         rung_.function(*args, **kwargs)
 
 
-@pytest.mark.parametrize("f", [fa1_forward, fa2_forward])
+@pytest.mark.parametrize("f", TILED)
 @pytest.mark.parametrize(("sizes", "error"), [({"B_r": 0, "B_c": 4}, ValueError), ({"B_r": 4, "B_c": -1}, ValueError),
                                               ({"B_r": 1.5, "B_c": 4}, TypeError), ({"B_c": 0}, ValueError)])
 def test_bad_tile_sizes_are_named(f, sizes, error):
@@ -134,7 +135,7 @@ def test_measured_traffic_is_the_formula(N_q, N_k, d, d_v, B_r, B_c, causal, dty
         arguments = tile_arguments(rung_, B_r, B_c)
         with Memory() as mem:
             rung_.function(Q, K, V, causal=causal, **arguments)
-        formula = getattr(cost, rung_.name)(N_q, N_k, d, d_v, causal=causal, element_size=dtype.itemsize, **arguments)
+        formula = rung_.cost(N_q, N_k, d, d_v, causal=causal, element_size=dtype.itemsize, **arguments)
         assert (mem.read, mem.written, mem.matmul_flops) == formula, rung_.name
 
 
@@ -159,7 +160,7 @@ def test_causal_fa2_skips_the_hidden_tiles():
 
 
 @pytest.mark.parametrize("d,d_v", [(16, 16), (59, 80), (64, 64), (128, 128), (256, 256)])
-@pytest.mark.parametrize("f", [fa1_forward, fa2_forward])
+@pytest.mark.parametrize("f", TILED)
 @pytest.mark.parametrize("sram", [96 * KiB, 192 * KiB])
 def test_default_tiles_fit_and_use_the_sram(f, d, d_v, sram):
     for dtype, causal in ((torch.float32, True), (torch.float16, False)):

@@ -9,10 +9,13 @@ import torch
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import cost
 from flashlab.compiler import interpreted
+from flashlab.ladder import RUNGS
 from flashlab.oracle import attention, judge, max_error
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 fa2_triton_forward = fa2.fa2_triton_forward
+FORWARDS = [r.function for r in RUNGS if r.heads]
+EACH = pytest.mark.parametrize("forward", FORWARDS, ids=lambda f: f.__name__)
 
 DEVICE = "cpu" if interpreted() else "cuda"
 DTYPES = [torch.float16, torch.bfloat16, torch.float32]
@@ -41,9 +44,9 @@ def inputs(N_q, N_k, d, d_v, dtype=torch.float32, B=1, H_q=1, H_kv=1, logits=1, 
     return (Q * logits).to(DEVICE, dtype), K.to(DEVICE, dtype), V.to(DEVICE, dtype)
 
 
-def check_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
+def check_forward(Q, K, V, *, forward=fa2_triton_forward, causal=False, scale=None, B_r=None, B_c=None):
     """Run the kernel, judge it, and return its outputs."""
-    O, L = fa2_triton_forward(Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c)
+    O, L = forward(Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c)
     assert O.dtype == Q.dtype and O.shape == (*Q.shape[:3], V.shape[-1])
     assert L.dtype == torch.float32 and L.shape == Q.shape[:3]
     verdict = judge(O, L, Q, K, V, causal=causal, scale=scale)
@@ -51,34 +54,38 @@ def check_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
     return O, L
 
 
+@EACH
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_within_the_error_bound(size, causal, dtype):
+def test_within_the_error_bound(forward, size, causal, dtype):
     *shape, B_r, B_c = size
-    check_forward(*inputs(*shape, dtype), causal=causal, B_r=B_r, B_c=B_c)
+    check_forward(*inputs(*shape, dtype), causal=causal, B_r=B_r, B_c=B_c, forward=forward)
 
 
+@EACH
 @pytest.mark.parametrize("size", [(97, 113, 64, 64, 32, 32), (113, 97, 24, 59, 16, 16), (128, 200, 128, 80, 64, 64)], ids=str)
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_large_logits(size, causal, dtype):
+def test_large_logits(forward, size, causal, dtype):
     """A maximum that is not subtracted, or a sum that is not rescaled, overflows or is far off here."""
     *shape, B_r, B_c = size
-    O, _ = check_forward(*inputs(*shape, dtype, logits=60), causal=causal, B_r=B_r, B_c=B_c)
+    O, _ = check_forward(*inputs(*shape, dtype, logits=60), causal=causal, B_r=B_r, B_c=B_c, forward=forward)
     assert O.isfinite().all()
 
 
+@EACH
 @pytest.mark.parametrize("H_q, H_kv", [(4, 4), (4, 2), (6, 2), (3, 1)])
-def test_batches_and_grouped_heads(H_q, H_kv):
+def test_batches_and_grouped_heads(forward, H_q, H_kv):
     """Fails if a program reads another batch's or another group's keys."""
     Q, K, V = inputs(33, 50, 24, 16, torch.float16, B=3, H_q=H_q, H_kv=H_kv)
-    check_forward(Q, K, V, causal=True, B_r=32, B_c=32)
+    check_forward(Q, K, V, causal=True, B_r=32, B_c=32, forward=forward)
 
 
+@EACH
 @pytest.mark.parametrize("scale", [0.0, -0.3, 2])
-def test_scale(scale):
-    check_forward(*inputs(33, 50, 24, 24), scale=scale, B_r=32, B_c=32)
+def test_scale(forward, scale):
+    check_forward(*inputs(33, 50, 24, 24), scale=scale, B_r=32, B_c=32, forward=forward)
 
 
 def stretched(T, *factors):
@@ -99,13 +106,14 @@ LAYOUTS = {
 }
 
 
+@EACH
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_strides(layout, dtype):
+def test_strides(forward, layout, dtype):
     Q, K, V = inputs(33, 50, 24, 16, dtype, B=2, H_q=4, H_kv=2)
     for which in range(3):                             # one tensor at a time: each has strides of its own
         QKV = [LAYOUTS[layout](T) if n == which else T for n, T in enumerate((Q, K, V))]
-        check_forward(*QKV, causal=True, B_r=32, B_c=32)
+        check_forward(*QKV, causal=True, B_r=32, B_c=32, forward=forward)
 
 
 def test_inputs_stay_as_they_were():
@@ -115,17 +123,19 @@ def test_inputs_stay_as_they_were():
     assert all(torch.equal(T, copy) for T, copy in zip(QKV, copies, strict=True))
 
 
-def test_rows_without_a_visible_key_give_zero_and_minus_infinity():
+@EACH
+def test_rows_without_a_visible_key_give_zero_and_minus_infinity(forward):
     """Fails if -inf minus -inf, or the division by a sum of 0, comes out as NaN. 113 queries, 7 keys: 106 rows see none."""
-    O, L = check_forward(*inputs(113, 7, 16, 16, torch.float16), causal=True, B_r=16, B_c=16)
+    O, L = check_forward(*inputs(113, 7, 16, 16, torch.float16), causal=True, B_r=16, B_c=16, forward=forward)
     assert (O[:, :, :106] == 0).all() and (L[:, :, :106] == -torch.inf).all()
     assert L[:, :, 106:].isfinite().all()
 
 
+@EACH
 @pytest.mark.parametrize("B, N_q, N_k", [(1, 0, 5), (2, 5, 0), (1, 0, 0), (0, 5, 5)])
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-def test_nothing_to_attend_from_or_to(B, N_q, N_k, causal):
-    O, L = check_forward(*inputs(N_q, N_k, 16, 24, torch.float16, B=B), causal=causal)
+def test_nothing_to_attend_from_or_to(forward, B, N_q, N_k, causal):
+    O, L = check_forward(*inputs(N_q, N_k, 16, 24, torch.float16, B=B), causal=causal, forward=forward)
     assert (O == 0).all() and (L == -torch.inf).all()
 
 
