@@ -16,7 +16,8 @@ CASES += [(90, bf16, 64, False), (90, bf16, 128, False), (90, bf16, 256, True), 
 def launch_arguments(dtype, d, causal, **changes):
     """What fa2_triton_forward would launch for 16 heads of 4096 tokens."""
     X, L = torch.empty(1, 16, 4096, d, dtype=dtype, device="meta"), torch.empty(1, 16, 4096, device="meta")
-    return fa2.launch(X, X, X, X, L, causal=causal, scale=d**-0.5)[1] | changes
+    options = {"causal": causal, "scale": d**-0.5} | {key: changes.pop(key) for key in ("dropout_p", "seed") if key in changes}
+    return fa2.launch(X, X, X, X, L, **options)[1] | changes
 
 
 SPILLING = (fa2.fa2_forward_kernel, launch_arguments(bf16, 128, True, num_warps=4), 90)     # twice the registers a thread
@@ -61,12 +62,11 @@ def test_bad_input_is_named():
         compile_for(fa2.fa2_forward_kernel, arguments, 90)
 
 
-def test_a_kernel_outside_the_package_is_compiled_from_its_source(compiled, monkeypatch):
-    """A cell's kernel has no module to import: its text travels, with the kernels and constants that it uses."""
-    monkeypatch.setattr(fa2.fa2_forward_kernel.fn, "__module__", "__main__")
-    result = compile_for(fa2.fa2_forward_kernel, launch_arguments(bf16, 64, False), 90)
-    theirs = compiled[90, bf16, 64, False]
-    assert (result.registers, result.shared_bytes, result.spills) == (theirs.registers, theirs.shared_bytes, 0)
+def test_a_kernel_travels_with_the_kernels_and_constants_that_it_uses():
+    """A cell's kernel has no module to import, so that its text is compiled. This one calls `kept`, for its dropout."""
+    seed = torch.empty((), dtype=torch.int64, device="meta")
+    result = compile_for(fa2.fa2_forward_kernel, launch_arguments(bf16, 64, False, dropout_p=0.5, seed=seed), 90)
+    assert "wgmma" in result.ptx and "mul.hi.u32" in result.ptx and result.spills == 0     # a wide product: Philox, in `kept`
 
 
 def test_a_kernel_that_does_not_compile_says_where(monkeypatch):

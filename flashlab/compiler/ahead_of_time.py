@@ -21,7 +21,6 @@ from pathlib import Path
 from flashlab.compiler import import_triton
 
 SHARED_LIMIT = {80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}    # bytes one program may use: A100, H100, B200
-PACKAGE = __name__.partition(".")[0]
 
 
 @dataclass
@@ -90,15 +89,14 @@ def try_all(jobs, *, specialise=True):
     for _, _, arch in jobs:
         if arch not in SHARED_LIMIT:
             raise ValueError(f"arch must be one of {', '.join(map(str, SHARED_LIMIT))}, got {arch!r}")
-    request = {"path": [folder for folder in sys.path if folder] + [os.getcwd()],
-               "jobs": [_as_data(*job) | {"specialise": specialise} for job in jobs]}
+    request = [_as_data(*job) | {"specialise": specialise} for job in jobs]
     program = [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]    # -P: this folder holds no modules to import
     answer = subprocess.run(program, input=json.dumps(request), capture_output=True, text=True,
                             env=os.environ | {"TRITON_INTERPRET": "0"})
     if answer.returncode:
         raise RuntimeError(f"the compiler failed:\n{answer.stderr[-4000:]}")
     results = json.loads(answer.stdout.splitlines()[-1])
-    return [_result(job["kernel"], result) for job, result in zip(request["jobs"], results, strict=True)]
+    return [_result(job["kernel"], result) for job, result in zip(request, results, strict=True)]
 
 
 def _result(kernel, result):
@@ -108,7 +106,7 @@ def _result(kernel, result):
 
 
 def _as_data(kernel, arguments, arch):
-    """The job as plain data: a kernel of the package by its module, any other by its source; each tensor by its dtype."""
+    """The job as plain data: the kernel by its source, so that the second process imports Triton alone; a tensor by its dtype."""
     name = kernel.fn.__name__
     missing = [parameter for parameter in inspect.signature(kernel.fn).parameters if parameter not in arguments]
     if missing:
@@ -117,15 +115,13 @@ def _as_data(kernel, arguments, arch):
     for key, value in arguments.items():
         dtype = getattr(value, "dtype", None)
         plain[key] = value if dtype is None else {"tensor": str(dtype).removeprefix("torch.")}
-    ours = kernel.fn.__module__.split(".")[0] == PACKAGE and "<locals>" not in kernel.fn.__qualname__
-    source = "" if ours else "\n\n".join(dict.fromkeys(source_of(kernel)))
-    return {"module": kernel.fn.__module__ if ours else "", "source": source, "kernel": name, "arguments": plain, "arch": arch}
+    return {"source": "\n\n".join(dict.fromkeys(source_of(kernel))), "kernel": name, "arguments": plain, "arch": arch}
 
 
 def source_of(kernel, seen=()):
     """Source texts that make a module of its own: imports, the constants and kernels that the kernel uses, the kernel.
 
-    For kernels of a notebook or an exercise. Raises: OSError if Python no longer has the source
+    Raises: OSError if Python no longer has the source
     """
     yield "import triton\nimport triton.language as tl\nfrom triton import jit"
     text = textwrap.dedent(inspect.getsource(kernel.fn))

@@ -1,11 +1,10 @@
 """Compile kernels: a program of its own, for a process that interprets kernels cannot compile them. See ahead_of_time.py.
 
-stdin: {"path": sys.path of the caller, "jobs": [...]} as JSON. stdout, last line: a list of results, one for each job.
-A kernel comes as source text, so that nothing but Triton is imported, or by the name of a module of the package.
+stdin: a list of jobs as JSON. stdout, last line: a list of results, one for each job. A kernel comes as source text, so that
+nothing but Triton is imported.
 """
 
 import base64
-import importlib
 import json
 import linecache
 import os
@@ -24,8 +23,6 @@ BLACKWELL = 100            # has a ptxas of its own in Triton's wheel
 
 
 def kernel_of(job):
-    if job["module"]:
-        return getattr(importlib.import_module(job["module"]), job["kernel"])
     name = f"<{job['kernel']}>"
     linecache.cache[name] = (len(job["source"]), None, job["source"].splitlines(keepends=True), name)     # Triton reads it there
     namespace = {"__name__": "kernel"}
@@ -100,6 +97,4 @@ def answer(job):
 
 
 if __name__ == "__main__":
-    request = json.load(sys.stdin)
-    sys.path += [folder for folder in request["path"] if folder not in sys.path]
-    print("\n" + json.dumps([answer(job) for job in request["jobs"]]))
+    print("\n" + json.dumps([answer(job) for job in json.load(sys.stdin)]))
