@@ -26,7 +26,7 @@ check: $(INSTALLED)     ## your exercises: those begun are checked, with your pr
 	@$(PY) -m flashlab check $(CHECK_ARGS)
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
-	@$(call timed,ruff,$(PY) -m ruff check flashlab notebooks solutions tests)
+	@$(call timed,ruff,$(PY) -m ruff check flashlab notebooks/src notebooks/build.py solutions tests)
 	@$(call timed,unit tests,$(PY) -m pytest)
 	@$(call timed,notebooks,$(PY) notebooks/build.py --check)
 
