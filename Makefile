@@ -13,11 +13,11 @@ AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call timed,name,command): run it, say how long it took.
 timed = start=$$(date +%s); $(2) || exit $$?; echo "[make] $(1): $$(($$(date +%s) - start)) s"
 
-.PHONY: help lab check test notebooks exercises figures bench
+.PHONY: help lab check test test-all notebooks exercises figures bench
 .DEFAULT_GOAL = help
 
 help:       ## this list
-	@sed -n 's/^\([a-z]*\): .*## /  make \1	/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\): .*## /  make \1	/p' Makefile | expand -t 18
 
 lab: $(INSTALLED)       ## JupyterLab on the first chapter; LAB_ARGS="--no-browser --port 8899" passes arguments on
 	$(PY) -m jupyter lab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(AS_ROOT) $(LAB_ARGS)
@@ -27,8 +27,11 @@ check: $(INSTALLED)     ## your exercises: those begun are checked, with your pr
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
 	@$(call timed,ruff,$(PY) -m ruff check flashlab notebooks/src notebooks/build.py solutions tests)
-	@$(call timed,unit tests,$(PY) -m pytest)
+	@$(call timed,unit tests,$(PY) -m pytest -n auto --sample)
 	@$(call timed,notebooks,$(PY) notebooks/build.py --check)
+
+test-all: $(INSTALLED)  ## every unit test; `make test` leaves out repetitions, see tests/conftest.py
+	@$(call timed,unit tests,$(PY) -m pytest -n auto --dist loadgroup)
 
 notebooks: $(INSTALLED) ## rebuild notebooks/*.ipynb from notebooks/src; NOTEBOOKS="03 06" only these
 	@$(call timed,notebooks,$(PY) notebooks/build.py $(NOTEBOOKS))

@@ -7,9 +7,12 @@ exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. 
 
     state_a, state_b: O (N_q, d_v), m (N_q,), l (N_q,)   ->   O, m, l of the same shapes
 
-    m = max(m_a, m_b)        l = exp(m_a − m) · l_a + exp(m_b − m) · l_b        O likewise
+The result is the state that one program would have had after all the keys.
 
 A half that saw no key has O = 0, l = 0, m = -inf. It changes nothing; two of them make another such state.
+Scores lie between −1000 and 1000.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
 
 Hint: l_a counts in units of exp(m_a). What turns it into units of exp(m)?
 """
@@ -23,5 +26,5 @@ def merge(state_a, state_b):
     """The softmax state of both sets of keys together: (O, m, l)."""
     O_a, m_a, l_a = state_a
     O_b, m_b, l_b = state_b
-    # your turn: the merged O, m and l, also where one half or both saw no key
-    raise NotImplementedError("ex03_merge: the merged O, m and l, also where one half or both saw no key")
+    # your turn: the merged state, also where one half or both saw no key
+    raise NotImplementedError("ex03_merge: the merged state, also where one half or both saw no key")

@@ -14,8 +14,10 @@ they were in the same units.
 Repair it. Keep the loop over blocks of at most B_c keys: no tensor of N_k columns may appear.
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
 
-    m_new = max(m, rowmax(S_j))    alpha = exp(m − m_new)    l = alpha · l + rowsum(P_j)    O = alpha · O + P_j V_j
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
 
 Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
 """

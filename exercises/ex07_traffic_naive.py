@@ -12,6 +12,8 @@ and writes its result back. These are the five operations, for one head without 
 Your formula is held against the memory model, which counts what flashlab.rungs.naive.naive_forward moves, at sizes you have
 not seen.
 
+Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
+
 Hint: make a table of the five operations, with one column for what each reads and one for what it writes.
 """
 

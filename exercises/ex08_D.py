@@ -2,24 +2,27 @@
 
 Chapter 08 · difficulty 3 of 5 · 20 minutes
 
-The softmax gradient needs D_i = Σ_j P_ij dP_ij for each row: a sum over all keys, but a tile shows only a few. It is also
-a sum over d_v columns, of two things that are there already.
+The softmax gradient needs D_i = Σ_j P_ij dP_ij for each row: a sum over all keys, but a tile shows only a few. The same
+number is also a sum over the d_v columns, of two things that are there already.
 
     O (N_q, d_v)   dO (N_q, d_v)   ->   D (N_q,)
 
-    Σ_j P_ij dP_ij = Σ_j P_ij (dO_i · V_j) = dO_i · Σ_j P_ij V_j = dO_i · O_i
+Here O = P V, and dP = dO Vᵀ is the gradient of P. Neither P nor V is at hand.
+Write one program of that kernel: it is called once for each block of queries, with the slice `rows`, and fills D[rows].
+HBM is touched through load and store only, and each byte is counted: O and dO are read once, D is written once.
 
-Write one program of that kernel. HBM is touched through load and store only, and each byte is counted: O and dO are read
-once, D is written once.
+Not allowed: changing the inputs, rows of other blocks, a second load, the finished function from flashlab or solutions/.
 
-Hint: the sum runs over columns, so each row of O and dO is needed whole, and no other row is.
+Hint: dP_ij is a sum over columns. Put it into the sum over j, and let the two sums change places.
 """
+
+import torch
 
 from flashlab.memory import load, store
 
 
 def preprocess(O, dO, D, rows):
-    """Fills D[rows] with rowsum(dO∘O).
+    """Fills D[rows].
 
     Tiles are turned into D.dtype after the load (`.to(D.dtype)`): sums of 16-bit numbers need 32 bits.
     """

@@ -7,15 +7,18 @@ With P_ij made again and D_i prepared, a tile knows all it needs to push the gra
     Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   P_ij (B_r, B_c)   dO_i (B_r, d_v)   D_i (B_r,)
     ->   dQ_i (B_r, d), dK_j (B_c, d): this tile's parts
 
-    dP_ij = dO_i V_jᵀ
-    dS_ij = P_ij ∘ (dP_ij − D_i)
-    dQ_i  = scale · dS_ij K_j            dK_j = scale · dS_ijᵀ Q_i
+The forward pass was S = scale · Q Kᵀ, P = softmax(S), O = P V; dO is the gradient of the loss with respect to O, and
+D_i = Σ_j P_ij dP_ij, over all keys.
 
-Hint: S = scale · Q Kᵀ. Its gradient by Q is that of a matrix product, times scale. Through which of the lines does it reach K?
+Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+
+Hint: go back one step at a time: from dO to dP, from dP to dS, from dS to dQ and dK. Each but the second is a matrix product.
 """
+
+import torch
 
 
 def ds_tile(Q_i, K_j, V_j, P_ij, dO_i, D_i, scale):
     """(this tile's part of dQ_i, this tile's part of dK_j)."""
-    # your turn: dP_ij, dS_ij, and the two products
-    raise NotImplementedError("ex08_ds_tile: dP_ij, dS_ij, and the two products")
+    # your turn: the gradient through P, through the softmax, and on to Q and K
+    raise NotImplementedError("ex08_ds_tile: the gradient through P, through the softmax, and on to Q and K")

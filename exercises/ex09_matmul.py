@@ -6,12 +6,16 @@ C = A B, one program for each tile of C. It walks along its strip of A and down 
 
     A (M, K)   B (K, N)   ->   C (M, N)        any strides, any M, N, K; tiles B_m × B_k of A, B_k × B_n of B
 
-    acc = 0;    for k = 0 ... ⌈K / B_k⌉ − 1:    acc += A_ik B_kj        C_ij = acc
+program_id(0) counts the tiles of C from the top, program_id(1) from the left. Each tensor has two strides of its own: stride_Am
+passes from one row of A to the next, stride_Ak from one column to the next. A and B have the same dtype, of 16 or 32 bits.
 
 - The sum is float32 whatever the inputs; it is rounded to C's dtype once, when it is stored.
 - Load only what exists and take 0 for the rest: a 0 adds nothing to a product. Store only what exists.
 - tl.dot(a, b, acc, input_precision="ieee") adds a b to acc and keeps float32 exact.
 - Row and column numbers times strides can pass 2³¹: 64 bits (`.to(tl.int64)`).
+
+Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than tiles of C, larger tiles, a
+second load or store of the same tile by one program, atomics, the finished function from flashlab or solutions/.
 
 Hint: which of the three indices changes in the loop? It moves A's columns and B's rows.
 """

@@ -10,9 +10,16 @@ except the loop: pointers, strides, guards, 64-bit offsets, a grid.
     program (i, j):    rows = i·B_r + (0 ... B_r − 1)     keys = j·B_c + (0 ... B_c − 1)     cols = 0 ... d − 1
                        element (row, col) of Q is at   Q + row · stride_Qn + col · stride_Qd
 
+Each tensor has two strides of its own. stride_Qn, stride_Kn and stride_Sn pass from one row to the next, stride_Qd, stride_Kd
+and stride_Sm from one column to the next; the columns of S are the keys, and m counts them.
+Q and K have the same dtype, of 16 or 32 bits; S is float32. i is program_id(0), j is program_id(1).
+
 - Load and store only what exists: a mask for rows beyond N_q and for keys beyond N_k.
 - row · stride can pass 2³¹ for long sequences: turn the row numbers into 64 bits first (`.to(tl.int64)`).
 - tl.dot(..., input_precision="ieee") keeps float32 exact: on a GPU its default rounds to 19 bits (TF32).
+
+Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than tiles of S, a second load or
+store of the same tile by one program, atomics, the finished function from flashlab or solutions/.
 
 Hint: rows[:, None] is a column of row numbers, cols[None, :] a row of column numbers. Their sum is a tile of addresses.
 """
@@ -24,7 +31,7 @@ import triton.language as tl
 @triton.jit
 def scores_kernel(Q, K, S, stride_Qn, stride_Qd, stride_Kn, stride_Kd, stride_Sn, stride_Sm, scale, N_q, N_k,
                   d: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr):
-    """Tile (i, j) of S. stride_Sn is the step from one row of S to the next, stride_Sm from one column to the next."""
+    """Tile (i, j) of S. Query `row` and key `key` meet in row `row` and column `key` of S."""
     # your turn: load Q_i and K_j, multiply, store S_ij
     raise NotImplementedError("ex10_tile_of_scores: load Q_i and K_j, multiply, store S_ij")
 

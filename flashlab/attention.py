@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import torch
 
+from flashlab import ladder
 from flashlab.compiler import import_triton, interpreted
 from flashlab.validate import check_bool, check_dropout, check_heads, check_qkv, check_scale, describe
 
 BACKENDS = ("auto", "triton", "torch")
+KERNELS = tuple(kernel.name for kernel in ladder.KERNELS)
 
 
 def flash_attention(
@@ -27,8 +29,8 @@ def flash_attention(
     Dropout: seed decides which weights are dropped, for good: the same seed and shapes drop the same ones. Without a seed
              one is drawn from PyTorch's generator of Q's device. No mask is stored. Triton only
     Gradient: of O and of L, once: a second derivative raises. Same inputs, same bits; nothing N x N is stored
-    Backend: "triton" runs the kernels of flashlab/kernels, "torch" the rungs fa2.py and fa2_backward.py, "auto" see
-             `pick_backend`
+    Backend: "triton" runs the best of flashlab/kernels that takes the call, see `ladder.pick`, a kernel's name that one or
+             raises, "torch" the rungs fa2.py and fa2_backward.py, "auto" see `pick_backend`
     Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
     Source:  Dao 2023, arXiv:2307.08691
     """
@@ -39,8 +41,8 @@ def flash_attention(
     scale = check_scale(scale, Q.shape[-1])
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
         raise TypeError(f"seed must be an integer or None, got {describe(seed)}")
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend not in BACKENDS + KERNELS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got {backend!r}")
     if seed is not None and not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed must fit in 64 bits, got {seed}")
     place = _seed_tensor(seed, Q.device) if dropout_p > 0 else None
@@ -112,14 +114,14 @@ BACKWARD = ("(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, Tenso
 @torch.library.custom_op("flashlab::attention_forward", mutates_args=(), schema=FORWARD)
 def attention_forward(Q, K, V, *options):
     options = Options(*options)
-    run = _run_triton if _resolve(Q, V, options) == "triton" else _run_torch
+    run = _run_torch if _resolve(Q, V, options) == "torch" else _run_triton
     return run(Q, K, V, options)
 
 
 @torch.library.custom_op("flashlab::attention_backward", mutates_args=(), schema=BACKWARD)
 def attention_backward(Q, K, V, O, dO, L, dL, *options):
     options = Options(*options)
-    run = _run_triton_backward if _resolve(Q, V, options) == "triton" else _run_torch_backward
+    run = _run_torch_backward if _resolve(Q, V, options) == "torch" else _run_triton_backward
     return run(Q, K, V, O, dO, L, dL, options)
 
 
@@ -166,23 +168,27 @@ def _dtype_of_L(Q):
     return torch.float64 if Q.dtype == torch.float64 else torch.float32
 
 
-def _kernels():
-    try:
-        from flashlab.kernels import fa2, fa2_backward
-    except ImportError as error:
+def _needs_triton():
+    if import_triton() is None:
         raise RuntimeError(
             "backend='triton' needs triton, which is not installed and exists for Linux only. Use backend='torch' or "
-            "'auto' here; on Linux run `pip install triton`; on Windows work in WSL, anywhere in a remote notebook."
-        ) from error
-    return fa2, fa2_backward
+            "'auto' here; on Linux run `pip install triton`; on Windows work in WSL, anywhere in a remote notebook.")
 
 
 def _run_triton(Q, K, V, options):
-    return _kernels()[0].fa2_triton_forward(Q, K, V, **options.of_a_kernel)
+    _needs_triton()
+    if options.backend in KERNELS:
+        kernel = ladder.rung(options.backend)
+    else:
+        kernel, _ = ladder.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p)
+    return kernel.function(Q, K, V, **options.of_a_kernel)
 
 
 def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
-    return _kernels()[1].fa2_triton_backward(Q, K, V, O, dO, L, dL=dL, **options.of_a_kernel)
+    _needs_triton()
+    from flashlab.kernels import fa2_backward
+
+    return fa2_backward.fa2_triton_backward(Q, K, V, O, dO, L, dL=dL, **options.of_a_kernel)
 
 
 def _run_torch(Q, K, V, options):

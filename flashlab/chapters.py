@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Chapter:
-    number: str
+    number: str                   # two digits; with a letter, an appendix to that chapter
     name: str                     # notebooks/<number>_<name>.ipynb
     builds: str                   # what the learner builds or sees
     needs_triton: bool = False    # without it (macOS, Windows) the chapter says where to go instead
@@ -17,9 +17,10 @@ class Chapter:
 
 
 CHAPTERS = [
-    Chapter("00", "start_here", "your machine, the map, the notation, a first prediction"),
+    Chapter("00", "start_here", "FlashAttention at work, a first tile of scores, your machine, the map and the words"),
     Chapter("01", "naive_attention", "attention as three lines of PyTorch, and every byte they move"),
-    Chapter("02", "gpu_and_memory", "memory levels and the roofline; threads, warps, blocks and grids; what idle lanes cost",
+    Chapter("02", "gpu_and_memory",
+            "a GPU drawn, the roofline; threads, warps, blocks and grids; shared memory and barriers; what an SM holds",
             gpu_adds="live measurements instead of recorded ones, and CUDA C++ kernels that run"),
     Chapter("03", "online_softmax", "softmax in three passes, two, one; merging two half-finished softmaxes"),
     Chapter("04", "block_matmul", "attention tile by tile: why softmax per tile is wrong, and the fix"),
@@ -27,8 +28,11 @@ CHAPTERS = [
     Chapter("06", "flash_attention_2", "FlashAttention-2: the loops trade places, one division, whole tiles skipped"),
     Chapter("07", "counting_hbm_traffic", "HBM bytes measured against the formulas, and against a GPU's counters"),
     Chapter("08", "backward", "the gradients: softmax's Jacobian, D, recomputation; FA1 and FA2 backwards; autograd.Function"),
-    Chapter("09", "triton_basics", "strides, blocks and masks in Triton; row softmax, matmul, coalescing, what the compiler made",
+    Chapter("09", "triton_basics",
+            "strides, blocks and masks in Triton, with a picture of every load; coalescing, row softmax, matmul",
             needs_triton=True, gpu_adds="live measurements instead of recorded ones, and compiled kernels"),
+    Chapter("09b", "what_the_compiler_made", "appendix to 09: threads, registers, TF32, descriptors, atomics", needs_triton=True,
+            gpu_adds="live measurements instead of recorded ones"),
     Chapter("10", "triton_forward", "the forward pass as a Triton kernel", needs_triton=True,
             gpu_adds="compiled kernels instead of interpreted ones"),
     Chapter("11", "triton_backward", "the backward pass as three Triton kernels; dropout whose mask nobody stores; training",

@@ -37,6 +37,13 @@ def naive_forward(N_q, N_k, d, d_v=None, *, causal=False, element_size=4):
     return Cost(read, written, 2 * N_q * N_k * (d + d_v))
 
 
+def logsumexp(N_q, N_k, *, element_size=4):
+    """The part of naive_forward that is there for L alone, which plain attention does not return: S read once more, and L."""
+    s, stat = element_size, max(element_size, 4)
+    cast = (s, stat) if stat != s else (0, 0)
+    return Cost(s * N_q * N_k + N_q * cast[0], s * N_q + N_q * cast[1], 0)
+
+
 def online_softmax_forward(N_q, N_k, d, d_v=None, *, causal=False, element_size=4):
     """One query a program, one key a step."""
     d_v = d if d_v is None else d_v

@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -16,12 +15,13 @@ from dataclasses import asdict, dataclass, field
 import numpy
 import torch
 
+from flashlab import command
 from flashlab.chapters import CHAPTERS
 from flashlab.compiler import import_triton, interpreted
 
 MINIMUM = {"python": "3.11", "torch": "2.11", "triton": "3.6", "numpy": "2.0"}    # as in pyproject.toml
 MiB = 2**20
-PIP = f"{shlex.quote(sys.executable)} -m pip install"
+PIP = f"{command.python()} -m pip install"
 ELSEWHERE = "use Linux (on Windows: WSL2), or a Colab notebook; every chapter without Triton works here"
 
 
@@ -184,6 +184,17 @@ def check_backend():
                    data={"backend": name, "reason": reason})
 
 
+def check_kernel():
+    """Which kernel of the ladder runs here for plain inputs, and why no later one."""
+    from flashlab import ladder
+
+    Q = torch.empty(1, 1, 128, 128, dtype=torch.bfloat16, device="cuda" if torch.cuda.is_available() else "cpu")
+    kernel, reasons = ladder.pick(Q, Q, Q)
+    why = "".join(f"; not {name}: {reason}" for name, reason in reasons.items())
+    how = "at bfloat16, d 128" if Q.is_cuda else "interpreted"
+    return Finding("kernel", f"{kernel.name} runs {how}{why}", data={"kernel": kernel.name, "why_not": reasons})
+
+
 def check_chapters():
     """Which notebooks run on this machine in full, and what is different in the others."""
     gpu, triton = torch.cuda.is_available(), import_triton() is not None
@@ -201,7 +212,8 @@ def check_chapters():
 def report():
     """Look at this machine and measure it (about a second): a list of Findings."""
     checks = [check_python, check_torch, check_triton, check_numpy, check_gpu]
-    return [*(check() for check in checks), *check_speed(), check_backend(), check_chapters()]
+    kernel = [check_kernel()] if import_triton() else []
+    return [*(check() for check in checks), *check_speed(), check_backend(), *kernel, check_chapters()]
 
 
 def as_text(findings):

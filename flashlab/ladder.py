@@ -25,11 +25,24 @@ class Rung(NamedTuple):
     new: str               # what changed against the rung before
     heads: bool = False    # takes (B, H, N, d), not one head (N, d)
     tiled: bool = False    # takes B_r and B_c
+    proven: bool = False   # a kernel that has been held against float64 on a GPU: flash_attention runs no other there
+
+    def tiles(self, B_r, B_c) -> dict:
+        """What its cost takes of these, by name: a kernel has tiles even where its caller may not choose them."""
+        return {"B_r": B_r, "B_c": B_c} if self.tiled or self.heads else {}
 
     @property
     def function(self) -> Callable:
         """Imported on use: the Triton rungs need Triton."""
         return getattr(import_module(self.module), self.name)
+
+    def why_not(self, Q, K, V, **options):
+        """Why this kernel does not take a call on this GPU, in words; None where it does. options: causal, dropout_p."""
+        try:
+            module = import_module(self.module)
+        except ImportError as error:
+            return f"this Triton lacks what it needs ({error})"
+        return getattr(module, "why_not", lambda *_, **__: None)(Q, K, V, **options)
 
 
 class Peer(NamedTuple):
@@ -52,7 +65,21 @@ RUNGS = [
     Rung(3, "fa2_forward", "flashlab.rungs.fa2", "FA2", "06", cost.fa2_forward, "#009E73", "D",
          "the loops trade places: O, l, m stay on chip, one division at the end", tiled=True),
     Rung(4, "fa2_triton_forward", "flashlab.kernels.fa2", "FA2 in Triton", "10", cost.fa2_forward, "#7A1FA2", "o",
-         "a GPU kernel: one program for each query block of each head", heads=True, tiled=True),
+         "a GPU kernel: one program for each query block of each head", heads=True, tiled=True, proven=True),
+    Rung(5, "fa2_exp2_forward", "flashlab.kernels.fa2_exp2", "+ base 2", "12", cost.fa2_forward, "#B0479F", "v",
+         "exponentials to base 2, the scale and log2(e) folded into one factor", heads=True, tiled=True),
+    Rung(6, "fa2_split_forward", "flashlab.kernels.fa2_split", "+ split loop", "12", cost.fa2_forward, "#C2185B", "s",
+         "tiles that every row sees whole have a loop of their own, without masks", heads=True, tiled=True),
+    Rung(7, "fa2_tuned_forward", "flashlab.kernels.fa2_tuned", "+ tuned", "12", cost.fa2_forward, "#8C564B", "D",
+         "tile sizes, warps and stages by a search on the GPU at hand", heads=True, tiled=True),
+    Rung(8, "fa2_pipelined_forward", "flashlab.kernels.fa2_pipelined", "+ one pipeline", "12", cost.fa2_forward, "#4B5D16", "^",
+         "one loop again, so that loads fill and drain one pipeline; masks in a branch", heads=True, tiled=True),
+    Rung(9, "fa2_tma_forward", "flashlab.kernels.fa2_tma", "+ TMA", "12", cost.fa2_forward, "#17807E", "o",
+         "tiles are copied by TMA, from tensor descriptors: no addresses, no masks", heads=True, tiled=True),
+    Rung(10, "fa2_persistent_forward", "flashlab.kernels.fa2_persistent", "+ persistent", "12", cost.fa2_forward, "#1F3FA8", "s",
+         "programs that stay and take block after block, the longest first", heads=True, tiled=True),
+    Rung(11, "fa2_hopper_forward", "flashlab.kernels.fa2_hopper", "Gluon, Hopper", "12", cost.fa2_forward, "#E6194B", "D",
+         "warps that only load, warps that only compute, and products under exponentials", heads=True),
 ]
 
 # All return (dQ, dK, dV); what they start from differs. A backward pass looks like its forward pass.
@@ -77,6 +104,29 @@ PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend
     Peer("sdpa_flash", "SDPA flash", "#222222", "s"),
     Peer("sdpa_cudnn", "SDPA cuDNN", "#D0609F", "D"),
 ]
+
+
+KERNELS = [one for one in RUNGS if one.heads]
+
+
+def pick(Q, K, V, **options):
+    """The kernel that flash_attention runs for a call, and why not each of those above it: (rung, {name: reason})."""
+    reasons = {}
+    if not Q.is_cuda:                                  # interpreted: speed says nothing, and the first is the one to read
+        return KERNELS[0], reasons
+    for kernel in reversed(KERNELS[1:]):
+        unproven = None if kernel.proven else "it has not been held against float64 on a GPU yet"
+        reason = kernel.why_not(Q, K, V, **options) or unproven
+        if reason is None:
+            return kernel, reasons
+        reasons[kernel.name] = reason
+    return KERNELS[0], reasons                         # it takes everything that a kernel may be given
+
+
+def explain(Q, K, V, **options):
+    """`pick` in words, a line each."""
+    kernel, reasons = pick(Q, K, V, **options)
+    return "\n".join([f"{kernel.name} runs", *(f"not {name}: {reason}" for name, reason in reasons.items())])
 
 
 def rung(name):

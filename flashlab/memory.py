@@ -75,9 +75,10 @@ def active():
 
 
 @contextmanager
-def restored():
-    """Afterwards the Memory in force is that of before, also if one was entered inside and never left."""
+def apart():
+    """Within: no Memory in force. Afterwards that of before, also if one was entered inside and never left."""
     before = list(_memories)
+    _memories.clear()
     try:
         yield
     finally:
@@ -159,6 +160,11 @@ class Memory(TorchDispatchMode):
     mem.log                    a list of Event, in order
     mem.table()                read and written per kernel, as text
 
+    While a kernel is on:
+    mem.running                its (name, {name: tensor in HBM}); None outside
+    mem.sram_live              bytes on chip at this moment
+    mem.on_chip(T)             True if T is one of the tiles that take them up
+
     Raises: TypeError, ValueError if sram_bytes is not an integer >= 1
     """
 
@@ -172,6 +178,7 @@ class Memory(TorchDispatchMode):
         self._sram, self._hbm, self._left_over = {}, {}, {}     # storage -> _Tile, bytes, name of the finished kernel
         self._sram_live = self._hbm_live = 0
         self._kernel, self._names = None, {}
+        self.running = None
         self._pass_through = False                              # load and store do their own counting
 
     def __enter__(self):
@@ -188,6 +195,13 @@ class Memory(TorchDispatchMode):
         return (f"Memory(read {format_bytes(self.read)}, written {format_bytes(self.written)}, "
                 f"SRAM peak {format_bytes(self.sram_peak)} of {format_bytes(self.sram_bytes)}, "
                 f"HBM peak {format_bytes(self.hbm_peak)})")
+
+    @property
+    def sram_live(self):
+        return self._sram_live
+
+    def on_chip(self, T):
+        return _key(T) in self._sram
 
     def table(self):
         """Read and written per kernel in order of first launch, one line each, and their sum."""
@@ -212,14 +226,14 @@ class Memory(TorchDispatchMode):
                 f"{func} is a custom or Triton kernel: the model cannot see what it moves. "
                 "Measure the PyTorch rung instead, or the GPU's own counters."
             )
-        operands = _tensors(args) + _tensors(kwargs.values())
+        op = func._schema.name.removeprefix("aten::")
+        operands = _tensors(args) + _tensors(kwargs.values()) if op != "lift_fresh" else []     # torch.tensor of Python numbers
         for n, T in enumerate(operands):
             self._check_place(func, n, T)
         out = func(*args, **kwargs)
         known = {_key(T) for T in operands}
         results = _tensors((out,))
         fresh = [T for T in results if _key(T) not in known]
-        op = func._schema.name.removeprefix("aten::")
         mutable = func._schema.is_mutable
         if mutable or fresh or not results:                      # else a view: free
             count = self._compute if self._kernel else self._eager
@@ -285,12 +299,13 @@ class Memory(TorchDispatchMode):
             if _key(T) in self._left_over:
                 raise MemoryModelError(f"kernel {name!r}: {key} was on chip in a kernel that has ended: store() it there")
         self._kernel, self._names = name, {_key(T): key for key, T in tensors.items()}
+        self.running = name, tensors
 
     def _finish(self):
         for key in self._sram:                                   # whatever still lives is lost with the kernel
             self._left_over[key] = self._kernel
         self._sram.clear()
-        self._sram_live, self._kernel, self._names = 0, None, {}
+        self._sram_live, self._kernel, self._names, self.running = 0, None, {}, None
 
     def _load(self, T, index):
         self._need_kernel("load", T)
@@ -445,9 +460,10 @@ _TORCH = os.path.dirname(torch.__file__)
 
 
 def _user_frame():
-    """The innermost frame that is neither PyTorch's nor this file's: the line to show in an error."""
+    """The innermost frame that is neither PyTorch's nor this file's, nor that of another mode: the line to show in an error."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_filename.startswith(_TORCH)):
+    while frame.f_back is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_filename.startswith(_TORCH)
+                                        or frame.f_code.co_name == "__torch_function__"):
         frame = frame.f_back
     return frame
 

@@ -30,6 +30,23 @@ def over_tiles(N, d=64, sizes=(16, 32, 48, 64, 80, 96, 128), sram_bytes=A100_SRA
     return [_point(name, QKV, B, sram_bytes, causal) for name in rungs or tiled_rungs() for B in sizes]
 
 
+def over_heights(N, d, heights, B_c=256):
+    """FA2 with query tiles of each height, beside naive: points as above that also know `naive`, the bytes it moves.
+
+    Key tiles change nothing in FA2's traffic; wide ones make few steps. The SRAM is as large as they need.
+    """
+    QKV, fa2, whole = _inputs(N, d), rung("fa2_forward"), 1 << 30
+    naive = _point(RUNGS[0].name, QKV, B_c, whole, False)["measured"]
+    points = []
+    for B in heights:
+        with Memory(whole) as mem:
+            fa2.function(*QKV, B_r=B, B_c=B_c)
+        points.append({"rung": fa2.name, "N": N, "d": d, "B": B, "sram_bytes": whole, "causal": False, "naive": naive,
+                       "formula": fa2.cost(N, N, d, B_r=B, B_c=B_c).traffic, "measured": mem.read + mem.written,
+                       "sram_peak": mem.sram_peak, "overflow": None})
+    return points
+
+
 def _inputs(N, d):
     return [torch.randn(N, d) for _ in range(3)]
 

@@ -13,15 +13,17 @@ inf = float("inf")
 
 
 def paper_tile_sizes(sram_bytes, d, element_size=4):
-    """The published rule B_c = ⌈M/4d⌉, B_r = min(⌈M/4d⌉, d), M in elements. It leaves no room for S_ij and P_ij.
+    """The published rule B_c = ⌈M/4d⌉, B_r = min(⌈M/4d⌉, d), M in elements.
 
+    K_j and V_j take a quarter of M each. The min(·, d) is there for S_ij, which then takes a quarter at most. So one S_ij fits
+    beside the strips of d columns; a second tile of its size, a scaled copy or P_ij, does not.
     Returns: (B_r, B_c)
-    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 1, line 1
+    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 1, line 1, and the proof of Theorem 2: B_r·B_c = O(M)
     """
     check_positive(sram_bytes=sram_bytes, d=d, element_size=element_size)
     M = sram_bytes // element_size
-    B_c = -(-M // (4 * d))                                 # ⌈M/4d⌉: Q_i, K_j, V_j and O_i would share M equally
-    return min(B_c, d), B_c
+    B_c = -(-M // (4 * d))                                 # ⌈M/4d⌉
+    return min(B_c, d), B_c                                # at most d: B_r·B_c is about M/4
 
 
 def largest_square_tile(d, d_v, element_size, *, wide=8, square=3, multiple=16):

@@ -1,4 +1,5 @@
-"""Build and check the notebooks. The source of truth is notebooks/src/NN_name.py (jupytext py:percent).
+"""Build and check the notebooks. The source of truth is notebooks/src/NN_name.py (jupytext py:percent);
+an appendix has a letter behind its number, 09b.
 
     python notebooks/build.py              convert every source, run it from the top, write notebooks/NN_name.ipynb
     python notebooks/build.py 03 06        only these
@@ -13,7 +14,6 @@ has been worked in, the one that git has is held against the source; a notebook 
 
 import argparse
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -35,7 +35,7 @@ MAX_CODE_LINES = 20
 MAX_CELL_SECONDS = 900
 # What an output must not show: the paths of the machine it was built on, and errors nobody caught.
 MACHINE_PATH = re.compile(
-    r"(?<![\w.:/])/(?:root|home|Users|tmp|private|content)/\S+|\S*(?:site|dist)-packages\S*|[A-Z]:\\Users\\\S+"
+    r"(?<![\w.:/])/(?:root|home|Users|tmp|private|content)/\S+|(?:site|dist)-packages/\S*|[A-Z]:\\Users\\\S+"
 )
 
 
@@ -45,12 +45,17 @@ class NotebookError(Exception):
 
 def find(folder, numbers=()):
     """The sources to work on: all, or those whose number is given. Each number must name a source."""
-    sources = sorted((folder / "src").glob("[0-9][0-9]_*.py"))
-    known = [source.name[:2] for source in sources]
+    sources = sorted((folder / "src").glob("[0-9][0-9]*_*.py"))
+    known = [number_of(source) for source in sources]
     for number in numbers:
         if number not in known:
             raise SystemExit(f"build.py: argument NN: no notebook {number!r}; expected one of {' '.join(known)}")
-    return [source for source in sources if not numbers or source.name[:2] in numbers]
+    return [source for source in sources if not numbers or number_of(source) in numbers]
+
+
+def number_of(source):
+    """"09" of 09_triton_basics.py, "09b" of 09b_what_the_compiler_made.py."""
+    return source.name.partition("_")[0]
 
 
 def convert(source):
@@ -102,19 +107,11 @@ def run(notebook, folder):
 @contextlib.contextmanager
 def untouched_exercises():
     """A folder for the checker in place of the repository: the solutions, a stub of each, and nobody's progress."""
-    with tempfile.TemporaryDirectory(prefix="flashlab_") as folder:
-        shutil.copytree(solutions_and_stubs().name, folder, dirs_exist_ok=True)
-        yield Path(folder)
-
-
-@functools.cache
-def solutions_and_stubs():
-    """Made once, then copied."""
     from flashlab.check.stubs import fresh_root  # here: it imports PyTorch
 
-    folder = tempfile.TemporaryDirectory(prefix="flashlab_")
-    fresh_root(Path(folder.name))
-    return folder
+    with tempfile.TemporaryDirectory(prefix="flashlab_") as folder:
+        fresh_root(Path(folder))
+        yield Path(folder)
 
 
 def check_outputs(notebook):
@@ -181,10 +178,24 @@ def check_agreement(source_notebook, name, text):
     return built
 
 
+def hide_answers(notebook):
+    """Collapse every output until the learner runs its cell; JupyterLab then opens it. Who only reads, elsewhere, sees them all.
+
+    In place of a collapsed output JupyterLab prints the first line of the cell's first output, which is often the answer: an
+    output that holds nothing goes before it. A cell tagged "shown" is left open.
+    """
+    for cell in notebook.cells:
+        if cell.get("outputs") and "shown" not in cell.metadata.get("tags", []):
+            cell.metadata["jupyter"] = {"outputs_hidden": True}
+            if cell.outputs[0].get("data") != {}:
+                cell.outputs.insert(0, nbformat.v4.new_output("display_data"))
+
+
 def build(source, folder):
     notebook = convert(source)
     check_style(notebook)
     run(notebook, folder)
+    hide_answers(notebook)
     nbformat.write(notebook, folder / f"{source.stem}.ipynb")
 
 
@@ -219,7 +230,8 @@ def plain(text):
 def run_all(step, sources, folder):
     """step(source, folder) for each; prints its seconds. Returns {name: seconds} and the names that failed."""
     seconds, failed = {}, []
-    for source in sources:
+
+    def run_one(source):
         start = time.perf_counter()
         try:
             step(source, folder)
@@ -228,6 +240,9 @@ def run_all(step, sources, folder):
             print(f"{source.stem}: FAILED: {problem}", flush=True)
         seconds[source.stem] = round(time.perf_counter() - start, 1)
         print(f"{source.stem}: {seconds[source.stem]:.1f} s", flush=True)
+
+    for source in sources:
+        run_one(source)
     return seconds, failed
 
 
@@ -243,12 +258,13 @@ def record(path, seconds, failed):
 def main(argv=None, folder=HERE):
     parser = argparse.ArgumentParser(
         "build.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits; all notebooks if none is given")
+    parser.add_argument("numbers", nargs="*", metavar="NN", help="as a notebook's name begins: 09, 09b; all if none is given")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--check", action="store_true", help="write nothing; fail if a notebook fails or is out of date")
     mode.add_argument("--record", type=Path, metavar="JSON", help="write how long each built notebook ran here")
     args = parser.parse_args(argv)
     step = check if args.check else rerun if args.record else build
+    start = time.perf_counter()
     seconds, failed = run_all(step, find(folder, args.numbers), folder)
     if args.check:
         try:
@@ -258,7 +274,7 @@ def main(argv=None, folder=HERE):
     if args.record:
         record(args.record, seconds, failed)
     verdict = f"FAILED: {', '.join(failed)}" if failed else "all fine"
-    print(f"{len(seconds)} notebooks in {sum(seconds.values()):.0f} s; {verdict}")
+    print(f"{len(seconds)} notebooks in {time.perf_counter() - start:.0f} s; {verdict}")
     return 1 if failed else 0
 
 

@@ -12,6 +12,7 @@ import argparse
 import re
 import sys
 
+from flashlab import command
 from flashlab.check import checker, form, source, stubs
 
 PATH = "docs/mistakes.md"
@@ -54,7 +55,7 @@ def build(only_compare=False):
             stubs.write(name)
             told.append(f"exercises/{name}.py: written")
         else:
-            told.append(f"exercises/{name}.py: begun, left alone (`python -m flashlab check --reset {name}` restores the stub)")
+            told.append(f"exercises/{name}.py: begun, left alone (`{command.line('check', '--reset', name)}` restores the stub)")
     changed = outdated()
     if changed and only_compare:
         problems += [f"{PATH} does not say what {name} does: make exercises" for name in changed]

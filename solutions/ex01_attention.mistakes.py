@@ -1,13 +1,16 @@
 """Cases and mistakes of ex01_attention."""
 
 from flashlab import oracle
-from flashlab.check.cases import attention_case
+from flashlab.check.alternatives import Problem
+from flashlab.check.cases import EPSILONS, HUGE, attention_case, epsilon, in_float64
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 
 EXERCISE = Exercise(
     function="attention",
     outputs=(Output("O", ("query", "column")),),
     truth=lambda Q, K, V, causal=False, scale=None: oracle.attention(Q, K, V, causal=causal, scale=scale)[0],
+    without=("attention",),
+    alternatives=Problem,
     cases=[
         attention_case("one query, three keys", 1, 3, 4, seed=1),
         attention_case("square", 4, 4, 4, seed=2),
@@ -17,8 +20,19 @@ EXERCISE = Exercise(
         attention_case("causal, scores in the hundreds", 5, 5, 4, causal=True, large=True, seed=6),
         attention_case("causal, fewer queries than keys", 2, 5, 3, causal=True, seed=7),
         attention_case("causal, more queries than keys", 5, 3, 3, causal=True, seed=8),
+        attention_case("a scale of 0", 3, 4, 4, scale=0.0, seed=31),
+        attention_case("one key", 3, 1, 4, seed=32),
+        attention_case("scores up to 500", 4, 6, 4, factor=HUGE, seed=33),
+        attention_case("causal, many keys before the first query", 3, 9, 4, 2, causal=True, seed=34),
+        attention_case("causal, a scale of 0", 3, 3, 4, scale=0.0, causal=True, seed=36),
+        attention_case("causal, a negative scale", 4, 4, 3, scale=-0.7, causal=True, seed=37),
+        attention_case("a negative scale, scores in the hundreds", 4, 5, 4, scale=-0.5, large=True, seed=38),
+        in_float64(attention_case("two keys", 1, 2, 4, seed=35)),
     ],
     mistakes=[
+        epsilon(("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.amax(-1, keepdim=True).clamp_min(-1e38))\n    P = P / (P.sum(-1, keepdim=True) + ε)")),
+        epsilon(("Q.shape[-1] ** -0.5 if", "1 / (Q.shape[-1] ** 0.5 + ε) if"), sizes=EPSILONS[:4], name="epsilon_in_scale",
+                what="a small number was added to √d", look="the scale: 1/√d needs no ε"),
         Mistake("scale_missing", "the scores were not scaled by 1/√d", "the line of S: Q Kᵀ · scale",
                 ("S = Q @ K.T * scale", "S = Q @ K.T")),
         Mistake("scale_twice", "the scores were scaled twice", "each place where scale appears",
@@ -58,12 +72,46 @@ EXERCISE = Exercise(
                  "S_hidden = S.masked_fill(hidden, -inf)\n    P = torch.softmax(S, dim=-1)\n"
                  "    if causal:\n        P, S = P.masked_fill(hidden, 0), S_hidden")),
         Mistake("mask_zero_score", "hidden scores were set to 0, or a number close to it, which still weighs about exp(0) = 1",
-                "the value for hidden scores: exp of it must be 0", ("S.masked_fill(hidden, -inf)", "S.masked_fill(hidden, 0.0)")),
+                "the value for hidden scores: exp of it must be 0", ("S.masked_fill(hidden, -inf)", "S.masked_fill(hidden, 0.0)"),
+                also=[[("S.masked_fill(hidden, -inf)", "S.masked_fill(hidden, 0.0)"),
+                       ("(S == -inf).all(-1, keepdim=True)", "torch.full((N_q, 1), causal) & (torch.arange(N_q)[:, None] < N_q - N_k)")]]),
         Mistake("mask_minus_1e6", "hidden scores were set to a large negative number such as −10⁶, not to −inf",
                 "queries that see no key: with a finite value they see all keys alike",
-                ("S.masked_fill(hidden, -inf)", "S.masked_fill(hidden, -1e6)")),
+                ("S.masked_fill(hidden, -inf)", "S.masked_fill(hidden, -1e6)"),
+                also=[[("S.masked_fill(hidden, -inf)", f"S.masked_fill(hidden, {x})")] for x in ("-1e4", "-1e9", "-1e30")]),
         Mistake("no_zero_row", "a query that sees no key got NaN, not 0: its softmax is 0/0",
                 "rows of S that are −inf throughout", ("P.masked_fill((S == -inf).all(-1, keepdim=True), 0)", "P")),
+        Mistake("scale_zero_replaced", "a scale of 0 was taken for no scale at all", "the test for None: `scale or ...` is also false for 0",
+                ("if scale is None else scale", "if not scale else scale")),
+        Mistake("scale_of_d_v", "the default scale was 1/√d_v, not 1/√d", "the dimension whose size you take: d is the last one of Q",
+                ("Q.shape[-1] ** -0.5 if scale is None", "V.shape[-1] ** -0.5 if scale is None")),
+        Mistake("scale_of_N_k", "the default scale was 1/√N_k, not 1/√d", "the dimension whose size you take: d is the last one of Q",
+                ("Q.shape[-1] ** -0.5 if scale is None", "N_k ** -0.5 if scale is None")),
+        Mistake("scale_divided", "the scores were divided by scale, not multiplied", "the line of S: Q Kᵀ · scale",
+                ("S = Q @ K.T * scale", "S = Q @ K.T / scale")),
+        Mistake("mask_shift_reversed", "the mask was shifted by N_q − N_k, with the wrong sign", "query i sees the keys up to i + N_k − N_q",
+                (".triu(N_k - N_q + 1)", ".triu(N_q - N_k + 1)")),
+        Mistake("mask_always", "the mask was applied without being asked for", "the branch for causal: its default is False", ("if causal:", "if True:")),
+        Mistake("mask_when_not_asked", "causal was read the wrong way round", "the branch for causal", ("if causal:", "if not causal:")),
+        Mistake("mask_added_as_number", "the mask was added to the scores as ones and zeros, which moves them by 1 and hides nothing",
+                "hidden scores: −inf", ("S.masked_fill(hidden, -inf)", "S - hidden.float()")),
+        Mistake("mask_all_hidden_as_nan", "0 · −inf, which is NaN, was added where nothing is hidden", "hidden · −inf: use masked_fill or torch.where",
+                ("S.masked_fill(hidden, -inf)", "S + hidden * -inf")),
+        Mistake("wrong_rows_zeroed", "the rows of zeros were the last N_q − N_k ones, but it is the first queries that see no key",
+                "which queries see no key: those with i + N_k − N_q < 0", ("P.masked_fill((S == -inf).all(-1, keepdim=True), 0)",
+                "P.masked_fill(torch.arange(N_q)[:, None] >= N_k, 0) if causal and N_q > N_k else P")),
+        Mistake("hidden_as_0_weight", "the hidden weights were zeroed after the softmax and the rows divided by their sum, which is 0/0 for a row without keys",
+                "rows that see no key", ("S = S.masked_fill(hidden, -inf)\n    P = torch.softmax(S, dim=-1)",
+                "S_hidden = S.masked_fill(hidden, -inf)\n    P = torch.softmax(S, dim=-1)\n"
+                "    if causal:\n        P, S = P.masked_fill(hidden, 0), S_hidden * 0\n        P = P / P.sum(-1, keepdim=True)")),
+        Mistake("log_softmax", "the logarithm of the softmax was multiplied with V", "the line of P: the weights themselves",
+                ("torch.softmax(S, dim=-1)", "torch.log_softmax(S, dim=-1)")),
+        Mistake("not_normalised", "exp(S) was not divided by its row sum", "the softmax: the weights of a row sum to 1",
+                ("torch.softmax(S, dim=-1)", "torch.exp(S)"), also=[[("torch.softmax(S, dim=-1)", "torch.exp(S - S.amax(-1, keepdim=True)).nan_to_num(0)")]]),
+        Mistake("V_scaled", "the result was multiplied by scale as well", "the product P V: no scale in it", ("return P @ V", "return P @ V * scale")),
+        Mistake("K_for_V", "the weights were multiplied with K, not with V", "the product P V", ("return P @ V", "return P @ K[:, :V.shape[-1]]")),
+        Mistake("mask_before_scale", "the scores were hidden before they were scaled: −inf times a negative scale is +inf, times 0 NaN", "the order: first scale, then hide",
+                ("S = Q @ K.T * scale", "S = Q @ K.T"), ("P = torch.softmax(S, dim=-1)", "S = S * scale\n    P = torch.softmax(S, dim=-1)")),
     ],
     variants=[
         Variant("by hand, mask from indices", body="""

@@ -3,17 +3,19 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check.cases import normal
+from flashlab.check.cases import EPSILONS, LARGE, LOOSE, epsilon, in_float64, normal
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
 
-def case(name, N_q, N_k, H, d, *, seed):
+def case(name, N_q, N_k, H, d, *, seed, factor=1.0):
     def make():
-        return {"X_q": normal(N_q, H * d, seed=seed), "X_k": normal(N_k, H * d, seed=seed + 1),
+        return {"X_q": normal(N_q, H * d, seed=seed, factor=factor), "X_k": normal(N_k, H * d, seed=seed + 1),
                 "X_v": normal(N_k, H * d, seed=seed + 2), "H": H}
 
-    features = {"more than one head": H > 1, "N_q ≠ N_k": N_q != N_k, "as many queries as heads": N_q == H > 1}
-    return Case(name, make, frozenset(f for f, holds in features.items() if holds), {"N_q": N_q, "N_k": N_k, "H": H, "d": d})
+    features = {"more than one head": H > 1, "N_q ≠ N_k": N_q != N_k, "as many queries as heads": N_q == H > 1,
+                "large scores": factor > 1}
+    return Case(name, make, frozenset(f for f, holds in features.items() if holds), {"N_q": N_q, "N_k": N_k, "H": H, "d": d},
+                LOOSE if factor > 1 else 0.0)
 
 
 def truth(X_q, X_k, X_v, H):
@@ -25,24 +27,36 @@ EXERCISE = Exercise(
     function="multi_head",
     outputs=(Output("O", ("query", "column")),),
     truth=truth,
+    without=("attention",),
+    loops=lambda X_q, X_k, X_v, H: ("heads", H) if H > 6 else None,
     cases=[
         case("one head", 2, 2, 1, 3, seed=200),
         case("two heads", 3, 3, 2, 4, seed=210),
         case("as many queries as heads", 3, 3, 3, 2, seed=220),
         case("three heads, N_q ≠ N_k", 4, 6, 3, 2, seed=230),
+        case("eight heads", 3, 4, 8, 2, seed=240),
+        case("as many columns as heads", 4, 4, 3, 3, seed=240),
+        case("four heads, many keys", 2, 9, 4, 2, seed=250),
+        case("scores in the hundreds", 4, 6, 2, 4, seed=270, factor=LARGE),
+        in_float64(case("one query, two keys", 1, 2, 2, 4, seed=260)),
     ],
     mistakes=[
+        epsilon(("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.amax(-1, keepdim=True))\n    P = P / (P.sum(-1, keepdim=True) + ε)")),
+        epsilon(("* d**-0.5", "/ (d**0.5 + ε)"), sizes=EPSILONS[:4], name="epsilon_in_scale", what="a small number was added to √d",
+                look="the scale: 1/√d needs no ε"),
         Mistake("split_without_transpose", "each head got a few whole rows of X, because the matrix was cut into (H, N, d) directly",
                 "the split: view(N, H, d) first, then swap N and H; view(H, N, d) cuts elsewhere",
                 ("X.reshape(len(X), H, d).transpose(0, 1)", "X.reshape(H, len(X), d)")),
         Mistake("not_split_back", "the heads were not swapped back before they were put side by side",
-                "the last line: (H, N_q, d) has to become (N_q, H, d) before the reshape",
+                "the way back: (H, N_q, d) has to become (N_q, H, d) before the reshape",
                 ("O.transpose(0, 1).reshape(len(X_q), H * d)", "O.reshape(len(X_q), H * d)")),
+        Mistake("rows_of_Q_for_K", "K and V were split with the number of queries: they have rows of their own, N_k", "the split: each matrix with its own number of rows, len(X)",
+                ("X.reshape(len(X), H, d)", "X.reshape(len(X_q), H, d)"), also=[[("X.reshape(len(X), H, d)", "X.reshape(len(X_q), H, -1)")]]),
         Mistake("columns_interleaved", "the columns were dealt out in turn: column c went to head c mod H",
                 "view(N, H, d): the first d columns are head 0; view(N, d, H) deals them out",
                 ("X.reshape(len(X), H, d).transpose(0, 1)", "X.reshape(len(X), d, H).permute(2, 0, 1)"),
                 ("O.transpose(0, 1).reshape(len(X_q), H * d)", "O.permute(1, 2, 0).reshape(len(X_q), H * d)")),
-        Mistake("heads_in_wrong_order", "the results of the heads stood in the reverse order", "the order of the heads in the last line",
+        Mistake("heads_in_wrong_order", "the results of the heads stood in the reverse order", "the order of the heads where they are put side by side",
                 ("O.transpose(0, 1).reshape", "O.flip(0).transpose(0, 1).reshape")),
         Mistake("scale_of_the_model", "the scale was 1/√(H·d), that of the whole matrix", "d in the scale: the size of one head",
                 ("* d**-0.5", "* (H * d) ** -0.5")),
@@ -57,6 +71,24 @@ EXERCISE = Exercise(
                 "the first dimension of the product: the heads are the batch, so they stand in front",
                 ("X.reshape(len(X), H, d).transpose(0, 1)", "X.reshape(len(X), H, d)"),
                 ("O.transpose(0, 1).reshape(len(X_q), H * d)", "O.reshape(len(X_q), H * d)")),
+        Mistake("scale_divided_by_d", "the scores were divided by d where √d belongs", "the scale: d ** -0.5", ("* d**-0.5", "/ d")),
+        Mistake("scale_of_H", "the scale was 1/√H", "d in the scale: the size of one head, not the number of heads", ("* d**-0.5", "* H**-0.5")),
+        Mistake("scale_multiplied", "the scores were multiplied by √d, not divided", "the sign of the exponent in the scale", ("* d**-0.5", "* d**0.5")),
+        Mistake("no_softmax", "no softmax was taken", "the line of P", ("torch.softmax(S, dim=-1)", "S")),
+        Mistake("heads_and_columns_swapped_back", "the way back put the columns of all heads in turn: column c of head h went to c · H + h",
+                "the way back: the heads stand side by side, each with its own d columns", ("O.transpose(0, 1).reshape(len(X_q), H * d)", "O.permute(1, 2, 0).reshape(len(X_q), H * d)")),
+        Mistake("keys_interleaved", "K and V were dealt out in turn, Q was not, or the other way round", "the split: the same for Q, K and V",
+                ("for X in (X_q, X_k, X_v))", "for X in (X_q, X_k, X_v))\n    K = X_k.reshape(len(X_k), d, H).permute(2, 0, 1)")),
+        Mistake("K_for_V", "the weights were multiplied with K, not with V", "the line of O: P V", ("O = P @ V", "O = P @ K")),
+        Mistake("first_head_only", "every head used the keys and values of head 0", "which head each product takes", ("O = P @ V", "O = P @ V[:1]")),
+        Mistake("heads_averaged", "the heads were averaged, and the mean stood in each place", "the way back: the heads stand side by side, they are not added",
+                ("return O.transpose(0, 1).reshape(len(X_q), H * d)", "return O.mean(0).repeat(1, H)")),
+        Mistake("heads_added", "the heads were added, and the sum stood in each place", "the way back: the heads stand side by side, they are not added",
+                ("return O.transpose(0, 1).reshape(len(X_q), H * d)", "return O.sum(0).repeat(1, H)")),
+        Mistake("causal_mask", "keys after the query were hidden: no mask was asked for", "the line of S",
+                ("P = torch.softmax(S, dim=-1)", "S = S.masked_fill(torch.ones(S.shape[1:], dtype=torch.bool).triu(S.shape[2] - S.shape[1] + 1), -torch.inf)\n    P = torch.softmax(S, dim=-1)")),
+        Mistake("unshifted", "the softmax was exp(S) / sum without its maximum being subtracted, which overflows", "the softmax: torch.softmax subtracts the maximum",
+                ("torch.softmax(S, dim=-1)", "S.exp() / S.exp().sum(-1, keepdim=True)")),
     ],
     variants=[
         Variant("einsum", body="""
@@ -64,10 +96,6 @@ EXERCISE = Exercise(
             q, k, v = (X.unflatten(1, (H, d)) for X in (X_q, X_k, X_v))
             p = (torch.einsum("ihd,jhd->hij", q, k) / d**0.5).softmax(2)
             return torch.einsum("hij,jhd->ihd", p, v).flatten(1)
-            """),
-        Variant("a loop after all", body="""
-            parts = [X.chunk(H, dim=1) for X in (X_q, X_k, X_v)]
-            return torch.cat([torch.softmax(q @ k.T / q.shape[1] ** 0.5, 1) @ v for q, k, v in zip(*parts)], 1)
             """),
     ],
     hints=[

@@ -7,7 +7,7 @@ from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
 def case(name, N, block):
     features = {"a block that is no multiple of 32": block % 32 != 0, "more than one block": N > block, "a short last block": N % block != 0,
-                "a warp without any element": block > 32 and -(-(N % block or block) // 32) < -(-block // 32)}
+                "N a multiple of the block": N % block == 0, "a warp without any element": block > 32 and -(-(N % block or block) // 32) < -(-block // 32)}
     inputs = {"N": N, "block": block}
     return Case(name, lambda: dict(inputs), frozenset(f for f, true in features.items() if true), inputs)
 
@@ -26,6 +26,7 @@ EXERCISE = Exercise(
     outputs=(Output("blocks"), Output("without"), Output("idle")),
     truth=truth,
     ints_only=True,
+    off_limits=("gpu",),
     cases=[
         case("the example", 8, 64),
         case("nobody idle", 64, 32),
@@ -34,6 +35,8 @@ EXERCISE = Exercise(
         case("blocks of 40", 100, 40),
         case("a warp with nothing to do", 257, 128),
         case("blocks of 100", 1001, 100),
+        case("one element", 1, 40),
+        case("four whole blocks of 96", 384, 96),
     ],
     mistakes=[
         Mistake("grid_floor", "the number of blocks was rounded down", "blocks: ceil(N / block)", ("blocks = -(-N // block)", "blocks = max(1, N // block)")),
@@ -44,12 +47,38 @@ EXERCISE = Exercise(
                 ("warps = full * -(-block // 32) + -(-rest // 32)", "warps = -(-N // 32)")),
         Mistake("warps_floor", "the warps of a block were rounded down", "a block of 40 threads takes two warps, a block of 8 takes one",
                 ("full * -(-block // 32)", "full * max(1, block // 32)")),
+        Mistake("one_warp_a_block", "every block was taken to have one warp, however many threads it has", "a block of 40 threads takes two warps, one of 128 takes four",
+                ("full * -(-block // 32) + -(-rest // 32)", "full + (rest > 0)"), also=[[("full * -(-block // 32)", "full")]]),
+        Mistake("lanes_of_the_block", "a warp of a small block was taken to have as many lanes as the block has threads", "a warp always has 32 lanes, and those without a thread are idle, too",
+                ("32 * warps - N", "min(32, block) * warps - N")),
         Mistake("all_warps", "warps without any element were counted too", "the short block: only the warps that its elements reach",
                 ("-(-rest // 32)", "-(-block // 32) * (rest > 0)")),
         Mistake("rest_forgotten", "the short last block was left out", "divmod(N, block) has a rest", ("+ -(-rest // 32)", "")),
         Mistake("idle_is_without", "idle lanes were taken to be the threads without an element",
                 "a lane without a thread is idle too, and a warp that leaves at the guard is not counted", ("32 * warps - N", "without")),
         Mistake("busy_lanes", "busy lanes were counted, not idle ones", "the last number: 32 lanes a warp, minus the busy ones", ("32 * warps - N", "N")),
+        Mistake("one_block_too_many", "a block was counted in which no thread has an element", "blocks: where block divides N, N / block are enough",
+                ("blocks = -(-N // block)", "blocks = N // block + 1")),
+        Mistake("remainder_for_idle", "the idle lanes of a block were taken to be block mod 32, which are the busy lanes of its last warp",
+                "a block of 40 threads has 8 busy lanes in its second warp and 24 idle ones", ("full * -(-block // 32)", "full * (block // 32 + 2 * (block % 32) / 32 * (block % 32 > 0))"),
+                ("32 * warps - N", "int(32 * warps - N)")),
+        Mistake("without_is_rest", "without was N mod block, the elements of the short block", "without: the threads of the last block that have no element",
+                ("without = blocks * block - N", "without = N % block")),
+        Mistake("without_of_full_blocks", "threads without an element were counted although the last block is full", "without: where block divides N there are none",
+                ("without = blocks * block - N", "without = block - N % block")),
+        Mistake("warps_of_64", "warps were taken to have 64 lanes", "a warp has 32 lanes", ("full * -(-block // 32) + -(-rest // 32)", "2 * (full * -(-block // 64) + -(-rest // 64))")),
+        Mistake("last_block_only", "only the last block's idle lanes were counted", "full blocks have idle lanes as well, where block is no multiple of 32",
+                ("return blocks, without, 32 * warps - N", "return blocks, without, 32 * -(-(rest or block) // 32) - (rest or block)")),
+        Mistake("swapped", "without and idle came back in the wrong order", "the order in `return`: blocks, without, idle",
+                ("return blocks, without, 32 * warps - N", "return blocks, 32 * warps - N, without")),
+        Mistake("warps_counted", "warps were counted, not lanes", "the last number: idle lanes, 32 in each warp less the busy ones", ("32 * warps - N", "warps")),
+        Mistake("all_threads", "the threads that are launched were counted, not those without an element", "without: all threads minus N",
+                ("without = blocks * block - N", "without = blocks * block")),
+        Mistake("last_block_empty", "a full last block was taken to have N mod block = 0 elements, and none of its lanes to be idle",
+                "where block divides N the last block is a full one, with the idle lanes of a full one",
+                ("32 * warps - N", "(blocks - 1) * (-block % 32) + -rest % 32")),
+        Mistake("threads_not_lanes", "in a block's last warp only the lanes that have a thread were counted", "a warp always has 32 lanes, and those without a thread are idle, too",
+                ("32 * warps - N", "full * block + min(block, 32 * -(-rest // 32)) - N")),
     ],
     variants=[
         Variant("block by block", body="""

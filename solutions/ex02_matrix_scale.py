@@ -6,11 +6,18 @@ Every row of a matrix times a factor of its own, one thread for each element.
 
     X (rows, cols)   factors (rows,)   ->   Y (rows, cols)        Y[row, col] = factors[row] · X[row, col]
 
-    block = (x, y): x threads along the columns, y along the rows        grid = (x, y) likewise
+    block = (x, y): a block has x threads along the columns and y along the rows
+    grid = (x, y):  x blocks along the columns and y along the rows, as few as cover the whole matrix
 
-X arrives as a pointer to its first number; its rows lie one after the other, so element (row, col) is X[row * cols + col].
+Two functions are yours: the kernel, which every thread of every block runs, and the size of the grid. rows and cols are
+any numbers from 1 on; the blocks at the right and the lower edge may stick out, and a thread without an element does nothing.
+In the kernel X, factors and Y are pointers to their first numbers, with one index each. X and Y are laid out alike: row
+after row without gaps, `cols` numbers each.
 Neighbouring lanes differ in threadIdx.x: they should walk along a row, so that 32 of them share sectors of memory. The
 sectors that the stores move are counted.
+
+Not allowed: PyTorch in place of the kernel, fewer or more blocks than cover X in either direction, the finished function
+from flashlab or solutions/.
 
 Hint: both directions need a ceil in the grid and a guard in the kernel. Which of x and y belongs to the columns?
 """

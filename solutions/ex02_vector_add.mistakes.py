@@ -6,7 +6,7 @@ from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
 def case(name, N, block, *, seed):
     features = {"more than one block": N > block, "a short last block": N % block != 0, "more than one warp in a block": block > 32,
-                "threads without an element": N % block != 0, "N a multiple of the block": N % block == 0}
+                "N a multiple of the block": N % block == 0}
     inputs = lambda: {"A": normal(N, seed=seed), "B": normal(N, seed=seed + 1), "block": block}
     return Case(name, inputs, frozenset(f for f, true in features.items() if true), {"N": N, "block": block})
 
@@ -21,6 +21,9 @@ EXERCISE = Exercise(
         case("a short last block", 7, 4, seed=204),
         case("fewer elements than threads", 8, 64, seed=206),
         case("two warps in a block", 150, 64, seed=208),
+        case("one element", 1, 4, seed=210),
+        case("a last block less than half full", 9, 4, seed=212),
+        case("a block of 6", 15, 6, seed=214),
     ],
     mistakes=[
         Mistake("grid_floor", "the number of blocks was rounded down, so the last, short block was never launched",
@@ -41,6 +44,23 @@ EXERCISE = Exercise(
         Mistake("step_of_32", "blocks were taken to have 32 threads always", "blockDim.x: the threads in a block",
                 ("blockIdx.x * blockDim.x", "blockIdx.x * 32")),
         Mistake("A_twice", "A was added to itself", "the sum: A[i] + B[i]", ("A[i] + B[i]", "A[i] + A[i]")),
+        Mistake("rounded", "the number of blocks was rounded to the nearest whole number, so that a last block less than half full was never launched",
+                "blocks_needed: rounded up, ceil(N / block)", ("-(-N // block)", "max(1, round(N / block))")),
+        Mistake("blocks_of_elements", "a block was launched for each element", "blocks_needed: a block takes `block` elements", ("-(-N // block)", "N")),
+        Mistake("first_element_of_the_block", "every thread of a block worked on the block's first element: threadIdx.x was not used", "i: my number within the block is added",
+                ("blockIdx.x * blockDim.x + threadIdx.x", "blockIdx.x * blockDim.x")),
+        Mistake("block_number_added", "blockIdx.x was added without being multiplied by blockDim.x", "i: the blocks before mine take blockDim.x elements each",
+                ("blockIdx.x * blockDim.x + threadIdx.x", "blockIdx.x + threadIdx.x")),
+        Mistake("counted_from_1", "threads were counted from 1, so that element 0 was left out", "i: the first thread has number 0",
+                ("blockIdx.x * blockDim.x + threadIdx.x", "blockIdx.x * blockDim.x + threadIdx.x + 1")),
+        Mistake("guard_reversed", "the guard let only threads without an element through", "the guard: i < N", ("if i < N:", "if i > N:")),
+        Mistake("guard_of_the_thread", "the thread's number within its block was held against N", "the guard: i, the number of the element", ("if i < N:", "if threadIdx.x < N:")),
+        Mistake("subtracted", "B was subtracted", "the sum: A[i] + B[i]", ("A[i] + B[i]", "A[i] - B[i]")),
+        Mistake("multiplied", "A and B were multiplied", "the sum: A[i] + B[i]", ("A[i] + B[i]", "A[i] * B[i]")),
+        Mistake("B_forgotten", "A was copied: B was not added", "the sum: A[i] + B[i]", ("A[i] + B[i]", "A[i]")),
+        Mistake("wrong_element_of_B", "B was read at the thread's number within its block", "the index of B: i, as for A", ("A[i] + B[i]", "A[i] + B[threadIdx.x]")),
+        Mistake("rounded_half", "the number of blocks was round(N / block + 0.5), which is one too many where N / block is an odd number",
+                "blocks_needed: Python's round takes a half to the even number; ceil(N / block) is -(-N // block)", ("-(-N // block)", "round(N / block + 0.5)")),
     ],
     variants=[
         Variant("leave early", ("if i < N:\n        C[i] = A[i] + B[i]", "if i >= N:\n        return\n    C[i] = A[i] + B[i]"),

@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check.cases import LOOSE, normal
+from flashlab.check.cases import LOOSE, epsilon, in_float64, normal
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 from flashlab.memory import kernel, store
 
@@ -13,8 +13,9 @@ def call(fn, x, B):
         found = fn(x, B)
         if not (isinstance(found, (tuple, list)) and len(found) == 2 and all(isinstance(v, torch.Tensor) and v.ndim == 0 for v in found)):
             return found                       # the checker says what is wrong with it
-        store(m, slice(0, 1), found[0].reshape(1))
-        store(l, slice(0, 1), found[1].reshape(1))
+        one = torch.ones(1, dtype=x.dtype)     # on chip, as the product with it is: a number that came from Python is not
+        store(m, slice(0, 1), found[0] * one)
+        store(l, slice(0, 1), found[1] * one)
     return m[0].clone(), l[0].clone()
 
 
@@ -24,7 +25,7 @@ def case(name, N, B, *, seed, factor=1.0, shift=0.0, sort=False, features=()):
         return {"x": x.sort(descending=sort == "down").values if sort else x, "B": B}
 
     more = {"more than one piece": N > B, "more than two pieces": N > 2 * B, "a short last piece": N % B != 0 and N > B}
-    return Case(name, make, frozenset([*features, *(f for f, holds in more.items() if holds)]), {"N": N, "B": B}, LOOSE if factor > 1 else 0.0)
+    return Case(name, make, frozenset([*features, *(f for f, holds in more.items() if holds)]), {"N": N, "B": B}, LOOSE if factor > 1 or shift < -50 else 0.0)
 
 
 def truth(x, B):
@@ -37,7 +38,8 @@ EXERCISE = Exercise(
     outputs=(Output("m"), Output("l")),
     call=call,
     truth=truth,
-    sram_bytes=lambda x, B: 16 * B + 64,
+    sram_bytes=lambda x, B: (16 * B + 64) * x.element_size() // 4,
+    most=lambda x, B: {"x": B},
     cases=[
         case("one piece", 3, 3, seed=400),
         case("two pieces, falling", 4, 2, seed=401, sort="down"),
@@ -48,8 +50,15 @@ EXERCISE = Exercise(
         case("one score at a time", 5, 1, seed=406, features=["a maximum that grows"]),
         case("all scores negative", 6, 2, seed=407, shift=-5, features=["a maximum that grows", "negative scores only"]),
         case("scores in the hundreds", 12, 2, seed=408, factor=150, features=["a maximum that grows", "large scores"]),
+        case("scores far below 0", 6, 2, seed=409, shift=-130, features=["a maximum that grows", "negative scores only", "only scores far below 0"]),
+        case("one score", 1, 4, seed=410),
+        case("scores around 900", 6, 2, seed=413, shift=900, factor=4, features=["a maximum that grows", "large scores"]),
+        case("scores around −900", 6, 2, seed=414, shift=-900, factor=4, features=["a maximum that grows", "negative scores only", "only scores far below 0"]),
+        in_float64(case("a single score", 1, 4, seed=412)),
+        case("scores up to 500", 12, 5, seed=411, factor=300, features=["a maximum that grows", "large scores"]),
     ],
     mistakes=[
+        epsilon(("return m, l", "return m, l + ε"), what="a small number was added to l", look="what is returned: the sum itself, which is at least 1"),
         Mistake("no_rescale_l", "l was not multiplied by exp(m − m_new) when the maximum grew",
                 "the line of l: its old terms are exp(x − m), the new ones exp(x − m_new)", ("l * torch.exp(m - m_new) +", "l +")),
         Mistake("factor_added", "exp(m − m_new) was added to l, not multiplied with it", "the line of l: a change of units is a product",
@@ -61,7 +70,7 @@ EXERCISE = Exercise(
         Mistake("m_of_this_piece", "m_new was the maximum of this piece alone",
                 "the line of m_new: the larger of m and the piece's maximum", ("torch.maximum(m, piece.amax())", "piece.amax()")),
         Mistake("m_not_carried", "m was never set to m_new, so each piece forgot the ones before",
-                "the end of the loop body", ("m = m_new", ""), ("return m, l", "return m_new, l")),
+                "what a step leaves behind: the next one needs the maximum so far", ("m = m_new", ""), ("return m, l", "return m_new, l")),
         Mistake("m_starts_at_0", "m started at 0, which is above every negative score",
                 "the first value of m: below any score, -inf", ("torch.full((), -inf)", "torch.zeros(())")),
         Mistake("l_starts_at_1", "l started at 1 and m at the first score, which was then counted twice",
@@ -80,6 +89,25 @@ EXERCISE = Exercise(
                 ("tiles(len(x), B)", "tiles(len(x), len(x))")),
         Mistake("logsumexp", "l was the logarithm of the sum", "what is returned: l itself, not log(l)", ("return m, l", "return m, torch.log(l)")),
         Mistake("swapped", "the results came back in the wrong order: (l, m)", "the order in `return`", ("return m, l", "return l, m")),
+        Mistake("l_starts_at_1_alone", "l started at 1, as if one score had been seen", "the first values: nothing has been seen, so l = 0",
+                ("l = torch.zeros(())", "l = torch.ones(())"), ("torch.exp(m - m_new) +", "torch.exp(torch.where(m == -inf, m_new, m) - m_new) +")),
+        Mistake("sum_rescaled_too", "the new piece's sum was multiplied by exp(m − m_new) as well", "the brackets: only the old l is in units of exp(m)",
+                ("l * torch.exp(m - m_new) + torch.exp(piece - m_new).sum()", "(l + torch.exp(piece - m_new).sum()) * torch.exp(torch.where(m == -inf, m_new, m) - m_new)"),
+                also=[[("l * torch.exp(m - m_new) + torch.exp(piece - m_new).sum()", "(l + torch.exp(piece - m_new).sum()) * torch.exp(m - m_new)")]]),
+        Mistake("m_of_absolute", "m was the largest absolute value", "the line of m_new: the largest score", ("piece.amax()", "piece.abs().amax()")),
+        Mistake("minimum", "m was the smallest score", "the line of m_new: the largest", ("torch.maximum(m, piece.amax())", "torch.minimum(torch.where(m == -inf, inf, m), piece.amin())")),
+        Mistake("mean_for_sum", "the exponentials of a piece were averaged, not added", "the line of l: a sum", ("torch.exp(piece - m_new).sum()", "torch.exp(piece - m_new).mean()")),
+        Mistake("exp_of_sum", "exp was taken of the sum of the piece, not of each score", "the order: exp first, then the sum", ("torch.exp(piece - m_new).sum()", "torch.exp((piece - m_new).sum())")),
+        Mistake("base_2", "exp2 was taken where exp belongs", "the exponentials: torch.exp", ("l * torch.exp(m - m_new) + torch.exp(piece - m_new).sum()", "l * torch.exp2(m - m_new) + torch.exp2(piece - m_new).sum()")),
+        Mistake("first_piece_only", "only the first piece was read", "the loop over the pieces: is there a return or a break in it?", ("m = m_new\n", "m = m_new\n        break\n")),
+        Mistake("first_piece_left_out", "the first piece was left out of l", "the first step: l takes the first piece as well",
+                ("torch.exp(piece - m_new).sum()", "torch.exp(piece - m_new).sum() * (part.start > 0)")),
+        Mistake("last_score_of_pieces", "the last score of every piece was left out", "the slice of a piece: its end is not part of it",
+                ("load(x, part)", "load(x, slice(part.start, max(part.start + 1, part.stop - 1)))")),
+        Mistake("divided", "l was divided by the number of scores", "what is returned: the sum itself", ("return m, l", "return m, l / len(x)")),
+        Mistake("in_16_bits", "the scores were rounded to 16 bits after the load", "the piece: it keeps x's dtype", ("piece = load(x, part)", "piece = load(x, part).half().to(x.dtype)"), also=[[("piece = load(x, part)", "piece = load(x, part).bfloat16().to(x.dtype)")]]),
+        Mistake("l_in_units_of_1", "l was exp(m) · l, the sum of exp(x) without the shift", "what is returned: the sum of exp(x − m)", ("return m, l", "return m, l * torch.exp(m)")),
+        Mistake("L_for_l", "the second result was m + log(l)", "what is returned: l itself", ("return m, l", "return m, m + torch.log(l)")),
     ],
     variants=[
         Variant("the sign of the change decides", body="""

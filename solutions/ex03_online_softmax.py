@@ -4,12 +4,12 @@ Chapter 03 · difficulty 2 of 5 · 20 minutes
 
 A row of scores is too long for the chip. Read it once, at most B scores at a time, and keep just two numbers.
 
-    x (N,)   ->   m, the largest score        l, the sum of exp(x_n − m)
+    x (N,)   ->   m, the largest score        l, the sum of exp(x_n − m) over all N scores
 
-    m_new = max(m, max of the piece)
-    l     = l · exp(m − m_new) + sum of exp(piece − m_new)
-
+Every score is a finite number between −1000 and 1000, and N is at least 1: no piece is empty, and none is hidden.
 The row is on modelled memory: load(x, part) brings a piece on chip, each byte is counted, and each score may be read once.
+
+Not allowed: changing the inputs, pieces of more than B scores, the finished function from flashlab or solutions/.
 
 Hint: l counts in units of exp(m). When m becomes m_new, the unit changes. What has to happen to l?
 """

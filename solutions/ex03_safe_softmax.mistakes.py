@@ -8,9 +8,9 @@ from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 inf = float("inf")
 
 
-def case(name, N_q, N_k, *, seed, factor=1.0, shift=0.0, hide=(), features=()):
+def case(name, N_q, N_k, *, seed, factor=1.0, shift=0.0, hide=(), features=(), dtype=torch.float32):
     def make():
-        S = normal(N_q, N_k, seed=seed, factor=factor) + shift
+        S = normal(N_q, N_k, seed=seed, factor=factor, dtype=dtype) + shift
         for row, keys in hide:
             S[row, keys] = -inf
         return {"S": S}
@@ -28,6 +28,7 @@ EXERCISE = Exercise(
     function="safe_softmax",
     outputs=(Output("P", ("query", "key")),),
     truth=truth,
+    without=("softmax",),
     cases=[
         case("one row", 1, 3, seed=300),
         case("three rows", 3, 4, seed=301),
@@ -37,12 +38,18 @@ EXERCISE = Exercise(
         case("one row high, one row low", 3, 4, seed=305, factor=150, features=["large scores", "rows far apart"]),
         case("some keys hidden", 3, 4, seed=306, hide=[(0, [1]), (2, [0, 3])]),
         case("one row hidden throughout", 3, 4, seed=307, hide=[(1, slice(None))], features=["a row hidden throughout"]),
+        case("scores from −500 to 500", 4, 5, seed=308, factor=250, features=["large scores", "rows far apart"]),
+        case("one key", 1, 1, seed=309),
+        case("float64, where a millionth shows", 2, 3, seed=310, dtype=torch.float64, features=["float64 inputs"]),
     ],
     mistakes=[
+        Mistake("clamped", "the scores were clamped so that exp cannot overflow, which makes all large ones alike", "the shift: subtract the row's maximum, and no score has to be cut off",
+                ("m = S.amax(-1, keepdim=True)", "S = S.clamp(-80, 80).masked_fill(S == -inf, -inf)\n    m = S.amax(-1, keepdim=True)"),
+                also=[[("m = S.amax(-1, keepdim=True)", f"S = S.clamp(max={x})\n    m = S.amax(-1, keepdim=True)")] for x in (80, 88, 50)]),
         Mistake("unshifted", "the scores went into exp without their maximum being subtracted",
                 "the exponent: exp(S − m), or float32 overflows to inf and inf/inf is NaN", ("torch.exp(S - m)", "torch.exp(S)")),
         Mistake("one_maximum", "one maximum of the whole matrix was subtracted, so that rows far below it underflow to 0",
-                "the maximum: one for each row (`amax(-1, keepdim=True)`)", ("S.amax(-1, keepdim=True)", "S.max().expand(len(S), 1)")),
+                "the maximum: one for each row, not one for all", ("S.amax(-1, keepdim=True)", "S.max().expand(len(S), 1)")),
         Mistake("maximum_of_column", "the maximum was taken down the columns", "the dimension of the maximum: -1 runs along a row",
                 ("S.amax(-1, keepdim=True)", "S.amax(0, keepdim=True)")),
         Mistake("mean_for_maximum", "the mean was subtracted, not the maximum, so that exponents can still be large",
@@ -50,9 +57,10 @@ EXERCISE = Exercise(
         Mistake("minimum", "the minimum was subtracted, so that exponents grow", "what is subtracted: the maximum",
                 ("S.amax(-1, keepdim=True)", "S.amin(-1, keepdim=True)")),
         Mistake("absolute_maximum", "the largest absolute value was subtracted, and very negative scores underflow to 0",
-                "what is subtracted: the maximum, not the maximum of |S|", ("S.amax(-1, keepdim=True)", "S.abs().amax(-1, keepdim=True)")),
+                "what is subtracted: the maximum, not the maximum of |S|", ("S.amax(-1, keepdim=True)", "S.abs().amax(-1, keepdim=True)"),
+                also=[[("S.amax(-1, keepdim=True)", "S.masked_fill(S == -inf, 0).abs().amax(-1, keepdim=True)")]]),
         Mistake("added", "the maximum was added, not subtracted", "the sign in the exponent", ("torch.exp(S - m)", "torch.exp(S + m)")),
-        Mistake("not_divided", "the exponentials were not divided by their sum", "the last line",
+        Mistake("not_divided", "the exponentials were not divided by their sum", "the division: each row sums to 1",
                 ("P / l.masked_fill(l == 0, 1)", "P")),
         Mistake("sum_of_column", "each entry was divided by the sum of its column", "the dimension of the sum: -1 runs along a row",
                 ("P.sum(-1, keepdim=True)", "P.sum(0, keepdim=True)")),
@@ -62,10 +70,38 @@ EXERCISE = Exercise(
                 "the shape of the sum: `keepdim=True`, or `[:, None]`", ("P.sum(-1, keepdim=True)", "P.sum(-1)")),
         Mistake("no_hidden_row", "a row that is −inf throughout gave NaN, from −inf − (−inf) or from 0/0",
                 "the row of −inf: its maximum is −inf, its sum 0", ("m.masked_fill(m == -inf, 0)", "m")),
+        Mistake("shift_in_numerator_only", "the sum was taken of exp(S), without the shift that the numerator has", "the sum: of the same exponentials that are divided",
+                ("l = P.sum(-1, keepdim=True)", "l = torch.exp(S).sum(-1, keepdim=True)")),
+        Mistake("shift_in_sum_only", "the numerator was exp(S), without the shift that the sum has", "the numerator: the same exponentials that are summed",
+                ("return P /", "return torch.exp(S) /")),
+        Mistake("sum_padded", "a small number was added to every row's sum, so that the weights do not sum to 1",
+                "the divisor: only a row without any visible key needs help, and its sum is exactly 0",
+                ("P / l.masked_fill(l == 0, 1)", "P / (l + 1e-6)"), also=[[("P / l.masked_fill(l == 0, 1)", "P / (l + 1e-8)")],
+                [("P / l.masked_fill(l == 0, 1)", "P / (l + 1e-12)")]]),
+        Mistake("log_softmax", "the logarithm of the softmax came back", "what is returned: the weights themselves", ("return P / l.masked_fill(l == 0, 1)", "return torch.log(P / l.masked_fill(l == 0, 1))")),
+        Mistake("logsumexp_divided", "the exponentials were divided by the logarithm of their sum", "the divisor: the sum itself", ("P / l.masked_fill(l == 0, 1)", "P / torch.log(l.masked_fill(l == 0, 2))")),
+        Mistake("divided_by_N", "the exponentials were divided by the number of keys", "the divisor: their sum", ("P / l.masked_fill(l == 0, 1)", "P / S.shape[-1]")),
+        Mistake("base_2", "2 to the power of the scores was taken, not exp", "the exponential: torch.exp", ("torch.exp(S - m)", "torch.exp2(S - m)")),
+        Mistake("sum_of_scores", "the exponentials were divided by the sum of the scores", "the divisor: the sum of the exponentials", ("l = P.sum(-1, keepdim=True)", "l = (S - m).masked_fill(S == -inf, 0).sum(-1, keepdim=True)")),
+        Mistake("scaled", "the scores were divided by √N_k first", "the exponent: the scores as they are", ("torch.exp(S - m)", "torch.exp((S - m) / S.shape[-1] ** 0.5)")),
+        Mistake("exp_minus", "the exponent was m − S, with the wrong sign", "the exponent: S − m", ("torch.exp(S - m)", "torch.exp(m - S).masked_fill(S == -inf, 0)"), also=[[("torch.exp(S - m)", "torch.exp(m - S)")]]),
+        Mistake("hidden_row_equal", "a row that is −inf throughout gave equal weights, not 0", "the row of −inf: its exponentials have to be 0, not 1",
+                ("return P / l.masked_fill(l == 0, 1)", "P = torch.where(l == 0, torch.ones_like(P), P)\n    return P / P.sum(-1, keepdim=True)")),
+        Mistake("hidden_as_0", "hidden scores, which are −inf, were replaced by 0 first, and then weighed exp(0)", "−inf: its exponential is 0 without any help",
+                ("P = torch.exp(S - m)", "S = S.masked_fill(S == -inf, 0)\n    P = torch.exp(S - m)"), also=[[("m = S.amax", "S = S.masked_fill(S == -inf, 0)\n    m = S.amax")]]),
+        Mistake("clamped_not_shifted", "the scores were clamped so that exp does not overflow, which changes large ones", "the shift: subtract the row's maximum, do not clamp",
+                ("torch.exp(S - m)", "torch.exp(S.clamp(-80, 80))"), also=[[("torch.exp(S - m)", f"torch.exp(S.clamp(-{x}, {x}))")] for x in (50, 60, 70, 85, 88)]),
+        Mistake("epsilon", "a small number was added to the sum, so that the rows no longer sum to 1", "the divisor: the sum alone; only a row of −inf needs a stand-in",
+                ("l.masked_fill(l == 0, 1)", "(l + 1e-3)"), also=[[("l.masked_fill(l == 0, 1)", f"(l + {x})")] for x in (1e-4, 1e-5, 1e-2)]),
+        Mistake("shift_never_negative", "the shift was at least 0, so that a row far below 0 underflows", "the shift: the row's maximum, also where it is negative; only −inf needs a stand-in",
+                ("m.masked_fill(m == -inf, 0)", "m.clamp(min=0)"), also=[[("m.masked_fill(m == -inf, 0)", "m.clamp(min=0)"), ("P / l.masked_fill(l == 0, 1)", "P / l")],
+                *([("m.masked_fill(m == -inf, 0)", f"m.clamp(min={x})")] for x in (-1, -10, -50, -80, -88, -100))]),
     ],
     variants=[
-        Variant("through logsumexp", body="""
-            L = torch.logsumexp(S, dim=1, keepdim=True)
+        Variant("through the logarithm of the sum", body="""
+            top = S.max(dim=1, keepdim=True).values
+            top = torch.where(top == -inf, torch.zeros_like(top), top)
+            L = top + (S - top).exp().sum(dim=1, keepdim=True).log()
             return torch.where(L == -inf, torch.zeros_like(S), torch.exp(S - torch.where(L == -inf, torch.zeros_like(L), L)))
             """),
         Variant("row by row", body="""

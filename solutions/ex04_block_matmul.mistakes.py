@@ -19,11 +19,13 @@ def case(name, M, K, N, B_m, B_k, B_n, *, seed, dtype=torch.float32, features=()
         A, B = normal(M, K, seed=seed, dtype=dtype), normal(K, N, seed=seed + 1, dtype=dtype)
         if dtype == torch.float16:             # the sum passes 80000, more than 16 bits can hold, and comes back
             A[:, :16], A[:, 16:32], B[:32] = 100, -100, 50
+        if dtype == torch.bfloat16:            # products of 20000, which 8 bits know to 64, and their sum is some 300
+            A[:, :12], A[:, 12:], B = 100.5, -100, B / 2 + 50
         return {"A": A, "B": B, "B_m": B_m, "B_n": B_n, "B_k": B_k}
 
     holds = {"more than one tile of C": M > B_m or N > B_n, "more than one term in the sum": K > B_k,
              "short last tiles": any(size % block for size, block in ((M, B_m), (K, B_k), (N, B_n))),
-             "tiles that are not square": not B_m == B_k == B_n, "16-bit inputs": dtype == torch.float16}
+             "tiles that are not square": not B_m == B_k == B_n, "16-bit inputs": dtype != torch.float32}
     sizes = {"M": M, "K": K, "N": N, "B_m": B_m, "B_k": B_k, "B_n": B_n}
     return Case(name, make, frozenset([*features, *(f for f, true in holds.items() if true)]), sizes)
 
@@ -39,14 +41,18 @@ EXERCISE = Exercise(
     call=call,
     truth=lambda A, B, B_m, B_n, B_k: A.double() @ B.double(),
     sram_bytes=sram_bytes,
+    most=lambda A, B, B_m, B_n, B_k: {"A": B_m * B_k, "B": B_k * B_n},
     cases=[
         case("one tile", 2, 2, 2, 2, 2, 2, seed=500),
         case("two terms in the sum", 2, 4, 2, 2, 2, 2, seed=502),
         case("four tiles of C", 4, 2, 4, 2, 2, 2, seed=504),
         case("square, all of it", 4, 4, 4, 2, 2, 2, seed=506),
-        case("three different sizes", 6, 8, 9, 2, 4, 3, seed=508),
+        case("three different sizes", 6, 8, 12, 2, 4, 3, seed=508),
         case("short last tiles", 5, 7, 4, 2, 3, 3, seed=510),
         case("16-bit inputs", 4, 64, 4, 4, 4, 4, seed=512, dtype=torch.float16, features=["an SRAM too small for a whole row of tiles"]),
+        case("one row, one column", 1, 5, 1, 2, 2, 2, seed=514),
+        case("small steps along the sum", 8, 6, 6, 4, 2, 3, seed=518),
+        case("16-bit inputs with many digits", 4, 24, 4, 4, 4, 4, seed=516, dtype=torch.bfloat16),
     ],
     mistakes=[
         Mistake("overwritten", "each product replaced the sum so far, so that only the last one was left",
@@ -82,6 +88,31 @@ EXERCISE = Exercise(
                         for cols in tiles(B.shape[1], B_n):
                             store(C, rows, load(A, rows, inner).float() @ load(B, inner, cols).float(), cols)
                 """),
+        Mistake("not_reset_in_a_row", "the sum was set back to 0 for each row of tiles, not for each tile of C", "where C_tile starts at 0: inside the loop over cols",
+                ("C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)", "C_tile = torch.zeros(rows.stop - rows.start, B.shape[1])[:, cols] if cols.start == 0 else C_tile[:, : cols.stop - cols.start]")),
+        Mistake("inner_over_N", "the sum ran over N, the columns of B, not over K", "the innermost loop: inner cuts A's columns and B's rows, K of them",
+                ("tiles(A.shape[1], B_k)", "tiles(min(B.shape[1], A.shape[1]), B_k)"), also=[[("tiles(A.shape[1], B_k)", "tiles(B.shape[1], B_k)")]]),
+        Mistake("inner_over_M", "the sum ran over M, the rows of A, not over K", "the innermost loop: inner cuts A's columns and B's rows, K of them",
+                ("tiles(A.shape[1], B_k)", "tiles(min(A.shape[0], A.shape[1]), B_k)"), also=[[("tiles(A.shape[1], B_k)", "tiles(A.shape[0], B_k)")]]),
+        Mistake("B_k_and_B_n_swapped", "the columns of B were cut with B_k and the sum with B_n", "which size belongs to which loop: B_n to the columns of C",
+                ("tiles(B.shape[1], B_n)", "tiles(B.shape[1], B_k)"), ("tiles(A.shape[1], B_k)", "tiles(A.shape[1], B_n)")),
+        Mistake("B_m_and_B_n_swapped", "the rows of A were cut with B_n and the columns of B with B_m", "which size belongs to which loop: B_m to the rows of C",
+                ("tiles(A.shape[0], B_m)", "tiles(A.shape[0], B_n)"), ("tiles(B.shape[1], B_n)", "tiles(B.shape[1], B_m)")),
+        Mistake("product_in_16_bits", "the tiles were multiplied as 16-bit numbers, and the product turned into float32 afterwards", "each load: `.float()` before the product",
+                ("A_tile @ B_tile", "(A_tile.to(A.dtype) @ B_tile.to(B.dtype)).float()")),
+        Mistake("last_term_only_stored", "the first term of the sum was left out", "the inner loop: every step adds to C_tile",
+                ("C_tile = C_tile + A_tile @ B_tile", "C_tile = C_tile + A_tile @ B_tile * (inner.start > 0)")),
+        Mistake("first_term_only", "only the first term of the sum was made", "the inner loop: ⌈K / B_k⌉ steps",
+                ("C_tile = C_tile + A_tile @ B_tile", "C_tile = C_tile + A_tile @ B_tile * (inner.start == 0)")),
+        Mistake("subtracted", "the products were subtracted", "the sign in the inner loop", ("C_tile + A_tile @ B_tile", "C_tile - A_tile @ B_tile")),
+        Mistake("a_tile_reused", "A's first tile was used in every step", "the load of A in the inner loop: A[rows, inner]", ("load(A, rows, inner)", "load(A, rows, slice(0, inner.stop - inner.start))")),
+        Mistake("b_tile_reused", "B's first tile was used in every step", "the load of B in the inner loop: B[inner, cols]", ("load(B, inner, cols)", "load(B, slice(0, inner.stop - inner.start), cols)")),
+        Mistake("averaged", "the sum was divided by K", "what is stored: a product is a sum", ("store(C, rows, C_tile, cols)", "store(C, rows, C_tile / A.shape[1], cols)")),
+        Mistake("averaged_over_steps", "the sum was divided by the number of steps", "what is stored: the terms are added, not averaged",
+                ("store(C, rows, C_tile, cols)", "store(C, rows, C_tile / len(tiles(A.shape[1], B_k)), cols)")),
+        Mistake("never_stored", "nothing was stored", "the end of each program: store(C, rows, C_tile, cols)", ("store(C, rows, C_tile, cols)", "pass")),
+        Mistake("diagonal_only", "only the tiles on the diagonal of C were made", "the loops over rows and cols: every pair of them",
+                ("store(C, rows, C_tile, cols)", "store(C, rows, C_tile if rows.start // B_m == cols.start // B_n else C_tile * 0, cols)")),
     ],
     variants=[
         Variant("ranges, columns outside", body="""

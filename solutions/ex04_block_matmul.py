@@ -13,6 +13,9 @@ of C is stored once. A and B may be 16-bit: turn tiles into float32 after the lo
 
 load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) brings one back, tiles(N, B) gives the slices.
 
+Not allowed: changing the inputs, larger tiles, a second load or store of a tile for the same tile of C, the finished
+function from flashlab or solutions/.
+
 Hint: three loops. Which of them run over different tiles of C, and which over the terms of one sum?
 """
 

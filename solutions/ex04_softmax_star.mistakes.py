@@ -1,14 +1,15 @@
 """Cases and mistakes of ex04_softmax_star."""
 
 from flashlab import oracle
-from flashlab.check.cases import attention_case
+from flashlab.check.alternatives import Problem
+from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64, widest
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 
 STAR = ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=True)")
 
 
 def forbid(shape, Q, K, V, B_c):
-    if len(K) > B_c and shape in ((len(Q), len(K)), (len(K), len(Q))) and len(Q) != Q.shape[-1]:
+    if len(K) > max(B_c, widest(Q, V)) and len(Q) > 1 and sorted(size for size in shape if size > 1) == sorted((len(Q), len(K))):
         return f"the whole of S, {shape}, was made: no more than B_c = {B_c} of its columns at a time"
     return None
 
@@ -18,6 +19,8 @@ EXERCISE = Exercise(
     outputs=(Output("O", ("query", "column")),),
     truth=lambda Q, K, V, B_c: oracle.attention(Q, K, V)[0],
     forbid=forbid,
+    without=("attention",),
+    alternatives=Problem,
     cases=[
         attention_case("one key, one block", 1, 1, 2, B_c=1),
         attention_case("one block", 2, 3, 3, B_c=3, seed=1),
@@ -26,13 +29,19 @@ EXERCISE = Exercise(
         attention_case("square tiles", 4, 12, 4, B_c=4, seed=4),
         attention_case("a short last block", 3, 7, 4, 2, B_c=3, seed=5),
         attention_case("scores in the hundreds", 4, 15, 4, B_c=3, large=True, seed=6),
+        attention_case("scores far below 0", 3, 6, 4, B_c=2, below=True, seed=7),
+        attention_case("scores up to 500", 4, 8, 4, B_c=4, factor=HUGE, seed=8),
+        attention_case("two short blocks' worth of keys", 3, 5, 4, B_c=8, seed=9),
+        attention_case("one key at a time", 3, 5, 4, 2, B_c=1, seed=10),
+        in_float64(attention_case("a single key", 1, 1, 4, B_c=2, exactly=True, seed=11)),
     ],
     mistakes=[
+        epsilon(("return O / l", "return O / (l + ε)")),
         Mistake("softmax_star", "this is softmax* still: each tile in units of its own maximum, added up and never divided",
                 "two things: the common maximum of all tiles, and the sum of the weights",
                 STAR, ("alpha * O + P_j @ V_j", "O + P_j @ V_j"), ("O / l", "O")),
         Mistake("not_divided", "the tiles were brought to a common maximum, but their sum was never divided by l",
-                "the last line: the weights exp(S − m) do not sum to 1", ("O / l", "O")),
+                "the division by l: the weights exp(S − m) do not sum to 1", ("O / l", "O")),
         Mistake("own_units", "each tile was shifted by its own maximum and the tiles were added as they were, then divided by l",
                 "the units: exp(S − m_1) and exp(S − m_2) cannot be added", STAR, ("alpha * O + P_j @ V_j", "O + P_j @ V_j"),
                 ("alpha * l + P_j.sum(-1, keepdim=True)", "l + P_j.sum(-1, keepdim=True)")),
@@ -48,17 +57,18 @@ EXERCISE = Exercise(
                 ("alpha * l + P_j.sum(-1, keepdim=True)", "l + P_j.sum(-1, keepdim=True)")),
         Mistake("no_rescale", "neither O nor l was multiplied by exp(m − m_new) when the maximum grew", "what becomes of the earlier tiles when m grows",
                 ("alpha * O + P_j @ V_j", "O + P_j @ V_j"), ("alpha * l + P_j.sum(-1, keepdim=True)", "l + P_j.sum(-1, keepdim=True)")),
-        Mistake("alpha_inverted", "the factor was exp(m_new − m), the inverse of the right one", "the sign in alpha", ("torch.exp(m - m_new)", "torch.exp(m_new - m)")),
+        Mistake("alpha_inverted", "the factor was exp(m_new − m), the inverse of the right one", "the sign in alpha", ("torch.exp(m - m_new)", "torch.exp(m_new - m)"),
+                also=[[("torch.exp(m - m_new)", "torch.exp(torch.where(m == -inf, m_new, m_new * 2 - m) - m_new)")]]),
         Mistake("l_of_last_tile", "O was divided by the sum of the last tile alone", "the line of l: it adds up all tiles",
                 ("alpha * l + P_j.sum(-1, keepdim=True)", "P_j.sum(-1, keepdim=True)")),
         Mistake("divided_inside", "O was divided by l in every step and not at the end", "where the division stands: it belongs after the loop",
                 ("alpha * O + P_j @ V_j", "(alpha * O + P_j @ V_j) / l"), ("return O / l", "return O")),
         Mistake("divided_twice", "O was divided by l in every step and once more at the end", "how many divisions there are",
                 ("alpha * O + P_j @ V_j", "(alpha * O + P_j @ V_j) / l")),
-        Mistake("m_not_carried", "m was never set to m_new", "the end of the loop body", ("m = m_new", "")),
+        Mistake("m_not_carried", "m was never set to m_new", "what a step leaves behind: the next one needs the maximum so far", ("m = m_new", "")),
         Mistake("unshifted", "the scores went into exp without a maximum being subtracted", "the exponent: float32 overflows at exp(89)",
                 ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "torch.zeros_like(m)")),
-        Mistake("one_maximum", "one maximum was taken for all queries of the tile", "the dimension in amax: each row has a maximum of its own",
+        Mistake("one_maximum", "one maximum was taken for all queries of the tile", "the maximum: each row has a maximum of its own",
                 ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "torch.maximum(m, S_j.max())")),
         Mistake("tail_dropped", "the last, short block was never visited", "the number of blocks: N_k // B_c leaves out the rest",
                 ("range(0, len(K), B_c)", "range(0, len(K) // B_c * B_c, B_c)")),
@@ -70,6 +80,32 @@ EXERCISE = Exercise(
                 body="""
                 return torch.softmax(Q @ K.T * Q.shape[-1] ** -0.5, -1) @ V
                 """),
+        Mistake("alpha_of_old", "the new maximum was taken over before alpha was computed, so that alpha was always 1", "the order: alpha needs the old m",
+                ("alpha = torch.exp(m - m_new)", "alpha = torch.ones_like(m)"), same_as="no_rescale"),
+        Mistake("P_of_old_maximum", "the new tile was shifted by the old maximum", "the exponent of P_j: m_new, which the tile itself has raised",
+                ("torch.exp(S_j - m_new)", "torch.exp(S_j - torch.where(m == -inf, m_new, m))")),
+        Mistake("P_of_own_maximum", "the new tile was shifted by its own maximum, though O and l are in units of the common one", "the exponent of P_j: m_new, not the tile's own maximum",
+                ("torch.exp(S_j - m_new)", "torch.exp(S_j - S_j.amax(-1, keepdim=True))")),
+        Mistake("m_starts_at_0", "m started at 0, and never got below it", "the first value of m: below any score, −inf", ("torch.full((len(Q), 1), -inf)", "torch.zeros(len(Q), 1)")),
+        Mistake("O_of_last_tile", "O held the last tile alone", "the line of O: it adds to the old, rescaled sum", ("alpha * O + P_j @ V_j", "P_j @ V_j")),
+        Mistake("last_tile_only", "only the last tile counted, in O and in l", "the lines of O and l: they add to the old, rescaled sums",
+                ("alpha * O + P_j @ V_j", "P_j @ V_j"), ("alpha * l + P_j.sum(-1, keepdim=True)", "P_j.sum(-1, keepdim=True)"), also=[[("alpha = torch.exp(m - m_new)", "alpha = torch.zeros_like(m)")]]),
+        Mistake("whole_rescaled", "alpha multiplied the new tile as well", "the brackets: only what is there already is in the old units",
+                ("alpha * O + P_j @ V_j", "torch.where(m == -inf, 1.0, alpha) * (O + P_j @ V_j)"), ("alpha * l + P_j.sum(-1, keepdim=True)", "torch.where(m == -inf, 1.0, alpha) * (l + P_j.sum(-1, keepdim=True))")),
+        Mistake("scale_of_tile", "the scores were scaled by the number of keys in the tile, 1/√B_c", "the scale: 1/√d, whatever the tile", ("Q.shape[-1] ** -0.5", "len(K_j) ** -0.5"),
+                also=[[("Q.shape[-1] ** -0.5", "B_c ** -0.5")]]),
+        Mistake("scale_of_N_k", "the scores were scaled by 1/√N_k", "the scale: 1/√d", ("Q.shape[-1] ** -0.5", "len(K) ** -0.5")),
+        Mistake("scale_d", "the scores were divided by d where √d belongs", "the scale: d ** -0.5", ("Q.shape[-1] ** -0.5", "Q.shape[-1] ** -1.0")),
+        Mistake("scale_multiplied", "the scores were multiplied by √d, not divided", "the sign of the exponent in the scale", ("Q.shape[-1] ** -0.5", "Q.shape[-1] ** 0.5")),
+        Mistake("V_at_block_number", "V was cut at the block's number, j, where K was cut at j · B_c", "the slice of V: the same keys as K",
+                ("V[start : start + B_c]", "V[start // B_c : start // B_c + len(K_j)]"),
+                also=[[("V[start : start + B_c]", "V[start // B_c : start // B_c + B_c]")]]),
+        Mistake("V_of_first_block", "every tile met the first block of V", "the slice of V: the same keys as K", ("V[start : start + B_c]", "V[: len(K[start : start + B_c])]")),
+        Mistake("K_of_first_block", "every tile was made from the first block of K", "the slice of K: block j starts at j · B_c", ("K[start : start + B_c]", "K[: len(V[start : start + B_c])]")),
+        Mistake("mean_of_V", "O was divided by the number of keys, not by l", "the division: l is the sum of the weights", ("return O / l", "return O / len(K)")),
+        Mistake("divided_by_alpha", "O was divided by alpha, not multiplied", "the line of O: the old sum shrinks when the maximum grows", ("alpha * O + P_j", "torch.where(alpha == 0, O, O / alpha) + P_j")),
+        Mistake("factor_added", "alpha was added to l, not multiplied with it", "the line of l: a change of units is a product", ("alpha * l +", "alpha + l +")),
+        Mistake("multiplied_by_l", "O was multiplied by l at the end, not divided", "the division by l", ("return O / l", "return O * l")),
     ],
     variants=[
         Variant("weights of finished tiles, merged by their logsumexp", body="""

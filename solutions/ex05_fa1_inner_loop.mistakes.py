@@ -2,9 +2,10 @@
 
 import torch
 
-from flashlab.check.cases import attention_case
-from flashlab.check.form import Exercise, Mistake, Output, Variant
-from flashlab.check.runner import Breach
+from flashlab.check.alternatives import Problem
+from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64
+from flashlab.check.form import Breach, Exercise, Hint, Mistake, Output, Variant
+from flashlab.memory import kernel, load, store, tiles
 
 inf = float("inf")
 FINITE = ("-1e4", "-1e9", "-1e30", "torch.finfo(S_ij.dtype).min")
@@ -36,6 +37,25 @@ def call(fn, Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
     return O, l, m
 
 
+def show(fn, Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
+    """The step in FA1's loops, on modelled memory: two queries a block."""
+    hidden, keep = masks(Q, K, causal, dropout_p)
+    O, l, m = torch.zeros(len(Q), V.shape[-1], dtype=Q.dtype), torch.zeros(len(Q), dtype=Q.dtype), torch.full((len(Q),), -inf, dtype=Q.dtype)
+
+    def key_block(cols):
+        K_j, V_j = load(K, cols), load(V, cols)
+        for rows in tiles(len(Q), 2):
+            Q_i, *state = load(Q, rows), load(O, rows), load(l, rows), load(m, rows)
+            tile = [None if mask is None else load(mask, rows, cols) for mask in (hidden, keep)]
+            for T, T_i in zip((O, l, m), fn(Q_i, K_j, V_j, *state, scale, *tile, dropout_p), strict=True):
+                store(T, rows, T_i)
+
+    given = {name: mask for name, mask in (("hidden", hidden), ("keep", keep)) if mask is not None}
+    with kernel("fa1_forward", Q=Q, K=K, V=V, O=O, l=l, m=m, **given):
+        for cols in tiles(len(K), B_c):
+            key_block(cols)
+
+
 def truth(Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
     hidden, keep = masks(Q, K, causal, dropout_p)
     S = Q.double() @ K.double().T * scale
@@ -49,26 +69,36 @@ def truth(Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
 
 def case(name, N_q, N_k, d, d_v=None, *, dropout_p=0.0, features=(), **more):
     more = more | ({"dropout_p": dropout_p} if dropout_p else {})
-    return attention_case(name, N_q, N_k, d, d_v, features=[*features, *(["dropout"] if dropout_p else [])], scale=0.5, **more)
+    return attention_case(name, N_q, N_k, d, d_v, features=[*features, *(["dropout"] if dropout_p else [])], **{"scale": 0.5} | more)
 
 
 EXERCISE = Exercise(
     function="fa1_step",
     outputs=(Output("O_i", ("query", "column")), Output("l_i", ("query",)), Output("m_i", ("query",))),
     call=call,
+    show=show,
     truth=truth,
+    alternatives=Problem,
     cases=[
         case("one step", 2, 3, 3, B_c=3),
         case("two steps", 2, 4, 3, B_c=2, seed=11),
         case("three steps", 4, 9, 4, 2, B_c=3, seed=2),
         case("square tiles", 4, 12, 4, B_c=4, seed=3),
-        case("scores in the hundreds", 4, 15, 4, B_c=3, large=True, seed=4),
+        case("scores in the hundreds", 4, 15, 4, B_c=3, scale=-0.5, large=True, seed=4),
         case("causal", 6, 6, 3, B_c=2, causal=True, seed=5, features=["a causal mask over several steps"]),
         case("causal, queries that see no key", 5, 3, 3, B_c=2, causal=True, seed=6),
         case("dropout, one step", 3, 4, 3, B_c=4, dropout_p=0.3, seed=7),
         case("dropout, three steps", 3, 9, 3, B_c=3, dropout_p=0.4, seed=8),
+        case("scores far below 0", 3, 6, 4, B_c=2, below=True, seed=9),
+        case("scores up to 500", 4, 6, 4, B_c=3, factor=HUGE, seed=10),
+        case("causal, many keys before the first query", 2, 8, 4, B_c=3, causal=True, seed=12),
+        case("causal, with dropout", 4, 6, 4, B_c=2, causal=True, dropout_p=0.25, seed=13),
+        in_float64(case("a single key", 1, 1, 4, B_c=1, exactly=True, seed=14)),
     ],
     mistakes=[
+        epsilon((UPDATE, "((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / (l_new + ε)[:, None]")),
+        epsilon(("alpha * l_i + P_ij.sum(-1)", "alpha * l_i + P_ij.sum(-1) + ε"), name="epsilon_in_l", what="a small number was added to l_new",
+                look="the line of l_new: an ε changes every row, and only a row without visible keys could need one"),
         Mistake("old_division_not_undone", "O_i was rescaled by alpha alone: its last division by l_i was not undone",
                 "the first term of O_i: alpha · l_i · O_i", (UPDATE, "(alpha[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]")),
         Mistake("no_rescale_O", "O_i was not multiplied by alpha when the maximum grew", "the first term of O_i: alpha · l_i · O_i",
@@ -76,7 +106,8 @@ EXERCISE = Exercise(
         Mistake("no_rescale_l", "l_i was not multiplied by alpha when the maximum grew", "the line of l_new",
                 ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)")),
         Mistake("alpha_inverted", "alpha was exp(m_new − m_i), the inverse of the right factor", "the sign in alpha",
-                ("torch.exp(m_i - m_safe)", "torch.exp(m_safe - m_i)")),
+                ("torch.exp(m_i - m_safe)", "torch.exp(m_safe - m_i)"),
+                also=[[("torch.exp(m_i - m_safe)", "torch.exp(m_safe - m_i).masked_fill(m_i == -inf, 0)")]]),
         Mistake("not_divided", "O_i was not divided by l_new", "the end of the line of O_i: FA1 keeps O_i normalised", (UPDATE, "((alpha * l_i)[:, None] * O_i + P_ij @ V_j)")),
         Mistake("divided_by_tile_sum", "O_i was divided by the sum of this tile alone", "the divisor: l_new, the sum over all keys so far",
                 ("l_safe = l_new.masked_fill(l_new == 0, 1)", "tile_sum = torch.exp(S_ij - m_safe[:, None]).sum(-1)\n    l_safe = tile_sum.masked_fill(tile_sum == 0, 1)")),
@@ -114,6 +145,28 @@ EXERCISE = Exercise(
                 "the order: l_new is the sum of the whole softmax, dropout acts on what meets V_j",
                 ("if keep is not None:\n        P_ij = P_ij * keep / (1 - dropout_p)", ""),
                 ("l_new = alpha * l_i + P_ij.sum(-1)", "if keep is not None:\n        P_ij = P_ij * keep / (1 - dropout_p)\n    l_new = alpha * l_i + P_ij.sum(-1)")),
+        Mistake("m_starts_anew", "m_new was the larger of 0 and the tile's maximum: the m_i that came in was not used", "the line of m_new: the larger of m_i and the tile's maximum",
+                ("torch.maximum(m_i, S_ij.amax(-1))", "S_ij.amax(-1).clamp_min(0)")),
+        Mistake("l_old_forgotten", "l_new was the sum of this tile alone", "the line of l_new: alpha · l_i + rowsum(P_ij)", ("alpha * l_i + P_ij.sum(-1)", "P_ij.sum(-1)")),
+        Mistake("O_old_forgotten", "O_i held this tile alone", "the line of O_i: the old O_i belongs to it", (UPDATE, "P_ij @ V_j / l_safe[:, None]")),
+        Mistake("divided_by_old_l", "O_i was divided by the l_i that came in", "the divisor: l_new", (UPDATE, "((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / l_i.masked_fill(l_i == 0, 1)[:, None]")),
+        Mistake("alpha_twice", "alpha was multiplied onto the old O_i twice", "the first term of O_i: alpha · l_i · O_i", (UPDATE, "((alpha * alpha * l_i)[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]")),
+        Mistake("l_new_for_l_i", "the old O_i was multiplied by l_new, not by l_i", "the first term of O_i: alpha · l_i · O_i, with the l_i that came in", (UPDATE, "((alpha * l_new)[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]")),
+        Mistake("scale_twice", "the scores were multiplied by scale twice", "each place where scale appears", ("* scale", "* scale * scale")),
+        Mistake("scale_d", "the scores were multiplied by 1/√d: scale was not used", "the line of S_ij: scale is an argument", ("* scale", "* Q_i.shape[-1] ** -0.5")),
+        Mistake("mask_zero_score", "hidden scores were set to 0, which still weighs exp(0 − m)", "the value for hidden scores: −inf", ("masked_fill(hidden, -inf)", "masked_fill(hidden, 0.0)")),
+        Mistake("m_safe_returned", "the m_new that came back was 0 for a row without a visible key, not −inf", "which of the two maxima is returned", ("return O_i, l_new, m_new", "return O_i, l_new, m_safe")),
+        Mistake("l_safe_returned", "the l_new that came back was 1 for a row without a visible key, not 0", "which of the two sums is returned", ("return O_i, l_new, m_new", "return O_i, l_safe, m_new")),
+        Mistake("swapped", "l_new and m_new came back in the other order", "the order in `return`: O_i, l_new, m_new", ("return O_i, l_new, m_new", "return O_i, m_new, l_new")),
+        Mistake("m_of_the_whole_tile", "the maximum was taken over the whole tile, one number for all its rows", "the maximum: each query has one of its own", ("S_ij.amax(-1)", "S_ij.max()")),
+        Mistake("factor_added", "alpha was added to l_i, not multiplied with it", "the line of l_new: a change of units is a product", ("alpha * l_i + P_ij.sum(-1)", "alpha + l_i + P_ij.sum(-1)")),
+        Mistake("dropout_of_O", "dropout's factor 1/(1 − p) multiplied the old O_i too", "what 1/(1 − p) belongs to: the new entries of P_ij",
+                ("P_ij = P_ij * keep / (1 - dropout_p)", "P_ij = P_ij * keep"), (UPDATE, UPDATE + " / (1 - dropout_p)")),
+        Mistake("alpha_along_columns", "alpha · l_i was multiplied along the columns of O_i", "the shapes: `[:, None]` to meet the rows of O_i", ("(alpha * l_i)[:, None] * O_i", "(alpha * l_i)[: O_i.shape[1]] * O_i"),
+                also=[[("(alpha * l_i)[:, None] * O_i", "(alpha * l_i) * O_i")]]),
+        Mistake("k_not_transposed", "Q_i was multiplied by K_j, not by its transpose", "the shapes of S_ij: (B_r, d) times (d, B_c)", ("Q_i @ K_j.T", "Q_i @ K_j")),
+        Mistake("guard_of_old_maximum", "whether a row has seen a key was asked of m_i, not of m_new: its first key block was not shifted", "the guard against −inf: m_new is what is subtracted",
+                ("m_new.masked_fill(m_new == -inf, 0)", "m_new.masked_fill(m_i == -inf, 0)")),
     ],
     variants=[
         Variant("unnormalised inside", body="""
@@ -135,5 +188,8 @@ EXERCISE = Exercise(
         "The sum behind O_i is l_i · O_i, in units of exp(m_i). alpha · l_i · O_i is the same sum in units of exp(m_new).",
         "l_new = alpha · l_i + rowsum(P_ij) comes before dropout: the softmax is taken over all keys, then entries are dropped.",
         "Where m_new is −inf, use 0 in its place in both exponents; where l_new is 0, divide by 1.",
+        Hint("Without dropout all is right. Follow P_ij: which line needs it whole, and which one needs what dropout left of it? The old O_i has had its dropout already.", "dropout"),
+        Hint("A single step is right, so look at what comes in from the one before: O_i is divided by l_i, and in units of exp(m_i). Is either left as it is when the new keys are added?", "more than one key block"),
+        Hint("A row that has seen no key comes in with m_i = −inf and l_i = 0, and may go out so. In which lines do they stand in an exponent, and in which under a fraction?", "queries that see no key"),
     ],
 )

@@ -7,15 +7,16 @@ puts them back. O_i is normalised at all times: it is the attention over the key
 
     Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   O_i (B_r, d_v)   l_i, m_i (B_r,)   ->   O_i, l_i, m_i, new ones
 
-    S_ij  = Q_i K_jᵀ · scale, -inf where hidden
-    m_new = max(m_i, rowmax(S_ij))         P_ij = exp(S_ij − m_new)        alpha = exp(m_i − m_new)
-    l_new = alpha · l_i + rowsum(P_ij)
-    O_i   = (alpha · l_i · O_i + D_ij V_j) / l_new
+m_i is the largest score of each row so far, l_i the sum of exp(score − m_i); the softmax is that of Q_i Kᵀ · scale over the
+keys that are not hidden. A row may have no visible key yet (m_i = -inf, l_i = 0): its O_i stays 0.
+hidden is True where a query must not see a key; None means that nothing is hidden.
+Dropout acts on the finished weights: those where keep is False become 0, the others are divided by 1 − dropout_p. l_i is the
+sum without dropout. keep is None where nothing is dropped, and dropout_p is then 0.
+Scores lie between −1000 and 1000; scale is any number, 0 and negative ones too.
 
-D_ij is P_ij after dropout: P_ij · keep / (1 − dropout_p), and P_ij itself without. keep is True where an entry stays.
-A row may have no visible key yet (m_new = -inf, l_new = 0): its O_i stays 0.
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
 
-Hint: alpha · l_i · O_i undoes the last division. Which of l_new and O_i does dropout touch?
+Hint: undo the last division, add the new keys, divide again. In units of which maximum is each of the sums?
 """
 
 import torch
@@ -25,7 +26,7 @@ inf = float("inf")
 
 def fa1_step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden=None, keep=None, dropout_p=0.0):
     """Adds key block j to query block i. hidden and keep are (B_r, B_c) masks or None. Leaves its inputs as they are."""
-    # >>> your turn: S_ij and its mask, m_new, alpha, P_ij, l_new, dropout, O_i; return O_i, l_new, m_new
+    # >>> your turn: the whole step; return the new O_i, l_i and m_i
     S_ij = Q_i @ K_j.T * scale                                      # (B_r, B_c)
     if hidden is not None:
         S_ij = S_ij.masked_fill(hidden, -inf)

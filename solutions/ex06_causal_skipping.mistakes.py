@@ -3,8 +3,7 @@
 import torch
 
 from flashlab.check.cases import features_of
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
-from flashlab.check.runner import Breach
+from flashlab.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
 
 VISITED = "-(-seen_by_last // B_c)"
 
@@ -12,9 +11,15 @@ VISITED = "-(-seen_by_last // B_c)"
 def call(fn, N_q, N_k, B_r, B_c):
     found = [fn(i, N_q, N_k, B_r, B_c) for i in range(-(-N_q // B_r))]
     for i, pair in enumerate(found):
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(type(n) is int for n in pair):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or any(whole(n) is None for n in pair):
             raise Breach("wrong_type", f"for i = {i} it returned {pair!r}; (full, visited), two whole numbers, was expected")
-    return tuple(torch.tensor(column) for column in zip(*found, strict=True))
+    return tuple(torch.tensor([whole(n) for n in column]) for column in zip(*found, strict=True))
+
+
+def forbid(shape, N_q, N_k, B_r, B_c):
+    if sum(size > 1 for size in shape) > 1:
+        return f"a tensor of shape {shape} was made: the sizes alone say how many blocks are visited"
+    return None
 
 
 def truth(N_q, N_k, B_r, B_c):
@@ -30,15 +35,16 @@ def truth(N_q, N_k, B_r, B_c):
 
 def case(name, N_q, N_k, B_r, B_c):
     inputs = {"N_q": N_q, "N_k": N_k, "B_r": B_r, "B_c": B_c}
-    found = features_of(N_q, N_k, 1, 1, B_r, B_c, True) - {"a causal mask", "queries that see no key"}
+    found = features_of(N_q, N_k, 1, 1, B_r, B_c, True) - {"a causal mask", "queries that see no key", "a causal mask and fewer queries than keys"}
     return Case(name, lambda: dict(inputs), found, inputs)
 
 
 EXERCISE = Exercise(
     function="key_blocks",
-    outputs=(Output("full", ("i",)), Output("visited", ("i",))),
+    outputs=(Output("full", ("query block",)), Output("visited", ("query block",))),
     call=call,
     truth=truth,
+    forbid=forbid,
     cases=[
         case("one block of each", 2, 2, 2, 2),
         case("two blocks of each", 4, 4, 2, 2),
@@ -49,6 +55,10 @@ EXERCISE = Exercise(
         case("more queries than keys", 11, 4, 2, 3),
         case("one query of a decode step", 1, 10, 1, 4),
         case("all at once", 13, 9, 5, 4),
+        case("blocks of one", 3, 3, 1, 1),
+        case("fewer queries than keys, whole blocks", 4, 8, 2, 2),
+        case("more queries than keys, whole blocks", 8, 4, 2, 2),
+        case("one short key block", 4, 3, 2, 4),
     ],
     mistakes=[
         Mistake("nothing_skipped", "every key block was visited, as without a mask", "visited: the last query of the block sees only keys up to its own position",
@@ -72,13 +82,30 @@ EXERCISE = Exercise(
         Mistake("short_last_query_block", "the last query block was taken to be as long as the others", "the last query: min((i + 1) · B_r, N_q) − 1",
                 ("min((i + 1) * B_r, N_q) - 1", "(i + 1) * B_r - 1"), ("min(N_k, max(0, last + 1 + N_k - N_q))", "max(0, last + 1 + N_k - N_q)")),
         Mistake("negative", "a query block that sees no key got a negative number of blocks", "max(0, ...): queries before the first key see nothing",
-                ("max(0, last + 1 + N_k - N_q)", "last + 1 + N_k - N_q"), ("max(0, first + 1 + N_k - N_q)", "first + 1 + N_k - N_q")),
+                ("max(0, last + 1 + N_k - N_q)", "last + 1 + N_k - N_q"), ("max(0, first + 1 + N_k - N_q)", "first + 1 + N_k - N_q"),
+                also=[[("max(0, last + 1 + N_k - N_q)", "last + 1 + N_k - N_q")]]),
         Mistake("r_and_c_swapped", "B_r and B_c were swapped", "which size belongs to queries: B_r", ("first, last = i * B_r, min((i + 1) * B_r, N_q) - 1",
                 "B_r, B_c = B_c, B_r\n    first, last = i * B_r, min((i + 1) * B_r, N_q) - 1")),
         Mistake("blocks_compared", "visited was i + 1, as if query and key blocks had one size", "the positions: count in queries and keys, then divide by B_c", (VISITED, "min(i + 1, -(-N_k // B_c))")),
         Mistake("short_last_key_block", "a short last key block counted as not seen whole though every query sees all keys",
                 "full, where the first query of the block sees all N_k keys", ("visited if seen_by_first == N_k else seen_by_first // B_c", "seen_by_first // B_c")),
         Mistake("none_full", "full was always 0: every block was given a mask", "full: blocks left of the diagonal need none", ("return full, visited", "return 0, visited")),
+        Mistake("visited_one_key_too_far", "the block's last query was taken to be number (i + 1) · B_r, the first one of the next block", "the last query of block i: (i + 1) · B_r − 1",
+                ("last + 1 + N_k - N_q", "last + 2 + N_k - N_q")),
+        Mistake("visited_top_left", "visited lined up the first query with the first key; full did not", "N_k − N_q belongs into both", ("last + 1 + N_k - N_q", "last + 1")),
+        Mistake("full_top_left", "full lined up the first query with the first key; visited did not", "N_k − N_q belongs into both", ("first + 1 + N_k - N_q", "first + 1")),
+        Mistake("visited_one_query_short", "visited was one key short: it counted the keys before the last query's own", "how many keys query n sees: n + 1 + N_k − N_q", ("last + 1 + N_k - N_q", "last + N_k - N_q")),
+        Mistake("full_one_query_short", "full was one key short: it counted the keys before the first query's own", "how many keys query n sees: n + 1 + N_k − N_q", ("first + 1 + N_k - N_q", "first + N_k - N_q")),
+        Mistake("full_one_key_too_far", "full counted one key too many for the first query", "how many keys query n sees: n + 1 + N_k − N_q", ("first + 1 + N_k - N_q", "first + 2 + N_k - N_q")),
+        Mistake("swapped", "full and visited came back in the other order", "the order in `return`: full, visited", ("return full, visited", "return visited, full")),
+        Mistake("blocks_on_the_diagonal", "full counted the blocks that cross the diagonal, visited − full", "full: the blocks that need no mask", ("return full, visited", "return visited - full, visited")),
+        Mistake("full_is_visited_less_one", "full was visited − 1, as if the diagonal crossed one block always", "full: a wide query block crosses several key blocks", ("return full, visited", "return max(0, visited - 1), visited")),
+        Mistake("full_from_N_q", "N_q was held against the keys, not N_k", "a query that sees all N_k keys sees the short block whole", ("if seen_by_first == N_k", "if seen_by_first == N_q")),
+        Mistake("visited_counts_keys", "visited counted keys, not blocks", "visited: ⌈keys / B_c⌉", (VISITED, "seen_by_last")),
+        Mistake("int_for_floor", "int() or math.trunc was taken for the floor, and rounds −1/2 to 0, not to −1: a query block that sees no key visited one block",
+                "the division: // rounds down below 0 too, or clip the number of keys to 0 first", (VISITED, "max(0, int((last + N_k - N_q) / B_c) + 1)")),
+        Mistake("shift_never_negative", "the shift was max(0, N_k − N_q): more queries than keys were lined up at the first key", "N_k − N_q may be negative: the last query is lined up with the last key",
+                ("last + 1 + N_k - N_q", "last + 1 + max(0, N_k - N_q)"), ("first + 1 + N_k - N_q", "first + 1 + max(0, N_k - N_q)")),
     ],
     variants=[
         Variant("block by block", body="""
@@ -96,5 +123,9 @@ EXERCISE = Exercise(
         "Query n sees n + 1 + N_k − N_q keys: clip that to 0 … N_k.",
         "visited = ⌈seen by the last query / B_c⌉. The block's last query is min((i + 1)·B_r, N_q) − 1.",
         "full = seen by the first query // B_c; where that query sees all keys, a short last block counts as well.",
+        Hint("Only a short last query block is wrong: which query is its last, if there are fewer than B_r of them?", "a short last query block"),
+        Hint("Only a short last key block is wrong: it has fewer than B_c keys, and it is full as soon as all of those are seen.", "a short last key block"),
+        Hint("With as many queries as keys all is right: how many keys does query 0 see where N_q ≠ N_k? Can your number be below 0, or above N_k?", "N_q ≠ N_k"),
+        Hint("Only where there are more queries than keys: the first of them see nothing. What does your formula say for them?", "more queries than keys"),
     ],
 )

@@ -10,6 +10,8 @@ block. Query n sees the keys 0 to n + N_k − N_q: the last query is lined up wi
 
 The blocks from full to visited − 1 cross the diagonal. Blocks of keys have B_c keys, the last one may be short.
 
+Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
+
 Hint: the block's last query decides visited, its first query decides full.
 """
 

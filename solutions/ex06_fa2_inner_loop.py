@@ -8,10 +8,11 @@ per program.
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)   L (N_q,), the natural-log logsumexp of each row
 
-    m_new = max(m_i, rowmax(S_ij))         S_ij = Q_i K_jᵀ · scale
-    alpha = exp(m_i − m_new)               P_ij = exp(S_ij − m_new)
-    l_i   = alpha · l_i + rowsum(P_ij)
-    O_i   = alpha · O_i + P_ij V_j         divided by l_i once, after the last block
+The scores are Q Kᵀ · scale. O_i may be divided once, after the last block: that is what FA2 changes in the arithmetic.
+Scores lie between −1000 and 1000; scale is any number.
+
+Not allowed: changing the inputs, more than B_c keys at a time, a second load of a key block, a store in each step, the
+finished function from flashlab or solutions/.
 
 Hint: write the case of a single key block first. What of O_i and l_i is stale once a second one raises the maximum?
 """

@@ -1,7 +1,8 @@
 """Cases and mistakes of ex06_published_line: the mistakes are the published ones, left in."""
 
 from flashlab import oracle
-from flashlab.check.cases import attention_case
+from flashlab.check.alternatives import Problem
+from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64, widest
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 
 LINE_3 = ("keys > queries", "queries > keys")
@@ -9,28 +10,47 @@ LINE_6 = ("l * torch.exp(m - m_new) + P.sum(-1)", "l + torch.exp(m - m_new) + P.
 LINE_7 = ("torch.exp(m - m_new)[:, None] * O + P @ V_j", "1 / torch.exp(m - m_new)[:, None] * O + P @ V_j")
 LINE_8 = ("m = m_new", "O = O / l[:, None]\n        m = m_new")
 
+
+def forbid(shape, Q, K, V, B_c, scale):
+    if len(K) > max(B_c, widest(Q, V)) and sorted(size for size in shape if size > 1) == [len(Q), len(K)]:
+        return f"the scores of all keys, {shape}, were made at once: no more than B_c = {B_c} keys at a time"
+    return None
+
+
 EXERCISE = Exercise(
     function="attention",
     outputs=(Output("O", ("query", "column")), Output("L", ("query",))),
     truth=lambda Q, K, V, B_c, scale: oracle.attention(Q, K, V, causal=True, scale=scale),
+    without=("attention",),
+    forbid=forbid,
+    alternatives=lambda inputs: Problem(inputs | {"causal": True}),
     cases=[
         attention_case("one query, one key", 1, 1, 2, B_c=1, scale=1.0),
         attention_case("one block", 3, 3, 3, B_c=3, scale=0.5, seed=1),
         attention_case("two blocks", 4, 4, 3, B_c=2, scale=0.5, seed=6),
         attention_case("one key at a time", 5, 5, 4, 2, B_c=1, scale=0.7, seed=3),
         attention_case("a short last block", 8, 8, 3, B_c=3, scale=0.4, seed=4),
-        attention_case("scores in the hundreds", 9, 9, 4, B_c=2, scale=0.5, large=True, seed=5),
+        attention_case("scores in the hundreds", 13, 13, 4, B_c=2, scale=-0.5, large=True, seed=5),
+        attention_case("scores far below 0", 6, 6, 4, B_c=2, scale=0.5, below=True, seed=8),
+        attention_case("scores up to 500", 6, 6, 4, B_c=3, scale=0.5, factor=HUGE, seed=9),
+        attention_case("one block for more keys than there are", 3, 3, 4, B_c=8, scale=0.5, seed=10),
+        in_float64(attention_case("a single key", 1, 1, 4, B_c=2, scale=0.5, exactly=True, seed=11)),
     ],
     mistakes=[
+        epsilon(("O = O / l[:, None]", "O = O / (l + ε)[:, None]")),
+        epsilon(("torch.log(l)", "torch.log(l + ε)"), name="epsilon_in_log", what="a small number was added to l before the logarithm", look="line 11: l is at least 1"),
         Mistake("line_3", "line 3 is still wrong: it hides the past and shows the future", "line 3: hidden is what comes after the query, key > query", LINE_3),
         Mistake("line_6", "line 6 is still wrong: the factor exp(m − m_new) was added to l, and has to multiply it",
                 "line 6: l counts in units of exp(m); changing the unit is a product", LINE_6),
         Mistake("line_6_factor_dropped", "line 6 lost its factor: l was not multiplied by exp(m − m_new)", "line 6: the old l counts in units of exp(m)",
                 ("l * torch.exp(m - m_new) + P.sum(-1)", "l + P.sum(-1)")),
         Mistake("line_6_reversed", "in line 6 the exponent is the wrong way round, m_new − m", "line 6: the old sum shrinks when the maximum grows",
-                ("l * torch.exp(m - m_new)", "l * torch.exp(m_new - m)")),
+                ("l * torch.exp(m - m_new)", "l * torch.exp(m_new - m)"),
+                also=[[("l * torch.exp(m - m_new)", "l * torch.exp(torch.where(m == -inf, m_new, m_new * 2 - m) - m_new)")]]),
         Mistake("line_7", "line 7 is still wrong: the factor exp(m − m_new) was inverted, and has to multiply O as it is",
-                "line 7: the old O shrinks when the maximum grows, as l does", LINE_7),
+                "line 7: the old O shrinks when the maximum grows, as l does", LINE_7,
+                also=[[("torch.exp(m - m_new)[:, None] * O + P @ V_j", "torch.where(m == -inf, 1.0, torch.exp(m_new - m))[:, None] * O + P @ V_j")],
+                      [("torch.exp(m - m_new)[:, None] * O + P @ V_j", "O / torch.exp(m - m_new).masked_fill(torch.exp(m - m_new) == 0, 1)[:, None] + P @ V_j")]]),
         Mistake("line_7_factor_dropped", "line 7 lost its factor: O was not multiplied by exp(m − m_new)", "line 7: O is in the same units as l",
                 ("torch.exp(m - m_new)[:, None] * O + P @ V_j", "O + P @ V_j")),
         Mistake("line_8", "line 8 is still there: O was divided by l in every step, and once more in line 10", "lines 8 and 10: one of them has to go", LINE_8),
@@ -42,6 +62,27 @@ EXERCISE = Exercise(
         Mistake("line_9_lost", "line 9 got lost: m was never set to m_new", "line 9: the next block needs to know the maximum", ("m = m_new\n    O", "\n    m = m_new\n    O"),
                 ("m_new = torch.maximum(m, S.amax(-1))", "m_new = torch.maximum(torch.full_like(m, -inf), S.amax(-1))")),
         Mistake("as_published", "all four lines are still as published", "lines 3, 6, 7 and 8", LINE_3, LINE_6, LINE_7, LINE_8),
+        Mistake("line_3_own_key", "line 3 hides each query's own key too", "line 3: a query does see its own key; hidden is key > query", ("keys > queries", "keys >= queries")),
+        Mistake("line_3_next_key", "line 3 lets each query see the key after its own", "line 3: hidden is key > query", ("keys > queries", "keys > queries + 1")),
+        Mistake("line_3_lost", "line 3 got lost: nothing was hidden", "line 3: S = −∞ where the key comes after the query", ("S = S.masked_fill(keys > queries, -inf)", "")),
+        Mistake("line_3_in_block", "in line 3 the key's number within its block was held against the query's", "line 3: key blocks start at j · B_c", ("torch.arange(start, start + len(K_j))", "torch.arange(len(K_j))")),
+        Mistake("line_3_zero", "in line 3 hidden scores were set to 0", "line 3: −∞, since exp(0) is 1", ("S.masked_fill(keys > queries, -inf)", "S.masked_fill(keys > queries, 0.0)")),
+        Mistake("line_2_scale", "line 2 lost its scale", "line 2 was right: Q K_jᵀ · scale", ("Q @ K_j.T * scale", "Q @ K_j.T")),
+        Mistake("line_4_block_maximum", "line 4 takes the maximum of this block alone", "line 4 was right: max(m, rowmax(S))", ("torch.maximum(m, S.amax(-1))", "S.amax(-1).clamp_min(-1e30)")),
+        Mistake("line_5_old_maximum", "line 5 subtracts the old maximum", "line 5 was right: exp(S − m_new)", ("torch.exp(S - m_new[:, None])", "torch.exp(S - torch.where(m == -inf, m_new, m)[:, None])")),
+        Mistake("line_6_twice", "line 6 multiplies the new row sum by the factor too", "line 6: only the old l is in units of exp(m)",
+                ("l * torch.exp(m - m_new) + P.sum(-1)", "(l + P.sum(-1)) * torch.exp(torch.where(m == -inf, m_new, m) - m_new)")),
+        Mistake("line_7_twice", "line 7 multiplies the new term by the factor too", "line 7: only the old O is in units of exp(m)",
+                ("torch.exp(m - m_new)[:, None] * O + P @ V_j", "torch.exp(torch.where(m == -inf, m_new, m) - m_new)[:, None] * (O + P @ V_j)")),
+        Mistake("line_10_L", "line 10 divides by L", "line 10 was right: O / l", ("O = O / l[:, None]\n    return", "O = O / (m + torch.log(l))[:, None]\n    return")),
+        Mistake("line_11_without_m", "line 11 lost its m", "line 11 was right: m + log l", ("m + torch.log(l)", "torch.log(l)")),
+        Mistake("line_11_sum", "line 11 lost its logarithm", "line 11 was right: m + log l", ("m + torch.log(l)", "m + l")),
+        Mistake("m_starts_at_0", "m started at 0, and never got below it", "line 1 was right: m = −∞", ("torch.full((N,), -inf)", "torch.zeros(N)")),
+        Mistake("tail_dropped", "the last, short key block was never visited", "the number of key blocks: ⌈N / B_c⌉", ("range(0, N, B_c)", "range(0, max(N // B_c, 1) * B_c, B_c)")),
+        Mistake("diagonal_block_only", "each query saw only the keys of its own block", "the loop: all blocks up to the query's own count", ("keys > queries", "(keys > queries) | (keys // B_c < queries // B_c)")),
+        Mistake("lines_3_and_4_swapped", "lines 3 and 4 changed places: the maximum was taken over hidden scores, too, and all visible ones may underflow",
+                "the order: first hide, then take the maximum", ("S = S.masked_fill(keys > queries, -inf)", ""),
+                ("m_new = torch.maximum(m, S.amax(-1))", "m_new = torch.maximum(m, S.amax(-1))\n        S = S.masked_fill(keys > queries, -inf)")),
     ],
     variants=[
         Variant("query blocks of one", body="""

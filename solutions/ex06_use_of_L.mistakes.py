@@ -3,8 +3,8 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check.cases import LOOSE, normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab.check.cases import LOOSE, epsilon, in_float64, normal
+from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 inf = float("inf")
 
@@ -15,20 +15,28 @@ def halves(N_q, d_v, keys_a, keys_b, seed, factor):
     return Q, K, V
 
 
-def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, features=()):
+def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, empty=None, both=None, features=()):
+    """empty: the query that saw no key of half a; both: the one that saw none of either half."""
     def make():
         Q, K, V = halves(N_q, d_v, keys_a, keys_b, seed, factor)
         found = {}
         for half, cut in (("a", slice(0, keys_a)), ("b", slice(keys_a, None))):
             O, L = oracle.attention(Q, K[cut], V[cut]) if len(K[cut]) else (torch.zeros(N_q, d_v), torch.full((N_q,), -inf))
             found |= {f"O_{half}": O.float(), f"L_{half}": L.float()}
+        if empty is not None:
+            found["O_a"][empty], found["L_a"][empty] = 0, -inf
+        if both is not None:
+            for half in "ab":
+                found[f"O_{half}"][both], found[f"L_{half}"][both] = 0, -inf
         return found
 
     holds = {"more than one query": N_q > 1, "large scores": factor > 1, "halves of different size": keys_a != keys_b,
-             "a half without keys": 0 in (keys_a, keys_b), "two halves without keys": keys_a + keys_b == 0}
+             "a half without keys": 0 in (keys_a, keys_b) or empty is not None, "two halves without keys": keys_a + keys_b == 0 or both is not None}
     return Case(name, make, frozenset([*features, *(f for f, true in holds.items() if true)]),
                 {"N_q": N_q, "d_v": d_v, "keys_a": keys_a, "keys_b": keys_b}, LOOSE if factor > 1 else 0.0)
 
+
+ONE_SIDED = "torch.where(L_a == -inf, L_b, torch.where(L_b == -inf, L_a, L_a + torch.log1p(torch.exp(L_b - L_a))))"
 
 EXERCISE = Exercise(
     function="combine",
@@ -40,6 +48,12 @@ EXERCISE = Exercise(
         case("scores in the hundreds", 3, 2, 4, 4, seed=609, factor=150),
         case("the second half saw no key", 2, 3, 4, 0, seed=612),
         case("no half saw a key", 2, 3, 0, 0, seed=615),
+        case("scores up to 500", 3, 2, 3, 3, seed=618, factor=300),
+        case("the first half saw no key", 2, 3, 0, 4, seed=621),
+        case("one query of a half without keys", 3, 2, 3, 4, seed=624, empty=1, features=["a query of its own without keys"]),
+        case("one query without a key in either half", 3, 2, 4, 3, seed=633, both=2, features=["a half without keys", "a query of its own without keys"]),
+        case("square O", 3, 3, 3, 4, seed=627, features=["N_q = d_v"]),
+        in_float64(case("one half alone", 1, 3, 4, 0, seed=630)),
     ],
     mistakes=[
         Mistake("averaged", "the halves were averaged, as if both had the same weight", "the weights: exp(L_a − L) and exp(L_b − L)",
@@ -50,6 +64,10 @@ EXERCISE = Exercise(
         Mistake("weights_swapped", "each half got the other's weight", "which L goes with which O", ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp(L_b - L_safe), torch.exp(L_a - L_safe)")),
         Mistake("base_2", "exp was taken as a power of 2: L is a natural logarithm", "torch.exp and torch.log, not exp2 and log2",
                 ("torch.logaddexp(L_a, L_b)", "torch.logaddexp2(L_a, L_b)"), ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp2(L_a - L_safe), torch.exp2(L_b - L_safe)")),
+        Mistake("L_base_2", "L was the logarithm of 2^L_a + 2^L_b: L_a and L_b are natural logarithms", "the line of L: exp and log, not powers of 2", ("torch.logaddexp(L_a, L_b)", "torch.logaddexp2(L_a, L_b)")),
+        Mistake("share_of_the_other", "a weight was 1 minus its own half's share, which is the other half's", "the weights: exp(L_a − L) belongs to O_a, exp(L_b − L) to O_b",
+                ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp(L_a - L_safe), 1 - torch.exp(L_b - L_safe)"),
+                also=[[("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "1 - torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)")]]),
         Mistake("unshifted", "exp(L_a) and exp(L_b) were taken as they are, and overflow for large scores", "the shift: subtract the larger of the two before exp",
                 ("torch.logaddexp(L_a, L_b)", "torch.log(torch.exp(L_a) + torch.exp(L_b))")),
         Mistake("L_is_sum", "L was L_a + L_b", "the sums are added, not their logarithms", ("torch.logaddexp(L_a, L_b)", "L_a + L_b")),
@@ -63,6 +81,39 @@ EXERCISE = Exercise(
         Mistake("no_empty_half", "rows where no half saw a key got NaN, from −inf − (−inf)", "the exponents, where L is −inf", ("L.masked_fill(L == -inf, 0)", "L")),
         Mistake("one_weight", "one weight was taken for all queries", "the shapes: a weight for each query, `[:, None]` against O",
                 ("w_a[:, None] * O_a + w_b[:, None] * O_b", "w_a[0] * O_a + w_b[0] * O_b")),
+        Mistake("weighted_by_L_of_all", "the weights were L_a / L and L_b / L, without an exponential", "the weights: exp(L_a − L), exp(L_b − L)",
+                ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "(L_a / L_safe).nan_to_num(0, 0, 0), (L_b / L_safe).nan_to_num(0, 0, 0)"),
+                also=[[("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.where(L_a == -inf, 0.0, L_a / L), torch.where(L_b == -inf, 0.0, L_b / L)")]]),
+        Mistake("L_safe_returned", "the L that came back was 0 where no half saw a key: the finite stand-in for −inf was returned", "which L is returned: −inf stays −inf", ("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L_safe")),
+        Mistake("L_finite_returned", "the L that came back was a large negative number where no half saw a key, not −inf", "which L is returned: −inf stays −inf", ("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L.clamp(min=-1e30)"),
+                also=[[("w_b[:, None] * O_b, L", f"w_b[:, None] * O_b, L.clamp(min={x})")] for x in ("-1e4", "-1e9", "torch.finfo(L.dtype).min")]),
+        Mistake("weights_not_normalised", "the weights were exp(L_a) and exp(L_b), not divided by their sum", "the weights: exp(L_a − L), exp(L_b − L)",
+                ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp(L_a), torch.exp(L_b)")),
+        Mistake("maximum_for_L", "the weights were exp(L_a − max) and exp(L_b − max): they do not sum to 1", "the weights: exp(L_a − L), exp(L_b − L), with L of all the keys",
+                ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp(L_a - torch.maximum(L_a, L_b).masked_fill(L == -inf, 0)), torch.exp(L_b - torch.maximum(L_a, L_b).masked_fill(L == -inf, 0))")),
+        Mistake("larger_wins", "each query took the half with the larger L alone", "both halves have a weight: exp(L_a − L), exp(L_b − L)",
+                ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "(L_a >= L_b).float(), (L_a < L_b).float()")),
+        Mistake("exponents_negative", "the exponents were L − L_a and L − L_b, with the wrong sign", "the exponents: no weight exceeds 1", ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp(L_safe - L_a), torch.exp(L_safe - L_b)")),
+        Mistake("divided_again", "O was divided by the sum exp(L) once more", "O_a and O_b are divided already", ("w_a[:, None] * O_a + w_b[:, None] * O_b, L", "(w_a[:, None] * O_a + w_b[:, None] * O_b) / torch.exp(L)[:, None], L")),
+        Mistake("undivided", "O came back undivided, exp(L) times too large", "the weights: exp(L_a − L), exp(L_b − L) sum to 1", ("w_a[:, None] * O_a + w_b[:, None] * O_b, L", "(w_a[:, None] * O_a + w_b[:, None] * O_b) * torch.exp(L_safe)[:, None], L"),),
+        Mistake("weights_along_columns", "the weights were multiplied along the columns of O", "the shapes: a weight for each query, `[:, None]` against O",
+                ("w_a[:, None] * O_a + w_b[:, None] * O_b", "w_a * O_a + w_b * O_b")),
+        Mistake("only_a", "only half a was weighted: O_b was added as it is", "both halves have a weight", ("w_a[:, None] * O_a + w_b[:, None] * O_b", "w_a[:, None] * O_a + O_b")),
+        Mistake("log_of_mean", "L was the logarithm of the mean of the two sums", "L = log(exp(L_a) + exp(L_b))", ("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L - 0.6931471805599453")),
+        Mistake("L_of_a", "the L that came back was L_a", "the L that is returned: that of all the keys", ("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L_a.clone()")),
+        epsilon(("w_a[:, None] * O_a + w_b[:, None] * O_b, L", "(w_a[:, None] * O_a + w_b[:, None] * O_b) / (1 + ε), L"),
+                what="a small number was added to the sum of the weights", look="the weights: they sum to 1 without help"),
+        epsilon(("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L + ε"), name="epsilon_in_log", what="a small number was added to the sum before its logarithm",
+                look="the line of L: log(exp(L_a) + exp(L_b)), also where it is −inf"),
+        Mistake("swapped", "L and O came back in the wrong order", "the order in `return`: O, L", ("return w_a[:, None] * O_a + w_b[:, None] * O_b, L", "return L, w_a[:, None] * O_a + w_b[:, None] * O_b")),
+        Mistake("one_sided_shift", "L was L_a + log(1 + exp(L_b − L_a)), or the same with a and b exchanged, which overflows where the other half's is much larger",
+                "the shift: the larger of L_a and L_b, for each query", ("torch.logaddexp(L_a, L_b)", ONE_SIDED),
+                also=[[("torch.logaddexp(L_a, L_b)", new)] for new in (ONE_SIDED.replace("L_a + torch.log1p(torch.exp(L_b - L_a))", "L_b + torch.log1p(torch.exp(L_a - L_b))"),
+                      "L_a + torch.log1p(torch.exp(L_b - L_a))", "L_b + torch.log1p(torch.exp(L_a - L_b))")]),
+        Mistake("all_rows_or_none", "whether a query saw a key was asked of all queries together: one that saw none beside others that did got NaN",
+                "the condition: each query has its own", ("L_safe = L", "if (L == -inf).all():\n        return torch.zeros_like(O_a), L\n    L_safe = L"), ("L.masked_fill(L == -inf, 0)", "L"),
+                also=[[("L = torch.logaddexp(L_a, L_b)", "m = torch.maximum(L_a, L_b)\n    if (m == -inf).all():\n        return torch.zeros_like(O_a), m\n    L = m + torch.log(torch.exp(L_a - m) + torch.exp(L_b - m))"),
+                       ("L.masked_fill(L == -inf, 0)", "L")]]),
     ],
     variants=[
         Variant("by the maximum", body="""
@@ -82,5 +133,8 @@ EXERCISE = Exercise(
         "exp(L_a) is the sum of the exponentials of half a. The sum over all keys is exp(L_a) + exp(L_b).",
         "O_a · exp(L_a) is the undivided sum of half a. Add the two, divide by exp(L): the weights are exp(L_a − L), exp(L_b − L).",
         "Where L is −inf, use 0 in its place in the exponents: both weights are then exp(−inf) = 0.",
+        Hint("Only rows of which a half saw no key: its L is −inf, and exp(−inf − L) = 0 is just right, as long as L is finite.", "a half without keys"),
+        Hint("Only where neither half saw a key: L is −inf, L_a − L is −inf − (−inf). Which finite number may stand there in the exponents? The L that is returned stays −inf.", "two halves without keys"),
+        Hint("Only large scores fail: exp of L overflows at 89, exp of a difference does not.", "large scores"),
     ],
 )

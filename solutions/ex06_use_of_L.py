@@ -7,11 +7,14 @@ results of two halves of the keys. Decoding and attention over many GPUs are bui
 
     O_a, O_b (N_q, d_v)   L_a, L_b (N_q,)   ->   O (N_q, d_v), L (N_q,)
 
-    L = log(exp(L_a) + exp(L_b))         O = exp(L_a − L) · O_a + exp(L_b − L) · O_b
+O and L are what a single pass over all the keys would have written. For one row, L_a is the logarithm of Σ exp(score) over
+the keys of half a, and O_a the sum of their values, each weighted by exp(score) and divided by that same Σ.
+L may be in the hundreds, of either sign. A query that saw no key of a half has O = 0 and L = -inf there; where it saw none of
+either, O = 0 and L = -inf.
 
-L may be in the hundreds. A half that saw no key has O = 0 and L = -inf; two of them give O = 0, L = -inf.
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
 
-Hint: torch.logaddexp takes care of the first formula. What are L_a − L and L_b − L where both are -inf?
+Hint: undo each half's division in thought. What is the sum over all keys divided by, and how large is a half's share of it?
 """
 
 import torch

@@ -15,6 +15,8 @@ How many elements does FA2 move, without a mask? Query blocks outside, key block
 Your formula is held against the memory model, which counts what flashlab.rungs.fa2.fa2_forward moves, at sizes you have not seen.
 Blocks may be short: T_c = ⌈N_k / B_c⌉ and T_r = ⌈N_q / B_r⌉.
 
+Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
+
 Hint: per query block the whole of K and V passes by, whatever B_c is. How many query blocks are there?
 """
 

@@ -21,6 +21,7 @@ EXERCISE = Exercise(
         case("larger", 40, 30, 16, 24),
     ],
     mistakes=[
+        Mistake("L_like_O", "L was counted as a matrix of the size of O", "L: one number for each query", ("+ N_q * d_v + N_q", "+ N_q * d_v + N_q * d_v")),
         Mistake("logsumexp_forgotten", "the logsumexp was forgotten: it reads S once more and writes L", "the last of the five operations",
                 (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v"), (WRITES, "3 * N_q * N_k + N_q * d_v")),
         Mistake("L_not_written", "L was not counted: N_q elements are written", "what logsumexp writes", (WRITES, "3 * N_q * N_k + N_q * d_v")),
@@ -41,6 +42,20 @@ EXERCISE = Exercise(
                 (READS, "2 * N_q * N_k * d + 4 * N_q * N_k + N_k * d_v")),
         Mistake("bytes", "the result is in bytes, not in elements", "the unit: a float32 element has 4 bytes, count elements", ("return reads, writes", "return 4 * reads, 4 * writes")),
         Mistake("swapped", "reads and writes came back in the wrong order", "the order in `return`", ("return reads, writes", "return writes, reads")),
+        Mistake("K_forgotten", "K was not counted", "the operands of QKᵀ", (READS, "N_q * d + 4 * N_q * N_k + N_k * d_v")),
+        Mistake("softmax_in_place", "P was not counted as written: the softmax makes a matrix of its own", "what the softmax writes", (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")),
+        Mistake("logsumexp_not_read", "the logsumexp was not counted as reading S", "the last of the five operations reads S once more", (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v"), same_as="P_not_read"),
+        Mistake("softmax_three_passes", "the softmax was counted as three passes over S: maximum, sum and quotient", "one operation reads its operand once, whatever it computes", (READS, "(N_q + N_k) * d + 6 * N_q * N_k + N_k * d_v")),
+        Mistake("L_a_matrix", "L was counted as a matrix N_q × N_k", "L has one number for each query", (WRITES, "4 * N_q * N_k + N_q * d_v")),
+        Mistake("O_read", "O was counted as read", "O is written and not read again", (READS, "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v + N_q * d_v")),
+        Mistake("flops", "multiplications were counted, not elements moved", "what is asked: elements read and written", (READS, "N_q * N_k * (d + d_v)")),
+        Mistake("V_of_N_q", "V was counted with N_q rows", "V is (N_k, d_v)", (READS, "(N_q + N_k) * d + 4 * N_q * N_k + N_q * d_v")),
+        Mistake("K_of_N_q", "K was counted with N_q rows", "K is (N_k, d)", (READS, "2 * N_q * d + 4 * N_q * N_k + N_k * d_v")),
+        Mistake("L_of_N_k", "L was counted with one number for each key", "L has one number for each query", (WRITES, "3 * N_q * N_k + N_q * d_v + N_k")),
+        Mistake("O_of_N_k", "O was counted with N_k rows", "O is (N_q, d_v)", (WRITES, "3 * N_q * N_k + N_k * d_v + N_q")),
+        Mistake("scale_read", "the scale was counted as an element that is read", "S · scale: the scale is a number in the program, not a tensor in HBM", (READS, READS + " + 1")),
+        Mistake("d_for_V", "V was counted with d columns", "V is (N_k, d_v)", (READS, "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d")),
+        Mistake("d_for_O", "O was counted with d columns", "O is (N_q, d_v)", (WRITES, "3 * N_q * N_k + N_q * d + N_q")),
     ],
     variants=[
         Variant("operation by operation", body="""

@@ -17,7 +17,7 @@ def call(fn, O, dO, B_r):
 
 def case(name, N_q, d_v, B_r, *, seed, dtype=torch.float32):
     features = {"more than one query block": N_q > B_r, "a short last query block": N_q % B_r != 0, "more than one query": N_q > 1,
-                "16-bit inputs": dtype == torch.float16}
+                "16-bit inputs": dtype != torch.float32}
 
     def make():
         return {"O": normal(N_q, d_v, seed=seed, dtype=dtype), "dO": normal(N_q, d_v, seed=seed + 1, dtype=dtype), "B_r": B_r}
@@ -31,6 +31,7 @@ EXERCISE = Exercise(
     call=call,
     truth=lambda O, dO, B_r: ((O.double() * dO.double()).sum(-1),),
     sram_bytes=lambda O, dO, B_r: 1 * KiB if len(O) > 40 else 16 * KiB,
+    most=lambda O, dO, B_r: {"O": B_r * O.shape[1], "dO": B_r * O.shape[1]},
     cases=[
         case("one row", 1, 3, 1, seed=840),
         case("one block", 3, 4, 3, seed=842),
@@ -39,6 +40,7 @@ EXERCISE = Exercise(
         case("a short last block", 7, 3, 4, seed=848),
         case("16-bit inputs", 4, 200, 4, seed=850, dtype=torch.float16),
         case("many rows, little SRAM", 96, 4, 8, seed=852),
+        case("bfloat16 inputs", 3, 40, 2, seed=854, dtype=torch.bfloat16),
     ],
     mistakes=[
         Mistake("O_squared", "D was the row sums of O∘O: dO did not appear", "the product: dO_i times O_i", ("(dO_i * O_i)", "(O_i * O_i)")),
@@ -53,10 +55,27 @@ EXERCISE = Exercise(
         Mistake("sum_in_16_bits", "the product was rounded to 16 bits before it was summed", "each load: `.to(D.dtype)` before the product",
                 ("(dO_i * O_i)", "(dO_i * O_i).to(O.dtype).to(D.dtype)")),
         Mistake("all_rows", "all rows were loaded, not only those of the block", "the index of the load: rows",
-                ("O_i = load(O, rows).to(D.dtype)", "O_i = load(O, slice(0, len(O))).to(D.dtype)[rows]")),
+                ("O_i = load(O, rows).to(D.dtype)", "O_i = load(O, slice(0, len(O))).to(D.dtype)[rows]"),
+                also=[[("load(O, rows).to(D.dtype)", "load(O, slice(0, len(O))).to(D.dtype)[rows]"), ("load(dO, rows).to(D.dtype)", "load(dO, slice(0, len(dO))).to(D.dtype)[rows]")]]),
         Mistake("O_read_twice", "O was loaded twice", "how often load(O, rows) stands there", ("(dO_i * O_i)", "(dO_i * load(O, rows).to(D.dtype))")),
         Mistake("first_row_block", "every program worked on the first rows", "the index of load: rows, not slice(0, B_r)",
                 ("load(dO, rows)", "load(dO, slice(0, rows.stop - rows.start))")),
+        Mistake("matrix_product", "dO and O were multiplied as matrices, and a part of the product was taken", "the product: element by element, then the sum over the columns",
+                ("(dO_i * O_i).sum(-1)", "(dO_i @ O_i.T).sum(-1)")),
+        Mistake("sum_not_product", "dO and O were added, not multiplied", "the product: dO_i times O_i", ("(dO_i * O_i)", "(dO_i + O_i)")),
+        Mistake("sum_of_products_apart", "the row sums of dO and O were multiplied", "the order: first the products, then their sum", ("(dO_i * O_i).sum(-1)", "dO_i.sum(-1) * O_i.sum(-1)")),
+        Mistake("root", "the square root of the sum was taken", "D: the sum itself", ("(dO_i * O_i).sum(-1)", "(dO_i * O_i).sum(-1).abs().sqrt()")),
+        Mistake("divided_by_root_d", "the sum was scaled by 1/√d_v", "D: the sum itself, no scale", ("(dO_i * O_i).sum(-1)", "(dO_i * O_i).sum(-1) / O.shape[1] ** 0.5")),
+        Mistake("last_column_missing", "the last column was left out", "the columns: all d_v of them", ("(dO_i * O_i)", "(dO_i * O_i)[:, :-1]")),
+        Mistake("sum_rounded", "the sum was rounded to 16 bits", "D's dtype: the sum stays in it", ("(dO_i * O_i).sum(-1)", "(dO_i * O_i).sum(-1).to(O.dtype).to(D.dtype)")),
+        Mistake("no_upcast", "the 16-bit tiles were used as they were loaded", "each load: `.to(D.dtype)`", ("load(O, rows).to(D.dtype)", "load(O, rows)"), ("load(dO, rows).to(D.dtype)", "load(dO, rows)"),
+                ("(dO_i * O_i).sum(-1)", "(dO_i * O_i).sum(-1).to(D.dtype)"), also=[[("load(O, rows).to(D.dtype)", "load(O, rows)"), ("load(dO, rows).to(D.dtype)", "load(dO, rows)")]]),
+        Mistake("stored_whole", "D was stored whole by every program", "the store: D[rows], the rows of this program", ("store(D, rows, (dO_i * O_i).sum(-1))", "store(D, slice(0, len(D)), (dO_i * O_i).sum(-1).repeat(len(D))[: len(D)])")),
+        Mistake("first_rows_stored", "every program stored to the first rows of D", "the index of store: rows", ("store(D, rows,", "store(D, slice(0, rows.stop - rows.start),")),
+        Mistake("never_stored", "nothing was stored", "the end of each program: store(D, rows, ...)", ("store(D, rows, (dO_i * O_i).sum(-1))", "pass")),
+        Mistake("reversed", "the rows of dO and O were put together in reverse order", "row n of dO meets row n of O", ("(dO_i * O_i)", "(dO_i * O_i.flip(0))")),
+        Mistake("block_from_its_length", "the block's number was rows.start divided by the block's own length, which is wrong for a short last block", "the index of load and store: rows, as it came",
+                ("O_i = load(O, rows)", "size = rows.stop - rows.start\n    rows = slice(rows.start // size * size, rows.start // size * size + size)\n    O_i = load(O, rows)")),
     ],
     variants=[
         Variant("a scalar product for each row", ("(dO_i * O_i).sum(-1)", "(dO_i[:, None, :] @ O_i[:, :, None])[:, 0, 0]")),

@@ -3,9 +3,9 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check.cases import features_of, normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
-from flashlab.check.runner import Breach
+from flashlab.check import runner
+from flashlab.check.cases import features_of, normal, widest
+from flashlab.check.form import Breach, Case, Exercise, Mistake, Output, Variant
 
 
 def call(fn, Q, K, V, dO, causal, scale):
@@ -24,6 +24,68 @@ def call(fn, Q, K, V, dO, causal, scale):
         raise Breach("raised", f"backward gave None as the gradient of {missing}")
     large = len(Q) * len(K)
     return O, *grads, sum(n >= large for n in kept) if large > max(Q.numel(), K.numel(), V.numel(), dO.numel()) else 0
+
+
+def named(exercise, name, seen):
+    return next(m for m in exercise.mistakes if m.name == name), seen
+
+
+def two_calls(exercise, fn):
+    """Each backward has to know the options of its own forward."""
+    inputs = exercise.cases[1].make()
+    leaves = [inputs[letter].requires_grad_() for letter in "QKV"]
+
+    def both():
+        with torch.enable_grad():
+            O = fn(*leaves, False, 0.5)
+            fn(*leaves, True, 2.0)
+        return torch.autograd.grad(O, leaves, inputs["dO"])
+
+    found, error = runner.protected(both, exercise.seconds)
+    right = oracle.gradients(*leaves, inputs["dO"], causal=False, scale=0.5)
+    if error is None and all(torch.allclose(a.double(), b, atol=1e-4) for a, b in zip(found, right, strict=True)):
+        return None
+    return named(exercise, "options_on_the_class", "But after a second call with other options the first one's gradients were wrong")
+
+
+def frozen(exercise, fn):
+    """Where Q is frozen, K and V still have gradients."""
+    inputs = exercise.cases[0].make()
+
+    def half():
+        leaves = [inputs["Q"], inputs["K"].requires_grad_(), inputs["V"].requires_grad_()]
+        with torch.enable_grad():
+            O = fn(*leaves, inputs["causal"], inputs["scale"])
+        return torch.autograd.grad(O, leaves[1:], inputs["dO"])
+
+    if runner.protected(half, exercise.seconds)[1] is None:
+        return None
+    return named(exercise, "nothing_if_Q_is_frozen", "But where only K and V have requires_grad, they got no gradient")
+
+
+def unnoticed(exercise, fn):
+    """Is an input that is changed between forward and backward noticed? It is where autograd keeps the tensors."""
+    for n, name in enumerate("QKV"):
+        inputs = exercise.cases[0].make()
+        leaves = [inputs[letter].requires_grad_() for letter in "QKV"]
+
+        def change_and_go_back(changed=n, leaves=leaves, inputs=inputs):
+            with torch.enable_grad():
+                O = fn(*leaves, inputs["causal"], inputs["scale"])
+            with torch.no_grad():
+                leaves[changed].add_(1)
+            torch.autograd.grad(O, leaves, inputs["dO"])
+
+        if runner.protected(change_and_go_back, exercise.seconds)[1] is None:
+            return named(exercise, "tensors_on_ctx", f"But {name} was changed between the two, and backward gave gradients all the same, wrong ones")
+    return None
+
+
+def forbid(shape, Q, K, V, dO, causal, scale):
+    inputs = {tuple(T.shape) for T in (Q, K, V, dO)} | {tuple(T.T.shape) for T in (Q, K, V, dO)}
+    if len(K) > widest(Q, V) and shape in ((len(Q), len(K)), (len(K), len(Q))) and shape not in inputs:
+        return f"a tensor of shape {shape}, N_q by N_k, was made: fa2_forward and fa2_backward need none"
+    return None
 
 
 def case(name, N_q, N_k, d, d_v, *, causal=False, scale=None, seed):
@@ -48,6 +110,9 @@ EXERCISE = Exercise(
              Output("tensors of size N_q × N_k that were kept")),
     call=call,
     truth=truth,
+    without=("autograd",),
+    forbid=forbid,
+    after=[unnoticed, two_calls, frozen],
     cases=[
         case("small and square", 3, 3, 3, 3, seed=950),
         case("larger", 12, 12, 4, 4, seed=954),
@@ -55,9 +120,18 @@ EXERCISE = Exercise(
         case("a scale", 3, 4, 3, 3, scale=1.3, seed=962),
         case("causal", 6, 6, 3, 3, causal=True, seed=966),
         case("causal, queries that see no key", 6, 4, 3, 3, causal=True, seed=970),
+        case("a scale of 0", 3, 4, 3, 3, scale=0.0, seed=974),
+        case("causal, fewer queries than keys", 3, 7, 3, 3, causal=True, seed=978),
+        case("one query, one key", 1, 1, 3, 3, seed=982),
     ],
     mistakes=[
         Mistake("wrong_order", "the gradients were returned in another order than forward's arguments", "the return of backward: the gradient of Q first, then K, then V", (GIVE, "return dK, dV, dQ, None, None")),
+        Mistake("tensors_on_ctx", "tensors were kept on ctx itself, where autograd does not see that one is changed in between",
+                "forward: ctx.save_for_backward(...)", (SAVE, "ctx.kept = Q, K, V, O, L"), (UNPACK, "Q, K, V, O, L = ctx.kept")),
+        Mistake("options_on_the_class", "causal and scale were kept on the class, where a second call overwrites those of the first",
+                "ctx: one for each call", ("ctx.causal, ctx.scale = causal, scale", "Attention.causal, Attention.scale = causal, scale"), ("causal=ctx.causal, scale=ctx.scale", "causal=Attention.causal, scale=Attention.scale")),
+        Mistake("nothing_if_Q_is_frozen", "backward gave no gradient at all where Q needs none", "backward: each gradient is asked for by itself, ctx.needs_input_grad",
+                (UNPACK, "Q, K, V, O, L = ctx.saved_tensors\n        if not ctx.needs_input_grad[0]:\n            return None, None, None, None, None")),
         Mistake("dV_first", "the gradients were returned as dV, dQ, dK", "the return of backward: in the order of forward's arguments", (GIVE, "return dV, dQ, dK, None, None")),
         Mistake("dQ_dK_swapped", "dQ and dK changed places", "the return of backward: the gradient of Q first", (GIVE, "return dK, dQ, dV, None, None")),
         Mistake("nones_missing", "backward returned three gradients, but forward has five arguments", "one value for each argument after ctx, None for causal and scale", (GIVE, "return dQ, dK, dV")),
@@ -80,6 +154,20 @@ EXERCISE = Exercise(
                     seen = (S > -torch.inf).any(-1, keepdim=True)
                     return torch.softmax(torch.where(seen, S, torch.zeros_like(S)), -1) @ V * seen
                 """),
+        Mistake("no_zero_scale", "the scale was replaced by 1/√d where it is 0 or False", "the calls: scale as it is", ("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(Q, K, V, causal=causal, scale=scale or None)"),
+                ("scale=ctx.scale", "scale=ctx.scale or None")),
+        Mistake("causal_lost_forward", "the forward did not pass causal on: it ran without the mask", "the call of fa2_forward", ("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(Q, K, V, scale=scale)")),
+        Mistake("causal_always", "the backward ran with the mask always", "what is kept on ctx: causal as it came", ("causal=ctx.causal", "causal=True")),
+        Mistake("both_lost", "the backward knew neither causal nor scale", "what is kept on ctx, and what fa2_backward is given", ("L, causal=ctx.causal, scale=ctx.scale)", "L)")),
+        Mistake("scale_once_more", "the gradients were multiplied by scale once more", "fa2_backward has done that already", (GIVE, "return dQ * ctx.scale, dK * ctx.scale, dV, None, None")),
+        Mistake("dV_first_dQ_last", "the gradients were returned in the order dV, dK, dQ", "the return of backward: in the order of forward's arguments", (GIVE, "return dV, dK, dQ, None, None")),
+        Mistake("dK_dV_swapped", "dK and dV changed places", "the return of backward: in the order of forward's arguments", (GIVE, "return dQ, dV, dK, None, None")),
+        Mistake("gradients_of_dO", "the gradients were multiplied by dO's sum, as for a number", "dO: fa2_backward takes it whole", ("O, dO, L, causal", "O, dO.sum().expand_as(dO).contiguous(), L, causal")),
+        Mistake("O_recomputed_as_zeros", "zeros were kept in the place of O, so that D was 0", "save_for_backward: the O that forward returns", (SAVE, "ctx.save_for_backward(Q, K, V, torch.zeros_like(O), L)")),
+        Mistake("L_of_zeros", "zeros were kept in the place of L, so that P was not normalised", "save_for_backward: the L that forward made", (SAVE, "ctx.save_for_backward(Q, K, V, O, torch.zeros_like(L))")),
+        Mistake("K_V_swapped_when_saved", "K and V were saved in the other order than they are unpacked in", "save_for_backward and saved_tensors: the same order", (UNPACK, "Q, V, K, O, L = ctx.saved_tensors")),
+        Mistake("none_for_dV", "backward gave None as the gradient of V", "the return of backward: one gradient for each of Q, K and V", (GIVE, "return dQ, dK, None, None, None")),
+        Mistake("L_returned", "forward returned L beside O", "the return of forward: O alone", ("return O\n", "return O, L\n")),
     ],
     variants=[
         Variant("the backward in two passes, options in one tuple",

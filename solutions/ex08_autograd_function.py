@@ -8,9 +8,13 @@ who keeps what in between, and who gets which gradient.
     forward:    O, L = fa2_forward(Q, K, V, causal=..., scale=...)                            returns O
     backward:   dQ, dK, dV = fa2_backward(Q, K, V, O, dO, L, causal=..., scale=...)
 
-- Tensors are kept with ctx.save_for_backward(...) and come back as ctx.saved_tensors. Other values are kept on ctx itself.
+- Tensors are kept with ctx.save_for_backward(...) and come back as ctx.saved_tensors: autograd then sees it if one of them is
+  changed in between. Other values are kept on ctx itself.
 - backward returns one gradient for each argument of forward, in their order, and None for what has none.
 - Nothing of size N_q by N_k is kept.
+
+Not allowed: changing the inputs, autograd inside forward or backward, any tensor of N_q by N_k, the finished function
+from flashlab or solutions/.
 
 Hint: count the arguments of forward after ctx.
 """

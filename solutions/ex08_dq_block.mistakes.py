@@ -4,7 +4,7 @@ import torch
 
 from flashlab import oracle
 from flashlab.check.cases import LARGE, LOOSE, features_of, normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 from flashlab.memory import KiB, kernel, tiles
 
 
@@ -21,17 +21,18 @@ def sram_bytes(Q, K, V, dO, L, D, B_r, B_c, scale, causal):
     return 4 * (10 * max(B_r, B_c) * max(Q.shape[1], V.shape[1]) + 6 * B_r * B_c + 64) if len(K) > 40 else 64 * KiB
 
 
-def case(name, N_q, N_k, d=3, d_v=3, B_r=2, B_c=2, *, scale=0.5, causal=False, large=False, dtype=torch.float32, seed, features=()):
-    found = features_of(N_q, N_k, d, d_v, B_r, B_c, causal, scale if scale != 0.5 else None, large, dtype)
+def case(name, N_q, N_k, d=3, d_v=3, B_r=2, B_c=2, *, scale=0.5, causal=False, large=False, factor=None, dtype=torch.float32, seed, features=()):
+    factor = factor or (LARGE if large else 1.0)
+    found = features_of(N_q, N_k, d, d_v, B_r, B_c, causal, scale if scale != 0.5 else None, factor > 1, dtype)
 
     def make():
-        Q, K, V, dO = (normal(n, x, seed=seed + k, dtype=dtype, factor=LARGE if large and k == 0 else 1.0)
+        Q, K, V, dO = (normal(n, x, seed=seed + k, dtype=dtype, factor=factor if k == 0 else 1.0)
                        for k, (n, x) in enumerate(((N_q, d), (N_k, d), (N_k, d_v), (N_q, d_v))))
         O, L = oracle.attention(Q, K, V, causal=causal, scale=scale)
         return {"Q": Q, "K": K, "V": V, "dO": dO, "L": L.float(), "D": (dO.double() * O).sum(-1).float(), "B_r": B_r, "B_c": B_c, "scale": scale, "causal": causal}
 
     sizes = {"N_q": N_q, "N_k": N_k, "d": d, "B_r": B_r, "B_c": B_c} | ({"causal": True} if causal else {})
-    return Case(name, make, frozenset(features) | found, sizes, 4 * LOOSE if large else 0.0)
+    return Case(name, make, frozenset(features) | found, sizes, 4 * LOOSE if factor > 1 else 0.0)
 
 
 def truth(Q, K, V, dO, L, D, B_r, B_c, scale, causal):
@@ -46,18 +47,24 @@ EXERCISE = Exercise(
     call=call,
     truth=truth,
     sram_bytes=sram_bytes,
+    without=("autograd",),
+    most=lambda Q, K, V, dO, L, D, B_r, B_c, scale, causal: {"K": B_c * K.shape[1], "V": B_c * V.shape[1]},
     cases=[
         case("one key block", 2, 3, B_c=3, scale=1.0, seed=910),
         case("a scale", 2, 3, B_c=3, seed=910),
         case("two key blocks", 2, 4, seed=914),
         case("three key blocks, two query blocks", 4, 9, 4, 5, 2, 3, scale=0.3, seed=918),
         case("short last blocks", 5, 7, B_r=3, B_c=2, seed=922),
-        case("scores in the hundreds", 4, 12, 4, 4, B_r=2, B_c=3, large=True, seed=926),
+        case("scores in the hundreds", 4, 12, 4, 4, B_r=2, B_c=3, scale=-0.5, large=True, seed=926),
         case("causal", 6, 6, B_r=2, B_c=2, causal=True, seed=930),
         case("causal, fewer queries than keys", 4, 9, B_r=2, B_c=2, causal=True, seed=934),
         case("causal, queries that see no key", 7, 4, B_r=2, B_c=2, causal=True, seed=938),
+        case("causal, scores in the hundreds", 6, 6, B_r=3, B_c=3, causal=True, large=True, seed=976),
         case("16-bit inputs", 4, 40, 8, 8, 4, 8, dtype=torch.float16, seed=942),
         case("many keys, little SRAM", 4, 96, 4, 4, 4, 4, seed=946, features=["an SRAM too small for all keys at once"]),
+        case("scores up to 500", 4, 6, 4, 4, B_r=2, B_c=3, factor=250, seed=964),
+        case("causal, whole blocks, more keys", 2, 6, B_r=2, B_c=2, causal=True, seed=968),
+        case("one query, one key", 1, 1, B_r=2, B_c=2, seed=972),
     ],
     mistakes=[
         Mistake("not_accumulated", "each key block replaced dQ_i instead of adding to it", "the line of dQ_i: it is a sum over the key blocks", (SUM, "scale * (dS_ij @ K_j)")),
@@ -77,10 +84,14 @@ EXERCISE = Exercise(
         Mistake("mask_missing", "the mask was forgotten in the recomputation: hidden keys got weight", "P_ij where causal is True", ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij")),
         Mistake("mask_top_left", "the mask lined up the first query with the first key", "hidden_tile and the loop's end: N_k − N_q", ("hidden_tile(rows, cols, N_q, N_k), 0)", "hidden_tile(rows, cols, 0, 0), 0)")),
         Mistake("no_empty_row", "a query that sees no key got NaN or inf, from L = −inf", "the exponent where L_i is −inf", ("L_i.masked_fill(L_i == -inf, 0)", "L_i"),
-                ("P_ij = P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij = P_ij * ~hidden_tile(rows, cols, N_q, N_k)"), ("break", "pass")),
+                ("P_ij = P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij = P_ij * ~hidden_tile(rows, cols, N_q, N_k)"), ("break", "pass"),
+                also=[[("L_i.masked_fill(L_i == -inf, 0)", "L_i"),
+                       ("torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "torch.exp((Q_i @ K_j.T * scale).masked_fill(hidden_tile(rows, cols, N_q, N_k) & torch.tensor(causal), -inf) - L_i[:, None])"),
+                       ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij")]]),
         Mistake("no_skipping", "key blocks that the whole query block cannot see were loaded all the same", "the loop: with causal it may end early", ("break", "pass")),
         Mistake("skipped_too_early", "the loop ended one block too early: the last block that the queries see was left out", "the last query of the block, rows.stop − 1, decides",
-                ("cols.start > rows.stop - 1 + N_k - N_q", "cols.stop > rows.stop - 1 + N_k - N_q and cols.start > rows.start + N_k - N_q")),
+                ("cols.start > rows.stop - 1 + N_k - N_q", "cols.stop > rows.stop - 1 + N_k - N_q and cols.start > rows.start + N_k - N_q"),
+                also=[[("cols.start > rows.stop - 1 + N_k - N_q", "cols.stop > rows.stop + N_k - N_q")], [("cols.start > rows.stop - 1 + N_k - N_q", "cols.stop > rows.stop - 1 + N_k - N_q")]]),
         Mistake("tail_dropped", "the last, short key block was never visited", "the number of key blocks: ceil(N_k / B_c)", ("tiles(N_k, B_c)", "tiles(N_k // B_c * B_c, B_c)")),
         Mistake("stored_each_step", "dQ was stored to HBM in every step, not once", "where store(dQ, ...) stands: after the loop",
                 ("dQ_i + scale * (dS_ij @ K_j)", "dQ_i + scale * (dS_ij @ K_j)\n        store(dQ, rows, dQ_i)")),
@@ -91,7 +102,36 @@ EXERCISE = Exercise(
         Mistake("all_keys_at_once", "all keys were loaded at once", "the size of what you load: at most B_c keys at a time", ("tiles(N_k, B_c)", "tiles(N_k, N_k)")),
         Mistake("no_upcast", "the 16-bit tiles were used as they were loaded", "each load: `.to(L.dtype)`", ("load(Q, rows).to(L.dtype)", "load(Q, rows)"), ("load(dO, rows).to(L.dtype)", "load(dO, rows)"),
                 ("load(K, cols).to(L.dtype)", "load(K, cols)"), ("load(V, cols).to(L.dtype)", "load(V, cols)")),
-        Mistake("never_stored", "nothing was stored", "the last line: store(dQ, rows, ...)", ("store(dQ, rows, dQ_i)", "pass")),
+        Mistake("never_stored", "nothing was stored", "the end of each program: store(dQ, rows, ...)", ("store(dQ, rows, dQ_i)", "pass")),
+        Mistake("L_added", "L was added in the exponent, not subtracted", "the exponent: S − L", ("scale - L_i[:, None])", "scale + L_i[:, None])")),
+        Mistake("L_not_scaled", "the scores were scaled after L was subtracted: (S − L) · scale", "the exponent: S · scale − L", ("torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "torch.exp((Q_i @ K_j.T - L_i[:, None]) * scale)")),
+        Mistake("base_2", "exp2 was taken of a natural logarithm's difference", "the exponential: L is a natural logarithm", ("torch.exp(Q_i @", "torch.exp2(Q_i @")),
+        Mistake("divided_by_L", "exp(S) was divided by L, which is a logarithm", "P = exp(S − L): L goes into the exponent", ("torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "torch.exp(Q_i @ K_j.T * scale) / L_i[:, None]")),
+        Mistake("D_added", "D was added, not subtracted", "the sign in dS_ij: P∘(dP − D)", (DS, "P_ij * (dP_ij + D_i[:, None])")),
+        Mistake("D_outside", "D was subtracted after the product with P: P∘dP − D", "the brackets in dS_ij: P∘(dP − D)", (DS, "P_ij * dP_ij - D_i[:, None]")),
+        Mistake("D_along_keys", "D was subtracted along the wrong axis", "the shape of D in the bracket: D_i[:, None], one number for each row", (DS, "P_ij * (dP_ij - D_i[: P_ij.shape[1]].repeat(P_ij.shape[1])[: P_ij.shape[1]])"), also=[[(DS, "P_ij * (dP_ij - D_i)")]]),
+        Mistake("P_missing", "dP − D was not multiplied by P", "the line of dS_ij: P∘(dP − D)", (DS, "dP_ij - D_i[:, None]"), also=[[(DS, "(dP_ij - D_i[:, None]) * (P_ij > 0)")]]),
+        Mistake("dS_negative", "dS had the wrong sign: P∘(D − dP)", "the sign in dS_ij", (DS, "P_ij * (D_i[:, None] - dP_ij)")),
+        Mistake("K_for_V", "dP was made from K, not from V", "O = P V: the factor next to P is V", ("dO_i @ V_j.T", "dO_i[:, : K.shape[1]] @ K_j[:, : dO.shape[1]].T")),
+        Mistake("Q_for_K", "dS was multiplied by Q, not by K", "dQ = scale · dS K: the factor next to Q is K", (SUM, "dQ_i + scale * (dS_ij.sum(-1, keepdim=True) * Q_i)")),
+        Mistake("mask_hides_own_key", "the mask also hid each query's own key", "the comparison: a query does see its own key", ("hidden_tile(rows, cols, N_q, N_k), 0)", "hidden_tile(rows, cols, N_q + 1, N_k), 0)")),
+        Mistake("mask_shows_next_key", "the mask let each query see one key of the future", "the comparison: the first hidden key is the one after the query", ("hidden_tile(rows, cols, N_q, N_k), 0)", "hidden_tile(rows, cols, N_q - 1, N_k), 0)")),
+        Mistake("mask_shift_reversed", "the mask was shifted by N_q − N_k, with the wrong sign", "query n sees the keys up to n + N_k − N_q", ("hidden_tile(rows, cols, N_q, N_k), 0)", "hidden_tile(rows, cols, N_k, N_q), 0)")),
+        Mistake("mask_inverted", "the mask hid what should be seen", "True means hidden", ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij.masked_fill(~hidden_tile(rows, cols, N_q, N_k), 0)")),
+        Mistake("loop_ends_without_shift", "the loop ended as if N_q and N_k were the same: the shift N_k − N_q was left out of its bound", "where the loop ends: query n sees the keys up to n + N_k − N_q",
+                ("cols.start > rows.stop - 1 + N_k - N_q", "cols.start > rows.stop - 1")),
+        Mistake("loop_ends_one_key_late", "a key block was loaded that starts right after the last key the block's queries see", "where the loop ends: the last query is rows.stop − 1", ("cols.start > rows.stop - 1 + N_k - N_q", "cols.start > rows.stop + N_k - N_q")),
+        Mistake("no_scale_at_all", "scale was left out everywhere", "scale stands in S and in dQ", ("Q_i @ K_j.T * scale - L_i", "Q_i @ K_j.T - L_i"), (SUM, "dQ_i + dS_ij @ K_j")),
+        Mistake("scale_each_step", "what dQ_i held so far was multiplied by scale in every step", "where scale stands: at the new term, or once at the end", (SUM, "scale * (dQ_i + dS_ij @ K_j)")),
+        Mistake("scale_of_d", "scale was taken to be 1/√d", "scale is an argument", ("Q_i @ K_j.T * scale - L_i", "Q_i @ K_j.T * Q.shape[1] ** -0.5 - L_i"), (SUM, "dQ_i + Q.shape[1] ** -0.5 * (dS_ij @ K_j)")),
+        Mistake("first_block_of_V", "every key block met the first block of V", "the index of load(V, ...): the same keys as K", ("load(V, cols)", "load(V, slice(0, cols.stop - cols.start))")),
+        Mistake("first_queries", "every program loaded the first query block's dO", "the index of load(dO, ...): rows", ("load(dO, rows)", "load(dO, slice(0, rows.stop - rows.start))")),
+        Mistake("D_for_L", "L and D changed places", "load(L, rows) belongs into the exponent, load(D, rows) into dS", ("load(L, rows), load(D, rows)", "load(D, rows), load(L, rows)")),
+        Mistake("dS_transposed", "dS was transposed before the product with K", "dQ = scale · dS K: rows are queries", (SUM, "dQ_i + scale * (dS_ij.T[: len(dS_ij), :1] * K_j[:1])"), also=[[(SUM, "dQ_i + scale * (dS_ij.T @ K_j)")]]),
+        Mistake("leaves_early", "a query block that sees no key left before anything was stored", "the way out: dQ[rows] has to be stored there, too, as zeros",
+                ("L_i = L_i.masked_fill(L_i == -inf, 0)", "if (L_i == -inf).all():\n        return\n    L_i = L_i.masked_fill(L_i == -inf, 0)")),
+        Mistake("mask_as_a_factor", "hidden weights were multiplied by 0 after exp: where exp of a hidden score overflowed, inf · 0 is NaN", "the mask: masked_fill or torch.where, or −inf before exp",
+                ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij * ~hidden_tile(rows, cols, N_q, N_k)")),
     ],
     variants=[
         Variant("scale at the end, scores hidden by -inf",
@@ -105,5 +145,9 @@ EXERCISE = Exercise(
         "Nothing is corrected later, because L makes each P_ij final. So dQ_i starts at 0 and only adds.",
         "One step: P_ij = exp(S_ij − L_i[:, None]), dP_ij = dO_i V_jᵀ, dS_ij = P_ij ∘ (dP_ij − D_i[:, None]), dQ_i += scale · dS_ij K_j.",
         "With causal the block's last query, rows.stop − 1, sees the keys up to rows.stop − 1 + N_k − N_q. A key block that starts after that is hidden whole.",
+        Hint("A single key block is right. L makes each P_ij final: is there anything that still gets rescaled, replaced or summed anew in the second step?", "more than one key block"),
+        Hint("Only causal fails. Two lines know the mask: the tile of P_ij, and the end of the loop. Do both line up the last query with the last key?", "a causal mask"),
+        Hint("Only queries without keys fail: their L is −inf, so that S − L is +inf or NaN before any mask comes. Which finite number may stand for L there?", "queries that see no key"),
+        Hint("The gradient is right. Which rows of Q, dO, L and D stay for the whole loop? And from which key block on does no query of the block see anything?", "the numbers are right"),
     ],
 )

@@ -6,11 +6,14 @@ The backward pass of FlashAttention has no P: it makes each tile of it again, fr
 
     Q_i (B_r, d)   K_j (B_c, d)   dO_i (B_r, d_v)   L_i (B_r,)   ->   P_ij (B_r, B_c), dV_j (B_c, d_v)
 
-    S_ij = Q_i K_jᵀ · scale, -inf where hidden        P_ij = exp(S_ij − L_i), already normalised
-    dV_j = P_ijᵀ dO_i                                 this tile's part; the sum over i is made outside
+P_ij is the softmax of Q Kᵀ · scale, normalised over all keys, of which this tile shows a few; L_i is each row's logsumexp.
+dV_j is this tile's part: the sum over i is made outside.
 
 hidden is a (B_r, B_c) mask, True where the key is hidden, or None. A row that sees no key at all has L_i = -inf; its weights
 are 0.
+Scores lie between −1000 and 1000; scale is any number.
+
+Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
 
 Hint: O = P V is a matrix product. Which of its two gradients is dV? And what is -inf − (-inf)?
 """
@@ -22,7 +25,7 @@ inf = float("inf")
 
 def dv_tile(Q_i, K_j, dO_i, L_i, scale, hidden=None):
     """(P_ij, this tile's part of dV_j)."""
-    # >>> your turn: S_ij and its mask, P_ij from L_i, dV_j
+    # >>> your turn: the tile of P, its mask, this tile's part of dV
     S_ij = Q_i @ K_j.T * scale                                      # (B_r, B_c)
     if hidden is not None:
         S_ij = S_ij.masked_fill(hidden, -inf)

@@ -23,8 +23,9 @@ def truth(P, dP):
 
 
 def forbid(shape, P, dP):
-    if P.shape[1] > 6 and torch.Size(shape).numel() >= P.numel() * P.shape[1]:
-        return f"it made a tensor of shape {shape}, the Jacobian of every row: dS needs only P, dP and one number for each row"
+    if P.shape[1] > 6 and shape[-2:] == (P.shape[1], P.shape[1]):
+        return f"a tensor of shape {shape} was made, a row's Jacobian: dS needs only P, dP and one number for each row"
+    return None
 
 
 EXERCISE = Exercise(
@@ -32,6 +33,8 @@ EXERCISE = Exercise(
     outputs=(Output("dS", ("query", "key")),),
     truth=truth,
     forbid=forbid,
+    without=("autograd",),
+    loops=lambda P, dP: ("rows", len(P)) if len(P) > 6 else None,
     cases=[
         case("one row", 1, 3, seed=820),
         case("three rows", 3, 4, seed=822),
@@ -40,6 +43,8 @@ EXERCISE = Exercise(
         case("some keys hidden", 3, 4, seed=828, hide=[(0, [1]), (2, [0, 3])]),
         case("one row hidden throughout", 3, 4, seed=830, hide=[(1, slice(None))], features=["a row hidden throughout"]),
         case("many keys", 2, 9, seed=832),
+        case("many rows", 8, 3, seed=834),
+        case("a tall matrix", 5, 2, seed=834),
     ],
     mistakes=[
         Mistake("no_D", "D was left out: dS was P∘dP", "what P_j takes from the others: the −P_k P_j of the Jacobian", ("P * (dP - D)", "P * dP")),
@@ -58,15 +63,24 @@ EXERCISE = Exercise(
                 ("P * (dP - D)", "P * (1 - P) * dP")),
         Mistake("jacobian", "the N_k by N_k Jacobian of every row was made: right, and N_k times too large", "what is left of (diag(P) − P Pᵀ) dP on paper",
                 ("D = (P", "import torch\n    D = (P"), ("P * (dP - D)", "((torch.diag_embed(P) - P[:, :, None] * P[:, None, :]) @ dP[:, :, None])[..., 0]")),
+        Mistake("D_twice", "D was subtracted twice", "dS = P∘(dP − D)", ("P * (dP - D)", "P * (dP - 2 * D)")),
+        Mistake("D_outside", "D was subtracted after the product with P: P∘dP − D", "the brackets: P∘(dP − D)", ("P * (dP - D)", "P * dP - D")),
+        Mistake("negative", "dS had the wrong sign: P∘(D − dP)", "the sign in the bracket", ("P * (dP - D)", "P * (D - dP)")),
+        Mistake("P_in_front_twice", "dS was multiplied by P twice", "the factor in front: P once", ("P * (dP - D)", "P * P * (dP - D)")),
+        Mistake("sigmoid", "each weight was differentiated as a sigmoid: P∘(1 − P)", "dP belongs to it, and all weights of the row move together", ("P * (dP - D)", "P * (1 - P)"), ("(P * dP).sum(-1, keepdim=True)", "dP")),
+        Mistake("log_softmax", "dS was the gradient of a log-softmax: dP − P · Σ dP", "P is the softmax, not its logarithm", ("P * (dP - D)", "dP - P * dP.sum(-1, keepdim=True)")),
+        Mistake("softmax_of_P", "P was put through a softmax first", "P is the softmax already", ("D = (P * dP)", "P = P.softmax(-1)\n    D = (P * dP)")),
+        Mistake("dP_for_S", "dP itself was returned", "the gradient has to go through the softmax", ("P * (dP - D)", "dP.clone()")),
+        Mistake("D_of_squares", "D was the sum of P², not of P∘dP", "D = Σ_k dP_k · P_k", ("(P * dP).sum", "(P * P).sum")),
+        Mistake("D_maximum", "D was the largest P∘dP of the row, not the sum", "D = Σ_k dP_k · P_k", ("(P * dP).sum(-1, keepdim=True)", "(P * dP).amax(-1, keepdim=True)")),
+        Mistake("divided_by_P", "dP − D was divided by P", "the factor in front: times P", ("P * (dP - D)", "(dP - D) / P")),
+        Mistake("scaled", "dS was multiplied by 1/√N_k", "no scale belongs here", ("P * (dP - D)", "P * (dP - D) / P.shape[-1] ** 0.5")),
+        Mistake("divided_again", "P was divided by its row sums once more, which is 0/0 for a row that is hidden throughout", "P is normalised already",
+                ("D = (P * dP)", "P = P / P.sum(-1, keepdim=True)\n    D = (P * dP)")),
     ],
     variants=[
         Variant("multiplied out", ("P * (dP - D)", "P * dP - P * D")),
-        Variant("row by row", body="""
-            dS = P * 0
-            for n in range(len(P)):
-                dS[n] = P[n] * dP[n] - P[n] * (P[n] @ dP[n])
-            return dS
-            """),
+        Variant("D through einsum", ("(P * dP).sum(-1, keepdim=True)", "torch.einsum('qk,qk->q', P, dP).unsqueeze(1)")),
     ],
     hints=[
         "Split the sum over k: the diagonal part gives dP_j · P_j, the rest −P_j · Σ_k dP_k · P_k.",

@@ -3,23 +3,29 @@
 import torch
 
 from flashlab.check import compiled
-from flashlab.check.cases import normal
+from flashlab.check.cases import apart, normal
 from flashlab.check.compiled import refused
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 
-def case(name, M, N, K, B_m=16, B_n=16, B_k=16, dtype=torch.float32, *, seed):
+def case(name, M, N, K, B_m=16, B_n=16, B_k=16, dtype=torch.float32, *, steps=(1, 1, 1), seed):
     features = {"more than one tile down": M > B_m, "more than one tile across": N > B_n, "more than one step along k": K > B_k, "a short last tile down": M % B_m != 0, "a short last tile across": N % B_n != 0,
-                "a short last step along k": K % B_k != 0, "16-bit inputs": dtype == torch.float16, "tiles that are not square": len({B_m, B_n, B_k}) > 1}
+                "a short last step along k": K % B_k != 0, "16-bit inputs": dtype == torch.float16, "tiles that are not square": len({B_m, B_n, B_k}) > 1, "columns that are apart": steps != (1, 1, 1)}
 
     def make():
         A, B = normal(M, K, seed=seed, dtype=dtype), normal(K, N, seed=seed + 1, dtype=dtype)
         if dtype == torch.float16:                     # 2048 in the first step; then 49 times 0.8, less than half a step of float16 there
             A, B = torch.full_like(A, 0.05), torch.ones_like(B)
             A[:, :16] = 128
-        return {"A": A, "B": B, "C": torch.zeros(M, N, dtype=dtype), "B_m": B_m, "B_n": B_n, "B_k": B_k}
+        A, B, C = map(apart, (A, B, torch.zeros(M, N, dtype=dtype)), steps)
+        return {"A": A, "B": B, "C": C, "B_m": B_m, "B_n": B_n, "B_k": B_k}
 
     return Case(name, make, frozenset(f for f, true in features.items() if true), {"M": M, "N": N, "K": K, "B_m": B_m, "B_n": B_n, "B_k": B_k})
+
+
+def traffic(A, B, C, B_m, B_n, B_k):
+    tiles_down, tiles_across = -(-len(A) // B_m), -(-B.shape[1] // B_n)
+    return {"A": (tiles_across * A.numel(), 0), "B": (tiles_down * B.numel(), 0), "C": (0, C.numel())}
 
 
 A_MASK, B_MASK, C_MASK = "(rows < M) & (inner[None, :] < K), 0.0", "(inner[:, None] < K) & (cols < N), 0.0", "acc.to(C.dtype.element_ty), (rows < M) & (cols < N)"
@@ -34,6 +40,8 @@ EXERCISE = Exercise(
     writes=("C",),
     after=[compiled.narrow("int32_offset"), refused(mixed_dot="mixed_dtypes")],
     seconds=8,
+    traffic=traffic,
+    most=lambda A, B, C, B_m, B_n, B_k: {"A": B_m * B_k, "B": B_k * B_n},
     cases=[
         case("one tile", 16, 16, 16, seed=1000),
         case("two steps along k", 16, 16, 32, seed=1002),
@@ -44,6 +52,8 @@ EXERCISE = Exercise(
         case("a short last tile across", 16, 27, 16, seed=1016),
         case("everything at once", 37, 50, 41, 16, 32, 16, seed=1012),
         case("a long sum of 16-bit numbers", 16, 16, 800, dtype=torch.float16, seed=1014),
+        case("K less than a step", 16, 16, 5, seed=1018),
+        case("columns that are apart", 16, 16, 16, steps=(2, 3, 4), seed=1020),
     ],
     mistakes=[
         Mistake("not_accumulated", "each step replaced the sum instead of adding to it", "the line with tl.dot: acc goes in and comes out", (DOT, 'acc = tl.dot(a, b, input_precision="ieee")')),
@@ -62,16 +72,30 @@ EXERCISE = Exercise(
         Mistake("no_block_offset", "every program made the first tile", "rows and cols: tile i starts at i · B_m, tile j at j · B_n", (ROWS, "(tl.arange(0, B_m))"), (COLS, "(tl.arange(0, B_n))")),
         Mistake("B_m_for_B_n", "columns were counted in steps of B_m", "cols: tiles are B_n wide", ("tl.program_id(1) * B_n", "tl.program_id(1) * B_m")),
         Mistake("strides_of_B_swapped", "the two strides of B were swapped", "stride_Bk passes from one row of B to the next", ("inner[:, None] * stride_Bk + cols * stride_Bn", "inner[:, None] * stride_Bn + cols * stride_Bk")),
+        Mistake("column_stride_1", "neighbouring columns were taken to lie next to each other: a stride of A, B or C was not used", "the addresses: columns are stride_Ak, stride_Bn and stride_Cn apart",
+                ("inner[None, :] * stride_Ak", "inner[None, :]"), ("+ cols * stride_Bn", "+ cols"), ("+ cols * stride_Cn", "+ cols"),
+                also=[[("inner[None, :] * stride_Ak", "inner[None, :]")], [("+ cols * stride_Bn", "+ cols")], [("+ cols * stride_Cn", "+ cols")]]),
         Mistake("sizes_for_strides", "K and N were taken for the steps to the next row, as if A, B and C were contiguous", "the strides: a view into a larger matrix has others", ("rows * stride_Am", "rows * K"),
                 ("inner[:, None] * stride_Bk", "inner[:, None] * N"), ("rows * stride_Cm", "rows * N")),
         Mistake("sum_in_16_bits", "the sum was kept in the inputs' dtype: in 16 bits every step rounds it", "acc: tl.float32, cast once at the end",
                 ("acc = tl.zeros((B_m, B_n), tl.float32)", "acc = tl.zeros((B_m, B_n), C.dtype.element_ty)"), (DOT, 'acc += tl.dot(a, b, input_precision="ieee").to(C.dtype.element_ty)')),
-        Mistake("mixed_dtypes", "tl.dot got operands of two dtypes: the interpreter multiplies them, a GPU's compiler refuses", "the operands of tl.dot: both in the inputs' dtype; the sum is float32 all the same",
+        Mistake("mixed_dtypes", "the two tiles that tl.dot multiplied had different dtypes: the interpreter does that, a GPU's compiler refuses", "the first two arguments of tl.dot: leave both in the dtype that they were loaded with; acc is float32 all the same",
                 (DOT, 'acc = tl.dot(a.to(tl.float32), b, acc, input_precision="ieee")')),
         Mistake("stored_transposed", "C was stored transposed", "the addresses of the store: rows · stride_Cm + cols · stride_Cn", ("C + rows * stride_Cm + cols * stride_Cn", "C + rows * stride_Cn + cols * stride_Cm")),
-        Mistake("never_stored", "nothing was stored", "the last line: tl.store", ("tl.store(C + rows * stride_Cm + cols * stride_Cn, " + C_MASK + ")", "pass")),
+        Mistake("never_stored", "nothing was stored", "the end of the kernel: is there a tl.store?", ("tl.store(C + rows * stride_Cm + cols * stride_Cn, " + C_MASK + ")", "pass")),
         Mistake("int32_offset", "row and column numbers were multiplied by strides in 32 bits, which overflows beyond 2³¹ elements", "rows, cols, inner: `.to(tl.int64)` before they meet a stride",
                 (ROWS + ".to(tl.int64)", ROWS), (COLS + ".to(tl.int64)", COLS), ("(k * B_k + tl.arange(0, B_k)).to(tl.int64)", "(k * B_k + tl.arange(0, B_k))")),
+        Mistake("first_step_left_out", "the first step along k was left out", "the loop: k = 0 … ⌈K / B_k⌉ − 1", ("range(0, tl.cdiv(K, B_k))", "range(1, tl.cdiv(K, B_k))")),
+        Mistake("steps_of_N", "the loop made ⌈N / B_k⌉ steps", "the loop: K is what is summed over", ("tl.cdiv(K, B_k)", "tl.cdiv(N, B_k)")),
+        Mistake("A_not_moved", "every step loaded the first tile of A", "the columns of A: inner, which moves with k", ("inner[None, :] * stride_Ak", "(inner - k * B_k)[None, :] * stride_Ak")),
+        Mistake("B_not_moved", "every step loaded the first tile of B", "the rows of B: inner, which moves with k", ("inner[:, None] * stride_Bk", "(inner - k * B_k)[:, None] * stride_Bk")),
+        Mistake("strides_of_A_swapped", "the two strides of A were swapped", "stride_Am passes from one row of A to the next", ("rows * stride_Am + inner[None, :] * stride_Ak", "rows * stride_Ak + inner[None, :] * stride_Am")),
+        Mistake("program_ids_swapped", "rows came from program_id(1) and columns from program_id(0)", "program_id(0) goes down, program_id(1) across", (ROWS, "(tl.program_id(1) * B_m + tl.arange(0, B_m))"), (COLS, "(tl.program_id(0) * B_n + tl.arange(0, B_n))"), same_as="grid_swapped"),
+        Mistake("doubled", "each product was added twice", "tl.dot(a, b, acc) adds acc already", (DOT, 'acc += tl.dot(a, b, acc, input_precision="ieee")')),
+        Mistake("rows_not_guarded", "A was loaded without a guard for rows beyond M", "the mask of the load of A: rows < M and inner < K", (A_MASK, "inner[None, :] < K, 0.0"), stray=True),
+        Mistake("cols_not_guarded", "B was loaded without a guard for columns beyond N", "the mask of the load of B: inner < K and cols < N", (B_MASK, "inner[:, None] < K, 0.0"), stray=True),
+        Mistake("no_guard_k_in_A", "columns of A beyond K were not masked: 0 in B does not help against a NaN", "the mask of the load of A: rows < M and inner < K", (A_MASK, "rows < M, 0.0"), stray=True),
+        Mistake("no_guard_k_in_B", "rows of B beyond K were not masked: 0 in A does not help against a NaN", "the mask of the load of B: inner < K and cols < N", (B_MASK, "cols < N, 0.0"), stray=True),
     ],
     variants=[
         Variant("pointers that move", code="""
@@ -97,5 +121,9 @@ EXERCISE = Exercise(
         "rows = tl.program_id(0) * B_m + tl.arange(0, B_m) and cols likewise; inner = k * B_k + tl.arange(0, B_k) changes in the loop.",
         "a = tl.load(A + rows[:, None] * stride_Am + inner[None, :] * stride_Ak, (rows[:, None] < M) & (inner[None, :] < K), 0.0).",
         "acc starts as tl.zeros((B_m, B_n), tl.float32); after the loop it is stored once, with the mask rows < M and cols < N.",
+        Hint("One step along k is right. Which index moves with k, in A's columns and in B's rows, and what becomes of acc at the end of a step?", "more than one step along k"),
+        Hint("Only a short last step along k fails: there are fewer than B_k numbers left. How many steps are there, and what do the loads bring for the rest?", "a short last step along k"),
+        Hint("Only 16-bit inputs fail: in which dtype is acc, and where is it rounded to C's?", "16-bit inputs"),
+        Hint("Only columns that are apart fail: which addresses leave out a stride?", "columns that are apart"),
     ],
 )

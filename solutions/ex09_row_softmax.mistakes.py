@@ -3,14 +3,14 @@
 import torch
 
 from flashlab.check import compiled
-from flashlab.check.cases import normal
+from flashlab.check.cases import EPSILONS, apart, epsilon, normal
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
 
-def case(name, M, N, dtype=torch.float32, factor=1.0, shift=0.0, *, seed):
-    features = {"more than one row": M > 1, "a row that is no power of two": N & (N - 1) != 0, "large numbers": factor > 20, "only negative numbers": shift < 0, "16-bit inputs": dtype == torch.float16}
-    inputs = lambda: {"X": (normal(M, N, seed=seed, factor=factor) + shift).to(dtype), "Y": torch.zeros(M, N, dtype=dtype)}
-    return Case(name, inputs, frozenset(f for f, true in features.items() if true), {"M": M, "N": N}, 1e-4 if factor > 20 else 0.0)
+def case(name, M, N, dtype=torch.float32, factor=1.0, shift=0.0, *, units=16, steps=(1, 1), seed):
+    features = {"more than one row": M > 1, "a row that is no power of two": N & (N - 1) != 0, "large numbers": factor > 20, "only negative numbers": shift < 0, "16-bit inputs": dtype == torch.float16, "columns that are apart": steps != (1, 1)}
+    inputs = lambda: {"X": apart((normal(M, N, seed=seed, factor=factor) + shift).to(dtype), steps[0]), "Y": apart(torch.zeros(M, N, dtype=dtype), steps[1])}
+    return Case(name, inputs, frozenset(f for f, true in features.items() if true), {"M": M, "N": N}, 1e-4 if factor > 20 or shift < -100 else 0.0, units)
 
 
 X_AT, Y_AT = "X + row * stride_Xm + cols * stride_Xn", "Y + row * stride_Ym + cols * stride_Yn"
@@ -23,6 +23,8 @@ EXERCISE = Exercise(
     writes=("Y",),
     after=[compiled.narrow("int32_offset")],
     seconds=6,
+    without=("softmax",),
+    traffic=lambda X, Y: {"X": (X.numel(), 0), "Y": (0, X.numel())},
     cases=[
         case("one row", 1, 8, seed=980),
         case("three rows", 3, 8, seed=981),
@@ -30,8 +32,13 @@ EXERCISE = Exercise(
         case("rows of negative numbers", 3, 21, shift=-6.0, seed=983),
         case("large numbers", 3, 19, factor=60.0, seed=984),
         case("16-bit inputs", 4, 100, torch.float16, seed=985),
+        case("one number in each row", 3, 1, units=4, seed=986),        # exp(0) / exp(0): exact
+        case("numbers up to 500", 2, 12, factor=200.0, seed=987),
+        case("numbers far below 0", 3, 12, shift=-900.0, seed=988),
+        case("columns that are apart", 3, 10, steps=(2, 3), seed=989),
     ],
     mistakes=[
+        epsilon(("e / tl.sum(e, 0)", "e / (tl.sum(e, 0) + ε)"), sizes=EPSILONS[:4]),
         Mistake("padded_with_0", "the padding was loaded as 0: it took part in the maximum and in the sum", "`other` in tl.load: what is never the maximum and adds exp(...) = 0?", ('cols < N, -float("inf")', "cols < N, 0.0")),
         Mistake("padding_not_masked", "the load had no mask: what lies behind the row took part", "the mask of tl.load: cols < N", (', cols < N, -float("inf"))', ")")),
         Mistake("no_guard_store", "the store had no mask: it wrote past the end of the row", "the mask of tl.store: cols < N", ("y, cols < N)", "y)")),
@@ -45,11 +52,25 @@ EXERCISE = Exercise(
         Mistake("row_0_always", "every program worked on row 0", "row: tl.program_id(0)", ("tl.program_id(0).to(tl.int64)", "(tl.program_id(0) * 0).to(tl.int64)")),
         Mistake("stride_of_X_for_Y", "Y was addressed with the strides of X", "the strides: each tensor has its own", (Y_AT, "Y + row * stride_Xm + cols * stride_Xn")),
         Mistake("N_for_stride", "N was taken for the step from one row to the next, as if X and Y were contiguous", "the strides: a view into a larger matrix has others", (X_AT, "X + row * N + cols"), (Y_AT, "Y + row * N + cols")),
+        Mistake("column_stride_1", "neighbouring columns were taken to lie next to each other: stride_Xn or stride_Yn was not used", "the addresses: columns are stride_Xn apart in X, stride_Yn in Y",
+                (X_AT, "X + row * stride_Xm + cols"), (Y_AT, "Y + row * stride_Ym + cols"), also=[[(X_AT, "X + row * stride_Xm + cols")], [(Y_AT, "Y + row * stride_Ym + cols")]]),
         Mistake("strides_swapped", "the two strides of X were swapped", "stride_Xm passes from one row to the next", (X_AT, "X + row * stride_Xn + cols * stride_Xm")),
         Mistake("power_below", "B was the power of two below N, so the row's end was left out", "B ≥ N: triton.next_power_of_2(N)", ("triton.next_power_of_2(N)", "triton.next_power_of_2(N + 1) // 2")),
         Mistake("grid_of_columns", "a program was launched for each column", "the grid: one program for each of M rows", ("grid = (M,)", "grid = (N,)")),
-        Mistake("never_stored", "nothing was stored", "the last line: tl.store", ("tl.store(" + Y_AT + ", y, cols < N)", "pass")),
+        Mistake("never_stored", "nothing was stored", "the end of the kernel: is there a tl.store?", ("tl.store(" + Y_AT + ", y, cols < N)", "pass")),
         Mistake("int32_offset", "the row number was multiplied by the strides in 32 bits, which overflows beyond 2³¹ elements", "row: `.to(tl.int64)` before it meets a stride", ("tl.program_id(0).to(tl.int64)", "tl.program_id(0)")),
+        Mistake("padded_low", "the padding was loaded as a number that is not low enough: exp of it still adds to the sum", "`other` in tl.load: −inf, whose exponential is 0", ('cols < N, -float("inf")', "cols < N, -1.0"),
+                also=[[('cols < N, -float("inf")', f"cols < N, {x}")] for x in ("-10.0", "-50.0")]),
+        Mistake("sum_of_squares", "the exponentials were divided by the root of their squares' sum", "the denominator: sum of e", ("tl.sum(e, 0)", "tl.sqrt(tl.sum(e * e, 0))")),
+        Mistake("base_2", "exp2 was taken, which is a power of 2", "the exponential: tl.exp", ("tl.exp(x - tl.max(x, 0))", "tl.exp2(x - tl.max(x, 0))")),
+        Mistake("shift_added", "the maximum was added, not subtracted", "the exponent: x − max", ("x - tl.max(x, 0)", "x + tl.max(x, 0)")),
+        Mistake("minimum", "the minimum was subtracted, so that exponents grow", "the exponent: x − max", ("tl.max(x, 0)", "tl.min(tl.where(cols < N, x, float('inf')), 0)")),
+        Mistake("divided_by_B", "the exponentials were divided by B", "the denominator: sum of e", ("tl.sum(e, 0)", "B")),
+        Mistake("softmax_twice", "the softmax was taken twice", "one exponential, one division", ("y = e / tl.sum(e, 0)", "y = e / tl.sum(e, 0)\n    y = tl.where(cols < N, tl.exp(y), 0.0)\n    y = y / tl.sum(y, 0)")),
+        Mistake("stored_x", "the numbers themselves were stored", "what is stored: y", (", y, cols < N)", ", x, cols < N)")),
+        Mistake("fixed_B", "B was fixed, so that a longer row lost its end", "B ≥ N: triton.next_power_of_2(N)", ("triton.next_power_of_2(N)", "16")),
+        Mistake("shift_never_negative", "the shift was at least 0, so that a row far below 0 underflows", "the exponent: x − max, also where the maximum is negative",
+                ("x - tl.max(x, 0)", "x - tl.maximum(tl.max(x, 0), 0.0)")),
     ],
     variants=[
         Variant("mask afterwards", ('x = tl.load(X + row * stride_Xm + cols * stride_Xn, cols < N, -float("inf")).to(tl.float32)',

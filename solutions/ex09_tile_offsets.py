@@ -2,13 +2,17 @@
 
 Chapter 09 · difficulty 2 of 5 · 15 minutes
 
-Tile (i, j) of a matrix (M, N): rows i·B_m, i·B_m + 1, ..., B_m of them, and B_n columns likewise. Compute where its elements
+A matrix (M, N) is cut into tiles of B_m rows and B_n columns, from its first element on. Tile (i, j) is the one with i tiles
+above it and j tiles to its left; it may stick out on the right or below, or lie wholly outside. Compute where its elements
 lie, and which of them exist. In PyTorch here; in a kernel the same lines read tl.arange for torch.arange.
 
-    ->   offsets (B_m, B_n) int64        row · stride_m + col · stride_n
+    ->   offsets (B_m, B_n) int64        how far an element lies from the first one of the matrix, counted in elements
          inside (B_m, B_n) bool          is the element within the matrix?
 
-Elements outside get an offset too; a kernel masks them.
+stride_m passes from one row of the matrix to the next, stride_n from one column to the next; rows may have gaps between them.
+Elements outside get the offset that they would have if the matrix went on; a kernel masks them.
+
+Not allowed: filling the tensors element by element, the finished function from flashlab or solutions/.
 
 Hint: rows[:, None] is a column, cols[None, :] a row. What do they become when they are added?
 """

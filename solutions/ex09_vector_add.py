@@ -12,6 +12,9 @@ The kernel gets pointers: X + i is the address of X's element i, and for a block
 Elements that do not exist are neither loaded nor stored: around the vectors lies memory that is not yours, and the checker
 looks.
 
+Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than blocks, a second load or
+store of an element, atomics, the finished function from flashlab or solutions/.
+
 Hint: tl.program_id(0) is p, tl.arange(0, B) is 0 ... B − 1. The second argument of tl.load and the third of tl.store are masks.
 """
 

@@ -3,19 +3,25 @@
 import torch
 
 from flashlab.check import compiled
-from flashlab.check.cases import features_of, normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab.check.cases import apart, features_of, normal
+from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 Q_MASK = "mask=rows < N_q, other=0.0"
 K_MASK = "mask=keys < N_k, other=0.0"
 S_MASK = "mask=(rows < N_q) & (keys < N_k)"
 
 
-def case(name, N_q, N_k, d, B_r, B_c, scale=0.5, *, seed):
+def case(name, N_q, N_k, d, B_r, B_c, scale=0.5, *, seed, steps=(1, 1, 1), dtype=torch.float32):
     def make():
-        return {"Q": normal(N_q, d, seed=seed), "K": normal(N_k, d, seed=seed + 1), "S": torch.zeros(N_q, N_k), "scale": scale, "B_r": B_r, "B_c": B_c}
+        Q, K, S = map(apart, (normal(N_q, d, seed=seed, dtype=dtype), normal(N_k, d, seed=seed + 1, dtype=dtype), torch.zeros(N_q, N_k)), steps)
+        return {"Q": Q, "K": K, "S": S, "scale": scale, "B_r": B_r, "B_c": B_c}
 
-    return Case(name, make, features_of(N_q, N_k, d, d, B_r, B_c), {"N_q": N_q, "N_k": N_k, "d": d, "B_r": B_r, "B_c": B_c})
+    return Case(name, make, features_of(N_q, N_k, d, d, B_r, B_c, dtype=dtype) | ({"columns that are apart"} if steps != (1, 1, 1) else set()), {"N_q": N_q, "N_k": N_k, "d": d, "B_r": B_r, "B_c": B_c})
+
+
+def traffic(Q, K, S, scale, B_r, B_c):
+    T_r, T_c = -(-len(Q) // B_r), -(-len(K) // B_c)
+    return {"Q": (T_c * Q.numel(), 0), "K": (T_r * K.numel(), 0), "S": (0, S.numel())}
 
 
 EXERCISE = Exercise(
@@ -26,6 +32,7 @@ EXERCISE = Exercise(
     writes=("S",),
     after=[compiled.narrow("int32_offset")],
     seconds=6,
+    traffic=traffic,
     cases=[
         case("one tile", 16, 16, 16, 16, 16, seed=900),
         case("two query blocks", 32, 16, 16, 16, 16, seed=902),
@@ -33,6 +40,9 @@ EXERCISE = Exercise(
         case("a short last query block", 21, 16, 16, 16, 16, seed=906),
         case("a short last key block", 16, 25, 16, 16, 16, seed=908),
         case("all at once", 37, 41, 32, 32, 16, 0.25, seed=910),
+        case("a scale other than a power of two, 16-bit inputs", 16, 32, 16, 16, 16, 0.3, seed=912, dtype=torch.float16),
+        case("one query, one key", 1, 1, 16, 16, 16, seed=914),
+        case("columns that are apart", 16, 16, 16, 16, 16, steps=(2, 3, 4), seed=916),
     ],
     mistakes=[
         Mistake("grid_floor", "the grid was rounded down, so that the last, short tiles got no program", "the grid: triton.cdiv(N, B), not N // B",
@@ -58,13 +68,25 @@ EXERCISE = Exercise(
         Mistake("d_for_stride", "d was taken for the step from one row to the next, as if Q, K were contiguous", "the strides: a view into a larger tensor has others",
                 ("rows * stride_Qn", "rows * d"), ("keys * stride_Kn", "keys * d")),
         Mistake("N_k_for_stride", "N_k was taken for the step from one row of S to the next, as if S were contiguous", "the strides of S", ("rows * stride_Sn", "rows * N_k")),
+        Mistake("column_stride_1", "neighbouring columns were taken to lie next to each other: stride_Qd, stride_Kd or stride_Sm was not used", "the addresses: each tensor's columns are its last stride apart",
+                ("cols * stride_Qd", "cols"), ("cols * stride_Kd", "cols"), ("keys * stride_Sm", "keys"), also=[[("cols * stride_Qd", "cols")], [("cols * stride_Kd", "cols")], [("keys * stride_Sm", "keys")]]),
         Mistake("strides_swapped", "the two strides of Q were swapped", "stride_Qn goes with row numbers, stride_Qd with column numbers", ("rows * stride_Qn + cols * stride_Qd", "rows * stride_Qd + cols * stride_Qn")),
         Mistake("stored_transposed", "S was stored transposed", "the addresses of the store: rows · stride_Sn + keys · stride_Sm", ("rows * stride_Sn + keys * stride_Sm", "rows * stride_Sm + keys * stride_Sn")),
         Mistake("k_not_transposed", "Q_i was multiplied by K_j, not by its transpose", "the shapes in tl.dot: (B_r, d) times (d, B_c)", ("tl.dot(Q_i, tl.trans(K_j)", "tl.dot(Q_i, K_j")),
         Mistake("scale_missing", "the scores were not multiplied by scale", "the line of S_ij", ('input_precision="ieee") * scale', 'input_precision="ieee")')),
-        Mistake("never_stored", "nothing was stored", "the last line: tl.store", ("tl.store(S + rows * stride_Sn + keys * stride_Sm, S_ij, " + S_MASK + ")", "pass")),
+        Mistake("never_stored", "nothing was stored", "the end of the kernel: is there a tl.store?", ("tl.store(S + rows * stride_Sn + keys * stride_Sm, S_ij, " + S_MASK + ")", "pass")),
         Mistake("int32_offset", "row numbers were multiplied by strides in 32 bits, which overflows beyond 2³¹ elements",
                 "rows and keys: `.to(tl.int64)` before they meet a stride", ("tl.program_id(0).to(tl.int64)", "tl.program_id(0)"), ("tl.program_id(1).to(tl.int64)", "tl.program_id(1)")),
+        Mistake("scale_twice", "the scores were multiplied by scale twice", "each place where scale appears", ('input_precision="ieee") * scale', 'input_precision="ieee") * scale * scale')),
+        Mistake("scale_in_16_bits", "Q was multiplied by scale as a 16-bit number", "scale multiplies the float32 product of tl.dot", ("tl.dot(Q_i, tl.trans(K_j)", "tl.dot((Q_i * scale).to(Q_i.dtype), tl.trans(K_j)"), ('input_precision="ieee") * scale', 'input_precision="ieee")')),
+        Mistake("scale_divided", "the scores were divided by scale", "the line of S_ij: times scale", ('input_precision="ieee") * scale', 'input_precision="ieee") / scale')),
+        Mistake("program_ids_swapped", "rows came from program_id(1) and keys from program_id(0)", "program_id(0) counts query blocks", ("tl.program_id(0).to(tl.int64) * B_r", "tl.program_id(1).to(tl.int64) * B_r"), ("tl.program_id(1).to(tl.int64) * B_c", "tl.program_id(0).to(tl.int64) * B_c"), same_as="grid_swapped"),
+        Mistake("rows_not_moved", "every program worked on the first query block", "rows: program_id(0) · B_r is where a block starts", ("tl.program_id(0).to(tl.int64) * B_r +", "")),
+        Mistake("keys_not_moved", "every program worked on the first key block", "keys: program_id(1) · B_c is where a block starts", ("tl.program_id(1).to(tl.int64) * B_c +", "")),
+        Mistake("stride_of_K_for_S", "S was addressed with a stride of K", "the strides of S: stride_Sn from row to row", ("rows * stride_Sn", "rows * stride_Kn")),
+        Mistake("q_times_itself", "Q was multiplied by itself", "tl.dot(Q_i, tl.trans(K_j))", ("tl.dot(Q_i, tl.trans(K_j)", "tl.dot(Q_i, tl.trans(Q_i)")),
+        Mistake("keys_against_N_q", "keys were held against N_q where K is loaded", "the mask of the load of K: keys < N_k", (K_MASK, "mask=keys < N_q, other=0.0")),
+        Mistake("rows_against_N_k", "rows were held against N_k where Q is loaded", "the mask of the load of Q: rows < N_q", (Q_MASK, "mask=rows < N_k, other=0.0")),
     ],
     variants=[
         Variant("K loaded transposed, offsets cast later",
@@ -79,5 +101,8 @@ EXERCISE = Exercise(
         "rows = tl.program_id(0).to(tl.int64) * B_r + tl.arange(0, B_r)[:, None] has shape (B_r, 1). Keys go the same way with program_id(1).",
         "Q_i = tl.load(Q + rows * stride_Qn + cols * stride_Qd, mask=rows < N_q, other=0.0). K_j likewise; S_ij = tl.dot(Q_i, tl.trans(K_j)).",
         "For the store the keys have to lie along the columns: tl.trans(keys) or a second arange with [None, :].",
+        Hint("Only short tiles of queries fail: which rows does the last program hold that do not exist? Who asks, in the load and in the store?", "a short last query block"),
+        Hint("Only short tiles of keys fail: which keys does the last program hold that do not exist? Who asks, in the load and in the store?", "a short last key block"),
+        Hint("Only columns that are apart fail: which addresses leave out a stride?", "columns that are apart"),
     ],
 )

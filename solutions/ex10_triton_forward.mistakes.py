@@ -4,13 +4,17 @@ import torch
 
 from flashlab import oracle
 from flashlab.check import compiled
-from flashlab.check.cases import LARGE, LOOSE, features_of, normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab.check.alternatives import Problem
+from flashlab.check.cases import EPSILONS, LARGE, LOOSE, apart, epsilon, exact, far_below, features_of, normal
+from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 UPDATE_O = 'O_i = alpha[:, None] * O_i + tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")'
 UPDATE_L = "l_i = alpha * l_i + tl.sum(P_ij, 1)"
 FINISH = "O_i = O_i / tl.where(l_i == 0, 1.0, l_i)[:, None]"
 CAUSAL = "keys <= rows[:, None] + N_k - N_q"
+V_AS_K = ("V + keys[:, None] * stride_Vn + cols * stride_Vd", "V + keys[:, None] * stride_Kn + cols * stride_Kd")
+SKIPPING = ("for j in range(0, tl.cdiv(N_k, B_c)):",
+            "end = N_k\n    if causal:\n        end = tl.maximum(0, tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q)\n    for j in range(0, tl.cdiv(end, B_c)):")
 
 
 def call(fn, Q, K, V, O, L, causal, scale, B_r, B_c):
@@ -19,16 +23,31 @@ def call(fn, Q, K, V, O, L, causal, scale, B_r, B_c):
     fn[grid](Q, K, V, O, L, *Q.stride(), *K.stride(), *V.stride(), *O.stride(), *L.stride(), scale, N_q, K.shape[1], d, causal, B_r, B_c)
 
 
-def case(name, N_q, N_k, H=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, features=(), scale=0.25, B_r=16, B_c=16):
+def case(name, N_q, N_k, H=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, features=(), scale=0.25, below=False, B_r=16, B_c=16, exactly=False, equal=False, steps=(1, 1, 1, 1)):
+    """equal: all keys have the same weight; 16 of them add 16.1 to a sum which float16 would keep to a quarter in the end."""
     def make():
         Q, K, V = (normal(H, n, d, seed=seed + k, dtype=dtype, factor=f) for k, (n, f) in
                    enumerate(((N_q, LARGE if large else 1.0), (N_k, 1.0), (N_k, 1.0))))
-        return {"Q": Q, "K": K, "V": V, "O": torch.zeros(H, N_q, d, dtype=dtype), "L": torch.zeros(H, N_q), "causal": causal, "scale": scale,
+        if below:
+            Q, K = far_below(Q, K, scale)
+        if equal:
+            Q, V = torch.zeros_like(Q), torch.full_like(V, 1 + 7 / 1024)
+        if exactly:
+            Q, K, V = (exact(*T.shape, seed=seed + k) for k, T in enumerate((Q, K, V)))
+        Q, K, V, O = map(apart, (Q, K, V, torch.zeros(H, N_q, d, dtype=dtype)), steps)
+        return {"Q": Q, "K": K, "V": V, "O": O, "L": apart(torch.zeros(H, N_q), steps[1]), "causal": causal, "scale": scale,
                 "B_r": B_r, "B_c": B_c}
 
-    found = features_of(N_q, N_k, d, d, B_r, B_c, causal, scale if scale != 0.25 else None, large, dtype)
+    found = features_of(N_q, N_k, d, d, B_r, B_c, causal, scale if scale != 0.25 else None, large or below, dtype)
     sizes = {"H": H, "N_q": N_q, "N_k": N_k, "d": d, "B_r": B_r, "B_c": B_c} | ({"causal": True} if causal else {})
-    return Case(name, make, frozenset([*features, *found, *(["more than one head"] if H > 1 else [])]), sizes, LOOSE if large else 0.0)
+    return Case(name, make, frozenset([*features, *found, *(["more than one head"] if H > 1 else []), *(["only scores far below 0"] if below else []), *(["columns that are apart"] if steps[0] > 1 else [])]), sizes,
+                LOOSE if large or below else 0.0, 4 if exactly else 2 if equal else 16)
+
+
+def traffic(Q, K, V, O, L, causal, scale, B_r, B_c):
+    """Without a mask: Q once, K and V once for each query block. With one, hidden key blocks may be left out."""
+    T_r = -(-Q.shape[1] // B_r)
+    return {"Q": (Q.numel(), 0), "K": (T_r * K.numel(), 0), "V": (T_r * V.numel(), 0), "O": (0, O.numel()), "L": (0, L.numel())}
 
 
 EXERCISE = Exercise(
@@ -40,25 +59,35 @@ EXERCISE = Exercise(
     writes=("O", "L"),
     after=[compiled.narrow("int32_offset")],
     seconds=6,
+    traffic=traffic,
+    fewer=lambda causal, **rest: causal,
+    most=lambda Q, B_r, B_c, **rest: {"Q": B_r * Q.shape[2], "K": B_c * Q.shape[2], "V": B_c * Q.shape[2]},
+    alternatives=Problem,
     cases=[
         case("one tile", 16, 16, seed=1000),
         case("two key blocks", 16, 32, seed=1003),
         case("a short last key block", 16, 39, seed=1006),
         case("short last query block, two heads", 21, 16, 2, seed=1009),
-        case("scores in the hundreds", 16, 64, large=True, seed=1012),
+        case("scores in the hundreds", 16, 64, scale=-0.25, large=True, seed=1012),
         case("causal", 32, 32, causal=True, seed=1015),
-        case("causal, N_q ≠ N_k", 18, 25, causal=True, seed=1018),
+        case("causal, N_q ≠ N_k", 18, 33, causal=True, seed=1018),
         case("causal, queries that see no key", 23, 5, causal=True, seed=1021),
         case("16-bit inputs", 16, 80, seed=1024, dtype=torch.float16, scale=0.5, B_c=32),
+        case("16-bit inputs, many key blocks", 16, 512, seed=1045, dtype=torch.float16, equal=True),
+        case("scores far below 0", 16, 32, below=True, seed=1027),
+        case("causal, fewer queries than keys, whole blocks", 16, 32, causal=True, seed=1030),
+        case("one query, one key", 1, 1, exactly=True, seed=1033),
+        case("columns that are apart", 16, 16, steps=(2, 3, 4, 5), seed=1036),
     ],
     mistakes=[
+        epsilon((FINISH, "O_i = O_i / (l_i + ε)[:, None]"), sizes=EPSILONS[:4]),
         Mistake("no_rescale_O", "O_i was not multiplied by alpha when the maximum grew", "the line of O_i", (UPDATE_O, UPDATE_O.replace("alpha[:, None] * ", ""))),
         Mistake("no_rescale_l", "l_i was not multiplied by alpha when the maximum grew", "the line of l_i", (UPDATE_L, UPDATE_L.replace("alpha * ", ""))),
         Mistake("alpha_inverted", "alpha was exp(m_new − m_i), the inverse of the right factor", "the sign in alpha", ("tl.exp(m_i - m_safe)", "tl.exp(m_safe - m_i)")),
-        Mistake("m_not_carried", "m_i was never set to m_new", "the end of the loop body", ("m_i = m_new", "")),
+        Mistake("m_not_carried", "m_i was never set to m_new", "what a step leaves behind: the next one needs the maximum so far", ("m_i = m_new", "")),
         Mistake("unshifted", "the scores went into exp without their maximum being subtracted", "the exponents: float32 overflows at exp(89)",
                 ("tl.maximum(m_i, tl.max(S_ij, 1))", "tl.zeros_like(m_i)")),
-        Mistake("not_divided", "O_i was stored without being divided by l_i", "the lines after the loop", (FINISH, "")),
+        Mistake("not_divided", "O_i was stored without being divided by l_i", "the division by l_i, after the loop", (FINISH, "")),
         Mistake("divided_inside", "O_i was divided by l_i in every step and not at the end", "where the division stands", (UPDATE_O, UPDATE_O.replace("O_i = ", "O_i = (") + ") / l_i[:, None]"), (FINISH, "")),
         Mistake("l_of_last_tile", "l_i held the sum of the last key block alone", "the line of l_i: it adds to the rescaled sum", (UPDATE_L, "l_i = tl.sum(P_ij, 1)")),
         Mistake("scale_missing", "the scores were not multiplied by scale", "the line of S_ij", ('tl.trans(K_j), input_precision="ieee") * scale', 'tl.trans(K_j), input_precision="ieee")')),
@@ -81,7 +110,8 @@ EXERCISE = Exercise(
                 also=[[(f"tl.where({CAUSAL}, S_ij, -float(\"inf\"))", f"tl.where({CAUSAL}, S_ij, {x})")] for x in ("-1e4", "-1e9", "-1e30")]),
         Mistake("no_empty_row", "a row without a visible key got NaN, from −inf − (−inf)", "the exponents, where m_new is −inf", ('tl.where(m_new == -float("inf"), 0.0, m_new)', "m_new")),
         Mistake("zero_over_zero", "a row without a visible key was divided by its sum, which is 0", "the division, where l_i is 0", ("tl.where(l_i == 0, 1.0, l_i)", "l_i")),
-        Mistake("stride_of_K_for_V", "V was addressed with the strides of K", "the strides: each tensor has its own", ("V + keys[:, None] * stride_Vn", "V + keys[:, None] * stride_Kn")),
+        Mistake("stride_of_K_for_V", "V was addressed with the strides of K", "the strides: each tensor has its own", ("V + keys[:, None] * stride_Vn", "V + keys[:, None] * stride_Kn"),
+                also=[[V_AS_K], [V_AS_K, SKIPPING]]),
         Mistake("L_without_m", "L was log(l_i): the maximum was not added back", "the line that stores L", ("m_i + tl.log(l_i)", "tl.log(l_i)")),
         Mistake("L_base_2", "L was taken to base 2", "the logarithm: L is the natural one", ("m_i + tl.log(l_i)", "(m_i + tl.log(l_i)) * 1.4426950408889634")),
         Mistake("P_rounded_before_sum", "P_ij was rounded to 16 bits before its row sum was taken", "the order: sum first, cast for tl.dot afterwards",
@@ -90,6 +120,26 @@ EXERCISE = Exercise(
                 "the second tl.dot: P_ij.to(V_j.dtype)", ("P_ij.to(V_j.dtype)", "P_ij")),
         Mistake("int32_offset", "row or key numbers were multiplied by strides in 32 bits, which overflows beyond 2³¹ elements",
                 "rows and keys: `.to(tl.int64)` before they meet a stride", ("i.to(tl.int64) * B_r", "i * B_r"), ("tl.arange(0, B_c).to(tl.int64)", "tl.arange(0, B_c)")),
+        Mistake("m_starts_at_0", "m_i started at 0, or at another number that scores can fall below", "the first value of m_i: −inf", ('tl.full((B_r,), -float("inf"), tl.float32)', "tl.zeros((B_r,), tl.float32)"),
+                also=[[('tl.full((B_r,), -float("inf"), tl.float32)', f"tl.full((B_r,), {x}, tl.float32)")] for x in ("-10.0", "-50.0", "-100.0")]),
+        Mistake("m_of_this_tile", "m_new was the maximum of this tile alone", "the line of m_new: the larger of m_i and the tile's maximum", ("tl.maximum(m_i, tl.max(S_ij, 1))", "tl.max(S_ij, 1)")),
+        Mistake("no_rescale", "neither O_i nor l_i was multiplied by alpha when the maximum grew", "the lines of O_i and l_i", (UPDATE_O, UPDATE_O.replace("alpha[:, None] * ", "")), (UPDATE_L, UPDATE_L.replace("alpha * ", ""))),
+        Mistake("loop_ends_without_shift", "the loop over key blocks ended as if N_q and N_k were the same: the shift N_k − N_q was left out of its bound",
+                "where the loop ends: the block's last query n sees the keys up to n + N_k − N_q",
+                ("for j in range(0, tl.cdiv(N_k, B_c)):", "end = N_k\n    if causal:\n        end = tl.minimum(N_k, (i + 1) * B_r)\n    for j in range(0, tl.cdiv(end, B_c)):")),
+        Mistake("loop_ends_by_first_query", "the loop over key blocks ended where the block's first query ends, not its last", "where the loop ends: the last query of the block sees the most keys",
+                ("for j in range(0, tl.cdiv(N_k, B_c)):", "end = N_k\n    if causal:\n        end = tl.minimum(N_k, tl.maximum(0, i * B_r + N_k - N_q))\n    for j in range(0, tl.cdiv(end, B_c)):")),
+        Mistake("mask_shows_next_key", "the causal mask let each query see one key of the future", "the comparison: key ≤ query", (CAUSAL, "keys <= rows[:, None] + N_k - N_q + 1")),
+        Mistake("L_is_m", "L was the maximum alone, without log(l_i)", "the line that stores L: m_i + log(l_i)", ("m_i + tl.log(l_i)", "m_i")),
+        Mistake("L_log2_of_l", "in L the maximum is natural, but the logarithm of l_i was taken to base 2", "the logarithm: tl.log", ("m_i + tl.log(l_i)", "m_i + tl.log2(l_i)")),
+        Mistake("base_2", "exp2 was taken where exp belongs", "the exponentials: tl.exp, or exp2 with the scores times log2(e)", ("tl.exp(m_i - m_safe)", "tl.exp2(m_i - m_safe)"), ("tl.exp(S_ij - m_safe[:, None])", "tl.exp2(S_ij - m_safe[:, None])")),
+        Mistake("V_not_moved", "every key block met the first block of V", "the address of V: keys, which moves with j", ("V + keys[:, None] * stride_Vn", "V + (keys - j * B_c)[:, None] * stride_Vn")),
+        Mistake("rows_against_N_k", "the guard for rows compared with N_k", "the guard for rows: row < N_q", ("stride_Qd, mask=rows[:, None] < N_q", "stride_Qd, mask=rows[:, None] < N_k"),
+                ("O_i, mask=rows[:, None] < N_q)", "O_i, mask=rows[:, None] < N_k)"), ("tl.log(l_i), mask=rows < N_q)", "tl.log(l_i), mask=rows < N_k)")),
+        Mistake("L_finite", "L was a large negative number for a query that sees no key, not −inf", "the first value of m_i and the line of L: −inf stays −inf", ('tl.full((B_r,), -float("inf"), tl.float32)', "tl.full((B_r,), -1e30, tl.float32)"),
+                ("m_i + tl.log(l_i)", "m_i + tl.log(tl.where(l_i == 0, 1.0, l_i))"),
+                also=[[('tl.full((B_r,), -float("inf"), tl.float32)', f"tl.full((B_r,), {x}, tl.float32)"), ("m_i + tl.log(l_i)", "m_i + tl.log(tl.where(l_i == 0, 1.0, l_i))")] for x in ("-1e4", "-1e9")]),
+        Mistake("O_in_16_bits", "O_i was rounded to 16 bits in every step", "O_i: tl.float32 through the whole loop, rounded by the store", (UPDATE_O, UPDATE_O + "\n        O_i = O_i.to(V_j.dtype).to(tl.float32)")),
     ],
     variants=[
         Variant("causal blocks skipped, exp2, K transposed in the load",
@@ -102,5 +152,9 @@ EXERCISE = Exercise(
         "Addresses of a tile: Q + rows[:, None] * stride_Qn + cols * stride_Qd, mask=rows[:, None] < N_q, other=0.0.",
         "m_i starts as tl.full((B_r,), -float('inf'), tl.float32), l_i and O_i as tl.zeros. The loop is range(0, tl.cdiv(N_k, B_c)).",
         "Scores of keys beyond N_k, and hidden ones, become −inf by tl.where. Where m_new is −inf, subtract 0 in its place.",
+        Hint("Without causal all is right. Two places know the mask, if you leave out blocks: the scores of a tile, and the end of the loop. Do both have the shift N_k − N_q?", "a causal mask"),
+        Hint("Only queries that see no key fail: m_new is −inf for them, l_i is 0. Which exponent and which fraction needs a finite number, and what do O and L become?", "queries that see no key"),
+        Hint("Only a short last key block fails: keys beyond N_k are loaded as 0, so their score is 0, and exp(0 − m) is not. What score do they want?", "a short last key block"),
+        Hint("Only columns that are apart fail: which addresses leave out a stride?", "columns that are apart"),
     ],
 )

@@ -4,8 +4,8 @@ import torch
 
 from flashlab import oracle
 from flashlab.check import compiled
-from flashlab.check.cases import LARGE, LOOSE, features_of, normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab.check.cases import LARGE, LOOSE, apart, features_of, normal
+from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 
 def call(fn, Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
@@ -14,15 +14,17 @@ def call(fn, Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
     fn[(-(-N_k // B_c), H_kv)](Q, K, V, dO, L, D, dK, dV, *strides, scale, N_q, N_k, H_q // H_kv, d, causal, B_r, B_c)
 
 
-def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, scale=0.25, B_r=16, B_c=16):
+def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, scale=0.25, B_r=16, B_c=16, steps=(1, 1, 1, 1)):
     found = features_of(N_q, N_k, d, d, B_r, B_c, causal, scale if scale != 0.25 else None, large, dtype)
-    more = {"more than one key head": H_kv > 1, "more than one query head for each key head": group > 1}
+    more = {"more than one key head": H_kv > 1, "more than one query head for each key head": group > 1, "columns that are apart": steps[0] > 1}
 
     def make():
         Q, K, V, dO = (normal(h, n, d, seed=seed + k, dtype=dtype, factor=LARGE if large and k == 0 else 1.0)
                        for k, (h, n) in enumerate(((H_kv * group, N_q), (H_kv, N_k), (H_kv, N_k), (H_kv * group, N_q))))
         O, L = oracle.attention(Q, K, V, causal=causal, scale=scale)
-        return {"Q": Q, "K": K, "V": V, "dO": dO, "L": L.float(), "D": (dO.double() * O).sum(-1).float(), "dK": torch.zeros_like(K), "dV": torch.zeros_like(V),
+        Q, K, V, dO = map(apart, (Q, K, V, dO), steps)
+        L, D = apart(L.float(), steps[1]), apart((dO.double() * O).sum(-1).float(), steps[2])
+        return {"Q": Q, "K": K, "V": V, "dO": dO, "L": L, "D": D, "dK": torch.zeros_like(K), "dV": torch.zeros_like(V),
                 "causal": causal, "scale": scale, "B_r": B_r, "B_c": B_c}
 
     sizes = {"H_kv": H_kv, "group": group, "N_q": N_q, "N_k": N_k, "B_r": B_r, "B_c": B_c} | ({"causal": True} if causal else {})
@@ -31,6 +33,13 @@ def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=Fal
 
 def truth(Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
     return oracle.gradients(Q, K, V, dO, causal=causal, scale=scale)[1:]
+
+
+def traffic(Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
+    """Without a mask: K and V once, the query blocks once for each key block. With one, hidden query blocks may be left out."""
+    T_c = -(-K.shape[1] // B_c)
+    return {name: (T_c * T.numel(), 0) for name, T in (("Q", Q), ("dO", dO), ("L", L), ("D", D))} | {
+        "K": (K.numel(), 0), "V": (V.numel(), 0), "dK": (0, dK.numel()), "dV": (0, dV.numel())}
 
 
 P_T, VISIBLE = "tl.exp(S_T - L_i)", "keys[:, None] <= rows + N_k - N_q"
@@ -45,6 +54,9 @@ EXERCISE = Exercise(
     writes=("dK", "dV"),
     after=[compiled.narrow("int32_offset")],
     seconds=8,
+    traffic=traffic,
+    fewer=lambda causal, **rest: causal,
+    most=lambda Q, B_r, **rest: {"Q": B_r * Q.shape[2], "dO": B_r * Q.shape[2]},
     cases=[
         case("one tile", 16, 16, scale=1.0, seed=1200),
         case("a scale", 16, 16, seed=1204),
@@ -57,8 +69,11 @@ EXERCISE = Exercise(
         case("causal", 32, 32, causal=True, seed=1232),
         case("causal, N_q ≠ N_k", 18, 25, causal=True, seed=1236),
         case("causal, queries that see no key", 23, 5, causal=True, seed=1240),
-        case("scores in the hundreds", 16, 32, large=True, seed=1244),
+        case("scores in the hundreds", 16, 32, scale=-0.25, large=True, seed=1244),
         case("16-bit inputs", 32, 16, dtype=torch.float16, seed=1248),
+        case("causal, more keys, whole blocks", 16, 48, causal=True, seed=1252),
+        case("one query, one key", 1, 1, seed=1256),
+        case("columns that are apart", 16, 16, steps=(2, 3, 4, 5), seed=1260),
     ],
     mistakes=[
         Mistake("first_head_of_group", "only the first query head of each group was counted", "dK and dV are sums over all the query heads that read these keys", ("for g in range(group):", "for g in range(1):")),
@@ -69,10 +84,13 @@ EXERCISE = Exercise(
         Mistake("tail_dropped", "the last, short query block was never visited", "the loop: tl.cdiv(N_q, B_r)", ("tl.cdiv(N_q, B_r)", "tl.maximum(1, N_q // B_r)")),
         Mistake("no_guard_Q", "Q was loaded without a guard for rows beyond N_q", "the mask of the load of Q", ("tl.load(Q_at, mask=rows[:, None] < N_q, other=0.0)", "tl.load(Q_at)")),
         Mistake("no_guard_dO", "dO was loaded without a guard for rows beyond N_q", "the mask of the load of dO", ("tl.load(dO_at, mask=rows[:, None] < N_q, other=0.0)", "tl.load(dO_at)")),
-        Mistake("no_guard_L_D", "L and D were loaded without a guard for rows beyond N_q", "the masks of the loads of L and D", ("rows * stride_Ln, mask=rows < N_q, other=0.0)", "rows * stride_Ln)"), ("rows * stride_Dn, mask=rows < N_q, other=0.0)", "rows * stride_Dn)")),
+        Mistake("no_guard_L_D", "L and D were loaded without a guard for rows beyond N_q", "the masks of the loads of L and D", ("rows * stride_Ln, mask=rows < N_q, other=0.0)", "rows * stride_Ln)"), ("rows * stride_Dn, mask=rows < N_q, other=0.0)", "rows * stride_Dn)"),
+                also=[[("rows * stride_Ln, mask=rows < N_q, other=0.0)", "rows * stride_Ln)"), ("rows * stride_Dn, mask=rows < N_q, other=0.0)", "rows * stride_Dn)"), (P_T, "tl.where(rows < N_q, tl.exp(S_T - L_i), 0.0)")]]),
         Mistake("without_L", "P was exp of the score: L was not subtracted", "the exponent: S − L", (P_T, "tl.exp(S_T)")),
         Mistake("L_along_keys", "L was subtracted along the wrong axis", "S_T has keys in rows and queries in columns", (P_T, "tl.exp(S_T - L_i[:, None])")),
         Mistake("D_along_keys", "D was subtracted along the wrong axis", "S_T has keys in rows and queries in columns", (DS, "P_T * (dP_T - D_i[:, None])")),
+        Mistake("L_and_D_along_keys", "L and D were subtracted along the wrong axis", "S_T has keys in rows and queries in columns, so L_i and D_i belong to its columns",
+                (P_T, "tl.exp(S_T - L_i[:, None])"), (DS, "P_T * (dP_T - D_i[:, None])")),
         Mistake("base_2", "exp2 was taken, but L is a natural logarithm", "the exponential: tl.exp, or exp2 with both terms times log2(e)", (P_T, "tl.exp2(S_T - L_i)")),
         Mistake("no_D", "D was left out: dS was P∘dP", "the line of dS_T", (DS, "P_T * dP_T")),
         Mistake("D_of_tile", "D was the sum of P∘dP of this tile alone", "D_i: its sum runs over all keys; it is loaded", (DS, "P_T * (dP_T - tl.sum(P_T * dP_T, 0))")),
@@ -87,8 +105,25 @@ EXERCISE = Exercise(
         Mistake("dK_of_P", "dK was made from P, not from dS", "what reaches K has to go through dS", (DK, DK.replace("dS_T.to", "P_T.to"))),
         Mistake("dO_for_Q", "dK was made from dO, not from Q", "S = scale · Q Kᵀ: the factor next to K is Q", (DK, DK.replace("Q_i", "dO_i"))),
         Mistake("K_for_V", "dP was made from K, not from V", "O = P V: the factor next to P is V", ("tl.dot(V_j, tl.trans(dO_i)", "tl.dot(K_j, tl.trans(dO_i)")),
+        Mistake("column_stride_1", "neighbouring numbers of L, D or a row of Q or dO were taken to lie next to each other: a last stride was not used", "the addresses: each tensor has a last stride of its own",
+                ("rows * stride_Ln", "rows"), ("rows * stride_Dn", "rows"), also=[[("rows * stride_Ln", "rows")], [("rows * stride_Dn", "rows")],
+                [("rows[:, None] * stride_Qn + cols * stride_Qd", "rows[:, None] * stride_Qn + cols")], [("rows[:, None] * stride_dOn + cols * stride_dOd", "rows[:, None] * stride_dOn + cols")]]),
         Mistake("stride_of_Q_for_dO", "dO was addressed with the strides of Q", "the strides: each tensor has its own", ("rows[:, None] * stride_dOn", "rows[:, None] * stride_Qn")),
         Mistake("int32_offset", "row numbers were multiplied by strides in 32 bits, which overflows beyond 2³¹ elements", "rows: `.to(tl.int64)` before they meet a stride", ("tl.arange(0, B_r).to(tl.int64)", "tl.arange(0, B_r)")),
+        Mistake("D_added", "D was added, not subtracted", "the sign in dS_T", (DS, "P_T * (dP_T + D_i)")),
+        Mistake("P_missing", "dP − D was not multiplied by P", "the line of dS_T", (DS, "tl.where(P_T > 0, dP_T - D_i, 0.0)")),
+        Mistake("loop_starts_without_shift", "the loop over query blocks started as if N_q and N_k were the same: the shift N_k − N_q was left out", "where the loop starts: key k is seen by the queries from k − (N_k − N_q) on",
+                ("for i in range(0, tl.cdiv(N_q, B_r)):", "first = 0\n        if causal:\n            first = tl.program_id(0) * B_c // B_r\n        for i in range(first, tl.cdiv(N_q, B_r)):")),
+        Mistake("loop_starts_late", "the loop over query blocks started one block too late", "where the loop starts: the block on the diagonal belongs to it",
+                ("for i in range(0, tl.cdiv(N_q, B_r)):", "first = 0\n        if causal:\n            first = tl.maximum(0, (tl.program_id(0) * B_c + N_q - N_k)) // B_r + 1\n        for i in range(first, tl.cdiv(N_q, B_r)):")),
+        Mistake("mask_shows_next_key", "the mask let each query see one key of the future", "the comparison: key ≤ query", (VISIBLE, "keys[:, None] <= rows + N_k - N_q + 1")),
+        Mistake("scale_nowhere", "scale was left out everywhere", "scale stands in S and in dK", ('tl.trans(Q_i), input_precision="ieee") * scale', 'tl.trans(Q_i), input_precision="ieee")'), (DK, DK.replace("scale * ", ""))),
+        Mistake("dV_scaled", "dV was multiplied by scale", "dV = Pᵀ dO: scale belongs to S alone", (DV, DV.replace("dV_j += ", "dV_j += scale * "))),
+        Mistake("head_of_L", "L and D were taken from the key head's number", "the head of L and D: h, the query head", ("L + h * stride_Lh", "L + h_kv * stride_Lh"), ("D + h * stride_Dh", "D + h_kv * stride_Dh")),
+        Mistake("strides_of_L_for_D", "D was addressed with the strides of L", "the strides: each tensor has its own", ("D + h * stride_Dh + rows * stride_Dn", "D + h * stride_Lh + rows * stride_Ln"), stray=True),
+        Mistake("group_times_g", "the query heads of a group were counted h_kv + g", "which query heads read key head h_kv: h_kv · group + g", ("h = h_kv * group + g", "h = h_kv + g")),
+        Mistake("no_empty_row", "a query that sees no key got NaN, from −inf − (−inf): its scores and its L are −inf", "the mask: hidden weights become 0 after exp, whatever L is",
+                ("P_T = " + P_T, f"if causal:\n                S_T = tl.where({VISIBLE}, S_T, -float('inf'))\n            P_T = " + P_T), (f"tl.where({VISIBLE}, P_T, 0.0)", "P_T")),
     ],
     variants=[
         Variant("one loop over heads and blocks, hidden blocks skipped, S not transposed", body="""
@@ -118,5 +153,9 @@ EXERCISE = Exercise(
         "Two loops: over the query heads h = h_kv · group + g, and over the query blocks i of each. dK_j and dV_j live through both.",
         "P_T = tl.exp(S_T - L_i): L_i is broadcast along the rows, as it should be, since queries lie along the columns.",
         "Rows beyond N_q are loaded as 0: then dO_i, D_i and Q_i are 0 there, and whatever P_T is, nothing is added.",
+        Hint("Each key head with one query head is right. How many query heads read key head h_kv, which are they, and where do the sums start at 0?", "more than one query head for each key head"),
+        Hint("Only a short last query block fails: rows beyond N_q come as 0 from a masked load. What is exp(0 − L) of such a row, and does anything take it away again?", "a short last query block"),
+        Hint("Without causal all is right. S_T has keys in its rows and queries in its columns: which of the two gets [:, None] in the comparison, and where is N_k − N_q?", "a causal mask"),
+        Hint("Only columns that are apart fail: which addresses leave out a stride?", "columns that are apart"),
     ],
 )

@@ -6,17 +6,21 @@ Program (j, h_kv) owns key block j of key head h_kv. Every query block of every 
 its dK_j and dV_j. With grouped-query attention these are `group` heads: h_kv · group, ..., h_kv · group + group − 1.
 
     Q, dO (H_q, N_q, d)   K, V (H_kv, N_k, d)   L, D (H_q, N_q)   ->   dK, dV (H_kv, N_k, d)        H_q = H_kv · group
+    any strides, any N_q, N_k; d = 16, 32, 64, ...
 
-    S_T = K_j Q_iᵀ · scale        P_T = exp(S_T − L_i), 0 where hidden        keys in rows, queries in columns
-    dP_T = V_j dO_iᵀ              dS_T = P_T ∘ (dP_T − D_i)
-    dV_j += P_T dO_i              dK_j += scale · dS_T Q_i
+The arithmetic is that of ex08_dv_tile and ex08_ds_tile. Best make each tile transposed (S_T = K_j Q_iᵀ: keys in rows,
+queries in columns): then dV_j and dK_j need no tile turned round.
 
 - With causal, query n sees the keys up to n + N_k − N_q. A query that sees none has L = -inf.
 - Rows beyond N_q must not be read, and must add nothing. Keys beyond N_k are taken care of.
 - Row and head numbers are turned into 64 bits before they meet a stride (`.to(tl.int64)`).
 - tl.dot gets input_precision="ieee". Sums are float32; P_T and dS_T are cast to the inputs' dtype for tl.dot.
+Scores lie between −1000 and 1000; scale is any number.
 
-Hint: as S_T has keys in rows, L_i and D_i lie along its columns: no [:, None]. Write it for group = 1 first.
+Not allowed: larger tiles, a second load of a query block of the same head by one program, a store in each step, the work
+of one program done by another, atomics, the finished function from flashlab or solutions/.
+
+Hint: along which axis of S_T do L_i and D_i lie? Write it for group = 1 first.
 """
 
 import triton

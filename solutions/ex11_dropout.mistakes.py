@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check.cases import normal
+from flashlab.check.cases import EPSILONS, epsilon, in_float64, normal
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
 
@@ -32,14 +32,19 @@ EXERCISE = Exercise(
     function="dropout_tile",
     outputs=(Output("dV_j", ("key", "column")), Output("dS_ij", ("query", "key"))),
     truth=truth,
+    without=("autograd",),
     cases=[
         case("nothing dropped", 2, 3, 2, slice(0, 2), slice(0, 3), p=0.0, seed=1100),
         case("all keys in one tile", 3, 4, 2, slice(0, 3), slice(0, 4), p=0.4, seed=1103),
         case("one tile of two", 4, 8, 3, slice(0, 4), slice(4, 8), p=0.25, seed=1106),
         case("half dropped", 4, 9, 3, slice(0, 4), slice(2, 7), p=0.5, seed=1109),
         case("most dropped", 6, 12, 4, slice(2, 6), slice(0, 8), p=0.8, seed=1112),
+        case("a square tile", 4, 8, 4, slice(0, 4), slice(2, 6), p=0.3, seed=1115),
+        case("one query, one key", 1, 2, 2, slice(0, 1), slice(0, 1), p=0.4, seed=1118),
+        in_float64(case("half dropped, one query", 1, 6, 2, slice(0, 1), slice(0, 4), p=0.5, seed=1124)),
     ],
     mistakes=[
+        epsilon((Z, "keep / (1 - dropout_p + ε)"), sizes=EPSILONS[:5], what="a small number was added to 1 − p", look="Z: p is less than 1, so the division needs no ε"),
         Mistake("one_plus_p", "what stays was divided by 1 + p, not by 1 − p", "Z: the mean of keep is 1 − p, and keep / (1 − p) has the mean 1", (Z, "keep / (1 + dropout_p)")),
         Mistake("not_rescaled", "what stays was not divided by 1 − p", "Z: dropout must leave the mean as it was", (Z, "keep * 1.0")),
         Mistake("multiplied", "what stays was multiplied by 1 − p, not divided", "Z = keep / (1 − p)", (Z, "keep * (1 - dropout_p)")),
@@ -56,7 +61,20 @@ EXERCISE = Exercise(
         Mistake("D_masked", "D was multiplied by Z, too", "where a weight was dropped, S still moves the others through the softmax: −P·D stays", (DS, "P_ij * (dP_ij - D_i[:, None] * Z_ij)")),
         Mistake("no_D", "D was left out: dS was P∘dP", "the line of dS", (DS, "P_ij * dP_ij")),
         Mistake("D_of_tile", "D was the row sum of P∘dP of this tile alone", "D_i: its sum runs over all keys, and it is given", (DS, "P_ij * (dP_ij - (P_ij * dP_ij).sum(-1, keepdim=True))")),
-        Mistake("swapped", "the two results were returned in the other order", "the last line: dV_j, then dS_ij", ("return dV_j, dS_ij", "return dS_ij, dV_j")),
+        Mistake("swapped", "the two results were returned in the other order", "the order in `return`: dV_j, then dS_ij", ("return dV_j, dS_ij", "return dS_ij, dV_j")),
+        Mistake("Z_twice_in_dP", "dP was multiplied by Z twice", "dP = (dO Vᵀ) ∘ Z", (DP, "(dO_i @ V_j.T) * Z_ij * Z_ij")),
+        Mistake("keep_over_p", "what stays was divided by 1 − p twice", "Z = keep / (1 − p)", (Z, "keep / (1 - dropout_p) ** 2")),
+        Mistake("D_added", "D was added, not subtracted", "the sign in dS_ij", (DS, "P_ij * (dP_ij + D_i[:, None])")),
+        Mistake("D_outside", "D was subtracted after the product with P", "the brackets in dS_ij: P∘(dP − D)", (DS, "P_ij * dP_ij - D_i[:, None]")),
+        Mistake("D_along_keys", "D was subtracted along the wrong axis", "D_i[:, None]: one number for each row", (DS, "P_ij * (dP_ij - D_i.repeat(P_ij.shape[1])[: P_ij.shape[1]])"), also=[[(DS, "P_ij * (dP_ij - D_i)")]]),
+        Mistake("P_missing", "dP − D was not multiplied by P", "the line of dS_ij: P∘(dP − D)", (DS, "dP_ij - D_i[:, None]")),
+        Mistake("dS_keep_only", "dS was set to 0 where a weight was dropped", "where a weight was dropped, S still moves the others: −P·D stays", (DS, "P_ij * (dP_ij - D_i[:, None]) * keep")),
+        Mistake("dO_of_V", "dP was made from the row sums of dO and V, not from their product", "dP = dO Vᵀ", (DP, "(dO_i.sum(-1, keepdim=True) * V_j.sum(-1)) * Z_ij")),
+        Mistake("dV_of_dP", "dV was made from dP, not from P∘Z", "what met V in the forward: P∘Z", (DV, "(P_ij * ((dO_i @ V_j.T) * Z_ij)).T @ dO_i")),
+        Mistake("dV_of_Z", "dV was made from Z alone", "what met V in the forward: P∘Z", (DV, "Z_ij.T @ dO_i")),
+        Mistake("p_kept", "keep was taken to be a fraction p: P was multiplied by p where it was dropped", "Z = keep / (1 − p): 0 where dropped", (Z, "(keep + ~keep * dropout_p) / (1 - dropout_p)")),
+        Mistake("D_divided", "D was divided by 1 − p", "D_i comes from the O that dropout went into: it needs nothing more", (DS, "P_ij * (dP_ij - D_i[:, None] / (1 - dropout_p))")),
+        Mistake("no_dropout", "dropout was left out: as if everything had been kept", "keep and dropout_p belong to dV and to dP", (Z, "keep * 0.0 + 1.0")),
     ],
     variants=[
         Variant("where", body="""

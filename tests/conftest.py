@@ -1,6 +1,50 @@
-"""What the checker's tests share: a root of their own, so that none reads or writes a learner's exercises/ or .progress.json."""
+"""What the tests share. `pytest` runs each of them; `make test` adds --sample, which leaves out some of the repetitions.
+
+The sandbox is a root of their own, so that none reads or writes a learner's exercises/ or .progress.json.
+"""
+
+import random
 
 import pytest
+
+# Tests with many like cases: of these, --sample keeps one in so many. The same ones each time.
+SAMPLED = {
+    "test_check_exercises.py": {"test_a_mistake_gets_its_own_name": 8, "test_a_correct_version_written_another_way_passes": 4},
+    "test_answers.py": {"test_an_answer_gets_its_report": 8},
+    "test_check_fuzz.py": {"test_every_spoilt_solution_gets_its_verdict": 6},
+    "test_check_robust.py": {"test_each_gets_its_verdict": 4, "test_whatever_it_returns_is_described": 4},
+    "test_check_surroundings.py": {"test_the_state_around_a_check_neither_breaks_it_nor_is_broken": 4,
+                                   "test_what_a_function_changes_is_put_back_and_named": 4},
+    "test_figures.py": {"test_renders_and_nothing_falls_off_the_page": 2},
+    "test_rungs.py": {"test_within_the_error_bound": 2},
+    "test_backward.py": {"test_within_the_error_bound": 2, "test_the_default_tiles_fit_and_fill_the_sram": 4},
+    "test_skip.py": {"test_without_triton_the_chapter_says_so_and_reaches_the_end": 5},
+    "test_triton_forward.py": {"test_within_the_error_bound": 3, "test_strides": 7, "test_offsets_beyond_2_to_the_31": 8},
+    "test_triton_backward.py": {"test_within_the_error_bound": 3, "test_strides": 7, "test_offsets_beyond_2_to_the_31": 8,
+                                "test_gradcheck": 6, "test_gradcheck_of_grouped_heads": 2, "test_gradcheck_with_dropout": 2,
+                                "test_dropout_within_the_error_bound": 6, "test_large_logits": 4,
+                                "test_every_kernel_and_every_tile_size_draws_the_same_mask": 4},
+}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--sample", action="store_true", help="of tests with many like cases, run one in two to eight (make test)")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("sample"):
+        return
+    cases = {}
+    for item in items:
+        name = item.path.name, getattr(item, "originalname", None)
+        if name[1] in SAMPLED.get(name[0], ()):
+            cases.setdefault(name, []).append(item)
+    left_out = set()
+    for (file, name), many in cases.items():
+        random.Random(0).shuffle(many)
+        left_out.update(many[-(-len(many) // SAMPLED[file][name]):])
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture

@@ -274,8 +274,8 @@ REFUSED = {
     "seed as float": ({"seed": 1.5}, TypeError, "seed must be an integer or None, got 1.5"),
     "seed too large": ({"seed": 2**63}, ValueError, "seed must fit in 64 bits, got 9223372036854775808"),
     "return_lse as int": ({"return_lse": 1}, TypeError, "return_lse must be True or False, got 1"),
-    "unknown backend": ({"backend": "cudnn"}, ValueError, "backend must be one of auto, triton, torch, got 'cudnn'"),
-    "backend as None": ({"backend": None}, ValueError, "backend must be one of auto, triton, torch, got None"),
+    "unknown backend": ({"backend": "cudnn"}, ValueError, "one of auto, triton, torch or the name of a kernel, got 'cudnn'"),
+    "backend as None": ({"backend": None}, ValueError, "one of auto, triton, torch or the name of a kernel, got None"),
 }
 
 

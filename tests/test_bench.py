@@ -274,7 +274,7 @@ def test_live_where_there_is_a_gpu_recorded_elsewhere_and_it_says_which(tmp_path
 
 
 def test_a_row_of_a_triton_rung_names_its_tiles():
-    best_tiles = pytest.importorskip("flashlab.kernels.fa2").best_tiles
+    best_tiles = pytest.importorskip("flashlab.kernels.launch").best_tiles
     for causal in (False, True):
         problem = Problem(64, 64, causal, "bfloat16")
         row = passes.empty_row(FORWARD, "fa2_triton_forward", problem)

@@ -83,7 +83,7 @@ def test_the_file_and_the_table(tmp_path, monkeypatch):
                                  timer=lambda function: [1.0])
     assert json.loads(out.read_text()) == results
     assert results["what"] == "backward" and results["complete"] and results["provenance"]["command"] == "the command"
-    assert "TFLOP/s (x sdpa_flash)" in table(results) and "(1.00x)" in table(results)
+    assert "TFLOP/s (x sdpa_flash, x cudnn)" in table(results) and "(1.00x)" in table(results)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

@@ -11,7 +11,7 @@ import flashlab  # noqa: F401  before Triton: it decides whether kernels are int
 pytest.importorskip("triton")
 
 from flashlab.bench import cli, ncu, timing  # noqa: E402
-from flashlab.bench.basics import counters  # noqa: E402
+from flashlab.bench.basics import counters, sections  # noqa: E402
 from flashlab.bench.basics.here import Here, rows_of, timed  # noqa: E402
 from flashlab.bench.basics.sections import SECTIONS, run_sections  # noqa: E402
 from flashlab.compiler import interpreted  # noqa: E402
@@ -30,7 +30,7 @@ def interpreted_cuda(monkeypatch):
     """CUDA kernels with a twin run in the SIMT interpreter, the others do nothing."""
     def kernel(name):
         twin = getattr(simt, name, None)
-        return lambda grid, block: simt.launch(twin, grid, block) if twin else (lambda *arguments: None)
+        return lambda grid, block: simt.launch(twin, grid, block, shared=1024) if twin else (lambda *arguments: None)
 
     monkeypatch.setattr(cuda, "kernel", kernel)
 
@@ -64,6 +64,17 @@ def test_a_failing_section_leaves_the_others(monkeypatch):
     assert found["broken"]["skipped"] == "RuntimeError: no such unit" and found["simulator"]["rows"]
     late = run_sections(["simulator"], here(), expired=lambda: True)["sections"]["simulator"]
     assert late["skipped"] == timing.OUT_OF_TIME and late["rows"] == []
+
+
+def test_rows_measured_here_do_only_with_those_that_are_needed(monkeypatch):
+    """A tile that does not fit this GPU leaves no row; the recorded ones then stand in, all of them."""
+    monkeypatch.setattr(sections, "why_no_gpu", lambda: "")
+    monkeypatch.setattr(sections.torch.cuda, "get_device_name", lambda: "a small GPU")
+    monkeypatch.setitem(sections.MEASURED_HERE, "atomics", [{"how": "block", "ms": 1.0}, {"how": "element", "skipped": "no room"}])
+    rows, words = sections.numbers("atomics", needs=[{"how": "block"}])
+    assert rows == [{"how": "block", "ms": 1.0}] and words == "Measured here, on a small GPU."
+    rows, words = sections.numbers("atomics", needs=[{"how": "block"}, {"how": "element"}])
+    assert len(rows) > 2 and words.startswith("Recorded on")
 
 
 LOG = """==PROF== Connected

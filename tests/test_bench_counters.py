@@ -73,7 +73,7 @@ def test_a_log_without_all_the_bytes_is_an_error(text, words):
 
 def test_counters_name_the_tiles_that_the_kernel_picked():
     pytest.importorskip("triton")
-    from flashlab.kernels.fa2 import best_tiles
+    from flashlab.kernels.launch import best_tiles
 
     assert problems.tiles("naive_forward", SMALL) == {}
     assert tuple(problems.tiles("fa2_triton_forward", Problem(1024, 128)).values()) == best_tiles(128, torch.bfloat16)[:2]

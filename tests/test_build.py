@@ -61,11 +61,22 @@ def test_build_check_and_rebuild_of_a_good_notebook(folder):
     first = (folder / "00_tiny.ipynb").read_text()
     notebook = built(folder)
     assert notebook.metadata.kernelspec.name == "python3"           # without it JupyterLab opens a dialog
-    assert "True" in notebook.cells[1].outputs[0].data["text/plain"], "the kernel is not this Python"
-    assert notebook.cells[2].outputs[0].data["text/plain"] == "42"
+    assert "True" in notebook.cells[1].outputs[-1].data["text/plain"], "the kernel is not this Python"
+    assert notebook.cells[2].outputs[-1].data["text/plain"] == "42"
     assert build.main(["--check"], folder) == 0
     assert build.main([], folder) == 0
     assert (folder / "00_tiny.ipynb").read_text() == first          # a rebuild changes nothing
+
+
+def test_a_collapsed_output_does_not_show_its_first_line(folder):
+    """In place of a collapsed output JupyterLab prints the first line of the first one."""
+    write(folder, HEADER + CELLS + "\n# %% tags=[\"shown\"]\nprint(answer)\n")
+    build.main([], folder)
+    cells = built(folder).cells
+    assert cells[2].metadata["jupyter"]["outputs_hidden"] and [output.get("data") for output in cells[2].outputs][0] == {}
+    assert len(cells[2].outputs) == 2 and len(cells[3].outputs) == 1, "one that is shown needs nothing before it"
+    build.hide_answers(notebook := built(folder))
+    assert notebook == built(folder), "hiding twice hides more"
 
 
 def test_ids_follow_content(folder):
@@ -146,6 +157,14 @@ def test_a_source_never_built_a_notebook_without_source_and_an_unknown_number(fo
     assert "07_lost.ipynb has no source" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="no notebook '99'; expected one of 00"):
         build.main(["99"], folder)
+
+
+def test_an_appendix_has_a_letter_and_a_place_of_its_own(folder):
+    (folder / "src/00b_more.py").write_text(HEADER + CELLS)
+    (folder / "src/01_next.py").write_text(HEADER + CELLS)
+    assert [source.stem for source in build.find(folder)] == ["00_tiny", "00b_more", "01_next"]
+    assert [source.stem for source in build.find(folder, ["00b"])] == ["00b_more"]
+    assert [source.stem for source in build.find(folder, ["00"])] == ["00_tiny"]
 
 
 def test_a_source_without_kernelspec_is_found(folder, capsys):
@@ -230,4 +249,4 @@ def test_a_notebook_runs_beside_fresh_stubs_not_a_learners_answers(folder):
     cell = "from flashlab.check import check\ncheck('ex03_merge').mistake, check('ex01_attention').mistake"
     write(folder, f"{HEADER}\n# %%\n{cell}\n")
     assert build.main([], folder) == 0
-    assert built(folder).cells[1].outputs[0].data["text/plain"] == "('not_implemented', 'not_implemented')"
+    assert built(folder).cells[1].outputs[-1].data["text/plain"] == "('not_implemented', 'not_implemented')"

@@ -218,7 +218,7 @@ def test_a_learners_file_is_left_alone_and_named(sandbox, capsys, way):
 def test_the_overview_lists_all_and_fails_only_for_what_is_begun(sandbox, capsys):
     assert cli.main([]) == 0
     out = capsys.readouterr().out
-    assert out.count("not begun") == len(form.names()) and f"0 of {len(form.names())} passed. Next: {form.names()[0]}." in out
+    assert out.count("not begun") == len(form.names()) and f"0 of {len(form.names())} passed. Next: {form.names()[0]} · " in out
     solve(NAME)
     assert cli.main([]) == 0
     assert "passed" in capsys.readouterr().out
@@ -235,23 +235,25 @@ def test_one_exercise_by_the_start_of_its_name(sandbox, capsys):
     solve(NAME)
     assert cli.main([NAME]) == 0
     assert cli.main(["exercises/ex03_merge.py"]) == 0
-    assert cli.main(["ex03"]) == 1, "all of chapter 03, and only one is done"
-    out = capsys.readouterr().out
-    assert "ex03_online_softmax: not implemented yet" in out and "ex03_merge: passed" in out
+    capsys.readouterr()
+    assert cli.main(["ex03"]) == 0, "what is not begun is no failure"
+    out = capsys.readouterr().out.split()
+    assert out[out.index("ex03_online_softmax") + 3 :][:2] == ["not", "begun"] and "ex01_heads" not in out
+    assert out[out.index("ex03_merge") + 3] == "passed"
 
 
 def test_an_unknown_name_is_refused(sandbox, capsys):
     with pytest.raises(SystemExit):
         cli.main(["ex99"])
-    assert "no exercise 'ex99'; there are ex01_attention" in capsys.readouterr().err
+    assert "no exercise 'ex99'; did you mean ex" in capsys.readouterr().err
 
 
 def test_hint_shows_one_more_at_each_call(sandbox, capsys):
     cli.main([NAME, "--hint"])
-    assert "Hint 1 of 3" in capsys.readouterr().out
+    assert "Hint 1 of " in capsys.readouterr().out
     cli.main([NAME, "--hint"])
     out = capsys.readouterr().out
-    assert "Hint 1 of 3" in out and "Hint 2 of 3" in out
+    assert "Hint 1 of " in out and "Hint 2 of " in out
 
 
 def test_reset_restores_the_stub_and_keeps_the_learners_version(sandbox, capsys):

@@ -7,12 +7,13 @@ import importlib.util
 
 import pytest
 
-from flashlab.check import checker, form, source, stubs
+from flashlab.check import checker, diagnose, form, source, state, stubs
 from flashlab.compiler import interpreted
 
 TRITON = importlib.util.find_spec("triton") is not None        # Linux only: elsewhere its exercises are left out
 EXERCISES = [name for name in form.names() if TRITON or not form.exercise(name).triton]
-MISTAKES = [(name, m.name) for name in EXERCISES for m in form.exercise(name).mistakes]
+MISTAKES = [pytest.param(name, m.name, marks=pytest.mark.xdist_group(name))    # what each does is kept: one process for them all
+            for name in EXERCISES for m in form.exercise(name).mistakes]
 VARIANTS = [(name, v.name) for name in EXERCISES for v in form.exercise(name).variants]
 
 
@@ -40,10 +41,19 @@ def test_a_mistake_gets_its_own_name(name, mistake):
     if known.stray and not interpreted():
         pytest.skip("only the interpreter sees where it loads and stores")
     for form_of_it in known.forms:
-        report = checker.examine(exercise, exercise.wrong(form_of_it))
+        with state.normal():
+            judged = diagnose.judge_known(exercise, form_of_it)
+            report = checker.report_on(exercise, exercise.wrong(form_of_it), judged)
         assert not report.passed, "it passes: the cases do not show it"
         assert report.mistake == (known.same_as or mistake), str(report)
         assert known.what[1:40] in report.message or known.same_as
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_first_mistake_gets_its_name_when_it_is_handed_in(name):
+    exercise = form.exercise(name)
+    first = exercise.mistakes[0]
+    assert checker.examine(exercise, exercise.wrong(first)).mistake == (first.same_as or first.name)
 
 
 @pytest.mark.parametrize("name, variant", VARIANTS)

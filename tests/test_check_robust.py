@@ -1,16 +1,20 @@
 """Whatever a learner's function does, the checker says so in words, survives, and leaves the process as it was."""
 
+import functools
+import io
 import os
+import pdb
 import random
 import signal
 import sys
 import threading
 import time
 
+import numpy
 import pytest
 import torch
 
-from flashlab.check import Report, check, checker, form, progress
+from flashlab.check import Report, check, checker, form, limits, loading, progress, stubs
 
 NAME = "ex03_safe_softmax"
 SECONDS = 0.4                  # the time limit in these tests
@@ -22,7 +26,8 @@ def impatient(sandbox, monkeypatch):
 
 
 def right(S):
-    return torch.softmax(S, -1).nan_to_num(0)
+    e = torch.exp(S - S.amax(-1, keepdim=True))
+    return (e / e.sum(-1, keepdim=True)).nan_to_num(0)
 
 
 def said(fn, name=NAME):
@@ -95,7 +100,7 @@ def returns_right_view(S):
 @pytest.mark.parametrize("fn, mistake, words", [
     (forever, "timeout", "stopped after 0.4 seconds"),
     (forever_and_deaf, "timeout", "stopped after 0.4 seconds"),
-    (sleeps, "timeout", "stopped after 0.4 seconds"),
+    (sleeps, "timeout", "it called time.sleep(60): longer than it may take"),
     (deep, "raised", "called itself until Python gave up"),
     (raises, "raised", "it raised RuntimeError: "),
     (exits, "raised", "it called exit()"),
@@ -105,7 +110,7 @@ def returns_right_view(S):
     (changes_input, "changed_inputs", "it changed its input S in place"),
     (resizes_input, "changed_inputs", "it changed its input S into another shape or dtype"),
     (returns_right_view, "changed_inputs", "it changed its input S in place"),
-    (returns_view, "view_of_input", "shares its memory with the input S"),
+    (returns_view, None, "instead of"),
     (lambda S: None, "wrong_type", "it returned nothing (None); P was expected"),
     (lambda S: 3.5, "wrong_type", "P is 3.5 (float); a torch.Tensor was expected"),
     (lambda S: right(S).numpy(), "wrong_type", "(ndarray); a torch.Tensor was expected"),
@@ -126,6 +131,279 @@ def test_each_gets_its_verdict(fn, mistake, words):
     assert mistake is None or report.mistake == mistake, str(report)
     assert time.perf_counter() - started < 6, "the checker took too long over it"
     assert said(right).passed, "the checker did not survive it"
+
+
+# ---- results of every kind
+
+class Hostile:
+    """Raises whatever it is asked."""
+
+    def __getattr__(self, name):
+        raise ValueError(name)
+
+    __repr__ = __eq__ = __bool__ = __len__ = __iter__ = __hash__ = __getattr__
+
+
+class HostileType(type):
+    __repr__ = Hostile.__repr__
+    __name__ = property(Hostile.__repr__)
+
+
+class Endless:
+    def __repr__(self):
+        while True:
+            pass
+
+
+class HostileTensor(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        raise ValueError(func)
+
+
+class Wrapper(torch.Tensor):
+    """A tensor without memory of its own, that refuses every operation."""
+
+    @staticmethod
+    def __new__(cls, x):
+        return torch.Tensor._make_wrapper_subclass(cls, x.shape, dtype=x.dtype)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        raise ValueError(func)
+
+
+class HostileTuple(tuple):
+    __iter__ = __len__ = __getitem__ = Hostile.__repr__
+
+
+def itself(S):
+    nest = []
+    nest.append(nest)
+    return nest
+
+
+def given_back(S):
+    P = right(S)
+    P.untyped_storage().resize_(0)
+    return P
+
+
+def gives_back_its_input(S):
+    P = right(S)
+    S.untyped_storage().resize_(0)
+    return P
+
+
+def a_generator(S):
+    yield right(S)
+
+
+async def a_coroutine(S):
+    return right(S)
+
+
+RESULTS = {
+    "an object that raises": (lambda S: Hostile(), "(Hostile); a torch.Tensor was expected"),
+    "of a type that raises": (lambda S: HostileType("x", (), {})(), "a torch.Tensor was expected"),
+    "an endless repr": (lambda S: Endless(), "stopped after 0.4 seconds"),
+    "a tensor that is nowhere": (lambda S: Wrapper(S), "a tensor that cannot be read"),
+    "a nested tensor": (lambda S: torch.nested.nested_tensor([S[0], S[0]]), "a torch.Tensor was expected"),
+    "compressed rows": (lambda S: right(S).to_sparse_csr(), "a sparse_csr tensor"),
+    "quantized": (lambda S: torch.quantize_per_tensor(right(S), 0.1, 0, torch.quint8), "dtype quint8"),
+    "complex": (lambda S: right(S) * 1j, "dtype complex64"),
+    "whole numbers": (lambda S: right(S).long(), "dtype int64"),
+    "truth values": (lambda S: S > 0, "dtype bool"),
+    "a negated view": (lambda S: torch._neg_view(right(S)), "instead of"),
+    "an expanded tensor of 4 TB": (lambda S: torch.zeros(1).expand(10**12), "has shape (1000000000000,)"),
+    "memory given back": (given_back, "whose memory was given back"),
+    "the input's memory given back": (gives_back_its_input, "it changed its input S"),
+    "a million results": (lambda S: [0] * 10**6, "a list of 1000000"),
+    "a list of itself": (itself, "a list of 1; P was expected"),
+    "no result at all": (lambda S: (), "a tuple of 0; P was expected"),
+    "a tuple that raises": (lambda S: HostileTuple((1,)), "P is 1 (int)"),
+    "a whole number of 6000 digits": (lambda S: 10**6000, "a whole number of 19932 bits"),
+    "a generator": (a_generator, "(generator); a torch.Tensor was expected"),
+    "a coroutine": (a_coroutine, "(coroutine); a torch.Tensor was expected"),
+    "a type": (lambda S: torch.Tensor, "a torch.Tensor was expected"),
+    "nothing of it": (lambda S: right(S)[:0], "P has shape (0, 3)"),
+    "NaN": (lambda S: S * torch.nan, "P[0, 0] is NaN instead of"),
+    "-inf": (lambda S: torch.full_like(S, -torch.inf), "P[0, 0] is -inf instead of"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", RESULTS)
+def test_whatever_it_returns_is_described(kind, monkeypatch):
+    fn, words = RESULTS[kind]
+    if kind == "a tensor that is nowhere":
+        monkeypatch.setattr(form.exercise(NAME), "seconds", 20)        # PyTorch imports its compiler for the first of these
+    report = said(fn)
+    assert not report.passed and words in report.message.replace("\n", " "), str(report)
+    assert report._repr_html_() and said(right).passed
+
+
+def test_results_that_share_one_buffer_are_read_before_it_is_used_again():
+    """The same memory for every case: what is judged later, against known mistakes, is still the answer to its own case."""
+    buffer = torch.zeros(10_000)
+
+    def buffered(S):
+        place = buffer[: S.numel()].view(S.shape)
+        place.copy_(torch.softmax(S, -1).nan_to_num(0) * 2)
+        return place
+
+    report = said(buffered)
+    assert "Every entry of P is 2 times" in report.message, str(report)
+
+
+@pytest.mark.parametrize("result", [lambda S: right(S).as_subclass(HostileTensor), lambda S: torch.nn.Parameter(right(S))])
+def test_a_tensor_of_another_class_is_judged_by_its_numbers(result):
+    assert said(result).passed
+
+
+def test_numbers_of_numpy_are_numbers():
+    name = "ex05_tile_sizes"
+    solution = form.exercise(name).wrong()                     # no mistake: the solution, in no file of solutions/
+    assert said(lambda *given: tuple(numpy.int64(n) for n in solution(*given)), name).passed
+    assert said(lambda *given: tuple(numpy.float64(n) for n in solution(*given)), name).mistake == "wrong_type"
+
+
+@pytest.mark.parametrize("name, wrong", [
+    ("ex03_merge", lambda O, m, l: (O * 0, m * 0 - torch.inf, l)),         # all of m is −inf, also where it should not be
+    ("ex03_merge", lambda O, m, l: (O, m.clamp(min=-1e30), l)),            # and not where it should be
+    ("ex06_use_of_L", lambda O, L: (O, L.clamp(min=-1e30))),
+])
+def test_a_truth_that_is_infinite_throughout_has_no_largest_number(name, wrong):
+    solution = form.exercise(name).wrong()
+    report = said(lambda *given: wrong(*solution(*given)), name)
+    assert not report.passed and "instead of" in report.message and "failed with" not in report.message, str(report)
+
+
+# ---- candidates of every kind
+
+class Callable:
+    def __call__(self, S):
+        return right(S)
+
+
+class HostileCallable(Callable):
+    def __getattr__(self, name):
+        raise ValueError(name)
+
+
+class NoSignature(Callable):
+    __signature__ = "none"
+
+
+@pytest.mark.parametrize("fn, passed", [
+    (functools.partial(right), True), (functools.partial(right, T=1), False), (Callable(), True), (HostileCallable(), True),
+    (NoSignature(), True), (lambda *given: right(*given), True), (lambda S, *, T=0: right(S), True), (lambda **given: 0, False),
+    (torch.nn.Softmax(-1), False), (torch.exp, False), (Hostile, False), (type, False), (Hostile(), False), (torch, False),
+    (Callable().__call__, True), (functools.wraps(right)(lambda *given: right(*given)), True), (iter([1]), False),
+], ids=lambda thing: None if isinstance(thing, bool) else "candidate")
+def test_candidates_of_every_kind(fn, passed):
+    assert said(fn).passed == passed, str(said(fn))
+
+
+class HostileError(Exception):
+    __str__ = Hostile.__repr__
+
+
+class InterpreterError(Exception):
+    """Of the name that Triton's interpreter wraps errors in."""
+
+
+def causes_itself(S):
+    error = InterpreterError("round and round")
+    error.__cause__ = error
+    raise error
+
+
+def hides_the_time(S):
+    try:
+        while True:
+            pass
+    except BaseException:
+        raise ValueError("something else") from None
+
+
+def from_time_import_sleep(S, sleep=time.sleep):
+    sleep(60)
+
+
+def waits(S):
+    threading.Lock().__enter__()
+    threading.Event().wait()
+
+
+def ends_the_process(S):
+    os._exit(3)
+
+
+def asks(S):
+    return float(input("P? "))
+
+
+def reads(S):
+    return sys.stdin.readline()
+
+
+def stops_in_a_debugger(S):
+    breakpoint()
+
+
+def stops_in_pdb(S):
+    pdb.set_trace()
+    return S
+
+
+@pytest.mark.parametrize("fn, mistake, words", [
+    (lambda S: (_ for _ in ()).throw(HostileError()), "raised", "it raised HostileError: (its message cannot be had"),
+    (causes_itself, "raised", "it raised InterpreterError: round and round"),
+    (hides_the_time, "timeout", "stopped after 0.4 seconds"),
+    (from_time_import_sleep, "timeout", "it was asleep in `sleep(60)`"),
+    (waits, "timeout", "it was waiting in `threading.Event().wait()`"),
+    (ends_the_process, "ended", "it ended the whole process (os._exit, code 3)"),
+    (asks, "asked", "it asked for input (`input()`)"),
+    (reads, "asked", "it reads from the keyboard (sys.stdin)"),
+    (stops_in_a_debugger, "debugger", "step through with debug=True"),
+    (stops_in_pdb, "debugger", "step through with debug=True"),
+])
+def test_what_waits_or_ends_is_named_for_what_it_is(fn, mistake, words):
+    for where in ("main thread", "another"):
+        reports = []
+        if where == "main thread":
+            reports.append(said(fn))
+        else:
+            thread = threading.Thread(target=lambda: reports.append(said(fn)))
+            thread.start()
+            thread.join(20)
+        if fn is from_time_import_sleep and where == "another":            # a thread asleep cannot be asked where
+            words = "stopped after 0.4 seconds"
+        if fn is waits and where == "another":
+            words = "stopped after 0.4 seconds"
+        assert reports[0].mistake == mistake and words in reports[0].message, str(reports[0])
+
+
+def test_a_time_limit_is_not_lost_in_the_memory_models_own_code(monkeypatch):
+    """Most of this loop is spent in finalizers, where Python drops an exception."""
+    monkeypatch.setattr(form.exercise("ex06_fa2_inner_loop"), "seconds", SECONDS)
+    said(form.exercise("ex06_fa2_inner_loop").solution(), "ex06_fa2_inner_loop")
+
+    def loops(*given):
+        while True: torch.zeros(1)  # noqa: E701
+
+    started = time.perf_counter()
+    assert said(loops, "ex06_fa2_inner_loop").mistake == "timeout" and time.perf_counter() - started < 10
+
+
+def test_output_without_end_is_kept_short():
+    def prints(S):
+        while True:
+            print("x" * 1000)
+
+    report = said(prints)
+    assert report.mistake == "timeout" and len(report.printed) < 5000
 
 
 def test_it_says_in_which_line(capsys):
@@ -234,18 +512,24 @@ def write(sandbox, text, name=NAME):
     (sandbox / "exercises" / f"{name}.py").write_text(text, encoding="utf-8")
 
 
-GOOD = "import torch\n\n\ndef safe_softmax(S):\n    return torch.softmax(S, -1).nan_to_num(0)\n"
+GOOD = """import torch
+
+
+def safe_softmax(S):
+    e = (S - S.amax(-1, True)).exp()
+    return (e / e.sum(-1, True)).nan_to_num(0)
+"""
 
 
 def test_the_file_is_read_afresh_each_time(sandbox):
     assert check(NAME).mistake == "not_implemented"
     write(sandbox, GOOD)
     assert check(NAME).passed
-    write(sandbox, GOOD.replace("-1", "0"))
+    write(sandbox, GOOD.replace("e.sum(-1", "e.sum(0"))
     assert not check(NAME).passed, "the old code ran"
     write(sandbox, GOOD + "\n\n1 / 0\n")
     report = check(NAME)
-    assert report.mistake == "raised" and "line 8: 1 / 0" in report.trace
+    assert report.mistake == "raised" and "line 9: 1 / 0" in report.trace
     assert "could not be loaded: ZeroDivisionError" in report.message
 
 
@@ -259,7 +543,7 @@ def test_the_file_is_read_afresh_each_time(sandbox):
     ("import torch\nprint('hello')\n" + GOOD, None, "Right"),
 ])
 def test_a_file_that_is_broken(sandbox, text, mistake, words, capsys, monkeypatch):
-    monkeypatch.setattr(checker, "LOADING_SECONDS", 0.3)
+    monkeypatch.setattr(loading, "SECONDS", 0.3)
     write(sandbox, text)
     report = check(NAME)
     assert report.mistake == mistake and words in report.message, str(report)
@@ -273,7 +557,7 @@ def test_a_file_that_is_not_there(sandbox):
 
 
 def test_trace_names_the_file_and_line(sandbox):
-    write(sandbox, GOOD.replace("    return", "    S = S + missing\n    return"))
+    write(sandbox, GOOD.replace("    e =", "    S = S + missing\n    e ="))
     report = check(NAME)
     assert "exercises/ex03_safe_softmax.py, line 5, in safe_softmax: S = S + missing" in report.trace
 
@@ -428,3 +712,161 @@ def test_uninitialised_memory_cannot_look_right():
 
     report = said(half_done)
     assert "NaN" in report.message and "never written" in report.message, str(report)
+
+
+# ---- what else a report says
+
+def test_a_report_says_where_the_first_wrong_number_is():
+    def one_wrong(S):
+        P = right(S).clone()
+        if len(P) > 1:
+            P[1, 2] += 1
+        return P
+
+    assert said(one_wrong).where == ("three rows", "P", (1, 2))
+    assert said(right).where is None and said(raises).where is None
+
+
+def test_a_file_that_is_not_saved_is_asked_after(sandbox):
+    assert "is the file saved?" in check(NAME).message
+    write(sandbox, GOOD.replace("-1", "0"))
+    assert "saved" not in str(check(NAME)), "it has just changed"
+    assert "The file is the same as at the last check: is it saved?" in str(check(NAME))
+    assert "saved" not in str(check(NAME, lambda S: S)), "a function from a cell has no file"
+    write(sandbox, GOOD)
+    assert "saved" not in str(check(NAME))
+
+
+def test_a_line_of_the_stub_that_was_left_in_is_named(sandbox):
+    text = stubs.stub(NAME)
+    write(sandbox, text.replace("    # your turn", "    m = S.amax(-1)\n    # your turn"))
+    line = 1 + text.split("raise NotImplementedError")[0].count("\n") + 1
+    assert f"line {line} still raises NotImplementedError" in check(NAME).message
+    assert "is the file saved" not in check(NAME).message
+
+
+def test_a_misspelled_name_is_told_from_one_that_exists():
+    def of_a_tensor(S):
+        return S.amx(-1)
+
+    def of_its_own(S):
+        row_max = S.amax(-1)  # noqa: F841
+        return S - row_mx  # noqa: F821
+
+    assert "(is `amax` meant?)" in check(NAME, of_a_tensor).message
+    assert "(is `row_max` meant?)" in check(NAME, of_its_own).message
+
+
+def test_a_failing_report_says_that_there_is_a_hint():
+    hints = form.exercise(NAME).hints
+    assert f'A hint: `check("{NAME}", hint=True)`' in str(check(NAME, unseen_temperature))
+    for n in range(len(hints)):
+        last = str(check(NAME, unseen_temperature, hint=True))
+        assert ("One more hint: " in last) == (n + 1 < len(hints))
+    assert "hint" not in str(check(NAME, right))
+
+
+TWO_REGIONS = [name for name in form.names() if len(form.exercise(name).parsed.regions) > 1]
+
+
+@pytest.mark.parametrize("name", TWO_REGIONS)
+def test_a_half_done_file_is_judged_by_what_is_there(sandbox, name):
+    if form.exercise(name).triton:
+        pytest.importorskip("triton")
+    parsed = form.exercise(name).parsed
+    first, *others = parsed.regions
+    stub_line = f'{first.indent}raise NotImplementedError("{name}: {first.task}")'
+    done = parsed.stub().replace(stub_line, "\n".join(parsed.lines[first.start : first.stop]))
+    write(sandbox, done, name)
+    report = check(name)
+    assert report.mistake == "not_implemented" and f"Still to write: {'; '.join(r.task for r in others)}." in report.message
+    assert f"What you have written is right ({first.task})" in report.message, str(report)
+    write(sandbox, parsed.stub().replace(stub_line, f"{first.indent}return None"), name)
+    report = check(name)
+    written = f"What you have written ({first.task}) is not right yet."
+    assert not report.passed and (written in report.message or report.mistake == "wrong_type"), str(report)
+
+
+@pytest.mark.parametrize("text, name", [
+    ("ex03_mer", "ex03_merge"), ("exercises/ex03_merge.py", "ex03_merge"), ("ex11_dk", "ex11_dkdv")])
+def test_the_start_of_a_name_will_do(text, name):
+    assert check(text).exercise == name
+
+
+@pytest.mark.parametrize("text, words", [
+    ("ex03", ["3 exercises begin with that", "ex03_merge: begun", "ex03_safe_softmax: not begun"]),
+    ("merge", ["Did you mean ex03_merge"]), ("ex03_softmax_online", ["ex03_online_softmax"]),
+    ("EX10_Triton_Forward", ["ex10_triton_forward"]),
+    ("", ["There is no exercise of that name"]), ("../../etc/passwd", ["There is no exercise of that name"]),
+])
+def test_a_name_that_may_mean_several_or_none(sandbox, text, words):
+    write(sandbox, "import torch\n", "ex03_merge")
+    report = check(text)
+    assert not report.passed and all(one in str(report) for one in words), str(report)
+
+
+def test_a_function_in_the_place_of_the_name():
+    def merge(state_a, state_b):
+        return state_a
+
+    assert 'check("ex03_merge", merge)' in check(merge).message
+    for thing in (3, Hostile(), torch.exp, b"ex03_merge", ["ex03_merge"]):
+        assert check(thing).mistake == "unknown_exercise"
+
+
+# ---- debug=True
+
+def session(monkeypatch, capsys, typed, fn, name=NAME):
+    """What a learner sees who types this."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    report = check(name, fn, debug=True)
+    return report, capsys.readouterr().out
+
+
+def test_stepping_stops_at_the_first_line_of_the_function(monkeypatch, capsys):
+    report, out = session(monkeypatch, capsys, "p S.shape\nn\nc\n", unseen_temperature)
+    assert "It stops at the first line of safe_softmax" in out and "unseen_temperature()" in out
+    assert "torch.Size([1, 3])" in out and "It returned tensor" in out
+    assert not report.passed and report.message in check(NAME, unseen_temperature).message
+
+
+def test_stepping_stops_where_an_exception_was_raised(monkeypatch, capsys):
+    _, out = session(monkeypatch, capsys, "p S.shape\nq\n", raises)
+    assert "-> return S @ torch.ones(17, 3)" in out and "torch.Size([1, 3])" in out
+
+
+def test_stepping_stops_at_a_breakpoint(monkeypatch, capsys):
+    def with_breakpoint(S):
+        m = S.amax()
+        breakpoint()
+        return S - m
+
+    monkeypatch.setattr(sys, "breakpointhook", lambda: pdb.Pdb().set_trace(sys._getframe(1)))      # pytest has one of its own
+    _, out = session(monkeypatch, capsys, "p m\nq\n", with_breakpoint)
+    assert "It stops where you wrote breakpoint()" in out and "(Pdb) tensor(" in out
+
+
+def test_stepping_through_a_function_on_modelled_memory(monkeypatch, capsys):
+    wrong = form.exercise("ex06_fa2_inner_loop")
+    wrong = wrong.wrong(next(m for m in wrong.mistakes if m.name == "no_rescale_O"))
+    report, out = session(monkeypatch, capsys, "p rows\nn\np Q_i.shape\nc\n", wrong, "ex06_fa2_inner_loop")
+    assert "slice(0, 2" in out and "torch.Size([2, 3])" in out and report.mistake == "no_rescale_O"
+
+
+def test_stepping_through_an_interpreted_kernel(monkeypatch, capsys):
+    pytest.importorskip("triton")
+    exercise = form.exercise("ex10_triton_forward")
+    wrong = exercise.wrong(next(m for m in exercise.mistakes if m.name.startswith("no_rescale")))
+    _, out = session(monkeypatch, capsys, "n\np causal\nc\n", wrong, "ex10_triton_forward")
+    assert "It stops at the first line of fa2_kernel" in out and "fa2_kernel()" in out and "(Pdb) False" in out, out
+
+
+def test_stepping_has_no_time_limit_and_leaves_the_state_as_it_was(monkeypatch, capsys):
+    def slow(S):
+        if not limits.running():
+            time.sleep(2 * SECONDS)
+            torch.set_grad_enabled(False)
+        return S * 2
+
+    _, out = session(monkeypatch, capsys, "c\n", slow)
+    assert "It returned tensor" in out and torch.is_grad_enabled() and sys.gettrace() is None

@@ -21,20 +21,22 @@ def said(exercise, *swaps):
 @interpreted_only
 def test_a_stray_load_is_located():
     report = said(TILE, (", mask=keys < N_k, other=0.0", ""))
-    where = "Program (0, 1, 0) loaded from K at [25, 0], where its shape is (25, 16): outside the tensor."
+    where = "program (0, 1, 0) loaded K[25, 0], below its last row: K has 25 rows."
     assert where in report.message, str(report)
+    report = said(TILE, (", mask=(rows < N_q) & (keys < N_k)", ", mask=rows < N_q"))
+    assert "stored S[0, 25], right of its last column: S has 25 columns." in report.message, str(report)
 
 
 @interpreted_only
 def test_a_stray_store_is_located():
     report = said(TILE, (", mask=(rows < N_q) & (keys < N_k)", ""))
-    where = "Program (1, 0, 0) stored to S at [21, 0], where its shape is (21, 16): outside the tensor."
+    where = "program (1, 0, 0) stored S[21, 0], below its last row: S has 21 rows."
     assert where in report.message, str(report)
 
 
 def test_a_missed_store_is_located():
     report = said(TILE, ("triton.cdiv(len(K), B_c)", "1"))
-    assert "256 of the 512 elements of S were never stored, the first at [0, 16]" in report.message, str(report)
+    assert "256 of the 512 elements of S were never stored, the first S[0, 16]" in report.message, str(report)
 
 
 @interpreted_only

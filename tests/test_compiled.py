@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from flashlab.compiler.ahead_of_time import SHARED_LIMIT, CompileError, compile_all, compile_for, try_all
+from flashlab.compiler.layouts import layouts
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 
 bf16, fp32 = torch.bfloat16, torch.float32
 TENSOR_CORES = {80: "mma.sync", 90: "wgmma.mma_async", 100: "tcgen05.mma"}    # the instruction's name in PTX
-CASES = [(arch, bf16, d, True) for arch in SHARED_LIMIT for d in (64, 128)]   # causal needs the more registers
+CASES = [(arch, bf16, d, True) for arch in TENSOR_CORES for d in (64, 128)]   # causal needs the more registers
 CASES += [(90, bf16, 64, False), (90, bf16, 128, False), (90, bf16, 256, True), (90, fp32, 128, True)]
 
 
@@ -55,7 +56,7 @@ def test_machine_code(compiled):
 
 def test_bad_input_is_named():
     arguments = launch_arguments(bf16, 64, False)
-    with pytest.raises(ValueError, match="arch must be one of 80, 90, 100, got 70"):
+    with pytest.raises(ValueError, match="arch must be one of 80, 86, 89, 90, 100, got 70"):
         compile_for(fa2.fa2_forward_kernel, arguments, 70)
     del arguments["N_k"], arguments["scale"]
     with pytest.raises(ValueError, match="every parameter of fa2_forward_kernel, missing: scale, N_k"):
@@ -67,6 +68,19 @@ def test_a_kernel_travels_with_the_kernels_and_constants_that_it_uses():
     seed = torch.empty((), dtype=torch.int64, device="meta")
     result = compile_for(fa2.fa2_forward_kernel, launch_arguments(bf16, 64, False, dropout_p=0.5, seed=seed), 90)
     assert "wgmma" in result.ptx and "mul.hi.u32" in result.ptx and result.spills == 0     # a wide product: Philox, in `kept`
+
+
+def test_who_holds_what_follows_the_strides():
+    """Chapter 09's appendix draws it: lanes go along the dimension whose stride is 1, and lanes that differ cost shared memory."""
+    from flashlab.gpu.matrix_add import matrix_add_kernel
+
+    X = torch.empty(64, 64, device="meta")
+    rows, turned = {"stride_Xm": 64, "stride_Xn": 1}, {"stride_Ym": 1, "stride_Yn": 64}
+    common = {"X": X, "Y": X, "Out": X, "stride_Om": 64, "stride_On": 1, "M": 64, "N": 64, "B_m": 32, "B_n": 64} | rows
+    straight, mixed = compile_all([(matrix_add_kernel, common | y, 90) for y in ({"stride_Ym": 64, "stride_Yn": 1}, turned)])
+    assert [(tile.kind, tile.order) for tile in layouts(straight.ttgir)] == [("load", (1, 0)), ("load", (1, 0)), ("store", (1, 0))]
+    assert [tile.order for tile in layouts(mixed.ttgir)] == [(1, 0), (0, 1), (1, 0)]
+    assert mixed.shared_bytes > straight.shared_bytes == 0 and layouts(mixed.ttgir)[1].shape == (32, 64)
 
 
 def test_a_kernel_that_does_not_compile_says_where(monkeypatch):

@@ -113,7 +113,7 @@ def test_a_device_that_cannot_compute_is_a_finding_not_a_crash(monkeypatch):
 def test_the_report_of_this_machine(capsys):
     code = doctor.main(["--json"])
     findings = {f["topic"]: f for f in json.loads(capsys.readouterr().out)}
-    assert set(findings) == {"python", "torch", "triton", "numpy", "gpu", "copy", "matmul", "backend", "chapters"}
+    assert set(findings) == {"python", "torch", "triton", "numpy", "gpu", "copy", "matmul", "backend", "kernel", "chapters"}
     assert findings["copy"]["data"]["GB_per_s"] > 0.1 and "measured here" in findings["copy"]["text"]
     assert findings["matmul"]["data"]["TFLOP_per_s"] > 1e-4 and "measured here" in findings["matmul"]["text"]
     assert code == int(any(f["level"] == "broken" for f in findings.values()))

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import pytest
 import torch
 
@@ -21,16 +22,20 @@ from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.text import Text  # noqa: E402
 
 from flashlab import cost, figures, sweeps  # noqa: E402
+from flashlab.compiler.layouts import Layout as Held  # noqa: E402
 from flashlab.figures import gallery, style  # noqa: E402
+from flashlab.figures.budget import tile_bytes  # noqa: E402
 from flashlab.figures.softmax import softmax_states  # noqa: E402
 from flashlab.figures.tiles import replay  # noqa: E402
 from flashlab.figures.words import bytes_text  # noqa: E402
 from flashlab.gpu.simt import launch, vector_add  # noqa: E402
 from flashlab.ladder import RUNGS, Rung, find  # noqa: E402
+from flashlab.lesson.accesses import Access, Layout, Touched  # noqa: E402
 from flashlab.memory import KiB, Memory  # noqa: E402
 from flashlab.rungs.fa1 import fa1_forward  # noqa: E402
 from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
 from flashlab.rungs.naive import naive_forward  # noqa: E402
+from tests import pictures_backward, pictures_reasons  # noqa: E402
 
 PROVENANCE = {"device": "Invented GPU", "torch": "0.0", "triton": "0.0", "cuda": "0", "python": "3", "date": "2000-01-01T00:00:00",
               "commit": "0", "command": "-"}                           # made up, like every number below: never a result
@@ -91,28 +96,58 @@ def draw(name):
     A = torch.arange(12.0).view(3, 4)
     added = launch(vector_add, 1, 32)(A.flatten(), A.flatten(), torch.zeros(12), 12)
     return {
+        "ladder": figures.ladder,
+        "tile_of_scores": lambda: figures.tile_of_scores(7, 9, 3, 4, 2, 1),
+        "who_sees_whom": lambda: figures.who_sees_whom(8, 6),
+        "saturation": lambda: figures.saturation([{"spread": s, "mean": 1e-3, "median": 1e-3 / s**4} for s in (0.5, 1, 4, 8)]),
         "memory_hierarchy": lambda: figures.memory_hierarchy(),
+        "matrix_sizes": lambda: figures.matrix_sizes([256, 1024, 4096], 64),
+        "crossings": lambda: figures.crossings(measure(naive_forward, 64)),
+        "peak_against_N": lambda: figures.peak_against_N({32: 9000, 64: 34000}, 16),
+        "gpu_drawn": lambda: figures.gpu_drawn("H100"),
+        "on_chip_sizes": figures.on_chip_sizes,
+        "sm_filled": lambda: figures.sm_filled(256, 128, 48 * KiB),
+        **{name: lambda name=name: getattr(figures, name)(*measured(name)) for name in MEASURED},
         "traffic_by_op": lambda: figures.traffic_by_op(measure(naive_forward, 64)),
         "attention_matrices": lambda: figures.attention_matrices(512, 512, 64),
         "causal_mask": lambda: figures.causal_mask(3, 8),
         "softmax_passes": lambda: figures.softmax_passes({"three passes": (12288, 4096), "two passes": (8192, 4096)}),
         "running_state": lambda: figures.running_state([0.0, 1.0, 2.0, 3.0] + [0.0] * 20),
         "block_product": lambda: figures.block_product(48, 50, 40, 16, 16, 20),
-        "softmax_star_error": lambda: figures.softmax_star_error(torch.tensor([[3.0, 1.0]]), torch.tensor([[1.0, 2.0]])),
+        "largest_exponentials": lambda: figures.largest_exponentials({torch.float32: 88, torch.float16: 11}),
+        "records": lambda: figures.records([3, 4, 4, 6], N=50, expected=4.5),
+        "rounding_of_l": lambda: figures.rounding_of_l([{"order": order, "N": N, "error": N / k, "bound": k * N}
+                                                        for k, order in ((2, "falling"), (3, "rising")) for N in (10, 100)]),
+        "shares_of_weight": lambda: figures.shares_of_weight([(0, 1.0, 2.0), (0, 3.0, 1.0)], [3, 1]),
+        "star_weights": lambda: figures.star_weights(torch.tensor([0.0, 1.0, 3.0, 0.0, 0.0]), 2),
+        "matmul_traffic": lambda: figures.matmul_traffic([{"edge": B, "formula": 2**20 // B, "measured": fits and 2**20 // B}
+                                                          for B, fits in ((8, True), (16, True), (32, None))]),
+        "attention_tiles": lambda: figures.attention_tiles(3, 5, i=1),
+        "tiles_in_sram": lambda: figures.tiles_in_sram({"64 × 192": tile_bytes(64, 192, 64)}, 192 * KiB),
+        "share_of_S": lambda: figures.share_of_S([32, 64, 128], 192 * KiB),
+        "traffic_of_state": lambda: figures.traffic_of_state(logs),
+        "time_by_unit": lambda: figures.time_by_unit([64, 128], {64: 6, 128: 8}),
+        "split_among_warps": lambda: figures.split_among_warps(64, 128, 64),
         "tile_traversal": lambda: figures.tile_traversal(logs, 64, 64),
         "sram_occupancy": lambda: figures.sram_occupancy(traversals()),
         "programs_on_sms": lambda: figures.programs_on_sms(1, 16, 4096, 128),
         "traffic_against_N": lambda: figures.traffic_against_N(sweeps.over_N([32, 64, 128], d=16)),
+        "share_of_naive": lambda: figures.share_of_naive(sweeps.over_N([32, 64, 128], d=16)),
+        "break_even": lambda: figures.break_even([p for d in (16, 32) for p in sweeps.over_heights(64, d, [2, 8, 32], B_c=64)]),
+        "traffic_against_sram": lambda: figures.traffic_against_sram(
+            [p for sram in (16, 64) for p in sweeps.over_N([128], d=32, sram_bytes=sram * KiB)]),
         "traffic_against_tile": lambda: figures.traffic_against_tile(sweeps.over_tiles(64, 16, (8, 16, 32, 64), 16 * KiB)),
         "model_vs_counters": lambda: figures.model_vs_counters(invented_counters()),
         "runtime_against_N": lambda: figures.runtime_against_N(invented_results()),
         "peak_memory_against_N": lambda: figures.peak_memory_against_N(invented_results()),
         "tflops": lambda: figures.tflops(invented_results()),
         "error_against_float64": lambda: figures.error_against_float64(invented_results()),
+        **pictures_reasons.all_of(invented_results()),
         "roofline": lambda: figures.roofline([{"op": "FA2", "flops": 4000, "bytes": 1}, {"op": "add", "flops": 1, "bytes": 12}],
                                              3, 600, "Modelled."),
         "bandwidth_by_footprint": lambda: figures.bandwidth_by_footprint(
             [{"footprint": 2**n, "tb_s": 40.0 - n} for n in range(20, 30)], "Recorded on paper.", l2_bytes=2**25),
+        "halving": lambda: figures.halving([3, 1, 4, 1]),
         "warp_lanes": lambda: figures.warp_lanes(added),
         "grid_and_guard": lambda: figures.grid_and_guard((10, 20), (4, 8)),
         "layout_addresses": lambda: figures.layout_addresses({"T": A, "T.T": A.T}),
@@ -120,7 +155,69 @@ def draw(name):
         "tile_order": lambda: figures.tile_order({"rows": [(i, j) for i in range(4) for j in range(4)]}, wave=4),
         "jacobian_of_product": lambda: figures.jacobian_of_product(3, 2, 2),
         "traffic_by_tensor": lambda: figures.traffic_by_tensor(logs),
+        **pictures_backward.pictures(),
+        **of_chapter_09(),
     }[name]()
+
+
+# Invented, as a GPU would measure it: rows, and what else the figure takes.
+MEASURED = {
+    "latency_by_footprint": ([{"level": "cache or HBM", "footprint": 2**n, "ns": 10.0 * n} for n in (14, 20, 30)] +
+                             [{"level": "shared memory", "footprint": 2**14, "ns": 20.0}],),
+    "op_times": ([{"op": "add", "ms": 0.5, "bytes": 10**9, "flops": 10**8},
+                  {"op": "matmul", "ms": 0.2, "bytes": 10**8, "flops": 10**11}], 3.0, 600),
+    "bytes_in_flight": ([{"each": each, "in_flight": each * n, "tb_s": min(4.0, each * n / 4e5)} for each in (4, 16)
+                         for n in (10**4, 10**5, 10**6)], 400, 4.0),
+    "host_and_gpu": ([{"what": what, "memory": memory, "ms": ms} for what, memory, ms in (
+        ("two copies to the GPU", "pageable", 60.0), ("one copy back", "pageable", 16.0), ("two copies to the GPU", "pinned", 10.0),
+        ("one copy back", "pinned", 5.0), ("x + y on the GPU", "", 0.2), ("x + y on the CPU", "", 20.0))],),
+    "time_by_period": ([{"period": p, "ms": 2.0 if p < 32 else 1.0} for p in (1, 16, 32, 2**30)],),
+    "time_by_block": ([{"block": b, "ms": max(1.0, 32 / b)} for b in (8, 16, 32, 64)],),
+    "bandwidth_by_block": ([{"by": "CUDA C++", "block": b, "tb_s": min(3.0, b / 50)} for b in (1, 32, 128, 256)] +
+                           [{"by": "PyTorch", "tb_s": 3.1}],),
+}
+
+
+def measured(name, words="Recorded on paper."):
+    return (*MEASURED[name], words)
+
+
+def of_chapter_09():
+    strided = Layout((4, 6), (1, 4))
+    places = np.arange(2)[:, None] + 4 * np.arange(4)
+    run = Touched({"X": strided, "Out": strided}, [Access(kind, name, (p,), places + 2 * p, places < 99) for p in (0, 1)
+                                                   for kind, name in (("load", "X"), ("store", "Out"))])
+    places = np.arange(8).reshape(2, 4)
+    vector = Touched({"X": Layout((6,), (1,))}, [Access("load", "X", (p,), places[p], places[p] < 6) for p in (0, 1)])
+    tile = Held("load", (32, 64), (1, 4), (2, 16), (4, 1), (1, 0))
+    strides = [{"stride": n, "ms": float(n)} for n in (1, 2, 4, 8, 16)]
+    softmaxes = [{"N": N, "dtype": "float16", "by": by, "ms": ms} for N in (256, 4096) for by, ms in
+                 (("kernel", 1.0), ("torch", 2.0), ("copy", 1.0), ("eager", 6.0))]
+    precisions = [{"by": by, "precision": name, "tflops": speed, "mean_error": error} for by, name, speed, error in
+                  (("kernel", "ieee", 40, 1e-6), ("kernel, B by columns", "tf32", 240, 1e-3), ("torch", "tf32", 400, 3e-4))]
+    products = [{"n": n, "by": by, "tflops": n * share} for n in (1024, 8192) for by, share in
+                (("torch", 0.1), ("pointers", 0.08), ("descriptors", 0.09))]
+    orders = [{"group": group, "ms": 2.0 - group / 100, "dram_read": 2e9 / group} for group in (1, 8)]
+    paper, T = "Recorded on paper.", torch.arange(35).view(5, 7)
+    return {
+        "vector_accesses": lambda: figures.vector_accesses({"wanted": vector, "yours": Touched(problem="it raised ValueError")}),
+        "matrix_accesses": lambda: figures.matrix_accesses({"wanted": run, "yours": run}),
+        "memory_line": lambda: figures.memory_line(run),
+        "times_touched": lambda: figures.times_touched({"wanted": run}),
+        "tiles_and_addresses": lambda: figures.tiles_and_addresses({"T": (T, (2, 2), (4, 4)), "T.T": (T.T, (0, 2), (1, 3))}),
+        "address_walk": lambda: figures.address_walk({"T": T, "T.T": T.T}),
+        "elements_of_threads": lambda: figures.elements_of_threads(Held("load", (1024,), (4,), (32,), (4,), (0,))),
+        "lanes_of_tiles": lambda: figures.lanes_of_tiles({"X": tile, "Y": tile, "Out": tile}),
+        "branches_in_code": lambda: figures.branches_in_code({"run-time, flag 0": {"ex2": 8, "sqrt": 8, "bra": 3}}),
+        "running_sums": lambda: figures.running_sums({"float16": [1, 2, 3, 3], "float32": [1, 2, 3, 4]}, added=1),
+        "float16_range": lambda: figures.float16_range({"1e-4": 1e-4, "its square": 1e-8, "300²": 9e4}),
+        "bars": lambda: figures.bars({"a": 1.0, "b": 300.0}, "b takes 300 times as long", paper, "ms", log=True, worse=("b",)),
+        "slower_with_stride": lambda: figures.slower_with_stride(strides, paper, {n: (min(32, 4 * n), True) for n in (1, 2, 8)}),
+        "share_of_copy": lambda: figures.share_of_copy(softmaxes, paper),
+        "speed_and_error": lambda: figures.speed_and_error(precisions, paper),
+        "share_of_library": lambda: figures.share_of_library(products, paper),
+        "order_and_time": lambda: figures.order_and_time(orders, orders, paper),
+    }
 
 
 DRAWN = [name for name, f in vars(figures).items() if hasattr(f, "__wrapped__")]
@@ -315,13 +412,6 @@ def test_running_state_tells_when_a_learners_state_forgot_to_rescale():
     assert "but the maximum grows 1 times" in title(figures.running_state([0, 1], states=[(0, 1, 0), (1, 2, 1)]))
 
 
-def test_softmax_star_error_is_the_largest_gap():
-    assert "off by up to 1 times" in title(figures.softmax_star_error(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 2.0])))
-    divided = figures.softmax_star_error(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 2.0]), divided=True)
-    assert "Divided by its weights, softmax tile by tile is still off by up to 1 times" in title(divided)
-    assert divided.axes[0].get_ylabel() == "output of softmax*, divided"
-
-
 @pytest.mark.parametrize("N_q, N_k, causal", [(64, 64, False), (64, 64, True), (40, 72, True), (72, 40, True), (50, 33, False)])
 def test_replay_visits_every_tile_once_and_accounts_for_every_byte(N_q, N_k, causal):
     for name, mem in traversals(N_q, N_k, causal=causal).items():
@@ -399,6 +489,43 @@ def test_sweep_over_N_measures_what_the_formula_says_and_the_dots_lie_on_the_lin
     assert f"{ratio:.1f} times less" in title(fig) and "equal to the formulas" in source(fig)
     points[0]["measured"] += 4
     assert "NOT all equal" in source(figures.traffic_against_N(points))
+
+
+def test_a_title_says_so_where_something_moves_more_than_naive_attention():
+    """Short sequences with wide heads: "1.4 times less" in favour of naive attention would be read the wrong way round."""
+    points = sweeps.over_N([64], d=128)
+    moved = {p["rung"]: p["measured"] for p in points}
+    assert moved["fa1_forward"] > moved["naive_forward"] > moved["fa2_forward"]
+    text = title(figures.traffic_against_N(points))
+    assert f"naive moves {bytes_text(moved['naive_forward'])}; FA1 moves {bytes_text(moved['fa1_forward'])}" in text
+    assert "times as much" in text and "FA2" not in text and "less" not in text
+    one = [p for p in points if p["rung"] == "fa2_forward"]
+    assert title(figures.traffic_against_N(one)) == f"At N = 64, FA2 moves {bytes_text(moved['fa2_forward'])}"
+
+
+def test_tiles_are_named_where_something_has_them():
+    points = sweeps.over_N([8], d=4, rungs=["naive_forward", "online_softmax_forward"])
+    assert "tiles of" not in source(figures.traffic_against_N(points))
+    mine = [points[0] | {"rung": "yours: FA2", "B": 16}]
+    assert "tiles of 16 rows" in source(figures.traffic_against_N(points + mine)), "the learner's code has tiles"
+
+
+def test_shares_are_of_naive_attention_with_and_without_logsumexp():
+    points = sweeps.over_N([32, 64], d=16)
+    with Memory() as mem:
+        naive_forward(*qkv(64))
+    alone = next(event for event in mem.log if event.name == "logsumexp")
+    moved = {p["rung"]: p["measured"] for p in points if p["N"] == 64}
+    fa2, naive = moved["fa2_forward"], moved["naive_forward"]
+    lines = [line.get_ydata()[-1] for line in figures.share_of_naive(points).axes[0].lines]
+    assert fa2 / naive in lines and fa2 / (naive - alone.read - alone.written) in lines
+
+
+def test_break_even_is_where_the_formula_crosses():
+    points = sweeps.over_heights(256, 32, [2, 4, 8, 16, 32], B_c=256)
+    assert all(p["measured"] == p["formula"] for p in points)
+    pays = [B for B in range(2, 33) if cost.fa2_forward(256, 256, 32, B_r=B, B_c=256).traffic < points[0]["naive"]]
+    assert 2 < pays[0] < 32 and f"from B_r = {pays[0]} at d = 32 (" in title(figures.break_even(points))
 
 
 def test_sweep_over_tiles_records_the_overflow():

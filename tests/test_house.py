@@ -11,9 +11,9 @@ MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("
            for path in sorted(PACKAGE.rglob("*.py"))}
 
 # What each room may know of the others. A room is a folder of flashlab/, or a file that stands by itself.
-FOUNDATION = {"validate", "chapters", "skip", "cost", "oracle"}          # know nothing, or validate
+FOUNDATION = {"command", "validate", "chapters", "skip", "cost", "oracle"}       # know nothing, or validate
 MAY_KNOW = {
-    "validate": set(), "chapters": set(), "skip": set(), "cost": set(), "oracle": set(),
+    "command": set(), "validate": set(), "chapters": set(), "skip": set(), "cost": set(), "oracle": set(),
     "memory": {"validate"},
     "tiles": {"memory", "validate"},
     "compiler": {"validate"},
@@ -21,13 +21,16 @@ MAY_KNOW = {
     "kernels": {"compiler", "validate"},
     "gpu": {"compiler", "validate"},
     "ladder": {"cost"},                                                  # names its functions; imports them on use
-    "attention": {"compiler", "kernels", "rungs", "validate"},
+    "attention": {"compiler", "kernels", "ladder", "rungs", "validate"},
     "sweeps": {"ladder", "memory", "tiles", "validate"},
-    "doctor": {"attention", "chapters", "compiler"},
+    "doctor": {"attention", "chapters", "command", "compiler", "ladder"},
     "bench": FOUNDATION | {"attention", "compiler", "doctor", "gpu", "kernels", "ladder", "rungs"},
     "figures": FOUNDATION | {"gpu", "ladder", "memory", "rungs", "sweeps", "tiles"},
+    "lesson": FOUNDATION | {"bench", "check", "compiler", "figures", "kernels", "ladder", "memory", "player", "rungs", "sweeps",
+                            "tiles"},
+    "player": {"compiler", "ladder", "memory"},
     "check": FOUNDATION | {"compiler", "gpu", "ladder", "memory", "rungs", "tiles"},
-    "__main__": {"bench", "check", "doctor", "ladder"},
+    "__main__": {"bench", "check", "doctor", "ladder", "lesson"},
     "fa2": {"rungs"}, "fa2_backward": {"rungs"}, "simt": {"gpu"},        # where exercise answers used to find them
 }
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 450, 60
@@ -121,3 +124,12 @@ def test_answers_find_what_has_moved_where_it_was():
 
     assert fa2_forward is fa2.fa2_forward and fa2_backward is backward.fa2_backward
     assert (blockDim, blockIdx, launch, threadIdx) == (simt.blockDim, simt.blockIdx, simt.launch, simt.threadIdx)
+
+
+def test_what_make_test_samples_exists():
+    """A test that is renamed would be run whole, and make test would grow in silence."""
+    from tests.conftest import SAMPLED
+
+    for file, names in SAMPLED.items():
+        text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        assert [name for name in names if f"def {name}(" not in text] == [], file

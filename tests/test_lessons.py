@@ -1,4 +1,9 @@
-"""The softmaxes, the merge, and block products: lessons with oracles of their own."""
+"""The lessons: softmaxes, merge and block products have oracles of their own; the built notebooks keep the course's rules."""
+
+import functools
+import importlib.util
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -99,3 +104,87 @@ def test_bad_input_is_named():
         block_matmul(torch.randn(2, 3), torch.randn(2, 3), B_m=1, B_n=1, B_k=1)
     with pytest.raises(ValueError, match="the states must have equal shapes"):
         merge((torch.zeros(2, 3), torch.zeros(2), torch.zeros(2)), (torch.zeros(1, 3), torch.zeros(1), torch.zeros(1)))
+
+
+# ---- the rules for a chapter, held against the built notebooks
+
+spec = importlib.util.spec_from_file_location("build", Path(__file__).resolve().parent.parent / "notebooks/build.py")
+build = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(build)
+
+LINES_OF_OUTPUT, ROWS_OF_A_TABLE, CELLS_FOR_ONE_TO_DO, PICTURES = 25, 5, 6, 60
+DRAWN = {"image/png", "image/svg+xml", "text/html"}
+NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d[\d,]*\.?\d*(?:e[-+]?\d+)?|inf|nan)(?!\w)", re.IGNORECASE)
+TO_DO = re.compile(r"^check\(|^# Your |\bTODO\b|^my_\w+(, my_\w+)* = .*\bNone\b", re.MULTILINE)
+SOURCES = build.find(build.HERE)
+
+
+@functools.cache
+def cells(source):
+    """[(section, cell)] of the built notebook, or of what git has of it where a learner has worked in it."""
+    section, found = "", []
+    for cell in build.built(build.convert(source), build.HERE / f"{source.stem}.ipynb").cells:
+        if cell.cell_type == "markdown":
+            section = ([section] + re.findall(r"^#+ .*", cell.source, re.MULTILINE))[-1]
+        else:
+            found.append((section, cell))
+    return found
+
+
+def text_of(cell):
+    """What a cell prints, pictures and panels left out: they come with a text for where they cannot be shown."""
+    shown = [output.get("text", "") if output.output_type == "stream" else output.get("data", {}).get("text/plain", "") + "\n"
+             for output in cell.outputs if not DRAWN & set(output.get("data", {}))]
+    return "".join(shown)
+
+
+def tables(text):
+    """The printed tables in a text, each a list of its rows: three lines or more in a row that hold equally many numbers, two
+    at least. What stands between the numbers may differ, so a loop that prints a sentence for each step counts as well."""
+    found, rows, before = [], [], 0
+    for line in [*text.splitlines(), ""]:
+        numbers = len(NUMBER.findall(line))
+        if numbers != before:
+            found, rows = found + [rows], []
+        rows, before = [*rows, line] if numbers >= 2 else [], numbers
+    return [rows for rows in found if len(rows) >= 3]
+
+
+@pytest.mark.parametrize("text, rows", [
+    ("N  bytes\n1  10\n2  20\n3  30\nall fine\n", [3]), ("a = 1, b = 2\n" * 6, [6]), ("1 2\n3 4\n", []), ("x = 1\n" * 9, []),
+    ("[[0.5  inf]\n [-1 nan]\n [1e-3 2]]\n", [3]), ("1 2\n3 4\n5 6\n1 2 3\n4 5 6\n7 8 9\n", [3, 3]), ("S_1 and d_2\n" * 5, [])])
+def test_tables_are_recognised(text, rows):
+    assert [len(table) for table in tables(text)] == rows
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_a_chapter_prints_little(source):
+    """A wall of numbers is not read: 25 lines a cell, one printed table a section, of five rows; what is larger is a picture."""
+    by_section = {}
+    for section, cell in cells(source):
+        text = text_of(cell)
+        assert len(text.splitlines()) <= LINES_OF_OUTPUT, f"{section}: a cell prints {len(text.splitlines())} lines:\n{cell.source}"
+        by_section.setdefault(section, []).extend(tables(text))
+    for section, found in by_section.items():
+        assert len(found) <= 1, f"{section}: {len(found)} printed tables:\n" + "\n\n".join("\n".join(rows) for rows in found)
+        assert all(len(rows) <= ROWS_OF_A_TABLE for rows in found), f"{section}: draw this table:\n" + "\n".join(found[0])
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_a_chapter_gives_the_learner_something_to_do(source):
+    """Read-only chapters teach little. Something to do is a check of an exercise, a prediction (`my_... = None`), or a cell that
+    is left to the learner (`# Your ...`, TODO); one for every six code cells."""
+    code = [cell for _, cell in cells(source)]
+    to_do = [cell for cell in code if TO_DO.search(cell.source)]
+    assert CELLS_FOR_ONE_TO_DO * len(to_do) >= len(code), f"{len(to_do)} things to do in {len(code)} code cells"
+
+
+def test_the_course_shows_more_than_it_says():
+    """Pictures, and players that replay a run; the panels of check and reveal are neither."""
+    pictures = players = 0
+    for source in SOURCES:
+        for _, cell in cells(source):
+            for output in cell.get("outputs", []):
+                pictures += "image/png" in output.get("data", {})
+                players += 'class="flashlab-player"' in output.get("data", {}).get("text/html", "")
+    assert pictures + players >= PICTURES and pictures and players, f"{pictures} pictures and {players} players"

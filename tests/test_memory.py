@@ -231,3 +231,16 @@ def test_table_and_formats():
     assert mem.table().splitlines()[1].split() == ["_softmax", "48", "B", "48", "B"]
     assert format_bytes(1536) == "1.5 KiB"
     assert "SRAM peak 0 B of 192.0 KiB" in repr(mem)
+
+
+def test_who_watches_a_kernel_sees_what_is_on_chip():
+    """The player draws the tiles that are on chip: a view of a tile is, a tensor in HBM and a tile that is gone are not."""
+    T = torch.zeros(4, 2)
+    with Memory() as mem:
+        assert mem.running is None
+        with kernel("look", T=T):
+            tile = load(T, slice(0, 2))
+            name, tensors = mem.running
+            assert (name, tensors["T"] is T, mem.sram_live) == ("look", True, tile.nbytes)
+            assert mem.on_chip(tile) and mem.on_chip(tile.T) and not mem.on_chip(T)
+        assert mem.running is None and mem.sram_live == 0 and not mem.on_chip(tile)

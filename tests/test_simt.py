@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from flashlab.gpu import cuda, simt
-from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+from flashlab.gpu.simt import blockDim, blockIdx, launch, shared, syncthreads, threadIdx
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -169,13 +169,69 @@ def test_what_a_gpu_or_the_interpreter_refuses_is_named(kernel, grid, block, err
 def test_thread_indices_outside_a_kernel_say_so():
     with pytest.raises(RuntimeError, match="only inside a kernel"):
         _ = threadIdx.x
+    with pytest.raises(RuntimeError, match="only inside a kernel"):
+        shared[0] = 1
+
+
+# ---- shared memory
+
+
+@pytest.mark.parametrize("block", [1, 2, 32, 64, 256])
+def test_the_threads_of_a_block_sum_their_numbers_in_shared_memory(block):
+    X, sums = torch.randn(3 * block), torch.full((3,), torch.nan)
+    trace = launch(simt.block_sum, 3, block, shared=block)(X, sums)
+    torch.testing.assert_close(sums, X.view(3, block).sum(1))
+    loads = sum(len(access.offsets) for step in trace.steps for access in step.accesses if access.kind == "load")
+    assert loads == 3 * block                               # shared memory is not HBM: its reads are not in the log
+
+
+def everybody_reads_the_last(X, Y):
+    shared[threadIdx.x] = X[threadIdx.x]
+    Y[threadIdx.x] = shared[blockDim.x - 1]
+
+
+def everybody_waits_for_the_last(X, Y):
+    shared[threadIdx.x] = X[threadIdx.x]
+    syncthreads()
+    Y[threadIdx.x] = shared[blockDim.x - 1]
+
+
+def test_without_a_barrier_a_warp_reads_what_another_has_not_written():
+    X, Y = torch.randn(64), torch.zeros(64)
+    launch(everybody_reads_the_last, 1, 64, shared=64)(X, Y)
+    assert Y[:32].isnan().all() and (Y[32:] == X[63]).all()
+    launch(everybody_waits_for_the_last, 1, 64, shared=64)(X, Y)
+    assert (Y == X[63]).all()
+
+
+def test_each_block_has_shared_memory_of_its_own_and_no_more_than_asked_for():
+    with pytest.raises(IndexError, match=r"loads shared\[63\], but shared has 32 elements"):
+        launch(everybody_reads_the_last, 1, 64, shared=32)(torch.randn(64), torch.zeros(64))
+    with pytest.raises(RuntimeError, match="shared also needs launch"):
+        launch(everybody_reads_the_last, 1, 64)(torch.randn(64), torch.zeros(64))
+
+
+def half_a_warp_waits(X):
+    if threadIdx.x < 16:
+        syncthreads()
+
+
+def one_warp_waits(X):
+    if threadIdx.x < 32:
+        syncthreads()
+
+
+@pytest.mark.parametrize("kernel, words", [(half_a_warp_waits, "16 of 32 lanes"), (one_warp_waits, "others that have ended")])
+def test_a_barrier_that_some_never_reach_is_refused(kernel, words):
+    with pytest.raises(RuntimeError, match=words):
+        launch(kernel, 1, 64)(torch.zeros(1))
 
 
 # ---- the CUDA C++ sources
 
 
 def test_every_interpreted_kernel_has_its_cuda_twin():
-    for name in ("vector_add", "matrix_add", "matrix_add_down_columns", "two_paths"):
+    for name in ("vector_add", "matrix_add", "matrix_add_down_columns", "two_paths", "block_sum"):
         lines = cuda.kernel_lines(name)
         assert lines.startswith('extern "C" __global__ void') and lines.endswith("}")
         for word in ("if", "for"):

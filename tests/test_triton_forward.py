@@ -1,4 +1,7 @@
-"""The Triton kernel against float64, and every address it touches: compiled where there is a GPU, else interpreted."""
+"""The first kernel against float64, and every address it touches: compiled where there is a GPU, else interpreted.
+
+Those above it have fewer tests of this kind, in test_kernel_ladder.py: interpreted, each would take as long.
+"""
 
 import collections
 import contextlib
@@ -9,12 +12,11 @@ import torch
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import cost
 from flashlab.compiler import interpreted
-from flashlab.ladder import RUNGS
 from flashlab.oracle import attention, judge, max_error
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 fa2_triton_forward = fa2.fa2_triton_forward
-FORWARDS = [r.function for r in RUNGS if r.heads]
+FORWARDS = [fa2_triton_forward]
 EACH = pytest.mark.parametrize("forward", FORWARDS, ids=lambda f: f.__name__)
 
 DEVICE = "cpu" if interpreted() else "cuda"

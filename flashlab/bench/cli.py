@@ -9,12 +9,13 @@ import sys
 
 import torch
 
-from flashlab.bench import backward, counters, forward, results
+from flashlab.bench import backward, counters, forward, results, soundness, tune
 from flashlab.bench.basics import sections
 from flashlab.bench.rows import measured
 
 # Each has add_arguments(parser), which also sets the default run=: run(args, out, command) -> results.
-SUBJECTS = {"forward": forward, "backward": backward, "counters": counters, "basics": sections}
+SUBJECTS = {"forward": forward, "backward": backward, "counters": counters, "basics": sections, "soundness": soundness,
+            "tune": tune}
 
 NO_GPU = """bench measures on a GPU, and on this machine {why}.
 Instead: recorded results are in results/, and notebooks/16_benchmarks.ipynb plots them; README.md says how to use a remote GPU;
@@ -34,7 +35,8 @@ def parsers():
     return parser, each
 
 
-def main(argv=None):
+def main(argv=None, yours=None):
+    """Returns 0 if something was measured. yours: (what) -> {name: Implementation}, what --yours adds."""
     argv = sys.argv[1:] if argv is None else argv
     named = argv and (argv[0] in ("-h", "--help") or not argv[0].startswith("-"))
     parser, each = parsers()
@@ -42,6 +44,9 @@ def main(argv=None):
     if why := results.why_no_gpu() or args.why_not():
         print(NO_GPU.format(why=why), file=sys.stderr)
         return 2
+    args.own = yours(args.what) if yours and getattr(args, "yours", False) else {}
+    if getattr(args, "yours", False) and not args.own:
+        parser.error(f"--yours: your {args.what} kernel has not passed yet; `python -m flashlab check` says how far it is")
     out = args.out
     if out is None and is_full_set(args, each[args.what]):
         out = results.ROOT / "results" / f"{args.what}_{results.gpu_slug(torch.cuda.get_device_name())}.json"
@@ -52,5 +57,5 @@ def main(argv=None):
 
 def is_full_set(args, parser):
     """Whether everything is measured that the subject measures by default."""
-    free = ("what", "out", "budget_seconds")               # these choose no part of it
+    free = ("what", "out", "budget_seconds", "own")               # these choose no part of it
     return all(value == parser.get_default(name) for name, value in vars(args).items() if name not in free)

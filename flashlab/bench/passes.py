@@ -5,6 +5,7 @@ A function that has not just passed its check against float64 on the problem at 
 
 from collections.abc import Callable
 from functools import partial
+from statistics import median
 from typing import NamedTuple
 
 from tqdm import tqdm
@@ -57,7 +58,14 @@ def measure(which, problem, chosen, *, device="cuda", timer=timing.time_ms, roun
         if row.skipped is None:
             functions[name] = partial(which.prepare, forward, *tensors, problem.causal)
     # what a call has prepared lives for one turn only: all that naive attention keeps for its backward would starve the others
-    times, failed = timing.interleaved_times(functions, lambda prepare: timer(prepare()), rounds, expired)
+    turns = {name: [] for name in functions}
+
+    def one_turn(name):
+        ms = timer(functions[name]())
+        turns[name].append(median(ms))
+        return ms
+
+    times, failed = timing.interleaved_times({name: name for name in functions}, one_turn, rounds, expired)
     for name, ms in times.items():
         if ms and name not in failed:
             found = timing.statistics(ms, flops=which.flops * problem.flops)
@@ -68,7 +76,14 @@ def measure(which, problem, chosen, *, device="cuda", timer=timing.time_ms, roun
     baseline = rows[BASELINE].ms if BASELINE in rows else None
     for row in rows.values():
         row.vs_sdpa_flash = round(baseline / row.ms, 4) if baseline and row.ms else None
+        row.vs_sdpa_cudnn = by_turns(turns, "sdpa_cudnn", row.implementation) if row.ms else None
     return list(rows.values())
+
+
+def by_turns(turns, baseline, name):
+    """The median, over the rounds, of the baseline's time over this one's: both in the same round, so at about the same clocks."""
+    ratios = [theirs / ours for theirs, ours in zip(turns.get(baseline, ()), turns[name], strict=False)]
+    return round(median(ratios), 4) if ratios else None
 
 
 def empty_row(which, name, problem):
@@ -93,7 +108,8 @@ def run_asked(which, args, out, command):
     sizes = args.N or (which.quick_sizes if args.quick else SIZES)
     timer, rounds = (timing.quick_ms, 1) if args.quick else (timing.time_ms, 3)
     problems, found = problem_grid(sizes, args.d, MASKS[args.causal], args.dtype), which.implementations()
-    results = run(which, problems, [found[name] for name in args.implementations], out=out, command=command, timer=timer,
+    chosen = [*(found[name] for name in args.implementations), *args.own.values()]
+    results = run(which, problems, chosen, out=out, command=command, timer=timer,
                   rounds=rounds, expired=timing.deadline(args.budget_seconds))
     print(table(results))
     return results
@@ -102,5 +118,6 @@ def run_asked(which, args, out, command):
 def add_arguments(which, parser):
     """The options of `bench forward` and `bench backward`, and what they run."""
     add_sizes(parser, which.implementations(), N=SIZES, quick_N=which.quick_sizes, d=HEAD_DIMS, causal="both")
+    parser.add_argument("--yours", action="store_true", help="your own kernel too: that of chapter 10 or 11, once it passes")
     add_budget_and_out(parser, 900.0)
     parser.set_defaults(run=partial(run_asked, which))

@@ -100,9 +100,12 @@ def inputs(problem, device):
 
 
 def tiles(name, problem):
-    """The tile sizes that the Triton rung of that name picks, {"B_r", "B_c"}; {} for all others, and without Triton."""
+    """The tile sizes that the kernel of that name picks, {"B_r", "B_c"}; {} for all others, and without Triton."""
     for rung in RUNGS:
         if rung.name == name and rung.heads and import_triton():
-            best_tiles = getattr(import_module(rung.module), "best_tiles", lambda *_: ())
-            return dict(zip(("B_r", "B_c"), best_tiles(problem.d, getattr(torch, problem.dtype), problem.causal), strict=False))
+            launch = getattr(import_module(rung.module), "launch", None)
+            shape = (problem.B, problem.H, problem.N, problem.d)
+            X, L = torch.empty(shape, dtype=getattr(torch, problem.dtype), device="meta"), torch.empty(shape[:3], device="meta")
+            arguments = launch(X, X, X, X, L, causal=problem.causal, scale=1.0)[1] if launch else {}
+            return {side: arguments[side] for side in ("B_r", "B_c") if side in arguments}
     return {}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from flashlab import command
 from flashlab.compiler import import_triton, interpreted
 from flashlab.doctor import driver_version
 
@@ -104,5 +105,5 @@ def why_no_gpu():
     if interpreted():
         return "TRITON_INTERPRET runs the kernels on the CPU: unset it"
     if import_triton() is None:
-        return "Triton is not installed, which times and runs the kernels: python -m flashlab doctor says how to get it"
+        return f"Triton is not installed, which times and runs the kernels: `{command.line('doctor')}` says how to get it"
     return ""

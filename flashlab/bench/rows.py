@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from flashlab.bench.problems import Problem
 
 # These are in the file only where they are known: tiles where a rung has them, errors of gradients where there are gradients.
-IF_KNOWN = ("B_r", "B_c", "error_dQ", "error_dK", "error_dV")
+IF_KNOWN = ("vs_sdpa_cudnn", "B_r", "B_c", "error_dQ", "error_dK", "error_dV")
 
 
 @dataclass
@@ -28,6 +28,7 @@ class Row:
     runs: int | None = None
     tflops: float | None = None        # 10^12 FLOPs a second at the median; with a mask half of the FLOPs count
     vs_sdpa_flash: float | None = None     # the median of sdpa_flash over this one's: above 1 where this one is faster
+    vs_sdpa_cudnn: float | None = None     # the same against cuDNN, but the median of the ratios of each round
     peak_bytes: int | None = None      # beyond what was held before; backward: of both passes
     error: float | None = None         # max |O − O in float64|; backward: the largest of the three below
     rms_error: float | None = None     # root mean square of the same
@@ -86,7 +87,7 @@ def table(results):
     lines = {}
     for row in rows:
         lines.setdefault(str(problem_of(row)), {})[row.implementation] = cell(row)
-    unit = "MB: DRAM read + written, L2" if counted else "TFLOP/s (x sdpa_flash)"
+    unit = "MB: DRAM read + written, L2" if counted else "TFLOP/s (x sdpa_flash, x cudnn)"
     text = [f"{unit:<32}" + "".join(f"{name:>28}" for name in names)]
     text += [f"{size:<32}" + "".join(f"{cells.get(name, ''):>28}" for name in names) for size, cells in lines.items()]
     ceiling = [f"in the same run: {results['ceilings']}"] if "ceilings" in results else []
@@ -99,4 +100,5 @@ def cell(row):
         return "-"
     if isinstance(row, CounterRow):
         return f"{row.dram_read / 1e6:.1f} + {row.dram_written / 1e6:.1f}, {row.l2_bytes / 1e6:.1f}"
-    return f"{row.tflops:.1f}" + (f" ({row.vs_sdpa_flash:.2f}x)" if row.vs_sdpa_flash else "")
+    ratios = [f"{ratio:.2f}x" for ratio in (row.vs_sdpa_flash, row.vs_sdpa_cudnn) if ratio]
+    return f"{row.tflops:.1f}" + (f" ({', '.join(ratios)})" if ratios else "")

@@ -1,9 +1,10 @@
-"""python -m flashlab check [EX ...] [--hint] [--reset EX] [--solutions]"""
+"""python -m flashlab check [EX ...] [--hint] [--watch] [--debug] [--reset EX] [--solutions]"""
 
 import argparse
 import textwrap
 
-from flashlab.check import checker, form, progress, source, stubs
+from flashlab import command
+from flashlab.check import checker, form, overview, process, progress, source, stubs, watching
 
 
 def main(argv=None):
@@ -12,57 +13,74 @@ def main(argv=None):
                                      description="Check your exercises; without a name, all that you have begun.")
     parser.add_argument("exercises", nargs="*", metavar="EX", help="such as ex06_fa2_inner_loop, or the start of a name: ex06")
     parser.add_argument("--hint", action="store_true", help="show one hint more at each call")
+    parser.add_argument("--watch", action="store_true", help="check whenever the file is saved; after a pass, the next exercise")
+    parser.add_argument("--debug", action="store_true", help="step through the smallest case that fails, with Python's debugger")
     parser.add_argument("--reset", metavar="EX", help="restore one stub; your version is kept beside it")
     parser.add_argument("--solutions", action="store_true", help="show the solution of the exercises that you have passed")
     args = parser.parse_args(argv)
     if args.reset:
-        return reset(_named(parser, [args.reset]))
-    chosen = _named(parser, args.exercises)
+        return reset(_named(parser, args.reset))
+    chosen = [name for text in args.exercises for name in _named(parser, text)]
     if args.solutions:
         return show_solutions(chosen or form.names(), ask_for_all=bool(chosen))
-    if chosen:
+    if args.watch or args.debug:
+        if len(chosen) > 1 or args.debug and not chosen:
+            parser.error(f"--{'debug' if args.debug else 'watch'} takes one exercise{_which(chosen)}")
+        return debug(*chosen) if args.debug else watch(*chosen)
+    if len(chosen) == len(args.exercises) > 0:             # each name or beginning stands for one
         return check_these(chosen, args.hint)
-    return overview()
+    return show_overview(chosen)
 
 
-def _named(parser, wanted):
+def _named(parser, text):
     """Full names of exercises; a beginning stands for all that start with it."""
-    found = []
-    for text in wanted:
-        text = text.removesuffix(".py").rpartition("/")[2]
-        hits = [name for name in form.names() if name == text] or [name for name in form.names() if name.startswith(text)]
-        if not hits:
-            parser.error(f"argument EX: no exercise {text!r}; there are {', '.join(form.names())}")
-        found += hits
+    found = overview.matches(text)
+    if not found:
+        parser.error(f"argument EX: no exercise {text!r}; did you mean {', '.join(overview.similar(text))}? "
+                     f"`{command.line('check')}` lists them all.")
     return found
 
 
+def _which(chosen):
+    return f": {', '.join(chosen)}?" if chosen else ""
+
+
 def check_these(chosen, hint):
-    reports = [checker.check(name, hint=hint) for name in chosen]
+    reports = [process.checked_apart(name, hint) for name in chosen]
     print("\n\n".join(str(report) for report in reports))
     return 0 if all(report.passed for report in reports) else 1
 
 
-def overview():
-    """Every exercise, with its state; those begun are checked. Not begun is no failure."""
-    failed, left = [], []
-    print(f"{'exercise':<28}{'minutes':>8}  {'level':<7}state")
-    for name in form.names():
-        exercise, text = form.exercise(name), stubs.present(name)
-        state = "not begun"
+def show_overview(names=()):
+    """Every exercise, or these, with its state; those begun are checked. Not begun is no failure."""
+    rows, failed = [], []
+    print(overview.HEADING)
+    for row in overview.Overview.now(names).rows:
+        name, text, state = row[0], stubs.present(row[0]), row[-1]
         if text is not None and stubs.begun(name, text):
-            report = checker.check(name)
-            state = "passed" if report.passed else f"not yet: {report.mistake or 'wrong answers'}"
+            report = process.checked_apart(name)
+            state = overview.PASSED if report.passed else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report.passed else [report]
-        elif progress.of(name)["passed"]:
+        elif state == overview.PASSED:
             state = "passed in a notebook"
-        left += [name] if state == "not begun" else []
-        print(f"{name:<28}{exercise.head.minutes:>8}  {'•' * exercise.head.difficulty:<7}{state}", flush=True)
+        print(overview.row_text(*row[:-1], state), flush=True)
+        rows.append(name)
     for report in failed:
         print(f"\n{report}")
-    done = sum(progress.of(name)["passed"] for name in form.names())
-    print(f"\n{done} of {len(form.names())} passed." + (f" Next: {left[0]}." if left else ""))
+    print(f"\n{overview.Overview.now(rows).last_line()}")
     return 1 if failed else 0
+
+
+def debug(name):
+    return 0 if checker.checked(name, debug=True, terminal=True).passed else 1
+
+
+def watch(name=None):
+    try:
+        return watching.watch(name)
+    except KeyboardInterrupt:
+        print()
+        return 0
 
 
 def reset(names):
@@ -73,7 +91,7 @@ def reset(names):
             path.rename(kept)
             print(f"your version is kept as exercises/{kept.name}")
         stubs.write(name)
-        progress.update(name, passed=False, hints=0)
+        progress.update(name, passed=False, hints=0, file="")
         print(f"exercises/{name}.py is the stub again")
     return 0
 
@@ -92,7 +110,7 @@ def show_solutions(names, ask_for_all):
     for name in passed:
         print(f"{name}\n{textwrap.indent(textwrap.dedent(form.exercise(name).parsed.answer()), '    ')}\n")
     for name in set(names) - set(passed) if ask_for_all else ():
-        print(f"{name}: its solution is shown here once it passes (`python -m flashlab check {name} --hint` helps on the way)")
+        print(f"{name}: its solution is shown here once it passes (`{command.line('check', name, '--hint')}` helps on the way)")
     if not passed and not ask_for_all:
         print("no exercise has passed yet")
     return 0 if passed or not ask_for_all else 1

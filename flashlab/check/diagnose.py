@@ -1,13 +1,13 @@
-"""From a learner's wrong answers to sentences: which known mistake gives the same ones, and what is special where it fails."""
+"""From a learner's wrong answers to the mistakes that give the same ones: one known mistake, or two made together."""
 
+import time
 from dataclasses import dataclass
 from itertools import combinations
 
-from flashlab.check import judge
-from flashlab.check.cases import WEAK, in_order
-from flashlab.check.runner import Outcome, Problem
+from flashlab.check import explain, judge, where
+from flashlab.check.runner import FINAL, Outcome, Problem
 
-PAIRS_AT_MOST = 90             # two mistakes at once are looked for among this many pairs
+SECONDS = {False: 0.5, True: 2.0}      # of this process, for two mistakes at once: plain PyTorch, interpreted Triton
 
 
 @dataclass
@@ -16,136 +16,210 @@ class Diagnosis:
 
     mistakes: tuple = ()
     partly: bool = False
+    explanation: explain.Explanation | None = None     # where no known mistake gives these answers
 
     @property
     def name(self):
-        return " + ".join(m.name for m in self.mistakes) or None
+        names = [m.name for m in self.mistakes] or (self.explanation.names if self.explanation else [])
+        return " + ".join(names) or None
 
 
 def judge_all(exercise, fn, *, own_file=None):
     """Every case, from the smallest; a timeout ends the round, and so does a stub."""
+    return _to_the_end(judge_one(exercise, case, fn, own_file=own_file) for case in exercise.cases)
+
+
+def judge_known(exercise, mistake):
+    """judge_all of a known mistake, each case run once a process."""
+    return _to_the_end(outcome(exercise, (mistake,), case) for case in exercise.cases)
+
+
+def _to_the_end(all_judged):
     judged = []
-    for case in exercise.cases:
-        judged.append(judge.judge(exercise, case, fn, own_file=own_file))
-        if judged[-1].problem is not None and judged[-1].problem.kind in ("timeout", "not_implemented", "signature"):
+    for one in all_judged:
+        judged.append(one)
+        if one.problem is not None and one.problem.kind in FINAL:
             break
     return judged
 
 
+def judge_one(exercise, case, fn, *, own_file=None):
+    """One case; in float32 where the answer cannot take its float64."""
+    judged = judge.judge(exercise, case, fn, own_file=own_file)
+    if judged.problem is not None and case.narrow is not None:
+        return judge.judge(exercise, case.narrow, fn, own_file=own_file)
+    return judged
+
+
 def name_mistake(exercise, judged):
-    """Compare with every known mistake, then with every two of them, on all cases; then on the smallest failing one."""
+    """One known mistake that gives the same answers, a way of computing that does, two mistakes together, or part of it."""
     failing = [k for k in judged if not k.passed]
-    if failing[0].problem is not None and failing[0].problem.kind in ("timeout", "not_implemented", "signature"):
+    if failing[0].problem is not None and failing[0].problem.kind in FINAL:
         return Diagnosis()
     order = failing + [k for k in judged if k.passed]          # a failing case tells mistakes apart soonest
-    for mistake in (form for m in exercise.mistakes for form in m.forms):
-        if _explains(exercise, (mistake,), order):
-            return Diagnosis((mistake,))
-    if not exercise.triton:                                    # interpreted kernels are too slow for that
-        for pair in list(combinations(exercise.mistakes, 2))[:PAIRS_AT_MOST]:
-            if _explains(exercise, pair, order):
-                return Diagnosis(pair)
-    return _name_partly(exercise, failing, judged)
+    for same in (judge.agree, _agree_in_numbers, _agree_where_finite):
+        for mistake in (form for m in exercise.mistakes for form in m.forms):
+            if _explains(exercise, (mistake,), order, same) and (same is judge.agree or _tell(failing)):
+                return Diagnosis((mistake,))
+    explanation = explain.explain(exercise, judged)
+    if explanation.names:
+        return Diagnosis(explanation=explanation)
+    if _tell(failing):                                         # the same exception, or NaN, has many causes
+        pair = _in_different_cases(exercise, failing, judged) or _pair(exercise, order, failing[0])
+        if pair:
+            return Diagnosis(pair)
+    partly = _name_partly(exercise, failing, judged)
+    return partly if partly.mistakes and not explanation.looks else Diagnosis(explanation=explanation)
 
 
-def _explains(exercise, mistakes, order):
-    return all(judge.agree(exercise, _outcome(exercise, mistakes, k.case), k) for k in order)
+def _explains(exercise, mistakes, order, same=judge.agree):
+    return all(same(exercise, outcome(exercise, mistakes, k.case), k) for k in order)
 
+
+def _agree_in_numbers(exercise, a, b):
+    """The same numbers, whatever was moved for them: a mistake made in a program of another shape."""
+    if a.problem is not None or b.problem is not None:
+        return judge.agree(exercise, a, b)
+    return bool(a.wrong) == bool(b.wrong) and (not a.wrong or judge.agree_in_values(exercise, a, b)) and bool(b.wrong or b.passed)
+
+
+def _agree_where_finite(exercise, a, b):
+    """The same numbers where the known mistake has numbers: who makes it may have kept NaN away from a row without keys."""
+    if a.problem is not None or b.problem is not None:
+        return judge.agree(exercise, a, b)
+    if not (a.wrong or b.passed) or len(a.outcome.values) != len(b.outcome.values):
+        return False
+    expected = judge.expect(exercise, b.case)
+    return all(map(_same_where_finite, a.outcome.values, b.outcome.values, expected.truth, expected.bounds))
+
+
+def _same_where_finite(x, y, truth, bound):
+    if not hasattr(x, "isfinite") or x.shape != y.shape:
+        return not hasattr(x, "isfinite") and type(x) is type(y) and x == y
+    finite = x.isfinite() | ~truth.isfinite()
+    rest = where.wrong_entries(y, truth, bound)[~finite]
+    return not rest.any() and judge.close(x[finite], y[finite], truth[finite], bound)
+
+
+# ---- two mistakes
+
+def _in_different_cases(exercise, failing, judged):
+    """Two mistakes of which each gives all that is wrong in some failing cases, and fails nowhere the learner is right."""
+    right = [k for k in judged if k.passed]
+    deadline = time.process_time() + SECONDS[exercise.triton]
+    gives = {}
+    for mistake in exercise.mistakes:
+        if time.process_time() > deadline:
+            break
+        cells = frozenset(k.case.name for k in failing if judge.agree(exercise, outcome(exercise, (mistake,), k.case), k))
+        if cells:
+            gives[mistake] = cells
+    everything = frozenset(k.case.name for k in failing)
+    for a, b in combinations(gives, 2):
+        if gives[a] | gives[b] == everything and _harmless(exercise, a, b, gives, failing, right):
+            return a, b
+    return ()
+
+
+def _harmless(exercise, a, b, gives, failing, right):
+    """Does each of the two fail only where the learner does, and not where the other one gives all?"""
+    for mistake, other in ((a, b), (b, a)):
+        elsewhere = [k for k in failing if k.case.name not in gives[mistake]]
+        if not all(outcome(exercise, (mistake,), k.case).passed for k in [*right, *elsewhere]):
+            return False
+        if not _tell([k for k in failing if k.case.name in gives[mistake] - gives[other]]):
+            return False
+    return True
+
+
+def _pair(exercise, order, first):
+    """Two mistakes in the same code that give all answers together, the most likely ones first, as long as there is time."""
+    deadline = time.process_time() + SECONDS[exercise.triton]
+    for pair in likely_pairs(exercise, first):
+        if time.process_time() > deadline:
+            break
+        if _explains(exercise, pair, order) and all(_fails_with(exercise, m, order) for m in pair):
+            return pair
+    return ()
+
+
+def _fails_with(exercise, mistake, order):
+    """Does the mistake alone fail only where the learner does? Else something keeps it from showing, and it is not that."""
+    return all(outcome(exercise, (mistake,), k.case).passed for k in order if k.passed)
+
+
+def likely_pairs(exercise, first):
+    """Pairs of mistakes that can give what the smallest failing case shows: each gives one of its wrong results, or one of them
+    gives all and the other shows later, or both show in it."""
+    alone = {m: outcome(exercise, (m,), first.case) for m in exercise.mistakes if not m.same_as}
+    gives = [m for m in alone if judge.agree(exercise, alone[m], first)]
+    shows = [m for m in alone if not alone[m].passed and m not in gives and alone[m].problem is None]
+    shows.sort(key=lambda m: abs(len(alone[m].wrong) - len(first.wrong)))
+    yield from _one_result_each(exercise, alone, first)
+    for a in gives:
+        for b in alone:
+            if b is not a and alone[b].passed:
+                yield _in_written_order(exercise, a, b)
+    for a, b in combinations(shows, 2):
+        yield _in_written_order(exercise, a, b)
+
+
+def _one_result_each(exercise, alone, first):
+    """Pairs of which one gives the first wrong result as the learner has it, and the other the second."""
+    if first.problem is not None or len(first.wrong) < 2:
+        return
+    truth = judge.expect(exercise, first.case).truth
+
+    def giving(n, bound):
+        return [m for m, k in alone.items() if k.problem is None and len(k.outcome.values) > n and
+                judge.close(k.outcome.values[n], first.outcome.values[n], truth[n], bound)]
+
+    (n, _, bound_n), (m, _, bound_m) = first.wrong[:2]
+    for a in giving(n, bound_n):
+        for b in giving(m, bound_m):
+            if a is not b:
+                yield _in_written_order(exercise, a, b)
+
+
+def _in_written_order(exercise, a, b):
+    return (a, b) if exercise.mistakes.index(a) < exercise.mistakes.index(b) else (b, a)
+
+
+# ---- part of it
 
 def _name_partly(exercise, failing, judged):
     """One mistake alone gives the smallest failing case, and fails nowhere the learner is right."""
     first = failing[0]
     if first.problem is not None or exercise.ints_only:        # whole numbers agree by chance
         return Diagnosis()
-    matches = [m for m in exercise.mistakes if judge.agree_in_values(exercise, _outcome(exercise, (m,), first.case), first)
-               and _outcome(exercise, (m,), first.case).wrong]
+    matches = [m for m in exercise.mistakes if judge.agree_in_values(exercise, outcome(exercise, (m,), first.case), first)
+               and outcome(exercise, (m,), first.case).wrong]
     right = [k.case for k in judged if k.passed]
-    matches = [m for m in matches if all(_outcome(exercise, (m,), case).passed for case in right)]
-    if len(matches) == 1 and bool(_telling(first)):
+    matches = [m for m in matches if all(outcome(exercise, (m,), case).passed for case in right)]
+    if len(matches) == 1 and _tell([first]):
         return Diagnosis((matches[0],), partly=True)
     return Diagnosis()
 
 
-def _telling(judged):
-    """Values that two different mistakes hardly share: neither NaN nor 0 all over."""
-    value = judged.outcome.values[judged.wrong[0][0]] if judged.wrong else None
-    return not hasattr(value, "isfinite") or (value.isfinite() & (value != 0)).sum() > 1
+def _tell(judged):
+    """Are there numbers that two different mistakes hardly share: neither NaN nor 0?"""
+    values = [k.outcome.values[n] for k in judged if k.problem is None for n, *_ in k.wrong]
+    return sum(int((v.isfinite() & (v != 0)).sum()) if hasattr(v, "isfinite") else 1 for v in values) > 1
 
 
-def _outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache for the process
+def outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache for the process
     """What the solution with these mistakes does on a case. Two mistakes that cannot be made together never explain anything."""
     key = (exercise.name, mistakes, case.name)
     if key not in cache:
-        try:
-            fn = exercise.wrong(*mistakes)
-        except (ValueError, SyntaxError):
-            if len(mistakes) == 1:
-                raise
-            fn = None                                          # the first swap took the text of the second away, or apart
-        impossible = judge.Judged(case, Outcome(), Problem("impossible", ""))
-        cache[key] = impossible if fn is None else judge.judge(exercise, case, fn)
+        cache[key] = _run(exercise, mistakes, case)
     return cache[key]
 
 
-# ---- what is special about the failing cases
-
-def special(judged):
-    """A sentence that is true of these cases: what the failing ones have in common and the passing ones lack."""
-    failing = [k.case for k in judged if not k.passed]
-    passing = [k.case for k in judged if k.passed]
-    everywhere = frozenset.intersection(*(k.case.features for k in judged))
-    smallest = f"the smallest case that fails is “{failing[0]}”"
-    if not passing:
-        return f"Wrong in every case, from the smallest on: “{failing[0]}”."
-    words = in_order(set().union(*(case.features for case in failing)) - everywhere)
-    for feature in words:
-        if all(feature in c.features for c in failing) and not any(feature in c.features for c in passing):
-            return f"Wrong in each case with {feature}, right in every other; {smallest}."
-    shared = [f for f in words if f not in WEAK and all(f in c.features for c in failing)]
-    shared = {f: sum(f in k.case.features for k in judged) for f in shared}
-    if shared and len(failing) > min(shared.values()) / 2:
-        feature = min(shared, key=shared.get)
-        return f"Wrong only with {feature}, in {len(failing)} of {shared[feature]} such cases; {smallest}."
-    for pair in combinations(words, 2):
-        if all(set(pair) <= c.features for c in failing) and not any(set(pair) <= c.features for c in passing):
-            return f"Wrong only with {pair[0]} and {pair[1]} together; {smallest}."
-    alone = [f for f in in_order(failing[0].features) if f not in WEAK and not any(f in c.features for c in passing)]
-    if alone:
-        return f"Wrong in {len(failing)} of {len(judged)} cases; {smallest}, and no case with {alone[0]} is right."
-    return f"Wrong in {len(failing)} of {len(judged)} cases; {smallest}."
-
-
-# ---- from which key block on
-
-def from_key_block(exercise, judged, fn):
-    """Run the learner's function on the first key block alone, on the first two, ...: where does it go wrong?"""
-    inputs, sizes = judged.case.make(), judged.case.sizes
-    if not {"N_k", "B_c"} <= set(sizes) or not {"K", "V"} <= set(inputs) or inputs["K"].ndim != 2 or inputs.get("causal"):
-        return ""
-    blocks = -(-sizes["N_k"] // sizes["B_c"])
-    if blocks == 1:
-        return ""
-    for count in range(1, blocks):
-        part = dict(inputs, K=inputs["K"][: count * sizes["B_c"]], V=inputs["V"][: count * sizes["B_c"]])
-        wrong = _wrong_on(exercise, judged, fn, part)
-        if wrong is None:
-            return ""
-        if wrong:
-            return "" if count == 1 else _until(count - 1)
-    return _until(blocks - 1)
-
-
-def _until(j):
-    seen = "key block j = 0" if j == 1 else f"key blocks j = 0 to {j - 1}"
-    return f"Right while it sees only {seen}, wrong once j = {j} comes in."
-
-
-def _wrong_on(exercise, judged, fn, inputs):
-    """Is fn wrong on these inputs? None where the exercise is not defined for them."""
+def _run(exercise, mistakes, case):
     try:
-        copies = {k: v.clone() if hasattr(v, "clone") else v for k, v in inputs.items()}
-        expected = judge.expected_of(exercise, copies, judged.case.loose)
-    except Exception:                                          # N_q = N_k may be part of the exercise, for instance
-        return None
-    again = judge.judge(exercise, judged.case, fn, inputs=inputs, expected=expected)
-    return bool(again.problem or again.wrong)
+        fn = exercise.wrong(*mistakes)
+    except Exception:                                          # the first swap took the text of the second away, or apart
+        if len(mistakes) == 1:
+            raise
+        return judge.Judged(case, Outcome(), Problem("impossible", ""))
+    return judge.judge(exercise, case, fn)

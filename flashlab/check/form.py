@@ -2,9 +2,14 @@
 
 import importlib.util
 import inspect
+import operator
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+
+import numpy
+import torch
 
 from flashlab.check import source
 
@@ -20,6 +25,8 @@ class Case:
     features: frozenset = frozenset()
     sizes: dict = field(default_factory=dict)    # what the report prints, and what the block numbers are counted with
     loose: float = 0.0         # relative error allowed on top: eps · |score| where scores are large
+    units: int = 16            # units in the last place allowed on top; fewer where all of the arithmetic is exact
+    narrow: "Case | None" = None                 # the same in float32, for an answer that cannot take this one's float64
 
     def __str__(self):
         return f"{self.name} ({', '.join(f'{k} {v}' for k, v in self.sizes.items())})" if self.sizes else self.name
@@ -31,6 +38,14 @@ class Output:
 
     name: str
     axes: tuple = ()
+
+
+class Breach(Exception):
+    """What the function did is against the rules: for an exercise's `call`, and for who watches. kind as in runner.Problem."""
+
+    def __init__(self, kind, text):
+        super().__init__(text)
+        self.kind = kind
 
 
 class Mistake:
@@ -58,6 +73,15 @@ class Mistake:
         return parsed.edited(self.name, self.swaps, self.body, self.code)
 
 
+class Hint(str):
+    """A hint with the features it is about: it comes first where exactly the cases with one of them fail."""
+
+    def __new__(cls, text, *about):
+        hint = super().__new__(cls, text)
+        hint.about = frozenset(about)
+        return hint
+
+
 class Variant(Mistake):
     """A correct version written another way: it must pass."""
 
@@ -74,23 +98,42 @@ class Exercise:
     cases: list                          # of Case, from the smallest to the nastiest
     mistakes: list                       # of Mistake
     variants: list                       # of Variant, at least one
-    hints: list                          # of str, the gentlest first
+    hints: list                          # of str or Hint, the gentlest first
     truth: Callable | None = None        # (**inputs) -> outputs in float64; None: the solution in float64
     call: Callable | None = None         # (fn, inputs) -> outputs; None: fn with the solution's own signature
     sram_bytes: Callable | None = None   # (**inputs) -> bytes: run under flashlab.memory.Memory and hold the traffic
     forbid: Callable | None = None       # (shape, **inputs) -> a sentence if no tensor of that shape may be made, else None
+    without: tuple = ()                  # what may not be called: keys of points.LIBRARY, "autograd"
+    off_limits: tuple = ()               # rooms of flashlab that may not be called, besides points.READY
+    loops: Callable | None = None        # (**inputs) -> ("heads", 8): no line may run 8 times; None where that tells nothing
+    most: Callable | None = None         # (**inputs) -> {tensor: most elements in one load}
     reads: tuple = ()                    # Triton: the inputs that are put between NaNs
     writes: tuple = ()                   # Triton: the outputs that are poisoned; they are the results
+    traffic: Callable | None = None      # Triton: (**inputs) -> {tensor: (elements loaded, elements stored)}, the closed form
+    fewer: Callable | None = None        # Triton: (**inputs) -> may a right answer move less than that?
     after: list = field(default_factory=list)    # (exercise, fn) -> (Mistake, what was seen) or None: what no case can show
+    alternatives: Callable | None = None # (inputs) -> alternatives.Problem or gradients.Backward: wrong ways to compute it, by name
+    parts: dict = field(default_factory=dict)    # {an argument that is a tuple: the names of its parts}
     terms: Callable | None = None        # (**inputs) -> {name: number}: what a wrong whole number may be off by
     ints_only: bool = False              # the answers are whole numbers: compared exactly
     slack: float = 4                     # a result may be off by this many times the solution's own rounding error
     seconds: float = 3                   # per case
+    show: Callable | None = None         # (fn, **inputs): a call on modelled memory for the player, where `call` makes none
     name: str = ""
 
     @property
     def triton(self):
         return bool(self.writes)
+
+    @property
+    def moves(self):
+        """Does an answer move tiles between HBM and chip, so that the player can show it?"""
+        return self.triton or self.sram_bytes is not None or self.show is not None
+
+    def needed(self, inputs):
+        """{tensor: (bytes loaded, bytes stored)}: the closed form of the traffic."""
+        return {name: (loaded * inputs[name].element_size(), stored * inputs[name].element_size())
+                for name, (loaded, stored) in self.traffic(**inputs).items()}
 
     @cached_property
     def parsed(self):
@@ -100,6 +143,11 @@ class Exercise:
     def head(self):
         """Title, chapter, difficulty, minutes."""
         return self.parsed.head
+
+    @property
+    def not_allowed(self):
+        """What the stub says of it: "Not allowed: ..."."""
+        return " ".join(re.search(r"^Not allowed: .*?(?=\n\n)", self.parsed.text, re.MULTILINE | re.DOTALL)[0].split())
 
     @cached_property
     def signature(self):
@@ -125,6 +173,16 @@ class Exercise:
         kinds = {name: p.kind for name, p in self.signature.parameters.items() if name in inputs}
         return fn(*(inputs[name] for name, kind in kinds.items() if kind is not only),
                   **{name: inputs[name] for name, kind in kinds.items() if kind is only})
+
+
+def whole(value):
+    """The int that a value is: Python's own, numpy's, a tensor's that holds nothing else. None for everything else."""
+    if isinstance(value, (bool, numpy.bool_, float)) or getattr(value, "ndim", 0) or getattr(value, "dtype", None) == torch.bool:
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 def names():

@@ -41,6 +41,8 @@ class Report:
     message   the verdict in words: what is wrong, first; where it shows
     hint      what to look at, and the hints asked for so far
     trace     the learner's own lines, for exceptions and timeouts
+    where     (case, output, index) of the first wrong number, None where there is none
+    offer     how to go on: is the file saved, how to ask for a hint
     """
 
     passed: bool
@@ -53,6 +55,10 @@ class Report:
     printed: str = ""
     solution: str = ""
     seconds: float = 0.0
+    where: tuple | None = None
+    offer: str = ""
+    hints: list = field(default_factory=list)    # the exercise's, those first that belong to what fails
+    snippet: str = ""          # lines to paste, which bring the failing case into a notebook
 
     def __bool__(self):
         return self.passed
@@ -69,6 +75,9 @@ class Report:
             parts.append("  Your code printed:\n" + textwrap.indent(self.printed.rstrip(), "    | "))
         if self.trace:
             parts.append("  Your lines, the innermost last:\n" + textwrap.indent(self.trace, "    "))
+        parts += [_wrapped(line) for line in self.offer.split("\n") if line]
+        if self.snippet:
+            parts.append("  To try that case in a cell of your own:\n" + textwrap.indent(self.snippet, "    "))
         return "\n".join(parts)
 
     __repr__ = __str__
@@ -89,7 +98,7 @@ class Report:
         return {"text/plain": str(self), "text/html": self._repr_html_()}
 
     def _repr_html_(self):
-        accent = GREEN if self.passed else AMBER if self.mistake == "not_implemented" else RED
+        accent, kind = _look(self)
         parts = [f"<p><span class='verdict'>{html.escape(self._verdict())}</span> · <code>{html.escape(self.exercise)}</code></p>"]
         parts += [f"<p>{_inline(line)}</p>" for line in self.message.split("\n")]
         parts += [f"<p>{_inline(line)}</p>" for line in self.hint.split("\n") if line]
@@ -99,15 +108,25 @@ class Report:
             parts.append(f"<p>Your code printed:</p><pre>{html.escape(self.printed.rstrip())}</pre>")
         if self.trace:
             parts.append(f"<p>Your lines, the innermost last:</p><pre>{html.escape(self.trace)}</pre>")
+        parts += [f"<p class='cases'>{_inline(line)}</p>" for line in self.offer.split("\n") if line]
+        if self.snippet:
+            parts.append("<details><summary>To try that case in a cell of your own</summary>"
+                         f"<pre>{html.escape(self.snippet)}</pre></details>")
         if self.solution:
             parts.append(f"<details><summary>One way to write it</summary><pre>{html.escape(self.solution)}</pre></details>")
-        return f"<style>{STYLE.format(accent=accent)}</style>".replace(".flashlab-check", f".flashlab-check.{_kind(self)}") + \
-            f"<div class='flashlab-check {_kind(self)}'>{''.join(parts)}</div>"
+        return panel("".join(parts), accent, kind)
 
 
-def _kind(report):
-    """Its own class for each colour: a notebook holds several panels, and styles are global there."""
-    return "passed" if report.passed else "stub" if report.mistake == "not_implemented" else "failed"
+def panel(inner, accent, kind):
+    """HTML in the checker's frame. Its own class for each colour: a notebook holds several panels, and styles are global there."""
+    style = STYLE.format(accent=accent).replace(".flashlab-check", f".flashlab-check.{kind}")
+    return f"<style>{style}</style><div class='flashlab-check {kind}'>{inner}</div>"
+
+
+def _look(report):
+    if report.passed:
+        return GREEN, "passed"
+    return (AMBER, "stub") if report.mistake == "not_implemented" else (RED, "failed")
 
 
 def _mark(case):
@@ -115,7 +134,11 @@ def _mark(case):
 
 
 def _wrapped(line):
-    return textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="  ") if line.strip() else line
+    """Filled lines; what stands in backticks is in one piece, so that it can be copied."""
+    whole = "`".join(part.replace(" ", "\0") if n % 2 else part for n, part in enumerate(line.split("`")))
+    filled = textwrap.fill(whole, WIDTH, initial_indent="  ", subsequent_indent="  ", break_long_words=False,
+                           break_on_hyphens=False)
+    return filled.replace("\0", " ") if line.strip() else line
 
 
 def _inline(line):

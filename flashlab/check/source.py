@@ -50,9 +50,9 @@ class Region(NamedTuple):
 
 def root():
     """The folder that holds solutions/ and exercises/: FLASHLAB_ROOT, the repository, or where the work is done."""
-    for folder in (os.environ.get("FLASHLAB_ROOT"), Path(flashlab.__file__).parent.parent, Path.cwd(), Path.cwd().parent):
+    for folder in (os.environ.get("FLASHLAB_ROOT"), Path(flashlab.__file__).parent.parent, ".", ".."):
         if folder and (Path(folder) / "solutions").is_dir():
-            return Path(folder)
+            return Path(folder).absolute()
     raise SourceError("no folder solutions/ beside the package or where you are: work in a clone of the repository, "
                       "or set FLASHLAB_ROOT to one")
 
@@ -198,7 +198,7 @@ def of(fn):
     """The text of a function or Triton kernel, "" where Python does not have it."""
     try:
         return inspect.getsource(getattr(fn, "fn", fn))
-    except (OSError, TypeError):
+    except Exception:                                  # a learner's own __getattr__ may raise anything
         return ""
 
 

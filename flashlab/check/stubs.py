@@ -43,16 +43,16 @@ def committed(name):
 
 def untouched(name, text):
     """Is this a stub of an earlier solution? Then it is what was written here last, or what is committed."""
-    return progress.of(name)["stub"] == _digest(text) or text == committed(name) and not begun(name, text)
+    return progress.of(name)["stub"] == digest(text) or text == committed(name) and not begun(name, text)
 
 
 def write(name):
     """Put the stub in its place, and remember it: once the solution changes, it can be told from a learner's work."""
     source.exercise_path(name).write_text(stub(name), encoding="utf-8")
-    progress.update(name, stub=_digest(stub(name)))
+    progress.update(name, stub=digest(stub(name)))
 
 
-def _digest(text):
+def digest(text):
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from flashlab.compiler import import_triton
 
-SHARED_LIMIT = {80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}    # bytes one program may use: A100, H100, B200
+# bytes one program may use: A100, RTX 3090, 4090, H100, B200
+SHARED_LIMIT = {80: 163 * 1024, 86: 99 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Compiled:
     spills: int            # bytes per thread that did not fit in registers and went to memory
     shared_bytes: int      # per program
     ttir: str              # Triton's own intermediate form, before anything is known of the GPU
+    ttgir: str             # the same for this GPU: which thread holds which element
     ptx: str
     cubin: bytes
     warnings: list[str]
@@ -61,7 +63,7 @@ class CompileError(RuntimeError):
 
 
 def compile_for(kernel, arguments, arch):
-    """Compile a Triton kernel for `arch` (80, 90 or 100: A100, H100, B200) as a launch with these arguments would.
+    """Compile a Triton kernel for `arch` (one of SHARED_LIMIT's) as a launch with these arguments would.
 
     `arguments` maps every parameter's name to its value; tensors may be on the device "meta", and are taken as aligned.
     num_warps and num_stages may stand among them, as in a launch.
@@ -113,9 +115,20 @@ def _as_data(kernel, arguments, arch):
         raise ValueError(f"arguments must name every parameter of {name}, missing: {', '.join(missing)}")
     plain = {}
     for key, value in arguments.items():
-        dtype = getattr(value, "dtype", None)
-        plain[key] = value if dtype is None else {"tensor": str(dtype).removeprefix("torch.")}
+        plain[key] = _plain(value)
     return {"source": "\n\n".join(dict.fromkeys(source_of(kernel))), "kernel": name, "arguments": plain, "arch": arch}
+
+
+def _plain(value):
+    """An argument as plain data: a tensor by its dtype, a descriptor by that and the tile it copies."""
+    if hasattr(value, "block_shape"):
+        layout = getattr(value, "layout", None)                        # Gluon's have one
+        return {"tensor": _name(value.base.dtype), "block": value.block_shape, "layout": repr(layout) if layout else ""}
+    return {"tensor": _name(value.dtype)} if hasattr(value, "dtype") else value
+
+
+def _name(dtype):
+    return str(dtype).removeprefix("torch.")
 
 
 def source_of(kernel, seen=()):
@@ -125,7 +138,12 @@ def source_of(kernel, seen=()):
     """
     yield "import triton\nimport triton.language as tl\nfrom triton import jit"
     text = textwrap.dedent(inspect.getsource(kernel.fn))
-    text = "@jit\n" + text[re.search(r"^def ", text, re.MULTILINE).start():]      # the interpreter strips decorators
+    text = text[re.search(r"^def ", text, re.MULTILINE).start():]                 # the interpreter strips decorators
+    if is_gluon(kernel):
+        yield "from triton.experimental import gluon"
+        text = f"@gluon.jit(do_not_specialize={kernel.do_not_specialize!r})\n{text}"
+    else:
+        text = f"@jit\n{text}"
     used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     around = kernel.fn.__globals__ | inspect.getclosurevars(kernel.fn).nonlocals
     for name in sorted(used & around.keys()):
@@ -137,9 +155,16 @@ def source_of(kernel, seen=()):
             yield f"import {value.__name__} as {name}"
         elif isinstance(value, (int, float, str)):
             yield f"{name} = {_literal(value)}"
+        elif inspect.isfunction(value):                                           # one of Triton's own, a builtin of the language
+            yield f"from {value.__module__} import {value.__name__} as {name}"
         elif type(value).__name__ == "constexpr":
             yield f"{name} = tl.constexpr({_literal(value.value)})"
     yield text
+
+
+def is_gluon(kernel):
+    """Whether a kernel is in Gluon, which is compiled even where Triton interprets."""
+    return getattr(kernel, "is_gluon", lambda: False)()
 
 
 def _literal(value):

@@ -32,6 +32,9 @@ def kernel_of(job):
 
 def specialised(value):
     """(type, is it a multiple of 16?) of a run-time argument, by the rules of a launch. Loads are wide if it is."""
+    if isinstance(value, dict) and "block" in value:
+        parts = [f"{POINTERS[value['tensor']][1:]}{value['block']}", value["layout"]]
+        return f"tensordesc<{','.join(filter(None, parts))}>", False
     if isinstance(value, dict):
         return POINTERS[value["tensor"]], True
     if isinstance(value, bool):
@@ -46,14 +49,19 @@ def ast_source(kernel, arguments, specialise):
     signature, constants, attributes, options = {}, {}, {}, dict(arguments)
     for n, parameter in enumerate(kernel.params):
         value = options.pop(parameter.name)
-        one = specialise and value == 1 and isinstance(value, int)                     # a stride of 1 is compiled in
+        known = specialise and not parameter.do_not_specialize
+        one = known and value == 1 and isinstance(value, int)                          # a stride of 1 is compiled in
         if parameter.is_constexpr or value is None or one:
             signature[parameter.name] = "constexpr"
             constants[n,] = value
             continue
         signature[parameter.name], multiple_of_16 = specialised(value)
-        if multiple_of_16 and specialise:
+        if multiple_of_16 and known:
             attributes[n,] = [["tt.divisibility", 16]]
+    if kernel.is_gluon():
+        from triton.experimental.gluon._runtime import GluonASTSource  # here: it takes a while, and few jobs need it
+
+        return GluonASTSource(kernel, signature, constants, attributes), options | {"num_warps": arguments["num_warps"]}
     return ASTSource(kernel, signature, constants, attributes), options
 
 
@@ -66,11 +74,17 @@ def compiled(job):
         "registers": registers,
         "spills": spills,
         "shared_bytes": binary.metadata.shared,
-        "ttir": re.sub(r" loc\((?:[^()]|\([^()]*\))*\)", "", binary.asm["ttir"]),
+        "ttir": without_places(binary.asm["ttir"]) if "ttir" in binary.asm else "",    # Gluon begins one form later
+        "ttgir": without_places(binary.asm["ttgir"]),
         "ptx": binary.asm["ptx"],
         "cubin": base64.b64encode(binary.asm["cubin"]).decode(),
         "warnings": warnings,
     }
+
+
+def without_places(text):
+    """Triton's intermediate form without its notes on source lines."""
+    return re.sub(r" loc\((?:[^()]|\([^()]*\))*\)", "", text)
 
 
 def assembled(ptx, arch):

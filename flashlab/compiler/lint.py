@@ -29,7 +29,7 @@ LEVELS = ("fails", "wrong", "differs", "slow")             # worst first
 class Finding:
     """One line of the report."""
 
-    rule: str              # dot_k, mixed_dot, compile, shared, stray_load, stray_store, bf16, tf32, spills
+    rule: str              # dot_k, mixed_dot, compile, shared, stray_load, stray_store, stray_atomic, bf16, tf32, spills
     level: str             # of LEVELS
     text: str
     fix: str
@@ -157,10 +157,10 @@ class Strays:
     def findings(self):
         found = []
         for (kernel, kind), (name, where, count, program) in self.strays.items():
-            verb = {"load": "loads", "store": "stores"}[kind]
+            verb = {"load": "loads", "store": "stores", "atomic": "updates"}[kind]
             found.append(Finding(f"stray_{kind}", "wrong", f"{kernel} {verb} outside its tensors: {count} addresses in program "
                                  f"{program}, the first one {where} of {name}; a GPU does not notice, or ends the process",
-                                 f"a mask in tl.{kind} that is False past the edge"))
+                                 f"a mask in tl.{'atomic_add' if kind == 'atomic' else kind} that is False past the edge"))
         return found
 
 

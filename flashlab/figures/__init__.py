@@ -14,18 +14,103 @@ whether the numbers are modelled, measured here, or recorded on which device.
 
 # ruff: noqa: F401 (the pictures are imported to be found here)
 
-from flashlab.figures.backward import jacobian_of_product, traffic_by_tensor
+from flashlab.figures.accesses import (
+    address_walk,
+    matrix_accesses,
+    memory_line,
+    tiles_and_addresses,
+    times_touched,
+    vector_accesses,
+)
+from flashlab.figures.attention import ladder, saturation, tile_of_scores, who_sees_whom
+from flashlab.figures.backward import (
+    backward_dataflow,
+    backward_peak_against_N,
+    finite_differences,
+    jacobian_of_product,
+    matrix_crossings,
+    softmax_jacobian,
+    sums_by_order,
+    traffic_by_tensor,
+    two_passes,
+)
 from flashlab.figures.benchmarks import error_against_float64, model_vs_counters, peak_memory_against_N, runtime_against_N, tflops
+from flashlab.figures.blocks import attention_tiles, matmul_traffic
+from flashlab.figures.budget import share_of_S, tiles_in_sram
+from flashlab.figures.formats import float16_range, running_sums
 from flashlab.figures.gpu import (
+    bandwidth_by_block,
     bandwidth_by_footprint,
     grid_and_guard,
+    halving,
     layout_addresses,
     roofline,
     sectors_touched,
     tile_order,
+    time_by_block,
+    time_by_period,
     warp_lanes,
 )
-from flashlab.figures.memory import A100, attention_matrices, causal_mask, memory_hierarchy, traffic_by_op
-from flashlab.figures.softmax import running_state, softmax_passes, softmax_star_error
+from flashlab.figures.kernels import (
+    causal_tiles,
+    compiled_kernels,
+    errors_by_dtype,
+    masks_compared,
+    padded_weight,
+    phantom_weights,
+    program_grid,
+    rounding_budget,
+    scores_and_limit,
+    tile_on_its_side,
+    tile_over_memory,
+)
+from flashlab.figures.machine import (
+    GPUS,
+    bytes_in_flight,
+    gpu_drawn,
+    host_and_gpu,
+    latency_by_footprint,
+    on_chip_sizes,
+    op_times,
+    sm_filled,
+)
+from flashlab.figures.measured import bars, order_and_time, share_of_copy, share_of_library, slower_with_stride, speed_and_error
+from flashlab.figures.memory import (
+    A100,
+    attention_matrices,
+    causal_mask,
+    crossings,
+    matrix_sizes,
+    memory_hierarchy,
+    peak_against_N,
+    traffic_by_op,
+)
+from flashlab.figures.published import algorithm_beside_code
+from flashlab.figures.reasons import (
+    WITHOUT_L,
+    causal_cost,
+    limit_of_bytes,
+    relative_speed,
+    short_sequences,
+    spread_of_runs,
+    time_of_a_score,
+    times_of_calls,
+    work_against_N,
+)
+from flashlab.figures.softmax import (
+    largest_exponentials,
+    records,
+    rounding_of_l,
+    running_state,
+    shares_of_weight,
+    softmax_passes,
+    star_weights,
+)
+from flashlab.figures.style import YOURS, sharpen
+from flashlab.figures.threads import branches_in_code, elements_of_threads, lanes_of_tiles
 from flashlab.figures.tiles import block_product, programs_on_sms, sram_occupancy, tile_traversal
-from flashlab.figures.traffic import traffic_against_N, traffic_against_tile
+from flashlab.figures.traffic import break_even, share_of_naive, traffic_against_N, traffic_against_sram, traffic_against_tile
+from flashlab.figures.training import loss_curves
+from flashlab.figures.work import split_among_warps, time_by_unit, traffic_of_state
+
+sharpen()

@@ -60,22 +60,25 @@ def tflops(results, d=128, causal=False, dtype=None, focus=None, live=False):
 
 
 @figure
-def error_against_float64(results, d=128, causal=False, dtype=None, focus=None, live=False):
-    """Largest error of O against float64, against N."""
-    ax, series, focus = _against_N(results, "error", "max |O − O in float64|", d, causal, dtype, focus)
+def error_against_float64(results, d=128, causal=False, dtype=None, focus=None, live=False, key="error"):
+    """Error of O against float64, against N: the largest (key="error"), or the root mean square (key="rms_error")."""
+    of = {"error": ("max |O − O in float64|", "error"), "rms_error": ("rms of O − O in float64", "rms error")}
+    ylabel, word = of[key]
+    ax, series, focus = _against_N(results, key, ylabel, d, causal, dtype, focus)
     plain_log(ax.yaxis, "{:.0e}".format)
     title = f"{label(focus)} and {label(FLASH)} were not both measured here"
-    flash = _at(series, FLASH, "error")
-    if ratios := [error / flash[N] for N, error in _at(series, focus, "error").items() if flash.get(N)]:
-        title = f"{label(focus)} is off by at most {max(ratios):.2f} × the error of {label(FLASH)}"
-    return _finish(ax, title, results, series, "error", live)
+    flash = _at(series, FLASH, key)
+    if ratios := [error / flash[N] for N, error in _at(series, focus, key).items() if flash.get(N)]:
+        title = f"{label(focus)} is off by at most {max(ratios):.2f} × the {word} of {label(FLASH)}"
+    return _finish(ax, title, results, series, key, live)
 
 
 @figure
-def model_vs_counters(results, d=None, causal=False, B_r=128, B_c=64):
+def model_vs_counters(results, d=None, causal=False, B_r=128, B_c=64, without_L=None):
     """Modelled HBM traffic against a GPU's hardware counters, one panel an implementation.
 
     results: a dict with "what": "counters". d None: the first row's. B_r, B_c: the kernel's tiles where its row has none.
+    without_L: N -> the bytes of DRAM that naive attention moves for O alone, a line of its own in its panel
     """
     d = results["rows"][0]["d"] if d is None and results["rows"] else d
     asked = [r for r in results["rows"] if r["d"] == d and r.get("causal", False) == causal]
@@ -83,10 +86,14 @@ def model_vs_counters(results, d=None, causal=False, B_r=128, B_c=64):
     panels = group(sorted(rows, key=lambda r: r["N"]), "implementation")
     if not panels:
         raise ValueError(f"results hold no row with counters for d = {d}, causal = {causal}; 'skipped' in a row says why")
-    kernel, models = _kernel(results), {r.name: r for r in RUNGS}
+    kernel, models = _last_kernel(results), {r.name: r for r in RUNGS}
     fig, axes = plt.subplots(1, len(panels), figsize=(4.8 * len(panels), 4.4), sharey=True, squeeze=False)
     ends = {ax: _draw_counters(ax, name, series, models.get(name, kernel), B_r, B_c)     # a peer does what the kernel does
             for ax, (name, series) in zip(axes[0], panels.items(), strict=True)}
+    for ax, name in zip(axes[0], panels, strict=True):
+        if without_L and name == RUNGS[0].name:
+            ax.plot(*zip(*sorted(without_L.items()), strict=True), "-", color=color(name), marker=".", lw=1)
+            ends[ax].append((max(without_L), without_L[max(without_L)], "DRAM, O alone", color(name)))
     axes[0, 0].set_ylabel("bytes moved")
     byte_axis(axes[0, 0].yaxis)
     title = "Modelled traffic against the GPU's counters"
@@ -95,7 +102,9 @@ def model_vs_counters(results, d=None, causal=False, B_r=128, B_c=64):
         N = both[-1]
         title = (f"At N = {N} DRAM moves {bytes_text(naive[N])} for {RUNGS[0].title} attention, {bytes_text(ours[N])} for the "
                  f"kernel: {ratio_text(naive[N], ours[N])} times less")
-    return finish(fig, title, f"{_recorded(results)} DRAM and L2: counters of ncu; {every(rows, 'dtype')}, B = {every(rows, 'B')}, "
+        if N in (without_L or {}):
+            title += f", {ratio_text(without_L[N], ours[N])} times if naive attention computes no L"
+    return finish(fig, title, f"{recorded(results)} DRAM and L2: counters of ncu; {every(rows, 'dtype')}, B = {every(rows, 'B')}, "
                               f"H = {every(rows, 'H')}, d = {every(rows, 'd')}, "
                               f"{_masks(rows)}. Dashed: modelled. Where L2 is above DRAM, the cache served the rest.",
                   _missing(results, asked), ends=ends)
@@ -117,27 +126,29 @@ def _draw_counters(ax, name, series, model, B_r, B_c):
 
 
 def _modelled_traffic(model, row, B_r, B_c):
-    sizes = {"B_r": row.get("B_r", B_r), "B_c": row.get("B_c", B_c)} if model.tiled else {}
+    sizes = model.tiles(row.get("B_r", B_r), row.get("B_c", B_c))
     one = model.cost(row["N"], row["N"], row["d"], causal=row.get("causal", False),
                      element_size=getattr(torch, row["dtype"]).itemsize, **sizes)
     return row["B"] * row["H"] * one.traffic
 
 
 def _against_N(results, key, ylabel, d, causal, dtype, focus):
-    """Axes in a new figure with one line an implementation; the rows it shows, as from _series; and whom the title is about."""
-    series, focus = _series(results, key, d, causal, dtype), focus or _kernel(results).name
+    """Axes in a new figure with one line an implementation; the rows it shows, as from series_of; and whom the title is about."""
+    series, focus = series_of(results, key, d, causal, dtype), focus or kernel_name(results)
+    turns = on_each_other({name: _at(series, name, key) for name in series})
     _, ax = plt.subplots(figsize=(8, 4.8))
     for name, rows in series.items():
-        strong = name == focus
+        strong, (turn, n) = name == focus, turns[name]
         ax.plot([r["N"] for r in rows], [r[key] for r in rows], marker=marker(name), color=color(name),
-                lw=2.8 if strong else 1.5, ms=6 if strong else 5, zorder=3 if strong else 2)
+                lw=2.8 if strong or n > 1 else 1.5, ms=6 if strong else 5, zorder=3 if strong else 2,
+                ls=(5 * turn, (5, 5 * (n - 1))) if n > 1 else "-", markevery=(turn % len(rows), n))
     rows = [r for part in series.values() for r in part]
     tokens = {r["B"] * r["N"] for r in rows}
     log_axes(ax, sorted({r["N"] for r in rows}), "N" + (f" (batch × N = {tokens.pop()})" if len(tokens) == 1 else ""), ylabel)
     return ax, series, focus
 
 
-def _series(results, key, d, causal, dtype):
+def series_of(results, key, d, causal, dtype):
     """implementation -> its measured rows in order of N. dtype None: the one with most rows."""
     rows = [r for r in results["rows"] if r["d"] == d and r["causal"] == causal and r.get("pass", "forward") == results["what"]
             and not r.get("skipped") and r.get(key) is not None]
@@ -146,6 +157,19 @@ def _series(results, key, d, causal, dtype):
     if dtype not in by_dtype:
         raise ValueError(f"results hold no measured {key!r} for d = {d}, causal = {causal}, dtype = {dtype}")
     return {name: sorted(part, key=lambda r: r["N"]) for name, part in group(by_dtype[dtype], "implementation").items()}
+
+
+def on_each_other(lines, closeness=0.04):
+    """name -> (turn, of how many): lines that differ by less than `closeness` wherever both are, and so hide each other.
+
+    lines: name -> {x: y}. They are drawn in dashes of alternating colour, each in its turn.
+    """
+    groups = []
+    for name, line in lines.items():
+        same = [group for group in groups if (common := line.keys() & lines[group[0]].keys())
+                and all(abs(line[x] / lines[group[0]][x] - 1) < closeness for x in common)]
+        same[0].append(name) if same else groups.append([name])
+    return {name: (turn, len(group)) for group in groups for turn, name in enumerate(group)}
 
 
 def _at(series, name, key):
@@ -158,11 +182,16 @@ def _rungs(results):
     return BACKWARD_RUNGS if results.get("what") == "backward" else RUNGS
 
 
-def _kernel(results):
+def _last_kernel(results):
     """The last rung that runs on a GPU, of those measured where any was."""
     there = {row["implementation"] for row in results["rows"]}
     kernels = [r for r in _rungs(results) if r.heads]
     return ([r for r in kernels if r.name in there] or kernels)[-1]
+
+
+def kernel_name(results):
+    """The name of the implementation that a title is about, unless it is told another."""
+    return _last_kernel(results).name
 
 
 def _duel(results, series, key, focus, verb, text, comparison):
@@ -172,7 +201,8 @@ def _duel(results, series, key, focus, verb, text, comparison):
     if not (both := sorted(ours.keys() & theirs.keys())):
         return f"{label(focus)} and {first.title} attention were not both measured here"
     N = both[-1]
-    return (f"At N = {N}, {label(focus)} {verb} {text(ours[N])}; {first.title} attention {text(theirs[N])}, "
+    whole = ", L included," if results["what"] == "forward" else ""      # its logsumexp takes about half of its bytes
+    return (f"At N = {N}, {label(focus)} {verb} {text(ours[N])}; {first.title} attention{whole} {text(theirs[N])}, "
             f"{ratio_text(theirs[N], ours[N])} times {comparison}")
 
 
@@ -180,13 +210,15 @@ def _finish(ax, title, results, series, key, live):
     rows = [r for part in series.values() for r in part]
     d, causal = rows[0]["d"], rows[0]["causal"]
     note = _missing(results, [r for r in results["rows"] if (r["d"], r["causal"]) == (d, causal)])
-    source = (f"{_recorded(results, live)} {results['what'].capitalize()}, {every(rows, 'dtype')}, d = {d}, "
+    source = (f"{recorded(results, live)} {results['what'].capitalize()}, {every(rows, 'dtype')}, d = {d}, "
               f"H = {every(rows, 'H')}, {_masks(rows)}.")
+    if any(n > 1 for _, n in on_each_other({name: _at(series, name, key) for name in series}).values()):
+        source += " Dashes of two or more colours: lines that lie on each other."
     return finish(ax.figure, title, source, note, ends={
         ax: [(part[-1]["N"], part[-1][key], label(name), color(name)) for name, part in series.items()]})
 
 
-def _recorded(results, live=False):
+def recorded(results, live=False):
     p = results["provenance"]
     verb = "Measured here" if live else "Recorded"
     return f"{verb} on {p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}."

@@ -22,7 +22,8 @@ def roofline(points, tb_s, tflops, words):
     """
     ridge = tflops / tb_s
     xs = [point["flops"] / point["bytes"] for point in points]
-    low, high = min([*xs, 0.1]) / 2, max([*xs, ridge]) * 4
+    low, right = min([*xs, 0.1]) / 2, max([*xs, ridge])
+    high = right * 12                                                    # room for names
     fig, ax = plt.subplots(figsize=(8, 4.8))
     ax.plot([low, ridge, high], [low * tb_s, tflops, tflops], "--", color=INK, lw=1.3)
     ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low * tb_s / 2, tflops * 3),
@@ -33,22 +34,23 @@ def roofline(points, tb_s, tflops, words):
     names = {}                                                           # points on top of each other share a line of text
     for point, x in zip(points, xs, strict=True):
         y, measured = point.get("tflops") or min(x * tb_s, tflops), bool(point.get("tflops"))
-        colour = color(point.get("rung") or rungs.get(point["op"].replace("(Triton)", "in Triton")))     # results/ has brackets
+        colour = color(point.get("rung") or rungs.get(point["op"].replace("(Triton)", "in Triton"), ""))     # results/ has brackets
         ax.plot(x, y, "o", color=colour, mfc=colour if measured else "white", ms=7)
         near = [(u, v, c) for u, v, c in names if max(u / x, x / u, v / y, y / v) < 1.25]
         place = near[0] if near else (x, y, colour)
         names.setdefault(place, []).append(point["op"])
     for (x, y, colour), ops in names.items():
-        left = x > ridge                                                 # under the slope the room is to the right
-        ax.annotate(", ".join(ops), (x, y), (-9 if left else 9, -9), textcoords="offset points", fontsize=9, color=colour,
-                    fontweight="bold", ha="right" if left else "left", va="center", path_effects=HALO)
+        if x <= ridge:                                                   # under the slope; the others stand at the right
+            ax.annotate(", ".join(ops), (x, y), (9, -9), textcoords="offset points", fontsize=9, color=colour,
+                        fontweight="bold", va="center", path_effects=HALO)
+    ends = [(right, y, ", ".join(ops), colour) for (x, y, colour), ops in names.items() if x > ridge]
     ax.annotate(f"{tb_s:.3g} TB/s", (ridge / 20, ridge / 20 * tb_s), (-6, 8), textcoords="offset points", fontsize=9, ha="right")
-    ax.annotate(f"{tflops:.0f} TFLOP/s", (high, tflops), (-4, 5), textcoords="offset points", fontsize=9, ha="right")
+    ax.annotate(f"{tflops:.0f} TFLOP/s", (ridge, tflops), (-4, 5), textcoords="offset points", fontsize=9, ha="right")
     ax.axvline(ridge, color=FAINT, lw=1, zorder=0)
     hollow = "" if all(point.get("tflops") for point in points) else " Filled: measured; hollow: at best."
     slow = [point["op"] for point, x in zip(points, xs, strict=True) if x < ridge]
     return finish(fig, f"Below {ridge:.0f} FLOPs a byte memory is the limit: so for {len(slow)} of these {len(points)} operations",
-                  f"{words} FLOPs and bytes: counted. Dashed: ceilings.{hollow}")
+                  f"{words} FLOPs and bytes: counted. Dashed: ceilings.{hollow}", ends={ax: ends} if ends else None)
 
 
 @figure
@@ -123,6 +125,85 @@ def grid_and_guard(size, block):
                  f"{rows * cols} elements: the guard stops {launched - rows * cols}")
     bare(ax)
     return finish(fig, title, "Definition: one square a thread. Blue: it has an element. Grey: it has none.")
+
+
+@figure
+def time_by_period(rows, words, counted=()):
+    """ms of two_paths where neighbors agree in groups of `period`. counted: rows of "period" and "lanes_per_instruction"."""
+    fig, ax = plt.subplots(figsize=(8, 3.4))
+    lanes = {row["period"]: row["lanes_per_instruction"] for row in counted}
+    for x, row in enumerate(rows):
+        ax.bar(x, row["ms"], 0.66, color=BUSY if row["period"] >= WARP else READ)
+        if row["period"] in lanes:
+            ax.text(x, row["ms"], f"{lanes[row['period']]:.0f} of {WARP}\nlanes", ha="center", va="bottom", fontsize=8.5)
+    ax.set(ylim=(0, 1.3 * max(row["ms"] for row in rows)), xlabel="period: so many neighbors take the same path", ylabel="ms")
+    ax.set_xticks(range(len(rows)), ["all" if row["period"] > 1000 else row["period"] for row in rows])
+    within, across = (sorted(row["ms"] for row in rows if (row["period"] < WARP) == below) for below in (True, False))
+    return finish(fig, f"Where a warp's lanes disagree it takes both paths, {within[-1] / across[0]:.2f} times the time; where "
+                       "whole warps disagree, nothing", f"{words}{' Lanes: hardware counter.' if lanes else ''}")
+
+
+@figure
+def time_by_block(rows, words):
+    """ms of the same arithmetic against the threads in a block. rows: "block" and "ms"."""
+    fig, ax = plt.subplots(figsize=(8, 3.2))
+    for x, row in enumerate(rows):
+        ax.bar(x, row["ms"], 0.66, color=BUSY if row["block"] >= WARP else READ)
+        if row["block"] < WARP:
+            ax.text(x, row["ms"], f"{WARP - row['block']} of {WARP} lanes\nhave no thread", ha="center", va="bottom", fontsize=8.5)
+    ax.set(ylim=(0, 1.3 * max(row["ms"] for row in rows)), xlabel="threads in a block", ylabel="ms")
+    ax.set_xticks(range(len(rows)), [row["block"] for row in rows])
+    full = [row["ms"] for row in rows if row["block"] >= WARP]
+    return finish(fig, f"A block of {rows[0]['block']} threads takes {ratio_text(rows[0]['ms'], full[0])} times as long as one of "
+                       f"{WARP}: the empty lanes are paid for", words)
+
+
+@figure
+def bandwidth_by_block(rows, words):
+    """TB/s of vector addition against the threads in a block; as dashed lines those without a "block" of threads."""
+    cuda = sorted((row for row in rows if row["by"] == "CUDA C++"), key=lambda row: row["block"])
+    fig, ax = plt.subplots(figsize=(8, 3.6))
+    ax.plot([row["block"] for row in cuda], [row["tb_s"] for row in cuda], "o-", color=BUSY)
+    best = max(row["tb_s"] for row in rows)
+    for row in rows:
+        if row["by"] == "PyTorch":
+            ax.axhline(row["tb_s"], ls="--", color=INK, lw=1.2)
+            ax.annotate("PyTorch", (0, row["tb_s"]), (4, 4), xycoords=("axes fraction", "data"), textcoords="offset points",
+                        fontsize=9)
+    ax.set(xscale="log", ylim=(0, 1.15 * best), xlabel="threads in a block", ylabel="TB/s moved")
+    ax.set_xticks([row["block"] for row in cuda], [row["block"] for row in cuda])
+    ax.minorticks_off()
+    ax.grid(axis="y")
+    fastest, warp = max(cuda, key=lambda row: row["tb_s"]), next(row for row in cuda if row["block"] == WARP)
+    return finish(fig, f"Blocks of {WARP} threads, every lane busy, move {ratio_text(fastest['tb_s'], warp['tb_s'])} times fewer "
+                       f"bytes a second than blocks of {fastest['block']}", words)
+
+
+@figure
+def halving(values):
+    """A block's sum in shared memory, round by round: in each, the first half of the threads adds what lies in the second half."""
+    rounds, half = [list(values)], len(values) // 2
+    while half:
+        last = rounds[-1]
+        rounds.append([last[t] + last[t + half] if t < half else last[t] for t in range(len(values))])
+        half //= 2
+    fig, ax = plt.subplots(figsize=(8, 0.9 + 0.75 * len(rounds)))
+    for y, row in enumerate(rounds):
+        written = len(values) >> y
+        for x, value in enumerate(row):
+            ax.add_patch(Rectangle((x + 0.06, 1.5 * y), 0.88, 0.8, fc=BUSY if x < written else "#E9EDF2", lw=0))
+            ax.text(x + 0.5, 1.5 * y + 0.4, f"{value:g}", ha="center", va="center", fontsize=9,
+                    color="white" if x < written else INK)
+        for x in range(written // 2 if y + 1 < len(rounds) else 0):
+            for source in (x, x + written // 2):
+                ax.annotate("", (x + 0.5, 1.5 * y + 1.5), (source + 0.5, 1.5 * y + 0.8),
+                            arrowprops={"arrowstyle": "->", "color": READ, "lw": 1})
+        text = "written" if y == 0 else f"round {y}"
+        ax.text(-0.2, 1.5 * y + 0.4, text, ha="right", va="center", fontsize=9)
+    ax.set(xlim=(-1.4, len(values)), ylim=(1.5 * len(rounds) - 0.5, -0.1))
+    ax.axis("off")
+    return finish(fig, f"{len(values)} threads sum {len(values)} numbers in {len(rounds) - 1} rounds, with a barrier before each",
+                  "Definition: what lies in shared memory. Blue: numbers that still count; arrows: who adds what.")
 
 
 def _thread(ax, x, y, busy):

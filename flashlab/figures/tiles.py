@@ -112,6 +112,7 @@ def _draw_tiles(ax, name, visits, N_q, N_k):
     rows, cols = (_blocks([v[axis] for v in visits], N) for axis, N in ((0, N_q), (1, N_k)))
     shades = ramp(color(name), lightest=0.12)
     order = {visit: n for n, visit in enumerate(visits)}
+    widest, tallest = (max(stop - start for start, stop in blocks) for blocks in (cols, rows))
     for row in rows:
         for col in cols:
             n = order.get((row, col))
@@ -121,12 +122,14 @@ def _draw_tiles(ax, name, visits, N_q, N_k):
                 continue
             shade = shades(n / max(1, len(visits) - 1))
             ax.add_patch(Rectangle(*place, fc=shade, ec="white", lw=1.5))
-            if len(visits) <= 100:
+            roomy = 2 * place[1] > widest and 2 * place[2] > tallest      # a short last tile has no room for its number
+            if len(visits) <= 100 and roomy:
                 ax.text((col[0] + col[1]) / 2, (row[0] + row[1]) / 2, n + 1, ha="center", va="center",
                         color=ink_on(shade), fontsize=10 if len(visits) <= 36 else 7)
     ax.set(xlim=(0, N_k), ylim=(N_q, 0), aspect="equal")
-    ax.set_xticks([(c[0] + c[1]) / 2 for c in cols], range(len(cols)))
-    ax.set_yticks([(r[0] + r[1]) / 2 for r in rows], range(len(rows)))
+    for ticks, blocks in ((ax.set_xticks, cols), (ax.set_yticks, rows)):
+        named = range(0, len(blocks), math.ceil(len(blocks) / 10))        # at most ten names, or they overlap
+        ticks([sum(blocks[n]) / 2 for n in named], named)
     bare(ax)
     skipped = len(rows) * len(cols) - len(visits)
     ax.set_title(f"{label(name)}: {len(visits)} tiles" + (f", {skipped} skipped" if skipped else ""), color=color(name),

@@ -8,8 +8,10 @@ from threadIdx, blockIdx and blockDim and returns nothing. Tensors arrive as poi
 Understood: assignments, calls, if/elif/else, while, for over range, return.
 
 What is modelled: the 32 lanes of a warp take every step together. Where they disagree on a branch, the warp runs both
-sides one after the other, each with only its own lanes active, and they join again after it. What is not: time, caches,
-shared memory, and the order of warps (here one after the other; on a GPU in any order, many at once).
+sides one after the other, each with only its own lanes active, and they join again after it. With launch(..., shared=n) a block
+has n numbers that all its threads see, `shared`; at syncthreads() a warp waits until the block's other warps are there too.
+What is not modelled: time, caches, and the order of warps (here each goes as far as it can before the next one starts; on a GPU
+in any order, many at once).
 """
 
 import ast
@@ -59,11 +61,14 @@ class Step(NamedTuple):
 
 
 class _OnlyInAKernel:
-    def __getattr__(self, name):
-        raise RuntimeError("threadIdx, blockIdx, blockDim and gridDim exist only inside a kernel that launch() runs")
+    def refuse(self, *_):
+        raise RuntimeError("threadIdx, blockIdx, blockDim, gridDim, shared and syncthreads exist only inside a kernel that "
+                           "launch() runs; shared also needs launch(..., shared=how many numbers)")
+
+    __getattr__ = __getitem__ = __setitem__ = __call__ = refuse
 
 
-threadIdx = blockIdx = blockDim = gridDim = _OnlyInAKernel()      # noqa: N816  CUDA's own names
+threadIdx = blockIdx = blockDim = gridDim = shared = syncthreads = _OnlyInAKernel()      # noqa: N816  CUDA's own names
 
 
 # ---- kernels: the same lines as in flashlab/gpu/cuda
@@ -102,16 +107,32 @@ def two_paths(X, N, period, rounds):
         X[i] = x
 
 
+def block_sum(X, Sums):
+    t = threadIdx.x                                        # a block is a power of two of threads
+    shared[t] = X[blockIdx.x * blockDim.x + t]
+    syncthreads()                                          # all numbers of the block are there
+    half = blockDim.x // 2
+    while half > 0:
+        if t < half:
+            shared[t] = shared[t] + shared[t + half]
+        syncthreads()                                      # all sums of this round are there
+        half = half // 2
+    if t == 0:
+        Sums[blockIdx.x] = shared[0]
+
+
 # ---- the interpreter
 
 
-def launch(kernel, grid, block):
+def launch(kernel, grid, block, shared=0):
     """`launch(kernel, grid, block)(*arguments)` runs the kernel once per thread and returns a Trace.
 
     grid, block   blocks in the grid, threads in a block: a number, or a tuple (x, y, z) of up to three
+    shared        how many numbers of shared memory each block has; NaN until they are written
 
     Raises: ValueError, TypeError for a grid, a block or an argument that a GPU would refuse; IndexError, with the
-            thread and the line, for an access outside a tensor; SyntaxError for Python beyond the list above
+            thread and the line, for an access outside a tensor; SyntaxError for Python beyond the list above;
+            RuntimeError for a barrier that some lanes of a warp, or some warps of a block, never reach
     """
     grid, block = _dim3("grid", grid), _dim3("block", block)
     if math.prod(block) > MAX_BLOCK:
@@ -123,17 +144,31 @@ def launch(kernel, grid, block):
         if len(arguments) != len(names):
             raise TypeError(f"{kernel.__name__} takes {len(names)} arguments ({', '.join(names)}), got {len(arguments)}")
         log, trace = [], Trace(kernel.__name__, grid, block, lines)
-        shared = {name: _Pointer(name, value, log) if isinstance(value, torch.Tensor) else value
-                  for name, value in zip(names, arguments, strict=True)}
+        given = {name: _Pointer(name, value, log) if isinstance(value, torch.Tensor) else value
+                 for name, value in zip(names, arguments, strict=True)}
         threads = [Dim3(x, y, z) for z in range(block.z) for y in range(block.y) for x in range(block.x)]
         for index in (Dim3(x, y, z) for z in range(grid.z) for y in range(grid.y) for x in range(grid.x)):
-            special = {"blockIdx": index, "blockDim": block, "gridDim": grid}
+            special = {"blockIdx": index, "blockDim": block, "gridDim": grid, "syncthreads": lambda: None}
+            if shared:                                     # its accesses are not HBM's: they go to no log
+                special["shared"] = _Pointer("shared", torch.full((shared,), torch.nan), [])
+            warps = []
             for first in range(0, len(threads), WARP):     # x runs fastest: 32 threads next to each other are a warp
-                lanes = [shared | special | {"threadIdx": thread} for thread in threads[first:first + WARP]]
-                _Warp(trace, index, first // WARP, kernel, lanes, log).run(body, range(len(lanes)))
+                lanes = [given | special | {"threadIdx": thread} for thread in threads[first:first + WARP]]
+                warps.append(_Warp(trace, index, first // WARP, kernel, lanes, log).run(body, range(len(lanes))))
+            _together(warps, kernel.__name__)
         return trace
 
     return run
+
+
+def _together(warps, name):
+    """Run the warps of a block, each up to its next barrier, until all have ended."""
+    while warps:
+        waiting = [warp for warp in warps if next(warp, None)]
+        if waiting and len(waiting) < len(warps):
+            raise RuntimeError(f"{name}: some warps wait at syncthreads() for others that have ended; "
+                               "a GPU would hang or go on wrongly")
+        warps = waiting
 
 
 class _Warp:
@@ -144,7 +179,7 @@ class _Warp:
         self.globals = kernel.__globals__
 
     def run(self, statements, active):
-        """Run statements with these lanes active; returns those that have not left the kernel."""
+        """Run statements with these lanes active; returns those that have not left the kernel. Yields at each barrier."""
         active = list(active)
         for node in statements:
             if not active:
@@ -152,18 +187,27 @@ class _Warp:
             if isinstance(node, ast.If):
                 answer = self.step(node, active)
                 yes, no = [n for n in active if answer[n]], [n for n in active if not answer[n]]
-                active = sorted(self.run(node.body, yes) + self.run(node.orelse, no))     # both sides, then together
+                yes, no = (yield from self.run(node.body, yes)), (yield from self.run(node.orelse, no))
+                active = sorted(yes + no)                  # both sides, then together
             elif isinstance(node, ast.While):
-                active = self.loop(node, active, lambda looping: self.step(node, looping))
+                active = yield from self.loop(node, active, lambda looping: self.step(node, looping))
             elif isinstance(node, ast.For):
                 numbers = {n: iter(self.value(node, n)) for n in active}
-                active = self.loop(node, active, lambda looping: self.advance(node, looping, numbers))
+                active = yield from self.loop(node, active, lambda looping: self.advance(node, looping, numbers))
             elif isinstance(node, ast.Return):
                 self.step(node, active)
                 active = []
             else:
                 self.step(node, active)
+                if node.barrier:
+                    self.wait(node, active)
+                    yield True
         return active
+
+    def wait(self, node, active):
+        if len(active) < len(self.lanes):
+            raise RuntimeError(f"{self.trace.kernel}, line {node.lineno}: {len(active)} of {len(self.lanes)} lanes of a warp reach "
+                               "syncthreads(). Every thread of the block has to; a GPU would hang or go on wrongly")
 
     def loop(self, node, active, ask):
         """Go round for as long as any lane wants to; those that are done wait for the others."""
@@ -171,7 +215,7 @@ class _Warp:
         while active:
             again = ask(active)
             done += [n for n in active if not again[n]]
-            active = self.run(node.body, [n for n in active if again[n]])
+            active = yield from self.run(node.body, [n for n in active if again[n]])
         return sorted(done)
 
     def advance(self, node, active, numbers):
@@ -251,6 +295,7 @@ def _parse(kernel):
                 node.code = compile("None", kernel.__name__, "eval")
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass, ast.Raise)):
                 node.code = compile(ast.Module([node], []), kernel.__name__, "exec")
+                node.barrier = isinstance(node, ast.Expr) and ast.unparse(node.value) == "syncthreads()"
             elif isinstance(node, ast.stmt):
                 raise SyntaxError(f"{kernel.__name__}, line {node.lineno} `{source.splitlines()[node.lineno - 1].strip()}`: "
                                   "the interpreter knows assignments, calls, if, while, for over range and a bare return")
@@ -289,6 +334,12 @@ class Trace:
     def threads(self):
         """Threads launched."""
         return math.prod(self.grid) * math.prod(self.block)
+
+    @property
+    def storing_threads(self):
+        """Threads that stored something."""
+        stored = (step for step in self.steps if any(access.kind == "store" for access in step.accesses))
+        return len({(step.block, step.warp, lane) for step in stored for lane in range(WARP) if step.active[lane]})
 
     def active_lanes(self, line):
         """How often a lane took this line; its warps held WARP lanes each time, active or idle."""

@@ -5,12 +5,11 @@ One program owns one query block of one head; the loop over query blocks has bec
 Without a GPU the same kernel runs in Triton's interpreter, on CPU tensors, slowly.
 """
 
-import torch
 import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import check_call, little_shared_memory, needs_widening, run, shared_arguments
+from flashlab.kernels.launch import check_call, forward, one_program_a_block, pick_tiles, shared_arguments
 
 
 @triton.jit
@@ -81,7 +80,7 @@ def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v)
              -> O (B, H_q, N_q, d_v) in Q's dtype, L (B, H_q, N_q) float32, natural-log logsumexp
              any strides; d, d_v <= 256; H_q a multiple of H_kv; float16, bfloat16, float32
-    Tiles:   B_r x B_c, powers of two >= 16, by default what `launch` picks
+    Tiles:   B_r x B_c, powers of two >= 16, by default what `launch.pick_tiles` picks
     Dropout: seed, a 0-dim int64 tensor beside Q, and the place of a weight decide whether it is kept: no mask is stored
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
@@ -89,36 +88,10 @@ def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed
     New:     against fa2: the loop over query blocks is the launch grid, B * H_q * ceil(N_q / B_r) programs
     """
     options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
-    B, H_q, N_q, _ = Q.shape
-    O = torch.empty(B, H_q, N_q, V.shape[-1], dtype=Q.dtype, device=Q.device)
-    L = torch.empty(B, H_q, N_q, dtype=torch.float32, device=Q.device)
-    if O.numel() == 0:
-        return O, L
-    if needs_widening(Q):
-        O_wide, L = fa2_triton_forward(Q.float(), K.float(), V.float(), B_r=B_r, B_c=B_c, **options)
-        return O.copy_(O_wide), L
-    run([(fa2_forward_kernel, *launch(Q, K, V, O, L, B_r=B_r, B_c=B_c, **options))], Q)
-    return O, L
+    return forward(fa2_forward_kernel, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
 
 
 def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):
     """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
-    arguments = shared_arguments(Q, K, V, options) | {"O": O, "L": L}
-    crowded = arguments["causal"] or arguments["dropout_p"] > 0               # both take registers
-    best_B_r, best_B_c, num_warps, num_stages = best_tiles(max(Q.shape[-1], V.shape[-1]), Q.dtype, crowded)
-    B_r, B_c = B_r or best_B_r, B_c or best_B_c
-    if B_r != best_B_r and Q.dtype != torch.float32:
-        num_warps = 4 if B_r <= 64 else 8              # tensor cores want at least 16 rows a warp
-    if little_shared_memory(Q):
-        num_stages = min(num_stages, 2)                # three stages of 128-wide tiles fill an A100's or H100's, not a 4090's
-    grid = (Q.shape[0] * Q.shape[1] * triton.cdiv(Q.shape[2], B_r),)          # one axis: the other two stop at 65535 programs
-    return grid, arguments | {"B_r": B_r, "B_c": B_c, "num_warps": num_warps, "num_stages": num_stages}
-
-
-def best_tiles(d, dtype, causal=False):
-    """(B_r, B_c, num_warps, num_stages): fastest of those tried on an H100 that spill no registers (tests/test_compiled.py)."""
-    if dtype == torch.float32:
-        return (64 if d <= 64 else 32, 32 if d <= 128 else 16, 8, 2)
-    if d <= 64:
-        return (64, 64, 4, 2) if causal else (128, 64, 4, 3)
-    return (128, 64, 8, 3) if d <= 128 else (64, 32, 4, 2)
+    tiles = pick_tiles(Q, V, options, B_r, B_c)
+    return one_program_a_block(Q, tiles["B_r"]), shared_arguments(Q, K, V, options) | {"O": O, "L": L} | tiles

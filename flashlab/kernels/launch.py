@@ -1,7 +1,9 @@
-"""What the launchers of attention kernels share: one check of a call, and the arguments that all of these kernels take.
+"""What the launchers of attention kernels share: one check of a call, the arguments that all of these kernels take, tile sizes.
 
 A call's options (causal, scale, dropout_p, seed) are checked here once, and travel from here to the kernels as one dictionary.
 """
+
+import functools
 
 import torch
 import triton
@@ -11,6 +13,7 @@ from flashlab.compiler import check_device, interpreted
 
 MAX_HEAD_DIM = 256     # a program keeps Q_i and O_i on chip whole: wider heads do not fit
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -inf where -inf * 0 would be NaN
 
 
 def check_call(Q, K, V, *, B_r, B_c, causal, scale, dropout_p, seed, dtypes=FLOATS):
@@ -36,6 +39,119 @@ def shared_arguments(Q, K, V, options, **strided):
         arguments |= {name: T} | {f"stride_{name}{axis}": step for axis, step in zip("bhnd", T.stride(), strict=True)}
     arguments |= {"H_q": H_q, "H_kv": H_kv, "N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v} | options
     return arguments | {"B_d": padded(d), "B_dv": padded(d_v)}
+
+
+def forward(kernel, launch, Q, K, V, **options):
+    """O and L by a forward kernel. launch(Q, K, V, O, L, **options) -> its grid and arguments; the call has been checked."""
+    O = torch.empty(*Q.shape[:3], V.shape[-1], dtype=Q.dtype, device=Q.device)
+    L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
+    if O.numel() == 0:
+        return O, L
+    if needs_widening(Q):
+        O_wide, L = forward(kernel, launch, Q.float(), K.float(), V.float(), **options)
+        return O.copy_(O_wide), L
+    run([(kernel, *launch(Q, K, V, O, L, **options))], Q)
+    return O, L
+
+
+def one_program_a_block(Q, B_r):
+    """The grid with a program for each query block of each head. One axis: the other two stop at 65535 programs."""
+    return (Q.shape[0] * Q.shape[1] * triton.cdiv(Q.shape[2], B_r),)
+
+
+def programs_at_a_time(T, num_warps):
+    """How many programs of that many warps the GPU of T runs at a time, if an SM takes eight warps; interpreted, a few."""
+    if not T.is_cuda:
+        return 4                                       # enough for programs to take several blocks, and for blocks to be left over
+    return torch.cuda.get_device_properties(T.device).multi_processor_count * max(1, 8 // num_warps)
+
+
+def heads_together(Q, K, V):
+    """How many heads to walk at a time so that their keys and values stay in the L2 cache. It divides the number of heads."""
+    heads, L2 = Q.shape[0] * Q.shape[1], 32 * 2**20
+    if Q.is_cuda:
+        L2 = torch.cuda.get_device_properties(Q.device).L2_cache_size
+    return largest_divisor(heads, L2 * heads // max(1, (K.numel() + V.numel()) * K.itemsize))      # a group's heads share theirs
+
+
+@functools.lru_cache(1024)
+def largest_divisor(n, at_most):
+    """The largest divisor of n that is at most `at_most`, or 1."""
+    return max((k for k in range(1, n + 1) if n % k == 0 and k <= at_most), default=1)
+
+
+def positive_scale(Q, scale):
+    """(Q, scale) that give the same scores, with scale > 0: scaling then keeps order, and a maximum may be taken before it."""
+    return (-Q if scale < 0 else Q), max(abs(scale), SMALLEST_SCALE)
+
+
+def pick_tiles(Q, V, options, B_r=None, B_c=None):
+    """Tile sizes, warps and stages as a launch takes them: `best_tiles` where the caller does not say."""
+    crowded = options["causal"] or options.get("dropout_p", 0.0) > 0           # both take registers
+    best_B_r, best_B_c, num_warps, num_stages = best_tiles(max(Q.shape[-1], V.shape[-1]), Q.dtype, crowded)
+    B_r, B_c = B_r or best_B_r, B_c or best_B_c
+    if B_r != best_B_r and Q.dtype != torch.float32:
+        num_warps = 4 if B_r <= 64 else 8              # tensor cores want at least 16 rows a warp
+    if little_shared_memory(Q):
+        num_stages = min(num_stages, 2)                # three stages of 128-wide tiles fill an A100's or H100's, not a 4090's
+    return {"B_r": B_r, "B_c": B_c, "num_warps": num_warps, "num_stages": num_stages}
+
+
+def best_tiles(d, dtype, causal=False):
+    """(B_r, B_c, num_warps, num_stages): fastest of those tried on an H100 that spill no registers (tests/test_compiled.py)."""
+    if dtype == torch.float32:
+        return (64 if d <= 64 else 32, 32 if d <= 128 else 16, 8, 2)
+    if d <= 64:
+        return (64, 64, 4, 2) if causal else (128, 64, 4, 3)
+    return (128, 64, 8, 3) if d <= 128 else (64, 32, 4, 2)
+
+
+def descriptor(T, block, **layout):
+    """A tensor descriptor of T (..., N, d): what TMA needs to know to copy a tile of this shape by its coordinates alone.
+
+    layout: Gluon's descriptors know how the tile lies in shared memory, too
+    """
+    if layout:
+        from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+    else:
+        from triton.tools.tensor_descriptor import TensorDescriptor
+    one_apart = triton.cdiv(T.shape[-1] * T.itemsize, 16) * 16 // T.itemsize * T.shape[-2]     # a lawful stride for one element
+    strides = [step if n > 1 else one_apart for n, step in zip(T.shape[:-1], T.stride()[:-1], strict=True)] + [1]
+    return TensorDescriptor(T, list(T.shape), strides, [1] * (T.ndim - len(block)) + list(block), **layout)
+
+
+def why_no_descriptor(**tensors):
+    """Why TMA cannot copy tiles of these tensors, named by keyword, in words; None where it can."""
+    for name, T in tensors.items():
+        steps = [step * T.itemsize for n, step in zip(T.shape[:-1], T.stride()[:-1], strict=True) if n > 1]
+        if T.numel() == 0:
+            return f"{name} is empty"
+        if T.stride(-1) != 1 and T.shape[-1] > 1:
+            return f"{name}'s columns lie {T.stride(-1)} elements apart: TMA copies rows whose elements are neighbours"
+        if T.data_ptr() % 16 or any(step % 16 or step == 0 for step in steps):
+            return f"{name}'s rows, heads or batches do not all begin at places of their own, multiples of 16 bytes, as TMA wants"
+    return None
+
+
+def capability(T):
+    """(9, 0) for a tensor on an H100; None on the CPU, where kernels are interpreted."""
+    return torch.cuda.get_device_capability(T.device) if T.is_cuda else None
+
+
+def why_no_tma(Q, K, V):
+    """Why a kernel that copies with TMA cannot take these, in words; None where it can."""
+    have = capability(Q)
+    if have and have < (9, 0):
+        return f"TMA came with compute capability 9.0, this GPU has {have[0]}.{have[1]}"
+    if V.shape[-1] * V.itemsize % 16:
+        return f"a row of O takes {V.shape[-1] * V.itemsize} bytes, not a multiple of 16, as TMA wants"
+    return why_no_descriptor(Q=Q, K=K, V=V)
+
+
+def refuse(why_not):
+    """Raise ValueError with the reason why a rung does not take a call, if there is one."""
+    if why_not:
+        raise ValueError(f"this rung does not take the call: {why_not}")
 
 
 def padded(width):

@@ -22,7 +22,8 @@ def fa1_backward(Q, K, V, O, dO, l, m, *, causal=False, scale=None, B_r=None, B_
              [elements; exactly cost.fa1_backward]
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
     Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
-    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 4
+    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 4, but for the zeros of its line 5: a block of dK and dV is stored
+             once, whole, so nobody would read them; N_k·(d + d_v) fewer writes than published
     New:     against naive_backward: tiles; P again from Q, K, m and l, and D from O instead of from P
     """
     check_qkv(Q, K, V)

@@ -19,8 +19,10 @@ def fa2_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, B_r=No
              writes N_q + N_k·(d + d_v) + (T_c + 1)·N_q·d, T_c less if causal   [elements; exactly cost.fa2_backward]
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
     Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
-    Source:  Dao 2023, arXiv:2307.08691, Algorithm 2
-    New:     against fa1_backward: D once instead of in every step, so O leaves the loop; L instead of l and m; causal tiles skipped
+    Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, without two loads of its line 9: O_i, which nothing uses, and dQ_i,
+             which line 15 loads again
+    New:     against fa1_backward: L instead of l and m, which the paper calls its one tweak; D once instead of in every step
+             (line 4), so O leaves the loop; causal tiles skipped, which is ours
     """
     causal, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, dL, causal, scale, B_r, B_c)
     D = _preprocess(O, dO, L, dL, B_r)                                          # (N_q,)

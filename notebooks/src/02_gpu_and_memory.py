@@ -9,39 +9,50 @@
 # %% [markdown]
 # # 02 · How a GPU runs your code
 #
-# **You will be able to** say from two numbers whether an operation waits for memory or for arithmetic, choose a grid for any size, write a kernel thread by thread, and see which threads idle and what that costs.
+# **You will be able to** say from two numbers whether an operation waits for memory or for arithmetic, write a kernel thread by thread and choose its grid, let the threads of a block work together, and say what limits how many of them run at once.
 #
-# **You need** chapter 01. · **60 minutes** · **runs on** CPU or GPU
+# **You need** chapter 01. · **2 hours**, 55 minutes of them for three exercises · **runs on** CPU or GPU
 #
-# A kernel is a function that thousands of threads run at once. First the memory they share, then the threads themselves. GPU numbers are measured live if you have one, else recorded on an H100.
+# A kernel is a function that thousands of threads run at once. First the machine and its memories, then the threads, then the two together. GPU numbers are measured live if you have one, else recorded on an H100 or H200.
 
 # %% [markdown]
-# ## Two memories
+# ## A GPU, drawn
 #
-# An A100 has 40 GB of HBM at 1.5 TB/s. Each of its 108 processors (streaming multiprocessors, SMs) also has 192 KB of SRAM of its own, and all SRAM together delivers 19 TB/s. **Predict**: how many times faster is the SRAM, and how many times smaller?
+# A GPU is some hundred processors, **streaming multiprocessors** or SMs, with shared memories around them. Each SM calculates in **registers**, the only memory its arithmetic reads and writes directly. An A100 has 40 MiB of L2 cache for all SMs, and 192 KiB of L1 cache and shared memory in each of its 108. **Predict**: how much do all registers of the chip hold?
 
 # %%
-my_faster, my_smaller = None, None
+MiB = 2**20
+my_registers = None     # bytes, e.g. 5 * MiB
 
 # %% [markdown]
-# **Run and compare.** These are the published numbers that the FlashAttention paper starts from.
+# **Run.** A **lane** does one addition or multiplication at a time. A **tensor core** is a unit of its own that multiplies two small matrices in one instruction; nearly all of a GPU's TFLOP/s come from there.
 
 # %%
 from flashlab import figures  # flashlab first, then torch
+from flashlab.lesson import compare, reveal
 import torch
 
-print(f"your prediction: {my_faster} times faster, {my_smaller} times smaller")
-figures.memory_hierarchy()
+figures.gpu_drawn("A100")     # change me: "H100"
 
 # %% [markdown]
-# **Takeaway.** The fast memory cannot hold the data, and the memory that holds the data is slow. So the question for every algorithm is how often a byte has to cross between them.
-#
-# ## One level more: the L2 cache
-#
-# Between the two sits the L2 cache: shared by all SMs, 50 MB on an H100, and filled by the hardware without being asked. A kernel reads the same buffer over and over; buffers have 1 MiB to 1 GiB. **Predict**: how many times faster does the fastest size come than 1 GiB?
+# **Compare.** The names say who sees what: a register belongs to one thread, shared memory to the threads of one block, L2 and HBM to everybody.
 
 # %%
-my_ratio = None
+A100 = figures.GPUS["A100"]
+said = compare("registers of an A100", my_registers, A100["SMs"] * A100["registers"], "bytes")
+said.on(figures.on_chip_sizes("A100"), axis="x")
+
+# %% [markdown]
+# The course's `Memory` simplifies this to two levels, HBM and one **SRAM** of 192 KiB. That is all the L1 and shared memory of an A100's SM. A block of threads gets at most 163 KiB of it there, 227 KiB on an H100, and keeps its running sums in registers, which the model does not have. The size is about right; do not read more into it.
+#
+# **Takeaway.** Fast memory is small and close to the arithmetic, and most of what is on the chip is registers.
+#
+# ## The L2 cache
+#
+# L2 is filled by the hardware without being asked: what was read lately is there. A kernel reads the same buffer over and over; buffers have 1 MiB to 1 GiB. The largest arrives at some 3 TB/s on an H100. **Predict** the rate for a buffer of 16 MiB.
+
+# %%
+my_rate = None     # TB/s
 
 # %% [markdown]
 # **Run and compare.** Each dot is one buffer size, read again and again by the whole GPU.
@@ -50,63 +61,67 @@ my_ratio = None
 from flashlab.bench import numbers, pick
 
 rows, words = numbers("memory_bandwidth")
-print(f"your prediction: {my_ratio}")
-for row in pick(rows, level="shared memory"):
-    print(f"shared memory, all SMs together: {row['tb_s']:.1f} TB/s")
-figures.bandwidth_by_footprint(rows, words, l2_bytes=50 * 2**20) if rows else print(words)
+said = compare("TB/s from a buffer that L2 holds", my_rate, pick(rows, footprint=16 * MiB)[0]["tb_s"], "TB/s")
+print(f"shared memory, all SMs together: {pick(rows, level='shared memory')[0]['tb_s']:.0f} TB/s")
+said.on(figures.bandwidth_by_footprint(rows, words, l2_bytes=50 * MiB), x=16 * MiB)
 
 # %% [markdown]
-# Bandwidth says how much arrives in a second, once the stream flows. **Latency** says how long the first byte takes. One thread follows a chain of pointers, so that each address is known only when the number before it has come: nothing overlaps.
+# **Takeaway.** Reading again is cheap if it happens soon. Chapter 07 finds that L2 serves nearly all of FlashAttention's repeated reads of $K$ and $V$.
+#
+# ## Latency
+#
+# Bandwidth says how much arrives in a second, once the stream flows. **Latency** says how long the first byte takes. One thread follows a chain of pointers, so that each address is known only when the number before it has come: nothing overlaps. In shared memory a step takes 18 ns. **Predict** a step through 1 GiB of HBM.
+
+# %%
+my_latency = None     # ns
 
 # %%
 rows, words = numbers("memory_latency")
-for row in sorted(rows, key=lambda row: (row["level"] != "shared memory", row["footprint"])):
-    KiB = row["footprint"] / 2**10
-    size = row["level"] if row["level"] == "shared memory" else f"{KiB:g} KiB" if KiB < 1024 else f"{KiB / 1024:g} MiB"
-    print(f"{size:>16}: {row['ns']:6.1f} ns for one load, {row['ns'] / min(r['ns'] for r in rows):4.1f} times the shortest")
-print(words)
+hbm = max(row["ns"] for row in rows)
+said = compare("latency of HBM", my_latency, hbm, "ns")
+said.on(figures.latency_by_footprint(rows, words), x=1024 * MiB)
 
 # %% [markdown]
-# Three plateaus: what fits the SM's own cache, what fits L2, and HBM, hundreds of clock cycles away.
+# Three plateaus: what fits the SM's own L1 cache, what fits L2, and HBM, several hundred clock cycles away.
 #
-# **Takeaway.** A GPU does not make the wait shorter. It keeps so many loads in flight that the wait is hidden, and that is what thousands of threads are for.
+# **Takeaway.** A GPU does not make the wait shorter. It keeps so many loads on their way that the wait is hidden, and that is what thousands of threads are for. How many it takes we count at the end of this chapter.
 #
 # ## What a byte costs
 #
-# A GPU can calculate far faster than it can fetch. **Predict**: while one float32 (4 bytes) comes from HBM, how many 16-bit operations could an H100's tensor cores do? And your own machine, in float32?
+# A GPU can calculate far faster than it can fetch. **Predict**: while one float32 (4 bytes) comes from HBM, how many 16-bit operations could the tensor cores of an A100 and of an H100 do? And your own machine, in float32?
 
 # %%
 my_operations = {"A100": None, "H100": None, "this machine": None}
 
 # %% [markdown]
-# **Run and compare.** A100: published (312 TFLOP/s in 16 bit, 1.5 TB/s). H100: a matrix product and a copy, as measured. This machine: the two rates that `doctor` reports.
+# **Run and compare.** A100: published (312 TFLOP/s in 16 bits, 1.5 TB/s). H100: a matrix product and a copy, as measured. This machine: the two rates that `doctor` reports.
 
 # %%
 from flashlab import doctor
 
 ceilings, words = numbers("ceilings")
 device = "cuda" if torch.cuda.is_available() else "cpu"
-here = [doctor.matmul_rate(device).data["TFLOP_per_s"], doctor.copy_bandwidth(device).data["GB_per_s"] / 1000]
-limits = {"A100": [312.0, 1.5], "this machine": here}               # TFLOP/s, TB/s
-if ceilings:
-    limits["H100"] = [pick(ceilings, what="float16 matmul")[0]["tflops"], pick(ceilings, what="copy")[0]["tb_s"]]
+limits = {"A100": (312.0, 1.5),                                    # TFLOP/s, TB/s
+          "H100": (pick(ceilings, what="float16 matmul")[0]["tflops"], pick(ceilings, what="copy")[0]["tb_s"]),
+          "this machine": (doctor.matmul_rate(device).data["TFLOP_per_s"], doctor.copy_bandwidth(device).data["GB_per_s"] / 1000)}
+operations = {name: 4 * tflops / tb_s for name, (tflops, tb_s) in limits.items()}
 for name, (tflops, tb_s) in limits.items():
-    print(f"{name:>12}: {tflops:7.3g} TFLOP/s, {tb_s:6.3g} TB/s: {4 * tflops / tb_s:5.0f} operations while one float32 comes; "
-          f"your prediction: {my_operations[name]}")
-print(words)
+    print(f"{name:>12}: {tflops:7.3g} TFLOP/s, {tb_s:6.3g} TB/s: {operations[name]:5.0f} operations while one float32 comes")
+print("H100:", words)
+said = compare("operations while one float32 comes", my_operations, operations)
 
 # %% [markdown]
 # **Takeaway.** A number that is fetched from HBM and used once leaves the arithmetic units idle almost all of the time.
 #
 # ## Time = data movement + compute
 #
-# Now attention, operation by operation. The memory model counts each one's bytes; its FLOPs are known. FLOPs divided by bytes is the **arithmetic intensity**. **Predict** for one head, $N = 2048$, $d = 64$: for 100 µs that $QK^\top$ spends on moving numbers, how many go to arithmetic? And softmax?
+# Now attention, operation by operation. FLOPs divided by bytes is the **arithmetic intensity**. **Predict** for one head, $N = 2048$, $d = 64$, 16-bit numbers: for every 100 µs of data movement in $QK^\top$, how many µs of arithmetic? And in softmax?
 
 # %%
 my_microseconds = {"QKᵀ": None, "softmax": None}
 
 # %% [markdown]
-# **Run and compare**, with the A100's published limits and 16-bit numbers. The two times can overlap, so the truth lies between the larger one and their sum.
+# **Run and compare**, with the A100's published limits. The two times can overlap, so the truth lies between the larger one and their sum.
 
 # %%
 from flashlab.memory import Memory
@@ -114,135 +129,121 @@ from flashlab.rungs.naive import naive_forward
 
 N, d = 2048, 64
 Q, K, V = (torch.randn(N, d, dtype=torch.float16) for _ in range(3))
-print(f"modelled: A100, one head, N = {N}, d = {d}")
 with Memory() as mem:
     naive_forward(Q, K, V)
 flops = {"QKᵀ": 2 * N * N * d, "scale": N * N, "softmax": 5 * N * N, "PV": 2 * N * N * d}
-ops = []
+microseconds = {}
 for (op, n), event in zip(flops.items(), mem.log, strict=False):
-    ops.append({"op": op, "flops": n, "bytes": event.read + event.written})
-    move, compute = ops[-1]["bytes"] / 1.5e12 * 1e6, n / 312e12 * 1e6
-    print(f"{op:>8}: {n / ops[-1]['bytes']:5.1f} FLOPs a byte; {move:5.1f} µs moving + {compute:4.1f} µs computing, "
-          f"{100 * compute / move:4.1f} for each 100; your prediction: {my_microseconds.get(op, '-')}")
+    nbytes = event.read + event.written
+    move, arithmetic = nbytes / 1.5e12 * 1e6, n / 312e12 * 1e6
+    microseconds[op] = 100 * arithmetic / move
+    print(f"{op:>8}: {n / nbytes:5.1f} FLOPs a byte; {move:5.1f} µs moving, {arithmetic:4.1f} µs computing (modelled)")
+said = compare("µs of arithmetic for 100 µs of movement", my_microseconds, microseconds)
 
 # %% [markdown]
-# Even the matrix products wait for memory: with $d = 64$ they make an $N \times N$ matrix out of two thin ones, and writing that is the work. A square matmul is another matter, and so is attention that never writes $S$. **Predict** their FLOPs per byte.
+# Even the matrix products wait for memory: with $d = 64$ they make an $N \times N$ matrix out of two thin ones, and writing that is the work. A square product is another matter, and so is attention that reads $Q$, $K$ and $V$ once, writes $O$ once and moves no $S$. **Predict** their FLOPs per byte at 4096, in 16 bits.
 
 # %%
-my_intensity = {"matmul 4096³": None, "FA2": None}
-
-# %% [markdown]
-# **Run and compare.** FA2 here reads $Q$, $K$, $V$ once and writes $O$ once: the least that any attention can move. On a GPU its re-reads of $K$ and $V$ come from the L2 cache (chapter 07 has the counters).
+my_intensity = {"matmul 4096³": None, "attention without S": None}
 
 # %%
 n, N, d = 4096, 4096, 64
-extra = [{"op": "matmul 4096³", "flops": 2 * n**3, "bytes": 2 * 3 * n * n},
-         {"op": "FA2", "flops": 4 * N * N * d, "bytes": 2 * 4 * N * d}]
-for point in extra:
-    print(f"{point['op']}: {point['flops'] / point['bytes']:.0f} FLOPs a byte (modelled); your prediction: {my_intensity[point['op']]}")
+intensity = {"matmul 4096³": 2 * n**3 / (2 * 3 * n * n), "attention without S": 4 * N * N * d / (2 * 4 * N * d)}
+for name, value in intensity.items():
+    print(f"{name}: {value:.0f} FLOPs a byte (modelled)")
+said = compare("FLOPs a byte", my_intensity, intensity)
 
 # %% [markdown]
-# A **roofline** puts all of them into one picture. The slanted line is what memory allows, the flat one what arithmetic allows; left or right of the corner says which of the two an operation waits for. The roof is the best that this run saw, so nothing here is above it; other runs differ by some 10 % (chapter 16).
+# A **roofline** puts all of them into one picture. The slanted line is what memory allows, the flat one what arithmetic allows; left or right of the corner says which of the two an operation waits for. The bytes of FA2 and SDPA are $Q$, $K$, $V$ and $O$ once: their repeated reads come from L2.
 
 # %%
 rows, words = numbers("roofline")
-if rows:
-    tb_s, tflops = (max(row.get(rate, 0) for row in rows + ceilings) for rate in ("tb_s", "tflops"))     # the best that was seen
-    picture = figures.roofline(rows, tb_s, tflops, words)
-else:
-    picture = figures.roofline(ops + extra, 1.5, 312, f"Modelled, limits of an A100. {words}.")
-picture
+tb_s, tflops = (max(row.get(rate, 0) for row in rows + ceilings) for rate in ("tb_s", "tflops"))     # the best that was seen
+figures.roofline(rows, tb_s, tflops, words)
 
 # %% [markdown]
-# The times behind the dots. They are for many heads and longer rows than the model above, on another GPU: more microseconds, the same places. "SDPA" is `scaled_dot_product_attention` with PyTorch's own choice of backend (chapter 16 tells them apart).
+# "SDPA" is PyTorch's `scaled_dot_product_attention`. Here are the times behind the dots. A grey bar that ends at its right-hand mark is as fast as this machine can be; what is longer waits for something else. PyTorch's softmax is one such case. Chapter 09 writes a softmax that runs close to the bandwidth limit.
 
 # %%
-if rows:
-    print(f"{rows[0]['H']} heads, N = {rows[0]['N']}, d = {rows[0]['d']}, float16; the last two rows have sizes of their own")
-for row in rows:
-    move, compute = row["bytes"] / tb_s / 1e6, row["flops"] / tflops / 1e6                # µs
-    print(f"{row['op']:>14}: {row['ms'] * 1000:7.1f} µs; moving takes {move:6.1f}, computing {compute:6.1f} at best")
-for row in pick(rows, op="softmax"):
-    print(f"PyTorch's softmax takes {tb_s / row['tb_s']:.1f} times the time that its bytes need at best.")
-print(words)
+figures.op_times(rows, tb_s, tflops, words)
 
 # %% [markdown]
-# Chapter 09 writes a softmax that takes hardly longer than its bytes need.
-#
 # **Takeaway.** Every operation of naive attention waits for memory. FlashAttention does the same arithmetic far to the right of the corner. That is the whole plan of this course; the rest of this chapter is about the threads that carry it out.
 
 # %% [markdown]
 # ## A kernel, thread by thread
 #
-# You write what *one* thread does; the GPU starts thousands. Each finds out who it is from its thread id and its block's id, and takes the element of that number. Here is vector addition in CUDA C++, then the same lines in Python.
+# On a CPU, adding two vectors is a loop: one core, one element after the other.
 
 # %%
-import inspect
+def add_on_cpu(A, B, C, N):
+    i = 0
+    while i < N:
+        C[i] = A[i] + B[i]
+        i = i + 1
 
+
+A, B, C = torch.randn(100), torch.randn(100), torch.empty(100)
+add_on_cpu(A, B, C, 100)
+print("C = A + B:", torch.equal(C, A + B))
+
+# %% [markdown]
+# On a GPU the loop goes away. You write what *one* thread does, and start as many threads as there is work. Each finds out who it is from `threadIdx.x`, its number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would.
+
+# %%
+from flashlab.gpu.simt import blockDim, blockIdx, launch, shared, syncthreads, threadIdx
+
+
+def double(X):
+    X[threadIdx.x] = 2 * X[threadIdx.x]
+
+
+X = torch.arange(5.0)
+trace = launch(double, 1, 5)(X)                    # one block of 5 threads; in CUDA C++: double<<<1, 5>>>(X)
+print(X.tolist(), f"by {trace.threads} threads")
+
+# %% [markdown]
+# A block has at most 1024 threads, so a long vector takes many blocks: a **grid**. In every block `threadIdx.x` starts at 0. Which block a thread is in says `blockIdx.x`, also from 0, and `blockDim.x` says how many threads a block has. That is all it needs to find its element.
+#
+# **Grid and guard** ([exercises/ex02_vector_add.py](../exercises/ex02_vector_add.py), 15 minutes). Write the kernel of vector addition and the number of blocks, for any $N$.
+
+# %%
+from flashlab.check import check
+
+check("ex02_vector_add")
+
+# %%
+reveal("ex02_vector_add")
+
+# %% [markdown]
+# The same in CUDA C++ (spoils the exercise above). Apart from types and braces there is no difference.
+
+# %%
 from flashlab.gpu import cuda, simt
 
 print(cuda.kernel_lines("vector_add"))
-print()
-print(inspect.getsource(simt.vector_add))
 
 # %% [markdown]
-# `launch(kernel, grid, block)` runs the Python version in a small SIMT interpreter (flashlab/gpu/simt.py). It stands for CUDA's `kernel<<<grid, block>>>`: `grid` blocks of `block` threads each. Two blocks of 64 threads for 100 elements:
+# Two things go wrong easily. First the grid: `N // block` drops a remainder. **Predict**: 70 elements, blocks of 32, and `70 // 32` blocks. How many elements of $C$ are never written?
 
 # %%
-from flashlab.gpu.simt import launch
-
-N = 100
-A, B, C = torch.randn(N), torch.randn(N), torch.full((N,), float("nan"))
-trace = launch(simt.vector_add, 2, 64)(A, B, C, N)
-print(f"C = A + B: {torch.equal(C, A + B)}; {trace.threads} threads for {N} elements")
+my_unwritten = None
 
 # %% [markdown]
-# ## Warps
-#
-# A GPU does not run threads one by one. It takes 32 of them, a **warp**, and all 32 lanes do the same instruction at the same time. Launch 64 threads for 8 elements. **Predict**: how many threads have nothing to add? How many of those sit in a warp that adds?
-
-# %%
-my_idle_threads, my_idle_lanes = None, None
-
-# %%
-A, B, C = (torch.ones(8) for _ in range(3))
-trace = launch(simt.vector_add, 1, 64)(A, B, C, 8)
-ADD = 4                                                            # the line that adds; the def is line 1
-print(f"modelled: threads without an element: {trace.threads - trace.active_lanes(line=ADD)}; your prediction: {my_idle_threads}")
-print(f"modelled: idle lanes of the warp that adds: {trace.idle_lanes(line=ADD)}; your prediction: {my_idle_lanes}")
-figures.warp_lanes(trace)
-
-# %% [markdown]
-# **Compare.** Published notes on this example say that 24 threads do nothing. That is the first warp alone: of 64 threads, 56 have no element. The second warp asks `if i < N`, gets 32 times no, and is done.
-#
-# **Takeaway.** Work comes in warps of 32. Idle lanes cost as much as busy ones.
-#
-# ## How many blocks?
-#
-# Each block covers `block` elements, so $N$ elements need $\lceil N/\text{block} \rceil$ blocks. Published code sometimes divides and drops the rest. **Predict**: 70 elements, blocks of 32, and `70 // 32` blocks. What happens?
-
-# %%
-my_guess = None     # how many elements of C are never written?
-
-# %% [markdown]
-# **Run and compare.** This cell fails on purpose: C starts as NaN, so what nobody writes stays NaN.
+# **Run and compare.** This cell fails on purpose: $C$ starts as NaN, so what nobody writes stays NaN.
 
 # %%
 N, block = 70, 32
 A, B, C = torch.randn(N), torch.randn(N), torch.full((N,), float("nan"))
 launch(simt.vector_add, N // block, block)(A, B, C, N)
-print(f"floor: {int(C.isnan().sum())} elements never written; your prediction: {my_guess}")
-launch(simt.vector_add, -(-N // block), block)(A, B, C, N)         # -(-N // block) is ceil(N / block)
-print(f"ceil:  {int(C.isnan().sum())} elements never written")
+print(f"floor: {int(C.isnan().sum())} elements never written")
+said = compare("elements that a rounded-down grid forgets", my_unwritten, int(C.isnan().sum()))
 figures.grid_and_guard(N, block)
 
 # %% [markdown]
-# Rounding up starts threads that have no element, and `if i < N` stops them: the **guard**. Without it they read and write past the end of the tensors. The interpreter notices. A GPU stops only if the address belongs to no allocation; else it overwrites whatever lies there. This cell fails on purpose.
+# Rounding up, as in the picture, starts threads that have no element, and the **guard** `if i < N` stops them. Without it they read and write past the end of the tensors. The interpreter notices. A GPU stops only if the address belongs to no allocation; else it overwrites whatever lies there. This cell fails on purpose.
 
 # %%
-from flashlab.gpu.simt import blockDim, blockIdx, threadIdx
-
-
 def no_guard(A, B, C, N):
     i = blockIdx.x * blockDim.x + threadIdx.x
     C[i] = A[i] + B[i]
@@ -256,17 +257,114 @@ except IndexError as error:
 # %% [markdown]
 # **Takeaway.** Round the grid up, and guard. One without the other loses elements or destroys memory.
 #
-# ## Two dimensions
+# ## There and back again
 #
-# A grid and a block may have an x and a y. For a matrix, x walks along a row and y goes from row to row. Both need their own ceil and their own guard.
+# A real kernel reads HBM, not the CPU's memory. So a CUDA program first makes room on the GPU (`cudaMalloc`) and copies its inputs there (`cudaMemcpy`); in PyTorch `x.cuda()` does both.
 
 # %%
-print(inspect.getsource(simt.matrix_add))
-rows, cols = 10, 20
-figures.grid_and_guard((rows, cols), block=(4, 8))
+lines = cuda.source("vector_add").splitlines()
+print("\n".join(line for line in lines if "cudaMalloc" in line or "cudaMemcpy" in line or "<<<" in line))
 
 # %% [markdown]
-# x comes first in `grid` and `block`, columns come second in `(rows, cols)`: easy to confuse. Notes on this example launch `grid(ROWS, COLS)` with a kernel that takes its row from y. **Predict**: for a $10 \times 40$ matrix, how many of the 400 sums are missing then?
+# Two vectors of 67 million numbers lie in the CPU's memory. The CPU adds them in 21 ms. The GPU, an H200, adds them in 0.2 ms once they are there. **Predict** the GPU's time with both copies to it and one copy back, from **pinned** memory, which the GPU can read directly.
+
+# %%
+my_ms = None
+
+# %%
+rows, words = numbers("host_copies", "basics_h200")
+pinned = sum(row["ms"] for row in pick(rows, memory="pinned")) + pick(rows, what="x + y on the GPU")[0]["ms"]
+said = compare("vector addition with copies", my_ms, pinned, "ms")
+said.on(figures.host_and_gpu(rows, words), axis="x")
+
+# %% [markdown]
+# A launch has two traps more. It returns at once, before the kernel has run, so a clock on the CPU measures nothing: time with **events** that the GPU itself records before and after. And it returns no error: you have to ask. flashlab/gpu/cuda/vector_add.cu does both, compares its own result, and says:
+
+# %%
+rows, words = numbers("programs", live=False)
+print("\n".join(pick(rows, program="vector_add")[0]["prints"]))
+print(words)
+
+# %% [markdown]
+# **Takeaway.** Keep tensors on the GPU. Check every CUDA call, time with events, and let the program compare its own result: "0 wrong" is part of the measurement.
+
+# %% [markdown]
+# ## Warps
+#
+# A GPU does not run threads one by one. It takes 32 of them, a **warp**, and all 32 lanes do the same instruction at the same time. Launch one block of 64 threads for 8 elements. **Predict**: how many threads have nothing to add? How many of those sit in a warp that adds?
+
+# %%
+my_idle = {"threads without an element": None, "idle lanes of the warp that adds": None}
+
+# %%
+A, B, C = (torch.ones(8) for _ in range(3))
+trace = launch(simt.vector_add, 1, 64)(A, B, C, 8)
+ADD = 4                                                            # the line that adds; the def is line 1
+idle = {"threads without an element": trace.threads - trace.active_lanes(line=ADD),
+        "idle lanes of the warp that adds": trace.idle_lanes(line=ADD)}
+print(idle)
+said = compare("64 threads for 8 elements", my_idle, idle)
+figures.warp_lanes(trace)
+
+# %% [markdown]
+# **Compare.** It is tempting to say 24: that is the first warp alone. Of 64 threads, 56 have no element. The second warp asks `if i < N`, gets 32 times no, and is done.
+#
+# **Idle lanes** ([exercises/ex02_idle_lanes.py](../exercises/ex02_idle_lanes.py), 20 minutes). Count them before the launch, for any $N$ and any block.
+
+# %%
+check("ex02_idle_lanes")
+
+# %%
+reveal("ex02_idle_lanes")
+
+# %% [markdown]
+# What do idle lanes cost? A block of 8 threads is still a warp of 32 lanes: 24 of them never get a thread. The same arithmetic on a million numbers, in blocks of 8 and of 32 threads. **Predict** the ratio of the two times.
+
+# %%
+my_ratio = None
+
+# %%
+rows, words = numbers("idle_lanes")
+said = compare("time in blocks of 8 over blocks of 32", my_ratio, pick(rows, block=8)[0]["ms"] / pick(rows, block=32)[0]["ms"])
+figures.time_by_block(rows, words)
+
+# %% [markdown]
+# Each warp costs the same, however few of its lanes are used. So blocks of 32 should be as good as blocks of 256. Vector addition waits for memory and not for lanes at all. **Predict**: how many times slower is it in blocks of 32 than in blocks of 256?
+
+# %%
+my_slowdown = None
+
+# %%
+rows, words = numbers("vector_addition")
+rate = {row["block"]: row["tb_s"] for row in pick(rows, by="CUDA C++")}
+said = compare("vector addition in blocks of 32 over blocks of 256", my_slowdown, rate[256] / rate[32])
+figures.bandwidth_by_block(rows, words)
+
+# %% [markdown]
+# Up to 128 threads, twice the block moves twice the bytes: the GPU starts a fixed number of blocks in a nanosecond, 1.7 on the recorded H100, whatever is in them. With small blocks nothing else counts.
+#
+# **Takeaway.** Work comes in warps of 32, and idle lanes cost as much as busy ones. Blocks are multiples of 32 threads; 256 is a good first choice.
+#
+# ## Two dimensions
+#
+# A grid and a block may have an x and a y. For a matrix, x walks along a row and y goes from row to row. Both need their own number of blocks and their own guard.
+#
+# **A matrix on a grid** ([exercises/ex02_matrix_scale.py](../exercises/ex02_matrix_scale.py), 20 minutes). Each row of a matrix times a factor of its own, with neighboring lanes along a row.
+
+# %%
+check("ex02_matrix_scale")
+
+# %%
+reveal("ex02_matrix_scale")
+
+# %% [markdown]
+# Blocks of 8 × 4 threads over a 10 × 20 matrix (spoils the exercise above). The guard has to stop threads on two sides.
+
+# %%
+figures.grid_and_guard((10, 20), block=(4, 8))
+
+# %% [markdown]
+# x comes first in `grid` and `block`, columns come second in `(rows, cols)`: easy to confuse. **Predict**: for a $10 \times 40$ matrix and blocks of 8 × 4, the grid's x counts rows by mistake. How many of the 400 sums are missing?
 
 # %%
 my_missing = None
@@ -280,7 +378,9 @@ A, B = torch.randn(rows, cols), torch.randn(rows, cols)
 for name, grid in [("x counts rows: wrong", (-(-rows // 4), -(-cols // 8))), ("x counts columns", (-(-cols // 8), -(-rows // 4)))]:
     C = torch.full((rows, cols), float("nan"))
     launch(simt.matrix_add, grid, (8, 4))(A, B, C, rows, cols)
-    print(f"{name:>22}: grid {grid}, {int(C.isnan().sum())} of {C.numel()} sums missing; your prediction: {my_missing}")
+    print(f"{name:>22}: grid {grid}, {int(C.isnan().sum())} of {C.numel()} sums missing")
+    if "wrong" in name:
+        said = compare("sums missing where x counts rows", my_missing, int(C.isnan().sum()))
 
 # %% [markdown]
 # **Takeaway.** x is the direction of the lanes, and belongs to the columns. Test with a shape that is neither square nor a multiple of the block.
@@ -290,150 +390,163 @@ for name, grid in [("x counts rows: wrong", (-(-rows // 4), -(-cols // 8))), ("x
 # Lanes of a warp share one instruction. What if they disagree on a branch? In `two_paths`, threads in groups of `period` take one loop or the other. **Predict**: how many steps does one warp take with `period` 1, 16 and 32, if a single path takes 12?
 
 # %%
+import inspect
+
 print(inspect.getsource(simt.two_paths))
 my_steps = {1: None, 16: None, 32: None}
 
 # %%
-traces = {}
-for period in (1, 16, 32):
-    traces[period] = launch(simt.two_paths, 1, 32)(torch.randn(32), 32, period, 3)
-    print(f"modelled, period {period:>2}: {traces[period].warp_steps} steps, {traces[period].lane_use:.0%} of the lanes active; "
-          f"your prediction: {my_steps[period]}")
+traces = {period: launch(simt.two_paths, 1, 32)(torch.randn(32), 32, period, 3) for period in (1, 16, 32)}
+steps = {period: trace.warp_steps for period, trace in traces.items()}
+print("steps by period (modelled):", steps)
+said = compare("steps of a warp with period", my_steps, steps)
 figures.warp_lanes(traces[1])
 
 # %% [markdown]
-# **Compare.** Where lanes disagree, the warp walks through *both* loops, each time with half of its lanes switched off, and they join again at the end. It does not matter how many lanes disagree: with `period` 16 it costs the same.
+# **Compare.** Where lanes disagree, the warp walks through *both* loops, each time with half of its lanes switched off, and they join again at the end. With `period` 16 it costs the same: half of the warp or every other lane, both paths are walked.
 #
-# **Predict** the time on a GPU for 4 million threads, with `period` 32 as the unit.
+# **Predict** the time on a GPU for 4 million threads, with that of `period` 32 as the unit.
 
 # %%
 my_times = {1: None, 16: None, 64: None}
 
 # %%
 rows, words = numbers("divergence")
-unit = pick(rows, period=32)
-for row in rows:
-    name = "all take path 1" if row["period"] > 1000 else f"period {row['period']}"
-    print(f"{name:>16}: {row['ms']:7.3f} ms, {row['ms'] / unit[0]['ms']:.2f} times period 32; "
-          f"your prediction: {my_times.get(row['period'], '-')}")
-print(words)
+unit = pick(rows, period=32)[0]["ms"]
+said = compare("time by period, in units of period 32", my_times, {row["period"]: row["ms"] / unit for row in rows})
+counted = pick(numbers("counters", live=False)[0], kernel="two_paths")
+figures.time_by_period(rows, words, counted)
 
 # %% [markdown]
-# **Takeaway.** A branch is free where whole warps agree, and costs both sides where they do not. Divergence is about neighbours, not about how many threads take which side.
-#
-# ## What idle lanes cost
-#
-# A block of 8 threads is still a warp of 32 lanes: 24 of them never get a thread. The same arithmetic on a million numbers, with blocks of 8 and of 32 threads. **Predict** the ratio of the two times.
+# The bars' labels come from the GPU's own counters: how many lanes took part in an instruction, on average. The interpreter's `lane_use` is the same quantity for our Python lines.
 
 # %%
-my_ratio = None
-
-# %%
-rows, words = numbers("idle_lanes")
-for row in rows:
-    print(f"blocks of {row['block']:>3}: {row['ms']:7.3f} ms, {row['ms'] / pick(rows, block=32)[0]['ms']:.2f} times blocks of 32; "
-          f"{min(32, row['block'])} of 32 lanes have a thread")
-print(f"your prediction: {my_ratio}. {words}")
+for row in counted:
+    trace = launch(simt.two_paths, 1, 32)(torch.randn(32), 32, row["period"], 256)      # as many rounds as on the GPU
+    print(f"period {row['period']:>2}: {row['lanes_per_instruction']:.1f} lanes counted, {32 * trace.lane_use:.1f} modelled")
 
 # %% [markdown]
-# **Compare.** Below 32 threads, half as many in a block take almost twice the time: each warp costs the same, and there are twice as many. From 32 on the block's size does not matter here.
-#
-# The GPU can count active lanes itself. Its profiler's `thread_inst_executed_per_inst_executed` is how many lanes, on average, took part in an instruction: 32 is best. The interpreter's `lane_use` is the same quantity for our Python lines, here with as many rounds as on the GPU.
-
-# %%
-rows, words = numbers("counters", live=False)
-for row in pick(rows, kernel="vector_add") + pick(rows, kernel="two_paths"):
-    label = f"block {row['block']}" if "block" in row else f"period {row['period']}"
-    print(f"{row['kernel']:>12}, {label:<10} {row['lanes_per_instruction']:5.1f} of 32 lanes active (hardware counter)")
-print(words)
-for period in (1, 16, 32):
-    trace = launch(simt.two_paths, 1, 32)(torch.randn(32), 32, period, 256)
-    print(f"   two_paths, period {period:<3} {32 * trace.lane_use:5.1f} of 32 lanes active (modelled)")
+# **Takeaway.** A branch is free where whole warps agree, and costs both sides where they do not. Divergence is about neighbors, not about how many threads take which side.
 
 # %% [markdown]
-# **Takeaway.** Idle lanes are paid for like busy ones. The interpreter's count comes close to the hardware's: a Python line is not one machine instruction, but the lanes are the same.
+# ## Threads that work together
 #
-# ## Small blocks cost even without idle lanes
-#
-# Vector addition waits for memory, not for lanes. So blocks of 32, with every lane busy, should be as good as blocks of 256. **Predict** how much slower they are.
+# So far every thread minded its own element. A sum, or the maximum that softmax needs, takes many threads for one result. The threads of a block can meet in **shared memory**: fast, on the SM, the same for all of them and gone when the block ends. Here 8 of them add 8 numbers.
 
 # %%
-my_slowdown = None
+figures.halving([3, 1, 4, 1, 5, 9, 2, 6])
+
+# %% [markdown]
+# In each round half of the threads read what others wrote in the round before. A **barrier**, `__syncthreads()` in CUDA C++, makes every thread of the block wait until all have arrived.
 
 # %%
-rows, words = numbers("vector_addition")
-for row in pick(rows, by="CUDA C++"):
-    blocks = -(-row["N"] // row["block"])
-    print(f"blocks of {row['block']:>4}: {row['ms']:7.3f} ms, {row['tb_s']:.2f} TB/s, {blocks / row['ms'] / 1e6:.2f} blocks a nanosecond")
-for row in pick(rows, by="PyTorch") + pick(rows, by="Triton"):
-    print(f"{row['by']:>14}: {row['ms']:7.3f} ms, {row['tb_s']:.2f} TB/s")
-fastest = min(pick(rows, by="CUDA C++"), key=lambda row: row["ms"], default=None)
-for row in pick(rows, by="CUDA C++", block=32):
-    print(f"Blocks of 32 take {row['ms'] / fastest['ms']:.1f} times as long as blocks of {fastest['block']}, the fastest.")
-print(f"your prediction: {my_slowdown}. {words}")
+print(inspect.getsource(simt.block_sum))
 
 # %% [markdown]
-# **Compare.** Look at the last column: as long as blocks are small it stands still, whatever is in a block. Starting blocks is work too, and with small blocks nothing else counts. Triton and PyTorch move more bytes a second than our kernel; chapter 09 shows how Triton deals numbers out to threads.
-#
-# **Takeaway.** Blocks are multiples of 32 threads; 256 is a good first choice.
+# Four blocks of 64 threads sum 64 numbers each. Now without the barriers: each warp goes on as soon as it can. In our interpreter the first warp runs to its end before the second one starts. **Predict** how many of the four sums come out right.
+
+# %%
+my_right = None
+
+# %%
+def no_barrier(X, Sums):
+    t = threadIdx.x
+    shared[t] = X[blockIdx.x * blockDim.x + t]
+    half = blockDim.x // 2
+    while half > 0:
+        if t < half:
+            shared[t] = shared[t] + shared[t + half]
+        half = half // 2
+    if t == 0:
+        Sums[blockIdx.x] = shared[0]
+
+
+block = 64          # change me to 32: why is it right then?
+X = torch.randn(4 * block)
+for kernel in (simt.block_sum, no_barrier):
+    sums = torch.zeros(4)
+    launch(kernel, 4, block, shared=block)(X, sums)
+    print(f"{kernel.__name__:>10}: {sums.numpy().round(2)}, by PyTorch {X.view(4, -1).sum(1).numpy().round(2)}")
+
+# %%
+said = compare("sums that are right without a barrier", my_right, int(torch.isclose(sums, X.view(4, -1).sum(1)).sum()))
 
 # %% [markdown]
-# ## The real thing
+# NaN is what shared memory holds before anyone writes it, in the interpreter. On a GPU you would get whatever was there, and a right answer whenever the other warp happened to be early: a **race**, the kind of bug that passes its tests. Do not rely on a single warp's lock step either; recent GPUs promise it only where you ask for it.
 #
-# The CUDA C++ sources are in flashlab/gpu/cuda. On a GPU this cell compiles them at run time and holds them against the interpreter; elsewhere it shows the recorded comparison. `equal` means bit for bit: in `two_paths` Python computes in float64, the GPU in float32, so the last digit may differ. (`matrix_add_down_columns` is chapter 09's bad example: the same sums, lanes walking down.)
+# **Takeaway.** Registers are a thread's own, shared memory belongs to the block, and a barrier stands between writing it and reading what another thread wrote. FlashAttention's tiles of $K$ and $V$ live there: loaded by all threads, then read by all. In Triton you will not see any of this; the compiler writes it (chapter 09).
+#
+# ## How many blocks fit an SM
+#
+# An SM holds several blocks at once, as many as its limits allow. On an H100: 2048 threads, 32 blocks, 65,536 registers of 4 bytes, 228 KiB of shared memory. The share of the 2048 threads that is filled is its **occupancy**. **Predict**: a block of 256 threads uses 128 registers in each. How many such blocks fit?
+
+# %%
+my_blocks = None
+
+# %%
+from flashlab.gpu.occupancy import occupancy
+
+said = compare("blocks of 256 threads with 128 registers", my_blocks, occupancy(256, registers=128).blocks)
+figures.sm_filled(256, registers=128, shared=48 * 1024)     # change me
+
+# %% [markdown]
+# The one limit that runs out first decides; the others stand half empty. A thread can have 255 registers at most, and what does not fit **spills** to slower memory. Chapter 10's FlashAttention kernel has 256 threads with 176 registers each and takes 128 KiB of shared memory (compiled for an H100, $d = 128$). **Predict** how many of its blocks an SM holds.
+
+# %%
+my_programs = None
+
+# %%
+said = compare("blocks of chapter 10's kernel on an SM", my_programs, occupancy(256, 176, 128 * 1024).blocks)
+figures.sm_filled(256, registers=176, shared=128 * 1024)
+
+# %% [markdown]
+# An eighth of the threads there could be, and yet the kernel reaches about half the TFLOP/s of a plain matrix product (without a mask; recorded on an H100, chapter 16). Occupancy is a means, not an end.
+#
+# ## How many bytes on their way
+#
+# The end is that enough loads are under way to hide the latency. **Little's law**, from the theory of queues: what is on its way = rate × time on the way. Here the rate is an H200's bandwidth, 4.5 TB/s, and the time its latency, 354 ns. **Predict**: how many bytes have to be on their way at any moment to keep HBM busy?
+
+# %%
+my_in_flight = None     # bytes, e.g. 100 * 1024
+
+# %% [markdown]
+# **Run and compare.** More and more threads read HBM, and each waits for its load, of 4 or of 16 bytes, before it starts the next.
+
+# %%
+ns = max(row["ns"] for row in numbers("memory_latency", "basics_h200")[0])
+tb_s = pick(numbers("memory_bandwidth", "basics_h200")[0], footprint=1024 * MiB)[0]["tb_s"]
+rows, words = numbers("in_flight", "basics_h200")
+said = compare("bytes on their way", my_in_flight, tb_s * 1e12 * ns * 1e-9, "bytes")
+said.on(figures.bytes_in_flight(rows, ns, tb_s, words), axis="x")
+
+# %% [markdown]
+# It does not matter who waits. 2048 threads on each SM with one 4-byte number each are not enough; a quarter of them with 16 bytes each do about as well. Fewer threads that each have more on the way are how FlashAttention gets by with an eighth of them: whole tiles travel while others are multiplied (the planned chapter 12).
+#
+# **Takeaway.** Bytes on their way = bandwidth × latency. Threads are one way to get there, wide loads and loads ahead of time are others.
+
+# %% [markdown]
+# ## Does the interpreter tell the truth?
+#
+# The CUDA C++ sources are in flashlab/gpu/cuda. On a GPU this cell compiles them at run time and holds them against the interpreter; elsewhere it reads the recorded comparison.
 
 # %%
 rows, words = numbers("simulator")
+equal = [row["kernel"] for row in rows if row["equal"]]
+print(f"{len(equal)} of {len(rows)} launches equal bit for bit: {', '.join(dict.fromkeys(equal))}")
 for row in rows:
-    print(f"{row['kernel']:>24} grid {str(row['grid']):>8} block {str(row['block']):>8}: "
-          f"equal {row['equal']}, largest difference {row['error']:.1e}")
+    if not row["equal"]:
+        print(f"{row['kernel']}, period {row['numbers'][1]}: largest difference {row['error']:.1e}")
 print(words)
 
 # %% [markdown]
-# A real launch has two traps. It returns at once, before the kernel has run, so a clock on the CPU measures nothing: time with **events** that the GPU itself records. And it returns no error: you have to ask.
+# In `two_paths` Python computes in float64 and the GPU in float32, so the last digit may differ. What the interpreter does not have is time: it says what happens, never how long it takes.
 #
-# Published notes on this example create two events and never record them. An event that is not recorded times nothing. The right order, in flashlab/gpu/cuda/vector_add.cu: record, launch, record, wait, read.
-
-# %%
-lines = cuda.source("vector_add").splitlines()
-first = next(n for n, line in enumerate(lines) if "cudaEventRecord(start)" in line)
-print("\n".join(lines[first - 2:first + 7]))
-
-# %%
-rows, words = numbers("programs", live=False)
-for row in rows:
-    print("\n".join(row["prints"]))
-print(words)
-
-# %% [markdown]
-# **Takeaway.** Check every CUDA call, check after every launch, time with events, and let the program compare its own result: "0 wrong" is part of the measurement.
+# ## An open question
 #
-# ## Your turn
+# `block_sum` leaves more and more lanes idle: in the last five rounds only one warp has work, and in the very last one a single lane. Does that matter? Count the steps with `trace.warp_steps` for blocks of 32, 256 and 1024 threads. How would you sum a million numbers, with what grid, and what would the GPU wait for, memory or lanes?
 #
-# Each exercise is a file with a stub. Fill it in and run its cell: the checker reloads the file and says what is wrong, or that it is right.
-#
-# **Grid and guard** ([exercises/ex02_vector_add.py](../exercises/ex02_vector_add.py), 15 minutes). A kernel for one thread, and $\lceil N/\text{block} \rceil$ blocks.
-
-# %%
-from flashlab.check import check
-
-check("ex02_vector_add")
-
-# %% [markdown]
-# **Idle lanes** ([exercises/ex02_idle_lanes.py](../exercises/ex02_idle_lanes.py), 20 minutes). Count them before the launch: $32 \cdot \text{warps with work} - N$.
-
-# %%
-check("ex02_idle_lanes")
-
-# %% [markdown]
-# **A matrix on a grid** ([exercises/ex02_matrix_scale.py](../exercises/ex02_matrix_scale.py), 20 minutes). $Y_{row,col} = f_{row} \cdot X_{row,col}$, in two dimensions, with neighbouring lanes along a row.
-
-# %%
-check("ex02_matrix_scale")
-
-# %% [markdown]
 # ## Sources
 #
-# Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), section 2.1 · Williams, Waterman, Patterson 2009, [Roofline](https://doi.org/10.1145/1498765.1498785) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/) · NVIDIA, [GPU performance background](https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html)
+# Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), section 2.1 · Williams, Waterman, Patterson 2009, [Roofline](https://doi.org/10.1145/1498765.1498785) · Little 1961, [A proof for the queuing formula L = λW](https://doi.org/10.1287/opre.9.3.383) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/), compute capabilities and independent thread scheduling · NVIDIA, [A100 whitepaper](https://images.nvidia.com/aem-dam/en-zz/Solutions/data-center/nvidia-ampere-architecture-whitepaper.pdf) and [H100 whitepaper](https://resources.nvidia.com/en-us-tensor-core) · NVIDIA, [GPU performance background](https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html)
 #
 # **Next:** [03 · Online softmax](03_online_softmax.ipynb). Softmax seems to need a whole row at once. It does not. The kernels come back in chapter 09, in Triton.

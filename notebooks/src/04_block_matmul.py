@@ -9,9 +9,9 @@
 # %% [markdown]
 # # 04 · Block matmul
 #
-# **You will be able to** multiply matrices tile by tile and predict the traffic from the tile size; compute $QK^\top$ and the product with $V$ without ever storing $S$; explain why a softmax for each tile gives a wrong answer; and repair it by hand, in five lines.
+# **You will be able to** multiply matrices tile by tile and predict the traffic from the tile size; compute $QK^\top$ and the product with $V$ without ever storing $S$; explain why a softmax for each tile gives a wrong answer; and repair it.
 #
-# **You need** chapter 03. · **45 minutes** · **runs on** CPU or GPU
+# **You need** chapter 03. · **100 minutes**, 50 of them for two exercises · **runs on** CPU or GPU
 #
 # Chapter 03 ended with attention that is exact, needs no $N \times N$ matrix, and reads each key far too often. The cure is to bring in blocks of rows and use each of them many times before it is dropped.
 
@@ -24,11 +24,12 @@
 my_products = None
 
 # %% [markdown]
-# **Run.** First the picture. It marks the tiles that make one tile of $C$; each pair with the same number is multiplied, and the products are added up.
+# The picture marks the tiles that make one tile of $C$; each pair with the same number is multiplied, and the products are added up. Change `tile` to see what another one needs.
 
 # %%
 from flashlab import figures  # flashlab first, then torch
 import torch
+from flashlab.lesson import compare, reveal
 
 A = torch.arange(32.0).reshape(8, 4)
 B = torch.arange(32.0).flip(0).reshape(4, 8)
@@ -45,23 +46,11 @@ print(C_11)
 print("the same tile of A @ B:", torch.equal(C_11, (A @ B)[0:4, 0:2]))
 
 # %% [markdown]
-# **Compare.** Now all tiles, with three loops: the tile's row in $C$, its column, and the shared dimension that is summed over. `tiles(N, B)` cuts $0 \dots N$ into slices.
+# Sizes rarely divide so well. One walk-through of FlashAttention sets the number of blocks to `N / B`, and loops over `range(N / B)`. This cell fails on purpose: first as printed, then with the obvious repair.
 
 # %%
 from flashlab.memory import tiles
 
-C, products = torch.zeros(8, 8), 0
-for rows in tiles(8, 4):
-    for cols in tiles(8, 2):
-        for inner in tiles(4, 2):
-            C[rows, cols] += A[rows, inner] @ B[inner, cols]
-            products += 1
-print(f"right: {torch.equal(C, A @ B)}; {products} products; your prediction: {my_products}")
-
-# %% [markdown]
-# Sizes rarely divide so well. A published walk-through of FlashAttention sets the number of blocks to `N / B`, and loops over `range(N / B)`. This cell fails on purpose: first as printed, then with the obvious repair.
-
-# %%
 N, B_r = 10, 4
 try:
     range(N / B_r)
@@ -71,58 +60,82 @@ print("range(N // B): ", [(i * B_r, (i + 1) * B_r) for i in range(N // B_r)], "a
 print("tiles(N, B):   ", [(part.start, part.stop) for part in tiles(N, B_r)])
 
 # %% [markdown]
-# The quiet repair is worse than the error. The number of blocks is $\lceil N / B \rceil$ and the last one is short: in this course a tile size always means "at most".
-#
+# The quiet repair is worse than the error. The number of blocks is $\lceil N / B \rceil$ and the last one is short: in this course a tile size always means "at most". **Your turn** ([exercises/ex04_block_matmul.py](../exercises/ex04_block_matmul.py), 25 minutes): the whole product by tiles, on modelled memory, with each byte counted, 16-bit inputs and sizes that no tile divides.
+
+# %%
+from flashlab.check import check
+
+check("ex04_block_matmul")
+
+# %%
+reveal("ex04_block_matmul")
+
+# %% [markdown]
+# **Compare.** Here are the loops for the small example, without the memory: the tile's row in $C$, its column, and the shared dimension that is summed over. (They spoil the exercise above.) How many products were there?
+
+# %%
+C, products = torch.zeros(8, 8), 0
+for rows in tiles(8, 4):
+    for cols in tiles(8, 2):
+        for inner in tiles(4, 2):
+            C[rows, cols] += A[rows, inner] @ B[inner, cols]
+            products += 1
+print(f"right: {torch.equal(C, A @ B)}; {products} products")
+said = compare("small products in all of C", my_products, products)
+
+# %% [markdown]
 # **Takeaway.** A matrix product is a sum over tiles, in any order, with tiles of any size.
 
 # %% [markdown]
 # ## Why tiles save traffic
 #
-# `block_matmul` does the same under `Memory`: it loads a tile of $A$ and one of $B$ for each small product and keeps the tile of $C$ on the chip. **Predict**: when the edge of the tiles doubles, the bytes read are multiplied by what?
+# `block_matmul` does the same under `Memory`: for each small product it loads a tile of $A$ and one of $B$, and keeps the tile of $C$ on the chip. Take three $128 \times 128$ float32 matrices and square tiles of $C$. **Predict** the bytes read as a function of the tile's edge. (Hint: in how many products does a number of $A$ take part once it has come in?)
 
 # %%
-my_factor = None
+my_bytes = None     # a function of the edge, for example lambda edge: 4 * 128 * 128 * 2
 
 # %% [markdown]
-# **Run and compare.** Three $128 \times 128$ matrices and square tiles of $C$. A number of $A$ that has come in takes part in $B_n$ products, and one of $B$ in $B_m$: so $MNK/B_n + MNK/B_m$ elements are read.
+# **Run and compare.** Four edges, each run under the model, and the last one fails on purpose.
 
 # %%
 from flashlab import cost
+from flashlab.memory import Memory, SRAMOverflow, format_bytes
 from flashlab.rungs.block_matmul import block_matmul
-from flashlab.memory import Memory, format_bytes
 
 torch.manual_seed(0)
-A, B = torch.randn(128, 128), torch.randn(128, 128)
-for edge in [8, 16, 32, 64]:
-    with Memory() as mem:
-        block_matmul(A, B, B_m=edge, B_n=edge, B_k=8)
-    formula = cost.block_matmul(128, 128, 128, B_m=edge, B_n=edge)
-    assert (mem.read, mem.written) == (formula.read, formula.written)
-    print(f"tiles {edge:>2} x {edge:<2}: {format_bytes(mem.read):>9} read (modelled = formula), "
-          f"{formula.matmul_flops / formula.traffic:4.1f} FLOPs a byte, SRAM peak {format_bytes(mem.sram_peak):>9}")
-print("your prediction:", my_factor)
+A, B, points = torch.randn(128, 128), torch.randn(128, 128), []
+for edge in [16, 32, 64, 128]:
+    points.append(dict(edge=edge, formula=cost.block_matmul(128, 128, 128, B_m=edge, B_n=edge).read, measured=None))
+    try:
+        with Memory() as mem:
+            block_matmul(A, B, B_m=edge, B_n=edge, B_k=16)
+        points[-1]["measured"] = mem.read
+    except SRAMOverflow as error:
+        overflow = error
+said = compare("bytes read by a product in tiles", my_bytes, {p["edge"]: p["formula"] for p in points}, "bytes")
+said.on(figures.matmul_traffic(points))
 
 # %% [markdown]
-# Half the bytes for twice the edge. The arithmetic has not changed, so each byte *read* does twice the work; the writes of $C$ stay. Why not make the tile as large as the matrix? This cell fails on purpose.
+# A number of $A$ that has come in takes part in $B_n$ products, and one of $B$ in $B_m$: so $MNK/B_n + MNK/B_m$ elements are read. The arithmetic has not changed; each byte *read* does twice the work when the edge doubles. Why not make the tile as large as the matrix? The model says:
 
 # %%
-from flashlab.memory import SRAMOverflow
-
-try:
-    with Memory():
-        block_matmul(A, B, B_m=128, B_n=128, B_k=8)
-except SRAMOverflow as error:
-    print(error)
+print(overflow)
 
 # %% [markdown]
-# The tile of $C$ is there, so is the product to be added, and the sum of both finds no place.
+# The tile of $C$ is there, so is the product to be added, and the sum of both finds no place. (The model's 192 KiB are an A100's L1 cache and shared memory; a GPU would keep this sum in registers, 256 KiB for each multiprocessor, and run out of those instead.)
 #
-# **Takeaway.** Traffic falls with the tile's edge; the SRAM size says how far. That is the whole economy of FlashAttention.
+# **Takeaway.** Traffic falls with the tile's edge; the size of the fast memory says how far. That is the whole economy of FlashAttention.
 
 # %% [markdown]
 # ## The two products of attention
 #
-# Leave out the softmax for a moment: $O = (QK^\top)V$, with $Q$, $K$, $V$ of $8 \times 128$, cut into four blocks of two rows. $S_{ij} = Q_i K_j^\top$ is $(2 \times 128)(128 \times 2)$, so $2 \times 2$. Then $O_i = \sum_j S_{ij} V_j$: block row $i$ of $O$ needs each tile of its row of $S$ once.
+# Leave out the softmax for a moment: $O = (QK^\top)V$, with $Q$, $K$, $V$ of $8 \times 128$, cut into four blocks of two rows. $S_{ij} = Q_i K_j^\top$ is $(2 \times 128)(128 \times 2)$, so $2 \times 2$. The picture lays both products out at once: what stands left of a tile, and above it, makes it. Change `i`.
+
+# %%
+figures.attention_tiles(T_r=4, T_c=4, i=0, rows=2, d=128)
+
+# %% [markdown]
+# Block row $i$ of $O$ needs each tile of its row of $S$ once: $O_i = \sum_j S_{ij} V_j$. So a tile can be made, used, and forgotten. Here is $O_1$, the first two rows.
 
 # %%
 torch.manual_seed(0)
@@ -135,10 +148,28 @@ for cols in tiles(8, 2):
 print("the first two rows of (Q Kᵀ) V:", torch.allclose(O_1, ((Q @ K.T) @ V)[0:2], rtol=1e-4))
 
 # %% [markdown]
-# With the loop over $i$ around it, this is `attention_without_softmax`. **Predict** the peak of HBM memory for 512 tokens and $d = 64$, in KiB. ($Q$, $K$, $V$ are there before; $S$ would take 1024 KiB.)
+# **Find the bug.** Slides on FlashAttention go through $O_1$ step by step: $S_1 = Q_1 k_1^\top$ in step 1, and $S_2 = Q_2 k_2^\top$ in step 2. One letter of step 2 has the wrong index. **Predict** which one; the picture knows.
 
 # %%
-my_peak = None
+my_wrong_letter = None     # "Q" or "k"
+
+# %% [markdown]
+# **Run and compare.** The first two steps of $O_1$ in three versions, against $S_{11} V_1 + S_{12} V_2$ cut from the full matrices.
+
+# %%
+Q_2, k_1, k_2, V_1, V_2 = Q[2:4], K[0:2], K[2:4], V[0:2], V[2:4]
+truth = (Q @ K.T)[0:2, 0:4] @ V[0:4]
+versions = {"as printed": Q_2 @ k_2.T, "Q": Q_1 @ k_2.T, "k": Q_2 @ k_1.T}
+errors = {name: (Q_1 @ k_1.T @ V_1 + S_2 @ V_2 - truth).abs().max().item() for name, S_2 in versions.items()}
+for name, error in errors.items():
+    print(f"{name if name == 'as printed' else name + ' corrected':<12}: off by {error:.1e} (measured here)")
+said = compare("letter with the wrong index", my_wrong_letter, min(errors, key=errors.get))
+
+# %% [markdown]
+# While one block of $O$ is being made, $Q_i$ stays and only the keys move on. With the loop over $i$ around it, this is `attention_without_softmax`. **Predict** the peak of HBM memory for 512 tokens and $d = 64$, in KiB ($Q$, $K$, $V$ are there before; $S$ would take 1024 KiB), and how many numbers of $Q$ one program, with 32 queries, reads.
+
+# %%
+my_peak, my_numbers_of_Q = None, None
 
 # %% [markdown]
 # **Run and compare.** The tiles are 32 rows high. Their scores exist on the chip only, for the time of one step of the inner loop.
@@ -150,78 +181,77 @@ torch.manual_seed(0)
 Q, K, V = (torch.randn(512, 64) for _ in range(3))
 with Memory() as mem:
     O = attention_without_softmax(Q, K, V, B_r=32, B_c=32)
+reads_of_Q = [event.read for event in mem.log if event.name == "Q"]
 print("equal to (Q Kᵀ) V:", torch.allclose(O, (Q @ K.T) @ V, atol=1e-2))
-print(f"HBM peak {format_bytes(mem.hbm_peak)}: O alone takes {format_bytes(O.nbytes)} (modelled); your prediction: {my_peak}")
+print(f"HBM peak {format_bytes(mem.hbm_peak)}: O alone takes {format_bytes(O.nbytes)} (modelled)")
+said = compare("HBM peak without softmax", my_peak, mem.hbm_peak / 1024, "KiB")
+said = compare("numbers of Q that one program reads", my_numbers_of_Q, reads_of_Q[0] // 4)
 
 # %% [markdown]
-# (Without a softmax one would rather compute $Q(K^\top V)$, which needs no $S$ at all: that is linear attention. The softmax stands between the two products and forbids it.)
+# One program reads $B d = 2048$ numbers of $Q$ and writes as many of $O$, whatever $N$ is. (An estimate in circulation says $O(NB)$, which would be eight times as many here and grow with the text.) And without a softmax one would rather compute $Q(K^\top V)$, which needs no $S$ at all: that is linear attention. The softmax stands between the two products and forbids it.
 #
 # **Takeaway.** Both products of attention run tile by tile, and no score has to leave the chip. What remains is the softmax.
 
 # %% [markdown]
 # ## A softmax for each tile?
 #
-# A tile sees $B_c$ scores of a row, not all. The obvious try is to do what one can with them: $\mathrm{softmax}^*(S_{ij}) = e^{S_{ij} - \mathrm{rowmax}(S_{ij})}$, with the tile's own maximum and no division yet. Then $O_i = \sum_j \mathrm{softmax}^*(S_{ij})\, V_j$. **Predict**: true outputs here are about 0.6 in size; how large is the largest error?
+# A tile sees $B_c$ scores of a row, not all. The obvious try is to do what one can with them: $\mathrm{softmax}^*(S_{ij}) = e^{S_{ij} - \mathrm{rowmax}(S_{ij})}$, with the tile's own maximum. Then $O_i = \sum_j \mathrm{softmax}^*(S_{ij})\, V_j$, divided at the end by the sum of all weights. **Predict**: true outputs here are about 0.4 in size; how large is the largest error?
 
 # %%
 my_star_error = None
 
 # %% [markdown]
-# **Run and compare.** This cell fails on purpose: 64 tokens, tiles of 16. If the idea worked, all dots would lie on the dashed line.
+# **Run and compare.** This cell fails on purpose: 64 tokens, tiles of 16. `ones` in place of $V$ adds up the weights of each row.
 
 # %%
 from flashlab import oracle
 from flashlab.rungs.block_matmul import softmax_star_attention
 
 torch.manual_seed(0)
-Q, K, V = (torch.randn(64, 16) for _ in range(3))
+Q, K, V = torch.randn(64, 16) / 2, torch.randn(64, 16), torch.randn(64, 16)
 truth, L = oracle.attention(Q, K, V, scale=1.0)
-wrong = softmax_star_attention(Q, K, V, B_r=16, B_c=16)
-print(f"measured here: largest error {(wrong - truth).abs().max():.2f}, mean size of the truth {truth.abs().mean():.2f}; "
-      f"your prediction: {my_star_error}")
-figures.softmax_star_error(wrong, truth)
-
-# %% [markdown]
-# Of course, you may say: it was never divided by the sum of the weights. So let us divide. This fails on purpose once more; `ones` in place of $V$ adds up the weights of each row.
-
-# %%
 weights = softmax_star_attention(Q, K, torch.ones(64, 1), B_r=16, B_c=16)      # (64, 1)
-divided = wrong / weights
-print(f"divided: largest error {(divided - truth).abs().max():.2f} (measured here)")
-figures.softmax_star_error(divided, truth, divided=True)
+wrong = softmax_star_attention(Q, K, V, B_r=16, B_c=16) / weights
+error = (wrong - truth).abs().max()
+print(f"measured here: largest error {error:.2f}, mean size of the truth {truth.abs().mean():.2f}")
+said = compare("largest error of softmax tile by tile", my_star_error, error)
 
 # %% [markdown]
-# Closer, still wrong: the cloud is flatter than the line, as each tile has the same say and outputs are drawn to the plain average. Look at a single query and its four tiles. In each tile the largest weight is 1, by construction; as parts of the whole row they are nothing of the kind.
+# The largest error is several times a typical output. Look at a single query and its four tiles: the weights it should give to the 64 keys, and those it gives.
 
 # %%
 s = (Q @ K.T)[5]                                       # the scores of query 5
-m = s.max()
-for n, cols in enumerate(tiles(64, 16), start=1):
-    m_tile = s[cols].max()
-    print(f"tile {n}: its maximum is {m_tile:5.2f}, its largest weight 1.000 in softmax*, "
-          f"{torch.exp(m_tile - m):.3f} relative to the row's maximum {m:.2f}")
+figures.star_weights(s, 16)
 
 # %% [markdown]
-# Weights of tile $j$ are counted in units of $e^{m_{ij}}$, and each tile has a unit of its own: dollars, cents and yen were added as if they were one currency. Multiply each tile by $e^{m_{ij} - m_i}$ and they are all in the unit of the row.
+# In each tile the largest weight is 1 before the division, by construction: no tile knows how large its scores are beside those of the others. Weights of tile $j$ are counted in units of $e^{m_{ij}}$, and each tile has a unit of its own: dollars, cents and yen were added as if they were one currency. Multiply each tile by $e^{m_{ij} - m_i}$ and they are all in the unit of the row.
 
 # %%
-s_tiles = [s[cols] for cols in tiles(64, 16)]
+m = s.max()
 o, l = torch.zeros(16), 0.0
-for s_j, V_j in zip(s_tiles, V.split(16), strict=True):
+for s_j, V_j in zip(s.split(16), V.split(16), strict=True):
     p_star = torch.exp(s_j - s_j.max())                # softmax*, in the tile's unit
     factor = torch.exp(s_j.max() - m)                  # … into the row's
     o, l = o + factor * (p_star @ V_j), l + factor * p_star.sum()
+    print(f"this tile's maximum {s_j.max():5.2f}, factor {factor:.3f}")
 print(f"query 5, converted: largest error {(o / l - truth[5]).abs().max():.1e} (measured here)")
 
 # %% [markdown]
-# Right, but it used `m`, the maximum of the whole row, before the first tile. That is a pass over the scores that we wanted to save. Chapter 03 knows how to do without.
-#
+# Right, but it used `m`, the maximum of the whole row, before the first tile. That is a pass over the scores that we wanted to save. **Your turn** ([exercises/ex04_softmax_star.py](../exercises/ex04_softmax_star.py), 25 minutes): the file holds the wrong algorithm. Repair it, in one pass over the tiles. Chapter 03 knows how to do without `m`.
+
+# %%
+check("ex04_softmax_star")
+
+# %%
+reveal("ex04_softmax_star")
+
+# %% [markdown]
 # **Takeaway.** Tiles of one row may be added only in a common unit.
 
 # %% [markdown]
 # ## Two tiles by hand
 #
-# One block of two queries, two tiles of two keys, small numbers, `scale = 1`. $m$, $l$ and $O$ now hold one entry, or one row, for each query. The maximum of row 0 grows in the second tile, from 1 to 3, that of row 1 does not. The last column of $V$ is all ones: it will show whether the weights sum to 1.
+# The same with numbers small enough to follow (it spoils the exercise above). One block of two queries, two tiles of two keys, `scale = 1`. $m$, $l$ and $O$ hold one entry, or one row, for each query. The last column of $V$ is all ones: it will show whether the weights sum to 1.
 
 # %%
 inf = float("inf")
@@ -232,17 +262,10 @@ K_1, K_2, V_1, V_2 = K[:2], K[2:], V[:2], V[2:]
 print("S =\n", Q_1 @ K.T)
 
 # %% [markdown]
-# **Step 0.** No key seen: no weight, no output, and a maximum below any score.
+# **Step 0.** No key seen: no weight, no output, and a maximum below any score. **Step 1, tile 1.** $m_1 = \max(\mathrm{rowmax}(S_{11}), m_0)$, and everything is counted in units of $e^{m_1}$. The old sums are multiplied by $e^{m_0 - m_1} = e^{-\infty} = 0$, which is just as well.
 
 # %%
-m_0 = torch.full((2,), -inf)                           # (B_r,)
-l_0 = torch.zeros(2)                                   # (B_r,)
-O_0 = torch.zeros(2, 3)                                # (B_r, d_v)
-
-# %% [markdown]
-# **Step 1, tile 1.** $m_1 = \max(\mathrm{rowmax}(S_{11}), m_0)$, and everything is counted in units of $e^{m_1}$. The old sums are multiplied by $e^{m_0 - m_1} = e^{-\infty} = 0$, which is just as well.
-
-# %%
+m_0, l_0, O_0 = torch.full((2,), -inf), torch.zeros(2), torch.zeros(2, 3)      # (B_r,) (B_r,) (B_r, d_v)
 S_11 = Q_1 @ K_1.T                                     # (B_r, B_c)
 m_1 = torch.maximum(m_0, S_11.amax(-1))                # (B_r,)
 alpha = torch.exp(m_0 - m_1)                           # (B_r,)
@@ -268,7 +291,8 @@ P_12 = torch.exp(S_12 - m_2[:, None])                  # (B_r, B_c)
 l_2 = alpha * l_1 + P_12.sum(-1)                       # (B_r,)
 O_2 = alpha[:, None] * O_1 + P_12 @ V_2                # (B_r, d_v)
 assert torch.allclose(O_2, torch.diag(alpha) @ O_1 + P_12 @ V_2)
-print("m_2", m_2, " alpha", alpha, " l_2", l_2, " your prediction:", my_alpha)
+print("m_2", m_2, " alpha", alpha, " l_2", l_2)
+said = compare("factor of the two rows in step 2", my_alpha, alpha.tolist())
 
 # %% [markdown]
 # Row 0 was converted with $e^{1-3} = 0.135$, row 1 with $e^{2-2} = 1$. **The last step** comes after the loop: one division, $O = \mathrm{diag}(l_2)^{-1} O_2$, and $L = m_2 + \log l_2$.
@@ -296,86 +320,59 @@ print("merge gives the same O, m, l:",
 # **Takeaway.** Keep $m$, $l$ and $O$ for each row; when a tile raises the maximum, convert $l$ and $O$ with $\alpha$; divide at the end.
 
 # %% [markdown]
-# ## Two ways to get it wrong
+# ## Two brackets
 #
-# The first is one line of a well-known preprint. It prints the conversion with an inverse: $O_2 = \mathrm{diag}(e^{m_1 - m_2})^{-1}\, O_1 + P_{12} V_2$. **Predict** which of our two rows comes out right nevertheless.
+# $S_{ij} - m$ wants one $m$ for each row, hence `m[:, None]`. Leave the brackets out, once with a tile of $2 \times 2$ and once with a tile of $2 \times 3$. **Predict** what happens in each case: `"right"`, `"wrong"` or `"error"`.
 
 # %%
-my_lucky_row = None     # 0 or 1
+my_outcome = {"2 x 2": None, "2 x 3": None}
 
 # %% [markdown]
-# **Run and compare.** This cell fails on purpose. The last line applies the same inverse in step 1, where $m_0 = -\infty$.
+# **Run and compare.** This cell fails on purpose.
 
 # %%
-O_inverse = torch.diag(alpha).inverse() @ O_1 + P_12 @ V_2
-print("with the inverse:\n", O_inverse / l_2[:, None])
-print("errors of the rows:", (O_inverse / l_2[:, None] - O).abs().amax(-1), "your prediction:", my_lucky_row)
-print("step 1 with the inverse:", (1 / torch.exp(m_0 - m_1))[:, None] * O_0 + P_11 @ V_1)
+outcome = {}
+for keys in (2, 3):
+    S = Q_1 @ K[:keys].T
+    try:
+        same = torch.equal(S - m_2, S - m_2[:, None])
+        outcome[f"2 x {keys}"] = "right" if same else "wrong"
+    except RuntimeError as error:
+        outcome[f"2 x {keys}"] = "error"
+        print(f"tile of 2 x {keys}: {error}")
+print(outcome)
+said = compare("what a missing [:, None] does", my_outcome, outcome)
 
 # %% [markdown]
-# Row 1 is right: its maximum did not grow, and the inverse of 1 is 1. Row 0 was converted the wrong way round, so that its weights sum to 8.5. And the very first step divides by $e^{-\infty} = 0$: $\infty \cdot 0$ is not a number.
-#
-# **Takeaway.** A test in which the maximum never grows cannot see this error. Use more than one tile, and large scores.
-
-# %% [markdown]
-# The second is a matter of two brackets. $S_{ij} - m$ wants one $m$ for each row; without `[:, None]`, PyTorch lines $m$ up with the columns. This cell fails on purpose, once silently and once aloud.
-
-# %%
-print("as it should be:\n", S_12 - m_2[:, None])
-print("without [:, None], tile 2 x 2:\n", S_12 - m_2)
-try:
-    Q_1 @ K[:3].T - m_2                                # a tile of 2 x 3
-except RuntimeError as error:
-    print("without [:, None], tile 2 x 3:", error)
-
-# %% [markdown]
-# Wherever $B_r = B_c$, the wrong broadcast fits. The same holds for `alpha * O_i` where $B_r = d_v$.
+# PyTorch lines $m$ up with the columns, and wherever $B_r = B_c$ the wrong broadcast fits without a word. The same holds for `alpha * O_i` where $B_r = d_v$.
 #
 # **Takeaway.** Test with $B_r \ne B_c \ne d_v$: square tiles hide transposed mistakes.
 
 # %% [markdown]
-# ## Your turn: repair softmax*
+# ## All tiles
 #
-# Before you read on, write the loop yourself; the next section shows one. The file holds the wrong algorithm and asks for the right one ([exercises/ex04_softmax_star.py](../exercises/ex04_softmax_star.py), 25 minutes): $m_{new} = \max(m, \mathrm{rowmax}\, S_j)$, $\alpha = e^{m - m_{new}}$, $l \leftarrow \alpha\, l + \mathrm{rowsum}\, P_j$, $O \leftarrow \alpha\, O + P_j V_j$.
+# Now with any number of tiles: the five lines from above in two loops, `i` over query blocks outside and `j` over key blocks inside. You have written the inner one; with `load` and `store` in the right places it is a rung of the ladder, and chapter 06 will ask you for it. Here we only run it, and look at what it moves. (The picture calls it FA2, after its rung.)
 
 # %%
-from flashlab.check import check
+from flashlab.rungs.fa2 import fa2_forward as attention_by_tiles
 
-check("ex04_softmax_star")
+Q, K, V = (torch.randn(64, 16) for _ in range(3))
+with Memory() as mem:
+    attention_by_tiles(Q, K, V, B_r=16, B_c=16)
+figures.tile_traversal({"fa2_forward": mem.log}, 64, 64)
 
 # %% [markdown]
-# ## The whole of it
-#
-# Now with any number of tiles. One function adds a tile to the state of a query block: these are the five lines from above.
+# The same, smaller and line by line. Watch $Q_i$, $O_i$, $l_i$ and $m_i$: how long does each stay on the chip? (The lines are those that chapter 06 asks for. To write them unaided, watch the tiles only.)
 
 # %%
-def add_tile(Q_i, K_j, V_j, O_i, m_i, l_i):
-    S_ij = Q_i @ K_j.T * Q_i.shape[1] ** -0.5              # (B_r, B_c)
-    m_new = torch.maximum(m_i, S_ij.amax(-1))              # (B_r,)
-    alpha = torch.exp(m_i - m_new)                         # (B_r,)
-    P_ij = torch.exp(S_ij - m_new[:, None])                # (B_r, B_c)
-    return alpha[:, None] * O_i + P_ij @ V_j, m_new, alpha * l_i + P_ij.sum(-1)
+from flashlab.player import play, record
+from flashlab.rungs.fa2 import fa2_forward
+
+q, k, v = (torch.randn(16, 4) for _ in range(3))
+play(record(fa2_forward, q, k, v, B_r=4, B_c=4, sram_bytes=1024))
 
 # %% [markdown]
-# And two loops around it. `load` and `store` stand exactly where data crosses between HBM and the chip; all between is SRAM. There is no mask here, so each row has seen a key after the first tile, and $m$ is finite.
-
-# %%
-from flashlab.memory import kernel, load, store
-
-def attention_by_tiles(Q, K, V, B_r, B_c):
-    O, L = torch.empty(len(Q), V.shape[1]), torch.empty(len(Q))
-    with kernel("attention_by_tiles", Q=Q, K=K, V=V, O=O, L=L):
-        for rows in tiles(len(Q), B_r):                    # i walks query blocks
-            Q_i = load(Q, rows)
-            O_i, m_i, l_i = torch.zeros(len(Q_i), V.shape[1]), torch.full((len(Q_i),), -inf), torch.zeros(len(Q_i))
-            for cols in tiles(len(K), B_c):                # j walks key blocks
-                O_i, m_i, l_i = add_tile(Q_i, load(K, cols), load(V, cols), O_i, m_i, l_i)
-            store(O, rows, O_i / l_i[:, None])
-            store(L, rows, m_i + torch.log(l_i))
-    return O, L
-
-# %% [markdown]
-# Try it where it hurts: lengths that no tile size divides, more keys than queries, $d_v \ne d$, $B_r \ne B_c$, and scores sixty times as large as usual.
+# Try it where it hurts: lengths that no tile size divides, more keys than queries, $d_v \ne d$, $B_r \ne B_c$, and scores sixty times as large as usual. Add a case of your own.
 
 # %%
 torch.manual_seed(0)
@@ -385,13 +382,13 @@ for N_q, N_k, d, d_v, large in [(64, 64, 16, 16, 1), (97, 200, 59, 16, 1), (113,
     print(f"N_q = {N_q:>3}, N_k = {N_k:>3}, d = {d}, d_v = {d_v}, scores x {large:>2}: {verdict}")
 
 # %% [markdown]
-# It holds. And the bytes? At 256 tokens and $d = 64$, chapter 03 needed 16 times the traffic of naive attention. **Predict**: tiles of 64 rows need how many times the traffic of naive attention?
+# It holds. And the bytes? At 256 tokens and $d = 64$, chapter 03's rung needs 16 times the traffic of naive attention. **Predict**: tiles of 64 rows need how many times the traffic of naive attention?
 
 # %%
 my_ratio = None
 
 # %% [markdown]
-# **Run and compare.** The line in the middle comes from the formula of chapter 03, the other two from `Memory`.
+# **Run and compare.** The bar in the middle comes from the formula of chapter 03, the other two from `Memory`.
 
 # %%
 from flashlab.rungs.naive import naive_forward
@@ -401,30 +398,38 @@ with Memory() as naive:
     naive_forward(Q, K, V)
 with Memory() as by_tiles:
     attention_by_tiles(Q, K, V, B_r=64, B_c=64)
-one_key = cost.online_softmax_forward(256, 256, 64).traffic
-base = naive.read + naive.written
-for name, nbytes in [("naive", base), ("one key at a time", one_key), ("by tiles", by_tiles.read + by_tiles.written)]:
-    print(f"{name:<18} {format_bytes(nbytes):>9} (modelled), {nbytes / base:5.2f} times naive")
-print("your prediction:", my_ratio)
-print(f"peak in HBM: naive {format_bytes(naive.hbm_peak)}, by tiles {format_bytes(by_tiles.hbm_peak)} (modelled)")
-print(f"peak in SRAM by tiles: {format_bytes(by_tiles.sram_peak)} of {format_bytes(by_tiles.sram_bytes)} (modelled)")
+one_key = cost.online_softmax_forward(256, 256, 64)
+ratio = (by_tiles.read + by_tiles.written) / (naive.read + naive.written)
+said = compare("traffic by tiles against naive", my_ratio, ratio, "times")
+figures.softmax_passes({"naive": (naive.read, naive.written), "one key at a time": (one_key.read, one_key.written),
+                        "by tiles": (by_tiles.read, by_tiles.written)})
 
 # %% [markdown]
-# Less memory than naive attention *and* less traffic, with the same arithmetic and the same answer. This is FlashAttention; you have built it. What is left is to do it well: which loop goes outside, how large the tiles can be, which tiles a causal mask makes superfluous.
+# A third of naive attention's bytes, and not for want of a fair rival. Naive attention here also computes $L$, one crossing of $S$ in seven, which plain attention does not need. And these are bytes that programs ask for: on a GPU the L2 cache would serve many of the re-reads.
+
+# %%
+logsumexp = next(event for event in naive.log if event.name == "logsumexp")
+without = naive.read + naive.written - logsumexp.read - logsumexp.written
+print(f"by tiles: {ratio:.2f} times naive, {(by_tiles.read + by_tiles.written) / without:.2f} times naive without logsumexp (modelled)")
+print(f"peak in HBM: naive {format_bytes(naive.hbm_peak)}, by tiles {format_bytes(by_tiles.hbm_peak)}; "
+      f"in SRAM, by tiles: {format_bytes(by_tiles.sram_peak)} of {format_bytes(by_tiles.sram_bytes)} (modelled)")
+
+# %% [markdown]
+# Less memory than naive attention *and* less traffic, with the same arithmetic and the same answer. This is FlashAttention, and its heart is the loop you repaired. What is left is to do it well: which loop goes outside, how large the tiles can be, which tiles a causal mask makes superfluous.
 #
 # **Takeaway.** Tiles, an online softmax, one division: exact attention whose scores never leave the chip.
 
 # %% [markdown]
-# ## Your turn: a product by tiles
+# ## An open question
 #
-# On modelled memory, with each byte counted, 16-bit inputs and sizes that no tile divides ([exercises/ex04_block_matmul.py](../exercises/ex04_block_matmul.py), 25 minutes): $C_{\text{rows},\text{cols}} = \sum_{\text{inner}} A_{\text{rows},\text{inner}} B_{\text{inner},\text{cols}}$, one store for each tile of $C$.
+# The traversal above keeps the queries and lets the keys pass. Turn the loops around: keep a block of keys, and let all queries pass. What would now have to go to HBM and come back between two visits of the same query block, and how many bytes is that? Is there a shape of $Q$ and $K$ for which this order is the better one? Try it with `kernel`, `load`, `store` and `Memory`. There is no check for this one; the next chapter does it.
 
 # %%
-check("ex04_block_matmul")
+# Your experiment goes here.
 
 # %% [markdown]
 # ## Sources
 #
-# Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), section 3.1 · Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691), Algorithm 1; its line 10 has the inverse, as was [reported](https://github.com/Dao-AILab/flash-attention/issues/991) · Milakov and Gimelshein 2018, [Online normalizer calculation for softmax](https://arxiv.org/abs/1805.02867)
+# Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), section 3.1 · Milakov and Gimelshein 2018, [Online normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) · Katharopoulos et al. 2020, [Transformers are RNNs](https://arxiv.org/abs/2006.16236), for linear attention
 #
 # **Next:** [05 · FlashAttention-1](05_flash_attention_1.ipynb) puts the keys into the outer loop, and lets the SRAM size choose the tiles.

@@ -9,9 +9,9 @@
 # %% [markdown]
 # # 07 · Counting HBM traffic
 #
-# **You will be able to** write down how many bytes naive attention, FA1 and FA2 move, prove the formulas against measurement, and say where a real GPU departs from them and why.
+# **You will be able to** write down how many bytes naive attention, FA1 and FA2 move, derive the paper's bound from that, say which tiles are too small to pay, and say where a real GPU departs from the count and why.
 #
-# **You need** chapters 01, 05 and 06. · **30 minutes** · **runs on** CPU; the counters of the last part were recorded on an H100
+# **You need** chapters 01, 05 and 06. · **100 minutes**, 55 of them for three exercises · **runs on** CPU; the counters of the last part were recorded on an H100
 #
 # Papers give growth, with $M$ for the SRAM in elements:
 #
@@ -20,24 +20,59 @@
 # | naive | $O(N^2 d)$ | $O(N^2)$ | $O(Nd + N^2)$ |
 # | FlashAttention | $O(N^2 d)$ | $O(N)$ | $O(N^2 d^2/M)$ |
 #
-# That hides constants, tails and masks. Here every byte is counted.
+# That hides constants, tails and masks. First we count every byte; then we derive the last entry of this table ourselves.
 
 # %%
+import math
+
 import flashlab  # first: it tells Triton where to run
 import torch
 
 from flashlab import cost, figures, sweeps
+from flashlab.bench import load_results, where
+from flashlab.check import check
+from flashlab.ladder import RUNGS
+from flashlab.lesson import compare, reveal, yours
+from flashlab.memory import KiB, Memory
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
-from flashlab.memory import KiB, Memory
 from flashlab.rungs.naive import naive_forward
 
 _ = torch.manual_seed(0)
 
 # %% [markdown]
-# ## The formulas
+# ## Three formulas
 #
-# In elements, forward, no mask, with $T_r = \lceil N_q/B_r \rceil$ and $T_c = \lceil N_k/B_c \rceil$:
+# Elements read and written, forward, no mask, for any sizes. A query block has at most $B_r$ rows, a key block at most $B_c$; there are $T_r = \lceil N_q/B_r \rceil$ and $T_c = \lceil N_k/B_c \rceil$ of them. The checker holds your formula against what the memory model counts.
+#
+# **Your turn: naive** ([exercises/ex07_traffic_naive.py](../exercises/ex07_traffic_naive.py), 15 minutes). Five operations, each a kernel of its own.
+
+# %%
+check("ex07_traffic_naive")
+
+# %%
+reveal("ex07_traffic_naive")
+
+# %% [markdown]
+# **Your turn: FA1** ([exercises/ex07_traffic_fa1.py](../exercises/ex07_traffic_fa1.py), 20 minutes). Key blocks outside; $O$, $l$ and $m$ travel. Which of the two tile sizes does not appear?
+
+# %%
+check("ex07_traffic_fa1")
+
+# %%
+reveal("ex07_traffic_fa1")
+
+# %% [markdown]
+# **Your turn: FA2** ([exercises/ex07_traffic_fa2.py](../exercises/ex07_traffic_fa2.py), 20 minutes). Query blocks outside; $K$ and $V$ are read by each of them.
+
+# %%
+check("ex07_traffic_fa2")
+
+# %%
+reveal("ex07_traffic_fa2")
+
+# %% [markdown]
+# *(Spoils the exercises above.)* In elements:
 #
 # | | read | written |
 # |---|---|---|
@@ -45,18 +80,12 @@ _ = torch.manual_seed(0)
 # | FA1 | $N_k(d+d_v) + T_cN_q(d+d_v+2)$ | $(T_c+1)N_q(d_v+2) + N_q$ |
 # | FA2 | $N_qd + T_rN_k(d+d_v)$ | $N_q(d_v+1)$ |
 #
-# **Predict**: which of the two fused ones moves less for the same square tile, and by what factor, when $N$ is large and $d_v = d$?
-
-# %%
-my_factor = None     # FA1's traffic / FA2's traffic
-
-# %% [markdown]
-# **Run.** First the promise: modelled = formula. Thirty random shapes with ragged tails, every rung, causal or not; not nearly equal, but equal to the byte.
+# The promise is modelled = formula. Ten random shapes with ragged tails, every rung, causal or not; not nearly equal, but equal to the byte.
 
 # %%
 g = torch.Generator().manual_seed(1)
 agree = 0
-for _ in range(30):
+for _ in range(10):
     N_q, N_k, d, d_v, B_r, B_c = (int(torch.randint(1, top, (), generator=g)) for top in (150, 150, 64, 64, 50, 50))
     Q, K, V = torch.randn(N_q, d), torch.randn(N_k, d), torch.randn(N_k, d_v)
     for f, sizes in ((naive_forward, {}), (fa1_forward, dict(B_r=B_r, B_c=B_c)), (fa2_forward, dict(B_r=B_r, B_c=B_c))):
@@ -65,158 +94,282 @@ for _ in range(30):
                 f(Q, K, V, causal=causal, **sizes)
             formula = getattr(cost, f.__name__)(N_q, N_k, d, d_v, causal=causal, **sizes)
             agree += (mem.read, mem.written, mem.matmul_flops) == formula
-print(f"modelled: {agree} of 180 runs agree with their formula, to the byte and to the FLOP")
+print(f"modelled: {agree} of 60 runs agree with their formula, to the byte and to the FLOP")
 
 # %% [markdown]
-# **Compare** your factor. At large $N$ only the terms with $T$ matter: FA1 moves $T N (3d + 4)$, FA2 $2 T N d$.
+# **Predict** from the table: for the same square tile, $d_v = d = 64$ and $N$ large, FA1 moves how many times FA2's bytes?
 
 # %%
-N, d, B = 4096, 64, 64
+my_factor = None
+
+# %%
+N, d, B = 65536, 64, 64
 fa1_cost, fa2_cost = (f(N, N, d, B_r=B, B_c=B) for f in (cost.fa1_forward, cost.fa2_forward))
-print(f"modelled at N = {N}: FA1 moves {fa1_cost.traffic / fa2_cost.traffic:.2f} times FA2's bytes; you said {my_factor}")
+said = compare("bytes of FA1 over those of FA2", my_factor, fa1_cost.traffic / fa2_cost.traffic)
 
 # %% [markdown]
-# **Takeaway.** FA2 moves two thirds of FA1's bytes at equal tiles: a read-only $K, V$ is cheaper to revisit than an $O$ that must be read and written.
+# Only the terms with $T$ matter there: $T N (3d + 4)$ for FA1, $2\,T N d$ for FA2.
+#
+# **Takeaway.** FA2 moves two thirds of FA1's bytes at equal tiles: $K$ and $V$ are only read, $O$ must be read and written.
 #
 # ## Traffic against N
 #
-# Dots are counted by the memory model, lines are the formulas. Both axes are logarithmic: a slope of 2 is a square. **Predict**: naive's bytes divided by FA2's, at $N = 128$ and at $N = 2048$.
+# $d = 64$ and tiles that fit the model's SRAM. **Predict** FA2's bytes as a share of naive attention's, for a short sequence and a longer one.
 
 # %%
-my_ratios = None, None
+my_shares = {128: None, 1024: None}     # N: between 0 and 1, or more
+
+# %% [markdown]
+# **Run.** Dots are counted by the memory model, lines are the formulas. Both axes are logarithmic: a slope of 2 is a square. Your own FA1 and FA2 join in once they pass.
 
 # %%
-points = sweeps.over_N([128, 256, 512, 1024, 2048], d=64, sram_bytes=192 * KiB)
+Ns = [128, 256, 512, 1024]
+points = sweeps.over_N(Ns, d=64) + yours.over_N(Ns)
 figures.traffic_against_N(points)
+
+# %% [markdown]
+# **Compare.** One of naive attention's seven crossings of $S$ is there for $L$ alone, which plain attention does not return. A fair ratio says which of the two it is: the hollow marks leave $L$ out of naive attention, though FA1 and FA2 still deliver it.
 
 # %%
 bytes_of = {(p["rung"], p["N"]): p["measured"] for p in points}
-ratios = [f"{bytes_of['naive_forward', N] / bytes_of['fa2_forward', N]:.1f}" for N in (128, 2048)]
-print("modelled: naive / FA2 at 128 and 2048:", ratios, "; you said", my_ratios)
+shares = {N: bytes_of["fa2_forward", N] / bytes_of["naive_forward", N] for N in (128, 1024)}
+said = compare("share of naive attention's bytes", my_shares, shares)
+said.on(figures.share_of_naive(points))
 
 # %% [markdown]
-# **Compare.** All three lines end with slope 2. FlashAttention does not remove the square: it divides it by the tile size, and the gap settles at a constant factor.
-#
-# **Takeaway.** Exact attention still looks at every pair of tokens; FlashAttention only stops sending each pair through HBM.
+# The shares level off: all of it is quadratic in the end. **Predict** the slope at which FA2's line in the first picture ends, far to the right.
+
+# %%
+my_slope = None
+
+# %%
+def slope(r, far=2**20):
+    """From the formula: by what power of N the traffic grows, far out."""
+    near, twice = (r.cost(N, N, 64, **r.tiles(64, 64)).traffic for N in (far, 2 * far))
+    return math.log2(twice / near)
+
+
+slopes = {r.name: slope(r) for r in RUNGS}
+print(f"modelled: {len(slopes)} rungs, whose lines end with slopes from {min(slopes.values()):.3f} to {max(slopes.values()):.3f}")
+said = compare("slope of FA2's line", my_slope, round(slopes["fa2_forward"], 3))
+
+# %% [markdown]
+# **Takeaway.** Exact attention still looks at every pair of tokens. FlashAttention does not remove the square; it divides it by the tile size.
 #
 # ## Traffic against tile size
 #
-# The factor is in our hands: larger tiles, fewer trips. Until the SRAM is full.
+# So the factor is in our hands: larger tiles, fewer trips, until the SRAM is full. The model's budget is 192 KiB, an A100 multiprocessor's L1 cache and shared memory together. A block gets less of it: at most 163 KiB on an A100; on an H100 or H200, 227 KiB.
+#
+# **Predict** FA2's bytes as a function of the tile size, for $N = 512$, $d = 64$ and float32.
 
 # %%
-points = sweeps.over_tiles(512, 64, [16, 32, 48, 64, 80, 96, 128], sram_bytes=192 * KiB)
-figures.traffic_against_tile(points)
+my_bytes = None     # a function of B, for example lambda B: 4 * 512 * 64 * B
+
+# %%
+sizes = [32, 48, 64, 80, 96, 128]
+points = sweeps.over_tiles(512, 64, sizes) + yours.over_tiles(512, 64, sizes)
+measured = {p["B"]: p["measured"] for p in points if p["rung"] == "fa2_forward" and p["measured"]}
+said = compare("FA2's bytes by tile size", my_bytes, measured, "bytes")
+said.on(figures.traffic_against_tile(points))
 
 # %% [markdown]
 # **Takeaway.** In the model, traffic falls as $1/B$ and stops at the SRAM's edge.
 #
-# ## What more SRAM buys
+# ## When does a tile pay?
 #
-# The paper's bound is $\Theta(N^2 d^2/M)$. **Predict**: with four times the SRAM, by what factor does FA2's traffic fall?
+# Small tiles have a price: each query block reads all of $K$ and $V$. For large $N$, FA2 moves $2 N^2 d/B_r$ elements and naive attention $7 N^2$. **Predict** the height $B_r$ at which the two are equal.
 
 # %%
-my_fall = None
+my_height_64, my_height_128 = None, None     # at d = 64, at d = 128
+
+# %% [markdown]
+# **Run and compare.** Heights from 8 to 128, counted by the model, beside the formula; $N = 512$.
+
+# %%
+points = [p for d in (64, 128) for p in sweeps.over_heights(512, d, [8, 16, 32, 64, 128], B_c=512)]
+said_64 = compare("break-even height at d = 64", my_height_64, 2 * 64 / 7)
+said_128 = compare("break-even height at d = 128", my_height_128, 2 * 128 / 7)
+said_64.on(said_128.on(figures.break_even(points), axis="x"), axis="x")
+
+# %% [markdown]
+# The first whole tiles that pay, from `cost`, in 16 bits and for $N = 65536$, where tails hardly count. FA2's answer is the same in 32 bits, since every term shrinks alike. FA1 carries its running $O$ in float32 and needs about 2.5 times the height (its $B_c$).
+
+# %%
+def first_that_pays(form, d, logsumexp=True, N=65536):
+    naive = cost.naive_forward(N, N, d, element_size=2).traffic - (not logsumexp) * cost.logsumexp(N, N, element_size=2).traffic
+    return next(B for B in range(1, 500) if form(N, N, d, B_r=B, B_c=B, element_size=2).traffic < naive)
+
+
+for form in (cost.fa2_forward, cost.fa1_forward):
+    found = [f"{first_that_pays(form, d)} at d = {d} ({first_that_pays(form, d, logsumexp=False)} without logsumexp)" for d in (64, 128)]
+    print(f"modelled: {form.__name__} moves less than naive from {', '.join(found)}")
+
+# %% [markdown]
+# A tile of 16 rows, the smallest that tensor cores take, loses to naive attention in this count; at $d = 128$ so does one of 32. **Takeaway.** Break-even is at $B_r = 2d/7$ ($2d/6$ if naive attention leaves out $L$): the larger the head, the taller the tile has to be.
+#
+# ## From the tile to the paper's bound
+#
+# Now the entry $N^2d^2/M$ of the table, in three steps of your own. **Step 1: the tile.** Four strips of $B$ rows and $d$ columns, $Q_i$, $K_j$, $V_j$, $O_i$, have to fit into $M$ elements; leave $S_{ij}$ out for now. How large may $B$ be?
+
+# %%
+my_tile = None     # a function of M, the SRAM in elements, at d = 128; for example lambda M: M / 2
 
 # %%
 N, d = 1024, 128
-Q, K, V = (torch.randn(N, d) for _ in range(3))
-for sram in (192, 384, 768, 1536, 3072):
-    with Memory(sram_bytes=sram * KiB) as mem:
-        fa2_forward(Q, K, V)
-    traffic = mem.read + mem.written
-    print(f"modelled: M = {sram:5} KiB, traffic {traffic / 2**20:6.1f} MiB, traffic x M = {traffic * sram / 2**20:7.0f}, "
-          f"SRAM peak {mem.sram_peak / mem.sram_bytes:.0%}")
-print("you said:", my_fall)
+srams = [n * KiB for n in (192, 384, 768, 1536)]
+said = compare("tile from four strips", my_tile, {sram // 4: sram / 4 / (4 * d) for sram in srams})
 
 # %% [markdown]
-# **Compare.** Were $N^2d^2/M$ the whole story, the product in the third column would be constant. It creeps up because $Q$ and $O$ cross once whatever $M$ is, and $S_{ij}$, $P_{ij}$ take a growing share of the room. $T_r$ is a whole number, hence the jumps. And the theorem speaks of $d \le M \le Nd$ only, here up to 512 KiB.
+# **Step 2: the traffic.** FA2 reads $K$ and $V$ once for each of the $N/B$ query blocks. Put step 1's $B$ into that term, all in bytes of float32: `sram` bytes are $M$ = `sram / 4` elements, and each element moved is 4 bytes.
+
+# %%
+my_traffic = None     # a function of the SRAM in bytes, for example lambda sram: 4 * N * d * sram
+
+# %% [markdown]
+# **Step 3: the condition.** Forget constants: $N^2d^2/M$ against naive attention's $N^2$. How many bytes of SRAM does it take at least, at $d = 128$ in float32, for FlashAttention's entry to be the smaller one?
+
+# %%
+my_least_sram = None     # bytes
+
+# %% [markdown]
+# **Run and compare.** Each rung with its default tiles, at $N = 1024$ and four sizes of SRAM; your curve and your limit join in.
+
+# %%
+points = [p for sram in srams for p in sweeps.over_N([N], d=d, sram_bytes=sram)]
+said_traffic = compare("K and V's bytes by SRAM", my_traffic, {sram: 4 * 2 * N * N * d / (sram / 4 / (4 * d)) for sram in srams}, "bytes")
+said_least = compare("least SRAM for the bound to pay", my_least_sram, 4 * d * d, "bytes")
+said_least.on(said_traffic.on(figures.traffic_against_sram(points)), axis="x")
+
+# %% [markdown]
+# *(Spoils the three steps.)* $B = M/4d$ gives
 #
-# **Takeaway.** The bound describes growth within its range; the formula with $T_r$ is right everywhere.
+# $$2\,d\,\frac{N^2}{B} = 8\,\frac{N^2d^2}{M} = \Theta\!\left(\frac{N^2d^2}{M}\right),$$
+#
+# and with $3d + 4$ in place of $2d$ the same for FA1: about $12\,N^2d^2/M$. It is smaller than $N^2$, up to constants, if and only if $d^2 < M$: a head's columns, squared, must fit. Our default tiles leave room for $S_{ij}$, $P_{ij}$ and results in the making, so their dots lie higher than $8N^2d^2/M$; but the slope is that of $1/M$, until $M$ nears $Nd$, where $Q$ and $O$, which cross once whatever $M$ is, begin to show. (At 192 KiB our tiles have 32 rows, less than the break-even height of 37: FA2's first dot is above naive.)
+#
+# Constants decide in practice. How much SRAM must a program have for four strips alone to beat naive attention, in 16 bits?
+
+# %%
+for crossings, which in ((7, "with logsumexp"), (6, "without")):
+    needs = ", ".join(f"{2 * 8 * d * d / crossings / KiB:.0f} KiB at d = {d}" for d in (64, 128, 256))
+    print(f"modelled: 8 N²d²/M < {crossings} N², naive {which}: {needs}")
+
+# %% [markdown]
+# At $d = 256$ that is most of the 163 KiB that a block gets on an A100, and $S_{ij}$ is not even in it. **Takeaway.** $d^2 < M$ is why FlashAttention works for heads of 64 or 128, and why larger ones are hard.
+#
+# ## Could anything move less?
+#
+# The paper's Proposition 3 is a lower bound. Let $d \le M \le Nd$. Then no algorithm computes exact attention with $o(N^2d^2/M)$ HBM accesses *for all* $M$ in the range $[d, Nd]$. The proof looks at one end: at $M = \Theta(Nd)$ the bound says $\Theta(Nd)$, and so much have inputs and output.
+#
+# Mind the *for all*. Suppose someone has an algorithm of $N^2d/\sqrt M$ accesses. **Predict**: does the proposition rule it out?
+
+# %%
+my_ruled_out = None     # True or False
+
+# %% [markdown]
+# **Run and compare.** What it would move, as a multiple of $N^2d^2/M$, from one end of the range to the other.
+
+# %%
+N, d = 4096, 64
+ratios = {M: (N * N * d / math.sqrt(M)) / (N * N * d * d / M) for M in (d, d * d // 16, d * d, N * d)}
+print("multiples of N²d²/M:", ", ".join(f"{ratio:.3g} at M = {M}" for M, ratio in ratios.items()))
+said = compare("ruled out by Proposition 3", my_ruled_out, all(ratio < 1 for ratio in ratios.values()))
+
+# %% [markdown]
+# It moves less where $M < d^2$ and more above: not less for all $M$, so the proposition allows it. And it exists: [Saha and Ye 2024](https://arxiv.org/abs/2402.07443) close the gap. For $M \ge d^2$, nothing beats $N^2d^2/M$ by more than a constant; for $M < d^2$, there is a better algorithm than FlashAttention.
+#
+# **Takeaway.** Where FlashAttention pays, it is optimal up to a constant; the condition is the same $d^2 < M$.
 #
 # ## FLOPs per byte
 #
-# A GPU that computes $F$ FLOP/s and moves $W$ byte/s is kept busy only above $F/W$ FLOPs per byte. An A100 with 312 TFLOP/s in 16 bits and 1.5 TB/s needs about 200. Who reaches it?
+# A GPU that computes $F$ FLOP/s and moves $W$ byte/s is kept busy only above $F/W$ FLOPs per byte: 208 for an A100 with 312 TFLOP/s in 16 bits and 1.5 TB/s. **Predict** for FA2 in 16 bits, $N = 8192$, $d = 128$: its FLOPs per byte with tiles of 128, and the tile height that reaches 208.
 
 # %%
-N, d = 8192, 128
-for name, c in [("naive", cost.naive_forward(N, N, d, element_size=2)),
-                *((f"FA2, tiles of {B}", cost.fa2_forward(N, N, d, B_r=B, B_c=B, element_size=2)) for B in (16, 32, 64, 128))]:
-    print(f"modelled: {name:<17} {c.matmul_flops / c.traffic:6.0f} FLOPs per byte of HBM")
+my_intensity, my_height = None, None
+
+# %%
+N, d, need = 8192, 128, 312 / 1.5
+naive, fa2 = cost.naive_forward(N, N, d, element_size=2), {B: cost.fa2_forward(N, N, d, B_r=B, B_c=B, element_size=2) for B in range(16, 400)}
+rows = {"naive": ("naive_forward", naive.traffic), "naive, no L": ("naive_forward", naive.traffic - cost.logsumexp(N, N, element_size=2).traffic),
+        **{f"tiles of {B}": ("fa2_forward", fa2[B].traffic) for B in (16, 32, 64, 128)}}
+reached = fa2[128].matmul_flops / fa2[128].traffic
+print(f"modelled: tiles of 128 reach {reached:.0f} FLOPs a byte, {reached / need:.0%} of what an A100 asks for")
+said = compare("FLOPs a byte with tiles of 128", my_intensity, reached)
+_ = compare("height that feeds an A100", my_height, next(B for B, c in fa2.items() if c.matmul_flops / c.traffic >= need))
+said.on(figures.roofline([{"op": op, "rung": rung, "flops": naive.matmul_flops, "bytes": moved} for op, (rung, moved) in rows.items()],
+                         1.5, 312, "Modelled for an A100, d = 128, N = 8192, 16 bits."), axis="x")
 
 # %% [markdown]
-# **Compare.** Naive stays at one number however long the sequence is. FA2's is about its $B_r$: with tiles of 16 it is *worse* than naive, which at least reads each $K$ only once; with tiles of 128 it comes near what an A100 asks for.
+# Naive attention stays at one number however long the sequence is. FA2's is about its $B_r$: with tiles of 16 or 32 it is *worse* than naive attention, which reads each $K$ only once. Tiles of 128 are still short of what an A100 asks for, by the model's count. Yet real kernels with such tiles keep tensor cores busy. Something must serve their loads.
 #
-# **Takeaway.** Tiles pay through their height: each key that arrives serves $B_r$ queries.
+# **Takeaway.** The taller the query tile, the more each loaded key is reused.
 #
 # ## Model and hardware
 #
-# The model has no L2 cache: each load is charged to HBM. A GPU has one, 50 MB on an H100, and its counters tell what really crossed. **Predict**: does an H100 read more or fewer bytes from DRAM than the model says?
+# That something is the L2 cache. The model has none: each load is charged to HBM. An H100 has 50 MB, and its counters tell what really crossed. For $N = 16384$, 16 heads, $d = 64$, bfloat16, the model says:
 
 # %%
-my_more_or_fewer = None     # "more" or "fewer", for naive and for the fused kernel
-
-# %%
-from flashlab.bench import load_results, where
-
 counters = load_results("counters_h100")
-figures.model_vs_counters(counters)
-
-# %% [markdown]
-# **Compare.** Naive attention moves more than the model says, the fused kernel far less. Look at each at the largest $N$, in units that mean something: how often naive touches $S$, and how often the kernel reads its inputs.
-
-# %%
 rows = {r["implementation"]: r for r in counters["rows"] if r["N"] == 16384}
 naive, fused = rows["naive_forward"], rows["fa2_triton_forward"]
-S_bytes, QKV_bytes = 2 * naive["H"] * 16384**2, 3 * 2 * fused["H"] * 16384 * fused["d"]
-asked = fused["H"] * cost.fa2_forward(16384, 16384, 64, B_r=fused["B_r"], B_c=fused["B_c"], element_size=2).traffic
-print(f"recorded on {where(counters)}")
-print(f"naive reads S {naive['dram_read'] / S_bytes:.1f} times and writes it {naive['dram_written'] / S_bytes:.1f} times; model: 4 and 3")
-print(f"the kernel reads Q, K, V from DRAM {fused['dram_read'] / QKV_bytes:.2f} times each")
-print(f"L2 moves {fused['l2_bytes'] / asked:.0%} of the bytes the model says the kernel asks for; you said", my_more_or_fewer)
+size = {"element_size": 2}
+asked = {"naive": 16 * cost.naive_forward(16384, 16384, 64, **size).traffic,
+         "kernel": 16 * cost.fa2_forward(16384, 16384, 64, B_r=fused["B_r"], B_c=fused["B_c"], **size).traffic}
+print("modelled:", ", ".join(f"{name} {moved / 1e9:.1f} GB" for name, moved in asked.items()))
 
 # %% [markdown]
-# Seven reads and five writes: PyTorch runs `logsumexp` on a GPU as maximum, subtract, exp and sum, which touch $S$ with four reads and two writes. The model takes it for one kernel with one read. Which kernels ran, the counters name:
+# **Predict** what DRAM moved: more than that, or less, and how much?
 
 # %%
-by_kernel = {}
-for k in naive["kernels"]:
-    short = next((word for word in ("softmax", "SoftMax", "reduce", "exp_kernel", "nvjet") if word in k["name"]), "other elementwise")
-    read, written = by_kernel.get(short, (0, 0))
-    by_kernel[short] = (read + k["dram_read"] / S_bytes, written + k["dram_written"] / S_bytes)
-for short, (read, written) in by_kernel.items():
-    print(f"recorded: {short:<18} reads S {read:4.2f} times, writes it {written:4.2f} times")
+my_dram = {"naive": None, "kernel": None}     # bytes, for example 2e9
+
+# %%
+dram = {name: row["dram_read"] + row["dram_written"] for name, row in (("naive", naive), ("kernel", fused))}
+fig = figures.model_vs_counters(counters)
+for n, name in enumerate(dram):
+    fig = compare(f"DRAM bytes, {name}", my_dram[name], dram[name], "bytes").on(fig, x=16384, ax=n)
+fig
 
 # %% [markdown]
-# For the fused kernel each input leaves DRAM once. The query blocks of a head run at about the same time and want the same $K_j$, $V_j$: the first brings them into L2, the others find them there. L2 itself moves nearly all that the programs ask for; some requests are joined or served before it, and these counters do not say where. They also start with empty caches and miss what of $O$ is still in L2 at the end: read the kernel's bytes as slightly too few.
+# Naive attention moves more than the model says, the fused kernel far less. First naive: which of its five operations moves more than it should? In the model `logsumexp` reads $S$ once. **Predict** how often $S$ crosses DRAM in PyTorch's `logsumexp`, reads and writes together.
+
+# %%
+my_crossings = None
+
+# %%
+WORDS = {"nvjet": "QKᵀ and PV (model: 2)", "MulFunct": "scale (model: 2)", "SoftMax": "softmax (model: 2)"}
+S_bytes, crossings = 2 * naive["H"] * 16384**2, {}
+for k in naive["kernels"]:
+    op = next((op for word, op in WORDS.items() if word in k["name"]), "logsumexp (model: 1)")
+    crossings[op] = crossings.get(op, 0) + (k["dram_read"] + k["dram_written"]) / S_bytes
+said = compare("crossings of S in logsumexp", my_crossings, crossings["logsumexp (model: 1)"])
+said.on(figures.bars(crossings, f"{crossings['logsumexp (model: 1)']:.1f} of {sum(crossings.values()):.1f} crossings of S are logsumexp's",
+                     f"Recorded on {where(counters)}.", "times that S crosses DRAM", worse=["logsumexp (model: 1)"]), axis="x")
+
+# %% [markdown]
+# Maximum, subtract, exp, sum: four reads and two writes, where the model has one kernel and one read. So half of what naive attention moves on this GPU is there for $L$; keep that in mind when someone, chapter 16 say, divides by naive attention's time. Now the kernel:
+
+# %%
+QKV_bytes = 3 * 2 * fused["H"] * 16384 * fused["d"]
+print(f"recorded on {where(counters)}")
+print(f"the kernel reads Q, K, V from DRAM {fused['dram_read'] / QKV_bytes:.2f} times each")
+print(f"L2 moves {fused['l2_bytes'] / asked['kernel']:.0%} of the bytes the model says the kernel asks for")
+
+# %% [markdown]
+# Each input leaves DRAM once. The query blocks of a head run at about the same time and want the same $K_j$, $V_j$: the first brings them into L2, the others find them there. L2 itself moves nearly all that the programs ask for; some requests are joined or served before it, and these counters do not say where. They also start with empty caches and miss what of $O$ is still in L2 at the end: read the kernel's bytes as slightly too few.
 #
 # **Takeaway.** The model counts what a program asks for; caches decide how much of it reaches DRAM. Tiles decide both.
 #
-# ## Your turn
+# ## An open question
 #
-# Three formulas, to be predicted and then held against the memory model at sizes you have not seen. Try them without looking at the table above.
-#
-# **Naive** ([exercises/ex07_traffic_naive.py](../exercises/ex07_traffic_naive.py), 15 minutes): five operations, each a kernel of its own.
+# Our count of naive attention is generous: it lets $QK^\top$ read each input once, as if the product had all the SRAM it wants. In $M$ elements, a product by square tiles moves about $2N^2d/\sqrt{M}$ (chapter 04; `cost.block_matmul` counts it exactly). How many bytes does naive attention move if both of its products must live in the SRAM that FA2 gets? Is there still a height below which FA2 loses, and what happens for $M < d^2$? Saha and Ye's algorithm is not far from here. There is no check for this one.
 
 # %%
-from flashlab.check import check
-
-check("ex07_traffic_naive")
-
-# %% [markdown]
-# **FA1** ([exercises/ex07_traffic_fa1.py](../exercises/ex07_traffic_fa1.py), 20 minutes): key blocks outside, $T_c = \lceil N_k/B_c \rceil$ of them; $O$, $l$, $m$ travel.
-
-# %%
-check("ex07_traffic_fa1")
-
-# %% [markdown]
-# **FA2** ([exercises/ex07_traffic_fa2.py](../exercises/ex07_traffic_fa2.py), 20 minutes): query blocks outside, $T_r = \lceil N_q/B_r \rceil$ of them; $K$, $V$ are read by each.
-
-# %%
-check("ex07_traffic_fa2")
+# Your experiment goes here.
 
 # %% [markdown]
 # ## Sources
 #
-# Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), Theorem 2 and Proposition 3 · NVIDIA A100 data sheet (312 TFLOP/s, 1.5 TB/s) · [Nsight Compute](https://docs.nvidia.com/nsight-compute/) for the counters.
+# Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), Theorem 2 and Proposition 3, proofs in appendix C · Saha and Ye 2024, [The I/O Complexity of Attention, or How Optimal is FlashAttention?](https://arxiv.org/abs/2402.07443) · NVIDIA A100 data sheet (312 TFLOP/s, 1.5 TB/s), [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/) for a block's shared memory · [Nsight Compute](https://docs.nvidia.com/nsight-compute/) for the counters.
 #
 # **Next:** [08 · The backward pass](08_backward.ipynb) does to the gradients what chapters 05 and 06 did to the output.

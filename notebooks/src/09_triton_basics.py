@@ -9,11 +9,11 @@
 # %% [markdown]
 # # 09 · Triton basics
 #
-# **You will be able to** find any element of any tensor from a pointer and its strides, write Triton kernels for vectors, matrices, row softmax and matrix products, tell a coalesced access from a scattered one, and read what the compiler made of a kernel.
+# **You will be able to** find any element of any tensor from a pointer and its strides; write Triton kernels for vectors, tiles, row softmax and a matrix product; see every address that your kernel touches; and tell a coalesced access from a scattered one.
 #
-# **You need** chapters 02 and 04; attention itself comes in chapter 10. · **90 minutes** · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 02 and 04. · **3½ hours**, 2½ of them for six exercises · **runs on** CPU or GPU; Triton, so Linux
 #
-# Without a GPU, Triton's interpreter runs the same kernels on the CPU. GPU numbers are then recorded ones.
+# Each exercise stands where its idea arises, and a picture shows what *your* kernel loads and stores. Without a GPU Triton's interpreter runs the kernels on the CPU; times on a GPU are then recorded ones. What the compiler makes of a kernel is [appendix 09b](09b_what_the_compiler_made.ipynb).
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
@@ -24,334 +24,342 @@ print(as_text([check_triton()]))
 if import_triton() is None:
     skip_the_rest("This chapter needs Triton.")
 
+# %%
+import torch
+import triton
+import triton.language as tl
+
+from flashlab import figures
+from flashlab.lesson.accesses import result_of, touched, touched_by
+from flashlab.bench import numbers, pick
+from flashlab.check import check
+from flashlab.lesson import compare, replay, reveal
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
 # %% [markdown]
 # ## Where an element lies
 #
-# A kernel gets no tensor, only the address of its first element. Everything else is arithmetic: memory is one long line, and a tensor's **strides** say how many elements to step over for the next row, the next column. **Predict**: at which address, counted in elements, lies `T[2, 1]`? What are the strides of `T.T`?
+# A kernel gets no tensor, only the address of its first element. Everything else is arithmetic: memory is one long line, and a tensor's **strides** say how many elements to step over for the next row and the next column. `T` holds 0 to 11 in 3 rows of 4. **Predict**: at which address, counted in elements, lies `T[2, 1]`? What are the strides of `T.T`?
 
 # %%
-my_address, my_strides = None, None
-
-# %%
-import torch
-
-from flashlab import figures
-
 T = torch.arange(12).view(3, 4)
-print(f"T[2, 1] lies at {2 * T.stride(0) + 1 * T.stride(1)}; your prediction: {my_address}")
-print(f"strides of T: {T.stride()}, of T.T: {T.T.stride()}; your prediction: {my_strides}")
+my_address = None     # a number
+my_strides = None     # (for the next row, for the next column)
+
+# %%
+compare("address of T[2, 1]", my_address, 2 * T.stride(0) + 1 * T.stride(1))
+compare("strides of T.T", my_strides, T.T.stride())
 figures.layout_addresses({"T": T, "T.T": T.T, "T[:, 1:3]": T[:, 1:3]})
 
 # %% [markdown]
-# **Compare.** Transposing swaps two strides, slicing moves the start: no number is moved or copied. That is why these operations are free in PyTorch, and why kernels take strides.
+# **Compare.** Transposing swaps two strides, slicing moves the start. No number is moved or copied, which is why both are free in PyTorch, and why kernels take strides.
 #
-# A reshape is free only if strides can describe the result. **Predict**: which of `T.view(4, 3)`, `T.T.view(12)` and `T.T.reshape(12)` works, and which of them copies?
+# A reshape is free only if strides can describe the result. **Predict** for each of three: `"free"`, `"copies"` or `"fails"`.
 
 # %%
-my_guess = {"T.view(4, 3)": None, "T.T.view(12)": None, "T.T.reshape(12)": None}     # "free", "copies" or "fails"
-
-# %% [markdown]
-# **Run and compare.** The second one fails on purpose: down the columns of $T$ the addresses go 0, 4, 8, 1, 5, ... No single stride makes that line.
+my_guess = {"T.view(4, 3)": None, "T.T.view(12)": None, "T.T.reshape(12)": None}
 
 # %%
-for name in my_guess:
+def price(code):
     try:
-        answer = "free" if eval(name).data_ptr() == T.data_ptr() else "copies"
-    except RuntimeError as error:
-        answer = f"fails: {str(error).split('(')[0]}"
-    print(f"{name:>16} {answer}; your prediction: {my_guess[name]}")
+        return "free" if eval(code).data_ptr() == T.data_ptr() else "copies"
+    except RuntimeError:
+        return "fails"
+
+
+compare("what a reshape costs", my_guess, {code: price(code) for code in my_guess})
+figures.address_walk({"T": T, "T.T": T.T})
 
 # %% [markdown]
-# **Takeaway.** A tensor is a pointer, a shape and strides; element $(i, j)$ lies at `pointer + i·stride_0 + j·stride_1`. Nothing has to be contiguous as long as the kernel takes the strides.
+# **Compare.** Read row by row, `T.T` jumps back and forth in memory. `view` refuses, since no single stride makes that line; `reshape` copies the elements into a new one.
+#
+# **Exercise: strides of a view** ([exercises/ex09_view_strides.py](../exercises/ex09_view_strides.py), 20 minutes). Permute, then slice: what are the new shape, strides and offset?
+
+# %%
+check("ex09_view_strides")
+
+# %%
+reveal("ex09_view_strides")
+
+# %% [markdown]
+# **Takeaway.** A tensor is a pointer, a shape and strides; element $(i, j)$ lies at `pointer + i·stride_0 + j·stride_1`. A tensor need not be contiguous as long as the kernel takes its strides.
 
 # %% [markdown]
 # ## A program works on a block
 #
-# A CUDA thread takes one element. A Triton **program** takes a block of them: `tl.arange` makes the block of offsets, and adding it to a pointer makes a block of pointers. Here are the offsets of three programs, in PyTorch. **Predict**: 10 elements in blocks of 4. Which offsets do not belong to the vector?
+# A CUDA thread takes one element. A Triton **program** takes a block of them. A launch starts a **grid** of programs that all run the same code; `tl.program_id(0)` is a program's number. `tl.arange(0, B)` is a block of $B$ numbers, and a pointer plus such a block is a block of pointers. This kernel copies a vector:
 
 # %%
-my_offsets = None
-
-# %%
-N, B = 10, 4
-for program in range(-(-N // B)):
-    i = program * B + torch.arange(B)
-    print(f"program {program}: offsets {i.tolist()}, inside {(i < N).tolist()}")
-print(f"your prediction: {my_offsets}")
-
-# %% [markdown]
-# Now the kernel, at first without a mask. `X`, `Y` and `Out` are pointers, `B` is a `tl.constexpr`: known when the kernel is compiled, as every block's size must be.
-
-# %%
-import triton
-import triton.language as tl
-
-
 @triton.jit
-def careless_add(X, Y, Out, N, B: tl.constexpr):
-    i = tl.program_id(0) * B + tl.arange(0, B)
-    tl.store(Out + i, tl.load(X + i) + tl.load(Y + i))
-
-
-device = "cuda" if torch.cuda.is_available() else "cpu"
-memory = torch.zeros(3, 16, device=device)                  # three vectors of 10, each with 6 elements of somebody else's after it
-X, Y, Out = memory[0, :N], memory[1, :N], memory[2, :N]
-memory[0], memory[1] = 1, 2
-careless_add[(triton.cdiv(N, B),)](X, Y, Out, N, B)
-print("Out:", Out.tolist(), "\nbehind it:", memory[2, N:].tolist())
+def copy_kernel(X, Out, B: tl.constexpr):                   # X and Out: pointers. constexpr: known while compiling, as block sizes must be
+    i = tl.program_id(0) * B + tl.arange(0, B)              # (B,)  the numbers of my elements
+    tl.store(Out + i, tl.load(X + i))
 
 # %% [markdown]
-# `Out` is right, and no error came. But two numbers behind it were overwritten. Triton's interpreter does not notice stray addresses, and a GPU rarely does. `flashlab.compiler.lint` does: it holds every address against the tensors.
+# A vector of 10 is copied in blocks of 4. Behind `Out`, in the same piece of memory, lie six zeros that belong to somebody else. **Predict**: how many programs does it take, and how many of the six zeros survive?
+
+# %%
+my_programs, my_survivors = None, None
+
+# %%
+memory = torch.zeros(2, 16, device=device)
+memory[0] = torch.arange(1, 17)                             # X, and behind it somebody's 11 to 16
+X, Out = memory[0, :10], memory[1, :10]
+grid = (triton.cdiv(10, 4),)                                # rounded up; a grid is a tuple
+copy_kernel[grid](X, Out, 4)
+print("Out:", Out.tolist(), "\nbehind it:", memory[1, 10:].tolist())
+compare("programs for 10 elements in blocks of 4", my_programs, grid[0])
+compare("zeros that survive the copy", my_survivors, int((memory[1, 10:] == 0).sum()))
+
+# %% [markdown]
+# `Out` is right, and there was no error. `touched` watches a launch and keeps the address of every load and store. What did each of the three programs touch?
+
+# %%
+figures.vector_accesses({"copy_kernel": touched(lambda: copy_kernel[grid](X, Out, 4))})
+
+# %% [markdown]
+# **Compare.** The last program sticks out. Triton's interpreter does not notice, and a GPU rarely does. From now on `flashlab.compiler.lint` does: it holds every address against the tensors, and says what else a GPU would do differently.
 
 # %%
 from flashlab.compiler import lint
 
-arguments = {"X": X, "Y": Y, "Out": Out, "N": N, "B": B}
-print(lint.as_text(lint.lint_kernel(careless_add, arguments, grid=(3,))))
+print(lint.as_text(lint.lint_kernel(copy_kernel, {"X": X, "Out": Out, "B": 4}, grid=grid)))
 
 # %% [markdown]
-# The cure is a **mask**: a block of booleans. Masked-off elements are neither read nor written. It is chapter 02's guard, for a block at a time.
-
-# %%
-@triton.jit
-def vector_add(X, Y, Out, N, B: tl.constexpr):
-    i = tl.program_id(0) * B + tl.arange(0, B)              # (B,)
-    mine = i < N                                            # (B,)
-    x = tl.load(X + i, mine)
-    y = tl.load(Y + i, mine)
-    tl.store(Out + i, x + y, mine)
-
-
-memory[2] = 0
-vector_add[(triton.cdiv(N, B),)](X, Y, Out, N, B)
-print("Out:", Out.tolist(), "\nbehind it:", memory[2, N:].tolist())
-
-# %% [markdown]
-# **Takeaway.** Every load and every store of a tile that may stick out needs a mask, and a result that looks right does not prove that there is one.
+# The cure is a **mask**, chapter 02's guard for a block at a time. `tl.load(pointers, mask)` and `tl.store(pointers, values, mask)` touch only the elements where the block of booleans is true.
 #
-# ## Who does the work?
-#
-# `B` counts elements, not threads. By default a program runs on 4 warps, 128 threads. **Predict**: with `B = 1024`, how many elements does a thread take, and how many instructions does it need to load them from one vector?
+# **Exercise: a first kernel** ([exercises/ex09_vector_add.py](../exercises/ex09_vector_add.py), 20 minutes). $aX + Y$: the grid, the block, the mask.
 
 # %%
-my_elements, my_loads = None, None
+check("ex09_vector_add")
 
 # %% [markdown]
-# **Run and compare.** The kernel of the package is compiled for an H100, which needs no GPU. The answer stands in its PTX, the assembly language of NVIDIA GPUs.
+# Your kernel's addresses, right or wrong, under those of a finished one. Run this cell again while you work on the exercise, also with other sizes: `B = 8`, or 8 elements.
 
 # %%
-import re
-
-from flashlab.compiler.ahead_of_time import compile_for
 from flashlab.gpu import vector_add as vectors
 
-
-def meta(*shape, dtype=torch.float16):
-    return torch.empty(*shape, dtype=dtype, device="meta")
-
-
-V = meta(4096, dtype=torch.float32)
-ptx = compile_for(vectors.vector_add_kernel, {"X": V, "Y": V, "Out": V, "N": 4096, "B": 1024}, 90).ptx
-print("\n".join(line.strip() for line in ptx.splitlines() if "ld.global" in line or "st.global" in line or "reqntid" in line))
-print(f"your prediction: {my_elements} elements, {my_loads} loads")
-
-# %% [markdown]
-# **Compare.** 128 threads, 8 elements each, in two loads of four float32: 16 bytes at once, the widest a thread can load. Giving a thread several elements is called **thread coarsening**; Triton does it by itself.
-#
-# Wide loads need aligned addresses, and a mask that does not change within them: Triton compiles in which arguments are multiples of 16. **Predict** the loads for $N = 4097$.
+N, B = 10, 4
+X, Y, Out = torch.randn(N, device=device), torch.randn(N, device=device), torch.empty(N, device=device)
+figures.vector_accesses({"wanted": touched(lambda: vectors.vector_add(X, Y, B=B)),
+                         "yours": touched_by("ex09_vector_add", 2.0, X, Y, Out, B)})
 
 # %%
-my_loads_4097 = None
-
-# %%
-for N in (4096, 4097):
-    ptx = compile_for(vectors.vector_add_kernel, {"X": V, "Y": V, "Out": V, "N": N, "B": 1024}, 90).ptx
-    loads = re.findall(r"ld\.global\.\S+", ptx)
-    print(f"N = {N}: {len(loads)} loads in {vectors.vector_add_kernel.fn.__name__}, all of them {' and '.join(set(loads))}")
-print(f"your prediction: {my_loads_4097}")
-print({f"tl.{name}": hasattr(tl, name) for name in ("multiple_of", "align")})
+reveal("ex09_vector_add")
 
 # %% [markdown]
-# **Compare.** 4 bytes at a time: the mask may end anywhere. Where a number is a multiple and the compiler cannot know, `tl.multiple_of(x, 16)` promises it. Published notes on Triton do that with `tl.align`: there is no such function.
-#
-# **Takeaway.** You choose the block and the warps; the compiler deals the elements out to the threads.
-#
-# ## SIMD against scalar code
-#
-# What a block operation does for the 128 elements of a program can also be written as a loop over single numbers. **Predict**: how much slower is that on a GPU?
-
-# %%
-import inspect
-
-print(inspect.getsource(vectors.one_by_one_kernel.fn))
-my_slower = None
-
-# %%
-from flashlab.bench import numbers, pick
-
-rows, words = numbers("vector_addition")
-blocks, scalars = pick(rows, by="Triton, a block at a time"), pick(rows, by="Triton, one number at a time")
-for row in blocks + scalars:
-    print(f"{row['by']:>30}, N = {row['N']}, B = {row['block']}: {row['ms']:.4f} ms, {row['tb_s']:.3f} TB/s")
-if blocks and scalars:
-    print(f"{scalars[0]['ms'] / blocks[0]['ms']:.0f} times slower; your prediction: {my_slower}")
-print(words)
+# **Takeaway.** Every load and every store of a block that may stick out needs a mask, and a result that looks right does not prove that there is one.
 
 # %% [markdown]
-# A scalar is the same for the whole program: all 128 threads do the same addition, one after the other through the loop, each waiting for memory. Scalars are for addresses and loop counters.
+# ## Tiles
 #
-# **Takeaway.** Data in blocks, bookkeeping in scalars.
-
-# %% [markdown]
-# ## Branches: constexpr or not
-#
-# An `if` on a `tl.constexpr` is decided while compiling, and the other side does not exist in the code. An `if` on a run-time number stays a branch. A kernel with a switch shows the difference.
+# A tile of a matrix is a column of row numbers and a row of column numbers; broadcasting turns them into a block of pointers, as in PyTorch. **Predict** the four addresses of rows 1–2 and columns 2–3 of `T`, row by row; and those of rows 1–2 and columns 1–2 of `T.T`, which has 4 rows and 3 columns.
 
 # %%
-from flashlab.compiler.ahead_of_time import compile_all
-from flashlab.gpu import branches
-
-print(inspect.getsource(branches.constexpr_branch_kernel.fn))
-common = {"X": V, "Out": V, "B": 1024}
-jobs = [(kernel, common | {"flag": flag}, 90) for kernel in (branches.constexpr_branch_kernel, branches.runtime_branch_kernel)
-        for flag in (0, 2)]
-for (kernel, arguments, _), binary in zip(jobs, compile_all(jobs), strict=True):
-    count = {word: len(re.findall(rf"\b{word}\b", binary.ptx)) for word in ("bra", "ex2", "sqrt")}
-    print(f"{kernel.fn.__name__}, flag {arguments['flag']}: {count} instructions")
-
-# %% [markdown]
-# **Takeaway.** What is known at compile time belongs in a `tl.constexpr`, such as `causal` in an attention kernel: two lean kernels instead of one with branches. A run-time `if` on a scalar is no divergence, since the whole program agrees; it costs code, registers, and the compiler's view across it.
-
-# %% [markdown]
-# ## Two dimensions
-#
-# A tile of a matrix is a column of row offsets plus a row of column offsets. Broadcasting makes the block of pointers, as in PyTorch. **Predict** the addresses of the tile of rows 1–2 and columns 2–3 of a $3 \times 4$ matrix, for `T` and for `T.T`'s strides.
+my_tile = {"of T": None, "of T.T": None}     # lists of four numbers
 
 # %%
-my_tile = None
-
-# %%
-rows, cols = torch.tensor([1, 2]), torch.tensor([2, 3])
-offsets = rows[:, None] * T.stride(0) + cols * T.stride(1)           # (2, 1) * stride + (2,) * stride -> (2, 2)
-print("addresses in T:", offsets.tolist(), f"; your prediction: {my_tile}")
-rows, cols = torch.tensor([1, 2]), torch.tensor([1, 2])
-print("rows 1-2, columns 1-2 of T.T:", (rows[:, None] * T.T.stride(0) + cols * T.T.stride(1)).tolist())
+tiles = {"of T": T[1:3, 2:4], "of T.T": T.T[1:3, 1:3]}       # T holds 0 to 11: each of its numbers is its own address
+compare("addresses of a tile", my_tile, {name: tile.flatten().tolist() for name, tile in tiles.items()})
+figures.tiles_and_addresses({"T": (T, (1, 2), (2, 2)), "T.T": (T.T, (1, 2), (1, 2))})
 
 # %% [markdown]
-# The kernel is these three lines and a mask with two edges. Strides come in as arguments, so that any matrix will do, transposed or sliced.
+# **Exercise: a tile's addresses** ([exercises/ex09_tile_offsets.py](../exercises/ex09_tile_offsets.py), 15 minutes). All offsets of tile $(i, j)$, and which of its elements exist. In PyTorch; a kernel has the same lines.
+
+# %%
+check("ex09_tile_offsets")
+
+# %% [markdown]
+# Here is a $5 \times 7$ matrix, in tiles of $2 \times 4$. Tile $(1, 1)$ sticks out on the right by two places. **Predict**: without a mask, how many elements of *other* tiles would a store of tile $(1, 1)$ overwrite?
+
+# %%
+my_overwritten = None
+
+# %%
+W = torch.arange(35).view(5, 7)
+mine = result_of("ex09_tile_offsets", 1, 1, 2, 4, 5, 7, *W.stride())      # yours, if there is one
+offsets = {"W": mine[0]} if isinstance(mine, tuple) else None
+column_7 = {row * 7 + 7 for row in (2, 3)}                  # where the two places that stick out would lie
+compare("elements overwritten by tile (1, 1)", my_overwritten, len(column_7 & set(W.flatten().tolist())))
+figures.tiles_and_addresses({"W": (W, (2, 2), (4, 4))}, offsets=offsets)
+
+# %% [markdown]
+# **Compare.** What lies right of the last column is the first column, one row further down. Such a store stays inside the tensor, so no tool that looks for stray addresses can find it: only the other tiles' results are wrong, or right, if they come later.
+
+# %%
+reveal("ex09_tile_offsets")
+
+# %% [markdown]
+# A kernel has these lines once for each matrix. Strides come in as arguments, so that any matrix will do, transposed or sliced. This one doubles a matrix and stores it transposed, simply by taking `Out`'s strides in the other order:
 
 # %%
 @triton.jit
-def matrix_add(X, Y, Out, stride_Xm, stride_Xn, stride_Ym, stride_Yn, stride_Om, stride_On,
-               M, N, B_m: tl.constexpr, B_n: tl.constexpr):
+def double_kernel(X, Out, stride_Xm, stride_Xn, stride_Om, stride_On, M, N, B_m: tl.constexpr, B_n: tl.constexpr):
     rows = tl.program_id(0) * B_m + tl.arange(0, B_m)       # (B_m,)
     cols = tl.program_id(1) * B_n + tl.arange(0, B_n)       # (B_n,)
     inside = (rows[:, None] < M) & (cols < N)               # (B_m, B_n)
     x = tl.load(X + rows[:, None] * stride_Xm + cols * stride_Xn, inside)
-    y = tl.load(Y + rows[:, None] * stride_Ym + cols * stride_Yn, inside)
-    tl.store(Out + rows[:, None] * stride_Om + cols * stride_On, x + y, inside)
+    tl.store(Out + rows[:, None] * stride_Om + cols * stride_On, 2 * x, inside)
 
 
-M, N = 45, 70
-X, Y, Out = torch.randn(M, N, device=device), torch.randn(N, M, device=device).T, torch.empty(M, N, device=device)
-grid = (triton.cdiv(M, 16), triton.cdiv(N, 32))
-matrix_add[grid](X, Y, Out, *X.stride(), *Y.stride(), *Out.stride(), M, N, 16, 32)
-print(f"X strides {X.stride()}, Y strides {Y.stride()}: Out = X + Y is {torch.equal(Out, X + Y)}")
+X, Out = torch.randn(5, 7, device=device), torch.empty(7, 5, device=device)
+double = lambda: double_kernel[(3, 2)](X, Out, *X.stride(), *Out.T.stride(), 5, 7, 2, 4)
+double()
+print("Out is 2 Xᵀ:", torch.equal(Out, 2 * X.T))
+figures.matrix_accesses({"double_kernel": touched(double)})
 
 # %% [markdown]
-# Passing the wrong strides gives a wrong answer and no error. This cell fails on purpose: it takes $Y$ for a contiguous matrix.
+# **Change this and run again**: pass `*Out.stride()` for `*Out.T.stride()`. What does the picture say before you look at the numbers?
+#
+# The same tiles in the order of memory: a tile that lies in a few long pieces of `X` lies in many short ones of `Out`. What that costs comes below, under *Coalescing*.
 
 # %%
-matrix_add[grid](X, Y, Out, *X.stride(), N, 1, *Out.stride(), M, N, 16, 32)
-print(f"Out = X + Y is {torch.equal(Out, X + Y)}: {int((Out != X + Y).sum())} of {Out.numel()} are wrong")
+figures.memory_line(touched(double))
 
 # %% [markdown]
-# **Takeaway.** One stride for each dimension of each tensor, read off with `.stride()`, never guessed from the shape.
+# **Takeaway.** One stride for each dimension of each tensor, read off with `.stride()`, never guessed from the shape. A tile's mask has two edges.
+
+# %% [markdown]
+# ## One number for a program
+#
+# The grid above has two axes, the programs of chapter 10 have one number. A grid may have three axes, but only the first is long: it takes $2^{31} - 1$ programs, the others 65,535 each. **Predict**: 4096 sequences of 32 heads, a program for each head and each block of 128 of 2048 queries. Which of these grids launch?
+
+# %%
+my_launches = {"(16, 4096 * 32)": None, "(4096 * 32, 16)": None, "(16 * 4096 * 32,)": None}     # True or False
+
+# %%
+limits = (2**31 - 1, 65_535, 65_535)                        # CUDA's, for x, y and z
+fits = {text: all(size <= limit for size, limit in zip(eval(text), limits, strict=False)) for text in my_launches}
+compare("grids that launch", my_launches, fits)
+print(fits)
+
+# %% [markdown]
+# **Compare.** Put batch times heads on the first axis; otherwise everything works until somebody raises the batch size. We tried it on an H200: `(1, 65535)` launches, `(1, 65536)` is an "invalid argument".
+#
+# One number has a second advantage. Programs start roughly in the order of their numbers, so whoever turns the number into a tile decides which tiles are worked on at the same time.
+
+# %%
+@triton.jit
+def who_kernel(Out, T_m, T_n):
+    program = tl.program_id(0)
+    i, j = program // T_n, program % T_n                    # along the rows of tiles
+    tl.store(Out + i * T_n + j, program)
+
+
+T_m, T_n = 4, 6
+order = torch.empty(T_m, T_n, dtype=torch.int32, device=device)
+who_kernel[(T_m * T_n,)](order, T_m, T_n)
+figures.matrix_accesses({"who_kernel": touched(lambda: who_kernel[(T_m * T_n,)](order, T_m, T_n))})
+
+# %% [markdown]
+# **Change this and run again**: one line, so that program 1 makes the tile *below* that of program 0, and every tile is still made once. (If the picture turns orange or white, two programs made the same tile.) The appendix finds an order that is better for the L2 cache than both.
+#
+# **Takeaway.** A grid of one axis, and integer division to find the tile.
 
 # %% [markdown]
 # ## Coalescing
 #
-# The answer does not depend on the order in which lanes visit a matrix. The time does. Memory moves in **sectors** of 32 bytes. A warp's 32 lanes load 32 float32, 128 bytes. **Predict** how many sectors that takes if neighbouring lanes walk along a row, and if they walk down a column.
+# The answer does not depend on the order in which lanes visit a matrix. The time does. Memory moves in **sectors** of 32 bytes. A warp's 32 lanes load 32 float32, 128 bytes. **Predict** how many sectors that takes if neighbouring lanes walk along a row of a large matrix, and if they walk down a column.
 
 # %%
 my_sectors = {"along a row": None, "down a column": None}
 
 # %% [markdown]
-# **Run and compare**, in the SIMT interpreter of chapter 02. It knows the address that each lane asks for.
+# **Run and compare**, in the SIMT interpreter of chapter 02, which knows the address that each lane asks for.
 
 # %%
-import math
-
 from flashlab.gpu import simt
 from flashlab.gpu.simt import launch
 
 A, B_, C = (torch.zeros(64, 64) for _ in range(3))
 traces = {"along a row": launch(simt.matrix_add, (2, 64), (32, 1))(A, B_, C, 64, 64),
           "down a column": launch(simt.matrix_add_down_columns, (2, 64), (32, 1))(A, B_, C, 64, 64)}
-for name, trace in traces.items():
-    moved, loads = trace.sectors("load")
-    print(f"{name:>14}: {moved / loads:.0f} sectors a load (modelled); your prediction: {my_sectors[name]}")
+counts = {name: trace.sectors("load") for name, trace in traces.items()}
+compare("sectors of a load", my_sectors, {name: moved // loads for name, (moved, loads) in counts.items()})
 figures.sectors_touched(traces, columns=64)
 
 # %% [markdown]
-# Along a row the lanes share sectors: the access is **coalesced**. Down a column each lane fetches a sector of its own and uses 4 of its 32 bytes. A profiler shows the same two counters on a GPU, sectors and requests. **Predict** what it does to the run time.
+# Along a row lanes share sectors: the access is **coalesced**. Down a column each lane fetches a sector of its own and uses 4 of its 32 bytes.
+#
+# **Exercise: sectors** ([exercises/ex09_uncoalesced.py](../exercises/ex09_uncoalesced.py), 20 minutes). Lanes may also skip elements, walk backwards, or share one. Count the sectors, and say whether the access is coalesced.
 
 # %%
-my_times_slower = None
+check("ex09_uncoalesced")
+
+# %% [markdown]
+# In a matrix of which only every `stride`-th column is used, two such views are added on a GPU. The number of elements stays the same. **Predict** the time as a function of the stride, with stride 1 as 1. It will be drawn as a curve.
 
 # %%
-rows, words = numbers("coalescing")
-for row in pick(rows, by="CUDA C++"):
-    side = math.isqrt(row["bytes"] // 12)                            # three matrices of 4 bytes a number
-    print(f"{row['access']:>14}, {side} x {side}: {row['ms']:.3f} ms, {row['tb_s']:.2f} TB/s")
+my_slowdown = None     # a function, e.g. lambda stride: ...
+
+# %%
+both = [{"by": "CUDA C++", "access": "along rows"}, {"by": "CUDA C++", "access": "down columns"}]
+rows, words = numbers("coalescing", needs=both)
+strided = pick(rows, access="strided")
+times = {row["stride"]: row["ms"] for row in strided}
+said = compare("slowdown by stride", my_slowdown, {stride: ms / times[1] for stride, ms in times.items()})
+mine = {stride: result_of("ex09_uncoalesced", 0, stride, 4) for stride in times}
+said.on(figures.slower_with_stride(strided, words, sectors=mine))
+
+# %% [markdown]
+# **Compare.** Up to stride 8 the time follows the sectors. Then each of the 32 lanes has a sector of its own, there are no more to fetch, and yet the time doubles once more. Keep that for the end of the chapter.
+#
+# Back to whole matrices: in CUDA, lanes that walk down columns waste 7/8 of each load. **Predict** how many times as long the addition takes, and how many times as many bytes come from DRAM.
+
+# %%
+my_ratios = {"time": None, "bytes from DRAM": None}
+
+# %%
 counted, _ = numbers("counters", live=False)
-for row in pick(counted, kernel="matrix_add"):
-    print(f"{row['access']:>14}: {row['load_sectors'] / row['load_requests']:.1f} sectors a load (hardware counter), "
-          f"{(row['dram_read'] + row['dram_written']) / 1e6:.0f} MB moved by DRAM, {row['l2_bytes'] / 1e6:.0f} MB by L2")
-print(f"your prediction: {my_times_slower}. {words}")
 
-# %%
-def down_against_along(found, number):
-    down, along = (pick(found, access=access) for access in ("down columns", "along rows"))
-    return number(down[0]) / number(along[0]) if down and along else float("nan")
+
+def down_over_along(found, number):
+    down, along = (pick(found, access=access)[0] for access in ("down columns", "along rows"))
+    return number(down) / number(along)
 
 
 adds = pick(counted, kernel="matrix_add")
-print(f"down columns against along rows: {down_against_along(adds, lambda row: row['load_sectors']):.1f} times the sectors, "
-      f"{down_against_along(rows, lambda row: row['ms']):.1f} times the time,\n"
-      f"{down_against_along(adds, lambda row: row['l2_bytes']):.1f} times the bytes through L2, "
-      f"{down_against_along(adds, lambda row: row['dram_read'] + row['dram_written']):.2f} times the bytes of DRAM")
+ratios = {"sectors loaded": down_over_along(adds, lambda row: row["load_sectors"]),
+          "time": down_over_along(pick(rows, by="CUDA C++"), lambda row: row["ms"]),
+          "bytes through L2": down_over_along(adds, lambda row: row["l2_bytes"]),
+          "bytes from DRAM": down_over_along(adds, lambda row: row["dram_read"])}
+compare("down columns over along rows", my_ratios, {name: ratios[name] for name in my_ratios})
+figures.bars(ratios, f"Down columns takes {ratios['time']:.1f} times as long, and DRAM does not notice", f"{words} Counters: ncu.",
+             "down columns, over along rows", worse=("time",))
 
 # %% [markdown]
-# **Compare.** The time does not grow as much as the sectors, and DRAM moves the same: a line, once fetched, stays in a cache until the neighbouring columns want it. What grows is the traffic between the SMs and L2, and the time follows that.
-
-# %% [markdown]
-# And in Triton, where the compiler deals elements to threads? It picks the order for each load from what it knows about strides: a stride of 1 is compiled in. So a transposed matrix is read along its own columns. Only a stride that no order can mend wastes sectors: every 8th number of a row, for instance.
+# **Compare.** DRAM delivers the same: a sector, once fetched, waits in the L2 cache until the neighbouring columns want it. The traffic between L2 and the SMs grows, and the time with it.
+#
+# In Triton nobody says which lane takes which element; the compiler does. **Predict** the slowdown of an addition $X + Y^\top$ against $X + Y$: of PyTorch's, and of a Triton kernel that takes strides.
 
 # %%
-for row in pick(rows, by="Triton") + pick(rows, by="PyTorch"):
-    name = f"stride {row['stride']}" if "stride" in row else row["access"]
-    print(f"{row['by']:>8}, {name:<16} {row['ms']:7.3f} ms, {row['tb_s']:.2f} TB/s of useful bytes")
-for row in [row for row in pick(counted, kernel="Triton matrix_add") if "asked" in row]:
-    print(f"Triton, {row['access']:<16} {32 * row['load_sectors'] / row['asked']:.1f} bytes moved for each byte asked for (hardware counter)")
-for by in ("Triton", "PyTorch"):
-    turned, straight = (pick(rows, by=by, access=access) for access in ("one transposed", "both row-major"))
-    if turned and straight:
-        print(f"{by} with one operand transposed: {turned[0]['ms'] / straight[0]['ms']:.2f} times the time of both row-major")
-print(words)
+my_transposed = {"PyTorch": None, "Triton": None}
+
+# %%
+plain, turned = ({by: pick(rows, by=by, access=access)[0] for by in my_transposed} for access in ("both row-major", "one transposed"))
+slower = {by: turned[by]["ms"] / plain[by]["ms"] for by in my_transposed}
+compare("slowdown by a transposed operand", my_transposed, slower)
+speeds = {f"{by}, {what}": found[by]["tb_s"] for by in my_transposed for what, found in (("X + Y", plain), ("X + Yᵀ", turned))}
+figures.bars(speeds, f"A transposed operand costs PyTorch {slower['PyTorch']:.1f} times the time, Triton {slower['Triton']:.2f} times",
+             words, "TB/s of useful bytes", worse=("PyTorch, X + Yᵀ",))
 
 # %% [markdown]
-# PyTorch's own addition picks one order for all operands and pays for a transposed one. The Triton kernel does not.
+# **Compare.** PyTorch picks one order for all operands. Triton picks one for each load, from what it knows about strides: a stride of 1 is compiled in. The appendix shows the lanes.
 #
 # **Takeaway.** Neighbouring lanes should want neighbouring addresses. In CUDA you see to it; in Triton the compiler does, if one stride is 1 and it can see that.
+
+# %%
+reveal("ex09_uncoalesced")
 
 # %% [markdown]
 # ## Softmax of a row, fused
 #
-# Eager PyTorch would take five kernels: maximum, subtract, exp, sum, divide. Each reads and writes HBM. **Predict** how many times the matrix crosses HBM, and how many times it has to.
+# In eager PyTorch softmax is five kernels: maximum, subtract, exp, sum, divide. Each reads and writes HBM. **Predict** how many times a $512 \times 1024$ matrix crosses between HBM and chip (the row maxima and sums hardly count), and how many times it has to.
 
 # %%
-my_crossings, my_minimum = None, None
+my_crossings = {"five kernels": None, "at least": None}
 
 # %%
 from flashlab.memory import Memory
@@ -360,453 +368,259 @@ X = torch.randn(512, 1024)
 with Memory() as mem:
     E = torch.exp(X - X.amax(1, keepdim=True))
     Y = E / E.sum(1, keepdim=True)
-print(mem.table())
-print(f"{(mem.read + mem.written) / X.nbytes:.1f} crossings (modelled); your prediction: {my_crossings}; needed: 2, {my_minimum}")
+crossings = round((mem.read + mem.written) / X.nbytes, 2)
+compare("crossings of a softmax", my_crossings, {"five kernels": crossings, "at least": 2})
+figures.traffic_by_op(mem)
 
 # %% [markdown]
-# A Triton program can hold a whole row on chip: load it once, do everything there, store once. Blocks have power-of-two sizes, so the row is padded. The padding must not disturb the result: what should `other`, the value of masked-off elements, be?
+# A Triton program can hold a whole row on chip: load it once, do everything there, store it once. Blocks have power-of-two sizes, so the row is padded. A third argument of `tl.load`, `other`, says what a masked-off element holds. Here is a kernel for the *largest* number of each row.
 
 # %%
 @triton.jit
-def row_softmax(X, Y, stride_X, stride_Y, N, B: tl.constexpr, other: tl.constexpr):
+def row_max_kernel(X, Out, stride_Xm, N, B: tl.constexpr, other: tl.constexpr):
     row = tl.program_id(0)
     cols = tl.arange(0, B)                                  # (B,)  B >= N: the whole row
-    x = tl.load(X + row * stride_X + cols, cols < N, other)
-    x = tl.exp(x - tl.max(x, 0))                            # (B,)  at most 1
-    tl.store(Y + row * stride_Y + cols, x / tl.sum(x, 0), cols < N)
-
-
-X = torch.randn(20, 100, device=device) - 3                 # most numbers are below 0
-for other in (0.0, -float("inf")):
-    Y = torch.empty_like(X)
-    row_softmax[(20,)](X, Y, X.stride(0), Y.stride(0), 100, 128, other)
-    print(f"other = {other}: largest error {(Y - torch.softmax(X, 1)).abs().max():.1e}, first row sums to {Y[0].sum():.4f}")
+    x = tl.load(X + row * stride_Xm + cols, cols < N, other)
+    tl.store(Out + row, tl.max(x, 0))                       # reduced over axis 0, the only one: a scalar
 
 # %% [markdown]
-# With 0 the 28 padded elements enter the sum, as exp(0 − max) each. This failed on purpose; $-\infty$ adds exactly 0. The kernel of the package adds three things: several short rows for each program, more warps for long ones, and `N` as a constant, so that loads are as wide as a row's length allows.
+# 20 rows of numbers between −2 and −1, in blocks of 128, with `other = 0.0`. **Predict**: how many of the 20 maxima are wrong if a row has 100 numbers? And if it has 128?
+
+# %%
+my_wrong = {100: None, 128: None}     # wrong maxima, of 20
+
+# %%
+wrong = {}
+for N in my_wrong:
+    X, Out = -1 - torch.rand(20, N, device=device), torch.empty(20, device=device)
+    row_max_kernel[(20,)](X, Out, X.stride(0), N, 128, 0.0)
+    wrong[N] = int((Out != X.amax(1)).sum())
+print(wrong)
+compare("wrong row maxima, by length", my_wrong, wrong)
+
+# %% [markdown]
+# **Compare.** The padding won. A test with 128 columns would not have shown it, nor one with positive numbers. **Change this and run again**: which `other` is never the largest?
 #
-# **Predict** which share of a plain copy's speed it reaches on an H100.
+# **Exercise: row softmax** ([exercises/ex09_row_softmax.py](../exercises/ex09_row_softmax.py), 30 minutes). One `other` has to serve the maximum *and* the sum of exponentials.
 
 # %%
-my_share = None
-
-# %%
-rows, words = numbers("softmax")
-for row in pick(rows, by="kernel", dtype="float16"):
-    others = {name: pick(rows, by=name, dtype="float16", N=row["N"]) for name in ("copy", "torch", "eager")}
-    ratios = [f"{100 * other[0]['ms'] / row['ms']:4.0f} % of {name}'s speed" for name, other in others.items() if other]
-    print(f"{row['M']:>7} rows of {row['N']:>5}: {row['tb_s']:.2f} TB/s, {', '.join(ratios)}")
-print(f"your prediction: {my_share}. {words}")
-
-# %%
-for dtype in ("float16", "float32"):
-    for other in ("copy", "torch", "eager"):
-        speed = {row["N"]: theirs["ms"] / row["ms"] for row in pick(rows, by="kernel", dtype=dtype)
-                 for theirs in pick(rows, by=other, dtype=dtype, N=row["N"])}
-        low, high = (choose(speed, key=speed.get, default=None) for choose in (min, max))
-        if speed:
-            print(f"{dtype}: {speed[low]:.2f} (N = {low}) to {speed[high]:.2f} (N = {high}) times the speed of {other}")
+check("ex09_row_softmax")
 
 # %% [markdown]
-# **Compare.** On the H100 the kernel takes what a copy takes, odd lengths included; only the longest rows cost a few percent. (A little above 1: PyTorch's copy is not the fastest there is.) `torch.softmax` is one kernel too and moves the same bytes: what it lacks is not fusion. In float32, on short rows, both are even.
+# Your program's rows, under those of the package's kernel. Each element should be loaded once and stored once, whatever you do in between.
+
+# %%
+from flashlab.gpu import row_softmax as softmaxes
+
+X, Y = torch.randn(5, 11, device=device), torch.empty(5, 11, device=device)
+figures.matrix_accesses({"wanted": touched(lambda: softmaxes.row_softmax(X, B_m=1)), "yours": touched_by("ex09_row_softmax", X, Y)})
+
+# %%
+reveal("ex09_row_softmax")
+
+# %% [markdown]
+# The package's kernel adds three things: several short rows for each program, more warps for long ones, and `N` as a constant, so that loads are as wide as a row's length allows. **Predict** its speed on an H100, in percent of a plain copy of the matrix, at 4096 columns of float16.
+
+# %%
+my_percent = None
+
+# %%
+rows, words = numbers("softmax", needs=[{"by": by, "dtype": "float16", "N": 4096} for by in ("kernel", "copy")])
+at = {by: pick(rows, by=by, dtype="float16", N=4096)[0]["ms"] for by in ("kernel", "copy")}
+said = compare("softmax in percent of a copy's speed", my_percent, 100 * at["copy"] / at["kernel"], "%")
+short = {by: {row["N"]: row["ms"] for row in pick(rows, by=by, dtype="float32") if row["N"] <= 1024} for by in ("kernel", "torch")}
+ratios = [ms / short["kernel"][N] for N, ms in short["torch"].items() if N in short["kernel"]]
+print(f"float32, up to 1024 columns: {min(ratios):.2f} to {max(ratios):.2f} times the speed of torch.softmax")
+said.on(figures.share_of_copy(rows, words), x=4096)
+
+# %% [markdown]
+# **Compare.** The kernel takes what a copy takes; only the longest rows cost a few percent. (A little above 100 %: PyTorch's copy is not the fastest there is.) `torch.softmax` is one kernel too and moves the same bytes, so what it lacks here is not fusion. In float32, on rows of up to 1024, both are equally fast, give or take a few percent.
 #
 # **Takeaway.** Fusion buys time with traffic: five operations in one kernel take about as long as copying the matrix. FlashAttention is this idea, with two matrix products inside.
 
 # %% [markdown]
+# ## What a time means
+#
+# A launch returns at once; the GPU works later. The first launch compiles. A second run finds its inputs in the L2 cache. So one softmax of 32 MiB, timed five ways, has five times. **Predict** how many times as long as `do_bench` says each of these three takes.
+
+# %%
+my_clocks = {"Python's clock, not synchronized": None, "20 launches in a CUDA graph, L2 warm": None, "Python's clock, first call": None}
+
+# %%
+clocks, clock_words = numbers("timing_ways", name="timing_h200")
+ms = {row["how"]: row["ms"] for row in clocks}
+honest = ms["do_bench, L2 cleared"]
+compare("times against do_bench", my_clocks, {how: ms[how] / honest for how in my_clocks})
+figures.bars(ms, f"One kernel, {min(ms.values()):.3f} to {max(ms.values()):,.0f} ms: it depends on who holds the clock", clock_words,
+             "ms", log=True, worse=tuple(how for how in ms if how != "do_bench, L2 cleared"))
+
+# %% [markdown]
+# **Compare.** The first call compiles. Python's clock sees Python: it takes longer to launch this kernel than to run it, and without `synchronize` that is all it sees. In a loop the 32 MiB stay in L2, and the kernel seems twice as fast as it is on data from HBM.
+#
+# `triton.testing.do_bench(f)` warms up, clears L2 before each run, takes the GPU's own events, and returns the mean; `quantiles=[0.5, 0.2, 0.8]` gives the median and how far runs scatter, and that is what this course records.
+#
+# **Takeaway.** Warm up, use the GPU's clock, decide what the cache may hold, and give a median with its spread.
+
+# %% [markdown]
 # ## A matrix product
 #
-# One program makes one tile of $C = AB$. It walks along a strip of $A$ and down a strip of $B$, and adds up the products of their tiles, as in chapter 04. **Predict** how many programs a $200 \times 300$ result takes with tiles of $64 \times 64$.
+# One program makes one tile of $C = AB$: it walks along a strip of $A$ and down a strip of $B$ and adds up the products of their tiles, as in chapter 04. Take $A$ ($80 \times 48$), $B$ ($48 \times 112$) and tiles of $16 \times 16$. **Predict** how many programs that takes, and how often each element of $A$ and of $B$ is loaded.
 
 # %%
-my_programs = None
+my_product = {"programs": None, "loads of A": None, "loads of B": None}
 
 # %%
-@triton.jit
-def matmul(A, B, C, M, N, K, stride_Am, stride_Ak, stride_Bk, stride_Bn, stride_Cm, stride_Cn,
-           B_m: tl.constexpr, B_n: tl.constexpr, B_k: tl.constexpr, sums: tl.constexpr):
-    i, j = tl.program_id(0), tl.program_id(1)
-    rows, cols = i * B_m + tl.arange(0, B_m), j * B_n + tl.arange(0, B_n)
-    acc = tl.zeros((B_m, B_n), sums)                        # stays on chip over the whole loop
-    for k in range(0, tl.cdiv(K, B_k)):
-        inner = k * B_k + tl.arange(0, B_k)
-        a = tl.load(A + rows[:, None] * stride_Am + inner * stride_Ak, (rows[:, None] < M) & (inner < K), 0.0)
-        b = tl.load(B + inner[:, None] * stride_Bk + cols * stride_Bn, (inner[:, None] < K) & (cols < N), 0.0)
-        acc += tl.dot(a, b, input_precision="ieee").to(sums)
-    tl.store(C + rows[:, None] * stride_Cm + cols * stride_Cn, acc, (rows[:, None] < M) & (cols < N))
+from flashlab.gpu import matmul as matmuls
 
+A, B = torch.randn(80, 48, device=device), torch.randn(48, 112, device=device)
+seen = touched(lambda: matmuls.matmul(A, B, B_m=16, B_n=16, B_k=16))
+compare("a product in tiles of 16", my_product, {"programs": (80 // 16) * (112 // 16), "loads of A": 112 // 16, "loads of B": 80 // 16})
+figures.times_touched({"the package's kernel": seen})
 
-def run_matmul(A, B, sums=tl.float32, tile=64):
-    C = torch.empty(A.shape[0], B.shape[1], dtype=A.dtype, device=A.device)
-    grid = (triton.cdiv(C.shape[0], tile), triton.cdiv(C.shape[1], tile))
-    matmul[grid](A, B, C, *C.shape, A.shape[1], *A.stride(), *B.stride(), *C.stride(), tile, tile, tile, sums)
-    return C, grid
+# %% [markdown]
+# **Compare.** Every tile column of $C$ reads all of $A$ again, and every tile row all of $B$. Larger tiles load less; the sums of a tile have to fit on chip. That is chapter 07's trade in its plainest form. (Loads are not DRAM bytes: the L2 cache serves many of the repeats, as the appendix measures.)
+#
+# **Exercise: matrix product** ([exercises/ex09_matmul.py](../exercises/ex09_matmul.py), 40 minutes). $C = AB$, a tile for each program, any sizes and strides. `tl.dot` multiplies two tiles.
 
 # %%
-A, B = torch.randn(200, 150, device=device), torch.randn(300, 150, device=device).T
-C, grid = run_matmul(A, B)
-print(f"{grid[0]} x {grid[1]} = {grid[0] * grid[1]} programs; your prediction: {my_programs}")
-print(f"largest difference to torch: {(C - A @ B).abs().max():.1e}")
+check("ex09_matmul")
+
+# %% [markdown]
+# Your kernel's loads under the package's. More than wanted: does the loop load a tile twice? Uneven: is a mask or a grid off?
+
+# %%
+C = torch.empty(80, 112, device=device)
+figures.times_touched({"wanted": seen, "yours": touched_by("ex09_matmul", A, B, C, 16, 16, 16)})
+
+# %%
+replay("ex09_matmul")
+
+# %%
+reveal("ex09_matmul")
 
 # %% [markdown]
 # **Takeaway.** One program, one tile of $C$. Its sums stay on chip for the whole loop; tiles of $A$ and $B$ pass by, masked with 0 where they stick out.
 #
 # ### Sums in float32
 #
-# The inputs may have 16 bits; the sum must not. Here both versions add the same products, one in float16 and one in float32. All numbers are positive, so the sum grows and grows. **Predict** the relative error of a float16 sum over $K = 8192$ numbers between 0 and 1, in tiles of 16.
+# Why does the exercise want float32 sums whatever the inputs? **Predict**: 1 is added 4096 times to a float16 that starts at 0. What does it say in the end?
 
 # %%
-my_error = None
+my_sum = None
 
 # %%
-A, B = torch.rand(16, 8192, device=device).half(), torch.rand(8192, 16, device=device).half()
-truth = A.double() @ B.double()
-for sums in (tl.float16, tl.float32):
-    C, _ = run_matmul(A, B, sums, tile=16)
-    print(f"sums in {sums}: relative error {((C.double() - truth) / truth).abs().max():.1e}; your prediction: {my_error}")
+sums = {"float16": [], "float32": []}
+for name, values in sums.items():
+    total = torch.zeros((), dtype=getattr(torch, name))
+    for _ in range(4096):
+        total += 1
+        values.append(total.item())
+said = compare("4096 ones in float16", my_sum, sums["float16"][-1])
+said.on(figures.running_sums(sums, added=1), x=4096)
 
 # %% [markdown]
-# From 1024 on, neighbouring float16 numbers are 1 apart, from 2048 on 2, and each partial sum is rounded to one of them. The float32 version is rounded to float16 once, at the end.
+# **Compare.** Once the numbers of a format are 2 apart, adding 1 lands half-way, and the rounding goes back. A long sum of small products ends like that, without a warning.
 #
-# **Takeaway.** Inputs may have 16 bits; sums have 32.
-#
-# ### Both operands of one type
-#
-# On chip, results are float32; tiles of $V$ are float16. The interpreter multiplies such a pair without a word. The compiler refuses. This one fails on purpose:
+# Formats also end at the bottom: below about $6 \cdot 10^{-8}$ float16 has nothing but 0, an **underflow**. **Predict** the sum of 4096 squares of $10^{-4}$ in a kernel that squares in float16, and from which $x$ downwards $e^x$ is 0 in float16.
+
+# %%
+my_squares, my_exponent = None, None
 
 # %%
 @triton.jit
-def mixed(A, B, C, D: tl.constexpr):
+def squares_kernel(X, Out, N: tl.constexpr, wide: tl.constexpr):
+    x = tl.load(X + tl.arange(0, N))
+    if wide:                                                # decided while compiling
+        x = x.to(tl.float32)
+    tl.store(Out, tl.sum(x * x, 0))
+
+
+X, Out = torch.full((4096,), 1e-4, dtype=torch.float16, device=device), torch.empty(2, device=device)
+for n, wide in enumerate((False, True)):
+    squares_kernel[(1,)](X, Out[n:], 4096, wide)
+vanishes = max(x / 100 for x in range(-3000, 0) if torch.tensor(x / 100).exp().half() == 0)
+print(f"sum of squares: {Out[0]:.3g} in float16, {Out[1]:.3g} in float32")
+
+# %%
+compare("squares of 1e-4 in float16", my_squares, Out[0].item())
+compare("where exp vanishes in float16", my_exponent, vanishes)
+figures.float16_range({"1e-4": 1e-4, "(1e-4)²": 1e-8, "e⁻⁵": 2.718281828**-5, "e⁻¹⁸": 2.718281828**-18, "300²": 300.0**2})
+
+# %% [markdown]
+# **Compare.** Inputs that float16 holds well have products that it does not. In softmax a lost $e^{-18}$ is harmless next to the row's $e^0 = 1$. A gradient has no such 1 beside it: small gradients vanish, which is why training in float16 scales the loss. bfloat16 has float32's range, and two to three digits.
+#
+# **Takeaway.** Inputs may have 16 bits; what is multiplied and added up has 32.
+#
+# ### Both operands of one type
+#
+# On chip, results are float32, while tiles of $V$ are float16. `tl.dot` refuses such a pair; this cell fails on purpose:
+
+# %%
+@triton.jit
+def mixed_kernel(A, B, C, D: tl.constexpr):
     i = tl.arange(0, D)
     p = tl.exp(tl.load(A + i[:, None] * D + i).to(tl.float32))      # float32
     v = tl.load(B + i[:, None] * D + i)                             # float16
     tl.store(C + i[:, None] * D + i, tl.dot(p, v))
 
 
-print(lint.as_text(lint.lint_kernel(mixed, {"A": meta(16, 16), "B": meta(16, 16), "C": meta(16, 16), "D": 16})))
-
-# %% [markdown]
-# The fix is to cast down, `p.to(v.dtype)`, not up: tensor cores are fast on 16-bit operands, and they add in float32 all the same.
-#
-# ### TF32
-#
-# Tensor cores multiply float32 only after shortening its mantissa from 23 bits to 10: **TF32**, Triton's default for float32. Done by hand, with rounding and by cutting off, this shows what it does to a product. **Predict** the relative error.
-
-# %%
-my_tf32_error = None
-
-# %%
-def tf32(x, half_a_step=0x1000):
-    return ((x.view(torch.int32) + half_a_step) & ~0x1FFF).view(torch.float32)        # 13 of 23 bits go
-
-
-A, B = torch.randn(256, 1024), torch.randn(1024, 256)
-truth = A.double() @ B.double()
-print(f"your prediction: {my_tf32_error}. Modelled, relative to the mean:")
-for name, C in {"float32": A @ B, "TF32, rounded": tf32(A) @ tf32(B), "TF32, cut off": tf32(A, 0) @ tf32(B, 0),
-                "float16": A.half().float() @ B.half().float()}.items():
-    print(f"{name:>14}: error {(C - truth).abs().mean() / truth.abs().mean():.1e}")
-
-# %%
-rows, words = numbers("precision")
-for row in rows:
-    print(f"{row['by']:>20}, {row['precision']:<15} {row['tflops']:6.1f} TFLOP/s, error {row['mean_error']:.1e} of the mean")
-print(words)
-
-# %% [markdown]
-# The errors tell who rounds and who cuts off. TF32's speed hangs on $B$'s layout: Hopper's tensor cores take 32-bit operands only with $K$ as the contiguous direction. A row-major $B$ is turned around while it is copied to shared memory, 4 bytes at a time where 16 would go. Compiled for an H100:
-
-# %%
-from flashlab.gpu import matmul as matmuls
-
-A = meta(4096, 4096, dtype=torch.float32)
-common = {"A": A, "B": A, "C": A, "M": 4096, "N": 4096, "K": 4096, "group": 8, "precision": "tf32", "stride_Cm": 4096, "stride_Cn": 1,
-          "stride_Am": 4096, "stride_Ak": 1, "B_m": 128, "B_n": 128, "B_k": 32, "num_warps": 8, "num_stages": 3}
-layouts = {"B by rows": {"stride_Bk": 4096, "stride_Bn": 1}, "B by columns": {"stride_Bk": 1, "stride_Bn": 4096}}
-for name, binary in zip(layouts, compile_all([(matmuls.matmul_kernel, common | strides, 90) for strides in layouts.values()]), strict=True):
-    wide, narrow = (len(re.findall(rf"cp\.async\.{kind}", binary.ptx)) for kind in ("cg", "ca"))
-    print(f"{name:>14}: {wide} copies of 16 bytes, {narrow} of 4 bytes")
-
-# %%
-for row in pick(rows, by="kernel, B by columns"):
-    for other in pick(rows, by="kernel", precision=row["precision"]):
-        print(f"{row['precision']:>6}: B by columns runs at {other['ms'] / row['ms']:.2f} times the speed of B by rows")
-print(words)
-
-# %% [markdown]
-# **Compare.** On the H100 the other layout wins for both kinds of TF32, and loses for `"ieee"`, which uses no tensor cores (why it loses we have not examined). With $B$ by rows, `"tf32x3"` is even slower than true float32.
-#
-# **Takeaway.** `"ieee"` is true float32, `"tf32"` three digits, `"tf32x3"` three products that win the other digits back. Say which one you want: the default differs between interpreter and GPU.
-
-# %% [markdown]
-# ### An order that the L2 cache likes
-#
-# Programs start in order of their ids, as many as the SMs hold. Tiles in one row of $C$ share a strip of $A$, those in one column a strip of $B$. **Predict**: 9 programs run at once on $9 \times 9$ tiles. How many strips do they read if ids go row by row? At best?
-
-# %%
-my_strips, my_best = None, None
-
-# %%
-from flashlab.gpu.matmul import tiles_in_order
-
-print(f"your prediction: {my_strips} and {my_best}")
-figures.tile_order({f"group = {group}": tiles_in_order(9, 9, group) for group in (1, 3)}, wave=9)
-
-# %% [markdown]
-# The kernel of the package turns a program id into a tile in groups of 8 tile rows. At $8192^3$ each matrix has 128 MiB, more than the 50 MB of L2. **Predict** how much the order changes: the bytes read from DRAM, and the time.
-
-# %%
-my_gain = {"DRAM": None, "time": None}
-
-# %%
-rows, words = numbers("matmul_order")
-for row in rows:
-    print(f"group {row['group']:>2}: {row['ms']:6.3f} ms, {row['tflops']:.0f} TFLOP/s")
-for row in counted:
-    if row["kernel"] == "matmul" and "group" in row:
-        print(f"group {row['group']:>2}: {row['dram_read'] / 1e6:6.0f} MB read from DRAM, {row['l2_bytes'] / 1e6:.0f} MB through L2 (counters)")
-print(f"your prediction: {my_gain}. {words}")
-
-# %%
-read = {row["group"]: row["dram_read"] for row in counted if row["kernel"] == "matmul" and "group" in row}
-took = {row["group"]: row["ms"] for row in rows}
-if {1, 8} <= set(read) & set(took):
-    print(f"group 8 against 1: {read[8] / read[1]:.0%} of the bytes read from DRAM, {took[8] / took[1]:.0%} of the time")
-for row in pick(numbers("matmul")[0], by="pointers", n=8192) if 8 in took else []:
-    print(f"the same kernel, group 8, measured a second time in the same run: {row['ms'] / took[8]:.0%} of that time")
-
-# %% [markdown]
-# **Compare.** Far fewer bytes come from DRAM, and the time hardly moves: by little more than two measurements of one kernel differ. This product is far to the right in chapter 02's roofline and waits for arithmetic. Where a product waits for memory, fewer bytes would be time; we have not measured such a case.
-#
-# **Takeaway.** Programs that run together should share what they read. It costs four lines of integer arithmetic.
-
-# %% [markdown]
-# ## Tensor descriptors
-#
-# A descriptor holds pointer, shape, strides and tile size in one object. Loading a tile then takes its corner; edges are handled, zeros outside and nothing written there. On Hopper and newer the copies are done by a unit of their own, the TMA. The loop of the two kernels:
-
-# %%
-for kernel in (matmuls.matmul_kernel, matmuls.matmul_descriptor_kernel):
-    lines = inspect.getsource(kernel.fn).splitlines()
-    print("\n".join(line for line in lines if "descriptor(" in line or ".load(" in line or "store(" in line or "_tile +=" in line))
-    print()
-
-# %% [markdown]
-# Older code makes *block pointers*, `tl.make_block_ptr`, with an `order` that named the fastest dimension: `(1, 0)` for row-major. They are deprecated in Triton 3.7, and Triton 3.9 removed them. A descriptor has no `order`: its last dimension must have stride 1, and rows must start at multiples of 16 bytes.
-#
-# The package has this chapter's matrix addition both ways. The second call fails on purpose: without the first column, rows no longer start at multiples of 16 bytes.
-
-# %%
-from flashlab.gpu import matrix_add as matrices
-
-X, Y = torch.randn(45, 72, device=device), torch.randn(45, 72, device=device)
-print("with descriptors, Out = X + Y:", torch.equal(matrices.matrix_add(X, Y, descriptors=True), X + Y))
+A, B, C = (torch.randn(16, 16, dtype=torch.float16, device=device) for _ in range(3))
 try:
-    matrices.matrix_add(X[:, 1:], Y[:, 1:], descriptors=True)
-except ValueError as error:
-    print(error)
-print("with pointers, Out = X + Y:", torch.equal(matrices.matrix_add(X[:, 1:], Y[:, 1:]), X[:, 1:] + Y[:, 1:]))
+    mixed_kernel[(1,)](A, B, C, 16)
+except Exception as error:                                          # the interpreter's and the compiler's differ in kind
+    print(str(error)[-90:])
 
 # %% [markdown]
-# **Predict**: TFLOP/s of both matrix products at $4096^3$ in float16, if PyTorch's is 100.
+# One of the two has to be cast: `p` down to float16, or `v` up to float32. **Predict**: how many times as fast is a matrix product on an H100 with float16 operands as with float32 ones, multiplied as float32?
 
 # %%
-my_tflops = {"pointers": None, "descriptors": None}
+my_cast = None
 
 # %%
-rows, words = numbers("matmul")
-for row in rows:
-    if row["by"] != "torch":
-        share = 100 * row["tflops"] / pick(rows, by="torch", n=row["n"])[0]["tflops"]
-        print(f"{row['n']:>5}³ {row['by']:<12} {row['tflops']:5.0f} TFLOP/s, {share:3.0f} % of torch; "
-              f"your prediction at 4096: {my_tflops[row['by']]}")
-print("4096³, tiles 128 x 256 x 64, 8 warps; measured a second time in the same run, by number of stages:")
-for row in pick(numbers("matmul_tiles")[0], n=4096, B_m=128, B_n=256, B_k=64, num_warps=8):
-    print(f"  {row['num_stages']} stages, {row['by']:<12} {row['tflops']:5.0f} TFLOP/s")
-print(words)
+rows, words = numbers("precision", needs=[{"by": "kernel", "precision": name} for name in ("float16 inputs", "ieee")])
+speeds = {row["precision"]: row["tflops"] for row in pick(rows, by="kernel")}
+speeds = {name: speeds[name] for name in ("float16 inputs", "ieee")}
+faster = speeds["float16 inputs"] / speeds["ieee"]
+compare("float16 operands against float32", my_cast, faster, "times")
+figures.bars(speeds, f"float16 operands are {faster:.0f} times as fast as float32 ones", words, "TFLOP/s", worse=("ieee",))
 
 # %% [markdown]
-# **Compare.** Neither wins: from one measurement to the next the order changes. At $1024^3$ both are far behind: tiles of $128 \times 256$ make 32 programs, and an H100 has 132 SMs. (What else is in that gap, and why descriptors are ahead there, we have not examined.)
-#
-# **Takeaway.** Descriptors take over addresses, edges and masks. Whether they also save time, only a measurement says: here they do not.
-
-# %% [markdown]
-# ## K loaded transposed, or transposed after the load?
-#
-# Attention needs $K_j^\top$. One can compute pointers to the transposed tile, or load the tile as it lies and transpose on chip. A write-up that this course draws on expected the second to be faster, and measured no difference on a T4. **Predict**, for an H100, in percent.
-
-# %%
-my_difference = None
-
-# %%
-rows, words = numbers("key_loading")
-for row in rows:
-    name = "transposed by the load" if row["transposed_load"] else "transposed after the load"
-    n = math.isqrt(row["flops"] // (2 * row["d"]))                    # 2 n² d operations
-    print(f"{n} queries and keys, d {row['d']:>3}, {name:<26} stride {'known' if row['stride_known'] else 'unknown'}: {row['ms']:.3f} ms")
-for row in [row for row in pick(counted, kernel="largest_score") if "asked" in row]:
-    name = "transposed by the load" if row["transposed_load"] else "transposed after the load"
-    print(f"{name:<26} stride {'known' if row['stride_known'] else 'unknown'}: {32 * row['load_sectors'] / row['asked']:4.1f} bytes moved "
-          f"for each byte asked for, in {row['load_requests'] / 1e6:.1f} million loads (hardware counters)")
-print(f"your prediction: {my_difference}. {words}")
-
-# %% [markdown]
-# **Compare.** As long as Triton knows that $K$'s last stride is 1, it deals the elements out along that direction in both versions: same loads, same time. The PTX shows it without a GPU. Hide the stride (`do_not_specialize`), and it has to guess.
-
-# %%
-from flashlab.gpu import largest_score
-
-Q = meta(128, 64)
-sizes = {"Q": Q, "K": meta(4096, 64), "Out": meta(128, dtype=torch.float32), "stride_Qn": 64, "stride_Kn": 64, "N_k": 4096,
-         "d": 64, "B_r": 128, "B_c": 64}
-jobs = [(kernel, sizes | {"stride_Kd": stride, "transposed_load": t}, 90) for kernel, stride in
-        ((largest_score.largest_score_kernel, 1), (largest_score.largest_score_blind_kernel, 7)) for t in (False, True)]
-for (_, arguments, _), binary in zip(jobs, compile_all(jobs), strict=True):
-    wide, narrow = (len(re.findall(pattern, binary.ptx)) for pattern in (r"cp\.async\.cg|ld\.global\.v4", r"ld\.global\.b16"))
-    print(f"transposed by the load: {str(arguments['transposed_load']):<5}  stride known: {str(arguments['stride_Kd'] == 1):<5}  "
-          f"{wide} loads of 16 bytes, {narrow} of 2 bytes")
-
-# %% [markdown]
-# Without the stride every load is 2 bytes wide, and the lanes are dealt out along the first dimension of the tile. That happens to be $K$'s contiguous one if the load transposes, and the scattered one if it does not: there the counter shows how much moves for nothing.
-#
-# **Takeaway.** Which way you write it does not matter; what the compiler knows about strides does. Let strides of 1 be visible.
-
-# %% [markdown]
-# ## What the compiler made of it
-#
-# Any machine with Triton can compile for any NVIDIA GPU. `compile_for` reports registers per thread (255 at most), **spills** (bytes that did not fit into registers and live in memory), shared memory, and the code. **Predict** which instruction multiplies matrices on an A100, an H100 and a B200. One of `mma.sync`, `wgmma`, `tcgen05.mma` each.
-
-# %%
-my_instructions = {"A100": None, "H100": None, "B200": None}
-
-# %%
-A = meta(4096, 4096)
-common = {"A": A, "B": A, "C": A, "M": 4096, "N": 4096, "K": 4096, "group": 8, "precision": "ieee", "num_stages": 3}
-common |= {"stride_Am": 4096, "stride_Ak": 1, "stride_Bk": 4096, "stride_Bn": 1, "stride_Cm": 4096, "stride_Cn": 1}
-small, large = {"B_m": 128, "B_n": 128, "B_k": 64, "num_warps": 8}, {"B_m": 128, "B_n": 256, "B_k": 64, "num_warps": 8}
-jobs = {"A100": (80, small), "H100": (90, large), "B200": (100, large), "H100, 4 warps": (90, large | {"num_warps": 4})}
-binaries = compile_all([(matmuls.matmul_kernel, common | tiles, arch) for arch, tiles in jobs.values()])
-for name, binary in zip(jobs, binaries, strict=True):
-    found = [word for word in ("mma.sync", "wgmma", "tcgen05.mma") if word in binary.ptx]
-    print(f"{name:>14}: {binary.registers} registers, {binary.spills} bytes spilled, {binary.shared_bytes / 1024:.0f} KiB shared, "
-          f"{', '.join(found)}; your prediction: {my_instructions.get(name, '-')}")
-    print("\n".join(f"{'':>16}{line[line.find('Potential'):][:110]}" for line in binary.warnings))
-
-# %% [markdown]
-# The last line has too few warps: 128 threads for $128 \times 256$ sums are 256 each, and a thread has 255 registers for everything. `tl.zeros` makes registers; what does not fit is spilled to memory, and the matrix instructions can no longer overlap. **Predict** how much slower the same tile is with 4 warps instead of 8.
-
-# %%
-my_spill_cost = None
-
-# %%
-rows, words = numbers("matmul_tiles")
-tile = {"B_m": 128, "B_n": 256, "B_k": 64, "num_stages": 3}
-for row in pick(rows, **tile):
-    print(f"{row['by']:<12} {row['num_warps']} warps: {row['ms']:.3f} ms, {row['tflops']:.0f} TFLOP/s")
-for row in counted:
-    if row["kernel"] == "matmul" and "num_warps" in row:
-        print(f"{row['num_warps']} warps: {row['spill_load_sectors'] + row['spill_store_sectors']} sectors of spills (hardware counter)")
-for by in ("pointers", "descriptors"):
-    eight, four = (pick(rows, **tile, by=by, num_warps=warps) for warps in (8, 4))
-    if eight and four:
-        print(f"{by}: 4 warps take {four[0]['ms'] / eight[0]['ms']:.1f} times as long")
-print(f"your prediction: {my_spill_cost}. {words}")
-
-# %% [markdown]
-# **Takeaway.** Read registers, spills, shared memory and the instructions before you measure: it costs a second and no GPU.
-
-# %% [markdown]
-# ## Why atomics are slow
-#
-# To sum a vector, every program may add its part to one number in memory. Two must not do so at once, so each addition has to be **atomic**, and they queue. **Predict**, for 16 million numbers: how much slower is an atomic for each element than none at all and a second launch?
-
-# %%
-from flashlab.gpu import vector_sum
-
-for kernel in (vector_sum.sum_by_element_kernel, vector_sum.sum_by_block_kernel, vector_sum.partial_sums_kernel):
-    print(inspect.getsource(kernel.fn).split("\n", 1)[1])
-my_atomic_cost = None
-
-# %%
-rows, words = numbers("atomics")
-for row in rows:
-    print(f"{row['how']:>10}: {row['ms']:8.3f} ms, {row['different_results_of_20']:>2} different results in 20 runs")
-for how in ("element", "block"):
-    for row, without in zip(pick(rows, how=how), pick(rows, how="partial"), strict=False):
-        print(f"{how}: {row['ms'] / without['ms']:.2f} times the time of partial, which has no atomics")
-print(f"your prediction: {my_atomic_cost}. {words}")
-X = torch.randn(4096, device=device)
-for how in ("element", "block", "partial"):
-    print(f"{how:>10}: off by {(vector_sum.vector_sum(X, how=how).double() - X.double().sum()).abs().item():.1e} (measured here)")
-
-# %% [markdown]
-# Atomics have a second price: the order of the additions changes from run to run, and so do the last digits of a float32 sum. Chapter 11 meets both when several programs add to one $dQ$.
-#
-# **Takeaway.** Reduce on chip first. One atomic for each program then takes about as long as a second launch without any; only the second launch gives the same digits every time.
+# **Compare.** So cast down, `p.to(v.dtype)`: tensor cores are fast on 16-bit operands, and they add in float32 all the same. What lies between the two is TF32, in the appendix.
 
 # %% [markdown]
 # ## Will it run on a GPU?
 #
-# The interpreter accepts what a GPU would refuse, or do differently. `lint_kernel` finds such places; from a terminal it is `python -m flashlab doctor --kernel module:name ...`. Here are three kernels of this chapter's kind with a flaw each.
+# The interpreter accepts what a GPU would refuse, or do differently. `lint_kernel` compiles, which needs no GPU; from a terminal it is `python -m flashlab doctor --kernel module:name ...`. Three launches of one small product, $A$ ($D \times K$) times $B$ ($K \times D$). **Predict** for each: `"nothing"`, `"fails"` or `"differs"`.
 
 # %%
 @triton.jit
-def product(A, B, C, D: tl.constexpr, K: tl.constexpr):
+def product_kernel(A, B, C, D: tl.constexpr, K: tl.constexpr):
     i, k = tl.arange(0, D), tl.arange(0, K)
     tl.store(C + i[:, None] * D + i, tl.dot(tl.load(A + i[:, None] * K + k), tl.load(B + k[:, None] * D + i)))
 
 
-for what, dtype, D, K in [("K = 8", torch.float16, 64, 8), ("float32", torch.float32, 64, 64), ("K = 512", torch.float16, 128, 512)]:
-    tensors = {"A": meta(D, K, dtype=dtype), "B": meta(K, D, dtype=dtype), "C": meta(D, D, dtype=torch.float32)}
-    print(f"{what}\n{lint.as_text(lint.lint_kernel(product, tensors | {'D': D, 'K': K}))}\n")
+my_verdicts = {"float16, D = 64, K = 8": None, "float32, D = 64, K = 64": None, "float16, D = 128, K = 512": None}
+
+# %%
+found = {}
+sizes = [(torch.float16, 64, 8), (torch.float32, 64, 64), (torch.float16, 128, 512)]
+for case, (dtype, D, K) in zip(my_verdicts, sizes, strict=True):
+    A, B, C = (torch.empty(shape, dtype=dtype, device="meta") for shape in ((D, K), (K, D), (D, D)))
+    found[case] = lint.lint_kernel(product_kernel, {"A": A, "B": B, "C": C.float(), "D": D, "K": K})
+compare("what the lint says", my_verdicts, {case: findings[0].level if findings else "nothing" for case, findings in found.items()})
+for case, findings in found.items():
+    print(f"{case}\n{lint.as_text(findings)}\n")
 
 # %% [markdown]
 # **Takeaway.** Green in the interpreter means that the algorithm is right on these inputs. Stray addresses pass silently, programs run one after the other so that races cannot show, and float32 and bfloat16 differ from a GPU's. The lint adds: it compiles, it fits, it stays within its tensors, and it says where precision differs.
 
 # %% [markdown]
-# ## Your turn
+# ## An open question
 #
-# Each exercise is a file with a stub. Fill it in and run its cell: the checker reloads the file and says what is wrong, or that it is right.
+# Up to stride 8 the strided addition slowed down with its sectors. From stride 8 to 16 the sectors stay the same, 32 a load, and the time still doubles; from 16 to 32 it stays. Which piece of the machine could have a grain of 64 bytes, and which of the counters in `counted` (`load_sectors`, `l2_bytes`, `dram_read`) would you measure, at which strides, to find out? What would you expect for float16?
 #
-# **Strides of a view** ([exercises/ex09_view_strides.py](../exercises/ex09_view_strides.py), 20 minutes). Permute and slice: shape, strides, offset.
-
-# %%
-from flashlab.check import check
-
-check("ex09_view_strides")
-
-# %% [markdown]
-# **A tile's addresses** ([exercises/ex09_tile_offsets.py](../exercises/ex09_tile_offsets.py), 15 minutes). $row \cdot stride_m + col \cdot stride_n$, and the mask.
-
-# %%
-check("ex09_tile_offsets")
-
-# %% [markdown]
-# **Sectors** ([exercises/ex09_uncoalesced.py](../exercises/ex09_uncoalesced.py), 20 minutes). Which loads are uncoalesced? Count the sectors of 32 lanes.
-
-# %%
-check("ex09_uncoalesced")
-
-# %% [markdown]
-# **A first kernel** ([exercises/ex09_vector_add.py](../exercises/ex09_vector_add.py), 20 minutes). $aX + Y$: grid, block, mask.
-
-# %%
-check("ex09_vector_add")
-
-# %% [markdown]
-# **Row softmax** ([exercises/ex09_row_softmax.py](../exercises/ex09_row_softmax.py), 30 minutes). $e^{x - \max}/\sum e^{x - \max}$, a row for each program.
-
-# %%
-check("ex09_row_softmax")
-
-# %% [markdown]
-# **Matrix product** ([exercises/ex09_matmul.py](../exercises/ex09_matmul.py), 40 minutes). $C_{ij} = \sum_k A_{ik} B_{kj}$, a tile for each program.
-
-# %%
-check("ex09_matmul")
-
-# %% [markdown]
 # ## Sources
 #
-# Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973) · [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials/) · NVIDIA, [CUDA C++ Best Practices Guide](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/), memory optimizations · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/)
+# Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973) · [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials/) and [`do_bench`](https://triton-lang.org/main/python-api/generated/triton.testing.do_bench.html) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/), compute capabilities (grid limits) · Micikevicius et al. 2018, Mixed Precision Training, [arXiv:1710.03740](https://arxiv.org/abs/1710.03740), section 3.2 (loss scaling) · NVIDIA, [CUDA C++ Best Practices Guide](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/), memory optimizations
 #
-# **Next:** [10 · The forward kernel in Triton](10_triton_forward.ipynb) puts it together: two `tl.dot`s, and the online softmax between them. It needs chapter 06.
+# **Next:** [10 · The forward kernel in Triton](10_triton_forward.ipynb) puts it together: two `tl.dot`s, and the online softmax between them. It needs chapter 06. Curious what became of your kernels? [09b](09b_what_the_compiler_made.ipynb) opens the compiler's output.

@@ -9,16 +9,15 @@
 # %% [markdown]
 # # 16 · Benchmarks
 #
-# **You will be able to** time a GPU kernel so that the number means something; read run time, memory, TFLOP/s, error and HBM bytes off a plot and say why a line bends; and see through a benchmark that flatters.
+# **You will be able to** time a GPU kernel so that the number means something; read run time, memory, speed, error and bytes off a plot and say what holds a kernel back; and see through a benchmark that flatters.
 #
-# **You need** chapters 06 and 07; 10 and 11 are what gets measured. · **40 minutes** · **runs on** GPU (live, a short run of about a minute) or CPU (recorded figures)
+# **You need** chapters 06 and 07; the kernels measured here are those of 10 and 11. · **100 minutes**, 35 of them for four tasks in the notebook itself · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
 #
-# The kernel stands beside naive attention and four that PyTorch ships: `math`, `efficient`, `flash` (FlashAttention-2 in CUDA, by its authors) and `cudnn` (NVIDIA's own).
+# Beside the course's kernels stand naive attention and the four backends of PyTorch's `scaled_dot_product_attention`, SDPA for short: `math`, one operation after the other; `efficient` and `flash`, two fused kernels, the second of them FlashAttention-2 in CUDA by its authors; and `cudnn`, NVIDIA's own.
 
 # %%
 import flashlab  # first: it tells Triton where to run
 from flashlab import bench, cost, figures
-from flashlab.ladder import BACKWARD_RUNGS, PEERS, RUNGS
 from flashlab.skip import skip_the_rest
 
 try:
@@ -31,12 +30,34 @@ except FileNotFoundError as error:
     skip_the_rest("There are no results to plot.")
 
 # %% [markdown]
-# **Every number below that is not marked otherwise comes from the run named above**, and so do the sentences: they are computed. Choose a head dimension and a mask here. When you have reached the end, come back, change them and run again.
+# The line at the foot of each picture says whether its numbers are modelled, measured here, or recorded, and on which device.
+#
+# **Your kernel.** Once your `ex10_triton_forward` and `ex11_dkdv` pass and there is a GPU here, this cell measures them at the same sizes, and they stand in every plot of run times below, as "yours". Until then nothing is added.
 
 # %%
-d, causal = 128, False                               # 64 or 128, False or True
-live = source.startswith("measured")
-name_of = {one.name: one.title for one in RUNGS + BACKWARD_RUNGS + PEERS}     # "sdpa_flash" -> "SDPA flash"
+from flashlab.lesson import compare, yours
+
+results, backward = yours.into(results), yours.into(backward)
+for run, exercise in ((results, "ex10_triton_forward"), (backward, "ex11_dkdv")):
+    if any(row["implementation"] == "yours" for row in run["rows"]):
+        print(f"{exercise}: in the plots, measured here" + ("" if run is results else "; its rivals are recorded"))
+    else:
+        print(f"{exercise}: " + ("passes, but there is no GPU here to time it" if yours.answer(exercise) else "has not passed yet"))
+
+# %% [markdown]
+# Choose a head dimension and a mask. When you have reached the end, come back, change them, and run everything again.
+
+# %%
+d, causal = 128, False                               # change me: 64 or 128, False or True
+
+# %% [markdown]
+# What the cells below share: the rows of one implementation, a prediction in the units of a plot, and a few names.
+
+# %%
+from dataclasses import replace
+
+from flashlab.figures.benchmarks import kernel_name
+from flashlab.figures.style import label             # "sdpa_flash" -> "SDPA flash"
 
 
 def measured(name, d=d, causal=causal, results=results):
@@ -45,38 +66,45 @@ def measured(name, d=d, causal=causal, results=results):
             if (r["implementation"], r["d"], r["causal"]) == (name, d, causal) and not r["skipped"]}
 
 
-kernel, naive = measured("fa2_triton_forward"), measured("naive_forward")
-others = {name: measured(name) for name in bench.implementations() if name != "fa2_triton_forward"}
-first, last = min(kernel), max(kernel)
+def in_units(said, unit):
+    """The same prediction, times `unit`."""
+    return replace(said, guess=said.guess * unit if isinstance(said.guess, (int, float)) else None)
 
+# %%
+live = source.startswith("measured")
+how = "measured here" if live else "recorded"
+ours = kernel_name(results)                          # the last kernel of the course's ladder that was measured
+kernel, naive = measured(ours), measured("naive_forward")
+others = {r["implementation"]: measured(r["implementation"]) for r in results["rows"] if r["implementation"] != ours}
+first, last = min(kernel), max(kernel)
+copy, matmul = results["ceilings"]["copy_tb_s"], results["ceilings"]["matmul_tflops"]
+print(f"“The kernel” below is {label(ours)}; a copy moves {copy:.2f} TB/s, a large matrix product does {matmul:.0f} TFLOP/s ({how}).")
 
 # %% [markdown]
 # ## What is measured
 #
-# Long texts come in small batches, so papers keep the number of tokens $B \cdot N$ the same for every $N$, and this course does as well. **Predict**: $N$ doubles and $B$ halves. By what factor does the number of FLOPs grow, and the number of bytes in $Q$, $K$, $V$, $O$?
+# Long texts come in small batches. So papers keep the number of tokens, $B \cdot N$, the same for every $N$, and this course does as well. **Predict**: how many times the FLOPs of the smallest $N$ does the largest need?
 
 # %%
-my_flops_factor, my_bytes_factor = None, None
+my_flops_factor = None
 
 # %%
-for N, r in sorted(kernel.items()):
-    flops = cost.attention_flops(r["B"], r["H"], N, N, d, causal=causal)
-    nbytes = 4 * r["B"] * r["H"] * N * d * 2          # four tensors of 2 bytes a number
-    print(f"N = {N:>5}: B = {r['B']:>2}, H = {r['H']}, {flops / 1e12:6.3f} TFLOP, Q + K + V + O = {nbytes / 2**20:.0f} MiB")
-print("your prediction:", my_flops_factor, my_bytes_factor)
+Ns = sorted(kernel)
+said = compare("FLOPs at the largest N against the smallest", my_flops_factor, last // first, "times")
+said.on(figures.work_against_N(Ns, last * kernel[last]["B"], d, kernel[last]["H"]), x=last)
 
 # %% [markdown]
-# **Takeaway.** At constant $B \cdot N$ the inputs stay the same and the work grows like $N$. A line that is flat here would grow like $N$ for a single sequence.
+# **Takeaway.** At constant $B \cdot N$ the inputs stay the same and the work grows like $N$. A line that is flat in the plots below would still grow like $N$ for a single sequence.
 #
 # ## Correct first
 #
-# Here is an attention that needs half the time: it leaves out every second key. The benchmark meets it on this machine's CPU, next to naive attention. **Predict** what it writes into the table.
+# Here is an attention that needs half the time: it leaves out every second key. The benchmark meets it on this machine's CPU, next to naive attention. **Predict** what it gets: `"a time"`, `"a warning"` or `"no time"`.
 
 # %%
 my_verdict = None
 
 # %% [markdown]
-# **Run.** `measure` is the function behind all plots below; here with a clock for the CPU. It fails on purpose.
+# **Run and compare.** `measure` is the function behind all run times in this chapter; here with a clock for the CPU. It fails on purpose.
 
 # %%
 import time
@@ -94,52 +122,82 @@ def cpu_ms(function, runs=20):
 half = bench.Implementation("every_second_key", lambda Q, K, V, causal: bench.naive_over_heads(Q, K[:, :, ::2], V[:, :, ::2], causal))
 full = bench.Implementation("naive_forward", bench.naive_over_heads)
 problem = bench.Problem(N=512, d=64, dtype="float32", H=2)
-for r in bench.measure(problem, [full, half], device="cpu", timer=cpu_ms, rounds=1):
-    print(f"{r.implementation:<17} {r.ms or '-'} ms here; {r.skipped or 'correct'}")
-print("your prediction:", my_verdict)
+rows = bench.measure(problem, [full, half], device="cpu", timer=cpu_ms, rounds=1)
+for row in rows:
+    print(f"{row.implementation:<17} {row.ms or '-'} ms here; {row.skipped or 'correct'}")
+said = compare("what the benchmark gives to a wrong function", my_verdict, "no time" if rows[1].ms is None else "a time")
 
 # %% [markdown]
-# **Compare.** No time at all: whatever has not just passed the error bound, on the very tensors to be timed, gets a reason in place of a number.
+# Whatever has not just passed the error bound, on the very tensors to be timed, gets a reason in place of a number. But those tensors are ordinary random numbers.
 #
-# **Takeaway.** A function that is wrong has no speed.
+# **Your turn** (10 minutes). Write an attention that gets a time here and is wrong all the same: the next cell runs it on other scores, 60 times as large. If nothing comes to mind: chapter 03 had a first formula of the softmax, before the safe one.
+
+# %%
+def mine(Q, K, V, causal):
+    return bench.naive_over_heads(Q, K, V, causal)   # change me: return O, L; or O, None
+
+# %%
+from flashlab.oracle import judge
+
+row, = bench.measure(problem, [bench.Implementation("mine", mine)], device="cpu", timer=cpu_ms, rounds=1)
+Q, K, V = bench.inputs(problem, "cpu")
+O, L = mine(60 * Q, K, V, False)
+print("random numbers:        ", row.skipped or "admitted, and timed")
+print("scores 60 times larger:", judge(O, L, 60 * Q, K, V))
+
+# %% [markdown]
+# **Takeaway.** A function that is wrong has no speed. And a check knows only the inputs it is given: that is why this course's exercises are checked on large scores too.
 #
 # ## What a time is
 #
-# Call one function a few hundred times and the clock gives a few hundred answers. **Predict**, for a small attention on this CPU: how many times the median is the very first call? And the mean?
+# Call one function a few hundred times and the clock gives a few hundred answers. **Predict**, for a small attention on this CPU: how many times the median is the very first call? And the mean of all?
 
 # %%
-my_first, my_mean = None, None
+my_times = {"first call": None, "mean": None}
+
+# %% [markdown]
+# **Your turn** (5 minutes). Which single number would you report for such a list? The cell below it takes the list five times, and says how far each choice moves from one time to the next.
 
 # %%
+def one_number(ms):
+    return None                                      # your turn: a number, from a list of times in ms
+
+# %%
+import statistics
+
 import torch
 
 torch.manual_seed(0)
 Q = torch.randn(1, 4, 128, 64)
-times = torch.tensor(cpu_ms(lambda: torch.nn.functional.scaled_dot_product_attention(Q, Q, Q), runs=400))
-median = times.median()
-for word, ms in [("first", times[0]), ("fastest", times.min()), ("median", median), ("mean", times.mean()), ("slowest", times.max())]:
-    print(f"{word:<8} {ms:8.3f} ms, {ms / median:6.2f} times the median (measured here, on the CPU)")
-print("your predictions:", my_first, my_mean)
+runs = [cpu_ms(lambda: torch.nn.functional.scaled_dot_product_attention(Q, Q, Q), runs=200) for _ in range(5)]
+choices = {"mean": statistics.mean, "median": statistics.median, "slowest": max, "yours": one_number}
+choices = {name: choice for name, choice in choices.items() if choice(runs[0]) is not None}
+for name, choice in choices.items():
+    found = [choice(ms) for ms in runs]
+    print(f"{name:<8} {min(found):.4f} to {max(found):.4f} ms in five repetitions: {max(found) / min(found) - 1:.0%} apart (measured here)")
+median = statistics.median(runs[0])
+said = compare("against the median of many calls", my_times, {"first call": runs[0][0] / median, "mean": statistics.mean(runs[0]) / median})
+marks = {name: choice(runs[0]) for name, choice in choices.items()}
+figures.times_of_calls(runs[0], marks, "Measured here, on the CPU: scaled_dot_product_attention, 128 tokens, 4 heads.")
 
 # %% [markdown]
-# **Compare.** The first call pays for set-up: warm up, and throw those runs away. A few slow calls move the mean and leave the median alone.
+# The first call pays for set-up: run the function a few times before you measure (*warm-up*), and throw those times away. After that a few slow calls move the mean and leave the median alone.
 #
-# On a GPU four more things go wrong. A launch returns before the work is done: use the GPU's own *events*. Inputs linger in the L2 cache: overwrite it between runs. Clocks sink as the chip warms: let the contestants take turns. And the numbers to compare with must come from the same run. `flashlab/bench/timing.py` does all four. **Predict**: by how many per cent do the 20th and the 80th percentile differ?
+# On a GPU four more things go wrong. A launch returns before the work is done, so the GPU's own *events* must take the time (chapter 09 times one kernel in five ways). Inputs linger in the L2 cache: it is overwritten between runs. The clock rate drops as the chip warms up: the contestants take turns. And a speed to compare with has to come from the same run. `flashlab/bench/timing.py` does all four.
+#
+# **Predict**: by how many per cent do the 20th and the 80th percentile differ, in the row where they differ most?
 
 # %%
-my_spread = None     # per cent, the largest among all rows
+my_spread = None     # per cent
 
 # %%
-rows = [r for r in results["rows"] if r["ms"]]
-few = sum(r["runs"] < 10 for r in rows)
-spread = sorted(100 * (r["ms_high"] - r["ms_low"]) / r["ms"] for r in rows)
-worst = max(rows, key=lambda r: (r["ms_high"] - r["ms_low"]) / r["ms"])
-print(f"{len(rows)} medians of {min(r['runs'] for r in rows)} to {max(r['runs'] for r in rows)} runs: they usually spread by "
-      f"{spread[len(spread) // 2]:.1f} %, at most by {spread[-1]:.1f} %; your prediction: {my_spread}")
-print(f"the widest: {name_of[worst['implementation']]} at N = {worst['N']}, a median of {worst['ms']:.2f} ms")
-print(f"{few} of the {len(rows)} have fewer than 10 runs: slow ones, since a turn has a fixed length. Percentiles of 3 runs mean little.")
+widest = max(100 * (r["ms_high"] - r["ms_low"]) / r["ms"] for r in results["rows"] if r["ms"])
+said = compare("widest spread of repeated runs", my_spread, widest, "%")
+said.on(figures.spread_of_runs(results, live))
 
 # %% [markdown]
+# Slow rows have few runs, since a turn has a fixed length, and percentiles of three runs mean little.
+#
 # **Takeaway.** Warm-up, events, cold cache, turns, median. And a lead counts only where the two ranges, from the 20th to the 80th percentile, do not overlap.
 #
 # ## Run time
@@ -150,20 +208,51 @@ print(f"{few} of the {len(rows)} have fewer than 10 runs: slow ones, since a tur
 my_growth = None
 
 # %%
-figures.runtime_against_N(results, d=d, causal=causal, live=live)
-
-# %%
-both = sorted(kernel.keys() & naive.keys())
-a, b = both[0], both[-1]
-print(f"From N = {a} to {b}: {b / a:.0f} times the FLOPs, {naive[b]['ms'] / naive[a]['ms']:.1f} times the time for naive attention, "
-      f"{kernel[b]['ms'] / kernel[a]['ms']:.1f} times for the kernel; your prediction: {my_growth}")
-print(f"Naive attention takes {naive[a]['ms'] / kernel[a]['ms']:.1f} times as long as the kernel at N = {a}, "
-      f"{naive[b]['ms'] / kernel[b]['ms']:.1f} times at N = {b}.")
+said = compare("growth of the kernel's time", my_growth, kernel[last]["ms"] / kernel[first]["ms"], "times")
+row = measured("naive_forward", 64, False).get(4096)                  # a small GPU may have no room for it
+with_L = row["ms"] * 16 / (row["B"] * row["H"]) if row else float("nan")
+print(f"naive attention, O and L, 16 heads, N = 4096, d = 64, no mask: {with_L:.2f} ms ({how})")
+in_units(said, kernel[first]["ms"]).on(figures.runtime_against_N(results, d, causal, live=live), x=last)
 
 # %% [markdown]
-# **Compare.** Both axes are logarithmic: a line with slope 1 grows like the FLOPs. Where a line is flatter, something that does not grow with $N$ still has a share: reading $Q$, $K$, $V$, and starting up.
+# Both axes are logarithmic, so a line of slope 1 grows like the FLOPs. Where a line is flatter, something that does not grow with $N$ still has a share of the time; a section below says what.
 #
-# **Takeaway.** Between naive and fused the gap is mostly memory traffic; among the fused ones, which all keep $S$ on the chip, it is craft. The slope says what the time grows with.
+# The title's ratio needs a footnote. Our naive attention returns $L$ as well as $O$. For a fused kernel $L$ is a by-product; PyTorch's `logsumexp` is a chain of GPU kernels that read and write $S$ again. Whoever needs $O$ alone does not pay for them. At $N = 4096$, $d = 64$ the four operations of $O$ have been timed one by one. **Predict** what they take together, in ms, if naive attention with $L$ takes what the last cell printed.
+
+# %%
+my_O_alone = None     # ms
+
+# %%
+ops, ops_words = bench.numbers("roofline")
+one_by_one = {row["op"]: row["ms"] for row in ops}
+O_alone, fused = sum(one_by_one[op] for op in ("QKᵀ", "scale", "softmax", "PV")), one_by_one["FA2 (Triton)"]
+said = compare("naive attention for O alone", my_O_alone, O_alone, "ms")
+one_text = {name: measured(name, 64, False).get(16384) for name in dict.fromkeys([ours, *others])}
+slow_ms = one_text["naive_forward"]["ms"] if one_text["naive_forward"] else float("nan")
+print(f"one text of 16384 tokens, B = 1, 32 heads, d = 64, no mask: naive attention takes {slow_ms:.0f} ms ({how})")
+title = f"Naive attention takes {with_L / fused:.0f} times as long as the fused kernel, {O_alone / fused:.1f} times if it computes O alone"
+bars = {"naive, O and L": with_L, "naive, O alone": O_alone, "FA2 in Triton": fused}
+said.on(figures.bars({name: ms for name, ms in bars.items() if ms == ms}, title,
+                     f"{ops_words} 16 heads, N = 4096, d = 64, float16; with L: from the run above, its share for 16 heads.", "ms"), axis="x")
+
+# %% [markdown]
+# **Compare.** Both numbers are true, and they answer different questions. Wherever this chapter compares with naive attention, $L$ is included unless it says otherwise.
+#
+# At $N = 16384$ the batch is 1: the case that the whole story began with, one long text. **Predict** how many ms the kernel takes for the text of 16384 tokens that the last cell names.
+
+# %%
+my_one_text = None     # ms
+
+# %%
+values = {label(name): row["ms"] for name, row in sorted(one_text.items(), key=lambda item: item[1]["ms"] if item[1] else 0) if row}
+missing = ", ".join(label(name) for name, row in one_text.items() if not row)
+said = compare("one text of 16384 tokens", my_one_text, one_text[ours]["ms"], "ms")
+said.on(figures.bars(values, f"One text of 16384 tokens: {label(ours)} takes {values[label(ours)]:.1f} ms, naive attention {slow_ms:.0f}",
+                     f"{source[0].upper()}{source[1:]}. B = 1, d = 64, no mask, L included." + (f" Not measured: {missing}." if missing else ""),
+                     "ms"), axis="x")
+
+# %% [markdown]
+# **Takeaway.** Between naive and fused the gap is mostly memory traffic; among the fused ones, which all keep $S$ on the chip, it is craft. Before you quote a ratio, ask what the slower one computes.
 
 # %% [markdown]
 # ## Peak memory
@@ -174,300 +263,359 @@ print(f"Naive attention takes {naive[a]['ms'] / kernel[a]['ms']:.1f} times as lo
 my_mib = None
 
 # %%
-figures.peak_memory_against_N(results, d=d, causal=causal, live=live)
-
-# %%
-r = kernel[last]
-O_and_L = r["B"] * r["H"] * last * (2 * d + 4)
-print(f"N = {last}: O and L are {O_and_L / 2**20:.1f} MiB, the kernel's peak is {r['peak_bytes'] / 2**20:.1f} MiB; your prediction: {my_mib}")
-r = naive[b]
-print(f"N = {b}: the peak of naive attention is {r['peak_bytes'] / (r['B'] * r['H'] * b * b * 2):.2f} matrices of N x N for each head")
+peak = kernel[last]["peak_bytes"]
+O_and_L = kernel[last]["B"] * kernel[last]["H"] * last * (2 * d + 4)
+print(f"N = {last}: O and L are {O_and_L / 2**20:.1f} MiB (modelled), the kernel's peak is {peak / 2**20:.1f} MiB ({how})")
+said = compare("peak of the kernel at the largest N", my_mib, peak / 2**20, "MiB")
+in_units(said, 2**20).on(figures.peak_memory_against_N(results, d, causal, live=live))
 
 # %% [markdown]
-# **Compare.** The kernel needs room for its results and nothing else. Naive attention holds $S$, $P$ and a temporary of `logsumexp`; at constant $B \cdot N$ even that grows like $N$, and for a single sequence like $N^2$.
+# On a logarithmic axis a factor of some hundreds looks like two or three. Here is the largest $N$ that naive attention had room for, with nothing bent:
+
+# %%
+row = naive[max(naive)]
+peaks = {label(name): rows[row["N"]]["peak_bytes"] / 2**30 for name, rows in {ours: kernel, **others}.items() if row["N"] in rows}
+matrices = row["peak_bytes"] / (2 * row["B"] * row["H"] * row["N"]**2)
+figures.bars(peaks, f"Naive attention holds {matrices:.1f} matrices of N × N for each head at once",
+             f"{source[0].upper()}{source[1:]}. N = {row['N']}, d = {d}, batch {row['B']}, beyond Q, K, V.", "GiB")
+
+# %% [markdown]
+# **Compare.** The kernel needs room for its results and nothing else. Naive attention holds $S$, $P$ and a temporary of `logsumexp`; for $O$ alone it would hold two matrices (modelled: read off the code), which changes nothing about how they grow. At constant $B \cdot N$ they grow like $N$, and for a single sequence like $N^2$.
 #
 # **Takeaway.** $O(N)$ memory is the part of FlashAttention that no faster chip can replace: without it long texts do not run at all.
 
 # %% [markdown]
 # ## TFLOP/s
 #
-# FLOPs by the formula, divided by the median time. The dashed line is a large matrix product in the same run: the most that this GPU's tensor cores give in practice. **Predict** the kernel's share of it at its best.
+# FLOPs by the formula, divided by the median time. The dashed line is a large matrix product in the same run: about the most that this GPU's tensor cores give in practice. **Predict** the kernel's share of it at its best.
 
 # %%
 my_share = None     # between 0 and 1
 
 # %%
-figures.tflops(results, d=d, causal=causal, live=live)
-
-# %% [markdown]
-# The title names the nearest relative, SDPA flash: the same algorithm, written in CUDA. But a fair reader asks for the fastest line. Here is the kernel against each, above 1 where it is faster; `~` where the two ranges overlap, so that nobody leads.
-
-# %%
-def overlap(a, b):
-    return a["ms_low"] <= b["ms_high"] and b["ms_low"] <= a["ms_high"]
-
-
-def compare(ours, others):
-    """For every other: its time over ours, N by N."""
-    print("kernel's speed / theirs " + "".join(f"{f'N = {N}':>11}" for N in sorted(ours)))
-    for name, rows in others.items():
-        cells = [f"{'~' if overlap(ours[N], rows[N]) else ''}{rows[N]['ms'] / ours[N]['ms']:.2f}" if N in rows else "-" for N in sorted(ours)]
-        print(f"{name_of[name]:<24}" + "".join(f"{cell:>11}" for cell in cells))
-    N = max(ours)
-    fastest = min((name for name in others if N in others[name]), key=lambda name: others[name][N]["ms"])
-    lead = ours[N]["ms"] / others[fastest][N]["ms"]
-    print(f"\nAt N = {N} the fastest other is {name_of[fastest]}: " +
-          (f"{lead:.2f} times as fast as our kernel." if lead > 1 else f"our kernel is {1 / lead:.2f} times as fast."))
-
-
-compare(kernel, others)
-
-# %% [markdown]
-# The row that the title speaks of, with its ranges:
-
-# %%
 best = max(kernel.values(), key=lambda r: r["tflops"])
-for name in ("fa2_triton_forward", "sdpa_flash", "sdpa_cudnn"):
-    if r := measured(name).get(best["N"]):
-        print(f"N = {best['N']}, {name_of[name]:<14} {r['ms_low']:.3f} to {r['ms_high']:.3f} ms, {r['runs']} runs")
-share = best["tflops"] / results["ceilings"]["matmul_tflops"]
-print(f"The kernel reaches {share:.0%} of the matrix product at its best; your prediction: {my_share}")
+said = compare("the kernel's share of a matrix product", my_share, best["tflops"] / matmul)
+in_units(said, matmul).on(figures.tflops(results, d, causal, live=live), x=best["N"])
 
 # %% [markdown]
-# **Compare.** On an H100: SDPA flash was written for the A100, one generation earlier, and our kernel too uses nothing newer, except the `wgmma` that Triton picks by itself. cuDNN's kernel is made for the H100. Base-2 exponentials, a causal loop split in two, copies by TMA, warps with different jobs: the planned rungs go that way.
+# The title names the nearest relative, SDPA flash: the same algorithm, written in CUDA. But a fair reader asks for the fastest line. **Predict** its speed at the largest $N$, as a multiple of the kernel's.
+
+# %%
+my_fastest = None
+
+# %%
+lead = max(kernel[last]["ms"] / rows[last]["ms"] for rows in others.values() if last in rows)
+said = compare("the fastest other against the kernel", my_fastest, lead, "times")
+said.on(figures.relative_speed(results, d, causal, live=live), x=last)
+
+# %% [markdown]
+# **Compare.** SDPA flash was written for the A100, one generation before the H100, and uses nothing newer. cuDNN's kernel is made for the H100. Hollow marks are ties: the ranges of repeated runs overlap, and nobody leads.
 #
 # **Takeaway.** Name the fastest competitor, not the most convenient one.
 
 # %% [markdown]
-# ## Why naive attention flattens
-#
-# Chapter 07 counted bytes. Bytes over time is a speed limit: no kernel moves more than a device copy does. **Predict** from the counters alone: how many TFLOP/s could naive attention reach at most at $d = 64$ and the largest $N$?
-
-# %%
-my_naive_limit = None     # TFLOP/s
-
-# %%
-copy, matmul = results["ceilings"]["copy_tb_s"], results["ceilings"]["matmul_tflops"]
-points = []
-for r in counters["rows"]:
-    timed = measured(r["implementation"], 64, False).get(r["N"])
-    if not r["skipped"] and r["d"] == 64 and not r["causal"] and timed:
-        points.append({"op": f"{name_of[r['implementation']]}, N = {r['N']}", "bytes": r["dram_read"] + r["dram_written"],
-                       "flops": cost.attention_flops(r["B"], r["H"], r["N"], r["N"], 64), "tflops": timed["tflops"],
-                       "rung": r["implementation"], "ideal": r["N"] / 2, "heads": timed["B"] * timed["H"]})
-for p in points:
-    p["limit"] = min(matmul, p["flops"] / p["bytes"] * copy)
-    print(f"{p['op']:<24} {p['flops'] / p['bytes']:5.0f} FLOPs a byte of DRAM (ideal: {p['ideal']:4.0f}), at most {p['limit']:3.0f} TFLOP/s; "
-          f"measured with {p['heads']:>3} heads {p['tflops']:3.0f}, {p['tflops'] / p['limit']:.0%} of it")
-print("your prediction:", my_naive_limit)
-
-# %% [markdown]
-# *Ideal* is $Q$, $K$, $V$ and $O$ moved once. Two cautions. The counters saw 16 heads, the clock as many as the line says: that a head's bytes stay the same is an assumption. And the kernel beats the ideal, which cannot be: under `ncu` the caches start empty, and what still sits in L2 at the end was never counted as written. Read the kernel's bytes as slightly too few.
-
-# %% [markdown]
-# The same as a picture, a *roofline*: the slope is memory, the flat part is arithmetic. Left of the ridge a kernel waits for bytes, right of it for tensor cores.
-
-# %%
-longest = points[-2:]                                 # naive attention and the kernel, at the largest N
-figures.roofline(longest, copy, matmul, f"Speeds {source}; bytes: DRAM counters at B = 1, H = 16, recorded.")
-
-# %% [markdown]
-# **Compare.** Naive attention's FLOPs and bytes both grow with $N^2$, so their ratio, and with it the limit, settles. The kernel's ratio keeps growing: its limit is arithmetic, and how close it comes is a matter of craft.
-#
-# **Takeaway.** Naive attention flattens where its bytes say it must. A flat line alone proves nothing: SDPA efficient stores no $S$ either, and stays far below the ceiling all the same.
-
-# %% [markdown]
-# ## Why short sequences are slower
-#
-# The kernel's own line rises before it flattens, although its inputs are always the same size. **Predict**: reading $Q$, $K$, $V$ and writing $O$ once, at the speed of a copy, is what share of its time at the smallest $N$?
-
-# %%
-my_floor_share = None     # between 0 and 1
-
-# %%
-def tiles_of(row):
-    """B_r, B_c: as recorded in the row, else what the kernel picks today (without Triton nobody can ask it)."""
-    problem = bench.Problem(*(row[key] for key in bench.Problem._fields))
-    found = {"B_r": 128, "B_c": 64} | bench.tiles(row["implementation"], problem) | row
-    return found["B_r"], found["B_c"]
-
-
-sms = torch.cuda.get_device_properties(0).multi_processor_count if live else 132          # an H100 has 132
-for N, r in sorted(kernel.items()):
-    B_r, B_c = tiles_of(r)
-    floor = 4 * r["B"] * r["H"] * N * d * 2 / copy / 1e9                 # ms
-    programs = r["B"] * r["H"] * cost.ceil_div(N, B_r)
-    print(f"N = {N:>5}: {programs} programs (modelled) of {cost.ceil_div(N, B_c):>3} key tiles each, "
-          f"copying Q, K, V, O takes {floor / r['ms']:4.0%} of the time")
-print(f"your prediction: {my_floor_share}")
-print(f"One sequence of {first} tokens and 16 heads: {16 * cost.ceil_div(first, B_r)} programs (modelled) for {sms} SMs.")
-
-# %% [markdown]
-# **Compare.** The number of programs is the same at every $N$; what shrinks is the loop in each. A program first waits for $Q_i$ and the first $K_j$, and at the end writes $O_i$: the shorter the loop, the larger that share. A single short sequence does not even give each SM one program, and the launch itself begins to count: our constant $B \cdot N$ hides that case.
-#
-# **Takeaway.** Ask of every benchmark which sizes it shows; the convention chooses what you get to see.
-
-# %% [markdown]
-# ## Why causal TFLOP/s are lower
-#
-# With the mask half of the FLOPs are counted. The kernel skips tiles above the diagonal, but a tile *on* the diagonal is computed whole. **Predict**: at the smallest $N$, how many times the counted FLOPs does it compute? And what share of its time does the mask save there?
-
-# %%
-my_waste, my_saved = None, None
-
-# %%
-figures.tflops(results, d=d, causal=True, live=live)
-
-# %%
-masked, plain = measured("fa2_triton_forward", d, True), measured("fa2_triton_forward", d, False)
-for N in sorted(masked.keys() & plain.keys()):
-    B_r, B_c = tiles_of(masked[N])
-    computed = cost.fa2_forward(N, N, d, B_r=B_r, B_c=B_c, causal=True).matmul_flops
-    waste, slower = computed / cost.attention_flops(1, 1, N, N, d, causal=True), plain[N]["tflops"] / masked[N]["tflops"]
-    print(f"N = {N:>5}, tiles of {B_r} x {B_c}: computes {waste:.2f} times what is counted (modelled): {100 * (1 - 1 / waste):4.1f} % fewer "
-          f"TFLOP/s, {100 * (1 - 1 / slower):4.1f} % measured; the mask saves {1 - masked[N]['ms'] / plain[N]['ms']:.0%} of the time")
-print("your predictions:", my_waste, my_saved)
-
-# %% [markdown]
-# **Compare.** The waste is about $B_r / N$ and fades; what is measured is more at every $N$. The rest has not been taken apart. The mask is computed in every tile though only the diagonal needs it, and the loops are shorter: both cost something, how much is not measured here.
-#
-# **Takeaway.** Tiles are coarser than the mask. What half the FLOPs saves, only the clock says.
-
-# %% [markdown]
-# ## Error
-#
-# Fast and slightly wrong would be easy. All errors are against float64, on the same inputs. **Predict**: naive attention in bfloat16 rounds $S$ and $P$ to 8 bits on their way through HBM. Is the kernel's error larger, equal or smaller?
-
-# %%
-my_guess = None
-
-# %%
-figures.error_against_float64(results, d=d, causal=causal, live=live)
-
-# %%
-from flashlab.oracle import attention
-
-for key, words in [("error", "largest error"), ("rms_error", "root mean square error")]:
-    for name, rows in others.items():
-        if values := [rows[N][key] / kernel[N][key] for N in sorted(kernel) if N in rows and rows[N].get(key) and kernel[N].get(key)]:
-            print(f"{name_of[name]:<16} {min(values):5.2f} to {max(values):5.2f} times the kernel's {words}")
-Q, K, V = bench.inputs(bench.Problem(first, d), "cpu")
-O = attention(Q, K, V)[0]                                                # float64
-print(f"N = {first}, no mask: the kernel's largest error is {measured('fa2_triton_forward', d, False)[first]['error']:.4f}; rounding "
-      f"the truth to bfloat16 costs {(O.bfloat16() - O).abs().max():.4f} (measured here, other random numbers)")
-print("your prediction:", my_guess)
-
-# %% [markdown]
-# **Compare.** In the kernel $S_{ij}$, $l_i$ and $O_i$ are float32 and never leave the chip; $P_{ij}$ is rounded once, for the tensor cores, and $O$ once, when it is stored. The *largest* error is mostly that last rounding, of one number that several kernels round alike: hence ratios of exactly 1.00. (Rows that have a root mean square show it: the steadier figure.)
-#
-# **Takeaway.** Scores that stay on the chip can stay float32, at no cost in bytes. SDPA math is as accurate because it stores wider numbers, and pays for it in memory and time.
-
-# %% [markdown]
 # ## HBM bytes against the model
 #
-# The memory model charges every load to HBM; a GPU has an L2 cache in between. **Predict**: how many times $Q + K + V$ does the kernel read from DRAM at the largest $N$?
+# The memory model charges every load to HBM, which the counters call DRAM; a GPU has an L2 cache in between. **Predict**: how many times $Q$, $K$ and $V$ together does the kernel read from DRAM at the largest $N$?
 
 # %%
 my_reads = None
 
 # %%
-figures.model_vs_counters(counters)
+def moved(launches):
+    return sum(launch["dram_read"] + launch["dram_written"] for launch in launches)
+
+
+def for_O(row):
+    """The launches of QKᵀ, the scale, softmax and PV: all before the first reduction, with which logsumexp begins."""
+    names = [launch["name"] for launch in row["kernels"]]
+    return row["kernels"][:next((n for n, name in enumerate(names) if "reduce_kernel" in name), len(names))]
+
+
+counted, without_L = kernel_name(counters), {}
+for row in counters["rows"]:
+    if row["implementation"] == "naive_forward" and not row["skipped"]:
+        without_L[row["N"]] = moved(for_O(row))
 
 # %%
-for r in counters["rows"]:
-    if r["implementation"] == "fa2_triton_forward" and not r["skipped"]:
-        once = 3 * r["B"] * r["H"] * r["N"] * r["d"] * 2                     # bytes of Q, K and V
-        asked = r["B"] * r["H"] * cost.fa2_forward(r["N"], r["N"], r["d"], B_r=r["B_r"], B_c=r["B_c"], element_size=2).read
-        print(f"N = {r['N']:>5}, in units of Q + K + V: programs ask for {asked / once:5.1f} (modelled), "
-              f"L2 sees {r['l2_bytes'] / once:5.1f}, DRAM reads {r['dram_read'] / once:.2f} (recorded)")
-naive_kernels = next(len(r["kernels"]) for r in counters["rows"] if r["implementation"] == "naive_forward" and not r["skipped"])
-print(f"your prediction: {my_reads}. Naive attention: {naive_kernels} GPU kernels (recorded) for the model's 5 operations")
+fused_rows = {r["N"]: r for r in counters["rows"] if r["implementation"] == counted and not r["skipped"]}
+row = fused_rows[max(fused_rows)]
+once = 3 * row["B"] * row["H"] * row["N"] * row["d"] * 2                     # bytes of Q, K and V
+said = compare("times that Q, K and V are read from DRAM", my_reads, row["dram_read"] / once)
+for point in yours.over_N([128, 256]):
+    print(f"{point['rung']}, N = {point['N']}: {point['measured'] / point['formula']:.2f} times the formula's bytes (counted here)")
+in_units(said, once).on(figures.model_vs_counters(counters, without_L=without_L), x=row["N"], ax=-1)
 
 # %% [markdown]
-# **Compare.** The model counts what the programs ask for. L2 sees less: some requests are joined or served before they reach it; which unit does that, these counters do not say. DRAM sees far less: L2 serves all re-reads of $K_j$ and $V_j$. Naive attention moves *more* than the model says: PyTorch's `logsumexp` is a chain of kernels on the GPU, and several read or write $S$ again.
+# **Compare.** The model counts what the programs ask for. L2 sees a little less: some requests are joined or served before they reach it, and these counters do not say where. DRAM sees far less: L2 serves nearly all the repeated reads of $K_j$ and $V_j$. Naive attention moves *more* than the model says: PyTorch's `logsumexp` is a chain of kernels on the GPU, and several of them read or write $S$ again. They are half of its bytes.
 #
 # **Takeaway.** The model says what is asked for, the caches decide what it costs.
 
 # %% [markdown]
+# ## Why naive attention flattens
+#
+# No kernel moves bytes faster than a plain copy does. So the bytes alone set a speed limit. **Predict** from the counters alone: how many TFLOP/s could naive attention reach at most, at $d = 64$ and the largest $N$?
+
+# %%
+my_naive_limit = None     # TFLOP/s
+
+# %%
+points = []
+for row in counters["rows"]:
+    timed = measured(row["implementation"], 64, False).get(row["N"], {})
+    flops = cost.attention_flops(row["B"], row["H"], row["N"], row["N"], row["d"])
+    cases = [(row["implementation"], row["kernels"], timed.get("tflops"))]
+    if row["implementation"] == "naive_forward":
+        op_by_op = flops / O_alone / 1e9 if row["N"] == 4096 else None       # timed at this one size
+        cases.append((figures.WITHOUT_L, for_O(row), op_by_op))
+    points += [{"name": name, "N": row["N"], "flops": flops, "bytes": moved(launches), "tflops": tflops,
+                "limit": min(matmul, flops / moved(launches) * copy)} for name, launches, tflops in cases]
+limits = {point["name"]: point["limit"] for point in points if point["N"] == max(fused_rows)}
+said = compare("the most that naive attention's bytes allow", my_naive_limit, limits["naive_forward"], "TFLOP/s")
+words = f"Speeds {source}; dot of O alone: {ops_words[0].lower()}{ops_words[1:]} Dashed: DRAM counters at B = 1, H = 16, recorded, at a copy's speed."
+said.on(figures.limit_of_bytes(points, words), x=max(fused_rows))
+
+# %% [markdown]
+# **Compare.** Naive attention's FLOPs and bytes both grow with $N^2$, so their ratio settles, and the limit with it. Without $L$ the limit is about twice as high, and still far below what is left to the fused kernel: there the bytes grow like $N$ only, and soon limit nothing.
+#
+# Two cautions. The counters saw 16 heads, the clock as many as the run has: that a head's bytes stay the same is an assumption. And the fused kernel's bytes are slightly too few: under `ncu`, Nsight Compute's command, the caches start empty, and what still sits in L2 at the end was never counted as written.
+#
+# **Takeaway.** Naive attention flattens where its bytes say it must. A flat line alone proves nothing: SDPA efficient stores no $S$ either, and stays far below the ceiling all the same.
+
+# %% [markdown]
+# ## Right of the ridge
+#
+# The same as a *roofline*: the slope is memory, the flat part is arithmetic, and they meet at the ridge. **Predict**: how many FLOPs for each byte of DRAM does the fused kernel do at the largest $N$? It moves little more than $Q$, $K$, $V$ and $O$ once.
+
+# %%
+my_intensity = None     # FLOPs a byte
+
+# %%
+longest = [point | {"op": label(point["name"]), "rung": point["name"]} for point in points if point["N"] == max(fused_rows)]
+fused_point = next(point for point in longest if point["name"] == counted)
+said = compare("FLOPs a byte of the fused kernel", my_intensity, fused_point["flops"] / fused_point["bytes"])
+print(f"a score at d = 64: its products alone take {4 * 64 / matmul:.2f} picoseconds of the whole GPU (at {matmul:.0f} TFLOP/s, {how})")
+said.on(figures.roofline(longest, copy, matmul, f"Speeds {source}; bytes: DRAM counters at B = 1, H = 16, recorded."), axis="x")
+
+# %% [markdown]
+# Right of the ridge a kernel does not wait for DRAM. That does not mean that it waits for tensor cores: the dot stays below their line. What else is there?
+#
+# Each score needs $4d$ FLOPs in products and one exponential, and exponentials have units of their own: 16 a clock in each SM, says NVIDIA's programming guide. An H100 has 132 SMs at up to 1.83 GHz, hence 3.9 T exponentials a second. (FlashAttention-3's paper does the same sum.) **Predict**: at $d = 64$ a score's exponential alone takes $1 / 3.9$ picoseconds, and its products what the last cell printed. What does the kernel take?
+
+# %%
+my_ps = None     # picoseconds
+
+# %%
+from flashlab.figures.work import H100
+
+exp_rate = H100["exp"] if results["provenance"]["capability"] == "9.0" else None        # an H100 and an H200 are the same chip
+fastest = max(r["tflops"] for r in measured(ours, 64, False).values())
+said = compare("time of a score at d = 64", my_ps, 4 * 64 / fastest, "ps")
+if exp_rate:
+    print(f"at d = 64 the kernel does {fastest / 4 / 64:.2f} T exponentials a second ({how}) of the {exp_rate / 1e12:.1f} T that its units can (published)")
+said.on(figures.time_of_a_score(results, exp_rate, live=live), axis="x")
+
+# %% [markdown]
+# **Compare.** Neither unit alone explains a kernel's time. Done one after the other they need the sum; a kernel that is faster than that must do one tile's exponentials while another tile's products run. A kernel that takes all its exponentials from these units cannot be faster than the longer of the two: as $d$ shrinks, that becomes the exponentials, whose number does not depend on $d$.
+#
+# What is left has other names. *Latency*: a product waits for its tile to arrive, a softmax waits for its product. *Synchronisation*: warps that share a tile wait for each other. And more float32 work than the exponential: scale, maximum, sum, rescaling (chapter 06 counts it). The clock does not say which; tuning kernels means finding out.
+#
+# **Takeaway.** Left of the ridge bytes are the limit. Right of it there are several candidates, and the matrix product is only one of them.
+
+# %% [markdown]
+# ## Why short sequences are slower
+#
+# In TFLOP/s the lines of the fused kernels rise with $N$, although the inputs always have the same size. **Predict** for the kernel: reading $Q$, $K$, $V$ and writing $O$ once, at the speed of a copy, is what share of its time at the smallest $N$?
+
+# %%
+my_copy_share = None     # per cent
+
+# %%
+from flashlab.figures.reasons import copy_ms, tiles_of
+
+ways, ways_words = bench.numbers("timing_ways", name="timing_h200")
+launch = next((row["ms"] for row in ways if row["how"] == "Python's clock, not synchronized"), None)
+said = compare("copying as a share of the time at the smallest N", my_copy_share, 100 * copy_ms(kernel[first], copy) / kernel[first]["ms"], "%")
+B_r, B_c = tiles_of(kernel[first])
+print(f"N = {first}: a program walks {cost.ceil_div(first, B_c)} key tiles, at N = {last} it walks {cost.ceil_div(last, B_c)} (modelled). "
+      f"One sequence of {first} tokens\nand 16 heads is {16 * cost.ceil_div(first, B_r)} programs; an H100 has 132 SMs.")
+words = f"Launch: a Triton kernel from Python. {ways_words}"
+said.on(figures.short_sequences(results, launch, words, d, causal, live=live), x=first)
+
+# %% [markdown]
+# **Compare.** At constant $B \cdot N$ the number of programs is the same at every $N$; what shrinks is the loop in each. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$: the shorter the loop, the larger that share.
+#
+# The right half shows what our convention hides. A single short sequence has too few programs to fill the chip, and its share of the GPU's time is shorter than a launch: then you wait for the CPU. That is one more reason to fuse, besides bytes. **Predict**: how many launches does naive attention need, $L$ included, for the fused kernel's one?
+
+# %%
+my_launches = None
+
+# %%
+launches = {row["N"]: len(row["kernels"]) for row in counters["rows"] if row["implementation"] == "naive_forward" and not row["skipped"]}
+said = compare("launches of naive attention", my_launches, launches[min(launches)])
+shortest = next(row for row in counters["rows"] if row["implementation"] == "naive_forward" and row["N"] == min(launches))
+print(f"naive attention at N = {min(launches)}: {launches[min(launches)]} launches, {len(for_O(shortest))} of them for O alone (recorded)")
+
+# %% [markdown]
+# **Takeaway.** Ask of every benchmark which sizes it shows; the convention chooses what you get to see.
+
+# %% [markdown]
+# ## Why causal TFLOP/s are lower
+#
+# With the mask, half of the FLOPs are counted. The kernel skips tiles above the diagonal, but a tile *on* the diagonal is computed whole. **Predict**: at the smallest $N$, how many per cent fewer TFLOP/s than without the mask?
+
+# %%
+my_lost = None     # per cent
+
+# %%
+masked, plain = measured(ours, d, True), measured(ours, d, False)
+said = compare("TFLOP/s lost to the mask at the smallest N", my_lost, 100 * (1 - masked[first]["tflops"] / plain[first]["tflops"]), "%")
+saved = {N: 1 - masked[N]["ms"] / plain[N]["ms"] for N in (first, last)}
+print(f"half of the FLOPs: the mask saves {saved[first]:.0%} of the time at N = {first}, {saved[last]:.0%} at N = {last} ({how}, d = {d})")
+said.on(figures.causal_cost(results, live=live), x=first, ax=sorted({r["d"] for r in results["rows"]}).index(d))
+
+# %% [markdown]
+# **Compare.** The waste on the diagonal is about $B_r / N$ and fades. What lies between it and the measured line has not been taken apart here. Shorter loops are part of it, and so are comparisons with the mask in tiles that need none, where a kernel makes them.
+#
+# Look at the titles of the two panels. A launcher picks the tiles that are fastest for each case, and says nothing about it. Where they differ with and without the mask, we compare two kernels, and not all that is lost is lost to the mask.
+#
+# **Takeaway.** Tiles are coarser than the mask. What half the FLOPs saves, only the clock says. And check that both sides of a comparison ran the same code.
+
+# %% [markdown]
+# ## Error
+#
+# Fast and slightly wrong would be easy. All errors are against float64, on the same inputs. Naive attention in bfloat16 rounds $S$ and $P$ to 8 significant bits on their way through HBM. SDPA math works in float32 and rounds once, at the end. **Predict** the root mean square error of both at the smallest $N$, as multiples of the kernel's.
+
+# %%
+my_errors = {"naive": None, "SDPA math": None}
+
+# %%
+rms = {name: {N: row["rms_error"] / kernel[N]["rms_error"] for N, row in rows.items() if row.get("rms_error") and N in kernel}
+       for name, rows in others.items()}
+for name in ("naive_forward", "sdpa_math"):
+    print(f"{label(name):<10} {min(rms[name].values()):.2f} to {max(rms[name].values()):.2f} times the kernel's rms error ({how})")
+said = compare("rms error against the kernel's", my_errors, {label(name): rms[name][first] for name in ("naive_forward", "sdpa_math")})
+at = {first * (1 + n / 50): guess * kernel[first]["rms_error"] for n, guess in enumerate((said.guess or {}).values()) if guess}
+replace(said, guess=at or None).on(figures.error_against_float64(results, d, causal, live=live, key="rms_error"))
+
+# %% [markdown]
+# **Compare.** The fused kernels keep $S_{ij}$, $l_i$ and $O_i$ in float32 on the chip. They round $P_{ij}$ for the tensor cores and $O$ when it is stored. SDPA math rounds $O$ alone, so it is *more* accurate. How much should that be? Chapter 10's experiment again, in two lines:
+
+# %%
+Q, K, V = (T.double() for T in bench.inputs(bench.Problem(512, 64, H=8), "cpu"))
+weights = torch.exp((S := Q @ K.mT / 8) - S.amax(-1, keepdim=True))
+rounded, l = lambda T: T.bfloat16().double(), weights.sum(-1, keepdim=True)
+truth = weights @ V / l
+only_O, P_and_O = ((O - truth).square().mean().sqrt().item() for O in (rounded(truth), rounded(rounded(weights) @ V / l)))
+print(f"rms error of rounding O alone: {only_O / P_and_O:.2f} times that of rounding P and O (measured here: N = 512, d = 64, no mask)")
+
+# %% [markdown]
+# That is close to what the GPU showed without a mask. The *largest* error tells less: it is often the rounding of one single number, which several kernels round alike.
+#
+# **Takeaway.** Scores that stay on the chip can stay float32 at no cost in bytes: a fused kernel beats naive attention in error too. Wider numbers are more accurate still, and SDPA math pays for them in memory and time.
+
+# %% [markdown]
 # ## The backward pass
 #
-# Training needs gradients: $dQ$, $dK$, $dV$. That is five matrix products where the forward pass has two, so 2.5 times the FLOPs are counted. The kernels are chapter 11's, recorded for the same sizes; each gradient was held against float64 first. **Predict** the share of a matrix product that the kernels reach at best.
+# Training needs gradients: $dQ$, $dK$, $dV$. That is five matrix products where the forward pass has two, so 2.5 times the FLOPs are counted. All of it is recorded, at the same sizes, and each gradient was held against float64 first. **Predict** the share of a matrix product that the kernels reach at best.
 
 # %%
 my_backward_share = None     # between 0 and 1
 
 # %%
-figures.tflops(backward, d=d, causal=causal)
+ours_back = kernel_name(backward)
+gradients = {r["implementation"]: measured(r["implementation"], results=backward) for r in backward["rows"]}
+best = max(gradients[ours_back].values(), key=lambda r: r["tflops"])
+said = compare("the backward kernel's share of a matrix product", my_backward_share, best["tflops"] / backward["ceilings"]["matmul_tflops"])
+in_units(said, backward["ceilings"]["matmul_tflops"]).on(figures.tflops(backward, d, causal), x=best["N"])
 
 # %%
-names = dict.fromkeys(r["implementation"] for r in backward["rows"])
-gradients = {name: measured(name, results=backward) for name in names}
-ours = gradients.pop("fa2_triton_backward")
-compare(ours, gradients)
-share = max(r["tflops"] for r in ours.values()) / backward["ceilings"]["matmul_tflops"]
-print(f"At best {share:.0%} of a matrix product as counted; the kernels compute 7 products where 5 count, {share * 7 / 5:.0%}; "
-      f"your prediction: {my_backward_share}")
+from flashlab.ladder import rung
+
+done = rung(ours_back).cost(4096, 4096, d, B_r=64, B_c=64).matmul_flops / cost.attention_flops(1, 1, 4096, 4096, d) * 2
+print(f"{label(ours_back)} computes {done:.0f} products (modelled) where 5 count: all of them are {done / 5 * best['tflops']:.0f} TFLOP/s")
+figures.relative_speed(backward, d, causal)
 
 # %% [markdown]
-# **Compare.** One kernel makes $dK_j$ and $dV_j$, another $dQ_i$; each computes $S$ and $dP$ for itself, so no two programs write to the same place. That is two products more than are counted. cuDNN is ahead at every size, and what it does differently we have not measured.
+# **Compare.** Chapter 11's kernels make $dK_j$ and $dV_j$ in one launch and $dQ_i$ in another; each computes $S$ and $dP$ for itself, so that no two programs write to the same place. That is work which the formula does not count. What cuDNN does differently we have not measured.
 #
-# **Takeaway.** The same order as in the forward pass: ahead of naive, close to SDPA flash, behind cuDNN.
-
-# %% [markdown]
 # And memory? For the backward pass naive attention keeps $P$, and makes $dP$ and $dS$ beside it. **Predict** the kernel's peak of forward and backward together at the largest $N$, in MiB: $O$, $dQ$, $dK$, $dV$ in 16 bits, $L$ in 32.
 
 # %%
 my_backward_mib = None
 
 # %%
-figures.peak_memory_against_N(backward, d=d, causal=causal)
-
-# %%
-N = max(ours)
-results_of_it = ours[N]["B"] * ours[N]["H"] * N * (4 * 2 * d + 4)
-print(f"N = {N}: O, dQ, dK, dV and L are {results_of_it / 2**20:.0f} MiB; your prediction: {my_backward_mib}")
-for name, rows in {"fa2_triton_backward": ours, **gradients}.items():
-    peak = rows[N]["peak_bytes"] if N in rows else None
-    print(f"{name_of[name]:<16} " + (f"{peak / 2**20:8.0f} MiB, {peak / results_of_it:6.2f} times that" if peak else "not measured"))
+row = gradients[ours_back][max(gradients[ours_back])]
+outputs = row["B"] * row["H"] * row["N"] * (4 * 2 * d + 4)
+print(f"N = {row['N']}: O, dQ, dK, dV and L are {outputs / 2**20:.0f} MiB (modelled), the peak is {row['peak_bytes'] / 2**20:.0f} MiB (recorded)")
+said = compare("peak of both passes", my_backward_mib, row["peak_bytes"] / 2**20, "MiB")
+in_units(said, 2**20).on(figures.peak_memory_against_N(backward, d, causal))
 
 # %% [markdown]
-# **Compare.** What the kernel needs beyond its results is small change, $D$ among it: one number for each row. The other fused ones need more, and their lines are as flat.
+# Chapter 11's kernels need little beyond their results: $D$, one number for each row. The lines of all fused kernels are flat.
 #
-# **Takeaway.** Recomputing $P$ tile by tile is what makes training on long texts fit; FlashAttention's backward pass stores $L$ where naive attention stores $P$.
+# **Takeaway.** Recomputing $P$ tile by tile is what makes training on long texts fit: FlashAttention's backward pass stores $L$ where naive attention stores $P$.
 
 # %% [markdown]
 # ## How to lie with TFLOP/s
 #
-# One measurement, honest and then dressed up. The kernel, causal, at the largest $N$. **Predict**: what is the largest TFLOP/s figure that can be had from it without changing the kernel?
+# **Your turn** (10 minutes). You sell the kernel. Its forward rows are all you have, and you may not change a number. Which one comparison, true to the last digit, makes it look best: against whom, at which $N$, which $d$, with or without the mask? Use the plots, or a few lines of code over `results["rows"]`.
+
+# %%
+my_advertisement = {"against": None, "N": None, "d": None, "causal": None}     # against: "sdpa_flash", say
+
+# %%
+def ratio(row):
+    mine = measured(ours, row["d"], row["causal"]).get(row["N"])
+    return row["ms"] / mine["ms"] if mine else 0
+
+
+rivals = [row for row in results["rows"] if not row["skipped"] and row["implementation"] not in (ours, "yours")]
+best, worst = max(rivals, key=ratio), min(rivals, key=ratio)
+said = compare("the most flattering comparison", my_advertisement, {"against": best["implementation"], **{key: best[key] for key in ("N", "d", "causal")}})
+ads = {f"{label(row['implementation'])}, N = {row['N']}, d = {row['d']}, {'causal' if row['causal'] else 'no mask'}": ratio(row)
+       for row in (best, max((r for r in rivals if r["implementation"] == "sdpa_flash"), key=ratio), worst)}
+figures.bars(ads, f"The same kernel is {ratio(best):.0f} times as fast as another, or {ratio(worst):.2f} times: choose the other",
+             f"{source[0].upper()}{source[1:]}. {label(ours)}; naive attention with L.", "times as fast")
+
+# %% [markdown]
+# And one measurement can be dressed up. The kernel, causal, at the largest $N$. **Predict** the largest TFLOP/s figure that can be had from it without measuring again.
 
 # %%
 my_largest = None
 
 # %%
 r = masked[max(masked)]
-N, honest = r["N"], r["tflops"]
-lies = {"as the field counts: half of the pairs": honest, "count the masked pairs as well": 2 * honest,
-        "take the fast runs, not the median": honest * r["ms"] / r["ms_low"], "both": 2 * honest * r["ms"] / r["ms_low"]}
-for words, value in lies.items():
-    print(f"{words:<40} {value:7.1f} TFLOP/s, {value / matmul:6.1%} of a matrix product")
-for name in ("sdpa_math", "naive_forward", "sdpa_flash", "sdpa_cudnn"):
-    if rival := measured(name, d, True).get(N):
-        print(f"compare with {name_of[name]:<27} {rival['ms'] / r['ms']:7.2f} times as fast")
-print("your prediction:", my_largest)
+lucky = r["ms"] / r["ms_low"]
+lies = {"as the field counts: half of the pairs": r["tflops"], "the fast runs, not the median": r["tflops"] * lucky,
+        "masked pairs counted as well": 2 * r["tflops"], "both": 2 * r["tflops"] * lucky}
+said = compare("the largest TFLOP/s figure", my_largest, lies["both"], "TFLOP/s")
+said.on(figures.bars(lies, f"One run of the kernel is {r['tflops']:.0f} TFLOP/s, or {lies['both']:.0f}; a matrix product does {matmul:.0f}",
+                     f"{source[0].upper()}{source[1:]}. {label(ours)}, N = {r['N']}, d = {d}, causal.", "TFLOP/s",
+                     worse=tuple(lies)[1:]), axis="x")
 
 # %% [markdown]
-# Each line is true, and each leaves out its denominator. Some questions find most of such things: which FLOPs are counted? Against whom? At which sizes, in which dtype, and what happened at the others? Was it correct? How far do repeated runs differ? A rate above the dashed line answers itself.
+# Each figure is true, and each leaves out its denominator. A few questions expose most of these tricks: which FLOPs are counted? Against whom, and what did the other compute? At which sizes, in which dtype, and what happened at the others? Was it correct? How far do repeated runs differ? A rate above the dashed line answers itself.
 #
 # **Takeaway.** A speed is a count over a time: ask how both were taken.
 
 # %% [markdown]
 # ## Your own numbers
 #
-# On a machine with an NVIDIA GPU, `python -m flashlab bench forward` measures all sizes, `bench backward` the gradients, and `bench counters` reads the counters where Nsight Compute is installed. Each writes device, versions, date and command beside its numbers.
+# On a machine with an NVIDIA GPU, `python -m flashlab bench forward` measures all sizes, `bench backward` the gradients, and both take `--yours`; `bench counters` reads the counters where Nsight Compute is installed. Each writes device, versions, date and command beside its numbers.
+#
+# **Your turn** (10 minutes). With or without a GPU: go back to `d, causal` at the top, change one of them, and run all. Before you look, say which three titles will change most.
+#
+# ## An open question
+#
+# Some lines in these plots cross, yet people want one number. A model that answers questions sees many short prompts and a few very long ones. Take a mix of lengths, weigh the rows of `results` with it, and rank the implementations by the total time. Can you find a mix in which two of them trade places? Then what should a table say that has room for a single column? There is no check for this one.
+
+# %%
+# Your experiment goes here.
 
 # %% [markdown]
 # ## Sources
 #
-# Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691), section 4, for the sizes and the counting of FLOPs · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608) · Williams, Waterman, Patterson 2009, [Roofline](https://doi.org/10.1145/1498765.1498785) · [`triton.testing.do_bench`](https://triton-lang.org/main/python-api/generated/triton.testing.do_bench.html) · PyTorch, [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) · NVIDIA, [Nsight Compute: profiling guide](https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html)
+# Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691), section 4, for the sizes and the counting of FLOPs · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608), section 3.1, and NVIDIA's [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/), arithmetic instructions, for the rate of exponentials · Williams, Waterman, Patterson 2009, [Roofline](https://doi.org/10.1145/1498765.1498785) · [`triton.testing.do_bench`](https://triton-lang.org/main/python-api/generated/triton.testing.do_bench.html) · PyTorch, [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) · NVIDIA, [Nsight Compute: profiling guide](https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html)
 #
-# **Next:** back to [00 · Start here](00_start_here.ipynb) for the map, or change `d` and `causal` at the top and read the plots once more.
+# **Next:** back to [00 · Start here](00_start_here.ipynb) for the map.

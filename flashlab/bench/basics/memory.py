@@ -61,6 +61,40 @@ def memory_latency(here):
     return rows_of([*cases, ({"level": "shared memory", "footprint": 16 * KiB}, shared_chase)])
 
 
+def in_flight(here):
+    """TB/s from HBM against the bytes on their way at once: threads an SM, times the 4 or 16 bytes that each waits for."""
+    sink, n_bytes = torch.zeros(1, device=here.device), 2 * GiB // here.shrink
+    X = torch.rand(n_bytes // 4, device=here.device)       # far larger than the L2 cache; numbers >= 0: the kernels count on it
+
+    def read(size, threads):
+        block = min(threads, 1024)
+        kernel = cuda.kernel(f"one_load_{size}")(threads // block * sm_count(here), block)
+        measured = timed(here, lambda: kernel(X, n_bytes // size, sink), moved=n_bytes)
+        return measured | {"in_flight": size * threads * sm_count(here)}
+
+    return rows_of([({"each": size, "threads": threads}, partial(read, size, threads))
+                    for size in (4, 16) for threads in (64, 128, 256, 512, 1024, 2048)])
+
+
+def host_copies(here):
+    """ms to add two vectors that lie in the CPU's memory: there, or on the GPU with the copies there and back."""
+    n = 2**26 // here.shrink
+    x, y, out = torch.randn(n), torch.randn(n), torch.empty(n)
+    a, b, total = (T.to(here.device) for T in (x, y, x + y))
+    pinned = [T.pin_memory() if here.device == "cuda" else T for T in (x, y, out)]
+
+    def there_and_back(x, y, out):
+        return [("two copies to the GPU", 2 * x.nbytes, lambda: (a.copy_(x, non_blocking=True), b.copy_(y, non_blocking=True))),
+                ("one copy back", x.nbytes, lambda: out.copy_(total, non_blocking=True))]
+
+    def sums(on, x, y):
+        return [(f"x + y on the {on}", 3 * x.nbytes, lambda: x + y)]
+
+    parts = {"pageable": there_and_back(x, y, out), "pinned": there_and_back(*pinned), "": sums("GPU", a, b) + sums("CPU", x, y)}
+    return rows_of([({"what": what, "memory": memory, "n": n}, partial(timed, here, function, moved=moved))
+                    for memory, cases in parts.items() for what, moved, function in cases])
+
+
 def once_ms(here, launch):
     """ms of a single launch, with nothing cleared before it: a latency, not a throughput."""
     if here.device != "cuda":

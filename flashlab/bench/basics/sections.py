@@ -9,9 +9,10 @@ import time
 import torch
 
 from flashlab.bench.basics.access import atomics, coalescing, key_loading
+from flashlab.bench.basics.clocks import timing_ways
 from flashlab.bench.basics.counters import METRICS, counters
 from flashlab.bench.basics.here import Here
-from flashlab.bench.basics.memory import ceilings, memory_bandwidth, memory_latency, roofline
+from flashlab.bench.basics.memory import ceilings, host_copies, in_flight, memory_bandwidth, memory_latency, roofline
 from flashlab.bench.basics.softmax_matmul import matmul, matmul_order, matmul_tiles, precision, softmax, softmax_tuning
 from flashlab.bench.basics.threads import divergence, idle_lanes, programs, simulator, vector_addition
 from flashlab.bench.options import add_budget_and_out
@@ -20,8 +21,9 @@ from flashlab.bench.rows import measured
 from flashlab.bench.timing import OUT_OF_TIME, attempt, deadline
 
 SECTIONS = {section.__name__: section for section in (
-    ceilings, memory_bandwidth, memory_latency, roofline, simulator, vector_addition, divergence, idle_lanes, coalescing,
-    key_loading, atomics, softmax, matmul, matmul_tiles, matmul_order, precision, softmax_tuning, counters, programs)}
+    ceilings, memory_bandwidth, memory_latency, in_flight, host_copies, roofline, simulator, vector_addition, divergence,
+    idle_lanes, coalescing, key_loading, atomics, softmax, matmul, matmul_tiles, matmul_order, precision, softmax_tuning,
+    timing_ways, counters, programs)}
 
 
 def run_sections(names, here, *, out=None, command=None, expired=lambda: False):
@@ -69,17 +71,19 @@ def add_arguments(parser):
 MEASURED_HERE = {}         # section -> rows, or None where it failed: tried once in a process
 
 
-def numbers(section, name="basics_h100", live=True):
+def numbers(section, name="basics_h100", live=True, needs=()):
     """(rows, words) of a section: measured here where there is a GPU, else recorded; the words say which, and where.
 
     Rows that were skipped are left out. live=False: recorded in any case (sections that need ncu or nvcc).
+    needs: labels of rows without which those measured here do not do, where a GPU has no room for a tile, say: then recorded.
     Where nothing is recorded rows is [], and the words say how to record it.
     """
     if live and not why_no_gpu():
         if section not in MEASURED_HERE:
             MEASURED_HERE[section], _ = attempt(SECTIONS[section], Here())
-        if MEASURED_HERE[section]:
-            return measured({"rows": MEASURED_HERE[section]}), f"Measured here, on {torch.cuda.get_device_name()}."
+        here = measured({"rows": MEASURED_HERE[section] or []})
+        if here and all(pick(here, **labels) for labels in needs):
+            return here, f"Measured here, on {torch.cuda.get_device_name()}."
     try:
         results = load_results(name)
     except FileNotFoundError:

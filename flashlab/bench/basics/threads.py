@@ -74,7 +74,7 @@ def simulator(here):
     def compare(name, grid, block, tensors, numbers):
         real, model = [T.clone() for T in tensors], [T.cpu().clone() for T in tensors]
         cuda.kernel(name)(grid, block)(*real, *numbers)
-        trace = simt.launch(getattr(simt, name), grid, block)(*model, *numbers)
+        trace = simt.launch(getattr(simt, name), grid, block, shared=1024)(*model, *numbers)
         error = max_error(real[-1].cpu().flatten(), model[-1].flatten())
         assert error <= 1e-5, f"wrong: off by {error:.3g}"
         return {"equal": torch.equal(real[-1].cpu(), model[-1]), "error": error, "warp_steps": trace.warp_steps,
@@ -84,6 +84,7 @@ def simulator(here):
     matrices = [here.randn(40, 70) for _ in range(3)]
     cases = [("vector_add", 4, 64, vectors(200, 3), [200]), ("vector_add", 1, 64, vectors(8, 3), [8]),
              ("matrix_add", (3, 5), (32, 8), matrices, [40, 70]), ("matrix_add_down_columns", (2, 9), (32, 8), matrices, [40, 70])]
+    cases += [("block_sum", 4, 128, [here.randn(512), here.randn(4)], [])]
     cases += [("two_paths", 2, 64, vectors(100, 1), [100, period, 5]) for period in (1, 16, 32)]
     return rows_of([({"kernel": case[0], "grid": case[1], "block": case[2], "numbers": case[4]}, partial(compare, *case))
                     for case in cases])

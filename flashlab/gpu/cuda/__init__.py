@@ -19,10 +19,13 @@ SOURCES = {                # kernel -> file
     "matrix_add": "matrix_add.cu",
     "matrix_add_down_columns": "matrix_add.cu",
     "two_paths": "divergence.cu",
+    "block_sum": "block_sum.cu",
     "stream_read": "memory_levels.cu",
     "shared_read": "memory_levels.cu",
     "pointer_chase": "memory_levels.cu",
     "shared_chase": "memory_levels.cu",
+    "one_load_4": "memory_levels.cu",
+    "one_load_16": "memory_levels.cu",
 }
 
 

@@ -48,3 +48,22 @@ extern "C" __global__ void shared_chase(const int* next, int n, int steps, int* 
     for (int k = 0; k < steps; k++) p = tile[p];
     sink[0] = p;
 }
+
+// Bytes in flight: each thread has exactly one load on the way, of 4 bytes or of 16. The sum needs the number at once, and no turn
+// of the loop is unrolled, so the next load starts only when this one has come.
+extern "C" __global__ void one_load_4(const float* X, int n, float* sink) {
+    float sum = 0.0f;
+    #pragma unroll 1
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) sum += __ldcg(X + i);
+    if (sum == -1.0f) sink[0] = sum;
+}
+
+extern "C" __global__ void one_load_16(const float4* X, int n, float* sink) {
+    float sum = 0.0f;
+    #pragma unroll 1
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        float4 x = __ldcg(X + i);
+        sum += x.x + x.y + x.z + x.w;
+    }
+    if (sum == -1.0f) sink[0] = sum;
+}

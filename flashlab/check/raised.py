@@ -1,0 +1,135 @@
+"""What an exception means: the shapes that met in the failing line, and what to do about the usual ones."""
+
+import ast
+import difflib
+import math
+import re
+import traceback
+
+import torch
+
+BROADCAST = ("Shapes are lined up at the right, and a size of 1 (or none) is stretched: a (N,) that should meet the rows of a "
+             "(N, M) has to become (N, 1) with `[:, None]`")
+PRODUCT = "A product (a, b) @ (b, c) needs the same b in the middle: is one of the two to be transposed (`.T`)?"
+PRODUCTS = ("Many products at once, (H, a, b) @ (H, b, c), need the same H and the same b. Was each tensor split with its own "
+            "number of rows? Are the last two dimensions of one to be exchanged?")
+DTYPES = "The two sides have different dtypes: turn 16-bit tiles into that of the sums right after the load (`.to(...)`)"
+
+# (exception's class or "", pattern in its text, what to say)
+MEANINGS = [
+    ("", r"size of tensor a \(\d+\) must match", BROADCAST),
+    ("", r"shapes? .*(cannot be|not be) broadcast|broadcast.*shape|could not be broadcast|[Cc]annot .*broadcast", BROADCAST),
+    ("", r"Expected size for first two dimensions|batch1|batch2", PRODUCTS),
+    ("", r"mat1 and mat2 shapes|size mismatch|inconsistent tensor size", PRODUCT),
+    ("", r"same dtype|expected scalar type|dtype.* but got|must have the same dtype", DTYPES),
+    ("", r"Boolean value of Tensor with more than one value|truth value of an array",
+     "`if`, `and`, `or`, `max(a, b)` and `min(a, b)` need one truth value: for tensors there are torch.where, &, |, torch.maximum"),
+    ("", r"out of bounds for dimension", "An index is too large: up to which number does the loop or the slice go?"),
+    ("TypeError", r"object of type 'int' has no len|'int' object is not (iterable|subscriptable)",
+     "A number stands where a tuple belongs: a grid in one direction is `(n,)`, with its comma"),
+    ("IndexError", r"too many indices", "The tensor has fewer dimensions than there are indices: print its shape before that line"),
+    ("IndexError", r"Dimension out of range",
+     "The dimension does not exist: a tensor of n dimensions has 0 to n − 1, or −1 for the last"),
+    ("IndexError", r"list index out of range|tuple index out of range",
+     "An index is too large: up to which number does the loop go?"),
+    ("", r"argument 'input' .*must be Tensor, not (float|int)",
+     "A torch function got a plain number: `math.exp`, or a tensor from the start"),
+    ("UnboundLocalError", "",
+     "The name is assigned in the function, but not on the way to this line: what if the loop or the branch never ran?"),
+    ("NameError", "", "The name is not known here: is it spelled as where it was assigned?"),
+    ("ZeroDivisionError", "", "Something was divided by 0, or floor division had 0 on its right"),
+    ("", r"result type .* can't be cast", "An in-place operation cannot change a tensor's dtype: assign to a new name"),
+    ("", r"view size is not compatible", "`view` needs numbers that lie one after the other: `reshape` copies where it has to"),
+    ("TypeError", r"missing \d+ required|takes \d+ positional|unexpected keyword",
+     "The call and the definition do not have the same arguments"),
+    ("TypeError", r"'NoneType'", "Something is None: did a function return nothing, or is the argument None in this case?"),
+    ("", r"incorrect number of gradients",
+     "backward returns one value for each argument of forward after ctx, None for what has no gradient"),
+    ("", r"a leaf Variable that requires grad|modified by an inplace operation",
+     "Autograd needs what was changed in place: assign to a new name"),
+    ("", r"arange.*power of (2|two)|must be a power of (2|two)",
+     "A block in Triton has a power of two of elements: triton.next_power_of_2"),
+    ("", r"Mask argument cannot be block type|pointer argument is not a block",
+     "Pointers and mask need the same shape: a block of addresses"),
+]
+
+
+def meaning(problem):
+    """A sentence on what the exception means, or ""."""
+    if match := re.search(r"shape '\[([-\d, ]+)\]' is invalid for input of size (\d+)", problem.text):
+        return _of_view([int(size) for size in match[1].split(",")], int(match[2]))
+    for kind, pattern, text in MEANINGS:
+        if kind in ("", problem.error) and re.search(pattern, problem.text):
+            return text
+    return ""
+
+
+def _of_view(sizes, count):
+    """What shape the numbers would have if only one of the sizes were wrong, the first if it can be."""
+    for n, size in enumerate(sizes):
+        rest = math.prod(sizes[:n] + sizes[n + 1:])
+        if -1 not in sizes and rest > 0 and count % rest == 0:
+            right = [*sizes[:n], count // rest, *sizes[n + 1:]]
+            return f"{count} numbers make {right}, not {sizes}: where does the {size} come from?"
+    return f"{count} numbers do not divide into {sizes}"
+
+
+def resembling(error):
+    """" (is `B_c` meant?)" where a name that is not known resembles one that is, else ""."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    known = []
+    if type(error) is NameError and frames:
+        known = [*frames[-1].f_locals, *frames[-1].f_globals]
+    elif type(error) is AttributeError:
+        known = dir(error.obj)
+    near = difflib.get_close_matches(error.name or "", known, n=1) if known else []
+    return f" (is `{near[0]}` meant?)" if near else ""
+
+
+def seen(error, text, own_file):
+    """"alpha has shape (4,), O_i (4, 3)": the tensors of the innermost line of the learner's, as they were then."""
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == own_file]
+    if own_file is None or not frames or "thread (" in text:           # a kernel run thread by thread says where itself
+        return ""
+    frame, line = frames[-1]
+    found = {}
+    for name in _names(_statement(own_file, line)):
+        value = frame.f_locals.get(name)
+        if type(value) in (torch.Tensor, torch.nn.Parameter) or type(value).__module__ == "triton.language.core":   # nothing of the
+            shape = getattr(value, "shape", None)                                                                  # learner's runs
+            if shape is not None:
+                found[name] = (tuple(shape), getattr(value, "dtype", ""))
+    return _told(found)
+
+
+def _statement(path, line):
+    """The whole statement that the line is part of."""
+    import linecache
+
+    lines = linecache.getlines(path)
+    try:
+        tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError):
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    inside = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno <= line <= node.end_lineno]
+    smallest = min(inside, key=lambda node: node.end_lineno - node.lineno, default=None)
+    return ast.unparse(smallest) if smallest is not None else ""
+
+
+def _names(text):
+    try:
+        tree = ast.parse(text.strip().rstrip(":"))
+    except (SyntaxError, ValueError):
+        return []
+    used = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    return list(dict.fromkeys(used))
+
+
+def _told(found):
+    if not found:
+        return ""
+    dtypes = {str(dtype).removeprefix("torch.") for _, dtype in found.values()}
+    parts = [f"{name} {'has shape ' if n == 0 else ''}{shape}" + (f" {str(dtype).removeprefix('torch.')}"
+        if len(dtypes) > 1 else "")
+             for n, (name, (shape, dtype)) in enumerate(list(found.items())[:6])]
+    return ", ".join(parts)

@@ -1,0 +1,129 @@
+"""What no number shows: what was moved, how often, by which programs, where it was stored. Each breach is a Finding with a name."""
+
+from typing import NamedTuple
+
+
+class Finding(NamedTuple):
+    """One breach of what the exercise asks for. `text` follows "The numbers are right, but"."""
+
+    name: str
+    text: str
+
+
+def findings(exercise, outcome, right, numbers_right):
+    """Every Finding on one case, the gravest first. right: the solution's outcome on it; its facts are what is needed."""
+    facts, right = outcome.facts, right.facts
+    if right.get("programs") and not facts.get("programs"):
+        return [Finding("no_launch", f"no kernel was launched: {_results(exercise)} came from elsewhere")]
+    said = [_stray(*event) for event in facts.get("stray", ())]
+    said += _stored(facts)
+    said += _programs(facts, right)
+    said += facts.get("broken", [])
+    said += _tiles(facts)
+    said += _traffic(exercise, facts, right, numbers_right)
+    return sorted(said, key=lambda finding: finding.name != "ready_answer")      # that explains all the rest
+
+
+def in_words(judged):
+    """Up to three findings of a case as sentences, the first after "The numbers are right, but" where they are."""
+    said = [finding.text for finding in judged.structure[:3]]
+    return [f"the numbers are right, but {said[0]}", *said[1:]] if judged.only_structure else said
+
+
+def _results(exercise):
+    return " and ".join(exercise.writes) or exercise.outputs[0].name
+
+
+# ---- where it was stored, and by whom
+
+def _stray(kind, name, where, program):
+    by = f"program {program}" if program else "a program"
+    verb = {"load": "loaded", "store": "stored", "atomic": "updated"}[kind]
+    into = {"load": "from ", "store": "to ", "atomic": ""}[kind] if name is None else ""
+    return Finding(f"stray_{kind}", f"{by} {verb} {into}{where}")
+
+
+def _stored(facts):
+    said = []
+    certain = "moved" in facts                           # a GPU shows only what is there in the end
+    for name, (missing, total, first) in facts.get("missed", {}).items():
+        how = "" if certain else ", or stored as the NaN that lay there"
+        said.append(Finding("not_stored", f"{missing} of the {total} elements of {name} were never stored{how}, the first {first}"))
+    for name, (missing, total, first) in facts.get("by_others", {}).items():
+        said.append(Finding("not_by_kernel", f"no kernel stored {missing} of the {total} elements of {name}, the first {first}: "
+                                             "they came from elsewhere"))
+    return said
+
+
+def _programs(facts, right):
+    got, wanted, unit = facts.get("programs", 0), right.get("programs", 0), right.get("unit", "program")
+    grid = f"the grid has {got} {unit}{'s' * (got != 1)}"
+    if not wanted:                                       # no kernel is asked for
+        return []
+    if got > wanted:
+        return [Finding("too_many_programs", f"{grid}, {wanted} are enough")]
+    if got < wanted:
+        return [Finding("one_program" if got == 1 else "too_few_programs", f"{grid}, {wanted} are asked for")]
+    if len(facts.get("grids", ())) == 1 and facts["grids"] != right["grids"]:
+        turned, asked = (" × ".join(map(str, of["grids"][0])) for of in (facts, right))
+        return [Finding("grid_turned", f"the grid has {turned} {unit}s, {asked} are asked for: which axis counts what?")]
+    if (workers := facts.get("workers", 0)) < right.get("workers", 0):
+        return [Finding("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
+    if unit == "thread" and workers > right.get("workers", 0):
+        return [Finding("done_twice", f"{workers} threads stored something, and {right['workers']} are enough: those without an "
+                                      "element of their own did again what others do")]
+    return []
+
+
+# ---- how much was moved
+
+def _tiles(facts):
+    said = []
+    for name, most in facts.get("most", {}).items():
+        if (got := facts.get("largest", {}).get(name, 0)) > most:
+            said.append(Finding("tile_too_large", f"{got} elements of {name} were loaded at once: at most {most} are allowed"))
+    return said
+
+
+def _traffic(exercise, facts, right, numbers_right):
+    needed, moved = facts.get("needed", right.get("moved", {})), facts.get("moved", {})
+    less = facts["fewer"] if "needed" in facts else numbers_right          # on modelled memory nothing comes unseen
+    said = []
+    for name, elements in facts.get("atomic", {}).items():
+        if elements:
+            said.append(Finding("atomics", f"atomics updated {elements} elements of {name}: each belongs to one program, "
+                                           "which can store it"))
+    for name in sorted(set(needed) | set(moved)) if moved else ():
+        pairs = zip(("read", "stored"), moved.get(name, (0, 0)), needed.get(name, (0, 0)), strict=True)
+        said += [finding for verb, got, wanted in pairs if (finding := _moved(name, verb, got, wanted, less))]
+    if facts.get("eager", 0) > right.get("eager", 0):
+        said.append(Finding("outside_the_kernel", f"operations outside the kernel moved {facts['eager']} bytes through HBM, where "
+                                                  f"{right['eager']} are enough"))
+    if facts.get("scratch"):
+        said.append(Finding("scratch", f"{facts['scratch']} elements of tensors of your own went through HBM"))
+    return said
+
+
+def _moved(name, verb, got, wanted, less):
+    """The Finding if these bytes of a tensor are too many or too few."""
+    if got > wanted:
+        times = f" {got / wanted:.3g} times as often as needed" if wanted else ", though it need not be"
+        return Finding(f"{verb}_too_often", f"{name} was {verb}{times}: {got} bytes, {wanted} are enough")
+    if got < wanted and not less:
+        return Finding(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}, of {wanted} that have to be")
+    return None
+
+
+# ---- the same?
+
+def agree(a, b):
+    """Did two Judged break the same rules? Traffic counts to the byte where nothing else tells mistakes apart."""
+    counted = ["eager", "programs", "overwritten"]
+    if "needed" not in a.outcome.facts or not a.wrong:
+        counted.append("moved")
+    if any(a.outcome.facts.get(key) != b.outcome.facts.get(key) for key in counted):
+        return False
+    kinds = [{event[:2] for event in x.outcome.facts.get("stray", ())} for x in (a, b)]
+    broken = [{finding.name for finding in x.outcome.facts.get("broken", ())} for x in (a, b)]
+    missed = [set(x.outcome.facts.get("missed", ())) for x in (a, b)]
+    return kinds[0] == kinds[1] and broken[0] == broken[1] and missed[0] == missed[1]

@@ -1,0 +1,52 @@
+"""How many blocks, and so how many warps, an SM holds at once: what a kernel takes of it, against what there is.
+
+    fit = occupancy(threads=256, registers=128, shared=48 * 1024)
+    fit.blocks, fit.limited_by, fit.share                  # 2, "registers", 0.25
+"""
+
+from typing import NamedTuple
+
+from flashlab.validate import check_positive
+
+WARP = 32
+
+
+class SM(NamedTuple):
+    """One SM's limits; the defaults are an H100's or H200's (compute capability 9.0). An A100's shared: 164, 163 KiB."""
+
+    threads: int = 2048
+    blocks: int = 32
+    registers: int = 65536         # of 4 bytes
+    shared: int = 228 * 1024       # bytes
+    block_threads: int = 1024
+    block_shared: int = 227 * 1024
+    thread_registers: int = 255
+    reserved: int = 1024           # bytes of shared memory that the system takes for each block
+
+
+class Fit(NamedTuple):
+    """`blocks` an SM holds, the `limited_by` that allows no more, how many `each` limit allows, the `share` of the SM's threads."""
+
+    blocks: int
+    limited_by: str
+    each: dict
+    share: float
+
+
+def occupancy(threads, registers=32, shared=0, sm=None):
+    """A Fit. threads: of a block; registers: of a thread; shared: bytes of a block.
+
+    Raises: ValueError if no block of that size can start at all
+    """
+    sm = sm or SM()
+    check_positive(threads=threads, registers=registers)
+    for name, asked, allowed in (("threads", threads, sm.block_threads), ("registers", registers, sm.thread_registers),
+                                 ("shared", shared, sm.block_shared)):
+        if asked > allowed:
+            raise ValueError(f"{name} must be at most {allowed} for one block or thread, got {asked}")
+    warps = -(-threads // WARP)
+    per_warp = -(-registers * WARP // 256) * 256           # registers are handed out in pieces of 256 a warp
+    each = {"threads": sm.threads // (WARP * warps), "blocks": sm.blocks, "registers": sm.registers // (per_warp * warps),
+            "shared memory": sm.shared // (shared + sm.reserved)}
+    limited_by = min(each, key=each.get)
+    return Fit(each[limited_by], limited_by, each, each[limited_by] * WARP * warps / sm.threads)

@@ -1,0 +1,426 @@
+"""FA2's forward pass for Hopper, in Gluon: warps that do different things at the same time.
+
+Triton decides how a program's warps share its work; Gluon, the language below it, lets the kernel say so. Here a program has
+
+    one producer warp        asks TMA for Q once and for K and V block after block, into rings of a few slots
+    two or three consumers   warpgroups of 64 query rows each, which share every K and V that arrives
+
+and a consumer never waits for its own product if it can help it. While the tensor cores work on the next block's S = Q K^T and
+on O += P V of this one, its threads compute the exponentials of the block between, and the consumers take turns at issuing
+products, so that one's exponentials run beside another's products:
+
+    consumer 0    QK 1   softmax 0 . PV 0    QK 2   softmax 1 . PV 1    ...
+    consumer 1           QK 1   softmax 0 . PV 0    QK 2   softmax 1 . PV 1
+
+Keys are walked from the last block to the first: what needs a mask, the diagonal or a short last block, comes first, outside the
+loop. Programs stay, as in fa2_persistent.py, but take their next query block from a counter: who is free first, is next.
+
+Every signal is one of a pair, `full` and `free`, for one buffer. Who counts on which:
+
+    Q_full, K_full, V_full   mbarriers: TMA arrives with the last byte        a consumer waits
+    Q_free                   mbarrier: a consumer has read its Q to the end   the producer waits
+    K_FREE, V_FREE + slot    named barriers: all consumers have read a slot   the producer waits
+    TURN + consumer          named barriers: the one before has issued QK^T   the consumer waits
+"""
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from flashlab.kernels.hopper import (
+    arrive,
+    following,
+    opaque,
+    pinned,
+    row_maximum,
+    row_shares,
+    scaled_rows,
+    sync,
+    thread_barrier,
+)
+from flashlab.kernels.launch import (
+    capability,
+    check_call,
+    descriptor,
+    forward,
+    heads_together,
+    positive_scale,
+    programs_at_a_time,
+    refuse,
+    why_no_tma,
+)
+
+LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
+ROWS = gl.constexpr(64)                                # query rows of a consumer: what one wgmma of a warpgroup takes
+KEYS = gl.constexpr(128)                               # keys of a block
+K_FREE = gl.constexpr(6)                               # named barriers 6, 7, ...: one a slot; Triton uses the first few itself
+V_FREE = gl.constexpr(9)
+TURN = gl.constexpr(12)                                # 12, 13, ...: one for each consumer
+LOWEST = gl.constexpr(-1e30)                           # below any score
+SLOTS = 3                                              # of a ring, at most: V_FREE - K_FREE, TURN - V_FREE
+
+
+@gluon.jit
+def place(tile, N_q, together, B_r: gl.constexpr):
+    """Which query block of which head? `together` heads at a time; of these the last blocks first: causal ones see most keys."""
+    T_r = (N_q + B_r - 1) // B_r
+    i = T_r - 1 - tile % (together * T_r) // together
+    return i, tile // (together * T_r) * together + tile % together
+
+
+@gluon.jit
+def blocks_seen(rows_end, N_q, N_k, causal: gl.constexpr):
+    """How many blocks of keys the query rows before rows_end see: 1 at least, as no row sees nothing here."""
+    end = N_k
+    if causal:
+        end = gl.minimum(rows_end, N_q) + N_k - N_q
+    return (end + KEYS - 1) // KEYS
+
+
+@gluon.jit
+def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr):
+    """Publish the number of the next tile, then have Q, K and V of this one copied, as fast as buffers become free."""
+    descriptors, L, buffers, signals, schedule, sizes, scale = shared
+    Q, K, V, O_out = descriptors
+    Q_s, K_s, V_s, O_s = buffers
+    Q_full, Q_free, K_full, V_full = signals
+    counter, next_tile, next_full, next_free = schedule
+    N_q, N_k, H_q, group, together, tiles = sizes
+    all_threads: gl.constexpr = consumers * 128 + 32
+    one: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
+    slot, phase, turn, filled = 0, 0, 0, 0
+    tile = gl.program_id(0)
+    while tile < tiles:
+        coming = gl.num_programs(0) + gl.atomic_add(counter, 1)
+        mbarrier.wait(next_free.index(turn & 1), ((turn >> 1) & 1) ^ 1)            # two places: one is read while one is written
+        next_tile.index(turn & 1).store(gl.full([1], coming, gl.int32, one))
+        mbarrier.arrive(next_full.index(turn & 1), count=1)
+
+        i, head = place(tile, N_q, together, consumers * ROWS)
+        b, h = head // H_q, head % H_q
+        h_kv = h // group                              # grouped-query attention: neighbours share a key head, uncopied
+        for c in gl.static_range(consumers):
+            mbarrier.wait(Q_free.index(c), (turn & 1) ^ 1)
+            mbarrier.expect(Q_full.index(c), ROWS * d * 2)                         # TMA counts the zeros past the ends, too
+            tma.async_copy_global_to_shared(Q, [b, h, (i * consumers + c) * ROWS, 0], Q_full.index(c), Q_s.index(c))
+        blocks = blocks_seen((i + 1) * consumers * ROWS, N_q, N_k, causal)
+        for n in range(0, blocks):
+            first_key = (blocks - 1 - n) * KEYS
+            if filled >= stages:
+                sync(slot + K_FREE, all_threads)
+            mbarrier.expect(K_full.index(slot), KEYS * d * 2)
+            tma.async_copy_global_to_shared(K, [b, h_kv, first_key, 0], K_full.index(slot), K_s.index(slot))
+            if filled >= stages:
+                sync(slot + V_FREE, all_threads)
+            mbarrier.expect(V_full.index(slot), KEYS * d * 2)
+            tma.async_copy_global_to_shared(V, [b, h_kv, first_key, 0], V_full.index(slot), V_s.index(slot))
+            slot, phase = following(slot, phase, stages)
+            filled += 1
+        tile = coming
+        turn += 1
+
+
+@gluon.jit
+def issue_scores(Q, K_s, slot, me: gl.constexpr, consumers: gl.constexpr):
+    """Start S = Q K^T of the block in a slot, when it is this consumer's turn, and pass the turn on."""
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
+    K_j = K_s.index(slot).reshape([KEYS, Q.shape[1]])
+    zeros = gl.zeros([ROWS, KEYS], gl.float32, layout)
+    sync(TURN + me, 256)                               # two consumers' threads: the one before arrives, this one waits
+    S = warpgroup_mma(Q, K_j.permute((1, 0)), zeros, use_acc=False, is_async=True)
+    arrive(TURN + (me + 1) % consumers, 256)
+    return S
+
+
+@gluon.jit
+def only_visible(S, first_row, first_key, N_q, N_k, causal: gl.constexpr):
+    """S with -inf where a key is hidden or past the end."""
+    keys = first_key + gl.arange(0, KEYS, gl.SliceLayout(0, S.type.layout))
+    if causal:
+        rows = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, S.type.layout))
+        return gl.where(keys[None, :] <= rows[:, None] + (N_k - N_q), S, float("-inf"))
+    return gl.where(keys[None, :] < N_k, S, float("-inf"))
+
+
+@gluon.jit
+def step(state, Q, buffers, signals, scale_log2, left, mask, masked: gl.constexpr, causal: gl.constexpr, me: gl.constexpr,
+         consumers: gl.constexpr, stages: gl.constexpr, unrolled: gl.constexpr):
+    """One block: start S of the next and O += P V of this one, then the softmax of the next under the second product.
+
+    At d = 128 O is rescaled while S is computed, and P rounded as soon as it is there. At d = 64, with three consumers, fewer
+    registers are left: O is rescaled when its product is done, and P stays float32 until the one before has been used.
+    """
+    O, P, m, l, alpha, slot, phase, next_slot, next_phase = state
+    Q_s, K_s, V_s, O_s = buffers
+    Q_full, Q_free, K_full, V_full = signals
+    first_row, next_key, N_q, N_k = mask
+    d: gl.constexpr = Q.shape[1]
+    wide: gl.constexpr = d == 128
+    operand: gl.constexpr = gl.DotOperandLayout(0, O.type.layout, 2)
+    all_threads: gl.constexpr = consumers * 128 + 32
+
+    S = issue_scores(Q, K_s, next_slot, me, consumers)
+    mbarrier.wait(V_full.index(slot), phase)
+    if wide:
+        O = scaled_rows(O, alpha)
+    O = warpgroup_mma(P, V_s.index(slot).reshape([KEYS, d]), O, is_async=True)
+    S = warpgroup_mma_wait(1, deps=[S])                # S is there, O's product still runs
+    arrive(next_slot + K_FREE, all_threads)
+
+    if masked:
+        S = only_visible(S, first_row, next_key, N_q, N_k, causal)
+    m_new = gl.maximum(m, row_maximum(S, 1 if wide else 2))
+    P_next = gl.exp2(S * scale_log2 - (m_new * scale_log2)[:, None])
+    alpha = gl.exp2(m * scale_log2 - m_new * scale_log2)
+    l = scaled_rows(l, alpha) + row_shares(P_next)
+    if wide:
+        P_rounded = P_next.to(V_s.dtype)
+    if unrolled:
+        l = pinned(l)
+    after, after_phase = following(next_slot, next_phase, stages)
+    # A wait for something else in front of the wait for O: the assembler would hoist that above the exponentials otherwise.
+    mbarrier.wait(K_full.index(after), after_phase, pred=left > 1)
+    O = warpgroup_mma_wait(0, deps=[O])
+    if wide:
+        P = gl.convert_layout(P_rounded, operand)
+    else:
+        P = opaque(gl.convert_layout(P_next.to(V_s.dtype), operand))
+    arrive(slot + V_FREE, all_threads)
+    if not wide:
+        O = scaled_rows(O, alpha)
+    return O, P, m_new, l, alpha, next_slot, next_phase, after, after_phase
+
+
+@gluon.jit
+def pass_over(count, slot, phase, signals, me: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr):
+    """Let go of blocks that no row of this consumer sees: the others wait for its turns, the producer for its slots."""
+    Q_full, Q_free, K_full, V_full = signals
+    all_threads: gl.constexpr = consumers * 128 + 32
+    for _ in range(0, count):
+        sync(TURN + me, 256)
+        arrive(TURN + (me + 1) % consumers, 256)
+        mbarrier.wait(K_full.index(slot), phase)       # not before it is full: the producer would count it for the round before
+        arrive(slot + K_FREE, all_threads)
+        mbarrier.wait(V_full.index(slot), phase)
+        arrive(slot + V_FREE, all_threads)
+        slot, phase = following(slot, phase, stages)
+    return slot, phase
+
+
+@gluon.jit
+def attend(Q, buffers, signals, scale_log2, first_row, blocks, slot, phase, N_q, N_k, causal: gl.constexpr,
+           ragged: gl.constexpr, crossing: gl.constexpr, me: gl.constexpr, consumers: gl.constexpr,
+           stages: gl.constexpr, unrolled: gl.constexpr):
+    """All blocks of one tile but the last product: the first block, which may need a mask, then the loop. Returns the state."""
+    Q_s, K_s, V_s, O_s = buffers
+    Q_full, Q_free, K_full, V_full = signals
+    d: gl.constexpr = Q.shape[1]
+    O_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
+    mbarrier.wait(K_full.index(slot), phase)
+    S = issue_scores(Q, K_s, slot, me, consumers)
+    S = warpgroup_mma_wait(0, deps=[S])
+    arrive(slot + K_FREE, consumers * 128 + 32)
+    if causal or ragged:
+        S = only_visible(S, first_row, (blocks - 1) * KEYS, N_q, N_k, causal)
+    m = row_maximum(S, 1 if d == 128 else 2)
+    if crossing:                                       # a row may see nothing of this block, and -inf minus -inf would be NaN
+        m = gl.maximum(m, LOWEST)
+    P = gl.exp2(S * scale_log2 - (m * scale_log2)[:, None])
+    l = row_shares(P)
+    P = opaque(gl.convert_layout(P.to(V_s.dtype), gl.DotOperandLayout(0, O_layout, 2)))
+    next_slot, next_phase = following(slot, phase, stages)
+    left = blocks - 1
+    mbarrier.wait(K_full.index(next_slot), next_phase, pred=left > 0)
+    O = gl.zeros([ROWS, d], gl.float32, O_layout)
+    state = (O, P, m, l, gl.exp2(m - m), slot, phase, next_slot, next_phase)
+
+    if crossing:                                       # 64 rows whose diagonal crosses from one block of keys into the next
+        for _ in range(0, gl.minimum(left, 1)):
+            mask = (first_row, (left - 1) * KEYS, N_q, N_k)
+            state = step(state, Q, buffers, signals, scale_log2, left, mask, True, causal, me, consumers, stages, unrolled)
+        left = gl.maximum(left - 1, 0)
+    mask = (0, 0, N_q, N_k)                            # the blocks from here on need none
+    if unrolled:                                       # two blocks a round: what is P in one is P_next in the other, and stays put
+        for _ in range(0, left & 1):
+            state = step(state, Q, buffers, signals, scale_log2, left, mask, False, causal, me, consumers, stages, unrolled)
+        left = left & -2
+        for j in range(0, left, 2):
+            state = step(state, Q, buffers, signals, scale_log2, left - j, mask, False, causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, left - j - 1, mask, False, causal, me, consumers, stages, unrolled)
+    else:
+        for j in range(0, left):
+            state = step(state, Q, buffers, signals, scale_log2, left - j, mask, False, causal, me, consumers, stages, unrolled)
+    return state
+
+
+@gluon.jit
+def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr,
+             ragged: gl.constexpr, crossing: gl.constexpr, unrolled: gl.constexpr):
+    """Take tile after tile: its 64 rows against all blocks of keys that they see, then O and L."""
+    descriptors, L, buffers, signals, schedule, sizes, scale = shared
+    Q_in, K_in, V_in, O_out = descriptors
+    Q_s, K_s, V_s, O_s = buffers
+    Q_full, Q_free, K_full, V_full = signals
+    counter, next_tile, next_full, next_free = schedule
+    N_q, N_k, H_q, group, together, tiles = sizes
+    S_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
+    rows_of_S: gl.constexpr = gl.SliceLayout(1, S_layout)
+    one: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    scale_log2 = scale * LOG2_E
+    Q = Q_s.index(me).reshape([ROWS, d])
+    slot, phase, turn = 0, 0, 0
+    if me == consumers - 1:                            # as if the last one had just issued: the first turn is consumer 0's
+        arrive(TURN, 256)
+    tile = gl.program_id(0)
+    while tile < tiles:
+        i, head = place(tile, N_q, together, consumers * ROWS)
+        first_row = (i * consumers + me) * ROWS
+        all_blocks = blocks_seen((i + 1) * consumers * ROWS, N_q, N_k, causal)
+        blocks = blocks_seen(first_row + ROWS, N_q, N_k, causal)
+        if first_row >= N_q:
+            blocks = 0
+        mbarrier.wait(Q_full.index(me), turn & 1)
+        mbarrier.wait(next_full.index(turn & 1), (turn >> 1) & 1)
+        coming = gl.max(next_tile.index(turn & 1).load(one), 0)
+        mbarrier.arrive(next_free.index(turn & 1), count=1)
+        slot, phase = pass_over(all_blocks - blocks, slot, phase, signals, me, consumers, stages)
+        if blocks == 0:
+            mbarrier.arrive(Q_free.index(me), count=1)
+        else:
+            O, P, m, l, alpha, slot, phase, next_slot, next_phase = attend(
+                Q, buffers, signals, scale_log2, first_row, blocks, slot, phase, N_q, N_k, causal, ragged, crossing, me,
+                consumers, stages, unrolled)
+            if d == 128:
+                O = scaled_rows(O, opaque(alpha))
+            thread_barrier()                           # all 128 threads have read Q
+            mbarrier.arrive(Q_free.index(me), count=1)
+            mbarrier.wait(V_full.index(slot), phase)
+            O = warpgroup_mma(P, V_s.index(slot).reshape([KEYS, d]), O, is_async=True)
+            l_i = gl.convert_layout(gl.sum(l, 1), rows_of_S)
+            O = warpgroup_mma_wait(0, deps=[O])
+            arrive(slot + V_FREE, consumers * 128 + 32)
+            slot, phase = next_slot, next_phase
+            O = scaled_rows(O, 1.0 / l_i)
+            tma.store_wait(0)                          # the tile before has left O_s
+            O_s.index(me).reshape([ROWS, d]).store(O.to(V_s.dtype))
+            fence_async_shared()
+            tma.async_copy_shared_to_global(O_out, [head, first_row, 0], O_s.index(me))
+            rows = first_row + gl.arange(0, ROWS, rows_of_S)
+            gl.store(L + gl.cast(head, gl.int64) * N_q + rows, (m * scale_log2 + gl.log2(l_i)) / LOG2_E, mask=rows < N_q)
+        tile = coming
+        turn += 1
+    tma.store_wait(0)
+
+
+@gluon.jit(do_not_specialize=["N_q", "N_k", "H_q", "group", "together", "tiles"])
+def fa2_hopper_kernel(Q, K, V, O, L, counter, scale, N_q, N_k, H_q, group, together, tiles, d: gl.constexpr,
+                      consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr,
+                      crossing: gl.constexpr, unrolled: gl.constexpr, registers: gl.constexpr, num_warps: gl.constexpr):
+    """Shared memory and the signals in it, then every warp goes to its own work."""
+    Q_s = gl.allocate_shared_memory(Q.dtype, [consumers, 1, 1, ROWS, d], Q.layout)
+    K_s = gl.allocate_shared_memory(K.dtype, [stages, 1, 1, KEYS, d], K.layout)
+    V_s = gl.allocate_shared_memory(V.dtype, [stages, 1, 1, KEYS, d], V.layout)
+    O_s = gl.allocate_shared_memory(O.dtype, [consumers, 1, ROWS, d], O.layout)
+    next_tile = gl.allocate_shared_memory(gl.int32, [2, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    Q_full = gl.allocate_shared_memory(gl.int64, [consumers, 1], mbarrier.MBarrierLayout())
+    Q_free = gl.allocate_shared_memory(gl.int64, [consumers, 1], mbarrier.MBarrierLayout())
+    K_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
+    V_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
+    next_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    next_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    for n in gl.static_range(consumers):
+        mbarrier.init(Q_full.index(n), count=1)
+        mbarrier.init(Q_free.index(n), count=1)
+    for n in gl.static_range(stages):
+        mbarrier.init(K_full.index(n), count=1)
+        mbarrier.init(V_full.index(n), count=1)
+    for n in gl.static_range(2):
+        mbarrier.init(next_full.index(n), count=1)
+        mbarrier.init(next_free.index(n), count=consumers)
+
+    descriptors, buffers = (Q, K, V, O), (Q_s, K_s, V_s, O_s)
+    signals, schedule = (Q_full, Q_free, K_full, V_full), (counter, next_tile, next_full, next_free)
+    shared = (descriptors, L, buffers, signals, schedule, (N_q, N_k, H_q, group, together, tiles), scale)
+    # Warps, and registers a thread, of all but the first, which has the launch's warps and what registers are left.
+    if consumers == 2:
+        gl.warp_specialize([
+            (consumer, (shared, 0, d, 2, stages, causal, ragged, crossing, unrolled)),
+            (consumer, (shared, 1, d, 2, stages, causal, ragged, crossing, unrolled)),
+            (producer, (shared, d, 2, stages, causal)),
+        ], [4, 1], [registers, 24])
+    else:
+        gl.warp_specialize([
+            (consumer, (shared, 0, d, 3, stages, causal, ragged, crossing, unrolled)),
+            (consumer, (shared, 1, d, 3, stages, causal, ragged, crossing, unrolled)),
+            (consumer, (shared, 2, d, 3, stages, causal, ragged, crossing, unrolled)),
+            (producer, (shared, d, 3, stages, causal)),
+        ], [4, 4, 1], [registers, registers, 24])
+
+
+def fa2_hopper_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
+    """Exact attention for every batch and head in one launch, on a Hopper GPU.
+
+    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d)
+             -> O (B, H_q, N_q, d) in Q's dtype, L (B, H_q, N_q) float32, natural-log logsumexp
+             d 64 or 128, float16 or bfloat16, H_q a multiple of H_kv, no dropout; strides and the rest: see `why_not`
+    Tiles:   192 x 128 at d = 64, 128 x 128 at d = 128: the division of labour fixes them
+    Error:   at most 2x that of naive in the same dtype, both against float64
+    Raises:  TypeError or ValueError before anything is launched
+    Source:  Shah et al. 2024, arXiv:2407.08608, FlashAttention-3: warp specialisation, products under exponentials
+    New:     against fa2_persistent_forward: who loads and who computes are different warps; a counter hands out the tiles
+    """
+    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
+    refuse(why_not(Q, K, V, B_r=B_r, B_c=B_c, **options))
+    return forward(fa2_hopper_kernel, launch, Q, K, V, **options)
+
+
+def why_not(Q, K, V, *, causal=False, dropout_p=0.0, B_r=None, B_c=None, **options):
+    """Why this rung does not take a call, in words; None where it does."""
+    have, (d, d_v) = capability(Q), (Q.shape[-1], V.shape[-1])
+    if have is None or have[0] != 9:
+        return "its instructions are Hopper's alone, and no interpreter knows them" if have is None else (
+            f"its instructions are Hopper's alone, compute capability 9.0, and this GPU has {have[0]}.{have[1]}")
+    if Q.dtype not in (torch.float16, torch.bfloat16):
+        return f"it takes float16 and bfloat16, not {str(Q.dtype).removeprefix('torch.')}"
+    if d != d_v or d not in (64, 128):
+        return f"it takes d = d_v = 64 or 128, not d = {d}, d_v = {d_v}"
+    if dropout_p > 0:
+        return "it has no dropout"
+    if B_r or B_c:
+        return "its tiles are fixed"
+    if causal and Q.shape[2] > K.shape[2]:
+        return "with more queries than keys some causal rows see no key"
+    return why_no_tma(Q, K, V)
+
+
+def launch(Q, K, V, O, L, *, causal, scale, **options):
+    """The grid and the arguments of one launch; nothing is checked and nothing runs."""
+    Q, scale = positive_scale(Q, scale)
+    (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
+    choice = how_many(d, max(N_q, N_k), causal)
+    tiles = B * H_q * triton.cdiv(N_q, choice["consumers"] * 64)
+    element = gl.float16 if Q.dtype == torch.float16 else gl.bfloat16
+    arguments = {"L": L, "counter": torch.zeros(1, dtype=torch.int32, device=Q.device), "scale": scale}
+    for name, T, rows in (("Q", Q, 64), ("K", K, 128), ("V", V, 128), ("O", O.flatten(0, 1), 64)):
+        layout = gl.NVMMASharedLayout.get_default_for([1] * (T.ndim - 2) + [rows, d], element)
+        arguments[name] = descriptor(T, (rows, d), layout=layout)
+    arguments |= {"N_q": N_q, "N_k": N_k, "H_q": H_q, "group": H_q // H_kv, "tiles": tiles}
+    arguments |= {"together": heads_together(Q, K, V) if causal else 1, "d": d, "causal": causal}
+    arguments |= {"ragged": N_k % 128 > 0, "crossing": causal and (N_k - N_q) % 64 > 0}
+    return (min(tiles, programs_at_a_time(Q, 8)),), arguments | choice | {"num_warps": 4}
+
+
+def how_many(d, N, causal):
+    """Consumers, slots of a ring, and whether the loop is unrolled by two, as fastest on an H200 when this was designed."""
+    short = causal and N <= 8192
+    if d == 64:
+        return {"consumers": 3, "stages": SLOTS if short else 2, "unrolled": False, "registers": 160}
+    return {"consumers": 2, "stages": 2, "unrolled": not short, "registers": 240}

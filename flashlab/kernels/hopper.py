@@ -1,0 +1,69 @@
+"""What a kernel of warpgroups that work apart needs and Gluon has no word for: named barriers, rings of buffers, fences for values.
+
+A warpgroup is 128 threads whose matrix products run on the tensor cores while the threads go on. Two kinds of barriers keep
+warpgroups apart. An mbarrier lies in shared memory and counts bytes, too: TMA arrives there when a tile has landed. A named
+barrier is one of a program's sixteen, and cheap: threads that have something to announce `arrive` and walk on; who waits, `sync`s.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+thread_barrier = getattr(gl, "barrier", None) or gl.thread_barrier     # its name before Triton 3.7
+
+
+@gluon.jit
+def sync(barrier, threads: gl.constexpr):
+    """Wait at a named barrier until this many threads have come, those that wait and those that have arrived."""
+    gl.inline_asm_elementwise("bar.sync $1, $2; mov.u32 $0, $1;", "=r,r,r", [barrier, threads],
+                              dtype=gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def arrive(barrier, threads: gl.constexpr):
+    """Count towards a named barrier without waiting."""
+    gl.inline_asm_elementwise("bar.arrive $1, $2; mov.u32 $0, $1;", "=r,r,r", [barrier, threads],
+                              dtype=gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def following(slot, phase, stages: gl.constexpr):
+    """The next slot of a ring, and the parity of its mbarrier: it changes each time round."""
+    last = slot == stages - 1
+    return gl.where(last, 0, slot + 1), phase ^ gl.where(last, 1, 0)
+
+
+@gluon.jit
+def opaque(x):
+    """x, by an instruction that LLVM cannot see through: it moves the rescaling of O, or the rounding of P, past the loop's end
+    otherwise, where it costs registers."""
+    if x.dtype == gl.float32:
+        return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=True, pack=1)
+    return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=True, pack=2)
+
+
+@gluon.jit
+def pinned(x):
+    """x, which has to be there before anything after it: no compiler moves a shuffle. With itself, it changes nothing."""
+    return gl.inline_asm_elementwise("shfl.sync.bfly.b32 $0, $1, 0, 31, -1;", "=f,f", [x], dtype=gl.float32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def row_maximum(S, chains: gl.constexpr):
+    """The maximum of each row. gl.max makes one chain of dependent maxima of a thread's elements; two chains run side by side."""
+    rows: gl.constexpr = gl.SliceLayout(1, S.type.layout)
+    if chains == 1:
+        return gl.max(S, 1)
+    parts = gl.max(S.reshape([S.shape[0], S.shape[1] // 8, 8]), 1)
+    return gl.convert_layout(gl.max(parts, 1), rows, assert_trivial=True)
+
+
+@gluon.jit
+def row_shares(P):
+    """Each thread's own part of the row sums: four threads hold a row, and add up their parts once, after the loop."""
+    return gl.sum(gl.sum(P.reshape([P.shape[0], P.shape[1] // 8, 4, 2]), 3), 1)
+
+
+@gluon.jit
+def scaled_rows(x, alpha):
+    """x with each row multiplied by its alpha."""
+    return x * gl.convert_layout(alpha, gl.SliceLayout(1, x.type.layout))[:, None]

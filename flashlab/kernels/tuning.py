@@ -1,0 +1,94 @@
+"""Tile sizes, warps and stages: what can be tried, what fits, and what a search on this GPU found fastest.
+
+Nothing is searched here, and nothing when a kernel is called: `python -m flashlab bench tune` searches, once, and leaves its
+table in a file beside other caches. A call looks its head dimension up there and takes the nearest size that was tuned.
+"""
+
+import functools
+import hashlib
+import inspect
+import json
+import math
+import os
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import triton
+
+from flashlab.kernels.launch import padded, pick_tiles
+
+
+class Tiles(NamedTuple):
+    """What a launch of a forward kernel may choose."""
+
+    B_r: int
+    B_c: int
+    num_warps: int
+    num_stages: int        # tiles of K and V under way at a time, the one in use among them; 1: each load is waited for
+
+
+GRID = [Tiles(*choice) for choice in product((64, 128), (32, 64, 128), (4, 8), (1, 2, 3, 4))]
+
+
+def shared_bytes(tiles, d, d_v, dtype):
+    """The least shared memory that a program of these tiles takes: Q_i, and K_j and V_j for each stage."""
+    return dtype.itemsize * (tiles.B_r * padded(d) + tiles.num_stages * tiles.B_c * (padded(d) + padded(d_v)))
+
+
+def candidates(d, d_v, dtype, limit, grid=None):
+    """Those of the grid worth compiling: they fit in `limit` bytes of shared memory, and each warp has 16 rows at least."""
+    return [tiles for tiles in grid or GRID
+            if shared_bytes(tiles, d, d_v, dtype) <= limit and tiles.B_r >= 16 * tiles.num_warps]
+
+
+def choose(kernel, Q, K, V, options, B_r=None, B_c=None, tiles=None):
+    """The tiles of one launch, by name: those given, else the fastest that a search found here, else `pick_tiles`."""
+    if tiles is None and not (B_r or B_c or options.get("dropout_p")):
+        tiles = fastest(kernel, Q.shape[-1], V.shape[-1], Q.dtype, options["causal"], K.shape[2])
+    return tiles._asdict() if tiles else pick_tiles(Q, V, options, B_r, B_c)
+
+
+def fastest(kernel, d, d_v, dtype, causal, N):
+    """The Tiles that a search found fastest for this head dimension, at the nearest N that was searched; None without one."""
+    found = tables().get(key(kernel, d, d_v, dtype, causal))
+    if not found:
+        return None
+    nearest = min(found, key=lambda size: abs(math.log2(max(1, N) / int(size))))
+    timed = [(ms, tiles) for tiles, ms, _ in found[nearest] if ms]
+    return Tiles(*min(timed)[1]) if timed else None
+
+
+def key(kernel, d, d_v, dtype, causal):
+    """What a table holds for: another GPU, another Triton or an edited kernel has one of its own."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    edition = hashlib.sha256(inspect.getsource(kernel.fn).encode()).hexdigest()[:12]
+    sizes = f"d {d}, d_v {d_v}, {str(dtype).removeprefix('torch.')}{', causal' if causal else ''}"
+    return f"{kernel.fn.__name__} {edition}, {sizes}, {gpu}, triton {triton.__version__}"
+
+
+def cache_file():
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flashlab" / "tiles.json"
+
+
+@functools.lru_cache(1)
+def tables():
+    """{key: {N: [[tiles, ms or None, why not or None], ...]}}; empty where there is no file, or none that can be read."""
+    try:
+        found = json.loads(cache_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def remember(key, N, table):
+    """Keep the table of a search. The file is replaced whole, so that no reader sees half of it."""
+    tables.cache_clear()
+    found = tables()
+    found.setdefault(key, {})[str(N)] = table
+    file = cache_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_suffix(f".{os.getpid()}")
+    half.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    half.replace(file)

@@ -1,0 +1,17 @@
+"""What a notebook says to its learner: how good a prediction was, what the reference looks like beside the learner's own answer.
+
+    my_share = None                                        # in one cell: replace None
+    said = compare("share of the running state", my_share, share)
+    said.on(figures.traffic_against_N(points), x=1024)     # the same picture, with the prediction on it
+    reveal("ex06_fa2_inner_loop")                          # once it passes
+    replay("ex06_fa2_inner_loop")                          # their own lines in the player
+    points = sweeps.over_N(Ns) + yours.over_N(Ns)          # their own code among the curves
+    misprints.COPIES["FA2"]                                # a published algorithm as code that runs, misprints and all
+"""
+
+from flashlab.lesson import misprints, yours
+from flashlab.lesson.moving import replay
+from flashlab.lesson.predictions import compare, nearest
+from flashlab.lesson.reference import reveal
+
+__all__ = ["compare", "misprints", "nearest", "replay", "reveal", "yours"]

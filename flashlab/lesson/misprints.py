@@ -1,0 +1,145 @@
+"""Hand-made copies of two published backward passes as code that runs, misprints and all.
+
+    copied = misprints.COPIES["FA2"]   # shows itself, with a number for each line
+    print(copied.verdict({1: "D = ..."}))      # what it gives with lines of the learner's own put in
+    copied.wrong()                     # the numbers of the wrong lines: found by running, nobody's opinion
+    copied.corrected(1)                # how such a line should read
+
+A line is wrong if it alone, in a program that is right, changes a gradient, moves bytes for nothing, or does not run.
+"""
+
+import functools
+import textwrap
+from dataclasses import dataclass
+
+import torch
+
+from flashlab.memory import Memory, kernel, load, store, tiles
+from flashlab.oracle import attention, gradients, max_error
+
+CLOSE = 1e-9                   # of gradients in float64
+N_Q, N_K, D_HEAD, B_R, B_C, P_DROP = 12, 6, 8, 4, 3, 0.2      # T_r is not T_c: a loop over the wrong blocks is seen
+
+# A line that was copied wrongly has both: (printed, right). "" is no line at all.
+FA1 = ["dQ, dK, dV = torch.zeros_like(Q), torch.zeros_like(K), torch.zeros_like(V)",
+       "with kernel('backward', Q=Q, K=K, V=V, O=O, dO=dO, l=l, m=m, keep=keep, dQ=dQ, dK=dK, dV=dV):",
+       ("    for j in query_blocks:", "    for j in key_blocks:"),
+       "        K_j, V_j = load(K, j), load(V, j)",
+       "        dK_j, dV_j = torch.zeros_like(K_j), torch.zeros_like(V_j)",
+       ("        for i in key_blocks:", "        for i in query_blocks:"),
+       "            Q_i, O_i, dO_i, dQ_i = load(Q, i), load(O, i), load(dO, i), load(dQ, i)",
+       "            l_i, m_i = load(l, i), load(m, i)",
+       ("            S_ij = Q_i @ K_j.T", "            S_ij = tau * Q_i @ K_j.T"),
+       ("            P_ij = torch.diag(l_i)**0.5 @ torch.exp(S_ij - m_i[:, None])",
+        "            P_ij = torch.diag(1 / l_i) @ torch.exp(S_ij - m_i[:, None])"),
+       ("            Z_ij = load(keep, i, j) / (1 + p)", "            Z_ij = load(keep, i, j) / (1 - p)"),
+       "            dV_j += (P_ij * Z_ij).T @ dO_i",
+       "            dP_ij = (dO_i @ V_j.T) * Z_ij",
+       ("            D_i = (dP_ij * D_i).sum(-1)", "            D_i = (dO_i * O_i).sum(-1)"),
+       ("            dK_j = P_ij * (dP_ij - D_i[:, None])", "            dS_ij = P_ij * (dP_ij - D_i[:, None])"),
+       "            store(dQ, i, dQ_i + tau * dS_ij @ K_j)",
+       "            dK_j += tau * dS_ij.T @ Q_i",
+       "        store(dK, j, dK_j)",
+       "        store(dV, j, dV_j)"]
+FA2 = [("D = (dO * O).sum(0)", "D = (dO * O).sum(-1)"),
+       "dQ, dK, dV = torch.zeros_like(Q), torch.zeros_like(K), torch.zeros_like(V)",
+       "with kernel('backward', Q=Q, K=K, V=V, O=O, dO=dO, L=L, D=D, dQ=dQ, dK=dK, dV=dV):",
+       "    for j in key_blocks:",
+       "        K_j, V_j = load(K, j), load(V, j)",
+       "        dK_j, dV_j = torch.zeros_like(K_j), torch.zeros_like(V_j)",
+       "        for i in query_blocks:",
+       ("            Q_i = load(Q, i)", "            Q_i, dO_i = load(Q, i), load(dO, i)"),
+       ("            O_i = load(O, i)", ""),
+       ("            dQ_i = load(dQ, i)", ""),
+       "            L_i, D_i = load(L, i), load(D, i)",
+       "            P_ij = torch.exp(tau * Q_i @ K_j.T - L_i[:, None])",
+       "            dV_j += P_ij.T @ dO_i",
+       "            dP_ij = dO_i @ V_j.T",
+       "            dS_ij = P_ij * (dP_ij - D_i[:, None])",
+       "            dQ_i = load(dQ, i)",
+       "            store(dQ, i, dQ_i + tau * dS_ij @ K_j)",
+       "            dK_j += tau * dS_ij.T @ Q_i",
+       "        store(dK, j, dK_j)",
+       "        store(dV, j, dV_j)"]
+
+
+@dataclass
+class Copied:
+    """An algorithm as it was copied. dropout: whether it knows p and keep."""
+
+    title: str
+    lines: list
+    dropout: bool
+
+    def __repr__(self):
+        return "\n".join([self.title, *(f"{n:>2}  {self._text(n, 0)}" for n in self._numbers())])
+
+    def corrected(self, n):
+        """The right form of line n, without its indentation; "" where there should be none."""
+        return self._text(n, 1).strip()
+
+    def wrong(self):
+        """The numbers of the lines that are wrong: each is tried alone, in a program that is right."""
+        right = self._run([self._text(n, 1) for n in self._numbers()])
+        found = []
+        for n in (n for n, line in enumerate(self.lines, 1) if not isinstance(line, str)):     # the others are right as printed
+            errors, nbytes = self._run([self._text(k, 0 if k == n else 1) for k in self._numbers()])
+            if isinstance(errors, str) or max(errors.values()) > CLOSE or nbytes != right[1]:
+                found.append(n)
+        return found
+
+    def verdict(self, fixes=None):
+        """What the copy gives, in words. fixes: {line number: the learner's code for it, indented or not; "" drops the line}"""
+        fixes = fixes or {}
+        if unknown := [n for n in fixes if n not in self._numbers()]:
+            raise ValueError(f"fixes must be for lines 1 to {len(self.lines)}, got {unknown[0]!r}")
+        texts = [self._text(n, 0) for n in self._numbers()]
+        for n, code in fixes.items():
+            indent = len(texts[n - 1]) - len(texts[n - 1].lstrip())
+            texts[n - 1] = " " * indent + code.strip()
+        errors, nbytes = self._run(texts)
+        if isinstance(errors, str):
+            return f"does not run: {errors}"
+        off = [f"{name} {'right' if error <= CLOSE else f'off by {error:.1g}'}" for name, error in errors.items()]
+        more = nbytes - self._run([self._text(n, 1) for n in self._numbers()])[1]
+        moved = "no byte too many" if more == 0 else f"{abs(more)} bytes too {'many' if more > 0 else 'few'}"
+        return f"{', '.join(off)}; {moved}"
+
+    def _numbers(self):
+        return range(1, len(self.lines) + 1)
+
+    def _text(self, n, which):
+        line = self.lines[n - 1]
+        return line if isinstance(line, str) else line[which]
+
+    def _run(self, texts):
+        """({gradient: its error}, bytes moved) of the program of these lines; (what it raised, 0) if it does not run."""
+        inputs, truth = _problem(self.dropout)
+        body = textwrap.indent("\n".join(texts), "    ")
+        place = {"torch": torch, "load": load, "store": store, "kernel": kernel} | inputs
+        try:
+            exec(f"def backward():\n{body}\n    return dQ, dK, dV", place)
+            with Memory() as mem:
+                found = place["backward"]()
+            errors = {name: max_error(mine, right) for name, mine, right in zip(("dQ", "dK", "dV"), found, truth, strict=True)}
+        except Exception as error:     # noqa: BLE001    a misprint may raise anything
+            return f"{type(error).__name__}: {error}".split("\n")[0], 0
+        return {name: error if error == error else float("inf") for name, error in errors.items()}, mem.read + mem.written
+
+
+@functools.cache
+def _problem(dropout):
+    """What the lines may name, in float64, and the true gradients."""
+    g = torch.Generator().manual_seed(0)
+    Q, K, V, dO = (torch.randn(n, D_HEAD, generator=g, dtype=torch.float64) for n in (N_Q, N_K, N_K, N_Q))
+    p, tau = P_DROP if dropout else 0.0, D_HEAD**-0.5
+    keep = torch.rand(N_Q, N_K, generator=g) >= p
+    O, L = attention(Q, K, V, dropout_p=p, keep=keep) if dropout else attention(Q, K, V)
+    m = (tau * Q @ K.T).amax(-1)
+    inputs = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "m": m, "l": torch.exp(L - m), "keep": keep.double(),
+              "p": p, "tau": tau, "query_blocks": tiles(N_Q, B_R), "key_blocks": tiles(N_K, B_C)}
+    return inputs, gradients(Q, K, V, dO, **({"dropout_p": p, "keep": keep} if dropout else {}))
+
+
+COPIES = {"FA1": Copied("FA1's Algorithm 4 (p: dropout, keep: what it keeps, tau: the scale)", FA1, True),
+          "FA2": Copied("FA2's Algorithm 2 (tau: the scale, which the paper leaves out)", FA2, False)}

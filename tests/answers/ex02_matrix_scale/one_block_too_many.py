@@ -1,0 +1,30 @@
+# kind: one mistake
+# what: n // b + 1 blocks in both directions
+# shows: rows or cols a multiple of the block: more blocks than cover the matrix; Y is right
+"""ex02_matrix_scale · my answer."""
+
+import torch
+
+from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+
+
+def scale_kernel(X, factors, Y, rows, cols):
+    """Written for one thread."""
+    r = blockIdx.y * blockDim.y + threadIdx.y
+    c = blockIdx.x * blockDim.x + threadIdx.x
+    if r < rows:
+        if c < cols:
+            Y[r * cols + c] = X[r * cols + c] * factors[r]
+
+
+def grid_for(rows, cols, block):
+    """(x, y): the blocks of block[0] columns and block[1] rows that cover the matrix."""
+    return cols // block[0] + 1, rows // block[1] + 1
+
+
+def scale_rows(X, factors, block):
+    """Each row times its factor, and the 32-byte sectors that the stores moved."""
+    rows, cols = X.shape
+    Y = torch.full((rows, cols), float("nan"), dtype=X.dtype)
+    trace = launch(scale_kernel, grid_for(rows, cols, block), block)(X, factors, Y, rows, cols)
+    return Y, trace.sectors("store")[0]

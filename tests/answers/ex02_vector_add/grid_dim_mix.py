@@ -1,0 +1,28 @@
+# kind: one mistake
+# what: the index uses blockIdx.x * N as offset of the block
+# shows: more than one block: elements of later blocks never written
+"""ex02_vector_add: my answer."""
+
+import torch
+
+from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+
+
+def add_kernel(A, B, C, N):
+    """Written for one thread. A, B and C are pointers: A[i] is the i-th number."""
+    i = blockIdx.x * N + threadIdx.x
+    if i < N:
+        C[i] = A[i] + B[i]
+
+
+def blocks_needed(N, block):
+    """How many blocks of `block` threads cover N elements."""
+    return (N + block - 1) // block
+
+
+def vector_add(A, B, block):
+    """A + B, by a grid of blocks of `block` threads; and how many threads were launched."""
+    N = len(A)
+    C = torch.full((N,), float("nan"), dtype=A.dtype)              # what nobody writes stays NaN
+    trace = launch(add_kernel, blocks_needed(N, block), block)(A, B, C, N)
+    return C, trace.threads

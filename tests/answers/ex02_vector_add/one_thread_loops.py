@@ -1,0 +1,30 @@
+# kind: point missed
+# what: each thread of block 0 strides over the vector; thread 0 of the grid adds everything in a loop
+# shows: numbers right; not one thread per element
+"""ex02_vector_add: my answer."""
+
+import torch
+
+from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+
+
+def add_kernel(A, B, C, N):
+    """Written for one thread. A, B and C are pointers: A[i] is the i-th number."""
+    if blockIdx.x == 0 and threadIdx.x == 0:
+        n = 0
+        while n < N:
+            C[n] = A[n] + B[n]
+            n += 1
+
+
+def blocks_needed(N, block):
+    """How many blocks of `block` threads cover N elements."""
+    return (N + block - 1) // block
+
+
+def vector_add(A, B, block):
+    """A + B, by a grid of blocks of `block` threads; and how many threads were launched."""
+    N = len(A)
+    C = torch.full((N,), float("nan"), dtype=A.dtype)              # what nobody writes stays NaN
+    trace = launch(add_kernel, blocks_needed(N, block), block)(A, B, C, N)
+    return C, trace.threads

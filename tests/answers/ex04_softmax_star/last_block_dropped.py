@@ -1,0 +1,25 @@
+# kind: one mistake
+# what: range(0, len(K) - B_c + 1, B_c) leaves out a short last block
+# shows: B_c does not divide N_k
+"""ex04_softmax_star: my answer."""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    N_q, d = Q.shape
+    O = torch.zeros(N_q, V.shape[1], dtype=Q.dtype)
+    l = torch.zeros(N_q, 1, dtype=Q.dtype)
+    m = torch.full((N_q, 1), -inf, dtype=Q.dtype)
+    for start in range(0, len(K) - B_c + 1, B_c):
+        S = Q @ K[start:start + B_c].T / d ** 0.5
+        m_new = torch.maximum(m, S.amax(1, keepdim=True))
+        P = torch.exp(S - m_new)
+        alpha = torch.exp(m - m_new)
+        l = alpha * l + P.sum(1, keepdim=True)
+        O = alpha * O + P @ V[start:start + B_c]
+        m = m_new
+    return O / l

@@ -1,0 +1,16 @@
+# kind: one mistake
+# what: torch.logaddexp2: base two
+# shows: any
+"""ex06_use_of_L: my answer."""
+
+import torch
+
+inf = float("inf")
+
+
+def combine(O_a, L_a, O_b, L_b):
+    """(O, L) of all the keys, from those of each half."""
+    L = torch.logaddexp2(L_a, L_b)
+    w_a = torch.exp(L_a - L).nan_to_num(0.0)
+    w_b = torch.exp(L_b - L).nan_to_num(0.0)
+    return w_a[:, None] * O_a + w_b[:, None] * O_b, L

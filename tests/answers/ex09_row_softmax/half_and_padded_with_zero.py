@@ -1,0 +1,26 @@
+# kind: two mistakes
+# what: no cast to float32, and the padding is 0
+# shows: float16 X: sums and exponentials in 16 bits; N no power of two: exp(0 - max) of every padded element is in the sum
+"""ex09_row_softmax · softmax of a row in one kernel"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(X, Y, stride_Xm, stride_Xn, stride_Ym, stride_Yn, N, B: tl.constexpr):
+    """Row number program_id(0)."""
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, B)
+    x = tl.load(X + row * stride_Xm + cols * stride_Xn, mask=cols < N, other=0.0)
+    x = tl.exp(x - tl.max(x, 0))
+    x = x / tl.sum(x, 0)
+    tl.store(Y + row * stride_Ym + cols * stride_Yn, x, mask=cols < N)
+
+
+def row_softmax(X, Y):
+    """Fills Y with the softmax of each row of X."""
+    M, N = X.shape
+    grid = (M,)
+    B = triton.next_power_of_2(N)
+    softmax_kernel[grid](X, Y, *X.stride(), *Y.stride(), N, B)

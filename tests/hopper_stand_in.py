@@ -1,0 +1,237 @@
+"""A stand-in for Gluon that runs fa2_hopper.py on the CPU, a Python thread for each warpgroup, to test how they take turns.
+
+It knows just enough: tiles are tensors, and barriers count as the hardware's do. What the hardware may delay is delayed as far as
+the barriers allow: a matrix product reads its operands when it is waited for, so a slot that is let go too early is overwritten
+in time to be seen. A barrier that counts too many, or that nobody reaches, is an error and not a hang.
+"""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import torch
+
+from flashlab.kernels import fa2_hopper, hopper
+
+PATIENCE = 20                          # seconds until a wait counts as a deadlock
+
+
+class Tile(torch.Tensor):
+    """A tile in registers."""
+
+    type = property(lambda self: SimpleNamespace(layout=None))
+    dtype = property(lambda self: self.as_subclass(torch.Tensor).dtype)
+
+
+def tile(T):
+    return T.as_subclass(Tile)
+
+
+class Pointer:
+    """Places in a tensor in HBM."""
+
+    def __init__(self, T, at=0):
+        self.T, self.at = T, at
+
+    def __add__(self, more):
+        return Pointer(self.T, self.at + more)
+
+
+class Buffer:
+    """Shared memory: a view into a tensor that all threads see."""
+
+    def __init__(self, data):
+        self.data = data
+
+    shape = property(lambda self: list(self.data.shape))
+    dtype = property(lambda self: self.data.dtype)
+
+    def index(self, n):
+        return Buffer(self.data[int(n)])
+
+    def reshape(self, shape):
+        return Buffer(self.data.view(shape))
+
+    def permute(self, order):
+        return Buffer(self.data.permute(order))
+
+    def load(self, layout):
+        return self.data.clone()
+
+    def store(self, values):
+        self.data.copy_(values)
+
+
+class Machine:
+    """One program: its barriers, and what its threads have under way."""
+
+    def __init__(self, program):
+        self.program, self.changed = program, threading.Condition()
+        self.named, self.mbarriers = {}, {}
+        self.local = threading.local()
+
+    def wait_until(self, ready, what):
+        deadline = time.monotonic() + PATIENCE
+        with self.changed:
+            while not ready():
+                if not self.changed.wait(deadline - time.monotonic()):
+                    raise AssertionError(f"deadlock: {threading.current_thread().name} waits for {what}")
+
+    # named barriers: a number of threads arrive, then it begins again
+
+    def come(self, barrier, threads):
+        barrier, mine = int(barrier), 32 if threading.current_thread().name == "producer" else 128
+        with self.changed:
+            state = self.named.setdefault(barrier, SimpleNamespace(count=0, round=0))
+            round = state.round
+            state.count += mine
+            assert state.count <= threads, f"named barrier {barrier}: {state.count} threads came, {threads} were expected"
+            if state.count == threads:
+                state.count, state.round = 0, round + 1
+                self.changed.notify_all()
+        return state, round
+
+    def sync(self, barrier, threads):
+        state, round = self.come(barrier, threads)
+        self.wait_until(lambda: state.round > round, f"named barrier {int(barrier)}")
+
+    # mbarriers: arrivals and bytes, then the next phase begins
+
+    def at(self, slot):
+        return self.mbarriers[slot.data.data_ptr()]
+
+    def init(self, slot, count):
+        self.mbarriers[slot.data.data_ptr()] = SimpleNamespace(expected=count, left=count, bytes=0, phase=0)
+
+    def arrive(self, slot, count=1, bytes=0):
+        with self.changed:
+            state = self.at(slot)
+            state.left -= count
+            state.bytes += bytes
+            assert state.left >= 0, "an mbarrier counted more arrivals than it was made for"
+            self.complete(state)
+
+    def complete(self, state):
+        if state.left == 0 and state.bytes == 0:
+            state.left, state.phase = state.expected, state.phase + 1
+            self.changed.notify_all()
+
+    def wait(self, slot, parity, pred=True):
+        if pred:
+            self.wait_until(lambda: self.at(slot).phase % 2 != int(parity), f"an mbarrier, parity {int(parity)}")
+
+    def count(self, counter, n):
+        counter += n
+        return int(counter) - n
+
+    # TMA, and products that are computed when they are waited for
+
+    def load(self, descriptor, at, slot, buffer):
+        box = descriptor.block_shape
+        ranges = [(int(a), min(int(a) + n, size)) for a, n, size in zip(at, box, descriptor.base.shape, strict=True)]
+        whole = torch.zeros(box, dtype=descriptor.base.dtype)
+        part = descriptor.base[tuple(slice(*one) for one in ranges)]
+        whole[tuple(slice(0, n) for n in part.shape)] = part
+        with self.changed:
+            buffer.data.copy_(whole)
+            state = self.at(slot)
+            state.bytes -= whole.numel() * whole.itemsize
+            self.complete(state)
+
+    def save(self, descriptor, at, buffer):
+        where = tuple(slice(int(a), int(a) + n) for a, n in zip(at, descriptor.block_shape, strict=True))
+        target = descriptor.base[where]
+        target.copy_(buffer.data.view(descriptor.block_shape)[tuple(slice(0, n) for n in target.shape)])
+
+    def product(self, A, B, C, use_acc=True, is_async=False):
+        under_way = self.local.__dict__.setdefault("products", [])
+        under_way.append(SimpleNamespace(A=A, B=B, C=C if use_acc else torch.zeros_like(C), value=None))
+        return under_way[-1]
+
+    def finish(self, pendings, deps):
+        time.sleep(0)
+        under_way = self.local.products
+        while len(under_way) > pendings:
+            one = under_way.pop(0)
+            A, B = (x.data if isinstance(x, Buffer) else x for x in (one.A, one.B))
+            one.value = tile(one.C + A.float() @ B.float())
+        assert len(deps) == 1 and deps[0].value is not None, "a product is used that nobody has waited for"
+        return deps[0].value
+
+
+def language(machine, grid):
+    """What stands for gluon.language."""
+    on_tiles = lambda scalar, tensor: lambda *xs: tensor(*xs) if any(isinstance(x, torch.Tensor) for x in xs) else scalar(*xs)
+
+    def allocate(dtype, shape, layout):
+        fill = torch.nan if dtype.is_floating_point else 0
+        return Buffer(torch.full(shape, fill, dtype=dtype))
+
+    def store(pointer, values, mask):
+        pointer.T.view(-1)[pointer.at[mask]] = values[mask].as_subclass(torch.Tensor)
+
+    def specialise(parts, warps, registers):
+        names = [f"consumer {n}" for n in range(len(parts) - 1)] + ["producer"]
+        errors = []
+
+        def run(function, arguments):
+            try:
+                function(*arguments)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=run, args=part, name=n, daemon=True) for part, n in zip(parts, names, strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+
+    anything = lambda *_, **__: None
+    return SimpleNamespace(
+        constexpr=object, float32=torch.float32, int32=torch.int32, int64=torch.int64,
+        program_id=lambda axis: machine.program, num_programs=lambda axis: grid, cast=lambda x, dtype: x,
+        atomic_add=machine.count, allocate_shared_memory=allocate, store=store, warp_specialize=specialise, static_range=range,
+        minimum=on_tiles(min, torch.minimum), where=on_tiles(lambda c, a, b: a if c else b, torch.where),
+        maximum=on_tiles(max, lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=torch.float32))),
+        max=lambda x, axis: int(x.max()), sum=lambda x, axis: x.sum(axis), exp2=torch.exp2, log2=torch.log2,
+        zeros=lambda shape, dtype, layout: tile(torch.zeros(shape, dtype=dtype)),
+        full=lambda shape, value, dtype, layout: torch.full(shape, int(value), dtype=dtype),
+        arange=lambda start, end, layout: tile(torch.arange(start, end)), convert_layout=lambda x, layout, **_: x,
+        NVMMADistributedLayout=anything, SliceLayout=anything, BlockedLayout=anything, DotOperandLayout=anything,
+        SwizzledSharedLayout=anything)
+
+
+def run(monkeypatch, Q, K, V, causal, choice, **broken):
+    """O and L by fa2_hopper_kernel, two programs one after the other. choice: as of how_many. broken: functions to replace."""
+    O, L = torch.full_like(V[:, :1, :1].expand(*Q.shape), torch.nan).contiguous(), torch.full(Q.shape[:3], torch.nan)
+    monkeypatch.setattr(fa2_hopper, "how_many", lambda *_: choice | {"registers": 0})
+    monkeypatch.setattr(fa2_hopper, "programs_at_a_time", lambda *_: 2)            # few, so that one goes through many tiles
+    (grid,), arguments = fa2_hopper.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5)
+    for name in "QKVO":
+        given = arguments[name]
+        arguments[name] = SimpleNamespace(base=given.base, block_shape=given.block_shape, dtype=given.base.dtype, layout=None)
+    arguments["L"] = Pointer(L)
+    kernel = {name: value.fn for name, value in vars(fa2_hopper).items() if hasattr(value, "is_gluon")}
+    sizes = {name: value.value for name, value in vars(fa2_hopper).items() if type(value).__name__ == "constexpr"}
+    ring = hopper.following.fn
+    for program in range(grid):
+        machine = Machine(program)
+        gl = language(machine, grid)
+        tma = SimpleNamespace(async_copy_global_to_shared=machine.load, async_copy_shared_to_global=machine.save,
+                              store_wait=lambda pendings: None)
+        mbarrier = SimpleNamespace(init=machine.init, arrive=machine.arrive, wait=machine.wait, MBarrierLayout=lambda: None,
+                                   expect=lambda slot, bytes: machine.arrive(slot, 1, bytes))
+        stands_for = kernel | sizes | {
+            "gl": gl, "tma": tma, "mbarrier": mbarrier, "sync": machine.sync, "following": ring, "opaque": lambda x: x,
+            "arrive": lambda barrier, threads: machine.come(barrier, threads) and None, "pinned": lambda x: x,
+            "warpgroup_mma": machine.product, "warpgroup_mma_wait": machine.finish, "fence_async_shared": lambda: None,
+            "thread_barrier": lambda: None, "row_maximum": lambda S, chains: S.amax(1),
+            "row_shares": lambda P: P.sum(1, keepdim=True), "scaled_rows": lambda x, alpha: x * alpha[:, None]} | broken
+        with monkeypatch.context() as patch:
+            patch.setattr(hopper, "gl", gl)
+            for name, value in stands_for.items():
+                patch.setattr(fa2_hopper, name, value)
+            kernel["fa2_hopper_kernel"](**arguments)
+    return O, L

@@ -1,0 +1,127 @@
+"""What a kernel touches: each load and store is seen, with its program and mask; a learner's answer too, right or wrong."""
+
+import numpy as np
+import pytest
+import torch
+
+import flashlab  # noqa: F401  before Triton: it decides whether kernels are interpreted
+
+triton = pytest.importorskip("triton")
+
+import triton.language as tl  # noqa: E402
+
+from flashlab.check import source  # noqa: E402
+from flashlab.compiler import interpreted  # noqa: E402
+from flashlab.gpu.matmul import matmul  # noqa: E402
+from flashlab.gpu.matrix_add import matrix_add  # noqa: E402
+from flashlab.gpu.vector_add import vector_add  # noqa: E402
+from flashlab.lesson.accesses import result_of, touched, touched_by  # noqa: E402
+
+interpreted_only = pytest.mark.skipif(not interpreted(), reason="watches the interpreter's accesses")
+
+
+@triton.jit
+def careless_kernel(X, Out, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(Out + i, tl.load(X + i))
+
+
+@interpreted_only
+def test_masked_places_and_their_programs():
+    X, Y = torch.randn(10), torch.randn(10)
+    seen = touched(lambda: vector_add(X, Y, B=4))
+    assert {name: seen.kind(name) for name in seen.tensors} == {"X": "load", "Y": "load", "Out": "store"}
+    assert seen.programs() == [(0,), (1,), (2,)]
+    last = seen.of("Out")[-1]
+    assert last.elements.tolist() == [8, 9, 10, 11] and last.mask.tolist() == [True, True, False, False]
+    assert not any(seen.strays(access).any() for access in seen.accesses)
+    assert all((seen.times(name) == 1).all() for name in seen.tensors)
+
+
+@interpreted_only
+def test_strays_are_seen_and_those_in_no_tensor_are_not_carried_out():
+    room = torch.zeros(2, 10)
+    room[0] = 1
+    seen = touched(lambda: careless_kernel[(3,)](room[0], room[1], 4))
+    strays = [(access.kind, access.tensor, access.elements[seen.strays(access)].tolist()) for access in seen.accesses]
+    assert [stray for stray in strays if stray[2]] == [("load", "X", [10, 11]), ("store", "Out", [10, 11])]
+    assert room[1, :8].eq(1).all()                          # within tensors everything happens
+    out = torch.zeros(10)                                   # behind it lies nobody knows what: this must not be written
+    assert len(touched(lambda: careless_kernel[(3,)](torch.ones(10), out, 4)).of("Out")) == 3
+
+
+@interpreted_only
+def test_any_strides_and_a_grid_of_two_axes():
+    X, Y = torch.randn(5, 7), torch.randn(7, 5).T
+    seen = touched(lambda: matrix_add(X, Y, B_m=2, B_n=4))
+    assert seen.programs() == [(i, j) for i in range(3) for j in range(2)] and seen.tensors["Y"].strides == (1, 5)
+    assert all((seen.times(name) == 1).all() for name in seen.tensors)
+
+
+@interpreted_only
+def test_how_often_a_product_loads_its_operands():
+    A, B = torch.randn(48, 32), torch.randn(32, 80)
+    seen = touched(lambda: matmul(A, B, B_m=16, B_n=16, B_k=16))
+    assert (seen.times("A") == 80 // 16).all() and (seen.times("B") == 48 // 16).all() and (seen.times("C") == 1).all()
+
+
+@interpreted_only
+def test_a_run_too_large_to_draw_says_so(monkeypatch):
+    monkeypatch.setattr("flashlab.lesson.accesses.MAX_ACCESSES", 5)
+    with pytest.raises(Exception) as error:
+        touched(lambda: vector_add(torch.ones(10), torch.ones(10), B=4))
+    assert "too many to draw" in str(error.value) + str(error.value.__cause__)
+
+
+def test_on_a_gpu_nothing_is_run_and_it_says_why(monkeypatch):
+    monkeypatch.setattr("flashlab.lesson.accesses.interpreted", lambda: False)
+    seen = touched(lambda: 1 / 0)
+    assert "TRITON_INTERPRET=1" in seen.problem and seen.accesses == []
+
+
+# ---- a learner's file
+
+
+def answer(sandbox, *swaps, name="ex09_vector_add"):
+    text = source.solution_path(name).read_text()
+    for old, new in swaps:
+        assert old in text
+        text = text.replace(old, new)
+    (sandbox / f"exercises/{name}.py").write_text(text)
+
+
+def vectors():
+    return 2.0, torch.ones(10), torch.ones(10), torch.zeros(10), 4
+
+
+@interpreted_only
+def test_a_learners_kernel_is_seen_right_or_wrong(sandbox):
+    assert touched_by("ex09_vector_add", *vectors()) is None                          # a stub
+    answer(sandbox)
+    assert (touched_by("ex09_vector_add", *vectors()).times("Out") == 1).all()
+    answer(sandbox, ("a * x + y, mine)", "a * x + y)"))
+    seen = touched_by("ex09_vector_add", *vectors())
+    assert sum(int(seen.strays(access).sum()) for access in seen.of("Out")) == 2
+    answer(sandbox, ("grid = (triton.cdiv(N, B),)", "grid = (1,)"))
+    assert np.array_equal(touched_by("ex09_vector_add", *vectors()).times("Out"), [1] * 4 + [0] * 6)
+
+
+@interpreted_only
+@pytest.mark.parametrize("old, new, said", [
+    ("grid = (triton.cdiv(N, B),)", 'raise NotImplementedError("ex09_vector_add: the grid")', "not finished: the grid"),
+    ("x = tl.load(X + i, mine)", "x = tl.lod(X + i, mine)", "lod"),
+    ("import triton.language as tl", "import triton.language as tl\nimport nothing_of_that_name", "nothing_of_that_name"),
+    ("i = tl.program_id(0) * B", "i = = tl.program_id(0) * B", "SyntaxError"),
+])
+def test_what_ended_a_learners_run_is_said(sandbox, old, new, said):
+    answer(sandbox, (old, new))
+    assert said in touched_by("ex09_vector_add", *vectors()).problem
+
+
+def test_a_learners_plain_function(sandbox):
+    assert result_of("ex09_uncoalesced", 0, 1, 4) is None
+    answer(sandbox, name="ex09_uncoalesced")
+    assert result_of("ex09_uncoalesced", 0, 1, 4) == (4, True)
+    for old, new in (("def load(", "def lod("), ("return len", "return 1 // 0, len")):
+        answer(sandbox, (old, new), name="ex09_uncoalesced")
+        assert result_of("ex09_uncoalesced", 0, 1, 4) is None

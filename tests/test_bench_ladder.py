@@ -1,0 +1,68 @@
+"""What checks and tunes the kernels on a GPU, tried on the CPU: what it refuses, what it remembers."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
+from flashlab import ladder
+from flashlab.bench import forward, passes, soundness, tune
+from flashlab.bench.problems import Problem
+from flashlab.compiler import interpreted
+
+tuning = pytest.importorskip("flashlab.kernels.tuning", reason="triton is not installed (it exists for Linux only)")
+pytestmark = pytest.mark.skipif(not interpreted(), reason="on the CPU, by Triton's interpreter")
+
+from flashlab.kernels import fa2_tuned  # noqa: E402
+
+GRID = [tuning.Tiles(64, 32, 4, 1), tuning.Tiles(64, 64, 4, 2), tuning.Tiles(64, 16, 4, 3)]
+SMALL = Problem(64, 16, True, "float16", 1, 1)
+
+
+def test_a_search_checks_before_it_times_and_the_kernel_takes_the_fastest(monkeypatch, tmp_path):
+    """Fails if a wrong candidate is timed, or if the winner is not what the next call launches."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tuning.tables.cache_clear()
+    real, times = fa2_tuned.launch, iter([[3.0], [2.0]])
+    spoil = lambda Q, K, V, O, L, tiles=None, **options: real(
+        Q, K, V, O, torch.empty_like(L) if tiles and tiles.num_stages == 3 else L, tiles=tiles, **options)
+    monkeypatch.setattr(fa2_tuned, "launch", spoil)                      # the third candidate leaves L unwritten
+    table = tune.search("fa2_tuned_forward", SMALL, device="cpu", timer=lambda call: next(times), limit=2**20, grid=GRID)
+    assert [(tuple(tiles), ms) for tiles, ms, _ in table] == [(GRID[1], 2.0), (GRID[0], 3.0), (GRID[2], None)]
+    assert table[2][2].startswith("refused: WRONG")
+    Q = torch.randn(1, 1, 64, 16).half()
+    arguments = real(Q, Q, Q, Q, Q[..., 0].float(), causal=True, scale=1.0)[1]
+    assert (arguments["B_c"], arguments["num_stages"]) == (64, 2)
+    tuning.tables.cache_clear()
+
+
+def test_soundness_judges_a_kernel_or_says_why_not(monkeypatch):
+    kernel, none = ladder.rung("fa2_tma_forward"), lambda what: None
+    good = soundness.try_shape(kernel, (1, 2, 1, 20, 30, 16, 16, True), torch.float16, 1, "cpu", none)
+    assert good["error"] <= good["bound"] and "wrong" not in good
+    assert "118 bytes" in soundness.try_shape(kernel, (1, 1, 1, 20, 30, 59, 59, True), torch.float16, 1, "cpu", none)["skipped"]
+    monkeypatch.setattr(soundness, "flash_attention", lambda Q, K, V, **_: (torch.empty_like(Q), torch.empty(Q.shape[:3])))
+    assert "wrong" in soundness.try_shape(kernel, (1, 2, 1, 20, 30, 16, 16, True), torch.float16, 1, "cpu", none)
+
+
+def test_a_wrong_kernel_fails_the_command_and_is_on_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(soundness, "try_shape", lambda kernel, shape, dtype, repeats: {"kernel": kernel.name, "wrong": "O off"})
+    asked = SimpleNamespace(implementations=["fa2_tma_forward"], budget_seconds=60, repeats=1)
+    with pytest.raises(SystemExit, match="a kernel is wrong"):
+        soundness.run_asked(asked, tmp_path / "soundness.json", "the command")
+    rows = json.loads((tmp_path / "soundness.json").read_text())["rows"]
+    assert len(rows) == 2 * len(soundness.SHAPES) and all(row["wrong"] == "O off" for row in rows)
+
+
+def test_what_a_kernel_forgets_to_write_is_not_a_number():
+    with forward.poisoned_outputs():
+        assert torch.empty(3).isnan().all()
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_the_ratio_to_cudnn_is_taken_round_by_round():
+    """Fails if clocks that drift between rounds count as a difference: here both take three times as long in the last."""
+    turns = {"sdpa_cudnn": [1.0, 1.0, 3.0], "mine": [0.5, 0.5, 1.5]}
+    assert passes.by_turns(turns, "sdpa_cudnn", "mine") == 2.0 and passes.by_turns({"mine": [1.0]}, "sdpa_cudnn", "mine") is None

@@ -1,0 +1,298 @@
+"""What the checker says of answers whose mistake it has no name for, and that it blames nothing that is right."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from flashlab.check import case_inputs, checker, diagnose, failing, form, raised, run_case, say, special
+from flashlab.check.alternatives import ATTENTION, Problem
+from flashlab.check.cases import attention_case
+from flashlab.check.gradients import GRADIENTS, Backward
+from flashlab.check.runner import Problem as Trouble
+
+inf = float("inf")
+
+
+def said(name, fn):
+    return checker.examine(form.exercise(name), fn)
+
+
+def in_words(report):
+    return " ".join(report.message.split())
+
+
+# ---- features
+
+def judged(**cases):
+    """name=(passed, features), as special() sees them."""
+    return [SimpleNamespace(case=form.Case(name, dict, frozenset(features)), passed=passed, wrong=[0] * (not passed), problem=None)
+            for name, (passed, features) in cases.items()]
+
+
+def test_a_feature_that_another_passing_case_isolates_is_not_blamed():
+    cases = judged(plain=(True, []), tail=(True, ["a short last key block"]),
+                   both=(False, ["a short last key block", "a causal mask"]), mask=(True, ["a causal mask"]))
+    assert "short last key block" not in special.special(cases)
+    assert special.special(cases).startswith("Wrong in 1 of 4 cases")
+
+
+def test_a_feature_is_blamed_where_exactly_its_cases_fail():
+    cases = judged(plain=(True, []), tail=(False, ["a short last key block"]), other=(False, ["a short last key block", "d_v ≠ d"]))
+    assert "Wrong in each case with a short last key block, right in every other" in special.special(cases)
+
+
+def test_a_feature_is_blamed_where_a_case_with_nothing_else_fails():
+    cases = judged(plain=(True, []), two=(False, ["more than one key block"]), lucky=(True, ["more than one key block"]),
+                   more=(False, ["more than one key block", "large scores"]))
+    assert "Wrong only with more than one key block, in 2 of 3 such cases" in special.special(cases)
+
+
+def test_the_forgotten_shift_in_a_loop_bound_is_not_blamed_on_a_short_block():
+    exercise = form.exercise("ex08_dq_block")
+    mistake = next(m for m in exercise.mistakes if m.name == "loop_ends_without_shift")
+    report = checker.examine(exercise, exercise.wrong(mistake))
+    assert report.mistake == "loop_ends_without_shift" and "short last key block" not in in_words(report), str(report)
+
+
+def test_right_numbers_are_never_called_wrong():
+    exercise = form.exercise("ex06_fa2_inner_loop")
+    mistake = next(m for m in exercise.mistakes if m.name == "Q_read_each_step")
+    report = checker.examine(exercise, exercise.wrong(mistake))
+    assert "The numbers are right" in report.message and "Wrong" not in report.message, str(report)
+
+
+def test_a_right_result_of_another_dtype_is_called_right():
+    report = said("ex03_safe_softmax", lambda S: torch.softmax(S.double(), -1).nan_to_num(0))
+    assert report.mistake == "wrong_dtype" and "The numbers are right, but P has dtype float64" in in_words(report), str(report)
+
+
+# ---- outputs and places
+
+def test_it_says_which_outputs_are_right():
+    def fa1(Q_i, K_j, V_j, O_i, l_i, m_i, *more):
+        O, l, m = form.exercise("ex05_fa1_inner_loop").solution()(Q_i, K_j, V_j, O_i, l_i, m_i, *more)
+        return O + 0.01 * O.square(), l, m
+
+    assert "l_i and m_i are right in every case; O_i is not." in in_words(said("ex05_fa1_inner_loop", fa1))
+
+
+@pytest.mark.parametrize("name, order, words", [
+    ("ex08_ds_tile", (1, 0), "dQ_i and dK_j changed places"),                  # their shapes tell, where the tile is not square
+    ("ex03_merge", (0, 2, 1), "m and l changed places"),
+])
+def test_results_that_changed_places_are_seen(name, order, words):
+    exercise = form.exercise(name)
+
+    def exchanged(*args):
+        found = exercise.solution()(*args)
+        return tuple(found[n] for n in order)
+
+    report = checker.examine(exercise, exchanged)
+    assert words in in_words(report) or report.mistake == "swapped", str(report)
+
+
+def test_rows_in_another_order_are_seen():
+    def shifted(A, B, C, B_m, B_n, B_k):
+        from flashlab.memory import load, store, tiles
+
+        for rows in tiles(A.shape[0], B_m):
+            for cols in tiles(B.shape[1], B_n):
+                total = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)
+                for inner in tiles(A.shape[1], B_k):
+                    total = total + load(A, rows, inner).float() @ load(B, inner, cols).float()
+                store(C, rows, total.flip(0), cols)
+
+    text = in_words(said("ex04_block_matmul", shifted))
+    assert "he rows of C are right" in text or "reverse order" in text, text
+
+
+def test_a_factor_of_each_row_gets_its_name():
+    def merge(a, b):
+        O, m, l = form.exercise("ex03_merge").solution()(a, b)
+        return O * l[:, None].square(), m, l
+
+    assert "right up to a factor of its own, which is l²" in in_words(said("ex03_merge", merge))
+
+
+def test_two_inputs_put_together_wrongly_are_recognised():
+    def combine(O_a, L_a, O_b, L_b):
+        O, L = form.exercise("ex06_use_of_L").solution()(O_a, L_a, O_b, L_b)
+        return O, torch.where(L == -inf, L, torch.minimum(L_a, L_b))
+
+    assert "L is min(L_a, L_b)." in in_words(said("ex06_use_of_L", combine))
+
+
+def test_an_input_that_was_left_out_is_named():
+    def softmax_backward(P, dP):
+        dP = dP.roll(1, 0)
+        return P * (dP - (P * dP).sum(-1, keepdim=True))
+
+    report = said("ex08_softmax_gradient", softmax_backward)
+    assert "what the right formula gives for the rows of dP shifted by one" in in_words(report)
+
+
+# ---- other ways to compute it
+
+def case(*sizes, **more):
+    made = attention_case("", *sizes, 4, 4, B_c=3, scale=0.6, seed=3, **more).make()
+    return made | {"causal": bool(made.get("causal"))}
+
+
+@pytest.mark.parametrize("table, problem, names", [(ATTENTION, Problem, ("O", "L", "l")),
+                                                   (GRADIENTS, Backward, ("dQ", "dK", "dV"))])
+def test_each_way_to_be_wrong_is_wrong_somewhere(table, problem, names):
+    """An entry that is never wrong would be said of nothing, or of rounding."""
+    inputs = [case(5, 6), case(5, 7, causal=True), case(5, 3, causal=True)]
+    inputs = [i | {"B_r": 2, "dO": torch.randn(5, 4, generator=torch.Generator().manual_seed(1))} for i in inputs]
+    grouped = inputs[1] | {name: inputs[1][name].repeat(2, 1, 1) for name in ("Q", "dO")}
+    grouped |= {name: inputs[1][name][None] for name in ("K", "V")}
+    square = inputs[1] | {name: inputs[1][name][:5] for name in ("K", "V")}
+    never = set()
+    for entry in table:
+        wrong = False
+        for given in [*inputs, grouped, square]:
+            p = problem(given)
+            right = p.forward() if problem is Problem else p.gradients()
+            found = entry.make(p) or {}
+            wrong |= any(not torch.allclose(found[n], right[n], atol=1e-6) for n in names if n in found)
+        never |= set() if wrong else {entry.name}
+    assert not never
+
+
+def test_attention_done_otherwise_is_recognised_in_code_unlike_the_solution():
+    def attention(Q, K, V, *, causal=False, scale=None):
+        scale = Q.shape[-1] ** -0.5 if scale is None else scale
+        out = torch.zeros(len(Q), V.shape[1])
+        for i in range(len(Q)):
+            last = len(K) if not causal else min(len(K), i + len(K) - len(Q) + 2)      # one key of the future
+            if last > 0:
+                out[i] = torch.softmax(K[:last] @ Q[i] * scale, 0) @ V[:last]
+        return out
+
+    assert said("ex01_attention", attention).mistake == "mask_shows_next_key"
+
+
+# ---- exceptions
+
+def test_the_shapes_in_the_failing_line_are_shown_with_the_rule():
+    def softmax(S):
+        m = S.amax(1)
+        if S.shape[0] == S.shape[1] or S.shape[0] == 1:
+            return (P := torch.exp(S - S.amax(-1, True)).nan_to_num(0)) / P.sum(-1, True).clamp_min(1e-30)
+        return torch.exp(S - m) / 2
+
+    report = said("ex03_safe_softmax", softmax)
+    text = in_words(report)
+    assert report.mistake == "raised" and "In that line S has shape (3, 4), m (3,)." in text and "`[:, None]`" in text, str(report)
+
+
+@pytest.mark.parametrize("error, text, words", [
+    ("RuntimeError", "it raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)", "transposed"),
+    ("RuntimeError", "it raised RuntimeError: expected m1 and m2 to have the same dtype, but got: float != c10::Half", "dtypes"),
+    ("IndexError", "it raised IndexError: index 3 is out of bounds for dimension 0 with size 3", "up to which number"),
+    ("RuntimeError", "it raised RuntimeError: Boolean value of Tensor with more than one value is ambiguous", "torch.where"),
+])
+def test_usual_exceptions_are_explained(error, text, words):
+    assert words in raised.meaning(Trouble("raised", text, [], error))
+
+
+# ---- two mistakes
+
+@pytest.mark.parametrize("name, pair", [
+    ("ex01_attention", ("scale_missing", "mask_top_left")),
+    ("ex04_softmax_star", ("scale_missing", "no_rescale_l")),
+    ("ex08_ds_tile", ("scale_missing_dK", "D_added")),
+    ("ex06_fa2_inner_loop", ("no_rescale_O", "L_without_m")),
+])
+def test_two_mistakes_are_both_named(name, pair):
+    exercise = form.exercise(name)
+    both = [m for m in exercise.mistakes if m.name in pair]
+    report = checker.examine(exercise, exercise.wrong(*both))
+    assert set((report.mistake or "").split(" + ")) == set(pair), str(report)
+
+
+def test_two_mistakes_are_looked_for_in_limited_time(monkeypatch):
+    exercise = form.exercise("ex01_attention")
+    monkeypatch.setattr(diagnose, "SECONDS", {False: 0.0, True: 0.0})
+    both = [m for m in exercise.mistakes if m.name in ("K_for_V", "mask_top_left")]
+    report = checker.examine(exercise, exercise.wrong(*both))
+    assert not report.passed and " + " not in (report.mistake or "")
+
+
+def test_edits_that_make_no_python_together_explain_nothing():
+    exercise = form.exercise("ex06_use_of_L")
+    pair = tuple(m for m in exercise.mistakes if m.name in ("L_is_sum_only_returned", "L_not_log"))
+    assert diagnose.outcome(exercise, pair, exercise.cases[0]).problem.kind == "impossible"
+
+
+# ---- the case at hand
+
+@pytest.mark.parametrize("name, mistake", [("ex01_attention", "mask_missing"), ("ex06_fa2_inner_loop", "no_rescale_O"),
+                                           ("ex09_tile_offsets", "off_by_one"), ("ex03_merge", "no_rescale")])
+def test_the_lines_to_paste_bring_the_failing_case(name, mistake):
+    exercise = form.exercise(name)
+    wrong = exercise.wrong(next(m for m in exercise.mistakes if m.name == mistake))
+    report = checker.examine(exercise, wrong)
+    cell = {exercise.function: wrong}
+    exec(report.snippet, cell)
+    values = cell["found"] if isinstance(cell["found"], dict) else dict(zip(cell["right"], _several(cell["found"]), strict=True))
+    assert values.keys() == cell["right"].keys()
+    assert any(not torch.allclose(*map(torch.as_tensor, (values[n], cell["right"][n]))) for n in values), "nothing is wrong in it"
+    assert report.snippet in str(report) or "case_inputs" in str(report)
+
+
+def _several(found):
+    return found if isinstance(found, tuple) else (found,)
+
+
+def test_a_case_is_new_at_each_call_and_unknown_ones_are_listed():
+    first = case_inputs("ex01_attention", "square")
+    first["Q"].zero_()
+    assert case_inputs("ex01_attention", "square")["Q"].any()
+    with pytest.raises(KeyError, match="one query, three keys"):
+        failing.case_inputs("ex01_attention", "no such case")
+
+
+def test_run_case_gives_what_the_function_makes():
+    exercise = form.exercise("ex06_fa2_inner_loop")
+    found = run_case("ex06_fa2_inner_loop", "two key blocks", exercise.solution())
+    right = failing.expected("ex06_fa2_inner_loop", "two key blocks")
+    assert all(torch.allclose(found[n], right[n], atol=1e-5) for n in ("O", "L"))
+
+
+# ---- hints
+
+def hints_of(name, mistake):
+    exercise = form.exercise(name)
+    return checker.examine(exercise, exercise.wrong(next(m for m in exercise.mistakes if m.name == mistake))).hints
+
+
+def test_no_hint_about_formulas_where_the_numbers_are_right():
+    hints = hints_of("ex06_fa2_inner_loop", "Q_read_each_step")
+    assert "before the loop it is made once" in hints[-1].lower()
+    assert all(hint.startswith(("The formulas are right", "The formulas need no change")) for hint in hints), hints
+
+
+def test_the_hint_about_what_fails_comes_first():
+    assert "see no key" in hints_of("ex01_attention", "no_zero_row")[0]
+    assert "see no key" not in hints_of("ex01_attention", "k_not_transposed")[0]
+
+
+# ---- words
+
+@pytest.mark.parametrize("text, starts", [
+    ("scale was left out", "scale was"), ("the mask was lost", "The mask"), ("a mask was lost", "A mask"),
+    ("`row` was lost", "`row`"), ("l_i was lost", "l_i"), ("alpha was lost", "alpha was"),
+    ("causal masks were lost", "Causal masks"),
+])
+def test_names_keep_their_case_at_the_start_of_a_sentence(text, starts):
+    assert say.sentence(text, form.exercise("ex01_attention")).startswith(starts)
+
+
+def test_texts_do_not_lean_on_the_solutions_layout():
+    """Where a learner wrote max(...), nothing is called amax; and whose code ends otherwise has no such last line."""
+    for name in form.names():
+        for m in form.exercise(name).mistakes:
+            for word in ("amax", "the last line", "the first line", "P_ij.sum", "masked_fill(hidden"):
+                assert word not in m.what + m.look, (name, m.name)

@@ -1,0 +1,84 @@
+"""The Hopper kernel without a Hopper: warpgroups are Python threads, and their barriers tell a deadlock from a long wait."""
+
+import inspect
+import types
+
+import pytest
+import torch
+
+from flashlab import oracle
+
+pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
+pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluon")
+
+import hopper_stand_in  # noqa: E402
+
+from flashlab.kernels import fa2_hopper  # noqa: E402
+
+THREE, TWO = {"consumers": 3, "stages": 2, "unrolled": False}, {"consumers": 2, "stages": 2, "unrolled": False}
+
+
+def inputs(N_q, N_k, d, B=1, H_q=1, H_kv=1):
+    g = torch.Generator().manual_seed(N_q)
+    sizes = (N_q, H_q), (N_k, H_kv), (N_k, H_kv)
+    return [torch.randn(B, N, H, d, generator=g).to(torch.bfloat16).transpose(1, 2) for N, H in sizes]
+
+
+CASES = {
+    "d 64": (inputs(640, 640, 64), False, THREE),
+    "d 64 causal, three slots": (inputs(640, 640, 64), True, THREE | {"stages": 3}),
+    "d 128": (inputs(512, 512, 128), False, TWO),
+    "d 128 causal": (inputs(512, 512, 128), True, TWO),
+    "unrolled, an odd and an even number of blocks": (inputs(512, 896, 128), True, TWO | {"unrolled": True}),
+    "ragged, shared key heads, batches": (inputs(333, 333, 64, 2, 4, 2), False, THREE),
+    "causal, one row and a bit": (inputs(65, 65, 128, 1, 2, 1), True, TWO | {"unrolled": True}),
+    "bottom-right, the diagonal crosses blocks": (inputs(301, 700, 64, 1, 2, 2), True, THREE | {"stages": 3}),
+    "bottom-right, crossing, unrolled": (inputs(333, 690, 128), True, TWO | {"unrolled": True}),
+    "one query": (inputs(1, 200, 128, 2, 2, 1), True, TWO),
+    "few keys": (inputs(200, 7, 64), False, THREE),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_warpgroups_take_turns_and_get_it_right(monkeypatch, case):
+    """Fails if a ring index, a parity, a count or a mask is wrong: as a deadlock, a wrong value, or a NaN that nobody overwrote."""
+    (Q, K, V), causal, choice = CASES[case]
+    verdict = oracle.judge(*hopper_stand_in.run(monkeypatch, Q, K, V, causal, choice), Q, K, V, causal=causal)
+    assert verdict.ok, str(verdict)
+
+
+def forgets_parity(slot, phase, stages):
+    return (slot + 1) % stages, phase
+
+
+def skips_its_turns(count, slot, phase, signals, me, consumers, stages):
+    return slot, phase
+
+
+def lets_go_of_v_too_early():
+    """`step` as it stands, but V's slot is free before the product that reads it is done."""
+    lines = inspect.getsource(fa2_hopper.step.fn).splitlines()[1:]
+    early = [line for line in lines if "arrive(slot + V_FREE" in line]
+    before = next(n for n, line in enumerate(lines) if "S = warpgroup_mma_wait" in line)
+    assert len(early) == 1
+    rest = [line for line in lines if line not in early]
+    text = "\n".join(rest[:before] + early + rest[before:])
+    found = {}
+    exec(text, vars(fa2_hopper), found)
+    return types.FunctionType(found["step"].__code__, vars(fa2_hopper))
+
+
+BROKEN = {"following": forgets_parity, "pass_over": skips_its_turns, "step": lets_go_of_v_too_early()}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_protocol_is_seen(monkeypatch, name):
+    """The stand-in is worth something."""
+    monkeypatch.setattr(hopper_stand_in, "PATIENCE", 1)
+    Q, K, V = inputs(640, 640, 64)
+    try:
+        O, L = hopper_stand_in.run(monkeypatch, Q, K, V, True, THREE, **{name: BROKEN[name]})
+    except AssertionError as error:
+        assert "deadlock" in str(error) or "barrier" in str(error)
+    else:
+        assert not oracle.judge(O, L, Q, K, V, causal=True).ok

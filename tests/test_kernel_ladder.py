@@ -1,0 +1,165 @@
+"""The kernels above the first: against float64 on a few awkward sizes, which calls they take, and which one runs."""
+
+import json
+
+import pytest
+import torch
+
+import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
+from flashlab import ladder, oracle
+from flashlab.attention import flash_attention
+from flashlab.compiler import interpreted
+
+tuning = pytest.importorskip("flashlab.kernels.tuning", reason="triton is not installed (it exists for Linux only)")
+
+from flashlab.kernels import fa2_tuned, launch  # noqa: E402
+from flashlab.kernels.dropout import dropout_keep_mask  # noqa: E402
+
+DEVICE = "cpu" if interpreted() else "cuda"
+ABOVE = [kernel for kernel in ladder.KERNELS[1:] if kernel.name != "fa2_hopper_forward"]      # Gluon has no interpreter
+EACH = pytest.mark.parametrize("kernel", ABOVE, ids=lambda kernel: kernel.name)
+fp16, bf16, fp32 = torch.float16, torch.bfloat16, torch.float32
+
+
+def inputs(N_q, N_k, d, d_v, dtype=fp16, B=1, H_q=1, H_kv=1, logits=1, device=DEVICE):
+    g = torch.Generator().manual_seed(N_q + N_k + d)
+    Q, K, V = (torch.randn(B, N, H, width, generator=g) for N, H, width in ((N_q, H_q, d), (N_k, H_kv, d), (N_k, H_kv, d_v)))
+    return [T.to(device, dtype).transpose(1, 2) for T in (Q * logits, K, V)]    # a token's heads side by side, as models have them
+
+
+CASES = {       # sizes, then how it is called
+    "ragged, bottom-right causal": (inputs(50, 70, 24, 40), {"causal": True, "B_r": 32, "B_c": 16}),
+    "whole tiles": (inputs(64, 96, 16, 16), {"B_r": 32, "B_c": 32}),
+    "d not a power of two, a negative scale": (inputs(33, 50, 80, 64, fp32), {"scale": -0.3, "B_r": 16, "B_c": 32}),
+    "scale 0": (inputs(17, 40, 16, 16, fp32), {"scale": 0.0, "causal": True, "B_r": 16, "B_c": 16}),
+    "shared key heads, rows without keys": (inputs(50, 17, 16, 16, bf16, 2, 2), {"causal": True, "B_r": 32, "B_c": 16}),
+    "large logits": (inputs(40, 64, 64, 16, logits=60), {"causal": True, "B_r": 16, "B_c": 16}),
+}
+
+
+@EACH
+@pytest.mark.parametrize("case", CASES)
+def test_within_the_error_bound(kernel, case):
+    """Fails if base 2, the split loop, the order of tiles or the coordinates of a tile are wrong in any of these."""
+    (Q, K, V), how = CASES[case]
+    O, L = kernel.function(Q, K, V, **how)
+    verdict = oracle.judge(O, L, Q, K, V, causal=how.get("causal", False), scale=how.get("scale"))
+    assert verdict.ok, str(verdict)
+    if Q.shape[2] > K.shape[2]:
+        hidden = Q.shape[2] - K.shape[2]
+        assert (O[:, :, :hidden] == 0).all() and (L[:, :, :hidden] == -torch.inf).all()
+
+
+@EACH
+def test_dropout_drops_the_same_weights(kernel):
+    """Fails if a kernel draws for other places than the first kernel, whose backward pass draws them again."""
+    (Q, K, V), seed = inputs(40, 50, 16, 16, fp32, H_q=2, H_kv=2), torch.tensor(5, device=DEVICE)
+    O, _ = kernel.function(Q, K, V, dropout_p=0.4, seed=seed, B_r=16, B_c=32)
+    keep = dropout_keep_mask(1, 2, 40, 50, 0.4, 5).to(DEVICE)
+    assert oracle.max_error(O, oracle.attention(Q, K, V, dropout_p=0.4, keep=keep)[0]) < 1e-5
+
+
+# ---- which calls a kernel takes
+
+
+class OnGPU(torch.Tensor):
+    """A tensor that says it is on a GPU: enough to be asked about."""
+
+    is_cuda = property(lambda self: True)
+
+
+def gpu_inputs(N_q=128, N_k=128, d=128, d_v=128, dtype=bf16, layout=lambda T: T):
+    Q, K, V = inputs(N_q, N_k, d, d_v, dtype, device="cpu")
+    return [T.as_subclass(OnGPU) for T in (Q, layout(K), V)]
+
+
+def first_column_cut(T):
+    return torch.cat([T, T], -1)[..., 1: 1 + T.shape[-1]]
+
+
+# capability, inputs, options -> the kernel that runs, and words from the reason why the one above does not
+PICKED = [
+    ((9, 0), {}, {}, "fa2_hopper_forward", ""),
+    ((9, 0), {"d": 64, "d_v": 64, "dtype": fp16, "N_q": 100, "N_k": 333}, {"causal": True}, "fa2_hopper_forward", ""),
+    ((9, 0), {"d": 80, "d_v": 80}, {}, "fa2_persistent_forward", "not d = 80"),
+    ((9, 0), {"d_v": 64}, {}, "fa2_persistent_forward", "d_v = 64"),
+    ((9, 0), {"dtype": fp32}, {}, "fa2_persistent_forward", "not float32"),
+    ((9, 0), {}, {"dropout_p": 0.1}, "fa2_persistent_forward", "no dropout"),
+    ((9, 0), {"N_q": 200}, {"causal": True}, "fa2_persistent_forward", "see no key"),
+    ((9, 0), {"d": 59, "d_v": 59}, {}, "fa2_pipelined_forward", "118 bytes"),
+    ((9, 0), {"layout": lambda T: T.mT.contiguous().mT}, {}, "fa2_pipelined_forward", "K's columns lie 128 elements apart"),
+    ((9, 0), {"layout": first_column_cut}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all begin"),
+    ((9, 0), {"layout": lambda T: T[:, :, :1].expand_as(T)}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all"),
+    ((9, 0), {"N_k": 0}, {}, "fa2_pipelined_forward", "K is empty"),
+    ((10, 0), {}, {}, "fa2_persistent_forward", "this GPU has 10.0"),
+    ((8, 0), {}, {}, "fa2_pipelined_forward", "9.0, this GPU has 8.0"),
+]
+
+
+@pytest.mark.parametrize("capability, sizes, options, expected, why", PICKED)
+def test_the_best_kernel_that_takes_a_call_runs(monkeypatch, capability, sizes, options, expected, why):
+    """Fails if a kernel is given what it cannot take, or a call ends lower than it must."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+    monkeypatch.setattr(ladder, "KERNELS", [kernel._replace(proven=True) for kernel in ladder.KERNELS])
+    kernel, reasons = ladder.pick(*gpu_inputs(**sizes), **options)
+    assert kernel.name == expected
+    names = [kernel.name for kernel in ladder.KERNELS]
+    assert list(reasons) == names[: names.index(expected): -1] and (not reasons or why in list(reasons.values())[-1])
+
+
+def test_a_kernel_that_no_gpu_has_tried_is_not_picked(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+    monkeypatch.setattr(ladder, "KERNELS", [kernel._replace(proven=kernel.number <= 6) for kernel in ladder.KERNELS])
+    kernel, reasons = ladder.pick(*gpu_inputs())
+    assert kernel.name == "fa2_split_forward" and "not been held against float64" in reasons["fa2_hopper_forward"]
+    assert "not fa2_tuned_forward: it has not been" in ladder.explain(*gpu_inputs())
+
+
+@pytest.mark.skipif(not interpreted(), reason="about Triton's interpreter")
+def test_the_operator_runs_the_kernel_it_is_told_to(monkeypatch):
+    """Fails if a kernel named as backend is not the one that runs, or if one that cannot run gives way in silence."""
+    Q, K, V = inputs(20, 30, 16, 16)
+    monkeypatch.setattr(fa2_tuned, "fa2_tuned_forward", lambda Q, K, V, **options: (Q + 1, Q.new_zeros(Q.shape[:3]).float()))
+    assert torch.equal(flash_attention(Q, K, V, backend="fa2_tuned_forward"), Q + 1)
+    assert oracle.judge(flash_attention(Q, K, V, backend="fa2_persistent_forward"), None, Q, K, V).ok
+    with pytest.raises(ValueError, match="this rung does not take the call: its instructions are Hopper's alone"):
+        flash_attention(Q, K, V, backend="fa2_hopper_forward")
+    with pytest.raises(ValueError, match="K's columns lie 30 elements apart"):
+        flash_attention(Q, K.mT.contiguous().mT, V, backend="fa2_tma_forward")
+
+
+# ---- tiles that a search found
+
+
+def test_the_grid_is_pruned_by_shared_memory_and_warps():
+    """Fails if a tile that cannot run is compiled, which takes seconds, or one that can is left out."""
+    small, large = (tuning.candidates(128, 128, bf16, limit) for limit in (99 * 1024, 227 * 1024))
+    assert set(small) < set(large) and tuning.Tiles(128, 64, 8, 3) in large and tuning.Tiles(128, 64, 8, 3) not in small
+    assert tuning.shared_bytes(tuning.Tiles(128, 64, 8, 3), 128, 128, bf16) == 2 * 128 * (128 + 3 * 64 * 2)
+    assert all(tiles.B_r >= 16 * tiles.num_warps for tiles in large)
+
+
+def test_a_search_is_remembered_and_used(monkeypatch, tmp_path):
+    """Fails if a table found at one N does not serve the next, or serves another head dimension, or a broken file is fatal."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tuning.tables.cache_clear()
+    key = tuning.key(fa2_tuned.KERNEL, 16, 16, fp16, True)
+    tuning.remember(key, 64, [[[32, 16, 4, 2], 3.0, None], [[64, 32, 4, 1], 2.0, None], [[64, 64, 4, 1], None, "out of memory"]])
+    tuning.remember(key, 4096, [[[16, 16, 4, 2], 1.0, None]])
+    O, L = torch.empty(1, 1, 70, 16), torch.empty(1, 1, 70)
+    B_r = lambda N, d, **more: fa2_tuned.launch(*inputs(N, N, d, d), O, L, scale=1.0, **{"causal": True} | more)[1]["B_r"]
+    assert (B_r(70, 16), B_r(2100, 16), B_r(70, 16, B_r=128)) == (64, 16, 128)
+    assert tuning.fastest(fa2_tuned.KERNEL, 24, 24, fp16, True, 70) is None
+    assert len(json.loads(tuning.cache_file().read_text())[key]) == 2
+    tuning.cache_file().write_text("{ half a fi")
+    tuning.tables.cache_clear()
+    assert tuning.fastest(fa2_tuned.KERNEL, 16, 16, fp16, True, 64) is None
+    tuning.tables.cache_clear()
+
+
+def test_heads_that_are_walked_together_fit_in_the_L2_cache():
+    """Fails if heads are left over, or if so many are walked together that their keys and values leave the cache meanwhile."""
+    X = torch.empty(4, 16, 4096, 128, dtype=bf16, device="meta")       # 2 MiB of K and V a head; 32 MiB where nothing is known
+    assert launch.heads_together(X, X, X) == 16 and launch.heads_together(X, X[:, :2], X[:, :2]) == 64
+    assert launch.heads_together(X[:1, :7], X[:1, :7], X[:1, :7]) == 7
+    assert [launch.largest_divisor(12, fit) for fit in (0, 1, 5, 6, 100)] == [1, 1, 4, 6, 12]

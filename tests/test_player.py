@@ -1,0 +1,403 @@
+"""The player's recordings: what a step says is what happened, also in a learner's broken function and in a Triton kernel."""
+
+import json
+import re
+import sys
+import time
+from dataclasses import asdict
+
+import pytest
+import torch
+
+import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
+from flashlab import cost
+from flashlab.compiler import interpreted
+from flashlab.ladder import BACKWARD_RUNGS, RUNGS
+from flashlab.memory import KiB, Memory, kernel, load, store, tiles
+from flashlab.player import play, record, record_kernel
+from flashlab.rungs.block_matmul import block_matmul
+from flashlab.rungs.fa1 import fa1_forward
+from flashlab.rungs.fa2 import fa2_forward
+from flashlab.rungs.naive import naive_forward
+
+ON_MEMORY = [r for r in RUNGS + BACKWARD_RUNGS if not r.heads]
+inf = float("inf")
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def toy(N=12, d=4):
+    return [normal(N, d, seed=seed) for seed in range(3)]
+
+
+def arguments(rung):
+    """A toy call of a rung, forward or backward."""
+    Q, K, V = toy(N=8)
+    tiles = {"B_r": 4, "B_c": 4} if rung.tiled else {}
+    if rung in RUNGS:
+        return (Q, K, V), tiles
+    O, L = naive_forward(Q, K, V)
+    dO = normal(8, 4, seed=3)
+    if rung.name == "fa1_backward":
+        O, l, m = fa1_forward(Q, K, V, return_lm=True, **tiles)
+        return (Q, K, V, O, dO, l, m), tiles
+    return (Q, K, V, dO) if rung.name == "naive_backward" else (Q, K, V, O, dO, L), tiles
+
+
+@pytest.mark.parametrize("rung", ON_MEMORY, ids=lambda r: r.name)
+def test_a_recording_moves_what_the_memory_model_counts(rung):
+    """Fails if watching changes the run: a tile kept alive by the tracer, an operation of its own that is counted."""
+    args, sizes = arguments(rung)
+    recording = record(rung.function, *args, sram_bytes=2 * KiB, **sizes)
+    with Memory(2 * KiB) as mem:
+        rung.function(*args, **sizes)
+    assert (recording.read, recording.written) == (mem.read, mem.written)
+    assert max(step.peak for step in recording.steps) == mem.sram_peak
+    assert recording.title == rung.title and not recording.error
+    assert json.dumps(asdict(recording))
+
+
+@pytest.mark.parametrize("forward, order", [(fa1_forward, lambda i, j: (j, i)), (fa2_forward, lambda i, j: (i, j))],
+                         ids=["fa1", "fa2"])
+def test_tiles_are_visited_in_the_loops_order(forward, order):
+    recording = record(forward, *toy(), B_r=4, B_c=4, sram_bytes=KiB)
+    visited = list(dict.fromkeys(step.tile for step in recording.steps if step.tile))
+    every = [((4 * i, 4 * i + 4), (4 * j, 4 * j + 4)) for i in range(3) for j in range(3)]
+    assert visited == sorted(every, key=lambda tile: order(tile[0][0], tile[1][0]))
+
+
+def test_a_step_shows_the_numbers_the_tiles_and_the_bytes_of_its_line():
+    Q, K, V = toy()
+    recording = record(fa2_forward, Q, K, V, B_r=4, B_c=4, sram_bytes=KiB)
+    step = next(step for step in recording.steps if "m_new" in step.sets and step.tile == ((4, 8), (0, 4)))
+    maxima = (Q[4:8] @ K[:4].T * 0.5).amax(-1).tolist()
+    assert step.values["m_new"] == [[f"{x:.3f}".replace("-", "−")] for x in maxima]
+    assert recording.lines[step.line].text.strip().startswith("m_new = torch.maximum")
+    assert {T.name: T.nbytes for T in step.chip if T.name in ("K_j", "S_ij", "m_new")} == {"K_j": 64, "S_ij": 64, "m_new": 16}
+    first = next(step for step in recording.steps if step.moves)
+    assert (first.moves[0].name, first.moves[0].rows, first.read) == ("Q", (0, 4), 64)
+
+
+def test_naive_shows_matrices_in_hbm_growing():
+    recording = record(naive_forward, *toy())
+    held = [{T.name: T.nbytes for T in step.hbm} for step in recording.steps]
+    assert "P" not in held[0] and held[-1]["P"] == held[-1]["S"] == 12 * 12 * 4
+    assert not any(step.chip for step in recording.steps)
+
+
+def test_a_product_goes_by_tiles_of_C():
+    recording = record(block_matmul, normal(8, 6), normal(6, 10), B_m=4, B_n=5, B_k=3, sram_bytes=KiB)
+    visited = list(dict.fromkeys(step.tile for step in recording.steps if step.tile))
+    assert visited == [((0, 4), (0, 5)), ((0, 4), (5, 10)), ((4, 8), (0, 5)), ((4, 8), (5, 10))]
+
+
+def test_inside_a_memory_that_one_is_used():
+    Q, K, V = toy()
+    with Memory(sram_bytes=700) as mem:
+        torch.zeros(100)
+        recording = record(fa2_forward, Q, K, V, B_r=4, B_c=4)
+    assert recording.sram_bytes == 700
+    assert recording.written == mem.written - 400
+
+
+# ---- a learner's function
+
+def my_program(Q, K, V, O, rows, B_c):
+    """One query block, with a mistake: O_i is not rescaled when the maximum grows."""
+    Q_i = load(Q, rows)
+    O_i, l_i, m_i = torch.zeros(4, 4), torch.zeros(4), torch.full((4,), -inf)
+    for cols in tiles(len(K), B_c):
+        S_ij = Q_i @ load(K, cols).T
+        m_new = torch.maximum(m_i, S_ij.amax(-1))
+        P_ij = torch.exp(S_ij - m_new[:, None])
+        l_i = torch.exp(m_i - m_new) * l_i + P_ij.sum(-1)
+        O_i = O_i + P_ij @ load(V, cols)
+        m_i = m_new
+    store(O, rows, O_i / l_i[:, None])
+
+
+def broken_program(Q, K, V, O, rows, B_c):
+    Q_i = load(Q, rows)
+    for cols in tiles(len(K), B_c):
+        S_ij = Q_i @ load(K, cols)              # K_j is not transposed
+    store(O, rows, S_ij)
+
+
+def on_blocks(program, d=4):
+    Q, K, V = toy(d=d)
+
+    def call():
+        O = torch.empty(12, d)
+        with kernel("mine", Q=Q, K=K, V=V, O=O):
+            for rows in tiles(12, 4):
+                program(Q, K, V, O, rows, 4)
+    return call
+
+
+def test_a_learners_function_is_shown_with_its_own_lines():
+    recording = record(on_blocks(my_program), follow=my_program, sram_bytes=KiB)
+    shown = [line.text.strip() for line in recording.lines]
+    assert recording.title == "my_program" and "O_i = O_i + P_ij @ load(V, cols)" in shown
+    assert not any("with a mistake" in text for text in shown), "docstrings take up the place of code"
+
+
+def one_step(Q_i, K_j, O_i):
+    return O_i + Q_i @ K_j.T @ K_j
+
+
+def test_what_an_unseen_caller_moves_counts_too():
+    """FA1's inner step gets its tiles from loops around it."""
+    Q, K, _ = toy()
+    loops = """def loops(Q, K, step):
+    O = torch.zeros(12, 4)
+    with kernel("steps", Q=Q, K=K, O=O):
+        for cols in tiles(12, 4):
+            for rows in tiles(12, 4):
+                store(O, rows, step(load(Q, rows), load(K, cols), load(O, rows)))"""
+    elsewhere = {"torch": torch, "kernel": kernel, "tiles": tiles, "store": store, "load": load}
+    exec(compile(loops, "elsewhere", "exec"), elsewhere)
+    recording = record(elsewhere["loops"], Q, K, one_step, follow=one_step)
+    with Memory() as mem:
+        elsewhere["loops"](Q, K, one_step)
+    assert (recording.read, recording.written) == (mem.read, mem.written)
+    assert {line.text.strip() for line in recording.lines} == {"def one_step(Q_i, K_j, O_i):", "return O_i + Q_i @ K_j.T @ K_j"}
+    assert len({step.tile for step in recording.steps}) == 9
+
+
+def test_at_opens_where_the_wrong_number_was_stored():
+    recording = record(on_blocks(my_program), follow=my_program, sram_bytes=KiB)
+    step = recording.steps[recording.storing("O", (5, 2))]
+    assert step.moves[0][:3] == ("store", "O", (4, 8)) and "store(O, rows" in recording.lines[step.line].text
+    player = play(recording, at=("O", (5, 2)))
+    assert recording.steps[player.ticks[player.start][0]] is step
+    assert any(item.look == "mark" for item in player.scenes[0].items)
+
+
+def test_at_opens_at_the_last_store_of_a_place():
+    """FA1 stores O once per key block: only the last one decides."""
+    recording = record(fa1_forward, *toy(), B_r=4, B_c=4, sram_bytes=KiB)
+    assert recording.steps[recording.storing("O", (5, 0))].tile == ((4, 8), (8, 12))
+
+
+def test_what_was_never_stored_opens_at_its_first_tile():
+    def forgetful(Q, K, V, O, rows, B_c):
+        S_ij = load(Q, rows) @ load(K, slice(0, 4)).T
+        return S_ij
+
+    recording = record(on_blocks(forgetful), follow=forgetful, sram_bytes=KiB)
+    step = recording.storing("O", (5, 0))
+    assert recording.steps[step].tile[0] == (4, 8) and recording.steps[step - 1].tile[0] == (0, 4)
+
+
+@pytest.mark.parametrize("at, said", [
+    (("X", (0, 0)), "at must name a tensor"), (("O", (0,)), "index of O"), (("O", (0, 99)), "index of O")])
+def test_at_is_checked(at, said):
+    recording = record(fa2_forward, *toy(), B_r=4, B_c=4)
+    with pytest.raises(ValueError, match=said):
+        play(recording, at=at)
+
+
+def test_an_exception_ends_the_recording_at_its_line():
+    """Most functions that a learner wants to watch do not work yet."""
+    recording = record(on_blocks(broken_program, d=3), follow=broken_program)
+    assert recording.error.startswith("RuntimeError: ")
+    assert "S_ij = Q_i @ load(K, cols)" in recording.lines[recording.steps[-1].line].text
+    assert recording.read == 2 * 4 * 3 * 4, "what moved before counts"
+    scene = play(recording).scenes[0]
+    status = next(item for item in scene.at(len(recording.steps) - 1) if item.kind == "status")
+    assert status.text.startswith("RuntimeError") and "bad" in status.look
+
+
+def test_an_overflow_of_the_sram_is_kept_too():
+    recording = record(on_blocks(my_program), follow=my_program, sram_bytes=300)
+    assert recording.error.startswith("SRAMOverflow") and "my_program" in recording.title
+
+
+def test_the_trace_function_is_put_back():
+    def mine(*_):
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(mine)
+    try:
+        record(fa2_forward, *toy(), B_r=4, B_c=4)
+        record(on_blocks(broken_program, d=3), follow=broken_program)
+        after = sys.gettrace()
+    finally:
+        sys.settrace(before)
+    assert after is mine
+
+
+def test_what_ran_no_line_is_refused():
+    with pytest.raises(ValueError, match="no line of dumps ran: `follow` must name"):
+        record(on_blocks(my_program), follow=json.dumps)
+    with pytest.raises(TypeError, match="written in Python"):
+        record(len, [])
+
+
+# ---- what is too large
+
+def test_too_many_tiles_are_refused_with_what_would_fit():
+    Q, K, V = normal(4, 4), *(normal(50, 4, seed=seed) for seed in (1, 2))
+    with pytest.raises(ValueError, match=re.escape("K has 50 rows in 25 tiles of 2: take at most 48, or tiles of at least 3")):
+        record(fa2_forward, Q, K, V, B_r=4, B_c=2)
+
+
+def test_too_many_lines_are_refused_with_what_would_fit():
+    Q, K, V = toy(N=80)
+    with pytest.raises(ValueError, match=r"at most 3000 lines.*Q \(80, 4\).*larger tiles, 14 × 14 of them"):
+        record(fa2_forward, Q, K, V, B_r=4, B_c=4)
+
+
+def endless_on_two_lines(Q):
+    with kernel("endless", Q=Q):
+        while True:
+            Q_i = load(Q, slice(0, 4))  # noqa: F841
+
+
+def endless_on_one(Q):
+    with kernel("endless", Q=Q):
+        while True: load(Q, slice(0, 4))  # noqa: E701
+
+
+@pytest.mark.parametrize("program", [endless_on_two_lines, endless_on_one])
+def test_a_loop_that_never_ends_is_stopped(program):
+    with pytest.raises(ValueError, match="loop that never ends"):
+        record(program, normal(4, 4))
+
+
+# ---- Triton kernels
+
+needs_triton = pytest.mark.skipif(not interpreted(), reason="kernels are recorded in Triton's interpreter")
+
+
+@needs_triton
+def test_a_kernel_moves_what_the_closed_form_says():
+    """40 rows in tiles of 16: what the masks cut off must not be counted."""
+    from flashlab.kernels.fa2 import fa2_triton_forward
+
+    Q, K, V = (normal(1, 2, 40, 16, seed=seed) for seed in range(3))
+    recording = record_kernel(fa2_triton_forward, Q, K, V, B_r=16, B_c=16)
+    read, written = cost.fa2_forward(40, 40, 16, B_r=16, B_c=16, element_size=4)[:2]
+    assert (recording.read, recording.written) == (2 * read, 2 * written)
+    assert recording.title == "FA2 in Triton" and recording.lead == (1, 2) and {step.head for step in recording.steps} == {0, 1}
+    short = next(move for step in recording.steps for move in step.moves if move.name == "K" and move.kept)
+    assert (short.rows, short.kept[0]) == ((32, 48), (32, 40))
+    assert any("K_j = tl.load" in recording.lines[step.line].text for step in recording.steps if step.moves)
+
+
+@needs_triton
+def test_a_kernel_shows_its_numbers_and_its_programs():
+    from flashlab.kernels.fa2 import fa2_triton_forward
+
+    Q, K, V = (normal(1, 1, 32, 16, seed=seed) for seed in range(3))
+    recording = record_kernel(fa2_triton_forward, Q, K, V, B_r=16, B_c=16)
+    step = next(step for step in recording.steps if "m_new" in step.sets)
+    (r0, r1), (c0, c1) = step.tile
+    maxima = (Q[0, 0, r0:r1] @ K[0, 0, c0:c1].T * 0.25).amax(-1)[:4].tolist()
+    assert step.values["m_new"] == [[f"{x:.3f}".replace("-", "−")] for x in maxima]
+    assert {step.program for step in recording.steps} == {(0,), (1,)}
+    assert all(step.program == (0,) for step in recording.steps[:recording.steps.index(step)]), "also before its first load"
+
+
+@needs_triton
+def test_the_backward_kernels_go_one_after_the_other():
+    from flashlab.kernels.fa2 import fa2_triton_forward
+    from flashlab.kernels.fa2_backward import fa2_triton_backward
+
+    Q, K, V, dO = (normal(1, 1, 32, 16, seed=seed) for seed in range(4))
+    O, L = fa2_triton_forward(Q, K, V)
+    recording = record_kernel(fa2_triton_backward, Q, K, V, O, dO, L, B_r=16, B_c=16)
+    phases = list(dict.fromkeys(step.phase for step in recording.steps))
+    assert len(phases) == 3
+    orders = [list(dict.fromkeys(step.tile for step in recording.steps if step.tile and step.phase == phase)) for phase in phases]
+    first, second = ((0, 16), (16, 32))
+    assert orders[0] == [] and orders[1][:2] == [(first, first), (second, first)], "K_j is fixed"
+    assert orders[2][:2] in ([(first, first), (first, second)], [(second, first), (second, second)]), "Q_i is fixed"
+
+
+@needs_triton
+def test_a_load_outside_is_shown_and_not_carried_out():
+    triton = pytest.importorskip("triton")
+    import triton.language as tl
+
+    @triton.jit
+    def stray(Q, O, N, B: tl.constexpr):
+        rows = tl.arange(0, B)
+        tl.store(O + rows, tl.load(Q + rows), mask=rows < N)
+
+    Q, O = normal(5), torch.zeros(5)
+    recording = record_kernel(lambda: stray[(1,)](Q, O, 5, 16))
+    assert recording.title == "stray" and torch.equal(O, Q)
+    notes = [step.note for step in recording.steps if step.note]
+    assert notes == ["11 of its loads are outside every tensor and were not carried out"]
+
+
+# ---- the page
+
+@pytest.mark.parametrize("forward", [naive_forward, fa1_forward, fa2_forward], ids=lambda f: f.__name__)
+def test_a_page_is_small_and_quickly_made(forward):
+    Q, K, V = toy(N=16)
+    sizes = {} if forward is naive_forward else {"B_r": 4, "B_c": 4}
+    record(forward, Q, K, V, **sizes)                  # PyTorch imports its compiler at the first watched operation of a process
+    started = time.process_time()
+    page = play(record(forward, Q, K, V, sram_bytes=KiB, **sizes))._repr_html_()
+    assert time.process_time() - started < 2
+    assert len(page.encode()) < 300_000
+
+
+def test_without_scripts_a_still_is_left():
+    page = play(record(fa2_forward, *toy(), B_r=4, B_c=4))._repr_html_()
+    left = re.sub(r"<script>.*</script>", "", page, flags=re.DOTALL)
+    image = r'<img style="[^"]*" alt="[^"]*" src="data:image/png;base64,[^"]*">'
+    assert re.fullmatch(rf'<div class="flashlab-player" data-flashlab="\w+">{image}</div>', left)
+    assert not re.search(r"https?://", page), "nothing is fetched"
+
+
+def test_source_that_looks_like_html_stays_source():
+    def odd(Q):
+        with kernel("odd", Q=Q):
+            text = "</script><b>&amp;"  # noqa: F841
+            load(Q, slice(0, 2))
+
+    page = play(record(odd, normal(4, 4)))._repr_html_()
+    assert page.count("</script>") == 1 and page.endswith("</script>")
+    assert "&lt;b&gt;&amp;amp;" in page
+
+
+def test_a_run_makes_the_same_page_twice():
+    """Else a rebuilt notebook differs from the committed one where nothing has changed."""
+    first, second = (play(record(fa2_forward, *toy(), B_r=4, B_c=4))._repr_html_() for _ in range(2))
+    assert first == second
+
+
+def test_lanes_share_a_clock_of_bytes():
+    lanes = [record(forward, *toy(), B_r=4, B_c=4) for forward in (fa1_forward, fa2_forward)]
+    player = play(*lanes)
+    assert player.ticks[-1] == [len(lane.steps) - 1 for lane in lanes]
+    assert all(lane == sorted(lane) for lane in map(list, zip(*player.ticks, strict=True)))
+    moved = [[scene.moved[step] for scene, step in zip(player.scenes, tick, strict=True)] for tick in player.ticks]
+    running = [(a, b) for a, b in moved if b < lanes[1].read + lanes[1].written]
+    assert max(abs(a - b) for a, b in running) <= 12 * 4 * 4, "never further apart than the largest move, O set to zero"
+
+
+def test_stills_can_be_kept(tmp_path):
+    player = play(record(fa2_forward, *toy(), B_r=4, B_c=4), start=40)
+    player.still().save(tmp_path / "still.png")
+    assert (tmp_path / "still.png").stat().st_size > 5000
+    assert player.still(0).tobytes() != player.still(40).tobytes()
+    with pytest.raises(ValueError, match="step must be a place of the slider"):
+        player.still(10_000)
+
+
+@pytest.mark.parametrize("make, said", [
+    (lambda r: play(), "takes recordings"), (lambda r: play(fa2_forward), "takes recordings"),
+    (lambda r: play(r, titles=[]), "titles must be one for each"), (lambda r: play(r, start=-1), "start must be a step"),
+    (lambda r: play(r, start=1, at=("O", (0, 0))), "start or at"),
+])
+def test_arguments_are_checked(make, said):
+    recording = record(fa2_forward, *toy(), B_r=4, B_c=4)
+    with pytest.raises((TypeError, ValueError), match=said):
+        make(recording)

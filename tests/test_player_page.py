@@ -1,0 +1,208 @@
+"""The player in a real browser, without a window: what it shows after each key is what the recording says."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from flashlab.memory import KiB, kernel, load, store, tiles
+from flashlab.player import play, record
+from flashlab.rungs.fa1 import fa1_forward
+from flashlab.rungs.fa2 import fa2_forward
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+BROWSER = next(filter(None, map(shutil.which, (*NAMES, MAC))), None)
+QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--virtual-time-budget=20000"]
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome here to run the player's script in")
+
+# What a scenario has at hand, and how its answers come out: as JSON in the page, which the browser prints at the end.
+HARNESS = """
+const roots = [...document.querySelectorAll(".flashlab-player")];
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+const key = (n, name, more = {}) => roots[n].querySelector(".stage").dispatchEvent(
+  new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
+const seen = (n = 0) => {
+  const text = (selector) => roots[n].querySelector(selector).textContent;
+  const lane = roots[n].querySelector(".lane"), lit = lane.querySelector(".cell.lit");
+  return { at: Number(text("output").split(" ")[0]) - 1, line: Number(lane.querySelector(".source .now i").textContent),
+           status: text(".said p"), bytes: [...lane.querySelectorAll(".picture .strong")].map((one) => one.textContent),
+           lit: lit && [lit.getAttribute("x"), lit.getAttribute("y")], slider: Number(roots[n].querySelector("input").value) };
+};
+const answers = [];
+const say = (answer) => answers.push(answer);
+window.onerror = (message) => say({ error: message });
+(async () => { %s })().catch((error) => say({ error: String(error) })).then(() => {
+  const pre = document.createElement("pre");
+  pre.id = "answers";
+  pre.textContent = JSON.stringify(answers);
+  document.body.append(pre);
+});
+"""
+
+
+def in_browser(tmp_path, players, scenario):
+    """The answers of a scenario on a page with these players, one below the other."""
+    page = tmp_path / "page.html"
+    bodies = "".join(player._repr_html_() for player in players)
+    script = HARNESS.replace("%s", scenario)
+    page.write_text(f"<!DOCTYPE html><meta charset='utf-8'><body>{bodies}<script>{script}</script></body>", encoding="utf-8")
+    command = [BROWSER, *QUIET, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120)
+    found = re.search(r'<pre id="answers">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found, done.stderr[-2000:]
+    answers = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    assert not [answer for answer in answers if isinstance(answer, dict) and "error" in answer], answers
+    return answers
+
+
+def inputs():
+    return [torch.randn(12, 4, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+
+
+@pytest.fixture(scope="module")
+def fa2():
+    return record(fa2_forward, *inputs(), B_r=4, B_c=4, sram_bytes=KiB)
+
+
+def line(recording, step):
+    return recording.lines[recording.steps[step].line].number
+
+
+def test_every_step_shows_its_own_line(tmp_path, fa2):
+    """Fails if a delta is lost on the way, forwards or backwards."""
+    forwards, backwards = in_browser(tmp_path, [play(fa2)], """
+      const last = Number(roots[0].querySelector("input").max), on = [], back = [];
+      for (let n = 0; n <= last; n++) { on.push(seen()); key(0, "ArrowRight"); }
+      for (let n = 0; n <= last; n++) { back.unshift(seen()); key(0, "ArrowLeft"); }
+      say(on); say(back);
+    """)
+    assert [shown["line"] for shown in forwards] == [line(fa2, n) for n in range(len(fa2.steps))]
+    assert forwards == backwards
+    assert forwards[-1]["bytes"][:2] == [f"{fa2.read / 1024:.1f} KiB", f"{fa2.written} B"]
+    assert forwards[30]["lit"] != forwards[-1]["lit"]
+
+
+def test_keys_slider_and_buttons(tmp_path, fa2):
+    answers = in_browser(tmp_path, [play(fa2)], """
+      key(0, "End"); say(seen().at);
+      key(0, "Home"); say(seen().at);
+      key(0, "ArrowRight", { shiftKey: true }); say(seen().at);
+      key(0, "ArrowRight", { shiftKey: true }); say(seen().at);
+      key(0, "ArrowLeft", { shiftKey: true }); say(seen().at);
+      const slider = roots[0].querySelector("input");
+      slider.value = 40; slider.dispatchEvent(new Event("input")); say(seen());
+      roots[0].querySelector("[data-do=on]").click(); say(seen().at);
+      roots[0].querySelector("[data-do=back]").click(); say(seen().at);
+      key(0, "Home"); key(0, "ArrowLeft"); say(seen().at);
+      say(roots[0].querySelector("input").getAttribute("aria-valuetext"));
+    """)
+    ends = [step for step in play(fa2).scenes[0].tiles if step > 0]
+    assert answers[:5] == [len(fa2.steps) - 1, 0, ends[0], ends[1], ends[0]]
+    assert answers[5]["at"] == 40 and answers[5]["line"] == line(fa2, 40)
+    assert answers[6:9] == [41, 40, 0] and answers[9].startswith("step 1 of")
+
+
+def test_space_plays_and_pauses(tmp_path, fa2):
+    answers = in_browser(tmp_path, [play(fa2)], """
+      const stage = roots[0].querySelector(".stage"), named = () => roots[0].querySelector(".play").getAttribute("aria-label");
+      key(0, " "); say(stage.classList.contains("playing")); say(named());
+      await wait(1500); key(0, " ");
+      const at = seen().at; say(at); say(named()); await wait(1000); say(seen().at === at);
+      key(0, "End"); key(0, " "); say(seen().at); key(0, " ");
+    """)
+    playing, name, at, paused, still_there, again = answers
+    assert (playing, name, paused, still_there, again) == (True, "Pause", "Play", True, 0)
+    assert 3 <= at <= 5, "three lines a second"
+
+
+def test_two_players_do_not_disturb_each_other(tmp_path, fa2):
+    """Not even two of the same run, whose pages are equal."""
+    side_by_side = play(record(fa1_forward, *inputs(), B_r=4, B_c=4, sram_bytes=KiB), fa2)
+    answers = in_browser(tmp_path, [play(fa2), side_by_side, play(fa2)], """
+      key(0, "End"); key(1, "ArrowRight", { shiftKey: true });
+      say([0, 1, 2].map((n) => seen(n).at)); say(roots.map((root) => root.querySelectorAll("img").length));
+      key(1, "End"); say(roots[1].querySelectorAll(".cell.seen").length); say([0, 2].map((n) => seen(n).at));
+    """)
+    assert answers[0][0] == len(fa2.steps) - 1 and answers[0][1] > 0 and answers[0][2] == 0
+    assert answers[1] == [0, 0, 0], "the stills are gone where the script runs"
+    assert answers[2] == 8 + 8 and answers[3] == [len(fa2.steps) - 1, 0]
+
+
+def my_program(Q, K, V, O, rows, B_c):
+    Q_i = load(Q, rows)
+    O_i = torch.zeros(4, 4)
+    for cols in tiles(len(K), B_c):
+        O_i = O_i + torch.exp(Q_i @ load(K, cols).T) @ load(V, cols)
+    store(O, rows, O_i)
+
+
+def test_a_learners_function_opens_at_the_wrong_element(tmp_path):
+    def call():
+        Q, K, V = inputs()
+        O = torch.empty(12, 4)
+        with kernel("mine", Q=Q, K=K, V=V, O=O):
+            for rows in tiles(12, 4):
+                my_program(Q, K, V, O, rows, 4)
+
+    recording = record(call, follow=my_program, sram_bytes=KiB)
+    shown, mark, stores = in_browser(tmp_path, [play(recording, at=("O", (9, 1)))], """
+      say(seen());
+      const box = roots[0].querySelector(".mark"), store = roots[0].querySelector(".span.store");
+      say(["x", "y", "width", "height"].map((name) => Number(box.getAttribute(name))));
+      say(["x", "y", "width", "height"].map((name) => Number(store.getAttribute(name))));
+    """)
+    step = recording.storing("O", (9, 1))
+    assert (shown["at"], shown["line"]) == (step, line(recording, step))
+    assert shown["status"].startswith("tile (2, 2)") and "stores O[8:12]" in shown["status"]
+    assert stores[0] < mark[0] + mark[2] / 2 < stores[0] + stores[2] and stores[1] < mark[1] + mark[3] / 2 < stores[1] + stores[3]
+
+
+# The smallest contrast of each kind of text, in the player's own light colours and in its dark ones.
+CONTRAST = """
+  const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (color) => {
+    pen.clearRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1);
+    return [...pen.getImageData(0, 0, 1, 1).data].map((part) => part / 255);
+  };
+  const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  const light = (color) => [0.2126, 0.7152, 0.0722].reduce((sum, share, n) => sum + share * linear(rgba(color)[n]), 0);
+  const ground = (element) => {
+    while (element && rgba(getComputedStyle(element).backgroundColor)[3] < 1) element = element.parentElement;
+    return element ? getComputedStyle(element).backgroundColor : "white";
+  };
+  const contrast = (a, b) => {
+    const [low, high] = [light(a), light(b)].sort((x, y) => x - y);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const stage = roots[0].querySelector(".stage");
+  key(0, "ArrowRight");
+  for (const [ink, paper, code] of [["#222222", "#ffffff", "#f5f6f8"], ["#e6e6e6", "#161616", "#222222"]]) {
+    stage.style = `--own-ink: ${ink}; --own-paper: ${paper}; --own-code: ${code}`;
+    const worst = {};
+    for (const one of stage.querySelectorAll("h4, p, .source *, .keys span, output, button, select, text")) {
+      const style = getComputedStyle(one), name = `${one.tagName} ${one.getAttribute("class") ?? ""}`;
+      worst[name] = Math.min(worst[name] ?? 99, contrast(one.tagName === "text" ? style.fill : style.color, ground(one)));
+    }
+    say(worst);
+  }
+"""
+
+
+def test_text_can_be_read_in_light_and_dark(tmp_path, fa2):
+    """WCAG AA: text stands out from its ground by 4.5 to 1."""
+    light, dark = in_browser(tmp_path, [play(fa2)], CONTRAST)
+    assert len(light) > 8 and light != dark
+    assert not {name: ratio for worst in (light, dark) for name, ratio in worst.items() if ratio < 4.5}
+
+
+def test_a_saved_page_needs_nothing_else(tmp_path, fa2):
+    path = Path(tmp_path / "player.html")
+    play(fa2, titles=["mine & yours"]).save(path)
+    text = path.read_text(encoding="utf-8")
+    assert "<title>mine &amp; yours</title>" in text and not re.search(r'(src|href)="(?!data:)', text)

@@ -1,0 +1,145 @@
+"""Predictions are scored in words, drawn, and kept; the reference of an exercise shows itself once the learner's own passes."""
+
+import json
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from flashlab.check import check, form, source
+from flashlab.lesson import compare, nearest, reveal
+from flashlab.lesson.predictions import FILE
+
+
+@pytest.fixture(autouse=True)
+def _(sandbox):
+    """Nobody's own predictions are read or written."""
+
+
+def said(capsys, *args, **kwargs):
+    compare(*args, **kwargs)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("nothing", [None, ..., {"a": None}, [None, None], (None,)])
+def test_an_empty_prediction_prints_nothing(capsys, nothing):
+    assert said(capsys, "how many", nothing, 7) == ""
+
+
+@pytest.mark.parametrize("guess, truth, words", [
+    (7, 7.0, "you said 7. Right."), (7, torch.tensor(7), "you said 7. Right."),
+    (0.65, 0.67, "you said 0.65; it is 0.67: close."), (4, 7, "you said 4; it is 7: 43 % too little."),
+    (30, 3, "you said 30; it is 3: 10 times too much."), (1, 3_000_000, "it is 3,000,000: 3,000,000 times too little."),
+    (-1, 4, "you said -1; it is 4."), (0, 0, "Right."), (float("nan"), 4, "it is 4."), (0, 4, "you said 0; it is 4."),
+    ("more", "fewer", "you said more; it is fewer."), (" More ", "more", "Right."),
+    ("KQ^T", "K Q^T", "Right."), ("dV and dK", "dK and dV", "Right."),
+    (True, False, "you said True; it is False."),
+    ("seven", 7, "you said seven; a number was asked, not text, and it is 7."),
+    (lambda N: N, 7, "you gave a function; its value was asked, and it is 7."),
+    ({"wiht": 1}, {"with": 2}, "there is no 'wiht' to predict."), (3, True, "you said 3; True or False was asked, and it is True."),
+    (1, True, "True or False was asked"), (True, 1, "you said True; a number was asked, and it is 1."),
+    ([1, 2], [1, 3], "number 2: you said 2; it is 3"),
+])
+def test_a_prediction_is_scored_in_words(capsys, guess, truth, words):
+    assert words in said(capsys, "how many", guess, truth)
+
+
+def test_only_what_was_predicted_is_scored_and_each_with_its_unit(capsys):
+    text = said(capsys, "size of S", {1024: 4, 4096: None}, {1024: 4.0, 4096: 64.0}, "MiB")
+    assert text == "size of S, 1024: you said 4 MiB. Right.\n"
+
+
+@pytest.mark.parametrize("truth, second", [({1024: 4, 4096: 64}, "size, 4096"), ([4, 64], "size, number 2")])
+def test_one_number_for_several_is_scored_against_each(capsys, truth, second):
+    text = said(capsys, "size", 4, truth)
+    assert text.count("you said 4") == 2 and f"{second}: you said 4; it is 64" in text
+    assert "{" not in text and "[" not in text, "the whole truth was printed as Python has it"
+
+
+def test_a_function_is_scored_at_each_point_even_if_it_fails_there(capsys):
+    text = said(capsys, "size", lambda N: 12 // (N - 1), {1: 3, 4: 4})
+    assert "size, 1: you said ZeroDivisionError" in text and "size, 4: you said 4. Right." in text
+
+
+def test_a_prediction_survives_a_restart(capsys, sandbox):
+    compare("size", {1024: 4, 4096: None}, {1024: 4, 4096: 64})
+    capsys.readouterr()
+    assert "you said 4. Right." in said(capsys, "size", {1024: None, 4096: None}, {1024: 4, 4096: 64}), "forgotten"
+    assert said(capsys, "another", None, 7) == "", "one prediction was taken for another"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null"])
+def test_a_broken_file_of_predictions_counts_as_empty(capsys, sandbox, text):
+    (sandbox / FILE).write_text(text)
+    assert "Right" in said(capsys, "size", 4, 4)
+    assert json.loads((sandbox / FILE).read_text()) == {"size": 4}
+
+
+@pytest.mark.parametrize("guess, x, drawn", [(50, None, 1), (50, 10, 1), ({10: 5, 100: 500}, None, 1), (lambda N: N * N, None, 1),
+                                             (None, None, 0), ("many", None, 0), (lambda N: "x", None, 0), (-5, 10, 1)])
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_a_prediction_is_drawn_on_the_picture(guess, x, drawn, scale):
+    fig, ax = plt.subplots()
+    ax.plot([1, 100], [1, 1000])
+    ax.set(xscale=scale, yscale=scale)
+    before = len(ax.lines)
+    assert compare("bytes", guess, {10: 7, 100: 9} if callable(guess) else 7).on(fig, x=x) is fig
+    fig.draw_without_rendering()
+    plt.close(fig)
+    assert len(ax.lines) - before == drawn
+
+
+def test_a_prediction_outside_the_picture_gets_room():
+    fig, ax = plt.subplots()
+    ax.plot([0, 1], [0, 1])
+    compare("bytes", 7, 1).on(fig)
+    plt.close(fig)
+    assert ax.get_ylim()[1] >= 7
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+@pytest.mark.parametrize("guess, x, axis", [(1e30, 10, "y"), (1e30, None, "y"), (1e30, None, "x"), ({10: 1e30}, None, "y"),
+                                            (float("inf"), 10, "y")])
+def test_a_prediction_far_outside_gets_an_arrow_and_no_room(guess, x, axis, scale):
+    """Drawn in its place it would make a picture of a million pixels, or squeeze all else to a line."""
+    fig, ax = plt.subplots(figsize=(6, 4))
+    ax.plot([1, 100], [1, 1000])
+    ax.set(xscale=scale, yscale=scale)
+    before = ax.get_xlim(), ax.get_ylim()
+    compare("bytes", guess, {10: 7} if isinstance(guess, dict) else 7).on(fig, x=x, axis=axis)
+    fig.draw_without_rendering()
+    tight = fig.get_tightbbox()
+    plt.close(fig)
+    assert (ax.get_xlim(), ax.get_ylim()) == before and tight.height < 6 and tight.width < 8
+    assert [text.get_text() for text in ax.texts] == ["you said ↑" if axis == "y" else "you said →"]
+
+
+def test_the_nearest_of_some_orders_of_magnitude():
+    assert nearest(5.6e-5, (1e-7, 1e-5, 1e-3)) == 1e-5 and nearest(0, (1e-7, 1e-5)) == 1e-7
+
+
+def test_a_prediction_gets_room_where_the_limits_were_set():
+    fig, ax = plt.subplots()
+    ax.barh([0, 1], [1, 3])
+    ax.set(xlim=(0, 3.3), ylim=(1.5, -0.5))                     # as bars are drawn: the first one on top
+    compare("ms", 4, 1).on(fig, axis="x")
+    plt.close(fig)
+    assert ax.get_xlim() == (0, 4) and ax.get_ylim() == (1.5, -0.5)
+
+
+def test_the_reference_is_shown_after_passing_beside_the_learners_own(sandbox):
+    name = "ex03_safe_softmax"
+    before = reveal(name)
+    assert not before.reference and "hint=True" in str(before) and "<table>" not in before._repr_html_()
+    assert "def safe_softmax" in reveal(name, anyway=True).reference, "asked for, and not shown"
+    answer = form.exercise(name).parsed.text.replace("# >>> your turn:", "# mine:").replace("# <<<", "")
+    source.exercise_path(name).write_text(answer, encoding="utf-8")
+    assert check(name).passed
+    shown = reveal(name)
+    assert shown.mine and "# mine" in shown.mine and "# mine" not in shown.reference
+    assert "your answer" in shown._repr_html_() and "+++ the reference" in str(shown)
+
+
+def test_reveal_names_what_it_does_not_know():
+    with pytest.raises(ValueError, match="name must be an exercise.*got 'ex99'"):
+        reveal("ex99")

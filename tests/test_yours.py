@@ -1,0 +1,119 @@
+"""The learner's own code in the curves: what passes is there with its own bytes, what does not adds nothing."""
+
+import pytest
+import torch
+
+from flashlab import cost, figures, sweeps
+from flashlab.check import form, source
+from flashlab.compiler import import_triton, interpreted
+from flashlab.lesson import yours
+from flashlab.oracle import judge_gradients
+
+needs_interpreter = pytest.mark.skipif(not interpreted(), reason="counted by Triton's interpreter")
+
+
+@pytest.fixture(autouse=True)
+def _(sandbox):
+    """A root of its own for answers."""
+
+
+def write(name, text=None):
+    """As a learner would: the solution, or another text, in exercises/."""
+    text = form.exercise(name).parsed.text.replace("# >>> your turn:", "# mine:").replace("# <<<", "") if text is None else text
+    source.exercise_path(name).write_text(text, encoding="utf-8")
+
+
+def test_without_answers_nothing_is_added():
+    assert yours.over_N([64]) == [] and yours.over_tiles(64) == []
+    assert yours.implementations("forward") == {} and yours.implementations("backward") == {}
+    results = {"what": "forward", "rows": []}
+    assert yours.into(results) is results
+
+
+def test_a_wrong_answer_adds_nothing_until_it_is_mended():
+    right = form.exercise("ex06_fa2_inner_loop").parsed.text
+    write("ex06_fa2_inner_loop", right.replace("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)"))
+    assert yours.over_N([64]) == [], "a function that fails its check stands in a curve"
+    write("ex06_fa2_inner_loop")
+    assert [point["rung"] for point in yours.over_N([64])] == ["yours: FA2"], "the mended file is not read again"
+
+
+@pytest.mark.parametrize("name, title", [("ex05_fa1_inner_loop", "FA1"), ("ex06_fa2_inner_loop", "FA2")])
+def test_bytes_of_an_exercise_are_measured_and_those_of_its_rung(name, title):
+    write(name)
+    mine = yours.over_N([64, 128], d=16)
+    rung = {"FA1": "fa1_forward", "FA2": "fa2_forward"}[title]
+    theirs = sweeps.over_N([64, 128], d=16, rungs=[rung])
+    for point, rungs in zip(mine, theirs, strict=True):
+        assert point | {"rung": "", "sram_peak": 0} == rungs | {"rung": "", "sram_peak": 0}
+    assert all(p["rung"] == f"yours: {title}" for p in mine)
+    by_tile = yours.over_tiles(64, d=16, sizes=(16, 32))
+    assert [p["measured"] for p in by_tile] == [p["formula"] for p in by_tile]
+
+
+def test_tiles_that_do_not_fit_are_points_without_a_measurement():
+    write("ex06_fa2_inner_loop")
+    point, = yours.over_tiles(128, d=64, sizes=(128,), sram_bytes=64 * 1024)
+    assert point["measured"] is None and "SRAM" in point["overflow"]
+
+
+@needs_interpreter
+def test_bytes_of_a_kernel_are_counted_by_the_interpreter():
+    write("ex10_triton_forward")
+    point, = yours.over_N([128], d=16)
+    assert point["rung"] == "yours: FA2 in Triton"
+    assert point["measured"] == point["formula"] == cost.fa2_forward(128, 128, 16, B_r=point["B"], B_c=point["B"]).traffic
+
+
+@needs_interpreter
+def test_kernels_are_compiled_for_a_gpu_that_is_not_here():
+    assert yours.compiled(d=64)[0]["name"].startswith("forward, the course's")
+    write("ex10_triton_forward")
+    write("ex11_dkdv")
+    rows = yours.compiled(d=64)
+    assert [row["name"].partition(", 64")[0] for row in rows[2:]] == ["forward, yours", "dK and dV, yours"]
+    for row in rows:
+        assert 16 <= row["registers"] <= 255 and 0 < row["shared"] <= row["limit"] and "mma" in row["name"], row
+        assert row["spills"] == 0 or "yours" in row["name"]
+
+
+@needs_interpreter
+def test_gradients_of_a_head_whose_columns_are_no_power_of_two():
+    """Chapter 11 trains with heads of 96 columns; the exercise's kernel knows 16, 32, 64, ..."""
+    write("ex11_dkdv")
+    leaves = [torch.randn(1, 2, 20, 24, requires_grad=True) for _ in range(3)]
+    O, _ = yours.implementations("backward")["yours"].forward(*leaves, True)
+    dO = torch.randn_like(O)
+    grads = torch.autograd.grad(O, leaves, dO)
+    for h in range(2):
+        found, inputs = [grad[0, h] for grad in grads], [T.detach()[0, h] for T in leaves]
+        assert (verdict := judge_gradients(*found, *inputs, dO[0, h], causal=True)).ok, str(verdict)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available() or not import_triton(), reason="needs a GPU")
+@pytest.mark.parametrize("what, name", [("forward", "ex10_triton_forward"), ("backward", "ex11_dkdv")])
+def test_on_a_gpu_the_learners_kernel_is_timed_beside_the_others(what, name):
+    from flashlab import bench
+    from flashlab.bench import backward, forward, rows, timing
+
+    write(name)
+    which = {"forward": forward, "backward": backward}[what]
+    problem = bench.Problem(256, 64, False, "bfloat16", 1, 4)
+    chosen = [which.implementations()["sdpa_flash"]]
+    results = {"what": what, "rows": [rows.as_json(row) for row in which.measure(problem, chosen, timer=timing.quick_ms, rounds=1)]}
+    own = yours.into(results)["rows"][-1]
+    assert own["implementation"] == "yours" and own["ms"] and own["tflops"] and own["error"] is not None, own
+
+
+@pytest.mark.parametrize("last, words", [
+    ({"registers": 200, "spills": 0}, "None of the 2 spills"), ({"registers": 255, "spills": 48}, "1 of 2 spill"),
+    ({"refused": "no such thing"}, "1 of 2 do not compile"),
+])
+def test_the_picture_says_what_the_compiler_made(last, words):
+    rows = [{"name": "forward, the course's", "registers": 168, "spills": 0, "shared": 65536, "limit": 232448},
+            {"name": "forward, yours", "shared": 65536, "limit": 232448} | last]
+    fig = figures.compiled_kernels(rows)
+    assert words in fig._suptitle.get_text().replace("\n", " ")
+    said = [text.get_text() for ax in fig.axes for text in ax.texts]
+    assert any("48 bytes spilled" in text for text in said) == bool(last.get("spills"))
+    assert any("no such thing" in text for text in said) == ("refused" in last)
