@@ -205,7 +205,8 @@ def test_usual_exceptions_are_explained(error, text, words):
     ("ex08_ds_tile", ("scale_missing_dK", "D_added")),
     ("ex06_fa2_inner_loop", ("no_rescale_O", "L_without_m")),
 ])
-def test_two_mistakes_are_both_named(name, pair):
+def test_two_mistakes_are_both_named(name, pair, monkeypatch):
+    monkeypatch.setattr(diagnose, "SECONDS", {False: 20.0, True: 20.0})       # what is found, on a machine however slow
     exercise = form.exercise(name)
     both = [m for m in exercise.mistakes if m.name in pair]
     report = checker.examine(exercise, exercise.wrong(*both))

@@ -197,6 +197,13 @@ def test_a_ready_answer_is_no_answer(name):
     is_called(said(name, READY[name]), "ready_answer", "has the answer ready")
 
 
+def test_a_solution_of_another_root_is_no_answer_either(tmp_path):
+    path = tmp_path / "solutions" / "ex06_use_of_L.py"
+    combine = source.load_text(source.solution_path("ex06_use_of_L").read_text(), "another clone's", path)["combine"]
+    is_called(checker.examine(form.exercise("ex06_use_of_L"), lambda O_a, L_a, O_b, L_b: combine(O_a, L_a, O_b, L_b)),
+              "ready_answer", "has the answer ready")
+
+
 def test_a_solution_that_is_imported_is_no_answer(sandbox):
     """Here the learner's file holds the function of solutions/, which is not the one that the checker compares with."""
     path = source.exercise_path("ex03_merge")

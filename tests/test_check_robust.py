@@ -41,8 +41,11 @@ def forever(S):
         pass
 
 
+heard = threading.Event()                  # ends a thread that a test could leave behind
+
+
 def forever_and_deaf(S):
-    while True:
+    while not heard.is_set():
         try:
             time.sleep(0.001)
         except:  # noqa: E722    just what a learner may write
@@ -480,7 +483,13 @@ def test_outside_the_main_thread_too():
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(20)
+    try:
+        thread.join(60)
+        assert not thread.is_alive()
+    finally:
+        heard.set()
+        thread.join(20)
+        heard.clear()
     assert [r.mistake for r in reports] == [None, "timeout", "timeout", "raised", None]
     assert reports[0].passed and reports[4].passed
 

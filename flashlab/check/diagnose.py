@@ -7,7 +7,7 @@ from itertools import combinations
 from flashlab.check import explain, judge, where
 from flashlab.check.runner import FINAL, Outcome, Problem
 
-SECONDS = {False: 0.5, True: 2.0}      # of this process, for two mistakes at once: plain PyTorch, interpreted Triton
+SECONDS = {False: 0.5, True: 2.0}      # of this thread, for two mistakes at once: plain PyTorch, interpreted Triton
 
 
 @dataclass
@@ -106,10 +106,10 @@ def _same_where_finite(x, y, truth, bound):
 def _in_different_cases(exercise, failing, judged):
     """Two mistakes of which each gives all that is wrong in some failing cases, and fails nowhere the learner is right."""
     right = [k for k in judged if k.passed]
-    deadline = time.process_time() + SECONDS[exercise.triton]
+    deadline = time.thread_time() + SECONDS[exercise.triton]
     gives = {}
     for mistake in exercise.mistakes:
-        if time.process_time() > deadline:
+        if time.thread_time() > deadline:
             break
         cells = frozenset(k.case.name for k in failing if judge.agree(exercise, outcome(exercise, (mistake,), k.case), k))
         if cells:
@@ -134,9 +134,9 @@ def _harmless(exercise, a, b, gives, failing, right):
 
 def _pair(exercise, order, first):
     """Two mistakes in the same code that give all answers together, the most likely ones first, as long as there is time."""
-    deadline = time.process_time() + SECONDS[exercise.triton]
+    deadline = time.thread_time() + SECONDS[exercise.triton]
     for pair in likely_pairs(exercise, first):
-        if time.process_time() > deadline:
+        if time.thread_time() > deadline:
             break
         if _explains(exercise, pair, order) and all(_fails_with(exercise, m, order) for m in pair):
             return pair

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import flashlab
 from flashlab import memory
-from flashlab.check import form, source
+from flashlab.check import form
 from flashlab.check.structure import Finding
 
 PACKAGE, TORCH = (f"{Path(module.__file__).parent}/" for module in (flashlab, torch))
@@ -100,19 +100,19 @@ def _line(frame):
     return f" in line {frame.f_lineno}" if frame.f_code.co_filename != form.__file__ else ""
 
 
-def _module(filename, solutions):
-    """flashlab.rungs.fa2 for a file of the package, solutions.ex01_heads for a solution, else ""."""
+def _module(filename):
+    """flashlab.rungs.fa2 for a file of the package, solutions.ex01_heads for a solution of whichever root, else ""."""
     path = Path(filename)
     if filename.startswith(PACKAGE):
         return ".".join(path.relative_to(Path(PACKAGE).parent).with_suffix("").parts)
-    return f"solutions.{path.stem}" if path.parent == solutions and not filename.endswith(form.KNOWN) else ""
+    return f"solutions.{path.stem}" if path.parent.name == "solutions" and not filename.endswith(form.KNOWN) else ""
 
 
 class _Modules:
     """Which modules hold answers that this exercise's stub does not import."""
 
     def __init__(self, exercise, fn):
-        self.solutions, self.known = source.root() / "solutions", {}
+        self.known = {}
         self.rooms = READY | set(exercise.off_limits) | ({"gpu"} if exercise.triton else set())
         self.rooms -= {"solutions"} if fn is exercise.solution() else set()
         self.given = set(re.findall(r"^from (flashlab[\w.]*) import", exercise.parsed.text, re.MULTILINE))
@@ -120,7 +120,7 @@ class _Modules:
     def ready(self, filename):
         """The module if it has answers, else ""."""
         if filename not in self.known:
-            module = _module(filename, self.solutions)
+            module = _module(filename)
             room = module.removeprefix("flashlab.").partition(".")[0]
             self.known[filename] = module if room in self.rooms and module not in self.given else ""
         return self.known[filename]
