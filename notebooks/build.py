@@ -92,6 +92,7 @@ def run(notebook, folder):
     client = NotebookClient(notebook, km=kernel, timeout=MAX_CELL_SECONDS, record_timing=False,
                             resources={"metadata": {"path": str(folder)}},
                             extra_arguments=["--IPKernelApp.log_level=40"])     # errors only
+    client.owns_km = True                                    # else the kernel lives on until this process ends
     quiet = os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}    # else a warning about the debugger in the output
     try:
         with untouched_exercises() as root:

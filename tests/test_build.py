@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import types
@@ -66,6 +67,12 @@ def test_build_check_and_rebuild_of_a_good_notebook(folder):
     assert build.main(["--check"], folder) == 0
     assert build.main([], folder) == 0
     assert (folder / "00_tiny.ipynb").read_text() == first          # a rebuild changes nothing
+
+
+def test_a_notebooks_kernel_ends_with_it(folder):
+    assert build.main([], folder) == 0
+    children = subprocess.run(["ps", "-o", "args=", "--ppid", str(os.getpid())], capture_output=True, text=True).stdout
+    assert "ipykernel_launcher" not in children
 
 
 def test_a_collapsed_output_does_not_show_its_first_line(folder):
