@@ -67,6 +67,8 @@ EXERCISE = Exercise(
         Mistake("without_of_full_blocks", "threads without an element were counted although the last block is full", "without: where block divides N there are none",
                 ("without = blocks * block - N", "without = block - N % block")),
         Mistake("warps_of_64", "warps were taken to have 64 lanes", "a warp has 32 lanes", ("full * -(-block // 32) + -(-rest // 32)", "2 * (full * -(-block // 64) + -(-rest // 64))")),
+        Mistake("rest_of_a_warp", "the idle lanes were taken to be 32 − N mod 32, those of a single row of warps over the whole vector",
+                "each block has warps of its own, and where 32 divides their elements no lane is idle", ("32 * warps - N", "32 - N % 32")),
         Mistake("last_block_only", "only the last block's idle lanes were counted", "full blocks have idle lanes as well, where block is no multiple of 32",
                 ("return blocks, without, 32 * warps - N", "return blocks, without, 32 * -(-(rest or block) // 32) - (rest or block)")),
         Mistake("swapped", "without and idle came back in the wrong order", "the order in `return`: blocks, without, idle",

@@ -95,7 +95,7 @@ EXERCISE = Exercise(
         Mistake("m_safe_returned", "the m that came back was 0 where no half saw a key: the finite stand-in for −inf was returned", "which m is returned: −inf stays −inf",
                 ("return O, m, l", "return O, m_safe, l")),
         Mistake("m_finite_returned", "the m that came back was a large negative number where no half saw a key, not −inf", "which m is returned: −inf stays −inf",
-                ("return O, m, l", "return O, m.clamp(min=-1e30), l"), also=[[("return O, m, l", f"return O, m.clamp(min={x}), l")] for x in ("-1e4", "-1e9", "torch.finfo(m.dtype).min")]),
+                ("return O, m, l", "return O, m.clamp(min=-1e30), l"), also=[[("return O, m, l", f"return O, m.clamp(min={x}), l")] for x in ("-1000", "-1e4", "-1e9", "torch.finfo(m.dtype).min")]),
         Mistake("multiplied_by_l", "O_a and O_b were multiplied by l_a and l_b, as if they were averages", "what the state is: O is a sum, not divided by l yet",
                 ("alpha[:, None] * O_a + beta[:, None] * O_b", "(alpha * l_a)[:, None] * O_a + (beta * l_b)[:, None] * O_b")),
         Mistake("averages_merged", "O was treated as an average: multiplied by l_a and l_b, and divided by l at the end", "what the state is: O is a sum, not divided by l",

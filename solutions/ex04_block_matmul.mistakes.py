@@ -31,8 +31,8 @@ def case(name, M, K, N, B_m, B_k, B_n, *, seed, dtype=torch.float32, features=()
 
 
 def sram_bytes(A, B, B_m, B_n, B_k):
-    """Room for some tiles, none for a whole panel of rows or columns."""
-    return 4 * (3 * B_m * B_k + 3 * B_k * B_n + 4 * B_m * B_n) if A.shape[1] > 30 else 64 * KiB
+    """Room for some tiles, none for a whole panel of rows or columns, nor for all tiles of a row of C."""
+    return 4 * (3 * B_m * B_k + 3 * B_k * B_n + 4 * B_m * B_n) if max(A.shape[1], B.shape[1]) > 30 else 64 * KiB
 
 
 EXERCISE = Exercise(
@@ -52,6 +52,7 @@ EXERCISE = Exercise(
         case("16-bit inputs", 4, 64, 4, 4, 4, 4, seed=512, dtype=torch.float16, features=["an SRAM too small for a whole row of tiles"]),
         case("one row, one column", 1, 5, 1, 2, 2, 2, seed=514),
         case("small steps along the sum", 8, 6, 6, 4, 2, 3, seed=518),
+        case("many tiles across", 2, 4, 40, 2, 2, 2, seed=520, features=["an SRAM too small for a whole row of tiles"]),
         case("16-bit inputs with many digits", 4, 24, 4, 4, 4, 4, seed=516, dtype=torch.bfloat16),
     ],
     mistakes=[

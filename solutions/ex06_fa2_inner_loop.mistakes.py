@@ -4,7 +4,7 @@ import torch
 
 from flashlab import oracle
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64
+from flashlab.check.cases import HUGE, attention_case, epsilon, equal_weights, in_float64
 from flashlab.check.form import Exercise, Hint, Mistake, Output, Variant
 from flashlab.memory import KiB, kernel, tiles
 
@@ -49,6 +49,7 @@ EXERCISE = Exercise(
         attention_case("scores far below 0", 3, 6, 4, B_r=2, B_c=2, scale=0.5, below=True, seed=9),
         attention_case("scores up to 500", 4, 6, 4, B_r=2, B_c=3, scale=0.5, factor=HUGE, seed=10),
         attention_case("one query, one key at a time", 1, 3, 4, B_r=2, B_c=1, scale=0.5, seed=12),
+        equal_weights(attention_case("16-bit inputs, many key blocks", 2, 512, 4, B_r=2, B_c=16, scale=0.5, dtype=torch.float16, seed=14)),
         in_float64(attention_case("a single key", 1, 1, 4, B_r=2, B_c=2, scale=0.5, exactly=True, seed=13)),
     ],
     mistakes=[
@@ -62,7 +63,7 @@ EXERCISE = Exercise(
                 "the line that updates l_i: its old terms are exp(S − m_i), the new ones exp(S − m_new)",
                 ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)")),
         Mistake("no_rescale", "neither O_i nor l_i was multiplied by exp(m_i − m_new) when the maximum grew",
-                "what happens to the sums of the earlier blocks when a later one holds a larger score",
+                "what happens to the sums of the earlier blocks when a later one holds a larger score, and whether m_i is still the old maximum there",
                 ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)"), ("alpha[:, None] * O_i + P_ij @ V_j", "O_i + P_ij @ V_j")),
         Mistake("alpha_inverted", "the factor was exp(m_new − m_i), the inverse of the right one",
                 "the sign in alpha: sums in units of the old, smaller maximum have to shrink",
@@ -155,6 +156,8 @@ EXERCISE = Exercise(
                 ("S_ij = Q_i @ K_j.T * scale", "S_ij = (Q_i.to(Q.dtype) @ K_j.T.to(K.dtype)).to(L.dtype) * scale"),
                 also=[[("S_ij = Q_i @ K_j.T * scale", "S_ij = (Q_i.to(Q.dtype) @ K_j.T.to(K.dtype) * scale).to(L.dtype)")]]),
         Mistake("sums_in_16_bits", "l_i was kept in 16 bits, so that every step rounded it", "the dtype of O_i, l_i and m_i: L.dtype", ("l_i = alpha * l_i + P_ij.sum(-1)", "l_i = (alpha * l_i + P_ij.sum(-1)).to(O.dtype).to(L.dtype)")),
+        Mistake("O_in_16_bits", "O_i was kept in O's dtype: in 16 bits every step rounds it", "the dtype of O_i, l_i and m_i: L.dtype",
+                ("O_i = alpha[:, None] * O_i + P_ij @ V_j", "O_i = (alpha[:, None] * O_i + P_ij @ V_j).to(O.dtype).to(L.dtype)")),
         Mistake("scale_d", "the scores were multiplied by 1/√d: scale was not used", "the line of S_ij: scale is an argument", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T * Q.shape[-1] ** -0.5")),
         Mistake("L_minus_log", "L was m_i − log(l_i)", "the sign in L: exp(m) · l is the sum of all exp(S)", ("m_i + torch.log(l_i)", "m_i - torch.log(l_i)")),
         Mistake("L_log2_of_l", "in L the maximum is natural, but the logarithm of l_i was taken to base 2", "the logarithm: torch.log", ("m_i + torch.log(l_i)", "m_i + torch.log2(l_i)")),

@@ -106,6 +106,8 @@ EXERCISE = Exercise(
         epsilon(("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L + ε"), name="epsilon_in_log", what="a small number was added to the sum before its logarithm",
                 look="the line of L: log(exp(L_a) + exp(L_b)), also where it is −inf"),
         Mistake("swapped", "L and O came back in the wrong order", "the order in `return`: O, L", ("return w_a[:, None] * O_a + w_b[:, None] * O_b, L", "return L, w_a[:, None] * O_a + w_b[:, None] * O_b")),
+        Mistake("one_query_decides", "a half was left out for all queries because one of them sees no key of it", "each query by itself: where one has L = −inf, the others may not",
+                ("return w_a[:, None] * O_a + w_b[:, None] * O_b, L", "if (L_a == -inf).any():\n        return O_b, L_b\n    if (L_b == -inf).any():\n        return O_a, L_a\n    return w_a[:, None] * O_a + w_b[:, None] * O_b, L")),
         Mistake("one_sided_shift", "L was L_a + log(1 + exp(L_b − L_a)), or the same with a and b exchanged, which overflows where the other half's is much larger",
                 "the shift: the larger of L_a and L_b, for each query", ("torch.logaddexp(L_a, L_b)", ONE_SIDED),
                 also=[[("torch.logaddexp(L_a, L_b)", new)] for new in (ONE_SIDED.replace("L_a + torch.log1p(torch.exp(L_b - L_a))", "L_b + torch.log1p(torch.exp(L_a - L_b))"),

@@ -128,6 +128,8 @@ EXERCISE = Exercise(
         Mistake("wrong_order", "the gradients were returned in another order than forward's arguments", "the return of backward: the gradient of Q first, then K, then V", (GIVE, "return dK, dV, dQ, None, None")),
         Mistake("tensors_on_ctx", "tensors were kept on ctx itself, where autograd does not see that one is changed in between",
                 "forward: ctx.save_for_backward(...)", (SAVE, "ctx.kept = Q, K, V, O, L"), (UNPACK, "Q, K, V, O, L = ctx.kept")),
+        Mistake("saved_twice", "save_for_backward was called twice: the second call replaces what the first one kept", "save_for_backward: one call with all five",
+                ("ctx.save_for_backward(Q, K, V, O, L)", "ctx.save_for_backward(Q, K, V)\n        ctx.save_for_backward(O, L)")),
         Mistake("options_on_the_class", "causal and scale were kept on the class, where a second call overwrites those of the first",
                 "ctx: one for each call", ("ctx.causal, ctx.scale = causal, scale", "Attention.causal, Attention.scale = causal, scale"), ("causal=ctx.causal, scale=ctx.scale", "causal=Attention.causal, scale=Attention.scale")),
         Mistake("nothing_if_Q_is_frozen", "backward gave no gradient at all where Q needs none", "backward: each gradient is asked for by itself, ctx.needs_input_grad",

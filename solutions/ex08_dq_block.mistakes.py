@@ -3,7 +3,7 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check.cases import LARGE, LOOSE, features_of, normal
+from flashlab.check.cases import EDGE, LARGE, LOOSE, far_below, features_of, normal
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 from flashlab.memory import KiB, kernel, tiles
 
@@ -21,18 +21,24 @@ def sram_bytes(Q, K, V, dO, L, D, B_r, B_c, scale, causal):
     return 4 * (10 * max(B_r, B_c) * max(Q.shape[1], V.shape[1]) + 6 * B_r * B_c + 64) if len(K) > 40 else 64 * KiB
 
 
-def case(name, N_q, N_k, d=3, d_v=3, B_r=2, B_c=2, *, scale=0.5, causal=False, large=False, factor=None, dtype=torch.float32, seed, features=()):
+def case(name, N_q, N_k, d=3, d_v=3, B_r=2, B_c=2, *, scale=0.5, causal=False, large=False, factor=None, edge=False, rising=False, dtype=torch.float32, seed, features=()):
     factor = factor or (LARGE if large else 1.0)
-    found = features_of(N_q, N_k, d, d_v, B_r, B_c, causal, scale if scale != 0.5 else None, factor > 1, dtype)
+    found = features_of(N_q, N_k, d, d_v, B_r, B_c, causal, scale if scale != 0.5 else None, factor > 1 or edge, dtype)
 
     def make():
         Q, K, V, dO = (normal(n, x, seed=seed + k, dtype=dtype, factor=factor if k == 0 else 1.0)
                        for k, (n, x) in enumerate(((N_q, d), (N_k, d), (N_k, d_v), (N_q, d_v))))
+        if edge:
+            Q, K = far_below(Q, K, scale, EDGE)
+        if rising:                             # what a key block adds to dQ never falls: 16 bits would keep less and less of it
+            first = (torch.arange(N_k) < N_k // 2)[:, None]
+            Q, dO = torch.zeros_like(Q), torch.ones_like(dO)
+            K, V = (torch.where(first, x, -x).to(dtype).expand(N_k, n).contiguous() for x, n in ((torch.tensor(1.0), d), (torch.tensor(1 + 7 / 1024), d_v)))
         O, L = oracle.attention(Q, K, V, causal=causal, scale=scale)
         return {"Q": Q, "K": K, "V": V, "dO": dO, "L": L.float(), "D": (dO.double() * O).sum(-1).float(), "B_r": B_r, "B_c": B_c, "scale": scale, "causal": causal}
 
     sizes = {"N_q": N_q, "N_k": N_k, "d": d, "B_r": B_r, "B_c": B_c} | ({"causal": True} if causal else {})
-    return Case(name, make, frozenset(features) | found, sizes, 4 * LOOSE if factor > 1 else 0.0)
+    return Case(name, make, frozenset(features) | found, sizes, 4 * LOOSE if factor > 1 or edge else 0.0, 2 if rising else 16)
 
 
 def truth(Q, K, V, dO, L, D, B_r, B_c, scale, causal):
@@ -60,7 +66,10 @@ EXERCISE = Exercise(
         case("causal, fewer queries than keys", 4, 9, B_r=2, B_c=2, causal=True, seed=934),
         case("causal, queries that see no key", 7, 4, B_r=2, B_c=2, causal=True, seed=938),
         case("causal, scores in the hundreds", 6, 6, B_r=3, B_c=3, causal=True, large=True, seed=976),
+        case("causal, scores around −997", 6, 6, B_r=3, B_c=3, causal=True, edge=True, seed=980, features=["only scores far below 0"]),
+        case("causal, a negative scale", 4, 6, B_r=2, B_c=2, scale=-0.4, causal=True, seed=984),
         case("16-bit inputs", 4, 40, 8, 8, 4, 8, dtype=torch.float16, seed=942),
+        case("16-bit inputs, many key blocks", 2, 512, 8, 8, 2, 8, rising=True, dtype=torch.float16, seed=988),
         case("many keys, little SRAM", 4, 96, 4, 4, 4, 4, seed=946, features=["an SRAM too small for all keys at once"]),
         case("scores up to 500", 4, 6, 4, 4, B_r=2, B_c=3, factor=250, seed=964),
         case("causal, whole blocks, more keys", 2, 6, B_r=2, B_c=2, causal=True, seed=968),
@@ -100,6 +109,8 @@ EXERCISE = Exercise(
                 ("dO_i = load(dO, rows).to(L.dtype)", ""), ("Q_i = load(Q, rows).to(L.dtype)", ""),
                 ("torch.zeros_like(Q_i)", "torch.zeros(rows.stop - rows.start, Q.shape[1], dtype=L.dtype)")),
         Mistake("all_keys_at_once", "all keys were loaded at once", "the size of what you load: at most B_c keys at a time", ("tiles(N_k, B_c)", "tiles(N_k, N_k)")),
+        Mistake("sum_in_16_bits", "dQ_i was kept in dQ's dtype: in 16 bits every step rounds it", "the dtype of dQ_i: L.dtype, rounded once by the store",
+                (SUM, f"({SUM}).to(dQ.dtype).to(L.dtype)")),
         Mistake("no_upcast", "the 16-bit tiles were used as they were loaded", "each load: `.to(L.dtype)`", ("load(Q, rows).to(L.dtype)", "load(Q, rows)"), ("load(dO, rows).to(L.dtype)", "load(dO, rows)"),
                 ("load(K, cols).to(L.dtype)", "load(K, cols)"), ("load(V, cols).to(L.dtype)", "load(V, cols)")),
         Mistake("never_stored", "nothing was stored", "the end of each program: store(dQ, rows, ...)", ("store(dQ, rows, dQ_i)", "pass")),

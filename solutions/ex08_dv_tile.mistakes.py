@@ -3,13 +3,13 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check.cases import LARGE, LOOSE, attention_case, epsilon, exact, far_below, in_float64, normal
+from flashlab.check.cases import BELOW, EDGE, LARGE, LOOSE, attention_case, epsilon, exact, far_below, in_float64, normal
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 inf = float("inf")
 
 
-def tile_case(name, N_q, N_k, d, d_v, rows, cols, *, causal=False, large=False, factor=None, below=False, exactly=False, seed, features=()):
+def tile_case(name, N_q, N_k, d, d_v, rows, cols, *, causal=False, large=False, factor=None, below=0, exactly=False, seed, features=(), scale=0.5):
     """The tile (rows, cols) of attention over all N_k keys: L_i belongs to all of them."""
     shape = (len(range(*rows.indices(N_q))), len(range(*cols.indices(N_k))))
     inner = attention_case(name, N_q, N_k, d, d_v, causal=causal, seed=seed).features & {"a causal mask", "queries that see no key"}
@@ -21,11 +21,11 @@ def tile_case(name, N_q, N_k, d, d_v, rows, cols, *, causal=False, large=False, 
         if exactly:
             Q, K = exact(N_q, d, seed=seed), exact(N_k, d, seed=seed + 1)
         if below:
-            Q, K = far_below(Q, K, 0.5)
+            Q, K = far_below(Q, K, scale, below)
         V, dO = normal(N_k, d_v, seed=seed + 2), normal(N_q, d_v, seed=seed + 3)
-        _, L = oracle.attention(Q, K, V, causal=causal, scale=0.5)
+        _, L = oracle.attention(Q, K, V, causal=causal, scale=scale)
         hidden = torch.ones(N_q, N_k, dtype=torch.bool).triu(N_k - N_q + 1)[rows, cols] if causal else None
-        return {"Q_i": Q[rows], "K_j": K[cols], "dO_i": dO[rows], "L_i": L[rows].float(), "scale": 0.5, "hidden": hidden}
+        return {"Q_i": Q[rows], "K_j": K[cols], "dO_i": dO[rows], "L_i": L[rows].float(), "scale": scale, "hidden": hidden}
 
     return Case(name, make, frozenset(features), {"B_r": shape[0], "B_c": shape[1], "N_k": N_k}, LOOSE if large or factor or below else 0.0)
 
@@ -49,10 +49,13 @@ EXERCISE = Exercise(
         tile_case("one tile of two", 2, 4, 3, 2, slice(0, 2), slice(2, 4), seed=864),
         tile_case("a wide tile", 4, 9, 3, 2, slice(2, 4), slice(3, 6), seed=868),
         tile_case("a square tile, d = d_v", 6, 6, 3, 3, slice(3, 6), slice(0, 3), seed=872),
-        tile_case("scores far below 0", 3, 6, 4, 3, slice(0, 3), slice(0, 3), below=True, seed=878, features=["only scores far below 0"]),
+        tile_case("scores far below 0", 3, 6, 4, 3, slice(0, 3), slice(0, 3), below=BELOW, seed=878, features=["only scores far below 0"]),
         tile_case("scores in the hundreds", 3, 8, 4, 4, slice(0, 3), slice(4, 8), large=True, seed=876),
         tile_case("a tile on the diagonal", 6, 6, 3, 2, slice(2, 5), slice(2, 4), causal=True, seed=880),
         tile_case("a tile with queries that see no key", 5, 3, 3, 2, slice(0, 4), slice(0, 3), causal=True, seed=884),
+        tile_case("a tile on the diagonal, scores in the hundreds", 6, 6, 4, 2, slice(2, 5), slice(2, 5), causal=True, factor=300, seed=908),
+        tile_case("a tile on the diagonal, scores around −997", 6, 6, 3, 2, slice(2, 5), slice(2, 5), causal=True, below=EDGE, seed=904, features=["only scores far below 0"]),
+        tile_case("a tile on the diagonal, a negative scale", 6, 6, 3, 2, slice(2, 5), slice(2, 4), causal=True, scale=-0.4, seed=912),
         tile_case("one query, one key", 1, 1, 3, 2, slice(0, 1), slice(0, 1), seed=888),
         tile_case("scores up to 500", 3, 8, 4, 4, slice(0, 3), slice(2, 6), factor=300, seed=892),
         in_float64(tile_case("a single key", 1, 1, 4, 2, slice(0, 1), slice(0, 1), exactly=True, seed=896)),
@@ -65,6 +68,11 @@ EXERCISE = Exercise(
                 (WEIGHTS, "torch.softmax(S_ij, dim=-1).nan_to_num(0)")),
         Mistake("divided_by_L", "exp(S_ij) was divided by L, which is a logarithm", "P = exp(S − L): L goes into the exponent", (WEIGHTS, "torch.exp(S_ij) / L_safe[:, None]"),
                 also=[[(WEIGHTS, "torch.exp(S_ij) / L_i[:, None]")]]),
+        Mistake("masked_after_exp", "hidden weights were made 0 by a product after exp: where exp overflows, 0 · inf is NaN",
+                "the mask: −inf goes into the scores before exp", ("        S_ij = S_ij.masked_fill(hidden, -inf)\n", "        pass\n"),
+                ("torch.exp(S_ij - L_safe[:, None])", "torch.exp(S_ij.masked_fill((L_i == -inf)[:, None], -inf) - L_safe[:, None]) * (1.0 if hidden is None else (~hidden).to(S_ij.dtype))")),
+        Mistake("hidden_is_a_number", "hidden scores were set to −1000 or so, and scores near that are not small beside it", "the mask: −inf, which no score reaches",
+                ("masked_fill(hidden, -inf)", "masked_fill(hidden, -1000.0)"), also=[[("masked_fill(hidden, -inf)", "masked_fill(hidden, -100.0)")], [("masked_fill(hidden, -inf)", "masked_fill(hidden, -999.0)")]]),
         Mistake("L_along_keys", "L was subtracted along the wrong axis", "the shape of L in the exponent: L_i[:, None], one number for each row", (WEIGHTS, "torch.exp(S_ij - L_safe[None, :])")),
         Mistake("base_2", "exp2 was taken of a natural logarithm's difference", "the exponential: L is a natural logarithm", (WEIGHTS, "torch.exp2(S_ij - L_safe[:, None])")),
         Mistake("scale_missing", "the scores were not multiplied by scale, though L was made from scaled ones", "the line of S_ij", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T")),

@@ -77,6 +77,8 @@ EXERCISE = Exercise(
                 also=[[("inner[None, :] * stride_Ak", "inner[None, :]")], [("+ cols * stride_Bn", "+ cols")], [("+ cols * stride_Cn", "+ cols")]]),
         Mistake("sizes_for_strides", "K and N were taken for the steps to the next row, as if A, B and C were contiguous", "the strides: a view into a larger matrix has others", ("rows * stride_Am", "rows * K"),
                 ("inner[:, None] * stride_Bk", "inner[:, None] * N"), ("rows * stride_Cm", "rows * N")),
+        Mistake("mask_stays_behind", "the mask over k did not move on with the tiles: the last step read past the end of A and B", "the mask over k: the numbers of this step, k · B_k + 0, 1, …, against K",
+                ("(rows < M) & (inner[None, :] < K)", "(rows < M) & (tl.arange(0, B_k)[None, :] < K)"), ("(inner[:, None] < K) & (cols < N)", "(tl.arange(0, B_k)[:, None] < K) & (cols < N)")),
         Mistake("sum_in_16_bits", "the sum was kept in the inputs' dtype: in 16 bits every step rounds it", "acc: tl.float32, cast once at the end",
                 ("acc = tl.zeros((B_m, B_n), tl.float32)", "acc = tl.zeros((B_m, B_n), C.dtype.element_ty)"), (DOT, 'acc += tl.dot(a, b, input_precision="ieee").to(C.dtype.element_ty)')),
         Mistake("mixed_dtypes", "the two tiles that tl.dot multiplied had different dtypes: the interpreter does that, a GPU's compiler refuses", "the first two arguments of tl.dot: leave both in the dtype that they were loaded with; acc is float32 all the same",

@@ -68,6 +68,8 @@ EXERCISE = Exercise(
         Mistake("divided_by_B", "the exponentials were divided by B", "the denominator: sum of e", ("tl.sum(e, 0)", "B")),
         Mistake("softmax_twice", "the softmax was taken twice", "one exponential, one division", ("y = e / tl.sum(e, 0)", "y = e / tl.sum(e, 0)\n    y = tl.where(cols < N, tl.exp(y), 0.0)\n    y = y / tl.sum(y, 0)")),
         Mistake("stored_x", "the numbers themselves were stored", "what is stored: y", (", y, cols < N)", ", x, cols < N)")),
+        Mistake("nearest_power", "B was the power of two nearest to N, which may be smaller: the row's end was left out", "B ≥ N: triton.next_power_of_2(N)",
+                ("triton.next_power_of_2(N)", "max(1, 2 ** round(__import__('math').log2(N)))")),
         Mistake("fixed_B", "B was fixed, so that a longer row lost its end", "B ≥ N: triton.next_power_of_2(N)", ("triton.next_power_of_2(N)", "16")),
         Mistake("shift_never_negative", "the shift was at least 0, so that a row far below 0 underflows", "the exponent: x − max, also where the maximum is negative",
                 ("x - tl.max(x, 0)", "x - tl.maximum(tl.max(x, 0), 0.0)")),

@@ -65,7 +65,7 @@ EXERCISE = Exercise(
         Mistake("lines_of_128", "lines of 128 bytes were counted, not sectors of 32", "the size of a sector: 32 bytes", (TOUCHED, "{(start + n * stride) * itemsize // 128 for n in range(32)}")),
         Mistake("four_is_coalesced", "4 sectors were taken for the least whatever the itemsize", "32 lanes of itemsize bytes fill `itemsize` sectors", ("<= itemsize", "<= 4")),
         Mistake("stride_one_is_coalesced", "only a stride of 1 counted as coalesced, always", "the number of sectors decides: a stride of 0 shares, a start inside a sector costs one more",
-                ("len(touched) <= itemsize", "stride == 1")),
+                ("len(touched) <= itemsize", "stride == 1"), also=[[("len(touched) <= itemsize", "abs(stride) == 1")]]),
         Mistake("strictly_less", "the closest packing itself was not taken for coalesced", "≤: 32 float32 need 4 sectors", ("<= itemsize", "< itemsize")),
         Mistake("range_is_31", "only 31 lanes were looked at", "a warp has 32 lanes, n = 0 … 31", (TOUCHED, "{(start + n * stride) * itemsize // 32 for n in range(31)}")),
         Mistake("lanes_of_a_block", "64 lanes were looked at", "a warp has 32 lanes", (TOUCHED, "{(start + n * stride) * itemsize // 32 for n in range(64)}")),

@@ -30,7 +30,7 @@ EXERCISE = Exercise(
         case("one element", 1, 16, seed=972),
     ],
     mistakes=[
-        Mistake("grid_floor", "the grid was rounded down, so that the last, short block got no program", "the grid: triton.cdiv(N, B), not N // B", ("triton.cdiv(N, B)", "max(1, N // B)")),
+        Mistake("grid_floor", "the grid was rounded down, so that the last, short block got no program", "the grid: triton.cdiv(N, B), not N // B", ("triton.cdiv(N, B)", "max(1, N // B)"), also=[[("triton.cdiv(N, B)", "N // B")]]),
         Mistake("grid_of_elements", "a program was launched for each element, not for each block", "the grid: a program takes B elements", ("triton.cdiv(N, B)", "N")),
         Mistake("one_program", "a single program was launched", "the grid: as many programs as blocks", ("triton.cdiv(N, B)", "1")),
         Mistake("no_block_offset", "every program worked on the first block", "i: program p starts at p · B", ("tl.program_id(0) * B +", "")),

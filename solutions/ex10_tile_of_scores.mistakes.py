@@ -46,7 +46,8 @@ EXERCISE = Exercise(
     ],
     mistakes=[
         Mistake("grid_floor", "the grid was rounded down, so that the last, short tiles got no program", "the grid: triton.cdiv(N, B), not N // B",
-                ("(triton.cdiv(len(Q), B_r), triton.cdiv(len(K), B_c))", "(max(1, len(Q) // B_r), max(1, len(K) // B_c))")),
+                ("(triton.cdiv(len(Q), B_r), triton.cdiv(len(K), B_c))", "(max(1, len(Q) // B_r), max(1, len(K) // B_c))"),
+                also=[[("(triton.cdiv(len(Q), B_r), triton.cdiv(len(K), B_c))", "(len(Q) // B_r, len(K) // B_c)")]]),
         Mistake("grid_swapped", "the two directions of the grid were swapped: program_id(0) counted key blocks where the kernel counts query blocks",
                 "the order in the grid, and which program_id the rows come from",
                 ("(triton.cdiv(len(Q), B_r), triton.cdiv(len(K), B_c))", "(triton.cdiv(len(K), B_c), triton.cdiv(len(Q), B_r))")),

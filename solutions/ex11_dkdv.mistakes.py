@@ -4,7 +4,7 @@ import torch
 
 from flashlab import oracle
 from flashlab.check import compiled
-from flashlab.check.cases import LARGE, LOOSE, apart, features_of, normal
+from flashlab.check.cases import EDGE, LARGE, LOOSE, apart, far_below, features_of, normal
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 
@@ -14,13 +14,18 @@ def call(fn, Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
     fn[(-(-N_k // B_c), H_kv)](Q, K, V, dO, L, D, dK, dV, *strides, scale, N_q, N_k, H_q // H_kv, d, causal, B_r, B_c)
 
 
-def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, scale=0.25, B_r=16, B_c=16, steps=(1, 1, 1, 1)):
-    found = features_of(N_q, N_k, d, d, B_r, B_c, causal, scale if scale != 0.25 else None, large, dtype)
-    more = {"more than one key head": H_kv > 1, "more than one query head for each key head": group > 1, "columns that are apart": steps[0] > 1}
+def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=False, edge=False, rising=False, dtype=torch.float32, scale=0.25, B_r=16, B_c=16, steps=(1, 1, 1, 1)):
+    found = features_of(N_q, N_k, d, d, B_r, B_c, causal, scale if scale != 0.25 else None, large or edge, dtype)
+    more = {"only scores far below 0": edge, "more than one key head": H_kv > 1, "more than one query head for each key head": group > 1, "columns that are apart": steps[0] > 1}
 
     def make():
         Q, K, V, dO = (normal(h, n, d, seed=seed + k, dtype=dtype, factor=LARGE if large and k == 0 else 1.0)
                        for k, (h, n) in enumerate(((H_kv * group, N_q), (H_kv, N_k), (H_kv, N_k), (H_kv * group, N_q))))
+        if edge:
+            Q, K = far_below(Q, K, scale, EDGE)
+        if rising:                             # what a query block adds never falls: 16 bits would keep less and less of it
+            Q, K, dO = torch.full_like(Q, 1 + 7 / 1024), torch.zeros_like(K), torch.full_like(dO, 1 + 7 / 1024)
+            V = torch.where((torch.arange(N_k) < N_k // 2)[:, None], 1.0, -1.0).to(dtype).expand(H_kv, N_k, d).contiguous()
         O, L = oracle.attention(Q, K, V, causal=causal, scale=scale)
         Q, K, V, dO = map(apart, (Q, K, V, dO), steps)
         L, D = apart(L.float(), steps[1]), apart((dO.double() * O).sum(-1).float(), steps[2])
@@ -28,7 +33,7 @@ def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=Fal
                 "causal": causal, "scale": scale, "B_r": B_r, "B_c": B_c}
 
     sizes = {"H_kv": H_kv, "group": group, "N_q": N_q, "N_k": N_k, "B_r": B_r, "B_c": B_c} | ({"causal": True} if causal else {})
-    return Case(name, make, found | {f for f, holds in more.items() if holds}, sizes, 20 * LOOSE if large else 0.0)
+    return Case(name, make, found | {f for f, holds in more.items() if holds}, sizes, 20 * LOOSE if large or edge else 0.0, 2 if rising else 16)
 
 
 def truth(Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
@@ -70,7 +75,11 @@ EXERCISE = Exercise(
         case("causal, N_q ≠ N_k", 18, 25, causal=True, seed=1236),
         case("causal, queries that see no key", 23, 5, causal=True, seed=1240),
         case("scores in the hundreds", 16, 32, scale=-0.25, large=True, seed=1244),
+        case("causal, scores in the hundreds", 32, 32, causal=True, large=True, seed=1260),
+        case("causal, scores around −997", 16, 16, causal=True, edge=True, seed=1264),
+        case("causal, a negative scale", 16, 18, causal=True, scale=-0.3, seed=1268),
         case("16-bit inputs", 32, 16, dtype=torch.float16, seed=1248),
+        case("16-bit inputs, many query blocks", 512, 16, dtype=torch.float16, rising=True, seed=1272),
         case("causal, more keys, whole blocks", 16, 48, causal=True, seed=1252),
         case("one query, one key", 1, 1, seed=1256),
         case("columns that are apart", 16, 16, steps=(2, 3, 4, 5), seed=1260),
@@ -80,6 +89,8 @@ EXERCISE = Exercise(
         Mistake("heads_interleaved", "the query heads of a group were taken to lie H_kv apart", "which query heads read key head h_kv: the `group` in a row from h_kv · group", ("h = h_kv * group + g", "h = g * tl.num_programs(1) + h_kv")),
         Mistake("head_kv_for_q", "the key head's number was used for Q and dO", "the head of Q, dO, L and D: h, not h_kv", ("h = h_kv * group + g", "h = h_kv")),
         Mistake("last_head_wins", "each query head replaced the sums of the one before", "where dK_j and dV_j start at 0: once, before all loops", ("h = h_kv * group + g", "h = h_kv * group + g\n        dK_j, dV_j = dK_j * 0, dV_j * 0")),
+        Mistake("sums_in_16_bits", "dK_j and dV_j were kept in the inputs' dtype: in 16 bits every step rounds them", "dK_j and dV_j: float32 through the whole loop, rounded by the store",
+                (DV, DV.replace("+=", "= dV_j.to(dO_i.dtype).to(tl.float32) +")), (DK, DK.replace("+=", "= dK_j.to(dO_i.dtype).to(tl.float32) +"))),
         Mistake("not_accumulated", "each query block replaced the sums of the one before", "the lines of dV_j and dK_j: +=", (DV, DV.replace("+=", "=")), (DK, DK.replace("+=", "="))),
         Mistake("tail_dropped", "the last, short query block was never visited", "the loop: tl.cdiv(N_q, B_r)", ("tl.cdiv(N_q, B_r)", "tl.maximum(1, N_q // B_r)")),
         Mistake("no_guard_Q", "Q was loaded without a guard for rows beyond N_q", "the mask of the load of Q", ("tl.load(Q_at, mask=rows[:, None] < N_q, other=0.0)", "tl.load(Q_at)")),

@@ -10,6 +10,7 @@ from flashlab.check.form import Case, Mistake
 LARGE = 60.0                   # scores times this: exponentials overflow unless they are shifted
 HUGE = 250.0                   # scores up to some 500
 BELOW = 900.0                  # the stubs promise −1000: what starts, or is cut off, at −800 shows
+EDGE = 997.0                   # so near to it that a hidden score of −1000 has some weight beside them
 EPSILONS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 DIGITS = 2e-9                  # a logarithm of 2 that was typed with ten digits may be off by that
 LOOSE = 2e-4                   # a score of 500 is known to 500 · 2⁻²⁴ = 3e-5, and so is the logarithm of its exponential
@@ -34,6 +35,15 @@ def apart(T, step):
 def widest(Q, V):
     """More columns than this no tensor beside the scores has: two of Q's or V's side by side, a column for l and one for m."""
     return 2 * max(Q.shape[-1], V.shape[-1]) + 2
+
+
+def equal_weights(case):
+    """The case with the same weight for all keys: what adds up in O is a sum that 16 bits would round more and more coarsely."""
+    def make():
+        inputs = case.make()
+        return inputs | {"Q": torch.zeros_like(inputs["Q"]), "V": torch.full_like(inputs["V"], 1 + 7 / 1024)}
+
+    return replace(case, make=make, units=2)
 
 
 def in_float64(case):
@@ -91,12 +101,13 @@ def attention_case(name, N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=
     return Case(name, make, frozenset(features) | found, sizes, LOOSE if large else 0.0)
 
 
-def far_below(Q, K, scale=None):
-    """Q and K changed so that every score is about BELOW, times 1 at most and 2 at the least: a maximum that starts at 0 shows."""
+def far_below(Q, K, scale=None, about=BELOW):
+    """Q and K changed so that every score is about −BELOW, where a maximum that starts at 0 shows. Nearer to −EDGE they differ less."""
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
     one, other = torch.zeros(Q.shape[-1], dtype=Q.dtype), torch.zeros(Q.shape[-1], dtype=Q.dtype)
-    one[0], other[0] = abs(BELOW / scale) ** 0.5, -math.copysign(abs(BELOW / scale) ** 0.5, scale)
-    return Q / 4 + one, K / 4 + other
+    share = 0.5 if about == BELOW else 1.0             # at the edge all of it in Q: K's would be rounded away in dS K
+    one[0], other[0] = abs(about / scale) ** share, -math.copysign(abs(about / scale) ** (1 - share), scale)
+    return (Q / 4 + one, K / 4 + other) if about == BELOW else (Q / 64 + one, K / 4096 + other)
 
 
 def features_of(*sizes, **more):

@@ -67,10 +67,7 @@ def _not_finite(name, axes, seen):
         return f"{name} holds infinities: an exponential overflowed, or something was divided by 0"
     if bad.all():
         return f"every entry of {name} is NaN (or was never written)"
-    rows = bad.reshape(bad.shape[0], -1).all(1).nonzero().flatten().tolist() if bad.ndim else []
-    if rows and bad.sum() == len(rows) * (bad.numel() // len(bad)):
-        return f"NaN, or never written, in {name} for {where.axis_span(axes[0] if axes else 'row', rows)}, and only there"
-    return f"NaN, or never written: {where.region(name, axes, bad, seen.sizes)}"
+    return f"NaN, or never written, in {name} for {where.part(axes or ('row',), bad, seen.sizes)}, and only there"
 
 
 def _zero(name, axes, cases):
@@ -148,6 +145,8 @@ def _factor(name, axes, cases):
     known = _constant([(f, s) for f, s in zip(factors, cases, strict=True)])
     if known or all(abs(f - factors[0]) < 1e-3 * abs(factors[0]) for f in factors):
         return f"every entry of {name} is {factors[0]:.4g} times what it should be{known}"
+    if not all(s.y.numel() > 1 for s in cases):        # one number is always some number times another
+        return ""
     return f"every entry of {name} is the same number times what it should be, in the first case {factors[0]:.4g}"
 
 

@@ -79,15 +79,30 @@ def region(name, axes, wrong, sizes):
     """Which part of an output is wrong, if it is a part: rows, columns, blocks. wrong: a bool tensor."""
     if wrong.ndim == 0 or not wrong.any() or wrong.all():
         return ""
+    axis, bad, block, whole = _slab(axes, wrong, sizes)
+    if not bad:
+        return f"{int(wrong.sum())} of the {wrong.numel()} entries of {name} are wrong"
+    if whole:
+        return f"{axis_span(axis, bad)} of {name} {'are' if len(bad) > 1 else 'is'} wrong{block}; the rest is right"
+    return f"{name} is wrong only in {axis_span(axis, bad)}{block}, in {int(wrong.sum())} of {wrong.numel()} entries"
+
+
+def part(axes, entries, sizes):
+    """What these entries, some of an output's, have in common: "columns 8 to 10", "5 entries of row 2", else how many they are."""
+    axis, bad, block, whole = _slab(axes, entries, sizes)
+    if not bad:
+        return f"{int(entries.sum())} of {entries.numel()} entries"
+    return f"{'' if whole else f'{int(entries.sum())} entries of '}{axis_span(axis, bad)}{block}"
+
+
+def _slab(axes, entries, sizes):
+    """(axis, the numbers along it where entries are, their block in words, whether nothing else is there); no numbers if everywhere."""
     for dim, axis in enumerate(axes):
-        along = wrong.movedim(dim, 0).flatten(1) if wrong.ndim > 1 else wrong[:, None]
+        along = entries.movedim(dim, 0).flatten(1) if entries.ndim > 1 else entries[:, None]
         if not along.any(1).all():
             bad = along.any(1).nonzero().flatten().tolist()
-            block, verb = _as_block(axis, bad, len(along), sizes), "are" if len(bad) > 1 else "is"
-            if along[bad].all():
-                return f"{axis_span(axis, bad)} of {name} {verb} wrong{block}; the rest is right"
-            return f"{name} is wrong only in {axis_span(axis, bad)}{block}, in {int(wrong.sum())} of {wrong.numel()} entries"
-    return f"{int(wrong.sum())} of the {wrong.numel()} entries of {name} are wrong"
+            return axis, bad, _as_block(axis, bad, len(along), sizes), bool(along[bad].all())
+    return "", [], "", False
 
 
 def axis_span(axis, numbers):
