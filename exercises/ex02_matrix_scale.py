@@ -15,6 +15,7 @@ In the kernel X, factors and Y are pointers to their first numbers, with one ind
 after row without gaps, `cols` numbers each.
 Neighbouring lanes differ in threadIdx.x: they should walk along a row, so that 32 of them share sectors of memory. The
 sectors that the stores move are counted.
+Tensors are float32, and no size is 0.
 
 Not allowed: PyTorch in place of the kernel, fewer or more blocks than cover X in either direction, the finished function
 from flashlab or solutions/.

@@ -11,6 +11,7 @@ Vector addition, thread by thread: first the kernel, which is written for one th
 Thread i adds element i; a thread without an element does nothing. N need not be a multiple of the block. Every element has to
 be written, and no thread may touch what lies outside. The interpreter of flashlab.gpu.simt runs the kernel; its lines are
 those of CUDA C++.
+Tensors are float32, and no size is 0.
 
 Not allowed: PyTorch in place of the kernel, a thread that does the work of others, the finished function from flashlab
 or solutions/.
@@ -30,7 +31,7 @@ def add_kernel(A, B, C, N):
 
 
 def blocks_needed(N, block):
-    """How many blocks of `block` threads cover N elements."""
+    """How many blocks of `block` threads cover N elements, none of them without an element."""
     # your turn: the number of blocks
     raise NotImplementedError("ex02_vector_add: the number of blocks")
 

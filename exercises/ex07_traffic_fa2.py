@@ -14,6 +14,7 @@ How many elements does FA2 move, without a mask? Query blocks outside, key block
 
 Your formula is held against the memory model, which counts what flashlab.rungs.fa2.fa2_forward moves, at sizes you have not seen.
 Blocks may be short: T_c = ⌈N_k / B_c⌉ and T_r = ⌈N_q / B_r⌉.
+No size is 0.
 
 Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
 

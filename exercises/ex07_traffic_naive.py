@@ -11,6 +11,7 @@ and writes its result back. These are the five operations, for one head without 
 
 Your formula is held against the memory model, which counts what flashlab.rungs.naive.naive_forward moves, at sizes you have
 not seen.
+No size is 0.
 
 Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
 

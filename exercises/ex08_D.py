@@ -10,6 +10,7 @@ number is also a sum over the d_v columns, of two things that are there already.
 Here O = P V, and dP = dO Vᵀ is the gradient of P. Neither P nor V is at hand.
 Write one program of that kernel: it is called once for each block of queries, with the slice `rows`, and fills D[rows].
 HBM is touched through load and store only, and each byte is counted: O and dO are read once, D is written once.
+O and dO are float16, bfloat16 or float32, D is float32. No size is 0.
 
 Not allowed: changing the inputs, rows of other blocks, a second load, the finished function from flashlab or solutions/.
 

@@ -12,6 +12,7 @@ who keeps what in between, and who gets which gradient.
   changed in between. Other values are kept on ctx itself.
 - backward returns one gradient for each argument of forward, in their order, and None for what has none.
 - Nothing of size N_q by N_k is kept.
+Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, autograd inside forward or backward, any tensor of N_q by N_k, the finished function
 from flashlab or solutions/.

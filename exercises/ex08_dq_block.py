@@ -16,6 +16,7 @@ A block of K and V it reads once if any of its queries sees any key of that bloc
 block starts at key 0, each has B_c keys, the last may be short. dQ[rows] is stored once, also where it is 0; store
 rounds to dQ's dtype.
 Scores lie between −1000 and 1000.
+Q, K, V, dO and dQ are float16 or float32, L and D are float32. No size is 0.
 
 Not allowed: changing the inputs, more than B_c keys at a time, a second load, a store in each step, autograd, the
 finished function from flashlab or solutions/.

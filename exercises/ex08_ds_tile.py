@@ -9,6 +9,7 @@ With P_ij made again and D_i prepared, a tile knows all it needs to push the gra
 
 The forward pass was S = scale · Q Kᵀ, P = softmax(S), O = P V; dO is the gradient of the loss with respect to O, and
 D_i = Σ_j P_ij dP_ij, over all keys.
+Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
 

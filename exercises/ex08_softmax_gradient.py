@@ -10,6 +10,7 @@ P = softmax(S), row by row. dP, the gradient of P, has arrived from behind, and 
 
 δ_jk is 1 where j = k, else 0. So the Jacobian of a row is diag(P) − P Pᵀ. Multiply it by dP on paper first: what is left
 needs no N_k by N_k matrix. A hidden key has P = 0, and so dS = 0; a row may be hidden throughout.
+Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, a loop over rows, an N_k by N_k matrix, autograd, the finished function from flashlab or
 solutions/.

@@ -7,12 +7,13 @@ C = A B, one program for each tile of C. It walks along its strip of A and down 
     A (M, K)   B (K, N)   ->   C (M, N)        any strides, any M, N, K; tiles B_m × B_k of A, B_k × B_n of B
 
 program_id(0) counts the tiles of C from the top, program_id(1) from the left. Each tensor has two strides of its own: stride_Am
-passes from one row of A to the next, stride_Ak from one column to the next. A and B have the same dtype, of 16 or 32 bits.
+passes from one row of A to the next, stride_Ak from one column to the next. A and B have the same dtype, float16 or float32.
 
 - The sum is float32 whatever the inputs; it is rounded to C's dtype once, when it is stored.
 - Load only what exists and take 0 for the rest: a 0 adds nothing to a product. Store only what exists.
 - tl.dot(a, b, acc, input_precision="ieee") adds a b to acc and keeps float32 exact.
 - Row and column numbers times strides can pass 2³¹: 64 bits (`.to(tl.int64)`).
+- No size is 0.
 
 Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than tiles of C, larger tiles, a
 second load or store of the same tile by one program, atomics, the finished function from flashlab or solutions/.

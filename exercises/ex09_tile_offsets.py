@@ -11,6 +11,7 @@ lie, and which of them exist. In PyTorch here; in a kernel the same lines read t
 
 stride_m passes from one row of the matrix to the next, stride_n from one column to the next; rows may have gaps between them.
 Elements outside get the offset that they would have if the matrix went on; a kernel masks them.
+No size is 0, and strides are positive.
 
 Not allowed: filling the tensors element by element, the finished function from flashlab or solutions/.
 

@@ -11,7 +11,8 @@ The program of ex06_fa2_inner_loop, now for a GPU: program (i, h) computes query
 - Guards: rows beyond N_q are neither loaded nor stored, keys beyond N_k are neither loaded nor given weight.
 - Head and row numbers are turned into 64 bits before they meet a stride (`.to(tl.int64)`).
 - O_i, l_i and m_i are float32, tl.dot gets input_precision="ieee". Tiles are at most B_r x B_c.
-Scores lie between −1000 and 1000; scale is any number.
+- Scores lie between −1000 and 1000; scale is any number.
+- Q, K, V and O are float16 or float32, L is float32. No size is 0.
 
 Not allowed: larger tiles, a second load of Q_i or of a key block by one program, a store in each step, the work of one
 program done by another, atomics, the finished function from flashlab or solutions/.

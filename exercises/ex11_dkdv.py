@@ -15,7 +15,8 @@ queries in columns): then dV_j and dK_j need no tile turned round.
 - Rows beyond N_q must not be read, and must add nothing. Keys beyond N_k are taken care of.
 - Row and head numbers are turned into 64 bits before they meet a stride (`.to(tl.int64)`).
 - tl.dot gets input_precision="ieee". Sums are float32; P_T and dS_T are cast to the inputs' dtype for tl.dot.
-Scores lie between −1000 and 1000; scale is any number.
+- Scores lie between −1000 and 1000; scale is any number.
+- Q, K, V, dO, dK and dV are float16 or float32, L and D are float32. No size is 0.
 
 Not allowed: larger tiles, a second load of a query block of the same head by one program, a store in each step, the work
 of one program done by another, atomics, the finished function from flashlab or solutions/.
