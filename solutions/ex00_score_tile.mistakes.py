@@ -31,6 +31,8 @@ EXERCISE = Exercise(
         in_float64(case("exact numbers", 5, 7, 4, 1, 0, 2, 3, draw=exact, seed=912)),
     ],
     mistakes=[
+        Mistake("scale_of_rows", "√d was the root of a number of rows, not of columns", "d: the width of Q and K, Q.shape[-1]; len counts rows",
+                ("Q.shape[-1] ** -0.5", "len(K_j) ** -0.5"), also=[[("Q.shape[-1] ** -0.5", f"len({X}) ** -0.5")] for X in ("Q_i", "K", "Q")]),
         Mistake("slid_back", "the last tile was moved back so that it is full, and holds rows or columns of the one before", "the last tile: it starts at i · B_r like any other, and is short",
                 ("Q[i * B_r : (i + 1) * B_r]", "Q[max(0, min(i * B_r, len(Q) - B_r)) :][:B_r]"), ("K[j * B_c : (j + 1) * B_c]", "K[max(0, min(j * B_c, len(K) - B_c)) :][:B_c]")),
         epsilon(("* Q.shape[-1] ** -0.5", "/ (Q.shape[-1] ** 0.5 + ε)"), what="a small number was added to √d", look="the scale: 1/√d needs no ε"),

@@ -2,7 +2,7 @@
 
 from flashlab import oracle
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import EPSILONS, HUGE, attention_case, epsilon, in_float64
+from flashlab.check.cases import EDGE, EPSILONS, HUGE, attention_case, epsilon, in_float64
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 
 EXERCISE = Exercise(
@@ -24,6 +24,7 @@ EXERCISE = Exercise(
         attention_case("one key", 3, 1, 4, seed=32),
         attention_case("scores up to 500", 4, 6, 4, factor=HUGE, seed=33),
         attention_case("causal, many keys before the first query", 3, 9, 4, 2, causal=True, seed=34),
+        attention_case("causal, scores around −997", 4, 4, 4, causal=True, below=EDGE, seed=40),
         attention_case("causal, a scale of 0", 3, 3, 4, scale=0.0, causal=True, seed=36),
         attention_case("causal, a negative scale", 4, 4, 3, scale=-0.7, causal=True, seed=37),
         attention_case("a negative scale, scores in the hundreds", 4, 5, 4, scale=-0.5, large=True, seed=38),
@@ -81,6 +82,10 @@ EXERCISE = Exercise(
                 also=[[("S.masked_fill(hidden, -inf)", f"S.masked_fill(hidden, {x})")] for x in ("-1e4", "-1e9", "-1e30")]),
         Mistake("no_zero_row", "a query that sees no key got NaN, not 0: its softmax is 0/0",
                 "rows of S that are −inf throughout", ("P.masked_fill((S == -inf).all(-1, keepdim=True), 0)", "P")),
+        Mistake("scale_on_top", "a scale that was given was multiplied with 1/√d, instead of taking its place", "scale: 1/√d only where it is None",
+                ("scale = Q.shape[-1] ** -0.5 if scale is None else scale", "scale = Q.shape[-1] ** -0.5 * (1 if scale is None else scale)")),
+        Mistake("maximum_before_scale", "the maximum that was subtracted is that of Q Kᵀ, before the scale: a negative scale makes the smallest of it", "the shift: the largest of the scaled scores",
+                ("P = torch.softmax(S, dim=-1)", "m = (Q @ K.T).masked_fill(S == -inf, -inf).amax(-1, keepdim=True) * scale\n    P = torch.exp(S - m)\n    P = P / P.sum(-1, keepdim=True)")),
         Mistake("scale_zero_replaced", "a scale of 0 was taken for no scale at all", "the test for None: `scale or ...` is also false for 0",
                 ("if scale is None else scale", "if not scale else scale")),
         Mistake("scale_of_d_v", "the default scale was 1/√d_v, not 1/√d", "the dimension whose size you take: d is the last one of Q",

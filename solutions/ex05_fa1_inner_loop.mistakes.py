@@ -3,7 +3,7 @@
 import torch
 
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64
+from flashlab.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64
 from flashlab.check.form import Breach, Exercise, Hint, Mistake, Output, Variant
 from flashlab.memory import kernel, load, store, tiles
 
@@ -95,6 +95,7 @@ EXERCISE = Exercise(
         case("causal, scores in the hundreds", 6, 6, 3, B_c=2, causal=True, large=True, seed=14),
         case("causal, with dropout", 4, 6, 4, B_c=2, causal=True, dropout_p=0.25, seed=13),
         case("causal, a negative scale", 4, 6, 4, B_c=2, causal=True, scale=-0.4, seed=15),
+        case("causal, scores around −997", 4, 6, 4, B_c=2, causal=True, below=EDGE, seed=17),
         case("causal, a scale of 0", 4, 6, 4, B_c=2, causal=True, scale=0.0, seed=16),
         in_float64(case("a single key", 1, 1, 4, B_c=1, exactly=True, seed=14)),
     ],
@@ -133,6 +134,8 @@ EXERCISE = Exercise(
                 ("m_new.masked_fill(m_new == -inf, 0)", "m_new")),
         Mistake("zero_over_zero", "a row without a visible key was divided by its sum, which is 0", "the division, where l_new is 0",
                 ("l_new.masked_fill(l_new == 0, 1)", "l_new")),
+        Mistake("scale_zero_replaced", "a scale of 0 was taken for no scale at all", "scale is any number, and 0 is one: `scale or ...` replaces it",
+                ("Q_i @ K_j.T * scale", "Q_i @ K_j.T * (scale or Q_i.shape[-1] ** -0.5)")),
         Mistake("scale_missing", "the scores were not multiplied by scale", "the line of S_ij", ("* scale", "")),
         Mistake("mask_missing", "the mask was ignored", "hidden: those scores become −inf", ("S_ij.masked_fill(hidden, -inf)", "S_ij")),
         Mistake("mask_inverted", "the mask was applied the wrong way round: True means hidden", "masked_fill replaces where the mask is True",

@@ -50,6 +50,7 @@ EXERCISE = Exercise(
         attention_case("scores up to 500", 4, 6, 4, B_r=2, B_c=3, scale=0.5, factor=HUGE, seed=10),
         attention_case("one query, one key at a time", 1, 3, 4, B_r=2, B_c=1, scale=0.5, seed=12),
         equal_weights(attention_case("16-bit inputs, many key blocks", 2, 512, 4, B_r=2, B_c=16, scale=0.5, dtype=torch.float16, seed=14)),
+        attention_case("a scale of 0", 2, 6, 3, B_r=2, B_c=3, scale=0.0, seed=15),
         in_float64(attention_case("a single key", 1, 1, 4, B_r=2, B_c=2, scale=0.5, exactly=True, seed=13)),
     ],
     mistakes=[
@@ -158,6 +159,8 @@ EXERCISE = Exercise(
         Mistake("sums_in_16_bits", "l_i was kept in 16 bits, so that every step rounded it", "the dtype of O_i, l_i and m_i: L.dtype", ("l_i = alpha * l_i + P_ij.sum(-1)", "l_i = (alpha * l_i + P_ij.sum(-1)).to(O.dtype).to(L.dtype)")),
         Mistake("O_in_16_bits", "O_i was kept in O's dtype: in 16 bits every step rounds it", "the dtype of O_i, l_i and m_i: L.dtype",
                 ("O_i = alpha[:, None] * O_i + P_ij @ V_j", "O_i = (alpha[:, None] * O_i + P_ij @ V_j).to(O.dtype).to(L.dtype)")),
+        Mistake("scale_zero_replaced", "a scale of 0 was taken for no scale at all", "scale is any number, and 0 is one: `scale or ...` replaces it",
+                ("Q_i @ K_j.T * scale", "Q_i @ K_j.T * (scale or Q.shape[-1] ** -0.5)")),
         Mistake("scale_d", "the scores were multiplied by 1/√d: scale was not used", "the line of S_ij: scale is an argument", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T * Q.shape[-1] ** -0.5")),
         Mistake("L_minus_log", "L was m_i − log(l_i)", "the sign in L: exp(m) · l is the sum of all exp(S)", ("m_i + torch.log(l_i)", "m_i - torch.log(l_i)")),
         Mistake("L_log2_of_l", "in L the maximum is natural, but the logarithm of l_i was taken to base 2", "the logarithm: torch.log", ("m_i + torch.log(l_i)", "m_i + torch.log2(l_i)")),

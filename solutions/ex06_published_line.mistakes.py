@@ -2,7 +2,7 @@
 
 from flashlab import oracle
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64, widest
+from flashlab.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64, widest
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 
 LINE_3 = ("keys > queries", "queries > keys")
@@ -34,6 +34,7 @@ EXERCISE = Exercise(
         attention_case("scores far below 0", 6, 6, 4, B_c=2, scale=0.5, below=True, seed=8),
         attention_case("scores up to 500", 6, 6, 4, B_c=3, scale=0.5, factor=HUGE, seed=9),
         attention_case("one block for more keys than there are", 3, 3, 4, B_c=8, scale=0.5, seed=10),
+        attention_case("scores around −997", 6, 6, 4, B_c=2, scale=0.5, below=EDGE, seed=14),
         attention_case("a scale of 0", 4, 4, 3, B_c=2, scale=0.0, seed=12),
         attention_case("a negative scale", 4, 4, 3, B_c=2, scale=-0.4, seed=13),
         in_float64(attention_case("a single key", 1, 1, 4, B_c=2, scale=0.5, exactly=True, seed=11)),
@@ -59,6 +60,8 @@ EXERCISE = Exercise(
                 ("l * torch.exp(m - m_new) + P.sum(-1)", "l + P.sum(-1)"), ("torch.exp(m - m_new)[:, None] * O + P @ V_j", "O + P @ V_j")),
         Mistake("mask_before_scale", "hidden scores were set to −inf before they were multiplied by scale: a negative scale makes +inf of them, 0 NaN", "the order: first the product with scale, then the mask",
                 ("S = Q @ K_j.T * scale", "S = Q @ K_j.T"), ("S = S.masked_fill(keys > queries, -inf)", "S = S.masked_fill(keys > queries, -inf) * scale")),
+        Mistake("scale_zero_replaced", "a scale of 0 was taken for no scale at all", "scale is any number, and 0 is one: `scale or ...` replaces it",
+                ("Q @ K_j.T * scale", "Q @ K_j.T * (scale or Q.shape[-1] ** -0.5)")),
         Mistake("line_8", "line 8 is still there: O was divided by l in every step, and once more in line 10", "lines 8 and 10: one of them has to go", LINE_8),
         Mistake("line_10_removed", "O was divided by l in every step and not at the end: the wrong one of lines 8 and 10 was removed",
                 "line 8: an O divided by l no longer matches line 7, which adds undivided terms", LINE_8, ("O = O / l[:, None]\n    return", "return")),

@@ -106,6 +106,12 @@ EXERCISE = Exercise(
         epsilon(("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L + ε"), name="epsilon_in_log", what="a small number was added to the sum before its logarithm",
                 look="the line of L: log(exp(L_a) + exp(L_b)), also where it is −inf"),
         Mistake("swapped", "L and O came back in the wrong order", "the order in `return`: O, L", ("return w_a[:, None] * O_a + w_b[:, None] * O_b, L", "return L, w_a[:, None] * O_a + w_b[:, None] * O_b")),
+        Mistake("empty_half_weighs_1", "a half without keys was given L = 0, and so the weight exp(0 − L) instead of none", "a query's L = −inf: its half weighs 0",
+                ("L = torch.logaddexp(L_a, L_b)", "L_a, L_b = L_a.masked_fill(L_a == -inf, 0), L_b.masked_fill(L_b == -inf, 0)\n    L = torch.logaddexp(L_a, L_b)")),
+        Mistake("units_of_a", "everything was counted in units of exp(L_a), and exp(L_b − L_a) overflows where b's scores are much larger", "the shift: the larger of L_a and L_b, for each query",
+                ("return w_a[:, None] * O_a + w_b[:, None] * O_b, L", """r = torch.exp(L_b - L_a.masked_fill(L_a == -inf, 0))
+    O = torch.where((L_a == -inf)[:, None], O_b, (O_a + r[:, None] * O_b) / (1 + r)[:, None])
+    return O, torch.where(L_a == -inf, L_b, L_a + torch.log(1 + r))""")),
         Mistake("one_query_decides", "a half was left out for all queries because one of them sees no key of it", "each query by itself: where one has L = −inf, the others may not",
                 ("return w_a[:, None] * O_a + w_b[:, None] * O_b, L", "if (L_a == -inf).any():\n        return O_b, L_b\n    if (L_b == -inf).any():\n        return O_a, L_a\n    return w_a[:, None] * O_a + w_b[:, None] * O_b, L")),
         Mistake("one_sided_shift", "L was L_a + log(1 + exp(L_b − L_a)), or the same with a and b exchanged, which overflows where the other half's is much larger",

@@ -122,6 +122,7 @@ EXERCISE = Exercise(
         case("causal, queries that see no key", 6, 4, 3, 3, causal=True, seed=970),
         case("a scale of 0", 3, 4, 3, 3, scale=0.0, seed=974),
         case("causal, fewer queries than keys", 3, 7, 3, 3, causal=True, seed=978),
+        case("causal, a negative scale", 3, 5, 3, 3, scale=-0.4, causal=True, seed=986),
         case("one query, one key", 1, 1, 3, 3, seed=982),
     ],
     mistakes=[

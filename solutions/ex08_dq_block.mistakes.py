@@ -68,6 +68,7 @@ EXERCISE = Exercise(
         case("causal, scores in the hundreds", 6, 6, B_r=3, B_c=3, causal=True, large=True, seed=976),
         case("causal, scores around −997", 6, 6, B_r=3, B_c=3, causal=True, edge=True, seed=980, features=["only scores far below 0"]),
         case("causal, a negative scale", 4, 6, B_r=2, B_c=2, scale=-0.4, causal=True, seed=984),
+        case("causal, a scale of 0", 4, 6, B_r=2, B_c=2, scale=0.0, causal=True, seed=992),
         case("16-bit inputs", 4, 40, 8, 8, 4, 8, dtype=torch.float16, seed=942),
         case("16-bit inputs, many key blocks", 2, 512, 8, 8, 2, 8, rising=True, dtype=torch.float16, seed=988),
         case("many keys, little SRAM", 4, 96, 4, 4, 4, 4, seed=946, features=["an SRAM too small for all keys at once"]),

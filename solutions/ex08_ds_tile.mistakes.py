@@ -42,6 +42,8 @@ EXERCISE = Exercise(
         case("a square tile", 6, 6, 3, 3, slice(3, 6), slice(0, 3), seed=898),
         case("a wide tile, d_v ≠ d", 4, 9, 4, 2, slice(1, 4), slice(2, 7), scale=0.3, seed=902),
         case("hidden keys", 6, 6, 3, 2, slice(2, 5), slice(2, 4), hide=True, seed=906),
+        case("a scale of 0", 2, 4, 3, 3, slice(0, 2), slice(2, 4), scale=0.0, seed=919),
+        case("a negative scale", 2, 4, 3, 3, slice(0, 2), slice(2, 4), scale=-0.4, seed=923),
         case("one query, one key", 1, 1, 3, 2, slice(0, 1), slice(0, 1), seed=911),
         case("a tall tile, d_v ≠ d", 7, 5, 3, 4, slice(0, 6), slice(1, 3), scale=0.7, seed=915),
     ],

@@ -34,6 +34,7 @@ EXERCISE = Exercise(
         case("16-bit inputs", 4, 100, torch.float16, seed=985),
         case("one number in each row", 3, 1, units=4, seed=986),        # exp(0) / exp(0): exact
         case("numbers up to 500", 2, 12, factor=200.0, seed=987),
+        case("numbers around −997", 3, 11, shift=-997.0, factor=0.5, seed=992),
         case("numbers far below 0", 3, 12, shift=-900.0, seed=988),
         case("columns that are apart", 3, 10, steps=(2, 3), seed=989),
     ],
@@ -60,7 +61,7 @@ EXERCISE = Exercise(
         Mistake("never_stored", "nothing was stored", "the end of the kernel: is there a tl.store?", ("tl.store(" + Y_AT + ", y, cols < N)", "pass")),
         Mistake("int32_offset", "the row number was multiplied by the strides in 32 bits, which overflows beyond 2³¹ elements", "row: `.to(tl.int64)` before it meets a stride", ("tl.program_id(0).to(tl.int64)", "tl.program_id(0)")),
         Mistake("padded_low", "the padding was loaded as a number that is not low enough: exp of it still adds to the sum", "`other` in tl.load: −inf, whose exponential is 0", ('cols < N, -float("inf")', "cols < N, -1.0"),
-                also=[[('cols < N, -float("inf")', f"cols < N, {x}")] for x in ("-10.0", "-50.0")]),
+                also=[[('cols < N, -float("inf")', f"cols < N, {x}")] for x in ("-10.0", "-50.0", "-1000.0")]),
         Mistake("sum_of_squares", "the exponentials were divided by the root of their squares' sum", "the denominator: sum of e", ("tl.sum(e, 0)", "tl.sqrt(tl.sum(e * e, 0))")),
         Mistake("base_2", "exp2 was taken, which is a power of 2", "the exponential: tl.exp", ("tl.exp(x - tl.max(x, 0))", "tl.exp2(x - tl.max(x, 0))")),
         Mistake("shift_added", "the maximum was added, not subtracted", "the exponent: x − max", ("x - tl.max(x, 0)", "x + tl.max(x, 0)")),

@@ -35,6 +35,8 @@ EXERCISE = Exercise(
         case("rows 2 GiB apart", 1, 1, 2, 2, 8, 6, 2**30 + 7, 2**29),
     ],
     mistakes=[
+        Mistake("corner_without_stride", "the tile's corner was counted without the strides, or without one of them", "the corner: i · B_m rows and j · B_n columns, each times its stride",
+                ("rows * stride_m + cols * stride_n", "rows * stride_m + j * B_n + (cols - j * B_n) * stride_n"), also=[[("rows * stride_m + cols * stride_n", "i * B_m + (rows - i * B_m) * stride_m + cols * stride_n")], [("rows * stride_m + cols * stride_n", "i * B_m + (rows - i * B_m) * stride_m + j * B_n + (cols - j * B_n) * stride_n")]]),
         Mistake("no_row_offset", "every tile started at row 0: i was not used", "rows: tile i starts at row i · B_m", (ROWS, "rows = torch.arange(B_m)[:, None]")),
         Mistake("no_col_offset", "every tile started at column 0: j was not used", "cols: tile j starts at column j · B_n", (COLS, "cols = torch.arange(B_n)[None, :]")),
         Mistake("i_not_times_B", "tile i was taken to start at row i, tile j at column j", "each tile before it has B_m rows, or B_n columns",

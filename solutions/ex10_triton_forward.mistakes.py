@@ -5,7 +5,7 @@ import torch
 from flashlab import oracle
 from flashlab.check import compiled
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import EPSILONS, LARGE, LOOSE, apart, epsilon, exact, far_below, features_of, normal
+from flashlab.check.cases import BELOW, EDGE, EPSILONS, LARGE, LOOSE, apart, epsilon, exact, far_below, features_of, normal
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 UPDATE_O = 'O_i = alpha[:, None] * O_i + tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")'
@@ -23,13 +23,13 @@ def call(fn, Q, K, V, O, L, causal, scale, B_r, B_c):
     fn[grid](Q, K, V, O, L, *Q.stride(), *K.stride(), *V.stride(), *O.stride(), *L.stride(), scale, N_q, K.shape[1], d, causal, B_r, B_c)
 
 
-def case(name, N_q, N_k, H=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, features=(), scale=0.25, below=False, B_r=16, B_c=16, exactly=False, equal=False, steps=(1, 1, 1, 1)):
+def case(name, N_q, N_k, H=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, features=(), scale=0.25, below=0, B_r=16, B_c=16, exactly=False, equal=False, steps=(1, 1, 1, 1)):
     """equal: all keys have the same weight; 16 of them add 16.1 to a sum which float16 would keep to a quarter in the end."""
     def make():
         Q, K, V = (normal(H, n, d, seed=seed + k, dtype=dtype, factor=f) for k, (n, f) in
                    enumerate(((N_q, LARGE if large else 1.0), (N_k, 1.0), (N_k, 1.0))))
         if below:
-            Q, K = far_below(Q, K, scale)
+            Q, K = far_below(Q, K, scale, below)
         if equal:
             Q, V = torch.zeros_like(Q), torch.full_like(V, 1 + 7 / 1024)
         if exactly:
@@ -74,9 +74,11 @@ EXERCISE = Exercise(
         case("causal, queries that see no key", 23, 5, causal=True, seed=1021),
         case("causal, scores in the hundreds", 32, 32, causal=True, large=True, seed=1048),
         case("causal, a negative scale", 16, 18, causal=True, scale=-0.3, seed=1051),
+        case("causal, a short last key block, scores around −997", 16, 25, causal=True, below=EDGE, seed=1057),
+        case("causal, a scale of 0", 16, 18, causal=True, scale=0.0, seed=1054),
         case("16-bit inputs", 16, 80, seed=1024, dtype=torch.float16, scale=0.5, B_c=32),
         case("16-bit inputs, many key blocks", 16, 512, seed=1045, dtype=torch.float16, equal=True),
-        case("scores far below 0", 16, 32, below=True, seed=1027),
+        case("scores far below 0", 16, 32, below=BELOW, seed=1027),
         case("causal, fewer queries than keys, whole blocks", 16, 32, causal=True, seed=1030),
         case("one query, one key", 1, 1, exactly=True, seed=1033),
         case("columns that are apart", 16, 16, steps=(2, 3, 4, 5), seed=1036),
@@ -110,6 +112,8 @@ EXERCISE = Exercise(
         Mistake("mask_minus_1e6", "hidden scores were set to a large negative number, not to −inf", "queries that see no key: with a finite value they see all keys alike",
                 (f"tl.where({CAUSAL}, S_ij, -float(\"inf\"))", f"tl.where({CAUSAL}, S_ij, -1e6)"),
                 also=[[(f"tl.where({CAUSAL}, S_ij, -float(\"inf\"))", f"tl.where({CAUSAL}, S_ij, {x})")] for x in ("-1e4", "-1e9", "-1e30")]),
+        Mistake("mask_before_scale", "hidden scores were set to −inf before they were multiplied by scale: a negative scale makes +inf of them, 0 NaN", "the order: first the product with scale, then the masks",
+                ('input_precision="ieee") * scale\n', 'input_precision="ieee")\n'), ("        m_new = tl.maximum", "        S_ij = S_ij * scale\n        m_new = tl.maximum")),
         Mistake("no_empty_row", "a row without a visible key got NaN, from −inf − (−inf)", "the exponents, where m_new is −inf", ('tl.where(m_new == -float("inf"), 0.0, m_new)', "m_new"),
                 also=[[('tl.where(m_new == -float("inf"), 0.0, m_new)', "m_new"), ("tl.where(l_i == 0, 1.0, l_i)", "l_i")], [('tl.where(m_new == -float("inf"), 0.0, m_new)', "m_new"), SKIPPING]]),
         Mistake("zero_over_zero", "a row without a visible key was divided by its sum, which is 0", "the division, where l_i is 0", ("tl.where(l_i == 0, 1.0, l_i)", "l_i")),

@@ -78,6 +78,7 @@ EXERCISE = Exercise(
         case("causal, scores in the hundreds", 32, 32, causal=True, large=True, seed=1260),
         case("causal, scores around −997", 16, 16, causal=True, edge=True, seed=1264),
         case("causal, a negative scale", 16, 18, causal=True, scale=-0.3, seed=1268),
+        case("causal, a scale of 0", 16, 18, causal=True, scale=0.0, seed=1276),
         case("16-bit inputs", 32, 16, dtype=torch.float16, seed=1248),
         case("16-bit inputs, many query blocks", 512, 16, dtype=torch.float16, rising=True, seed=1272),
         case("causal, more keys, whole blocks", 16, 48, causal=True, seed=1252),

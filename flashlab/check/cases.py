@@ -76,7 +76,8 @@ def attention_case(name, N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=
                    below=False, exactly=False, dtype=torch.float32, seed=0, features=(), **more):
     """Q, K, V and the arguments that are given, as a Case whose features follow from the sizes.
 
-    factor: what Q is multiplied by, LARGE where large is set. below: every score is far below 0. exactly: of `exact` numbers.
+    factor: what Q is multiplied by, LARGE where large is set. below: every score is far below 0, about −below if that is a number.
+    exactly: of `exact` numbers.
     """
     d_v = d if d_v is None else d_v
     given = {k: v for k, v in {"B_r": B_r, "B_c": B_c, "causal": causal, "scale": scale}.items() if v is not None} | more
@@ -91,7 +92,7 @@ def attention_case(name, N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=
         K = normal(N_k, d, seed=3 * seed + 12, dtype=dtype)
         V = normal(N_k, d_v, seed=3 * seed + 13, dtype=dtype)
         if below:
-            Q, K = far_below(Q, K, scale)
+            Q, K = far_below(Q, K, scale, BELOW if below is True else below)
         if exactly:
             Q, K, V = (exact(*T.shape, seed=3 * seed + n) for n, T in ((11, Q), (12, K), (13, V)))
         return {"Q": Q, "K": K, "V": V} | given
@@ -102,7 +103,7 @@ def attention_case(name, N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=
 
 
 def far_below(Q, K, scale=None, about=BELOW):
-    """Q and K changed so that every score is about −BELOW, where a maximum that starts at 0 shows. Nearer to −EDGE they differ less."""
+    """Q and K changed so that every score is about −BELOW, where a maximum that starts at 0 shows; at −EDGE they differ less."""
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
     one, other = torch.zeros(Q.shape[-1], dtype=Q.dtype), torch.zeros(Q.shape[-1], dtype=Q.dtype)
     share = 0.5 if about == BELOW else 1.0             # at the edge all of it in Q: K's would be rounded away in dS K

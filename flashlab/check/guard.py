@@ -48,6 +48,7 @@ class _Sea:
         inside[BAND:].as_strided(self.shape, self.strides).fill_(True)
         self.inside = inside.numpy()
         self.stored = np.zeros(len(self.buffer), dtype=bool)                 # what kernels stored, where they are interpreted
+        self.by = np.full((len(self.buffer), 3), -1, dtype=np.int32)         # and which program did so last
         self.start = self.buffer.data_ptr()
         self.stop = self.start + self.buffer.nbytes
 
@@ -161,6 +162,7 @@ class Guard:
             self._note(kind, sea.name, sea.where(outside[0]), program)
         if kind != "load":
             sea.stored[elements] = True
+            sea.by[elements] = program or (0, 0, 0)
         return len(elements)
 
     def _mapped(self, addresses):
@@ -191,7 +193,8 @@ class Guard:
         if self.interpreted:
             facts |= {"moved": {name: (self.traffic.read[name], self.traffic.written[name]) for name in self.seas},
                       "largest": dict(self.traffic.largest), "atomic": dict(self.traffic.atomic), "scratch": self.scratch,
-                      "workers": len(self.workers)}
+                      "workers": len(self.workers),
+                      "by": {name: self.seas[name].by[self.seas[name].inside] for name in self.writes}}
         return facts
 
     def _missing(self, found, sea, elements):

@@ -88,7 +88,7 @@ def region(name, axes, wrong, sizes):
 
 
 def part(axes, entries, sizes):
-    """What these entries, some of an output's, have in common: "columns 8 to 10", "5 entries of row 2", else how many they are."""
+    """What some entries of an output share: "columns 8 to 10", "5 entries of row 2", else how many they are."""
     axis, bad, block, whole = _slab(axes, entries, sizes)
     if not bad:
         return f"{int(entries.sum())} of {entries.numel()} entries"
@@ -96,7 +96,7 @@ def part(axes, entries, sizes):
 
 
 def _slab(axes, entries, sizes):
-    """(axis, the numbers along it where entries are, their block in words, whether nothing else is there); no numbers if everywhere."""
+    """(axis, the numbers along it where entries are, their block in words, whether they fill it); no numbers if everywhere."""
     for dim, axis in enumerate(axes):
         along = entries.movedim(dim, 0).flatten(1) if entries.ndim > 1 else entries[:, None]
         if not along.any(1).all():

@@ -1,0 +1,33 @@
+# kind: right
+# what: slices of Q and K, one einsum, divided by the square root of the width
+# shows: slices stop at the end of a tensor by themselves, so short last tiles come out short; only a tile is ever multiplied
+
+"""ex00_score_tile · one tile of scores
+
+Chapter 00 · difficulty 1 of 5 · 10 minutes
+
+S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
+without making the rest of S.
+
+    Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
+
+    S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
+
+The sizes need not divide: the last tile is short, and has the rows and columns that are left.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: all of S for a tile of it, the finished function from flashlab or solutions/.
+
+Hint: which rows of Q does tile i take, and which rows of K does tile j take?
+"""
+import math
+
+import torch
+
+
+def score_tile(Q, K, i, j, B_r, B_c):
+    """Tile (i, j) of Q Kᵀ / √d."""
+    d = Q.shape[-1]
+    queries = Q[B_r * i:B_r * (i + 1), :]
+    keys = K[B_c * j:B_c * (j + 1), :]
+    return torch.einsum("id,jd->ij", queries, keys) / math.sqrt(d)

@@ -1,0 +1,35 @@
+# kind: one mistake
+# what: a last tile that would stick out is moved back until it is a full one, so it overlaps its neighbour; it should be short
+# shows: N_q not a multiple of B_r, or N_k not a multiple of B_c, at the last tile: wrong shape and wrong rows
+
+"""ex00_score_tile · one tile of scores
+
+Chapter 00 · difficulty 1 of 5 · 10 minutes
+
+S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
+without making the rest of S.
+
+    Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
+
+    S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
+
+The sizes need not divide: the last tile is short, and has the rows and columns that are left.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: all of S for a tile of it, the finished function from flashlab or solutions/.
+
+Hint: which rows of Q does tile i take, and which rows of K does tile j take?
+"""
+
+
+def _rows(T, n, size):
+    start = n * size
+    if start + size > len(T):                  # keep the tile inside the matrix
+        start = max(0, len(T) - size)
+    return T[start:start + size]
+
+
+def score_tile(Q, K, i, j, B_r, B_c):
+    """Tile (i, j) of Q Kᵀ / √d."""
+    d = Q.shape[1]
+    return _rows(Q, i, B_r) @ _rows(K, j, B_c).T * d ** -0.5

@@ -1,0 +1,30 @@
+# kind: one mistake
+# what: √d is taken as √len(K_j), and len of a matrix is its number of rows: the keys of the tile, not the width d
+# shows: every input whose tile does not happen to have d keys, e.g. d = 8 and B_c = 4
+
+"""ex00_score_tile · one tile of scores
+
+Chapter 00 · difficulty 1 of 5 · 10 minutes
+
+S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
+without making the rest of S.
+
+    Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
+
+    S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
+
+The sizes need not divide: the last tile is short, and has the rows and columns that are left.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: all of S for a tile of it, the finished function from flashlab or solutions/.
+
+Hint: which rows of Q does tile i take, and which rows of K does tile j take?
+"""
+
+
+def score_tile(Q, K, i, j, B_r, B_c):
+    """Tile (i, j) of Q Kᵀ / √d."""
+    Q_i = Q[i * B_r:(i + 1) * B_r]
+    K_j = K[j * B_c:(j + 1) * B_c]
+    d = len(K_j)
+    return Q_i @ K_j.T / d ** 0.5

@@ -1,0 +1,30 @@
+# kind: point missed
+# what: the numbers are right, but all of S is made first and then split into tiles (forbidden: all of S for a tile of it)
+# shows: any case with more than one tile: a product of N_q x N_k is made for a tile of B_r x B_c
+
+"""ex00_score_tile · one tile of scores
+
+Chapter 00 · difficulty 1 of 5 · 10 minutes
+
+S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
+without making the rest of S.
+
+    Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
+
+    S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
+
+The sizes need not divide: the last tile is short, and has the rows and columns that are left.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: all of S for a tile of it, the finished function from flashlab or solutions/.
+
+Hint: which rows of Q does tile i take, and which rows of K does tile j take?
+"""
+import torch
+
+
+def score_tile(Q, K, i, j, B_r, B_c):
+    """Tile (i, j) of Q Kᵀ / √d."""
+    S = torch.matmul(Q, K.transpose(0, 1)) / Q.size(1) ** 0.5
+    strip = torch.split(S, B_r, dim=0)[i]
+    return torch.split(strip, B_c, dim=1)[j]

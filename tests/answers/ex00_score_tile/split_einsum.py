@@ -1,0 +1,28 @@
+# kind: right
+# what: lets torch cut Q and K into strips (split), picks strip i and strip j, and multiplies only these two with einsum
+# shows: split leaves the last strip short; the scale is applied to the strip of Q before the product; nothing else of S exists
+"""ex00_score_tile · one tile of scores
+
+Chapter 00 · difficulty 1 of 5 · 10 minutes
+
+S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
+without making the rest of S.
+
+    Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
+
+    S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
+
+The sizes need not divide: the last tile is short, and has the rows and columns that are left.
+
+Not allowed: all of S for a tile of it, the finished function from flashlab or solutions/.
+
+Hint: which rows of Q does tile i take, and which rows of K does tile j take?
+"""
+
+import torch
+
+
+def score_tile(Q, K, i, j, B_r, B_c):
+    """Tile (i, j) of Q Kᵀ / √d."""
+    Qi, Kj = Q.split(B_r)[i], K.split(B_c)[j]
+    return torch.einsum("rd,cd->rc", Qi * Q.size(1) ** -0.5, Kj)

@@ -1,0 +1,43 @@
+# kind: one mistake
+# what: puts -inf into Q Kᵀ and multiplies by the scale afterwards; the scale should come first, as -inf times 0 or less is no mask
+# shows: causal with a negative scale (-inf becomes +inf, NaN) and causal with scale 0 (NaN), where something is hidden
+"""ex01_attention · attention, causal or not
+
+Chapter 01 · difficulty 2 of 5 · 20 minutes
+
+The three lines of attention for one head, with a scale and a causal mask.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+
+    S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
+
+With causal=True a query sees no key after its own. Where N_q ≠ N_k the last query is lined up with the last key: query i
+sees the keys j ≤ i + N_k − N_q. A query that sees no key at all gets a row of zeros.
+Scores lie between −1000 and 1000; scale is any number, 0 and negative ones too.
+
+Not allowed: changing the inputs, a library's attention (F.scaled_dot_product_attention), the finished function from
+flashlab or solutions/.
+
+Hint: set hidden scores to -inf before the softmax. torch.ones(...).triu(diagonal) marks everything from a diagonal on.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, *, causal=False, scale=None):
+    """softmax(scale · Q Kᵀ) V. scale is 1/√d where it is None."""
+    if scale is None:
+        scale = Q.shape[-1] ** -0.5
+    N_q, N_k = len(Q), len(K)
+
+    S = Q @ K.T
+    if causal:
+        later = torch.ones(N_q, N_k, dtype=torch.bool).triu(diagonal=N_k - N_q + 1)
+        S = S.masked_fill(later, -inf)
+
+    P = torch.softmax(S * scale, dim=-1)
+    if causal:
+        P = P.masked_fill(later.all(dim=1, keepdim=True), 0.0)
+    return P @ V

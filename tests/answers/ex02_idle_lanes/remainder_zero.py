@@ -1,0 +1,35 @@
+# kind: one mistake
+# what: takes N % block for the elements of the last block, 0 where block divides N, so a full last block's idle lanes are forgotten
+# shows: idle, where block divides N and 32 does not divide block: N = 80, block = 40 gives 24, right is 48
+"""ex02_idle_lanes · counting idle lanes before the launch
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+A vector of N elements, blocks of `block` threads, one element a thread. Count without launching:
+
+    blocks      how many blocks cover the vector
+    without     how many threads are launched and have no element
+    idle        how many lanes stand idle in the warps that do have an element
+
+A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second one
+never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
+Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
+"""
+
+import math
+
+
+def lanes(N, block):
+    """(blocks, without, idle) for N elements and blocks of `block` threads."""
+    blocks = math.ceil(N / block)
+    without = blocks * block - N
+
+    last = N % block
+    idle_full = math.ceil(block / 32) * 32 - block
+    idle_last = math.ceil(last / 32) * 32 - last
+    idle = (blocks - 1) * idle_full + idle_last
+    return blocks, without, idle

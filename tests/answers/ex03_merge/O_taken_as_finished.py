@@ -1,0 +1,41 @@
+# kind: one mistake
+# what: O is taken to be divided by l already: each half is multiplied by its l again and the sum divided by the new l.
+#       O is not yet divided, so it should be alpha · O_a + beta · O_b
+# shows: any query with more than one key in the two halves together (l not 1)
+
+"""ex03_merge · merging two half-finished softmaxes
+
+Chapter 03 · difficulty 3 of 5 · 15 minutes
+
+Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum of
+exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
+
+    state_a, state_b: O (N_q, d_v), m (N_q,), l (N_q,)   ->   O, m, l of the same shapes
+
+The result is the state that one program would have had after all the keys.
+
+A query that saw no key of a half has O = 0, l = 0, m = -inf there. That half changes nothing for it; two of them make another such state.
+Scores lie between −1000 and 1000.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: l_a counts in units of exp(m_a). What turns it into units of exp(m)?
+"""
+import torch
+
+inf = float("inf")
+
+
+def merge(state_a, state_b):
+    """The softmax state of both sets of keys together: (O, m, l)."""
+    O_a, m_a, l_a = state_a
+    O_b, m_b, l_b = state_b
+    m = torch.maximum(m_a, m_b)
+    m_safe = torch.where(m == -inf, torch.zeros_like(m), m)
+    la = l_a * torch.exp(m_a - m_safe)
+    lb = l_b * torch.exp(m_b - m_safe)
+    l = la + lb
+    divisor = torch.where(l == 0, torch.ones_like(l), l)
+    O = (la[:, None] * O_a + lb[:, None] * O_b) / divisor[:, None]
+    return O, m, l

@@ -1,0 +1,37 @@
+# kind: one mistake
+# what: clamps m to at least -1000 against -inf - -inf and returns the clamped m; where both halves saw no key m should be -inf
+# shows: rows in which both halves have m = -inf: m comes back as -1000
+"""ex03_merge · merging two half-finished softmaxes
+
+Chapter 03 · difficulty 3 of 5 · 15 minutes
+
+Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum of
+exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
+
+    state_a, state_b: O (N_q, d_v), m (N_q,), l (N_q,)   ->   O, m, l of the same shapes
+
+The result is the state that one program would have had after all the keys.
+
+A half that saw no key has O = 0, l = 0, m = -inf. It changes nothing; two of them make another such state.
+Scores lie between −1000 and 1000.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: l_a counts in units of exp(m_a). What turns it into units of exp(m)?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def merge(state_a, state_b):
+    """The softmax state of both sets of keys together: (O, m, l)."""
+    O_a, m_a, l_a = state_a
+    O_b, m_b, l_b = state_b
+    m = torch.maximum(m_a, m_b).clamp(min=-1000.0)     # no score is smaller, and nothing becomes NaN
+    to_a = torch.exp(m_a - m)
+    to_b = torch.exp(m_b - m)
+    l = to_a * l_a + to_b * l_b
+    O = to_a.unsqueeze(1) * O_a + to_b.unsqueeze(1) * O_b
+    return O, m, l

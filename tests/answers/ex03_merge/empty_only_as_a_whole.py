@@ -1,0 +1,43 @@
+# kind: one mistake
+# what: an empty half is only handled if it is empty for all queries at once; a query that is empty in both halves beside others
+#       that are not gives -inf - -inf = NaN. The case has to be handled query by query
+# shows: one query without keys in either half, while another one has keys in each of them
+
+"""ex03_merge · merging two half-finished softmaxes
+
+Chapter 03 · difficulty 3 of 5 · 15 minutes
+
+Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum of
+exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
+
+    state_a, state_b: O (N_q, d_v), m (N_q,), l (N_q,)   ->   O, m, l of the same shapes
+
+The result is the state that one program would have had after all the keys.
+
+A query that saw no key of a half has O = 0, l = 0, m = -inf there. That half changes nothing for it; two of them make another such state.
+Scores lie between −1000 and 1000.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: l_a counts in units of exp(m_a). What turns it into units of exp(m)?
+"""
+import torch
+
+inf = float("inf")
+
+
+def merge(state_a, state_b):
+    """The softmax state of both sets of keys together: (O, m, l)."""
+    O_a, m_a, l_a = state_a
+    O_b, m_b, l_b = state_b
+    if (m_a == -inf).all():
+        return O_b.clone(), m_b.clone(), l_b.clone()
+    if (m_b == -inf).all():
+        return O_a.clone(), m_a.clone(), l_a.clone()
+    m = torch.maximum(m_a, m_b)
+    alpha = torch.exp(m_a - m)
+    beta = torch.exp(m_b - m)
+    O = alpha.unsqueeze(1) * O_a + beta.unsqueeze(1) * O_b
+    l = alpha * l_a + beta * l_b
+    return O, m, l

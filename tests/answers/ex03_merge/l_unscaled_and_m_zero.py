@@ -1,0 +1,36 @@
+# kind: two mistakes
+# what: l_a + l_b are added as they are, without the change of unit that O gets; and the m that is returned is the one made safe
+#       for the exponent, 0 instead of -inf where both halves are empty
+# shows: halves with different maxima (l too large); a query without keys in both halves (m = 0)
+
+"""ex03_merge · merging two half-finished softmaxes
+
+Chapter 03 · difficulty 3 of 5 · 15 minutes
+
+Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum of
+exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
+
+    state_a, state_b: O (N_q, d_v), m (N_q,), l (N_q,)   ->   O, m, l of the same shapes
+
+The result is the state that one program would have had after all the keys.
+
+A query that saw no key of a half has O = 0, l = 0, m = -inf there. That half changes nothing for it; two of them make another such state.
+Scores lie between −1000 and 1000.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: l_a counts in units of exp(m_a). What turns it into units of exp(m)?
+"""
+import torch
+
+
+def merge(state_a, state_b):
+    """The softmax state of both sets of keys together: (O, m, l)."""
+    O_a, m_a, l_a = state_a
+    O_b, m_b, l_b = state_b
+    m = torch.maximum(m_a, m_b)
+    m = m.masked_fill(torch.isinf(m), 0.0)             # avoids -inf - (-inf)
+    O = O_a * torch.exp(m_a - m)[:, None] + O_b * torch.exp(m_b - m)[:, None]
+    l = l_a + l_b
+    return O, m, l

@@ -1,0 +1,45 @@
+# kind: one mistake
+# what: the buffer for the tile of C is zeroed once per row of tiles, it should be zeroed for each tile of C: the second one starts from the first
+# shows: N > B_n: every column of tiles but the first is wrong
+
+"""ex04_block_matmul · a matrix product by tiles
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+C = A B, one tile of C at a time. The tile stays on chip while the tiles of A's rows and of B's columns pass by.
+
+    A (M, K)   B (K, N)   ->   C (M, N)
+
+    C[rows, cols] = sum over inner of A[rows, inner] B[inner, cols]
+
+Tiles are at most B_m x B_k, B_k x B_n and B_m x B_n. Sizes need not be multiples of them. Each byte is counted: every tile
+of C is stored once. A and B may be 16-bit: turn tiles into float32 after the load (`.float()`), the sum needs it.
+
+load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) brings one back, tiles(N, B) gives the slices.
+
+Not allowed: changing the inputs, larger tiles, a second load or store of a tile for the same tile of C, the finished
+function from flashlab or solutions/.
+
+Hint: three loops. Which of them run over different tiles of C, and which over the terms of one sum?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+
+def block_matmul(A, B, C, B_m, B_n, B_k):
+    """Fills C with A B."""
+    M, K = A.shape
+    N = B.shape[1]
+    for rows in tiles(M, B_m):
+        height = rows.stop - rows.start
+        acc = torch.zeros(height, min(B_n, N), device=A.device)
+        for cols in tiles(N, B_n):
+            width = cols.stop - cols.start
+            part = acc[:, :width]
+            for inner in tiles(K, B_k):
+                a = load(A, rows, inner).float()
+                b = load(B, inner, cols).float()
+                part += a @ b
+            store(C, rows, part, cols)

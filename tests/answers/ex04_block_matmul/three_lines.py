@@ -1,0 +1,34 @@
+# kind: right
+# what: product() for the two loops over tiles of C, the built-in sum for the third
+# shows: each A and B tile is loaded once for a tile of C and made float32 first, one store each, no tile larger than allowed
+
+"""ex04_block_matmul · a matrix product by tiles
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+C = A B, one tile of C at a time. The tile stays on chip while the tiles of A's rows and of B's columns pass by.
+
+    A (M, K)   B (K, N)   ->   C (M, N)
+
+    C[rows, cols] = sum over inner of A[rows, inner] B[inner, cols]
+
+Tiles are at most B_m x B_k, B_k x B_n and B_m x B_n. Sizes need not be multiples of them. Each byte is counted: every tile
+of C is stored once. A and B may be 16-bit: turn tiles into float32 after the load (`.float()`), the sum needs it.
+
+load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) brings one back, tiles(N, B) gives the slices.
+
+Not allowed: changing the inputs, larger tiles, a second load or store of a tile for the same tile of C, the finished
+function from flashlab or solutions/.
+
+Hint: three loops. Which of them run over different tiles of C, and which over the terms of one sum?
+"""
+
+from itertools import product
+
+from flashlab.memory import load, store, tiles
+
+
+def block_matmul(A, B, C, B_m, B_n, B_k):
+    """Fills C with A B."""
+    for r, c in product(tiles(A.shape[0], B_m), tiles(B.shape[1], B_n)):
+        store(C, r, sum(load(A, r, k).float() @ load(B, k, c).float() for k in tiles(A.shape[1], B_k)), c)

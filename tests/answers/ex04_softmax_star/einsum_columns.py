@@ -1,0 +1,52 @@
+# kind: right
+# what: the state is kept transposed, a column for each query, einsum for both products, Q scaled once before the loop
+# shows: one running maximum for each query, both sums converted when it rises, one division at the end; no tensor wider than B_c keys
+
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of N_k columns may appear.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    N_q, d = Q.shape
+    N_k, d_v = V.shape
+    q = Q / d**0.5
+    acc = Q.new_zeros(d_v, N_q)                            # O, transposed
+    norm = Q.new_zeros(N_q)
+    peak = Q.new_full((N_q,), -inf)
+    for j in range(0, N_k, B_c):
+        k, v = K[j:j + B_c], V[j:j + B_c]
+        s = torch.einsum("nd,kd->kn", q, k)                # (keys, queries)
+        top = torch.maximum(peak, s.max(dim=0).values)
+        e = torch.exp(s - top)
+        change = torch.exp(peak - top)
+        norm = norm * change + e.sum(dim=0)
+        acc = acc * change + torch.einsum("kv,kn->vn", v, e)
+        peak = top
+    return (acc / norm).T.contiguous()

@@ -1,0 +1,48 @@
+# kind: point missed
+# what: all scores are computed before the loop, N_q by N_k, and the loop only cuts them up; asked for is at most B_c keys at a time
+# shows: numbers right; N_k > B_c: a tensor of N_k columns exists
+
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of N_k columns may appear.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
+
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    S = Q @ K.T / Q.shape[1] ** 0.5
+    m = torch.full((len(Q), 1), -inf, dtype=Q.dtype, device=Q.device)
+    l = torch.zeros_like(m)
+    O = torch.zeros(len(Q), V.shape[1], dtype=Q.dtype, device=Q.device)
+    for j in range(0, len(K), B_c):
+        S_j = S[:, j:j + B_c]
+        m_new = torch.maximum(m, S_j.amax(1, keepdim=True))
+        alpha = torch.exp(m - m_new)
+        P_j = torch.exp(S_j - m_new)
+        l = alpha * l + P_j.sum(1, keepdim=True)
+        O = alpha * O + P_j @ V[j:j + B_c]
+        m = m_new
+    return O / l

@@ -1,0 +1,50 @@
+# kind: one mistake
+# what: m_new is the maximum of this tile alone, not the larger of it and m_i; alpha then is exp of a positive number where the tile's scores are lower
+# shows: a later key block whose scores lie more than 88 (float32) below an earlier one's: alpha overflows to inf, O is NaN
+
+"""ex06_fa2_inner_loop · one query block of FlashAttention-2
+
+Chapter 06 · difficulty 4 of 5 · 30 minutes
+
+One program of FA2: query block i stays on chip, the key blocks j = 0, 1, ... pass by, O[rows] and L[rows] are written
+once. HBM is touched through load and store only, and each byte is counted: Q[rows] is read once, K and V are read once
+per program.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)   L (N_q,), the natural-log logsumexp of each row
+
+The scores are Q Kᵀ · scale. O_i may be divided once, after the last block: that is what FA2 changes in the arithmetic.
+Scores lie between −1000 and 1000; scale is any number.
+Q, K, V and O are float16, float32 or float64, L is float32 (float64 with those). No size is 0.
+
+Not allowed: changing the inputs, more than B_c keys at a time, a second load of a key block, a store in each step, the
+finished function from flashlab or solutions/.
+
+Hint: write the case of a single key block first. What of O_i and l_i is stale once a second one raises the maximum?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+inf = float("inf")
+
+
+def fa2_program(Q, K, V, O, L, rows, B_c, scale):
+    """Attention of the queries Q[rows] to all keys, at most B_c of them at a time: fills O[rows] and L[rows]."""
+    Q_i = load(Q, rows).to(L.dtype)
+    O_i = torch.zeros((Q_i.shape[0], V.shape[1]), dtype=L.dtype)
+    l_i = torch.zeros((Q_i.shape[0], 1), dtype=L.dtype)
+    m_i = torch.full((Q_i.shape[0], 1), -inf, dtype=L.dtype)
+    for cols in tiles(K.shape[0], B_c):
+        K_j, V_j = load(K, cols).to(L.dtype), load(V, cols).to(L.dtype)
+        S_ij = scale * (Q_i @ K_j.T)
+        m_new = S_ij.amax(dim=1, keepdim=True)
+        P_ij = torch.exp(S_ij - m_new)
+        alpha = torch.exp(m_i - m_new)
+        l_i = alpha * l_i + P_ij.sum(dim=1, keepdim=True)
+        O_i = alpha * O_i + P_ij @ V_j
+        m_i = m_new
+    O_i = O_i / l_i
+    L_i = m_i + torch.log(l_i)
+    store(O, rows, O_i)
+    store(L, rows, L_i[:, 0])

@@ -1,0 +1,50 @@
+# kind: right
+# what: V gets a column of ones, so that l is the last column of the running output and is rescaled with it
+# shows: right: the sum of the weights times 1 is l; same operations otherwise
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any number.
+
+Not allowed: changing the inputs, the N by N scores at once, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    n = torch.arange(len(Q))
+    V1 = torch.cat([V, V.new_ones(len(V), 1)], 1)
+    Ol = torch.zeros_like(V1)
+    m = V.new_full((len(Q), 1), -inf)
+    for k, Kj, Vj in zip(n.split(B_c), K.split(B_c), V1.split(B_c)):
+        S = torch.where(n[:, None] >= k, Q @ Kj.T * scale, -inf)
+        m_old, m = m, torch.maximum(m, S.amax(1, keepdim=True))
+        Ol = (m_old - m).exp() * Ol + (S - m).exp() @ Vj
+    O, l = Ol[:, :-1], Ol[:, -1:]
+    return O / l, (m + l.log())[:, 0]

@@ -1,0 +1,61 @@
+# kind: right
+# what: for each key block only the queries from its first key on take part: slices of own buffers are updated in place, earlier rows see nothing of it
+# shows: lines 3, 6, 7 repaired and 8 left out; scores at most N by B_c; every row sees key 0 in the first block, so m is finite after it
+
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any number.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N = Q.shape[0]
+    O = torch.zeros(N, V.shape[1], dtype=Q.dtype)
+    l = torch.zeros(N, dtype=Q.dtype)
+    m = torch.full((N,), -inf, dtype=Q.dtype)
+    index = torch.arange(N)
+    for start in range(0, N, B_c):
+        stop = min(start + B_c, N)
+        S = Q[start:] @ K[start:stop].T * scale            # earlier queries see none of these keys
+        S[index[start:, None] < index[None, start:stop]] = -inf
+        m_old = m[start:].clone()
+        m_new = torch.maximum(m_old, S.amax(1))
+        P = torch.exp(S - m_new[:, None])
+        alpha = torch.exp(m_old - m_new)
+        l[start:] *= alpha
+        l[start:] += P.sum(1)
+        O[start:] *= alpha[:, None]
+        O[start:] += P @ V[start:stop]
+        m[start:] = m_new
+    return O / l[:, None], m + l.log()

@@ -1,0 +1,41 @@
+# kind: one mistake
+# what: the sums are counted in units of half a's exp(L_a) always, instead of the larger of the two
+# shows: L_b more than 88 (float32; 709 in float64) above L_a: exp overflows, O is NaN and L is inf
+
+"""ex06_use_of_L · putting two finished halves together with L
+
+Chapter 06 · difficulty 3 of 5 · 15 minutes
+
+FA2 writes O, already divided, and L, the natural-log logsumexp of each row's scores. That one number is enough to merge the
+results of two halves of the keys. Decoding and attention over many GPUs are built on it.
+
+    O_a, O_b (N_q, d_v)   L_a, L_b (N_q,)   ->   O (N_q, d_v), L (N_q,)
+
+O and L are what a single pass over all the keys would have written. For one row, L_a is the logarithm of Σ exp(score) over
+the keys of half a, and O_a the sum of their values, each weighted by exp(score) and divided by that same Σ.
+L may be in the hundreds, of either sign. A query that saw no key of a half has O = 0 and L = -inf there; where it saw none of
+either, O = 0 and L = -inf.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: undo each half's division in thought. What is the sum over all keys divided by, and how large is a half's share of it?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def combine(O_a, L_a, O_b, L_b):
+    """(O, L) of all the keys, from those of each half."""
+    none_in_a = L_a == -inf
+    unit = L_a.masked_fill(none_in_a, 0.0)
+    ratio = torch.exp(L_b - unit)                          # Σ_b / Σ_a
+    total = 1 + ratio
+    O = (O_a + ratio[:, None] * O_b) / total[:, None]
+    L = L_a + torch.log(total)
+    # half a saw no key: b is the answer, whatever it is
+    O = torch.where(none_in_a[:, None], O_b, O)
+    L = torch.where(none_in_a, L_b, L)
+    return O, L

@@ -1,0 +1,38 @@
+# kind: right
+# what: a half's share is sigmoid of the difference of the two L; L = larger one + log1p(exp(-|difference|)); rows without any key put in by where
+# shows: L in the hundreds of either sign, one half empty (difference ±inf), both empty (difference NaN, replaced by 0 first)
+
+"""ex06_use_of_L · putting two finished halves together with L
+
+Chapter 06 · difficulty 3 of 5 · 15 minutes
+
+FA2 writes O, already divided, and L, the natural-log logsumexp of each row's scores. That one number is enough to merge the
+results of two halves of the keys. Decoding and attention over many GPUs are built on it.
+
+    O_a, O_b (N_q, d_v)   L_a, L_b (N_q,)   ->   O (N_q, d_v), L (N_q,)
+
+O and L are what a single pass over all the keys would have written. For one row, L_a is the logarithm of Σ exp(score) over
+the keys of half a, and O_a the sum of their values, each weighted by exp(score) and divided by that same Σ.
+L may be in the hundreds, of either sign. A query that saw no key of a half has O = 0 and L = -inf there; where it saw none of
+either, O = 0 and L = -inf.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: undo each half's division in thought. What is the sum over all keys divided by, and how large is a half's share of it?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def combine(O_a, L_a, O_b, L_b):
+    """(O, L) of all the keys, from those of each half."""
+    nobody = (L_a == -inf) & (L_b == -inf)
+    gap = torch.where(nobody, 0.0, L_a - L_b)
+    share_a = torch.sigmoid(gap)
+    share_b = torch.sigmoid(-gap)
+    O = share_a[:, None] * O_a + share_b[:, None] * O_b              # 0 + 0 where nobody
+    L = torch.maximum(L_a, L_b) + torch.where(nobody, 0.0, torch.log1p(torch.exp(-gap.abs())))
+    return O, L

@@ -1,0 +1,35 @@
+# kind: right
+# what: a loop over the tile's keys in the C manner, each key adds an outer product to dQ and fills one row of dK
+# shows: within the contract: own buffers only, the loop is over B_c keys, the stub forbids no loop
+"""ex08_ds_tile · one tile of dS, and what it gives to dQ and dK
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+With P_ij made again and D_i prepared, a tile knows all it needs to push the gradient through the softmax and on to Q and K.
+
+    Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   P_ij (B_r, B_c)   dO_i (B_r, d_v)   D_i (B_r,)
+    ->   dQ_i (B_r, d), dK_j (B_c, d): this tile's parts
+
+The forward pass was S = scale · Q Kᵀ, P = softmax(S), O = P V; dO is the gradient of the loss with respect to O, and
+D_i = Σ_j P_ij dP_ij, over all keys.
+
+Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+
+Hint: go back one step at a time: from dO to dP, from dP to dS, from dS to dQ and dK. Each but the second is a matrix product.
+"""
+
+import torch
+
+
+def ds_tile(Q_i, K_j, V_j, P_ij, dO_i, D_i, scale):
+    """(this tile's part of dQ_i, this tile's part of dK_j)."""
+    dQ = torch.zeros_like(Q_i)
+    dK = torch.zeros_like(K_j)
+    n_keys = K_j.shape[0]
+    for c in range(n_keys):
+        dp = torch.mv(dO_i, V_j[c])              # (B_r,)
+        ds = dp.sub_(D_i).mul_(P_ij[:, c])       # dp is ours
+        ds *= scale
+        dQ += torch.outer(ds, K_j[c])
+        dK[c] = torch.mv(Q_i.t(), ds)
+    return dQ, dK

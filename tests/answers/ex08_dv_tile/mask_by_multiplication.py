@@ -1,0 +1,38 @@
+# kind: one mistake
+# what: hidden weights are multiplied by 0 after the exponential; exp of a hidden score far above L is inf, and inf * 0 is NaN (mask the score instead)
+# shows: a hidden key whose score exceeds L_i by more than 88 (float32): scores may go up to 1000
+"""ex08_dv_tile · P again, and one tile's part of dV
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+The backward pass of FlashAttention has no P: it makes each tile of it again, from Q, K and L. The first use of the tile is dV.
+
+    Q_i (B_r, d)   K_j (B_c, d)   dO_i (B_r, d_v)   L_i (B_r,)   ->   P_ij (B_r, B_c), dV_j (B_c, d_v)
+
+P_ij is the softmax of Q Kᵀ · scale, normalised over all keys, of which this tile shows a few; L_i is each row's logsumexp.
+dV_j is this tile's part: the sum over i is made outside.
+
+hidden is a (B_r, B_c) mask, True where the key is hidden, or None. A row that sees no key at all has L_i = -inf; its weights
+are 0.
+Scores lie between −1000 and 1000; scale is any number.
+
+Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+
+Hint: O = P V is a matrix product. Which of its two gradients is dV? And what is -inf − (-inf)?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def dv_tile(Q_i, K_j, dO_i, L_i, scale, hidden=None):
+    """(P_ij, this tile's part of dV_j)."""
+    sees_nothing = torch.isneginf(L_i)
+    L = torch.where(sees_nothing, torch.zeros_like(L_i), L_i)
+    S = Q_i @ K_j.T * scale
+    S = torch.where(sees_nothing[:, None], -inf, S)          # exp(-inf - 0) = 0
+    P = torch.exp(S - L[:, None])
+    if hidden is not None:
+        P = P * (1 - hidden.to(P.dtype))
+    return P, P.T @ dO_i

@@ -1,0 +1,42 @@
+# kind: one mistake
+# what: `scale or d**-0.5` replaces a scale of 0 by the default; should take scale as given (0 is a number)
+# shows: scale = 0
+"""ex08_dv_tile · P again, and one tile's part of dV
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+The backward pass of FlashAttention has no P: it makes each tile of it again, from Q, K and L. The first use of the tile is dV.
+
+    Q_i (B_r, d)   K_j (B_c, d)   dO_i (B_r, d_v)   L_i (B_r,)   ->   P_ij (B_r, B_c), dV_j (B_c, d_v)
+
+P_ij is the softmax of Q Kᵀ · scale, normalised over all keys, of which this tile shows a few; L_i is each row's logsumexp.
+dV_j is this tile's part: the sum over i is made outside.
+
+hidden is a (B_r, B_c) mask, True where the key is hidden, or None. A row that sees no key at all has L_i = -inf; its weights
+are 0.
+Scores lie between −1000 and 1000; scale is any number.
+Tensors are float32 or float64, all of them alike, and no size is 0.
+
+Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+
+Hint: O = P V is a matrix product. Which of its two gradients is dV? And what is -inf − (-inf)?
+"""
+
+import math
+
+import torch
+
+inf = float("inf")
+
+
+def dv_tile(Q_i, K_j, dO_i, L_i, scale, hidden=None):
+    """(P_ij, this tile's part of dV_j)."""
+    scale = scale or 1 / math.sqrt(Q_i.shape[-1])
+    scores = Q_i @ K_j.transpose(-2, -1) * scale
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, -inf)
+    no_key = L_i == -inf
+    shift = L_i.masked_fill(no_key, 0.0)
+    P_ij = (scores - shift[:, None]).exp()
+    dV_j = P_ij.transpose(-2, -1) @ dO_i
+    return P_ij, dV_j

@@ -1,0 +1,28 @@
+# kind: one mistake
+# what: dW is averaged over the N rows, as if the loss were a mean over the batch; it should be the sum (dY already says what the loss is)
+# shows: any inputs with N > 1: dW is too small by a factor N
+"""ex08_matmul_gradient · the gradient of a matrix product
+
+Chapter 08 · difficulty 2 of 5 · 15 minutes
+
+Y = X W. The loss depends on Y, and dY, the gradient of the loss with respect to Y, has arrived from behind. Send it on to X
+and to W.
+
+    X (N, K)   W (K, M)   dY (N, M)   ->   dX (N, K), dW (K, M)
+
+Both are matrix products. No Jacobian, N·M by N·K numbers of which nearly all are 0, is ever made.
+
+Not allowed: changing the inputs, a Jacobian, autograd, the finished function from flashlab or solutions/.
+
+Hint: the shapes leave one way to put dY together with W that gives (N, K). Why does the sum run over M?
+"""
+
+import torch
+
+
+def matmul_backward(X, W, dY):
+    """(dX, dW) of Y = X W."""
+    batch = X.size(0)
+    dX = torch.mm(dY, W.t())
+    dW = torch.mm(X.t(), dY) / batch             # each example in the batch has its vote
+    return dX, dW

@@ -1,0 +1,32 @@
+# kind: two mistakes
+# what: dW keeps only the last row's outer product (= instead of +=), and W is transposed in place by t_(), which changes the caller's W
+# shows: N > 1 for the first; W.shape after the call (or its stride, if square) for the second
+"""ex08_matmul_gradient · the gradient of a matrix product
+
+Chapter 08 · difficulty 2 of 5 · 15 minutes
+
+Y = X W. The loss depends on Y, and dY, the gradient of the loss with respect to Y, has arrived from behind. Send it on to X
+and to W.
+
+    X (N, K)   W (K, M)   dY (N, M)   ->   dX (N, K), dW (K, M)
+
+Both are matrix products. No Jacobian, N·M by N·K numbers of which nearly all are 0, is ever made.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a Jacobian, autograd, the finished function from flashlab or solutions/.
+
+Hint: the shapes leave one way to put dY together with W that gives (N, K). Why does the sum run over M?
+"""
+
+import torch
+
+
+def matmul_backward(X, W, dY):
+    """(dX, dW) of Y = X W."""
+    N, K = X.shape
+    M = dY.shape[1]
+    dW = torch.zeros(K, M)
+    for n in range(N):
+        dW = torch.outer(X[n], dY[n])
+    dX = dY @ W.t_()
+    return dX, dW

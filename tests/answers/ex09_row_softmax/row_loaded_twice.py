@@ -1,0 +1,51 @@
+# kind: point missed
+# what: the numbers are right, but the row is loaded twice: once for maximum and sum, once more for the result
+# shows: any inputs: the exercise wants the row loaded once and kept on chip, a second load of a row is not allowed
+"""ex09_row_softmax · softmax of a row in one kernel
+
+Chapter 09 · difficulty 3 of 5 · 30 minutes
+
+One program holds one row: it is loaded once, stays on chip for the maximum, the exponentials and the sum, and is stored once.
+
+    X (M, N)   ->   Y (M, N)        Y[row] = exp(X[row] − max) / sum of exp(X[row] − max)
+
+    element (row, col) of X is at X + row · stride_Xm + col · stride_Xn, and Y has strides of its own
+
+A block has B columns, a power of two with B ≥ N. The padding must not change the result. Compute in float32 whatever X's
+dtype: cast after the load. Row numbers times strides can pass 2³¹: turn them into 64 bits (`.to(tl.int64)`).
+Numbers lie between −1000 and 1000.
+
+Not allowed: PyTorch in place of the kernel, tensors of your own, tl.softmax, fewer or more programs than rows, a second
+load or store of a row, atomics, the finished function from flashlab or solutions/.
+
+Hint: which value can a padded element have that never is the maximum, and whose exponential adds nothing to the sum?
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def load_row(X, row, stride_m, stride_n, N, B: tl.constexpr):
+    cols = tl.arange(0, B).to(tl.int64)
+    return tl.load(X + row * stride_m + cols * stride_n, cols < N, -float("inf")).to(tl.float32)
+
+
+@triton.jit
+def softmax_kernel(X, Y, stride_Xm, stride_Xn, stride_Ym, stride_Yn, N, B: tl.constexpr):
+    """Row number program_id(0)."""
+    row = tl.program_id(0).to(tl.int64)
+    # first pass: the row's statistics
+    x = load_row(X, row, stride_Xm, stride_Xn, N, B)
+    m = tl.max(x, 0)
+    l = tl.sum(tl.exp(x - m), 0)
+    # second pass: the result
+    cols = tl.arange(0, B).to(tl.int64)
+    y = tl.exp(load_row(X, row, stride_Xm, stride_Xn, N, B) - m) / l
+    tl.store(Y + row * stride_Ym + cols * stride_Yn, y, cols < N)
+
+
+def row_softmax(X, Y):
+    """Fills Y with the softmax of each row of X."""
+    M, N = X.shape
+    softmax_kernel[(M,)](X, Y, *X.stride(), *Y.stride(), N, triton.next_power_of_2(N))

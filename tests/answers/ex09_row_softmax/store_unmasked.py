@@ -1,0 +1,45 @@
+# kind: one mistake
+# what: the store has no mask ("the padded weights are 0 anyway"): zeros are written behind the row's end
+# shows: N not a power of two: the next row's start, or what lies behind Y (a slice of a larger tensor), is overwritten
+"""ex09_row_softmax · softmax of a row in one kernel
+
+Chapter 09 · difficulty 3 of 5 · 30 minutes
+
+One program holds one row: it is loaded once, stays on chip for the maximum, the exponentials and the sum, and is stored once.
+
+    X (M, N)   ->   Y (M, N)        Y[row] = exp(X[row] − max) / sum of exp(X[row] − max)
+
+    element (row, col) of X is at X + row · stride_Xm + col · stride_Xn, and Y has strides of its own
+
+A block has B columns, a power of two with B ≥ N. The padding must not change the result. Compute in float32 whatever X's
+dtype: cast after the load. Row numbers times strides can pass 2³¹: turn them into 64 bits (`.to(tl.int64)`).
+Numbers lie between −1000 and 1000.
+
+Not allowed: PyTorch in place of the kernel, tensors of your own, tl.softmax, fewer or more programs than rows, a second
+load or store of a row, atomics, the finished function from flashlab or solutions/.
+
+Hint: which value can a padded element have that never is the maximum, and whose exponential adds nothing to the sum?
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(X, Y, stride_Xm, stride_Xn, stride_Ym, stride_Yn, N, B: tl.constexpr):
+    """Row number program_id(0)."""
+    m = tl.program_id(0).to(tl.int64)
+    n = tl.arange(0, B).to(tl.int64)
+    x = tl.load(X + m * stride_Xm + n * stride_Xn, n < N, float("-inf"))
+    x = x.to(tl.float32)
+    x -= tl.max(x, 0)
+    num = tl.exp(x)
+    den = tl.sum(num, 0)
+    tl.store(Y + m * stride_Ym + n * stride_Yn, num / den)   # beyond N there are only zeros
+
+
+def row_softmax(X, Y):
+    """Fills Y with the softmax of each row of X."""
+    M, N = X.shape
+    grid, B = (M,), triton.next_power_of_2(N)
+    softmax_kernel[grid](X, Y, *X.stride(), *Y.stride(), N, B)

@@ -1,0 +1,54 @@
+# kind: right
+# what: pointers moved to the block's start first, local numbers and the count of elements left; a small jit helper; ceil by -(-N // B)
+# shows: all loads and the store have the mask; exactly ceil(N / B) programs; one load and one store for each element
+"""ex09_vector_add · a first Triton kernel
+
+Chapter 09 · difficulty 2 of 5 · 20 minutes
+
+Out = a · X + Y for vectors, a block of B elements for each program.
+
+    a, X (N,), Y (N,)   ->   Out (N,)        B a power of two, N any number
+
+    program p:    elements p·B, p·B + 1, ..., B of them, as far as they exist
+
+The kernel gets pointers: X + i is the address of X's element i, and for a block of numbers i it is a block of addresses.
+Elements that do not exist are neither loaded nor stored: around the vectors lies memory that is not yours, and the checker
+looks.
+
+Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than blocks, a second load or
+store of an element, atomics, the finished function from flashlab or solutions/.
+
+Hint: tl.program_id(0) is p, tl.arange(0, B) is 0 ... B − 1. The second argument of tl.load and the third of tl.store are masks.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def my_part(N, B: tl.constexpr):
+    """First element of this program's block, and how many of the block exist."""
+    first = tl.program_id(0) * B
+    left = tl.minimum(N - first, B)
+    return first, left
+
+
+@triton.jit
+def axpy_kernel(a, X, Y, Out, N, B: tl.constexpr):
+    """One block of a · X + Y."""
+    first, left = my_part(N, B)
+    X += first
+    Y += first
+    Out += first
+    lane = tl.arange(0, B)
+    exists = lane < left
+    y = tl.load(Y + lane, mask=exists, other=0.0)
+    x = tl.load(X + lane, mask=exists, other=0.0)
+    tl.store(Out + lane, y + x * a, mask=exists)
+
+
+def axpy(a, X, Y, Out, B):
+    """Fills Out with a · X + Y."""
+    N = len(X)
+    grid = (-(-N // B),)
+    axpy_kernel[grid](a, X, Y, Out, N, B)

@@ -1,0 +1,44 @@
+# kind: right
+# what: two helper functions, permute and slice one dimension; len(range(...)) counts the elements that a slice keeps
+# shows: range(start, size, step) is what a slice walks; each dimension adds its start to the offset
+"""ex09_view_strides · strides of a view
+
+Chapter 09 · difficulty 2 of 5 · 20 minutes
+
+Permuting and slicing move no number: they make a new shape, new strides and a new first address over the same memory.
+Given those of a tensor, compute those of T.permute(order)[start_0::step_0, start_1::step_1, ...].
+
+    shape, strides, offset    ->    shape, strides, offset of the view        tuples of whole numbers; offset in elements
+
+    order[n]     which of the old dimensions becomes the new dimension n
+    starts[n], steps[n]     of the new dimension n; 0 ≤ start < size, step ≥ 1
+
+Element (i, j, ...) lies at offset + i · strides[0] + j · strides[1] + ... Example: a (3, 4) matrix with strides (4, 1),
+transposed, then [1::2, 0::1], has shape (2, 3), strides (2, 4), offset 1.
+
+Not allowed: asking a tensor (torch), the finished function from flashlab or solutions/.
+
+Hint: where does the first element of the view lie? And how far is it from there to the next one along each dimension?
+"""
+
+
+def permuted(values, order):
+    result = []
+    for old in order:
+        result.append(values[old])
+    return result
+
+
+def sliced(size, stride, start, step):
+    """One dimension: how many are left, how far apart, and where the first one is."""
+    return len(range(start, size, step)), stride * step, start * stride
+
+
+def view(shape, strides, offset, order, starts, steps):
+    """(shape, strides, offset) of the permuted and sliced view."""
+    shape = permuted(shape, order)
+    strides = permuted(strides, order)
+    for n in range(len(order)):
+        shape[n], strides[n], first = sliced(shape[n], strides[n], starts[n], steps[n])
+        offset += first
+    return tuple(shape), tuple(strides), offset
