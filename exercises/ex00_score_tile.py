@@ -10,7 +10,7 @@ without making the rest of S.
     S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
 
 The sizes need not divide: the last tile is short, and has the rows and columns that are left.
-Tensors are float32 or float64, all of them alike, and no size is 0.
+Tensors are float32, and no size is 0.
 
 Not allowed: all of S for a tile of it, the finished function from flashlab or solutions/.
 

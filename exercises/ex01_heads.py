@@ -11,7 +11,7 @@ head 1, and so on. Split them, attend in each head, and put the heads side by si
 
 No mask. Use no loop over heads: (H, N_q, d) @ (H, d, N_k) multiplies all heads at once.
 Scores lie between −1000 and 1000.
-Tensors are float32 or float64, all of them alike, and no size is 0.
+Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, a loop over heads, a library's attention (F.scaled_dot_product_attention), the finished
 function from flashlab or solutions/.

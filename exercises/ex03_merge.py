@@ -9,9 +9,10 @@ exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. 
 
 The result is the state that one program would have had after all the keys.
 
-A query that saw no key of a half has O = 0, l = 0, m = -inf there. That half changes nothing for it; two of them make another such state.
+A query that saw no key of a half has O = 0, l = 0, m = -inf there. That half changes nothing for it; two of them make
+another such state.
 Scores lie between −1000 and 1000.
-Tensors are float32 or float64, all of them alike, and no size is 0.
+Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, the finished function from flashlab or solutions/.
 

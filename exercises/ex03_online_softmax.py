@@ -8,7 +8,7 @@ A row of scores is too long for the chip. Read it once, at most B scores at a ti
 
 Every score is a finite number between −1000 and 1000, and N is at least 1: no piece is empty, and none is hidden.
 The row is on modelled memory: load(x, part) brings a piece on chip, each byte is counted, and each score may be read once.
-x is float32 or float64, m and l are of the same dtype.
+x is float32, and so are m and l.
 
 Not allowed: changing the inputs, pieces of more than B scores, the finished function from flashlab or solutions/.
 

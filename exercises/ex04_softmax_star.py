@@ -15,7 +15,7 @@ Repair it. Keep the loop over blocks of at most B_c keys: no tensor of N_k colum
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
 Scores lie between −1000 and 1000.
-Tensors are float32 or float64, all of them alike, and no size is 0.
+Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
 finished function from flashlab or solutions/.

@@ -13,7 +13,7 @@ hidden is True where a query must not see a key; None means that nothing is hidd
 Dropout acts on the finished weights: those where keep is False become 0, the others are divided by 1 − dropout_p. l_i is the
 sum without dropout. keep is None where nothing is dropped, and dropout_p is then 0.
 Scores lie between −1000 and 1000; scale is any number, 0 and negative ones too.
-Tensors are float32 or float64, all of them alike, and no size is 0.
+Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, the finished function from flashlab or solutions/.
 

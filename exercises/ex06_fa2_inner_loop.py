@@ -10,7 +10,7 @@ per program.
 
 The scores are Q Kᵀ · scale. O_i may be divided once, after the last block: that is what FA2 changes in the arithmetic.
 Scores lie between −1000 and 1000; scale is any number.
-Q, K, V and O are float16, float32 or float64, L is float32 (float64 with those). No size is 0.
+Q, K, V and O are float16 or float32, L is float32. No size is 0.
 
 Not allowed: changing the inputs, more than B_c keys at a time, a second load of a key block, a store in each step, the
 finished function from flashlab or solutions/.

@@ -21,7 +21,7 @@ Write the function as it should be.
 
     Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
 Scores lie between −1000 and 1000; scale is any number.
-Tensors are float32 or float64, all of them alike, and no size is 0.
+Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, the N by N scores at once, a library's attention (F.scaled_dot_product_attention), the
 finished function from flashlab or solutions/.

@@ -12,7 +12,7 @@ through a tile, the same weights are dropped, for the mask can be drawn again.
 P_ij is a tile of the softmax over all keys, as it was before dropout; keep is True where a weight stayed; p is dropout_p, from
 0 to less than 1. dO_i is the gradient of O_i, and D_i = rowsum(dO_i ∘ O_i) comes from the O_i that dropout went into.
 dV_j is what this tile adds to the gradient of V_j, dS_ij the gradient of this tile of the scores.
-Tensors are float32 or float64, all of them alike, and no size is 0.
+Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
 
