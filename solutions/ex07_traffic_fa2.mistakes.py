@@ -17,10 +17,8 @@ EXERCISE = Exercise(
     mistakes=[
         Mistake("short_blocks_full", "a short last block was counted as a full one", "sizes: a block that sticks out moves only the rows that exist",
                 ("T_r = -(-N_q // B_r)", "T_r = -(-N_q // B_r)\n    N_q, N_k = T_r * B_r, -(-N_k // B_c) * B_c")),
-        Mistake("O_each_step", "O and L were written once for each key block", "the store stands behind the loop over the key blocks: once",
+        Mistake("O_and_L_each_step", "O and L were written once for each key block", "the store stands behind the loop over the key blocks: once",
                 ("writes = N_q * d_v + N_q", "writes = -(-N_k // B_c) * (N_q * d_v + N_q)")),
-        Mistake("O_alone_each_step", "O was written once for each key block", "the store stands behind the loop over the key blocks: once",
-                ("writes = N_q * d_v + N_q", "writes = -(-N_k // B_c) * N_q * d_v + N_q")),
         Mistake("T_r_floor", "the number of query blocks was rounded down", "T_r = ⌈N_q / B_r⌉: the last block may be short", ("-(-N_q // B_r)", "N_q // B_r")),
         Mistake("B_c_for_B_r", "the queries were cut into blocks of B_c", "which size belongs to queries: B_r", ("-(-N_q // B_r)", "-(-N_q // B_c)")),
         Mistake("T_c_for_T_r", "K and V were counted once per key block, not once per query block", "the outer loop: it runs over query blocks", ("-(-N_q // B_r)", "-(-N_k // B_c)")),

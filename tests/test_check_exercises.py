@@ -73,6 +73,8 @@ def test_the_form_is_complete(name):
     assert len(set(names)) == len(names)
     for mistake in exercise.mistakes:
         assert not mistake.what.endswith(".") and not mistake.look.endswith("."), f"{mistake.name}: the report adds the full stop"
+    names = [mistake.name for mistake in exercise.mistakes]
+    assert len(set(names)) == len(names), [n for n in names if names.count(n) > 1]
 
 
 def test_every_chapter_that_builds_something_has_exercises():
@@ -102,3 +104,15 @@ def test_exercises_are_the_stubs_of_the_solutions():
 def test_no_stub_is_committed_without_its_solution():
     paths = stubs.git("ls-tree", "--name-only", "HEAD", "exercises/").split()
     assert set(paths) <= {f"exercises/{name}.py" for name in form.names()}
+
+
+MASKED = {"causal", "hidden"}
+
+
+@pytest.mark.parametrize("name", [name for name in form.names() if "scale is any number" in form.exercise(name).parsed.text])
+def test_any_scale_means_0_and_negative_ones_also_under_a_mask(name):
+    inputs = [case.make() for case in form.exercise(name).cases]
+    masked = [i for i in inputs if any(i.get(mask) is not None and i.get(mask) is not False for mask in MASKED)]
+    for some in filter(None, (inputs, masked)):
+        scales = [i["scale"] for i in some if i["scale"] is not None]
+        assert 0 in scales and min(scales) < 0, scales
