@@ -38,6 +38,8 @@ def case(name, N_q, N_k, d=3, d_v=3, B_r=2, B_c=2, *, scale=0.5, causal=False, l
         return {"Q": Q, "K": K, "V": V, "dO": dO, "L": L.float(), "D": (dO.double() * O).sum(-1).float(), "B_r": B_r, "B_c": B_c, "scale": scale, "causal": causal}
 
     sizes = {"N_q": N_q, "N_k": N_k, "d": d, "B_r": B_r, "B_c": B_c} | ({"causal": True} if causal else {})
+    if scale == 0:                             # dQ is 0, whatever the mask does
+        found -= {feature for feature in found if "causal" in feature}
     return Case(name, make, frozenset(features) | found, sizes, 4 * LOOSE if factor > 1 or edge else 0.0, 2 if rising else 16)
 
 
