@@ -10,10 +10,8 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.compiler import interpreted
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import FLOATS, check_call, little_shared_memory, needs_widening, run, shared_arguments
-from flashlab.validate import check_like
+from flashlab.kernels.launch import backward, check_backward_call, little_shared_memory, shared_arguments
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
@@ -161,34 +159,25 @@ def dq_kernel(
     tl.store(dQ_at, dQ_i * scale, mask=row_ok & (col < d))
 
 
-def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
+def fa2_triton_backward(
+    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, deterministic=False, B_r=None, B_c=None
+):
     """The gradients of attention for every batch and head, in three launches.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O and dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
              -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share the keys
              dL, like L, where L has a gradient of its own; float16, bfloat16, float32, and float64 when interpreted
     Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
+    Deterministic: same inputs, same bits, whatever is asked for: no two programs write the same element
     Tiles:   B_r x B_c for both large kernels, powers of two >= 16; by default each has its own, see `best_tiles`
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, its loop taken apart
-    New:     against fa2_backward_two_pass: the outer loops are the launch grids; no two programs write the same element
+    New:     against fa2_backward_two_pass: the outer loops are the launch grids
     """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed,
-                         dtypes=(*FLOATS, torch.float64) if interpreted() else FLOATS)
-    outside, sums = (*Q.shape[:3], V.shape[-1]), torch.float64 if Q.dtype == torch.float64 else torch.float32
-    check_like(O=(O, outside, Q.dtype), dO=(dO, outside, Q.dtype), L=(L, Q.shape[:3], sums))
-    if dL is not None:
-        check_like(dL=(dL, Q.shape[:3], sums))
-    dQ, dK, dV = (torch.empty(T.shape, dtype=T.dtype, device=T.device) for T in (Q, K, V))
-    if dQ.numel() == 0 or dK.numel() == 0:
-        return dQ.zero_(), dK.zero_(), dV.zero_()
-    if needs_widening(Q):
-        wide = fa2_triton_backward(*(T.float() for T in (Q, K, V, O, dO)), L, dL=dL, B_r=B_r, B_c=B_c, **options)
-        return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
-    O, L, dL = (None if T is None else T.contiguous() for T in (O, L, dL))     # as the forward made them, else copies
-    run(launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, B_r=B_r, B_c=B_c, **options), Q)
-    return dQ, dK, dV
+    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p,
+                                  seed=seed, deterministic=deterministic)
+    return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
 
 
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
