@@ -100,6 +100,14 @@ BACKWARD_RUNGS = [
          cost.fa2_backward_two_pass, "#7A1FA2", "o",
          "three GPU kernels: D, then one program for each key block, then one for each query block", heads=True, tiled=True,
          proven=True),
+    Rung(5, "fa2_split_backward", "flashlab.kernels.fa2_split_backward", "+ split loops", "12",
+         cost.fa2_backward_two_pass, "#C2185B", "s",
+         "tiles without a hidden score have loops of their own, without masks", heads=True, tiled=True),
+    Rung(6, "fa2_tuned_backward", "flashlab.kernels.fa2_tuned_backward", "+ tuned", "12",
+         cost.fa2_backward_two_pass, "#8C564B", "D",
+         "tile sizes, warps and stages of each kernel by a search on the GPU at hand", heads=True, tiled=True),
+    Rung(7, "fa2_atomic_backward", "flashlab.kernels.fa2_atomic_backward", "+ one kernel", "12", cost.fa2_backward, "#1F3FA8", "v",
+         "dQ added up by atomic operations: five matrix products instead of seven", heads=True, tiled=True),
 ]
 
 PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend

@@ -1,6 +1,6 @@
 """What the launchers of attention kernels share: one check of a call, the arguments that all of these kernels take, tile sizes.
 
-A call's options (causal, scale, dropout_p, seed, deterministic) are checked here once, and travel from here to the kernels as one dictionary.
+A call's options (causal, scale, dropout_p, seed) are checked here once, and travel from here to the kernels as one dictionary.
 """
 
 import functools

@@ -21,12 +21,12 @@ from flashlab.kernels.launch import padded, pick_tiles
 
 
 class Tiles(NamedTuple):
-    """What a launch of a forward kernel may choose."""
+    """What a launch of an attention kernel may choose."""
 
     B_r: int
     B_c: int
     num_warps: int
-    num_stages: int        # tiles of K and V under way at a time, the one in use among them; 1: each load is waited for
+    num_stages: int        # tiles of K and V (backward: of Q and dO) in the pipeline, this one too; 1: each load is waited for
 
 
 GRID = [Tiles(*choice) for choice in product((64, 128), (32, 64, 128), (4, 8), (1, 2, 3, 4))]
@@ -43,11 +43,11 @@ def candidates(d, d_v, dtype, limit, grid=None):
             if shared_bytes(tiles, d, d_v, dtype) <= limit and tiles.B_r >= 16 * tiles.num_warps]
 
 
-def choose(kernel, Q, K, V, options, B_r=None, B_c=None, tiles=None):
-    """The tiles of one launch, by name: those given, else the fastest that a search found here, else `pick_tiles`."""
+def choose(kernel, Q, K, V, options, B_r=None, B_c=None, tiles=None, otherwise=None):
+    """The tiles of one launch, by name: those given, else the fastest that a search found here, else `pick_tiles` or these."""
     if tiles is None and not (B_r or B_c or options.get("dropout_p")):
         tiles = fastest(kernel, Q.shape[-1], V.shape[-1], Q.dtype, options["causal"], K.shape[2])
-    return tiles._asdict() if tiles else pick_tiles(Q, V, options, B_r, B_c)
+    return tiles._asdict() if tiles else otherwise or pick_tiles(Q, V, options, B_r, B_c)
 
 
 def fastest(kernel, d, d_v, dtype, causal, N):
