@@ -96,7 +96,7 @@ def finish_kernel(dQ_sum, dQ, scale, n, B: tl.constexpr):
     tl.store(dQ + at, tl.load(dQ_sum + at, mask=at < n) * scale, mask=at < n)
 
 
-KERNELS = (atomic_backward_kernel,)
+KERNELS = {"keys": atomic_backward_kernel}             # by what its programs keep on chip
 
 
 def fa2_atomic_backward(
@@ -128,14 +128,14 @@ def why_not(Q, K, V, *, deterministic=False, **options):
     return None
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=(None,), **options):
-    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs. tiles: of KERNELS."""
+def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
+    """The three launches in order, each (kernel, grid, arguments); nothing is checked, nothing runs. tiles: by KERNELS' names."""
     B, H_kv, N_k, _ = K.shape
     first, rows = preprocess(O, dO, L, dL)
     by_hand, = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
     if B_c is None and (capability(Q) or (0, 0)) >= (10, 0):
         by_hand["B_c"] = 64                            # a Blackwell's tensor memory has no room for five products of 128 columns
-    tiles = choose(KERNELS[0], Q, K, V, options, B_r, B_c, tiles[0], by_hand)
+    tiles = choose(atomic_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
     dQ_sum = torch.zeros(Q.shape, dtype=L.dtype, device=Q.device)
     arguments = shared_arguments(Q, K, V, options, dO=dO) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "scale": options["scale"], "n": dQ.numel(), "B": 4096, "num_warps": 8}

@@ -13,7 +13,7 @@ from flashlab.kernels.fa2_split_backward import split_dkdv_kernel, split_dq_kern
 from flashlab.kernels.launch import backward, check_backward_call, shared_arguments
 from flashlab.kernels.tuning import choose
 
-KERNELS = (split_dkdv_kernel, split_dq_kernel)
+KERNELS = {"keys": split_dkdv_kernel, "queries": split_dq_kernel}     # by what their programs keep on chip
 
 
 def fa2_tuned_backward(
@@ -37,13 +37,13 @@ def fa2_tuned_backward(
     return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=(None, None), **options):
-    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs. tiles: of KERNELS."""
+def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
+    """The three launches in order, each (kernel, grid, arguments); nothing is checked, nothing runs. tiles: by KERNELS' names."""
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
     first, rows = preprocess(O, dO, L, dL)
     by_hand = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
-    for_dkdv, for_dq = (choose(kernel, Q, K, V, options, B_r, B_c, given, hand)
-                        for kernel, given, hand in zip(KERNELS, tiles, by_hand, strict=True))
+    for_dkdv, for_dq = (choose(kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get(name), hand)
+                        for (name, kernel), hand in zip(KERNELS.items(), by_hand, strict=True))
     shared = shared_arguments(Q, K, V, options, dO=dO) | rows
     return (first,
             (split_dkdv_kernel, (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), shared | {"dK": dK, "dV": dV} | for_dkdv),

@@ -30,17 +30,23 @@ class Tiles(NamedTuple):
 
 
 GRID = [Tiles(*choice) for choice in product((64, 128), (32, 64, 128), (4, 8), (1, 2, 3, 4))]
+KEYS_GRID = [Tiles(*choice) for choice in product((32, 64, 128), (64, 128), (4, 8), (1, 2, 3))]
 
 
-def shared_bytes(tiles, d, d_v, dtype):
-    """The least shared memory that a program of these tiles takes: Q_i, and K_j and V_j for each stage."""
-    return dtype.itemsize * (tiles.B_r * padded(d) + tiles.num_stages * tiles.B_c * (padded(d) + padded(d_v)))
+def shared_bytes(tiles, d, d_v, dtype, stays="queries"):
+    """The least shared memory that a program of these tiles takes: Q_i, and K_j and V_j for each stage; or the other way round."""
+    B, B_of_a_stage = (tiles.B_r, tiles.B_c) if stays == "queries" else (tiles.B_c, tiles.B_r)
+    return dtype.itemsize * (B * padded(d) + tiles.num_stages * B_of_a_stage * (padded(d) + padded(d_v)))
 
 
-def candidates(d, d_v, dtype, limit, grid=None):
-    """Those of the grid worth compiling: they fit in `limit` bytes of shared memory, and each warp has 16 rows at least."""
-    return [tiles for tiles in grid or GRID
-            if shared_bytes(tiles, d, d_v, dtype) <= limit and tiles.B_r >= 16 * tiles.num_warps]
+def candidates(d, d_v, dtype, limit, grid=None, stays="queries"):
+    """Those of the grid worth compiling: they fit in `limit` bytes of shared memory, and each warp has 16 rows at least.
+
+    stays: what a program keeps on chip, and what stands in the rows of its scores: "queries" or "keys"
+    """
+    rows = {"queries": "B_r", "keys": "B_c"}[stays]
+    return [tiles for tiles in grid or {"queries": GRID, "keys": KEYS_GRID}[stays]
+            if shared_bytes(tiles, d, d_v, dtype, stays) <= limit and getattr(tiles, rows) >= 16 * tiles.num_warps]
 
 
 def choose(kernel, Q, K, V, options, B_r=None, B_c=None, tiles=None, otherwise=None):
