@@ -108,6 +108,8 @@ BACKWARD_RUNGS = [
          "tile sizes, warps and stages of each kernel by a search on the GPU at hand", heads=True, tiled=True),
     Rung(7, "fa2_atomic_backward", "flashlab.kernels.fa2_atomic_backward", "+ one kernel", "12", cost.fa2_backward, "#1F3FA8", "v",
          "dQ added up by atomic operations: five matrix products instead of seven", heads=True, tiled=True),
+    Rung(8, "fa2_hopper_backward", "flashlab.kernels.fa2_hopper_backward", "Gluon, Hopper", "12", cost.fa2_backward, "#E6194B", "D",
+         "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", heads=True),
 ]
 
 PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend

@@ -164,6 +164,11 @@ def capability(T):
     return torch.cuda.get_device_capability(T.device) if T.is_cuda else None
 
 
+def fit_for_tma(T):
+    """T, or a copy of it where TMA cannot copy its tiles."""
+    return T.contiguous() if why_no_descriptor(T=T) else T
+
+
 def why_no_tma(Q, K, V):
     """Why a kernel that copies with TMA cannot take these, in words; None where it can."""
     have = capability(Q)
@@ -172,6 +177,21 @@ def why_no_tma(Q, K, V):
     if V.shape[-1] * V.itemsize % 16:
         return f"a row of O takes {V.shape[-1] * V.itemsize} bytes, not a multiple of 16, as TMA wants"
     return why_no_descriptor(Q=Q, K=K, V=V)
+
+
+def why_not_hopper(Q, V, dropout_p=0.0, B_r=None, B_c=None):
+    """Why the kernels whose warps divide the labour do not take a call, in words; None where they do."""
+    have, (d, d_v) = capability(Q), (Q.shape[-1], V.shape[-1])
+    if have is None or have[0] != 9:
+        return "its instructions are Hopper's alone, and no interpreter knows them" if have is None else (
+            f"its instructions are Hopper's alone, compute capability 9.0, and this GPU has {have[0]}.{have[1]}")
+    if Q.dtype not in (torch.float16, torch.bfloat16):
+        return f"it takes float16 and bfloat16, not {str(Q.dtype).removeprefix('torch.')}"
+    if d != d_v or d not in (64, 128):
+        return f"it takes d = d_v = 64 or 128, not d = {d}, d_v = {d_v}"
+    if dropout_p > 0:
+        return "it has no dropout"
+    return "its tiles are fixed" if B_r or B_c else None
 
 
 def refuse(why_not):
