@@ -205,11 +205,11 @@ def test_a_second_derivative_is_refused_in_words(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_two_runs_give_the_same_bits(backend):
+def test_two_runs_give_the_same_bits_where_that_is_asked_for(backend):
     runs = []
     for _ in range(2):
         QKV = with_grad(dtype=torch.float16)
-        flash_attention(*QKV, causal=True, backend=backend).square().sum().backward()
+        flash_attention(*QKV, causal=True, backend=backend, deterministic=True).square().sum().backward()
         runs.append([T.grad for T in QKV])
     assert all(torch.equal(*pair) for pair in zip(*runs, strict=True))
 
@@ -274,6 +274,7 @@ REFUSED = {
     "seed as float": ({"seed": 1.5}, TypeError, "seed must be an integer or None, got 1.5"),
     "seed too large": ({"seed": 2**63}, ValueError, "seed must fit in 64 bits, got 9223372036854775808"),
     "return_lse as int": ({"return_lse": 1}, TypeError, "return_lse must be True or False, got 1"),
+    "deterministic as text": ({"deterministic": "yes"}, TypeError, "deterministic must be True or False, got 'yes'"),
     "unknown backend": ({"backend": "cudnn"}, ValueError, "one of auto, triton, torch or the name of a kernel, got 'cudnn'"),
     "backend as None": ({"backend": None}, ValueError, "one of auto, triton, torch or the name of a kernel, got None"),
 }
@@ -335,7 +336,7 @@ def test_torch_compile_takes_forward_and_backward_whole(backend):
     dropout = {"dropout_p": 0.25} if backend == "triton" else {}
 
     def layer(Q, K, V):
-        return flash_attention(2 * Q, K, V, causal=True, backend=backend, **dropout).square().sum()
+        return flash_attention(2 * Q, K, V, causal=True, backend=backend, deterministic=True, **dropout).square().sum()
 
     torch._dynamo.reset()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")

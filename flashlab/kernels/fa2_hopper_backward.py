@@ -96,7 +96,7 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
     slot, phase, tiles_of_a_head = 0, 0, (end - first) * consumers
     for n in range(0, group * tiles_of_a_head):
         h, i = h_kv * group + n // tiles_of_a_head, first * consumers + n % tiles_of_a_head
-        rows = ((b * H_kv * group + h) * end * consumers + i)                      # L and D lie 64 to a row
+        tile = (b * H_kv * group + h) * end * consumers + i
         if n >= stages:
             sync(slot + SLOT_FREE, consumers * 128 + 32)
         mbarrier.expect(Q_full.index(slot), ROWS * d * 2)
@@ -107,19 +107,19 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
                 tma.async_copy_global_to_shared(V, [b, h_kv, (j * consumers + c) * ROWS, 0], V_full, V_s.index(c))
         mbarrier.expect(dO_full.index(slot), ROWS * d * 2 + 2 * ROWS * 4)
         tma.async_copy_global_to_shared(dO, [b, h, i * ROWS, 0], dO_full.index(slot), dO_s.index(slot))
-        tma.async_copy_global_to_shared(L, [rows, 0], dO_full.index(slot), L_s.index(slot))
-        tma.async_copy_global_to_shared(D, [rows, 0], dO_full.index(slot), D_s.index(slot))
+        tma.async_copy_global_to_shared(L, [tile, 0], dO_full.index(slot), L_s.index(slot))
+        tma.async_copy_global_to_shared(D, [tile, 0], dO_full.index(slot), D_s.index(slot))
         slot, phase = following(slot, phase, stages)
 
 
 @gluon.jit
-def only_visible(P, first_key, first_row, N_q, N_k, causal: gl.constexpr):
-    """P^T with 0 where a key is hidden or past the end."""
+def only_visible(P, first_key, first_row, seen, causal: gl.constexpr):
+    """P^T with 0 where a key is hidden or past the end. seen: how many keys each row sees; if causal row 0, and row i sees i more."""
     keys = first_key + gl.arange(0, ROWS, gl.SliceLayout(1, P.type.layout))
     if causal:
         rows = first_row + gl.arange(0, ROWS, gl.SliceLayout(0, P.type.layout))
-        return gl.where(keys[:, None] <= rows[None, :] + (N_k - N_q), P, 0.0)
-    return gl.where(keys[:, None] < N_k, P, 0.0)
+        return gl.where(keys[:, None] < rows[None, :] + seen, P, 0.0)
+    return gl.where(keys[:, None] < seen, P, 0.0)
 
 
 @gluon.jit
@@ -137,14 +137,14 @@ def add_dQ(dQ, dQ_s, dQ_out, tile, d: gl.constexpr):
 
 
 @gluon.jit
-def step(state, n, tile, mask, shared, owner: gl.constexpr, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
-         stages: gl.constexpr, causal: gl.constexpr, masked: gl.constexpr):
+def step(state, n, tile, first_key, first_row, seen, shared, owner: gl.constexpr, me: gl.constexpr, d: gl.constexpr,
+         consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, masked: gl.constexpr):
     """One query tile: dV += P^T dO and dK += dS^T Q for these 64 keys; for the owner dQ += dS K for all keys of the block."""
     dK, dV, slot, phase = state
     descriptors, buffers, signals, sizes, scale = shared
+    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out = descriptors
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
     K_full, V_full, Q_full, dO_full = signals
-    first_key, first_row, N_q, N_k = mask
     S_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
     operand: gl.constexpr = gl.DotOperandLayout(0, layout, 2)
@@ -162,7 +162,7 @@ def step(state, n, tile, mask, shared, owner: gl.constexpr, me: gl.constexpr, d:
     S = warpgroup_mma_wait(1, deps=[S])                # S is there, dP's product still runs
     P = gl.exp2(S * (scale * LOG2_E) - L_i[None, :])
     if masked:
-        P = only_visible(P, first_key, first_row, N_q, N_k, causal)
+        P = only_visible(P, first_key, first_row, seen, causal)
     dV = warpgroup_mma(gl.convert_layout(P.to(Q_s.dtype), operand), dO_i, dV, is_async=True)
     D_i = D_s.index(slot).reshape([ROWS]).load(columns)
     dP = warpgroup_mma_wait(1, deps=[dP])
@@ -180,7 +180,7 @@ def step(state, n, tile, mask, shared, owner: gl.constexpr, me: gl.constexpr, d:
             dQ = warpgroup_mma(dS_c.permute((1, 0)), K_c, dQ, use_acc=c > 0, is_async=True)
         dQ, dK = warpgroup_mma_wait(0, deps=[dQ, dK])
         arrive(slot + SLOT_FREE, consumers * 128 + 32)
-        add_dQ(dQ, dQ_s, descriptors[6], tile, d)
+        add_dQ(dQ, dQ_s, dQ_out, tile, d)
     else:
         tma.store_wait(0)                              # if the tile before was this consumer's, its dQ has left dQ_s
         arrive(DS_READY + owner, consumers * 128)
@@ -203,6 +203,7 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     j, head_kv = place(consumers * ROWS, N_k, together)
     first, whole_from, end = rounds(j, N_q, N_k, causal, consumers)
     first_key = (j * consumers + me) * ROWS
+    seen = N_k - N_q + 1 if causal else N_k
     zeros = gl.zeros([ROWS, d], gl.float32, layout)
     state = (zeros, zeros, 0, 0)
     mbarrier.wait(K_full, 0)
@@ -213,12 +214,12 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
             for n in range(first, whole_from):
                 for owner in gl.static_range(consumers):
                     i = n * consumers + owner
-                    state = step(state, n, tiles + i, (first_key, i * ROWS, N_q, N_k), shared, owner, me, d, consumers, stages,
+                    state = step(state, n, tiles + i, first_key, i * ROWS, seen, shared, owner, me, d, consumers, stages,
                                  causal, True)
         for n in range(gl.maximum(first, whole_from), end):
             for owner in gl.static_range(consumers):
                 i = n * consumers + owner
-                state = step(state, n, tiles + i, (first_key, i * ROWS, N_q, N_k), shared, owner, me, d, consumers, stages,
+                state = step(state, n, tiles + i, first_key, i * ROWS, seen, shared, owner, me, d, consumers, stages,
                              causal, False)
 
     dK, dV, slot, phase = state
@@ -322,7 +323,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, **options):
     block = 64 * choice["consumers"]
     tiles = triton.cdiv(N_q, block) * choice["consumers"]                          # of a head, in whole rounds
     first, rows = preprocess(O, dO, L, dL, N_out=64 * tiles)
-    dQ_sum = torch.zeros(B * H_q * tiles * 64 * d // 256, 256, device=Q.device)
+    dQ_sum = torch.zeros(B * H_q * tiles * 64 * d // 256, 256, dtype=torch.float32, device=Q.device)
     element = gl.float16 if Q.dtype == torch.float16 else gl.bfloat16
     of_tiles, plain = gl.NVMMASharedLayout.get_default_for([1, 1, 64, d], element), gl.NVMMASharedLayout(0, 32, rank=2)
     arguments = {name: descriptor(fit_for_tma(T), (64, d), layout=of_tiles)
@@ -331,7 +332,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, **options):
     arguments |= {"D": descriptor(rows["D"].view(-1, 64), (1, 64), layout=plain)}
     arguments |= {"dQ": descriptor(dQ_sum, (d // 4, 256), layout=plain)}
     # heads side by side, as many as keep Q, dO and dQ in the L2 cache: their programs read and add to the same tiles
-    together = largest_divisor(B * H_kv, 2**14 * H_kv // (N_q * H_q))
+    together = largest_divisor(B * H_kv, 2**14 * H_kv // (N_q * H_q)) if causal else 1
     arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": H_kv, "group": H_q // H_kv, "together": together}
     arguments |= {"scale": scale, "d": d, "causal": causal, "ragged": N_k % block > 0, "num_warps": 4} | choice
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "scale": scale, "N_q": N_q, "tiles_of_a_head": tiles, "d": d, "num_warps": 4}
