@@ -69,7 +69,7 @@ def atomic_backward_kernel(
 
             S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                       # (B_c, B_r)
             P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                            # (B_c, B_r)
-            if masked:                                 # keys past the end, too: of dQ they would be part, as inf * 0 if L is low
+            if masked:                                 # keys past the end, too: exp2(0 - L) may be inf, and inf * 0 in dQ is NaN
                 visible = keys[:, None] <= rows + (N_k - N_q) if causal else keys[:, None] < N_k
                 P_T = tl.where(visible, P_T, 0.0)                                  # (B_c, B_r)
             dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                     # (B_c, B_r)

@@ -114,7 +114,7 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
 
 @gluon.jit
 def only_visible(P, first_key, first_row, seen, causal: gl.constexpr):
-    """P^T with 0 where a key is hidden or past the end. seen: how many keys each row sees; if causal row 0, and row i sees i more."""
+    """P^T with 0 where a key is hidden or past the end. seen: how many keys a row sees; if causal row 0, and row i sees i more."""
     keys = first_key + gl.arange(0, ROWS, gl.SliceLayout(1, P.type.layout))
     if causal:
         rows = first_row + gl.arange(0, ROWS, gl.SliceLayout(0, P.type.layout))
