@@ -11,7 +11,7 @@ from flashlab.oracle import attention, judge_gradients
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 from test_kernel_ladder import OnGPU, first_column_cut  # noqa: E402
-from test_triton_backward import DEVICE, LAYOUTS, guarded, inputs, true_forward  # noqa: E402
+from test_triton_backward import DEVICE, LAYOUTS, far_apart, guarded, inputs, true_forward  # noqa: E402
 
 from flashlab.kernels import fa2_atomic_backward, fa2_backward  # noqa: E402
 from flashlab.kernels.dropout import dropout_keep_mask  # noqa: E402
@@ -75,6 +75,14 @@ def test_nothing_outside_the_tensors_counts(kernel, causal):
 def test_strides(kernel, layout):
     tensors = inputs(33, 40, 24, 16, fp16, H_q=2, H_kv=1)
     check(kernel, *(LAYOUTS[layout](T) for T in tensors), causal=True, B_r=32, B_c=32)
+
+
+@EACH
+def test_offsets_beyond_2_to_the_31(kernel):
+    """Fails (or crashes) if an offset is computed in 32 bits: the last elements lie 2^31 elements or more from the first."""
+    Q, K, V, dO = inputs(34, 34, 18, 18, fp16, B=1, H_q=3, H_kv=3)
+    check(kernel, far_apart(Q, 2, 2**26), K, far_apart(V, 1, 2**30), dO, causal=True, B_r=16, B_c=32)
+    check(kernel, Q, far_apart(K, 2, 2**26), V, far_apart(dO, 1, 2**30), causal=True, B_r=16, B_c=32)
 
 
 @EACH
