@@ -9,6 +9,7 @@ import torch
 from flashlab.check import check, form, source
 from flashlab.lesson import compare, nearest, reveal
 from flashlab.lesson.predictions import FILE
+from flashlab.lesson.reference import _aligned
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +39,9 @@ def test_an_empty_prediction_prints_nothing(capsys, nothing):
     (lambda N: N, 7, "you gave a function; its value was asked, and it is 7."),
     ({"wiht": 1}, {"with": 2}, "there is no 'wiht' to predict."), (3, True, "you said 3; True or False was asked, and it is True."),
     (1, True, "True or False was asked"), (True, 1, "you said True; a number was asked, and it is 1."),
-    ([1, 2], [1, 3], "number 2: you said 2; it is 3"),
+    ([1, 2], [1, 3], "number 2: you said 2; it is 3"), ([2, 2], {1: 1.9610067, 16: 1.0}, "; it is 1: 1.96, 16: 1."),
+    ("yes", False, "you said yes; True or False was asked, not text, and it is False."),
+    (1048576.0, 2**20, "you said 1,048,576. Right."),
 ])
 def test_a_prediction_is_scored_in_words(capsys, guess, truth, words):
     assert words in said(capsys, "how many", guess, truth)
@@ -143,3 +146,8 @@ def test_the_reference_is_shown_after_passing_beside_the_learners_own(sandbox):
 def test_reveal_names_what_it_does_not_know():
     with pytest.raises(ValueError, match="name must be an exercise.*got 'ex99'"):
         reveal("ex99")
+
+
+def test_spaces_and_comments_are_no_difference_beside_the_reference():
+    assert not any(differ for *_, differ in _aligned("x = Q[a:b]*2\n", "    x = Q[a : b] * 2      # (B_r, d)\n"))
+    assert any(differ for *_, differ in _aligned("x = Q[a:b]\n", "x = Q[b:a]\n"))

@@ -29,7 +29,7 @@ def matmul_traffic(points):
     ax.margins(y=0.2)                                                  # no fixed limits: a prediction may lie anywhere
     byte_axis(ax.yaxis)
     first, last = fits[0], fits[-1]
-    return finish(fig, f"Tiles {last['edge'] // first['edge']} times as wide: {bytes_text(first['measured'])} become "
+    return finish(fig, f"Tiles {last['edge'] // first['edge']} times as wide: {bytes_text(first['measured'])} becomes "
                        f"{bytes_text(last['measured'])}",
                   "Modelled: dots counted by flashlab.memory, dashed the formula MNK/B_n + MNK/B_m, × does not fit.")
 

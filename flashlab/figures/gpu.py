@@ -129,14 +129,14 @@ def grid_and_guard(size, block):
 
 @figure
 def time_by_period(rows, words, counted=()):
-    """ms of two_paths where neighbors agree in groups of `period`. counted: rows of "period" and "lanes_per_instruction"."""
+    """ms of two_paths where neighbours agree in groups of `period`. counted: rows of "period" and "lanes_per_instruction"."""
     fig, ax = plt.subplots(figsize=(8, 3.4))
     lanes = {row["period"]: row["lanes_per_instruction"] for row in counted}
     for x, row in enumerate(rows):
         ax.bar(x, row["ms"], 0.66, color=BUSY if row["period"] >= WARP else READ)
         if row["period"] in lanes:
             ax.text(x, row["ms"], f"{lanes[row['period']]:.0f} of {WARP}\nlanes", ha="center", va="bottom", fontsize=8.5)
-    ax.set(ylim=(0, 1.3 * max(row["ms"] for row in rows)), xlabel="period: so many neighbors take the same path", ylabel="ms")
+    ax.set(ylim=(0, 1.3 * max(row["ms"] for row in rows)), xlabel="period: so many neighbours take the same path", ylabel="ms")
     ax.set_xticks(range(len(rows)), ["all" if row["period"] > 1000 else row["period"] for row in rows])
     within, across = (sorted(row["ms"] for row in rows if (row["period"] < WARP) == below) for below in (True, False))
     return finish(fig, f"Where a warp's lanes disagree it takes both paths, {within[-1] / across[0]:.2f} times the time; where "

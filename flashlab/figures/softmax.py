@@ -47,7 +47,7 @@ def softmax_passes(costs):
     ax.set_yticks(range(len(costs)), costs)
     byte_axis(ax.xaxis, linear_to=max(totals.values()))
     most, least = max(totals, key=totals.get), min(totals, key=totals.get)
-    return finish(fig, f"From {most} to {least}: {bytes_text(totals[most])} of HBM traffic become {bytes_text(totals[least])}",
+    return finish(fig, f"From {most} to {least}: {bytes_text(totals[most])} of HBM traffic becomes {bytes_text(totals[least])}",
                   "Modelled: bytes counted by flashlab.memory. Dark: read, light: written.")
 
 

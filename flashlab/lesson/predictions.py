@@ -92,8 +92,8 @@ def _sentence(guess, truth, unit):
     said = f"you said {_text(guess)}{unit if _is_number(guess) else ''}"
     if isinstance(guess, str) and _is_number(truth):
         return f"{said}; a number was asked, not text, and it is {_text(truth)}{unit}."
-    if _is_number(guess) and isinstance(truth, bool):
-        return f"{said}; True or False was asked, and it is {truth}."
+    if isinstance(guess, (Number, str)) and not isinstance(guess, bool) and isinstance(truth, bool):
+        return f"{said}; True or False was asked{', not text' if isinstance(guess, str) else ''}, and it is {truth}."
     if isinstance(guess, bool) and _is_number(truth):          # in Python True == 1
         return f"{said}; a number was asked, and it is {_text(truth)}{unit}."
     if not _is_number(guess) or not _is_number(truth):
@@ -139,11 +139,13 @@ def _words(text):
 
 def _text(value, digits=3):
     value = _plain(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_text(part, digits)}" for key, part in value.items())
     if not _is_number(value):
         return str(value)
     if not math.isfinite(value) or abs(value) < 1e-4 and value:
         return f"{value:.{digits - 1}g}"
-    if isinstance(value, int) or value == int(value) and abs(value) < 1e6:
+    if isinstance(value, int) or value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     rounded = round(value, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"

@@ -71,13 +71,17 @@ def _aligned(mine, reference):
     left, right = mine.splitlines(), reference.splitlines()
     if not mine:
         return [(line, False) for line in right]
-    matcher = difflib.SequenceMatcher(None, *([COMMENT.sub("", line).strip() for line in side] for side in (left, right)),
-                                      autojunk=False)
+    matcher = difflib.SequenceMatcher(None, *([_bare(line) for line in side] for side in (left, right)), autojunk=False)
     rows = []
     for tag, a, b, c, d in matcher.get_opcodes():
         for n in range(max(b - a, d - c)):
             rows.append((left[a + n] if a + n < b else "", right[c + n] if c + n < d else "", tag != "equal"))
     return rows
+
+
+def _bare(line):
+    """The code of a line, without its comment and its spaces: Q[a:b] and Q[a : b] are the same."""
+    return re.sub(r"\s", "", COMMENT.sub("", line))
 
 
 def reveal(name, fn=None, *, anyway=False):

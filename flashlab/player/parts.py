@@ -296,7 +296,7 @@ class Chip:
         if near:
             scene.rect(EDGE + rail - 1, y, 3, 16, "budget")
         self.gauge = most, live, scene.text(scene.width, y + 12, "small end strong")
-        self.rail, self.budget = rail, bytes_text(budget)
+        self.rail, self.budget = rail, f" of {bytes_text(budget)}" if near else ""       # of a far budget the bar shows nothing
 
     def _lay_out(self, scene, row):
         longest = max(max(size) for size in self.sizes.values())
@@ -322,7 +322,7 @@ class Chip:
             most, bar, text = self.gauge
             frame[most, "w"] = round(self.rail * min(step.peak / self.full, 1), 1)
             frame[bar, "w"] = round(self.rail * min(step.live / self.full, 1), 1)
-            frame[text, "text"] = f"{bytes_text(step.live)} of {self.budget}"
+            frame[text, "text"] = f"{bytes_text(step.live)}{self.budget}"
 
 
 class Numbers:

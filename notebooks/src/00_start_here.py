@@ -25,7 +25,7 @@
 # lines; `fa1_forward` and `fa2_forward` are FlashAttention 1 and 2, with tiles of 4 rows.
 
 # %%
-from flashlab.rungs.fa1 import fa1_forward  # flashlab first, then torch
+from flashlab.rungs.fa1 import fa1_forward  # flashlab before torch: it tells Triton where to run
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.naive import naive_forward
 import torch
@@ -37,7 +37,7 @@ tiles = {"B_r": 4, "B_c": 4}                       # rows of a query tile, rows 
 # %% [markdown]
 # Two kinds of memory matter. **HBM** is the GPU's large memory, where tensors live. **SRAM** is the small fast memory
 # on the chip, where arithmetic happens. What crosses between them takes time. **Predict**: what share of naive
-# attention's bytes does FlashAttention-2 move in this toy?
+# attention's bytes does FlashAttention-2 move in this toy? Write your guess in place of `None`, and run the cell.
 
 # %%
 my_share = None     # between 0 and 1
@@ -274,7 +274,8 @@ figures.ladder()
 
 # %% [markdown]
 # The chapters lead you up. Take them in order: each uses what the one before has built. Where a line says what a GPU
-# adds, that chapter has more to show on an NVIDIA GPU; for the others a laptop is all you need.
+# adds, that chapter has more to show on an NVIDIA GPU; for the others a laptop is all you need. Chapters 12 to 15 are
+# planned: the ladder's top rungs, which belong to chapter 12, are there as code only.
 
 # %%
 from IPython.display import Markdown
@@ -330,7 +331,7 @@ Markdown("\n".join(lines))
 # | barrier | a line at which the threads of a block wait for one another |
 # | block (CUDA) | threads that run on one SM and share its shared memory |
 # | causal mask | hides the keys that come after a query |
-# | coalesced | neighboring threads read neighboring addresses, so that one transfer serves them all |
+# | coalesced | neighbouring threads read neighbouring addresses, so that one transfer serves them all |
 # | divergence | threads of a warp disagree on a branch, and the warp walks through both sides |
 # | eager | PyTorch's way to run: each operation is a kernel of its own |
 # | FLOP, TFLOP/s | one floating-point addition or multiplication; 10¹² of them a second |

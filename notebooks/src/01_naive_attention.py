@@ -466,7 +466,7 @@ for name, nbytes in [("naive_forward", naive.traffic), ("four crossings of S", o
 said = compare("FLOPs a byte of naive attention", my_flops_per_byte, naive.matmul_flops / naive.traffic)
 
 # %% [markdown]
-# The arithmetic is the same in all three lines. If $S$ and $P$ never traveled, the chip would not have to wait for memory. All of FlashAttention is about getting from the first lines to the last.
+# The arithmetic is the same in all three lines. If $S$ and $P$ never travelled, the chip would not have to wait for memory. All of FlashAttention is about getting from the first lines to the last.
 #
 # **Takeaway.** Naive attention is slow because of the bytes it moves, not because of the arithmetic it does.
 

@@ -84,7 +84,7 @@ said.on(figures.latency_by_footprint(rows, words), x=1024 * MiB)
 # %% [markdown]
 # Three plateaus: what fits the SM's own L1 cache, what fits L2, and HBM, several hundred clock cycles away.
 #
-# **Takeaway.** A GPU does not make the wait shorter. It keeps so many loads on their way that the wait is hidden, and that is what thousands of threads are for. How many it takes we count at the end of this chapter.
+# **Takeaway.** A GPU does not make the wait shorter. It keeps so many loads on their way that the wait is hidden, and that is what thousands of threads are for. The end of this chapter counts how many it takes.
 #
 # ## What a byte costs
 #
@@ -115,7 +115,7 @@ said = compare("operations while one float32 comes", my_operations, operations)
 #
 # ## Time = data movement + compute
 #
-# Now attention, operation by operation. FLOPs divided by bytes is the **arithmetic intensity**. **Predict** for one head, $N = 2048$, $d = 64$, 16-bit numbers: for every 100 µs of data movement in $QK^\top$, how many µs of arithmetic? And in softmax?
+# Now attention, operation by operation. FLOPs divided by bytes is the **arithmetic intensity**. **Predict** for one head, $N = 2048$, $d = 64$, 16-bit numbers: for every 100 µs of data movement in $QK^\top$, how many µs of arithmetic? And in softmax, with five operations for each score?
 
 # %%
 my_microseconds = {"QKᵀ": None, "softmax": None}
@@ -203,7 +203,7 @@ trace = launch(double, 1, 5)(X)                    # one block of 5 threads; in 
 print(X.tolist(), f"by {trace.threads} threads")
 
 # %% [markdown]
-# A block has at most 1024 threads, so a long vector takes many blocks: a **grid**. In every block `threadIdx.x` starts at 0. Which block a thread is in says `blockIdx.x`, also from 0, and `blockDim.x` says how many threads a block has. That is all it needs to find its element.
+# A block has at most 1024 threads, so a long vector takes many blocks: a **grid**. In every block `threadIdx.x` starts at 0. `blockIdx.x` says which block a thread is in, also from 0, and `blockDim.x` how many threads a block has. That is all it needs to find its element.
 #
 # **Grid and guard** ([exercises/ex02_vector_add.py](../exercises/ex02_vector_add.py), 15 minutes). Write the kernel of vector addition and the number of blocks, for any $N$.
 
@@ -278,7 +278,7 @@ said = compare("vector addition with copies", my_ms, pinned, "ms")
 said.on(figures.host_and_gpu(rows, words), axis="x")
 
 # %% [markdown]
-# A launch has two traps more. It returns at once, before the kernel has run, so a clock on the CPU measures nothing: time with **events** that the GPU itself records before and after. And it returns no error: you have to ask. flashlab/gpu/cuda/vector_add.cu does both, compares its own result, and says:
+# A launch holds two more traps. It returns at once, before the kernel has run, so a clock on the CPU measures nothing: time with **events** that the GPU itself records before and after. And it returns no error: you have to ask. flashlab/gpu/cuda/vector_add.cu does both, compares its own result, and says:
 
 # %%
 rows, words = numbers("programs", live=False)
@@ -349,7 +349,7 @@ figures.bandwidth_by_block(rows, words)
 #
 # A grid and a block may have an x and a y. For a matrix, x walks along a row and y goes from row to row. Both need their own number of blocks and their own guard.
 #
-# **A matrix on a grid** ([exercises/ex02_matrix_scale.py](../exercises/ex02_matrix_scale.py), 20 minutes). Each row of a matrix times a factor of its own, with neighboring lanes along a row.
+# **A matrix on a grid** ([exercises/ex02_matrix_scale.py](../exercises/ex02_matrix_scale.py), 20 minutes). Each row of a matrix times a factor of its own, with neighbouring lanes along a row.
 
 # %%
 check("ex02_matrix_scale")
@@ -413,7 +413,7 @@ my_times = {1: None, 16: None, 64: None}
 # %%
 rows, words = numbers("divergence")
 unit = pick(rows, period=32)[0]["ms"]
-said = compare("time by period, in units of period 32", my_times, {row["period"]: row["ms"] / unit for row in rows})
+said = compare("time by period, in units of period 32", my_times, {p: pick(rows, period=p)[0]["ms"] / unit for p in (1, 16, 64)})
 counted = pick(numbers("counters", live=False)[0], kernel="two_paths")
 figures.time_by_period(rows, words, counted)
 
@@ -426,7 +426,7 @@ for row in counted:
     print(f"period {row['period']:>2}: {row['lanes_per_instruction']:.1f} lanes counted, {32 * trace.lane_use:.1f} modelled")
 
 # %% [markdown]
-# **Takeaway.** A branch is free where whole warps agree, and costs both sides where they do not. Divergence is about neighbors, not about how many threads take which side.
+# **Takeaway.** A branch is free where whole warps agree, and costs both sides where they do not. Divergence is about neighbours, not about how many threads take which side.
 
 # %% [markdown]
 # ## Threads that work together

@@ -122,14 +122,14 @@ said.on(figures.matmul_traffic(points))
 print(overflow)
 
 # %% [markdown]
-# The tile of $C$ is there, so is the product to be added, and the sum of both finds no place. (The model's 192 KiB are an A100's L1 cache and shared memory; a GPU would keep this sum in registers, 256 KiB for each multiprocessor, and run out of those instead.)
+# The tile of $C$ is there, so is the product to be added, and no room is left for their sum. (The model's 192 KiB are an A100's L1 cache and shared memory; a GPU would keep this sum in registers, 256 KiB for each multiprocessor, and run out of those instead.)
 #
 # **Takeaway.** Traffic falls with the tile's edge; the size of the fast memory says how far. That is the whole economy of FlashAttention.
 
 # %% [markdown]
 # ## The two products of attention
 #
-# Leave out the softmax for a moment: $O = (QK^\top)V$, with $Q$, $K$, $V$ of $8 \times 128$, cut into four blocks of two rows. $S_{ij} = Q_i K_j^\top$ is $(2 \times 128)(128 \times 2)$, so $2 \times 2$. The picture lays both products out at once: what stands left of a tile, and above it, makes it. Change `i`.
+# Leave out the softmax for a moment: $O = (QK^\top)V$, with $Q$, $K$, $V$ of $8 \times 128$, cut into four blocks of two rows. $S_{ij} = Q_i K_j^\top$ is $(2 \times 128)(128 \times 2)$, so $2 \times 2$. The picture lays both products out at once: each tile is made from what stands to its left and above it. Change `i`.
 
 # %%
 figures.attention_tiles(T_r=4, T_c=4, i=0, rows=2, d=128)

@@ -328,6 +328,7 @@ print(f"modelled: {visits} of {(N // B) ** 2} tiles; bytes read as in the formul
 said = compare("share of tiles under a causal mask", my_visited, visits / (N // B) ** 2)
 
 # %%
+q, k, v = (torch.randn(64, 16) for _ in range(3))
 logs = {}
 for f in (fa1_forward, fa2_forward):
     with Memory() as mem:
