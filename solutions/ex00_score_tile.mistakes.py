@@ -41,7 +41,7 @@ EXERCISE = Exercise(
                 ("Q.shape[-1] ** -0.5", "len(Q_i) ** -0.5"), also=[[("Q.shape[-1] ** -0.5", "len(K_j) ** -0.5")]]),
         Mistake("i_and_j_swapped", "i chose the keys and j the queries", "i walks the rows of Q, j the rows of K",
                 ("Q[i * B_r : (i + 1) * B_r]", "Q[j * B_r : (j + 1) * B_r]"), ("K[j * B_c : (j + 1) * B_c]", "K[i * B_c : (i + 1) * B_c]")),
-        Mistake("sizes_swapped", "B_c was taken for the rows of Q and B_r for those of K", "B_r queries, B_c keys",
+        Mistake("sizes_swapped", "B_r and B_c were swapped, or one of them was taken for the other", "B_r queries, B_c keys",
                 ("Q[i * B_r : (i + 1) * B_r]", "Q[i * B_c : (i + 1) * B_c]"), ("K[j * B_c : (j + 1) * B_c]", "K[j * B_r : (j + 1) * B_r]")),
         Mistake("transposed", "the tile came out transposed: a row for each key", "a row of S belongs to a query: Q_i K_jᵀ", ("Q_i @ K_j.T", "K_j @ Q_i.T")),
         Mistake("starts_at_i", "the tile began at row i and column j, not at tile i and tile j", "tile i begins at row i · B_r",

@@ -186,8 +186,18 @@ def whole(value):
 
 
 def names():
-    """Every exercise, in the order of the chapters."""
-    return sorted(path.name.removesuffix(KNOWN) for path in (source.root() / "solutions").glob(f"ex*{KNOWN}"))
+    """Every exercise, in the order of the chapters; within one as its notebook comes to them."""
+    root = source.root()
+    known = sorted(path.name.removesuffix(KNOWN) for path in (root / "solutions").glob(f"ex*{KNOWN}"))
+    return sorted(known, key=lambda name: (name[:4], _place(root, name)))
+
+
+@cache
+def _place(root, name):
+    """Where the chapter's text first names an exercise; behind all others if it does not."""
+    chapters = sorted((root / "notebooks" / "src").glob(f"{name[2:4]}*.py"))
+    return next(((n, at) for n, path in enumerate(chapters) if (at := path.read_text(encoding="utf-8").find(name)) >= 0),
+                (len(chapters), 0))
 
 
 @cache
