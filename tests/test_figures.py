@@ -633,3 +633,9 @@ def test_command_line_draws_into_the_folder(tmp_path, monkeypatch, capsys):
 def test_text_wraps_between_words_but_not_inside_a_quantity():
     assert style.wrap("moves 29 MiB at N = 4096", 14).split("\n") == ["moves 29 MiB", "at N = 4096"]
     assert isinstance(figures.memory_hierarchy()._suptitle, Text)
+
+
+def test_tile_traversal_refuses_a_log_of_other_sizes():
+    logs = {name: mem.log for name, mem in traversals().items()}
+    with pytest.raises(ValueError, match="must be of N_q = 16 queries and N_k = 64 keys, got one of 64 and 64"):
+        figures.tile_traversal(logs, 16, 64)

@@ -67,7 +67,14 @@ def tile_traversal(logs, N_q, N_k):
     """The order in which each kernel visits the (i, j) tiles of S, and what crosses HBM at each step.
 
     logs: {"fa1_forward": mem1.log, "fa2_forward": mem2.log}. Made for small grids such as 4 x 4 tiles.
+    Raises: ValueError where a log is of other sizes than N_q queries and N_k keys.
     """
+    check_positive(N_q=N_q, N_k=N_k)
+    for name, log in logs.items():
+        seen = [max((e.rows[1] for e in log if e.kind == "load" and e.name == T), default=0) for T in "QK"]
+        if seen != [N_q, N_k]:
+            raise ValueError(f"the log of {name} must be of N_q = {N_q} queries and N_k = {N_k} keys, got one of "
+                             f"{seen[0]} and {seen[1]}")
     replays = {name: replay(log) for name, log in logs.items()}
     tensors = [T for T in ("Q", "K", "V", "O", "l", "m", "L") if any(e.name == T for log in logs.values() for e in log)]
     fig, axes = plt.subplots(3, len(logs), figsize=(5.2 * len(logs), 7.6), squeeze=False, sharey="row",
