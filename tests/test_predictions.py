@@ -40,8 +40,11 @@ def test_an_empty_prediction_prints_nothing(capsys, nothing):
     ({"wiht": 1}, {"with": 2}, "there is no 'wiht' to predict."), (3, True, "you said 3; True or False was asked, and it is True."),
     (1, True, "True or False was asked"), (True, 1, "you said True; a number was asked, and it is 1."),
     ([1, 2], [1, 3], "number 2: you said 2; it is 3"), ([2, 2], {1: 1.9610067, 16: 1.0}, "; it is 1: 1.96, 16: 1."),
-    ("yes", False, "you said yes; True or False was asked, not text, and it is False."),
+    ("yes", False, "you said yes; True or False was asked, and it is False."),
     (1048576.0, 2**20, "you said 1,048,576. Right."),
+    ("True", True, "you said True. Right."), ("yes", True, "you said yes; True or False was asked, and it is True."),
+    (3, "3", "you said 3. Right."), ("none", "3", "you said none; it is 3."),
+    (1e-2, 2.44e10, "it is 2.44e+10: 2.4e+12 times too little."),
 ])
 def test_a_prediction_is_scored_in_words(capsys, guess, truth, words):
     assert words in said(capsys, "how many", guess, truth)
@@ -57,6 +60,15 @@ def test_one_number_for_several_is_scored_against_each(capsys, truth, second):
     text = said(capsys, "size", 4, truth)
     assert text.count("you said 4") == 2 and f"{second}: you said 4; it is 64" in text
     assert "{" not in text and "[" not in text, "the whole truth was printed as Python has it"
+
+
+def test_one_word_for_several_is_scored_against_each(capsys):
+    text = said(capsys, "tail", "right", {"a": "right", "b": "NaN"})
+    assert text == "tail, a: you said right. Right.\ntail, b: you said right; it is NaN.\n"
+
+
+def test_a_wrong_percentage_is_not_scored_in_per_cent(capsys):
+    assert said(capsys, "extra", 5, 3.31, "%") == "extra: you said 5 %; it is 3.31 %: 1.5 times too much.\n"
 
 
 def test_a_function_is_scored_at_each_point_even_if_it_fails_there(capsys):

@@ -49,7 +49,8 @@ def roofline(points, tb_s, tflops, words):
     ax.axvline(ridge, color=FAINT, lw=1, zorder=0)
     hollow = "" if all(point.get("tflops") for point in points) else " Filled: measured; hollow: at best."
     slow = [point["op"] for point, x in zip(points, xs, strict=True) if x < ridge]
-    return finish(fig, f"Below {ridge:.0f} FLOPs a byte memory is the limit: so for {len(slow)} of these {len(points)} operations",
+    which = f"all {len(points)}" if len(slow) == len(points) else f"{len(slow)} of these {len(points)}"
+    return finish(fig, f"Below {ridge:.0f} FLOPs a byte memory is the limit: so for {which} operations",
                   f"{words} FLOPs and bytes: counted. Dashed: ceilings.{hollow}", ends={ax: ends} if ends else None)
 
 

@@ -273,6 +273,6 @@ def masks_compared(first, second, names):
         ax.set_title(title, fontweight="bold")
     axes[0].set_ylabel("query")
     share = differ.double().mean().item()
-    title = f"{100 * share:.0f} % of the weights meet another fate" if share else "The same mask, whatever the tiles"
+    title = f"{100 * share:.0f} % are kept in one mask, dropped in the other" if share else "The same mask, whatever the tiles"
     return finish(fig, title, f"Measured here: {first.shape[0]} queries, {first.shape[1]} keys. Dark: kept; orange: kept in one, "
                               "dropped in the other.")

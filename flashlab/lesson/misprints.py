@@ -122,6 +122,8 @@ class Copied:
             with Memory() as mem:
                 found = place["backward"]()
             errors = {name: max_error(mine, right) for name, mine, right in zip(("dQ", "dK", "dV"), found, truth, strict=True)}
+        except SyntaxError as error:   # its own line number counts the def
+            return f"SyntaxError in line {error.lineno - 1}: {error.msg}", 0
         except Exception as error:     # noqa: BLE001    a misprint may raise anything
             return f"{type(error).__name__}: {error}".split("\n")[0], 0
         return {name: error if error == error else float("inf") for name, error in errors.items()}, mem.read + mem.written

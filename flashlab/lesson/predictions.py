@@ -74,8 +74,10 @@ def _given(guess):
 def _sentences(name, guess, truth, unit):
     if callable(guess) and isinstance(truth, dict):
         guess = {x: _called(guess, x) for x in truth}
-    elif isinstance(truth, (dict, list, tuple)) and _is_number(_plain(guess)):      # one number for all of them
-        guess = dict.fromkeys(truth, guess) if isinstance(truth, dict) else [guess] * len(truth)
+    elif isinstance(truth, dict) and (isinstance(guess, (str, bool)) or _is_number(_plain(guess))):      # one for all of them
+        guess = dict.fromkeys(truth, guess)
+    elif isinstance(truth, (list, tuple)) and _is_number(_plain(guess)):
+        guess = [guess] * len(truth)
     if isinstance(truth, dict) and isinstance(guess, dict):
         unknown = [f"{name}: there is no {key!r} to predict." for key in guess if key not in truth and _given(guess[key])]
         return [f"{name}, {key}: {_sentence(guess[key], truth[key], unit)}" for key in truth if _given(guess.get(key))] + unknown
@@ -92,8 +94,8 @@ def _sentence(guess, truth, unit):
     said = f"you said {_text(guess)}{unit if _is_number(guess) else ''}"
     if isinstance(guess, str) and _is_number(truth):
         return f"{said}; a number was asked, not text, and it is {_text(truth)}{unit}."
-    if isinstance(guess, (Number, str)) and not isinstance(guess, bool) and isinstance(truth, bool):
-        return f"{said}; True or False was asked{', not text' if isinstance(guess, str) else ''}, and it is {truth}."
+    if isinstance(truth, bool) and (_is_number(guess) or isinstance(guess, str) and _words(guess) not in (["true"], ["false"])):
+        return f"{said}; True or False was asked, and it is {truth}."
     if isinstance(guess, bool) and _is_number(truth):          # in Python True == 1
         return f"{said}; a number was asked, and it is {_text(truth)}{unit}."
     if not _is_number(guess) or not _is_number(truth):
@@ -102,14 +104,14 @@ def _sentence(guess, truth, unit):
         return f"{said}. Right."
     if truth and abs(guess / truth - 1) <= CLOSE:
         return f"{said}; it is {_text(truth)}{unit}: close."
-    return f"{said}; it is {_text(truth)}{unit}{_how_far(guess, truth)}."
+    return f"{said}; it is {_text(truth)}{unit}{_how_far(guess, truth, unit)}."
 
 
-def _how_far(guess, truth):
+def _how_far(guess, truth, unit):
     if not math.isfinite(guess) or not math.isfinite(truth) or guess * truth <= 0:
         return ""
     ratio = guess / truth
-    if 0.5 < ratio < 2:
+    if 0.5 < ratio < 2 and unit != " %":                       # per cent of per cent would be read as points
         return f": {100 * abs(ratio - 1):.0f} % too {'much' if ratio > 1 else 'little'}"
     return f": {_text(max(ratio, 1 / ratio), 2)} times too {'much' if ratio > 1 else 'little'}"
 
@@ -124,8 +126,8 @@ def _is_number(value):
 
 
 def _same(guess, truth):
-    if isinstance(guess, str) and isinstance(truth, str):
-        return _words(guess) == _words(truth)
+    if isinstance(guess, str) or isinstance(truth, str):       # where one answer is a word, 3 may be meant by "3"
+        return _words(str(guess)) == _words(str(truth))
     try:
         return bool(guess == truth)
     except (TypeError, ValueError, RuntimeError):              # arrays, for one
@@ -145,8 +147,10 @@ def _text(value, digits=3):
         return str(value)
     if not math.isfinite(value) or abs(value) < 1e-4 and value:
         return f"{value:.{digits - 1}g}"
-    if isinstance(value, int) or value == int(value) and abs(value) < 1e15:
+    if isinstance(value, int) or value == int(value) and abs(value) < 1e9:
         return f"{int(value):,}"
+    if abs(value) >= 1e9:
+        return f"{value:.{digits - 1}e}"
     rounded = round(value, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
 

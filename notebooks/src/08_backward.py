@@ -221,6 +221,8 @@ said = compare("peak memory when P is kept", my_peak, {p["N"]: p["peak"] for p i
 said.on(figures.backward_peak_against_N(points))
 
 # %% [markdown]
+# **Compare.** Three matrices of $N \times N$, and beside them five of $N \times d$: $12 N^2 + 20 N d$ bytes. So three alone fall short where $N$ is small.
+#
 # **Takeaway.** A sixth more products buy memory that grows with $N$ and not with $N^2$.
 
 # %% [markdown]
@@ -416,7 +418,7 @@ _ = compare("the factor of 1 + p", my_factor, (right / wrong).mean().item())
 # At its inner step, line 9 loads $Q_i, O_i, dO_i, dQ_i, L_i, D_i$. Line 15 says: load $dQ_i$, add to it, write it back. **Predict** which of the six nothing needs in the loop, and which is loaded twice.
 
 # %%
-my_loads = {"never used": None, "loaded twice": None}
+my_loads = {"never used": None, "loaded twice": None}     # for example "Q_i"
 
 # %%
 B = 48
@@ -483,7 +485,7 @@ print(copied.verdict({n: copied.corrected(n) for n in wrong}))
 # %% [markdown]
 # None of these seven stands in the paper. Two stop the program, which is the good case. One only moves bytes: line 3 cuts the keys into blocks of the wrong size. The other four run and give other numbers: a loop over the wrong blocks, no scale, a square root for an inverse, and $1 + p$ once more.
 #
-# Now FA2. This time some of the wrong lines do not change a single digit, and three of the four go back to the paper itself.
+# Now FA2. This time some of the wrong lines do not change a single digit, and all but one go back to the paper itself.
 
 # %%
 copied = misprints.COPIES["FA2"]
@@ -667,7 +669,7 @@ class TwiceItsGradient(torch.autograd.Function):
 try:
     torch.autograd.gradcheck(lambda Q, K, V: operator(Q, TwiceItsGradient.apply(K), V), (Q, K, V))
 except RuntimeError as error:
-    print(str(error).splitlines()[0])
+    print(str(error).splitlines()[0].rstrip(","))
 
 # %% [markdown]
 # **And the derivative of a derivative?** $dx = 3x^2$ depends on $x$, but autograd cannot see how: `Cube` is differentiable once. Take the loss $x + (dx)^2$ at $x = 2$. Its true derivative is $1 + 36x^3 = 289$. **Predict** what `backward` puts into `x.grad` if $dx$ is the gradient of $y$ itself, a `dy` of plain 1: 289, 1, or an error?
@@ -682,7 +684,7 @@ for name, y in (("of y", lambda x: Cube.apply(x)), ("of y²", lambda x: Cube.app
     dx, = torch.autograd.grad(y(x), x, create_graph=True)
     try:
         (x + dx.square()).backward()
-        seen.append(x.grad.item())
+        seen.append(f"{x.grad.item():g}")
     except RuntimeError:
         seen.append("an error")
     print(f"dx is the gradient {name}: {seen[-1]}")

@@ -97,7 +97,7 @@ M = meta(4096, 4096, dtype=torch.float32)
 strides = {"stride_Xm": 4096, "stride_Xn": 1, "stride_Ym": 1, "stride_Yn": 4096, "stride_Om": 4096, "stride_On": 1}
 arguments = {"X": M, "Y": M, "Out": M, "M": 4096, "N": 4096, "B_m": 32, "B_n": 64} | strides
 compiled = compile_for(matrices.matrix_add_kernel, arguments, 90)
-tiles = dict(zip(my_lanes, layouts(compiled.ttgir), strict=True))
+tiles = dict(zip(("X", "Y", "Out"), layouts(compiled.ttgir), strict=True))
 compare("the way of the lanes", my_lanes, {name: ("down a column", "along a row")[tile.order[0]] for name, tile in tiles.items()})
 print(f"{compiled.ttgir.count('convert_layout')} conversions, {compiled.shared_bytes} bytes of shared memory")
 figures.lanes_of_tiles(tiles)
@@ -122,7 +122,7 @@ names = {(t, known): f"{'transposed load' if t else 'load as it lies'}, stride {
 ms = {names[row["transposed_load"], row["stride_known"]]: row["ms"] for row in pick(rows, d=64)}
 known = {name: ms[name.replace("hidden", "known")] for name in ms}
 known["transposed load, stride known"] = ms["load as it lies, stride known"]
-truth = {name: ms[name] / known[name] for name in my_ratios}
+truth = {name: ms[name] / known[name] for name in ms if name != "load as it lies, stride known"}
 compare("the cost of a transposed K", my_ratios, truth)
 figures.bars(ms, f"Transposed or not: {truth['transposed load, stride known']:.2f} times the time. A stride hidden: "
                  f"{truth['load as it lies, stride hidden']:.1f} times", words, "ms", worse=tuple(n for n in ms if "hidden" in n))
@@ -149,7 +149,7 @@ for name, binary in zip(names.values(), compile_all(jobs), strict=True):
 # %% [markdown]
 # ## Blocks against scalars
 #
-# What a block operation does for the 128 elements of a program can also be written as a loop over single numbers:
+# What a block operation does for the 128 elements of a program can also be written as a loop over single numbers. **Predict** how many times as long that takes on a GPU.
 
 # %%
 print(inspect.getsource(vectors.one_by_one_kernel.fn))
@@ -250,7 +250,7 @@ truth = A.double() @ B.double()
 products = {"float32": A @ B, "TF32, rounded": tf32(A) @ tf32(B), "TF32, cut off": tf32(A, 0) @ tf32(B, 0),
             "float16": A.half().float() @ B.half().float()}
 errors = {name: ((C - truth).abs().mean() / truth.abs().mean()).item() for name, C in products.items()}
-compare("errors of short mantissas", my_errors, {name: errors[name] for name in my_errors})
+compare("errors of short mantissas", my_errors, {name: errors[name] for name in ("TF32, rounded", "float16")})
 figures.bars(errors, f"Cutting off costs {errors['TF32, cut off'] / errors['TF32, rounded']:.1f} times as much as rounding",
              "Modelled here: mantissas shortened by hand, the product in float32.", "mean error, of the mean of |C|", log=True)
 
@@ -264,7 +264,7 @@ my_tf32 = {"kernel": None, "kernel, B by columns": None}
 by_columns = "kernel, B by columns"
 rows, words = numbers("precision", needs=[{"by": by, "precision": "tf32"} for by in ("kernel", by_columns)])
 speed = {(row["by"], row["precision"]): row["tflops"] for row in rows}
-compare("tf32 against ieee", my_tf32, {by: speed[by, "tf32"] / speed["kernel", "ieee"] for by in my_tf32}, "times")
+compare("tf32 against ieee", my_tf32, {by: speed[by, "tf32"] / speed["kernel", "ieee"] for by in ("kernel", by_columns)}, "times")
 figures.speed_and_error(rows, words)
 
 # %% [markdown]
@@ -316,7 +316,8 @@ def works(start):
         return False
 
 
-compare("additions by descriptor", my_works, dict(zip(my_works, map(works, (0, 1, 4)), strict=True)))
+calls = {"X + Y": 0, "X[:, 1:] + Y[:, 1:]": 1, "X[:, 4:] + Y[:, 4:]": 4}
+compare("additions by descriptor", my_works, {call: works(start) for call, start in calls.items()})
 
 # %% [markdown]
 # And the speed? **Predict** TFLOP/s at $4096^3$ in float16, in percent of PyTorch's product.
@@ -327,7 +328,7 @@ my_percent = {"pointers": None, "descriptors": None}
 # %%
 rows, words = numbers("matmul", needs=[{"by": by, "n": 4096} for by in ("torch", "pointers", "descriptors")])
 at = {row["by"]: row["tflops"] for row in pick(rows, n=4096)}
-compare("products in percent of torch", my_percent, {by: 100 * at[by] / at["torch"] for by in my_percent}, "%")
+compare("products in percent of torch", my_percent, {by: 100 * at[by] / at["torch"] for by in ("pointers", "descriptors")}, "%")
 figures.share_of_library(rows, words)
 
 # %% [markdown]
@@ -336,7 +337,7 @@ figures.share_of_library(rows, words)
 # %%
 again = pick(numbers("matmul_tiles", live="here" in words)[0], n=4096, B_m=128, B_n=256, B_k=64, num_warps=8)
 speeds = {f"{row['by']}, {row['num_stages']} stages": row["tflops"] for row in again}
-speeds |= {f"{by}, first time": at[by] for by in my_percent}
+speeds |= {f"{by}, first time": at[by] for by in ("pointers", "descriptors")}
 figures.bars(speeds, f"One product, {min(speeds.values()):.0f} to {max(speeds.values()):.0f} TFLOP/s in {len(speeds)} measurements", words,
              "TFLOP/s")
 
@@ -360,7 +361,7 @@ small, large = {"B_m": 128, "B_n": 128, "B_k": 64, "num_warps": 8}, {"B_m": 128,
 jobs = {"A100": (80, small), "H100": (90, large), "B200": (100, large), "H100, 4 warps": (90, large | {"num_warps": 4})}
 binaries = dict(zip(jobs, compile_all([(matmuls.matmul_kernel, common | tiles, arch) for arch, tiles in jobs.values()]), strict=True))
 units = {name: next(word for word in ("tcgen05.mma", "wgmma", "mma.sync") if word in binaries[name].ptx) for name in jobs}
-compare("the instruction that multiplies", my_units, {name: units[name] for name in my_units})
+compare("the instruction that multiplies", my_units, {name: units[name] for name in ("A100", "H100", "B200")})
 for name, binary in binaries.items():
     print(f"{name:>14}: {units[name]:<11} {binary.registers:>3} registers, {binary.spills:>5} bytes spilled, "
           f"{binary.shared_bytes / 1024:.0f} KiB of shared memory")
@@ -401,7 +402,7 @@ from flashlab.gpu import vector_sum
 
 rows, words = numbers("atomics", needs=[{"how": how} for how in ("element", "block", "partial")])
 ms = {row["how"]: row["ms"] for row in rows}
-compare("sums by atomics", my_atomics, {how: ms[how] / ms["partial"] for how in my_atomics}, "times")
+compare("sums by atomics", my_atomics, {how: ms[how] / ms["partial"] for how in ("element", "block")}, "times")
 results = {row["how"]: row["different_results_of_20"] for row in rows}
 print("different results in 20 runs:", results)
 figures.bars(ms, f"An atomic for each element takes {ms['element'] / ms['partial']:.0f} times as long, one for each block "

@@ -415,7 +415,7 @@ class WithoutD(torch.autograd.Function):
         return dS @ K, dS.mT @ Q, P.mT @ dO
 
 # %% [markdown]
-# **Predict**: after 150 steps, how far apart are the losses of SDPA and of ours: 0, about $10^{-6}$, $10^{-3}$ or $10^{-1}$? And the one without $D$: for how many steps will its loss stay within 0.2 of SDPA's?
+# **Predict**: after 150 steps, how far apart are the losses of SDPA and of ours: 0, about $10^{-6}$, $10^{-4}$ or $10^{-2}$? And the one without $D$: for how many steps will its loss stay within 0.2 of SDPA's?
 
 # %%
 my_training = {"losses apart": None, "steps that look right without D": None}
@@ -433,7 +433,7 @@ for name, (attend, steps) in runs.items():
 apart = [mine - theirs for mine, theirs in zip(losses["D left out"], losses["SDPA"], strict=True)]
 off = abs(losses["flash_attention"][-1] - losses["SDPA"][-1])
 print(f"the last losses of SDPA and flash_attention are {off:.1e} apart")
-_ = compare("training the tiny model", my_training, {"losses apart": nearest(off, (1e-6, 1e-3, 1e-1)),
+_ = compare("training the tiny model", my_training, {"losses apart": nearest(off, (1e-6, 1e-4, 1e-2)),
                                      "steps that look right without D": next((n for n, x in enumerate(apart) if x > 0.2), len(apart))})
 figures.loss_curves(losses, "SDPA", f"Measured here: {len(rhyme)} characters, 2 layers, float32, AdamW, 4 windows of 64 a step.")
 

@@ -124,7 +124,7 @@ full = bench.Implementation("naive_forward", bench.naive_over_heads)
 problem = bench.Problem(N=512, d=64, dtype="float32", H=2)
 rows = bench.measure(problem, [full, half], device="cpu", timer=cpu_ms, rounds=1)
 for row in rows:
-    print(f"{row.implementation:<17} {row.ms or '-'} ms here; {row.skipped or 'correct'}")
+    print(f"{row.implementation:<17} {f'{row.ms:.1f} ms here' if row.ms else 'no time'}; {row.skipped or 'correct'}")
 said = compare("what the benchmark gives to a wrong function", my_verdict, "no time" if rows[1].ms is None else "a time")
 
 # %% [markdown]
@@ -495,7 +495,8 @@ rms = {name: {N: row["rms_error"] / kernel[N]["rms_error"] for N, row in rows.it
 for name in ("naive_forward", "sdpa_math"):
     print(f"{label(name):<10} {min(rms[name].values()):.2f} to {max(rms[name].values()):.2f} times the kernel's rms error ({how})")
 said = compare("rms error against the kernel's", my_errors, {label(name): rms[name][first] for name in ("naive_forward", "sdpa_math")})
-at = {first * (1 + n / 50): guess * kernel[first]["rms_error"] for n, guess in enumerate((said.guess or {}).values()) if guess}
+guesses = said.guess if isinstance(said.guess, dict) else {}
+at = {first * (1 + n / 50): guess * kernel[first]["rms_error"] for n, guess in enumerate(guesses.values()) if guess}
 replace(said, guess=at or None).on(figures.error_against_float64(results, d, causal, live=live, key="rms_error"))
 
 # %% [markdown]
