@@ -33,7 +33,7 @@ EXERCISE = Exercise(
                 (READS, "(N_q + N_k) * d + N_k * d_v"), (WRITES, "N_q * d_v + N_q")),
         Mistake("S_read_once", "S was counted as read once and written once", "how many operations read an N_q x N_k matrix, and how many write one",
                 (READS, "(N_q + N_k) * d + N_q * N_k + N_k * d_v"), (WRITES, "N_q * N_k + N_q * d_v + N_q")),
-        Mistake("P_not_read", "P V was not counted as reading P", "the operands of P V", (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v")),
+        Mistake("P_not_read", "one of the reads of an N_q × N_k matrix is missing: P, by P V, or S, by one of the three operations that take it", "which of the five operations reads what", (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v")),
         Mistake("inputs_forgotten", "Q, K and V were not counted", "what the two matrix products read besides S and P", (READS, "4 * N_q * N_k")),
         Mistake("V_forgotten", "V was not counted", "the operands of P V", (READS, "(N_q + N_k) * d + 4 * N_q * N_k")),
         Mistake("O_forgotten", "O was not counted as written", "the result of P V", (WRITES, "3 * N_q * N_k + N_q")),

@@ -56,6 +56,8 @@ EXERCISE = Exercise(
         case("columns that are apart", 16, 16, 16, steps=(2, 3, 4), seed=1020),
     ],
     mistakes=[
+        Mistake("tf32", "tl.dot was called without input_precision=\"ieee\": a GPU rounds float32 to TF32 then, which the interpreter does not show",
+                "every tl.dot: input_precision=\"ieee\"", (', input_precision="ieee"', "")),
         Mistake("not_accumulated", "each step replaced the sum instead of adding to it", "the line with tl.dot: acc goes in and comes out", (DOT, 'acc = tl.dot(a, b, input_precision="ieee")')),
         Mistake("first_step_only", "only the first step along k was made", "the loop: ceil(K / B_k) steps", ("range(0, tl.cdiv(K, B_k))", "range(0, 1)")),
         Mistake("k_not_moved", "every step loaded the first tiles: k was not used", "inner: step k starts at k · B_k", ("(k * B_k + tl.arange(0, B_k))", "(tl.arange(0, B_k))")),

@@ -34,6 +34,7 @@ EXERCISE = Exercise(
         case("16-bit inputs", 4, 100, torch.float16, seed=985),
         case("one number in each row", 3, 1, units=4, seed=986),        # exp(0) / exp(0): exact
         case("numbers up to 500", 2, 12, factor=200.0, seed=987),
+        case("a long row", 1, 1100, seed=994),
         case("numbers around −997", 3, 11, shift=-997.0, factor=0.5, seed=992),
         case("numbers far below 0", 3, 12, shift=-900.0, seed=988),
         case("columns that are apart", 3, 10, steps=(2, 3), seed=989),
@@ -71,7 +72,7 @@ EXERCISE = Exercise(
         Mistake("stored_x", "the numbers themselves were stored", "what is stored: y", (", y, cols < N)", ", x, cols < N)")),
         Mistake("nearest_power", "B was the power of two nearest to N, which may be smaller: the row's end was left out", "B ≥ N: triton.next_power_of_2(N)",
                 ("triton.next_power_of_2(N)", "max(1, 2 ** round(__import__('math').log2(N)))")),
-        Mistake("fixed_B", "B was fixed, so that a longer row lost its end", "B ≥ N: triton.next_power_of_2(N)", ("triton.next_power_of_2(N)", "16")),
+        Mistake("fixed_B", "B was fixed, so that a longer row lost its end", "B ≥ N: triton.next_power_of_2(N)", ("triton.next_power_of_2(N)", "16"), also=[[("triton.next_power_of_2(N)", str(B))] for B in (32, 64, 128, 256, 512, 1024)]),
         Mistake("shift_never_negative", "the shift was at least 0, so that a row far below 0 underflows", "the exponent: x − max, also where the maximum is negative",
                 ("x - tl.max(x, 0)", "x - tl.maximum(tl.max(x, 0), 0.0)")),
     ],

@@ -63,7 +63,7 @@ EXERCISE = Exercise(
         Mistake("span", "all sectors from the first lane's to the last one's were counted, though only those that a lane touches move",
                 "sectors in which no lane has an element stay where they are", (TOUCHED, "range(min((start * itemsize) // 32, (start + 31 * stride) * itemsize // 32), max((start * itemsize) // 32, (start + 31 * stride) * itemsize // 32) + 1)")),
         Mistake("lines_of_128", "lines of 128 bytes were counted, not sectors of 32", "the size of a sector: 32 bytes", (TOUCHED, "{(start + n * stride) * itemsize // 128 for n in range(32)}")),
-        Mistake("four_is_coalesced", "4 sectors were taken for the least whatever the itemsize", "32 lanes of itemsize bytes fill `itemsize` sectors", ("<= itemsize", "<= 4")),
+        Mistake("four_is_coalesced", "4 sectors were taken for the least whatever the itemsize", "32 lanes of itemsize bytes fill `itemsize` sectors", ("<= itemsize", "<= 4"), also=[[("<= itemsize", "== 4")]]),
         Mistake("stride_one_is_coalesced", "only a stride of 1 counted as coalesced, always", "the number of sectors decides: a stride of 0 shares, a start inside a sector costs one more",
                 ("len(touched) <= itemsize", "stride == 1"), also=[[("len(touched) <= itemsize", "abs(stride) == 1")]]),
         Mistake("strictly_less", "the closest packing itself was not taken for coalesced", "≤: 32 float32 need 4 sectors", ("<= itemsize", "< itemsize")),

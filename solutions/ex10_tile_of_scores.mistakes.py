@@ -47,6 +47,8 @@ EXERCISE = Exercise(
         case("columns that are apart", 16, 16, 16, 16, 16, steps=(2, 3, 4), seed=916),
     ],
     mistakes=[
+        Mistake("tf32", "tl.dot was called without input_precision=\"ieee\": a GPU rounds float32 to TF32 then, which the interpreter does not show",
+                "every tl.dot: input_precision=\"ieee\"", (', input_precision="ieee"', "")),
         Mistake("grid_floor", "the grid was rounded down, so that the last, short tiles got no program", "the grid: triton.cdiv(N, B), not N // B",
                 ("(triton.cdiv(len(Q), B_r), triton.cdiv(len(K), B_c))", "(max(1, len(Q) // B_r), max(1, len(K) // B_c))"),
                 also=[[("(triton.cdiv(len(Q), B_r), triton.cdiv(len(K), B_c))", "(len(Q) // B_r, len(K) // B_c)")]]),

@@ -84,6 +84,8 @@ EXERCISE = Exercise(
         case("columns that are apart", 16, 16, steps=(2, 3, 4, 5), seed=1036),
     ],
     mistakes=[
+        Mistake("tf32", "tl.dot was called without input_precision=\"ieee\": a GPU rounds float32 to TF32 then, which the interpreter does not show",
+                "every tl.dot: input_precision=\"ieee\"", ('tl.trans(K_j), input_precision="ieee")', 'tl.trans(K_j))'), ('V_j, input_precision="ieee")', 'V_j)')),
         epsilon((FINISH, "O_i = O_i / (l_i + ε)[:, None]"), sizes=EPSILONS[:4]),
         Mistake("no_rescale_O", "O_i was not multiplied by alpha when the maximum grew", "the line of O_i", (UPDATE_O, UPDATE_O.replace("alpha[:, None] * ", ""))),
         Mistake("no_rescale_l", "l_i was not multiplied by alpha when the maximum grew", "the line of l_i", (UPDATE_L, UPDATE_L.replace("alpha * ", ""))),

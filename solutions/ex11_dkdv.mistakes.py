@@ -86,6 +86,8 @@ EXERCISE = Exercise(
         case("columns that are apart", 16, 16, steps=(2, 3, 4, 5), seed=1260),
     ],
     mistakes=[
+        Mistake("tf32", "tl.dot was called without input_precision=\"ieee\": a GPU rounds float32 to TF32 then, which the interpreter does not show",
+                "every tl.dot: input_precision=\"ieee\"", ('tl.trans(Q_i), input_precision="ieee")', 'tl.trans(Q_i))'), (' dO_i, input_precision="ieee")', ' dO_i)'), ('tl.trans(dO_i), input_precision="ieee")', 'tl.trans(dO_i))'), (' Q_i, input_precision="ieee")', ' Q_i)')),
         Mistake("first_head_of_group", "only the first query head of each group was counted", "dK and dV are sums over all the query heads that read these keys", ("for g in range(group):", "for g in range(1):")),
         Mistake("heads_interleaved", "the query heads of a group were taken to lie H_kv apart", "which query heads read key head h_kv: the `group` in a row from h_kv · group", ("h = h_kv * group + g", "h = g * tl.num_programs(1) + h_kv")),
         Mistake("head_kv_for_q", "the key head's number was used for Q and dO", "the head of Q, dO, L and D: h, not h_kv", ("h = h_kv * group + g", "h = h_kv")),

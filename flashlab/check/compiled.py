@@ -1,7 +1,7 @@
 """For Exercise.after: what a GPU's compiler says of a learner's Triton kernel, which the interpreter has just run.
 
-`refused` says what does not compile, `narrow` what is computed in 32 bits. No test on small tensors can show the latter:
-row · stride passes 2³¹ only for tensors of gigabytes.
+`refused` says what does not compile, `narrow` what is computed in 32 bits: row · stride passes 2³¹ only for tensors of
+gigabytes. And where the exercise knows the mistake TF32, it says where tl.dot would round float32, which the interpreter keeps.
 """
 
 import re
@@ -17,6 +17,7 @@ from flashlab.compiler.watch import bind, watch
 REFUSED = Mistake("does_not_compile", "the interpreter runs this kernel, but Triton's compiler refuses it, so no GPU can",
                   "the line that the compiler names: not all of Python exists in a kernel")
 REFUSALS = ("CompilationError", "UnsupportedLanguageConstruct", "CompileTimeAssertionFailure")
+TF32 = "tf32"                  # the mistake that an exercise has where tl.dot must keep float32
 ARCH = 90                      # any would do: what is looked at is settled before the code depends on the GPU
 
 
@@ -35,7 +36,8 @@ def refused(**names):
 
 
 def narrow(name):
-    """The mistake of this name if position · stride is multiplied in 32 bits anywhere. Says so if nothing compiles at all."""
+    """The mistake of this name if position · stride is multiplied in 32 bits anywhere, TF32 if tl.dot rounds float32 to it. Says so
+    if nothing compiles at all."""
     def look(exercise, fn):
         result = _first_kernel(exercise, fn)
         if isinstance(result, CompileError):
@@ -44,6 +46,9 @@ def narrow(name):
         if result is not None and (strides := narrow_products(result.ttir)):
             mistake = next(m for m in exercise.mistakes if m.name == name)
             return mistake, f"In the compiled kernel the product with {', '.join(strides)} has 32 bits"
+        known = next((m for m in exercise.mistakes if m.name == TF32), None)
+        if known and result is not None and "inputPrecision = tf32" in result.ttir:
+            return known, "Compiled for a GPU, a tl.dot of float32 numbers rounds them to 10 bits of mantissa"
         return None
     return look
 

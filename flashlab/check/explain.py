@@ -243,6 +243,13 @@ def _off_by(exercise, n, wrong):
     return ""
 
 
+def _weight(value):
+    """How much these values tell, in numbers: True or False comes out by chance far more easily than a number."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() / (4 if value.dtype == torch.bool else 1)
+    return 0.25 if isinstance(value, bool) else 1
+
+
 def _for_other_inputs(exercise, n, wrong):
     deadline = time.thread_time() + SECONDS
     texts = None
@@ -256,8 +263,7 @@ def _for_other_inputs(exercise, n, wrong):
         texts = here if texts is None else texts & here
         if not texts:
             return ""
-    count = sum(k.outcome.values[n].numel() if isinstance(k.outcome.values[n], torch.Tensor) else 1 for k in wrong)
-    if count < ENOUGH:
+    if sum(_weight(k.outcome.values[n]) for k in wrong) < ENOUGH:
         return ""
     order = [text for text, _ in altered.alterations(wrong[0].case.make()) if text in texts]
     return f"{exercise.outputs[n].name} is what the right formula gives for {order[0]}"
