@@ -1,7 +1,6 @@
 # kind: one mistake
 # what: the padding is -1000, the lowest number that the stub allows, not -inf
 # shows: rows whose numbers all lie near -1000
-# note: the stub's domain, scores between −1000 and 1000, allows it
 """ex09_row_softmax · softmax of a row in one kernel"""
 
 import triton
