@@ -15,10 +15,11 @@ from flashlab.validate import check_bool, check_dropout, check_heads, check_qkv,
 
 BACKENDS = ("auto", "triton", "torch")
 KERNELS = tuple(kernel.name for kernel in ladder.KERNELS)
+BACKWARD_KERNELS = tuple(kernel.name for kernel in ladder.BACKWARD_KERNELS)
 
 
 def flash_attention(
-    Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, return_lse=False, backend="auto"
+    Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, return_lse=False, backend="auto", deterministic=None
 ):
     """Exact attention that never stores S.
 
@@ -28,7 +29,9 @@ def flash_attention(
     Causal:  bottom-right aligned where N_q != N_k. A row that sees no key gives O = 0, L = -inf
     Dropout: seed decides which weights are dropped, for good: the same seed and shapes drop the same ones. Without a seed
              one is drawn from PyTorch's generator of Q's device. No mask is stored. Triton only
-    Gradient: of O and of L, once: a second derivative raises. Same inputs, same bits; nothing N x N is stored
+    Gradient: of O and of L, once: a second derivative raises. Nothing N x N is stored
+    Deterministic: same inputs, same bits, in dQ too, which the fastest kernels add up in whatever order their programs come;
+             None: as torch.are_deterministic_algorithms_enabled() says
     Backend: "triton" runs the best of flashlab/kernels that takes the call, see `ladder.pick`, a kernel's name that one or
              raises, "torch" the rungs fa2.py and fa2_backward.py, "auto" see `pick_backend`
     Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
@@ -36,17 +39,19 @@ def flash_attention(
     """
     check_qkv(Q, K, V, ndim=4)
     check_heads(Q, K)
-    check_bool(causal=causal, return_lse=return_lse)
+    deterministic = torch.are_deterministic_algorithms_enabled() if deterministic is None else deterministic
+    check_bool(causal=causal, return_lse=return_lse, deterministic=deterministic)
     check_dropout(dropout_p)
     scale = check_scale(scale, Q.shape[-1])
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
         raise TypeError(f"seed must be an integer or None, got {describe(seed)}")
-    if backend not in BACKENDS + KERNELS:
+    if backend not in BACKENDS + KERNELS + BACKWARD_KERNELS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got {backend!r}")
     if seed is not None and not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed must fit in 64 bits, got {seed}")
     place = _seed_tensor(seed, Q.device) if dropout_p > 0 else None
-    options = Options(seed=place, causal=causal, scale=scale, dropout_p=float(dropout_p), backend=backend)
+    options = Options(seed=place, causal=causal, scale=scale, dropout_p=float(dropout_p), backend=backend,
+                      deterministic=deterministic)
     O, L = torch.ops.flashlab.attention_forward(Q, K, V, *options)
     return (O, L) if return_lse else O
 
@@ -93,6 +98,7 @@ class Options(NamedTuple):
     scale: float
     dropout_p: float
     backend: str
+    deterministic: bool
 
     @property
     def of_a_rung(self):
@@ -102,6 +108,11 @@ class Options(NamedTuple):
     @property
     def of_a_kernel(self):
         return self.of_a_rung | {"dropout_p": self.dropout_p, "seed": self.seed}
+
+    @property
+    def of_a_backward_kernel(self):
+        """A forward kernel gives the same bits each time in any case."""
+        return self.of_a_kernel | {"deterministic": self.deterministic}
 
 
 SCHEMA_TYPES = {torch.Tensor | None: "Tensor?", bool: "bool", float: "float", str: "str"}
@@ -186,9 +197,12 @@ def _run_triton(Q, K, V, options):
 
 def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
     _needs_triton()
-    from flashlab.kernels import fa2_backward
-
-    return fa2_backward.fa2_triton_backward(Q, K, V, O, dO, L, dL=dL, **options.of_a_kernel)
+    if options.backend in BACKWARD_KERNELS:
+        kernel = ladder.rung(options.backend)
+    else:
+        kernel, _ = ladder.pick(Q, K, V, backward=True, causal=options.causal, dropout_p=options.dropout_p,
+                                deterministic=options.deterministic)
+    return kernel.function(Q, K, V, O, dO, L, dL=dL, **options.of_a_backward_kernel)
 
 
 def _run_torch(Q, K, V, options):

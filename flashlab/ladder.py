@@ -37,7 +37,10 @@ class Rung(NamedTuple):
         return getattr(import_module(self.module), self.name)
 
     def why_not(self, Q, K, V, **options):
-        """Why this kernel does not take a call on this GPU, in words; None where it does. options: causal, dropout_p."""
+        """Why this kernel does not take a call on this GPU, in words; None where it does.
+
+        options: causal, dropout_p, and of a backward kernel also deterministic
+        """
         try:
             module = import_module(self.module)
         except ImportError as error:
@@ -95,7 +98,18 @@ BACKWARD_RUNGS = [
          "dK, dV with the key block fixed, dQ with the query block fixed: each written once", tiled=True),
     Rung(4, "fa2_triton_backward", "flashlab.kernels.fa2_backward", "FA2 in Triton", "11",
          cost.fa2_backward_two_pass, "#7A1FA2", "o",
-         "three GPU kernels: D, then one program for each key block, then one for each query block", heads=True, tiled=True),
+         "three GPU kernels: D, then one program for each key block, then one for each query block", heads=True, tiled=True,
+         proven=True),
+    Rung(5, "fa2_split_backward", "flashlab.kernels.fa2_split_backward", "+ split loops", "12",
+         cost.fa2_backward_two_pass, "#C2185B", "s",
+         "tiles without a hidden score have loops of their own, without masks", heads=True, tiled=True),
+    Rung(6, "fa2_tuned_backward", "flashlab.kernels.fa2_tuned_backward", "+ tuned", "12",
+         cost.fa2_backward_two_pass, "#8C564B", "D",
+         "tile sizes, warps and stages of each kernel by a search on the GPU at hand", heads=True, tiled=True),
+    Rung(7, "fa2_atomic_backward", "flashlab.kernels.fa2_atomic_backward", "+ one kernel", "12", cost.fa2_backward, "#1F3FA8", "v",
+         "dQ added up by atomic operations: five matrix products instead of seven", heads=True, tiled=True),
+    Rung(8, "fa2_hopper_backward", "flashlab.kernels.fa2_hopper_backward", "Gluon, Hopper", "12", cost.fa2_backward, "#E6194B", "D",
+         "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", heads=True),
 ]
 
 PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend
@@ -107,25 +121,26 @@ PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend
 
 
 KERNELS = [one for one in RUNGS if one.heads]
+BACKWARD_KERNELS = [one for one in BACKWARD_RUNGS if one.heads]
 
 
-def pick(Q, K, V, **options):
+def pick(Q, K, V, *, backward=False, **options):
     """The kernel that flash_attention runs for a call, and why not each of those above it: (rung, {name: reason})."""
-    reasons = {}
+    kernels, reasons = BACKWARD_KERNELS if backward else KERNELS, {}
     if not Q.is_cuda:                                  # interpreted: speed says nothing, and the first is the one to read
-        return KERNELS[0], reasons
-    for kernel in reversed(KERNELS[1:]):
+        return kernels[0], reasons
+    for kernel in reversed(kernels[1:]):
         unproven = None if kernel.proven else "it has not been held against float64 on a GPU yet"
         reason = kernel.why_not(Q, K, V, **options) or unproven
         if reason is None:
             return kernel, reasons
         reasons[kernel.name] = reason
-    return KERNELS[0], reasons                         # it takes everything that a kernel may be given
+    return kernels[0], reasons                         # it takes everything that a kernel may be given
 
 
-def explain(Q, K, V, **options):
+def explain(Q, K, V, *, backward=False, **options):
     """`pick` in words, a line each."""
-    kernel, reasons = pick(Q, K, V, **options)
+    kernel, reasons = pick(Q, K, V, backward=backward, **options)
     return "\n".join([f"{kernel.name} runs", *(f"not {name}: {reason}" for name, reason in reasons.items())])
 
 

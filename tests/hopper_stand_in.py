@@ -1,8 +1,8 @@
-"""A stand-in for Gluon that runs fa2_hopper.py on the CPU, a Python thread for each warpgroup, to test how they take turns.
+"""A stand-in for Gluon that runs the Hopper kernels on the CPU, a Python thread for each warpgroup, to test how they take turns.
 
 It knows just enough: tiles are tensors, and barriers count as the hardware's do. What the hardware may delay is delayed as far as
-the barriers allow: a matrix product reads its operands when it is waited for, so a slot that is let go too early is overwritten
-in time to be seen. A barrier that counts too many, or that nobody reaches, is an error and not a hang.
+the barriers allow: a matrix product reads its operands when it is waited for, and so does a sum by TMA, so a slot that is let go
+too early is overwritten in time to be seen. A barrier that counts too many, or that nobody reaches, is an error and not a hang.
 """
 
 import threading
@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import torch
 
-from flashlab.kernels import fa2_hopper, hopper
+from flashlab.kernels import fa2_hopper, fa2_hopper_backward, hopper
 
 PATIENCE = 20                          # seconds until a wait counts as a deadlock
 
@@ -143,9 +143,18 @@ class Machine:
         target = descriptor.base[where]
         target.copy_(buffer.data.view(descriptor.block_shape)[tuple(slice(0, n) for n in target.shape)])
 
+    def add(self, descriptor, at, buffer):
+        self.local.__dict__.setdefault("sums", []).append((descriptor, at, buffer))
+
+    def store_wait(self, pendings):
+        for descriptor, at, buffer in self.local.__dict__.pop("sums", []):
+            where = tuple(slice(int(a), int(a) + n) for a, n in zip(at, descriptor.block_shape, strict=True))
+            with self.changed:                         # as the L2 cache does it: each sum as a whole
+                descriptor.base[where] += buffer.data
+
     def product(self, A, B, C, use_acc=True, is_async=False):
         under_way = self.local.__dict__.setdefault("products", [])
-        under_way.append(SimpleNamespace(A=A, B=B, C=C if use_acc else torch.zeros_like(C), value=None))
+        under_way.append(SimpleNamespace(A=A, B=B, C=C if use_acc else 0, value=None))
         return under_way[-1]
 
     def finish(self, pendings, deps):
@@ -153,10 +162,11 @@ class Machine:
         under_way = self.local.products
         while len(under_way) > pendings:
             one = under_way.pop(0)
-            A, B = (x.data if isinstance(x, Buffer) else x for x in (one.A, one.B))
-            one.value = tile(one.C + A.float() @ B.float())
-        assert len(deps) == 1 and deps[0].value is not None, "a product is used that nobody has waited for"
-        return deps[0].value
+            A, B, C = (x.data if isinstance(x, Buffer) else getattr(x, "value", x) for x in (one.A, one.B, one.C))
+            one.value = tile(C + A.float() @ B.float())
+        values = [getattr(one, "value", one) for one in deps]
+        assert all(value is not None for value in values), "a product is used that nobody has waited for"
+        return values[0] if len(values) == 1 else values
 
 
 def language(machine, grid):
@@ -200,7 +210,7 @@ def language(machine, grid):
         full=lambda shape, value, dtype, layout: torch.full(shape, int(value), dtype=dtype),
         arange=lambda start, end, layout: tile(torch.arange(start, end)), convert_layout=lambda x, layout, **_: x,
         NVMMADistributedLayout=anything, SliceLayout=anything, BlockedLayout=anything, DotOperandLayout=anything,
-        SwizzledSharedLayout=anything)
+        SwizzledSharedLayout=anything, NVMMASharedLayout=SimpleNamespace(get_default_for=anything))
 
 
 def run(monkeypatch, Q, K, V, causal, choice, **broken):
@@ -208,30 +218,50 @@ def run(monkeypatch, Q, K, V, causal, choice, **broken):
     O, L = torch.full_like(V[:, :1, :1].expand(*Q.shape), torch.nan).contiguous(), torch.full(Q.shape[:3], torch.nan)
     monkeypatch.setattr(fa2_hopper, "how_many", lambda *_: choice | {"registers": 0})
     monkeypatch.setattr(fa2_hopper, "programs_at_a_time", lambda *_: 2)            # few, so that one goes through many tiles
-    (grid,), arguments = fa2_hopper.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5)
-    for name in "QKVO":
-        given = arguments[name]
-        arguments[name] = SimpleNamespace(base=given.base, block_shape=given.block_shape, dtype=given.base.dtype, layout=None)
-    arguments["L"] = Pointer(L)
-    kernel = {name: value.fn for name, value in vars(fa2_hopper).items() if hasattr(value, "is_gluon")}
-    sizes = {name: value.value for name, value in vars(fa2_hopper).items() if type(value).__name__ == "constexpr"}
+    grid, arguments = fa2_hopper.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5)
+    run_kernel(monkeypatch, fa2_hopper, "fa2_hopper_kernel", grid, arguments | {"L": Pointer(L)}, **broken)
+    return O, L
+
+
+def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, **broken):
+    """dQ, dK, dV by fa2_hopper_backward: the kernels around the large one in Triton's interpreter."""
+    grads = [torch.full(T.shape, torch.nan, dtype=T.dtype) for T in (Q, K, V)]
+    monkeypatch.setattr(fa2_hopper_backward, "how_many", lambda *_: choice | {"registers": 0})
+    scale = Q.shape[-1] ** -0.5 if scale is None else scale
+    first, (_, grid, arguments), last = fa2_hopper_backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale)
+    for kernel, its_grid, its_arguments in (first, last):
+        if kernel is last[0]:
+            run_kernel(monkeypatch, fa2_hopper_backward, "hopper_backward_kernel", grid, arguments, **broken)
+        kernel[its_grid](**its_arguments)
+    return grads
+
+
+def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
+    """A launch of a Gluon kernel, program by program."""
+    for argument, given in arguments.items():
+        if hasattr(given, "block_shape"):
+            arguments = arguments | {argument: SimpleNamespace(base=given.base, block_shape=given.block_shape,
+                                                               dtype=given.base.dtype, layout=None)}
+    kernel = {name: value.fn for name, value in vars(module).items() if hasattr(value, "is_gluon")}
+    sizes = {name: value.value for name, value in vars(module).items() if type(value).__name__ == "constexpr"}
     ring = hopper.following.fn
-    for program in range(grid):
+    for program in range(grid[0]):
         machine = Machine(program)
-        gl = language(machine, grid)
+        gl = language(machine, grid[0])
         tma = SimpleNamespace(async_copy_global_to_shared=machine.load, async_copy_shared_to_global=machine.save,
-                              store_wait=lambda pendings: None)
+                              store_wait=machine.store_wait)
         mbarrier = SimpleNamespace(init=machine.init, arrive=machine.arrive, wait=machine.wait, MBarrierLayout=lambda: None,
                                    expect=lambda slot, bytes: machine.arrive(slot, 1, bytes))
-        stands_for = kernel | sizes | {
+        stands_for = {
             "gl": gl, "tma": tma, "mbarrier": mbarrier, "sync": machine.sync, "following": ring, "opaque": lambda x: x,
             "arrive": lambda barrier, threads: machine.come(barrier, threads) and None, "pinned": lambda x: x,
             "warpgroup_mma": machine.product, "warpgroup_mma_wait": machine.finish, "fence_async_shared": lambda: None,
-            "thread_barrier": lambda: None, "row_maximum": lambda S, chains: S.amax(1),
-            "row_shares": lambda P: P.sum(1, keepdim=True), "scaled_rows": lambda x, alpha: x * alpha[:, None]} | broken
+            "thread_barrier": lambda: None, "row_maximum": lambda S, chains: S.amax(1), "add_by_tma": machine.add,
+            "row_shares": lambda P: P.sum(1, keepdim=True), "scaled_rows": lambda x, alpha: x * alpha[:, None],
+            "opaque_zero": lambda n: 0}
+        stands_for = kernel | sizes | {name: value for name, value in stands_for.items() if hasattr(module, name)} | broken
         with monkeypatch.context() as patch:
             patch.setattr(hopper, "gl", gl)
-            for name, value in stands_for.items():
-                patch.setattr(fa2_hopper, name, value)
-            kernel["fa2_hopper_kernel"](**arguments)
-    return O, L
+            for one, value in stands_for.items():
+                patch.setattr(module, one, value)
+            kernel[name](**arguments)

@@ -205,11 +205,11 @@ def test_a_second_derivative_is_refused_in_words(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_two_runs_give_the_same_bits(backend):
+def test_two_runs_give_the_same_bits_where_that_is_asked_for(backend):
     runs = []
     for _ in range(2):
         QKV = with_grad(dtype=torch.float16)
-        flash_attention(*QKV, causal=True, backend=backend).square().sum().backward()
+        flash_attention(*QKV, causal=True, backend=backend, deterministic=True).square().sum().backward()
         runs.append([T.grad for T in QKV])
     assert all(torch.equal(*pair) for pair in zip(*runs, strict=True))
 
@@ -274,6 +274,7 @@ REFUSED = {
     "seed as float": ({"seed": 1.5}, TypeError, "seed must be an integer or None, got 1.5"),
     "seed too large": ({"seed": 2**63}, ValueError, "seed must fit in 64 bits, got 9223372036854775808"),
     "return_lse as int": ({"return_lse": 1}, TypeError, "return_lse must be True or False, got 1"),
+    "deterministic as text": ({"deterministic": "yes"}, TypeError, "deterministic must be True or False, got 'yes'"),
     "unknown backend": ({"backend": "cudnn"}, ValueError, "one of auto, triton, torch or the name of a kernel, got 'cudnn'"),
     "backend as None": ({"backend": None}, ValueError, "one of auto, triton, torch or the name of a kernel, got None"),
 }
@@ -298,12 +299,12 @@ def test_opcheck(backend, dtype):
     """PyTorch's own test of a custom operator: schema, shapes while tracing, nothing mutated or aliased."""
     Q, K, V = inputs(dtype=dtype, N_q=9, N_k=9, B=1, H_q=2, H_kv=1)       # it runs each a dozen times
     for K_ in (K, K.mT.contiguous().mT):
-        torch.library.opcheck(torch.ops.flashlab.attention_forward.default, (Q, K_, V, None, True, 0.25, 0.0, backend))
+        torch.library.opcheck(torch.ops.flashlab.attention_forward.default, (Q, K_, V, None, True, 0.25, 0.0, backend, False))
         leaves = [T.clone().requires_grad_() for T in (Q, K_, V)]
-        torch.library.opcheck(torch.ops.flashlab.attention_forward.default, (*leaves, None, True, 0.25, 0.0, backend))
+        torch.library.opcheck(torch.ops.flashlab.attention_forward.default, (*leaves, None, True, 0.25, 0.0, backend, False))
         O, L = flash_attention(Q, K_, V, causal=True, scale=0.25, return_lse=True, backend=backend)
         saved = (Q, K_, V, O, torch.ones_like(O), L, torch.zeros_like(L))
-        torch.library.opcheck(torch.ops.flashlab.attention_backward.default, (*saved, None, True, 0.25, 0.0, backend))
+        torch.library.opcheck(torch.ops.flashlab.attention_backward.default, (*saved, None, True, 0.25, 0.0, backend, False))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
@@ -335,7 +336,7 @@ def test_torch_compile_takes_forward_and_backward_whole(backend):
     dropout = {"dropout_p": 0.25} if backend == "triton" else {}
 
     def layer(Q, K, V):
-        return flash_attention(2 * Q, K, V, causal=True, backend=backend, **dropout).square().sum()
+        return flash_attention(2 * Q, K, V, causal=True, backend=backend, deterministic=True, **dropout).square().sum()
 
     torch._dynamo.reset()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")

@@ -1,7 +1,6 @@
 """The backward benchmark without a GPU: its checks, its rows and its file, with fake timers on small problems."""
 
 import json
-from functools import partial
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from flashlab.bench import backward, cli, passes, timing
 from flashlab.bench.problems import Implementation, Problem
 from flashlab.bench.results import ROOT, load_results
 from flashlab.bench.rows import table
-from flashlab.ladder import rung
+from flashlab.ladder import BACKWARD_KERNELS
 
 SMALL = Problem(24, 16, True, "float32", 2, 3)
 
@@ -35,7 +34,7 @@ def rows_of(*functions, problem=SMALL, **options):
     return {row.implementation: row for row in backward.measure(problem, chosen, **options)}
 
 
-@pytest.mark.parametrize("name", ["naive_backward", "fa2_triton_backward", "sdpa_math", "sdpa_flash"])
+@pytest.mark.parametrize("name", ["naive_backward", "fa2_triton_backward", "fa2_atomic_backward", "sdpa_math", "sdpa_flash"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_implementations_that_run_here_pass_their_check(name, causal):
     """SDPA's mask is top-left: the same, as N_q = N_k."""
@@ -47,15 +46,26 @@ def test_implementations_that_run_here_pass_their_check(name, causal):
     assert verdict.ok, verdict
 
 
-def test_a_kernel_rung_that_the_operator_does_not_run_is_called_for_its_gradients():
-    """Fails if a new rung could only be timed under the name of the operator's own."""
+def test_each_kernel_rung_is_timed_under_its_own_name(monkeypatch):
+    """Fails if a row's kernel is not the one that runs, or may be refused because somebody asked for the same bits each time."""
     pytest.importorskip("triton")
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    forward = partial(backward.through_rung, rung("fa2_triton_backward"))
-    tensors = backward.inputs(SMALL, device)
-    assert backward.check(forward, *tensors, True).ok
-    theirs, ours = (backward.gradient(one, *tensors, True)() for one in (backward.through_operator, forward))
-    assert all(torch.equal(a, b) for a, b in zip(theirs, ours, strict=True))
+    asked = []
+    monkeypatch.setattr(backward, "flash_attention", lambda Q, K, V, **options: asked.append(options))
+    found = backward.implementations()
+    for kernel in BACKWARD_KERNELS:
+        found[kernel.name].forward(None, None, None, True)
+    assert [options["backend"] for options in asked] == [kernel.name for kernel in BACKWARD_KERNELS]
+    assert all(options["deterministic"] is False for options in asked)
+
+
+def test_what_a_backward_kernel_forgets_to_write_is_seen():
+    """Fails if the check is not on poisoned outputs: memory that was just freed often holds the right numbers."""
+    def forgets(Q, K, V, causal):
+        O = right(Q, K, V, causal)[0]
+        O.register_hook(lambda dO: torch.empty_like(dO))
+        return O, None
+
+    assert not backward.check(forgets, *backward.inputs(SMALL, "cpu"), True).ok
 
 
 def test_what_is_wrong_or_fails_is_not_timed_and_its_row_says_why():

@@ -15,7 +15,7 @@ from flashlab.compiler import interpreted
 tuning = pytest.importorskip("flashlab.kernels.tuning", reason="triton is not installed (it exists for Linux only)")
 pytestmark = pytest.mark.skipif(not interpreted(), reason="on the CPU, by Triton's interpreter")
 
-from flashlab.kernels import fa2_tuned  # noqa: E402
+from flashlab.kernels import fa2_tuned, fa2_tuned_backward  # noqa: E402
 
 GRID = [tuning.Tiles(64, 32, 4, 1), tuning.Tiles(64, 64, 4, 2), tuning.Tiles(64, 16, 4, 3)]
 SMALL = Problem(64, 16, True, "float16", 1, 1)
@@ -36,6 +36,49 @@ def test_a_search_checks_before_it_times_and_the_kernel_takes_the_fastest(monkey
     arguments = real(Q, Q, Q, Q, Q[..., 0].float(), causal=True, scale=1.0)[1]
     assert (arguments["B_c"], arguments["num_stages"]) == (64, 2)
     tuning.tables.cache_clear()
+
+
+def test_each_kernel_of_a_backward_pass_is_searched_by_itself(monkeypatch, tmp_path):
+    """Fails if the tiles tried are not those that the kernel runs with, or if one kernel's winner is given to the other."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tuning.tables.cache_clear()
+    real, launched = fa2_tuned_backward.launch, []
+
+    def spy(*tensors, **options):
+        launches = real(*tensors, **options)
+        launched.append([arguments["B_c"] for _, _, arguments in launches[1:]])
+        return launches
+
+    monkeypatch.setattr(fa2_tuned_backward, "launch", spy)
+    times = iter([[3.0], [2.0]])
+    timer = lambda call: next(times)
+    table = tune.search("fa2_tuned_backward", SMALL, "queries", device="cpu", timer=timer, limit=2**20, grid=GRID[:2])
+    assert [(tuple(tiles), ms) for tiles, ms, _ in table] == [(GRID[1], 2.0), (GRID[0], 3.0)]
+    assert launched == [[128, 32], [128, 64]]                            # dK and dV's as picked by hand
+    X = torch.empty(1, 1, 64, 16, dtype=torch.float16)
+    launches = real(X, X, X, X, X, X[..., 0].float(), None, X, X, X, causal=True, scale=1.0)
+    assert [arguments["B_c"] for _, _, arguments in launches[1:]] == [128, 64]
+    tuning.tables.cache_clear()
+
+
+def test_soundness_judges_a_backward_kernel(monkeypatch):
+    """dQ of the one that adds atomically may move, as far as its error bound; another's may not move at all."""
+    none, shape = lambda what: None, (1, 2, 1, 20, 30, 16, 16, True)
+    for name in ("fa2_split_backward", "fa2_atomic_backward"):
+        good = soundness.try_shape(ladder.rung(name), shape, torch.float16, 1, "cpu", none)
+        assert good["error"] <= good["bound"] and "wrong" not in good, good
+    real, calls = soundness.gradients, iter(range(9))
+
+    def moving(name, *call):
+        found = real(name, *call)
+        return found | {"dQ": found["dQ"] + 0.001 * next(calls) ** 4}
+
+    monkeypatch.setattr(soundness, "gradients", moving)
+    try_name = lambda name, repeats: soundness.try_shape(ladder.rung(name), shape, torch.float16, repeats, "cpu", none)
+    assert "other bits" in try_name("fa2_split_backward", 1)["wrong"]
+    calls = iter(range(9))
+    assert 0 < try_name("fa2_atomic_backward", 1)["spread"] < 0.002
+    assert "dQ moved by" in try_name("fa2_atomic_backward", 3)["wrong"]
 
 
 def test_soundness_judges_a_kernel_or_says_why_not(monkeypatch):

@@ -137,6 +137,8 @@ def test_the_grid_is_pruned_by_shared_memory_and_warps():
     assert set(small) < set(large) and tuning.Tiles(128, 64, 8, 3) in large and tuning.Tiles(128, 64, 8, 3) not in small
     assert tuning.shared_bytes(tuning.Tiles(128, 64, 8, 3), 128, 128, bf16) == 2 * 128 * (128 + 3 * 64 * 2)
     assert all(tiles.B_r >= 16 * tiles.num_warps for tiles in large)
+    with_keys = tuning.candidates(128, 128, bf16, 227 * 1024, stays="keys")                # in rows, where a program keeps keys
+    assert tuning.Tiles(64, 128, 8, 2) in with_keys and all(tiles.B_c >= 16 * tiles.num_warps for tiles in with_keys)
 
 
 def test_a_search_is_remembered_and_used(monkeypatch, tmp_path):

@@ -1,11 +1,13 @@
 """Every kernel through flash_attention on awkward shapes, on this GPU: right on poisoned outputs, the same bits again and again.
 
+Of a backward kernel that adds dQ up by atomic operations, dK and dV have the same bits, and each dQ is held against float64.
 Nothing is timed. A kernel that hangs is reported and ends the process: a GPU does not give back a program that waits for ever.
 """
 
 import os
 import sys
 import time
+from functools import partial
 
 import torch
 from tqdm import tqdm
@@ -46,21 +48,47 @@ def try_shape(kernel, shape, dtype, repeats, device="cuda", wait=wait):
     B, H_q, H_kv, N_q, N_k, d, d_v, causal = shape
     row = {"kernel": kernel.name, "shape": list(shape), "dtype": str(dtype).removeprefix("torch.")}
     g = torch.Generator(device).manual_seed(N_q + N_k)
-    sizes = (N_q, H_q, d), (N_k, H_kv, d), (N_k, H_kv, d_v)            # the heads of a token side by side, as models have them
-    Q, K, V = (torch.randn(B, N, H, w, generator=g, device=device, dtype=dtype).transpose(1, 2) for N, H, w in sizes)
+    sizes = (N_q, H_q, d), (N_k, H_kv, d), (N_k, H_kv, d_v), (N_q, H_q, d_v)   # a token's heads side by side, as models have them
+    Q, K, V, dO = (torch.randn(B, N, H, w, generator=g, device=device, dtype=dtype).transpose(1, 2) for N, H, w in sizes)
     if why_not := kernel.why_not(Q, K, V, causal=causal):
         return row | {"skipped": why_not}
-    call = lambda: flash_attention(Q, K, V, causal=causal, return_lse=True, backend=kernel.name)
+    backward = kernel in ladder.BACKWARD_KERNELS
+    call = partial(gradients if backward else outputs, kernel.name, Q, K, V, dO, causal)
+    moving = {"dQ"} if backward and kernel.why_not(Q, K, V, causal=causal, deterministic=True) else set()
+    spread = 0.0
     with poisoned_outputs():
-        O, L = call()
+        first = call()
         wait(row)
         for n in range(repeats):
             again = call()
             wait(row)
-            if not all(torch.equal(a, b) for a, b in zip(again, (O, L), strict=True)):
+            if not all(torch.equal(again[name], first[name]) for name in first.keys() - moving):
                 return row | {"wrong": f"other bits at repeat {n + 1}"}
-    verdict = oracle.judge(O, L, Q, K, V, causal=causal)
-    return row | {"error": verdict.error_O, "bound": verdict.bound_O} | ({} if verdict.ok else {"wrong": str(verdict)})
+            spread = max([spread, *(oracle.max_error(again[name], first[name]) for name in moving)])
+    return row | judged(backward, first, spread, (Q, K, V, dO), causal)
+
+
+def outputs(name, Q, K, V, dO, causal):
+    O, L = flash_attention(Q, K, V, causal=causal, return_lse=True, backend=name)
+    return {"O": O, "L": L}
+
+
+def gradients(name, Q, K, V, dO, causal):
+    leaves = [T.detach().requires_grad_() for T in (Q, K, V)]
+    O = flash_attention(*leaves, causal=causal, backend=name, deterministic=False)
+    return dict(zip(("dQ", "dK", "dV"), torch.autograd.grad(O, leaves, dO), strict=True))
+
+
+def judged(backward, found, spread, tensors, causal):
+    """The fields of a row: of gradients the worst one's error and bound. spread: how far dQ moved from run to run."""
+    if not backward:
+        verdict = oracle.judge(**found, **dict(zip("QKV", tensors, strict=False)), causal=causal)
+        return {"error": verdict.error_O, "bound": verdict.bound_O} | ({} if verdict.ok else {"wrong": str(verdict)})
+    verdict = oracle.judge_gradients(*found.values(), *tensors, causal=causal)
+    worst = max(found, key=lambda name: verdict.errors[name] / (verdict.bounds[name] or 1.0))
+    row = {"of": worst, "error": verdict.errors[worst], "bound": verdict.bounds[worst], "spread": spread}
+    ok = verdict.ok and spread <= verdict.bounds["dQ"]                     # NaN compares false: it fails
+    return row | ({} if ok else {"wrong": f"{verdict}, dQ moved by {spread:.2e}"})
 
 
 def run_asked(args, out, command):
@@ -88,9 +116,9 @@ def run_asked(args, out, command):
 
 def add_arguments(parser):
     """The options of `bench soundness`, and what they run."""
-    names = [kernel.name for kernel in ladder.KERNELS]
+    names = [kernel.name for kernel in ladder.KERNELS + ladder.BACKWARD_KERNELS]
     parser.add_argument("--implementations", choices=names, nargs="+", metavar="NAME", default=names,
                         help=f"among {', '.join(names)} (all)")
     parser.add_argument("--repeats", type=positive(int, "an integer >= 1"), default=20, help="of each call, bit by bit (20)")
-    add_budget_and_out(parser, 600.0)
+    add_budget_and_out(parser, 900.0)
     parser.set_defaults(run=run_asked)

@@ -144,22 +144,32 @@ def source_of(kernel, seen=()):
         text = f"@gluon.jit(do_not_specialize={kernel.do_not_specialize!r})\n{text}"
     else:
         text = f"@jit\n{text}"
+    yield from _around(text, kernel.fn, (kernel.fn, *seen))
+    yield text
+
+
+def _around(text, function, seen):
+    """The source of what a function's text names, besides what it is given."""
     used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-    around = kernel.fn.__globals__ | inspect.getclosurevars(kernel.fn).nonlocals
+    around = function.__globals__ | inspect.getclosurevars(function).nonlocals
     for name in sorted(used & around.keys()):
         value = around[name]
         if inspect.isfunction(getattr(value, "fn", None)):
-            if value.fn not in (kernel.fn, *seen):
-                yield from source_of(value, (kernel.fn, *seen))
+            if value.fn not in seen:
+                yield from source_of(value, seen)
         elif inspect.ismodule(value):
-            yield f"import {value.__name__} as {name}"
+            parent, dot, leaf = value.__name__.rpartition(".")
+            yield (f"from {parent} " if dot else "") + f"import {leaf} as {name}"
         elif isinstance(value, (int, float, str)):
             yield f"{name} = {_literal(value)}"
-        elif inspect.isfunction(value):                                           # one of Triton's own, a builtin of the language
+        elif inspect.isfunction(value) and value.__module__.startswith("triton."):    # a builtin of the language
             yield f"from {value.__module__} import {value.__name__} as {name}"
+        elif inspect.isfunction(value):                                           # a builtin that we added
+            own = textwrap.dedent(inspect.getsource(value))
+            yield from _around(own, inspect.unwrap(value), seen)
+            yield own
         elif type(value).__name__ == "constexpr":
             yield f"{name} = tl.constexpr({_literal(value.value)})"
-    yield text
 
 
 def is_gluon(kernel):

@@ -10,10 +10,8 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.compiler import interpreted
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import FLOATS, check_call, little_shared_memory, needs_widening, run, shared_arguments
-from flashlab.validate import check_like
+from flashlab.kernels.launch import backward, check_backward_call, little_shared_memory, padded, shared_arguments
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
@@ -22,10 +20,10 @@ LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2
 def preprocess_kernel(
     O, dO, L, dL, D, L_log2,                           # pointers; all but dO are contiguous
     stride_dOb, stride_dOh, stride_dOn, stride_dOd,
-    H_q, N_q, d_v: tl.constexpr, B_r: tl.constexpr, B_dv: tl.constexpr, has_dL: tl.constexpr,
+    H_q, N_q, N_out, d_v: tl.constexpr, B_r: tl.constexpr, B_dv: tl.constexpr, has_dL: tl.constexpr,
 ):
-    """D = rowsum(dO∘O), less dL where L has a gradient too; and L in base 2, +inf for a row that sees no key."""
-    T_r = tl.cdiv(N_q, B_r)
+    """D = rowsum(dO∘O), less dL where L has a gradient too; and L in base 2, +inf for a row that sees no key or is none of N_q."""
+    T_r = tl.cdiv(N_out, B_r)
     i = tl.program_id(0) % T_r
     head = (tl.program_id(0) // T_r).to(tl.int64)
     dO += head // H_q * stride_dOb + head % H_q * stride_dOh
@@ -36,13 +34,14 @@ def preprocess_kernel(
     dO_i = tl.load(dO + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd, mask=ok, other=0.0)
 
     at = head * N_q + rows                                                         # (B_r,)
-    L_i = tl.load(L + at, mask=rows < N_q)
+    L_i = tl.load(L + at, mask=rows < N_q, other=-float("inf"))
     D_i = tl.sum(O_i.to(L_i.dtype) * dO_i.to(L_i.dtype), 1)                        # (B_r,)
     if has_dL:
-        D_i -= tl.load(dL + at, mask=rows < N_q)
-    tl.store(D + at, D_i, mask=rows < N_q)
+        D_i -= tl.load(dL + at, mask=rows < N_q, other=0.0)
+    out = head * N_out + rows                                                      # (B_r,)
+    tl.store(D + out, D_i, mask=rows < N_out)
     L_i = tl.where(L_i == -float("inf"), float("inf"), L_i)                        # exp2(S - inf) = 0: P is 0 in that row
-    tl.store(L_log2 + at, L_i * LOG2_E, mask=rows < N_q)
+    tl.store(L_log2 + out, L_i * LOG2_E, mask=rows < N_out)
 
 
 @triton.jit
@@ -161,56 +160,54 @@ def dq_kernel(
     tl.store(dQ_at, dQ_i * scale, mask=row_ok & (col < d))
 
 
-def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
+def fa2_triton_backward(
+    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, deterministic=False, B_r=None, B_c=None
+):
     """The gradients of attention for every batch and head, in three launches.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O and dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
              -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share the keys
              dL, like L, where L has a gradient of its own; float16, bfloat16, float32, and float64 when interpreted
     Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
+    Deterministic: same inputs, same bits, whatever is asked for: no two programs write the same element
     Tiles:   B_r x B_c for both large kernels, powers of two >= 16; by default each has its own, see `best_tiles`
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, its loop taken apart
-    New:     against fa2_backward_two_pass: the outer loops are the launch grids; no two programs write the same element
+    New:     against fa2_backward_two_pass: the outer loops are the launch grids
     """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed,
-                         dtypes=(*FLOATS, torch.float64) if interpreted() else FLOATS)
-    outside, sums = (*Q.shape[:3], V.shape[-1]), torch.float64 if Q.dtype == torch.float64 else torch.float32
-    check_like(O=(O, outside, Q.dtype), dO=(dO, outside, Q.dtype), L=(L, Q.shape[:3], sums))
-    if dL is not None:
-        check_like(dL=(dL, Q.shape[:3], sums))
-    dQ, dK, dV = (torch.empty(T.shape, dtype=T.dtype, device=T.device) for T in (Q, K, V))
-    if dQ.numel() == 0 or dK.numel() == 0:
-        return dQ.zero_(), dK.zero_(), dV.zero_()
-    if needs_widening(Q):
-        wide = fa2_triton_backward(*(T.float() for T in (Q, K, V, O, dO)), L, dL=dL, B_r=B_r, B_c=B_c, **options)
-        return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
-    O, L, dL = (None if T is None else T.contiguous() for T in (O, L, dL))     # as the forward made them, else copies
-    run(launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, B_r=B_r, B_c=B_c, **options), Q)
-    return dQ, dK, dV
+    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p,
+                                  seed=seed, deterministic=deterministic)
+    return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
 
 
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    (B, H_q, N_q, _), (_, H_kv, N_k, d_v) = Q.shape, V.shape
-    D, L_log2 = torch.empty_like(L), torch.empty_like(L)
-    shared = shared_arguments(Q, K, V, options, dO=dO) | {"L_log2": L_log2, "D": D}
-
-    first = {"O": O, "L": L, "dL": dL, "has_dL": dL is not None, "B_r": 32, "num_warps": 4}
-    first |= {name: value for name, value in shared.items() if name in preprocess_kernel.arg_names}
-    dropout = shared["dropout_p"] > 0
-    for_dkdv, for_dq = best_tiles(max(Q.shape[-1], d_v), Q.dtype, dropout, little_shared_memory(Q))
-    dkdv = shared | {"dK": dK, "dV": dV} | _tiles(for_dkdv, B_r, B_c)
-    dq = shared | {"dQ": dQ} | _tiles(for_dq, B_r, B_c)
-    return ((preprocess_kernel, (B * H_q * triton.cdiv(N_q, 32),), first),
-            (dkdv_kernel, (B * H_kv * triton.cdiv(N_k, dkdv["B_c"]),), dkdv),
-            (dq_kernel, (B * H_q * triton.cdiv(N_q, dq["B_r"]),), dq))
+    (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
+    first, rows = preprocess(O, dO, L, dL)
+    for_dkdv, for_dq = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    shared = shared_arguments(Q, K, V, options, dO=dO) | rows
+    return (first,
+            (dkdv_kernel, (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), shared | {"dK": dK, "dV": dV} | for_dkdv),
+            (dq_kernel, (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),), shared | {"dQ": dQ} | for_dq))
 
 
-def _tiles(best, B_r, B_c):
-    best_B_r, best_B_c, num_warps, num_stages = best
-    return {"B_r": B_r or best_B_r, "B_c": B_c or best_B_c, "num_warps": num_warps, "num_stages": num_stages}
+def preprocess(O, dO, L, dL, N_out=None):
+    """The launch that every backward pass begins with, and what it makes, by name: L_log2 and D, N_out rows of each head."""
+    (B, H_q, N_q, d_v), B_r = O.shape, 32
+    N_out = N_out or N_q
+    rows = {name: torch.empty(B, H_q, N_out, dtype=L.dtype, device=L.device) for name in ("L_log2", "D")}
+    arguments = rows | {"O": O, "dO": dO, "L": L, "dL": dL, "has_dL": dL is not None}
+    arguments |= {f"stride_dO{axis}": step for axis, step in zip("bhnd", dO.stride(), strict=True)}
+    arguments |= {"H_q": H_q, "N_q": N_q, "N_out": N_out, "d_v": d_v, "B_dv": padded(d_v), "B_r": B_r, "num_warps": 4}
+    return (preprocess_kernel, (B * H_q * triton.cdiv(N_out, B_r),), arguments), rows
+
+
+def tiles_by_hand(best_tiles, Q, V, options, B_r=None, B_c=None):
+    """Tile sizes, warps and stages of each large kernel, as a launch takes them: `best_tiles` where the caller does not say."""
+    best = best_tiles(max(Q.shape[-1], V.shape[-1]), Q.dtype, options.get("dropout_p", 0.0) > 0, little_shared_memory(Q))
+    return [{"B_r": B_r or best_B_r, "B_c": B_c or best_B_c, "num_warps": num_warps, "num_stages": num_stages}
+            for best_B_r, best_B_c, num_warps, num_stages in best]
 
 
 def best_tiles(d, dtype, dropout=False, small=False):

@@ -47,7 +47,6 @@ from flashlab.kernels.hopper import (
     thread_barrier,
 )
 from flashlab.kernels.launch import (
-    capability,
     check_call,
     descriptor,
     forward,
@@ -56,6 +55,7 @@ from flashlab.kernels.launch import (
     programs_at_a_time,
     refuse,
     why_no_tma,
+    why_not_hopper,
 )
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
@@ -384,18 +384,8 @@ def fa2_hopper_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed
 
 def why_not(Q, K, V, *, causal=False, dropout_p=0.0, B_r=None, B_c=None, **options):
     """Why this rung does not take a call, in words; None where it does."""
-    have, (d, d_v) = capability(Q), (Q.shape[-1], V.shape[-1])
-    if have is None or have[0] != 9:
-        return "its instructions are Hopper's alone, and no interpreter knows them" if have is None else (
-            f"its instructions are Hopper's alone, compute capability 9.0, and this GPU has {have[0]}.{have[1]}")
-    if Q.dtype not in (torch.float16, torch.bfloat16):
-        return f"it takes float16 and bfloat16, not {str(Q.dtype).removeprefix('torch.')}"
-    if d != d_v or d not in (64, 128):
-        return f"it takes d = d_v = 64 or 128, not d = {d}, d_v = {d_v}"
-    if dropout_p > 0:
-        return "it has no dropout"
-    if B_r or B_c:
-        return "its tiles are fixed"
+    if reason := why_not_hopper(Q, V, dropout_p, B_r, B_c):
+        return reason
     if causal and Q.shape[2] > K.shape[2]:
         return "with more queries than keys some causal rows see no key"
     return why_no_tma(Q, K, V)

@@ -1,12 +1,15 @@
-"""What a kernel of warpgroups that work apart needs and Gluon has no word for: named barriers, rings of buffers, fences for values.
+"""What a kernel of warpgroups that work apart needs and Gluon has no word for: named barriers, rings of buffers, fences for values,
+sums by TMA.
 
 A warpgroup is 128 threads whose matrix products run on the tensor cores while the threads go on. Two kinds of barriers keep
 warpgroups apart. An mbarrier lies in shared memory and counts bytes, too: TMA arrives there when a tile has landed. A named
 barrier is one of a program's sixteen, and cheap: threads that have something to announce `arrive` and walk on; who waits, `sync`s.
 """
 
+from triton._C.libtriton import ir
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language._core import builtin
 
 thread_barrier = getattr(gl, "barrier", None) or gl.thread_barrier     # its name before Triton 3.7
 
@@ -39,6 +42,19 @@ def opaque(x):
     if x.dtype == gl.float32:
         return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=True, pack=1)
     return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=True, pack=2)
+
+
+@gluon.jit
+def opaque_zero(n):
+    """0, from a loop's counter, by an instruction that LLVM cannot see through: what is computed with it stays in the loop."""
+    return gl.inline_asm_elementwise("shr.u32 $0, $1, 30;", "=r,r", [n], dtype=gl.int32, is_pure=True, pack=1)
+
+
+@builtin
+def add_by_tma(descriptor, at, tile, _semantic=None):
+    """Have TMA add a tile in shared memory to a tensor in HBM. It is under way until tma.store_wait."""
+    at = _semantic._convert_to_ir_values(at, require_i64=False)
+    _semantic.builder.create_async_tma_reduce(ir.DESCRIPTOR_REDUCE_KIND.ADD, descriptor.handle, at, tile.handle)
 
 
 @gluon.jit

@@ -16,12 +16,15 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -inf where -inf * 0 would be NaN
 
 
-def check_call(Q, K, V, *, B_r, B_c, causal, scale, dropout_p, seed, dtypes=FLOATS):
-    """Raise TypeError or ValueError unless kernels can take these. Returns the options as kernels take them, by name."""
+def check_call(Q, K, V, *, B_r, B_c, causal, scale, dropout_p, seed, deterministic=False, dtypes=FLOATS):
+    """Raise TypeError or ValueError unless kernels can take these. Returns the options as kernels take them, by name.
+
+    deterministic: no kernel takes it; it decides which kernels may run (`ladder.pick`)
+    """
     validate.check_qkv(Q, K, V, ndim=4, dtypes=dtypes)
     validate.check_heads(Q, K)
     validate.check_head_dims(Q, V, MAX_HEAD_DIM)
-    validate.check_bool(causal=causal)
+    validate.check_bool(causal=causal, deterministic=deterministic)
     scale = validate.check_scale(scale, Q.shape[-1])
     validate.check_dropout(dropout_p)
     if dropout_p > 0:
@@ -52,6 +55,29 @@ def forward(kernel, launch, Q, K, V, **options):
         return O.copy_(O_wide), L
     run([(kernel, *launch(Q, K, V, O, L, **options))], Q)
     return O, L
+
+
+def check_backward_call(Q, K, V, O, dO, L, dL, **options):
+    """As `check_call`, of a backward pass."""
+    options = check_call(Q, K, V, dtypes=(*FLOATS, torch.float64) if interpreted() else FLOATS, **options)
+    outside, sums = (*Q.shape[:3], V.shape[-1]), torch.float64 if Q.dtype == torch.float64 else torch.float32
+    validate.check_like(O=(O, outside, Q.dtype), dO=(dO, outside, Q.dtype), L=(L, Q.shape[:3], sums))
+    if dL is not None:
+        validate.check_like(dL=(dL, Q.shape[:3], sums))
+    return options
+
+
+def backward(launch, Q, K, V, O, dO, L, dL, **options):
+    """dQ, dK, dV by backward kernels. launch(Q, ..., dL, dQ, dK, dV, **options) -> its launches; the call has been checked."""
+    dQ, dK, dV = (torch.empty(T.shape, dtype=T.dtype, device=T.device) for T in (Q, K, V))
+    if dQ.numel() == 0 or dK.numel() == 0:
+        return dQ.zero_(), dK.zero_(), dV.zero_()
+    if needs_widening(Q):
+        wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, **options)
+        return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
+    O, L, dL = (None if T is None else T.contiguous() for T in (O, L, dL))     # as the forward made them, else copies
+    run(launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, **options), Q)
+    return dQ, dK, dV
 
 
 def one_program_a_block(Q, B_r):
@@ -138,6 +164,11 @@ def capability(T):
     return torch.cuda.get_device_capability(T.device) if T.is_cuda else None
 
 
+def fit_for_tma(T):
+    """T, or a copy of it where TMA cannot copy its tiles."""
+    return T.contiguous() if why_no_descriptor(T=T) else T
+
+
 def why_no_tma(Q, K, V):
     """Why a kernel that copies with TMA cannot take these, in words; None where it can."""
     have = capability(Q)
@@ -146,6 +177,21 @@ def why_no_tma(Q, K, V):
     if V.shape[-1] * V.itemsize % 16:
         return f"a row of O takes {V.shape[-1] * V.itemsize} bytes, not a multiple of 16, as TMA wants"
     return why_no_descriptor(Q=Q, K=K, V=V)
+
+
+def why_not_hopper(Q, V, dropout_p=0.0, B_r=None, B_c=None):
+    """Why the kernels whose warps divide the labour do not take a call, in words; None where they do."""
+    have, (d, d_v) = capability(Q), (Q.shape[-1], V.shape[-1])
+    if have is None or have[0] != 9:
+        return "its instructions are Hopper's alone, and no interpreter knows them" if have is None else (
+            f"its instructions are Hopper's alone, compute capability 9.0, and this GPU has {have[0]}.{have[1]}")
+    if Q.dtype not in (torch.float16, torch.bfloat16):
+        return f"it takes float16 and bfloat16, not {str(Q.dtype).removeprefix('torch.')}"
+    if d != d_v or d not in (64, 128):
+        return f"it takes d = d_v = 64 or 128, not d = {d}, d_v = {d_v}"
+    if dropout_p > 0:
+        return "it has no dropout"
+    return "its tiles are fixed" if B_r or B_c else None
 
 
 def refuse(why_not):

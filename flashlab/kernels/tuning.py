@@ -21,33 +21,39 @@ from flashlab.kernels.launch import padded, pick_tiles
 
 
 class Tiles(NamedTuple):
-    """What a launch of a forward kernel may choose."""
+    """What a launch of an attention kernel may choose."""
 
     B_r: int
     B_c: int
     num_warps: int
-    num_stages: int        # tiles of K and V under way at a time, the one in use among them; 1: each load is waited for
+    num_stages: int        # tiles of K and V (backward: of Q and dO) in the pipeline, this one too; 1: each load is waited for
 
 
 GRID = [Tiles(*choice) for choice in product((64, 128), (32, 64, 128), (4, 8), (1, 2, 3, 4))]
+KEYS_GRID = [Tiles(*choice) for choice in product((32, 64, 128), (64, 128), (4, 8), (1, 2, 3))]
 
 
-def shared_bytes(tiles, d, d_v, dtype):
-    """The least shared memory that a program of these tiles takes: Q_i, and K_j and V_j for each stage."""
-    return dtype.itemsize * (tiles.B_r * padded(d) + tiles.num_stages * tiles.B_c * (padded(d) + padded(d_v)))
+def shared_bytes(tiles, d, d_v, dtype, stays="queries"):
+    """The least shared memory that a program of these tiles takes: Q_i, and K_j and V_j for each stage; or the other way round."""
+    B, B_of_a_stage = (tiles.B_r, tiles.B_c) if stays == "queries" else (tiles.B_c, tiles.B_r)
+    return dtype.itemsize * (B * padded(d) + tiles.num_stages * B_of_a_stage * (padded(d) + padded(d_v)))
 
 
-def candidates(d, d_v, dtype, limit, grid=None):
-    """Those of the grid worth compiling: they fit in `limit` bytes of shared memory, and each warp has 16 rows at least."""
-    return [tiles for tiles in grid or GRID
-            if shared_bytes(tiles, d, d_v, dtype) <= limit and tiles.B_r >= 16 * tiles.num_warps]
+def candidates(d, d_v, dtype, limit, grid=None, stays="queries"):
+    """Those of the grid worth compiling: they fit in `limit` bytes of shared memory, and each warp has 16 rows at least.
+
+    stays: what a program keeps on chip, and what stands in the rows of its scores: "queries" or "keys"
+    """
+    rows = {"queries": "B_r", "keys": "B_c"}[stays]
+    return [tiles for tiles in grid or {"queries": GRID, "keys": KEYS_GRID}[stays]
+            if shared_bytes(tiles, d, d_v, dtype, stays) <= limit and getattr(tiles, rows) >= 16 * tiles.num_warps]
 
 
-def choose(kernel, Q, K, V, options, B_r=None, B_c=None, tiles=None):
-    """The tiles of one launch, by name: those given, else the fastest that a search found here, else `pick_tiles`."""
+def choose(kernel, Q, K, V, options, B_r=None, B_c=None, tiles=None, otherwise=None):
+    """The tiles of one launch, by name: those given, else the fastest that a search found here, else `pick_tiles` or these."""
     if tiles is None and not (B_r or B_c or options.get("dropout_p")):
         tiles = fastest(kernel, Q.shape[-1], V.shape[-1], Q.dtype, options["causal"], K.shape[2])
-    return tiles._asdict() if tiles else pick_tiles(Q, V, options, B_r, B_c)
+    return tiles._asdict() if tiles else otherwise or pick_tiles(Q, V, options, B_r, B_c)
 
 
 def fastest(kernel, d, d_v, dtype, causal, N):

@@ -1,0 +1,128 @@
+"""The backward Hopper kernel without a Hopper: warpgroups are Python threads, see hopper_stand_in.py."""
+
+import inspect
+import types
+
+import pytest
+import torch
+
+import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
+from flashlab.compiler import interpreted
+from flashlab.oracle import attention, judge_gradients
+
+pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
+pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluon")
+pytestmark = [pytest.mark.skipif(not interpreted(), reason="the kernels around it are interpreted"),
+              pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")]     # numpy's, of exp2 of what a mask then hides
+
+import hopper_stand_in  # noqa: E402
+
+from flashlab.kernels import fa2_hopper_backward  # noqa: E402
+
+TWO, THREE = {"consumers": 2, "stages": 3}, {"consumers": 3, "stages": 4}
+
+
+def inputs(N_q, N_k, d, B=1, H_q=1, H_kv=1, logits=1):
+    g = torch.Generator().manual_seed(N_q)
+    sizes = (N_q, H_q), (N_k, H_kv), (N_k, H_kv), (N_q, H_q)
+    Q, K, V, dO = (torch.randn(B, N, H, d, generator=g).to(torch.float16).transpose(1, 2) for N, H in sizes)
+    return Q * logits, K, V, dO
+
+
+def run(monkeypatch, tensors, causal, choice, **broken):
+    Q, K, V, dO = tensors
+    O, L = attention(Q, K, V, causal=causal, scale=broken.get("scale"))
+    grads = hopper_stand_in.run_backward(monkeypatch, Q, K, V, O.to(Q.dtype), dO, L.float(), causal, choice, **broken)
+    return judge_gradients(*grads, Q, K, V, dO, causal=causal, scale=broken.get("scale"))
+
+
+CASES = {
+    "d 64": (inputs(384, 384, 64), False, TWO),
+    "d 128 causal": (inputs(384, 384, 128), True, TWO),
+    "three consumers, causal": (inputs(384, 384, 64), True, THREE),
+    "ragged": (inputs(200, 333, 64), False, TWO),
+    "ragged, three consumers, batches, shared key heads": (inputs(100, 250, 64, 2, 4, 2), False, THREE),
+    "causal, one row and a bit, shared key heads": (inputs(65, 65, 128, 1, 3, 1), True, TWO),
+    "bottom-right, the diagonal crosses tiles": (inputs(301, 444, 64, 1, 2, 2), True, TWO),
+    "bottom-right, three consumers": (inputs(130, 390, 64), True, THREE),
+    "rows that see no key": (inputs(300, 70, 64), True, TWO),
+    "one query": (inputs(1, 200, 128, 2, 2, 1), True, TWO),
+    "few keys": (inputs(200, 7, 64), False, THREE),
+    "large logits": (inputs(128, 128, 64, logits=60), True, TWO),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_warpgroups_take_turns_and_get_it_right(monkeypatch, case):
+    """Fails if a ring index, a parity, a count, a mask or the order of dQ is wrong: as a deadlock, a wrong value, or a NaN."""
+    tensors, causal, choice = CASES[case]
+    verdict = run(monkeypatch, tensors, causal, choice)
+    assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.3])
+def test_scale(monkeypatch, scale):
+    """Fails if a hidden score is scaled to plus infinity, or to NaN."""
+    verdict = run(monkeypatch, inputs(70, 70, 64), True, TWO, scale=scale)
+    assert verdict.ok, str(verdict)
+
+
+def test_scores_far_below_zero(monkeypatch):
+    """Every L is about -600: a key past the end, whose score is 0, must not come into dQ as exp(0 + 600) * 0."""
+    Q, K, V, dO = inputs(100, 100, 64)
+    verdict = run(monkeypatch, (Q.abs() * 5, -K.abs() * 5, V, dO), False, TWO)
+    assert verdict.ok, str(verdict)
+
+
+def test_any_strides(monkeypatch):
+    """Fails if what TMA cannot read is not copied: columns that are no neighbours, a scalar that was expanded."""
+    Q, K, V, dO = inputs(65, 65, 64, 1, 2, 1)
+    tensors = Q.mT.contiguous().mT, torch.cat([K, K], -1)[..., 1:65], V, dO[..., :1, :1].expand_as(dO)
+    verdict = run(monkeypatch, tensors, True, TWO)
+    assert verdict.ok, str(verdict)
+
+
+# ---- a broken protocol is seen
+
+
+def edited(name, *changes):
+    """A function of the kernel as it stands, but for some of its text."""
+    text = inspect.getsource(getattr(fa2_hopper_backward, name).fn)
+    text = text[text.index("def "):]
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    found = {}
+    exec(text, vars(fa2_hopper_backward), found)
+    return types.FunctionType(found[name].__code__, vars(fa2_hopper_backward))
+
+
+FREE = "        arrive(slot + SLOT_FREE, consumers * 128 + 32)\n"
+BROKEN = {
+    "a parity": {"following": lambda slot, phase, stages: ((slot + 1) % stages, phase)},
+    "the owner does not wait": {"step": edited("step", ("sync(DS_READY + owner", "arrive(DS_READY + owner"))},
+    "one set of dS for all owners": {"step": edited(
+        "step", ("dS_s.index(owner * consumers + me", "dS_s.index(me"), ("dS_s.index(owner * consumers + c", "dS_s.index(c"))},
+    "dQ_s is written too early": {"step": edited("step", ("        tma.store_wait(0) ", "        pass "))},
+    "a slot is let go too early": {"step": edited(
+        "step", ("        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n" + FREE,
+                 FREE + "        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n"))},
+    "no mask past the end": {"only_visible": lambda P, *_: P},
+    "K_s becomes dK too early": {"consumer": edited("consumer", ("    sync(K_READ, consumers * 128)\n", ""))},
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_protocol_is_seen(monkeypatch, name):
+    """The stand-in is worth something."""
+    monkeypatch.setattr(hopper_stand_in, "PATIENCE", 1)
+    Q, K, V, dO = inputs(640, 200, 64)
+    for _ in range(20):                                # threads may happen to take turns all the same
+        try:
+            verdict = run(monkeypatch, (Q.abs() * 5, -K.abs() * 5, V, dO), False, TWO, **BROKEN[name])
+        except AssertionError as error:
+            assert "deadlock" in str(error) or "barrier" in str(error) or "waited" in str(error)
+            return
+        if not verdict.ok:
+            return
+    raise AssertionError("twenty runs came out right")
