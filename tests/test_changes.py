@@ -26,7 +26,7 @@ def longer(x):
 
 
 def test_only_code_counts():
-    assert changes(before, after) == "- def before(x):\n+ def after(x):\n+ for _ in range(2):"
+    assert changes(before, after) == "+ for _ in range(2):"
     assert changes(before, before) == ""
 
 

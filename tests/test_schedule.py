@@ -2,7 +2,18 @@
 
 import pytest
 
-from flashlab.gpu.schedule import FOUR_STEPS, HALF_COPIED, NOTHING, Pipeline, busy, finish, iterations, take_turns
+from flashlab.gpu.schedule import (
+    FOUR_STEPS,
+    HALF_COPIED,
+    NOTHING,
+    Pipeline,
+    alternating,
+    busy,
+    finish,
+    iterations,
+    pipelined,
+    take_turns,
+)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
@@ -29,6 +40,7 @@ def test_a_pipeline_overlaps_copies_with_work():
         if n + 2 < 3:
             machine.start(n + 2, n % 2)
     assert machine.seen == [0, 1, 2] and machine.now == 3 + 3 * 4 and not machine.hung
+    assert sorted(machine.spans) == sorted(pipelined([3, 3, 3], [4, 4, 4], slots=2))
 
 
 def test_a_pipeline_shows_what_was_read_too_early():
@@ -57,6 +69,7 @@ def test_consumers_that_take_turns_keep_the_tensor_cores_busy():
     spans, hung = take_turns([consumer(c, 4) for c in (0, 1)], product=2, softmax=2)
     products = sorted((span.start, span.end, span.unit[-1]) for span in spans if span.unit.startswith("tensor"))
     assert products == [(2 * n, 2 * n + 2, str(n % 2)) for n in range(8)] and not hung
+    assert sorted(spans) == sorted(alternating(4, product=2, softmax=2))
     free = [[step for n in range(4) for step in (("product", n), ("softmax", n))]] * 2
     together, _ = take_turns(free, product=2, softmax=2)
     assert finish(together) > finish(spans)

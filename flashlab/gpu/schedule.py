@@ -51,6 +51,30 @@ def iterations(steps, count, overlapped=True):
     return spans
 
 
+def pipelined(copies, work, slots):
+    """The Spans of a loop over tiles at its best: each copy begins when the one before has ended and its slot is free."""
+    check_positive(slots=slots)
+    copied, done, spans = 0, [], []
+    for n, (copy, takes) in enumerate(zip(copies, work, strict=True)):
+        copied = max(copied, done[n - slots] if n >= slots else 0) + copy
+        begin = max(copied, done[-1] if done else 0)
+        done.append(begin + takes)
+        spans += [Span("copy", str(n), copied - copy, copied), Span("compute", str(n), begin, done[-1])]
+    return spans
+
+
+def alternating(rounds, product, softmax):
+    """The Spans of two consumers that take turns at the tensor cores, named as `take_turns` names them."""
+    check_positive(rounds=rounds, product=product, softmax=softmax)
+    tensor, free, spans = 0, [0, 0], []
+    for n in range(rounds):
+        for me in (0, 1):
+            begin = max(tensor, free[me])
+            tensor, free[me] = begin + product, begin + product + softmax
+            spans += [Span(f"tensor cores, {me}", str(n), begin, tensor), Span(f"exponentials, {me}", str(n), tensor, free[me])]
+    return spans
+
+
 class Pipeline:
     """A program with a copy engine beside it. Copies take one another's place in the queue; the program waits when it says so.
 

@@ -1,7 +1,8 @@
-"""What a rung changes in the code of the rung before: a diff without comments, docstrings and indentation."""
+"""What a rung changes in the code of the rung before: a diff of bodies, without comments, docstrings and indentation."""
 
 import difflib
 import inspect
+import re
 import textwrap
 
 
@@ -27,7 +28,9 @@ def _some(sign, lines, most):
 def _code(function):
     """The lines of a function's body, comments and docstring left out."""
     text = textwrap.dedent(inspect.getsource(getattr(function, "fn", function)))
-    lines = [line.split("  #")[0].rstrip() for line in text[text.index("def "):].splitlines()]
+    lines = [re.sub(r"\s+# .*$", "", line) for line in text[text.index("def "):].splitlines()]
+    head = next(n for n, line in enumerate(lines) if line.endswith(":"))               # of a signature of many lines, the last
+    lines = lines[head + 1:]
     quoted, kept = False, []
     for line in lines:
         marks = line.count('"""')
