@@ -3,9 +3,9 @@
 Chapter 12 · difficulty 4 of 5 · 30 minutes
 
 Two consumers share the tensor cores. In each round n a consumer has its product, which needs the tensor cores, and then its
-softmax, which does not: while one takes exponentials, the other should multiply. Left alone both multiply at the same time, at
-half the speed each, and then the tensor cores stand idle while both take exponentials. So they take turns: in every round
-consumer 0's product comes first, and consumer 1's begins when it has ended.
+softmax, which does not: while one takes exponentials, the other should multiply. Left alone both begin to multiply at the same
+time, at half the speed each, and later the tensor cores stand idle while both take exponentials. So they take turns: in every
+round consumer 0's product comes first, and consumer 1's begins when it has ended.
 
 Write the program of one consumer as a list of instructions, done one after the other:
 

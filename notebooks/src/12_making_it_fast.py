@@ -91,13 +91,27 @@ clock("fa2_triton_forward")
 # %% [markdown]
 # ## Powers of two
 #
-# A GPU has an instruction for $2^x$ and none for $e^x$: `exp` multiplies by $\log_2 e$ first. And a score has met the scale before that. **Predict**: how many per cent of the float32 multiplications in the compiled kernel are left once both factors are one?
+# A GPU has an instruction for $2^x$ and none for $e^x$: `exp` multiplies by $\log_2 e$ first. And a score has met the scale before that.
+#
+# **Exercise: attention in powers of two** ([exercises/ex12_exp2.py](../exercises/ex12_exp2.py), 20 minutes). The loop in base 2, and $L$ as a natural logarithm all the same.
 
 # %%
-my_multiplications = None     # per cent of chapter 10's
+check("ex12_exp2")
+
+# %%
+reveal("ex12_exp2")
+
+# %% [markdown]
+# The same change in the kernel, as the diff of two rungs: `-` is chapter 10's line, `+` the new one. Comments are left out.
 
 # %%
 print(changes(fa2.fa2_forward_kernel, fa2_exp2.fa2_exp2_kernel))
+
+# %% [markdown]
+# **Predict**: how many per cent of the float32 multiplications in the compiled kernel are left once both factors are one?
+
+# %%
+my_multiplications = None     # per cent of chapter 10's
 
 # %%
 def instructions(name, **kinds):
@@ -112,15 +126,7 @@ said = compare("multiplications that base 2 leaves", my_multiplications, 100 * a
 figures.instructions_of_rungs(counts, "PTX", "d = 128, causal.")
 
 # %% [markdown]
-# **Compare.** As many powers as before, but what leads up to one is a single *fused multiply-add*, factor times score minus maximum, where it was two multiplications and a subtraction.
-#
-# **Exercise: attention in powers of two** ([exercises/ex12_exp2.py](../exercises/ex12_exp2.py), 20 minutes). The loop in base 2, and $L$ as a natural logarithm all the same.
-
-# %%
-check("ex12_exp2")
-
-# %%
-reveal("ex12_exp2")
+# **Compare.** As many powers as before, but what leads up to one is a single *fused multiply-add*, factor times score minus maximum, where it was two multiplications and a subtraction. What that is worth in time:
 
 # %%
 clock("fa2_exp2_forward")
@@ -144,12 +150,8 @@ said = compare("visited tiles that need a mask", my_crossed, 100 * crossed.sum()
 print(f"{crossed.sum()} of {visited.sum()} tiles cross the diagonal; a query block has {crossed.sum(1).max()} of them at most")
 
 # %% [markdown]
-# So the loop is split: first the tiles without masks, then the few with. `tl.static_range` is unrolled while compiling, so the two passes of the outer loop become two loops, and `if masked` leaves no branch behind.
-
-# %%
-print(changes(fa2_exp2.fa2_exp2_kernel, fa2_split.fa2_split_kernel))
-
-# %% [markdown]
+# So the loop is split: first the tiles without masks, then the few with.
+#
 # **Exercise: which key blocks need a mask** ([exercises/ex12_split.py](../exercises/ex12_split.py), 20 minutes). Where does the first loop end, where the second? Chapter 06 asked something like it; a kernel's tile has one more reason for a mask.
 
 # %%
@@ -158,16 +160,30 @@ check("ex12_split")
 # %%
 reveal("ex12_split")
 
+# %% [markdown]
+# In the kernel `tl.static_range` is unrolled while compiling, so the two passes of the outer loop become two loops, and `if masked` leaves no branch behind.
+
+# %%
+print(changes(fa2_exp2.fa2_exp2_kernel, fa2_split.fa2_split_kernel))
+
+# %% [markdown]
+# Two loops are more code. **Predict** how many times as many powers of 2 and how many times as many selections stand in it.
+
+# %%
+my_code = {"powers of 2": None, "selections": None}
+
 # %%
 kinds = {"selections": r"\bselp\.", "comparisons": r"\bsetp\.", "powers_of_2": r"\bex2\.", "products": r"wgmma\.mma_async"}
-figures.instructions_of_rungs({label(name): instructions(name, **kinds) for name in ("fa2_exp2_forward", "fa2_split_forward")}, "PTX",
-                              "d = 128, causal; products: matrix instructions.")
+counts = {label(name): instructions(name, **kinds) for name in ("fa2_exp2_forward", "fa2_split_forward")}
+before, after = counts.values()
+said = compare("code of the split loop", my_code, {kind: after[kind] / before[kind] for kind in my_code}, "times")
+figures.instructions_of_rungs(counts, "PTX", "d = 128, causal; products: matrix instructions.")
 
 # %%
 clock("fa2_split_forward")
 
 # %% [markdown]
-# **Compare.** Powers and products are there twice, since there are two loops; selections are not. What runs often, the first loop, has none. But the second loop is a price: the section after the next shows what a loop costs before its first tile is there.
+# **Compare.** Powers and products are there twice, since there are two loops; selections are not: the first loop, which runs most often, has none of the mask's. But the second loop has a price. The section on pipelining shows what a loop costs before its first tile is there.
 #
 # **Takeaway.** Work that most tiles do not need belongs out of the loop that most tiles run through.
 
@@ -341,7 +357,7 @@ said = compare("steps to read a column of pieces", my_bank_steps, found)
 figures.pieces_in_banks(2)
 
 # %% [markdown]
-# **Compare.** As they are, all eight pieces lie in the same four banks: a *bank conflict*. *Swizzling* puts piece $p$ of row $r$ at place $p \oplus (r \bmod 8)$. Padding would do as well, but costs memory, and TMA and `wgmma` know swizzled tiles only.
+# **Compare.** As they are, all eight pieces lie in the same four banks: a *bank conflict*. *Swizzling* puts piece $p$ of row $r$ at place $p \oplus (r \bmod 8)$. Padding would do as well, but costs memory, and Hopper's units, which the next sections are about, are made for swizzled tiles.
 #
 # **Your turn** (5 minutes). Is there another rule without conflicts? Write a place for each piece; it must lose none.
 
@@ -366,13 +382,12 @@ print(f"your rule: {steps} steps, {'every piece has a place of its own' if taken
 my_wgmma = None
 
 # %%
-_ = compare("matrix instructions for a tile", my_wgmma, 128 // 16 + 64 // 16)
-print("in the compiled kernel:", instructions("fa2_pipelined_forward", products=r"wgmma\.mma_async")["products"])
+_ = compare("matrix instructions for a tile", my_wgmma, instructions("fa2_pipelined_forward", products=r"wgmma\.mma_async")["products"])
 shapes = re.findall(r"wgmma\.mma_async\.sync\.aligned\.(m\d+n\d+k\d+)", made["fa2_pipelined_forward"].ptx)
 print("their shapes:", ", ".join(f"{shapes.count(shape)} of {shape}" for shape in dict.fromkeys(shapes)))
 
 # %% [markdown]
-# $S$ needs $d / 16 = 8$ of them, $PV$ needs $B_c / 16 = 4$; each warpgroup executes the same ones for its own 64 rows. Between the two products $S$ becomes $P$ and changes its role: a result becomes a left operand. **Predict** how many of its 256 elements a $16 \times 16$ tile has to move to another lane for that.
+# An instruction is named after rows (m), columns (n) and depth (k). $S$ needs $d / 16 = 8$ of them, $PV$ needs $B_c / 16 = 4$; each warpgroup executes the same ones for its own 64 rows. Between the two products $S$ becomes $P$ and changes its role: a result becomes a left operand. **Predict** how many of its 256 elements a $16 \times 16$ tile has to move to another lane for that.
 
 # %%
 my_moves = None
@@ -383,7 +398,7 @@ said = compare("elements that change their lane", my_moves, moved)
 figures.lanes_of_products()
 
 # %% [markdown]
-# **Takeaway.** $P$ never leaves the registers it was computed in. FlashAttention-2 splits the rows of $Q$ among warps (chapter 06) partly for this: each warp has whole rows of $P$.
+# **Takeaway.** $P$ never leaves the registers it was computed in. FlashAttention-2 splits the rows of $Q$ among warps (chapter 06) for this reason too: each warp has whole rows of $P$.
 
 # %% [markdown]
 # ## TMA
@@ -416,7 +431,7 @@ for name, given in {"contiguous": Q, "every second column": meta(1, 16, 4096, 25
     print(f"{name}: {fa2_tma.why_not(given, given, given) or 'taken'}")
 
 # %% [markdown]
-# **Takeaway.** Copies that a unit of their own makes free threads, registers and instructions. What a kernel does not compute it cannot be slow at.
+# **Takeaway.** Copies made by a unit of their own free threads, registers and instructions. Whether that is time, a measurement says: for chapter 09b's product it was not.
 
 # %% [markdown]
 # ## Programs that stay
@@ -452,12 +467,12 @@ clock("fa2_persistent_forward")
 # %% [markdown]
 # **Change this and run again**: 128 heads instead of 16 in `lengths`. When does the order matter less?
 #
-# **Takeaway.** The end of a kernel is where SMs stand idle; long work first, short work last. The rungs before do so within a head already: their block numbers count down.
+# **Takeaway.** At the end of a kernel SMs stand idle: long work first, short work last. The rungs before do so within a head already; this one does so across heads, a few at a time (`together`), whose $K$ and $V$ stay in L2.
 
 # %% [markdown]
 # ## Warps that do different things
 #
-# So far all warps of a program do the same, and the compiler overlaps copies with work. It does not overlap the softmax with products: those follow one another. **Warp specialisation** gives warps different programs. One *producer* warp asks TMA for tiles; two *consumers*, warpgroups of 64 rows each, compute. **Predict** the share of time in which the tensor cores work, if product and softmax take 2 steps each and nobody coordinates the two consumers.
+# So far all warps of a program do the same. The compiler overlaps copies with work, but within a warp softmax and products still follow one another. **Warp specialisation** gives warps different programs. One *producer* warp asks TMA for tiles; two *consumers*, warpgroups of 64 rows each, compute. **Predict** the share of time in which the tensor cores work, if product and softmax take 2 steps each and nobody coordinates the two consumers.
 
 # %%
 my_alone = None     # per cent
@@ -500,9 +515,9 @@ print("then registers change hands:", ", ".join(f"{'up' if way == 'inc' else 'do
 clock("fa2_hopper_forward")
 
 # %% [markdown]
-# **Compare.** `setmaxnreg` takes registers from the producer, which needs few, and gives them to the consumers, which hold $O$, $S$ and $P$. With registers for a single program there is nobody else on the SM to hide behind; the kernel's own warps hide one another.
+# **Compare.** In the model turns help most where product and softmax take equally long. In the kernel `setmaxnreg` takes registers from the producer, which needs few, and gives them to the consumers, which hold $O$, $S$ and $P$. One program fills the SM, so no other hides its waiting: its own warps hide one another's.
 #
-# **Takeaway.** Three units, three kinds of warps' time: copies, products, exponentials. A fast kernel keeps the tensor cores busy with the other two underneath.
+# **Takeaway.** Copies, products and exponentials each have a unit of their own. A fast kernel keeps the tensor cores busy and does the other two meanwhile.
 
 # %% [markdown]
 # ## All rungs beside each other
@@ -526,29 +541,28 @@ figures.bars({name: 100 * fit.share for name, fit in fits.items()}, f"Every rung
              "% of the 2048 threads of an SM")
 
 # %% [markdown]
-# And the roofline of chapter 02. Bytes are the model's, each program's reads of $K$ and $V$ counted in full, so only the tile's height moves a rung sideways. **Predict**: does memory or arithmetic limit these kernels?
+# And the roofline of chapter 02. The model counts each program's reads of $K$ and $V$ in full; at the other extreme, the L2 cache serves all of them but the first. **Predict** what limits the rungs in each case: "memory" or "arithmetic".
 
 # %%
-my_limit = None     # "memory" or "arithmetic"
+my_limits = {"every read from HBM": None, "each byte once": None}
 
 # %%
-ceilings = bench.load_results("forward_h100")["ceilings"]
-points = []
-for name in made:
-    B_r, B_c = (arguments_of(name).get(size, 128) for size in ("B_r", "B_c"))
-    moved = cost.fa2_forward(4096, 4096, 128, B_r=B_r, B_c=B_c, causal=True, element_size=2)
-    points.append({"op": label(name), "rung": name, "flops": cost.attention_flops(1, 1, 4096, 4096, 128, causal=True),
-                   "bytes": moved.read + moved.written, "tflops": next((t for device, t in recorded(name).items() if "H100" in device), None)})
+run = bench.load_results("forward_h100")
+ceilings, flops = run["ceilings"], cost.attention_flops(1, 1, 4096, 4096, 128, causal=True)
+sizes = {tuple(arguments_of(name).get(size, 128) for size in ("B_r", "B_c")) for name in made}     # the Hopper rung's are its own
+reads = {B: cost.fa2_forward(4096, 4096, 128, B_r=B[0], B_c=B[1], causal=True, element_size=2) for B in sizes}
+points = [{"op": f"{B[0]} × {B[1]}, every read from HBM", "flops": flops, "bytes": moved.read + moved.written}
+          for B, moved in reads.items()]
+points.append({"op": "each byte once", "flops": flops, "bytes": 2 * 4 * 4096 * 128 + 4 * 4096})
 ridge = ceilings["matmul_tflops"] / ceilings["copy_tb_s"]
-intensity = min(point["flops"] / point["bytes"] for point in points)
-print(f"{intensity:.0f} FLOPs a byte at least, and the roof bends at {ridge:.0f}; L2 serves most of those bytes")
-_ = compare("the limit of the rungs", my_limit, "memory" if intensity * 1.5 < ridge else "arithmetic")
-figures.roofline(points, ceilings["copy_tb_s"], ceilings["matmul_tflops"], "Ceilings and filled points: recorded on an H100.")
+limits = ["memory" if point["flops"] / point["bytes"] < ridge else "arithmetic" for point in (points[0], points[-1])]
+_ = compare("what limits the rungs", my_limits, dict(zip(my_limits, limits, strict=True)))
+figures.roofline(points, ceilings["copy_tb_s"], ceilings["matmul_tflops"], f"Ceilings: recorded on {bench.where(run)}.")
 
 # %% [markdown]
-# **Compare.** A point on the roof is where a rung could be at best, not where it is. Between a filled point and the roof lies what this chapter is about: time in which the tensor cores wait for copies, exponentials and one another.
+# **Compare.** If every read came from HBM, no schedule could lift a rung above the first points: a kernel lives on the L2 cache, and the order of its programs decides how well. A point on the roof is where a rung could be at best. What keeps it below is the time in which tensor cores wait: for copies, for exponentials, for one another.
 #
-# **Takeaway.** Occupancy falls along the ladder and the roofline's place hardly moves: both say what is possible. What is left to win is in the schedule.
+# **Takeaway.** Neither occupancy nor the roofline tells these rungs apart: nearly all have one program on an SM and the same tiles. The difference is in the schedule.
 
 # %% [markdown]
 # ## Backwards
@@ -592,7 +606,7 @@ figures.sums_by_order(sums, parts.double().sum().item(), len(parts))
 print(ladder.rung("fa2_atomic_backward").why_not(Q, Q, Q, causal=True, deterministic=True))
 
 # %% [markdown]
-# What the compiler makes of the kernel that holds most, the one with $dK$ and $dV$. **Predict** which of the three needs the most shared memory: "two passes", "one kernel" or "Hopper".
+# The compiler's view of the kernel that holds most, the one with $dK$ and $dV$. **Predict** which of the three needs the most shared memory: "two passes", "one kernel" or "Hopper".
 
 # %%
 my_largest = None
@@ -611,7 +625,7 @@ _ = compare("shared memory of backward kernels", my_largest, max(rows, key=lambd
 figures.compiled_kernels(rows)
 
 # %% [markdown]
-# The Hopper rung lets its two consumers take turns with $dQ$: one computes it for even tiles, the other for odd ones, while the other runs ahead; TMA adds the tile up in memory. What is recorded:
+# **Compare.** Two sums and two matrices of scores: registers are the limit here, as in chapter 11, and all three spill a little. The Hopper rung lets its two consumers take turns with $dQ$: one computes it for even tiles, the other for odd ones, while the other runs ahead; TMA adds the tile up in memory. What is recorded:
 
 # %%
 backward = bench.load_results("backward_h100")
@@ -627,7 +641,7 @@ for rung in ladder.BACKWARD_KERNELS:
 # %% [markdown]
 # ## An open question
 #
-# The softmax takes about as long as the products it hides under: exponentials are few a cycle on an H100, and tensor cores get faster with each generation. What would you do with a GPU whose tensor cores are twice as fast and whose exponentials are not? Change `product` and `softmax` in the last timelines, and try three consumers on paper. Then there are polynomials: $2^x$ can also be computed with multiply-adds. When would that pay, and which unit would you take the time from?
+# FlashAttention-3 puts an H100 at 989 TFLOP/s of products and 3.9 T exponentials a second: at $d = 128$ the exponentials take half as long as the products, at $d = 64$ as long. What would you do with a GPU whose tensor cores are twice as fast and whose exponentials are not? Change `product` and `softmax` in the last timelines, and try three consumers on paper. Then there are polynomials: $2^x$ can also be computed with multiply-adds. When would that pay, and which unit would you take the time from?
 #
 # ## Sources
 #
