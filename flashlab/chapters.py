@@ -37,6 +37,9 @@ CHAPTERS = [
             gpu_adds="compiled kernels instead of interpreted ones"),
     Chapter("11", "triton_backward", "the backward pass as three Triton kernels; dropout whose mask nobody stores; training",
             needs_triton=True, gpu_adds="compiled kernels instead of interpreted ones"),
+    Chapter("12", "making_it_fast",
+            "the kernel ladder: base 2, split loops, searched tiles, pipelines, TMA, warps that take turns",
+            needs_triton=True, gpu_adds="tiles that a search found there"),
     Chapter("16", "benchmarks", "run time, TFLOP/s, memory and HBM bytes against PyTorch's own kernels",
             gpu_adds="live plots instead of recorded ones"),
 ]

@@ -35,7 +35,7 @@ from flashlab.memory import KiB, Memory  # noqa: E402
 from flashlab.rungs.fa1 import fa1_forward  # noqa: E402
 from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
 from flashlab.rungs.naive import naive_forward  # noqa: E402
-from tests import pictures_backward, pictures_reasons  # noqa: E402
+from tests import pictures_backward, pictures_reasons, pictures_schedules  # noqa: E402
 
 PROVENANCE = {"device": "Invented GPU", "torch": "0.0", "triton": "0.0", "cuda": "0", "python": "3", "date": "2000-01-01T00:00:00",
               "commit": "0", "command": "-"}                           # made up, like every number below: never a result
@@ -96,6 +96,7 @@ def draw(name):
     A = torch.arange(12.0).view(3, 4)
     added = launch(vector_add, 1, 32)(A.flatten(), A.flatten(), torch.zeros(12), 12)
     return {
+        **pictures_schedules.all_of(),
         "ladder": figures.ladder,
         "tile_of_scores": lambda: figures.tile_of_scores(7, 9, 3, 4, 2, 1),
         "who_sees_whom": lambda: figures.who_sees_whom(8, 6),
@@ -348,6 +349,17 @@ def test_pictures_of_the_backward_pass():
         assert "Backward, bfloat16" in source(fig) and "FA2 in Triton" in title(fig) and "not" not in title(fig)
         with pytest.raises(ValueError, match="no measured"):
             draw_(results | {"what": "forward"})
+
+
+def test_pictures_of_who_works_when():
+    """Their titles say what their data do, whatever those are."""
+    says = title(figures.timelines(pictures_schedules.four_steps(5), "multiply", "-"))
+    assert says.endswith("one after the other: 25 %; overlapped: 62 %")
+    assert title(figures.left_of_a_grid([(64, 64, 4, 1), (64, 64, 4, 2)], [(64, 64, 4, 1)], "-")).startswith("1 of 2 choices")
+    assert "8 steps where the rows lie as they are, 1 where" in title(figures.pieces_in_banks(3))
+    assert "nothing has to move" in title(figures.lanes_of_products())
+    counts = {name: {"copies": n} for n, name in ((24, "before"), (2, "after"))}
+    assert title(figures.instructions_of_rungs(counts, "PTX", "-")) == "before to after: copies 24 → 2"
 
 
 def test_a_figure_leaves_the_callers_style_alone():

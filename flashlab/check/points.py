@@ -27,6 +27,7 @@ LIBRARY = {
     "softmax": ({"softmax", "log_softmax", "softmin", "logsumexp", "logcumsumexp", "gumbel_softmax", "cross_entropy", "_softmax"},
                 "a library's softmax"),
     "attention": ({"scaled_dot_product_attention", "multi_head_attention_forward"}, "a library's attention"),
+    "base_e": ({"exp", "exp_", "expm1", "log", "log_", "log1p", "logaddexp"}, "to base e, and this exercise is about base 2"),
     "strides": ({"stride", "storage_offset", "data_ptr"}, "a tensor that knows the answer"),
 }
 GRADIENTS = {"grad", "backward"}

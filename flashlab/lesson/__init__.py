@@ -6,12 +6,14 @@
     reveal("ex06_fa2_inner_loop")                          # once it passes
     replay("ex06_fa2_inner_loop")                          # their own lines in the player
     points = sweeps.over_N(Ns) + yours.over_N(Ns)          # their own code among the curves
+    print(changes(fa2._step, another._step))               # what one rung changes in the code of another
     misprints.COPIES["FA2"]                                # a published algorithm as code that runs, misprints and all
 """
 
 from flashlab.lesson import misprints, yours
+from flashlab.lesson.changes import changes
 from flashlab.lesson.moving import replay
 from flashlab.lesson.predictions import compare, nearest
 from flashlab.lesson.reference import reveal
 
-__all__ = ["compare", "misprints", "nearest", "replay", "reveal", "yours"]
+__all__ = ["changes", "compare", "misprints", "nearest", "replay", "reveal", "yours"]

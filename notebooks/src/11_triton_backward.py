@@ -74,7 +74,7 @@ _ = compare("programs of the backward pass", my_grids, grids)
 # %% [markdown]
 # ## First launch: $D$, and $L$ in another base
 #
-# $D_i = dO_i \cdot O_i$ is a row sum. The same kernel also prepares $L$: a GPU has an instruction for powers of 2, not of $e$, and $e^{S-L} = 2^{S \log_2 e - L \log_2 e}$. Multiplying $L$ once per row here spares a multiplication per element later. (The forward kernel still takes `exp`; the planned chapter 12 changes that.)
+# $D_i = dO_i \cdot O_i$ is a row sum. The same kernel also prepares $L$: a GPU has an instruction for powers of 2, not of $e$, and $e^{S-L} = 2^{S \log_2 e - L \log_2 e}$. Multiplying $L$ once per row here spares a multiplication per element later. (The forward kernel still takes `exp`; chapter 12 changes that.)
 #
 # **Predict**: a row that sees no key has $L = -\infty$, and its weights must come out as 0. What should the kernel store as its $L$, so that $2^{S - L}$ needs no special case?
 
@@ -513,7 +513,7 @@ figures.tflops(recorded, causal=True)
 figures.peak_memory_against_N(recorded, causal=True)
 
 # %% [markdown]
-# **Compare.** Memory, forward and backward together, is where it all began: naive attention's doubles with every doubling of $N$ at the same number of tokens, the kernel's does not move. cuDNN's kernel is faster still; where such factors come from is the subject of the planned chapter 12.
+# **Compare.** Memory, forward and backward together, is where it all began: naive attention's doubles with every doubling of $N$ at the same number of tokens, the kernel's does not move. cuDNN's kernel is faster still; where such factors come from is the subject of chapter 12.
 #
 # **Takeaway.** Three plain kernels, exact and reproducible, train at any length that fits.
 
@@ -526,4 +526,4 @@ figures.peak_memory_against_N(recorded, causal=True)
 #
 # Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691), Algorithm 2 · Salmon, Moraes, Dror, Shaw 2011, [Parallel random numbers: as easy as 1, 2, 3](https://doi.org/10.1145/2063384.2063405) · Ainslie et al. 2023, [GQA](https://arxiv.org/abs/2305.13245) · Triton's tutorials on [fused attention](https://triton-lang.org/main/getting-started/tutorials/06-fused-attention.html) and [low-memory dropout](https://triton-lang.org/main/getting-started/tutorials/04-low-memory-dropout.html) · the rhyme: "This is the House that Jack built", traditional
 #
-# **Next:** [16 · Benchmarks](16_benchmarks.ipynb) puts a clock on the kernels, beside every attention that PyTorch has.
+# **Next:** [12 · Making it fast](12_making_it_fast.ipynb) climbs from these kernels to those that a GPU's units like.

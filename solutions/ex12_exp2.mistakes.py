@@ -1,0 +1,107 @@
+"""Cases and mistakes of ex12_exp2."""
+
+import torch
+
+from flashlab.check.cases import LOOSE, normal
+from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+
+FACTOR, MAXIMUM, ALPHA = "factor = scale * LOG2_E", "torch.maximum(m_i, S_ij.amax(-1) * factor)", "alpha = torch.exp2(m_i - m_new)"
+P, L = "P_ij = torch.exp2(S_ij * factor - m_new[:, None])", "(m_i + torch.log2(l_i)) / LOG2_E"
+
+
+def truth(Q, K, V, scale, B_c):
+    S = Q.double() @ K.double().T * scale
+    return torch.softmax(S, -1) @ V.double(), torch.logsumexp(S, -1)
+
+
+def case(name, N_q, N_k, B_c, *, seed, scale=0.5, d=4, d_v=4, factor=1.0, shift=0.0, sort=None, dtype=torch.float32):
+    def make():
+        Q, K, V = normal(N_q, d, seed=seed, dtype=dtype), normal(N_k, d, seed=seed + 1, dtype=dtype), normal(N_k, d_v, seed=seed + 2, dtype=dtype)
+        Q[:, 0], K[:, 0] = 1, K[:, 0] + shift / scale                 # each score is moved by `shift`
+        if sort:
+            K[:, 0] = shift / scale + torch.linspace(0, 3, N_k, dtype=dtype).flip(0 if sort == "falling" else ())
+        return {"Q": Q * factor, "K": K, "V": V, "scale": scale, "B_c": B_c}
+
+    holds = {"more than one key block": N_k > B_c, "a short last key block": N_k % B_c != 0, "d_v ≠ d": d_v != d,
+             "large scores": factor > 1 or abs(shift) > 50, "float64 inputs": dtype == torch.float64,
+             "a maximum that grows": N_k > B_c and sort != "falling"}
+    return Case(name, make, frozenset(f for f, true in holds.items() if true), {"N_q": N_q, "N_k": N_k, "B_c": B_c, "scale": scale},
+                LOOSE if factor > 1 or abs(shift) > 50 else 0.0)
+
+
+EXERCISE = Exercise(
+    function="attend",
+    outputs=(Output("O", ("query", "column")), Output("L", ("query",))),
+    truth=truth,
+    without=("softmax", "attention", "base_e"),
+    cases=[
+        case("one key", 2, 1, 1, seed=1200),
+        case("one block", 3, 4, 4, seed=1203),
+        case("two blocks, rising", 3, 6, 3, seed=1206, sort="rising"),
+        case("two blocks, falling", 3, 6, 3, seed=1209, sort="falling"),
+        case("three blocks, the last one short", 4, 8, 3, seed=1212),
+        case("values wider than keys", 3, 7, 2, seed=1215, d=3, d_v=5),
+        case("a scale of 2", 4, 6, 2, seed=1218, scale=2.0),
+        case("a small scale", 4, 6, 2, seed=1221, scale=0.125),
+        case("one key at a time", 2, 5, 1, seed=1224),
+        case("float64", 3, 7, 3, seed=1227, dtype=torch.float64),
+        case("scores around 800, falling", 3, 8, 2, seed=1230, shift=800, scale=0.25, sort="falling"),
+        case("scores around −800", 3, 8, 2, seed=1233, shift=-800, scale=0.25, sort="rising"),
+        case("scores around 700, a scale of 4", 3, 8, 2, seed=1236, shift=700, scale=4.0, sort="rising"),
+        case("scores in the hundreds", 4, 9, 3, seed=1239, factor=150.0, scale=0.5),
+    ],
+    mistakes=[
+        Mistake("no_log2e", "the factor was the scale alone: the weights were 2^score, not e^score", "the factor: scale · log2(e)", (FACTOR, "factor = scale")),
+        Mistake("ln2_for_log2e", "the scale was divided by log2(e), which is a multiplication by ln(2)", "the factor: e^x is 2^(x · log2(e)), and log2(e) is 1.44",
+                (FACTOR, "factor = scale / LOG2_E"), also=[[(FACTOR, "factor = scale * 0.6931471805599453")]]),
+        Mistake("no_scale", "the scale was left out of the factor", "the factor: scale · log2(e)", (FACTOR, "factor = LOG2_E")),
+        Mistake("scale_twice", "the scores met the scale twice: once in the product, once in the factor", "S_ij: Q K^T alone, the factor has the scale",
+                ("S_ij = Q @ K_j.T", "S_ij = Q @ K_j.T * scale")),
+        Mistake("log2e_twice", "P_ij multiplied by log2(e) once more, though the factor has it", "the exponent of P_ij: S_ij · factor − m_new",
+                (P, "P_ij = torch.exp2(S_ij * factor * LOG2_E - m_new[:, None])")),
+        Mistake("all_converted_again", "the whole exponent was multiplied by log2(e), as if S_ij · factor and m_new were in base e", "the exponents: factor and m_i are in base 2 already",
+                (P, "P_ij = torch.exp2((S_ij * factor - m_new[:, None]) * LOG2_E)"), (ALPHA, "alpha = torch.exp2((m_i - m_new) * LOG2_E)")),
+        Mistake("alpha_converted_again", "alpha multiplied m_i − m_new by log2(e), though both are in base 2", "alpha: 2^(m_i − m_new)", (ALPHA, "alpha = torch.exp2((m_i - m_new) * LOG2_E)")),
+        Mistake("L_in_base_2", "L stayed in base 2: it was not divided by log2(e)", "the last line: L is a natural logarithm", (L, "m_i + torch.log2(l_i)")),
+        Mistake("L_multiplied", "L was multiplied by log2(e), not divided by it", "the last line: ln(x) = log2(x) / log2(e)", (L, "(m_i + torch.log2(l_i)) * LOG2_E")),
+        Mistake("only_m_converted", "of L only m_i was taken back to base e, log2(l_i) was not", "the brackets in L: both of its parts are in base 2", (L, "m_i / LOG2_E + torch.log2(l_i)")),
+        Mistake("only_l_converted", "of L only log2(l_i) was taken back to base e, m_i was not", "the brackets in L: both of its parts are in base 2", (L, "m_i + torch.log2(l_i) / LOG2_E")),
+        Mistake("L_without_m", "L was the logarithm of l_i alone: m_i is missing", "L: l_i counts in units of 2^m_i", (L, "torch.log2(l_i) / LOG2_E")),
+        Mistake("L_without_l", "L was the maximum alone: log2(l_i) is missing", "L: m_i + log2(l_i), then out of base 2", (L, "m_i / LOG2_E")),
+        Mistake("ln_for_log2", "L mixed bases: m_i is in base 2, and ln(l_i) was added to it", "the last line: torch.log2(l_i)", (L, "(m_i + torch.log(l_i)) / LOG2_E")),
+        Mistake("exp_for_exp2", "exponents to base 2 were given to exp: the weights were e^(factor · s)", "torch.exp2", (ALPHA, "alpha = torch.exp(m_i - m_new)"),
+                (P, "P_ij = torch.exp(S_ij * factor - m_new[:, None])")),
+        Mistake("alpha_by_exp", "alpha was e^(m_i − m_new), and m_i is in base 2", "alpha: torch.exp2", (ALPHA, "alpha = torch.exp(m_i - m_new)")),
+        Mistake("P_by_exp", "P_ij was e^(...), though its exponent is in base 2", "P_ij: torch.exp2", (P, "P_ij = torch.exp(S_ij * factor - m_new[:, None])")),
+        Mistake("maximum_in_base_e", "the maximum was kept in base e beside exponents in base 2, which overflows for large scores", "m_new: the row's maximum times factor",
+                (MAXIMUM, "torch.maximum(m_i, S_ij.amax(-1) * scale)")),
+        Mistake("maximum_unscaled", "the maximum was that of Q K^T without the factor, and is not the largest exponent", "m_new: the row's maximum times factor", (MAXIMUM, "torch.maximum(m_i, S_ij.amax(-1))")),
+        Mistake("maximum_of_block", "m_new forgot the blocks before: it was the maximum of this block alone, and alpha overflowed where that falls", "m_new: the larger of m_i and the block's maximum",
+                (MAXIMUM, "S_ij.amax(-1) * factor")),
+        Mistake("no_maximum", "no maximum was subtracted, and large scores overflowed", "the exponent of P_ij: S_ij · factor − m_new", (MAXIMUM, "torch.zeros_like(m_i)")),
+        Mistake("l_not_rescaled", "l_i was not multiplied by alpha when the maximum grew", "the line of l_i: alpha times l_i first", ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)")),
+        Mistake("O_not_rescaled", "O_i was not multiplied by alpha when the maximum grew", "the line of O_i: alpha[:, None] times O_i first", ("alpha[:, None] * O_i + P_ij @ V_j", "O_i + P_ij @ V_j")),
+        Mistake("nothing_rescaled", "neither l_i nor O_i was multiplied by alpha", "the lines of l_i and O_i", ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)"),
+                ("alpha[:, None] * O_i + P_ij @ V_j", "O_i + P_ij @ V_j")),
+        Mistake("not_divided", "O was not divided by l_i", "the last line: O_i / l_i[:, None]", ("O_i / l_i[:, None]", "O_i")),
+        Mistake("last_block_lost", "a short last block of keys was left out", "the range of the loop: up to N_k, slices may be short", ("range(0, len(K), B_c)", "range(0, len(K) - B_c + 1, B_c)")),
+    ],
+    variants=[
+        Variant("the factor folded into Q", (FACTOR, "Q, factor = Q * (scale * LOG2_E), 1.0")),
+        Variant("with powers of Python", (ALPHA, "alpha = 2.0 ** (m_i - m_new)"), (P, "P_ij = 2.0 ** (S_ij * factor - m_new[:, None])")),
+        Variant("the maximum of all keys first", body="""
+            scores = Q @ K.T * (scale * LOG2_E)
+            m = scores.amax(-1, keepdim=True)
+            P = torch.exp2(scores - m)
+            l = P.sum(-1, keepdim=True)
+            return P / l @ V, ((m + torch.log2(l)) / LOG2_E)[:, 0]
+            """),
+    ],
+    hints=[
+        "factor = scale * LOG2_E, once, before the loop. S_ij is Q @ K_j.T, and nothing else.",
+        "m_new = max(m_i, row maximum of S_ij times factor); alpha = 2^(m_i − m_new); P_ij = 2^(S_ij · factor − m_new).",
+        "At the end log2 of the sum is m_i + log2(l_i). Divide all of it by LOG2_E to get the natural logarithm.",
+        Hint("Only large scores are wrong: is m_new the largest exponent, in the same base as the exponents themselves?", "large scores"),
+        Hint("One block is right, more are not: what do l_i and O_i count in, once the maximum has grown?", "more than one key block"),
+    ],
+)

@@ -1,0 +1,44 @@
+"""ex12_exp2 · attention in powers of two
+
+Chapter 12 · difficulty 2 of 5 · 20 minutes
+
+A GPU has an instruction for 2^x and none for e^x. Write the loop of FlashAttention-2 for one query block so that it knows base 2
+alone, with the scale and log2(e) folded into one factor that each score meets once.
+
+    exp(scale · s − m) = 2^(factor · s − m')        factor = scale · log2(e)        m' = m · log2(e), the maximum in base 2
+
+    Q (N_q, d), K (N_k, d), V (N_k, d_v)   ->   O (N_q, d_v)        L (N_q,), the natural logarithm of the sum of exponentials
+
+All tensors are float32, or all are float64; O and L have their dtype. scale is greater than 0, each scaled score lies between
+−1000 and 1000, every query sees every key, N_k is at least 1, and the last block of keys may be short. LOG2_E is log2(e).
+
+Not allowed: torch.exp, torch.log and their kin (torch.exp2 and torch.log2 are the point), a library's softmax or attention,
+the finished function from flashlab or solutions/.
+
+Hint: keep m_i in base 2 from the first block to the last. Only L has to leave it, at the end.
+"""
+
+import torch
+
+LOG2_E = 1.4426950408889634
+inf = float("inf")
+
+
+def attend(Q, K, V, scale, B_c):
+    """(O, L) of all queries in Q, walking the keys in blocks of B_c."""
+    # >>> your turn: the factor, the loop over blocks of keys, O and L
+    factor = scale * LOG2_E
+    m_i = Q.new_full((len(Q),), -inf)                               # (N_q,)       in base 2
+    l_i = Q.new_zeros(len(Q))                                       # (N_q,)
+    O_i = Q.new_zeros(len(Q), V.shape[1])                           # (N_q, d_v)
+    for first in range(0, len(K), B_c):
+        K_j, V_j = K[first:first + B_c], V[first:first + B_c]
+        S_ij = Q @ K_j.T                                            # (N_q, B_c)   without the scale
+        m_new = torch.maximum(m_i, S_ij.amax(-1) * factor)          # (N_q,)
+        alpha = torch.exp2(m_i - m_new)                             # (N_q,)       0 the first time: m_i = -inf
+        P_ij = torch.exp2(S_ij * factor - m_new[:, None])           # (N_q, B_c)
+        l_i = alpha * l_i + P_ij.sum(-1)
+        O_i = alpha[:, None] * O_i + P_ij @ V_j
+        m_i = m_new
+    return O_i / l_i[:, None], (m_i + torch.log2(l_i)) / LOG2_E
+    # <<<

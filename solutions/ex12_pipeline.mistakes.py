@@ -1,0 +1,185 @@
+"""Cases and mistakes of ex12_pipeline."""
+
+import torch
+
+from flashlab.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab.gpu.schedule import NOTHING, Pipeline
+
+AGAIN = "if n + machine.slots < tiles:\n            machine.start(n + machine.slots, slot)"
+FILL = "for n in range(min(machine.slots, tiles)):\n        machine.start(n, n)"
+FOREVER = -1                   # for the time of a program that hangs
+
+
+class Machine:
+    """What an answer may use of a Pipeline."""
+
+    def __init__(self, inner):
+        self.slots, self.start, self.wait, self.compute = inner.slots, inner.start, inner.wait, inner.compute
+
+
+def call(fn, copies, work, slots):
+    """The tiles that were computed with, how many copies were asked for, and when the last computation ended."""
+    inner = Pipeline(copies, work, slots)
+    try:
+        fn(Machine(inner), len(copies))
+    except ValueError as error:
+        if "must be one of" not in str(error):
+            raise
+        raise Breach("wrong_call", f"the machine refused a call: {error}") from None
+    seen = (inner.seen + [NOTHING] * len(copies))[:max(len(copies), len(inner.seen))]
+    if len(seen) > len(copies):
+        raise Breach("too_many", f"machine.compute was called {len(inner.seen)} times for {len(copies)} tiles")
+    asked = sum(span.unit == "copy" for span in inner.spans)
+    return torch.tensor(seen), torch.tensor(asked), torch.tensor(FOREVER if inner.hung else inner.now)
+
+
+def truth(copies, work, slots):
+    """When each copy and each computation can end at the earliest."""
+    copied, done = [], []
+    for n, (copy, takes) in enumerate(zip(copies, work, strict=True)):
+        free = done[n - slots] if n >= slots else 0
+        copied.append(max(copied[-1] if copied else 0, free) + copy)
+        done.append(max(done[-1] if done else 0, copied[-1]) + takes)
+    return torch.arange(len(copies)), torch.tensor(len(copies)), torch.tensor(done[-1])
+
+
+def case(name, copies, work, slots):
+    tiles = len(copies)
+    holds = {"one slot": slots == 1, "more than two slots": slots > 2, "more tiles than slots": tiles > slots, "fewer tiles than slots": tiles < slots,
+             "copies slower than the work": sum(copies) > sum(work)}
+    inputs = {"copies": copies, "work": work, "slots": slots}
+    return Case(name, lambda: {"copies": list(copies), "work": list(work), "slots": slots}, frozenset(f for f, true in holds.items() if true),
+                {"tiles": tiles} | inputs)
+
+
+EXERCISE = Exercise(
+    function="pipeline",
+    outputs=(Output("the tiles computed with", ("tile",)), Output("copies"), Output("time")),
+    call=call,
+    truth=truth,
+    ints_only=False,
+    cases=[
+        case("one tile", [3], [2], 2),
+        case("two tiles, two slots", [3, 3], [2, 2], 2),
+        case("three tiles, two slots", [3, 3, 3], [2, 2, 2], 2),
+        case("work slower than copies", [1, 1, 1, 1, 1], [3, 3, 3, 3, 3], 2),
+        case("copies slower than work", [4, 4, 4, 4, 4], [1, 1, 1, 1, 1], 2),
+        case("as fast as one another", [2, 2, 2, 2, 2, 2], [2, 2, 2, 2, 2, 2], 2),
+        case("one slot", [3, 3, 3], [2, 2, 2], 1),
+        case("three slots, an uneven memory", [1, 6, 1, 1, 6, 1, 1], [3, 3, 3, 3, 3, 3, 3], 3),
+        case("two slots, an uneven memory", [1, 6, 1, 1, 6, 1, 1], [3, 3, 3, 3, 3, 3, 3], 2),
+        case("fewer tiles than slots", [2, 2], [3, 3], 4),
+        case("four slots", [1, 2, 9, 1, 1, 8, 2, 1, 1], [4, 4, 4, 4, 4, 4, 4, 4, 4], 4),
+        case("slow copies of all sorts", [5, 2, 7, 3], [1, 6, 1, 1], 3),
+    ],
+    mistakes=[
+        Mistake("no_wait", "no copy was waited for: tiles were computed with while they were still on their way", "machine.wait(slot) before machine.compute(slot)", ("machine.wait(slot)\n        ", "")),
+        Mistake("wait_after_compute", "the wait came after the computation that needs it", "the order: wait, then compute", ("machine.wait(slot)\n        machine.compute(slot)", "machine.compute(slot)\n        machine.wait(slot)")),
+        Mistake("one_at_a_time", "each copy was started only when its tile was needed: nothing ran beside anything", "fill the slots before the loop, so that copies run while the program computes",
+                body="""
+                for n in range(tiles):
+                    machine.start(n, n % machine.slots)
+                    machine.wait(n % machine.slots)
+                    machine.compute(n % machine.slots)
+                """),
+        Mistake("started_before_compute", "a slot was given its next copy before the computation with what it held", "the order: compute, then start the copy that overwrites the slot",
+                ("machine.compute(slot)\n        " + AGAIN, AGAIN + "\n        machine.compute(slot)")),
+        Mistake("started_before_wait", "a slot was given its next copy before anybody waited for the tile in it", "the order: wait, compute, and only then the copy that overwrites the slot",
+                ("machine.wait(slot)\n        machine.compute(slot)\n        " + AGAIN, AGAIN + "\n        machine.wait(slot)\n        machine.compute(slot)")),
+        Mistake("everything_started_at_once", "all copies were started before the loop, each into a slot that others need as well", "before the loop: as many copies as there are slots",
+                (FILL, "for n in range(tiles):\n        machine.start(n, n % machine.slots)"), (AGAIN, "pass")),
+        Mistake("no_new_copies", "no copy was started inside the loop: the first tiles were computed with again and again", "after machine.compute(slot): start the copy of tile n + machine.slots", (AGAIN, "pass")),
+        Mistake("nothing_before_the_loop", "no copy was started before the loop, and the first wait never ended", "before the loop: fill the slots", (FILL, "")),
+        Mistake("next_tile_again", "inside the loop the copy of tile n + 1 was started, which is on its way already", "which tile comes into this slot next: n + machine.slots",
+                (AGAIN, "if n + 1 < tiles:\n            machine.start(n + 1, slot)")),
+        Mistake("wrong_slot_computed", "the computation read the next slot, not the one that was waited for", "machine.compute(slot): the slot of tile n", ("machine.compute(slot)", "machine.compute((n + 1) % machine.slots)")),
+        Mistake("wrong_slot_waited_for", "the wait was for the slot of the next tile", "machine.wait(slot): the slot of tile n", ("machine.wait(slot)", "machine.wait((n + 1) % machine.slots)")),
+        Mistake("wrong_slot_filled", "the new copy went into the next slot, over a tile that was still needed", "machine.start(..., slot): into the slot that has just become free",
+                ("machine.start(n + machine.slots, slot)", "machine.start(n + machine.slots, (n + 1) % machine.slots)")),
+        Mistake("always_slot_0", "only slot 0 was used", "the slot of tile n: n % machine.slots", ("machine.start(n, n)", "machine.start(n, 0)"), ("slot = n % machine.slots", "slot = 0")),
+        Mistake("one_slot_unused", "one slot fewer was filled than there are", "before the loop: min(machine.slots, tiles) copies",
+                body="""
+                ahead = max(1, machine.slots - 1)
+                for n in range(min(ahead, tiles)):
+                    machine.start(n, n % machine.slots)
+                for n in range(tiles):
+                    machine.wait(n % machine.slots)
+                    machine.compute(n % machine.slots)
+                    if n + ahead < tiles:
+                        machine.start(n + ahead, (n + ahead) % machine.slots)
+                """),
+        Mistake("two_slots_always", "two slots were used, whatever their number", "machine.slots",
+                body="""
+                slots = min(2, machine.slots)
+                for n in range(min(slots, tiles)):
+                    machine.start(n, n)
+                for n in range(tiles):
+                    machine.wait(n % slots)
+                    machine.compute(n % slots)
+                    if n + slots < tiles:
+                        machine.start(n + slots, n % slots)
+                """),
+        Mistake("in_batches", "the slots were filled, all computed with, and only then filled again: the copies stood still meanwhile", "start one new copy after each computation",
+                body="""
+                for first in range(0, tiles, machine.slots):
+                    batch = range(first, min(tiles, first + machine.slots))
+                    for n in batch:
+                        machine.start(n, n - first)
+                    for n in batch:
+                        machine.wait(n - first)
+                        machine.compute(n - first)
+                """),
+        Mistake("waited_for_all", "every copy was waited for before the first computation", "the wait for tile n belongs right before the computation with it",
+                (FILL, "for n in range(min(machine.slots, tiles)):\n        machine.start(n, n)\n    for n in range(min(machine.slots, tiles)):\n        machine.wait(n)")),
+        Mistake("waited_at_once", "each new copy was waited for as soon as it was started", "the wait belongs before the computation that needs the tile, not behind the start",
+                ("machine.start(n + machine.slots, slot)", "machine.start(n + machine.slots, slot)\n            machine.wait(slot)")),
+        Mistake("last_tile_lost", "the last tile was never computed with", "the loop: all tiles", ("for n in range(tiles):\n        slot", "for n in range(tiles - 1):\n        slot")),
+        Mistake("drain_lost", "the loop ended with the last copy: the tiles still in the slots were never computed with", "the loop runs over all tiles; only the copies end earlier",
+                ("for n in range(tiles):\n        slot", "for n in range(max(0, tiles - machine.slots)):\n        slot")),
+        Mistake("last_copy_lost", "the last tile was never copied", "the condition: n + machine.slots < tiles", ("if n + machine.slots < tiles:", "if n + machine.slots < tiles - 1:")),
+        Mistake("backwards", "the tiles were taken from last to first", "the order: tile 0 first",
+                body="""
+                order = range(tiles - 1, -1, -1)
+                for slot, n in enumerate(order[:machine.slots]):
+                    machine.start(n, slot)
+                for k, n in enumerate(order):
+                    machine.wait(k % machine.slots)
+                    machine.compute(k % machine.slots)
+                    if k + machine.slots < tiles:
+                        machine.start(order[k + machine.slots], k % machine.slots)
+                """),
+        Mistake("copied_past_the_end", "copies of tiles that do not exist were asked for", "the conditions: a tile's number is below tiles", ("if n + machine.slots < tiles:", "if True:"),
+                also=[[("range(min(machine.slots, tiles))", "range(machine.slots)")]]),
+    ],
+    variants=[
+        Variant("the next copy at the top of the loop", body="""
+            ahead = machine.slots - 1
+            for n in range(min(ahead, tiles)):
+                machine.start(n, n)
+            for n in range(tiles):
+                if n + ahead < tiles:
+                    machine.start(n + ahead, (n + ahead) % machine.slots)
+                machine.wait(n % machine.slots)
+                machine.compute(n % machine.slots)
+            """),
+        Variant("with a queue of free slots", body="""
+            free, flying, coming = list(range(machine.slots)), [], 0
+            for _ in range(tiles):
+                while free and coming < tiles:
+                    flying.append(free.pop())
+                    machine.start(coming, flying[-1])
+                    coming += 1
+                slot = flying.pop(0)
+                machine.wait(slot)
+                machine.compute(slot)
+                free.append(slot)
+            """),
+    ],
+    hints=[
+        "Before the loop, start the copies of the first min(machine.slots, tiles) tiles, each into its own slot.",
+        "In the loop, for tile n in slot n % machine.slots: wait, compute. Now the slot is free.",
+        "After compute, start tile n + machine.slots into the same slot, if there is such a tile.",
+        Hint("Only the time is too long: is a slot ever free while tiles are left to copy?", "more tiles than slots"),
+        Hint("Only with fewer tiles than slots: do you start copies of tiles that do not exist?", "fewer tiles than slots"),
+    ],
+)

@@ -1,0 +1,115 @@
+"""Cases and mistakes of ex12_prune."""
+
+from itertools import product
+
+import torch
+
+from flashlab.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
+
+KiB = 1024
+SHARED, IF = "element_size * (B_r * D + num_stages * B_c * (D + D_v))", "if shared <= limit and B_r >= 16 * num_warps:"
+D, D_V = "D, D_v = 16, 16\n    while D < d:\n        D *= 2", "while D_v < d_v:\n        D_v *= 2"
+PAD = "D, D_v = 16, 16\n    while D < d:\n        D *= 2\n    while D_v < d_v:\n        D_v *= 2"
+GRID = list(product((16, 32, 64, 128, 256), (16, 32, 64, 128, 256), (1, 2, 4, 8), (1, 2, 3, 4, 5)))
+
+
+def call(fn, grid, d, d_v, element_size, limit):
+    """What was kept, as a 1 or 0 for each choice of the grid."""
+    found = fn(list(grid), d, d_v, element_size, limit)
+    if not isinstance(found, (list, tuple)) or any(not isinstance(one, (list, tuple)) or len(one) != 4 or None in map(whole, one) for one in found):
+        raise Breach("wrong_type", f"it returned {str(found)[:80]}; a list of choices, tuples of four whole numbers, was expected")
+    kept = {tuple(map(whole, one)) for one in found}
+    if foreign := kept - set(grid):
+        raise Breach("wrong_type", f"it returned {min(foreign)}, which is no choice of the grid")
+    return torch.tensor([int(one in kept) for one in grid])
+
+
+def truth(grid, d, d_v, element_size, limit):
+    D, D_v = (1 << max(4, (width - 1).bit_length()) for width in (d, d_v))
+    return torch.tensor([int(B_r // warps >= 16 and (B_r * D + stages * B_c * D + stages * B_c * D_v) * element_size <= limit)
+                         for B_r, B_c, warps, stages in grid])
+
+
+def case(name, d, d_v, element_size, limit, grid=GRID, features=()):
+    holds = {"d_v ≠ d": d_v != d, "d no power of two": d & (d - 1) != 0 or d_v & (d_v - 1) != 0, "d below 16": min(d, d_v) < 16,
+             "elements of other than 2 bytes": element_size != 2}
+    inputs = {"grid": grid, "d": d, "d_v": d_v, "element_size": element_size, "limit": limit}
+    return Case(name, lambda: inputs | {"grid": list(grid)}, frozenset([*features, *(f for f, true in holds.items() if true)]),
+                {"choices": len(grid), "d": d, "d_v": d_v, "element_size": element_size, "limit": limit})
+
+
+EXERCISE = Exercise(
+    function="prune",
+    outputs=(Output("kept", ("choice",)),),
+    call=call,
+    truth=truth,
+    cases=[
+        case("one choice that fits", 64, 64, 2, 99 * KiB, [(64, 64, 4, 2)]),
+        case("one choice that does not", 64, 64, 2, 32 * KiB, [(64, 64, 4, 2)]),
+        case("one with too many warps", 64, 64, 2, 99 * KiB, [(64, 64, 8, 2)]),
+        case("one that fits to the byte", 64, 64, 2, 40 * KiB, [(64, 64, 4, 2)], ["a choice that takes the limit exactly"]),
+        case("one that is a byte too large", 64, 64, 2, 40 * KiB - 1, [(64, 64, 4, 2)]),
+        case("an RTX 4090, d 64", 64, 64, 2, 99 * KiB),
+        case("an H100, d 128", 128, 128, 2, 227 * KiB),
+        case("d 80", 80, 80, 2, 163 * KiB),
+        case("values narrower than keys", 192, 128, 2, 227 * KiB),
+        case("values wider than keys", 32, 72, 2, 99 * KiB),
+        case("a small head", 8, 8, 2, 16 * KiB),
+        case("float32", 64, 64, 4, 163 * KiB),
+        case("hardly any memory", 256, 256, 4, 64),
+    ],
+    mistakes=[
+        Mistake("stages_forgotten", "K_j and V_j were counted once, not once for each stage", "the bytes: num_stages tiles of K and of V are on chip together", (SHARED, "element_size * (B_r * D + B_c * (D + D_v))")),
+        Mistake("stages_for_all", "Q_i was counted once for each stage as well", "the bytes: Q_i stays, it is there once", (SHARED, "element_size * num_stages * (B_r * D + B_c * (D + D_v))")),
+        Mistake("stages_of_K_only", "V_j was counted once, K_j once for each stage", "the bytes: V_j waits in the pipeline, too", (SHARED, "element_size * (B_r * D + num_stages * B_c * D + B_c * D_v)")),
+        Mistake("one_stage_too_few", "a stage was left out, as if the tile being computed with took no room", "the bytes: num_stages counts this tile, too", (SHARED, "element_size * (B_r * D + (num_stages - 1) * B_c * (D + D_v))")),
+        Mistake("one_stage_too_many", "a stage too many was counted", "the bytes: num_stages counts this tile, too", (SHARED, "element_size * (B_r * D + (num_stages + 1) * B_c * (D + D_v))")),
+        Mistake("V_forgotten", "V_j was left out", "the bytes: each stage holds a K_j and a V_j", (SHARED, "element_size * (B_r * D + num_stages * B_c * D)")),
+        Mistake("Q_forgotten", "Q_i was left out", "the bytes: Q_i, and the stages", (SHARED, "element_size * num_stages * B_c * (D + D_v)")),
+        Mistake("d_v_forgotten", "V_j was taken to have d columns", "the bytes: V_j has D_v columns", (SHARED, "element_size * (B_r * D + num_stages * B_c * (D + D))")),
+        Mistake("not_padded", "d and d_v were not padded to powers of two", "D and D_v: the next powers of two", (PAD, "D, D_v = max(16, d), max(16, d_v)"), also=[[(PAD, "D, D_v = d, d_v")]]),
+        Mistake("no_least_width", "a width below 16 was not padded to 16", "D and D_v: 16 at least", ("D, D_v = 16, 16", "D, D_v = 1, 1")),
+        Mistake("only_d_padded", "d was padded and d_v was not", "D_v: the next power of two, as for D", (D_V, "D_v = d_v")),
+        Mistake("multiple_of_16", "d and d_v were padded to multiples of 16", "D and D_v: powers of two", (PAD, "D, D_v = -(-d // 16) * 16, -(-d_v // 16) * 16")),
+        Mistake("padded_too_far", "a width that is a power of two was padded to the next one all the same", "the condition of the loop: D < d", ("while D < d:", "while D <= d:"), ("while D_v < d_v:", "while D_v <= d_v:")),
+        Mistake("elements_for_bytes", "elements were counted, and the limit is in bytes", "element_size", (SHARED, "B_r * D + num_stages * B_c * (D + D_v)")),
+        Mistake("two_bytes_always", "an element was taken to have 2 bytes always", "element_size: 4 for float32", (SHARED, "2 * (B_r * D + num_stages * B_c * (D + D_v))")),
+        Mistake("strictly_less", "a choice that takes the limit exactly was refused", "the comparison: ≤, not <", (IF, "if shared < limit and B_r >= 16 * num_warps:")),
+        Mistake("limit_in_KiB", "the limit was taken to be in KiB", "limit is in bytes", (IF, "if shared <= 1024 * limit and B_r >= 16 * num_warps:")),
+        Mistake("rows_ignored", "only the shared memory was looked at, not the rows of each warp", "the second condition: B_r ≥ 16 · num_warps", (IF, "if shared <= limit:")),
+        Mistake("shared_ignored", "only the rows were looked at, not the shared memory", "the first condition", (IF, "if B_r >= 16 * num_warps:")),
+        Mistake("strictly_more_rows", "a warp with exactly 16 rows was refused", "the comparison: ≥, not >", (IF, "if shared <= limit and B_r > 16 * num_warps:")),
+        Mistake("columns_for_rows", "the key blocks' size was held against the warps, not the query blocks'", "the rows of S_ij are queries: B_r", (IF, "if shared <= limit and B_c >= 16 * num_warps:")),
+        Mistake("eight_rows_a_warp", "8 rows were enough for a warp, not 16", "the second condition: B_r ≥ 16 · num_warps", (IF, "if shared <= limit and B_r >= 8 * num_warps:")),
+        Mistake("either_condition", "a choice that meets one of the conditions was kept", "both conditions: and, not or", (IF, "if shared <= limit or B_r >= 16 * num_warps:")),
+        Mistake("refused_for_kept", "the choices that do not fit came back", "which of the two lists is returned", (IF, "if not (shared <= limit and B_r >= 16 * num_warps):")),
+        Mistake("r_and_c_swapped", "B_r and B_c were swapped", "the order in a choice: (B_r, B_c, num_warps, num_stages)", (SHARED, "element_size * (B_c * D + num_stages * B_r * (D + D_v))"), (IF, "if shared <= limit and B_c >= 16 * num_warps:")),
+        Mistake("scores_counted", "S_ij was counted, and it lives in registers", "the bytes: Q_i, K_j and V_j alone", (SHARED, "element_size * (B_r * D + num_stages * B_c * (D + D_v) + B_r * B_c)")),
+        Mistake("O_counted", "O_i was counted, and it lives in registers", "the bytes: Q_i, K_j and V_j alone", (SHARED, "element_size * (B_r * (D + D_v) + num_stages * B_c * (D + D_v))")),
+        Mistake("warps_for_stages", "num_warps and num_stages were swapped", "the order in a choice: (B_r, B_c, num_warps, num_stages)", ("for B_r, B_c, num_warps, num_stages in grid:", "for B_r, B_c, num_stages, num_warps in grid:"),
+                ("kept.append((B_r, B_c, num_warps, num_stages))", "kept.append((B_r, B_c, num_stages, num_warps))")),
+    ],
+    variants=[
+        Variant("in one expression", body="""
+            width = lambda n: max(16, 1 << (n - 1).bit_length())
+            fits = lambda B_r, B_c, warps, stages: (B_r * width(d) + stages * B_c * (width(d) + width(d_v))) * element_size <= limit
+            return [choice for choice in grid if fits(*choice) and choice[0] // choice[2] >= 16]
+            """),
+        Variant("what does not fit is taken out, largest first", body="""
+            import math
+            pad = [2 ** max(4, math.ceil(math.log2(n))) for n in (d, d_v)]
+            left = sorted(set(grid), reverse=True)
+            for choice in list(left):
+                stage = choice[1] * sum(pad)
+                if element_size * (choice[0] * pad[0] + choice[3] * stage) > limit or choice[0] < 16 * choice[2]:
+                    left.remove(choice)
+            return left
+            """),
+    ],
+    hints=[
+        "D is 16, doubled for as long as it is smaller than d; D_v the same with d_v.",
+        "Bytes: element_size * (B_r * D + num_stages * B_c * (D + D_v)).",
+        "Keep a choice if its bytes are at most limit and B_r is at least 16 * num_warps.",
+        Hint("Only widths that are no power of two are wrong: a tile cannot have 80 columns. How many has it?", "d no power of two"),
+    ],
+)
