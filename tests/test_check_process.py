@@ -146,7 +146,7 @@ def test_watching_begins_with_what_comes_next_and_ends_with_the_last(sandbox, ca
     assert "Every exercise has passed." in capsys.readouterr().out and progress.of(NAME)["passed"]
     with pytest.raises(SystemExit):
         cli.main(["--watch", "ex03"])
-    assert "takes one exercise: ex03_merge," in capsys.readouterr().err
+    assert "takes one exercise: ex03_safe_softmax," in capsys.readouterr().err
 
 
 # ---- the commands that are printed

@@ -48,7 +48,7 @@ def test_star_weights_name_the_tile_that_is_most_wrong():
 def test_matmul_traffic_marks_what_does_not_fit():
     points = [{"edge": B, "formula": 2**20 // B, "measured": 2**20 // B if B < 64 else None} for B in (16, 32, 64)]
     fig = figures.matmul_traffic(points)
-    assert title(fig) == "Tiles 2 times as wide: 64 KiB become 32 KiB" and texts(fig.axes[0]) == ["SRAM overflow"]
+    assert title(fig) == "Tiles 2 times as wide: 64 KiB becomes 32 KiB" and texts(fig.axes[0]) == ["SRAM overflow"]
 
 
 @pytest.mark.parametrize("softmax, S", [(False, "S"), (True, "P")])

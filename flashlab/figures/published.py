@@ -10,19 +10,23 @@ from flashlab.rungs import fa1_backward, fa2_backward
 
 DIFFERS = "#FDEBD8"
 LOAD, STORE = r"\mathrm{load}\ ", r"\mathrm{store}\ "
-# (line, what it says, the line of ours, what differs): dropout's lines of FA1 are chapter 11's
+# (line, what it says, the line of ours, what differs)
 FA1 = ("Algorithm 4 of FA1", "Dao et al. 2022, arXiv:2205.14135, appendix B.4", fa1_backward, [
+    (1, r"\mathrm{generator} \leftarrow \mathcal{R}", "draw = keep_masks(", "its masks are drawn from the same state"),
     (5, r"dQ, dK, dV \leftarrow 0\ \mathrm{in\ HBM}", "dQ = torch.zeros(", "dK and dV are not zeroed: each is stored once, whole"),
     (6, r"\mathrm{for}\ 1 \leq j \leq T_c", "for cols in tiles(K.shape[0], B_c):", ""),
     (7, LOAD + r"K_j, V_j", "K_j = load(K, cols)", ""),
     (8, r"\tilde{dK}_j, \tilde{dV}_j \leftarrow 0\ \mathrm{on\ chip}", "dK_j = torch.zeros_like(K_j)", ""),
     (9, r"\mathrm{for}\ 1 \leq i \leq T_r", "for rows in tiles(Q.shape[0], B_r):", ""),
     (10, LOAD + r"Q_i, O_i, dO_i, dQ_i, \ell_i, m_i", "Q_i = load(Q, rows)", "each where it is used first"),
-    (11, r"S_{ij} = \tau\, Q_i K_j^{T}", "S_ij = mask(Q_i @ K_j.T * scale, rows, cols)", ""),
+    (11, r"S_{ij} = \tau\, Q_i K_j^{T}", "S_ij = mask(Q_i @ K_j.T * scale, rows, cols)", "and line 12, the mask"),
     (13, r"P_{ij} = \mathrm{diag}(\ell_i)^{-1}\, e^{S_{ij} - m_i}", "return torch.exp(S_ij - m_safe[:, None]) / l_safe[:, None]",
      "safe where a row sees no key"),
-    (16, r"\tilde{dV}_j \leftarrow \tilde{dV}_j + P_{ij}^{T}\, dO_i", "dV_j += P_ij.T @ dO_i", ""),
+    (14, r"Z_{ij}:\ 1/(1-p)\ \mathrm{or}\ 0", "kept = drop(P_ij)", "only where there is dropout"),
+    (16, r"\tilde{dV}_j \leftarrow \tilde{dV}_j + (P_{ij} \circ Z_{ij})^{T}\, dO_i", "dV_j += (P_ij * kept).T @ dO_i",
+     "and line 15, the product with Z"),
     (17, r"dP_{ij} = dO_i V_j^{T}", "dP_ij = dO_i @ V_j.T", ""),
+    (18, r"dP_{ij} \leftarrow dP_{ij} \circ Z_{ij}", "dP_ij *= kept", "only where there is dropout"),
     (19, r"D_i = \mathrm{rowsum}(dO_i \circ O_i)", "D_i = (dO_i * load(O, rows)).sum(-1)", ""),
     (20, r"dS_{ij} = P_{ij} \circ (dP_{ij} - D_i)", "dS_ij = P_ij * (dP_ij - D_i[:, None])", ""),
     (21, STORE + r"dQ_i + \tau\, dS_{ij} K_j", "dQ_i += scale * dS_ij @ K_j", ""),
@@ -35,6 +39,7 @@ FA2 = ("Algorithm 2 of FA2", "Dao 2023, arXiv:2307.08691, section 3.1.2", fa2_ba
      "one number a row: D has N"),
     (5, r"\mathrm{for}\ 1 \leq j \leq T_c", "for cols in tiles(K.shape[0], B_c):", ""),
     (6, LOAD + r"K_j, V_j", "K_j = load(K, cols)", ""),
+    (7, r"dK_j, dV_j \leftarrow 0\ \mathrm{on\ chip}", "dK_j = torch.zeros_like(K_j)", ""),
     (8, r"\mathrm{for}\ 1 \leq i \leq T_r", "for rows in tiles(Q.shape[0], B_r):", "causal: blocks that see nothing are skipped"),
     (9, LOAD + r"Q_i, O_i, dO_i, dQ_i, L_i, D_i", "Q_i = load(Q, rows)", "no O_i: nothing uses it; dQ_i at line 15"),
     (10, r"S_i^{(j)} = Q_i K_j^{T}", "S_ij = mask(Q_i @ K_j.T * scale, rows, cols)", "times scale, and masked"),

@@ -43,8 +43,10 @@ def _title_at_last_N(fitting):
         more = [f"{moves[name]}, {ratio_text(moved, last[naive])} times as much" for name, moved in last.items()
                 if moved > last[naive]]
         return f"At N = {N}, {moves[naive]}; {'; '.join(more)}"
+    without_L = last[most] - cost.logsumexp(N, N).traffic
+    also = f", {ratio_text(without_L, last[least])} without L in naive" if most == naive else ""
     return (f"At N = {N}, {moves[most]}, {label(least)} {bytes_text(last[least])}: "
-            f"{ratio_text(last[most], last[least])} times less")
+            f"{ratio_text(last[most], last[least])} times less{also}")
 
 
 @figure

@@ -235,7 +235,8 @@ said.on(figures.traffic_against_N(points), x=1024)
 # %% [markdown]
 # One caution. The model counts every byte that leaves or enters the chip's SRAM. A real GPU has a cache between SRAM and
 # HBM, the **L2**, and it answers most of FlashAttention's repeated reads. So model bytes are not HBM bytes. Here is what
-# an H100 counted, for 16 heads in 16 bits; its naive attention spends half of its HBM bytes on $L$.
+# an H100 counted, for 16 heads in 16 bits; its naive attention spends half of its HBM bytes on $L$. The SRAM of 192 KiB is
+# generous, too: a block gets at most 163 KiB on an A100, 227 KiB on an H100 or H200, and keeps its sums in registers.
 
 # %%
 from flashlab.bench import load_results, where
@@ -274,8 +275,8 @@ figures.ladder()
 
 # %% [markdown]
 # The chapters lead you up. Take them in order: each uses what the one before has built. Where a line says what a GPU
-# adds, that chapter has more to show on an NVIDIA GPU; for the others a laptop is all you need. Chapters 12 to 15 are
-# planned: the ladder's top rungs, which belong to chapter 12, are there as code only.
+# adds, that chapter has more to show on an NVIDIA GPU; for the others a laptop is all you need. Chapters 13 to 15 are
+# planned.
 
 # %%
 from IPython.display import Markdown
@@ -361,8 +362,10 @@ Markdown("\n".join(lines))
 # | SRAM | fast memory on the chip; in the model, the one place where a program keeps its tiles |
 # | stage | one of several tiles in flight, so that loading the next overlaps with computing on this one |
 # | tensor core | a unit that multiplies small matrices in one instruction |
+# | TF32 | float32 with its mantissa cut to 10 bits, as tensor cores take it |
 # | thread | one run of a CUDA kernel's lines, with its own number and its own registers |
 # | tile | a block of rows, or of rows and columns, small enough for the chip |
+# | TMA | the unit of a Hopper GPU that copies whole tiles between HBM and shared memory |
 # | warp | 32 threads that take every step together |
 
 # %% [markdown]

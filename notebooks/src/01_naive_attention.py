@@ -299,7 +299,7 @@ print(f"modelled: {mem.matmul_flops / 1e6:.1f} million FLOPs in matrix products,
 said = compare("FLOPs of attention at N = 512", my_mflop, mem.matmul_flops / 1e6, "million")
 
 # %% [markdown]
-# **Takeaway.** $2 N_q N_k (d + d_v)$ FLOPs, nearly all in the two products. FlashAttention does not save a single one of these. Exact attention has to look at every pair.
+# **Takeaway.** $2 N_q N_k (d + d_v)$ FLOPs, nearly all in the two products: quadratic in $N$, linear in $d$ (some notes say $O(D^2)$, the wrong letter). FlashAttention does not save a single one of these. Exact attention has to look at every pair.
 #
 # What if it need not be exact? Leave out the softmax and the brackets can move: $(QK^\top)V = Q(K^\top V)$. **Predict**: at $N = 2048$, $d = 64$, how many times fewer FLOPs does the right-hand side take?
 

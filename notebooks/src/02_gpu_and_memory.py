@@ -520,7 +520,7 @@ said = compare("bytes on their way", my_in_flight, tb_s * 1e12 * ns * 1e-9, "byt
 said.on(figures.bytes_in_flight(rows, ns, tb_s, words), axis="x")
 
 # %% [markdown]
-# It does not matter who waits. 2048 threads on each SM with one 4-byte number each are not enough; a quarter of them with 16 bytes each do about as well. Fewer threads that each have more on the way are how FlashAttention gets by with an eighth of them: whole tiles travel while others are multiplied (the planned chapter 12).
+# It does not matter who waits. 2048 threads on each SM with one 4-byte number each are not enough; a quarter of them with 16 bytes each do about as well. Fewer threads that each have more on the way are how FlashAttention gets by with an eighth of them: whole tiles travel while others are multiplied (chapter 12).
 #
 # **Takeaway.** Bytes on their way = bandwidth × latency. Threads are one way to get there, wide loads and loads ahead of time are others.
 

@@ -122,7 +122,7 @@ said.on(figures.matmul_traffic(points))
 print(overflow)
 
 # %% [markdown]
-# The tile of $C$ is there, so is the product to be added, and no room is left for their sum. (The model's 192 KiB are an A100's L1 cache and shared memory; a GPU would keep this sum in registers, 256 KiB for each multiprocessor, and run out of those instead.)
+# The tile of $C$ is there, so is the product to be added, and no room is left for their sum. (The model's 192 KiB are an A100's L1 cache and shared memory, of which a block gets at most 163 KiB, 227 on an H100 or H200; a GPU would keep this sum in registers, 256 KiB for each multiprocessor, and run out of those instead.)
 #
 # **Takeaway.** Traffic falls with the tile's edge; the size of the fast memory says how far. That is the whole economy of FlashAttention.
 
@@ -382,7 +382,7 @@ for N_q, N_k, d, d_v, large in [(64, 64, 16, 16, 1), (97, 200, 59, 16, 1), (113,
     print(f"N_q = {N_q:>3}, N_k = {N_k:>3}, d = {d}, d_v = {d_v}, scores x {large:>2}: {verdict}")
 
 # %% [markdown]
-# It holds. And the bytes? At 256 tokens and $d = 64$, chapter 03's rung needs 16 times the traffic of naive attention. **Predict**: tiles of 64 rows need how many times the traffic of naive attention?
+# It holds. And the bytes? At 256 tokens and $d = 64$, chapter 03's rung needs 16 times the traffic of naive attention (18 times what it needs without its logsumexp). **Predict**: tiles of 64 rows need how many times the traffic of naive attention?
 
 # %%
 my_ratio = None

@@ -190,7 +190,7 @@ my_exp_time = None     # per cent
 others = {}
 for head in (64, 128):
     Q_h, K_h, V_h = (torch.randn(256, head) for _ in range(3))
-    with Memory(sram_bytes=512 * KiB) as mem:
+    with Memory(sram_bytes=512 * KiB) as mem:             # tiles of 128 x 64: a GPU keeps O_i and S_ij in registers
         fa2_forward(Q_h, K_h, V_h, B_r=128, B_c=64)
     others[head] = mem.other_flops / 256**2 - 1                          # one of them is the exponential
 times = unit_times(64, others[64])
@@ -433,7 +433,7 @@ print(f"first block times l and alpha instead: error {max_error(two_tiles(lambda
 said = compare("line 10 as printed", my_line_10, "nan" if printed != printed else "right" if printed < 1e-5 else "a number")
 
 # %% [markdown]
-# $\alpha = e^{m_{old} - m_{new}}$ is at most 1: what was summed in the old unit shrinks when the unit grows. The inverse blows it up; at the first tile, $1/\alpha = \infty$ meets $O = 0$ and makes NaN. The inverse [was reported](https://github.com/Dao-AILab/flash-attention/issues/991) to the authors.
+# $\alpha = e^{m_{old} - m_{new}}$ is at most 1: what was summed in the old unit shrinks when the unit grows. The inverse blows it up; at the first tile, $1/\alpha = \infty$ meets $O = 0$ and makes NaN. The inverse [was reported](https://github.com/Dao-AILab/flash-attention/issues/991) to the authors, and so was [the same slip](https://github.com/Dao-AILab/flash-attention/issues/1303) in FlashAttention-3's Algorithm 1.
 #
 # Three more slips to look for when chapter 08 reaches the paper's Algorithm 2, the backward pass: $D \in \mathbb{R}^d$ (line 4) has an entry for each of the $N$ rows; line 9 loads $O_i$, which no line uses; and $dQ_i$ is loaded in line 9 and again in line 15.
 #

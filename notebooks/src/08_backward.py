@@ -289,7 +289,7 @@ reveal("ex08_ds_tile")
 #
 # $$dq_i = \tau \sum_j P_{ij}(dP_{ij} - D_i)\, k_j, \qquad dk_j = \tau \sum_i P_{ij}(dP_{ij} - D_i)\, q_i, \qquad dv_j = \sum_i P_{ij}\, do_i,$$
 #
-# with $\tau$ the scale. $dq_i$ is a sum over keys, $dk_j$ and $dv_j$ over queries. **Predict** with the sums in mind: a program that holds one key block and walks all queries can finish which of the three gradients by itself?
+# with $\tau$ the scale. (Some notes write $P_{ij} = e^{S_{ij}}/L_i$ and sum $dq_i$ over $i$: their $L_i$ is our $l_i$ without the shift, not the logsumexp, and the sum is over $j$.) $dq_i$ is a sum over keys, $dk_j$ and $dv_j$ over queries. **Predict** with the sums in mind: a program that holds one key block and walks all queries can finish which of the three gradients by itself?
 
 # %%
 my_finished = None     # for example "dQ", or "dQ and dV"
@@ -341,7 +341,7 @@ o, l, m = fa1_forward(q, k, v, return_lm=True)
 play(record(fa1_backward, q, k, v, o, do, l, m, B_r=4, B_c=4, sram_bytes=2048))
 
 # %% [markdown]
-# Here is the published algorithm beside our lines. Lines 1 to 4 only name block sizes; 12 is the mask, 14, 15 and 18 are dropout, which is an exercise of chapter 11.
+# Here is the published algorithm beside our lines. Line 1 sets the state of the random generator, 2 to 4 cut the blocks; 11 holds the mask of line 12 as well; 14 to 16 and 18 have dropout in them, which is 1 where nothing is dropped, and an exercise of chapter 11.
 
 # %%
 figures.algorithm_beside_code("fa1_backward")

@@ -11,7 +11,7 @@
 #
 # **You will be able to** find any element of any tensor from a pointer and its strides; write Triton kernels for vectors, tiles, row softmax and a matrix product; see every address that your kernel touches; and tell a coalesced access from a scattered one.
 #
-# **You need** chapters 02 and 04. · **3½ hours**, 2½ of them for six exercises · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 02 and 04. · **two sittings, 3½ hours in all**, 2½ of them for six exercises; the break is marked · **runs on** CPU or GPU; Triton, so Linux
 #
 # Each exercise stands where its idea arises, and a picture shows what *your* kernel loads and stores. Without a GPU Triton's interpreter runs the kernels on the CPU; times on a GPU are then recorded ones. What the compiler makes of a kernel is [appendix 09b](09b_what_the_compiler_made.ipynb).
 
@@ -268,7 +268,7 @@ figures.matrix_accesses({"who_kernel": touched(lambda: who_kernel[(T_m * T_n,)](
 my_sectors = {"along a row": None, "down a column": None}
 
 # %% [markdown]
-# **Run and compare**, in the SIMT interpreter of chapter 02, which knows the address that each lane asks for.
+# **Run and compare**, in chapter 02's thread-by-thread interpreter (SIMT: single instruction, multiple threads), which knows the address that each lane asks for.
 
 # %%
 from flashlab.gpu import simt
@@ -356,6 +356,8 @@ figures.bars(speeds, f"A transposed operand costs PyTorch {slower['PyTorch']:.1f
 reveal("ex09_uncoalesced")
 
 # %% [markdown]
+# **Half-way: a good place to stop.** You have read and written memory by blocks and masks. After a break, run this notebook again from the top.
+#
 # ## Softmax of a row, fused
 #
 # In eager PyTorch softmax is five kernels: maximum, subtract, exp, sum, divide. Each reads and writes HBM. **Predict** how many times a $512 \times 1024$ matrix crosses between HBM and chip (the row maxima and sums hardly count), and how many times it has to.

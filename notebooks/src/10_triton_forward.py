@@ -597,7 +597,7 @@ print(lint.as_text(lint.lint_kernel(product_kernel, launched, grid=(1,))))
 # %% [markdown]
 # ## An open question
 #
-# The kernel takes `exp`. A GPU has an instruction for powers of 2 only, so each `exp` is a multiplication by $\log_2 e$ and an `exp2`, once for every score. The backward kernels of the next chapter multiply once per row instead; chapter 12 does so here, too. Could you do without the multiplication altogether? Where in the kernel would you put $\log_2 e$, what would $m_i$ and $L_i$ then mean, and what would a caller have to know? Try it in your exercise: the checker will tell you whether $L$ is still the natural logarithm.
+# In a causal grid the last query blocks see the most keys, so the last programs are the longest, and towards the end most SMs wait for a few of them. In which order would you hand out the blocks, or which two would you give to one program, so that all end together? And what does the L2 cache say to it, when neighbours no longer read the same keys? There is no check for this one.
 #
 # ## Sources
 #
