@@ -469,7 +469,8 @@ said.on(figures.traffic_against_N(points))
 for N in (1024, 4096):
     one, other = cost.naive_forward(N, N, d), cost.online_softmax_forward(N, N, d)
     print(f"N = {N}: naive {format_bytes(one.traffic)}, one key at a time {format_bytes(other.traffic)}, "
-          f"{other.traffic / one.traffic:.1f} times as much (modelled)")
+          f"{other.traffic / one.traffic:.1f} times as much, {other.traffic / (one.traffic - cost.logsumexp(N, N).traffic):.1f} "
+          "times without logsumexp (modelled)")
 
 # %% [markdown]
 # It fetches every key once for each query and throws it away after one use. Meanwhile the SRAM could have held much more. **Predict** what percentage of the model's 192 KiB was ever in use. (That is an A100's L1 cache and shared memory together; a program there gets at most 163 KiB of it, on an H100 or H200 227 KiB. Running sums live in registers besides, which the model does not have.)
