@@ -118,7 +118,7 @@ class Options(NamedTuple):
 SCHEMA_TYPES = {torch.Tensor | None: "Tensor?", bool: "bool", float: "float", str: "str"}
 OPTIONS = ", ".join(f"{SCHEMA_TYPES[kind]} {name}" for name, kind in Options.__annotations__.items())
 FORWARD = f"(Tensor Q, Tensor K, Tensor V, {OPTIONS}) -> (Tensor, Tensor)"
-BACKWARD = ("(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, Tensor dL, "
+BACKWARD = ("(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, Tensor? dL, "
             f"{OPTIONS}) -> (Tensor, Tensor, Tensor)")
 
 
@@ -151,11 +151,13 @@ def _(Q, K, V, O, dO, L, dL, *options):
 def _save(ctx, inputs, output):
     Q, K, V, seed, *ctx.options = inputs                   # a tensor among the options is saved as tensors are
     ctx.save_for_backward(Q, K, V, *output, seed)
+    ctx.set_materialize_grads(False)                       # L seldom has a gradient, and zeros would have to be written and read
 
 
 def _differentiate(ctx, dO, dL):
-    """dO and dL are zeros where the loss does not depend on O or on L."""
+    """dO and dL are None where the loss does not depend on O or on L."""
     Q, K, V, O, L, seed = ctx.saved_tensors
+    dO = torch.zeros_like(O) if dO is None else dO
     dQ, dK, dV = torch.ops.flashlab.attention_backward(Q, K, V, O, dO, L, dL, seed, *ctx.options)
     return dQ, dK, dV, *(None for _ in Options._fields)
 
@@ -186,23 +188,54 @@ def _needs_triton():
             "'auto' here; on Linux run `pip install triton`; on Windows work in WSL, anywhere in a remote notebook.")
 
 
+_rungs: dict[tuple, ladder.Rung] = {}          # by kind of call, which one has taken such a call on a GPU: no more checks then
+
+
+def _kind(options, *tensors):
+    """What picks and checks of a call go by: all but the numbers."""
+    kinds = ((T.shape, T.stride(), T.dtype, T.device, T.data_ptr() % 16) if T is not None else None for T in tensors)
+    return *options[1:], *kinds                                # the first is the seed
+
+
 def _run_triton(Q, K, V, options):
+    kind = _kind(options, Q, K, V)
+    if rung := _rungs.get(kind):
+        from flashlab.kernels.launch import forward
+
+        return forward(rung.home.KERNEL, rung.home.launch, Q, K, V, **options.of_a_kernel)
     _needs_triton()
     if options.backend in KERNELS:
-        kernel = ladder.rung(options.backend)
+        rung = ladder.rung(options.backend)
     else:
-        kernel, _ = ladder.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p)
-    return kernel.function(Q, K, V, **options.of_a_kernel)
+        rung, _ = ladder.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p)
+    results = rung.function(Q, K, V, **options.of_a_kernel)
+    _keep(kind, rung, Q)
+    return results
 
 
 def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
+    kind = _kind(options, Q, K, V, O, dO, L, dL)
+    if rung := _rungs.get(kind):
+        from flashlab.kernels.launch import backward
+
+        return backward(rung.home.launch, Q, K, V, O, dO, L, dL, **options.of_a_kernel)
     _needs_triton()
     if options.backend in BACKWARD_KERNELS:
-        kernel = ladder.rung(options.backend)
+        rung = ladder.rung(options.backend)
     else:
-        kernel, _ = ladder.pick(Q, K, V, backward=True, causal=options.causal, dropout_p=options.dropout_p,
-                                deterministic=options.deterministic)
-    return kernel.function(Q, K, V, O, dO, L, dL=dL, **options.of_a_backward_kernel)
+        rung, _ = ladder.pick(Q, K, V, backward=True, causal=options.causal, dropout_p=options.dropout_p,
+                              deterministic=options.deterministic)
+    grads = rung.function(Q, K, V, O, dO, L, dL=dL, **options.of_a_backward_kernel)
+    _keep(kind, rung, Q)
+    return grads
+
+
+def _keep(kind, rung, Q):
+    """Only on a GPU, where a call is over before Python is: interpreted, checks cost nothing beside the work."""
+    if Q.is_cuda:
+        if len(_rungs) >= 512:
+            _rungs.pop(next(iter(_rungs)), None)               # the oldest
+        _rungs[kind] = rung
 
 
 def _run_torch(Q, K, V, options):
@@ -229,7 +262,8 @@ def _run_torch_backward(Q, K, V, O, dO, L, dL, options):
     dK, dV = (torch.zeros(T.shape, dtype=L.dtype, device=T.device) for T in (K, V))    # sums over the heads of a group
     for b, h, h_kv in _heads(Q, K):
         dQ[b, h], dK_h, dV_h = fa2_backward_two_pass(
-            Q[b, h], K[b, h_kv], V[b, h_kv], O[b, h], dO[b, h], L[b, h], dL=dL[b, h], **options.of_a_rung)
+            Q[b, h], K[b, h_kv], V[b, h_kv], O[b, h], dO[b, h], L[b, h],
+            dL=None if dL is None else dL[b, h], **options.of_a_rung)
         dK[b, h_kv] += dK_h
         dV[b, h_kv] += dV_h
     return dQ, dK.to(K.dtype), dV.to(V.dtype)

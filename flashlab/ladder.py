@@ -34,7 +34,12 @@ class Rung(NamedTuple):
     @property
     def function(self) -> Callable:
         """Imported on use: the Triton rungs need Triton."""
-        return getattr(import_module(self.module), self.name)
+        return getattr(self.home, self.name)
+
+    @property
+    def home(self):
+        """Its module: KERNEL and launch, of a backward rung launch alone, are what a call that has been checked needs."""
+        return import_module(self.module)
 
     def why_not(self, Q, K, V, **options):
         """Why this kernel does not take a call on this GPU, in words; None where it does.
@@ -42,7 +47,7 @@ class Rung(NamedTuple):
         options: causal, dropout_p, and of a backward kernel also deterministic
         """
         try:
-            module = import_module(self.module)
+            module = self.home
         except ImportError as error:
             return f"this Triton lacks what it needs ({error})"
         return getattr(module, "why_not", lambda *_, **__: None)(Q, K, V, **options)

@@ -240,8 +240,9 @@ def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
     """A launch of a Gluon kernel, program by program."""
     for argument, given in arguments.items():
         if hasattr(given, "block_shape"):
-            arguments = arguments | {argument: SimpleNamespace(base=given.base, block_shape=given.block_shape,
-                                                               dtype=given.base.dtype, layout=None)}
+            base = given.base.as_strided(given.shape, given.strides)
+            seen = SimpleNamespace(base=base, block_shape=given.block_shape, dtype=base.dtype, layout=None)
+            arguments = arguments | {argument: seen}
     kernel = {name: value.fn for name, value in vars(module).items() if hasattr(value, "is_gluon")}
     sizes = {name: value.value for name, value in vars(module).items() if type(value).__name__ == "constexpr"}
     ring = hopper.following.fn

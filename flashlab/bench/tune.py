@@ -21,12 +21,12 @@ class Backward(torch.autograd.Function):
     """O, whose gradients are those of a backward kernel's launch with given tiles."""
 
     @staticmethod
-    def forward(ctx, Q, K, V, causal, launch, tiles):
+    def forward(ctx, Q, K, V, causal, launch):
         from flashlab.kernels.fa2 import fa2_triton_forward  # here and below: it needs Triton
 
         O, L = fa2_triton_forward(Q, K, V, causal=causal)
         ctx.save_for_backward(Q, K, V, O, L)
-        ctx.causal, ctx.launch, ctx.tiles = causal, launch, tiles
+        ctx.causal, ctx.launch = causal, launch
         return O
 
     @staticmethod
@@ -35,7 +35,7 @@ class Backward(torch.autograd.Function):
 
         Q, K, V, O, L = ctx.saved_tensors
         options = {"causal": ctx.causal, "scale": Q.shape[-1] ** -0.5, "dropout_p": 0.0, "seed": None}
-        return *backward(partial(ctx.launch, tiles=ctx.tiles), Q, K, V, O, dO, L, None, **options), None, None, None
+        return *backward(ctx.launch, Q, K, V, O, dO, L, None, **options), None, None
 
 
 def tunable_kernels(name):
@@ -50,10 +50,10 @@ def forward_with(name, stays, tiles):
 
     module, kernel = import_module(ladder.rung(name).module), tunable_kernels(name)[stays]
     if name.endswith("backward"):
-        return lambda Q, K, V, causal: (Backward.apply(Q, K, V, causal, module.launch, {stays: tiles}), None)
-    options = {"dropout_p": 0.0, "seed": None}
-    return lambda Q, K, V, causal: launch.forward(kernel, partial(module.launch, tiles=tiles), Q, K, V, causal=causal,
-                                                  scale=Q.shape[-1] ** -0.5, **options)
+        with_tiles = partial(module.launch, tiles={stays: tiles})
+        return lambda Q, K, V, causal: (Backward.apply(Q, K, V, causal, with_tiles), None)
+    with_tiles, options = partial(module.launch, tiles=tiles), {"dropout_p": 0.0, "seed": None}
+    return lambda Q, K, V, causal: launch.forward(kernel, with_tiles, Q, K, V, causal=causal, scale=Q.shape[-1] ** -0.5, **options)
 
 
 def search(name, problem, stays="queries", *, device="cuda", timer=timing.quick_ms, limit=None, grid=None, expired=lambda: False):

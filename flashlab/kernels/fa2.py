@@ -74,6 +74,9 @@ def fa2_forward_kernel(
     tl.store(L + head * N_q + rows, m_i + tl.log(l_safe), mask=rows < N_q)         # -inf + 0 where no key is visible
 
 
+KERNEL = fa2_forward_kernel
+
+
 def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
     """Exact attention for every batch and head in one launch.
 
@@ -88,7 +91,7 @@ def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed
     New:     against fa2: the loop over query blocks is the launch grid, B * H_q * ceil(N_q / B_r) programs
     """
     options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
-    return forward(fa2_forward_kernel, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
+    return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
 
 
 def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):

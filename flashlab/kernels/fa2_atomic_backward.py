@@ -14,6 +14,7 @@ from flashlab.kernels.dropout import kept
 from flashlab.kernels.fa2_backward import preprocess, tiles_by_hand
 from flashlab.kernels.fa2_split_backward import query_tiles, store_rows
 from flashlab.kernels.launch import backward, capability, check_backward_call, refuse, shared_arguments
+from flashlab.kernels.plans import temporary
 from flashlab.kernels.tuning import choose
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
@@ -136,7 +137,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None,
     if B_c is None and (capability(Q) or (0, 0)) >= (10, 0):
         by_hand["B_c"] = 64                            # a Blackwell's tensor memory has no room for five products of 128 columns
     tiles = choose(atomic_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
-    dQ_sum = torch.zeros(Q.shape, dtype=L.dtype, device=Q.device)
+    dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
     arguments = shared_arguments(Q, K, V, options, dO=dO) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "scale": options["scale"], "n": dQ.numel(), "B": 4096, "num_warps": 8}
     return (first,

@@ -12,6 +12,7 @@ import triton.language as tl
 
 from flashlab.kernels.dropout import kept
 from flashlab.kernels.launch import backward, check_backward_call, little_shared_memory, padded, shared_arguments
+from flashlab.kernels.plans import temporary
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
@@ -196,7 +197,7 @@ def preprocess(O, dO, L, dL, N_out=None):
     """The launch that every backward pass begins with, and what it makes, by name: L_log2 and D, N_out rows of each head."""
     (B, H_q, N_q, d_v), B_r = O.shape, 32
     N_out = N_out or N_q
-    rows = {name: torch.empty(B, H_q, N_out, dtype=L.dtype, device=L.device) for name in ("L_log2", "D")}
+    rows = {name: temporary(torch.empty, B, H_q, N_out, dtype=L.dtype, device=L.device) for name in ("L_log2", "D")}
     arguments = rows | {"O": O, "dO": dO, "L": L, "dL": dL, "has_dL": dL is not None}
     arguments |= {f"stride_dO{axis}": step for axis, step in zip("bhnd", dO.stride(), strict=True)}
     arguments |= {"H_q": H_q, "N_q": N_q, "N_out": N_out, "d_v": d_v, "B_dv": padded(d_v), "B_r": B_r, "num_warps": 4}

@@ -75,6 +75,9 @@ def fa2_exp2_kernel(
     tl.store(L + head * N_q + rows, L_i, mask=rows < N_q)
 
 
+KERNEL = fa2_exp2_kernel
+
+
 def fa2_exp2_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
     """Exact attention for every batch and head in one launch.
 
@@ -89,7 +92,7 @@ def fa2_exp2_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=N
     New:     against fa2_triton_forward: exponentials to base 2, the scale and log2(e) one factor
     """
     options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
-    return forward(fa2_exp2_kernel, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
+    return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
 
 
 def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):

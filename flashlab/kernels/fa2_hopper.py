@@ -57,6 +57,7 @@ from flashlab.kernels.launch import (
     why_no_tma,
     why_not_hopper,
 )
+from flashlab.kernels.plans import temporary
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 ROWS = gl.constexpr(64)                                # query rows of a consumer: what one wgmma of a warpgroup takes
@@ -365,6 +366,9 @@ def fa2_hopper_kernel(Q, K, V, O, L, counter, scale, N_q, N_k, H_q, group, toget
         ], [4, 4, 1], [registers, registers, 24])
 
 
+KERNEL = fa2_hopper_kernel
+
+
 def fa2_hopper_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
     """Exact attention for every batch and head in one launch, on a Hopper GPU.
 
@@ -379,7 +383,7 @@ def fa2_hopper_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed
     """
     options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
     refuse(why_not(Q, K, V, B_r=B_r, B_c=B_c, **options))
-    return forward(fa2_hopper_kernel, launch, Q, K, V, **options)
+    return forward(KERNEL, launch, Q, K, V, **options)
 
 
 def why_not(Q, K, V, *, causal=False, dropout_p=0.0, B_r=None, B_c=None, **options):
@@ -398,10 +402,11 @@ def launch(Q, K, V, O, L, *, causal, scale, **options):
     choice = how_many(d, max(N_q, N_k), causal)
     tiles = B * H_q * triton.cdiv(N_q, choice["consumers"] * 64)
     element = gl.float16 if Q.dtype == torch.float16 else gl.bfloat16
-    arguments = {"L": L, "counter": torch.zeros(1, dtype=torch.int32, device=Q.device), "scale": scale}
-    for name, T, rows in (("Q", Q, 64), ("K", K, 128), ("V", V, 128), ("O", O.flatten(0, 1), 64)):
-        layout = gl.NVMMASharedLayout.get_default_for([1] * (T.ndim - 2) + [rows, d], element)
-        arguments[name] = descriptor(T, (rows, d), layout=layout)
+    arguments = {"L": L, "counter": temporary(torch.zeros, 1, dtype=torch.int32, device=Q.device), "scale": scale}
+    for name, T, rows in (("Q", Q, 64), ("K", K, 128), ("V", V, 128)):
+        arguments[name] = descriptor(T, (rows, d), layout=gl.NVMMASharedLayout.get_default_for([1, 1, rows, d], element))
+    of_O = gl.NVMMASharedLayout.get_default_for([1, 64, d], element)
+    arguments["O"] = descriptor(O, (64, d), (B * H_q, N_q, d), layout=of_O)
     arguments |= {"N_q": N_q, "N_k": N_k, "H_q": H_q, "group": H_q // H_kv, "tiles": tiles}
     arguments |= {"together": heads_together(Q, K, V) if causal else 1, "d": d, "causal": causal}
     arguments |= {"ragged": N_k % 128 > 0, "crossing": causal and (N_k - N_q) % 64 > 0}

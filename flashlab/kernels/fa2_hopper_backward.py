@@ -50,6 +50,7 @@ from flashlab.kernels.launch import (
     refuse,
     why_not_hopper,
 )
+from flashlab.kernels.plans import temporary
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 ROWS = gl.constexpr(64)                                # query rows of a tile, and keys of a consumer: what one wgmma takes
@@ -323,13 +324,13 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, **options):
     block = 64 * choice["consumers"]
     tiles = triton.cdiv(N_q, block) * choice["consumers"]                          # of a head, in whole rounds
     first, rows = preprocess(O, dO, L, dL, N_out=64 * tiles)
-    dQ_sum = torch.zeros(B * H_q * tiles * 64 * d // 256, 256, dtype=torch.float32, device=Q.device)
+    dQ_sum = temporary(torch.zeros, B * H_q * tiles * 64 * d // 256, 256, dtype=torch.float32, device=Q.device)
     element = gl.float16 if Q.dtype == torch.float16 else gl.bfloat16
     of_tiles, plain = gl.NVMMASharedLayout.get_default_for([1, 1, 64, d], element), gl.NVMMASharedLayout(0, 32, rank=2)
     arguments = {name: descriptor(fit_for_tma(T), (64, d), layout=of_tiles)
                  for name, T in (("Q", Q), ("K", K), ("V", V), ("dO", dO), ("dK", dK), ("dV", dV))}
-    arguments |= {"L": descriptor(rows["L_log2"].view(-1, 64), (1, 64), layout=plain)}
-    arguments |= {"D": descriptor(rows["D"].view(-1, 64), (1, 64), layout=plain)}
+    arguments |= {"L": descriptor(rows["L_log2"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
+    arguments |= {"D": descriptor(rows["D"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
     arguments |= {"dQ": descriptor(dQ_sum, (d // 4, 256), layout=plain)}
     # heads side by side, as many as keep Q, dO and dQ in the L2 cache: their programs read and add to the same tiles
     together = largest_divisor(B * H_kv, 2**14 * H_kv // (N_q * H_q)) if causal else 1

@@ -4,12 +4,15 @@ A call's options (causal, scale, dropout_p, seed) are checked here once, and tra
 """
 
 import functools
+import math
+from functools import partial
 
 import torch
 import triton
 
 from flashlab import validate
 from flashlab.compiler import check_device, interpreted
+from flashlab.kernels import plans
 
 MAX_HEAD_DIM = 256     # a program keeps Q_i and O_i on chip whole: wider heads do not fit
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
@@ -53,7 +56,8 @@ def forward(kernel, launch, Q, K, V, **options):
     if needs_widening(Q):
         O_wide, L = forward(kernel, launch, Q.float(), K.float(), V.float(), **options)
         return O.copy_(O_wide), L
-    run([(kernel, *launch(Q, K, V, O, L, **options))], Q)
+    tensors = {"Q": Q, "K": K, "V": V, "O": O, "L": L, "seed": options.pop("seed", None)}
+    plans.run(launch, lambda **tensors: [(kernel, *launch(**tensors, **options))], tensors, options)
     return O, L
 
 
@@ -76,7 +80,9 @@ def backward(launch, Q, K, V, O, dO, L, dL, **options):
         wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, **options)
         return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
     O, L, dL = (None if T is None else T.contiguous() for T in (O, L, dL))     # as the forward made them, else copies
-    run(launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, **options), Q)
+    tensors = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV}
+    tensors["seed"] = options.pop("seed", None)
+    plans.run(launch, partial(launch, **options), tensors, options)
     return dQ, dK, dV
 
 
@@ -132,18 +138,20 @@ def best_tiles(d, dtype, causal=False):
     return (128, 64, 8, 3) if d <= 128 else (64, 32, 4, 2)
 
 
-def descriptor(T, block, **layout):
+def descriptor(T, block, shape=None, **layout):
     """A tensor descriptor of T (..., N, d): what TMA needs to know to copy a tile of this shape by its coordinates alone.
 
+    shape:  how the elements of a contiguous T are to be numbered, where not as T's own shape says
     layout: Gluon's descriptors know how the tile lies in shared memory, too
     """
     if layout:
         from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
     else:
         from triton.tools.tensor_descriptor import TensorDescriptor
-    one_apart = triton.cdiv(T.shape[-1] * T.itemsize, 16) * 16 // T.itemsize * T.shape[-2]     # a lawful stride for one element
-    strides = [step if n > 1 else one_apart for n, step in zip(T.shape[:-1], T.stride()[:-1], strict=True)] + [1]
-    return TensorDescriptor(T, list(T.shape), strides, [1] * (T.ndim - len(block)) + list(block), **layout)
+    shape, strides = (shape, [math.prod(shape[n + 1:]) for n in range(len(shape))]) if shape else (T.shape, T.stride())
+    one_apart = triton.cdiv(shape[-1] * T.itemsize, 16) * 16 // T.itemsize * shape[-2]         # a lawful stride for one element
+    strides = [step if n > 1 else one_apart for n, step in zip(shape[:-1], strides[:-1], strict=True)] + [1]
+    return TensorDescriptor(T, list(shape), strides, [1] * (len(shape) - len(block)) + list(block), **layout)
 
 
 def why_no_descriptor(**tensors):
@@ -214,9 +222,3 @@ def needs_widening(T):
     """True where the interpreter would compute in bfloat16, which it gets wrong: widen to float32 first, then round."""
     return T.dtype == torch.bfloat16 and interpreted()
 
-
-def run(launches, T):
-    """Launch each (kernel, grid, arguments) in order, on the GPU of T: Triton launches on the current one."""
-    with torch.cuda.device_of(T):
-        for kernel, grid, arguments in launches:
-            kernel[grid](**arguments)

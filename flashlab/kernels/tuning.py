@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 import triton
 
+from flashlab.kernels import plans
 from flashlab.kernels.launch import padded, pick_tiles
 
 
@@ -69,9 +70,14 @@ def fastest(kernel, d, d_v, dtype, causal, N):
 def key(kernel, d, d_v, dtype, causal):
     """What a table holds for: another GPU, another Triton or an edited kernel has one of its own."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    edition = hashlib.sha256(inspect.getsource(kernel.fn).encode()).hexdigest()[:12]
     sizes = f"d {d}, d_v {d_v}, {str(dtype).removeprefix('torch.')}{', causal' if causal else ''}"
-    return f"{kernel.fn.__name__} {edition}, {sizes}, {gpu}, triton {triton.__version__}"
+    return f"{kernel.fn.__name__} {edition(kernel)}, {sizes}, {gpu}, triton {triton.__version__}"
+
+
+@functools.lru_cache
+def edition(kernel):
+    """A name for the text of a kernel."""
+    return hashlib.sha256(inspect.getsource(kernel.fn).encode()).hexdigest()[:12]
 
 
 def cache_file():
@@ -98,3 +104,4 @@ def remember(key, N, table):
     half = file.with_suffix(f".{os.getpid()}")
     half.write_text(json.dumps(found, indent=1), encoding="utf-8")
     half.replace(file)
+    plans.forget()

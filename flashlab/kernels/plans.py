@@ -1,0 +1,130 @@
+"""Launches that are worked out once and made again: where the work is small, the GPU waits for Python.
+
+The first call of its kind works out tile sizes, strides, descriptors and grids, and Triton finds the compiled kernel that fits
+them. All of that follows from the options and from the tensors' shapes, strides, dtypes and alignment, not from their numbers. So
+the next call of the same kind makes the same launches, with its own tensors in the places of the first one's.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import triton
+
+RUN = triton.JITFunction.run       # who has put another in its place wants to hear of every launch: see compiler/watch.py
+AT_MOST = 512                      # kinds of calls remembered
+
+
+class Step(NamedTuple):
+    """One launch."""
+
+    compiled: Callable             # Triton's CompiledKernel
+    grid: tuple                    # three numbers
+    values: list                   # the kernel's arguments in order, None in the places of tensors
+    tensors: list                  # (place in values, name of the tensor)
+    descriptors: list              # (place in values, name of the tensor that TMA copies, the rest of its descriptor)
+
+
+class Plan(NamedTuple):
+    steps: list
+    temporaries: dict              # name: (torch.empty or torch.zeros, shape, dtype)
+
+
+_plans: dict[tuple, Plan] = {}
+
+
+def temporary(make, *shape, dtype, device):
+    """A tensor that one launch fills for the next one. make: torch.empty or torch.zeros, and each call makes its own."""
+    T = make(shape, dtype=dtype, device=device)
+    T.made_by = make
+    return T
+
+
+def run(who, launches, tensors, options):
+    """Make the launches of a call, those of a plan if a call of this kind has been made before.
+
+    who:      what else decides, hashable: the functions behind `launches`
+    launches: launches(**tensors) -> each launch as (kernel, grid, arguments by name), in order
+    tensors:  by name, all that the launches read and write but for temporaries; None where a call has no such tensor
+    options:  by name, all that `launches` takes into account besides
+    """
+    first = next(iter(tensors.values()))
+    on_its_device = torch.cuda.device_of(first)        # Triton launches on the current one
+    if triton.JITFunction.run is not RUN:
+        with on_its_device:
+            return launch(launches(**tensors))
+    kind = (who, first.device, *options.items(), *map(_kind, tensors.values()))
+    plan = _plans.get(kind)
+    with on_its_device:
+        if plan is None:
+            plan = record(launches, tensors)
+            if plan:
+                if len(_plans) >= AT_MOST:
+                    _plans.pop(next(iter(_plans)), None)                           # the oldest
+                _plans[kind] = plan
+        else:
+            replay(plan, tensors, first.device)
+
+
+def _kind(T):
+    return None if T is None else (T.shape, T.stride(), T.dtype, T.data_ptr() % 16)
+
+
+def launch(launches):
+    """Launch each; the compiled kernels, None where the interpreter ran one."""
+    return [kernel[grid](**arguments) for kernel, grid, arguments in launches]
+
+
+def record(launches, tensors):
+    """Make the launches, and return the Plan to make them again; None where there is no such plan.
+
+    There is none where kernels are interpreted, and where a launch takes a copy of a tensor and not the tensor itself.
+    """
+    tensors = {name: None if T is None else T.detach() for name, T in tensors.items()}     # apart, where K is V
+    names = {id(T): name for name, T in tensors.items() if T is not None}
+    launches, temporaries, steps = list(launches(**tensors)), {}, []
+    for (kernel, grid, arguments), compiled in zip(launches, launch(launches), strict=True):
+        if compiled is None:
+            return None
+        step = Step(compiled, (*grid, 1, 1)[:3], [arguments[name] for name in kernel.arg_names], [], [])
+        for place, value in enumerate(step.values):
+            T = getattr(value, "base", value)
+            if not isinstance(T, torch.Tensor):
+                continue
+            if id(T) not in names and hasattr(T, "made_by"):
+                names[id(T)] = f"temporary {len(temporaries)}"
+                temporaries[names[id(T)]] = (T.made_by, T.shape, T.dtype)
+            if id(T) not in names:
+                return None
+            step.values[place] = None
+            if T is value:
+                step.tensors.append((place, names[id(T)]))
+            else:
+                step.descriptors.append((place, names[id(T)], _of(None, value)))
+        steps.append(step)
+    return Plan(steps, temporaries)
+
+
+def _of(T, descriptor):
+    """The descriptor, of another tensor of the same kind: its checks have been made."""
+    other = object.__new__(type(descriptor))
+    other.__dict__.update(descriptor.__dict__, base=T)
+    return other
+
+
+def replay(plan, tensors, device):
+    """Make the launches of a plan with these tensors."""
+    made = {name: make(shape, dtype=dtype, device=device) for name, (make, shape, dtype) in plan.temporaries.items()}
+    tensors = tensors | made if made else tensors
+    for compiled, grid, values, places, descriptors in plan.steps:
+        values = values.copy()
+        for place, name in places:
+            values[place] = tensors[name]
+        for place, name, descriptor in descriptors:
+            values[place] = _of(tensors[name], descriptor)
+        compiled[grid](*values)
+
+
+def forget():
+    """Work everything out anew from here on: what a search has found may decide otherwise."""
+    _plans.clear()
