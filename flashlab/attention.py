@@ -2,7 +2,6 @@
 
 `flash_attention` checks its arguments and calls `torch.ops.flashlab.attention_forward`, which picks a backend and runs it.
 Autograd calls `torch.ops.flashlab.attention_backward` when the gradients are due; what is kept for it is Q, K, V, O and L.
-Both operators are registered with torch.library, so torch.compile and opcheck take them whole, as one node of the graph.
 """
 
 from typing import NamedTuple
@@ -52,7 +51,8 @@ def flash_attention(
     place = _seed_tensor(seed, Q.device) if dropout_p > 0 else None
     options = Options(seed=place, causal=causal, scale=scale, dropout_p=float(dropout_p), backend=backend,
                       deterministic=deterministic)
-    O, L = torch.ops.flashlab.attention_forward(Q, K, V, *options)
+    differentiable = torch.is_grad_enabled() and (Q.requires_grad or K.requires_grad or V.requires_grad)
+    O, L = (_Attention.apply if differentiable else ATTENTION_FORWARD)(Q, K, V, *options)
     return (O, L) if return_lse else O
 
 
@@ -117,58 +117,78 @@ class Options(NamedTuple):
 
 SCHEMA_TYPES = {torch.Tensor | None: "Tensor?", bool: "bool", float: "float", str: "str"}
 OPTIONS = ", ".join(f"{SCHEMA_TYPES[kind]} {name}" for name, kind in Options.__annotations__.items())
-FORWARD = f"(Tensor Q, Tensor K, Tensor V, {OPTIONS}) -> (Tensor, Tensor)"
-BACKWARD = ("(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, Tensor? dL, "
-            f"{OPTIONS}) -> (Tensor, Tensor, Tensor)")
+
+# Defined with torch.library, so that torch.compile takes them whole, as one node of the graph.
+torch.library.define("flashlab::attention_forward", f"(Tensor Q, Tensor K, Tensor V, {OPTIONS}) -> (Tensor, Tensor)")
+torch.library.define("flashlab::attention_backward", "(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, Tensor? dL, "
+                                                     f"{OPTIONS}) -> (Tensor, Tensor, Tensor)")
+ATTENTION_FORWARD = torch.ops.flashlab.attention_forward.default
+ATTENTION_BACKWARD = torch.ops.flashlab.attention_backward.default
 
 
-@torch.library.custom_op("flashlab::attention_forward", mutates_args=(), schema=FORWARD)
-def attention_forward(Q, K, V, *options):
+@torch.library.impl("flashlab::attention_forward", "default")
+def _(Q, K, V, *options):
     options = Options(*options)
     run = _run_torch if _resolve(Q, V, options) == "torch" else _run_triton
     return run(Q, K, V, options)
 
 
-@torch.library.custom_op("flashlab::attention_backward", mutates_args=(), schema=BACKWARD)
-def attention_backward(Q, K, V, O, dO, L, dL, *options):
+@torch.library.impl("flashlab::attention_backward", "default")
+def _(Q, K, V, O, dO, L, dL, *options):
     options = Options(*options)
     run = _run_torch_backward if _resolve(Q, V, options) == "torch" else _run_triton_backward
     return run(Q, K, V, O, dO, L, dL, options)
 
 
-@attention_forward.register_fake
+@torch.library.register_fake("flashlab::attention_forward")
 def _(Q, K, V, *options):
     """Shapes and dtypes alone: what torch.compile asks for while it traces."""
     shape = (*Q.shape[:3], V.shape[-1])
     return Q.new_empty(shape), Q.new_empty(shape[:3], dtype=_dtype_of_L(Q))
 
 
-@attention_backward.register_fake
+@torch.library.register_fake("flashlab::attention_backward")
 def _(Q, K, V, O, dO, L, dL, *options):
     return Q.new_empty(Q.shape), K.new_empty(K.shape), V.new_empty(V.shape)
 
 
-def _save(ctx, inputs, output):
-    Q, K, V, seed, *ctx.options = inputs                   # a tensor among the options is saved as tensors are
-    ctx.save_for_backward(Q, K, V, *output, seed)
-    ctx.set_materialize_grads(False)                       # L seldom has a gradient, and zeros would have to be written and read
+class _Attention(torch.autograd.Function):
+    """The forward operator, and its gradients by the backward one."""
+
+    @staticmethod
+    def forward(Q, K, V, *options):
+        return ATTENTION_FORWARD(Q, K, V, *options)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        Q, K, V, seed, *ctx.options = inputs               # a tensor among the options is saved as tensors are
+        ctx.save_for_backward(Q, K, V, *output, seed)
+        ctx.set_materialize_grads(False)                   # L seldom has a gradient, and zeros would have to be written and read
+
+    @staticmethod
+    def backward(ctx, dO, dL):
+        """dO and dL are None where the loss does not depend on O or on L."""
+        Q, K, V, O, L, seed = ctx.saved_tensors
+        dO = torch.zeros_like(O) if dO is None else dO
+        differentiate = _Gradients.apply if torch.is_grad_enabled() else ATTENTION_BACKWARD    # enabled: create_graph=True
+        return *differentiate(Q, K, V, O, dO, L, dL, seed, *ctx.options), *(None for _ in Options._fields)
 
 
-def _differentiate(ctx, dO, dL):
-    """dO and dL are None where the loss does not depend on O or on L."""
-    Q, K, V, O, L, seed = ctx.saved_tensors
-    dO = torch.zeros_like(O) if dO is None else dO
-    dQ, dK, dV = torch.ops.flashlab.attention_backward(Q, K, V, O, dO, L, dL, seed, *ctx.options)
-    return dQ, dK, dV, *(None for _ in Options._fields)
+class _Gradients(torch.autograd.Function):
+    """The backward operator where its own gradients may be asked for."""
 
+    @staticmethod
+    def forward(*inputs):
+        return ATTENTION_BACKWARD(*inputs)
 
-def _refuse(ctx, *grads):
-    raise RuntimeError("flash_attention is differentiable once: there is no kernel for its second derivative. Leave out "
-                       "create_graph=True, or use flashlab.rungs.naive.naive_forward, whose operations autograd knows.")
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
 
-
-attention_forward.register_autograd(_differentiate, setup_context=_save)
-attention_backward.register_autograd(_refuse)
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("flash_attention is differentiable once: there is no kernel for its second derivative. Leave out "
+                           "create_graph=True, or use flashlab.rungs.naive.naive_forward, whose operations autograd knows.")
 
 
 def _resolve(Q, V, options):
@@ -188,54 +208,48 @@ def _needs_triton():
             "'auto' here; on Linux run `pip install triton`; on Windows work in WSL, anywhere in a remote notebook.")
 
 
-_rungs: dict[tuple, ladder.Rung] = {}          # by kind of call, which one has taken such a call on a GPU: no more checks then
-
-
-def _kind(options, *tensors):
-    """What picks and checks of a call go by: all but the numbers."""
-    kinds = ((T.shape, T.stride(), T.dtype, T.device, T.data_ptr() % 16) if T is not None else None for T in tensors)
-    return *options[1:], *kinds                                # the first is the seed
+_taken: dict[tuple, tuple] = {}                # by kind of call, what launches it on a GPU: a rung has checked and taken such a call
 
 
 def _run_triton(Q, K, V, options):
-    kind = _kind(options, Q, K, V)
-    if rung := _rungs.get(kind):
-        from flashlab.kernels.launch import forward
-
-        return forward(rung.home.KERNEL, rung.home.launch, Q, K, V, **options.of_a_kernel)
     _needs_triton()
+    from flashlab.kernels import launch, plans
+
+    kind = plans.kind(options[1:], Q, K, V, options.seed)
+    if of_a_rung := _taken.get(kind):
+        return launch.forward(*of_a_rung, Q, K, V, kind=kind, **options.of_a_kernel)
     if options.backend in KERNELS:
         rung = ladder.rung(options.backend)
     else:
         rung, _ = ladder.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p)
     results = rung.function(Q, K, V, **options.of_a_kernel)
-    _keep(kind, rung, Q)
+    _keep(kind, Q, rung.home.KERNEL, rung.home.launch)
     return results
 
 
 def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
-    kind = _kind(options, Q, K, V, O, dO, L, dL)
-    if rung := _rungs.get(kind):
-        from flashlab.kernels.launch import backward
-
-        return backward(rung.home.launch, Q, K, V, O, dO, L, dL, **options.of_a_kernel)
     _needs_triton()
+    from flashlab.kernels import launch, plans
+
+    kind = plans.kind(options[1:], Q, K, V, O, dO, L, dL, options.seed)
+    if of_a_rung := _taken.get(kind):
+        return launch.backward(*of_a_rung, Q, K, V, O, dO, L, dL, kind=kind, **options.of_a_kernel)
     if options.backend in BACKWARD_KERNELS:
         rung = ladder.rung(options.backend)
     else:
         rung, _ = ladder.pick(Q, K, V, backward=True, causal=options.causal, dropout_p=options.dropout_p,
                               deterministic=options.deterministic)
     grads = rung.function(Q, K, V, O, dO, L, dL=dL, **options.of_a_backward_kernel)
-    _keep(kind, rung, Q)
+    _keep(kind, Q, rung.home.launch)
     return grads
 
 
-def _keep(kind, rung, Q):
+def _keep(kind, Q, *of_a_rung):
     """Only on a GPU, where a call is over before Python is: interpreted, checks cost nothing beside the work."""
     if Q.is_cuda:
-        if len(_rungs) >= 512:
-            _rungs.pop(next(iter(_rungs)), None)               # the oldest
-        _rungs[kind] = rung
+        if len(_taken) >= 512:
+            _taken.pop(next(iter(_taken)), None)               # the oldest
+        _taken[kind] = of_a_rung
 
 
 def _run_torch(Q, K, V, options):

@@ -47,17 +47,21 @@ def shared_arguments(Q, K, V, options, **strided):
     return arguments | {"B_d": padded(d), "B_dv": padded(d_v)}
 
 
-def forward(kernel, launch, Q, K, V, **options):
-    """O and L by a forward kernel. launch(Q, K, V, O, L, **options) -> its grid and arguments; the call has been checked."""
+def forward(kernel, launch, Q, K, V, *, seed=None, kind=None, **options):
+    """O and L by a forward kernel. launch(Q, K, V, O, L, **options) -> its grid and arguments; the call has been checked.
+
+    kind: `plans.kind` of the call, where it is known
+    """
     O = torch.empty(*Q.shape[:3], V.shape[-1], dtype=Q.dtype, device=Q.device)
     L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
     if O.numel() == 0:
         return O, L
     if needs_widening(Q):
-        O_wide, L = forward(kernel, launch, Q.float(), K.float(), V.float(), **options)
+        O_wide, L = forward(kernel, launch, Q.float(), K.float(), V.float(), seed=seed, **options)
         return O.copy_(O_wide), L
-    tensors = {"Q": Q, "K": K, "V": V, "O": O, "L": L, "seed": options.pop("seed", None)}
-    plans.run(launch, lambda **tensors: [(kernel, *launch(**tensors, **options))], tensors, options)
+    plans.run((launch, kind or plans.kind(options.items(), Q, K, V, seed)),
+              lambda **tensors: [(kernel, *launch(**tensors, **options))],
+              {"Q": Q, "K": K, "V": V, "O": O, "L": L, "seed": seed})
     return O, L
 
 
@@ -71,18 +75,21 @@ def check_backward_call(Q, K, V, O, dO, L, dL, **options):
     return options
 
 
-def backward(launch, Q, K, V, O, dO, L, dL, **options):
-    """dQ, dK, dV by backward kernels. launch(Q, ..., dL, dQ, dK, dV, **options) -> its launches; the call has been checked."""
+def backward(launch, Q, K, V, O, dO, L, dL, *, seed=None, kind=None, **options):
+    """dQ, dK, dV by backward kernels. launch(Q, ..., dL, dQ, dK, dV, **options) -> its launches; the call has been checked.
+
+    kind: `plans.kind` of the call, where it is known
+    """
     dQ, dK, dV = (torch.empty(T.shape, dtype=T.dtype, device=T.device) for T in (Q, K, V))
     if dQ.numel() == 0 or dK.numel() == 0:
         return dQ.zero_(), dK.zero_(), dV.zero_()
     if needs_widening(Q):
-        wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, **options)
+        wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, seed=seed, **options)
         return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
+    kind = kind or plans.kind(options.items(), Q, K, V, O, dO, L, dL, seed)
     O, L, dL = (None if T is None else T.contiguous() for T in (O, L, dL))     # as the forward made them, else copies
-    tensors = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV}
-    tensors["seed"] = options.pop("seed", None)
-    plans.run(launch, partial(launch, **options), tensors, options)
+    plans.run((launch, kind), partial(launch, **options),
+              {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV, "seed": seed})
     return dQ, dK, dV
 
 

@@ -40,34 +40,34 @@ def temporary(make, *shape, dtype, device):
     return T
 
 
-def run(who, launches, tensors, options):
+def kind(options, *tensors):
+    """All that a call's launches follow from: its options, a seed not among them, and of its tensors all but the numbers."""
+    return (*options, *((T.shape, T.stride(), T.dtype, T.device, T.data_ptr() % 16) if T is not None else None for T in tensors))
+
+
+def run(kind, launches, tensors):
     """Make the launches of a call, those of a plan if a call of this kind has been made before.
 
-    who:      what else decides, hashable: the functions behind `launches`
+    kind:     hashable: see `kind`, and what else decides
     launches: launches(**tensors) -> each launch as (kernel, grid, arguments by name), in order
     tensors:  by name, all that the launches read and write but for temporaries; None where a call has no such tensor
-    options:  by name, all that `launches` takes into account besides
     """
-    first = next(iter(tensors.values()))
-    on_its_device = torch.cuda.device_of(first)        # Triton launches on the current one
+    device = next(iter(tensors.values())).device
+    if device.index == torch.cuda.current_device() if device.type == "cuda" else True:
+        return _run(kind, launches, tensors, device)
+    with torch.cuda.device(device):                    # Triton launches on the current one
+        return _run(kind, launches, tensors, device)
+
+
+def _run(kind, launches, tensors, device):
     if triton.JITFunction.run is not RUN:
-        with on_its_device:
-            return launch(launches(**tensors))
-    kind = (who, first.device, *options.items(), *map(_kind, tensors.values()))
-    plan = _plans.get(kind)
-    with on_its_device:
-        if plan is None:
-            plan = record(launches, tensors)
-            if plan:
-                if len(_plans) >= AT_MOST:
-                    _plans.pop(next(iter(_plans)), None)                           # the oldest
-                _plans[kind] = plan
-        else:
-            replay(plan, tensors, first.device)
-
-
-def _kind(T):
-    return None if T is None else (T.shape, T.stride(), T.dtype, T.data_ptr() % 16)
+        launch(launches(**tensors))
+    elif plan := _plans.get(kind):
+        replay(plan, tensors, device)
+    elif plan := record(launches, tensors):
+        if len(_plans) >= AT_MOST:
+            _plans.pop(next(iter(_plans)), None)                                   # the oldest
+        _plans[kind] = plan
 
 
 def launch(launches):
