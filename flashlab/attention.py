@@ -208,7 +208,7 @@ def _needs_triton():
             "'auto' here; on Linux run `pip install triton`; on Windows work in WSL, anywhere in a remote notebook.")
 
 
-_taken: dict[tuple, tuple] = {}                # by kind of call, what launches it on a GPU: a rung has checked and taken such a call
+_taken: dict[tuple, tuple] = {}                # by kind of call, what launches it on a GPU: a rung has checked such a call
 
 
 def _run_triton(Q, K, V, options):

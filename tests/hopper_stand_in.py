@@ -121,8 +121,8 @@ class Machine:
             self.wait_until(lambda: self.at(slot).phase % 2 != int(parity), f"an mbarrier, parity {int(parity)}")
 
     def count(self, counter, n):
-        counter += n
-        return int(counter) - n
+        counter.T[counter.at] += n
+        return int(counter.T[counter.at]) - n
 
     # TMA, and products that are computed when they are waited for
 
@@ -177,7 +177,10 @@ def language(machine, grid):
         fill = torch.nan if dtype.is_floating_point else 0
         return Buffer(torch.full(shape, fill, dtype=dtype))
 
-    def store(pointer, values, mask):
+    def store(pointer, values, mask=None):
+        if mask is None:
+            pointer.T[pointer.at] = values
+            return
         pointer.T.view(-1)[pointer.at[mask]] = values[mask].as_subclass(torch.Tensor)
 
     def specialise(parts, warps, registers):
@@ -219,7 +222,10 @@ def run(monkeypatch, Q, K, V, causal, choice, **broken):
     monkeypatch.setattr(fa2_hopper, "how_many", lambda *_: choice | {"registers": 0})
     monkeypatch.setattr(fa2_hopper, "programs_at_a_time", lambda *_: 2)            # few, so that one goes through many tiles
     grid, arguments = fa2_hopper.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5)
-    run_kernel(monkeypatch, fa2_hopper, "fa2_hopper_kernel", grid, arguments | {"L": Pointer(L)}, **broken)
+    counter = arguments["counter"]
+    arguments |= {"L": Pointer(L), "counter": Pointer(counter)}
+    run_kernel(monkeypatch, fa2_hopper, "fa2_hopper_kernel", grid, arguments, **broken)
+    assert not counter.any(), "the next launch would begin to count where this one stopped"
     return O, L
 
 

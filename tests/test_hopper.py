@@ -15,7 +15,9 @@ import hopper_stand_in  # noqa: E402
 
 from flashlab.kernels import fa2_hopper  # noqa: E402
 
-THREE, TWO = {"consumers": 3, "stages": 2, "unrolled": False}, {"consumers": 2, "stages": 2, "unrolled": False}
+TWO = {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False}
+THREE = TWO | {"consumers": 3}
+FOUR = {"keys": 64, "consumers": 4, "stages": 3, "unrolled": False}
 
 
 def inputs(N_q, N_k, d, B=1, H_q=1, H_kv=1):
@@ -36,6 +38,9 @@ CASES = {
     "bottom-right, crossing, unrolled": (inputs(333, 690, 128), True, TWO | {"unrolled": True}),
     "one query": (inputs(1, 200, 128, 2, 2, 1), True, TWO),
     "few keys": (inputs(200, 7, 64), False, THREE),
+    "four consumers, 64 keys": (inputs(512, 512, 64, 1, 2, 1), True, FOUR),
+    "four consumers, 64 keys, ragged, crossing": (inputs(301, 333, 64), True, FOUR),
+    "three consumers, 64 keys": (inputs(333, 333, 64), True, THREE | {"keys": 64, "stages": 3}),
 }
 
 

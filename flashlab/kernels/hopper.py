@@ -1,15 +1,33 @@
 """What a kernel of warpgroups that work apart needs and Gluon has no word for: named barriers, rings of buffers, fences for values,
-sums by TMA.
+sums by TMA, counters that outlive a launch.
 
 A warpgroup is 128 threads whose matrix products run on the tensor cores while the threads go on. Two kinds of barriers keep
 warpgroups apart. An mbarrier lies in shared memory and counts bytes, too: TMA arrives there when a tile has landed. A named
 barrier is one of a program's sixteen, and cheap: threads that have something to announce `arrive` and walk on; who waits, `sync`s.
 """
 
+import torch
+import triton
 from triton._C.libtriton import ir
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language._core import builtin
+
+_counters: dict[tuple, torch.Tensor] = {}
+
+
+def counters(shape, dtype, device):
+    """Zeros for a kernel that sets them back to zero: launches of one stream run one after the other and share them.
+
+    A CUDA graph has its own, which it fills itself: it may be replayed beside other launches.
+    """
+    if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return torch.zeros(shape, dtype=dtype, device=device)
+    stream = triton.runtime.driver.active.get_current_stream(device.index)
+    if (stream, device, shape) not in _counters:
+        _counters[stream, device, shape] = torch.zeros(shape, dtype=dtype, device=device)
+    return _counters[stream, device, shape]
+
 
 thread_barrier = getattr(gl, "barrier", None) or gl.thread_barrier     # its name before Triton 3.7
 
