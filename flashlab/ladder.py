@@ -25,6 +25,7 @@ class Rung(NamedTuple):
     new: str               # what changed against the rung before
     heads: bool = False    # takes (B, H, N, d), not one head (N, d)
     tiled: bool = False    # takes B_r and B_c
+    by_tma: bool = False   # a kernel whose launch makes tensor descriptors for TMA, which takes the host some microseconds
     proven: bool = False   # a kernel that has been held against float64 on a GPU: flash_attention runs no other there
 
     def tiles(self, B_r, B_c) -> dict:
@@ -83,11 +84,11 @@ RUNGS = [
     Rung(8, "fa2_pipelined_forward", "flashlab.kernels.fa2_pipelined", "+ one pipeline", "12", cost.fa2_forward, "#4B5D16", "^",
          "one loop again, so that loads fill and drain one pipeline; masks in a branch", heads=True, tiled=True),
     Rung(9, "fa2_tma_forward", "flashlab.kernels.fa2_tma", "+ TMA", "12", cost.fa2_forward, "#17807E", "o",
-         "tiles are copied by TMA, from tensor descriptors: no addresses, no masks", heads=True, tiled=True),
+         "tiles are copied by TMA, from tensor descriptors: no addresses, no masks", by_tma=True, heads=True, tiled=True),
     Rung(10, "fa2_persistent_forward", "flashlab.kernels.fa2_persistent", "+ persistent", "12", cost.fa2_forward, "#1F3FA8", "s",
-         "programs that stay and take block after block, the longest first", heads=True, tiled=True),
+         "programs that stay and take block after block, the longest first", by_tma=True, heads=True, tiled=True),
     Rung(11, "fa2_hopper_forward", "flashlab.kernels.fa2_hopper", "Gluon, Hopper", "12", cost.fa2_forward, "#E6194B", "D",
-         "warps that only load, warps that only compute, and products under exponentials", heads=True),
+         "warps that only load, warps that only compute, and products under exponentials", by_tma=True, heads=True),
 ]
 
 # All return (dQ, dK, dV); what they start from differs. A backward pass looks like its forward pass.
@@ -114,7 +115,7 @@ BACKWARD_RUNGS = [
     Rung(7, "fa2_atomic_backward", "flashlab.kernels.fa2_atomic_backward", "+ one kernel", "12", cost.fa2_backward, "#1F3FA8", "v",
          "dQ added up by atomic operations: five matrix products instead of seven", heads=True, tiled=True),
     Rung(8, "fa2_hopper_backward", "flashlab.kernels.fa2_hopper_backward", "Gluon, Hopper", "12", cost.fa2_backward, "#E6194B", "D",
-         "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", heads=True),
+         "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True, heads=True),
 ]
 
 PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend
@@ -127,16 +128,19 @@ PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend
 
 KERNELS = [one for one in RUNGS if one.heads]
 BACKWARD_KERNELS = [one for one in BACKWARD_RUNGS if one.heads]
+SMALL = 2**22              # scores: a GPU computes as many in the microseconds that a descriptor takes
 
 
 def pick(Q, K, V, *, backward=False, **options):
     """The kernel that flash_attention runs for a call, and why not each of those above it: (rung, {name: reason})."""
     kernels, reasons = BACKWARD_KERNELS if backward else KERNELS, {}
+    small = Q.shape[0] * Q.shape[1] * Q.shape[2] * K.shape[2] < SMALL
     if not Q.is_cuda:                                  # interpreted: speed says nothing, and the first is the one to read
         return kernels[0], reasons
     for kernel in reversed(kernels[1:]):
         unproven = None if kernel.proven else "it has not been held against float64 on a GPU yet"
-        reason = kernel.why_not(Q, K, V, **options) or unproven
+        slower = "to prepare TMA's descriptors takes longer than so small a call" if small and kernel.by_tma else None
+        reason = kernel.why_not(Q, K, V, **options) or unproven or slower
         if reason is None:
             return kernel, reasons
         reasons[kernel.name] = reason

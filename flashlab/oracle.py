@@ -3,7 +3,9 @@
 It imports no rung, and uses no fused library call: those have opinions of their own about NaN and masks.
 """
 
+import functools
 import warnings
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +13,28 @@ import torch
 inf = float("inf")
 
 
+def _once(function):
+    """On a GPU, what was computed for the same tensors a moment ago: a benchmark judges a dozen kernels against one truth."""
+    last = OrderedDict()
+
+    @functools.wraps(function)
+    def remembering(*tensors, **options):
+        masked = any(isinstance(value, torch.Tensor) for value in options.values())
+        if masked or not all(T.is_cuda and not T.is_inference() for T in tensors):
+            return function(*tensors, **options)
+        # a tensor that is written to has another version; kept with the result, its place is nobody else's
+        kinds = tuple((T.data_ptr(), T.shape, T.stride(), T.dtype, T._version) for T in tensors)
+        same = kinds, tuple(sorted(options.items(), key=str))
+        if same not in last:
+            last[same] = function(*tensors, **options), tensors
+            while len(last) > 4:                       # what one judgement asks for
+                last.popitem(last=False)
+        return last[same][0]
+
+    return remembering
+
+
+@_once
 def attention(Q, K, V, *, causal=False, scale=None, dtype=torch.float64, dropout_p=0.0, keep=None):
     """softmax(scale * Q K^T) V and the logsumexp of each row, computed in `dtype` from start to end.
 
@@ -22,6 +46,7 @@ def attention(Q, K, V, *, causal=False, scale=None, dtype=torch.float64, dropout
     return _attention(*(T.detach().to(dtype) for T in (Q, K, V)), causal, scale, dropout_p, keep)
 
 
+@_once
 def gradients(Q, K, V, dO, *, causal=False, scale=None, dtype=torch.float64, dropout_p=0.0, keep=None):
     """dQ, dK, dV of sum(O * dO) by PyTorch's autograd through plain operations, all of it in `dtype`.
 

@@ -19,6 +19,8 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS):
 
     Shapes: the last two dimensions are Q (N_q, d), K (N_k, d), V (N_k, d_v); with ndim=4 (B, H, ...) stands before them.
     """
+    if _fit(Q, K, V, ndim) and Q.dtype in dtypes:      # no need to look what is wrong: a call of a GPU waits for this
+        return
     for name, T in (("Q", Q), ("K", K), ("V", V)):
         if not isinstance(T, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {describe(T)}")
@@ -38,6 +40,12 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS):
         raise ValueError(f"V must have K's sizes {tuple(K.shape[:-1])} before its last dimension, got {describe(V)}")
     if V.shape[-1] == 0:
         raise ValueError(f"V must have head dimension d_v >= 1, got {describe(V)}")
+
+
+def _fit(Q, K, V, ndim):
+    return (type(Q) is type(K) is type(V) is torch.Tensor and Q.ndim == K.ndim == V.ndim == ndim
+            and Q.dtype == K.dtype == V.dtype and Q.device == K.device == V.device
+            and 0 < Q.shape[-1] == K.shape[-1] and K.shape[:-1] == V.shape[:-1] and V.shape[-1] > 0)
 
 
 def check_heads(Q, K):

@@ -101,10 +101,20 @@ def test_the_best_kernel_that_takes_a_call_runs(monkeypatch, capability, sizes, 
     """Fails if a kernel is given what it cannot take, or a call ends lower than it must."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
     monkeypatch.setattr(ladder, "KERNELS", [kernel._replace(proven=True) for kernel in ladder.KERNELS])
+    monkeypatch.setattr(ladder, "SMALL", 0)
     kernel, reasons = ladder.pick(*gpu_inputs(**sizes), **options)
     assert kernel.name == expected
     names = [kernel.name for kernel in ladder.KERNELS]
     assert list(reasons) == names[: names.index(expected): -1] and (not reasons or why in list(reasons.values())[-1])
+
+
+def test_a_small_call_is_not_worth_a_descriptor(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+    monkeypatch.setattr(ladder, "KERNELS", [kernel._replace(proven=True) for kernel in ladder.KERNELS])
+    kernel, reasons = ladder.pick(*gpu_inputs())
+    assert kernel.name == "fa2_pipelined_forward" and "so small a call" in reasons["fa2_hopper_forward"]
+    large = [T.expand(64, -1, 2048, -1) for T in gpu_inputs(N_q=1, N_k=1)]
+    assert "so small a call" not in ladder.explain(*large)
 
 
 def test_a_kernel_that_no_gpu_has_tried_is_not_picked(monkeypatch):

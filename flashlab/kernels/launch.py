@@ -52,7 +52,10 @@ def forward(kernel, launch, Q, K, V, *, seed=None, kind=None, **options):
 
     kind: `plans.kind` of the call, where it is known
     """
-    O = torch.empty(*Q.shape[:3], V.shape[-1], dtype=Q.dtype, device=Q.device)
+    if Q.shape[-1] == V.shape[-1]:
+        O = torch.empty_like(Q, memory_format=torch.contiguous_format)             # takes a microsecond less than the other
+    else:
+        O = torch.empty(*Q.shape[:3], V.shape[-1], dtype=Q.dtype, device=Q.device)
     L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
     if O.numel() == 0:
         return O, L
@@ -80,7 +83,7 @@ def backward(launch, Q, K, V, O, dO, L, dL, *, seed=None, kind=None, **options):
 
     kind: `plans.kind` of the call, where it is known
     """
-    dQ, dK, dV = (torch.empty(T.shape, dtype=T.dtype, device=T.device) for T in (Q, K, V))
+    dQ, dK, dV = (torch.empty_like(T, memory_format=torch.contiguous_format) for T in (Q, K, V))
     if dQ.numel() == 0 or dK.numel() == 0:
         return dQ.zero_(), dK.zero_(), dV.zero_()
     if needs_widening(Q):

@@ -18,8 +18,7 @@ AT_MOST = 512                      # kinds of calls remembered
 class Step(NamedTuple):
     """One launch."""
 
-    compiled: Callable             # Triton's CompiledKernel
-    grid: tuple                    # three numbers
+    run: Callable                  # Triton's compiled kernel on its grid
     values: list                   # the kernel's arguments in order, None in the places of tensors
     tensors: list                  # (place in values, name of the tensor)
     descriptors: list              # (place in values, name of the tensor that TMA copies, the rest of its descriptor)
@@ -86,7 +85,7 @@ def record(launches, tensors):
     for (kernel, grid, arguments), compiled in zip(launches, launch(launches), strict=True):
         if compiled is None:
             return None
-        step = Step(compiled, (*grid, 1, 1)[:3], [arguments[name] for name in kernel.arg_names], [], [])
+        step = Step(compiled[(*grid, 1, 1)[:3]], [arguments[name] for name in kernel.arg_names], [], [])
         for place, value in enumerate(step.values):
             T = getattr(value, "base", value)
             if not isinstance(T, torch.Tensor):
@@ -116,13 +115,13 @@ def replay(plan, tensors, device):
     """Make the launches of a plan with these tensors."""
     made = {name: make(shape, dtype=dtype, device=device) for name, (make, shape, dtype) in plan.temporaries.items()}
     tensors = tensors | made if made else tensors
-    for compiled, grid, values, places, descriptors in plan.steps:
+    for run, values, places, descriptors in plan.steps:
         values = values.copy()
         for place, name in places:
             values[place] = tensors[name]
         for place, name, descriptor in descriptors:
             values[place] = _of(tensors[name], descriptor)
-        compiled[grid](*values)
+        run(*values)
 
 
 def forget():
