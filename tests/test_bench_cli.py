@@ -73,7 +73,7 @@ def gpu(tmp_path, monkeypatch):
 def test_the_full_forward_set_is_written_under_the_gpus_name(gpu, tmp_path, capsys):
     assert cli.main([]) == 1                            # its only row was skipped
     assert (tmp_path / "results/forward_h100.json").exists()
-    assert len(gpu["problems"]) == 24 and gpu["names"] == list(implementations()) and gpu["rounds"] == 3
+    assert len(gpu["problems"]) == 24 and gpu["names"] == list(implementations()) and gpu["rounds"] == 5
     assert gpu["command"] == "python -m flashlab bench"
     assert "skipped: naive_forward, bfloat16 d 64 N 512: fake" in capsys.readouterr().out
 

@@ -45,7 +45,7 @@ def admit(row, which, *call):
     row.skipped = reason
 
 
-def measure(which, problem, chosen, *, device="cuda", timer=timing.time_ms, rounds=3, expired=lambda: False):
+def measure(which, problem, chosen, *, device="cuda", timer=timing.time_ms, rounds=5, expired=lambda: False):
     """One Row for each Implementation in `chosen`. What fails, is wrong or comes too late has a reason in row.skipped."""
     rows = {name: empty_row(which, name, problem) for name, _ in chosen}
     tensors, reason = timing.attempt(which.inputs, problem, device)
@@ -91,7 +91,7 @@ def empty_row(which, name, problem):
     return Row(name, which.name, **problem._asdict(), **tiles(name, problem))
 
 
-def run(which, problems, chosen, *, out=None, command=None, device="cuda", timer=timing.time_ms, rounds=3, expired=lambda: False):
+def run(which, problems, chosen, *, out=None, command=None, device="cuda", timer=timing.time_ms, rounds=5, expired=lambda: False):
     """Measure every problem. `out`, a path, is written after each."""
     results = start(which.name, command, ceilings=timing.ceilings(device, timer), rows=[])
     progress = tqdm(problems, unit="size")
@@ -106,7 +106,7 @@ def run(which, problems, chosen, *, out=None, command=None, device="cuda", timer
 def run_asked(which, args, out, command):
     """What the options ask for."""
     sizes = args.N or (which.quick_sizes if args.quick else SIZES)
-    timer, rounds = (timing.quick_ms, 1) if args.quick else (timing.time_ms, 3)
+    timer, rounds = (timing.quick_ms, 1) if args.quick else (timing.time_ms, 5)
     problems, found = problem_grid(sizes, args.d, MASKS[args.causal], args.dtype), which.implementations()
     chosen = [*(found[name] for name in args.implementations), *args.own.values()]
     results = run(which, problems, chosen, out=out, command=command, timer=timer,

@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from flashlab import cost
+from flashlab.attention import flash_attention
 from flashlab.compiler import import_triton
 from flashlab.ladder import PEERS, RUNGS
 from flashlab.rungs.naive import naive_forward
@@ -84,7 +85,7 @@ def naive_over_heads(Q, K, V, causal):
 
 
 def run_rung(rung, Q, K, V, causal):
-    return rung.function(Q, K, V, causal=causal)
+    return flash_attention(Q, K, V, causal=causal, backend=rung.name, return_lse=True)
 
 
 def run_sdpa(backend, Q, K, V, causal):

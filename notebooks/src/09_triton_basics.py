@@ -462,7 +462,7 @@ figures.bars(ms, f"One kernel, {min(ms.values()):.3f} to {max(ms.values()):,.0f}
 # %% [markdown]
 # **Compare.** The first call compiles. Python's clock sees Python: it takes longer to launch this kernel than to run it, and without `synchronize` that is all it sees. In a loop the 32 MiB stay in L2, and the kernel seems twice as fast as it is on data from HBM.
 #
-# `triton.testing.do_bench(f)` warms up, clears L2 before each run, takes the GPU's own events, and returns the mean; `quantiles=[0.5, 0.2, 0.8]` gives the median and how far runs scatter, and that is what this course records.
+# `triton.testing.do_bench(f)` warms up, clears L2 before each run, takes the GPU's own events, and returns the mean; `quantiles=[0.5, 0.2, 0.8]` gives the median and how far runs scatter. What this course records is taken in the same way, with a longer pause before each run: it times the GPU's work, and in the pause Python gets ahead of it.
 #
 # **Takeaway.** Warm up, use the GPU's clock, decide what the cache may hold, and give a median with its spread.
 

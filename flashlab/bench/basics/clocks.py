@@ -23,7 +23,7 @@ def timing_ways(here):
              ("Python's clock, not synchronized", lambda: _clock(call, lambda: None)),
              ("Python's clock, synchronized", lambda: _clock(call, wait)),
              (f"{IN_A_GRAPH} launches in a CUDA graph, L2 warm", lambda: graph(call)),
-             ("do_bench, L2 cleared", lambda: here.timer(call))]
+             ("do_bench, L2 cleared", lambda: _do_bench(call) if here.device == "cuda" else here.timer(call))]
     return rows_of([({"how": how, "M": rows, "N": columns}, lambda take=take: statistics(take(), moved=2 * X.nbytes))
                     for how, take in cases])
 
@@ -37,6 +37,12 @@ def _clock(function, wait, runs=RUNS):
         wait()
         found.append(1000 * (time.perf_counter() - start))
     return found
+
+
+def _do_bench(function):
+    from triton.testing import do_bench
+
+    return do_bench(function, warmup=10, rep=30, return_mode="all")
 
 
 def _graph(function):
