@@ -5,6 +5,8 @@ import sys
 
 import torch
 
+__version__ = "0.1.0"
+
 if not torch.cuda.is_available() and "TRITON_INTERPRET" not in os.environ:
     # Triton reads the variable while it is imported: without a GPU its kernels run in the interpreter, or not at all.
     if "triton" in sys.modules:

@@ -31,7 +31,7 @@ MAY_KNOW = {
                             "tiles"},
     "player": {"compiler", "ladder", "memory"},
     "check": FOUNDATION | {"compiler", "gpu", "ladder", "memory", "rungs", "tiles"},
-    "__main__": {"bench", "check", "doctor", "ladder", "lesson"},
+    "__main__": {"bench", "check", "command", "doctor", "ladder", "lesson"},
     "fa2": {"rungs"}, "fa2_backward": {"rungs"}, "simt": {"gpu"},        # where exercise answers used to find them
 }
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 450, 60

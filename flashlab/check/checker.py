@@ -73,8 +73,8 @@ def _with_hints(exercise, fn, hint, terminal):
     hints = min(known["hints"] + (hint and not report.passed), len(to_tell))
     started = report.mistake != "not_implemented"
     file = stubs.digest(text) if text is not None else known["file"]
-    progress.update(exercise.name, passed=report.passed or known["passed"], tries=known["tries"] + started, hints=hints,
-                    file="" if report.passed else file)
+    lost = progress.update(exercise.name, passed=report.passed or known["passed"], tries=known["tries"] + started, hints=hints,
+                           file="" if report.passed else file)
     if not report.passed:
         unchanged = text is not None and known["file"] == file and started       # the stub's report asks by itself
         told = [f"Hint {n + 1} of {len(to_tell)}: {text}" for n, text in enumerate(to_tell[:hints])] if hint else []
@@ -83,6 +83,8 @@ def _with_hints(exercise, fn, hint, terminal):
                                   *([] if terminal else _player(exercise, report, fn))])
     elif terminal:                                     # a notebook's card has it folded in
         report.offer = f"One way to write it: `{command.line('check', exercise.name, '--solutions')}`"
+    if lost:
+        report.offer += f"\nThis is not remembered, neither what passed nor which hints you saw: {lost}."
     return report
 
 
