@@ -22,7 +22,7 @@ from flashlab.check import (
     where,
 )
 from flashlab.check.report import CaseResult, Report
-from flashlab.compiler import import_triton, interpreted
+from flashlab.compiler import import_triton, interpreted, why_no_kernels
 
 
 def check(name=None, fn=None, *, hint=False, debug=False):
@@ -124,6 +124,9 @@ def _examine(exercise, fn):
         return Report(False, exercise.name, mistake="no_triton",
                       message="This exercise is a Triton kernel, and Triton is not installed here: it exists for Linux only. "
                               "On macOS or Windows use WSL2, Colab or any Linux machine; no GPU is needed.")
+    if exercise.triton and (why := why_no_kernels()):
+        return Report(False, exercise.name, mistake="no_triton",
+                      message=f"This exercise is a Triton kernel, and none can run here: {why}.")
     place, text = "your cell", None
     if fn is None:
         fn, text = loading.function_from_file(exercise)
