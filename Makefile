@@ -22,7 +22,7 @@ help:       ## this list
 lab: $(INSTALLED)       ## JupyterLab on the first chapter; LAB_ARGS="--no-browser --port 8899" passes arguments on
 	$(PY) -m jupyter lab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(AS_ROOT) $(LAB_ARGS)
 
-check: $(INSTALLED)     ## your exercises: those begun are checked, with your progress; CHECK_ARGS="ex06 --hint" passes arguments on
+check: $(INSTALLED)     ## your exercises: those begun are checked, with your progress; CHECK_ARGS="ex03_merge --hint" passes arguments on
 	@$(PY) -m flashlab check $(CHECK_ARGS)
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top

@@ -5,14 +5,12 @@ import sys
 
 import torch
 
-if not torch.cuda.is_available() and "TRITON_INTERPRET" not in os.environ:
-    # Triton reads the variable while it is imported: without a GPU its kernels run in the interpreter, or not at all.
-    if "triton" in sys.modules:
-        raise ImportError(
-            "triton was imported before flashlab, so its kernels cannot run on this machine's CPU. "
-            "Restart the kernel (or the Python process) and import flashlab first."
-        )
-    os.environ["TRITON_INTERPRET"] = "1"
+__version__ = "0.1.0"
+
+if not torch.cuda.is_available() and "triton" not in sys.modules:
+    # Triton reads the variable while it is imported: without a GPU its kernels run in the interpreter, or not at all. Where Triton
+    # came first, as with transformers or torch.compile, all else works, and compiler.why_no_kernels() says what does not.
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 def __getattr__(name):

@@ -5,6 +5,9 @@ import importlib
 import os
 import sys
 
+import flashlab
+from flashlab import command as typed
+
 COMMANDS = {
     "doctor": ("flashlab.doctor", "what this machine can do, and what to fix"),
     "check": ("flashlab.check", "check your exercises"),
@@ -35,10 +38,17 @@ def main(argv=None):
     parser = argparse.ArgumentParser("python -m flashlab", formatter_class=argparse.RawDescriptionHelpFormatter,
                                      usage="%(prog)s [-h] command ...",
                                      epilog=f"commands (each has its own --help):\n{listing}")
+    parser.add_argument("--version", action="version", version=f"flashlab {flashlab.__version__}")
     parser.add_argument("command", choices=COMMANDS, metavar="command", help="one of those below")
+    typed.readable(sys.stdout, sys.stderr)
     command, rest = parser.parse_args(argv[:1]).command, argv[1:]     # what follows belongs to the command
     try:
-        return run(command, rest)
+        code = run(command, rest)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130                                            # as a shell says of what Ctrl-C ended
     except BrokenPipeError:                                   # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())     # nor is there anyone to flush to at the end
         return 1

@@ -1,9 +1,14 @@
-"""How to type a command of the course, so that it runs where the reader stands."""
+"""How to type a command of the course, so that it runs where the reader stands; and what a terminal can show of its answer."""
 
+import codecs
 import os
 import shlex
 import shutil
 import sys
+import unicodedata
+
+PLAIN = str.maketrans("−–—─·•×✓✗“”‘’", "----**x+x\"\"''") | str.maketrans(
+    {"≤": "<=", "≥": ">=", "≠": "!=", "→": "->", "∞": "inf", "√": "sqrt", "ε": "eps"})
 
 
 def line(*words):
@@ -31,3 +36,19 @@ def python():
 def _same(path):
     """Is that this Python? Links are not followed: an environment's python is a link to the one that lacks its packages."""
     return path is not None and os.path.normcase(os.path.abspath(path)) == os.path.normcase(sys.executable)
+
+
+# ---- what a terminal can show
+
+def readable(*streams):
+    """Let these streams write letters that they have in place of those that they lack: an old terminal, LC_ALL=C."""
+    codecs.register_error("flashlab.plain", _plain)
+    for stream in streams:
+        if hasattr(stream, "reconfigure"):                               # a notebook's stream takes all letters
+            stream.reconfigure(errors="flashlab.plain")
+
+
+def _plain(error):
+    text = error.object[error.start:error.end].translate(PLAIN)
+    letters = unicodedata.normalize("NFKD", text)                        # ³ is a 3, é an e and its accent
+    return "".join(c if c.isascii() else "?" for c in letters if not unicodedata.combining(c)), error.end

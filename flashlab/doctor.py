@@ -17,7 +17,7 @@ import torch
 
 from flashlab import command
 from flashlab.chapters import CHAPTERS
-from flashlab.compiler import import_triton, interpreted
+from flashlab.compiler import import_triton, interpreted, why_no_kernels
 
 MINIMUM = {"python": "3.11", "torch": "2.11", "triton": "3.6", "numpy": "2.0"}    # as in pyproject.toml
 MiB = 2**20
@@ -69,9 +69,9 @@ def check_triton():
     if interpreted() and gpu:
         return Finding("triton", f"{version}, interpreted on the CPU although there is a GPU", "note",
                        "unset TRITON_INTERPRET and restart Python")
-    if not interpreted() and not gpu:
-        return Finding("triton", f"{version}, but TRITON_INTERPRET={os.environ.get('TRITON_INTERPRET')} and no GPU",
-                       "broken", "unset TRITON_INTERPRET and restart Python: flashlab sets it to 1 where it is needed")
+    if why := why_no_kernels():
+        reason, fix = why.split(": ", 1)
+        return Finding("triton", f"{version}, but {reason}", "broken", fix)
     how = "compiling for the GPU" if gpu else "interpreted on the CPU"
     return check_version("triton", version, f"{version}, {how}")
 

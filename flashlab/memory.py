@@ -11,35 +11,33 @@
 
 Outside a Memory, `kernel` does nothing, `load` copies and `store` assigns, so a rung runs the same with and without it.
 
-What is counted. An eager op reads each of its distinct operands once and writes its results; an in-place op reads and
-writes its target; copy_, fill_, zero_ and random fills only write it; zeros, full, arange and their kind write. Free are
-views, empty tensors and scalars, unless an op computed them. A dimension of stride 0 (an expanded tensor) counts once.
+What is counted, operation by operation, is said in ops.py. Free are numbers, unless an operation inside computed them, and
+print, which is for the reader. A Memory sees the thread that entered it, and no other. Where Memories nest, the inner one
+counts, and the outer one adds its counts to its own.
 """
 
-import linecache
-import os
 import sys
+import threading
 import weakref
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from flashlab import frames, ops
 from flashlab.validate import check_positive, describe
 
 KiB = 1024
 A100_SRAM = 192 * KiB      # per SM; NVIDIA A100 whitepaper. The budget when nothing else is said.
 
-_ALLOCATES_ONLY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided",
-                   "scalar_tensor", "lift_fresh"}
-_READS_NO_OPERAND = {"zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
-                     "new_zeros", "new_ones", "new_full"}
-_OVERWRITES_TARGET = {"copy_", "fill_", "zero_", "uniform_", "normal_", "bernoulli_", "random_", "exponential_"}
-_NO_ARITHMETIC = {"clone", "copy_", "_to_copy", "cat", "stack", "fill_", "zero_", "zeros", "ones", "full", "arange"}
-_MATMULS = {"mm", "bmm", "addmm", "baddbmm"}
+class _OfThread(threading.local):
+    def __init__(self):
+        self.memories = []     # the active Memory is the last one
 
-_memories = []             # the active Memory is the last one
+
+_here = _OfThread()
 
 
 class MemoryModelError(RuntimeError):
@@ -65,24 +63,24 @@ class Event(NamedTuple):
 
 class _Tile(NamedTuple):
     nbytes: int
-    what: str              # "(64, 64) float32"
+    shape: tuple
+    dtype: torch.dtype
     where: tuple           # (file, line) that made it
 
 
 def active():
     """The Memory in force, or None."""
-    return _memories[-1] if _memories else None
+    return _here.memories[-1] if _here.memories else None
 
 
 @contextmanager
 def apart():
     """Within: no Memory in force. Afterwards that of before, also if one was entered inside and never left."""
-    before = list(_memories)
-    _memories.clear()
+    before, _here.memories = _here.memories, []
     try:
         yield
     finally:
-        _memories[:] = before
+        _here.memories = before
 
 
 def tiles(N, B):
@@ -107,7 +105,8 @@ def kernel(name, **tensors):
             return
         mem._launch(name, tensors)
         try:
-            yield
+            with ops.Peeking(mem._check_place):
+                yield
         finally:
             mem._finish()
 
@@ -126,10 +125,13 @@ def load(T, rows, cols=slice(None)):
 def store(T, rows, tile, cols=slice(None)):
     """SRAM -> HBM: T[rows, cols] = tile (T[rows] for a vector), cast to and counted in T's dtype.
 
-    Raises: as load; ValueError if the tile's shape is not exactly that of its place
+    Raises: as load; TypeError if tile is not a tensor, ValueError if its shape is not exactly that of its place
     """
     index = _index("store", T, rows, cols)
-    place = tuple(T[index].shape) if active() is None else active()._shape(T, index)
+    if not isinstance(tile, torch.Tensor):
+        raise TypeError(f"store: tile must be a torch.Tensor of the shape of its place, got {describe(tile)}; "
+                        "torch.zeros(...) inside the kernel makes one of zeros")
+    place = tuple(T[index].shape)
     if tuple(tile.shape) != place:
         raise ValueError(f"store: tile has shape {tuple(tile.shape)}, but T[rows, cols] has shape {place}")
     mem = active()
@@ -141,7 +143,7 @@ def store(T, rows, tile, cols=slice(None)):
 
 def _index(verb, T, rows, cols):
     if not isinstance(T, torch.Tensor) or T.ndim not in (1, 2):
-        raise TypeError(f"{verb}: T must be a vector or a matrix in HBM, got {describe(T)}")
+        raise TypeError(f"{verb}: T must be a vector or a matrix in HBM, such as one head Q[b, h], got {describe(T)}")
     for name, part in (("rows", rows), ("cols", cols)):
         if not isinstance(part, slice):
             raise TypeError(f"{verb}: {name} must be a slice such as slice(0, 64), got {describe(part)}")
@@ -176,32 +178,46 @@ class Memory(TorchDispatchMode):
         self.matmul_flops = self.other_flops = 0
         self.log = []
         self._sram, self._hbm, self._left_over = {}, {}, {}     # storage -> _Tile, bytes, name of the finished kernel
-        self._sram_live = self._hbm_live = 0
+        self._refs = {}                                         # storage -> what calls _free when it is gone
+        self.sram_live = self._hbm_live = 0
         self._kernel, self._names = None, {}
         self.running = None
         self._pass_through = False                              # load and store do their own counting
+        self._outer, self._covered = None, False                # the Memory around this one; whether one inside it counts
 
     def __enter__(self):
-        _memories.append(self)
+        self._outer = outer = active()
+        if outer is not None:
+            if outer is self or outer.running:
+                raise MemoryModelError("a Memory starts inside itself or inside a kernel: put it around the kernel")
+            outer._covered = True
+        _here.memories.append(self)
         self._watch_triton("add")
         return super().__enter__()
 
     def __exit__(self, *exc):
         self._watch_triton("remove")
-        _memories.remove(self)
+        _here.memories.remove(self)
+        if self._outer is not None:
+            self._outer._covered = False
+            self._outer._add(self)
         return super().__exit__(*exc)
+
+    def _add(self, inner):
+        """What a Memory inside this one has counted, which this one did not see."""
+        self.hbm_peak = max(self.hbm_peak, self._hbm_live + inner.hbm_peak)
+        self.sram_peak = max(self.sram_peak, inner.sram_peak)
+        for name in ("read", "written", "matmul_flops", "other_flops"):
+            setattr(self, name, getattr(self, name) + getattr(inner, name))
+        self.log += inner.log
 
     def __repr__(self):
         return (f"Memory(read {format_bytes(self.read)}, written {format_bytes(self.written)}, "
                 f"SRAM peak {format_bytes(self.sram_peak)} of {format_bytes(self.sram_bytes)}, "
                 f"HBM peak {format_bytes(self.hbm_peak)})")
 
-    @property
-    def sram_live(self):
-        return self._sram_live
-
     def on_chip(self, T):
-        return _key(T) in self._sram
+        return ops.key(T) in self._sram
 
     def table(self):
         """Read and written per kernel in order of first launch, one line each, and their sum."""
@@ -218,77 +234,90 @@ class Memory(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if self._pass_through:
+        rules = ops.rules(func)
+        if self._pass_through or self._covered or rules.silent:
             return func(*args, **kwargs)
-        frame = _user_frame()
-        if func.namespace != "aten" or _is_triton(frame):
+        if torch.is_inference_mode_enabled() and (out := self._by_parts(func, args, kwargs)) is not NotImplemented:
+            return out
+        if rules.view:
+            return func(*args, **kwargs)
+        with torch._C.DisableTorchFunction():                    # what follows looks at tensors a lot: no mode has to hear of it
+            return self._run(func, rules, args, kwargs)
+
+    def _by_parts(self, func, args, kwargs):
+        """Inference mode hands on matmul or reshape whole, whose parts come one by one elsewhere."""
+        TorchDispatchMode.__enter__(self)
+        try:
+            return func.decompose(*args, **kwargs)
+        finally:
+            TorchDispatchMode.__exit__(self, None, None, None)
+
+    def _run(self, func, rules, args, kwargs):
+        frame = frames.user_frame(__file__)
+        if not rules.known or frames.is_triton(frame):
             raise MemoryModelError(
                 f"{func} is a custom or Triton kernel: the model cannot see what it moves. "
                 "Measure the PyTorch rung instead, or the GPU's own counters."
             )
-        op = func._schema.name.removeprefix("aten::")
-        operands = _tensors(args) + _tensors(kwargs.values()) if op != "lift_fresh" else []     # torch.tensor of Python numbers
-        for n, T in enumerate(operands):
-            self._check_place(func, n, T)
+        operands = [] if rules.makes_a_number else ops.tensors((*args, *kwargs.values()))
+        if rules.reads_operands:                                 # zeros_like and its kind ask for a shape only
+            for n, T in enumerate(operands):
+                self._check_place(rules.name, n, T)
         out = func(*args, **kwargs)
-        known = {_key(T) for T in operands}
-        results = _tensors((out,))
-        fresh = [T for T in results if _key(T) not in known]
-        mutable = func._schema.is_mutable
-        if mutable or fresh or not results:                      # else a view: free
-            count = self._compute if self._kernel else self._eager
-            count(op, func, args, kwargs, operands, fresh, frame)
+        results, targets = ops.tensors((out,)), ops.targets(rules, args, kwargs)
+        known = {ops.key(T) for T in operands}
+        fresh = [T for T in results if ops.key(T) not in known]
+        if results and not fresh and not targets or rules.name == "copy_" and ops.same_elements(*args[:2]):
+            return out                                           # nothing moved
+        if not rules.allocates_only:
+            of_matmuls, of_others = ops.flops(rules, args, operands, fresh or targets)
+            self.matmul_flops += of_matmuls
+            self.other_flops += of_others
+        if self._kernel:
+            self._compute(rules, fresh, targets, frame)
+        else:
+            self._eager(rules, operands, fresh, targets)
         return out
 
-    def _check_place(self, func, n, T):
+    def _check_place(self, op, n, T):
         """An operand must be where the operation runs: on chip inside a kernel, in HBM outside."""
-        key = _key(T)
-        op = func._schema.name.removeprefix("aten::")
+        key = ops.key(T)
         if key in self._left_over:
             raise MemoryModelError(
-                f"{op}: operand {n}, {_what(T)}, was on chip in kernel {self._left_over[key]!r} and ended with it. "
+                f"{op}: operand {n}, {ops.what(T)}, was on chip in kernel {self._left_over[key]!r} and ended with it. "
                 "store() it to HBM before the kernel ends."
             )
-        if self._kernel and T.ndim > 0 and key not in self._sram:
+        if self._kernel and key not in self._sram and (key in self._hbm or not ops.is_number(T)):
             name = self._names.get(key)
+            how = f"load({name or 'it'}, rows)" if T.ndim else f"load({name or 'it'}, ...) of the slice that holds it"
             raise MemoryModelError(
-                f"{op} in kernel {self._kernel!r}: operand {n}, {name or 'a tensor'} {_what(T)}, is in HBM. "
-                f"Operations see only what is on chip: load({name or 'it'}, rows) first."
+                f"{op} in kernel {self._kernel!r}: operand {n}, {name or 'a tensor'} {ops.what(T)}, is in HBM. "
+                f"Operations see only what is on chip: {how} first."
             )
 
-    def _eager(self, op, func, args, kwargs, operands, fresh, frame):
-        targets = _targets(func, args, kwargs)
-        overwritten = {id(T) for T in targets} if op in _OVERWRITES_TARGET or "out" in func._overloadname else set()
+    def _eager(self, rules, operands, fresh, targets):
         read = written = 0
-        if op not in _ALLOCATES_ONLY:
-            written = sum(_nbytes(T) for T in fresh) + sum(_nbytes(T) for T in targets)
-            if op not in _READS_NO_OPERAND:
-                sources = [T for T in operands if id(T) not in overwritten and (T.ndim > 0 or _key(T) in self._hbm)]
-                distinct = {(_key(T), T.storage_offset(), T.shape, T.stride()): T for T in sources}
-                read = sum(_nbytes(T) for T in distinct.values())
-            self._count_flops(op, operands, fresh or targets)
-        for T in fresh:
-            if op not in ("scalar_tensor", "lift_fresh"):        # a Python number on its way into a kernel's arguments
+        if not rules.allocates_only:
+            written = sum(map(ops.nbytes, fresh)) + sum(map(ops.nbytes, targets))
+            read = sum(ops.nbytes(T) for T in ops.sources(rules, operands, targets)
+                       if T.ndim > 0 or ops.key(T) in self._hbm or not ops.is_number(T))
+        if not rules.makes_a_number:                             # a Python number is on its way into a kernel's arguments
+            for T in fresh:
                 self._track(self._hbm, T, T.untyped_storage().nbytes())
+        for T in targets:                                        # resize_ and out= may have made it larger
+            if (key := ops.key(T)) in self._hbm:
+                self._hbm_live += T.untyped_storage().nbytes() - self._hbm[key]
+                self._hbm[key] = T.untyped_storage().nbytes()
         self.hbm_peak = max(self.hbm_peak, self._hbm_live)
         if read or written:
             self.read += read
             self.written += written
-            self.log.append(Event(op, "eager", op, (), (), read, written, 0))
+            self.log.append(Event(rules.name, "eager", rules.name, (), (), read, written, 0))
 
-    def _compute(self, op, func, args, kwargs, operands, fresh, frame):
-        for T in fresh:
-            self._place(T, op, frame)
-        if op not in _ALLOCATES_ONLY:
-            self._count_flops(op, operands, fresh or _targets(func, args, kwargs))
-        self.log.append(Event(self._kernel, "compute", op, (), (), 0, 0, self._sram_live))
-
-    def _count_flops(self, op, operands, results):
-        if op in _MATMULS and len(operands) >= 2:
-            A, B = operands[-2:]                                 # addmm's bias comes first
-            self.matmul_flops += 2 * A.numel() * B.shape[-1]
-        elif op not in _NO_ARITHMETIC:
-            self.other_flops += max((T.numel() for T in [*results, *operands]), default=0)   # a reduction counts its input
+    def _compute(self, rules, fresh, targets, frame):
+        for T in (*fresh, *targets):
+            self._place(T, rules.name, frame)
+        self.log.append(Event(self._kernel, "compute", rules.name, (), (), 0, 0, self.sram_live))
 
     # ---- kernels
 
@@ -296,99 +325,104 @@ class Memory(TorchDispatchMode):
         if self._kernel:
             raise MemoryModelError(f"kernel {name!r} starts inside kernel {self._kernel!r}: one launch at a time")
         for key, T in tensors.items():
-            if _key(T) in self._left_over:
+            if ops.key(T) in self._left_over:
                 raise MemoryModelError(f"kernel {name!r}: {key} was on chip in a kernel that has ended: store() it there")
-        self._kernel, self._names = name, {_key(T): key for key, T in tensors.items()}
+        self._kernel, self._names = name, {ops.key(T): key for key, T in tensors.items()}
         self.running = name, tensors
 
     def _finish(self):
         for key in self._sram:                                   # whatever still lives is lost with the kernel
             self._left_over[key] = self._kernel
         self._sram.clear()
-        self._sram_live, self._kernel, self._names, self.running = 0, None, {}, None
+        self.sram_live, self._kernel, self._names, self.running = 0, None, {}, None
 
     def _load(self, T, index):
         self._need_kernel("load", T)
         with self._uncounted():
             part = T[index]
             tile = part.clone(memory_format=torch.contiguous_format)
-        read = _nbytes(part)
-        self._place(tile, "load", _user_frame())
-        self.read += read
-        self._log_move("load", T, index, read, 0)
+            read = ops.nbytes(part)
+            self._place(tile, "load", frames.user_frame(__file__))
+            self.read += read
+            self._log_move("load", T, index, read, 0)
         return tile
 
     def _store(self, T, index, tile):
         self._need_kernel("store", T)
-        if tile.ndim > 0 and _key(tile) not in self._sram:
-            raise MemoryModelError(f"store in kernel {self._kernel!r}: the tile {_what(tile)} is not on chip")
         with self._uncounted():
+            if tile.ndim > 0 and ops.key(tile) not in self._sram:
+                raise MemoryModelError(f"store in kernel {self._kernel!r}: the tile {ops.what(tile)} is not on chip")
             part = T[index]
             part.copy_(tile)
-        written = _nbytes(part)
-        self.written += written
-        self._log_move("store", T, index, 0, written)
-
-    def _shape(self, T, index):
-        with self._uncounted():
-            return tuple(T[index].shape)
+            written = ops.nbytes(part)
+            self.written += written
+            self._log_move("store", T, index, 0, written)
 
     def _need_kernel(self, verb, T):
         if not self._kernel:
             raise MemoryModelError(f"{verb} outside a kernel: write `with kernel(\"name\", ...):` around the loops")
-        if _key(T) in self._sram:
-            raise MemoryModelError(f"{verb} in kernel {self._kernel!r}: T {_what(T)} is on chip, not in HBM")
+        if ops.key(T) in self._sram:
+            raise MemoryModelError(f"{verb} in kernel {self._kernel!r}: T {ops.what(T)} is on chip, not in HBM")
 
     def _log_move(self, verb, T, index, read, written):
         spans = [part.indices(size)[:2] for part, size in zip(index, T.shape, strict=False)]
-        name = self._names.get(_key(T), f"tensor{tuple(T.shape)}")
+        name = self._names.get(ops.key(T), "tensor")
+        if name == "tensor" or not ops.same_elements(T, self.running[1][name]):
+            name = f"{name}{tuple(T.shape)}"                     # rows and columns of a view are not those of the tensor
         cols = spans[1] if len(spans) == 2 else ()
-        self.log.append(Event(self._kernel, verb, name, spans[0], cols, read, written, self._sram_live))
+        self.log.append(Event(self._kernel, verb, name, spans[0], cols, read, written, self.sram_live))
 
     @contextmanager
     def _uncounted(self):
         self._pass_through = True
         try:
-            yield
+            with torch._C.DisableTorchFunction():
+                yield
         finally:
             self._pass_through = False
 
     # ---- what is alive
 
     def _place(self, T, op, frame):
-        """Give a new tile its place on chip, or say why there is none."""
-        nbytes = T.untyped_storage().nbytes()
-        if self._sram_live + nbytes > self.sram_bytes:
+        """Give a tile its place on chip, or more of it to one that grew; or say why there is none."""
+        key, nbytes = ops.key(T), T.untyped_storage().nbytes()
+        had = self._sram.get(key)
+        if had is not None and had.nbytes == nbytes:
+            return
+        more = nbytes - (had.nbytes if had else 0)
+        if self.sram_live + more > self.sram_bytes:
             raise SRAMOverflow(self._overflow_message(T, op, nbytes, frame))
-        self._track(self._sram, T, _Tile(nbytes, _what(T), (frame.f_code.co_filename, frame.f_lineno)))
-        self.sram_peak = max(self.sram_peak, self._sram_live)
+        tile = _Tile(nbytes, T.shape, T.dtype, (frame.f_code.co_filename, frame.f_lineno))
+        if had:
+            self._sram[key] = tile
+        else:
+            self._track(self._sram, T, tile)
+        self.sram_live += more
+        self.sram_peak = max(self.sram_peak, self.sram_live)
 
     def _track(self, level, T, entry):
         """Register T's storage in `level` until it is freed. Views share their tensor's storage, so they add nothing."""
-        storage, key = T.untyped_storage(), _key(T)
+        storage, key = T.untyped_storage(), ops.key(T)
         level[key] = entry
-        if level is self._sram:
-            self._sram_live += entry.nbytes
-        else:
+        if level is self._hbm:
             self._hbm_live += entry
-        weakref.finalize(storage, self._free, key).atexit = False
+        self._refs[key] = weakref.ref(storage, partial(self._free, key))
 
-    def _free(self, key):
+    def _free(self, key, _):
+        del self._refs[key]
         self._left_over.pop(key, None)
         if (tile := self._sram.pop(key, None)) is not None:
-            self._sram_live -= tile.nbytes
+            self.sram_live -= tile.nbytes
         self._hbm_live -= self._hbm.pop(key, 0)
 
     def _overflow_message(self, T, op, nbytes, frame):
-        file, line = frame.f_code.co_filename, frame.f_lineno
-        place = "this cell, line " if "ipykernel" in file else f"{os.path.basename(file)}:"
-        names = _local_names(frame)
-        live = [f"{names.get(key, f'made in line {tile.where[1]}')} {tile.what} {format_bytes(tile.nbytes)}"
+        names = {ops.key(T): name for name, T in frames.local_tensors(frame)}
+        live = [f"{names.get(key, f'made in line {tile.where[1]}')} {ops.what(tile)} {format_bytes(tile.nbytes)}"
                 for key, tile in self._sram.items()]
         return (
-            f"{op} makes a tile {_what(T)} of {format_bytes(nbytes)}, but {format_bytes(self._sram_live)} of the SRAM's "
+            f"{op} makes a tile {ops.what(T)} of {format_bytes(nbytes)}, but {format_bytes(self.sram_live)} of the SRAM's "
             f"{format_bytes(self.sram_bytes)} are in use.\n"
-            f"  at {place}{line}: {linecache.getline(file, line).strip()}\n"
+            f"  at {frames.in_words(frame)}\n"
             f"  live: {', '.join(live) or 'nothing'}\n"
             "  Use smaller tiles, or give Memory a larger sram_bytes."
         )
@@ -412,68 +446,3 @@ def format_bytes(n):
         if n < 1024 or unit == "GiB":
             return f"{n:.0f} B" if unit == "B" else f"{n:.1f} {unit}"
         n /= 1024
-
-
-def _key(T):
-    return T.untyped_storage()._cdata
-
-
-def _nbytes(T):
-    """Bytes of T's distinct elements: a dimension of stride 0 repeats the same ones."""
-    n = T.element_size()
-    for size, stride in zip(T.shape, T.stride(), strict=True):
-        n *= size if stride != 0 or size == 0 else 1
-    return n
-
-
-def _what(T):
-    return f"{tuple(T.shape)} {str(T.dtype).removeprefix('torch.')}"
-
-
-def _tensors(values):
-    found = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += _tensors(value)
-    return found
-
-
-def _targets(func, args, kwargs):
-    """The operands that the op writes to."""
-    if not func._schema.is_mutable:
-        return []
-    found = []
-    for n, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[n] if n < len(args) else kwargs.get(argument.name)
-            found += _tensors((value,))
-    return found
-
-
-def _is_triton(frame):
-    return "triton" in frame.f_code.co_filename and frame.f_globals.get("__name__", "").startswith("triton.")
-
-
-_TORCH = os.path.dirname(torch.__file__)
-
-
-def _user_frame():
-    """The innermost frame that is neither PyTorch's nor this file's, nor that of another mode: the line to show in an error."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_filename.startswith(_TORCH)
-                                        or frame.f_code.co_name == "__torch_function__"):
-        frame = frame.f_back
-    return frame
-
-
-def _local_names(frame):
-    """storage -> name of a local variable that holds it, from `frame` outwards."""
-    names = {}
-    while frame is not None:
-        for name, value in frame.f_locals.items():
-            if isinstance(value, torch.Tensor):
-                names.setdefault(_key(value), name)
-        frame = frame.f_back
-    return names

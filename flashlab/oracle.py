@@ -52,11 +52,15 @@ def gradients(Q, K, V, dO, *, causal=False, scale=None, dtype=torch.float64, dro
 
     Shapes: as attention; dO like O. A query that sees no key has dQ = 0 and adds nothing to dK and dV.
     """
-    inputs = [T.detach().to(dtype).requires_grad_() for T in (Q, K, V)]
+    return _gradients(*(T.detach().to(dtype) for T in (Q, K, V, dO)), causal, scale, dropout_p, keep)
+
+
+def _gradients(Q, K, V, dO, causal, scale, dropout_p, keep):
+    inputs = [T.clone().requires_grad_() for T in (Q, K, V)]
     with torch.enable_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Attempting to run cuBLAS")    # autograd's thread has no CUDA context yet: it makes one
         O, _ = _attention(*inputs, causal, scale, dropout_p, keep)
-        return torch.autograd.grad(O, inputs, dO.detach().to(dtype))
+        return torch.autograd.grad(O, inputs, dO)
 
 
 def _attention(Q, K, V, causal, scale, dropout_p, keep):
@@ -73,7 +77,20 @@ def _attention(Q, K, V, causal, scale, dropout_p, keep):
     P = torch.softmax(S, dim=-1).masked_fill((L == -inf)[..., None], 0)    # 0/0 where no key is visible
     if keep is not None:
         P = P * keep / (1 - dropout_p)
-    return P @ V, L
+    return P.to(V.dtype) @ V, L
+
+
+def _naive(compute, truth, Q, K, *others):
+    """What naive attention gives in the inputs' dtype: compute(Q, K, *others), `truth` being what float64 gives.
+
+    Where that dtype cannot hold the scores, as float16 those beyond 65504, its NaN would say nothing about what is correct:
+    scores and weights are then computed in the next wider dtype, and all that follows in the inputs' own.
+    """
+    found = compute(Q, K, *others)
+    if all((n.isfinite() | ~t.isfinite()).all() for n, t in zip(found, truth, strict=True)):
+        return found
+    wide = torch.float32 if Q.dtype.itemsize == 2 else torch.float64
+    return compute(Q.to(wide), K.to(wide), *others)
 
 
 @dataclass
@@ -122,7 +139,8 @@ def judge(O, L, Q, K, V, *, causal=False, scale=None):
     Returns a Verdict; `verdict.ok` is False for any NaN the truth does not have.
     """
     O_ref, L_ref = attention(Q, K, V, causal=causal, scale=scale)
-    O_naive, L_naive = attention(Q, K, V, causal=causal, scale=scale, dtype=Q.dtype)
+    O_naive, L_naive = _naive(lambda *tensors: _attention(*tensors, causal, scale, 0.0, None), (O_ref, L_ref),
+                              *(T.detach() for T in (Q, K, V)))
     eps = torch.finfo(Q.dtype).eps * (16 if Q.dtype == torch.float64 else 1)    # there the truth rounds as much itself
     error_L, bound_L = (0.0, 0.0) if L is None else (max_error(L, L_ref), error_bound(L_naive, L_ref, eps))
     rms_O = (O.detach().to(torch.float64) - O_ref).square().mean().sqrt().item() if O.numel() else 0.0
@@ -154,7 +172,7 @@ def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, scale=None, dropou
     """
     masks = dict(causal=causal, scale=scale, dropout_p=dropout_p, keep=keep)
     truth = gradients(Q, K, V, dO, **masks)
-    naive = gradients(Q, K, V, dO, **masks, dtype=Q.dtype)
+    naive = _naive(lambda *tensors: _gradients(*tensors, *masks.values()), truth, *(T.detach() for T in (Q, K, V, dO)))
     eps = torch.finfo(Q.dtype).eps * (16 if Q.dtype == torch.float64 else 1)    # there the truth rounds as much itself
     stored = _from_storing_O_and_L(Q, K, V, dO, eps, **masks)
     names = ("dQ", "dK", "dV")
@@ -169,11 +187,12 @@ def _from_storing_O_and_L(Q, K, V, dO, eps, *, causal, scale, dropout_p, keep):
     O moves D, and with it dS = P * (dP - D). L moves P, which shows in dV; in dQ and dK it hides behind naive's own error.
     """
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
+    size = abs(scale)
     O, L = attention(Q, K, V, causal=causal, scale=scale, dropout_p=dropout_p, keep=keep)
     dO, eps_sum = dO.to(O.dtype), min(eps, torch.finfo(torch.float32).eps)                          # sums are float32 at least
     move_D = ((eps / 2 + 4 * eps_sum) * (dO * O).abs().sum(-1))[..., None]                          # (..., N_q, 1)
     move_L = (2 * eps_sum * L.abs().masked_fill(L.isinf(), 0))[..., None]                       # (..., N_q, 1)
-    dQ = scale * move_D * attention(Q, K, K.abs(), causal=causal, scale=scale)[0]                   # scale * P |dD| |K|
-    dK = gradients(Q, K, K, scale * move_D * Q.to(O.dtype).abs(), causal=causal, scale=scale)[2]    # scale * (P |dD|)^T |Q|
+    dQ = size * move_D * attention(Q, K, K.abs(), causal=causal, scale=scale)[0]                    # |scale| P |dD| |K|
+    dK = gradients(Q, K, K, size * move_D * Q.to(O.dtype).abs(), causal=causal, scale=scale)[2]     # |scale| (P |dD|)^T |Q|
     dV = gradients(Q, K, V, move_L * dO.abs(), causal=causal, scale=scale, dropout_p=dropout_p, keep=keep)[2]
     return [T.max().item() if T.numel() else 0.0 for T in (dQ, dK, dV)]

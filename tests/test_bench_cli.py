@@ -33,7 +33,7 @@ def test_without_a_gpu_it_says_what_to_do_and_writes_nothing(argv, tmp_path, cap
     (["--causal", "maybe"], "argument --causal: invalid choice: 'maybe'"),
     (["--dtype", "float8"], "argument --dtype: invalid choice: 'float8'"),
     (["--out", "/tmp"], "argument --out: expected the path of a .json file, got '/tmp'"),
-    (["sideways"], "argument what: invalid choice: 'sideways'"),
+    (["sideways"], f"argument what: invalid choice: 'sideways' (choose from {', '.join(map(repr, cli.SUBJECTS))})"),
 ])
 def test_bad_arguments_are_named_with_what_was_expected(argv, words, capsys):
     with pytest.raises(SystemExit) as stop:

@@ -267,6 +267,32 @@ def test_reset_restores_the_stub_and_keeps_the_learners_version(sandbox, capsys)
     assert (sandbox / "exercises/ex03_merge.mine2.py").exists(), "the first version was overwritten"
 
 
+def test_reset_takes_several_exercises_each_by_its_own_name(sandbox, capsys):
+    for name in (NAME, "ex03_safe_softmax"):
+        solve(name)
+        progress.update(name, passed=True)
+    assert cli.main(["--reset", NAME, "ex03_safe"]) == 0
+    for name in (NAME, "ex03_safe_softmax"):
+        assert stubs.present(name) == stubs.stub(name) and not progress.of(name)["passed"]
+
+
+@pytest.mark.parametrize("argv, words", [
+    (["--reset", ""], "no exercise ''"),
+    (["--reset", "ex"], "'ex' begins 43 exercises, name those that you mean: ex00_score_tile, "),
+    (["--reset", NAME, "ex03"], "'ex03' begins 3 exercises"),
+    (["--reset", NAME, "--hint"], "--reset goes with no other option"),
+    ([NAME, "--reset", "ex03_safe"], "--reset goes with no other option"),
+    (["--hint"], f"--hint takes an exercise: {NAME}?"),
+    (["ex03", "--hint"], "--hint takes an exercise: ex03_safe_softmax, "),
+])
+def test_what_is_not_clear_is_refused_and_nothing_is_reset(sandbox, argv, words, capsys):
+    solve(NAME)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(argv)
+    assert stop.value.code == 2 and words.replace("43", str(len(form.names()))) in capsys.readouterr().err
+    assert stubs.present(NAME) != stubs.stub(NAME) and list(sandbox.glob("exercises/*.mine*")) == []
+
+
 def test_solutions_are_shown_after_the_pass(sandbox, capsys):
     assert cli.main([NAME, "--solutions"]) == 1
     out = capsys.readouterr().out

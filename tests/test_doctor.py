@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch
 
-from flashlab import doctor
+from flashlab import compiler, doctor
 from flashlab.chapters import CHAPTERS
 
 
@@ -21,7 +21,8 @@ def machine(monkeypatch):
         monkeypatch.setattr(doctor, "import_triton", lambda: module)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
         monkeypatch.setattr(numpy, "__version__", numpy_version)
-        monkeypatch.setattr(doctor, "interpreted", lambda: interpret not in ("", "0"))
+        for place in (doctor, compiler):
+            monkeypatch.setattr(place, "interpreted", lambda: interpret not in ("", "0"))
         monkeypatch.delenv("TRITON_INTERPRET", raising=False)
         if interpret:
             monkeypatch.setenv("TRITON_INTERPRET", interpret)
@@ -59,7 +60,7 @@ def test_the_trap_of_triton_36_with_numpy_24(machine, triton, numpy_version, int
     ("1", False, "ok", "interpreted on the CPU"),
     ("", True, "ok", "compiling for the GPU"),
     ("1", True, "note", "although there is a GPU"),
-    ("0", False, "broken", "TRITON_INTERPRET=0 and no GPU"),
+    ("0", False, "broken", "no GPU, and TRITON_INTERPRET=0"),
 ])
 def test_where_kernels_run(machine, interpret, gpu, level, words):
     machine(interpret=interpret, gpu=gpu)

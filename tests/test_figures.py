@@ -636,6 +636,10 @@ def test_command_line_draws_into_the_folder(tmp_path, monkeypatch, capsys):
     pictures = dict(gallery.gallery(tmp_path))
     assert {"traffic", "tile_traversal", "counters_counters", "bench_tflops"} <= pictures.keys()
     monkeypatch.setattr(gallery, "gallery", lambda: [("bench_tflops", pictures["bench_tflops"])])
+    with pytest.raises(SystemExit, match="OUT_DIR must be a folder that is there, got"):
+        gallery.main([str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
     gallery.main([str(tmp_path / "out")])
     assert (tmp_path / "out" / "bench_tflops.png").stat().st_size > 5000
     with pytest.raises(SystemExit, match="usage"):

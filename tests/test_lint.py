@@ -134,13 +134,33 @@ def test_doctor_lints_a_kernel_from_the_command_line(capsys):
     assert "A100" in capsys.readouterr().out
 
 
+ADD = ["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", "X=fp32[70]", "Y=fp32[70]", "Out=fp32[70]", "N=70", "B=64"]
+
+
 @pytest.mark.parametrize("argv, words", [
     (["--kernel", "flashlab.nothing:kernel"], "No module named"),
     (["--kernel", "flashlab.gpu.vector_add:no_kernel"], "no_kernel"),
     (["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", "X=fp16[4]"], "missing: Y, Out, N, B"),
     (["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", "X=fp8[4]"], "fp16, bf16"),
+    (["--kernel", "flashlab.gpu.vector_add:vector_add"], "vector_add is no @triton.jit function"),
+    (["--kernel", ".relative:kernel"], "expected MODULE:NAME"),
+    (["--kernel", "flashlab.gpu.vector_add"], "expected MODULE:NAME"),
+    ([*ADD, "Z=3"], "with NAME among X, Y, Out, N, B, num_warps, num_stages; got 'Z=3'"),
+    ([*ADD, "64"], "written NAME=VALUE"),
+    ([*ADD, "X=fp16[99999999999]"], "at most 2**28 elements here, got 'fp16[99999999999]'"),
+    ([*ADD, "X=fp16[,]"], "a tensor is written fp16[64,32]"),
+    ([*ADD, "--grid", "0"], "argument --grid: expected one to three numbers >= 1"),
+    ([*ADD, "--grid", "2,x"], "argument --grid: expected one to three numbers >= 1"),
+    ([*ADD, "--grid", "1,1,1,1"], "argument --grid: expected one to three numbers >= 1"),
+    ([*ADD, "--grid", "99999999999"], "of at most 65536 programs"),
+    ([*ADD, "N=many", "--grid", "2"], "vector_add_kernel did not run with these arguments"),
 ])
 def test_a_wrong_command_line_is_explained(argv, words, capsys):
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as stop:
         doctor.main(argv)
-    assert words in capsys.readouterr().err
+    assert stop.value.code == 2 and words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", [80, 86, 89, 90, 100])
+def test_every_target_has_a_name(target, capsys):
+    assert doctor.main([*ADD, "--target", str(target)]) == 0 and f"(sm_{target})" in capsys.readouterr().out

@@ -1,5 +1,7 @@
 """The memory model: what it counts, what it refuses, and what its errors say."""
 
+import threading
+
 import pytest
 import torch
 
@@ -52,10 +54,41 @@ def moved(f):
         ("softmax is one kernel", lambda: torch.softmax(A, -1), (48, 48)),
         ("where with a number", lambda: torch.where(A > 1, A, 0.0), (48 + 12 + 48, 12 + 48)),
         ("out= writes its target only", lambda: torch.add(A, 1, out=torch.empty(3, 4)), (48, 48)),
+        ("an element of a tensor is read, as any part of it", lambda: A[0, 0] * 2, (4, 4)),
+        ("a slice that is added to is read and written once", lambda: exec("B = A + 0; B[0:2] += 1", {"A": A}), (48 + 32, 48 + 32)),
+        ("one slice assigned to another moves", lambda: exec("B = A + 0; B[0:1] = B[1:2]", {"A": A}), (48 + 16, 48 + 16)),
+        ("a view made in place is free", lambda: A.clone().unsqueeze_(0), (48, 48)),
+        ("memory that only grows is free", lambda: torch.empty(0).resize_(100), (0, 0)),
     ],
 )
 def test_eager_traffic(what, f, expected):
     assert moved(f) == expected, what
+
+
+@pytest.mark.parametrize("what, f", [("a product", lambda: A @ A.T), ("a reshape that must copy", lambda: A.T.reshape(2, 6)),
+                                     ("a view", lambda: A.T), ("a batch", lambda: torch.matmul(A[None], A.T))])
+def test_inference_mode_counts_the_same(what, f):
+    with torch.inference_mode(), Memory() as inference:
+        f()
+    with Memory() as plain:
+        f()
+    assert (inference.read, inference.written, inference.matmul_flops) == (plain.read, plain.written, plain.matmul_flops), what
+
+
+def test_an_optimizers_step_is_counted():
+    w = torch.nn.Parameter(torch.ones(100))
+    w.grad = torch.ones(100)
+    optimizer = torch.optim.SGD([w], lr=0.5)
+    assert moved(optimizer.step) == (800, 400) and w[0] == 0.5
+
+
+def test_hbm_peak_counts_what_grew():
+    with Memory() as mem:
+        x = torch.empty(0).resize_(1024)
+        assert mem.hbm_peak == 4 * KiB
+        del x
+        torch.add(torch.zeros(1024), 1, out=torch.empty(0))
+    assert mem.hbm_peak == 8 * KiB
 
 
 def test_hbm_peak_follows_lifetimes_through_views():
@@ -98,11 +131,11 @@ def test_sram_is_freed_when_a_tile_dies_and_shared_by_views():
     with Memory() as mem, kernel("k"):
         tile = load(A, slice(None))
         view = tile.T
-        assert mem._sram_live == 48
+        assert mem.sram_live == 48
         del tile
-        assert mem._sram_live == 48
+        assert mem.sram_live == 48
         del view
-        assert mem._sram_live == 0
+        assert mem.sram_live == 0
         a = load(A, slice(None))
         a = a * 2                          # old and new live side by side for a moment
     assert mem.sram_peak == 96
@@ -130,11 +163,60 @@ def test_an_operand_in_hbm_is_refused_on_chip():
             load(A, slice(None)) + A
 
 
-def test_a_zero_dim_operand_needs_no_load():
-    scale = torch.tensor(2.0)
-    with Memory(), kernel("k"):
-        doubled = load(A, slice(None)) * scale
-    assert torch.equal(doubled, A * 2)
+def test_a_number_needs_no_load_and_an_element_of_a_tensor_does():
+    scale, element = torch.tensor(2.0), A[1, 1]
+    with Memory() as mem, kernel("k", A=A):
+        tile = load(A, slice(None))
+        assert torch.equal(tile * scale, A * 2 if active() is None else tile + tile)
+        with pytest.raises(MemoryModelError, match=r"operand 1, A \(\) float32, is in HBM"):
+            tile * element
+        with pytest.raises(MemoryModelError, match="is in HBM"):
+            A[1, 1].item()
+        assert tile[1, 1].item() == 5
+    assert mem.read == 48
+
+
+@pytest.mark.parametrize("peek", [lambda T: T.tolist(), lambda T: T.numpy(), lambda T: T[0].tolist()],
+                         ids=["tolist", "numpy", "a view's tolist"])
+def test_what_reads_past_pytorchs_operations_is_refused_in_hbm(peek):
+    with Memory(), kernel("k", A=A):
+        with pytest.raises(MemoryModelError, match=r"in kernel 'k': operand 0, A .* float32, is in HBM.*load\(A, rows\)"):
+            peek(A)
+        assert len(peek(load(A, slice(None)))) >= 3
+        assert "tensor(" in repr(A) and "11." in f"{A}", "print is for the reader"
+    assert A.tolist()[0][1] == 1
+
+
+def test_tiles_that_grow_are_measured():
+    with Memory(sram_bytes=1000) as mem, kernel("k", A=A):
+        with pytest.raises(SRAMOverflow, match=r"resize_ makes a tile \(4096,\) float32 of 16.0 KiB"):
+            torch.empty(0).resize_(4096)
+        assert mem.sram_live == 0
+        out = torch.empty(0)
+        tile = load(A, slice(None))
+        torch.add(tile, 1, out=out)
+        assert mem.sram_live == 96
+        with pytest.raises(SRAMOverflow, match=r"cat makes a tile \(60, 4\) float32"):
+            torch.cat([tile] * 20, out=torch.empty(0))
+
+
+def test_views_and_shapes_of_tensors_in_hbm_move_nothing():
+    heads = torch.arange(24.0).reshape(2, 3, 4)
+    with Memory() as mem, kernel("k", A=A):
+        assert torch.equal(load(A.T, slice(0, 2)), load(A, slice(None), slice(0, 2)).T)
+        load(heads[1], slice(0, 1))
+        assert torch.zeros_like(A).sum() == 0 and A.new_zeros(2).shape == (2,)
+        with pytest.raises(MemoryModelError, match=r"A \(2, 4\) float32, is in HBM"):
+            A[0:2] + 1
+    assert mem.read == 24 + 24 + 16 and [e.name for e in mem.log if e.kind == "load"] == ["A(4, 3)", "A", "tensor(3, 4)"]
+
+
+def test_numbers_and_lists_become_tiles():
+    with Memory() as mem, kernel("k", A=A):
+        tile = load(A, slice(None))
+        assert torch.equal(tile[[0, 2]], tile[0:3:2])
+        assert (torch.tensor([1.0, 2.0]) + 1).tolist() == [2, 3]
+    assert mem.read == 48
 
 
 def test_a_tile_ends_with_its_kernel():
@@ -165,6 +247,13 @@ def test_misuse_is_named():
                 store(A, slice(0, 2), tile)
     with pytest.raises(TypeError, match="rows must be a slice"):
         load(A, 0)
+        for wrong in (0.0, None):
+            with pytest.raises(TypeError, match="tile must be a torch.Tensor of the shape of its place, got"):
+                store(A, slice(0, 2), wrong)
+        with pytest.raises(TypeError, match="T must be a vector or a matrix in HBM, such as one head"):
+            load(A[None], slice(0, 1))
+        with pytest.raises(MemoryModelError, match="a Memory starts inside itself or inside a kernel"), Memory():
+            pass
     with pytest.raises(TypeError, match="T must be a vector or a matrix"):
         load(A[None], slice(0, 1))
     with pytest.raises(TypeError, match=r"kernel\('k'\): Q must be a torch.Tensor"), kernel("k", Q=[1]):
@@ -192,6 +281,59 @@ def test_memories_nest_and_close_after_an_error():
             raise ZeroDivisionError
         assert active() is not None
     assert active() is None
+
+
+def test_the_outer_of_two_memories_has_what_the_inner_one_counted():
+    with Memory() as outer:
+        A + 1
+        with Memory() as inner:
+            A @ A.T
+            with kernel("k", A=A):
+                load(A, slice(0, 2))
+    assert (inner.read, inner.written, inner.matmul_flops, inner.sram_peak) == (96 + 32, 36, 72, 32)
+    assert (outer.read, outer.written, outer.matmul_flops, outer.sram_peak) == (48 + 96 + 32, 48 + 36, 72, 32)
+    assert outer.log[-len(inner.log):] == inner.log and outer.hbm_peak == 48
+
+
+def test_a_memory_sees_its_own_thread_alone():
+    """Another thread is neither counted nor disturbed; what it computes is in HBM, not on chip."""
+    def apart(f):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(f()))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    def others():
+        assert active() is None
+        with kernel("theirs", A=A):
+            return load(A, slice(0, 2)) + 1
+
+    with Memory() as mem, kernel("mine", A=A):
+        made = apart(others)
+        with pytest.raises(MemoryModelError, match="is in HBM"):
+            made + 1
+    assert (mem.read, mem.written) == (0, 0)
+
+
+@pytest.mark.parametrize("f, expected", [
+    (lambda: torch.mm(A, A.T, out=torch.empty(3, 3)), 72),
+    (lambda: torch.mm(A, torch.ones(4, 7), out=torch.empty(3, 7)), 2 * 3 * 4 * 7),
+    (lambda: A @ torch.ones(4), 24),
+    (lambda: torch.ones(3) @ A, 24),
+    (lambda: A[0] @ A[1], 8),
+    (lambda: torch.addmv(torch.ones(3), A, torch.ones(4)), 24),
+    (lambda: torch.addmm(torch.ones(3), A, A.T), 72),
+    (lambda: torch.ones(3, 3).addmm_(A, A.T), 72),
+    (lambda: torch.ones(5, 3, 4) @ A.T, 5 * 72),
+    (lambda: torch.bmm(torch.ones(5, 3, 4), torch.ones(5, 4, 2)), 5 * 48),
+    (lambda: torch.einsum("ik,jk->ij", A, A), 72),
+    (lambda: torch.nn.functional.linear(A, A, torch.ones(3)), 72),
+])
+def test_every_matrix_product_counts_its_flops(f, expected):
+    with Memory() as mem:
+        f()
+    assert mem.matmul_flops == expected
 
 
 def test_flops_are_counted():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from flashlab.oracle import attention, error_bound, judge, max_error
+from flashlab.oracle import attention, error_bound, gradients, judge, judge_gradients, max_error
 
 
 def qkv(dtype=torch.float32, *shape):
@@ -60,3 +60,38 @@ def test_max_error_treats_infinities_and_nan_as_values():
 def test_error_bound_is_twice_naive_plus_four_eps():
     truth = torch.tensor([2.0, -4.0, -torch.inf])
     assert error_bound(truth + torch.tensor([0.5, 0, 0]), truth, eps=0.25) == 2 * 0.5 + 4 * 0.25 * 4
+
+
+def test_the_bound_of_gradients_does_not_depend_on_the_sign_of_the_scale():
+    """softmax(-s Q K^T) is softmax(s (-Q) K^T): the same problem, with the same bounds."""
+    Q, K, V, dO = (torch.randn(2, 20, 16) for _ in range(4))
+    truth = [T.float() for T in gradients(Q, K, V, dO, scale=-0.5)]
+    negative = judge_gradients(*truth, Q, K, V, dO, scale=-0.5)
+    positive = judge_gradients(-truth[0], *truth[1:], -Q, K, V, dO, scale=0.5)
+    assert negative.ok and negative.bounds == positive.bounds
+
+
+@pytest.mark.parametrize("factor", [30, 300, 3000])           # scores of some 1e4, which fit, of 1e6 and 1e8
+def test_scores_beyond_float16_are_judged(factor):
+    Q, K, V, dO = (T.half() for T in qkv(torch.float32) + qkv(torch.float32)[:1])
+    Q, K = Q * factor, K * factor
+    O, L = attention(Q, K, V)
+    assert judge(O.half(), L.float(), Q, K, V).ok
+    assert not judge(O.half() * 1.1, L.float(), Q, K, V).ok
+    assert not judge(O.half(), L.float() / 0.6931, Q, K, V).ok
+    dQ, dK, dV = (T.half() for T in gradients(Q, K, V, dO))
+    assert judge_gradients(dQ, dK, dV, Q, K, V, dO).ok
+    for wrong in (torch.nan, 100):                            # L is stored in float32: the bounds grow with the scores
+        assert not judge_gradients(dQ, dK, dV + wrong, Q, K, V, dO).ok
+        assert not judge_gradients(dQ + wrong, dK, dV, Q, K, V, dO).ok
+    naive = attention(Q, K, V, dtype=torch.float16)
+    assert judge(*naive, Q, K, V).ok == (factor == 30), "NaN passes"
+
+
+def test_equal_scores_beyond_float16_share_the_weight():
+    """Weights that are rounded to float16, as kernels round them, and not one of 1 among zeros."""
+    Q, K = torch.full((1, 8, 16), 200.0).half(), torch.full((1, 300, 16), 200.0).half()
+    V = torch.randn(1, 300, 16).half()
+    O, L = attention(Q, K, V)
+    assert judge((torch.full((1, 8, 300), 1 / 300).half().float() @ V.float()).half(), L.float(), Q, K, V).ok
+    assert not judge(O.half() * 1.1, L.float(), Q, K, V).ok

@@ -73,12 +73,15 @@ def save(results, out):
 def load_results(name):
     """results/<name>.json, e.g. load_results("forward_h100"), from the repository or the folder of the notebook.
 
-    Raises: FileNotFoundError that says which there are and how to make this one
+    Raises: FileNotFoundError that says which there are and how to make this one, ValueError for a file that is no JSON
     """
     for folder in (ROOT, Path.cwd(), *Path.cwd().parents):
         path = folder / "results" / f"{name}.json"
         if path.exists():
-            return json.loads(path.read_text())
+            try:
+                return json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise ValueError(f"{path} is no JSON: {error}. `git checkout {path}` brings a recorded file back") from None
     there = ", ".join(sorted(path.stem for path in (ROOT / "results").glob("*.json"))) or "none"
     what = str(name).partition("_")[0]                                     # a file is called <what>_<gpu>.json
     raise FileNotFoundError(f"name must be one of {ROOT / 'results'}/*.json ({there}), got {name!r}. To make it, on a machine "

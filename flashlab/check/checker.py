@@ -22,7 +22,7 @@ from flashlab.check import (
     where,
 )
 from flashlab.check.report import CaseResult, Report
-from flashlab.compiler import import_triton, interpreted
+from flashlab.compiler import import_triton, interpreted, why_no_kernels
 
 
 def check(name=None, fn=None, *, hint=False, debug=False):
@@ -73,8 +73,8 @@ def _with_hints(exercise, fn, hint, terminal):
     hints = min(known["hints"] + (hint and not report.passed), len(to_tell))
     started = report.mistake != "not_implemented"
     file = stubs.digest(text) if text is not None else known["file"]
-    progress.update(exercise.name, passed=report.passed or known["passed"], tries=known["tries"] + started, hints=hints,
-                    file="" if report.passed else file)
+    lost = progress.update(exercise.name, passed=report.passed or known["passed"], tries=known["tries"] + started, hints=hints,
+                           file="" if report.passed else file)
     if not report.passed:
         unchanged = text is not None and known["file"] == file and started       # the stub's report asks by itself
         told = [f"Hint {n + 1} of {len(to_tell)}: {text}" for n, text in enumerate(to_tell[:hints])] if hint else []
@@ -83,6 +83,8 @@ def _with_hints(exercise, fn, hint, terminal):
                                   *([] if terminal else _player(exercise, report, fn))])
     elif terminal:                                     # a notebook's card has it folded in
         report.offer = f"One way to write it: `{command.line('check', exercise.name, '--solutions')}`"
+    if lost:
+        report.offer += f"\nThis is not remembered, neither what passed nor which hints you saw: {lost}."
     return report
 
 
@@ -122,6 +124,9 @@ def _examine(exercise, fn):
         return Report(False, exercise.name, mistake="no_triton",
                       message="This exercise is a Triton kernel, and Triton is not installed here: it exists for Linux only. "
                               "On macOS or Windows use WSL2, Colab or any Linux machine; no GPU is needed.")
+    if exercise.triton and (why := why_no_kernels()):
+        return Report(False, exercise.name, mistake="no_triton",
+                      message=f"This exercise is a Triton kernel, and none can run here: {why}.")
     place, text = "your cell", None
     if fn is None:
         fn, text = loading.function_from_file(exercise)

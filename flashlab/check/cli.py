@@ -1,4 +1,4 @@
-"""python -m flashlab check [EX ...] [--hint] [--watch] [--debug] [--reset EX] [--solutions]"""
+"""python -m flashlab check [EX ...] [--hint] [--watch] [--debug] [--reset EX ...] [--solutions]"""
 
 import argparse
 import textwrap
@@ -15,11 +15,20 @@ def main(argv=None):
     parser.add_argument("--hint", action="store_true", help="show one hint more at each call")
     parser.add_argument("--watch", action="store_true", help="check whenever the file is saved; after a pass, the next exercise")
     parser.add_argument("--debug", action="store_true", help="step through the smallest case that fails, with Python's debugger")
-    parser.add_argument("--reset", metavar="EX", help="restore one stub; your version is kept beside it")
+    parser.add_argument("--reset", metavar="EX", nargs="+", help="restore these stubs; your versions are kept beside them")
     parser.add_argument("--solutions", action="store_true", help="show the solution of the exercises that you have passed")
     args = parser.parse_args(argv)
+    try:
+        return _run(parser, args)
+    except source.SourceError as error:
+        parser.error(str(error))
+
+
+def _run(parser, args):
     if args.reset:
-        return reset(_named(parser, args.reset))
+        if args.exercises or args.hint or args.watch or args.debug or args.solutions:
+            parser.error("--reset goes with no other option, and takes the exercises itself: --reset EX ...")
+        return reset([_one(parser, text) for text in args.reset])
     chosen = [name for text in args.exercises for name in _named(parser, text)]
     if args.solutions:
         return show_solutions(chosen or form.names(), ask_for_all=bool(chosen))
@@ -29,6 +38,8 @@ def main(argv=None):
         return debug(*chosen) if args.debug else watch(*chosen)
     if len(chosen) == len(args.exercises) > 0:             # each name or beginning stands for one
         return check_these(chosen, args.hint)
+    if args.hint:
+        parser.error(f"--hint takes an exercise{_which(chosen) or f': {overview.Overview.now().next}?'}")
     return show_overview(chosen)
 
 
@@ -39,6 +50,14 @@ def _named(parser, text):
         parser.error(f"argument EX: no exercise {text!r}; did you mean {', '.join(overview.similar(text))}? "
                      f"`{command.line('check')}` lists them all.")
     return found
+
+
+def _one(parser, text):
+    """The full name of one exercise."""
+    found = _named(parser, text)
+    if len(found) > 1:
+        parser.error(f"argument --reset: {text!r} begins {len(found)} exercises, name those that you mean: {', '.join(found)}")
+    return found[0]
 
 
 def _which(chosen):
@@ -84,16 +103,25 @@ def watch(name=None):
 
 
 def reset(names):
+    """Returns 0 if all of these are stubs again."""
     for name in names:
-        path = source.exercise_path(name)
-        if stubs.present(name) not in (None, stubs.stub(name)):
-            kept = _free_place(path)
-            path.rename(kept)
-            print(f"your version is kept as exercises/{kept.name}")
-        stubs.write(name)
-        progress.update(name, passed=False, hints=0, file="")
-        print(f"exercises/{name}.py is the stub again")
+        try:
+            _reset(name)
+        except OSError as error:
+            print(f"exercises/{name}.py could not be written: {error.strerror or error}")
+            return 1
     return 0
+
+
+def _reset(name):
+    path = source.exercise_path(name)
+    if stubs.present(name) not in (None, stubs.stub(name)):
+        kept = _free_place(path)
+        path.rename(kept)
+        print(f"your version is kept as exercises/{kept.name}")
+    stubs.write(name)
+    lost = progress.update(name, passed=False, hints=0, file="")
+    print(f"exercises/{name}.py is the stub again{lost and f'; {lost}'}")
 
 
 def _free_place(path):

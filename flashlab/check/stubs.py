@@ -48,6 +48,7 @@ def untouched(name, text):
 
 def write(name):
     """Put the stub in its place, and remember it: once the solution changes, it can be told from a learner's work."""
+    source.exercise_path(name).parent.mkdir(exist_ok=True)
     source.exercise_path(name).write_text(stub(name), encoding="utf-8")
     progress.update(name, stub=digest(stub(name)))
 

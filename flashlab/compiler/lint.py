@@ -11,6 +11,8 @@ address is held against the tensors: on a GPU a stray load or store passes silen
 import argparse
 import ast
 import importlib
+import inspect
+import math
 import re
 from dataclasses import dataclass
 
@@ -21,7 +23,7 @@ from flashlab.compiler import interpreted
 from flashlab.compiler.ahead_of_time import SHARED_LIMIT, CompileError, try_all
 from flashlab.compiler.watch import bind, watch
 
-GPUS = {80: "an A100 (sm_80)", 90: "an H100 (sm_90)", 100: "a B200 (sm_100)"}
+GPUS = {80: "an A100 (sm_80)", 86: "an A10 (sm_86)", 89: "an L4 (sm_89)", 90: "an H100 (sm_90)", 100: "a B200 (sm_100)"}
 LEVELS = ("fails", "wrong", "differs", "slow")             # worst first
 
 
@@ -176,13 +178,19 @@ def _addresses(T):
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "i32": torch.int32, "i64": torch.int64}
 
 
+LAUNCH_OPTIONS = ("num_warps", "num_stages")               # what a launch takes beside a kernel's parameters
+LARGEST, MOST_PROGRAMS = 2**28, 2**16                      # elements of a tensor: 1 GiB of float32; programs that are interpreted
+
+
 def parse_value(text):
     """fp16[64,32] is a random tensor; the rest as Python writes it: 70, 0.5, True, "ieee"."""
-    if match := re.fullmatch(r"(\w+)\[([\d, ]+)\]", text):
-        if match[1] not in DTYPES:
+    if match := re.fullmatch(r"(\w+)\[(.*)\]", text):
+        sizes = match[2].split(",")
+        if match[1] not in DTYPES or not all(size.strip().isdecimal() for size in sizes):
             raise argparse.ArgumentTypeError(f"a tensor is written fp16[64,32], with one of {', '.join(DTYPES)}; got {text!r}")
-        shape = [int(size) for size in match[2].split(",")]
-        dtype = DTYPES[match[1]]
+        shape, dtype = [int(size) for size in sizes], DTYPES[match[1]]
+        if math.prod(shape) > LARGEST:
+            raise argparse.ArgumentTypeError(f"a tensor has at most 2**28 elements here, got {text!r}")
         return torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype)
     try:
         return ast.literal_eval(text)
@@ -190,22 +198,57 @@ def parse_value(text):
         return text
 
 
+def parse_grid(text):
+    """4, or 4,2: up to three numbers of programs."""
+    sizes = text.split(",")
+    if len(sizes) > 3 or not all(size.strip().isdecimal() for size in sizes) or not 0 < math.prod(map(int, sizes)) <= MOST_PROGRAMS:
+        raise argparse.ArgumentTypeError(f"expected one to three numbers >= 1, such as 4,2, of at most {MOST_PROGRAMS} programs in "
+                                         f"all, got {text!r}")
+    return tuple(map(int, sizes))
+
+
+def find_kernel(text):
+    """The @triton.jit function MODULE:NAME."""
+    module, _, name = text.partition(":")
+    try:
+        kernel = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"expected MODULE:NAME, such as flashlab.kernels.fa2:fa2_forward_kernel, got {text!r}: "
+                                         f"{error}") from None
+    if not inspect.isfunction(getattr(kernel, "fn", None)):
+        raise argparse.ArgumentTypeError(f"{name} is no @triton.jit function")
+    return kernel
+
+
 def main(argv=None):
     """`doctor --kernel MODULE:NAME ...`."""
     parser = argparse.ArgumentParser("python -m flashlab doctor", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernel", required=True, metavar="MODULE:NAME", help="a @triton.jit function")
+    parser.add_argument("--kernel", required=True, type=find_kernel, metavar="MODULE:NAME", help="a @triton.jit function")
     parser.add_argument("arguments", nargs="*", metavar="NAME=VALUE", help="its arguments: X=fp16[64,32] N=64")
-    parser.add_argument("--grid", help="programs: 4, or 4,2; then it is also run in the interpreter, its addresses watched")
+    parser.add_argument("--grid", type=parse_grid,
+                        help="programs: 4, or 4,2; then it is also run in the interpreter, its addresses watched")
     parser.add_argument("--target", type=int, choices=SHARED_LIMIT, default=90, help="compute capability (90)")
     args = parser.parse_args(argv)
-    module, _, name = args.kernel.partition(":")
+    name = args.kernel.fn.__name__
     try:
-        kernel = getattr(importlib.import_module(module), name)
-        arguments = {key: parse_value(value) for key, _, value in (pair.partition("=") for pair in args.arguments)}
-        grid = tuple(int(size) for size in args.grid.split(",")) if args.grid else None
-        findings = lint_kernel(kernel, arguments, grid=grid, target=args.target)
-    except (ImportError, AttributeError, ValueError, argparse.ArgumentTypeError) as error:
+        arguments = _arguments(args.kernel, args.arguments)
+        findings = lint_kernel(args.kernel, arguments, grid=args.grid, target=args.target)
+    except (ValueError, argparse.ArgumentTypeError) as error:
         parser.error(str(error))
-    print(f"{name} on {GPUS[args.target]}\n{as_text(findings, watched=grid is not None and interpreted())}")
+    except Exception as error:                                 # the interpreter's, for an argument of the wrong kind
+        parser.error(f"{name} did not run with these arguments: {type(error).__name__}: {str(error)[:500]}")
+    print(f"{name} on {GPUS[args.target]}\n{as_text(findings, watched=args.grid is not None and interpreted())}")
     return 1 if any(finding.level in ("fails", "wrong") for finding in findings) else 0
+
+
+def _arguments(kernel, pairs):
+    """{name: value} of NAME=VALUE. Raises: ValueError, argparse.ArgumentTypeError"""
+    known = [*inspect.signature(kernel.fn).parameters, *LAUNCH_OPTIONS]
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name not in known:
+            raise ValueError(f"an argument is written NAME=VALUE, with NAME among {', '.join(known)}; got {pair!r}")
+        found[name] = parse_value(value)
+    return found

@@ -70,7 +70,10 @@ def gallery(results_dir="results"):
     yield "traffic_against_tile", lambda: figures.traffic_against_tile(sweeps.over_tiles(1024))
     yield from _backward(run)
     for path in sorted(Path(results_dir).glob("*.json")):
-        results = json.loads(path.read_text())
+        try:
+            results = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path} is no JSON: {error}") from None
         for name, draw in OF_RESULTS.get(results.get("what"), {}).items():
             yield f"{path.stem}_{name}", lambda draw=draw, results=results: draw(results)
 
@@ -98,7 +101,8 @@ def main(arguments):
     if len(arguments) > 1 or any(a.startswith("-") for a in arguments):
         raise SystemExit("usage: python -m flashlab.figures [OUT_DIR]    (default: docs)")
     folder = Path(arguments[0] if arguments else "docs")
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.is_dir():
+        raise SystemExit(f"python -m flashlab.figures: OUT_DIR must be a folder that is there, got {str(folder)!r}")
     for name, draw in gallery():
         draw().savefig(folder / f"{name}.png", dpi=130)
         print(f"wrote {folder / name}.png")

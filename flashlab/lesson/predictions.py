@@ -229,7 +229,8 @@ def _remembered(name, guess):
         return _keys_as(guess, kept.get(name))
     if not callable(guess):                                    # a function stays in the notebook's own cell
         with contextlib.suppress(TypeError, ValueError):        # what is no plain data is not kept
-            progress.save(FILE, kept | {name: json.loads(json.dumps(guess, default=_plain))})
+            plain = json.loads(json.dumps(guess, default=_plain))
+            progress.change(FILE, lambda found: found | {name: plain})
     return guess
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from flashlab.compiler import interpreted
+from flashlab.compiler import interpreted, why_no_kernels
 from flashlab.compiler.watch import bind, program, watch
 from flashlab.ladder import find
 from flashlab.player.lines import Tracer, code_of
@@ -22,7 +22,8 @@ def record_kernel(fn, *args, title=None, **kwargs):
     Raises: RuntimeError where kernels are compiled; ValueError for more than 24 × 24 tiles or 3000 lines, or without a launch
     """
     if not interpreted():
-        raise RuntimeError("record_kernel needs Triton's interpreter: set TRITON_INTERPRET=1 before flashlab is imported")
+        why = why_no_kernels() or "set TRITON_INTERPRET=1 before flashlab is imported"
+        raise RuntimeError(f"record_kernel needs Triton's interpreter: {why}")
     watcher = _Watcher()
     tracer = Tracer(watcher.follows, watcher.ran, MAX_STEPS)
     with watch(watcher):

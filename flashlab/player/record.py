@@ -120,7 +120,7 @@ class _Watcher:
         self.seen = len(self.mem.log)
         name, known = self.mem.running or ("", {})
         self.tensors |= {key: tuple(T.shape) for key, T in known.items()}
-        with _disable_current_modes():
+        with _disable_current_modes(), torch._C.DisableTorchFunction():      # we look at tensors, the kernel does not
             chip, hbm, values = self._tensors(frame, known)
         step = Step((file, statement), 0, name, sets=() if how == "calls" else tuple(sorted(statement.sets)),
                     uses=tuple(sorted(statement.reads)), hbm=hbm, chip=chip, values=values,

@@ -31,7 +31,7 @@ SOURCES = {                # kernel -> file
 
 def source(name):
     """The text of the file that holds kernel `name`."""
-    return (Path(__file__).parent / SOURCES[name]).read_text()
+    return (Path(__file__).parent / SOURCES[name]).read_text(encoding="utf-8")
 
 
 def kernel_lines(name):

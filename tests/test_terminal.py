@@ -1,0 +1,179 @@
+"""The commands where things are not as they should be: terminals, pipes, Ctrl-C, files missing, spoilt or not to be written."""
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from flashlab import __main__ as cli
+from flashlab import command, doctor
+from flashlab.bench import load_results, results
+from flashlab.check import check, form, progress, source, stubs
+
+NAME = "ex03_merge"
+
+
+def terminal(monkeypatch, encoding, errors="strict"):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding, errors, write_through=True))
+    return lambda: written.getvalue().decode(encoding)
+
+
+# ---- what a terminal can show
+
+@pytest.mark.parametrize("argv", [["check", NAME, "--hint"], ["check"], ["ladder"], ["doctor"]], ids=" ".join)
+@pytest.mark.parametrize("encoding, errors", [("ascii", "strict"), ("ascii", "surrogateescape"), ("cp437", "strict")])
+def test_a_terminal_that_lacks_letters_gets_others(sandbox, monkeypatch, encoding, errors, argv):
+    if argv == ["doctor"]:
+        monkeypatch.setattr("flashlab.doctor.check_speed", lambda: [])
+        monkeypatch.setattr("flashlab.doctor.check_chapters", lambda: doctor.Finding("matmul", "1 TFLOP/s (1024³ float32)"))
+    written = terminal(monkeypatch, encoding, errors)
+    cli.main(argv)
+    assert {"check": "minutes", NAME: "Hint 1 of ", "ladder": "fa2_forward", "doctor": "(1024"}[argv[:2][-1]] in written()
+    assert "?" not in written().replace("?\n", "") or NAME in argv
+
+
+def test_letters_are_replaced_by_what_they_look_like():
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, "ascii", write_through=True)
+    command.readable(stream)
+    stream.write("−∞ ≤ 1024³ × 2 · “é” → ✓ 語 \udcff")
+    assert written.getvalue().decode() == '-inf <= 10243 x 2 * "e" -> + ? ?'
+
+
+def python(*argv, **kwargs):
+    return subprocess.Popen([sys.executable, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
+
+
+def test_the_c_locale_is_enough(sandbox):
+    bare = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "FLASHLAB_ROOT": str(sandbox)}
+    run = python("-m", "flashlab", "check", NAME, "--hint", env=os.environ | bare)
+    out, error = run.communicate()
+    assert run.returncode == 1 and "Hint 1 of " in out and not error
+
+
+# ---- pipes and Ctrl-C
+
+def test_a_reader_that_has_seen_enough_is_no_error(sandbox):
+    run = python("-m", "flashlab", "check")
+    run.stdout.readline()
+    run.stdout.close()
+    assert "Traceback" not in run.stderr.read() and run.wait() == 1
+    run.stderr.close()
+
+
+def test_ctrl_c_ends_a_command_in_a_line(sandbox):
+    """Also while an exercise runs, in a process of its own."""
+    endless = stubs.stub(NAME).replace("    raise NotImplementedError(", "    while True: pass\n    (")
+    source.exercise_path(NAME).write_text(endless, encoding="utf-8")
+    environment = os.environ | {"FLASHLAB_ROOT": str(sandbox)}
+    run = python("-u", "-m", "flashlab", "check", start_new_session=True, env=environment)
+    while not run.stdout.readline().startswith("ex03_online_softmax"):
+        pass
+    time.sleep(0.5)                                           # the next one is the endless one
+    os.killpg(run.pid, signal.SIGINT)
+    out, error = run.communicate(timeout=60)
+    assert run.returncode == 130 and not error.strip()
+
+
+def test_the_version_is_the_packages(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    import flashlab
+    assert stop.value.code == 0 and capsys.readouterr().out == f"flashlab {flashlab.__version__}\n"
+
+
+def test_the_console_command_is_the_module():
+    import tomllib
+    project = tomllib.loads((source.root() / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["scripts"] == {"flashlab": "flashlab.__main__:main"} and callable(cli.main)
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "flashlab.__version__"}
+
+
+# ---- files
+
+COUNT = """
+import sys
+from flashlab.check import progress
+print("ready", flush=True); sys.stdin.readline()
+for n in range(25):
+    progress.update(f"ex{sys.argv[1]}_{n}", tries=n)
+"""
+
+
+@pytest.mark.skipif(progress.fcntl is None, reason="this system has no fcntl")
+def test_processes_that_write_at_once_lose_nothing(sandbox):
+    both = [python("-c", COUNT, name, stdin=subprocess.PIPE) for name in "AB"]
+    assert [run.stdout.readline() for run in both] == ["ready\n"] * 2
+    for run in both:
+        run.stdin.write("\n")
+        run.stdin.flush()
+    assert [run.communicate()[1] for run in both] == ["", ""]
+    assert len(progress.read()) == 50
+
+
+def read_only(*args, **kwargs):
+    raise PermissionError(30, "Read-only file system")
+
+
+def test_progress_that_cannot_be_kept_is_said(sandbox, monkeypatch, capsys):
+    shutil.copy(source.solution_path(NAME), source.exercise_path(NAME))
+    monkeypatch.setattr(progress.tempfile, "mkstemp", read_only)
+    assert cli.main(["check", NAME]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "passed" in said and ".progress.json could not be written: Read-only file system" in said
+    assert "could not be written" in check(NAME)._repr_html_()
+    assert cli.main(["check", "--reset", NAME]) == 0
+    assert "could not be written" in capsys.readouterr().out
+
+
+def test_a_stub_that_cannot_be_written_is_said(sandbox, monkeypatch, capsys):
+    monkeypatch.setattr(stubs, "write", read_only)
+    assert cli.main(["check", "--reset", NAME]) == 1
+    assert capsys.readouterr().out == f"exercises/{NAME}.py could not be written: Read-only file system\n"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"ex03_merge": {"hints": -3, "tries": null, "passed": "yes", "stub": [1]}}',
+                                  '{"ex03_merge": [1], "ex99": 3}', "null", "1e999", '"', "\xff"])
+def test_a_progress_file_of_any_content_counts_as_far_as_it_is_right(sandbox, text, capsys):
+    (sandbox / progress.FILE).write_bytes(text.encode("latin-1"))
+    assert progress.of(NAME) == {"passed": False, "tries": 0, "hints": 0, "stub": "", "file": ""}
+    assert cli.main(["check"]) == 0 and cli.main(["check", NAME, "--hint"]) == 1
+    assert "Hint 1 of " in capsys.readouterr().out and progress.of(NAME)["hints"] == 1
+
+
+def test_a_folder_in_the_place_of_the_progress_file_is_said(sandbox, capsys):
+    (sandbox / progress.FILE).mkdir()
+    assert cli.main(["check", NAME]) == 1
+    assert "could not be written" in capsys.readouterr().out
+    assert [path.name for path in sandbox.iterdir() if path.name.startswith(progress.FILE)] == [progress.FILE]
+
+
+def test_without_exercises_the_overview_stands_and_reset_makes_them(sandbox, capsys):
+    shutil.rmtree(sandbox / "exercises")
+    assert cli.main(["check"]) == 0 and capsys.readouterr().out.count("not begun") == len(form.names())
+    assert cli.main(["check", NAME]) == 1 and "is not there." in capsys.readouterr().out
+    assert cli.main(["check", "--reset", NAME]) == 0 and stubs.present(NAME) == stubs.stub(NAME)
+
+
+@pytest.mark.parametrize("argv", [[], [NAME], ["--reset", NAME], ["--solutions"]])
+def test_without_solutions_the_command_says_what_is_missing(sandbox, monkeypatch, argv, capsys):
+    (sandbox / "solutions").rename(sandbox / "elsewhere")
+    monkeypatch.setattr("flashlab.__file__", str(sandbox / "flashlab/__init__.py"))
+    monkeypatch.chdir(sandbox)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["check", *argv])
+    assert stop.value.code == 2 and "no folder solutions/" in capsys.readouterr().err
+
+
+def test_results_that_are_spoilt_are_named(tmp_path, monkeypatch):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/forward_h100.json").write_text('{"rows": [', encoding="utf-8")
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    with pytest.raises(ValueError, match="forward_h100.json is no JSON: .*git checkout"):
+        load_results("forward_h100")
