@@ -26,6 +26,7 @@ class Rung(NamedTuple):
     heads: bool = False    # takes (B, H, N, d), not one head (N, d)
     tiled: bool = False    # takes B_r and B_c
     by_tma: bool = False   # a kernel whose launch makes tensor descriptors for TMA, which takes the host some microseconds
+    detour: bool = False   # slower than the one before it, as measured: there to be read, and run where it is asked for by name
     proven: bool = False   # a kernel that has been held against float64 on a GPU: flash_attention runs no other there
 
     def tiles(self, B_r, B_c) -> dict:
@@ -76,19 +77,21 @@ RUNGS = [
     Rung(4, "fa2_triton_forward", "flashlab.kernels.fa2", "FA2 in Triton", "10", cost.fa2_forward, "#7A1FA2", "o",
          "a GPU kernel: one program for each query block of each head", heads=True, tiled=True, proven=True),
     Rung(5, "fa2_exp2_forward", "flashlab.kernels.fa2_exp2", "+ base 2", "12", cost.fa2_forward, "#B0479F", "v",
-         "exponentials to base 2, the scale and log2(e) folded into one factor", heads=True, tiled=True),
+         "exponentials to base 2, the scale and log2(e) folded into one factor", heads=True, tiled=True, proven=True),
     Rung(6, "fa2_split_forward", "flashlab.kernels.fa2_split", "+ split loop", "12", cost.fa2_forward, "#C2185B", "s",
-         "tiles that every row sees whole have a loop of their own, without masks", heads=True, tiled=True),
+         "tiles that every row sees whole have a loop of their own, without masks", heads=True, tiled=True, proven=True),
     Rung(7, "fa2_tuned_forward", "flashlab.kernels.fa2_tuned", "+ tuned", "12", cost.fa2_forward, "#8C564B", "D",
-         "tile sizes, warps and stages by a search on the GPU at hand", heads=True, tiled=True),
+         "tile sizes, warps and stages by a search on the GPU at hand", heads=True, tiled=True, proven=True),
     Rung(8, "fa2_pipelined_forward", "flashlab.kernels.fa2_pipelined", "+ one pipeline", "12", cost.fa2_forward, "#4B5D16", "^",
-         "one loop again, so that loads fill and drain one pipeline; masks in a branch", heads=True, tiled=True),
+         "one loop again, so that loads fill and drain one pipeline; masks in a branch", heads=True, tiled=True, proven=True),
     Rung(9, "fa2_tma_forward", "flashlab.kernels.fa2_tma", "+ TMA", "12", cost.fa2_forward, "#17807E", "o",
-         "tiles are copied by TMA, from tensor descriptors: no addresses, no masks", by_tma=True, heads=True, tiled=True),
+         "tiles are copied by TMA, from tensor descriptors: no addresses, no masks", by_tma=True, heads=True, tiled=True,
+         proven=True),
     Rung(10, "fa2_persistent_forward", "flashlab.kernels.fa2_persistent", "+ persistent", "12", cost.fa2_forward, "#1F3FA8", "s",
-         "programs that stay and take block after block, the longest first", by_tma=True, heads=True, tiled=True),
+         "programs that stay and take block after block, the longest first", by_tma=True, heads=True, tiled=True,
+         proven=True, detour=True),
     Rung(11, "fa2_hopper_forward", "flashlab.kernels.fa2_hopper", "Gluon, Hopper", "12", cost.fa2_forward, "#E6194B", "D",
-         "warps that only load, warps that only compute, and products under exponentials", by_tma=True, heads=True),
+         "warps that only load, warps that only compute, and products under exponentials", by_tma=True, heads=True, proven=True),
 ]
 
 # All return (dQ, dK, dV); what they start from differs. A backward pass looks like its forward pass.
@@ -108,14 +111,14 @@ BACKWARD_RUNGS = [
          proven=True),
     Rung(5, "fa2_split_backward", "flashlab.kernels.fa2_split_backward", "+ split loops", "12",
          cost.fa2_backward_two_pass, "#C2185B", "s",
-         "tiles without a hidden score have loops of their own, without masks", heads=True, tiled=True),
+         "tiles without a hidden score have loops of their own, without masks", heads=True, tiled=True, proven=True),
     Rung(6, "fa2_tuned_backward", "flashlab.kernels.fa2_tuned_backward", "+ tuned", "12",
          cost.fa2_backward_two_pass, "#8C564B", "D",
-         "tile sizes, warps and stages of each kernel by a search on the GPU at hand", heads=True, tiled=True),
+         "tile sizes, warps and stages of each kernel by a search on the GPU at hand", heads=True, tiled=True, proven=True),
     Rung(7, "fa2_atomic_backward", "flashlab.kernels.fa2_atomic_backward", "+ one kernel", "12", cost.fa2_backward, "#1F3FA8", "v",
-         "dQ added up by atomic operations: five matrix products instead of seven", heads=True, tiled=True),
+         "dQ added up by atomic operations: five matrix products instead of seven", heads=True, tiled=True, proven=True),
     Rung(8, "fa2_hopper_backward", "flashlab.kernels.fa2_hopper_backward", "Gluon, Hopper", "12", cost.fa2_backward, "#E6194B", "D",
-         "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True, heads=True),
+         "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True, heads=True, proven=True),
 ]
 
 PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend
@@ -139,7 +142,9 @@ def pick(Q, K, V, *, backward=False, **options):
         return kernels[0], reasons
     for kernel in reversed(kernels[1:]):
         unproven = None if kernel.proven else "it has not been held against float64 on a GPU yet"
-        slower = "to prepare TMA's descriptors takes longer than so small a call" if small and kernel.by_tma else None
+        slower = "the one before it is faster" if kernel.detour else None
+        if small and kernel.by_tma:
+            slower = "to prepare TMA's descriptors takes longer than so small a call"
         reason = kernel.why_not(Q, K, V, **options) or unproven or slower
         if reason is None:
             return kernel, reasons

@@ -81,17 +81,17 @@ def first_column_cut(T):
 PICKED = [
     ((9, 0), {}, {}, "fa2_hopper_forward", ""),
     ((9, 0), {"d": 64, "d_v": 64, "dtype": fp16, "N_q": 100, "N_k": 333}, {"causal": True}, "fa2_hopper_forward", ""),
-    ((9, 0), {"d": 80, "d_v": 80}, {}, "fa2_persistent_forward", "not d = 80"),
-    ((9, 0), {"d_v": 64}, {}, "fa2_persistent_forward", "d_v = 64"),
-    ((9, 0), {"dtype": fp32}, {}, "fa2_persistent_forward", "not float32"),
-    ((9, 0), {}, {"dropout_p": 0.1}, "fa2_persistent_forward", "no dropout"),
-    ((9, 0), {"N_q": 200}, {"causal": True}, "fa2_persistent_forward", "see no key"),
+    ((9, 0), {"d": 80, "d_v": 80}, {}, "fa2_tma_forward", "faster"),
+    ((9, 0), {"d_v": 64}, {}, "fa2_tma_forward", "faster"),
+    ((9, 0), {"dtype": fp32}, {}, "fa2_tma_forward", "faster"),
+    ((9, 0), {}, {"dropout_p": 0.1}, "fa2_tma_forward", "faster"),
+    ((9, 0), {"N_q": 200}, {"causal": True}, "fa2_tma_forward", "faster"),
     ((9, 0), {"d": 59, "d_v": 59}, {}, "fa2_pipelined_forward", "118 bytes"),
     ((9, 0), {"layout": lambda T: T.mT.contiguous().mT}, {}, "fa2_pipelined_forward", "K's columns lie 128 elements apart"),
     ((9, 0), {"layout": first_column_cut}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all begin"),
     ((9, 0), {"layout": lambda T: T[:, :, :1].expand_as(T)}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all"),
     ((9, 0), {"N_k": 0}, {}, "fa2_pipelined_forward", "K is empty"),
-    ((10, 0), {}, {}, "fa2_persistent_forward", "this GPU has 10.0"),
+    ((10, 0), {}, {}, "fa2_tma_forward", "faster"),
     ((8, 0), {}, {}, "fa2_pipelined_forward", "9.0, this GPU has 8.0"),
 ]
 

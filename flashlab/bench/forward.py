@@ -56,7 +56,7 @@ measure, run = partial(passes.measure, FORWARD), partial(passes.run, FORWARD)
 add_arguments = partial(passes.add_arguments, FORWARD)
 
 
-def live_or_recorded(name="forward_h100", seconds=60.0):
+def live_or_recorded(name="forward_h200", seconds=60.0):
     """(results, words): a short forward run where there is a GPU, else results/<name>.json; the words say which it is."""
     if why_no_gpu():
         results = load_results(name)
