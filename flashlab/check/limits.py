@@ -43,17 +43,19 @@ class Last:
 
 
 _running = []                  # the deadlines of learners' code that runs now
+_threads = []                  # and the threads in which it runs
 
 
 def running():
-    """Is a learner's code running at this moment?"""
-    return bool(_running)
+    """Is it a learner's code, run by a check, that asks? Another thread may check meanwhile, and waits for its turn."""
+    return threading.get_ident() in _threads
 
 
 def limited(body, seconds):
     """body(), stopped by TimeUp or MemoryUp. A signal in the main thread; a thread of its own elsewhere, and on Windows."""
     in_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer")
     _running.append(monotonic() + seconds)
+    outside = len(_threads)
     Last.arm(seconds)
     process = os.getpid()
     try:
@@ -64,9 +66,11 @@ def limited(body, seconds):
             _really["_exit"](0)
         Last.disarm()
         _running.pop()
+        del _threads[outside:]
 
 
 def _with_builtins(body):
+    _threads.append(threading.get_ident())
     try:
         body()
     finally:
