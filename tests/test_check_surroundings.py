@@ -294,10 +294,17 @@ def test_figures_of_the_function_are_closed_and_others_stay():
 
 def test_two_threads_take_turns(monkeypatch):
     monkeypatch.setattr(form.exercise(NAME), "seconds", 20)    # a busy machine is no fault of theirs
-    slow = lambda S: time.sleep(0.02) or right(S)             # so that the others come while a learner's code runs
-    reports = []
+    runs, reports = threading.Event(), []
+
+    def slow(S):
+        runs.set()
+        time.sleep(0.05)                               # the others come while a learner's code runs
+        return right(S)
+
     threads = [threading.Thread(target=lambda fn=fn: reports.append(check(NAME, fn))) for fn in (slow, wrong, right, wrong)]
-    for thread in threads:
+    threads[0].start()
+    assert runs.wait(60)
+    for thread in threads[1:]:
         thread.start()
     for thread in threads:
         thread.join(60)
