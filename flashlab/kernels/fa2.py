@@ -10,7 +10,7 @@ import triton.language as tl
 
 from flashlab.kernels.dropout import kept
 from flashlab.kernels.launch import check_call, forward, pick_tiles, shared_arguments
-from flashlab.kernels.sequences import ORDINARY, in_window, sequence_at, slots
+from flashlab.kernels.sequences import ORDINARY, key_blocks_seen, output_rows, sequence_at, slots, visible
 
 
 @triton.jit
@@ -19,8 +19,7 @@ def fa2_forward_kernel(
     stride_Qb, stride_Qh, stride_Qn, stride_Qd,        # elements to step over for the next batch, head, row, column
     stride_Kb, stride_Kh, stride_Kn, stride_Kd,
     stride_Vb, stride_Vh, stride_Vn, stride_Vd,        # O and L are contiguous: their strides follow from the sizes
-    scale, H_q, H_kv, N_q, N_k,
-    left, right, cu_seqlens_q, cu_seqlens_k, batch,    # a window, packed sequences; None where a call has neither
+    scale, H_q, H_kv, N_q, N_k, left, right, cu_seqlens_q, cu_seqlens_k, batch,    # from left on: None in an ordinary call
     d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr,
     B_r: tl.constexpr, B_c: tl.constexpr,              # tile sizes are powers of two, and so are the widths
     B_d: tl.constexpr, B_dv: tl.constexpr,             # d and d_v are padded to
@@ -31,16 +30,11 @@ def fa2_forward_kernel(
     head = (tl.program_id(0) // T_r).to(tl.int64)      # int64 in every offset: 2^31 elements are only 4 GB of float16
     b, h = head // H_q, head % H_q
     h_kv = h // (H_q // H_kv)                          # grouped-query attention: neighbours share a key head, uncopied
-    Q += b * stride_Qb + h * stride_Qh
-    K += b * stride_Kb + h_kv * stride_Kh
-    V += b * stride_Vb + h_kv * stride_Vh
-    row_L, row_O, step_O, all_k = head * N_q, head * N_q, 1, N_k    # the first row's place in L and in O, the next one's in O
-    if batch is not None:                              # packed: this program's sequence is all it sees, and O is (T_q, H_q, d_v)
-        i, start_q, N_q, start_k, N_k = sequence_at(i, cu_seqlens_q, cu_seqlens_k, batch, N_q, N_k, B_r)
-        Q += start_q * stride_Qn
-        K += start_k * stride_Kn
-        V += start_k * stride_Vn
-        row_L, row_O, step_O = row_L + start_q, start_q * H_q + head, H_q
+    all_q, all_k = N_q, N_k                            # a packed sequence begins at start_q and start_k; its N_q and N_k are all
+    i, start_q, N_q, start_k, N_k = sequence_at(i, cu_seqlens_q, cu_seqlens_k, batch, N_q, N_k, B_r)
+    Q += b * stride_Qb + h * stride_Qh + start_q * stride_Qn
+    K += b * stride_Kb + h_kv * stride_Kh + start_k * stride_Kn
+    V += b * stride_Vb + h_kv * stride_Vh + start_k * stride_Vn
 
     rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
@@ -51,13 +45,8 @@ def fa2_forward_kernel(
     m_i = tl.full((B_r,), -float("inf"), tl.float32)                               # (B_r,)       below any score
     l_i = tl.zeros((B_r,), tl.float32)                                             # (B_r,)
     O_i = tl.zeros((B_r, B_dv), tl.float32)                                        # (B_r, B_dv)
-    start, end = 0, N_k
-    if causal:                                         # keys past the last row's own are hidden from the whole block
-        end = tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q
-    if left is not None:                               # a window: and so are those too far before the first, too far after the last
-        start = tl.maximum(0, i * B_r + N_k - N_q - left) // B_c
-        end = tl.minimum(N_k, tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q + right)
-    for j in range(start, tl.cdiv(end, B_c)):
+    first, end = key_blocks_seen(i, B_r, B_c, N_q, N_k, causal, left, right)       # the others are hidden from every row
+    for j in range(first, end):
         keys = j * B_c + tl.arange(0, B_c)             # (B_c,)
         key_ok = keys[:, None] < N_k                   # (B_c, 1)
         K_at = K + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd        # (B_c, B_d)
@@ -66,10 +55,8 @@ def fa2_forward_kernel(
         V_j = tl.load(V_at, mask=key_ok & (col_v < d_v), other=0.0)                # (B_c, B_dv)
 
         S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee") * scale                  # (B_r, B_c)   "ieee": float32, not TF32
-        visible = keys <= rows[:, None] + (N_k - N_q) if causal else keys < N_k    # (B_r or 1, B_c)
-        if left is not None:
-            visible = visible & in_window(rows[:, None], keys, N_k - N_q, left, right)     # (B_r, B_c)
-        S_ij = tl.where(visible, S_ij, -float("inf"))                              # (B_r, B_c)
+        seen = visible(rows[:, None], keys, N_q, N_k, causal, left, right)         # (B_r or 1, B_c)
+        S_ij = tl.where(seen, S_ij, -float("inf"))                                 # (B_r, B_c)
 
         m_new = tl.maximum(m_i, tl.max(S_ij, 1))                                   # (B_r,)
         m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)                      # (B_r,)       -inf minus -inf would be NaN
@@ -77,15 +64,15 @@ def fa2_forward_kernel(
         P_ij = tl.exp(S_ij - m_safe[:, None])                                      # (B_r, B_c)
         l_i = alpha * l_i + tl.sum(P_ij, 1)                                        # (B_r,)
         if dropout_p > 0:                                                          # chapter 11; compiled only if asked for
-            P_ij *= kept(seed, 0, row_L + rows[:, None], keys, N_q, all_k, dropout_p)    # (B_r, B_c)   after the sum: l is whole
+            P_ij *= kept(seed, head, start_q + rows[:, None], keys, all_q, all_k, dropout_p)    # after the sum: l is whole
         PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")               # (B_r, B_dv)
         O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)  divided by l_i after the loop
         m_i = m_new
 
     l_safe = tl.where(l_i == 0, 1.0, l_i)                                          # (B_r,)       no visible key: O_i stays 0
-    O_at = O + (row_O + rows * step_O)[:, None] * d_v + col_v                      # (B_r, B_dv)
+    O_at = O + output_rows(head, start_q + rows, H_q, all_q, batch)[:, None] * d_v + col_v     # (B_r, B_dv)
     tl.store(O_at, O_i / l_safe[:, None], mask=row_ok & (col_v < d_v))
-    tl.store(L + row_L + rows, m_i + tl.log(l_safe), mask=rows < N_q)         # -inf + 0 where no key is visible
+    tl.store(L + (head * all_q + start_q) + rows, m_i + tl.log(l_safe), mask=rows < N_q)         # -inf + 0 where no key is visible
 
 
 def fa2_triton_forward(
