@@ -55,7 +55,8 @@ class Rung(NamedTuple):
 
     def lacks(self, **few):
         """Which of these options of FEW the kernel does not know, in words; None where it knows them all."""
-        return next((f"it takes no {FEW[name]}" for name, value in few.items() if value is not None and name not in self.takes), None)
+        lacking = [FEW[name] for name, value in few.items() if value is not None and name not in self.takes]
+        return f"it takes no {lacking[0]}" if lacking else None
 
     def for_options(self, **few):
         """This kernel. Raises: ValueError if it lacks one of these options of FEW"""
