@@ -85,6 +85,8 @@ def test_tiles_of_a_window_and_of_packed_sequences():
     window, packed = [(log(96, window=(16, 0)), 0)], [(log(48, causal=True), 0), (log(32, causal=True), 48)]
     fig = figures.tile_grids({"window": window, "packed": packed}, 96)
     assert title(fig) == "Tiles computed: 11 for window, 9 for packed"
+    with pytest.raises(ValueError, match="the log of 'window' must have loads of Q and of K"):
+        figures.tile_grids({"window": [([], 0)]}, 96)
     corners = {(int(p.get_x()), int(p.get_y())) for p in fig.axes[1].patches[1:]}
     assert (48, 48) in corners and (48, 64) in corners and (0, 48) not in corners
 

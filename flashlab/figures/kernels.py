@@ -145,12 +145,15 @@ def tile_grids(calls, N):
     """The tiles of an N x N matrix S that several calls compute, side by side, and the bytes that each moves.
 
     calls: {words: [(log, start), ...]}: the kernel's events of each sequence, and the token that the sequence begins at
+    Raises: ValueError for a log without tiles
     """
     fig, axes = plt.subplots(1, len(calls), figsize=(3.4 * len(calls), 3.9), squeeze=False)
     counts = []
     for ax, (words, logs) in zip(axes[0], calls.items(), strict=True):
         visits = [[(low + start, high + start) for low, high in visit] for log, start in logs for visit in replay(log)[0]]
         moved = sum(event.read + event.written for log, _ in logs for event in log)
+        if not visits:
+            raise ValueError(f"the log of {words!r} must have loads of Q and of K before a matrix product: are they one tensor?")
         counts.append(len(visits))
         ax.add_patch(Rectangle((0, 0), N, N, fc="white", ec="#AAAAAA", hatch="///", lw=1))
         for (r0, r1), (c0, c1) in visits:

@@ -424,13 +424,13 @@ print(f"{how}: same bits as with {H_q // H_kv} copies of every key head: {torch.
 my_left = {"window": None, "packed": None}
 
 # %%
-X = torch.randn(128, 16)
+X = [torch.randn(128, 16) for _ in range(3)]                             # Q, K, V
 
 
 def walk(start, stop, **mask):
     """What the rung loads and computes for one sequence, and where it begins."""
     with Memory() as mem:
-        fa2.fa2_forward(X[start:stop], X[start:stop], X[start:stop], B_r=16, B_c=16, **mask)
+        fa2.fa2_forward(*(T[start:stop] for T in X), B_r=16, B_c=16, **mask)
     return mem.log, start
 
 
