@@ -14,8 +14,8 @@ if not torch.cuda.is_available() and "triton" not in sys.modules:
 
 
 def __getattr__(name):
-    if name == "flash_attention":      # loaded on first use: `import flashlab` stays as cheap as importing torch
-        from flashlab.attention import flash_attention
+    if name in ("flash_attention", "flash_attention_varlen"):      # loaded on first use: `import flashlab` stays as cheap as torch
+        from flashlab import attention
 
-        return flash_attention
+        return getattr(attention, name)
     raise AttributeError(f"module 'flashlab' has no attribute {name!r}")

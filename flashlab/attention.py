@@ -1,6 +1,6 @@
-"""flash_attention(): the one public operator, over the best kernel there is.
+"""flash_attention(), and flash_attention_varlen() for packed sequences: the public operator, over the best kernel there is.
 
-`flash_attention` checks its arguments and calls `torch.ops.flashlab.attention_forward`, which picks a backend and runs it.
+Both check their arguments and call `torch.ops.flashlab.attention_forward`, which picks a backend and runs it.
 Autograd calls `torch.ops.flashlab.attention_backward` when the gradients are due; what is kept for it is Q, K, V, O and L.
 """
 
@@ -10,7 +10,16 @@ import torch
 
 from flashlab import ladder
 from flashlab.compiler import import_triton, interpreted
-from flashlab.validate import check_bool, check_dropout, check_heads, check_qkv, check_scale, describe
+from flashlab.validate import (
+    check_bool,
+    check_cu_seqlens,
+    check_dropout,
+    check_heads,
+    check_qkv,
+    check_scale,
+    check_window,
+    describe,
+)
 
 BACKENDS = ("auto", "triton", "torch")
 KERNELS = tuple(kernel.name for kernel in ladder.KERNELS)
@@ -18,7 +27,8 @@ BACKWARD_KERNELS = tuple(kernel.name for kernel in ladder.BACKWARD_KERNELS)
 
 
 def flash_attention(
-    Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, return_lse=False, backend="auto", deterministic=None
+    Q, K, V, *, causal=False, window=None, scale=None, dropout_p=0.0, seed=None, return_lse=False, backend="auto",
+    deterministic=None,
 ):
     """Exact attention that never stores S.
 
@@ -26,6 +36,8 @@ def flash_attention(
              with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64 inputs)
              any strides; H_q a multiple of H_kv, whose heads are shared and not copied
     Causal:  bottom-right aligned where N_q != N_k. A row that sees no key gives O = 0, L = -inf
+    Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit, and causal is
+             right = 0. Tiles outside are skipped, forward and backward
     Dropout: seed decides which weights are dropped, for good: the same seed and shapes drop the same ones. Without a seed
              one is drawn from PyTorch's generator of Q's device. No mask is stored. Triton only
     Gradient: of O and of L, once: a second derivative raises. Nothing N x N is stored
@@ -33,13 +45,53 @@ def flash_attention(
              None: as torch.are_deterministic_algorithms_enabled() says
     Backend: "triton" runs the best of flashlab/kernels that takes the call, see `ladder.pick`, a kernel's name that one or
              raises, "torch" the rungs fa2.py and fa2_backward.py, "auto" see `pick_backend`
+    Left out: ALiBi, soft-capped scores, biases and masks of any other shape. PyTorch's FlexAttention
+             (torch.nn.attention.flex_attention) compiles a kernel for those; sequences of different lengths want
+             flash_attention_varlen rather than a padding mask
     Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
-    Source:  Dao 2023, arXiv:2307.08691
+    Source:  Dao 2023, arXiv:2307.08691; the window as Beltagy, Peters, Cohan 2020, arXiv:2004.05150
     """
     check_qkv(Q, K, V, ndim=4)
     check_heads(Q, K)
+    options = _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
+    O, L = _attend(Q, K, V, options)
+    return (O, L) if return_lse else O
+
+
+def flash_attention_varlen(
+    Q, K, V, cu_seqlens_q, cu_seqlens_k, *, causal=False, window=None, scale=None, dropout_p=0.0, seed=None, return_lse=False,
+    backend="auto", deterministic=None,
+):
+    """Exact attention within each of several sequences that lie one after the other in the same tensors, without padding.
+
+    Shapes:  Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v) -> O (T_q, H_q, d_v) in Q's dtype, contiguous;
+             with return_lse also L (H_q, T_q), natural-log logsumexp. Any strides; H_q a multiple of H_kv
+             cu_seqlens_q, cu_seqlens_k (batch + 1,), int32, on Q's device: sequence s has the queries cu_seqlens_q[s] to
+             cu_seqlens_q[s + 1] and the keys cu_seqlens_k[s] to cu_seqlens_k[s + 1]. Sequences may be empty
+    Causal, window: within each sequence, aligned as flash_attention does, with the sequence's own N_q and N_k
+    Rows:    beyond the last sequence: O = 0, L = -inf, gradients 0
+    No wait: the kernels find their sequences by themselves, so there are no longest lengths to pass, and no call waits for the
+             GPU to learn them. So the numbers in cu_seqlens are checked on the CPU only. On a GPU they should begin with 0 and
+             never fall; others give meaningless results, but read and write nothing outside of the tensors.
+             The torch backend does wait: it walks the sequences one by one
+    Dropout, gradient, deterministic, backend, left out, raises: as flash_attention
+    Source:  Dao 2023, arXiv:2307.08691
+    """
+    check_qkv(Q, K, V, ndim=3)
+    Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))               # (1, H, T, d): one batch, in which sequences lie in a row
+    check_heads(Q, K)
+    check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
+    options = _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
+    O, L = _attend(Q, K, V, options._replace(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k))
+    O, L = O[0].transpose(0, 1), L[0]
+    return (O, L) if return_lse else O
+
+
+def _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic):
+    """The Options of a call. Raises: TypeError or ValueError that names the argument"""
+    causal, window = check_window(window, causal, Q.shape[2], K.shape[2])
     deterministic = torch.are_deterministic_algorithms_enabled() if deterministic is None else deterministic
-    check_bool(causal=causal, return_lse=return_lse, deterministic=deterministic)
+    check_bool(return_lse=return_lse, deterministic=deterministic)
     check_dropout(dropout_p)
     scale = check_scale(scale, Q.shape[-1])
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
@@ -49,11 +101,8 @@ def flash_attention(
     if seed is not None and not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed must fit in 64 bits, got {seed}")
     place = _seed_tensor(seed, Q.device) if dropout_p > 0 else None
-    options = Options(seed=place, causal=causal, scale=scale, dropout_p=float(dropout_p), backend=backend,
-                      deterministic=deterministic)
-    differentiable = torch.is_grad_enabled() and (Q.requires_grad or K.requires_grad or V.requires_grad)
-    O, L = (_Attention.apply if differentiable else ATTENTION_FORWARD)(Q, K, V, *options)
-    return (O, L) if return_lse else O
+    return Options(seed=place, causal=causal, scale=scale, dropout_p=float(dropout_p), backend=backend,
+                   deterministic=deterministic, window=window)
 
 
 def _seed_tensor(seed, device):
@@ -99,15 +148,24 @@ class Options(NamedTuple):
     dropout_p: float
     backend: str
     deterministic: bool
+    window: list[int] | None = None                    # both limits, as check_window gives them
+    cu_seqlens_q: torch.Tensor | None = None           # packed sequences; B is 1 then
+    cu_seqlens_k: torch.Tensor | None = None
 
     @property
     def of_a_rung(self):
         """Those that every backend's functions take, by name."""
-        return {"causal": self.causal, "scale": self.scale}
+        return {"causal": self.causal, "scale": self.scale} | ({} if self.window is None else {"window": self.window})
+
+    @property
+    def of_few(self):
+        """Those that few kernels take; a call without them does not name them."""
+        few = {"window": self.window, "cu_seqlens_q": self.cu_seqlens_q, "cu_seqlens_k": self.cu_seqlens_k}
+        return {name: value for name, value in few.items() if value is not None}
 
     @property
     def of_a_kernel(self):
-        return self.of_a_rung | {"dropout_p": self.dropout_p, "seed": self.seed}
+        return self.of_a_rung | self.of_few | {"dropout_p": self.dropout_p, "seed": self.seed}
 
     @property
     def of_a_backward_kernel(self):
@@ -115,7 +173,7 @@ class Options(NamedTuple):
         return self.of_a_kernel | {"deterministic": self.deterministic}
 
 
-SCHEMA_TYPES = {torch.Tensor | None: "Tensor?", bool: "bool", float: "float", str: "str"}
+SCHEMA_TYPES = {torch.Tensor | None: "Tensor?", bool: "bool", float: "float", str: "str", list[int] | None: "int[]?"}
 OPTIONS = ", ".join(f"{SCHEMA_TYPES[kind]} {name}" for name, kind in Options.__annotations__.items())
 
 # Defined with torch.library, so that torch.compile takes them whole, as one node of the graph.
@@ -143,13 +201,26 @@ def _(Q, K, V, O, dO, L, dL, *options):
 @torch.library.register_fake("flashlab::attention_forward")
 def _(Q, K, V, *options):
     """Shapes and dtypes alone: what torch.compile asks for while it traces."""
-    shape = (*Q.shape[:3], V.shape[-1])
-    return Q.new_empty(shape), Q.new_empty(shape[:3], dtype=_dtype_of_L(Q))
+    packed = Options(*options).cu_seqlens_q is not None
+    return _empty(Q, V.shape[-1], packed), Q.new_empty(Q.shape[:3], dtype=_dtype_of_L(Q))
 
 
 @torch.library.register_fake("flashlab::attention_backward")
 def _(Q, K, V, O, dO, L, dL, *options):
-    return Q.new_empty(Q.shape), K.new_empty(K.shape), V.new_empty(V.shape)
+    packed = Options(*options).cu_seqlens_q is not None
+    return tuple(_empty(T, T.shape[-1], packed) for T in (Q, K, V))
+
+
+def _empty(T, d, packed):
+    """An output (B, H, N, d), contiguous; with packed sequences its transpose, (1, T, H, d), is."""
+    B, H, N, _ = T.shape
+    return T.new_empty(B, N, H, d).transpose(1, 2) if packed else T.new_empty(B, H, N, d)
+
+
+def _attend(Q, K, V, options):
+    """O and L; by way of autograd where a gradient may be asked for."""
+    differentiable = torch.is_grad_enabled() and (Q.requires_grad or K.requires_grad or V.requires_grad)
+    return (_Attention.apply if differentiable else ATTENTION_FORWARD)(Q, K, V, *options)
 
 
 class _Attention(torch.autograd.Function):
@@ -161,17 +232,20 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        Q, K, V, seed, *ctx.options = inputs               # a tensor among the options is saved as tensors are
-        ctx.save_for_backward(Q, K, V, *output, seed)
+        Q, K, V, *options = inputs
+        options = Options(*options)
+        ctx.save_for_backward(Q, K, V, *output, options.seed, options.cu_seqlens_q, options.cu_seqlens_k)
+        ctx.options = options._replace(seed=None, cu_seqlens_q=None, cu_seqlens_k=None)     # tensors are saved as tensors are
         ctx.set_materialize_grads(False)                   # L seldom has a gradient, and zeros would have to be written and read
 
     @staticmethod
     def backward(ctx, dO, dL):
         """dO and dL are None where the loss does not depend on O or on L."""
-        Q, K, V, O, L, seed = ctx.saved_tensors
+        Q, K, V, O, L, seed, cu_seqlens_q, cu_seqlens_k = ctx.saved_tensors
+        options = ctx.options._replace(seed=seed, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
         dO = torch.zeros_like(O) if dO is None else dO
         differentiate = _Gradients.apply if torch.is_grad_enabled() else ATTENTION_BACKWARD    # enabled: create_graph=True
-        return *differentiate(Q, K, V, O, dO, L, dL, seed, *ctx.options), *(None for _ in Options._fields)
+        return *differentiate(Q, K, V, O, dO, L, dL, *options), *(None for _ in Options._fields)
 
 
 class _Gradients(torch.autograd.Function):
@@ -213,15 +287,15 @@ _taken: dict[tuple, tuple] = {}                # by kind of call, what launches 
 
 def _run_triton(Q, K, V, options):
     _needs_triton()
-    from flashlab.kernels import launch, plans
+    from flashlab.kernels import launch
 
-    kind = plans.kind(options[1:], Q, K, V, options.seed)
+    kind = _kind(options, Q, K, V)
     if of_a_rung := _taken.get(kind):
         return launch.forward(*of_a_rung, Q, K, V, kind=kind, **options.of_a_kernel)
     if options.backend in KERNELS:
-        rung = ladder.rung(options.backend)
+        rung = ladder.rung(options.backend).for_options(**options.of_few)
     else:
-        rung, _ = ladder.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p)
+        rung, _ = ladder.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p, **options.of_few)
     results = rung.function(Q, K, V, **options.of_a_kernel)
     _keep(kind, Q, rung.home.KERNEL, rung.home.launch)
     return results
@@ -229,24 +303,32 @@ def _run_triton(Q, K, V, options):
 
 def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
     _needs_triton()
-    from flashlab.kernels import launch, plans
+    from flashlab.kernels import launch
 
-    kind = plans.kind(options[1:], Q, K, V, O, dO, L, dL, options.seed)
+    kind = _kind(options, Q, K, V, O, dO, L, dL)
     if of_a_rung := _taken.get(kind):
         return launch.backward(*of_a_rung, Q, K, V, O, dO, L, dL, kind=kind, **options.of_a_kernel)
     if options.backend in BACKWARD_KERNELS:
-        rung = ladder.rung(options.backend)
+        rung = ladder.rung(options.backend).for_options(**options.of_few)
     else:
         rung, _ = ladder.pick(Q, K, V, backward=True, causal=options.causal, dropout_p=options.dropout_p,
-                              deterministic=options.deterministic)
+                              deterministic=options.deterministic, **options.of_few)
     grads = rung.function(Q, K, V, O, dO, L, dL=dL, **options.of_a_backward_kernel)
     _keep(kind, Q, rung.home.launch)
     return grads
 
 
+def _kind(options, *tensors):
+    """What decides which kernel takes a call, and how it is launched; None for options that not every rung takes."""
+    from flashlab.kernels import plans
+
+    seed, *every_rung_takes = options[:6]
+    return None if options.of_few else plans.kind(every_rung_takes, *tensors, seed)
+
+
 def _keep(kind, Q, *of_a_rung):
     """Only on a GPU, where a call is over before Python is: interpreted, checks cost nothing beside the work."""
-    if Q.is_cuda:
+    if Q.is_cuda and kind is not None:
         if len(_taken) >= 512:
             _taken.pop(next(iter(_taken)), None)               # the oldest
         _taken[kind] = of_a_rung
@@ -261,29 +343,31 @@ def _run_torch(Q, K, V, options):
             "dropout_p=0.0, use backend='triton' in float16, bfloat16 or float32, or see dropout in "
             "flashlab.rungs.fa1.fa1_forward."
         )
-    B, H_q, N_q, _ = Q.shape
-    O = Q.new_empty(B, H_q, N_q, V.shape[-1])
-    L = Q.new_empty(B, H_q, N_q, dtype=_dtype_of_L(Q))
-    for b, h, h_kv in _heads(Q, K):
-        O[b, h], L[b, h] = fa2_forward(Q[b, h], K[b, h_kv], V[b, h_kv], **options.of_a_rung)
+    O = _empty(Q, V.shape[-1], options.cu_seqlens_q is not None).zero_()                    # rows of no sequence stay as they are
+    L = Q.new_full(Q.shape[:3], -torch.inf, dtype=_dtype_of_L(Q))
+    for q, k in _parts(Q, K, options):
+        O[q], L[q] = fa2_forward(Q[q], K[k], V[k], **options.of_a_rung)
     return O, L
 
 
 def _run_torch_backward(Q, K, V, O, dO, L, dL, options):
     from flashlab.rungs.fa2_backward import fa2_backward_two_pass
 
-    dQ = torch.empty_like(Q, memory_format=torch.contiguous_format)
-    dK, dV = (torch.zeros(T.shape, dtype=L.dtype, device=T.device) for T in (K, V))    # sums over the heads of a group
-    for b, h, h_kv in _heads(Q, K):
-        dQ[b, h], dK_h, dV_h = fa2_backward_two_pass(
-            Q[b, h], K[b, h_kv], V[b, h_kv], O[b, h], dO[b, h], L[b, h],
-            dL=None if dL is None else dL[b, h], **options.of_a_rung)
-        dK[b, h_kv] += dK_h
-        dV[b, h_kv] += dV_h
+    packed = options.cu_seqlens_q is not None
+    dQ = _empty(Q, Q.shape[-1], packed).zero_()
+    dK, dV = (_empty(T.to(L.dtype), T.shape[-1], packed).zero_() for T in (K, V))           # sums over the heads of a group
+    for q, k in _parts(Q, K, options):
+        dQ[q], dK_h, dV_h = fa2_backward_two_pass(Q[q], K[k], V[k], O[q], dO[q], L[q], dL=None if dL is None else dL[q],
+                                                  **options.of_a_rung)
+        dK[k] += dK_h
+        dV[k] += dV_h
     return dQ, dK.to(K.dtype), dV.to(V.dtype)
 
 
-def _heads(Q, K):
-    """(batch, query head, the key head it reads) for all of them."""
-    group = Q.shape[1] // K.shape[1]
-    return [(b, h, h // group) for b in range(Q.shape[0]) for h in range(Q.shape[1])]
+def _parts(Q, K, options):
+    """Where in Q and where in K: (batch, head, rows) of each query head of each sequence, and of the keys that it reads."""
+    group, spans = Q.shape[1] // K.shape[1], [(slice(None), slice(None))]
+    if options.cu_seqlens_q is not None:
+        spans = zip(*(map(slice, cu[:-1], cu[1:]) for cu in (options.cu_seqlens_q.tolist(), options.cu_seqlens_k.tolist())),
+                    strict=True)
+    return [((b, h, rows), (b, h // group, keys)) for rows, keys in spans for b in range(Q.shape[0]) for h in range(Q.shape[1])]

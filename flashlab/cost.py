@@ -23,15 +23,15 @@ def ceil_div(a, b):
     return -(-a // b)
 
 
-def naive_forward(N_q, N_k, d, d_v=None, *, causal=False, element_size=4):
-    """Seven eager kernels at most: QKᵀ, scale, (mask,) softmax, PV, logsumexp, and L's cast from 16 bits."""
+def naive_forward(N_q, N_k, d, d_v=None, *, causal=False, window=None, element_size=4):
+    """Seven eager kernels at most: QKᵀ, scale, (mask,) softmax, PV, logsumexp, and L's cast from 16 bits. A window masks twice."""
     d_v = d if d_v is None else d_v
     s, stat = element_size, max(element_size, 4)
     read = s * ((N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v)
     written = s * (3 * N_q * N_k + N_q * (d_v + 1))
-    if causal:
-        read += N_q * N_k * (2 + s)                        # triu and masked_fill read the mask, 1 byte; masked_fill reads S
-        written += N_q * N_k * (2 + s) + s * max(0, N_q - N_k) * d_v    # the ones, triu, the masked S; rows that see no key
+    masks, without_key = _naive_masks(N_q, N_k, causal, window)
+    read += masks * N_q * N_k * (2 + s)                    # triu and masked_fill read the mask, 1 byte; masked_fill reads S
+    written += masks * N_q * N_k * (2 + s) + s * without_key * d_v      # the ones, triu, the masked S; rows that see no key
     if stat != s:
         read, written = read + N_q * s, written + N_q * stat
     return Cost(read, written, 2 * N_q * N_k * (d + d_v))
@@ -65,13 +65,14 @@ def fa1_forward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=4
     return Cost(read, written, 2 * N_q * N_k * (d + d_v))
 
 
-def fa2_forward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=4):
-    """Q and O once; K and V once for each of the T_r query blocks, up to the last key block it sees if causal."""
+def fa2_forward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, window=None, element_size=4):
+    """Q and O once; K and V once for each of the T_r query blocks, from the first to the last key block that it sees."""
     d_v = d if d_v is None else d_v
+    left, right = _limits(causal, window, N_q, N_k)
     visited = pairs = 0                                    # key rows loaded; query-key pairs computed
     for start in range(0, N_q, B_r):
         stop = min(start + B_r, N_q)
-        keys = min(N_k, B_c * ceil_div(max(0, stop + N_k - N_q), B_c)) if causal else N_k
+        keys = _blocks_between(start + N_k - N_q - left, stop + N_k - N_q + right, B_c, N_k)
         visited += keys
         pairs += keys * (stop - start)
     read = element_size * (N_q * d + visited * (d + d_v))
@@ -91,15 +92,15 @@ def attention_flops(B, H, N_q, N_k, d, d_v=None, *, causal=False):
     return flops // 2 if causal else flops
 
 
-def naive_backward(N_q, N_k, d, d_v=None, *, causal=False, dropout=False, element_size=4):
+def naive_backward(N_q, N_k, d, d_v=None, *, causal=False, window=None, dropout=False, element_size=4):
     """QKᵀ, scale, (mask,) softmax again; then dOVᵀ, PᵀdO, P∘dP, its row sums, dP − D, P∘(dP − D), dSK, dSᵀQ and their scale."""
     d_v = d if d_v is None else d_v
     s, pairs = element_size, N_q * N_k
     read = s * (3 * (N_q + N_k) * d + (2 * N_q + N_k) * d_v + 11 * pairs + N_q)
     written = s * (2 * (N_q + N_k) * d + N_k * d_v + 7 * pairs + N_q)
-    if causal:
-        read += pairs * (2 + s)                            # triu and masked_fill read the mask, 1 byte; masked_fill reads S
-        written += pairs * (2 + s) + s * max(0, N_q - N_k) * N_k        # the ones, triu, the masked S; rows that see no key
+    masks, without_key = _naive_masks(N_q, N_k, causal, window)
+    read += masks * pairs * (2 + s)                        # triu and masked_fill read the mask, 1 byte; masked_fill reads S
+    written += masks * pairs * (2 + s) + s * without_key * N_k          # the ones, triu, the masked S; rows that see no key
     if dropout:
         read, written = read + 2 * pairs * (1 + 2 * s), written + 4 * pairs * s     # P and dP, each times the mask, over 1 − p
     return Cost(read, written, 2 * pairs * (3 * d + 2 * d_v))
@@ -117,11 +118,11 @@ def fa1_backward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=
     return Cost(read, written, 2 * N_q * N_k * (3 * d + 2 * d_v))
 
 
-def fa2_backward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=4):
+def fa2_backward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, window=None, element_size=4):
     """As fa1_backward without O, which only the first kernel reads, and without the tiles in which no query sees a key."""
     d_v = d if d_v is None else d_v
     s, stat = element_size, max(element_size, 4)
-    visited, pairs = _query_rows_visited(N_q, N_k, B_r, B_c, causal)
+    visited, pairs = _query_rows_visited(N_q, N_k, B_r, B_c, causal, window)
     read = s * (2 * N_q * d_v + N_k * (d + d_v)) + visited * (s * (d + d_v) + stat * (d + 2))
     written = stat * N_q * (1 + d) + s * N_k * (d + d_v) + visited * stat * d       # D, dQ's zeros, dK and dV, dQ
     if stat != s:
@@ -129,12 +130,12 @@ def fa2_backward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=
     return Cost(read, written, 2 * pairs * (3 * d + 2 * d_v))
 
 
-def fa2_backward_two_pass(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=4):
+def fa2_backward_two_pass(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, window=None, element_size=4):
     """dQ leaves the key blocks' kernel for one of its own, where Q, dO, L, D come once and K, V once for each query block."""
     d_v = d if d_v is None else d_v
     s, stat = element_size, max(element_size, 4)
-    visited, pairs = _query_rows_visited(N_q, N_k, B_r, B_c, causal)
-    forward = fa2_forward(N_q, N_k, d, d_v, B_r=B_r, B_c=B_c, causal=causal, element_size=s)    # the dQ kernel walks as it does
+    visited, pairs = _query_rows_visited(N_q, N_k, B_r, B_c, causal, window)
+    forward = fa2_forward(N_q, N_k, d, d_v, B_r=B_r, B_c=B_c, causal=causal, window=window, element_size=s)    # dQ's walk is its
     pairs_dQ = forward.matmul_flops // (2 * (d + d_v))
     read = s * (2 * N_q * d_v + N_k * (d + d_v)) + visited * (s * (d + d_v) + 2 * stat)
     read += forward.read + s * N_q * d_v + 2 * stat * N_q
@@ -142,11 +143,32 @@ def fa2_backward_two_pass(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, elem
     return Cost(read, written, 2 * pairs * (2 * d + 2 * d_v) + 2 * pairs_dQ * (2 * d + d_v))
 
 
-def _query_rows_visited(N_q, N_k, B_r, B_c, causal):
-    """Over all key blocks: query rows loaded, from the first block with a query that sees a key; and query-key pairs computed."""
+def _query_rows_visited(N_q, N_k, B_r, B_c, causal, window):
+    """Over all key blocks: query rows loaded, of the blocks that see a key of it; and query-key pairs computed."""
+    left, right = _limits(causal, window, N_q, N_k)
     visited = pairs = 0
     for start in range(0, N_k, B_c):
-        first = B_r * (max(0, start + N_q - N_k) // B_r) if causal else 0
-        visited += N_q - first
-        pairs += (N_q - first) * (min(start + B_c, N_k) - start)
+        stop = min(start + B_c, N_k)
+        rows = _blocks_between(start + N_q - N_k - right, stop + N_q - N_k + left, B_r, N_q)
+        visited += rows
+        pairs += rows * (stop - start)
     return visited, pairs
+
+
+def _limits(causal, window, N_q, N_k):
+    """(left, right) as numbers: how many keys before and after its own place a query sees, too many to matter for no limit."""
+    left, right = (N_k + N_q if limit == -1 else limit for limit in window or (-1, -1))
+    return left, 0 if causal else right
+
+
+def _blocks_between(first, end, B, N):
+    """How many of N rows lie in the blocks of B rows that hold one of first, ..., end - 1."""
+    first, end = max(0, first), min(N, end)
+    return max(0, min(N, B * ceil_div(end, B)) - first // B * B) if end > first else 0
+
+
+def _naive_masks(N_q, N_k, causal, window):
+    """How often naive attention masks S, and how many of its first rows see no key."""
+    left, right = _limits(causal, window, N_q, N_k)
+    after = right == 0 or right < N_q - 1                  # a mask that hides nothing is not made
+    return (left < N_k - 1) + after, max(0, N_q - N_k - right) if after else 0

@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 from flashlab import cost
 
+# The options that few kernels take, and what they are: a call with one of them runs on the best kernel that does
+FEW = {"window": "window", "cu_seqlens_q": "packed sequences", "cu_seqlens_k": "packed sequences"}
+
 
 class Rung(NamedTuple):
     """One step of the ladder."""
@@ -27,6 +30,7 @@ class Rung(NamedTuple):
     tiled: bool = False    # takes B_r and B_c
     by_tma: bool = False   # a kernel whose launch makes tensor descriptors for TMA, which takes the host some microseconds
     detour: bool = False   # slower than the one before it, as measured: there to be read, and run where it is asked for by name
+    takes: tuple = ()      # which of the options in FEW it knows
     proven: bool = False   # a kernel that has been held against float64 on a GPU: flash_attention runs no other there
 
     def tiles(self, B_r, B_c) -> dict:
@@ -46,13 +50,26 @@ class Rung(NamedTuple):
     def why_not(self, Q, K, V, **options):
         """Why this kernel does not take a call on this GPU, in words; None where it does.
 
-        options: causal, dropout_p, and of a backward kernel also deterministic
+        options: causal, dropout_p, those of FEW that the call has, and of a backward kernel also deterministic
         """
+        if reason := self.lacks(**{name: options.pop(name) for name in FEW if name in options}):
+            return reason
         try:
             module = self.home
         except ImportError as error:
             return f"this Triton lacks what it needs ({error})"
         return getattr(module, "why_not", lambda *_, **__: None)(Q, K, V, **options)
+
+    def lacks(self, **few):
+        """Which of these options of FEW the kernel does not know, in words; None where it knows them all."""
+        lacking = [FEW[name] for name, value in few.items() if value is not None and name not in self.takes]
+        return f"it takes no {lacking[0]}" if lacking else None
+
+    def for_options(self, **few):
+        """This kernel. Raises: ValueError if it lacks one of these options of FEW"""
+        if reason := self.lacks(**few):
+            raise ValueError(f"{self.name} does not take the call: {reason}")
+        return self
 
 
 class Peer(NamedTuple):
@@ -75,7 +92,7 @@ RUNGS = [
     Rung(3, "fa2_forward", "flashlab.rungs.fa2", "FA2", "06", cost.fa2_forward, "#009E73", "D",
          "the loops trade places: O, l, m stay on chip, one division at the end", tiled=True),
     Rung(4, "fa2_triton_forward", "flashlab.kernels.fa2", "FA2 in Triton", "10", cost.fa2_forward, "#7A1FA2", "o",
-         "a GPU kernel: one program for each query block of each head", heads=True, tiled=True, proven=True),
+         "a GPU kernel: one program for each query block of each head", heads=True, tiled=True, takes=tuple(FEW), proven=True),
     Rung(5, "fa2_exp2_forward", "flashlab.kernels.fa2_exp2", "+ base 2", "12", cost.fa2_forward, "#B0479F", "v",
          "exponentials to base 2, the scale and log2(e) folded into one factor", heads=True, tiled=True, proven=True),
     Rung(6, "fa2_split_forward", "flashlab.kernels.fa2_split", "+ split loop", "12", cost.fa2_forward, "#C2185B", "s",
@@ -108,7 +125,7 @@ BACKWARD_RUNGS = [
     Rung(4, "fa2_triton_backward", "flashlab.kernels.fa2_backward", "FA2 in Triton", "11",
          cost.fa2_backward_two_pass, "#7A1FA2", "o",
          "three GPU kernels: D, then one program for each key block, then one for each query block", heads=True, tiled=True,
-         proven=True),
+         takes=tuple(FEW), proven=True),
     Rung(5, "fa2_split_backward", "flashlab.kernels.fa2_split_backward", "+ split loops", "12",
          cost.fa2_backward_two_pass, "#C2185B", "s",
          "tiles without a hidden score have loops of their own, without masks", heads=True, tiled=True, proven=True),

@@ -24,7 +24,7 @@ def _once(function):
             return function(*tensors, **options)
         # a tensor that is written to has another version; kept with the result, its place is nobody else's
         kinds = tuple((T.data_ptr(), T.shape, T.stride(), T.dtype, T._version) for T in tensors)
-        same = kinds, tuple(sorted(options.items(), key=str))
+        same = kinds, str(sorted(options.items()))
         if same not in last:
             last[same] = function(*tensors, **options), tensors
             while len(last) > 4:                       # what one judgement asks for
@@ -35,44 +35,44 @@ def _once(function):
 
 
 @_once
-def attention(Q, K, V, *, causal=False, scale=None, dtype=torch.float64, dropout_p=0.0, keep=None):
+def attention(Q, K, V, *, causal=False, window=None, scale=None, dtype=torch.float64, dropout_p=0.0, keep=None):
     """softmax(scale * Q K^T) V and the logsumexp of each row, computed in `dtype` from start to end.
 
     Shapes: Q (..., H_q, N_q, d), K (..., H_kv, N_k, d), V (..., H_kv, N_k, d_v) -> O (..., H_q, N_q, d_v), L (..., H_q, N_q)
             the heads may be absent; where H_kv < H_q each key head serves H_q / H_kv query heads in a row
     Causal: bottom-right aligned: the last query sees every key. A row that sees no key gives O = 0, L = -inf.
+    Window: (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit.
     Dropout: keep, bool, of S's shape, says which weights stay; they are divided by 1 - dropout_p. L knows nothing of it.
     """
-    return _attention(*(T.detach().to(dtype) for T in (Q, K, V)), causal, scale, dropout_p, keep)
+    return _attention(*(T.detach().to(dtype) for T in (Q, K, V)), causal, window, scale, dropout_p, keep)
 
 
 @_once
-def gradients(Q, K, V, dO, *, causal=False, scale=None, dtype=torch.float64, dropout_p=0.0, keep=None):
+def gradients(Q, K, V, dO, *, causal=False, window=None, scale=None, dtype=torch.float64, dropout_p=0.0, keep=None):
     """dQ, dK, dV of sum(O * dO) by PyTorch's autograd through plain operations, all of it in `dtype`.
 
     Shapes: as attention; dO like O. A query that sees no key has dQ = 0 and adds nothing to dK and dV.
     """
-    return _gradients(*(T.detach().to(dtype) for T in (Q, K, V, dO)), causal, scale, dropout_p, keep)
+    return _gradients(*(T.detach().to(dtype) for T in (Q, K, V, dO)), causal, window, scale, dropout_p, keep)
 
 
-def _gradients(Q, K, V, dO, causal, scale, dropout_p, keep):
+def _gradients(Q, K, V, dO, causal, window, scale, dropout_p, keep):
     inputs = [T.clone().requires_grad_() for T in (Q, K, V)]
     with torch.enable_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Attempting to run cuBLAS")    # autograd's thread has no CUDA context yet: it makes one
-        O, _ = _attention(*inputs, causal, scale, dropout_p, keep)
+        O, _ = _attention(*inputs, causal, window, scale, dropout_p, keep)
         return torch.autograd.grad(O, inputs, dO)
 
 
-def _attention(Q, K, V, causal, scale, dropout_p, keep):
+def _attention(Q, K, V, causal, window, scale, dropout_p, keep):
     if Q.ndim > 2 and K.shape[-3] != Q.shape[-3]:
         groups = Q.shape[-3] // K.shape[-3]
         K, V = (T.repeat_interleave(groups, dim=-3) for T in (K, V))
     N_q, d = Q.shape[-2:]
     N_k = K.shape[-2]
     S = Q @ K.mT * (d**-0.5 if scale is None else scale)        # (..., N_q, N_k)
-    if causal:
-        hidden = torch.ones(N_q, N_k, dtype=torch.bool, device=Q.device).triu(N_k - N_q + 1)
-        S = S.masked_fill(hidden, -inf)
+    if causal or window is not None:
+        S = S.masked_fill(_hidden(N_q, N_k, causal, window, Q.device), -inf)
     L = torch.logsumexp(S, dim=-1)                              # (..., N_q)
     P = torch.softmax(S, dim=-1).masked_fill((L == -inf)[..., None], 0)    # 0/0 where no key is visible
     if keep is not None:
@@ -91,6 +91,19 @@ def _naive(compute, truth, Q, K, *others):
         return found
     wide = torch.float32 if Q.dtype.itemsize == 2 else torch.float64
     return compute(Q.to(wide), K.to(wide), *others)
+
+
+def _hidden(N_q, N_k, causal, window, device):
+    """True where the query does not see the key, (N_q, N_k)."""
+    left, right = (-1, -1) if window is None else window
+    place = torch.arange(N_q, device=device)[:, None] + N_k - N_q        # (N_q, 1)   the key that a query stands at
+    keys = torch.arange(N_k, device=device)                              # (N_k,)
+    hidden = (keys > place) if causal else torch.zeros(N_q, N_k, dtype=torch.bool, device=device)
+    if right >= 0:
+        hidden = hidden | (keys > place + right)
+    if left >= 0:
+        hidden = hidden | (keys < place - left)
+    return hidden
 
 
 @dataclass
@@ -133,13 +146,13 @@ def error_bound(naive, truth, eps, factor=2):
     return factor * max_error(naive, truth) + 4 * eps * largest
 
 
-def judge(O, L, Q, K, V, *, causal=False, scale=None):
+def judge(O, L, Q, K, V, *, causal=False, window=None, scale=None):
     """Hold a rung's O and L against float64. L may be None for kernels that do not return it (its error is then 0).
 
     Returns a Verdict; `verdict.ok` is False for any NaN the truth does not have.
     """
-    O_ref, L_ref = attention(Q, K, V, causal=causal, scale=scale)
-    O_naive, L_naive = _naive(lambda *tensors: _attention(*tensors, causal, scale, 0.0, None), (O_ref, L_ref),
+    O_ref, L_ref = attention(Q, K, V, causal=causal, window=window, scale=scale)
+    O_naive, L_naive = _naive(lambda *tensors: _attention(*tensors, causal, window, scale, 0.0, None), (O_ref, L_ref),
                               *(T.detach() for T in (Q, K, V)))
     eps = torch.finfo(Q.dtype).eps * (16 if Q.dtype == torch.float64 else 1)    # there the truth rounds as much itself
     error_L, bound_L = (0.0, 0.0) if L is None else (max_error(L, L_ref), error_bound(L_naive, L_ref, eps))
@@ -163,14 +176,14 @@ class GradientVerdict:
         return f"{'ok' if self.ok else 'WRONG'}: {', '.join(parts)}"
 
 
-def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, scale=None, dropout_p=0.0, keep=None):
+def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
     """Hold gradients against float64: at most 3 times as far off as those of naive attention in the same dtype.
 
     As in error_bound, some eps come on top: 4 * eps * max|truth|, and what the gradients move when O and L are rounded to
     the dtypes they are stored in, since a backward that starts from O and L cannot know better (naive attention keeps P).
     Returns a GradientVerdict; `verdict.ok` is False for any NaN the truth does not have.
     """
-    masks = dict(causal=causal, scale=scale, dropout_p=dropout_p, keep=keep)
+    masks = dict(causal=causal, window=window, scale=scale, dropout_p=dropout_p, keep=keep)
     truth = gradients(Q, K, V, dO, **masks)
     naive = _naive(lambda *tensors: _gradients(*tensors, *masks.values()), truth, *(T.detach() for T in (Q, K, V, dO)))
     eps = torch.finfo(Q.dtype).eps * (16 if Q.dtype == torch.float64 else 1)    # there the truth rounds as much itself
@@ -181,18 +194,19 @@ def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, scale=None, dropou
     return GradientVerdict(errors, bounds)
 
 
-def _from_storing_O_and_L(Q, K, V, dO, eps, *, causal, scale, dropout_p, keep):
+def _from_storing_O_and_L(Q, K, V, dO, eps, *, causal, window, scale, dropout_p, keep):
     """The most that dQ, dK, dV move when O and L are a rounding to their dtype off, and some of the sums they came from.
 
     O moves D, and with it dS = P * (dP - D). L moves P, which shows in dV; in dQ and dK it hides behind naive's own error.
     """
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
     size = abs(scale)
-    O, L = attention(Q, K, V, causal=causal, scale=scale, dropout_p=dropout_p, keep=keep)
+    masks, dropout = dict(causal=causal, window=window, scale=scale), dict(dropout_p=dropout_p, keep=keep)
+    O, L = attention(Q, K, V, **masks, **dropout)
     dO, eps_sum = dO.to(O.dtype), min(eps, torch.finfo(torch.float32).eps)                          # sums are float32 at least
     move_D = ((eps / 2 + 4 * eps_sum) * (dO * O).abs().sum(-1))[..., None]                          # (..., N_q, 1)
     move_L = (2 * eps_sum * L.abs().masked_fill(L.isinf(), 0))[..., None]                       # (..., N_q, 1)
-    dQ = size * move_D * attention(Q, K, K.abs(), causal=causal, scale=scale)[0]                    # |scale| P |dD| |K|
-    dK = gradients(Q, K, K, size * move_D * Q.to(O.dtype).abs(), causal=causal, scale=scale)[2]     # |scale| (P |dD|)^T |Q|
-    dV = gradients(Q, K, V, move_L * dO.abs(), causal=causal, scale=scale, dropout_p=dropout_p, keep=keep)[2]
+    dQ = size * move_D * attention(Q, K, K.abs(), **masks)[0]                                       # |scale| P |dD| |K|
+    dK = gradients(Q, K, K, size * move_D * Q.to(O.dtype).abs(), **masks)[2]                        # |scale| (P |dD|)^T |Q|
+    dV = gradients(Q, K, V, move_L * dO.abs(), **masks, **dropout)[2]
     return [T.max().item() if T.numel() else 0.0 for T in (dQ, dK, dV)]

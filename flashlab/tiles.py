@@ -4,10 +4,12 @@ Rungs repeat each other's arithmetic, so that the difference between two of them
 lesson, and stand here once.
 """
 
+from typing import NamedTuple
+
 import torch
 
 from flashlab.memory import A100_SRAM, active
-from flashlab.validate import check_dropout, check_positive
+from flashlab.validate import check_dropout, check_positive, check_window
 
 inf = float("inf")
 
@@ -54,6 +56,39 @@ def causal_mask(causal, shift):
     def mask(S_ij, rows, cols):
         return S_ij.masked_fill(hidden(rows, cols, shift, S_ij.device), -inf)
     return mask if causal else lambda S_ij, rows, cols: S_ij
+
+
+class Band(NamedTuple):
+    """Which keys a query sees: those from `left` before its own place to `right` after it, None for no limit.
+
+    Query i stands at key i + shift, shift = N_k - N_q: the last query at the last key. Causal is right = 0.
+    """
+
+    left: int | None
+    right: int | None
+    shift: int
+
+    def misses(self, rows, cols):
+        """True where no query of these rows sees a key of these columns: their tile is skipped."""
+        after = self.right is not None and cols.start > rows.stop - 1 + self.shift + self.right
+        before = self.left is not None and cols.stop - 1 < rows.start + self.shift - self.left
+        return after or before
+
+    def mask(self, S_ij, rows, cols):
+        """S_ij with -inf where the query does not see the key."""
+        if self.right is not None:
+            S_ij = S_ij.masked_fill(hidden(rows, cols, self.shift + self.right, S_ij.device), -inf)
+        if self.left is not None:                          # seen are the keys after place left + 1 before the query's own
+            seen = hidden(rows, cols, self.shift - self.left - 1, S_ij.device)
+            S_ij = S_ij.masked_fill(~seen, -inf)
+        return S_ij
+
+
+def band(causal, window, N_q, N_k):
+    """The Band of a call. window: None or (left, right), -1 for no limit. Raises: TypeError or ValueError as check_window."""
+    causal, window = check_window(window, causal, N_q, N_k)
+    left, right = (None if limit == -1 else limit for limit in window or (-1, 0 if causal else -1))
+    return Band(left, right, N_k - N_q)
 
 
 def keep_masks(dropout_p, rng_state, device):

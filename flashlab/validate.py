@@ -18,6 +18,7 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS):
     """Raise TypeError or ValueError unless Q, K, V can be attended to.
 
     Shapes: the last two dimensions are Q (N_q, d), K (N_k, d), V (N_k, d_v); with ndim=4 (B, H, ...) stands before them.
+            With ndim=3 they are Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v)
     """
     if _fit(Q, K, V, ndim) and Q.dtype in dtypes:      # no need to look what is wrong: a call of a GPU waits for this
         return
@@ -25,7 +26,7 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS):
         if not isinstance(T, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {describe(T)}")
         if T.ndim != ndim:
-            shape = "(B, H, N, d)" if ndim == 4 else "(N, d)"
+            shape = {2: "(N, d)", 3: "(T, H, d)", 4: "(B, H, N, d)"}[ndim]
             raise ValueError(f"{name} must have {ndim} dimensions {shape}, got {describe(T)}")
         if T.dtype not in dtypes:
             names = ", ".join(str(t).removeprefix("torch.") for t in dtypes)
@@ -92,6 +93,49 @@ def check_bool(**flags):
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, got {describe(value)}")
+
+
+def check_window(window, causal, N_q, N_k):
+    """causal and window without what is said twice or says nothing: (causal, None), or (False, (left, right)) with -1 for no limit.
+
+    window: None, or (left, right): query i sees the keys from i + N_k - N_q - left to i + N_k - N_q + right. causal is right = 0
+    """
+    check_bool(causal=causal)
+    if window is None:
+        return causal, None
+    if not isinstance(window, (tuple, list)) or len(window) != 2 or any(type(limit) is not int for limit in window):
+        raise TypeError(f"window must be None or two integers (left, right), got {describe(window)}")
+    if min(window) < -1:
+        raise ValueError(f"window must have left and right >= 0, or -1 for no limit, got {tuple(window)}")
+    left, right = window[0], 0 if causal else window[1]
+    if left >= N_k - 1:                                # the last query sees all keys before it, so the others do
+        left = -1
+    if right >= N_q - 1 and right > 0:                 # the first query sees all keys after it; right = 0 is causal's own case
+        right = -1
+    if left == -1 and right <= 0:
+        return right == 0, None
+    return False, (left, right)
+
+
+def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
+    """Raise unless these say where the sequences packed in Q (..., T_q, d) and K (..., T_k, d) begin and end.
+
+    Their numbers are looked at on the CPU only: on a GPU that would mean to wait for it.
+    """
+    for name, cu_seqlens, N in (("cu_seqlens_q", cu_seqlens_q, Q.shape[-2]), ("cu_seqlens_k", cu_seqlens_k, K.shape[-2])):
+        if not isinstance(cu_seqlens, torch.Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {describe(cu_seqlens)}")
+        if (cu_seqlens.dtype, cu_seqlens.device) != (torch.int32, Q.device):
+            raise TypeError(f"{name} must be an int32 tensor on Q's device {Q.device}, got {describe(cu_seqlens)}")
+        if cu_seqlens.ndim != 1 or len(cu_seqlens) < 2:
+            raise ValueError(f"{name} must have one dimension, (batch + 1,), and two entries or more, got {describe(cu_seqlens)}")
+        if len(cu_seqlens) != len(cu_seqlens_q):
+            raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, got {describe(cu_seqlens)}")
+        if cu_seqlens.device.type == "cpu" and not torch.compiler.is_compiling():
+            places = cu_seqlens.tolist()
+            if places[0] != 0 or places != sorted(places) or places[-1] > N:
+                raise ValueError(f"{name} must begin with 0, never fall and end with {N} at most, the rows there are, "
+                                 f"got {places[:8]}{' and so on' if len(places) > 8 else ''}")
 
 
 def check_positive(**sizes):

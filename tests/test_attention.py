@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from flashlab.attention import flash_attention, pick_backend
+from flashlab.attention import Options, flash_attention, pick_backend
 from flashlab.compiler import interpreted
 from flashlab.oracle import attention, judge, judge_gradients, max_error
 
@@ -267,6 +267,8 @@ REFUSED = {
     "lengths differ": ({"V": X[:, :, 1:]}, ValueError, "V must have K's sizes"),
     "batches differ": ({"Q": X[:0]}, ValueError, "K must have Q's batch size B = 0"),
     "heads do not divide": ({"K": X.repeat(1, 2, 1, 1), "V": X.repeat(1, 2, 1, 1)}, ValueError, "H_q = 1 and H_kv = 2"),
+    "a window of one": ({"window": 4}, TypeError, r"window must be None or two integers \(left, right\), got 4"),
+    "a window before -1": ({"window": (-2, 0)}, ValueError, r"left and right >= 0, or -1 for no limit, got \(-2, 0\)"),
     "causal as None": ({"causal": None}, TypeError, "causal must be True or False, got None"),
     "scale infinite": ({"scale": float("inf")}, ValueError, "scale must be finite, got inf"),
     "dropout_p = 1": ({"dropout_p": 1.0}, ValueError, r"dropout_p must lie in \[0, 1\), got 1.0"),
@@ -293,16 +295,28 @@ def test_bad_input_is_named(monkeypatch, case):
 # ---- PyTorch's compiler
 
 
+def check_operators(Q, K, V, **options):
+    """PyTorch's own test of a custom operator: schema, shapes while tracing, nothing mutated or aliased."""
+    options = Options(seed=None, scale=0.25, dropout_p=0.0, deterministic=False, **options)
+    forward, backward = torch.ops.flashlab.attention_forward.default, torch.ops.flashlab.attention_backward.default
+    torch.library.opcheck(forward, (Q, K, V, *options))
+    O, L = forward(Q, K, V, *options)
+    torch.library.opcheck(backward, (Q, K, V, O, torch.ones_like(O), L, torch.zeros_like(L), *options))
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
 def test_opcheck(backend, dtype):
-    """PyTorch's own test of a custom operator: schema, shapes while tracing, nothing mutated or aliased."""
     Q, K, V = inputs(dtype=dtype, N_q=9, N_k=9, B=1, H_q=2, H_kv=1)       # it runs each a dozen times
     for K_ in (K, K.mT.contiguous().mT):
-        torch.library.opcheck(torch.ops.flashlab.attention_forward.default, (Q, K_, V, None, True, 0.25, 0.0, backend, False))
-        O, L = flash_attention(Q, K_, V, causal=True, scale=0.25, return_lse=True, backend=backend)
-        saved = (Q, K_, V, O, torch.ones_like(O), L, torch.zeros_like(L))
-        torch.library.opcheck(torch.ops.flashlab.attention_backward.default, (*saved, None, True, 0.25, 0.0, backend, False))
+        check_operators(Q, K_, V, causal=True, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_opcheck_of_window_and_packed_sequences(backend):
+    Q, K, V = inputs(N_q=9, N_k=9, B=1, H_q=2, H_kv=1)
+    cu_seqlens = torch.tensor([0, 2, 8], dtype=torch.int32, device=Q.device)
+    check_operators(Q, K, V, causal=False, backend=backend, window=[2, 1], cu_seqlens_q=cu_seqlens, cu_seqlens_k=cu_seqlens)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)

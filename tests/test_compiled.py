@@ -90,3 +90,17 @@ def test_a_kernel_that_does_not_compile_says_where(monkeypatch):
     assert "tl.arange(0, B_d)" in error.value.line and "power of 2" in error.value.reason
     good, bad = try_all([(fa2.fa2_forward_kernel, launch_arguments(bf16, 64, False), 90), (fa2.fa2_forward_kernel, arguments, 90)])
     assert good.registers and isinstance(bad, CompileError)                    # one refusal does not cost the others
+
+
+def test_a_window_and_packed_sequences_fit_too():
+    """Absent from an ordinary call, they cost it nothing; present, they must not push the kernel out of its registers."""
+    from flashlab.kernels.sequences import ORDINARY
+
+    ordinary = launch_arguments(bf16, 128, True)
+    assert {name: ordinary[name] for name in ORDINARY} == ORDINARY and set(ORDINARY.values()) == {None}
+    cu = torch.empty(9, dtype=torch.int32, device="meta")
+    packed, window = {"cu_seqlens_q": cu, "cu_seqlens_k": cu, "batch": 8}, {"left": 512, "right": 0}
+    cases = [launch_arguments(bf16, 128, causal, **more) for causal, more in
+             ((True, packed), (False, packed), (False, window), (False, packed | window))]
+    for result in compile_all([(fa2.fa2_forward_kernel, case, 90) for case in cases]):
+        assert result.spills == 0 and "wgmma" in result.ptx and "cp.async" in result.ptx

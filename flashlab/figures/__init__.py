@@ -61,6 +61,7 @@ from flashlab.figures.kernels import (
     program_grid,
     rounding_budget,
     scores_and_limit,
+    tile_grids,
     tile_on_its_side,
     tile_over_memory,
 )

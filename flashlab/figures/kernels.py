@@ -141,6 +141,31 @@ def causal_tiles(log, N_q, N_k, owner="query"):
 
 
 @figure
+def tile_grids(calls, N):
+    """The tiles of an N x N matrix S that several calls compute, side by side, and the bytes that each moves.
+
+    calls: {words: [(log, start), ...]}: the kernel's events of each sequence, and the token that the sequence begins at
+    Raises: ValueError for a log without tiles
+    """
+    fig, axes = plt.subplots(1, len(calls), figsize=(3.4 * len(calls), 3.9), squeeze=False)
+    counts = []
+    for ax, (words, logs) in zip(axes[0], calls.items(), strict=True):
+        visits = [[(low + start, high + start) for low, high in visit] for log, start in logs for visit in replay(log)[0]]
+        moved = sum(event.read + event.written for log, _ in logs for event in log)
+        if not visits:
+            raise ValueError(f"the log of {words!r} must have loads of Q and of K before a matrix product: are they one tensor?")
+        counts.append(len(visits))
+        ax.add_patch(Rectangle((0, 0), N, N, fc="white", ec="#AAAAAA", hatch="///", lw=1))
+        for (r0, r1), (c0, c1) in visits:
+            ax.add_patch(Rectangle((c0, r0), c1 - c0, r1 - r0, fc=KERNEL, ec="white", lw=1))
+        ax.set(xlim=(0, N), ylim=(N, 0), aspect="equal", xlabel="key", title=f"{words}\n{len(visits)} tiles, {bytes_text(moved)}")
+        bare(ax)
+    axes[0, 0].set_ylabel("query")
+    return finish(fig, f"Tiles computed: {', '.join(f'{n} for {words}' for n, words in zip(counts, calls, strict=True))}",
+                  "Modelled: replayed from the log of flashlab.memory. Hatched: never loaded.")
+
+
+@figure
 def errors_by_dtype(rows, words):
     """Largest and root-mean-square error of a kernel, for each dtype. rows: dicts of dtype, causal, max, rms; words: from where."""
     fig, ax = plt.subplots(figsize=(8, 3.8))

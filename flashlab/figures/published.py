@@ -42,7 +42,7 @@ FA2 = ("Algorithm 2 of FA2", "Dao 2023, arXiv:2307.08691, section 3.1.2", fa2_ba
     (7, r"dK_j, dV_j \leftarrow 0\ \mathrm{on\ chip}", "dK_j = torch.zeros_like(K_j)", ""),
     (8, r"\mathrm{for}\ 1 \leq i \leq T_r", "for rows in tiles(Q.shape[0], B_r):", "causal: blocks that see nothing are skipped"),
     (9, LOAD + r"Q_i, O_i, dO_i, dQ_i, L_i, D_i", "Q_i = load(Q, rows)", "no O_i: nothing uses it; dQ_i at line 15"),
-    (10, r"S_i^{(j)} = Q_i K_j^{T}", "S_ij = mask(Q_i @ K_j.T * scale, rows, cols)", "times scale, and masked"),
+    (10, r"S_i^{(j)} = Q_i K_j^{T}", "S_ij = seen.mask(Q_i @ K_j.T * scale, rows, cols)", "times scale, and masked"),
     (11, r"P_i^{(j)} = e^{S_i^{(j)} - L_i}", "return torch.exp(S_ij - L_safe[:, None])", "safe where a row sees no key"),
     (12, r"dV_j \leftarrow dV_j + (P_i^{(j)})^{T}\, dO_i", "dV_j += P_ij.T @ dO_i", ""),
     (13, r"dP_i^{(j)} = dO_i V_j^{T}", "dP_ij = dO_i @ V_j.T", ""),

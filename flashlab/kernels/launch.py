@@ -19,22 +19,32 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -inf where -inf * 0 would be NaN
 
 
-def check_call(Q, K, V, *, B_r, B_c, causal, scale, dropout_p, seed, deterministic=False, dtypes=FLOATS):
+def check_call(Q, K, V, *, B_r, B_c, causal, scale, dropout_p, seed, deterministic=False, dtypes=FLOATS,
+               window=None, cu_seqlens_q=None, cu_seqlens_k=None):
     """Raise TypeError or ValueError unless kernels can take these. Returns the options as kernels take them, by name.
 
     deterministic: no kernel takes it; it decides which kernels may run (`ladder.pick`)
+    window, cu_seqlens: few rungs take them; the options of other calls do not name them
     """
     validate.check_qkv(Q, K, V, ndim=4, dtypes=dtypes)
     validate.check_heads(Q, K)
     validate.check_head_dims(Q, V, MAX_HEAD_DIM)
-    validate.check_bool(causal=causal, deterministic=deterministic)
+    validate.check_bool(deterministic=deterministic)
+    causal, window = validate.check_window(window, causal, Q.shape[2], K.shape[2])
     scale = validate.check_scale(scale, Q.shape[-1])
     validate.check_dropout(dropout_p)
     if dropout_p > 0:
         validate.check_like(seed=(seed, (), torch.int64))
     validate.check_power_of_two(16, **{name: B for name, B in (("B_r", B_r), ("B_c", B_c)) if B is not None})
     check_device("Q, K, V", Q)
-    return {"causal": causal, "scale": scale, "dropout_p": float(dropout_p), "seed": seed}
+    options = {"causal": causal, "scale": scale, "dropout_p": float(dropout_p), "seed": seed}
+    if window is not None:                             # for kernels no limit is one that no key reaches
+        left, right = window
+        options |= {"left": K.shape[2] if left == -1 else left, "right": Q.shape[2] if right == -1 else right}
+    if cu_seqlens_q is not None or cu_seqlens_k is not None:
+        validate.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
+        options |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "batch": len(cu_seqlens_q) - 1}
+    return options
 
 
 def shared_arguments(Q, K, V, options, **strided):
@@ -47,24 +57,21 @@ def shared_arguments(Q, K, V, options, **strided):
     return arguments | {"B_d": padded(d), "B_dv": padded(d_v)}
 
 
-def forward(kernel, launch, Q, K, V, *, seed=None, kind=None, **options):
+def forward(kernel, launch, Q, K, V, *, kind=None, **options):
     """O and L by a forward kernel. launch(Q, K, V, O, L, **options) -> its grid and arguments; the call has been checked.
 
     kind: `plans.kind` of the call, where it is known
     """
-    if Q.shape[-1] == V.shape[-1]:
-        O = torch.empty_like(Q, memory_format=torch.contiguous_format)             # takes a microsecond less than the other
-    else:
-        O = torch.empty(*Q.shape[:3], V.shape[-1], dtype=Q.dtype, device=Q.device)
+    O = empty(*Q.shape[:3], V.shape[-1], Q, packed="batch" in options)
     L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
     if O.numel() == 0:
         return O, L
     if needs_widening(Q):
-        O_wide, L = forward(kernel, launch, Q.float(), K.float(), V.float(), seed=seed, **options)
+        O_wide, L = forward(kernel, launch, Q.float(), K.float(), V.float(), **options)
         return O.copy_(O_wide), L
-    plans.run((launch, kind or plans.kind(options.items(), Q, K, V, seed)),
-              lambda **tensors: [(kernel, *launch(**tensors, **options))],
-              {"Q": Q, "K": K, "V": V, "O": O, "L": L, "seed": seed})
+    inputs = {"Q": Q, "K": K, "V": V} | tensors_among(options)
+    kind = kind or plans.kind(options.items(), *inputs.values())
+    plans.run((launch, kind), lambda **tensors: [(kernel, *launch(**tensors, **options))], inputs | {"O": O, "L": L})
     return O, L
 
 
@@ -78,22 +85,36 @@ def check_backward_call(Q, K, V, O, dO, L, dL, **options):
     return options
 
 
-def backward(launch, Q, K, V, O, dO, L, dL, *, seed=None, kind=None, **options):
+def backward(launch, Q, K, V, O, dO, L, dL, *, kind=None, **options):
     """dQ, dK, dV by backward kernels. launch(Q, ..., dL, dQ, dK, dV, **options) -> its launches; the call has been checked.
 
     kind: `plans.kind` of the call, where it is known
     """
-    dQ, dK, dV = (torch.empty_like(T, memory_format=torch.contiguous_format) for T in (Q, K, V))
+    packed = "batch" in options
+    dQ, dK, dV = (empty(*T.shape, T, packed=packed) for T in (Q, K, V))
     if dQ.numel() == 0 or dK.numel() == 0:
         return dQ.zero_(), dK.zero_(), dV.zero_()
     if needs_widening(Q):
-        wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, seed=seed, **options)
+        wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, **options)
         return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
-    kind = kind or plans.kind(options.items(), Q, K, V, O, dO, L, dL, seed)
-    O, L, dL = (None if T is None else T.contiguous() for T in (O, L, dL))     # as the forward made them, else copies
-    plans.run((launch, kind), partial(launch, **options),
-              {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV, "seed": seed})
+    inputs = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL} | tensors_among(options)
+    kind = kind or plans.kind(options.items(), *inputs.values())
+    L, dL = (None if T is None else T.contiguous() for T in (L, dL))           # as the forward made them, else copies
+    O = O.transpose(1, 2).contiguous().transpose(1, 2) if packed else O.contiguous()
+    plans.run((launch, kind), partial(launch, **options), inputs | {"O": O, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV})
     return dQ, dK, dV
+
+
+def tensors_among(options):
+    """Take out of a call's options those that are tensors, or None in the place of one: {name: tensor}."""
+    return {name: options.pop(name) for name in ("seed", "cu_seqlens_q", "cu_seqlens_k") if name in options}
+
+
+def empty(B, H, N, d, like, packed=False):
+    """An output (B, H, N, d), contiguous; packed: with the strides of a contiguous (B, N, H, d)."""
+    if packed:
+        return torch.empty(B, N, H, d, dtype=like.dtype, device=like.device).transpose(1, 2)
+    return torch.empty(B, H, N, d, dtype=like.dtype, device=like.device)
 
 
 def one_program_a_block(Q, B_r):
@@ -129,7 +150,7 @@ def positive_scale(Q, scale):
 
 def pick_tiles(Q, V, options, B_r=None, B_c=None):
     """Tile sizes, warps and stages as a launch takes them: `best_tiles` where the caller does not say."""
-    crowded = options["causal"] or options.get("dropout_p", 0.0) > 0           # both take registers
+    crowded = options["causal"] or options.get("left") is not None or options.get("dropout_p", 0.0) > 0    # all take registers
     best_B_r, best_B_c, num_warps, num_stages = best_tiles(max(Q.shape[-1], V.shape[-1]), Q.dtype, crowded)
     B_r, B_c = B_r or best_B_r, B_c or best_B_c
     if B_r != best_B_r and Q.dtype != torch.float32:

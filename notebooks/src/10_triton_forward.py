@@ -414,6 +414,51 @@ print(f"{how}: same bits as with {H_q // H_kv} copies of every key head: {torch.
 # **Takeaway.** Sharing a head is a pointer, not a tensor: `K += b * stride_Kb + h_kv * stride_Kh`.
 
 # %% [markdown]
+# ## A window, and sequences in a row
+#
+# Two things that models ask for change which tiles there are, and nothing inside one. With a **window** `(left, right)` a query sees `left` keys before its own place and `right` after it; causal is the window without a left end and `right = 0`. And sequences of different lengths need no padding: they are **packed** one after the other along $N$, and each sees itself alone.
+#
+# 128 tokens, tiles of $16 \times 16$; causal attention visits 36 of the 64. **Predict** how many are left with the window $(32, 0)$, and how many if the tokens are three causal sequences of 50, 30 and 48.
+
+# %%
+my_left = {"window": None, "packed": None}
+
+# %%
+X = [torch.randn(128, 16) for _ in range(3)]                             # Q, K, V
+
+
+def walk(start, stop, **mask):
+    """What the rung loads and computes for one sequence, and where it begins."""
+    with Memory() as mem:
+        fa2.fa2_forward(*(T[start:stop] for T in X), B_r=16, B_c=16, **mask)
+    return mem.log, start
+
+
+places = [(0, 50), (50, 80), (80, 128)]
+calls = {"causal": [walk(0, 128, causal=True)], "window (32, 0)": [walk(0, 128, window=(32, 0))],
+         "three sequences": [walk(*place, causal=True) for place in places]}
+tiles = [sum(event.name == "K" for log, _ in logs for event in log) for logs in calls.values()]
+_ = compare("tiles left", my_left, {"window": tiles[1], "packed": tiles[2]})
+figures.tile_grids(calls, 128)
+
+# %% [markdown]
+# A window's tiles grow with $N \cdot$ `left`, not with $N^2$. Packed, a program must first find out whose block it holds. Sequence $s$ begins at token $c_s$, and its blocks stand from slot $\lfloor c_s / B_r \rfloor + s$ on in the grid: slots enough wherever it begins and ends, and no CPU that waits to learn the longest length. The price is a program without work here and there.
+
+# %%
+Q = torch.randn(128, 4, 32, device=device)                               # (T, H, d): heads inside, as models have them
+K, V = (torch.randn(128, 2, 32, device=device) for _ in range(2))
+cu_seqlens = torch.tensor([0, 50, 80, 128], dtype=torch.int32, device=device)
+O = flashlab.flash_attention_varlen(Q, K, V, cu_seqlens, cu_seqlens, causal=True, backend="triton")
+for start, stop in places:
+    alone, _ = attention(*(T[start:stop].transpose(0, 1) for T in (Q, K, V)), causal=True)
+    print(f"{how}: tokens {start} to {stop} differ from a call of their own by {max_error(O[start:stop].transpose(0, 1), alone):.1e}")
+
+# %% [markdown]
+# **Change this and run again.** Give that call a `window=(8, 0)`, and `attention` too.
+#
+# **Takeaway.** What whole tiles do not see sets where the loop begins and ends; a mask is for the tiles on the edge.
+
+# %% [markdown]
 # ## Is it right?
 #
 # Every dtype, with and without mask, ragged in every direction: $N_q \ne N_k$, $d_v \ne d$, neither a power of two. The allowed error is twice that of naive attention in the same dtype, plus a rounding. **Predict** the order of the three dtypes, from the smallest error to the largest.

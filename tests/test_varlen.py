@@ -1,0 +1,243 @@
+"""The operator with a window and with packed sequences: every backend against float64, sequence by sequence."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flashlab
+from flashlab import ladder
+from flashlab.compiler import interpreted
+from flashlab.oracle import attention, judge, judge_gradients, max_error
+
+try:
+    from flashlab.kernels import fa2
+except ImportError:
+    fa2 = None
+needs_triton = pytest.mark.skipif(fa2 is None, reason="triton is not installed (it exists for Linux only)")
+DEVICE = "cpu" if fa2 is None or interpreted() else "cuda"
+BACKENDS = [pytest.param("torch"), pytest.param("triton", marks=needs_triton)]
+LENGTHS = [33, 1, 0, 17, 40], [20, 50, 7, 0, 40]     # queries, keys: ragged, empty, more of either
+
+
+def starts(lengths):
+    return torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32, device=DEVICE)
+
+
+def packed(lengths_q, lengths_k, H_q=4, H_kv=2, d=24, d_v=16, dtype=torch.float32, after=(0, 0)):
+    """Q, K, V, dO and both cu_seqlens; `after` rows lie beyond the last sequence."""
+    g = torch.Generator().manual_seed(0)
+    T_q, T_k = sum(lengths_q) + after[0], sum(lengths_k) + after[1]
+    tensors = [torch.randn(shape, generator=g).to(DEVICE, dtype)
+               for shape in ((T_q, H_q, d), (T_k, H_kv, d), (T_k, H_kv, d_v), (T_q, H_q, d_v))]
+    return *tensors, starts(lengths_q), starts(lengths_k)
+
+
+def hold_against_float64(Q, K, V, dO, cu_q, cu_k, *, backend, masks, keep=None, **options):
+    """O, L and the gradients of each sequence by itself, and zeros beyond the last."""
+    Q, K, V = (T.requires_grad_() for T in (Q, K, V))
+    O, L = flashlab.flash_attention_varlen(Q, K, V, cu_q, cu_k, return_lse=True, backend=backend, **masks, **options)
+    assert O.shape == dO.shape and O.is_contiguous() and O.dtype == Q.dtype and L.shape == (Q.shape[1], len(Q))
+    grads = torch.autograd.grad(O, (Q, K, V), dO)
+    for s in range(len(cu_q) - 1):
+        q, k = slice(cu_q[s], cu_q[s + 1]), slice(cu_k[s], cu_k[s + 1])
+        one = [T[rows].transpose(0, 1) for T, rows in ((Q, q), (K, k), (V, k), (dO, q))]
+        dropout = {} if keep is None else {"dropout_p": options["dropout_p"], "keep": keep[:, q, :k.stop - k.start]}
+        if keep is None:
+            verdict = judge(O[q].transpose(0, 1), L[:, q], *one[:3], **masks)
+            assert verdict.ok, f"sequence {s}: {verdict}"
+        else:
+            assert max_error(O[q].transpose(0, 1), attention(*one[:3], **masks, **dropout)[0]) < 1e-5
+        verdict = judge_gradients(*(T[rows].transpose(0, 1) for T, rows in zip(grads, (q, k, k), strict=True)), *one,
+                                  **masks, **dropout)
+        assert verdict.ok, f"sequence {s}: {verdict}"
+    assert (O[cu_q[-1]:] == 0).all() and (L[:, cu_q[-1]:] == -torch.inf).all()
+    assert all((T[cu[-1]:] == 0).all() for T, cu in zip(grads, (cu_q, cu_k, cu_k), strict=True))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("masks", [{}, {"causal": True}, {"window": (9, 3)}, {"causal": True, "window": (5, -1)}], ids=str)
+def test_every_sequence_is_attended_to_by_itself(backend, masks):
+    hold_against_float64(*packed(*LENGTHS, after=(20, 3)), backend=backend, masks=masks)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_in_16_bits(backend, dtype):
+    hold_against_float64(*packed([20, 45], [50, 30], dtype=dtype, d=59, d_v=80), backend=backend, masks={"window": (12, 7)})
+
+
+@needs_triton
+@pytest.mark.parametrize("masks", [{}, {"window": (9, 3)}], ids=str)
+def test_packed_dropout_is_that_of_the_whole(masks):
+    """A weight's place is its row among all rows and its key in the sequence: no two sequences share their draws."""
+    from flashlab.kernels.dropout import dropout_keep_mask
+
+    case = packed(*LENGTHS)
+    keep = dropout_keep_mask(1, 4, len(case[0]), len(case[1]), 0.4, 11)[0].to(DEVICE)
+    hold_against_float64(*case, backend="triton", masks=masks, keep=keep, dropout_p=0.4, seed=11)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_any_strides(backend):
+    Q, K, V, dO, *cu = packed([20, 30], [33, 20])
+    Q, K, V, dO = (T.permute(2, 0, 1).contiguous().permute(1, 2, 0) for T in (Q, K, V, dO))
+    hold_against_float64(Q, K, V, dO, *cu, backend=backend, masks={"causal": True})
+
+
+@needs_triton
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(data=st.data(), batch=st.integers(1, 4), group=st.integers(1, 2), d=st.integers(1, 40), d_v=st.integers(8, 40),
+       causal=st.booleans(), window=st.none() | st.tuples(st.integers(-1, 30), st.integers(-1, 30)), after=st.integers(0, 20),
+       B_r=st.sampled_from((16, 32)), B_c=st.sampled_from((16, 32)))
+def test_the_kernels_over_the_whole_space(data, batch, group, d, d_v, causal, window, after, B_r, B_c):
+    """Lengths that meet block borders in every way, for tiles of 16 and 32."""
+    from flashlab.kernels.fa2_backward import fa2_triton_backward
+
+    lengths = [data.draw(st.lists(st.integers(0, 40), min_size=batch, max_size=batch)) for _ in range(2)]
+    Q, K, V, dO, cu_q, cu_k = packed(*lengths, H_q=group, H_kv=1, d=d, d_v=d_v, after=(after, after))
+    Q, K, V, dO = (T.transpose(0, 1)[None] for T in (Q, K, V, dO))
+    options = dict(cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, causal=causal, window=window, B_r=B_r, B_c=B_c)
+    O, L = fa2.fa2_triton_forward(Q, K, V, **options)
+    dQ, dK, dV = fa2_triton_backward(Q, K, V, O, dO, L, **options)
+    for s in range(batch):
+        q, k = slice(cu_q[s], cu_q[s + 1]), slice(cu_k[s], cu_k[s + 1])
+        one = Q[:, :, q], K[:, :, k], V[:, :, k]
+        masks = {"causal": causal, "window": window}
+        assert max_error(O[:, :, q], attention(*one, **masks)[0]) < 1e-5
+        assert judge_gradients(dQ[:, :, q], dK[:, :, k], dV[:, :, k], *one, dO[:, :, q], **masks).ok
+    assert (O[:, :, cu_q[-1]:] == 0).all() and (dQ[:, :, cu_q[-1]:] == 0).all() and (dV[:, :, cu_k[-1]:] == 0).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_equal_lengths_are_a_batch(backend):
+    """Three sequences of 32 are the batched call; interpreted kernels give the same bits."""
+    Q, K, V, _, cu_q, cu_k = packed([32] * 3, [32] * 3)
+    O = flashlab.flash_attention_varlen(Q, K, V, cu_q, cu_k, causal=True, backend=backend)
+    batch = flashlab.flash_attention(*(T.unflatten(0, (3, 32)).transpose(1, 2) for T in (Q, K, V)), causal=True, backend=backend)
+    assert torch.equal(O, batch.transpose(1, 2).flatten(0, 1))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("window", [(0, 0), (7, 0), (-1, 9), (20, 5), (40, -1)], ids=str)
+@pytest.mark.parametrize("N_q,N_k", [(60, 45), (33, 70)])
+def test_window(backend, window, N_q, N_k):
+    """Rows that see no key, tiles in and out of the window, heads that share keys."""
+    g = torch.Generator().manual_seed(0)
+    Q, K, V, dO = (torch.randn(shape, generator=g).to(DEVICE) for shape in
+                   ((2, 2, N_q, 24), (2, 1, N_k, 24), (2, 1, N_k, 16), (2, 2, N_q, 16)))
+    Q, K, V = (T.requires_grad_() for T in (Q, K, V))
+    O, L = flashlab.flash_attention(Q, K, V, window=window, return_lse=True, backend=backend)
+    assert judge(O, L, Q, K, V, window=window).ok
+    assert judge_gradients(*torch.autograd.grad(O, (Q, K, V), dO), Q, K, V, dO, window=window).ok
+
+
+@needs_triton
+@pytest.mark.parametrize("window", [(16, 0), (20, 40)], ids=str)
+def test_kernels_skip_the_tiles_outside(window):
+    """A NaN that only skipped tiles hold does not show: tiles of 16 x 16, keys 0 to 15, queries from 64 on."""
+    Q, K, V = (torch.randn(1, 1, 96, 16, device=DEVICE) for _ in range(3))
+    K[:, :, :16], V[:, :, :16] = torch.nan, torch.nan
+    O, L = fa2.fa2_triton_forward(Q, K, V, window=window, B_r=16, B_c=16)
+    assert O[:, :, 64:].isfinite().all() and L[:, :, 64:].isfinite().all() and O[:, :, :17].isnan().all()
+
+
+@pytest.mark.parametrize("sequences", [False, True], ids=["window", "packed"])
+def test_gradcheck(sequences):
+    Q, K, V, _, *cu = packed([3, 2], [2, 4], H_q=2, H_kv=1, d=3, d_v=2, dtype=torch.float64)
+    Q, K, V = (T.cpu().requires_grad_() for T in (Q, K, V))
+    if sequences:
+        run = lambda *QKV: flashlab.flash_attention_varlen(*QKV, *(one.cpu() for one in cu), window=(1, 1))
+    else:
+        run = lambda *QKV: flashlab.flash_attention(*(T.transpose(0, 1)[None] for T in QKV), window=(1, 2))
+    assert torch.autograd.gradcheck(run, (Q, K, V))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_torch_compile_takes_both_whole(backend):
+    """cu_seqlens stays on its device: nothing in the graph looks at its numbers."""
+    def layer(Q, K, V, cu_q, cu_k):
+        return flashlab.attention.flash_attention_varlen(2 * Q, K, V, cu_q, cu_k, window=(4, 0), backend=backend).square().sum()
+
+
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for lengths in ([10, 7], [3, 30]):
+        case = packed(lengths, lengths)
+        results = []
+        for function in (compiled, layer):
+            QKV = [T.detach().clone().requires_grad_() for T in case[:3]]
+            loss = function(*QKV, *case[4:])
+            results.append([loss, *torch.autograd.grad(loss, QKV)])
+        assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
+
+
+def test_traced_shapes_and_strides_are_the_real_ones():
+    case = packed(*LENGTHS)
+    Q, K, V, _, *cu = (T.cpu() for T in case)
+    real = flashlab.flash_attention_varlen(Q, K, V, *cu, return_lse=True, backend="torch")
+    meta = flashlab.flash_attention_varlen(*(T.to("meta") for T in (Q, K, V, *cu)), return_lse=True, backend="torch")
+    assert all((a.shape, a.stride(), a.dtype) == (b.shape, b.stride(), b.dtype) for a, b in zip(real, meta, strict=True))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("lengths", [([0, 0], [3, 4]), ([3, 4], [0, 0])], ids=["no queries", "no keys"])
+def test_nothing_to_attend_from_or_to(backend, lengths):
+    Q, K, V, _, *cu = packed(*lengths)
+    Q, K, V = (T.requires_grad_() for T in (Q, K, V))
+    O, L = flashlab.flash_attention_varlen(Q, K, V, *cu, return_lse=True, backend=backend)
+    assert (O == 0).all() and (L == -torch.inf).all()
+    assert all((T == 0).all() for T in torch.autograd.grad(O.sum(), (Q, K, V)))
+
+
+def test_a_kernel_that_has_no_window_says_so():
+    """Asked for by name it refuses; `pick` gives the reason and goes on to one that takes the call."""
+    fast = next(kernel for kernel in reversed(ladder.KERNELS) if kernel.tiled and not kernel.takes)
+    Q = torch.zeros(1, 1, 32, 64)
+    cu = torch.tensor([0, 32], dtype=torch.int32)
+    assert fast.why_not(Q, Q, Q, causal=True, window=(3, 0)) == "it takes no window"
+    assert fast.why_not(Q, Q, Q, cu_seqlens_q=cu, cu_seqlens_k=cu) == "it takes no packed sequences"
+    if fa2 is not None:
+        with pytest.raises(ValueError, match=f"{fast.name} does not take the call: it takes no window"):
+            flashlab.flash_attention(Q, Q, Q, window=(3, 0), backend=fast.name)
+
+
+X, CU = torch.zeros(8, 2, 16), torch.tensor([0, 8], dtype=torch.int32)
+REFUSED = {
+    "four dimensions": ({"Q": X[None]}, ValueError, r"Q must have 3 dimensions \(T, H, d\), got a float32 tensor of shape \(1, 8"),
+    "a list": ({"cu_seqlens_q": [0, 8]}, TypeError, r"cu_seqlens_q must be a torch.Tensor, got \[0, 8\]"),
+    "only one": ({"cu_seqlens_k": None}, TypeError, "cu_seqlens_k must be a torch.Tensor, got None"),
+    "int64": ({"cu_seqlens_k": CU.long()}, TypeError, "cu_seqlens_k must be an int32 tensor on Q's device cpu, got a int64"),
+    "elsewhere": ({"cu_seqlens_q": CU.to("meta")}, TypeError, "cu_seqlens_q must be an int32 tensor on Q's device cpu, .* on meta"),
+    "no sequence": ({"cu_seqlens_q": CU[:1]}, ValueError, r"cu_seqlens_q must have one dimension, \(batch \+ 1,\)"),
+    "two dimensions": ({"cu_seqlens_q": CU[None]}, ValueError, "cu_seqlens_q must have one dimension"),
+    "batches differ": ({"cu_seqlens_k": CU[[0, 0, 1]]}, ValueError, "cu_seqlens_k must have as many entries as cu_seqlens_q, 2,"),
+    "not from 0": ({"cu_seqlens_q": CU + 1}, ValueError, r"cu_seqlens_q must begin with 0, .* got \[1, 9\]"),
+    "too long": ({"cu_seqlens_k": 2 * CU}, ValueError, r"cu_seqlens_k must .* end with 8 at most, .* got \[0, 16\]"),
+    "falling": ({"cu_seqlens_q": CU[[0, 1, 0]], "cu_seqlens_k": CU[[0, 1, 1]]}, ValueError, "cu_seqlens_q must .* never fall"),
+    "heads": ({"K": X[:, [0, 1, 1]], "V": X[:, [0, 1, 1]]}, ValueError, "H_q = 2 and H_kv = 3"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_is_named(case):
+    changes, error, words = REFUSED[case]
+    with pytest.raises(error, match=words):
+        flashlab.flash_attention_varlen(**{"Q": X, "K": X, "V": X, "cu_seqlens_q": CU, "cu_seqlens_k": CU} | changes)
+
+
+@needs_triton
+def test_wrong_cu_seqlens_touch_nothing_outside():
+    """What a GPU is not asked: numbers that fall, are negative or too large. NaN lies around the tensors and stays out."""
+    whole = torch.full((96, 1, 16), torch.nan, device=DEVICE)
+    whole[32:64] = torch.randn(32, 1, 16)
+    X = whole[32:64].transpose(0, 1)[None]
+    for numbers in ([0, 40, 20], [-9, 16, 99], [5, 2, 1], [2**30, 7, -(2**30)]):
+        cu = torch.tensor(numbers, dtype=torch.int32, device=DEVICE)
+        arguments = fa2.launch(X, X, X, X.clone(), torch.zeros(1, 1, 32, device=DEVICE), causal=False, scale=1.0, dropout_p=0.0,
+                               cu_seqlens_q=cu, cu_seqlens_k=cu, batch=2, B_r=16, B_c=16)
+        O = torch.zeros(1, 32, 1, 16, device=DEVICE).transpose(1, 2)
+        fa2.fa2_forward_kernel[arguments[0]](**arguments[1] | {"O": O})
+        assert O.isfinite().all()
