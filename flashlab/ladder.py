@@ -138,11 +138,13 @@ BACKWARD_RUNGS = [
          "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True, heads=True, proven=True),
 ]
 
-PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend
+PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend; what else may be installed
     Peer("sdpa_math", "SDPA math", "#8A8A8A", "x"),
     Peer("sdpa_efficient", "SDPA efficient", "#3FA0DD", "^"),
     Peer("sdpa_flash", "SDPA flash", "#222222", "s"),
     Peer("sdpa_cudnn", "SDPA cuDNN", "#D0609F", "D"),
+    Peer("flex_attention", "FlexAttention", "#B8A000", "v"),
+    Peer("fa4", "FlashAttention-4", "#6B7A8F", "P"),
 ]
 
 

@@ -1,16 +1,20 @@
 """The benchmark without a GPU: its logic with fake functions and clocks, what it writes, and what it reads back."""
 
 import json
+import sys
+import time
+import types
 from functools import partial
+from importlib.machinery import ModuleSpec
 
 import pytest
 import torch
 
 import flashlab  # noqa: F401
 from flashlab import cost, oracle
-from flashlab.bench import forward, passes, problems, timing
+from flashlab.bench import forward, launch, passes, peers, problems, timing
 from flashlab.bench.forward import FORWARD
-from flashlab.bench.problems import Implementation, Problem
+from flashlab.bench.problems import Implementation, Problem, naive_over_heads
 from flashlab.bench.results import ROOT, load_results, save
 from flashlab.bench.rows import Row, as_json, read, table
 from flashlab.ladder import PEERS
@@ -97,7 +101,30 @@ def test_all_the_names_that_results_and_figures_use():
 
 
 def test_every_peer_of_the_ladder_is_measured():
-    assert [peer.name for peer in PEERS] == list(problems.BACKENDS) == [one.name for one in problems.peers()]
+    assert set(peers.BACKENDS) < set(peers.peers()) <= {peer.name for peer in PEERS}
+
+
+def test_flash_attention_4_is_a_peer_where_it_is_installed(monkeypatch):
+    """A stand-in for its package, which keeps heads behind tokens and returns O and L."""
+    theirs = types.ModuleType("flash_attn.cute")
+
+    def flash_attn_func(q, k, v, causal):
+        assert [T.shape for T in (q, k, v)] == [(2, 24, 3, 8)] * 3
+        return naive_over_heads(*(T.transpose(1, 2) for T in (q, k, v)), causal)[0].transpose(1, 2), None
+
+    theirs.flash_attn_func, theirs.__spec__ = flash_attn_func, ModuleSpec("flash_attn.cute", None)
+    package = types.ModuleType("flash_attn")
+    package.__spec__, package.__path__ = ModuleSpec("flash_attn", None, is_package=True), []
+    assert "fa4" not in peers.peers()
+    monkeypatch.setitem(sys.modules, "flash_attn", package)
+    monkeypatch.setitem(sys.modules, "flash_attn.cute", theirs)
+    assert forward.check(peers.peers()["fa4"], *problems.inputs(SMALL, "cpu"), True).ok
+
+
+def test_the_hosts_time_of_a_call():
+    """Fails if waiting counts, or if it is not the time of one call."""
+    slow = lambda: time.sleep(2e-3)
+    assert 2000 <= launch.host_us(slow, calls=5, rounds=2, wait=lambda: time.sleep(0.01)) < 2900
 
 
 def test_default_problems_keep_tokens_and_width_constant():
@@ -262,7 +289,7 @@ def test_a_key_that_this_version_does_not_know_does_not_break_reading():
 
 def test_live_where_there_is_a_gpu_recorded_elsewhere_and_it_says_which(tmp_path, monkeypatch):
     results = {"what": "forward", "provenance": RECORD, "rows": []}
-    save(results, tmp_path / "results/forward_h100.json")
+    save(results, tmp_path / "results/forward_h200.json")
     monkeypatch.setattr("flashlab.bench.results.ROOT", tmp_path)
     monkeypatch.setattr(forward, "why_no_gpu", lambda: "no GPU")
     found, words = forward.live_or_recorded()

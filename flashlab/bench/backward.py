@@ -12,6 +12,7 @@ from flashlab import oracle
 from flashlab.attention import flash_attention
 from flashlab.bench import passes, problems
 from flashlab.bench.forward import poisoned_outputs
+from flashlab.bench.peers import peers
 from flashlab.bench.problems import Implementation
 from flashlab.ladder import BACKWARD_KERNELS, BACKWARD_RUNGS
 
@@ -20,7 +21,7 @@ def implementations():
     """name -> Implementation: naive attention, the rungs that take heads, PyTorch's backends."""
     found = [Implementation(BACKWARD_RUNGS[0].name, problems.naive_over_heads)]
     found += [Implementation(rung.name, partial(through_operator, rung.name)) for rung in BACKWARD_KERNELS]
-    found += problems.peers()
+    found += [Implementation(name, forward) for name, forward in peers().items()]
     return {implementation.name: implementation for implementation in found}
 
 

@@ -10,13 +10,12 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
 
 from flashlab import cost
 from flashlab.attention import flash_attention
+from flashlab.bench.peers import peers
 from flashlab.compiler import import_triton
-from flashlab.ladder import PEERS, RUNGS
+from flashlab.ladder import RUNGS
 from flashlab.rungs.naive import naive_forward
 from flashlab.validate import check_positive
 
@@ -27,8 +26,6 @@ QUICK_SIZES = (1024, 4096, 16384)
 HEAD_DIMS = (64, 128)
 MASKS = {"both": (False, True), "yes": (True,), "no": (False,)}
 COUNTER_HEADS = 16
-BACKENDS = {"sdpa_math": SDPBackend.MATH, "sdpa_efficient": SDPBackend.EFFICIENT_ATTENTION,
-            "sdpa_flash": SDPBackend.FLASH_ATTENTION, "sdpa_cudnn": SDPBackend.CUDNN_ATTENTION}
 
 
 class Problem(NamedTuple):
@@ -69,12 +66,8 @@ def implementations():
     """name -> Implementation: naive attention, the rungs that take heads, PyTorch's backends."""
     found = [Implementation(RUNGS[0].name, naive_over_heads)]
     found += [Implementation(rung.name, partial(run_rung, rung)) for rung in RUNGS if rung.heads]
-    found += peers()
+    found += [Implementation(name, forward) for name, forward in peers().items()]
     return {implementation.name: implementation for implementation in found}
-
-
-def peers():
-    return [Implementation(peer.name, partial(run_sdpa, BACKENDS[peer.name])) for peer in PEERS]
 
 
 def naive_over_heads(Q, K, V, causal):
@@ -86,11 +79,6 @@ def naive_over_heads(Q, K, V, causal):
 
 def run_rung(rung, Q, K, V, causal):
     return flash_attention(Q, K, V, causal=causal, backend=rung.name, return_lse=True)
-
-
-def run_sdpa(backend, Q, K, V, causal):
-    with sdpa_kernel(backend):                                             # this one or an error, never another in its place
-        return scaled_dot_product_attention(Q, K, V, is_causal=causal), None    # its mask is top-left: the same, as N_q = N_k
 
 
 def inputs(problem, device):

@@ -1,0 +1,76 @@
+"""What a call costs the host: microseconds of Python and launching for a problem so small that the GPU waits, B = H = 1.
+
+Each function is called many times without waiting for the GPU, and the clock is Python's. `compiled` is under torch.compile.
+"""
+
+import time
+from functools import partial
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from flashlab import ladder
+from flashlab.attention import flash_attention
+from flashlab.bench.options import add_budget_and_out, positive
+from flashlab.bench.results import finish, save, start
+from flashlab.bench.timing import attempt
+
+CALLS, ROUNDS = 300, 15
+
+
+def host_us(function, calls=CALLS, rounds=ROUNDS, wait=torch.cuda.synchronize):
+    """Microseconds a call takes the host, the least of several rounds: others' work on the machine only adds."""
+    for _ in range(30):
+        function()
+    least = float("inf")
+    for _ in range(rounds):
+        wait()
+        began = time.perf_counter()
+        for _ in range(calls):
+            function()
+        least = min(least, time.perf_counter() - began)
+    wait()
+    return 1e6 * least / calls
+
+
+def functions(N, d, device="cuda"):
+    """{name: a call without arguments}: forward passes, and backward passes of outputs that stand, eager and compiled."""
+    Q, K, V = (torch.randn(1, 1, N, d, device=device, dtype=torch.bfloat16) for _ in range(3))
+    leaves = [T.clone().requires_grad_() for T in (Q, K, V)]
+    dO = torch.randn_like(Q)
+    named = {kernel.name: partial(flash_attention, backend=kernel.name) for kernel in ladder.KERNELS}
+    both = {"flash_attention": flash_attention, "sdpa": scaled_dot_product_attention}
+    found = {name: partial(call, Q, K, V) for name, call in (both | named).items()}
+    found |= {f"{name}, compiled": partial(torch.compile(call), Q, K, V) for name, call in both.items()}
+    for name, call in both.items():
+        O = call(*leaves)
+        found[f"{name}, backward"] = partial(torch.autograd.grad, O, leaves, dO, retain_graph=True)
+    return found
+
+
+def run_asked(args, out, command):
+    """What the options ask for."""
+    results = start("launch", command, rows=[])
+    calls, reason = attempt(functions, args.N, args.d)
+    if reason:
+        raise SystemExit(reason)
+    for name, call in calls.items():
+        us, reason = attempt(host_us, call)
+        row = {"call": name, "N": args.N, "d": args.d, "us": round(us, 2) if us else None} | ({"skipped": reason} if reason else {})
+        results["rows"].append(row)
+        save(results, out)
+    times = {row["call"]: row["us"] for row in results["rows"]}
+    for name, us in times.items():
+        kind = next((end for end in (", compiled", ", backward") if name.endswith(end)), "")
+        theirs = times.get("sdpa" + kind)
+        print(f"{name:<28}" + (f"{us:8.1f} us  {us / theirs:5.2f} x SDPA" if us and theirs else "       -"))
+    return finish(results, out)
+
+
+def add_arguments(parser):
+    """The options of `bench launch`, and what they run."""
+    integer = positive(int, "an integer >= 1")
+    parser.add_argument("--N", type=integer, default=128, help="(128)")
+    parser.add_argument("--d", type=integer, default=64, help="(64)")
+    add_budget_and_out(parser, 120.0)
+    parser.set_defaults(run=run_asked)

@@ -1,0 +1,64 @@
+"""Others' attention, as the benchmarks call it: PyTorch's SDPA by backend, its FlexAttention, FlashAttention-4 where installed."""
+
+import functools
+import importlib.util
+from functools import partial
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from flashlab.ladder import PEERS
+
+BACKENDS = {"sdpa_math": SDPBackend.MATH, "sdpa_efficient": SDPBackend.EFFICIENT_ATTENTION,
+            "sdpa_flash": SDPBackend.FLASH_ATTENTION, "sdpa_cudnn": SDPBackend.CUDNN_ATTENTION}
+
+
+def peers():
+    """name -> forward(Q, K, V, causal) -> (O, None), all (B, H, N, d), of those in ladder.PEERS that are installed."""
+    found = {name: partial(run_sdpa, backend) for name, backend in BACKENDS.items()} | {"flex_attention": run_flex}
+    if has_fa4():
+        found["fa4"] = run_fa4
+    return {peer.name: found[peer.name] for peer in PEERS if peer.name in found}
+
+
+def run_sdpa(backend, Q, K, V, causal):
+    with sdpa_kernel(backend):                                             # this one or an error, never another in its place
+        return scaled_dot_product_attention(Q, K, V, is_causal=causal), None    # its mask is top-left: the same, as N_q = N_k
+
+
+def run_flex(Q, K, V, causal):
+    mask = causal_blocks(Q.shape[2], str(Q.device)) if causal else None
+    return compiled_flex(Q.shape[-1])(Q, K, V, block_mask=mask), None
+
+
+@functools.lru_cache(1)
+def compiled_flex(d):
+    """FlexAttention, compiled anew for each head dimension: what was compiled for another one falls back to storing S."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    torch.compiler.reset()
+    return torch.compile(flex_attention)
+
+
+@functools.lru_cache(16)
+def causal_blocks(N, device):
+    """Which tiles FlexAttention may skip."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    return create_block_mask(lambda b, h, query, key: query >= key, None, None, N, N, device=device)
+
+
+def has_fa4():
+    """FlashAttention-4, the CuTe kernels of the package flash-attn-4, which brings a compiler of its own."""
+    try:
+        return importlib.util.find_spec("flash_attn.cute") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def run_fa4(Q, K, V, causal):
+    from flash_attn.cute import flash_attn_func
+
+    result = flash_attn_func(*(T.transpose(1, 2) for T in (Q, K, V)), causal=causal)     # (B, N, H, d)
+    return (result[0] if isinstance(result, tuple) else result).transpose(1, 2), None
