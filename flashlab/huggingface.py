@@ -1,4 +1,4 @@
-"""flash_attention inside the models of Hugging Face's transformers, which is not needed otherwise: `pip install flashlab[transformers]`.
+"""flash_attention inside models of Hugging Face's transformers, which nothing else here needs: `pip install -e .[transformers]`.
 
     from flashlab import huggingface
 
@@ -16,18 +16,18 @@ from flashlab.attention import flash_attention, flash_attention_varlen
 from flashlab.validate import describe
 
 NAME = "FlashLab"          # not flashlab: transformers takes every name that has "flash" in it for a package of its own list
-INSTEAD = 'Load this model with attn_implementation="eager" or "flex_attention".'
+INSTEAD = 'Load this model with attn_implementation="eager".'
 
-# What some models hand to their attention and flash_attention has not got.
+# What some models hand to their attention, and flash_attention has not got.
 LEFT_OUT = {
     "softcap": "capped scores",
     "position_bias": "a bias of the scores",
-    "s_aux": "sinks, which take a share of each softmax",
-    "sinks": "sinks, which take a share of each softmax",
+    "s_aux": "attention sinks",
+    "sinks": "attention sinks",
     "head_mask": "a mask of heads",
+    "indices": "a choice of single keys",
+    "block_indices": "a choice of blocks of keys",
     "cache": "a paged cache",
-    "indices": "keys chosen one by one",
-    "block_indices": "blocks of keys chosen one by one",
 }
 
 
@@ -46,7 +46,7 @@ def register():
     try:
         from transformers import AttentionInterface, AttentionMaskInterface
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("huggingface.register needs transformers 5.23 or newer, which flashlab does not install by itself: "
+        raise ModuleNotFoundError("huggingface.register needs transformers, which flashlab does not install by itself: "
                                   f"pip install 'transformers>=5.23' ({error})") from error
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, mask)
@@ -69,7 +69,7 @@ def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=No
     """What a layer calls: Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v) -> O (B, N_q, H_q, d_v), no weights."""
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     seen = Seen(causal) if attention_mask is None else attention_mask
-    _refuse(module, seen, key, sliding_window, output_attentions, options)
+    _refuse(type(module).__name__, seen, key, sliding_window, output_attentions, options)
     if cu_seq_lens_q is not None:
         seen = _packed_by_the_caller(seen, query, cu_seq_lens_q, cu_seq_lens_k)
     # rotary embeddings and norms may leave Q and K in float32 where the model's V is not
@@ -92,27 +92,31 @@ def _kept(T, places):
 
 
 def _packed_by_the_caller(seen, query, cu_seq_lens_q, cu_seq_lens_k):
-    """The sequences that a data collator packed and told apart by cu_seq_lens_q, which mean the same as cu_seqlens_q here."""
+    """The sequences that a data collator has packed. Its cu_seq_lens_q means what cu_seqlens_q means here."""
+    if seen.cu_seqlens_q is not None:                  # from position_ids, which tell the same; or from something else
+        if len(seen.cu_seqlens_q) != len(cu_seq_lens_q):
+            raise ValueError(f"cu_seq_lens_q tells of {len(cu_seq_lens_q) - 1} sequences, attention_mask, position_ids and chunks, "
+                             f"where the model has some, of {len(seen.cu_seqlens_q) - 1}. Leave out one of them")
+        return seen
     if query.shape[0] != 1:
         raise ValueError(f"cu_seq_lens_q tells apart sequences packed into one, so the batch size must be 1, got {query.shape[0]}")
     cu_seq_lens_k = cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k
-    return Seen(seen.causal, seen.window, None, None, cu_seq_lens_q.int(), cu_seq_lens_k.int())
+    return seen._replace(cu_seqlens_q=cu_seq_lens_q.int(), cu_seqlens_k=cu_seq_lens_k.int())
 
 
-def _refuse(module, seen, key, sliding_window, output_attentions, options):
+def _refuse(layer, seen, key, sliding_window, output_attentions, options):
     """Raise on what would be left out in silence."""
-    layer = type(module).__name__
     if output_attentions:
         raise ValueError(f"output_attentions=True asks for attention weights, which flash_attention never stores. {INSTEAD}")
     for name, what in LEFT_OUT.items():
         if options.get(name) is not None:
-            raise ValueError(f"{layer} passes {name}, which is {what}: flash_attention has none. {INSTEAD}")
+            raise ValueError(f"{layer} asks for {what} ({name}), which flash_attention has not got. {INSTEAD}")
     if not isinstance(seen, Seen):
-        raise ValueError("attention_mask must be 2-D, True or 1 for tokens that are kept, when it is given to the model, which "
-                         f"makes of it what flash_attention takes; {layer} passes {describe(seen)}. Leave such masks out, or load "
-                         'this model with attn_implementation="eager" or "sdpa".')
+        raise ValueError("attention_mask must be 2-D, (batch, tokens so far) with 1 for tokens to keep and 0 for padding, and be "
+                         f"given to a model that hands it to transformers.masking_utils; {layer} passes {describe(seen)}. "
+                         f"{INSTEAD}")
     if sliding_window is not None and seen.window is None and key.shape[2] > sliding_window:
-        raise ValueError(f"{layer} passes sliding_window={sliding_window}, but made no mask that has a window. {INSTEAD}")
+        raise ValueError(f"{layer} passes sliding_window={sliding_window}, but its model made a mask without a window. {INSTEAD}")
 
 
 def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None, local_size=None,
@@ -121,50 +125,51 @@ def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function
 
     attention_mask (B, tokens so far), False for padding. mask_function(b, h, q, k) tells whether token q sees token k; it is asked
     about neighbours only, which tells causal attention from attention both ways, and where a sequence begins. local_size is the
-    length of a window, or that of chunks, which are sequences of their own
+    length of a window, or that of chunks, which are sequences of their own.
     """
     if use_vmap:
         raise ValueError("this model adds a pattern of its own to the mask (or_mask_function or and_mask_function), which may be "
                          f"anything: flash_attention takes causal masks, windows and padding. {INSTEAD}")
-    tokens = kv_offset + torch.arange(kv_length, device=device)                        # (N_k,)
-    causal, begins = _neighbours(mask_function, batch_size, tokens)
+    causal, begins = _neighbours(mask_function, kv_offset + torch.arange(kv_length, device=device), batch_size)
     window = None if local_size is None else (local_size - 1, 0) if causal else (local_size, local_size)
-    ordered = causal or window is not None or bool(begins[:, 1:].any())                # it matters where a query stands among the keys
-    if ordered and int(q_offset) + q_length != kv_offset + kv_length:
-        raise ValueError(f"the last query must stand at the last key, but queries end at {int(q_offset) + q_length} and keys at "
-                         f"{kv_offset + kv_length}. A static cache does that, whose keys are not all there yet: use one that grows, "
-                         'cache_implementation="dynamic" or past_key_values=DynamicCache()')
-    keep = _keep(attention_mask, tokens, begins)
-    if keep.all() and not begins[:, 1:].any():
+    several = bool(begins[:, 1:].any())                # sequences in a row of the batch
+    ordered = causal or window is not None or several  # it matters where a query stands among the keys
+    ends = int(q_offset) + q_length, kv_offset + kv_length
+    if ordered and ends[0] != ends[1]:
+        raise ValueError(f"the last query must stand at the last key, but queries end at {ends[0]} and keys at {ends[1]}. A static "
+                         'cache does that, whose keys are not all there yet: use one that grows, cache_implementation="dynamic" '
+                         "or past_key_values=DynamicCache()")
+    keep = _keep(attention_mask, kv_offset, begins)
+    if not several and keep.all():
         skip = allow_is_causal_skip if causal else allow_is_bidirectional_skip
         return None if skip and window is None else Seen(causal, window)
     if window is not None and _has_holes(keep):
-        raise ValueError("attention_mask has padding between tokens that are kept, across which this model's sliding window would "
-                         "have to count. Pad on the left, as generation wants it, or on the right")
+        raise ValueError("attention_mask has padding between tokens to keep, and this model counts tokens, padding too, in its "
+                         "window or chunks. Pad on the left, as generate wants it, or on the right")
     return _packed(causal, window, keep, begins, q_length, ordered)
 
 
-def _neighbours(mask_function, B, tokens):
+def _neighbours(mask_function, tokens, B):
     """Is the attention causal?, and (B, N_k): does a sequence begin at this token?"""
     rows, head = torch.arange(B, device=tokens.device)[:, None], torch.zeros((), dtype=torch.long, device=tokens.device)
     left, right = tokens[None, :-1], tokens[None, 1:]
     ahead, back = (mask_function(rows, head, *pair).expand(B, -1) for pair in ((left, right), (right, left)))     # (B, N_k - 1)
     begins = torch.ones(B, len(tokens), dtype=torch.bool, device=tokens.device)
     begins[:, 1:] = ~back
-    causal = not ahead.any()
+    causal = len(tokens) > 1 and not ahead.any()       # a single key has nothing ahead of it
     if not causal and not torch.equal(ahead, back):
-        raise ValueError(f"some tokens of this model see the next one and some do not, as in blocks of an image. {INSTEAD}")
+        raise ValueError(f"some tokens of this model see the next one and some do not, as those of an image may. {INSTEAD}")
     return causal, begins
 
 
-def _keep(attention_mask, tokens, begins):
-    """(B, N_k): is this key no padding? attention_mask (B, all tokens so far), of which a sliding cache has the last."""
+def _keep(attention_mask, first, begins):
+    """(B, N_k): is this key no padding? attention_mask (B, tokens so far), of which a sliding cache has those from `first` on."""
     if attention_mask is None:
         return torch.ones_like(begins)
-    keep = attention_mask[:, tokens[0] : tokens[-1] + 1].bool()
+    keep = attention_mask[:, first : first + begins.shape[1]].bool()
     if keep.shape != begins.shape:
-        raise ValueError(f"attention_mask must have one number for each of the {tokens[-1] + 1} tokens so far, got "
-                         f"{describe(attention_mask)}")
+        raise ValueError(f"attention_mask must have {first + begins.shape[1]} numbers for each of {len(begins)} rows, one for each "
+                         f"token so far, got {describe(attention_mask)}")
     return keep
 
 

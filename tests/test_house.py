@@ -23,6 +23,7 @@ MAY_KNOW = {
     "gpu": {"compiler", "validate"},
     "ladder": {"cost"},                                                  # names its functions; imports them on use
     "attention": {"compiler", "kernels", "ladder", "rungs", "validate"},
+    "huggingface": {"attention", "validate"},
     "sweeps": {"ladder", "memory", "tiles", "validate"},
     "doctor": {"attention", "chapters", "command", "compiler", "ladder"},
     "bench": FOUNDATION | {"attention", "compiler", "doctor", "gpu", "kernels", "ladder", "rungs"},
