@@ -17,6 +17,8 @@ from flashlab.validate import describe
 
 NAME = "FlashLab"          # not flashlab: transformers takes every name that has "flash" in it for a package of its own list
 INSTEAD = 'Load this model with attn_implementation="eager".'
+OWN_ATTENTION = ("the layers of this model compute their attention themselves and do not ask transformers' AttentionInterface for "
+                 f"it: flash_attention cannot take their place. {INSTEAD}")
 
 # What some models hand to their attention, and flash_attention has not got.
 LEFT_OUT = {
@@ -39,7 +41,8 @@ def register():
              cu_seq_lens_q; attention to an encoder; dropout where flash_attention has it
     Padding: outputs of padding are 0 where the attention is causal or has a window
     Left out: capped scores, biases, sinks, masks of four dimensions or of a pattern of their own, static and paged caches,
-             output_attentions, which asks for weights that are never stored. Each raises, in words
+             models that compute their attention by themselves, output_attentions where the layer hands it on. Each raises, in words
+    Compile: torch.compile takes such models, with breaks of its graph where numbers of the mask are looked at
     Raises:  ModuleNotFoundError without transformers
     Tested:  transformers 5.23
     """
@@ -62,6 +65,12 @@ class Seen(NamedTuple):
     keys: torch.Tensor | None = None                   # the same among all B * N_k
     cu_seqlens_q: torch.Tensor | None = None           # where each sequence begins among the kept
     cu_seqlens_k: torch.Tensor | None = None
+
+    def __radd__(self, scores):                        # a layer takes this for a mask and adds it to its scores
+        raise ValueError(OWN_ATTENTION)
+
+    def __getattr__(self, name):                       # or wants its size, its dtype, ...
+        raise AttributeError(f"{OWN_ATTENTION} (it asks its mask for {name!r})")
 
 
 def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, sliding_window=None,
@@ -120,8 +129,9 @@ def _refuse(layer, seen, key, sliding_window, output_attentions, options):
 
 
 def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None, local_size=None,
-         allow_is_causal_skip=True, allow_is_bidirectional_skip=False, use_vmap=False, device="cpu", **_):
-    """What a model asks once in a forward pass: the Seen of its queries, or None where the layer's is_causal says it all.
+         allow_is_bidirectional_skip=False, use_vmap=False, device="cpu", **_):
+    """What a model asks once in a forward pass: the Seen of its queries, or None where each sees every key. That alone is None,
+    since layers that compute their attention themselves take it for no mask at all.
 
     attention_mask (B, tokens so far), False for padding. mask_function(b, h, q, k) tells whether token q sees token k; it is asked
     about neighbours only, which tells causal attention from attention both ways, and where a sequence begins. local_size is the
@@ -141,8 +151,7 @@ def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function
                          "or past_key_values=DynamicCache()")
     keep = _keep(attention_mask, kv_offset, begins)
     if not several and keep.all():
-        skip = allow_is_causal_skip if causal else allow_is_bidirectional_skip
-        return None if skip and window is None else Seen(causal, window)
+        return Seen(causal, window) if ordered or not allow_is_bidirectional_skip else None
     if window is not None and _has_holes(keep):
         raise ValueError("attention_mask has padding between tokens to keep, and this model counts tokens, padding too, in its "
                          "window or chunks. Pad on the left, as generate wants it, or on the right")

@@ -216,17 +216,26 @@ def test_a_float32_query_in_a_half_precision_model():
     assert abs(eager - ours) < 0.05 * eager
 
 
+def test_compiled():
+    both, given = models("mistral", num_hidden_layers=1), inputs("mistral", LEFT)
+    eager, _ = logits(both, LEFT, **given)
+    compiled, = logits([torch.compile(both[1], backend="aot_eager")], LEFT, **given)
+    same(eager, compiled)
+
+
 def test_a_single_key_of_an_encoder():
     same(*logits(models("bart"), **inputs("bart") | {"input_ids": torch.full((B, 1), 7)}))
 
 
 GEMMA2 = ("Gemma2ForCausalLM", GROUPED | dict(head_dim=8))
+BLOOM = ("BloomForCausalLM", dict(vocab_size=99, hidden_size=32, n_layer=1, n_head=4))
 T5 = ("T5ForConditionalGeneration", dict(vocab_size=99, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4))
 REFUSED = {                                            # model, what it is called with, words of the error
     "output_attentions": ("llama", dict(output_attentions=True), "output_attentions=True .* never stores.*eager"),
     "mask of four dimensions": ("llama", dict(attention_mask=torch.zeros(B, 1, N, N)),
                                 "attention_mask must be 2-D.*LlamaAttention passes a float32 tensor"),
     "soft-capping": (GEMMA2, {}, "Gemma2Attention asks for capped scores .softcap.*eager"),
+    "an attention of its own": (BLOOM, {}, "compute their attention themselves.*eager"),
     "bias": (T5, dict(decoder_input_ids=torch.ones(B, 2, dtype=torch.long)), "asks for a bias of the scores .position_bias.*eager"),
     "padding across a window": ("mistral", dict(attention_mask=BETWEEN), "padding between tokens to keep.*Pad on the left"),
     "chunks that do not know the sequences": ("llama4", dict(cu_seq_lens_q=torch.tensor([0, N])),
@@ -243,6 +252,13 @@ def test_what_is_refused(case, monkeypatch):
         name = "another"
     with pytest.raises(ValueError, match=words):
         models(name)[1](torch.randint(3, 99, (B, N)), **options)
+
+
+def test_layers_that_ask_a_mask_for_its_size_are_refused(monkeypatch):
+    sizes = dict(vocab_size=99, d_model=32, num_layers=1, attention_heads=4, ffn_dim=48)
+    monkeypatch.setitem(MODELS, "xglm", ("XGLMForCausalLM", sizes))
+    with pytest.raises(AttributeError, match="compute their attention themselves.*eager"):
+        models("xglm")[1](torch.randint(3, 99, (B, N)))
 
 
 def test_a_static_cache_is_refused():
