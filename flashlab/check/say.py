@@ -1,5 +1,7 @@
 """The Report of an answer that fails: what was done, where it shows, what to look at, and the case to try it on."""
 
+from dataclasses import replace
+
 import torch
 
 from flashlab.check import diagnose, explain, failing, hints, judge, raised, special, structure, where
@@ -16,6 +18,8 @@ def failed(exercise, fn, judged, place):
     """The Report. place: "your cell", or the learner's file."""
     first = next(k for k in judged if not k.passed)
     diagnosis = diagnose.name_mistake(exercise, judged)
+    if first.problem is not None and not diagnosis.name and (numbers := _numbers_alone(judged)):
+        return _and_the_numbers(first, failed(exercise, fn, numbers, place), place)
     texts = [*_named(exercise, diagnosis), *_shown(exercise, fn, judged, first, diagnosis)]
     points = first.only_structure
     looks = [m.look for m in diagnosis.mistakes] or (diagnosis.explanation.looks if diagnosis.explanation else [])
@@ -28,6 +32,21 @@ def failed(exercise, fn, judged, place):
                   hints=hints.in_order(exercise, judged), snippet=failing.lines(exercise, first.case))
 
 
+def _numbers_alone(judged):
+    """The cases as if no input had been changed, where an answer did that and its numbers are wrong too; else []."""
+    alone = [replace(k, problem=None, wrong=k.beside, beside=[]) if k.problem and k.problem.kind in judge.RIGHT_NUMBERS else k
+             for k in judged]
+    return alone if any(k.wrong for k in alone) and all(k.problem is None for k in alone) else []
+
+
+def _and_the_numbers(first, report, place):
+    """The report on the numbers, after what the answer did to its inputs."""
+    said = sentence(f"In “{first.case}” {first.problem.text}")
+    report.message = f"{said} Beside that, numbers are wrong.\n{report.message}"
+    report.mistake = " + ".join(filter(None, [first.problem.kind, report.mistake]))
+    return report
+
+
 def _named(exercise, diagnosis):
     whats = [m.what for m in diagnosis.mistakes]
     if diagnosis.explanation and diagnosis.explanation.names:
@@ -37,7 +56,7 @@ def _named(exercise, diagnosis):
     said = " ".join(sentence(what, exercise) for what in whats)
     if len(diagnosis.mistakes) > 1:
         return [f"Two mistakes at once. {said}"]
-    more = " That is what the smallest failing case shows; a later one shows something else as well."
+    more = " That explains the smallest case that fails, and not all the others: look for something else as well once it is mended."
     return [said + more if diagnosis.partly else said]
 
 
