@@ -239,7 +239,8 @@ def _of_numbers(exercise, failing, passing):
         wrong = [k for k in failing if any(n == m for m, *_ in k.wrong)]
         text = _off_by(exercise, n, wrong) if exercise.terms is not None else ""
         right = [*passing, *(k for k in failing if k not in wrong)]
-        found.said += [said] if (said := text or _for_other_inputs(exercise, n, wrong, right) or _simple(exercise, n, wrong)) else []
+        text = text or _for_other_inputs(exercise, n, wrong, right) or _simple(exercise, n, wrong)
+        found.said += [text] if text else []
     return found
 
 

@@ -90,8 +90,8 @@ def findings(judged, exercise=None):
 def _of_problem(exercise, first):
     problem = first.problem
     right = problem.kind in SHAPES and _numbers_fit(exercise, first)
-    rounded = right and not _numbers_fit(exercise, first, rounding=0)
-    said = [f"The numbers are right{' up to rounding' * rounded}, but {problem.text}." if right else sentence(f"There {problem.text}")]
+    rounded = " up to rounding" if right and not _numbers_fit(exercise, first, rounding=0) else ""
+    said = [f"The numbers are right{rounded}, but {problem.text}." if right else sentence(f"There {problem.text}")]
     if problem.kind == "wrong_dtype" and "has dtype float32;" in problem.text:
         said.append("A tensor is float32 where none is asked for: `torch.zeros`, `torch.full` and others take `dtype=`.")
     if problem.kind in SHAPES and (text := explain.exchanged_shapes(exercise, first)):

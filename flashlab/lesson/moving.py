@@ -1,4 +1,5 @@
-"""The learner's own exercise in the player: on the case that goes wrong, opened where its first wrong number was stored, or at a stray access."""
+"""The learner's own exercise in the player: on the case that goes wrong, opened where its first wrong number was stored, or at the
+first stray access."""
 
 from functools import partial
 
