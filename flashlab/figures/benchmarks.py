@@ -14,8 +14,8 @@ from flashlab.figures.words import bytes_text, every, group, ratio_text
 from flashlab.ladder import BACKWARD_RUNGS, RUNGS
 
 FLASH = "sdpa_flash"       # the same algorithm in CUDA: the peer that titles compare with
-# A backend of SDPA has no line in plots of what another line says as well: math's time is much like naive attention's, the memory
-# and the error of efficient are those of flash.
+# A backend of SDPA has no line in plots where another line says nearly the same: math's time is much like naive attention's, the
+# memory and the error of efficient are much like those of flash.
 NO_LINE = {"ms": "sdpa_math", "tflops": "sdpa_math", "peak_bytes": "sdpa_efficient", "error": "sdpa_efficient",
            "rms_error": "sdpa_efficient"}
 

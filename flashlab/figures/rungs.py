@@ -23,12 +23,15 @@ def rung_before(name):
     return before[-1] if before else None
 
 
-def gains(results, name):
-    """(row, speed over the rung before at the same size, whether the two are tied) for each size that both were measured at."""
+def gains(results, name, against=None):
+    """(row, its speed over another's at the same size, whether the two are tied) for each size that both were measured at.
+
+    against: the other's name; the rung before it if None
+    """
+    against = against or rung_before(name)
     at = {(row["implementation"], *_size(row)): row for row in results["rows"] if not row["skipped"]}
-    pairs = [(row, at[key]) for row in results["rows"] if (key := (rung_before(name), *_size(row))) in at
-             and row["implementation"] == name and not row["skipped"]]
-    return [(row, before["ms"] / row["ms"], overlap(row, before)) for row, before in pairs]
+    pairs = [(row, other) for (who, *size), row in at.items() if who == name and (other := at.get((against, *size)))]
+    return [(row, other["ms"] / row["ms"], overlap(row, other)) for row, other in pairs]
 
 
 def _size(row):
@@ -36,11 +39,15 @@ def _size(row):
 
 
 @figure
-def gain_of_rung(results, name):
-    """A rung's speed as a multiple of the rung's before it, against N: a line for each d and mask. Hollow: the ranges overlap."""
-    found = gains(results, name)
+def gain_of_rung(results, name, against=None, live=False):
+    """A kernel's speed as a multiple of another's, against N: a line for each d and mask. Hollow: the ranges of the two overlap.
+
+    against: the other's name; the rung before it if None
+    """
+    against = against or rung_before(name)
+    found = gains(results, name, against)
     if not found:
-        raise ValueError(f"results hold no size at which {name!r} and {rung_before(name)!r} were both measured")
+        raise ValueError(f"results hold no size at which {name!r} and {against!r} were both measured")
     fig, ax = plt.subplots(figsize=(8, 3.6))
     lines, ends = {}, []
     for row, gain, tied in found:
@@ -54,13 +61,13 @@ def gain_of_rung(results, name):
             ax.plot(N, gain, shape, color=colour, mfc="white" if tied else colour)
         ends.append((*points[-1][:2], f"d = {d}{', causal' if causal else ''}", colour))
     ax.axhline(1, ls="--", color=INK, lw=1.2)
-    log_axes(ax, sorted({row["N"] for row, *_ in found}), "N", f"speed, as a multiple of\n{label(rung_before(name))}")
+    log_axes(ax, sorted({row["N"] for row, *_ in found}), "N", f"speed, as a multiple of\n{label(against)}")
     ax.set(yscale="linear")
     ratios = [gain for _, gain, _ in found]
     ahead, behind = (sum(not tied and (gain > 1) == up for _, gain, tied in found) for up in (True, False))
-    return finish(fig, f"“{label(name)}”: {min(ratios):.2f} to {max(ratios):.2f} × the speed of “{label(rung_before(name))}”, "
+    return finish(fig, f"“{label(name)}”: {min(ratios):.2f} to {max(ratios):.2f} × the speed of “{label(against)}”, "
                        f"ahead at {ahead} of {len(found)} sizes, behind at {behind}",
-                  f"{recorded(results)} {results['what'].capitalize()}. Hollow: tied, the ranges from the 20th to the 80th "
+                  f"{recorded(results, live)} {results['what'].capitalize()}. Hollow: tied, the ranges from the 20th to the 80th "
                   "percentile overlap.", ends={ax: ends})
 
 
