@@ -262,7 +262,7 @@ def test_a_key_that_this_version_does_not_know_does_not_break_reading():
 
 def test_live_where_there_is_a_gpu_recorded_elsewhere_and_it_says_which(tmp_path, monkeypatch):
     results = {"what": "forward", "provenance": RECORD, "rows": []}
-    save(results, tmp_path / "results/forward_h100.json")
+    save(results, tmp_path / "results/forward_h200.json")
     monkeypatch.setattr("flashlab.bench.results.ROOT", tmp_path)
     monkeypatch.setattr(forward, "why_no_gpu", lambda: "no GPU")
     found, words = forward.live_or_recorded()

@@ -89,6 +89,7 @@ def test_titles_of_errors_and_roundings():
     assert title(budget) == "“O” makes 64 % of the squared error, “P” the rest"
     assert title(figures.compiled_kernels(data.COMPILED)).startswith("1 of 2 kernels spills registers")
     assert title(figures.compiled_kernels(data.COMPILED[:1])).startswith("None of the 1 spills")
+    assert title(figures.compiled_kernels([row | {"spills": 8} for row in data.COMPILED])).startswith("2 of 2 kernels spill reg")
 
 
 def test_the_same_mask_is_said_to_be_the_same():

@@ -3,13 +3,15 @@
 results: as in flashlab.figures.benchmarks.
 """
 
+from itertools import product
+
 import matplotlib.pyplot as plt
+from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
 from flashlab.figures.benchmarks import recorded
 from flashlab.figures.reasons import overlap
 from flashlab.figures.style import INK, READ, bare, color, figure, finish, ink_on, label, log_axes, ramp
-from flashlab.figures.words import group
 from flashlab.ladder import BACKWARD_KERNELS, KERNELS
 
 PEERS = ("sdpa_flash", "sdpa_cudnn")       # the algorithm in CUDA, and the fastest that PyTorch brings along
@@ -87,7 +89,7 @@ def kernels_beside_peers(results, d=128, N=4096, causal=False):
         ax.annotate(text, (0, y), (6, 0), textcoords="offset points", va="center", fontsize=9, color="white", fontweight="bold")
     peers = {name: speeds[name] for name in PEERS if name in speeds}
     for name, speed in peers.items():
-        side = "left" if speed == max(peers.values()) else "right"
+        side = "left" if name == max(peers, key=peers.get) else "right"
         ax.axvline(speed, color=color(name), lw=2)
         ax.annotate(f"{label(name)} {speed:.0f}", (speed, 1), (4 if side == "left" else -4, 2), ha=side, fontsize=9,
                     xycoords=("data", "axes fraction"), textcoords="offset points", color=color(name), fontweight="bold",
@@ -113,44 +115,44 @@ def search_rows(results, implementation, d, N, causal):
 
 
 @figure
-def times_of_tiles(results, grid, by_hand, implementation="fa2_tuned_forward", d=64, N=4096, causal=False):
+def times_of_tiles(results, grid=None, by_hand=(), implementation="fa2_tuned_forward", d=64, N=4096, causal=False):
     """The time of every choice of tiles that a search tried: a panel for each tile, in it warps and stages.
 
-    grid: all choices, tuples (B_r, B_c, num_warps, num_stages); by_hand: the one that a launch takes where nothing was searched
+    grid: all choices, tuples (B_r, B_c, num_warps, num_stages), those with a time if None
+    by_hand: the one that a launch takes where nothing was searched, if it is known
     """
     rows = search_rows(results, implementation, d, N, causal)
     if not rows:
         raise ValueError(f"results hold no times of {implementation!r} for d = {d}, N = {N}, causal = {causal}")
     times = {tuple(row["tiles"]): row["ms"] for row in rows}
     best, worst = rows[0]["ms"], rows[-1]["ms"]
-    tiles = group([{"tile": choice[:2], "choice": tuple(choice)} for choice in grid], "tile")
-    columns = len({B_c for _, B_c in tiles})
-    fig, axes = plt.subplots(len(tiles) // columns, columns, figsize=(9.4, 1.3 + 1.35 * len(tiles) // columns), squeeze=False)
+    heights, widths, warps, stages = (sorted({choice[k] for choice in grid or times}) for k in range(4))
+    fig, axes = plt.subplots(len(heights), len(widths), figsize=(9.4, 1.4 + 1.3 * len(heights)), squeeze=False)
     shades = ramp(TILE, lightest=0.06)
-    for ax, ((B_r, B_c), choices) in zip(axes.flat, sorted(tiles.items()), strict=True):
-        _tile_panel(ax, [choice["choice"] for choice in choices], times, lambda ms: shades((worst - ms) / (worst - best or 1)),
-                    tuple(by_hand))
+    for ax, (B_r, B_c) in zip(axes.flat, product(heights, widths), strict=True):
+        cells = {(warp, stage): times.get((B_r, B_c, warp, stage)) for warp in warps for stage in stages}
+        _tile_panel(ax, warps, stages, cells, lambda ms: shades((worst - ms) / (worst - best or 1)))
+        if tuple(by_hand[:2]) == (B_r, B_c):
+            place = stages.index(by_hand[3]) + 0.06, warps.index(by_hand[2]) + 0.06
+            ax.add_patch(Rectangle(place, 0.88, 0.88, fill=False, ec="#D55E00", lw=2.5))
         ax.set_title(f"{B_r} × {B_c}", fontsize=9)
     fig.supylabel("warps", fontsize=9)
     hand = times.get(tuple(by_hand))
     against = f"; what the hand had picked takes {100 * (hand / best - 1):.1f} % longer than the fastest" if hand else ""
+    framed = "Framed: picked by hand. " if by_hand else ""
     return finish(fig, f"Of {len(times)} choices the slowest takes {worst / best:.2f} times as long as the fastest{against}",
                   f"{recorded(results)} {label(implementation)}, d = {d}, N = {N}, {'causal' if causal else 'no mask'}; in the "
-                  "cells: ms. Each panel is a tile B_r × B_c, across: stages of the pipeline. Framed: picked by hand. Empty: ruled "
-                  "out, or not reached.")
+                  f"cells: ms. Each panel is a tile B_r × B_c, across: stages of the pipeline. {framed}Empty: ruled out, or not "
+                  "reached.")
 
 
-def _tile_panel(ax, choices, times, shade, by_hand):
-    """Warps against stages of one tile, a cell for each choice."""
-    warps, stages = (sorted({choice[k] for choice in choices}) for k in (2, 3))
-    for choice in choices:
-        x, y, ms = stages.index(choice[3]), warps.index(choice[2]), times.get(choice)
-        fill = shade(ms) if ms else "#F3F3F3"
+def _tile_panel(ax, warps, stages, cells, shade):
+    """Warps against stages of one tile. cells: (warps, stages) -> ms or None."""
+    for (warp, stage), ms in cells.items():
+        x, y, fill = stages.index(stage), warps.index(warp), shade(ms) if ms else to_rgb("#F3F3F3")
         ax.add_patch(Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, fc=fill, lw=0))
         if ms:
             ax.text(x + 0.5, y + 0.5, f"{ms:.2f}", ha="center", va="center", fontsize=8, color=ink_on(fill))
-        if choice == by_hand:
-            ax.add_patch(Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, fill=False, ec="#D55E00", lw=2.5))
     ax.set(xlim=(0, len(stages)), ylim=(0, len(warps)))
     ax.set_xticks([x + 0.5 for x in range(len(stages))], stages, fontsize=7)
     ax.set_yticks([y + 0.5 for y in range(len(warps))], warps, fontsize=7)
