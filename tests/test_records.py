@@ -56,6 +56,7 @@ def test_the_search_adds_next_to_nothing():
 
 def test_tiles_without_a_stage_ahead_are_never_the_best_and_four_are_good_and_bad():
     rows = search_rows(RECORDS["tune"], "fa2_tuned_forward", 64, 4096, False)
+    assert len(rows) == 36, "all that fit: the hand's choice is among them"
     by_tile = {}
     for row in rows:                                                     # the fastest first
         by_tile.setdefault(tuple(row["tiles"][:3]), []).append(row["tiles"][3])
