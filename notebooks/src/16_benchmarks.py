@@ -330,7 +330,7 @@ print(f"behind {label(rival)}: {'; '.join(behind) or 'nowhere'} ({how})")
 figures.gain_of_rung(results, ours, rival, live=live)
 
 # %% [markdown]
-# **Compare.** “As fast as cuDNN or faster” would be true of nearly all of these sizes, and of which it is not true has to be said as well. Where the kernel is behind, sequences are short: a later section asks what they have against them. And at many sizes the honest word is “tied”.
+# **Compare.** In the recorded run “as fast as cuDNN or faster” is true of nearly all sizes; of which it is not true has to be said as well. Where the kernel is behind, sequences are short: a later section asks why those are slower. And at many sizes the honest word is “tied”.
 #
 # **Takeaway.** Name the fastest competitor, not the most convenient one.
 
