@@ -173,7 +173,7 @@ def test_without_solutions_the_command_says_what_is_missing(sandbox, monkeypatch
 
 def test_results_that_are_spoilt_are_named(tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
-    (tmp_path / "results/forward_h100.json").write_text('{"rows": [', encoding="utf-8")
+    (tmp_path / "results/forward_h200.json").write_text('{"rows": [', encoding="utf-8")
     monkeypatch.setattr(results, "ROOT", tmp_path)
-    with pytest.raises(ValueError, match="forward_h100.json is no JSON: .*git checkout"):
-        load_results("forward_h100")
+    with pytest.raises(ValueError, match="forward_h200.json is no JSON: .*git checkout"):
+        load_results("forward_h200")
