@@ -185,14 +185,16 @@ def check_backend():
 
 
 def check_kernel():
-    """Which kernel of the ladder runs here for plain inputs, and why no later one."""
+    """Which kernels of the ladder run here for plain inputs, forward and backward, and why no later one."""
     from flashlab import ladder
 
-    Q = torch.empty(1, 1, 128, 128, dtype=torch.bfloat16, device="cuda" if torch.cuda.is_available() else "cpu")
-    kernel, reasons = ladder.pick(Q, Q, Q)
+    Q = torch.empty(1, 4, 1024, 128, dtype=torch.bfloat16, device="cuda" if torch.cuda.is_available() else "cpu")
+    (kernel, reasons), (back, backward_reasons) = (ladder.pick(Q, Q, Q, backward=backward) for backward in (False, True))
+    reasons = reasons | backward_reasons
     why = "".join(f"; not {name}: {reason}" for name, reason in reasons.items())
-    how = "at bfloat16, d 128" if Q.is_cuda else "interpreted"
-    return Finding("kernel", f"{kernel.name} runs {how}{why}", data={"kernel": kernel.name, "why_not": reasons})
+    how = "at bfloat16, N 1024, d 128" if Q.is_cuda else "interpreted"
+    return Finding("kernel", f"{kernel.name} and {back.name} run {how}{why}",
+                   data={"kernel": kernel.name, "backward": back.name, "why_not": reasons})
 
 
 def check_chapters():

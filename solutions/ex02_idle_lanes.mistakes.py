@@ -33,6 +33,7 @@ EXERCISE = Exercise(
         case("a short last warp", 70, 32),
         case("blocks of 8", 40, 8),
         case("blocks of 40", 100, 40),
+        case("a last block of two warps", 75, 40),
         case("a warp with nothing to do", 257, 128),
         case("blocks of 100", 1001, 100),
         case("one element", 1, 40),
@@ -81,6 +82,8 @@ EXERCISE = Exercise(
                 ("32 * warps - N", "(blocks - 1) * (-block % 32) + -rest % 32")),
         Mistake("threads_not_lanes", "in a block's last warp only the lanes that have a thread were counted", "a warp always has 32 lanes, and those without a thread are idle, too",
                 ("32 * warps - N", "full * block + min(block, 32 * -(-rest // 32)) - N")),
+        Mistake("full_blocks_left_out", "idle lanes were counted in the last, short block alone, as if full blocks had none", "a full block of 40 threads has 24 idle lanes too",
+                ("32 * warps - N", "-rest % 32")),
     ],
     variants=[
         Variant("block by block", body="""

@@ -61,7 +61,7 @@ EXERCISE = Exercise(
         Mistake("renumbered_down", "the threads of a block were numbered anew, down the columns: neighbouring lanes wrote far apart", "x, the lanes' own direction, walks along a row",
                 (X_COL, "t = threadIdx.y * blockDim.x + threadIdx.x\n    col = blockIdx.x * blockDim.x + t // blockDim.y"), (Y_ROW, "row = blockIdx.y * blockDim.y + t % blockDim.y")),
         Mistake("no_guard_for_columns", "columns were not guarded, or rows taken to be longer than `cols`: what lies past the end of a row went into the next one",
-                "the guard: row < rows and col < cols", ("row < rows and col < cols", "row < rows")),
+                "the guard: row < rows and col < cols; and the index: row · cols + col, whatever the grid is", ("row < rows and col < cols", "row < rows")),
         Mistake("no_guard_for_rows", "rows were not guarded", "the guard: row < rows and col < cols", ("row < rows and col < cols", "col < cols")),
         Mistake("rows_for_cols", "`row` was multiplied by the number of rows: a step to the next row passes `cols` numbers", "the index: row * cols + col",
                 ("Y[row * cols + col] = factors[row] * X[row * cols + col]", "Y[row * rows + col] = factors[row] * X[row * rows + col]")),

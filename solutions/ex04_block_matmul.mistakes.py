@@ -95,6 +95,8 @@ EXERCISE = Exercise(
                 ("tiles(A.shape[1], B_k)", "tiles(min(B.shape[1], A.shape[1]), B_k)"), also=[[("tiles(A.shape[1], B_k)", "tiles(B.shape[1], B_k)")]]),
         Mistake("inner_over_M", "the sum ran over M, the rows of A, not over K", "the innermost loop: inner cuts A's columns and B's rows, K of them",
                 ("tiles(A.shape[1], B_k)", "tiles(min(A.shape[0], A.shape[1]), B_k)"), also=[[("tiles(A.shape[1], B_k)", "tiles(A.shape[0], B_k)")]]),
+        Mistake("sum_cut_by_another_size", "the sum was cut into steps of B_n or of B_m", "the loop over inner: tiles(K, B_k)",
+                ("tiles(A.shape[1], B_k)", "tiles(A.shape[1], B_n)"), also=[[("tiles(A.shape[1], B_k)", "tiles(A.shape[1], B_m)")]]),
         Mistake("B_k_and_B_n_swapped", "the columns of B were cut with B_k and the sum with B_n", "which size belongs to which loop: B_n to the columns of C",
                 ("tiles(B.shape[1], B_n)", "tiles(B.shape[1], B_k)"), ("tiles(A.shape[1], B_k)", "tiles(A.shape[1], B_n)")),
         Mistake("B_m_and_B_n_swapped", "the rows of A were cut with B_n and the columns of B with B_m", "which size belongs to which loop: B_m to the rows of C",

@@ -2,7 +2,7 @@
 
 from flashlab import oracle
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64, widest
+from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64, whole_rescaled, widest
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 
 STAR = ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=True)")
@@ -91,7 +91,8 @@ EXERCISE = Exercise(
         Mistake("last_tile_only", "only the last tile counted, in O and in l", "the lines of O and l: they add to the old, rescaled sums",
                 ("alpha * O + P_j @ V_j", "P_j @ V_j"), ("alpha * l + P_j.sum(-1, keepdim=True)", "P_j.sum(-1, keepdim=True)"), also=[[("alpha = torch.exp(m - m_new)", "alpha = torch.zeros_like(m)")]]),
         Mistake("whole_rescaled", "alpha multiplied the new tile as well", "the brackets: only what is there already is in the old units",
-                ("alpha * O + P_j @ V_j", "torch.where(m == -inf, 1.0, alpha) * (O + P_j @ V_j)"), ("alpha * l + P_j.sum(-1, keepdim=True)", "torch.where(m == -inf, 1.0, alpha) * (l + P_j.sum(-1, keepdim=True))")),
+                ("alpha * O + P_j @ V_j", "torch.where(m == -inf, 1.0, alpha) * (O + P_j @ V_j)"), ("alpha * l + P_j.sum(-1, keepdim=True)", "torch.where(m == -inf, 1.0, alpha) * (l + P_j.sum(-1, keepdim=True))"),
+                also=whole_rescaled(("alpha * l + P_j.sum(-1, keepdim=True)", "{} * (l + P_j.sum(-1, keepdim=True))"), ("alpha * O + P_j @ V_j", "{} * (O + P_j @ V_j)"), "alpha", "torch.where(m == -inf, 1.0, alpha)")),
         Mistake("scale_of_tile", "the scores were scaled by the number of keys in the tile, 1/√B_c", "the scale: 1/√d, whatever the tile", ("Q.shape[-1] ** -0.5", "len(K_j) ** -0.5"),
                 also=[[("Q.shape[-1] ** -0.5", "B_c ** -0.5")]]),
         Mistake("scale_of_N_k", "the scores were scaled by 1/√N_k", "the scale: 1/√d", ("Q.shape[-1] ** -0.5", "len(K) ** -0.5")),

@@ -23,17 +23,19 @@ def call(fn, Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
     """One query block, all key blocks, as FA1's outer loop brings them."""
     hidden, keep = masks(Q, K, causal, dropout_p)
     O, l, m = torch.zeros(len(Q), V.shape[-1], dtype=Q.dtype), torch.zeros(len(Q), dtype=Q.dtype), torch.full((len(Q),), -inf, dtype=Q.dtype)
+    changed = False
     for j in range(0, len(K), B_c):
         cols = slice(j, j + B_c)
         state = O.clone(), l.clone(), m.clone()
         found = fn(Q, K[cols], V[cols], O, l, m, scale, None if hidden is None else hidden[:, cols], None if keep is None else keep[:, cols], dropout_p)
-        if not all(torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in zip((O, l, m), state, strict=True)):
-            raise Breach("changed_inputs", "it changed O_i, l_i or m_i in place: return new ones (`O_i = a * O_i`, not `O_i *= a`)")
+        changed = changed or not all(torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in zip((O, l, m), state, strict=True))
         if not isinstance(found, (tuple, list)) or len(found) != 3 or not all(isinstance(T, torch.Tensor) for T in found):
             return found                       # the checker says what is wrong with it
         if any(a.shape != b.shape for a, b in zip(found, state, strict=True)):
             return found
         O, l, m = found
+    if changed:
+        raise Breach("changed_inputs", "it changed O_i, l_i or m_i in place: return new ones (`O_i = a * O_i`, not `O_i *= a`)", (O, l, m))
     return O, l, m
 
 
@@ -115,6 +117,9 @@ EXERCISE = Exercise(
                 (UPDATE, "(l_i[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]")),
         Mistake("no_rescale_l", "l_i was not multiplied by alpha when the maximum grew", "the line of l_new",
                 ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)")),
+        Mistake("whole_rescaled", "alpha multiplied the new tile as well", "the brackets: only what is there already is in the old units",
+                ("alpha * l_i + P_ij.sum(-1)", "alpha * (l_i + P_ij.sum(-1))"), ("((alpha * l_i)[:, None] * O_i + P_ij @ V_j)", "alpha[:, None] * (l_i[:, None] * O_i + P_ij @ V_j)"),
+                also=[[("alpha * l_i + P_ij.sum(-1)", "alpha * (l_i + P_ij.sum(-1))")], [("((alpha * l_i)[:, None] * O_i + P_ij @ V_j)", "alpha[:, None] * (l_i[:, None] * O_i + P_ij @ V_j)")]]),
         Mistake("alpha_inverted", "alpha was exp(m_new − m_i), the inverse of the right factor", "the sign in alpha",
                 ("torch.exp(m_i - m_safe)", "torch.exp(m_safe - m_i)"),
                 also=[[("torch.exp(m_i - m_safe)", "torch.exp(m_safe - m_i).masked_fill(m_i == -inf, 0)")]]),

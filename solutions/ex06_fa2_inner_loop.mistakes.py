@@ -4,7 +4,7 @@ import torch
 
 from flashlab import oracle
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import HUGE, attention_case, epsilon, equal_weights, in_float64
+from flashlab.check.cases import HUGE, attention_case, epsilon, equal_weights, in_float64, whole_rescaled
 from flashlab.check.form import Exercise, Hint, Mistake, Output, Variant
 from flashlab.memory import KiB, kernel, tiles
 
@@ -147,7 +147,9 @@ EXERCISE = Exercise(
         Mistake("P_of_old_maximum", "P_ij was shifted by the old maximum", "the exponent of P_ij: m_new, which the tile itself has raised",
                 ("torch.exp(S_ij - m_new[:, None])", "torch.exp(S_ij - torch.where(m_i == -inf, m_new, m_i)[:, None])")),
         Mistake("whole_rescaled", "alpha multiplied the new tile as well", "the brackets: only what is there already is in the old units",
-                ("alpha * l_i + P_ij.sum(-1)", "torch.where(m_i == -inf, 1.0, alpha) * (l_i + P_ij.sum(-1))"), ("alpha[:, None] * O_i + P_ij @ V_j", "torch.where(m_i == -inf, 1.0, alpha)[:, None] * (O_i + P_ij @ V_j)")),
+                ("alpha * l_i + P_ij.sum(-1)", "torch.where(m_i == -inf, 1.0, alpha) * (l_i + P_ij.sum(-1))"), ("alpha[:, None] * O_i + P_ij @ V_j", "torch.where(m_i == -inf, 1.0, alpha)[:, None] * (O_i + P_ij @ V_j)"),
+                also=whole_rescaled(("alpha * l_i + P_ij.sum(-1)", "{} * (l_i + P_ij.sum(-1))"), ("alpha[:, None] * O_i + P_ij @ V_j", "{}[:, None] * (O_i + P_ij @ V_j)"),
+                                    "alpha", "torch.where(m_i == -inf, 1.0, alpha)")),
         Mistake("factor_added", "alpha was added to l_i, not multiplied with it", "the line of l_i: a change of units is a product", ("alpha * l_i +", "alpha + l_i +")),
         Mistake("only_one_key_block", "only the first key block was visited", "the loop over the key blocks: is there a break or a return in it?", ("m_i = m_new\n", "m_i = m_new\n        break\n")),
         Mistake("V_of_first_block", "every key block met the first block of V", "the index of load(V, ...): the same keys as K", ("load(V, cols)", "load(V, slice(0, cols.stop - cols.start))")),
@@ -171,7 +173,7 @@ EXERCISE = Exercise(
         Mistake("O_not_stored", "O was never stored", "what is stored after the loop: store(O, rows, ...)", ("store(O, rows, O_i / l_i[:, None])", "pass")),
         Mistake("L_not_stored", "L was never stored", "what is stored after the loop: store(L, rows, ...)", ("store(L, rows, m_i + torch.log(l_i))", "pass")),
         Mistake("all_queries", "every program worked on the first query block's queries", "the index of load(Q, ...): rows", ("load(Q, rows)", "load(Q, slice(0, rows.stop - rows.start))")),
-        Mistake("K_read_twice", "K_j was loaded twice in each step", "how often load(K, cols) stands there", ("V_j = load(V, cols)", "K_j = load(K, cols).to(L.dtype)\n        V_j = load(V, cols)")),
+        Mistake("K_read_twice", "every K_j was loaded twice, in one step or in two loops", "how often load(K, cols) runs: a single loop over the key blocks is enough", ("V_j = load(V, cols)", "K_j = load(K, cols).to(L.dtype)\n        V_j = load(V, cols)")),
         Mistake("L_stored_each_step", "L was stored to HBM in every step, not once", "where store(L, ...) stands: after the loop, it is written once",
                 ("m_i = m_new", "m_i = m_new\n        store(L, rows, m_i + torch.log(l_i))")),
         Mistake("maximum_before_scale", "the maximum was taken before the scores were scaled: with a negative scale that is their minimum, and exp overflows", "the order: first scale, then the maximum",

@@ -38,6 +38,9 @@ def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, empty=None, both=N
 
 ONE_SIDED = "torch.where(L_a == -inf, L_b, torch.where(L_b == -inf, L_a, L_a + torch.log1p(torch.exp(L_b - L_a))))"
 
+WEIGHTS = "torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)"
+NORMALISED = ("w_a[:, None] * O_a + w_b[:, None] * O_b, L", "(w_a[:, None] * O_a + w_b[:, None] * O_b) / (w_a + w_b).masked_fill(w_a + w_b == 0, 1)[:, None], L")
+
 EXERCISE = Exercise(
     function="combine",
     outputs=(Output("O", ("query", "column")), Output("L", ("query",))),
@@ -69,7 +72,8 @@ EXERCISE = Exercise(
                 ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp(L_a - L_safe), 1 - torch.exp(L_b - L_safe)"),
                 also=[[("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "1 - torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)")]]),
         Mistake("unshifted", "exp(L_a) and exp(L_b) were taken as they are, and overflow for large scores", "the shift: subtract the larger of the two before exp",
-                ("torch.logaddexp(L_a, L_b)", "torch.log(torch.exp(L_a) + torch.exp(L_b))")),
+                ("torch.logaddexp(L_a, L_b)", "torch.log(torch.exp(L_a) + torch.exp(L_b))"),
+                also=[[("torch.logaddexp(L_a, L_b)", "torch.log(torch.exp(L_a) + torch.exp(L_b))"), (WEIGHTS, "torch.exp(L_a), torch.exp(L_b)"), NORMALISED]]),
         Mistake("L_is_sum", "L was L_a + L_b", "the sums are added, not their logarithms", ("torch.logaddexp(L_a, L_b)", "L_a + L_b")),
         Mistake("L_is_sum_only_returned", "the weights are right, but the L that came back was L_a + L_b", "the L that is returned: that of all the keys",
                 ("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L_a + L_b")),
@@ -93,7 +97,8 @@ EXERCISE = Exercise(
                 ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp(L_a - torch.maximum(L_a, L_b).masked_fill(L == -inf, 0)), torch.exp(L_b - torch.maximum(L_a, L_b).masked_fill(L == -inf, 0))")),
         Mistake("larger_wins", "each query took the half with the larger L alone", "both halves have a weight: exp(L_a − L), exp(L_b − L)",
                 ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "(L_a >= L_b).float(), (L_a < L_b).float()")),
-        Mistake("exponents_negative", "the exponents were L − L_a and L − L_b, with the wrong sign", "the exponents: no weight exceeds 1", ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp(L_safe - L_a), torch.exp(L_safe - L_b)")),
+        Mistake("exponents_negative", "the exponents were L − L_a and L − L_b, with the wrong sign", "the exponents: no weight exceeds 1", ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp(L_safe - L_a), torch.exp(L_safe - L_b)"),
+                also=[[(WEIGHTS, "torch.exp(L_safe - L_a).masked_fill(L_a == -inf, 0), torch.exp(L_safe - L_b).masked_fill(L_b == -inf, 0)"), NORMALISED]]),
         Mistake("divided_again", "O was divided by the sum exp(L) once more", "O_a and O_b are divided already", ("w_a[:, None] * O_a + w_b[:, None] * O_b, L", "(w_a[:, None] * O_a + w_b[:, None] * O_b) / torch.exp(L)[:, None], L")),
         Mistake("undivided", "O came back undivided, exp(L) times too large", "the weights: exp(L_a − L), exp(L_b − L) sum to 1", ("w_a[:, None] * O_a + w_b[:, None] * O_b, L", "(w_a[:, None] * O_a + w_b[:, None] * O_b) * torch.exp(L_safe)[:, None], L"),),
         Mistake("weights_along_columns", "the weights were multiplied along the columns of O", "the shapes: a weight for each query, `[:, None]` against O",

@@ -145,7 +145,8 @@ EXERCISE = Exercise(
         Mistake("leaves_early", "a query block that sees no key left before anything was stored", "the way out: dQ[rows] has to be stored there, too, as zeros",
                 ("L_i = L_i.masked_fill(L_i == -inf, 0)", "if (L_i == -inf).all():\n        return\n    L_i = L_i.masked_fill(L_i == -inf, 0)")),
         Mistake("mask_as_a_factor", "hidden weights were multiplied by 0 after exp: where exp of a hidden score overflowed, inf · 0 is NaN", "the mask: masked_fill or torch.where, or −inf before exp",
-                ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij * ~hidden_tile(rows, cols, N_q, N_k)")),
+                ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij * ~hidden_tile(rows, cols, N_q, N_k)"),
+                also=[[("L_i.masked_fill(L_i == -inf, 0)", "L_i"), ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij * ~hidden_tile(rows, cols, N_q, N_k)")]]),
     ],
     variants=[
         Variant("scale at the end, scores hidden by -inf",

@@ -107,6 +107,8 @@ EXERCISE = Exercise(
         Mistake("Q_for_dO", "dV was made from Q, not from dO", "dV_j = Pᵀ dO", ("P_ij.T @ dO_i", "P_ij.T @ Q_i[:, : dO_i.shape[1]]")),
         Mistake("L_clamped", "L was cut off at a number that scores can fall below, so that rows far below 0 lost their weights", "the exponent: L as it is; only −inf needs a stand-in",
                 ("L_i.masked_fill(L_i == -inf, 0)", "L_i.clamp(min=-100)"), also=[[("L_i.masked_fill(L_i == -inf, 0)", f"L_i.clamp(min={x})")] for x in (0, -1, -10, -50, -80, -88, -500)]),
+        Mistake("indexed_by_none", "the scores were indexed with `hidden` where it is None: S[None] is all of S, and every score was hidden", "hidden may be None: ask for it before you index with it",
+                ("if hidden is not None:", "if True:"), ("S_ij.masked_fill(hidden, -inf)", "S_ij.masked_fill(S_ij == S_ij if hidden is None else hidden, -inf)")),
     ],
     variants=[
         Variant("scaled Q, weights set to 0 where hidden", body="""

@@ -71,6 +71,8 @@ EXERCISE = Exercise(
         Mistake("store_guards_cols_only", "the store was guarded for columns but not for rows", "the mask of the store: rows < M and cols < N", (C_MASK, "acc.to(C.dtype.element_ty), cols < N")),
         Mistake("grid_floor", "the grid was rounded down, so that short tiles got no program", "the grid: triton.cdiv in both directions", (GRID, "(max(1, M // B_m), max(1, N // B_n))")),
         Mistake("grid_swapped", "the grid's two numbers were swapped", "program_id(0) goes down, program_id(1) across", (GRID, "(triton.cdiv(N, B_n), triton.cdiv(M, B_m))")),
+        Mistake("grid_of_a_square", "both numbers of the grid were made from M, or both from N, as if C were square", "the grid: M decides how many tiles there are down, N how many across",
+                (GRID, "(triton.cdiv(M, B_m), triton.cdiv(M, B_n))"), also=[[(GRID, "(triton.cdiv(N, B_m), triton.cdiv(N, B_n))")]]),
         Mistake("no_block_offset", "every program made the first tile", "rows and cols: tile i starts at i · B_m, tile j at j · B_n", (ROWS, "(tl.arange(0, B_m))"), (COLS, "(tl.arange(0, B_n))")),
         Mistake("B_m_for_B_n", "columns were counted in steps of B_m", "cols: tiles are B_n wide", ("tl.program_id(1) * B_n", "tl.program_id(1) * B_m")),
         Mistake("strides_of_B_swapped", "the two strides of B were swapped", "stride_Bk passes from one row of B to the next", ("inner[:, None] * stride_Bk + cols * stride_Bn", "inner[:, None] * stride_Bn + cols * stride_Bk")),

@@ -49,6 +49,7 @@ EXERCISE = Exercise(
         case("float64 along a row", 4, 1, 8),
         case("backwards, every second float16", 100, -2, 2),
         case("float16 from the middle of a sector", 5, 1, 2),
+        case("backwards, from the start of a sector", 32, -1, 4),
     ],
     mistakes=[
         Mistake("always_32", "each lane was given a sector of its own", "lanes may share sectors: count different ones",
@@ -72,7 +73,7 @@ EXERCISE = Exercise(
         Mistake("start_in_bytes", "start was taken for a byte, not for an element", "lane n reads byte (start + n · stride) · itemsize", (TOUCHED, "{(start + n * stride * itemsize) // 32 for n in range(32)}")),
         Mistake("stride_in_bytes", "the stride was taken to be in bytes", "lane n reads byte (start + n · stride) · itemsize", (TOUCHED, "{(start * itemsize + n * stride) // 32 for n in range(32)}")),
         Mistake("stride_absolute", "the stride was taken without its sign", "a negative stride walks backwards from start", (TOUCHED, "{(start + n * abs(stride)) * itemsize // 32 for n in range(32)}")),
-        Mistake("different_elements", "different elements were counted, not sectors", "a sector holds 32 / itemsize elements", (TOUCHED, "{(start + n * stride) for n in range(32)}")),
+        Mistake("different_elements", "each element was counted as a sector of its own: that is also what `/` gives, which keeps the fraction", "a sector holds 32 / itemsize elements: byte // 32 is its number", (TOUCHED, "{(start + n * stride) for n in range(32)}")),
         Mistake("coalesced_inverted", "coalesced was True where the load is not", "coalesced: no sector more than the closest packing needs", ("<= itemsize", "> itemsize")),
         Mistake("coalesced_exactly", "fewer sectors than the closest packing did not count as coalesced", "≤: lanes may share an element", ("<= itemsize", "== itemsize")),
         Mistake("coalesced_by_alignment", "only loads from the start of a sector counted as coalesced", "the number of sectors decides", ("<= itemsize", "<= itemsize and start * itemsize % 32 == 0")),
@@ -82,6 +83,8 @@ EXERCISE = Exercise(
         Mistake("packing_of_stride", "the closest packing was taken to be that of |stride| elements", "the closest packing: 32 · itemsize bytes in a row", ("<= itemsize", "<= itemsize * max(1, abs(stride))")),
         Mistake("stride_zero_or_one", "a load counted as coalesced if its stride is 0 or 1", "the number of sectors decides: a start inside a sector costs one more, and a stride of −1 is as good as 1", ("len(touched) <= itemsize", "stride in (0, 1)"),
                 also=[[("len(touched) <= itemsize", "stride in (-1, 0, 1)")]]),
+        Mistake("same_start", "coalesced meant no more sectors than a load of stride 1 from the same start, which may itself take one too many", "coalesced: itemsize sectors are the fewest, from wherever a load starts",
+                ("len(touched) <= itemsize", "len(touched) <= len({(start + n) * itemsize // 32 for n in range(32)})")),
     ],
     variants=[
         Variant("a list of bytes", body="""

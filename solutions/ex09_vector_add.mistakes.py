@@ -12,6 +12,8 @@ def case(name, N, B, a=0.5, dtype=torch.float32, *, seed):
     return Case(name, inputs, frozenset(f for f, true in features.items() if true), {"N": N, "B": B, "a": a})
 
 
+BYTES = "(X.dtype.element_ty.primitive_bitwidth // 8)"
+
 EXERCISE = Exercise(
     function="axpy",
     outputs=(Output("Out", ("element",)),),
@@ -56,6 +58,9 @@ EXERCISE = Exercise(
         Mistake("counted_from_1", "elements were counted from 1", "i: the first element has number 0", ("tl.arange(0, B)", "tl.arange(0, B) + 1")),
         Mistake("rounded", "the number of programs was rounded to the nearest whole number, so that a last block less than half full got no program", "the grid: rounded up, triton.cdiv(N, B)",
                 ("triton.cdiv(N, B)", "max(1, round(N / B))")),
+        Mistake("bytes_for_elements", "element numbers were turned into bytes before they were added to the pointers", "the addresses: a kernel's pointer counts elements, X + i",
+                ("tl.load(X + i, mine)", f"tl.load(X + {BYTES} * i, mine)"), ("tl.load(Y + i, mine)", f"tl.load(Y + {BYTES} * i, mine)"), ("Out + i", f"Out + {BYTES} * i"),
+                also=[[("tl.load(X + i, mine)", "tl.load(X + 4 * i, mine)"), ("tl.load(Y + i, mine)", "tl.load(Y + 4 * i, mine)"), ("Out + i", "Out + 4 * i")]]),
     ],
     variants=[
         Variant("pointers moved first", ("i = tl.program_id(0) * B + tl.arange(0, B)\n    mine = i < N",

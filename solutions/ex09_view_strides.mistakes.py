@@ -30,6 +30,7 @@ EXERCISE = Exercise(
         case("a transpose", (3, 4), (4, 1), 0, (1, 0), (0, 0), (1, 1)),
         case("rows from 1 on", (3, 4), (4, 1), 0, (0, 1), (1, 0), (1, 1)),
         case("every second column", (3, 4), (4, 1), 0, (0, 1), (0, 0), (1, 2)),
+        case("every second row from 2 on", (6, 4), (4, 1), 0, (0, 1), (2, 0), (2, 1)),
         case("the example", (3, 4), (4, 1), 0, (1, 0), (1, 0), (2, 1)),
         case("a view of a view", (5, 7), (21, 2), 13, (1, 0), (2, 1), (3, 2)),
         case("three dimensions", (4, 6, 5), (40, 6, 1), 3, (2, 0, 1), (1, 2, 1), (2, 1, 4)),

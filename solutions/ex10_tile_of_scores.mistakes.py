@@ -55,6 +55,8 @@ EXERCISE = Exercise(
         Mistake("grid_swapped", "the two directions of the grid were swapped: program_id(0) counted key blocks where the kernel counts query blocks",
                 "the order in the grid, and which program_id the rows come from",
                 ("(triton.cdiv(len(Q), B_r), triton.cdiv(len(K), B_c))", "(triton.cdiv(len(K), B_c), triton.cdiv(len(Q), B_r))")),
+        Mistake("grid_of_a_square", "both numbers of the grid were made from N_q, or both from N_k, as if S were square", "the grid: N_q decides how many tiles there are down, N_k how many across",
+                ("triton.cdiv(len(K), B_c)", "triton.cdiv(len(Q), B_c)"), also=[[("triton.cdiv(len(Q), B_r)", "triton.cdiv(len(K), B_r)")]]),
         Mistake("grid_of_rows", "a program was launched for each query, not for each block of queries", "the grid: as many programs as tiles",
                 ("triton.cdiv(len(Q), B_r)", "len(Q)")),
         Mistake("no_block_offset", "every program worked on the first tile", "rows and keys: program_id · B is where a block starts",

@@ -5,7 +5,20 @@ import torch
 from flashlab import oracle
 from flashlab.check import compiled
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import BELOW, EDGE, EPSILONS, LARGE, LOOSE, apart, epsilon, exact, far_below, features_of, normal
+from flashlab.check.cases import (
+    BELOW,
+    EDGE,
+    EPSILONS,
+    LARGE,
+    LOOSE,
+    apart,
+    epsilon,
+    exact,
+    far_below,
+    features_of,
+    normal,
+    whole_rescaled,
+)
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 UPDATE_O = 'O_i = alpha[:, None] * O_i + tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")'
@@ -94,6 +107,10 @@ EXERCISE = Exercise(
         Mistake("unshifted", "the scores went into exp without their maximum being subtracted", "the exponents: float32 overflows at exp(89)",
                 ("tl.maximum(m_i, tl.max(S_ij, 1))", "tl.zeros_like(m_i)")),
         Mistake("not_divided", "O_i was stored without being divided by l_i", "the division by l_i, after the loop", (FINISH, "")),
+        Mistake("whole_rescaled", "alpha multiplied the new tile as well", "the brackets: only what is there already is in the old units",
+                (UPDATE_L, "l_i = alpha * (l_i + tl.sum(P_ij, 1))"), (UPDATE_O, UPDATE_O.replace("alpha[:, None] * O_i + ", "alpha[:, None] * (O_i + ") + ")"),
+                also=whole_rescaled((UPDATE_L, "l_i = {} * (l_i + tl.sum(P_ij, 1))"), (UPDATE_O, UPDATE_O.replace("alpha[:, None] * O_i + ", "{}[:, None] * (O_i + ") + ")"),
+                                    "alpha", 'tl.where(m_i == -float("inf"), 1.0, alpha)')[1:]),
         Mistake("divided_inside", "O_i was divided by l_i in every step and not at the end", "where the division stands", (UPDATE_O, UPDATE_O.replace("O_i = ", "O_i = (") + ") / l_i[:, None]"), (FINISH, "")),
         Mistake("l_of_last_tile", "l_i held the sum of the last key block alone", "the line of l_i: it adds to the rescaled sum", (UPDATE_L, "l_i = tl.sum(P_ij, 1)")),
         Mistake("scale_missing", "the scores were not multiplied by scale", "the line of S_ij", ('tl.trans(K_j), input_precision="ieee") * scale', 'tl.trans(K_j), input_precision="ieee")')),

@@ -75,6 +75,8 @@ EXERCISE = Exercise(
         Mistake("p_kept", "keep was taken to be a fraction p: P was multiplied by p where it was dropped", "Z = keep / (1 − p): 0 where dropped", (Z, "(keep + ~keep * dropout_p) / (1 - dropout_p)")),
         Mistake("D_divided", "D was divided by 1 − p", "D_i comes from the O that dropout went into: it needs nothing more", (DS, "P_ij * (dP_ij - D_i[:, None] / (1 - dropout_p))")),
         Mistake("no_dropout", "dropout was left out: as if everything had been kept", "keep and dropout_p belong to dV and to dP", (Z, "keep * 0.0 + 1.0")),
+        Mistake("measured_rate", "what stays was divided by the share that happened to stay in this tile, not by 1 − p", "Z: 1 − p is the chance to stay, whatever this tile has drawn",
+                (Z, "keep / (keep * 1.0).mean().clamp_min(1e-9)")),
     ],
     variants=[
         Variant("where", body="""

@@ -2,16 +2,23 @@
 
 import torch
 
-from flashlab.check.cases import LOOSE, normal
+from flashlab.check.cases import LOOSE, normal, whole_rescaled, widest
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 FACTOR, MAXIMUM, ALPHA = "factor = scale * LOG2_E", "torch.maximum(m_i, S_ij.amax(-1) * factor)", "alpha = torch.exp2(m_i - m_new)"
 P, L = "P_ij = torch.exp2(S_ij * factor - m_new[:, None])", "(m_i + torch.log2(l_i)) / LOG2_E"
+UPDATE_L, UPDATE_O = "alpha * l_i + P_ij.sum(-1)", "alpha[:, None] * O_i + P_ij @ V_j"
 
 
 def truth(Q, K, V, scale, B_c):
     S = Q.double() @ K.double().T * scale
     return torch.softmax(S, -1) @ V.double(), torch.logsumexp(S, -1)
+
+
+def forbid(shape, Q, K, V, scale, B_c):
+    if len(K) > max(B_c, widest(Q, V)) and len(Q) > 1 and sorted(size for size in shape if size > 1) == sorted((len(Q), len(K))):
+        return f"the whole of S, {shape}, was made: no more than B_c = {B_c} of its columns at a time"
+    return None
 
 
 def case(name, N_q, N_k, B_c, *, seed, scale=0.5, d=4, d_v=4, factor=1.0, shift=0.0, sort=None, dtype=torch.float32):
@@ -33,6 +40,7 @@ EXERCISE = Exercise(
     function="attend",
     outputs=(Output("O", ("query", "column")), Output("L", ("query",))),
     truth=truth,
+    forbid=forbid,
     without=("softmax", "attention", "base_e"),
     cases=[
         case("one key", 2, 1, 1, seed=1200),
@@ -43,11 +51,14 @@ EXERCISE = Exercise(
         case("values wider than keys", 3, 7, 2, seed=1215, d=3, d_v=5),
         case("a scale of 2", 4, 6, 2, seed=1218, scale=2.0),
         case("a small scale", 4, 6, 2, seed=1221, scale=0.125),
+        case("many blocks", 3, 24, 4, seed=1248),
         case("one key at a time", 2, 5, 1, seed=1224),
         case("float64", 3, 7, 3, seed=1227, dtype=torch.float64),
         case("scores around 800, falling", 3, 8, 2, seed=1230, shift=800, scale=0.25, sort="falling"),
         case("scores around −800", 3, 8, 2, seed=1233, shift=-800, scale=0.25, sort="rising"),
         case("scores around 700, a scale of 4", 3, 8, 2, seed=1236, shift=700, scale=4.0, sort="rising"),
+        case("scores rising by hundreds", 3, 6, 2, seed=1242, d=1, factor=150.0, scale=1.0, sort="rising"),
+        case("scores falling by hundreds", 3, 6, 2, seed=1245, d=1, factor=150.0, scale=1.0, sort="falling"),
         case("scores in the hundreds", 4, 9, 3, seed=1239, factor=150.0, scale=0.5),
     ],
     mistakes=[
@@ -85,16 +96,30 @@ EXERCISE = Exercise(
                 ("alpha[:, None] * O_i + P_ij @ V_j", "O_i + P_ij @ V_j")),
         Mistake("not_divided", "O was not divided by l_i", "what is returned: O_i / l_i[:, None]", ("O_i / l_i[:, None]", "O_i")),
         Mistake("last_block_lost", "a short last block of keys was left out", "the range of the loop: up to N_k, slices may be short", ("range(0, len(K), B_c)", "range(0, len(K) - B_c + 1, B_c)")),
+        Mistake("whole_rescaled", "alpha multiplied the new block as well", "the brackets: only what is there already is in the old units",
+                (UPDATE_L, "alpha * (l_i + P_ij.sum(-1))"), (UPDATE_O, "alpha[:, None] * (O_i + P_ij @ V_j)"),
+                also=[*whole_rescaled((UPDATE_L, "{} * (l_i + P_ij.sum(-1))"), (UPDATE_O, "{}[:, None] * (O_i + P_ij @ V_j)"), "alpha", "torch.where(m_i == -inf, 1.0, alpha)"),
+                      [(UPDATE_L, "torch.where(m_i == -inf, 1.0, alpha) * (l_i + P_ij.sum(-1))"), (UPDATE_O, "torch.where(m_i == -inf, 1.0, alpha)[:, None] * (O_i + P_ij @ V_j)")]]),
+        Mistake("maximum_of_first_block", "the maximum was that of the first block for good, and later scores far above it overflowed", "m_new: the larger of m_i and the block's maximum",
+                (MAXIMUM, "torch.where(m_i == -inf, S_ij.amax(-1) * factor, m_i)")),
+        Mistake("whole_S", "all scores were made at once, N_q × N_k of them, which is what the blocks are there to avoid", "the loop: each step makes the scores of B_c keys", body="""
+            S = Q @ K.T * (scale * LOG2_E)
+            m = S.amax(-1)
+            P = torch.exp2(S - m[:, None])
+            return P @ V / P.sum(-1)[:, None], (m + torch.log2(P.sum(-1))) / LOG2_E
+            """),
     ],
     variants=[
         Variant("the factor folded into Q", (FACTOR, "Q, factor = Q * (scale * LOG2_E), 1.0")),
         Variant("with powers of Python", (ALPHA, "alpha = 2.0 ** (m_i - m_new)"), (P, "P_ij = 2.0 ** (S_ij * factor - m_new[:, None])")),
         Variant("the maximum of all keys first", body="""
-            scores = Q @ K.T * (scale * LOG2_E)
-            m = scores.amax(-1, keepdim=True)
-            P = torch.exp2(scores - m)
-            l = P.sum(-1, keepdim=True)
-            return P / l @ V, ((m + torch.log2(l)) / LOG2_E)[:, 0]
+            factor, blocks = scale * LOG2_E, list(zip(K.split(B_c), V.split(B_c)))
+            m = torch.stack([(Q @ K_j.T).amax(-1) for K_j, _ in blocks]).amax(0) * factor
+            l, O = 0, 0
+            for K_j, V_j in blocks:
+                P = torch.exp2(Q @ K_j.T * factor - m[:, None])
+                l, O = l + P.sum(-1), O + P @ V_j
+            return O / l[:, None], (m + torch.log2(l)) / LOG2_E
             """),
     ],
     hints=[

@@ -88,6 +88,8 @@ EXERCISE = Exercise(
         Mistake("O_counted", "O_i was counted, and it lives in registers", "the bytes: Q_i, K_j and V_j alone", (SHARED, "element_size * (B_r * (D + D_v) + num_stages * B_c * (D + D_v))")),
         Mistake("warps_for_stages", "num_warps and num_stages were swapped", "the order in a choice: (B_r, B_c, num_warps, num_stages)", ("for B_r, B_c, num_warps, num_stages in grid:", "for B_r, B_c, num_stages, num_warps in grid:"),
                 ("kept.append((B_r, B_c, num_warps, num_stages))", "kept.append((B_r, B_c, num_stages, num_warps))")),
+        Mistake("wider_for_all", "Q_i, K_j and V_j were all taken to be as wide as the wider of the two", "the bytes: each tile has its own width, D for Q_i and K_j, D_v for V_j",
+                (SHARED, "element_size * (B_r * max(D, D_v) + num_stages * B_c * 2 * max(D, D_v))"), also=[[(SHARED, "element_size * (B_r * D + num_stages * B_c * 2 * max(D, D_v))")]]),
     ],
     variants=[
         Variant("in one expression", body="""

@@ -1,11 +1,12 @@
 """What the checker says of answers whose mistake it has no name for, and that it blames nothing that is right."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from flashlab.check import case_inputs, checker, diagnose, failing, form, raised, run_case, say, special
+from flashlab.check import altered, case_inputs, checker, diagnose, failing, form, raised, run_case, say, special
 from flashlab.check.alternatives import ATTENTION, Problem
 from flashlab.check.cases import attention_case
 from flashlab.check.gradients import GRADIENTS, Backward
@@ -26,7 +27,8 @@ def in_words(report):
 
 def judged(**cases):
     """name=(passed, features), as special() sees them."""
-    return [SimpleNamespace(case=form.Case(name, dict, frozenset(features)), passed=passed, wrong=[0] * (not passed), problem=None)
+    return [SimpleNamespace(case=form.Case(name, dict, frozenset(features)), passed=passed, wrong=[0] * (not passed), beside=[],
+                            problem=None)
             for name, (passed, features) in cases.items()]
 
 
@@ -65,6 +67,61 @@ def test_right_numbers_are_never_called_wrong():
 def test_a_right_result_of_another_dtype_is_called_right():
     report = said("ex03_safe_softmax", lambda S: torch.softmax(S.double(), -1).nan_to_num(0))
     assert report.mistake == "wrong_dtype" and "The numbers are right, but P has dtype float64" in in_words(report), str(report)
+
+
+def test_a_result_that_was_rounded_to_another_dtype_is_not_called_right():
+    def softmax(S):
+        E = torch.exp(S - S.amax(-1, keepdim=True).clamp_min(-2000))
+        return (E / E.sum(-1, keepdim=True).clamp_min(1e-30)).float()
+
+    report = said("ex03_safe_softmax", softmax)
+    assert "right up to rounding, but P has dtype float32" in in_words(report) and "`dtype=`" in report.message, str(report)
+
+
+def changes_its_input(name, mistake):
+    """The solution with a mistake in it, which also changes its first input in place."""
+    exercise = form.exercise(name)
+    wrong = exercise.wrong(next(m for m in exercise.mistakes if m.name == mistake)) if mistake else exercise.solution()
+
+    def fn(first, *rest, **more):
+        found = wrong(first, *rest, **more)
+        first += 1
+        return found
+
+    return fn
+
+
+def test_changed_inputs_and_wrong_numbers_are_both_said():
+    report = said("ex03_safe_softmax", changes_its_input("ex03_safe_softmax", "one_maximum"))
+    assert report.mistake == "changed_inputs + one_maximum" and "The numbers are right" not in report.message, str(report)
+
+
+def test_changed_inputs_alone_leave_the_numbers_right():
+    report = said("ex03_safe_softmax", changes_its_input("ex03_safe_softmax", None))
+    assert report.mistake == "changed_inputs" and "The numbers are right" in report.message, str(report)
+
+
+# ---- the right formula with other inputs
+
+def test_altered_inputs_that_would_spoil_a_right_case_are_no_explanation():
+    def tile_sizes(sram_bytes, d, d_v, element_size):       # right where d_v is the smaller one: they did not trade places
+        B_r, B_c, B = form.exercise("ex05_tile_sizes").solution()(sram_bytes, max(d, d_v), d_v, element_size)
+        return B_r, B_c, B + (d_v > d)
+
+    assert "exchanged" not in in_words(said("ex05_tile_sizes", tile_sizes))
+
+
+def test_a_truth_that_never_ends_for_altered_inputs_is_left():
+    exercise = form.exercise("ex12_registers")
+    right = exercise.solution()
+    started = time.perf_counter()
+    report = checker.examine(exercise, lambda warps, registers, shared: (*right(warps, registers, shared)[:2], 7, 7))
+    assert not report.passed and time.perf_counter() - started < 20, str(report)
+
+
+def test_a_formula_that_is_not_defined_for_altered_inputs_is_left():
+    exercise = form.exercise("ex09_tile_offsets")
+    assert altered.truth_of(exercise, exercise.cases[0].make() | {"B_m": -1}) is None
 
 
 # ---- outputs and places

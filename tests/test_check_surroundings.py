@@ -92,7 +92,7 @@ def as_errors():
 def patched_everywhere():
     stack = contextlib.ExitStack()
     for thing, name in ((torch, "exp"), (torch, "zeros"), (torch.Tensor, "clone"), (torch.nn.functional, "softmax"), (math, "sqrt"),
-                        (time, "perf_counter"), (judge, "_error"), (numpy, "asarray")):
+                        (time, "perf_counter"), (judge, "error_of"), (numpy, "asarray")):
         stack.enter_context(replaced(thing, name, lambda *_, **__: 1 / 0))
     return stack
 
@@ -204,7 +204,7 @@ def leaves_no_builtins():
 
 
 def leaves_another_checker():
-    judge._error = lambda *_: 0.0
+    judge.error_of = lambda *_: 0.0
     checker.examine = None
     limits.limited = None
 
@@ -228,7 +228,7 @@ LEFT = {
     "a Tensor's methods": (leaves_nothing_of_torch, "Tensor.amax"),
     "builtins": (leaves_no_builtins, "builtins.len"),
     "math": (lambda: setattr(math, "pi", 3), "math.pi"),
-    "another checker": (leaves_another_checker, "flashlab.check.judge._error"),
+    "another checker": (leaves_another_checker, "flashlab.check.judge.error_of"),
     "streams": (leaves_streams, None),
     "a directory": (leaves_no_directory, "the working directory"),
     "no grad": (lambda: torch.set_grad_enabled(False), "grad mode"),

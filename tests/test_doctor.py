@@ -117,6 +117,8 @@ def test_the_report_of_this_machine(capsys):
     assert set(findings) == {"python", "torch", "triton", "numpy", "gpu", "copy", "matmul", "backend", "kernel", "chapters"}
     assert findings["copy"]["data"]["GB_per_s"] > 0.1 and "measured here" in findings["copy"]["text"]
     assert findings["matmul"]["data"]["TFLOP_per_s"] > 1e-4 and "measured here" in findings["matmul"]["text"]
+    assert {"kernel", "backward"} < set(findings["kernel"]["data"]), "which kernels run, of both passes"
+    assert all(findings["kernel"]["data"][key] in findings["kernel"]["text"] for key in ("kernel", "backward"))
     assert code == int(any(f["level"] == "broken" for f in findings.values()))
 
 

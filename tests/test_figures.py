@@ -594,11 +594,11 @@ def test_bench_titles_are_computed():
 def test_ceiling_is_dashed_and_every_line_is_labelled():
     ax = figures.tflops(invented_results()).axes[0]
     assert [line for line in ax.lines if line.get_linestyle() == "--" and set(line.get_ydata()) == {800}]
-    assert set(labels(ax)) >= {style.label(name) for name in SPEED}
+    assert set(labels(ax)) >= {style.label(name) for name in SPEED} - {"SDPA math"} and "Not drawn: SDPA math." in source(ax.figure)
 
 
 def test_missing_rows_are_named():
-    fig = figures.runtime_against_N(invented_results())
+    fig = figures.peak_memory_against_N(invented_results())
     assert "Missing: SDPA math at N = 16384: out of memory." in source(fig)
     results = invented_results()
     results["rows"] = [r for r in results["rows"] if r["implementation"] == "sdpa_flash"]
@@ -633,8 +633,10 @@ def test_command_line_draws_into_the_folder(tmp_path, monkeypatch, capsys):
     (tmp_path / "bench.json").write_text(json.dumps(invented_results()))
     (tmp_path / "counters.json").write_text(json.dumps(invented_counters()))
     (tmp_path / "other.json").write_text("{}")
+    (tmp_path / "search.json").write_text(json.dumps(pictures_schedules.search()))
     pictures = dict(gallery.gallery(tmp_path))
-    assert {"traffic", "tile_traversal", "counters_counters", "bench_tflops"} <= pictures.keys()
+    assert {"traffic", "tile_traversal", "counters_counters", "bench_tflops", "timelines"} <= pictures.keys()
+    assert "choices the slowest" in title(pictures["search_times_of_tiles"]())
     monkeypatch.setattr(gallery, "gallery", lambda: [("bench_tflops", pictures["bench_tflops"])])
     with pytest.raises(SystemExit, match="OUT_DIR must be a folder that is there, got"):
         gallery.main([str(tmp_path / "out")])

@@ -96,6 +96,9 @@ def test_a_roofline_counts_what_waits_for_memory_and_tells_measured_from_modelle
     assert "one, two" in names                              # on top of each other: one line of text
     hollow = [line for line in fig.axes[0].lines if line.get_marker() == "o" and line.get_markerfacecolor() == "white"]
     assert len(hollow) == 1 and hollow[0].get_ydata()[0] == 600 and "hollow: at best" in fig.get_supxlabel()
+    fig.draw_without_rendering()
+    name = next(text for text in fig.axes[0].texts if text.get_text() == "matmul").get_window_extent()
+    assert name.y0 > fig.axes[0].transData.transform((1, 600))[1], "the roof crosses the name out"
     nothing_falls_off(fig)
 
 

@@ -99,8 +99,9 @@ def test_titles_of_errors_and_roundings():
     assert "9 to 9 times" in title(figures.errors_by_dtype(data.ERRORS, "Measured here."))
     budget = figures.rounding_budget({"P": 3.0, "O": 4.0}, "Measured here.")
     assert title(budget) == "“O” makes 64 % of the squared error, “P” the rest"
-    assert title(figures.compiled_kernels(data.COMPILED)).startswith("1 of 2 spill")
+    assert title(figures.compiled_kernels(data.COMPILED)).startswith("1 of 2 kernels spills registers")
     assert title(figures.compiled_kernels(data.COMPILED[:1])).startswith("None of the 1 spills")
+    assert title(figures.compiled_kernels([row | {"spills": 8} for row in data.COMPILED])).startswith("2 of 2 kernels spill reg")
 
 
 def test_the_same_mask_is_said_to_be_the_same():

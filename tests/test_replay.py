@@ -36,6 +36,13 @@ def test_a_wrong_answer_opens_where_its_first_wrong_number_was_stored():
     assert replay(exercise.name, wrong, case="one key block").scenes[0].title.endswith("one key block")
 
 
+@pytest.mark.skipif(not interpreted(), reason="kernels are followed in the interpreter")
+def test_a_stray_access_opens_where_it_happens():
+    exercise = form.exercise("ex09_vector_add")
+    player = replay(exercise.name, exercise.wrong(next(m for m in exercise.mistakes if m.name == "no_guard_load")))
+    assert player.start > 0 and not player.marked, "no number is wrong"
+
+
 def test_a_wrong_tile_is_found_in_the_tensor_that_it_is_stored_to():
     exercise = form.exercise("ex05_fa1_inner_loop")
     player = replay(exercise.name, exercise.wrong(next(m for m in exercise.mistakes if m.name == "old_division_not_undone")))

@@ -71,7 +71,7 @@ def save(results, out):
 
 
 def load_results(name):
-    """results/<name>.json, e.g. load_results("forward_h100"), from the repository or the folder of the notebook.
+    """results/<name>.json, e.g. load_results("forward_h200"), from the repository or the folder of the notebook.
 
     Raises: FileNotFoundError that says which there are and how to make this one, ValueError for a file that is no JSON
     """

@@ -8,8 +8,9 @@ from itertools import combinations
 
 import torch
 
-from flashlab.check import judge
+from flashlab.check import judge, limits
 
+SECONDS = 0.3                  # for one truth: other sizes than an exercise allows may take for ever
 KEYS, QUERIES = ("K", "V"), ("Q", "dO")
 LN2 = 0.6931471805599453
 
@@ -28,6 +29,11 @@ def alterations(inputs, triton_outputs=()) -> Iterator[tuple[str, dict]]:
             yield f"{a} and {b} exchanged", inputs | {a: given[b], b: given[a]}
             yield f"{b} in the place of {a}", inputs | {a: given[b]}
             yield f"{a} in the place of {b}", inputs | {b: given[a]}
+        if type(given[a]) is type(given[b]) is int:
+            for text, other in (("larger", max(given[a], given[b])), ("smaller", min(given[a], given[b]))):
+                yield f"the {text} of {a} and {b} in the place of both", inputs | {a: other, b: other}
+                for name in (a, b):
+                    yield f"the {text} of {a} and {b} in the place of {name}", inputs | {name: other}
     yield from _fewer_keys(inputs)
 
 
@@ -118,9 +124,15 @@ def _fewer_keys(inputs):
 
 
 def truth_of(exercise, inputs):
-    """The outputs for altered inputs in float64, or None where the formula is not defined for them."""
+    """The outputs for altered inputs in float64, or None where the formula is not defined for them, or takes too long."""
+    box = []
+
+    def compute():
+        box.append(exercise.truth(**inputs) if exercise.truth is not None else judge.wide(exercise, inputs, limit=SECONDS))
+
     try:
-        found = exercise.truth(**inputs) if exercise.truth is not None else judge.wide(exercise, inputs)
-    except Exception:                                          # altered inputs need not make sense
+        limits.limited(compute, SECONDS)
+    except (Exception, limits.TimeUp, limits.MemoryUp):        # altered inputs need not make sense
         return None
-    return found if isinstance(found, tuple) else (found,)
+    found = box[0] if isinstance(box[0], tuple) else (box[0],)
+    return found if len(found) == len(exercise.outputs) else None

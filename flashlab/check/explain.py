@@ -29,14 +29,14 @@ def explain(exercise, judged):
     failing = [k for k in judged if k.problem is None and k.wrong]
     if not failing:
         return Explanation()
+    passing = [k for k in judged if k.passed]
     if exercise.ints_only:
-        return _of_numbers(exercise, failing)
+        return _of_numbers(exercise, failing, passing)
     found = Explanation()
     if text := _exchanged(exercise, failing):
         return Explanation([text], ["results_exchanged"], ["the order in `return`"])
     evidence = {n: _seen(exercise, failing, n) for n in sorted({n for k in failing for n, *_ in k.wrong})}
     evidence = {n: cases for n, cases in evidence.items() if cases}
-    passing = [k for k in judged if k.passed]
     left = dict(evidence)
     for search in (_alternative, _altered, _altered):          # the second time for what the first has left
         for what, look, name, outputs in search(exercise, left, failing, passing):
@@ -187,7 +187,7 @@ def _altered(exercise, evidence, failing, passing):
                 wrong_here = {n for n, *_ in k.wrong}
                 truth = altered.truth_of(exercise, inputs) if inputs else None
                 outputs = {n for n in outputs if n not in wrong_here or n in _outputs_like(exercise, {n: 0}, k, truth)}
-        if outputs:
+        if outputs and _right_where_right(exercise, text, outputs, passing):
             checked.append((text, outputs))
     if not checked:
         return []
@@ -195,6 +195,20 @@ def _altered(exercise, evidence, failing, passing):
     names = where.listing([exercise.outputs[n].name for n in sorted(outputs)])
     are = "are" if len(outputs) > 1 else "is"
     return [(f"{names} {are} what the right formula gives for {text}", "", None, outputs)]
+
+
+def _right_where_right(exercise, text, outputs, passing):
+    """Do the altered inputs give the right results where the learner has them? Else they do not tell what was done."""
+    for k in passing:
+        inputs = dict(altered.alterations(k.case.make(), exercise.writes)).get(text)
+        truth = altered.truth_of(exercise, inputs) if inputs else None
+        right = judge.expect(exercise, k.case)
+        for n in outputs if truth is not None else ():
+            if getattr(truth[n], "shape", ()) != getattr(right.truth[n], "shape", ()):
+                return False
+            if not judge.error_of(truth[n], right.truth[n]) <= 2 * right.bounds[n]:
+                return False
+    return True
 
 
 def _telling(exercise, k):
@@ -217,14 +231,16 @@ def _outputs_like(exercise, wanted, k, truth):
 # ---- whole numbers
 
 
-def _of_numbers(exercise, failing):
+def _of_numbers(exercise, failing, passing):
     if text := _exchanged(exercise, failing):
         return Explanation([text], ["results_exchanged"], ["the order in `return`"])
     found = Explanation()
     for n in sorted({n for k in failing for n, *_ in k.wrong}):
         wrong = [k for k in failing if any(n == m for m, *_ in k.wrong)]
         text = _off_by(exercise, n, wrong) if exercise.terms is not None else ""
-        found.said += [said] if (said := text or _for_other_inputs(exercise, n, wrong) or _simple(exercise, n, wrong)) else []
+        right = [*passing, *(k for k in failing if k not in wrong)]
+        text = text or _for_other_inputs(exercise, n, wrong, right) or _simple(exercise, n, wrong)
+        found.said += [text] if text else []
     return found
 
 
@@ -250,7 +266,7 @@ def _weight(value):
     return 0.25 if isinstance(value, bool) else 1
 
 
-def _for_other_inputs(exercise, n, wrong):
+def _for_other_inputs(exercise, n, wrong, passing):
     deadline = time.thread_time() + SECONDS
     texts = None
     for k in wrong:
@@ -265,8 +281,10 @@ def _for_other_inputs(exercise, n, wrong):
             return ""
     if sum(_weight(k.outcome.values[n]) for k in wrong) < ENOUGH:
         return ""
-    order = [text for text, _ in altered.alterations(wrong[0].case.make()) if text in texts]
-    return f"{exercise.outputs[n].name} is what the right formula gives for {order[0]}"
+    for text, _ in altered.alterations(wrong[0].case.make()):
+        if text in texts and _right_where_right(exercise, text, [n], passing):
+            return f"{exercise.outputs[n].name} is what the right formula gives for {text}"
+    return ""
 
 
 def _equal(a, b):

@@ -41,11 +41,12 @@ class Output:
 
 
 class Breach(Exception):
-    """What the function did is against the rules: for an exercise's `call`, and for who watches. kind as in runner.Problem."""
+    """What the function did is against the rules: for an exercise's `call`, and for who watches. kind as in runner.Problem;
+    results: what it returned all the same."""
 
-    def __init__(self, kind, text):
+    def __init__(self, kind, text, results=None):
         super().__init__(text)
-        self.kind = kind
+        self.kind, self.results = kind, results
 
 
 class Mistake:

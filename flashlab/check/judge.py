@@ -14,6 +14,7 @@ from flashlab.check.runner import Outcome, Problem, run
 
 TENTH = 0.1                    # a result that is 0 throughout is a difference of terms of about 1: it may be off by their rounding
 SANE = 0.02                    # the solution's own rounding, at most, relative to the result: 16-bit results come close
+RIGHT_NUMBERS = ("changed_inputs", "view_of_input")    # problems of answers that have results to compare
 GIST = {"SRAMOverflow": 40, "MemoryModelError": 40}    # letters of a message that are compared: these name the learner's own lines
 CLOSER = 100                   # two wrong answers are the same if they are this much closer to each other than to the truth
 
@@ -35,6 +36,7 @@ class Judged:
     outcome: Outcome
     problem: Problem | None = None         # no result that could be compared
     wrong: list = field(default_factory=list)    # (output's number, error, bound)
+    beside: list = field(default_factory=list)   # the same, of an answer whose problem is not its numbers: it changed its inputs
     structure: list = field(default_factory=list)    # of structure.Finding
 
     @property
@@ -66,15 +68,15 @@ def expected_of(exercise, case, inputs):
     else:
         truth = wide(exercise, inputs)
     truth = truth if isinstance(truth, tuple) else (truth,)
-    if not all(_error(mine, true) <= SANE * _size(true) for mine, true in zip(outcome.values, truth, strict=True)):
+    if not all(error_of(mine, true) <= SANE * _size(true) for mine, true in zip(outcome.values, truth, strict=True)):
         raise RuntimeError(f"the solution of {exercise.name} is not what its truth says")
     bounds = tuple(_bound(exercise, case, mine, true) for mine, true in zip(outcome.values, truth, strict=True))
     return Expected(outcome, truth, bounds)
 
 
-def wide(exercise, inputs):
-    """What the solution gives in float64."""
-    return run(exercise, exercise.solution(), doubled(inputs), limit=60).values
+def wide(exercise, inputs, limit=60):
+    """What the solution gives in float64; () where it fails."""
+    return run(exercise, exercise.solution(), doubled(inputs), limit=limit).values
 
 
 def _bound(exercise, case, mine, true):
@@ -122,18 +124,24 @@ def judge(exercise, case, fn, *, own_file=None, inputs=None, expected=None, limi
 
 def _compare(exercise, judged, expected):
     outcome = judged.outcome
-    if judged.problem is None:
+    if judged.problem is None or judged.problem.kind in RIGHT_NUMBERS and outcome.values:
         outcome.values = tuple(map(_plain, outcome.values, expected.outcome.values)) + outcome.values[len(expected.outcome.values):]
-        judged.problem = _contract(exercise, outcome, expected.outcome)
-    if judged.problem is None:
-        judged.wrong = [(n, error, bound) for n, (value, truth, bound) in
-                        enumerate(zip(outcome.values, expected.truth, expected.bounds, strict=True))
-                        if not (error := _error(value, truth)) <= bound]
+        breach = _contract(exercise, outcome, expected.outcome)
+        wrong = _wrong(outcome, expected) if breach is None else []
+        judged.wrong, judged.beside = (wrong, []) if judged.problem is None else ([], wrong)
+        judged.problem = breach or judged.problem
     if judged.problem is None or judged.problem.kind in ("changed_inputs",):
         judged.structure = structure.findings(exercise, outcome, expected.outcome, not judged.wrong)
 
 
-def _error(value, truth):
+def _wrong(outcome, expected):
+    return [(n, error, bound) for n, (value, truth, bound) in
+            enumerate(zip(outcome.values, expected.truth, expected.bounds, strict=True))
+            if not (error := error_of(value, truth)) <= bound]
+
+
+def error_of(value, truth):
+    """How far off a result is, of whatever kind it is."""
     if isinstance(truth, (torch.Tensor, float)):
         return distance(value, truth)
     return 0.0 if value == truth else math.inf

@@ -85,6 +85,8 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
     outcome.printed = sink.text()
     if error is not None:
         outcome.problem = describe(error, exercise, own_file, limit)
+        if getattr(error, "results", None) is not None and isinstance(error, Breach):
+            outcome.values, outcome.facts["container"] = results.plain(error.results)
         return outcome
     outcome.values, outcome.facts["container"] = read
     if guard:
@@ -182,8 +184,6 @@ def _changed(inputs, keep):
             return Problem("changed_inputs", f"it changed its input {name} in place: whoever called it still needs {name}. "
                                              "Assign to a new name (`x = x * a`), not into the tensor (`x *= a`, `x[...] = a`)")
     return None
-
-
 
 
 # ---- errors

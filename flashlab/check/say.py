@@ -1,5 +1,7 @@
 """The Report of an answer that fails: what was done, where it shows, what to look at, and the case to try it on."""
 
+from dataclasses import replace
+
 import torch
 
 from flashlab.check import diagnose, explain, failing, hints, judge, raised, special, structure, where
@@ -16,6 +18,8 @@ def failed(exercise, fn, judged, place):
     """The Report. place: "your cell", or the learner's file."""
     first = next(k for k in judged if not k.passed)
     diagnosis = diagnose.name_mistake(exercise, judged)
+    if first.problem is not None and not diagnosis.name and (numbers := _numbers_alone(judged)):
+        return _and_the_numbers(first, failed(exercise, fn, numbers, place), place)
     texts = [*_named(exercise, diagnosis), *_shown(exercise, fn, judged, first, diagnosis)]
     points = first.only_structure
     looks = [m.look for m in diagnosis.mistakes] or (diagnosis.explanation.looks if diagnosis.explanation else [])
@@ -28,6 +32,21 @@ def failed(exercise, fn, judged, place):
                   hints=hints.in_order(exercise, judged), snippet=failing.lines(exercise, first.case))
 
 
+def _numbers_alone(judged):
+    """The cases as if no input had been changed, where an answer did that and its numbers are wrong too; else []."""
+    alone = [replace(k, problem=None, wrong=k.beside, beside=[]) if k.problem and k.problem.kind in judge.RIGHT_NUMBERS else k
+             for k in judged]
+    return alone if any(k.wrong for k in alone) and all(k.problem is None for k in alone) else []
+
+
+def _and_the_numbers(first, report, place):
+    """The report on the numbers, after what the answer did to its inputs."""
+    said = sentence(f"In “{first.case}” {first.problem.text}")
+    report.message = f"{said} Beside that, numbers are wrong.\n{report.message}"
+    report.mistake = " + ".join(filter(None, [first.problem.kind, report.mistake]))
+    return report
+
+
 def _named(exercise, diagnosis):
     whats = [m.what for m in diagnosis.mistakes]
     if diagnosis.explanation and diagnosis.explanation.names:
@@ -37,7 +56,7 @@ def _named(exercise, diagnosis):
     said = " ".join(sentence(what, exercise) for what in whats)
     if len(diagnosis.mistakes) > 1:
         return [f"Two mistakes at once. {said}"]
-    more = " That is what the smallest failing case shows; a later one shows something else as well."
+    more = " That explains the smallest case that fails, and not all of the others: there may be something else as well."
     return [said + more if diagnosis.partly else said]
 
 
@@ -59,7 +78,8 @@ def _shown(exercise, fn, judged, first, diagnosis):
             said.append(sentence(text, exercise))
         if diagnosis.explanation and not diagnosis.explanation.names:
             said += [sentence(text, exercise) for text in diagnosis.explanation.said]
-    return said + findings(first, exercise)
+    found = findings(first, exercise)
+    return said + ([f"There {found[0][0].lower()}{found[0][1:]}", *found[1:]] if first.only_structure else found)
 
 
 def findings(judged, exercise=None):
@@ -70,7 +90,10 @@ def findings(judged, exercise=None):
 def _of_problem(exercise, first):
     problem = first.problem
     right = problem.kind in SHAPES and _numbers_fit(exercise, first)
-    said = [f"The numbers are right, but {problem.text}." if right else sentence(f"There {problem.text}")]
+    rounded = " up to rounding" if right and not _numbers_fit(exercise, first, rounding=0) else ""
+    said = [f"The numbers are right{rounded}, but {problem.text}." if right else sentence(f"There {problem.text}")]
+    if problem.kind == "wrong_dtype" and "has dtype float32;" in problem.text:
+        said.append("A tensor is float32 where none is asked for: `torch.zeros`, `torch.full` and others take `dtype=`.")
     if problem.kind in SHAPES and (text := explain.exchanged_shapes(exercise, first)):
         said.append(sentence(text, exercise))
     if problem.kind == "raised":
@@ -79,7 +102,7 @@ def _of_problem(exercise, first):
     return said
 
 
-def _numbers_fit(exercise, judged):
+def _numbers_fit(exercise, judged, rounding=2e-3):
     """Results of another type, shape or dtype whose numbers are right."""
     expected, values = judge.expect(exercise, judged.case), judged.outcome.values
     ordinary = all(not isinstance(v, torch.Tensor) or v.device.type == "cpu" and v.layout == torch.strided for v in values)
@@ -87,16 +110,16 @@ def _numbers_fit(exercise, judged):
         return False
     try:
         pairs = [(torch.as_tensor(v).double(), torch.as_tensor(t).double()) for v, t in zip(values, expected.truth, strict=True)]
-        return all(_near(*pair, bound) for pair, bound in zip(pairs, expected.bounds, strict=True))
+        return all(_near(*pair, bound, rounding) for pair, bound in zip(pairs, expected.bounds, strict=True))
     except Exception:                                          # lists of different lengths, strings, sparse tensors, anything
         return False
 
 
-def _near(x, y, bound):
-    """Equal but for their shape and a rounding to 16 bits."""
+def _near(x, y, bound, rounding):
+    """Equal but for their shape and a rounding, to 16 bits if it is that large."""
     if x.numel() != y.numel():
         return False
-    return not y.numel() or judge.distance(x.reshape(y.shape), y) <= max(bound, 2e-3 * float(y.abs().nan_to_num(0, 0, 0).max()))
+    return not y.numel() or judge.distance(x.reshape(y.shape), y) <= max(bound, rounding * float(y.abs().nan_to_num(0, 0, 0).max()))
 
 
 def sentence(text, exercise=None):

@@ -1,9 +1,7 @@
 """What is special about the cases that fail. A feature is blamed only where the cases single it out."""
 
 from flashlab.check.cases import IMPLIES, WEAK, in_order
-
-RIGHT_NUMBERS = ("changed_inputs", "view_of_input")
-
+from flashlab.check.judge import RIGHT_NUMBERS
 
 OF_MEMORY = ("SRAMOverflow", "MemoryModelError")
 
@@ -11,7 +9,7 @@ OF_MEMORY = ("SRAMOverflow", "MemoryModelError")
 def numbers_are_right(judged):
     """Is all that fails something other than the numbers: traffic, a shared memory, changed inputs, too little SRAM?"""
     compared = [k for k in judged if k.problem is None or k.problem.kind in RIGHT_NUMBERS]
-    return bool(compared) and not any(k.wrong for k in compared) and all(
+    return bool(compared) and not any(k.wrong or k.beside for k in compared) and all(
         k in compared or k.problem.error in OF_MEMORY for k in judged) and (judged[0] in compared)
 
 

@@ -40,6 +40,8 @@ TILED_CASES = [
     case("two query blocks", 6, 3, 2, 2, 3, 3),
     case("B_r ≠ B_c", 12, 12, 4, 4, 2, 3),
     case("d_v ≠ d", 8, 12, 3, 5, 4, 3),
+    case("a short last key block", 9, 8, 3, 2, 3, 3),
+    case("a short last query block", 8, 9, 3, 2, 3, 3),
     case("short last blocks", 11, 13, 4, 3, 4, 5),
     case("larger", 50, 31, 7, 5, 8, 12),
 ]

@@ -92,7 +92,9 @@ def part(axes, entries, sizes):
     axis, bad, block, whole = _slab(axes, entries, sizes)
     if not bad:
         return f"{int(entries.sum())} of {entries.numel()} entries"
-    return f"{'' if whole else f'{int(entries.sum())} entries of '}{axis_span(axis, bad)}{block}"
+    count = int(entries.sum())
+    few = "" if whole else f"{count} {'entry' if count == 1 else 'entries'} of "
+    return f"{few}{axis_span(axis, bad)}{block}"
 
 
 def _slab(axes, entries, sizes):

@@ -14,6 +14,10 @@ from flashlab.figures.words import bytes_text, every, group, ratio_text
 from flashlab.ladder import BACKWARD_RUNGS, RUNGS
 
 FLASH = "sdpa_flash"       # the same algorithm in CUDA: the peer that titles compare with
+# A backend of SDPA has no line in plots where another line says nearly the same: math's time is much like naive attention's, the
+# memory and the error of efficient are much like those of flash.
+NO_LINE = {"ms": "sdpa_math", "tflops": "sdpa_math", "peak_bytes": "sdpa_efficient", "error": "sdpa_efficient",
+           "rms_error": "sdpa_efficient"}
 
 
 @figure
@@ -134,7 +138,8 @@ def _modelled_traffic(model, row, B_r, B_c):
 
 def _against_N(results, key, ylabel, d, causal, dtype, focus):
     """Axes in a new figure with one line an implementation; the rows it shows, as from series_of; and whom the title is about."""
-    series, focus = series_of(results, key, d, causal, dtype), focus or kernel_name(results)
+    focus = focus or kernel_name(results)
+    series = series_of(results, key, d, causal, dtype, focus)
     turns = on_each_other({name: _at(series, name, key) for name in series})
     _, ax = plt.subplots(figsize=(8, 4.8))
     for name, rows in series.items():
@@ -148,10 +153,21 @@ def _against_N(results, key, ylabel, d, causal, dtype, focus):
     return ax, series, focus
 
 
-def series_of(results, key, d, causal, dtype):
-    """implementation -> its measured rows in order of N. dtype None: the one with most rows."""
+def shown(results, key=None, focus=None):
+    """The implementations that plots show, in the order of the rows: of the course's kernels the first and the last measured.
+
+    Those between stand beside each other in chapter 12. key: what a plot is of: see NO_LINE; focus: who is shown in any case
+    """
+    between = {rung.name for rung in _kernels(results)[1:-1]}
+    names = dict.fromkeys(row["implementation"] for row in results["rows"])
+    return [name for name in names if name == focus or name not in between and name != NO_LINE.get(key)]
+
+
+def series_of(results, key, d, causal, dtype, focus=None):
+    """implementation -> its measured rows in order of N, of those shown. dtype None: the one with most rows."""
+    names = shown(results, key, focus)
     rows = [r for r in results["rows"] if r["d"] == d and r["causal"] == causal and r.get("pass", "forward") == results["what"]
-            and not r.get("skipped") and r.get(key) is not None]
+            and r["implementation"] in names and not r.get("skipped") and r.get(key) is not None]
     by_dtype = group(rows, "dtype")
     dtype = dtype or max(by_dtype, key=lambda name: len(by_dtype[name]), default=None)
     if dtype not in by_dtype:
@@ -182,16 +198,25 @@ def _rungs(results):
     return BACKWARD_RUNGS if results.get("what") == "backward" else RUNGS
 
 
-def _last_kernel(results):
-    """The last rung that runs on a GPU, of those measured where any was."""
-    there = {row["implementation"] for row in results["rows"]}
+def _kernels(results):
+    """The rungs that run on a GPU and were measured, in the ladder's order; all that run on one, where none was."""
+    there = {row["implementation"] for row in results["rows"] if not row.get("skipped")}
     kernels = [r for r in _rungs(results) if r.heads]
-    return ([r for r in kernels if r.name in there] or kernels)[-1]
+    return [r for r in kernels if r.name in there] or kernels
+
+
+def _last_kernel(results):
+    return _kernels(results)[-1]
 
 
 def kernel_name(results):
     """The name of the implementation that a title is about, unless it is told another."""
     return _last_kernel(results).name
+
+
+def first_kernel_name(results):
+    """The name of the course's first kernel among those measured, the plainest one: its rows say which tiles it took."""
+    return _kernels(results)[0].name
 
 
 def _duel(results, series, key, focus, verb, text, comparison):
@@ -209,13 +234,24 @@ def _duel(results, series, key, focus, verb, text, comparison):
 def _finish(ax, title, results, series, key, live):
     rows = [r for part in series.values() for r in part]
     d, causal = rows[0]["d"], rows[0]["causal"]
-    note = _missing(results, [r for r in results["rows"] if (r["d"], r["causal"]) == (d, causal)])
+    asked = [r for r in results["rows"] if (r["d"], r["causal"]) == (d, causal)]
+    names = {*shown(results, key), *series}
+    note = _missing(results, [r for r in asked if r["implementation"] in names])
     source = (f"{recorded(results, live)} {results['what'].capitalize()}, {every(rows, 'dtype')}, d = {d}, "
               f"H = {every(rows, 'H')}, {_masks(rows)}.")
     if any(n > 1 for _, n in on_each_other({name: _at(series, name, key) for name in series}).values()):
         source += " Dashes of two or more colours: lines that lie on each other."
+    source += _left_out(dict.fromkeys(r["implementation"] for r in asked if r["implementation"] not in names))
     return finish(ax.figure, title, source, note, ends={
         ax: [(part[-1]["N"], part[-1][key], label(name), color(name)) for name, part in series.items()]})
+
+
+def _left_out(names):
+    """Who has been measured and has no line."""
+    peers = [label(name) for name in names if name in NO_LINE.values()]
+    rungs = len(names) - len(peers)
+    said = [f"the {rungs} kernels between the first and the last (chapter 12)"] * bool(rungs) + peers
+    return f" Not drawn: {', '.join(said)}." if said else ""
 
 
 def recorded(results, live=False):

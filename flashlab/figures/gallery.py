@@ -7,15 +7,17 @@ import torch
 
 from flashlab import figures, sweeps
 from flashlab.figures.budget import tile_bytes
+from flashlab.gpu import schedule
 from flashlab.ladder import RUNGS, rung
 from flashlab.memory import A100_SRAM, Memory
 from flashlab.rungs.online_softmax import softmax_three_pass, softmax_two_pass
 from flashlab.tiles import paper_tile_sizes
 
-BENCH = (figures.runtime_against_N, figures.peak_memory_against_N, figures.tflops)
+BENCH = (figures.runtime_against_N, figures.peak_memory_against_N, figures.tflops, figures.kernels_beside_peers)
 OF_RESULTS = {"forward": {draw.__name__: draw for draw in (*BENCH, figures.error_against_float64)},
               "backward": {draw.__name__: draw for draw in BENCH},
-              "counters": {"counters": figures.model_vs_counters}}
+              "counters": {"counters": figures.model_vs_counters},
+              "tune": {"times_of_tiles": figures.times_of_tiles}}
 
 
 def gallery(results_dir="results"):
@@ -69,6 +71,7 @@ def gallery(results_dir="results"):
     yield "float16_range", lambda: figures.float16_range({"1e-4": 1e-4, "(1e-4)²": 1e-8, "300²": 300.0**2})
     yield "traffic_against_tile", lambda: figures.traffic_against_tile(sweeps.over_tiles(1024))
     yield from _backward(run)
+    yield from _schedules()
     for path in sorted(Path(results_dir).glob("*.json")):
         try:
             results = json.loads(path.read_text(encoding="utf-8"))
@@ -98,6 +101,17 @@ def _backward(run):
     yield "tile_grids", lambda: figures.tile_grids(
         {words: [(run(rung("fa2_forward").function, Q, K, V, B_r=16, B_c=16, **mask).log, 0)] for words, mask in masks.items()}, 64)
     yield "tile_on_its_side", lambda: figures.tile_on_its_side(64, 128)
+
+
+def _schedules():
+    """Those of chapter 12 that need no compiler."""
+    loops = {name: schedule.iterations(schedule.FOUR_STEPS, 6, overlapped=name == "overlapped")
+             for name in ("one after the other", "overlapped")}
+    yield "timelines", lambda: figures.timelines(loops, "multiply", "load A, load B, multiply, store C; every step takes as long.")
+    yield "warpgroups_in_turns", lambda: figures.timelines(
+        {"in turns": schedule.alternating(5, product=2, softmax=2)}, "tensor cores", "two consumers, five products each.")
+    yield "pieces_in_banks", figures.pieces_in_banks
+    yield "lanes_of_products", figures.lanes_of_products
 
 
 def main(arguments):

@@ -43,7 +43,11 @@ def roofline(points, tb_s, tflops, words):
         if x <= ridge:                                                   # under the slope; the others stand at the right
             ax.annotate(", ".join(ops), (x, y), (9, -9), textcoords="offset points", fontsize=9, color=colour,
                         fontweight="bold", va="center", path_effects=HALO)
-    ends = [(right, y, ", ".join(ops), colour) for (x, y, colour), ops in names.items() if x > ridge]
+    on_roof = sorted(((x, ops, colour) for (x, y, colour), ops in names.items() if x > ridge and y == tflops), reverse=True)
+    for n, (x, ops, colour) in enumerate(on_roof):                       # above the line, and above the name to the right
+        ax.annotate(", ".join(ops), (x, tflops), (-4, 8 + 13 * n), textcoords="offset points", fontsize=9, color=colour,
+                    fontweight="bold", path_effects=HALO)
+    ends = [(right, y, ", ".join(ops), colour) for (x, y, colour), ops in names.items() if x > ridge and y != tflops]
     ax.annotate(f"{tb_s:.3g} TB/s", (ridge / 20, ridge / 20 * tb_s), (-6, 8), textcoords="offset points", fontsize=9, ha="right")
     ax.annotate(f"{tflops:.0f} TFLOP/s", (ridge, tflops), (-4, 5), textcoords="offset points", fontsize=9, ha="right")
     ax.axvline(ridge, color=FAINT, lw=1, zorder=0)

@@ -223,7 +223,9 @@ def compiled_kernels(rows):
                       color="white", fontweight="bold")
         right.barh(y, row["shared"], 0.6, color=colour)
         right.plot([row["limit"]] * 2, [y - 0.4, y + 0.4], "--", color=INK, lw=1.2)
-        right.annotate(bytes_text(row["shared"]), (row["shared"], y), (4, 0), textcoords="offset points", va="center", fontsize=9)
+        inside = row["shared"] > 0.6 * row["limit"]                        # behind the bar the limit would cross the number out
+        right.annotate(bytes_text(row["shared"]), (row["shared"], y), (-5 if inside else 4, 0), textcoords="offset points",
+                       va="center", ha="right" if inside else "left", color="white" if inside else INK, fontsize=9)
     left.axvline(255, ls="--", color=INK, lw=1.2)
     left.set(xlabel="registers a thread (at most 255)", xlim=(0, 270), ylim=(len(rows) - 0.4, -0.6))
     left.set_yticks(range(len(rows)), [row["name"] for row in rows])
@@ -240,7 +242,8 @@ def _compiled_title(rows):
         return f"{refused} of {len(rows)} do not compile"
     spilling = sum(bool(row["spills"]) for row in rows)
     if spilling:
-        return f"{spilling} of {len(rows)} spill registers; shared memory would allow all of them"
+        verb = "spills" if spilling == 1 else "spill"
+        return f"{spilling} of {len(rows)} kernels {verb} registers; shared memory would allow all of them"
     return f"None of the {len(rows)} spills a register, and all fit the shared memory"
 
 

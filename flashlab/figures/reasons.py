@@ -6,7 +6,7 @@ results, focus, live: as in flashlab.figures.benchmarks.
 import matplotlib.pyplot as plt
 
 from flashlab import cost
-from flashlab.figures.benchmarks import kernel_name, recorded, series_of
+from flashlab.figures.benchmarks import first_kernel_name, kernel_name, recorded, series_of
 from flashlab.figures.style import HALO, INK, READ, YOURS, color, figure, finish, label, log_axes, marker, plain_log
 from flashlab.figures.words import group
 from flashlab.ladder import RUNGS
@@ -76,7 +76,8 @@ def spread_of_runs(results, live=False):
 @figure
 def relative_speed(results, d=128, causal=False, focus=None, live=False):
     """Each other's speed as a multiple of the kernel's, against N. Hollow: the ranges of the two overlap."""
-    series, focus = series_of(results, "ms", d, causal, None), focus or kernel_name(results)
+    focus = focus or kernel_name(results)
+    series = series_of(results, "ms", d, causal, None, focus)
     ours = {row["N"]: row for row in series.pop(focus, [])}
     fig, ax = plt.subplots(figsize=(8, 4.4))
     ends, last = [], {}
@@ -141,7 +142,8 @@ def time_of_a_score(results, exp_rate=None, focus=None, live=False):
     ds = sorted({row["d"] for row in results["rows"] if row["implementation"] == focus})
     fig, axes = plt.subplots(1, len(ds), figsize=(4.6 * max(len(ds), 1.5), 4), squeeze=False)
     for ax, d in zip(axes[0], ds, strict=True):
-        best = {name: max(row["tflops"] for row in rows) for name, rows in series_of(results, "tflops", d, False, None).items()}
+        series = series_of(results, "tflops", d, False, None, focus)
+        best = {name: max(row["tflops"] for row in rows) for name, rows in series.items()}
         units = {"products": (4 * d / results["ceilings"]["matmul_tflops"], READ)}
         units |= {"exponentials": (1e12 / exp_rate, EXP)} if exp_rate else {}
         bars = [(f"{unit} alone", [part]) for unit, part in units.items()]
@@ -178,7 +180,7 @@ def short_sequences(results, launch_ms, words, d=128, causal=False, focus=None, 
     launch_ms: what putting one launch into the GPU's queue takes, in ms, or None; words: where that comes from
     """
     focus = focus or kernel_name(results)
-    rows, copy = series_of(results, "ms", d, causal, None)[focus], results["ceilings"]["copy_tb_s"]
+    rows, copy = series_of(results, "ms", d, causal, None, focus)[focus], results["ceilings"]["copy_tb_s"]
     Ns, alone = [row["N"] for row in rows], [1000 * row["ms"] / row["B"] for row in rows]
     fig, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.9))
     for ax, ys in ((left, [100 * copy_ms(row, copy) / row["ms"] for row in rows]), (right, alone)):
@@ -207,12 +209,16 @@ def copy_ms(row, tb_s):
 
 @figure
 def causal_cost(results, focus=None, live=False):
-    """What the mask costs the kernel in TFLOP/s, and what of it whole tiles on the diagonal explain. A panel for each d."""
-    focus, ends, said = focus or kernel_name(results), {}, []
+    """What the mask costs a kernel in TFLOP/s, and what of it whole tiles on the diagonal explain. A panel for each d.
+
+    focus: its name; the course's first kernel if None
+    """
+    focus, ends, said = focus or first_kernel_name(results), {}, []
     ds = sorted({row["d"] for row in results["rows"] if row["implementation"] == focus and row["causal"] and not row["skipped"]})
     fig, axes = plt.subplots(1, len(ds), figsize=(4.6 * max(len(ds), 1.5), 4.2), squeeze=False, sharey=True)
     for ax, d in zip(axes[0], ds, strict=True):
-        masked, plain = ({row["N"]: row for row in series_of(results, "tflops", d, mask, None)[focus]} for mask in (True, False))
+        masked, plain = ({row["N"]: row for row in series_of(results, "tflops", d, mask, None, focus)[focus]}
+                         for mask in (True, False))
         both = sorted(masked.keys() & plain.keys())
         for name, lost, dashes, colour in (("measured", lambda N: masked[N]["tflops"] / plain[N]["tflops"], "-", color(focus)),
                                            ("whole tiles", lambda N: 1 / whole_tiles(masked[N]), "--", INK)):

@@ -1,4 +1,5 @@
-"""The learner's own exercise in the player: on the case that goes wrong, opened where its first wrong number was stored."""
+"""The learner's own exercise in the player: on the case that goes wrong, opened where its first wrong number was stored, or at the
+first stray access."""
 
 from functools import partial
 
@@ -13,7 +14,8 @@ def replay(name, fn=None, case=None):
     """See an answer move, line by line: the file in exercises/, or the function given.
 
     case  the name of one of the exercise's cases; without it the smallest that fails, or if none does the one with most to see
-    Where a number is wrong the player opens at the line that stored the first wrong one. An exercise that is not written yet, or
+    Where a number is wrong the player opens at the line that stored the first wrong one, where a kernel reads or writes outside
+    every tensor at the line that does so first. An exercise that is not written yet, or
     cannot be read, gives a sentence in place of the player.
     Raises: ValueError for an exercise that is unknown or moves no tiles; as flashlab.player for sizes it cannot show
     """
@@ -31,7 +33,13 @@ def replay(name, fn=None, case=None):
     chosen, place = (_case(exercise, case), None) if case is not None else _most_telling(exercise, fn)
     recording = _record(exercise, fn, chosen)
     recording.title = f"{name}: {chosen.name}"
-    return play(recording, at=_in_run(place, recording))
+    at = _in_run(place, recording)
+    return play(recording, at=at, start=_stray(recording) if at is None else None)
+
+
+def _stray(recording):
+    """The first step that loaded or stored outside every tensor, or None."""
+    return next((n for n, step in enumerate(recording.steps) if step.note), None)
 
 
 def _in_run(place, recording):

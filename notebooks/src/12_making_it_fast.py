@@ -13,7 +13,7 @@
 #
 # **You need** chapters 06, 10 and 11 with their exercises; 09b helps. · **180 minutes**, 135 of them for six exercises · **runs on** CPU or GPU; Triton, so Linux
 #
-# Any machine with Triton can compile for any NVIDIA GPU. So registers, shared memory and instructions below are found here, for an H100. Run times need the GPU itself: where `results/` has a recording you will see it, and where it has none the chapter says so.
+# Any machine with Triton can compile for any NVIDIA GPU. So registers, shared memory and instructions below are found here, for an H100. Run times need the GPU itself: they are recorded, on an H200, which is an H100's chip with more memory.
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
@@ -31,13 +31,14 @@ from importlib import import_module
 import torch
 
 from flashlab import bench, cost, figures, ladder
-from flashlab.bench.rows import measured
 from flashlab.check import check
 from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
+from flashlab.figures.rungs import gains, rung_before, search_rows
 from flashlab.figures.style import label                       # "fa2_exp2_forward" -> "+ base 2"
 from flashlab.gpu import banks, schedule
 from flashlab.gpu.occupancy import occupancy
 from flashlab.kernels import fa2, fa2_exp2, fa2_hopper, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma, fa2_tuned, tuning
+from flashlab.kernels.launch import best_tiles
 from flashlab.lesson import changes, compare, reveal
 
 # %% [markdown]
@@ -71,22 +72,35 @@ made = dict(zip(kernels, compile_all([(kernel, arguments_of(name), 90) for name,
 print(f"{len(made)} kernels compiled for an H100")
 
 # %% [markdown]
-# And the clock: every file `results/forward_*.json` that has a rung at this size counts. A rung without a recording has no speed in this chapter, only reasons.
+# And the clock. Each rung's kernel has been held against float64 and then timed, at 24 sizes. You will predict each rung's gain over the one before it at the size below, and then see it at all of them. A gain counts where the ranges of repeated runs do not overlap (chapter 16).
 
 # %%
-def recorded(name, d=128, N=4096, causal=True):
-    """TFLOP/s of a rung on each device that has been measured."""
-    files = [bench.load_results(path.stem) for path in sorted((bench.ROOT / "results").glob("forward_*.json"))]
-    return {file["provenance"]["device"]: row["tflops"] for file in files for row in measured(file)
-            if (row["implementation"], row["d"], row["N"], row["causal"]) == (name, d, N, causal)}
+forward, backward, searched = (bench.load_results(f"{what}_h200") for what in ("forward", "backward", "tune"))
+d, N, causal = 128, 4096, True                          # change me: 64 or 128; 512, 1024, ... 16384; True or False
 
 
-def clock(name):
-    speeds = [f"{tflops:.0f} TFLOP/s, recorded on {device}" for device, tflops in recorded(name).items()]
-    print(f"{label(name)}: {'; '.join(speeds) or 'this rung is not recorded yet'}")
+def chosen(row):
+    return (row["d"], row["N"], row["causal"]) == (d, N, causal)
 
 
-clock("fa2_triton_forward")
+def speed(name):
+    return next(row["tflops"] for row in forward["rows"] if chosen(row) and row["implementation"] == name)
+
+
+print(f"recorded on {bench.where(forward)}")
+print(f"{label('fa2_triton_forward')}: {speed('fa2_triton_forward'):.0f} TFLOP/s at d = {d}, N = {N}, {'causal' if causal else 'no mask'}")
+
+# %%
+def gain(name, results=forward):
+    """(how many times as fast as the rung before, whether that is a tie) at the size chosen."""
+    return next((ratio, tied) for row, ratio, tied in gains(results, name) if chosen(row))
+
+
+def clock(name, guess):
+    """A rung's gain: held against the guess at the size chosen, and drawn at all sizes."""
+    ratio, tied = gain(name)
+    print(f"{speed(name):.0f} TFLOP/s, {ratio:.2f} times “{label(rung_before(name))}”{', a tie' if tied else ''} (recorded)")
+    return compare(f"gain of “{label(name)}”", guess, ratio, "times").on(figures.gain_of_rung(forward, name), x=N)
 
 # %% [markdown]
 # ## Powers of two
@@ -127,12 +141,17 @@ said = compare("multiplications that base 2 leaves", my_multiplications, 100 * a
 figures.instructions_of_rungs(counts, "PTX", "d = 128, causal.")
 
 # %% [markdown]
-# **Compare.** As many powers as before, but what leads up to one is a single *fused multiply-add*, factor times score minus maximum, where it was two multiplications and a subtraction. What that is worth in time:
+# **Compare.** As many powers as before, but what leads up to one is a single *fused multiply-add*, factor times score minus maximum, where it was two multiplications and a subtraction. **Predict** how many times as fast as chapter 10's kernel this rung is, at the size chosen above.
 
 # %%
-clock("fa2_exp2_forward")
+my_gain_of_base_2 = None
+
+# %%
+clock("fa2_exp2_forward", my_gain_of_base_2)
 
 # %% [markdown]
+# **Compare.** The gain is larger at $d = 64$: there a score needs half the products, and as many single operations. It is smaller under the causal mask, whose comparisons are left as they were: the next rung's subject.
+#
 # **Takeaway.** A score costs two products of $d$ numbers, which the tensor cores do, and a handful of single operations, which they do not. Every one of that handful counts.
 
 # %% [markdown]
@@ -180,11 +199,17 @@ before, after = counts.values()
 said = compare("code of the split loop", my_code, {kind: after[kind] / before[kind] for kind in my_code}, "times")
 figures.instructions_of_rungs(counts, "PTX", "d = 128, causal; products: matrix instructions.")
 
+# %% [markdown]
+# **Compare.** Powers and products are there twice, since there are two loops; selections are not: the first loop, which runs most often, has none of the mask's. **Predict** how many times as fast as the rung before.
+
 # %%
-clock("fa2_split_forward")
+my_gain_of_split = None
+
+# %%
+clock("fa2_split_forward", my_gain_of_split)
 
 # %% [markdown]
-# **Compare.** Powers and products are there twice, since there are two loops; selections are not: the first loop, which runs most often, has none of the mask's. But the second loop has a price. The section on pipelining shows what a loop costs before its first tile is there.
+# **Compare.** Under the mask the gain grows with $N$, as the share of tiles on the diagonal shrinks. Without one there is something to gain as well: the rung before compares every key with $N_k$. At $N = 512$ nearly nothing is left, for the second loop has a price. The section on pipelining shows what a loop costs before its first tile is there.
 #
 # **Takeaway.** Work that most tiles do not need belongs out of the loop that most tiles run through.
 
@@ -238,9 +263,38 @@ print(tuning.key(fa2_tuned.KERNEL, 128, 128, torch.bfloat16, True))
 _ = compare("what makes a table of tiles useless", my_key, "the GPU and Triton's version and the kernel's source")
 found = tuning.fastest(fa2_tuned.KERNEL, 128, 128, torch.bfloat16, True, 4096)
 print("on this machine:", found or "nothing has been searched, so the sizes picked by hand stand")
-clock("fa2_tuned_forward")
 
 # %% [markdown]
+# A search that has been recorded: every choice that fits at $d = 64$, $N = 4096$ without a mask, on the H200. Before there was a search, somebody had picked sizes by trying some on an H100. **Predict** how many times as long as the fastest choice the slowest takes, and how many per cent longer the one picked by hand.
+
+# %%
+my_tiles = {"the slowest, times": None, "by hand, per cent longer": None}
+
+# %%
+tried, by_hand = search_rows(searched, "fa2_tuned_forward", 64, 4096, False), best_tiles(64, torch.bfloat16, False)
+fastest, slowest = tried[0], tried[-1]
+hand_ms = next(row["ms"] for row in tried if tuple(row["tiles"]) == by_hand)
+said = compare("a search over tiles against the hand", my_tiles, {"the slowest, times": slowest["ms"] / fastest["ms"],
+                                                                 "by hand, per cent longer": 100 * (hand_ms / fastest["ms"] - 1)})
+for what, tiles in {"fastest": fastest["tiles"], "slowest": slowest["tiles"], "by hand": by_hand}.items():
+    print(f"{what}: {tiles[0]} × {tiles[1]}, {tiles[2]} warps, {tiles[3]} stages")
+done = sum(row["ms"] is not None for row in searched["rows"])
+whose = {row["implementation"] for row in searched["rows"]}
+print(f"that run tried {done} of {len(searched['rows'])} choices in the time it had, for {len(whose)} rungs")
+figures.times_of_tiles(searched, tuning.GRID, by_hand)
+
+# %% [markdown]
+# **Compare.** With one stage nothing is loaded ahead, and no tile is at its best. Four are the best for some tiles and the worst for others. And the cost: each choice is compiled, held against float64 and timed, for each head dimension, mask and dtype, on each kind of GPU. **Predict** what the search adds to the rung before.
+
+# %%
+my_gain_of_tuning = None
+
+# %%
+clock("fa2_tuned_forward", my_gain_of_tuning)
+
+# %% [markdown]
+# **Compare.** Next to nothing, on this GPU: the kernel is the one before it, so a search can only repair a wrong guess, and here the hand had guessed well. On a GPU that nobody has tried by hand the table is the only guess there is.
+#
 # **Takeaway.** Rule out by arithmetic, compile, time, keep. The kernel's own source belongs in the key: an edited kernel is another kernel.
 
 # %% [markdown]
@@ -336,10 +390,20 @@ print(changes(fa2_split.fa2_split_kernel, fa2_pipelined.KERNEL))
 # %%
 kinds = {"copies": r"cp\.async\.cg", "selections": r"\bselp\.", "products": r"wgmma\.mma_async", "branches": r"\bbra\b"}
 rungs = ("fa2_exp2_forward", "fa2_split_forward", "fa2_pipelined_forward")
-clock("fa2_pipelined_forward")
 figures.instructions_of_rungs({label(name): instructions(name, **kinds) for name in rungs}, "PTX", "d = 128, causal.")
 
 # %% [markdown]
+# **Predict** the gain over the rung before, at the size chosen above. At which $N$ will it be largest?
+
+# %%
+my_gain_of_one_pipeline = None
+
+# %%
+clock("fa2_pipelined_forward", my_gain_of_one_pipeline)
+
+# %% [markdown]
+# **Compare.** Largest at small $N$, where a filling is a large share of a short loop. For long sequences nothing is left, and at $d = 64$ the rung is even behind: now every tile passes a branch that only the last ones need. It stays on the ladder because the next rung's copies are for one loop, and because short sequences are common.
+#
 # **Takeaway.** `cp.async` copies from global to shared memory while the threads go on. The compiler arranges the pipeline; the kernel decides how often it is filled.
 
 # %% [markdown]
@@ -420,11 +484,19 @@ rungs = ("fa2_pipelined_forward", "fa2_tma_forward")
 share = 100 * made["fa2_tma_forward"].registers / made["fa2_pipelined_forward"].registers
 said = compare("registers that TMA leaves", my_registers_by_tma, share, "%")
 counts = {label(name): {"registers": made[name].registers} | instructions(name, **kinds) for name in rungs}
-clock("fa2_tma_forward")
 figures.instructions_of_rungs(counts, "PTX", "d = 128, causal; registers: of a thread.")
 
 # %% [markdown]
-# The price: rows of neighbouring elements that begin at multiples of 16 bytes. What a rung does not take it says in words, and the operator runs another:
+# **Predict** what that is worth in time.
+
+# %%
+my_gain_of_tma = None
+
+# %%
+clock("fa2_tma_forward", my_gain_of_tma)
+
+# %% [markdown]
+# **Compare.** Ahead at every size: instructions that threads no longer spend on addresses and masks are left for the softmax. The price: rows of neighbouring elements that begin at multiples of 16 bytes. What a rung does not take it says in words, and the operator runs another:
 
 # %%
 Q = meta(1, 16, 4096, 128)
@@ -432,7 +504,7 @@ for name, given in {"contiguous": Q, "every second column": meta(1, 16, 4096, 25
     print(f"{name}: {fa2_tma.why_not(given, given, given) or 'taken'}")
 
 # %% [markdown]
-# **Takeaway.** Copies made by a unit of their own free threads, registers and instructions. Whether that is time, a measurement says: for chapter 09b's product it was not.
+# **Takeaway.** Copies made by a unit of their own free threads, registers and instructions. Whether that is time, a measurement says: here it is, for chapter 09b's product it was not.
 
 # %% [markdown]
 # ## Programs that stay
@@ -463,12 +535,35 @@ figures.bars(longer, f"The order of the blocks costs {longer['longest first']:.1
 
 # %%
 print(changes(fa2_tma.KERNEL, fa2_persistent.KERNEL))
-clock("fa2_persistent_forward")
 
 # %% [markdown]
-# **Change this and run again**: 128 heads instead of 16 in `lengths`. When does the order matter less?
+# **Change this and run again**: 128 heads instead of 16 in `lengths`. When does the order matter less? The rungs before take the long blocks first within a head; this one does so across heads, a few at a time (`together`), whose $K$ and $V$ stay in L2. **Predict** its gain over the rung before.
+
+# %%
+my_gain_of_persistence = None
+
+# %%
+clock("fa2_persistent_forward", my_gain_of_persistence)
+
+# %% [markdown]
+# **Compare.** It did not help: at most sizes it is behind or tied. The list is why, at least in part. Program $p$ takes the blocks $p$, $p + P$, $p + 2P$, and so on, whatever the others do, and in a list that falls the first program's block is the longest of every round. **Predict** for 64 heads, as many as at $N = 4096$ in the recorded run: how many per cent longer than at best with such a fixed list, and how many where whoever is free takes the next?
+
+# %%
+my_lists = {"a fixed list": None, "who is free": None}
+
+# %%
+falling = sorted([2 * (i + 1) for i in range(32)] * 64)[::-1]
+best = sum(falling) / 132
+lists = {"a fixed list": max(sum(falling[p::132]) for p in range(132)), "who is free": last_end(falling)}
+lost = {name: 100 * (end / best - 1) for name, end in lists.items()}
+said = compare("time lost to a fixed list", my_lists, lost, "%")
+figures.bars(lost, f"A fixed list costs {lost['a fixed list']:.1f} % of the time, a counter {lost['who is free']:.1f} %",
+             "Modelled: 64 heads of 32 causal blocks, the longest first, on 132 SMs with a program each.", "% longer than at best")
+
+# %% [markdown]
+# **Compare.** A grid with a program for each block has the counter built in: the hardware gives the next block to the SM that is free. So the rung before had it all along. `ladder.py` marks this rung as a `detour`: it stays to be read, `flash_attention` passes over it unless it is asked for by name, and the next rung is compared with the one before it. What it loses without a mask, where all blocks are equally long, has not been taken apart.
 #
-# **Takeaway.** At the end of a kernel SMs stand idle: long work first, short work last. The rungs before do so within a head already; this one does so across heads, a few at a time (`together`), whose $K$ and $V$ stay in L2.
+# **Takeaway.** At the end of a kernel SMs stand idle: long work first, short work last, and nobody's work settled in advance.
 
 # %% [markdown]
 # ## Warps that do different things
@@ -513,17 +608,47 @@ gpu = made["fa2_hopper_forward"]
 print(f"{threads_of(gpu)} threads at launch, {gpu.registers} registers each, {gpu.shared_bytes:,} bytes of shared memory, {gpu.spills} bytes spilled")
 given = sorted({int(n) for n in re.findall(r"setmaxnreg\.\w+\.sync\.aligned\.u32\s+(\d+)", gpu.ptx)})
 print(f"then registers change hands: {given[0]} for the producer; a thread asks for one of {', '.join(map(str, given))}")
-clock("fa2_hopper_forward")
 
 # %% [markdown]
-# **Compare.** In the model turns help most where product and softmax take equally long. In the kernel `setmaxnreg` takes registers from the producer, which needs few, and gives them to the consumers, which hold $O$, $S$ and $P$. One program fills the SM, so no other hides its waiting: its own warps hide one another's.
+# It is persistent as well, but its programs take their blocks from a counter. **Predict** how many times as fast it is as the rung before the detour.
+
+# %%
+my_gain_of_warps = None
+
+# %%
+clock("fa2_hopper_forward", my_gain_of_warps)
+
+# %% [markdown]
+# **Compare.** Ahead at every size. In the model turns help most where product and softmax take equally long. In the kernel `setmaxnreg` takes registers from the producer, which needs few, and gives them to the consumers, which hold $O$, $S$ and $P$. One program fills the SM, so no other hides its waiting: its own warps hide one another's.
 #
+# Which rung runs? `flash_attention` asks from the top of the ladder: on an H100 or H200 the Hopper rung takes most calls, elsewhere and for what it refuses a rung below does. A small call goes to a rung without TMA, since the host needs longer to make descriptors than the GPU for the scores. `ladder.explain` says which rung it is here, and why none above:
+
+# %%
+here = "cuda" if torch.cuda.is_available() else "cpu"
+X = torch.empty(1, 16, 4096, 128, dtype=torch.bfloat16, device=here)
+print(f"on this machine's {here}: {ladder.explain(X, X, X, causal=True)}\na call of fewer than {ladder.SMALL:,} scores is small")
+
+# %% [markdown]
 # **Takeaway.** Copies, products and exponentials each have a unit of their own. A fast kernel keeps the tensor cores busy and does the other two meanwhile.
 
 # %% [markdown]
 # ## All rungs beside each other
 #
-# **Predict**: which rung needs the fewest registers a thread, and which the most shared memory? Answer with the names in the picture of the ladder.
+# The whole climb at one size, beside PyTorch's FlashAttention-2 and NVIDIA's cuDNN, timed in the same run. **Predict** the speed of the last rung in multiples of the first, and of cuDNN.
+
+# %%
+my_climb = {"the first kernel": None, "cuDNN": None}
+
+# %%
+others = {"the first kernel": "fa2_triton_forward", "cuDNN": "sdpa_cudnn"}
+said = compare("the last rung against others", my_climb,
+               {who: speed("fa2_hopper_forward") / speed(name) for who, name in others.items()}, "times")
+figures.kernels_beside_peers(forward, d, N, causal)
+
+# %% [markdown]
+# **Change this and run again**: `d, N, causal` near the top of the chapter, and then this cell. Where is cuDNN ahead?
+#
+# Now the compiler's view. **Predict**: which rung needs the fewest registers a thread, and which the most shared memory? Answer with the names in the picture of the ladder.
 
 # %%
 my_extremes = {"fewest registers": None, "most shared memory": None}
@@ -548,8 +673,7 @@ figures.bars({name: 100 * fit.share for name, fit in fits.items()}, f"Every rung
 my_limits = {"every read from HBM": None, "each byte once": None}
 
 # %%
-run = bench.load_results("forward_h100")
-ceilings, flops = run["ceilings"], cost.attention_flops(1, 1, 4096, 4096, 128, causal=True)
+ceilings, flops = forward["ceilings"], cost.attention_flops(1, 1, 4096, 4096, 128, causal=True)
 points = []
 for B_r in (128, 64, 256):                                      # the rungs' own height, and two others
     moved = cost.fa2_forward(4096, 4096, 128, B_r=B_r, B_c=64, causal=True, element_size=2)
@@ -558,7 +682,7 @@ points.append({"op": "each byte once", "flops": flops, "bytes": 2 * 4 * 4096 * 1
 ridge = ceilings["matmul_tflops"] / ceilings["copy_tb_s"]
 limits = ["memory" if point["flops"] / point["bytes"] < ridge else "arithmetic" for point in (points[0], points[-1])]
 _ = compare("what limits the rungs", my_limits, dict(zip(my_limits, limits, strict=True)))
-figures.roofline(points, ceilings["copy_tb_s"], ceilings["matmul_tflops"], f"Ceilings: recorded on {bench.where(run)}.")
+figures.roofline(points, ceilings["copy_tb_s"], ceilings["matmul_tflops"], f"Ceilings: recorded on {bench.where(forward)}.")
 
 # %% [markdown]
 # **Compare.** If every read came from HBM, no schedule could lift a rung above its point on the slope, and only taller tiles would: a kernel lives on the L2 cache, and the order of its programs decides how well. A point on the roof is where a rung could be at best. What keeps it below is the time in which tensor cores wait: for copies, for exponentials, for one another.
@@ -626,15 +750,31 @@ _ = compare("shared memory of backward kernels", my_largest, max(rows, key=lambd
 figures.compiled_kernels(rows)
 
 # %% [markdown]
-# **Compare.** Two sums and two matrices of scores: registers are the limit here, as in chapter 11, and all three spill a little. The Hopper rung lets its two consumers take turns with $dQ$: one computes it for even tiles, the other for odd ones, while the other runs ahead; TMA adds the tile up in memory. What is recorded:
+# **Compare.** Two sums and two matrices of scores: registers are the limit here, as in chapter 11, and all three spill a little. The Hopper rung lets its two consumers take turns with $dQ$: one computes it for even tiles, the other for odd ones, while the other runs ahead; TMA adds the tile up in memory. **Predict** each rung's gain over the one before it, at the size chosen near the top.
 
 # %%
-backward = bench.load_results("backward_h100")
-for rung in ladder.BACKWARD_KERNELS:
-    speeds = [row["tflops"] for row in measured(backward)
-              if (row["implementation"], row["d"], row["N"], row["causal"]) == (rung.name, 128, 4096, True)]
-    where = f"{speeds[0]:.0f} TFLOP/s, recorded on {backward['provenance']['device']}" if speeds else "not recorded yet"
-    print(f"{rung.title}: {where}")
+my_backward_gains = {"+ split loops": None, "+ tuned": None, "+ one kernel": None, "Gluon, Hopper": None}
+
+# %%
+climbed = [rung for rung in ladder.BACKWARD_KERNELS if rung_before(rung.name)]
+said = compare("gains of the backward rungs", my_backward_gains, {rung.title: gain(rung.name, backward)[0] for rung in climbed}, "times")
+for rung in climbed:
+    all_sizes = gains(backward, rung.name)
+    ahead, behind = (sum(not tied and (ratio > 1) == up for _, ratio, tied in all_sizes) for up in (True, False))
+    print(f"{rung.title}: ahead at {ahead} of {len(all_sizes)} sizes, behind at {behind} (recorded)")
+figures.kernels_beside_peers(backward, d, N, causal)
+
+# %% [markdown]
+# **Compare.** The split's gain grows with the length of the loops, and for short ones it can cost. The search adds next to nothing. One kernel in place of two gains less than the share of its products says, and least at $d = 128$ without a mask: the sum in memory is what it pays with. Here are all sizes:
+
+# %%
+figures.gain_of_rung(backward, "fa2_atomic_backward")
+
+# %% [markdown]
+# The last rung takes the largest step here, too. Its gain over the one before, by size:
+
+# %%
+figures.gain_of_rung(backward, "fa2_hopper_backward")
 
 # %% [markdown]
 # **Takeaway.** The backward pass has more products for each byte on chip, and one sum too many to own. Recompute it, or add it up in memory and give up the same bits each time.

@@ -11,9 +11,9 @@
 #
 # **You will be able to** time a GPU kernel so that the number means something; read run time, memory, speed, error and bytes off a plot and say what holds a kernel back; and see through a benchmark that flatters.
 #
-# **You need** chapters 06 and 07; the kernels measured here are those of 10 and 11. · **100 minutes**, 35 of them for four tasks in the notebook itself · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
+# **You need** chapters 06 and 07; the kernels measured here are those of 10 and 11, and the last ones of 12. · **100 minutes**, 35 of them for four tasks in the notebook itself · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
 #
-# Beside the course's kernels stand naive attention and the four backends of PyTorch's `scaled_dot_product_attention`, SDPA for short: `math`, one operation after the other; `efficient` and `flash`, two fused kernels, the second of them FlashAttention-2 in CUDA by its authors; and `cudnn`, NVIDIA's own.
+# Beside the course's kernels stand naive attention and the four backends of PyTorch's `scaled_dot_product_attention`, SDPA for short: `math`, one operation after the other; `efficient` and `flash`, two fused kernels, the second of them FlashAttention-2 in CUDA by its authors; and `cudnn`, NVIDIA's own. Of the course's kernels the plots show two, the first, which is chapter 10's, and the last of chapter 12; those between stand beside each other there.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -22,7 +22,7 @@ from flashlab.skip import skip_the_rest
 
 try:
     results, source = bench.live_or_recorded()
-    counters, backward = bench.load_results("counters_h100"), bench.load_results("backward_h100")
+    counters, backward = bench.load_results("counters_h100"), bench.load_results("backward_h200")
     print(f"Run times below are {source}.\nCounters are recorded on {bench.where(counters)},")
     print(f"the backward pass on {bench.where(backward)}.")
 except FileNotFoundError as error:
@@ -56,7 +56,7 @@ d, causal = 128, False                               # change me: 64 or 128, Fal
 # %%
 from dataclasses import replace
 
-from flashlab.figures.benchmarks import kernel_name
+from flashlab.figures.benchmarks import first_kernel_name, kernel_name, shown
 from flashlab.figures.style import label             # "sdpa_flash" -> "SDPA flash"
 
 
@@ -74,11 +74,13 @@ def in_units(said, unit):
 live = source.startswith("measured")
 how = "measured here" if live else "recorded"
 ours = kernel_name(results)                          # the last kernel of the course's ladder that was measured
+simple = first_kernel_name(results)                  # the first one, chapter 10's
 kernel, naive = measured(ours), measured("naive_forward")
-others = {r["implementation"]: measured(r["implementation"]) for r in results["rows"] if r["implementation"] != ours}
+others = {name: measured(name) for name in shown(results) if name != ours}
 first, last = min(kernel), max(kernel)
 copy, matmul = results["ceilings"]["copy_tb_s"], results["ceilings"]["matmul_tflops"]
-print(f"“The kernel” below is {label(ours)}; a copy moves {copy:.2f} TB/s, a large matrix product does {matmul:.0f} TFLOP/s ({how}).")
+print(f"“The kernel” below is {label(ours)}, “the first kernel” {label(simple)}.")
+print(f"A copy moves {copy:.2f} TB/s, a large matrix product does {matmul:.0f} TFLOP/s ({how}).")
 
 # %% [markdown]
 # ## What is measured
@@ -209,31 +211,32 @@ my_growth = None
 
 # %%
 said = compare("growth of the kernel's time", my_growth, kernel[last]["ms"] / kernel[first]["ms"], "times")
-row = measured("naive_forward", 64, False).get(4096)                  # a small GPU may have no room for it
-with_L = row["ms"] * 16 / (row["B"] * row["H"]) if row else float("nan")
-print(f"naive attention, O and L, 16 heads, N = 4096, d = 64, no mask: {with_L:.2f} ms ({how})")
+row, first_row = (measured(name, 64, False).get(4096) for name in ("naive_forward", simple))
+with_L = row["ms"] / first_row["ms"] if row and first_row else float("nan")              # a small GPU may have no room for it
+print(f"naive attention, O and L, N = 4096, d = 64, no mask: {with_L:.1f} times as long as the first kernel ({how})")
 in_units(said, kernel[first]["ms"]).on(figures.runtime_against_N(results, d, causal, live=live), x=last)
 
 # %% [markdown]
 # Both axes are logarithmic, so a line of slope 1 grows like the FLOPs. Where a line is flatter, something that does not grow with $N$ still has a share of the time; a section below says what.
 #
-# The title's ratio needs a footnote. Our naive attention returns $L$ as well as $O$. For a fused kernel $L$ is a by-product; PyTorch's `logsumexp` is a chain of GPU kernels that read and write $S$ again. Whoever needs $O$ alone does not pay for them. At $N = 4096$, $d = 64$ the four operations of $O$ have been timed one by one. **Predict** what they take together, in ms, if naive attention with $L$ takes what the last cell printed.
+# The title's ratio needs a footnote. Our naive attention returns $L$ as well as $O$. For a fused kernel $L$ is a by-product; PyTorch's `logsumexp` is a chain of GPU kernels that read and write $S$ again. Whoever needs $O$ alone does not pay for them. At $N = 4096$, $d = 64$ the four operations of $O$ have been timed one by one, and the first kernel beside them. **Predict** how many times as long as the first kernel they take, if naive attention with $L$ takes what the last cell printed.
 
 # %%
-my_O_alone = None     # ms
+my_O_alone = None     # times the first kernel
 
 # %%
 ops, ops_words = bench.numbers("roofline")
 one_by_one = {row["op"]: row["ms"] for row in ops}
-O_alone, fused = sum(one_by_one[op] for op in ("QKᵀ", "scale", "softmax", "PV")), one_by_one["FA2 (Triton)"]
-said = compare("naive attention for O alone", my_O_alone, O_alone, "ms")
+O_alone = sum(one_by_one[op] for op in ("QKᵀ", "scale", "softmax", "PV"))
+only_O = O_alone / one_by_one["FA2 (Triton)"]
+said = compare("naive attention for O alone", my_O_alone, only_O, "times")
 one_text = {name: measured(name, 64, False).get(16384) for name in dict.fromkeys([ours, *others])}
 slow_ms = one_text["naive_forward"]["ms"] if one_text["naive_forward"] else float("nan")
 print(f"one text of 16384 tokens, B = 1, 32 heads, d = 64, no mask: naive attention takes {slow_ms:.0f} ms ({how})")
-title = f"Naive attention takes {with_L / fused:.0f} times as long as the fused kernel, {O_alone / fused:.1f} times if it computes O alone"
-bars = {"naive, O and L": with_L, "naive, O alone": O_alone, "FA2 in Triton": fused}
-said.on(figures.bars({name: ms for name, ms in bars.items() if ms == ms}, title,
-                     f"{ops_words} 16 heads, N = 4096, d = 64, float16; with L: from the run above, its share for 16 heads.", "ms"), axis="x")
+title = f"Naive attention takes {with_L:.0f} times as long as the first kernel, {only_O:.1f} times if it computes O alone"
+bars = {name: ratio for name, ratio in {"naive, O and L": with_L, "naive, O alone": only_O, label(simple): 1}.items() if ratio == ratio}
+said.on(figures.bars(bars, title, f"N = 4096, d = 64, no mask. O alone: {ops_words} With L: from the run above. Each against the "
+                     "first kernel in the same run.", "times as long"), axis="x")
 
 # %% [markdown]
 # **Compare.** Both numbers are true, and they answer different questions. Wherever this chapter compares with naive attention, $L$ is included unless it says otherwise.
@@ -309,14 +312,32 @@ said = compare("the fastest other against the kernel", my_fastest, lead, "times"
 said.on(figures.relative_speed(results, d, causal, live=live), x=last)
 
 # %% [markdown]
-# **Compare.** SDPA flash was written for the A100, one generation before the H100, and uses nothing newer. cuDNN's kernel is made for the H100. Hollow marks are ties: the ranges of repeated runs overlap, and nobody leads.
+# **Compare.** SDPA flash was written for the A100, one generation before the H100, and uses nothing newer; nor does the first kernel. cuDNN's kernel is made for the H100, and so is the last one of chapter 12. Hollow marks are ties: the ranges of repeated runs overlap, and nobody leads.
+#
+# One size is an anecdote. **Predict** at how many of all sizes, with both head dimensions and both masks, the kernel is ahead of the fastest other just named, ranges apart.
+
+# %%
+my_leads = None
+
+# %%
+from flashlab.figures.rungs import gains
+
+rival = max((name for name in others if last in others[name]), key=lambda name: kernel[last]["ms"] / others[name][last]["ms"])
+all_sizes = gains(results, ours, rival)
+said = compare("sizes at which the kernel leads", my_leads, sum(not tied and ratio > 1 for _, ratio, tied in all_sizes))
+behind = [f"N = {row['N']}, d = {row['d']}{', causal' if row['causal'] else ''}" for row, ratio, tied in all_sizes if not tied and ratio < 1]
+print(f"behind {label(rival)}: {'; '.join(behind) or 'nowhere'} ({how})")
+figures.gain_of_rung(results, ours, rival, live=live)
+
+# %% [markdown]
+# **Compare.** In the recorded run “as fast as cuDNN or faster” is true of nearly all sizes; of which it is not true has to be said as well. Where the kernel is behind, sequences are short: a later section asks why those are slower. And at many sizes the honest word is “tied”.
 #
 # **Takeaway.** Name the fastest competitor, not the most convenient one.
 
 # %% [markdown]
 # ## HBM bytes against the model
 #
-# The memory model charges every load to HBM, which the counters call DRAM; a GPU has an L2 cache in between. **Predict**: how many times $Q$, $K$ and $V$ together does the kernel read from DRAM at the largest $N$?
+# The memory model charges every load to HBM, which the counters call DRAM; a GPU has an L2 cache in between. Counters are recorded for naive attention and for the first kernel. **Predict**: how many times $Q$, $K$ and $V$ together does that kernel read from DRAM at the largest $N$?
 
 # %%
 my_reads = None
@@ -366,26 +387,27 @@ for row in counters["rows"]:
     flops = cost.attention_flops(row["B"], row["H"], row["N"], row["N"], row["d"])
     cases = [(row["implementation"], row["kernels"], timed.get("tflops"))]
     if row["implementation"] == "naive_forward":
-        op_by_op = flops / O_alone / 1e9 if row["N"] == 4096 else None       # timed at this one size
+        same = row["N"] == 4096 and results["provenance"]["device"] in ops_words     # timed at this one size, on one GPU
+        op_by_op = flops / O_alone / 1e9 if same else None
         cases.append((figures.WITHOUT_L, for_O(row), op_by_op))
     points += [{"name": name, "N": row["N"], "flops": flops, "bytes": moved(launches), "tflops": tflops,
                 "limit": min(matmul, flops / moved(launches) * copy)} for name, launches, tflops in cases]
 limits = {point["name"]: point["limit"] for point in points if point["N"] == max(fused_rows)}
 said = compare("the most that naive attention's bytes allow", my_naive_limit, limits["naive_forward"], "TFLOP/s")
-words = f"Speeds {source}; dot of O alone: {ops_words[0].lower()}{ops_words[1:]} Dashed: DRAM counters at B = 1, H = 16, recorded, at a copy's speed."
+words = f"Speeds {source}. Dashed: DRAM counters at B = 1, H = 16, recorded on an H100, at a copy's speed."
 said.on(figures.limit_of_bytes(points, words), x=max(fused_rows))
 
 # %% [markdown]
 # **Compare.** Naive attention's FLOPs and bytes both grow with $N^2$, so their ratio settles, and the limit with it. Without $L$ the limit is about twice as high, and still far below what is left to the fused kernel: there the bytes grow like $N$ only, and soon limit nothing.
 #
-# Two cautions. The counters saw 16 heads, the clock as many as the run has: that a head's bytes stay the same is an assumption. And the fused kernel's bytes are slightly too few: under `ncu`, Nsight Compute's command, the caches start empty, and what still sits in L2 at the end was never counted as written.
+# Two cautions. The counters saw 16 heads on an H100, the clock as many as the run has, on its own GPU: that a head's bytes stay the same is an assumption. And the fused kernel's bytes are slightly too few: under `ncu`, Nsight Compute's command, the caches start empty, and what still sits in L2 at the end was never counted as written.
 #
 # **Takeaway.** Naive attention flattens where its bytes say it must. A flat line alone proves nothing: SDPA efficient stores no $S$ either, and stays far below the ceiling all the same.
 
 # %% [markdown]
 # ## Right of the ridge
 #
-# The same as a *roofline*: the slope is memory, the flat part is arithmetic, and they meet at the ridge. **Predict**: how many FLOPs for each byte of DRAM does the fused kernel do at the largest $N$? It moves little more than $Q$, $K$, $V$ and $O$ once.
+# The same as a *roofline*: the slope is memory, the flat part is arithmetic, and they meet at the ridge. **Predict**: how many FLOPs for each byte of DRAM does the first kernel do at the largest $N$? It moves little more than $Q$, $K$, $V$ and $O$ once.
 
 # %%
 my_intensity = None     # FLOPs a byte
@@ -398,9 +420,9 @@ print(f"a score at d = 64: its products alone take {4 * 64 / matmul:.2f} picosec
 said.on(figures.roofline(longest, copy, matmul, f"Speeds {source}; bytes: DRAM counters at B = 1, H = 16, recorded."), axis="x")
 
 # %% [markdown]
-# Right of the ridge a kernel does not wait for DRAM. That does not mean that it waits for tensor cores: the dot stays below their line. What else is there?
+# Right of the ridge a kernel does not wait for DRAM. That does not mean that it waits for tensor cores: the first kernel's dot stays far below their line. What else is there?
 #
-# Each score needs $4d$ FLOPs in products and one exponential, and exponentials have units of their own: 16 a clock in each SM, says NVIDIA's programming guide. An H100 has 132 SMs at up to 1.83 GHz, hence 3.9 T exponentials a second. (FlashAttention-3's paper does the same sum.) **Predict**: at $d = 64$ a score's exponential alone takes $1 / 3.9$ picoseconds, and its products what the last cell printed. What does the kernel take?
+# Each score needs $4d$ FLOPs in products and one exponential, and exponentials have units of their own: 16 a clock in each SM, says NVIDIA's programming guide. An H100 has 132 SMs at up to 1.83 GHz, hence 3.9 T exponentials a second. (FlashAttention-3's paper does the same sum.) **Predict**: at $d = 64$ a score's exponential alone takes $1 / 3.9$ picoseconds, and its products what the last cell printed. What does the kernel take, the last one?
 
 # %%
 my_ps = None     # picoseconds
@@ -416,7 +438,7 @@ if exp_rate:
 said.on(figures.time_of_a_score(results, exp_rate, live=live), axis="x")
 
 # %% [markdown]
-# **Compare.** Neither unit alone explains a kernel's time. Done one after the other they need the sum; a kernel that is faster than that must do one tile's exponentials while another tile's products run. A kernel that takes all its exponentials from these units cannot be faster than the longer of the two: as $d$ shrinks, that becomes the exponentials, whose number does not depend on $d$.
+# **Compare.** Neither unit alone explains a kernel's time. Done one after the other they need the sum; a kernel that is faster than that must do one tile's exponentials while another tile's products run. In the recorded run the first kernel needs more than the sum, and the last one, whose warpgroups take turns, less: chapter 12's schedule, seen from outside. A kernel that takes all its exponentials from these units cannot be faster than the longer of the two: as $d$ shrinks, that becomes the exponentials, whose number does not depend on $d$.
 #
 # What is left has other names. *Latency*: a product waits for its tile to arrive, a softmax waits for its product. *Synchronisation*: warps that share a tile wait for each other. And more float32 work than the exponential: scale, maximum, sum, rescaling (chapter 06 counts it). The clock does not say which; tuning kernels means finding out.
 #
@@ -436,16 +458,16 @@ from flashlab.figures.reasons import copy_ms, tiles_of
 ways, ways_words = bench.numbers("timing_ways", name="timing_h200")
 launch = next((row["ms"] for row in ways if row["how"] == "Python's clock, not synchronized"), None)
 said = compare("copying as a share of the time at the smallest N", my_copy_share, 100 * copy_ms(kernel[first], copy) / kernel[first]["ms"], "%")
-B_r, B_c = tiles_of(kernel[first])
-print(f"N = {first}: a program walks {cost.ceil_div(first, B_c)} key tiles, at N = {last} it walks {cost.ceil_div(last, B_c)} (modelled). "
+B_r, B_c = tiles_of(measured(simple)[first])
+print(f"N = {first}: a program of the first kernel walks {cost.ceil_div(first, B_c)} key tiles, at N = {last} it walks {cost.ceil_div(last, B_c)} (modelled). "
       f"One sequence of {first} tokens\nand 16 heads is {16 * cost.ceil_div(first, B_r)} programs; an H100 has 132 SMs.")
 words = f"Launch: a Triton kernel from Python. {ways_words}"
 said.on(figures.short_sequences(results, launch, words, d, causal, live=live), x=first)
 
 # %% [markdown]
-# **Compare.** At constant $B \cdot N$ the number of programs is the same at every $N$; what shrinks is the loop in each. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$: the shorter the loop, the larger that share.
+# **Compare.** At constant $B \cdot N$ the number of query blocks is the same at every $N$; what shrinks is the loop over keys in each. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$: the shorter the loop, the larger that share. Programs that stay, as those of chapter 12's last kernel do, can ask for the next block's tiles while they write this one's result. That hides a part, and the line still rises.
 #
-# The right half shows what our convention hides. A single short sequence has too few programs to fill the chip, and its share of the GPU's time is shorter than a launch: then you wait for the CPU. That is one more reason to fuse, besides bytes. **Predict**: how many launches does naive attention need, $L$ included, for the fused kernel's one?
+# The right half shows what our convention hides. A single short sequence has too few programs to fill the chip, and its share of the GPU's time is shorter than a launch: then you wait for the CPU. That is one more reason to fuse, besides bytes. **Predict**: how many launches does naive attention need, $L$ included, for a fused kernel's one?
 
 # %%
 my_launches = None
@@ -462,16 +484,18 @@ print(f"naive attention at N = {min(launches)}: {launches[min(launches)]} launch
 # %% [markdown]
 # ## Why causal TFLOP/s are lower
 #
-# With the mask, half of the FLOPs are counted. The kernel skips tiles above the diagonal, but a tile *on* the diagonal is computed whole. **Predict**: at the smallest $N$, how many per cent fewer TFLOP/s than without the mask?
+# With the mask, half of the FLOPs are counted. A kernel skips tiles above the diagonal, but a tile *on* the diagonal is computed whole. **Predict** for the first kernel, whose tiles are recorded: at the smallest $N$, how many per cent fewer TFLOP/s than without the mask?
 
 # %%
 my_lost = None     # per cent
 
 # %%
-masked, plain = measured(ours, d, True), measured(ours, d, False)
+masked, plain = (measured(simple, d, mask) for mask in (True, False))
 said = compare("TFLOP/s lost to the mask at the smallest N", my_lost, 100 * (1 - masked[first]["tflops"] / plain[first]["tflops"]), "%")
 saved = {N: 1 - masked[N]["ms"] / plain[N]["ms"] for N in (first, last)}
 print(f"half of the FLOPs: the mask saves {saved[first]:.0%} of the time at N = {first}, {saved[last]:.0%} at N = {last} ({how}, d = {d})")
+lost = [100 * (1 - measured(ours, d, True)[N]["tflops"] / measured(ours, d, False)[N]["tflops"]) for N in (first, last)]
+print(f"{label(ours)} loses {lost[0]:.0f} % of its TFLOP/s at N = {first}, {lost[1]:.0f} % at N = {last}")
 said.on(figures.causal_cost(results, live=live), x=first, ax=sorted({r["d"] for r in results["rows"]}).index(d))
 
 # %% [markdown]
@@ -533,12 +557,14 @@ in_units(said, backward["ceilings"]["matmul_tflops"]).on(figures.tflops(backward
 # %%
 from flashlab.ladder import rung
 
-done = rung(ours_back).cost(4096, 4096, d, B_r=64, B_c=64).matmul_flops / cost.attention_flops(1, 1, 4096, 4096, d) * 2
-print(f"{label(ours_back)} computes {done:.0f} products (modelled) where 5 count: all of them are {done / 5 * best['tflops']:.0f} TFLOP/s")
-figures.relative_speed(backward, d, causal)
+for name in (first_kernel_name(backward), ours_back):
+    done = rung(name).cost(4096, 4096, d, B_r=64, B_c=64).matmul_flops / cost.attention_flops(1, 1, 4096, 4096, d) * 2
+    top = max(row["tflops"] for row in gradients[name].values())
+    print(f"{label(name)}: {done:.0f} products (modelled) where 5 count; all of them at {done / 5 * top:.0f} TFLOP/s")
+figures.gain_of_rung(backward, ours_back, "sdpa_cudnn")
 
 # %% [markdown]
-# **Compare.** Chapter 11's kernels make $dK_j$ and $dV_j$ in one launch and $dQ_i$ in another; each computes $S$ and $dP$ for itself, so that no two programs write to the same place. That is work which the formula does not count. What cuDNN does differently we have not measured.
+# **Compare.** Chapter 11's kernels make $dK_j$ and $dV_j$ in one launch and $dQ_i$ in another; each computes $S$ and $dP$ for itself, so that no two programs write to the same place. That is work which the formula does not count. The last kernel computes five products and adds $dQ$ up in memory, at the price of the same bits each time (chapter 12). How cuDNN goes about it we have not measured.
 #
 # And memory? For the backward pass naive attention keeps $P$, and makes $dP$ and $dS$ beside it. **Predict** the kernel's peak of forward and backward together at the largest $N$, in MiB: $O$, $dQ$, $dK$, $dV$ in 16 bits, $L$ in 32.
 
@@ -553,7 +579,7 @@ said = compare("peak of both passes", my_backward_mib, row["peak_bytes"] / 2**20
 in_units(said, 2**20).on(figures.peak_memory_against_N(backward, d, causal))
 
 # %% [markdown]
-# Chapter 11's kernels need little beyond their results: $D$, one number for each row. The lines of all fused kernels are flat.
+# Chapter 11's kernels need little beyond their results: $D$, one number for each row. The last kernel needs one matrix more, $dQ$ in float32 while it is added up. The lines of all fused kernels are flat.
 #
 # **Takeaway.** Recomputing $P$ tile by tile is what makes training on long texts fit: FlashAttention's backward pass stores $L$ where naive attention stores $P$.
 
@@ -586,6 +612,7 @@ figures.bars(ads, f"The same kernel is {ratio(best):.0f} times as fast as anothe
 my_largest = None
 
 # %%
+masked = measured(ours, d, True)
 r = masked[max(masked)]
 lucky = r["ms"] / r["ms_low"]
 lies = {"as the field counts: half of the pairs": r["tflops"], "the fast runs, not the median": r["tflops"] * lucky,

@@ -1,0 +1,30 @@
+# kind: point missed
+# what: makes the whole of S, cuts it up with torch.split and hands back one piece; only the tile's rows of Q and K should be multiplied
+# shows: the numbers are right for all inputs; a tensor of N_q by N_k appears whenever there is more than one tile
+"""ex00_score_tile · one tile of scores
+
+Chapter 00 · difficulty 1 of 5 · 10 minutes
+
+S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
+without making the rest of S.
+
+    Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
+
+    S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
+
+The sizes need not divide: the last tile is short, and has the rows and columns that are left.
+Tensors are float32, and no size is 0.
+
+Not allowed: all of S for a tile of it, the finished function from flashlab or solutions/.
+
+Hint: which rows of Q does tile i take, and which rows of K does tile j take?
+"""
+
+import torch
+
+
+def score_tile(Q, K, i, j, B_r, B_c):
+    """Tile (i, j) of Q Kᵀ / √d."""
+    scores = torch.mm(Q, K.t()).div(Q.shape[1] ** 0.5)
+    strip = torch.split(scores, B_r, dim=0)[i]
+    return torch.split(strip, B_c, dim=1)[j].clone()

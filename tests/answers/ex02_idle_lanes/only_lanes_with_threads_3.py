@@ -1,0 +1,38 @@
+# kind: one mistake
+# what: a lane is counted as idle only if a thread sits in it; the lanes of a block's last warp that never get a thread are idle too
+# shows: block that is no multiple of 32 and elements in its last warp: block = 8 or 40; the stub's example comes out right
+"""ex02_idle_lanes · counting idle lanes before the launch
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+A vector of N elements, blocks of `block` threads, one element a thread. Count without launching:
+
+    blocks      how many blocks cover the vector
+    without     how many threads are launched and have no element
+    idle        how many lanes stand idle in the warps that do have an element
+
+A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second one
+never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
+Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
+N is at least 1.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
+"""
+
+
+def lanes(N, block):
+    """(blocks, without, idle) for N elements and blocks of `block` threads."""
+    blocks = (N + block - 1) // block
+    without = blocks * block - N
+
+    idle = 0
+    for b in range(blocks):
+        for first in range(0, block, 32):               # first thread of each warp
+            last = min(first + 32, block)
+            threads = range(b * block + first, b * block + last)
+            busy = sum(1 for t in threads if t < N)
+            if busy > 0:
+                idle += len(threads) - busy
+    return blocks, without, idle

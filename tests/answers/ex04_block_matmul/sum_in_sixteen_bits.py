@@ -1,0 +1,43 @@
+# kind: one mistake
+# what: the accumulator has A's dtype, so with 16-bit inputs each addition is rounded to 16 bits; it should be float32
+# shows: float16 and bfloat16 with several tiles along K (bfloat16 ones with K = 300, B_k = 1 stop at 256); float32 is right
+"""ex04_block_matmul · a matrix product by tiles
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+C = A B, one tile of C at a time. The tile stays on chip while the tiles of A's rows and of B's columns pass by.
+
+    A (M, K)   B (K, N)   ->   C (M, N)
+
+    C[rows, cols] = sum over inner of A[rows, inner] B[inner, cols]
+
+Tiles are at most B_m x B_k, B_k x B_n and B_m x B_n. Sizes need not be multiples of them. Each byte is counted: every tile
+of C is stored once. A and B may be 16-bit: turn tiles into float32 after the load (`.float()`), the sum needs it.
+
+load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) brings one back, tiles(N, B) gives the slices.
+A, B and C are float16, bfloat16 or float32, all of them alike. No size is 0.
+
+Not allowed: changing the inputs, larger tiles, more than one tile of C on chip at a time, a second load or store of a tile
+for the same tile of C, the finished function from flashlab or solutions/.
+
+Hint: three loops. Which of them run over different tiles of C, and which over the terms of one sum?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+
+def block_matmul(A, B, C, B_m, B_n, B_k):
+    """Fills C with A B."""
+    M, K = A.shape
+    N = B.shape[1]
+    for rows in tiles(M, B_m):
+        for cols in tiles(N, B_n):
+            acc = torch.zeros(rows.stop - rows.start, cols.stop - cols.start, dtype=A.dtype)
+            for inner in tiles(K, B_k):
+                a = load(A, rows, inner).float()
+                b = load(B, inner, cols).float()
+                acc += a @ b
+            store(C, rows, acc, cols)
+            del acc

@@ -1,0 +1,45 @@
+# kind: point missed
+# what: the loop only fills a buffer of N_q by N_k scores block by block, and an ordinary softmax over it follows; O, m and l should be carried along instead
+# shows: the numbers are right for all inputs; a tensor of N_q by N_k exists
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of N_k columns may appear.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    d = Q.shape[1]
+    N_k = K.shape[0]
+    S = torch.empty(Q.shape[0], N_k)
+    for j in range(0, N_k, B_c):
+        S[:, j:j + B_c] = Q @ K[j:j + B_c].T / d ** 0.5
+    # now the maximum of the whole row is known
+    m = S.max(dim=1, keepdim=True).values
+    S = torch.exp(S - m)
+    l = S.sum(dim=1, keepdim=True)
+    return (S / l) @ V

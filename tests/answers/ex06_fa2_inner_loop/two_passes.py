@@ -1,0 +1,58 @@
+# kind: point missed
+# what: safe softmax in two passes: all key blocks once for the maximum, then again for the sums; numbers right, but K is loaded twice where the stub forbids a second load of a key block
+# shows: K is read 2 N_k d elements instead of N_k d, at any size
+
+"""ex06_fa2_inner_loop · one query block of FlashAttention-2
+
+Chapter 06 · difficulty 4 of 5 · 30 minutes
+
+One program of FA2: query block i stays on chip, the key blocks j = 0, 1, ... pass by, O[rows] and L[rows] are written
+once. HBM is touched through load and store only, and each byte is counted: Q[rows] is read once, K and V are read once
+per program.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)   L (N_q,), the natural-log logsumexp of each row
+
+The scores are Q Kᵀ · scale. O_i may be divided once, after the last block: that is what FA2 changes in the arithmetic.
+Scores lie between −1000 and 1000; scale is any number.
+Q, K, V and O are float16 or float32, L is float32. No size is 0.
+
+Not allowed: changing the inputs, more than B_c keys at a time, a second load of a key block, a store in each step, the
+finished function from flashlab or solutions/.
+
+Hint: write the case of a single key block first. What of O_i and l_i is stale once a second one raises the maximum?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+inf = float("inf")
+
+
+def fa2_program(Q, K, V, O, L, rows, B_c, scale):
+    """Attention of the queries Q[rows] to all keys, at most B_c of them at a time: fills O[rows] and L[rows].
+
+    Tiles are turned into L.dtype after the load (`.to(L.dtype)`): sums of 16-bit numbers need 32 bits.
+    tiles(N, B) gives the slices that cut 0 ... N into blocks of at most B.
+    """
+    Q_i = load(Q, rows).to(L.dtype)
+    blocks = tiles(K.shape[0], B_c)
+
+    # pass 1: the largest score of each row
+    m_i = torch.full((Q_i.shape[0],), -inf, dtype=L.dtype)
+    for cols in blocks:
+        K_j = load(K, cols).to(L.dtype)
+        m_i = torch.maximum(m_i, (Q_i @ K_j.T * scale).amax(1))
+
+    # pass 2: now nothing ever gets stale
+    l_i = torch.zeros(Q_i.shape[0], dtype=L.dtype)
+    O_i = torch.zeros(Q_i.shape[0], V.shape[1], dtype=L.dtype)
+    for cols in blocks:
+        K_j = load(K, cols).to(L.dtype)
+        V_j = load(V, cols).to(L.dtype)
+        P_ij = torch.exp(Q_i @ K_j.T * scale - m_i[:, None])
+        l_i += P_ij.sum(1)
+        O_i += P_ij @ V_j
+
+    store(O, rows, O_i / l_i[:, None])
+    store(L, rows, m_i + torch.log(l_i))

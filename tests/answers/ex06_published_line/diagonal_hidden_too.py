@@ -1,0 +1,62 @@
+# kind: one mistake
+# what: line 3 is turned round to "query's index <= key's index", which hides the diagonal as well; should be query's index < key's index
+# shows: every input: row 0 sees nothing and is NaN, the other rows lack their own key
+
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any number.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N = Q.shape[0]
+    O = torch.zeros(N, V.shape[1])
+    l = torch.zeros(N)
+    m = torch.full((N,), -inf)
+    query = torch.arange(N)[:, None]
+
+    for j in range(0, N, B_c):
+        K_j, V_j = K[j:j + B_c], V[j:j + B_c]
+        key = torch.arange(j, j + len(K_j))[None, :]
+
+        S = Q @ K_j.T * scale
+        S = torch.where(query > key, S, torch.tensor(-inf))        # line 3: the comparison was the wrong way round
+        m_new = torch.maximum(m, S.amax(dim=1))
+        P = torch.exp(S - m_new[:, None])
+        alpha = torch.exp(m - m_new)
+        l = l * alpha + P.sum(dim=1)                               # line 6: times, not plus
+        O = O * alpha[:, None] + P @ V_j                           # line 7: no inverse
+        m = m_new                                                  # line 8: gone
+
+    return O / l[:, None], m + torch.log(l)

@@ -1,0 +1,69 @@
+# kind: right
+# what: per key block only the rows from the block's first key on are touched (slices of own buffers, in place); the triangle is masked with triu; l and O share one correction
+# shows: each row meets key 0 in the first block, so m is finite ever after; rows above a key block need no step at all
+
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any number.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N, d_v = V.shape
+    O = torch.zeros(N, d_v)
+    l = torch.zeros(N)
+    m = torch.full((N,), -inf)
+
+    start = 0
+    while start < N:
+        stop = min(start + B_c, N)
+
+        # queries before `start` see none of these keys
+        S = Q[start:] @ K[start:stop].t() * scale
+        future = torch.ones_like(S, dtype=torch.bool).triu(diagonal=1)      # key's index > query's index
+        S[future] = -inf
+
+        m_old = m[start:].clone()
+        m[start:] = torch.maximum(m_old, S.max(dim=1)[0])
+        P = (S - m[start:, None]).exp()
+        c = (m_old - m[start:]).exp()
+
+        l[start:] *= c
+        l[start:] += P.sum(dim=1)
+        O[start:] *= c[:, None]
+        O[start:] += P @ V[start:stop]
+
+        start = stop
+
+    return O / l[:, None], m + l.log()

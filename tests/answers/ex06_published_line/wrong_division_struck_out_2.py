@@ -1,0 +1,60 @@
+# kind: two mistakes
+# what: (1) of the two divisions line 10 is struck out and line 8 (in every step) is kept, should be the other way round; (2) the keys of each block are numbered from 0, without the block's offset
+# shows: (1) two key blocks or more; (2) likewise: rows see keys of later blocks that they must not see
+
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any number.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N = len(Q)
+    O = torch.zeros_like(V)
+    l = torch.zeros(N)
+    m = torch.full([N], -inf)
+    for j in range(-(-N // B_c)):
+        Kj = K[j*B_c : (j+1)*B_c]
+        Vj = V[j*B_c : (j+1)*B_c]
+        S = Q @ Kj.T * scale
+        q = torch.arange(N)
+        k = torch.arange(len(Kj))
+        S[q[:, None] < k] = -inf
+        m_new = torch.maximum(m, S.max(1).values)
+        P = torch.exp(S - m_new[:, None])
+        l = l * torch.exp(m - m_new) + P.sum(1)
+        O = O * torch.exp(m - m_new)[:, None] + P @ Vj
+        O = O / l[:, None]
+        m = m_new
+    return O, m + torch.log(l)

@@ -1,0 +1,47 @@
+# kind: right
+# what: C style: fills its own P row by row, rows that see nothing stay 0, and dV is summed up as outer products
+# shows: within the contract: dead rows (L = -inf) are skipped, hidden=None is handled, any scale, inputs untouched
+"""ex08_dv_tile · P again, and one tile's part of dV
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+The backward pass of FlashAttention has no P: it makes each tile of it again, from Q, K and L. The first use of the tile is dV.
+
+    Q_i (B_r, d)   K_j (B_c, d)   dO_i (B_r, d_v)   L_i (B_r,)   ->   P_ij (B_r, B_c), dV_j (B_c, d_v)
+
+P_ij is the softmax of Q Kᵀ · scale, normalised over all keys, of which this tile shows a few; L_i is each row's logsumexp.
+dV_j is this tile's part: the sum over i is made outside.
+
+hidden is a (B_r, B_c) mask, True where the key is hidden, or None. A row that sees no key at all has L_i = -inf; its weights
+are 0.
+Scores lie between −1000 and 1000; scale is any number.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+
+Hint: O = P V is a matrix product. Which of its two gradients is dV? And what is -inf − (-inf)?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def dv_tile(Q_i, K_j, dO_i, L_i, scale, hidden=None):
+    """(P_ij, this tile's part of dV_j)."""
+    B_r = Q_i.shape[0]
+    B_c = K_j.shape[0]
+    P = torch.zeros(B_r, B_c)
+    dV = torch.zeros(B_c, dO_i.shape[1])
+
+    for r in range(B_r):
+        if L_i[r] == -inf:
+            continue
+        s = torch.mv(K_j, Q_i[r]) * scale
+        p = torch.exp(s - L_i[r])
+        if hidden is not None:
+            p = torch.where(hidden[r], torch.zeros_like(p), p)
+        P[r] = p
+        dV += torch.outer(p, dO_i[r])
+
+    return P, dV

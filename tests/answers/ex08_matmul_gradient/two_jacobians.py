@@ -1,0 +1,30 @@
+# kind: point missed
+# what: builds the two Jacobians, mostly zeros, and multiplies dY into them; the stub forbids a Jacobian
+# shows: the numbers are right; N*M by N*K and N*M by K*M numbers are made on the way
+"""ex08_matmul_gradient · the gradient of a matrix product
+
+Chapter 08 · difficulty 2 of 5 · 15 minutes
+
+Y = X W. The loss depends on Y, and dY, the gradient of the loss with respect to Y, has arrived from behind. Send it on to X
+and to W.
+
+    X (N, K)   W (K, M)   dY (N, M)   ->   dX (N, K), dW (K, M)
+
+Both are matrix products. No Jacobian, N·M by N·K numbers of which nearly all are 0, is ever made.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a Jacobian, autograd, the finished function from flashlab or solutions/.
+
+Hint: the shapes leave one way to put dY together with W that gives (N, K). Why does the sum run over M?
+"""
+
+import torch
+
+
+def matmul_backward(X, W, dY):
+    """(dX, dW) of Y = X W."""
+    (N, K), M = X.shape, W.shape[1]
+    J_X = torch.einsum("np,km->nmpk", torch.eye(N), W).reshape(N * M, N * K)      # d vec(Y) / d vec(X)
+    J_W = torch.einsum("nk,mp->nmkp", X, torch.eye(M)).reshape(N * M, K * M)      # d vec(Y) / d vec(W)
+    dy = dY.reshape(-1)
+    return (dy @ J_X).reshape(N, K), (dy @ J_W).reshape(K, M)

@@ -1,0 +1,37 @@
+# kind: point missed
+# what: both tensors are filled element by element in two nested for loops, which the stub forbids
+# shows: the numbers are right; look at the source (or the time of a large tile)
+"""ex09_tile_offsets · the addresses of a tile
+
+Chapter 09 · difficulty 2 of 5 · 15 minutes
+
+A matrix (M, N) is cut into tiles of B_m rows and B_n columns, from its first element on. Tile (i, j) is the one with i tiles
+above it and j tiles to its left; it may stick out on the right or below, or lie wholly outside. Compute where its elements
+lie, and which of them exist. In PyTorch here; in a kernel the same lines read tl.arange for torch.arange.
+
+    ->   offsets (B_m, B_n) int64        how far an element lies from the first one of the matrix, counted in elements
+         inside (B_m, B_n) bool          is the element within the matrix?
+
+stride_m passes from one row of the matrix to the next, stride_n from one column to the next; rows may have gaps between them.
+Elements outside get the offset that they would have if the matrix went on; a kernel masks them.
+No size is 0, and strides are positive.
+
+Not allowed: filling the tensors element by element, the finished function from flashlab or solutions/.
+
+Hint: rows[:, None] is a column, cols[None, :] a row. What do they become when they are added?
+"""
+
+import torch
+
+
+def tile_offsets(i, j, B_m, B_n, M, N, stride_m, stride_n):
+    """Offsets and mask of tile (i, j)."""
+    offsets = torch.empty((B_m, B_n), dtype=torch.int64)
+    inside = torch.empty((B_m, B_n), dtype=torch.bool)
+    for r in range(B_m):
+        for c in range(B_n):
+            row = i * B_m + r
+            col = j * B_n + c
+            offsets[r, c] = row * stride_m + col * stride_n
+            inside[r, c] = row < M and col < N
+    return offsets, inside

@@ -1,0 +1,44 @@
+# kind: one mistake
+# what: the start is multiplied by the new stride (old stride times step) in the offset; it must meet the old stride
+# shows: any dimension with start ≥ 1 and step ≥ 2
+"""ex09_view_strides · strides of a view
+
+Chapter 09 · difficulty 2 of 5 · 20 minutes
+
+Permuting and slicing move no number: they make a new shape, new strides and a new first address over the same memory.
+Given those of a tensor, compute those of T.permute(order)[start_0::step_0, start_1::step_1, ...].
+
+    shape, strides, offset    ->    shape, strides, offset of the view        tuples of whole numbers; offset in elements
+
+    order[n]     which of the old dimensions becomes the new dimension n
+    starts[n], steps[n]     of the new dimension n; 0 ≤ start < size, step ≥ 1
+
+Element (i, j, ...) lies at offset + i · strides[0] + j · strides[1] + ... Example: a (3, 4) matrix with strides (4, 1),
+transposed, then [1::2, 0::1], has shape (2, 3), strides (2, 4), offset 1.
+
+Not allowed: asking a tensor (torch), the finished function from flashlab or solutions/.
+
+Hint: where does the first element of the view lie? And how far is it from there to the next one along each dimension?
+"""
+
+
+def view(shape, strides, offset, order, starts, steps):
+    """(shape, strides, offset) of the permuted and sliced view."""
+    ndim = len(order)
+    new_shape = [0] * ndim
+    new_strides = [0] * ndim
+    new_offset = offset
+
+    for n in range(ndim):
+        # 1. permute
+        size = shape[order[n]]
+        stride = strides[order[n]]
+        # 2. slice: walking with a step means that the stride gets larger
+        stride = stride * steps[n]
+        size = (size - starts[n] + steps[n] - 1) // steps[n]
+        # 3. the pointer goes to the first element
+        new_offset += starts[n] * stride
+        new_shape[n] = size
+        new_strides[n] = stride
+
+    return tuple(new_shape), tuple(new_strides), new_offset

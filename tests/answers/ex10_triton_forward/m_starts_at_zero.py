@@ -1,0 +1,83 @@
+# kind: one mistake
+# what: the running maximum starts at 0 instead of -inf ("then -inf minus -inf never happens")
+# shows: rows whose scores are all below about -100: every weight underflows, O = 0 and L = -inf
+"""ex10_triton_forward · FlashAttention-2 as a Triton kernel
+
+Chapter 10 · difficulty 5 of 5 · 40 minutes
+
+The program of ex06_fa2_inner_loop, now for a GPU: program (i, h) computes query block i of head h.
+
+    Q (H, N_q, d)   K (H, N_k, d)   V (H, N_k, d)   ->   O (H, N_q, d), L (H, N_q), the natural-log logsumexp
+    any strides, any N_q, N_k; d = 16, 32, 64, ...
+
+- With causal, query n sees the keys up to n + N_k − N_q. A query that sees no key gets O = 0, L = -inf.
+- Guards: rows beyond N_q are neither loaded nor stored, keys beyond N_k are neither loaded nor given weight.
+- Head and row numbers are turned into 64 bits before they meet a stride (`.to(tl.int64)`).
+- O_i, l_i and m_i are float32, tl.dot gets input_precision="ieee". Tiles are at most B_r x B_c.
+- Scores lie between −1000 and 1000; scale is any number.
+- Q, K, V and O are float16 or float32, L is float32. No size is 0.
+
+Not allowed: larger tiles, a second load of Q_i or of a key block by one program, a store in each step, the work of one
+program done by another, atomics, the finished function from flashlab or solutions/.
+
+Hint: write it for one key block first, without causal. tl.max(S_ij, 1) and tl.sum(P_ij, 1) work along the rows.
+"""
+
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def fa2_kernel(Q, K, V, O, L,
+               stride_Qh, stride_Qn, stride_Qd, stride_Kh, stride_Kn, stride_Kd, stride_Vh, stride_Vn, stride_Vd,
+               stride_Oh, stride_On, stride_Od, stride_Lh, stride_Ln, scale, N_q, N_k,
+               d: tl.constexpr, causal: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr):
+    """One query block of one head. Launched with the grid (⌈N_q / B_r⌉, H)."""
+    i, h = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    Q, K, V = Q + h * stride_Qh, K + h * stride_Kh, V + h * stride_Vh
+    O, L = O + h * stride_Oh, L + h * stride_Lh
+
+    offs_m = i * B_r + tl.arange(0, B_r)
+    offs_m = offs_m.to(tl.int64)
+    offs_d = tl.arange(0, d)
+
+    # load q, it stays in SRAM
+    q_ptrs = Q + offs_m[:, None] * stride_Qn + offs_d[None, :] * stride_Qd
+    q = tl.load(q_ptrs, mask=offs_m[:, None] < N_q, other=0.0)
+
+    acc = tl.zeros([B_r, d], dtype=tl.float32)
+    l_i = tl.zeros([B_r], dtype=tl.float32)
+    m_i = tl.zeros([B_r], dtype=tl.float32)        # 0 is safe: no inf - inf for rows that see nothing
+
+    hi = N_k
+    if causal:
+        hi = tl.minimum(N_k, (i + 1) * B_r + N_k - N_q)
+
+    for start_n in range(0, hi, B_c):
+        offs_n = (start_n + tl.arange(0, B_c)).to(tl.int64)
+        k = tl.load(K + offs_n[:, None] * stride_Kn + offs_d[None, :] * stride_Kd, mask=offs_n[:, None] < N_k, other=0.0)
+        v = tl.load(V + offs_n[:, None] * stride_Vn + offs_d[None, :] * stride_Vd, mask=offs_n[:, None] < N_k, other=0.0)
+        # -- compute qk --
+        qk = tl.dot(q, k.T, input_precision="ieee") * scale
+        ok = offs_n[None, :] < N_k
+        if causal:
+            ok = ok & (offs_n[None, :] <= offs_m[:, None] + N_k - N_q)
+        qk = tl.where(ok, qk, float("-inf"))
+        # -- online softmax --
+        m_ij = tl.maximum(m_i, tl.max(qk, 1))
+        p = tl.exp(qk - m_ij[:, None])
+        alpha = tl.exp(m_i - m_ij)
+        l_i = l_i * alpha + tl.sum(p, 1)
+        # -- update output accumulator --
+        acc = acc * alpha[:, None]
+        acc += tl.dot(p.to(v.dtype), v, input_precision="ieee")
+        m_i = m_ij
+
+    seen = l_i > 0.0
+    l_safe = tl.where(seen, l_i, 1.0)
+    acc = acc / l_safe[:, None]
+    lse = tl.where(seen, m_i + tl.log(l_safe), float("-inf"))
+
+    tl.store(O + offs_m[:, None] * stride_On + offs_d[None, :] * stride_Od, acc, mask=offs_m[:, None] < N_q)
+    tl.store(L + offs_m * stride_Ln, lse, mask=offs_m < N_q)

@@ -1,0 +1,49 @@
+# kind: one mistake
+# what: in L only log2(l_i) is turned into a natural logarithm, m_i stays in base 2; both must be divided by LOG2_E
+# shows: every input whose maximum score is not 0: L is off by 0.44 · maximum
+"""ex12_exp2 · attention in powers of two
+
+Chapter 12 · difficulty 2 of 5 · 20 minutes
+
+A GPU has an instruction for 2^x and none for e^x. Write the loop of FlashAttention-2 for one query block so that it knows base 2
+alone, with the scale and log2(e) folded into one factor that each score meets once.
+
+    exp(scale · s − m) = 2^(factor · s − m')        factor = scale · log2(e)        m' = m · log2(e), the maximum in base 2
+
+    Q (N_q, d), K (N_k, d), V (N_k, d_v)   ->   O (N_q, d_v)        L (N_q,), the natural logarithm of the sum of exponentials
+
+All tensors are float32, or all are float64; O and L have their dtype. scale is greater than 0, each scaled score lies between
+−1000 and 1000, every query sees every key, N_k is at least 1, and the last block of keys may be short. LOG2_E is log2(e).
+
+Not allowed: torch.exp, torch.log and their kin (torch.exp2 and torch.log2 are the point), a library's softmax or attention,
+the finished function from flashlab or solutions/.
+
+Hint: keep m_i in base 2 from the first block to the last. Only L has to leave it, at the end.
+"""
+
+
+import torch
+
+LOG2_E = 1.4426950408889634
+inf = float("inf")
+
+
+def attend(Q, K, V, scale, B_c):
+    """(O, L) of all queries in Q, walking the keys in blocks of B_c."""
+    qk_scale = scale * LOG2_E
+    m_i = torch.full((len(Q),), -inf, dtype=Q.dtype)
+    l_i = torch.zeros(len(Q), dtype=Q.dtype)
+    acc = torch.zeros(len(Q), V.shape[1], dtype=Q.dtype)
+    for start in range(0, len(K), B_c):
+        k = K[start:start + B_c]
+        v = V[start:start + B_c]
+        qk = (Q @ k.T) * qk_scale
+        m_ij = torch.maximum(m_i, qk.max(1)[0])
+        p = torch.exp2(qk - m_ij[:, None])
+        alpha = torch.exp2(m_i - m_ij)
+        l_i = l_i * alpha + p.sum(1)
+        acc = acc * alpha[:, None] + p @ v
+        m_i = m_ij
+    # log2(x) / log2(e) = ln(x)
+    lse = m_i + torch.log2(l_i) / LOG2_E
+    return acc / l_i[:, None], lse

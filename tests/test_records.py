@@ -1,0 +1,115 @@
+"""What chapters 10 to 16 say in words about the recorded runs holds of the records: a new record that says otherwise fails here,
+and then the words have to change. Numbers are no concern of these tests, the chapters read them from the files.
+"""
+
+import statistics
+
+import pytest
+
+from flashlab import ladder
+from flashlab.bench.results import load_results
+from flashlab.figures.rungs import gains, rung_before, search_rows
+
+RECORDS = {what: load_results(f"{what}_h200") for what in ("forward", "backward", "tune")}
+SIZES = [(d, causal) for d in (64, 128) for causal in (False, True)]
+
+
+def gain(name, against=None):
+    """{(d, causal): {N: speed over the rung before, or over another}}."""
+    found = {}
+    for row, ratio, _ in gains(RECORDS[name.rsplit("_", 1)[-1]], name, against):
+        found.setdefault((row["d"], row["causal"]), {})[row["N"]] = ratio
+    assert set(found) == set(SIZES) and all({512, 4096, 16384} <= set(by_N) for by_N in found.values()), name
+    return found
+
+
+def median(name, *size):
+    return statistics.median(gain(name)[size].values())
+
+
+@pytest.mark.parametrize("name", [one.name for one in ladder.KERNELS + ladder.BACKWARD_KERNELS if rung_before(one.name)])
+def test_a_rung_is_a_detour_where_it_is_slower_and_nowhere_else(name):
+    """`flash_attention` takes the last rung that is none: a slow one in its way would slow everybody down."""
+    middle = statistics.median(ratio for _, ratio, _ in gains(RECORDS[name.rsplit("_", 1)[-1]], name))
+    assert middle < 1 if ladder.rung(name).detour else middle > 0.985, middle
+
+
+def test_base_2_is_worth_most_where_products_are_few_and_masks_none():
+    for causal in (False, True):
+        assert median("fa2_exp2_forward", 64, causal) > median("fa2_exp2_forward", 128, causal)
+    for d in (64, 128):
+        assert median("fa2_exp2_forward", d, False) > median("fa2_exp2_forward", d, True)
+
+
+def test_the_split_loop_gains_more_with_N_and_a_little_without_a_mask():
+    found = gain("fa2_split_forward")
+    for d in (64, 128):
+        assert found[d, True][16384] > found[d, True][2048] > found[d, True][512]
+        assert median("fa2_split_forward", d, False) > 1.02
+    assert all(found[size][512] < 1.04 for size in SIZES)
+
+
+def test_the_search_adds_next_to_nothing():
+    for name in ("fa2_tuned_forward", "fa2_tuned_backward"):
+        assert all(0.95 < ratio < 1.05 for by_N in gain(name).values() for ratio in by_N.values()), name
+
+
+def test_tiles_without_a_stage_ahead_are_never_the_best_and_four_are_good_and_bad():
+    rows = search_rows(RECORDS["tune"], "fa2_tuned_forward", 64, 4096, False)
+    assert len(rows) == 36, "all that fit: the hand's choice is among them"
+    by_tile = {}
+    for row in rows:                                                     # the fastest first
+        by_tile.setdefault(tuple(row["tiles"][:3]), []).append(row["tiles"][3])
+    assert all(stages[0] > 1 for stages in by_tile.values())
+    assert {stages[0] == 4 for stages in by_tile.values()} == {stages[-1] == 4 for stages in by_tile.values()} == {True, False}
+
+
+def test_one_pipeline_helps_short_sequences_and_not_long_ones():
+    found = gain("fa2_pipelined_forward")
+    for size in SIZES:
+        assert found[size][512] > 1.01 and found[size][512] > found[size][16384] and found[size][16384] < 1.02, size
+    assert found[64, False][16384] < 1 and found[64, True][16384] < 1
+
+
+@pytest.mark.parametrize("name", ["fa2_tma_forward", "fa2_hopper_forward", "fa2_hopper_backward"])
+def test_rungs_that_are_said_to_be_ahead_everywhere_are(name):
+    assert all(ratio > 1 and not tied for _, ratio, tied in gains(RECORDS[name.rsplit("_", 1)[-1]], name))
+
+
+def test_the_persistent_rung_is_behind_or_tied_at_most_sizes():
+    found = gains(RECORDS["forward"], "fa2_persistent_forward")
+    assert sum(tied or ratio < 1 for _, ratio, tied in found) > 0.7 * len(found)
+    assert median("fa2_persistent_forward", 128, True) < median("fa2_persistent_forward", 128, False), "the fixed list is why"
+
+
+def test_the_backward_rungs_gain_where_chapter_12_says():
+    split, one = gain("fa2_split_backward"), gain("fa2_atomic_backward")
+    assert all(split[size][16384] > split[size][512] for size in SIZES) and min(split[size][512] for size in SIZES) < 1
+    assert all(ratio < 7 / 5 for by_N in one.values() for ratio in by_N.values())
+    assert min(SIZES, key=lambda size: statistics.median(one[size].values())) == (128, False)
+    last, before = (median("fa2_hopper_backward", *size) for size in SIZES), (median(rung.name, *size) for size in SIZES
+                    for rung in ladder.BACKWARD_KERNELS[1:-1])
+    assert min(last) > max(before)
+
+
+@pytest.mark.parametrize("what", ["forward", "backward"])
+def test_against_cudnn_the_last_rung_is_behind_at_short_sequences_only(what):
+    against = gains(RECORDS[what], f"fa2_hopper_{what}", "sdpa_cudnn")
+    assert all(tied or ratio > 1 or row["N"] <= 1024 for row, ratio, tied in against)
+    assert sum(tied or ratio > 1 for _, ratio, tied in against) >= 0.85 * len(against), "nearly all"
+    assert any(tied for _, _, tied in against) or what == "backward"
+
+
+def test_cudnn_is_ahead_of_chapter_11s_kernels():
+    assert all(ratio < 1 and not tied for _, ratio, tied in gains(RECORDS["backward"], "fa2_triton_backward", "sdpa_cudnn"))
+
+
+def test_only_the_last_kernel_is_faster_than_one_unit_after_the_other():
+    """Chapter 16's proof from outside that exponentials and products overlap: less time than their sum."""
+    matmul, exponentials = RECORDS["forward"]["ceilings"]["matmul_tflops"], 3.9
+    for d in (64, 128):
+        one_after_the_other = 4 * d / matmul + 1 / exponentials                       # picoseconds a score
+        rows = [row for row in RECORDS["forward"]["rows"] if not row["skipped"] and (row["d"], row["causal"]) == (d, False)]
+        first, last = (4 * d / max(row["tflops"] for row in rows if row["implementation"] == name)
+                       for name in ("fa2_triton_forward", "fa2_hopper_forward"))
+        assert last < one_after_the_other < first
