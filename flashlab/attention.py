@@ -43,7 +43,9 @@ def flash_attention(
              right = 0. Tiles outside are skipped, forward and backward
     Dropout: seed decides which weights are dropped, for good: the same seed and shapes drop the same ones. Without a seed
              one is drawn from PyTorch's generator of Q's device. No mask is stored. Triton only
-    Gradient: of O and of L, once: a second derivative raises. Nothing N x N is stored
+    Gradient: of O and of L, once: a second derivative raises, and so does a forward-mode one. Nothing N x N is stored
+    Autocast: inputs are cast to its dtype, as those of scaled_dot_product_attention, gradients back to the inputs'
+    Scores:  float32: one beyond 3.4e38 is inf, and its row NaN; one below -3.4e38 is -inf and weighs nothing, as if it were hidden
     Deterministic: same inputs, same bits, in dQ too, which the fastest kernels add up in whatever order their programs come;
              None: as torch.are_deterministic_algorithms_enabled() says
     Backend: "triton" runs the best of flashlab/kernels that takes the call, see `ladder.pick`, a kernel's name that one or
@@ -223,11 +225,17 @@ def _empty(T, d, packed):
 
 
 def _attend(Q, K, V, options):
-    """O and L; by way of autograd where a gradient may be asked for, or a tangent, which is refused."""
-    if forward_ad._current_level >= 0:                 # private, and the only way to ask
-        return _AttentionOfTangents.apply(Q, K, V, *options)
+    """O and L; by way of autograd where a gradient may be asked for."""
+    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():          # private, and the only way to ask
+        return _attend_transformed(Q, K, V, options)
     differentiable = torch.is_grad_enabled() and (Q.requires_grad or K.requires_grad or V.requires_grad)
     return (_Attention.apply if differentiable else ATTENTION_FORWARD)(Q, K, V, *options)
+
+
+@torch.compiler.disable(reason="flash_attention under vmap, grad or jvp runs uncompiled: traced, it would lose gradients")
+def _attend_transformed(Q, K, V, options):
+    """O and L under vmap, grad, jvp or forward_ad, where tensors do not say whether those that they wrap require a gradient."""
+    return _TransformedAttention.apply(Q, K, V, *options)
 
 
 class _Attention(torch.autograd.Function):
@@ -255,19 +263,19 @@ class _Attention(torch.autograd.Function):
         differentiate = _Gradients.apply if again else ATTENTION_BACKWARD
         return *differentiate(Q, K, V, O, dO, L, dL, *options), *(None for _ in Options._fields)
 
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        return _vmap_forward(info, in_dims, *inputs)
 
-
-class _AttentionOfTangents(_Attention):
-    """Where forward-mode differentiation is on. A class of its own, since torch.compile takes no Function that has a jvp."""
+class _TransformedAttention(_Attention):
+    """What torch.func asks of a Function. A class of its own, since torch.compile takes none that has a jvp."""
 
     @staticmethod
     def jvp(ctx, *tangents):
-        raise NotImplementedError("flash_attention has no forward-mode derivative, as jvp, jacfwd, linearize and forward_ad ask for. "
+        raise NotImplementedError("flash_attention has no forward-mode derivative, as jvp, jacfwd, linearize and forward_ad want. "
                                   "Use backward(), torch.func.grad, vjp or jacrev, or flashlab.rungs.naive.naive_forward, whose "
                                   "operations autograd knows.")
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        return transforms.vmap_rule(lambda *inputs: _attend(*inputs[:3], Options(*inputs[3:])), 3, Options)(info, in_dims, *inputs)
 
 
 class _Gradients(torch.autograd.Function):
@@ -288,13 +296,11 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, *inputs):
-        return _vmap_backward(info, in_dims, *inputs)
+        return transforms.vmap_rule(_Gradients.apply, 7, Options)(info, in_dims, *inputs)
 
 
-_vmap_forward = transforms.vmap_rule(_attend, 3, Options)
-_vmap_backward = transforms.vmap_rule(lambda *inputs: _Gradients.apply(*inputs[:-1], *inputs[-1]), 7, Options)
-torch.library.register_vmap("flashlab::attention_forward", _vmap_forward)
-torch.library.register_vmap("flashlab::attention_backward", _vmap_backward)
+torch.library.register_vmap(ATTENTION_FORWARD, transforms.vmap_rule(ATTENTION_FORWARD, 3, Options))
+torch.library.register_vmap(ATTENTION_BACKWARD, transforms.vmap_rule(ATTENTION_BACKWARD, 7, Options))
 transforms.register_flops(torch.ops.flashlab.attention_forward, torch.ops.flashlab.attention_backward, Options)
 
 
@@ -379,7 +385,7 @@ def _run_torch(Q, K, V, options):
         )
     O = _empty(Q, V.shape[-1], options.cu_seqlens_q is not None).zero_()                    # rows of no sequence stay as they are
     L = Q.new_full(Q.shape[:3], -torch.inf, dtype=_dtype_of_L(Q))
-    with torch.autocast(Q.device.type, enabled=False):                                      # it would round the rung's float32 tiles
+    with torch.autocast(Q.device.type, enabled=False):                                      # it would round float32 tiles
         for q, k in _parts(Q, K, options):
             O[q], L[q] = fa2_forward(Q[q], K[k], V[k], **options.of_a_rung)
     return O, L

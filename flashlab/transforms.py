@@ -7,7 +7,7 @@ from flashlab import cost
 
 
 def as_autocast(*tensors):
-    """Tensors in autocast's dtype where it is on for their device, as scaled_dot_product_attention takes its own: all but float64."""
+    """Tensors in autocast's dtype where it is on for their device, as scaled_dot_product_attention takes them: all but float64."""
     return [T.to(torch.get_autocast_dtype(T.device.type)) if _is_cast(T) else T for T in tensors]
 
 
@@ -17,10 +17,11 @@ def _is_cast(T):
 
 
 def vmap_rule(run, n, Options):
-    """vmap's rule for run(*tensors, options): the mapped dimension becomes part of the batch. n: how many tensors are mapped.
+    """vmap's rule for run(*tensors, *options): the mapped dimension becomes part of the batch. n: how many tensors are mapped.
 
     Packed sequences share one batch: there it becomes part of the heads. A tensor that is not mapped is copied for each place.
     """
+    @torch.compiler.disable                            # within a rule there is nothing to compile, and its tracer stumbles there
     def rule(info, in_dims, *arguments):
         options = Options(*arguments[n:])
         if options.dropout_p > 0:
@@ -31,8 +32,9 @@ def vmap_rule(run, n, Options):
                                       "all: map Q, K, V alone, or pack all sequences into one call")
         into = 0 if options.cu_seqlens_q is None else 1
         tensors = [_folded(T, dim, info.batch_size, into) for T, dim in zip(arguments[:n], in_dims[:n], strict=True)]
-        results = run(*tensors, options)
-        return tuple(T.unflatten(into, (info.batch_size, T.shape[into] // info.batch_size)) for T in results), (into,) * len(results)
+        results = run(*tensors, *options)
+        results = [T.unflatten(into, (info.batch_size, T.shape[into] // info.batch_size)) for T in results]
+        return tuple(results), (into,) * len(results)
     return rule
 
 
@@ -73,4 +75,5 @@ def _scores(Q, K, options):
 def _scores_of_a_head(N_q, N_k, options):
     if options.window is None:
         return cost.attention_flops(1, 1, N_q, N_k, 1, 1, causal=options.causal) // 4
-    return cost.fa2_forward(N_q, N_k, 1, 1, B_r=1, B_c=1, window=options.window).matmul_flops // 4     # tiles of one: no more than that
+    tiles_of_one = cost.fa2_forward(N_q, N_k, 1, 1, B_r=1, B_c=1, window=options.window)    # no tile has a hidden score then
+    return tiles_of_one.matmul_flops // 4

@@ -1,4 +1,4 @@
-"""How the operator lives in PyTorch: torch.func, vmap, autocast, compile, export, checkpoints, FLOP counts, fake tensors, threads."""
+"""The operator in PyTorch: torch.func, vmap, autocast, compile, export, checkpoints, FLOP counts, fake tensors, threads."""
 
 import threading
 
@@ -12,7 +12,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from flashlab import cost
 from flashlab.attention import flash_attention, flash_attention_varlen
 from flashlab.compiler import interpreted
-from flashlab.oracle import attention, judge, judge_gradients
 
 SMALL = {"N_q": 9, "N_k": 12, "d": 4, "d_v": 3, "B": 2, "H_q": 2, "H_kv": 1, "device": "cpu"}
 
@@ -122,6 +121,17 @@ def test_gradients_under_vmap():
             torch.testing.assert_close(together.grad[n], T.grad)
 
 
+def test_a_backward_of_many_gradients_at_once():
+    """autograd.grad(is_grads_batched=True), as jacobian(vectorize=True) calls it: vmap over the backward operator alone."""
+    QKV = [T.requires_grad_() for T in small()]
+    O = flash_attention(*QKV)
+    dO = torch.randn(3, *O.shape, dtype=O.dtype)
+    together = torch.autograd.grad(O, QKV, dO, is_grads_batched=True, retain_graph=True)
+    for n in range(3):
+        for T, alone in zip(together, torch.autograd.grad(O, QKV, dO[n], retain_graph=True), strict=True):
+            torch.testing.assert_close(T[n], alone)
+
+
 def test_vmap_of_packed_sequences():
     Q, K, V = (T.transpose(1, 2).flatten(0, 1) for T in small(N_k=9))     # (T, H, d)
     cu_seqlens = torch.tensor([0, 5, 11, 17], dtype=torch.int32)
@@ -182,7 +192,7 @@ def test_torch_compile_with_a_scale_that_varies(backend):
         assert torch.equal(compiled(*QKV, scale), flash_attention(*QKV, scale=scale, backend=backend))
 
 
-def test_torch_compile_under_autocast_and_vmap():
+def test_torch_compile_under_autocast():
     def layer(Q, K, V):
         with torch.autocast("cpu", torch.bfloat16):
             return flash_attention(Q, K, V)
@@ -190,9 +200,26 @@ def test_torch_compile_under_autocast_and_vmap():
     QKV = small(dtype=torch.float32)
     torch._dynamo.reset()
     assert torch.equal(torch.compile(layer, fullgraph=True, backend="aot_eager")(*QKV), layer(*QKV))
-    mapped = torch.func.vmap(flash_attention)
-    stacked = [torch.stack([T, -T]) for T in QKV]
-    assert torch.equal(torch.compile(mapped, backend="aot_eager")(*stacked), mapped(*stacked))
+
+
+LOSS = lambda *QKV: flash_attention(*QKV, causal=True).square().sum()
+TRANSFORMED = {"vmap": torch.func.vmap(flash_attention), "grad": torch.func.grad(lambda *QKV: torch.func.vmap(LOSS)(*QKV).sum()),
+               "vmap of grad": torch.func.vmap(torch.func.grad(LOSS))}
+
+
+@pytest.mark.parametrize("transformed", TRANSFORMED.values(), ids=TRANSFORMED)
+def test_torch_compile_of_a_transform(transformed):
+    """Fails if the gradient that is lost while the tracer looks through the transform is lost for good."""
+    stacked = [torch.stack([T, -T]) for T in small(dtype=torch.float32)]
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(transformed, backend="aot_eager")(*stacked), transformed(*stacked))
+    torch._dynamo.reset()
+    of_inputs = []
+    for function in (torch.compile(transformed, backend="aot_eager"), transformed) if transformed is TRANSFORMED["vmap"] else ():
+        QKV = [T.clone().requires_grad_() for T in stacked]
+        function(*QKV).square().sum().backward()
+        of_inputs.append([T.grad for T in QKV])
+    assert all(torch.equal(*pair) for pair in zip(*of_inputs, strict=True))
 
 
 def test_inductor_on_the_cpu():
