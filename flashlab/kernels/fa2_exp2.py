@@ -63,8 +63,7 @@ def fa2_exp2_kernel(
         P_ij = tl.exp2(S_ij * scale_log2 - m_safe[:, None])                        # (B_r, B_c)
         l_i = alpha * l_i + tl.sum(P_ij, 1)                                        # (B_r,)
         if dropout_p > 0:                                                          # chapter 11; compiled only if asked for
-            stays = kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p)     # (B_r, B_c)
-            P_ij = tl.where(stays, P_ij, 0.0)                                      # (B_r, B_c)   after the sum: l is whole
+            P_ij = tl.where(kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p), P_ij, 0.0)  # after the sum
         PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")               # (B_r, B_dv)
         O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)  divided by l_i after the loop
         m_i = m_new
