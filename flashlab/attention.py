@@ -4,13 +4,16 @@ Both check their arguments and call `torch.ops.flashlab.attention_forward`, whic
 Autograd calls `torch.ops.flashlab.attention_backward` when the gradients are due; what is kept for it is Q, K, V, O and L.
 """
 
+import numbers
 from typing import NamedTuple
 
 import torch
+from torch.autograd import forward_ad
 
-from flashlab import ladder
+from flashlab import ladder, transforms
 from flashlab.compiler import import_triton, interpreted
 from flashlab.validate import (
+    MAX_HEAD_DIM,
     check_bool,
     check_cu_seqlens,
     check_dropout,
@@ -40,7 +43,9 @@ def flash_attention(
              right = 0. Tiles outside are skipped, forward and backward
     Dropout: seed decides which weights are dropped, for good: the same seed and shapes drop the same ones. Without a seed
              one is drawn from PyTorch's generator of Q's device. No mask is stored. Triton only
-    Gradient: of O and of L, once: a second derivative raises. Nothing N x N is stored
+    Gradient: of O and of L, once: a second derivative raises, and so does a forward-mode one. Nothing N x N is stored
+    Autocast: inputs are cast to its dtype, as those of scaled_dot_product_attention, gradients back to the inputs'
+    Scores:  float32: one beyond 3.4e38 is inf, and its row NaN; one below -3.4e38 is -inf and weighs nothing, as if it were hidden
     Deterministic: same inputs, same bits, in dQ too, which the fastest kernels add up in whatever order their programs come;
              None: as torch.are_deterministic_algorithms_enabled() says
     Backend: "triton" runs the best of flashlab/kernels that takes the call, see `ladder.pick`, a kernel's name that one or
@@ -51,6 +56,8 @@ def flash_attention(
     Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
     Source:  Dao 2023, arXiv:2307.08691; the window as Beltagy, Peters, Cohan 2020, arXiv:2004.05150
     """
+    if torch._C._is_any_autocast_enabled():            # private, and a tenth of what torch.is_autocast_enabled(device) takes
+        Q, K, V = transforms.as_autocast(Q, K, V)
     check_qkv(Q, K, V, ndim=4)
     check_heads(Q, K)
     options = _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
@@ -77,6 +84,8 @@ def flash_attention_varlen(
     Dropout, gradient, deterministic, backend, left out, raises: as flash_attention
     Source:  Dao 2023, arXiv:2307.08691
     """
+    if torch._C._is_any_autocast_enabled():
+        Q, K, V = transforms.as_autocast(Q, K, V)
     check_qkv(Q, K, V, ndim=3)
     Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))               # (1, H, T, d): one batch, in which sequences lie in a row
     check_heads(Q, K)
@@ -94,7 +103,7 @@ def _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, 
     check_bool(return_lse=return_lse, deterministic=deterministic)
     check_dropout(dropout_p)
     scale = check_scale(scale, Q.shape[-1])
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, numbers.Integral)):
         raise TypeError(f"seed must be an integer or None, got {describe(seed)}")
     if backend not in BACKENDS + KERNELS + BACKWARD_KERNELS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got {backend!r}")
@@ -109,13 +118,13 @@ def _seed_tensor(seed, device):
     """The seed where the kernels read it: on the device, so that drawing one does not wait for the GPU."""
     if seed is None:
         return torch.randint(2**63 - 1, (), device=device)
-    return torch.full((), seed, dtype=torch.int64, device=device)
+    return torch.full((), int(seed), dtype=torch.int64, device=device)
 
 
 def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
     """What "auto" runs for tensors of this device, dtype and largest head dimension: (name, why)."""
     device = torch.device(device)
-    if device.type == "cpu" and dropout_p > 0 and import_triton():
+    if device.type == "cpu" and dropout_p > 0 and dtype != torch.float64 and d <= MAX_HEAD_DIM and import_triton():
         return "triton", "only the kernels know dropout; on CPU tensors Triton interprets them, slowly"
     if device.type == "cpu":
         return "torch", "on CPU tensors a Triton kernel could only be interpreted, which is slower"
@@ -123,8 +132,6 @@ def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
         return "torch", f"the kernel is for CUDA tensors, these are on {device.type}"
     if import_triton() is None:
         return "torch", "triton is not installed"
-    from flashlab.kernels.launch import MAX_HEAD_DIM
-
     capability = torch.cuda.get_device_capability(device)
     if interpreted():
         return "torch", "TRITON_INTERPRET is set, so Triton's kernels run on CPU tensors only"
@@ -219,8 +226,16 @@ def _empty(T, d, packed):
 
 def _attend(Q, K, V, options):
     """O and L; by way of autograd where a gradient may be asked for."""
+    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():          # private, and the only way to ask
+        return _attend_transformed(Q, K, V, options)
     differentiable = torch.is_grad_enabled() and (Q.requires_grad or K.requires_grad or V.requires_grad)
     return (_Attention.apply if differentiable else ATTENTION_FORWARD)(Q, K, V, *options)
+
+
+@torch.compiler.disable(reason="flash_attention under vmap, grad or jvp runs uncompiled: traced, it would lose gradients")
+def _attend_transformed(Q, K, V, options):
+    """O and L under vmap, grad, jvp or forward_ad, where tensors do not say whether those that they wrap require a gradient."""
+    return _TransformedAttention.apply(Q, K, V, *options)
 
 
 class _Attention(torch.autograd.Function):
@@ -244,8 +259,23 @@ class _Attention(torch.autograd.Function):
         Q, K, V, O, L, seed, cu_seqlens_q, cu_seqlens_k = ctx.saved_tensors
         options = ctx.options._replace(seed=seed, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
         dO = torch.zeros_like(O) if dO is None else dO
-        differentiate = _Gradients.apply if torch.is_grad_enabled() else ATTENTION_BACKWARD    # enabled: create_graph=True
+        again = torch.is_grad_enabled() or forward_ad._current_level >= 0      # create_graph=True, or a tangent of a gradient
+        differentiate = _Gradients.apply if again else ATTENTION_BACKWARD
         return *differentiate(Q, K, V, O, dO, L, dL, *options), *(None for _ in Options._fields)
+
+
+class _TransformedAttention(_Attention):
+    """What torch.func asks of a Function. A class of its own, since torch.compile takes none that has a jvp."""
+
+    @staticmethod
+    def jvp(ctx, *tangents):
+        raise NotImplementedError("flash_attention has no forward-mode derivative, as jvp, jacfwd, linearize and forward_ad want. "
+                                  "Use backward(), torch.func.grad, vjp or jacrev, or flashlab.rungs.naive.naive_forward, whose "
+                                  "operations autograd knows.")
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        return transforms.vmap_rule(lambda *inputs: _attend(*inputs[:3], Options(*inputs[3:])), 3, Options)(info, in_dims, *inputs)
 
 
 class _Gradients(torch.autograd.Function):
@@ -263,6 +293,15 @@ class _Gradients(torch.autograd.Function):
     def backward(ctx, *grads):
         raise RuntimeError("flash_attention is differentiable once: there is no kernel for its second derivative. Leave out "
                            "create_graph=True, or use flashlab.rungs.naive.naive_forward, whose operations autograd knows.")
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        return transforms.vmap_rule(_Gradients.apply, 7, Options)(info, in_dims, *inputs)
+
+
+torch.library.register_vmap(ATTENTION_FORWARD, transforms.vmap_rule(ATTENTION_FORWARD, 3, Options))
+torch.library.register_vmap(ATTENTION_BACKWARD, transforms.vmap_rule(ATTENTION_BACKWARD, 7, Options))
+transforms.register_flops(torch.ops.flashlab.attention_forward, torch.ops.flashlab.attention_backward, Options)
 
 
 def _resolve(Q, V, options):
@@ -339,14 +378,16 @@ def _run_torch(Q, K, V, options):
 
     if options.dropout_p > 0:
         raise NotImplementedError(
-            f"only the Triton kernels have dropout, and backend 'torch' was to run, got dropout_p={options.dropout_p}. Pass "
-            "dropout_p=0.0, use backend='triton' in float16, bfloat16 or float32, or see dropout in "
+            f"only the Triton kernels have dropout, and backend 'torch' was to run, got dropout_p={options.dropout_p}, "
+            f"{str(Q.dtype).removeprefix('torch.')} and d, d_v = {Q.shape[-1]}, {V.shape[-1]}. Pass dropout_p=0.0, use "
+            f"backend='triton' in float16, bfloat16 or float32 with d and d_v up to {MAX_HEAD_DIM}, or see dropout in "
             "flashlab.rungs.fa1.fa1_forward."
         )
     O = _empty(Q, V.shape[-1], options.cu_seqlens_q is not None).zero_()                    # rows of no sequence stay as they are
     L = Q.new_full(Q.shape[:3], -torch.inf, dtype=_dtype_of_L(Q))
-    for q, k in _parts(Q, K, options):
-        O[q], L[q] = fa2_forward(Q[q], K[k], V[k], **options.of_a_rung)
+    with torch.autocast(Q.device.type, enabled=False):                                      # it would round float32 tiles
+        for q, k in _parts(Q, K, options):
+            O[q], L[q] = fa2_forward(Q[q], K[k], V[k], **options.of_a_rung)
     return O, L
 
 
@@ -356,11 +397,12 @@ def _run_torch_backward(Q, K, V, O, dO, L, dL, options):
     packed = options.cu_seqlens_q is not None
     dQ = _empty(Q, Q.shape[-1], packed).zero_()
     dK, dV = (_empty(T.to(L.dtype), T.shape[-1], packed).zero_() for T in (K, V))           # sums over the heads of a group
-    for q, k in _parts(Q, K, options):
-        dQ[q], dK_h, dV_h = fa2_backward_two_pass(Q[q], K[k], V[k], O[q], dO[q], L[q], dL=None if dL is None else dL[q],
-                                                  **options.of_a_rung)
-        dK[k] += dK_h
-        dV[k] += dV_h
+    with torch.autocast(Q.device.type, enabled=False):
+        for q, k in _parts(Q, K, options):
+            dQ[q], dK_h, dV_h = fa2_backward_two_pass(Q[q], K[k], V[k], O[q], dO[q], L[q], dL=None if dL is None else dL[q],
+                                                      **options.of_a_rung)
+            dK[k] += dK_h
+            dV[k] += dV_h
     return dQ, dK.to(K.dtype), dV.to(V.dtype)
 
 

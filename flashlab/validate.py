@@ -1,17 +1,24 @@
 """Input checks shared by every rung: an error names the argument, what it was and what was expected."""
 
 import math
+import numbers
+import reprlib
 
 import torch
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+MAX_HEAD_DIM = 256     # of the kernels: a program keeps Q_i and O_i on chip whole, and wider heads do not fit
 
 
 def describe(x):
-    """What a reader of an error message needs to know about x."""
+    """What a reader of an error message needs to know about x, in one line."""
     if isinstance(x, torch.Tensor):
-        return f"a {str(x.dtype).removeprefix('torch.')} tensor of shape {tuple(x.shape)} on {x.device}"
-    return f"{x!r} ({type(x).__name__})"
+        if x.is_nested:
+            return f"a nested tensor on {x.device}"
+        layout = "" if x.layout == torch.strided else f"{str(x.layout).removeprefix('torch.').strip('_')} "
+        return f"a {layout}{str(x.dtype).removeprefix('torch.')} tensor of shape {tuple(x.shape)} on {x.device}"
+    text = reprlib.repr(x)                             # of a list the first few only
+    return f"{text if len(text) <= 80 else text[:80] + '...'} ({type(x).__name__})"
 
 
 def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS):
@@ -25,6 +32,8 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS):
     for name, T in (("Q", Q), ("K", K), ("V", V)):
         if not isinstance(T, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {describe(T)}")
+        if T.is_nested or T.layout != torch.strided:
+            raise TypeError(f"{name} must be a dense tensor, strided and not nested, got {describe(T)}")
         if T.ndim != ndim:
             shape = {2: "(N, d)", 3: "(T, H, d)", 4: "(B, H, N, d)"}[ndim]
             raise ValueError(f"{name} must have {ndim} dimensions {shape}, got {describe(T)}")
@@ -44,9 +53,13 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS):
 
 
 def _fit(Q, K, V, ndim):
-    return (type(Q) is type(K) is type(V) is torch.Tensor and Q.ndim == K.ndim == V.ndim == ndim
-            and Q.dtype == K.dtype == V.dtype and Q.device == K.device == V.device
-            and 0 < Q.shape[-1] == K.shape[-1] and K.shape[:-1] == V.shape[:-1] and V.shape[-1] > 0)
+    try:
+        return (type(Q) is type(K) is type(V) is torch.Tensor and Q.ndim == K.ndim == V.ndim == ndim
+                and Q.dtype == K.dtype == V.dtype and Q.device == K.device == V.device
+                and Q.layout == K.layout == V.layout == torch.strided
+                and 0 < Q.shape[-1] == K.shape[-1] and K.shape[:-1] == V.shape[:-1] and V.shape[-1] > 0)
+    except RuntimeError:                               # a nested tensor has no shape
+        return False
 
 
 def check_heads(Q, K):
@@ -81,11 +94,15 @@ def check_scale(scale, d):
     """The softmax scale: 1/sqrt(d) unless given; anything but a finite number raises."""
     if scale is None:
         return d**-0.5
-    if isinstance(scale, bool) or not isinstance(scale, (int, float)):
+    if isinstance(scale, bool) or not isinstance(scale, (int, float, numbers.Real)):       # Real: NumPy's
         raise TypeError(f"scale must be a number or None for 1/sqrt(d), got {describe(scale)}")
-    if not math.isfinite(scale):
-        raise ValueError(f"scale must be finite, got {scale!r}")
-    return float(scale)
+    try:
+        number = float(scale)
+    except OverflowError:                              # an integer beyond float's range
+        number = math.inf
+    if not -math.inf < number < math.inf:              # as math.isfinite, which torch.compile cannot trace
+        raise ValueError(f"scale must be finite, got {describe(scale)}")
+    return number
 
 
 def check_bool(**flags):
@@ -157,7 +174,7 @@ def check_power_of_two(smallest, **sizes):
 
 def check_dropout(dropout_p):
     """Raise unless dropout_p is a number in [0, 1)."""
-    if isinstance(dropout_p, bool) or not isinstance(dropout_p, (int, float)):
+    if isinstance(dropout_p, bool) or not isinstance(dropout_p, (int, float, numbers.Real)):
         raise TypeError(f"dropout_p must be a number in [0, 1), got {describe(dropout_p)}")
     if not 0 <= dropout_p < 1:
         raise ValueError(f"dropout_p must lie in [0, 1), got {dropout_p!r}")

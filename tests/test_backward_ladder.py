@@ -7,7 +7,7 @@ import flashlab  # noqa: F401   before triton: it decides whether kernels are in
 from flashlab import ladder
 from flashlab.attention import flash_attention
 from flashlab.compiler import interpreted
-from flashlab.oracle import attention, judge_gradients
+from flashlab.oracle import attention, gradients, judge_gradients, max_error
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 from test_kernel_ladder import OnGPU, first_column_cut  # noqa: E402
@@ -204,3 +204,29 @@ def test_dk_and_dv_of_the_atomic_kernel_keep_their_bits():
     O, L = attention(Q, K, V, dtype=fp32)
     runs = [fa2_atomic_backward.fa2_atomic_backward(Q, K, V, O.to(bf16), dO, L) for _ in range(10)]
     assert all(torch.equal(a, b) for run in runs for a, b in zip(run[1:], runs[0][1:], strict=True))
+
+
+@pytest.mark.parametrize("kernel", [ladder.BACKWARD_KERNELS[0], *ABOVE], ids=lambda kernel: kernel.name)
+def test_dS_fits_float16_where_the_gradients_do(kernel):
+    """dP is 64 * 100 * 50: fails if dS is rounded to float16 before the scale, 1/8, brings it into its range."""
+    Q, K, V, dO = inputs(40, 32, 64, 64, fp16)
+    V, dO = torch.full_like(V, 100), torch.full_like(dO, 50)
+    V[:, :, 1::2] *= -1
+    O, L = true_forward(Q, K, V)
+    found = kernel.function(Q, K, V, O, dO, L, B_r=16, B_c=32)
+    for grad, truth in zip(found, gradients(Q, K, V, dO), strict=True):           # naive attention in float16 overflows: no judge
+        assert truth.abs().max() < 65504 and max_error(grad, truth) < 2e-3 * truth.abs().max()
+
+
+@pytest.mark.parametrize("kernel", [ladder.BACKWARD_KERNELS[0], *ABOVE], ids=lambda kernel: kernel.name)
+def test_dropout_of_nearly_all_weights(kernel):
+    """Fails if a weight over 1 - p is rounded to float16, which holds nothing beyond 65504, before it meets dO."""
+    Q, K, V, dO = inputs(1, 64, 16, 16, fp16)
+    p, seed = 0.99999, next(s for s in range(10**5) if dropout_keep_mask(1, 1, 1, 64, 0.99999, s).any())
+    mask = {"dropout_p": p, "keep": dropout_keep_mask(1, 1, 1, 64, p, seed).to(DEVICE)}
+    K = (K * 0).masked_fill(mask["keep"][:, :, 0, :, None], 4)                    # the weight that stays is nearly 1
+    Q, V, dO = Q * 0 + 4, V / 1000, dO / 1000
+    O, L = true_forward(Q, K, V, **mask)
+    grads = kernel.function(Q, K, V, O, dO, L, dropout_p=p, seed=torch.tensor(seed, device=DEVICE))
+    verdict = judge_gradients(*grads, Q, K, V, dO, **mask)
+    assert all(grad.isfinite().all() for grad in grads) and verdict.ok, str(verdict)

@@ -22,7 +22,8 @@ MAY_KNOW = {
     "kernels": {"compiler", "validate"},
     "gpu": {"compiler", "validate"},
     "ladder": {"cost"},                                                  # names its functions; imports them on use
-    "attention": {"compiler", "kernels", "ladder", "rungs", "validate"},
+    "transforms": {"cost"},                                              # what PyTorch asks of an operator
+    "attention": {"compiler", "kernels", "ladder", "rungs", "transforms", "validate"},
     "huggingface": {"attention", "validate"},
     "sweeps": {"ladder", "memory", "tiles", "validate"},
     "doctor": {"attention", "chapters", "command", "compiler", "ladder"},

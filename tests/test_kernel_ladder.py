@@ -59,6 +59,21 @@ def test_dropout_drops_the_same_weights(kernel):
     assert oracle.max_error(O, oracle.attention(Q, K, V, dropout_p=0.4, keep=keep)[0]) < 1e-5
 
 
+@pytest.mark.parametrize("kernel", [ladder.KERNELS[0], *ABOVE], ids=lambda kernel: kernel.name)
+def test_dropout_of_nearly_all_weights(kernel):
+    """Fails if a weight over 1 - p, up to 100000 here, is rounded to float16, which holds nothing beyond 65504."""
+    Q, K, V = inputs(40, 50, 16, 16, fp16)
+    seed, p, V = 7, 0.99999, torch.full_like(V, 0.01)
+    K, keep = K * 0, torch.zeros(1, 1, 40, 50, dtype=torch.bool)
+    while not keep.any():                              # one weight of 2000 stays, in one seed of fifty
+        seed += 1
+        keep = dropout_keep_mask(1, 1, 40, 50, p, seed)
+    K[:, :, keep[0, 0].any(0)], Q = 8, Q * 0 + 8       # it is the largest of its row
+    O, _ = kernel.function(Q, K, V, dropout_p=p, seed=torch.tensor(seed, device=DEVICE), B_r=16, B_c=32)
+    truth = oracle.attention(Q, K, V, dropout_p=p, keep=keep.to(DEVICE))[0]
+    assert 990 < truth.max() < 1010 and oracle.max_error(O, truth) < 2
+
+
 # ---- which calls a kernel takes
 
 

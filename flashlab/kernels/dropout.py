@@ -13,9 +13,9 @@ from flashlab.validate import check_dropout
 
 @triton.jit
 def kept(seed, head, row, key, N_q, N_k, dropout_p: tl.constexpr):
-    """What to multiply the weights of these rows and keys by: 0 where they are dropped, 1 / (1 - p) where they stay."""
+    """Whether the weights of these rows and keys stay. Those are to be divided by 1 - p, after a sum: float16 may not hold them."""
     position = (head * N_q + row) * N_k + key          # int64, one for each weight of each batch and head
-    return tl.where(tl.rand(tl.load(seed), position) >= dropout_p, 1 / (1 - dropout_p), 0.0)
+    return tl.rand(tl.load(seed), position) >= dropout_p
 
 
 def dropout_keep_mask(B, H, N_q, N_k, dropout_p, seed):

@@ -75,26 +75,26 @@ def atomic_backward_kernel(
                 P_T = tl.where(visible, P_T, 0.0)                                  # (B_c, B_r)
             dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                     # (B_c, B_r)
             D_i = tl.load(D + head * N_q + rows, mask=row_ok, other=0.0 if masked else None)       # here: earlier costs registers
-            dS_T = P_T * (dP_T - D_i)                                              # (B_c, B_r)
+            dS_T = P_T * (dP_T * scale - D_i)                                      # (B_c, B_r)
             if dropout_p > 0:
                 kept_T = kept(seed, head, rows, keys[:, None], N_q, N_k, dropout_p)                # (B_c, B_r)
-                dS_T = P_T * (dP_T * kept_T - D_i)
-                P_T = P_T * kept_T                     # what met V in the forward
+                dS_T = P_T * (tl.where(kept_T, dP_T * (scale / (1 - dropout_p)), 0.0) - D_i)
+                P_T = tl.where(kept_T, P_T, 0.0)       # what met V in the forward; over 1 - p after the loop
             dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")       # (B_c, B_dv)
             dS_T = dS_T.to(Q_i.dtype)
-            dK_j += tl.dot(dS_T, Q_i, input_precision="ieee")                      # (B_c, B_d)   times scale, after the loop
-            dQ_i = tl.dot(dS_T.T, K_j, input_precision="ieee")                     # (B_r, B_d)   times scale, in finish_kernel
+            dK_j += tl.dot(dS_T, Q_i, input_precision="ieee")                      # (B_c, B_d)
+            dQ_i = tl.dot(dS_T.T, K_j, input_precision="ieee")                     # (B_r, B_d)
             add_rows(dQ_sum + (head * N_q + i * B_r) * d, dQ_i, N_q - i * B_r, d)
 
-    store_rows(dK + (head_kv * N_k + j * B_c) * d, dK_j * scale, N_k - j * B_c, d)
-    store_rows(dV + (head_kv * N_k + j * B_c) * d_v, dV_j, N_k - j * B_c, d_v)
+    store_rows(dK + (head_kv * N_k + j * B_c) * d, dK_j, N_k - j * B_c, d)
+    store_rows(dV + (head_kv * N_k + j * B_c) * d_v, dV_j * (1 / (1 - dropout_p)), N_k - j * B_c, d_v)
 
 
 @triton.jit
-def finish_kernel(dQ_sum, dQ, scale, n, B: tl.constexpr):
-    """dQ = scale * dQ_sum, in dQ's dtype."""
+def finish_kernel(dQ_sum, dQ, n, B: tl.constexpr):
+    """dQ = dQ_sum in dQ's dtype."""
     at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)                       # (B,)
-    tl.store(dQ + at, tl.load(dQ_sum + at, mask=at < n) * scale, mask=at < n)
+    tl.store(dQ + at, tl.load(dQ_sum + at, mask=at < n), mask=at < n)
 
 
 KERNELS = {"keys": atomic_backward_kernel}             # by what its programs keep on chip
@@ -132,14 +132,14 @@ def why_not(Q, K, V, *, deterministic=False, **options):
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked, nothing runs. tiles: by KERNELS' names."""
     B, H_kv, N_k, _ = K.shape
-    first, rows = preprocess(O, dO, L, dL)
+    first, rows = preprocess(O, dO, L, dL, options["scale"])
     by_hand, = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
     if B_c is None and (capability(Q) or (0, 0)) >= (10, 0):
         by_hand["B_c"] = 64                            # a Blackwell's tensor memory has no room for five products of 128 columns
     tiles = choose(atomic_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
     dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
     arguments = shared_arguments(Q, K, V, options, dO=dO) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
-    last = {"dQ_sum": dQ_sum, "dQ": dQ, "scale": options["scale"], "n": dQ.numel(), "B": 4096, "num_warps": 8}
+    last = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
     return (first,
             (atomic_backward_kernel, (B * H_kv * triton.cdiv(N_k, tiles["B_c"]),), arguments),
             (finish_kernel, (triton.cdiv(dQ.numel(), 4096),), last))

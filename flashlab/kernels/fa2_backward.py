@@ -22,9 +22,13 @@ LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2
 def preprocess_kernel(
     O, dO, L, dL, D, L_log2,                           # pointers; all but dO are contiguous
     stride_dOb, stride_dOh, stride_dOn, stride_dOd,
-    H_q, N_q, N_out, d_v: tl.constexpr, B_r: tl.constexpr, B_dv: tl.constexpr, has_dL: tl.constexpr, batch,
+    scale, H_q, N_q, N_out, d_v: tl.constexpr, B_r: tl.constexpr, B_dv: tl.constexpr, has_dL: tl.constexpr, batch,
 ):
-    """D = rowsum(dO∘O), less dL where L has a gradient too; and L in base 2, +inf for a row that sees no key or is none of N_q."""
+    """D = rowsum(dO∘O), less dL where L has a gradient too, times scale; and L in base 2.
+
+    L is +inf for a row that sees no key or is none of N_q. The scale belongs to dS, so that dS fits float16 where dQ and dK do;
+    with D scaled here, dP·scale − D is one fused instruction, as dP − D would be.
+    """
     T_r = tl.cdiv(N_out, B_r)
     i = tl.program_id(0) % T_r
     head = (tl.program_id(0) // T_r).to(tl.int64)
@@ -41,7 +45,7 @@ def preprocess_kernel(
     if has_dL:
         D_i -= tl.load(dL + at, mask=rows < N_q, other=0.0)
     out = head * N_out + rows                                                      # (B_r,)
-    tl.store(D + out, D_i, mask=rows < N_out)
+    tl.store(D + out, D_i * scale, mask=rows < N_out)
     L_i = tl.where(L_i == -float("inf"), float("inf"), L_i)                        # exp2(S - inf) = 0: P is 0 in that row
     tl.store(L_log2 + out, L_i * LOG2_E, mask=rows < N_out)
 
@@ -92,21 +96,21 @@ def dkdv_kernel(
             P_T = tl.where(visible(rows, keys[:, None], N_q, N_k, causal, left, right), P_T, 0.0)  # (B_c, B_r)
         dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
         D_i = tl.load(D + (head * all_q + start_q) + rows, mask=rows < N_q, other=0.0)     # (B_r,)   here: earlier costs registers
-        dS_T = P_T * (dP_T - D_i)                                                  # (B_c, B_r)
+        dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
         if dropout_p > 0:
             kept_T = kept(seed, head, start_q + rows, keys[:, None], all_q, all_k, dropout_p)     # (B_c, B_r)
-            dS_T = P_T * (dP_T * kept_T - D_i)
-            P_T = P_T * kept_T                         # what met V in the forward
+            dS_T = P_T * (tl.where(kept_T, dP_T * (scale / (1 - dropout_p)), 0.0) - D_i)
+            P_T = tl.where(kept_T, P_T, 0.0)           # what met V in the forward; over 1 - p after the loop
         dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)
-        dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")            # (B_c, B_d)   times scale, after the loop
+        dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")            # (B_c, B_d)
 
     # Addresses from scratch: those of K_j would take up registers throughout the loop.
     local, apart = tl.arange(0, B_c)[:, None], 1 if batch is None else H_kv        # (B_c, 1), and from row to row
     first = output_rows(head_kv, start_k + j * B_c, H_kv, all_k, batch)
     dK, dV = dK + first * d, dV + first * d_v
     col, col_v = tl.arange(0, B_d), tl.arange(0, B_dv)
-    tl.store(dK + local * apart * d + col, dK_j * scale, mask=(local < N_k - j * B_c) & (col < d))
-    tl.store(dV + local * apart * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))
+    tl.store(dK + local * apart * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
+    tl.store(dV + local * apart * d_v + col_v, dV_j * (1 / (1 - dropout_p)), mask=(local < N_k - j * B_c) & (col_v < d_v))
 
 
 @triton.jit
@@ -154,12 +158,13 @@ def dq_kernel(
         P_ij = tl.where(seen, P_ij, 0.0)                                           # (B_r, B_c)
         dP_ij = tl.dot(dO_i, V_j.T, input_precision="ieee")                        # (B_r, B_c)
         if dropout_p > 0:
-            dP_ij *= kept(seed, head, start_q + rows[:, None], keys, all_q, all_k, dropout_p)     # (B_r, B_c)
-        dS_ij = P_ij * (dP_ij - D_i[:, None])                                      # (B_r, B_c)
-        dQ_i += tl.dot(dS_ij.to(K_j.dtype), K_j, input_precision="ieee")           # (B_r, B_d)   times scale, after the loop
+            stays = kept(seed, head, start_q + rows[:, None], keys, all_q, all_k, dropout_p)    # (B_r, B_c)
+            dP_ij = tl.where(stays, dP_ij / (1 - dropout_p), 0.0)                  # (B_r, B_c)
+        dS_ij = P_ij * (dP_ij * scale - D_i[:, None])                              # (B_r, B_c)
+        dQ_i += tl.dot(dS_ij.to(K_j.dtype), K_j, input_precision="ieee")           # (B_r, B_d)
 
     dQ_at = dQ + output_rows(head, start_q + rows, H_q, all_q, batch)[:, None] * d + col       # (B_r, B_d)
-    tl.store(dQ_at, dQ_i * scale, mask=row_ok & (col < d))
+    tl.store(dQ_at, dQ_i, mask=row_ok & (col < d))
 
 
 def fa2_triton_backward(
@@ -191,7 +196,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
     options = ORDINARY | options
     batch = options["batch"]
-    first, rows = preprocess(O, dO, L, dL, batch=batch)
+    first, rows = preprocess(O, dO, L, dL, options["scale"], batch=batch)
     for_dkdv, for_dq = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
     shared = shared_arguments(Q, K, V, options, dO=dO) | rows
     return (first,
@@ -199,12 +204,12 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
             (dq_kernel, (B * H_q * slots(N_q, for_dq["B_r"], batch),), shared | {"dQ": dQ} | for_dq))
 
 
-def preprocess(O, dO, L, dL, N_out=None, batch=None):
+def preprocess(O, dO, L, dL, scale, N_out=None, batch=None):
     """The launch that every backward pass begins with, and what it makes, by name: L_log2 and D, N_out rows of each head."""
     (B, H_q, N_q, d_v), B_r = O.shape, 32
     N_out = N_out or N_q
     rows = {name: temporary(torch.empty, B, H_q, N_out, dtype=L.dtype, device=L.device) for name in ("L_log2", "D")}
-    arguments = rows | {"O": O, "dO": dO, "L": L, "dL": dL, "has_dL": dL is not None, "batch": batch}
+    arguments = rows | {"O": O, "dO": dO, "L": L, "dL": dL, "has_dL": dL is not None, "scale": scale, "batch": batch}
     arguments |= {f"stride_dO{axis}": step for axis, step in zip("bhnd", dO.stride(), strict=True)}
     arguments |= {"H_q": H_q, "N_q": N_q, "N_out": N_out, "d_v": d_v, "B_dv": padded(d_v), "B_r": B_r, "num_warps": 4}
     return (preprocess_kernel, (B * H_q * triton.cdiv(N_out, B_r),), arguments), rows

@@ -63,14 +63,14 @@ def fa2_exp2_kernel(
         P_ij = tl.exp2(S_ij * scale_log2 - m_safe[:, None])                        # (B_r, B_c)
         l_i = alpha * l_i + tl.sum(P_ij, 1)                                        # (B_r,)
         if dropout_p > 0:                                                          # chapter 11; compiled only if asked for
-            P_ij *= kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p)     # (B_r, B_c)   after the sum: l is whole
+            P_ij = tl.where(kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p), P_ij, 0.0)  # after the sum
         PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")               # (B_r, B_dv)
         O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)  divided by l_i after the loop
         m_i = m_new
 
     l_safe = tl.where(l_i == 0, 1.0, l_i)                                          # (B_r,)       no visible key: O_i stays 0
     O_at = O + (head * N_q + rows)[:, None] * d_v + col_v                          # (B_r, B_dv)
-    tl.store(O_at, O_i / l_safe[:, None], mask=row_ok & (col_v < d_v))
+    tl.store(O_at, O_i / (l_safe * (1 - dropout_p))[:, None], mask=row_ok & (col_v < d_v))
     L_i = (m_i + tl.log2(l_safe)) / LOG2_E                                         # (B_r,)       -inf + 0: no visible key
     tl.store(L + head * N_q + rows, L_i, mask=rows < N_q)
 

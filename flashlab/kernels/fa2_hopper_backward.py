@@ -167,7 +167,7 @@ def step(state, n, tile, first_key, first_row, seen, shared, owner: gl.constexpr
     dV = warpgroup_mma(gl.convert_layout(P.to(Q_s.dtype), operand), dO_i, dV, is_async=True)
     D_i = D_s.index(slot).reshape([ROWS]).load(columns)
     dP = warpgroup_mma_wait(1, deps=[dP])
-    dS = (P * (dP - D_i[None, :])).to(Q_s.dtype)
+    dS = (P * (dP * scale - D_i[None, :])).to(Q_s.dtype)
     dK = warpgroup_mma(gl.convert_layout(dS, operand), Q_i, dK, is_async=True)
     dS_s.index(owner * consumers + me + zero).store(dS)                            # a set of buffers for each owner
     fence_async_shared()
@@ -226,7 +226,7 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     dK, dV, slot, phase = state
     sync(K_READ, consumers * 128)
     V_s.index(me).reshape([ROWS, d]).store(dV.to(V_s.dtype))
-    K_s.index(me).reshape([ROWS, d]).store((dK * scale).to(K_s.dtype))
+    K_s.index(me).reshape([ROWS, d]).store(dK.to(K_s.dtype))
     fence_async_shared()
     b, h_kv = head_kv // H_kv, head_kv % H_kv
     tma.async_copy_shared_to_global(dV_out, [b, h_kv, first_key, 0], V_s.index(me))
@@ -277,15 +277,15 @@ def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, scale, N_q, N_k, H_kv,
 
 
 @triton.jit
-def finish_kernel(dQ_sum, dQ, scale, N_q, tiles_of_a_head, d: tl.constexpr):
-    """dQ = scale * dQ_sum of one query tile, in dQ's dtype, in the order of rows and columns again: see add_dQ."""
+def finish_kernel(dQ_sum, dQ, N_q, tiles_of_a_head, d: tl.constexpr):
+    """dQ = dQ_sum of one query tile, in dQ's dtype, in the order of rows and columns again: see add_dQ."""
     tile = tl.program_id(0).to(tl.int64)
     head, i = tile // tiles_of_a_head, tile % tiles_of_a_head
     at = tl.arange(0, d // 8)[:, None] * 512 + tl.arange(0, 512)                   # 512: four of each of 128 threads
     in_order = tl.load(dQ_sum + tile * (64 * d) + at).reshape(2, d // 16, 4, 8, 4, 2, 2)
     dQ_i = in_order.permute(2, 0, 3, 1, 5, 4, 6).reshape(64, d)                    # (64, d)
     row, col = tl.arange(0, 64)[:, None], tl.arange(0, d)
-    tl.store(dQ + (head * N_q + i * 64 + row) * d + col, dQ_i * scale, mask=row < N_q - i * 64)
+    tl.store(dQ + (head * N_q + i * 64 + row) * d + col, dQ_i, mask=row < N_q - i * 64)
 
 
 def fa2_hopper_backward(
@@ -323,7 +323,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, **options):
     choice = how_many(d, max(N_q, N_k), causal)
     block = 64 * choice["consumers"]
     tiles = triton.cdiv(N_q, block) * choice["consumers"]                          # of a head, in whole rounds
-    first, rows = preprocess(O, dO, L, dL, N_out=64 * tiles)
+    first, rows = preprocess(O, dO, L, dL, scale, N_out=64 * tiles)
     dQ_sum = temporary(torch.zeros, B * H_q * tiles * 64 * d // 256, 256, dtype=torch.float32, device=Q.device)
     element = gl.float16 if Q.dtype == torch.float16 else gl.bfloat16
     of_tiles, plain = gl.NVMMASharedLayout.get_default_for([1, 1, 64, d], element), gl.NVMMASharedLayout(0, 32, rank=2)
@@ -336,7 +336,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, **options):
     together = largest_divisor(B * H_kv, 2**14 * H_kv // (N_q * H_q)) if causal else 1
     arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": H_kv, "group": H_q // H_kv, "together": together}
     arguments |= {"scale": scale, "d": d, "causal": causal, "ragged": N_k % block > 0, "num_warps": 4} | choice
-    last = {"dQ_sum": dQ_sum, "dQ": dQ, "scale": scale, "N_q": N_q, "tiles_of_a_head": tiles, "d": d, "num_warps": 4}
+    last = {"dQ_sum": dQ_sum, "dQ": dQ, "N_q": N_q, "tiles_of_a_head": tiles, "d": d, "num_warps": 4}
     return (first,
             (hopper_backward_kernel, (B * H_kv * triton.cdiv(N_k, block),), arguments),
             (finish_kernel, (B * H_q * tiles,), last))

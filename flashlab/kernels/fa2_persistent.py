@@ -64,13 +64,13 @@ def fa2_persistent_kernel(
             P_ij = tl.exp2(S_ij * scale_log2 - m_safe[:, None])                    # (B_r, B_c)
             l_i = alpha * l_i + tl.sum(P_ij, 1)                                    # (B_r,)
             if dropout_p > 0:                                                      # chapter 11; compiled only if asked for
-                P_ij *= kept(seed, head.to(tl.int64), rows[:, None], keys, N_q, N_k, dropout_p) # after the sum: l is whole
+                P_ij = tl.where(kept(seed, head.to(tl.int64), rows[:, None], keys, N_q, N_k, dropout_p), P_ij, 0.0)  # after the sum
             PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")           # (B_r, B_dv)
             O_i = alpha[:, None] * O_i + PV                                        # (B_r, B_dv)  divided by l_i after the loop
             m_i = m_new
 
         l_safe = tl.where(l_i == 0, 1.0, l_i)                                      # (B_r,)       no visible key: O_i stays 0
-        O_i = (O_i / l_safe[:, None]).to(Q_i.dtype)                                # (B_r, B_dv)
+        O_i = (O_i / (l_safe * (1 - dropout_p))[:, None]).to(Q_i.dtype)            # (B_r, B_dv)
         O.store([b, h, i * B_r, 0], O_i.reshape(1, 1, B_r, B_dv))                  #              nothing past the ends
         L_i = (m_i + tl.log2(l_safe)) / LOG2_E                                     # (B_r,)       -inf + 0: no visible key
         tl.store(L + head.to(tl.int64) * N_q + rows, L_i, mask=rows < N_q)

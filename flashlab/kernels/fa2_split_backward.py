@@ -84,16 +84,16 @@ def split_dkdv_kernel(
                 P_T = tl.where(keys[:, None] <= rows + (N_k - N_q), P_T, 0.0)      # (B_c, B_r)
             dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                     # (B_c, B_r)
             D_i = tl.load(D + head * N_q + rows, mask=row_ok, other=0.0 if masked else None)       # here: earlier costs registers
-            dS_T = P_T * (dP_T - D_i)                                              # (B_c, B_r)
+            dS_T = P_T * (dP_T * scale - D_i)                                      # (B_c, B_r)
             if dropout_p > 0:
                 kept_T = kept(seed, head, rows, keys[:, None], N_q, N_k, dropout_p)                # (B_c, B_r)
-                dS_T = P_T * (dP_T * kept_T - D_i)
-                P_T = P_T * kept_T                     # what met V in the forward
+                dS_T = P_T * (tl.where(kept_T, dP_T * (scale / (1 - dropout_p)), 0.0) - D_i)
+                P_T = tl.where(kept_T, P_T, 0.0)       # what met V in the forward; over 1 - p after the loop
             dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")       # (B_c, B_dv)
-            dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")        # (B_c, B_d)   times scale, after the loop
+            dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")        # (B_c, B_d)
 
-    store_rows(dK + (head_kv * N_k + j * B_c) * d, dK_j * scale, N_k - j * B_c, d)
-    store_rows(dV + (head_kv * N_k + j * B_c) * d_v, dV_j, N_k - j * B_c, d_v)
+    store_rows(dK + (head_kv * N_k + j * B_c) * d, dK_j, N_k - j * B_c, d)
+    store_rows(dV + (head_kv * N_k + j * B_c) * d_v, dV_j * (1 / (1 - dropout_p)), N_k - j * B_c, d_v)
 
 
 @triton.jit
@@ -143,12 +143,13 @@ def split_dq_kernel(
                 P_ij = tl.where(visible, P_ij, 0.0)                                # (B_r, B_c)
             dP_ij = tl.dot(dO_i, V_j.T, input_precision="ieee")                    # (B_r, B_c)
             if dropout_p > 0:
-                dP_ij *= kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p)                # (B_r, B_c)
-            dS_ij = P_ij * (dP_ij - D_i[:, None])                                  # (B_r, B_c)
-            dQ_i += tl.dot(dS_ij.to(K_j.dtype), K_j, input_precision="ieee")       # (B_r, B_d)   times scale, after the loop
+                stays = kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p) # (B_r, B_c)
+                dP_ij = tl.where(stays, dP_ij / (1 - dropout_p), 0.0)              # (B_r, B_c)
+            dS_ij = P_ij * (dP_ij * scale - D_i[:, None])                          # (B_r, B_c)
+            dQ_i += tl.dot(dS_ij.to(K_j.dtype), K_j, input_precision="ieee")       # (B_r, B_d)
 
     dQ_at = dQ + (head * N_q + rows)[:, None] * d + col                            # (B_r, B_d)
-    tl.store(dQ_at, dQ_i * scale, mask=row_ok & (col < d))
+    tl.store(dQ_at, dQ_i, mask=row_ok & (col < d))
 
 
 def fa2_split_backward(
@@ -175,7 +176,7 @@ def fa2_split_backward(
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
-    first, rows = preprocess(O, dO, L, dL)
+    first, rows = preprocess(O, dO, L, dL, options["scale"])
     for_dkdv, for_dq = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
     shared = shared_arguments(Q, K, V, options, dO=dO) | rows
     return (first,

@@ -40,7 +40,7 @@ def fa2_tuned_backward(
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked, nothing runs. tiles: by KERNELS' names."""
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
-    first, rows = preprocess(O, dO, L, dL)
+    first, rows = preprocess(O, dO, L, dL, options["scale"])
     by_hand = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
     for_dkdv, for_dq = (choose(kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get(name), hand)
                         for (name, kernel), hand in zip(KERNELS.items(), by_hand, strict=True))

@@ -14,7 +14,6 @@ from flashlab import validate
 from flashlab.compiler import check_device, interpreted
 from flashlab.kernels import plans
 
-MAX_HEAD_DIM = 256     # a program keeps Q_i and O_i on chip whole: wider heads do not fit
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -inf where -inf * 0 would be NaN
 
@@ -28,7 +27,7 @@ def check_call(Q, K, V, *, B_r, B_c, causal, scale, dropout_p, seed, determinist
     """
     validate.check_qkv(Q, K, V, ndim=4, dtypes=dtypes)
     validate.check_heads(Q, K)
-    validate.check_head_dims(Q, V, MAX_HEAD_DIM)
+    validate.check_head_dims(Q, V, validate.MAX_HEAD_DIM)
     validate.check_bool(deterministic=deterministic)
     causal, window = validate.check_window(window, causal, Q.shape[2], K.shape[2])
     scale = validate.check_scale(scale, Q.shape[-1])

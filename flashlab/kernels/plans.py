@@ -5,14 +5,19 @@ them. All of that follows from the options and from the tensors' shapes, strides
 the next call of the same kind makes the same launches, with its own tensors in the places of the first one's.
 """
 
+import contextlib
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 import triton
 
+from flashlab.compiler import interpreted
+
 RUN = triton.JITFunction.run       # who has put another in its place wants to hear of every launch: see compiler/watch.py
 AT_MOST = 512                      # kinds of calls remembered
+INTERPRETER = threading.RLock()    # while it runs a kernel, it has put functions of its own in Triton's language: one at a time
 
 
 class Step(NamedTuple):
@@ -71,7 +76,8 @@ def _run(kind, launches, tensors, device):
 
 def launch(launches):
     """Launch each; the compiled kernels, None where the interpreter ran one."""
-    return [kernel[grid](**arguments) for kernel, grid, arguments in launches]
+    with INTERPRETER if interpreted() else contextlib.nullcontext():
+        return [kernel[grid](**arguments) for kernel, grid, arguments in launches]
 
 
 def record(launches, tensors):

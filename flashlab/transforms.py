@@ -1,0 +1,79 @@
+"""What PyTorch asks of an operator beside its gradients: rules for vmap, for autocast and for counting FLOPs."""
+
+import torch
+from torch.utils.flop_counter import register_flop_formula
+
+from flashlab import cost
+
+
+def as_autocast(*tensors):
+    """Tensors in autocast's dtype where it is on for their device, as scaled_dot_product_attention takes them: all but float64."""
+    return [T.to(torch.get_autocast_dtype(T.device.type)) if _is_cast(T) else T for T in tensors]
+
+
+def _is_cast(T):
+    return (isinstance(T, torch.Tensor) and T.is_floating_point() and T.dtype != torch.float64
+            and torch.amp.is_autocast_available(T.device.type) and torch.is_autocast_enabled(T.device.type))
+
+
+def vmap_rule(run, n, Options):
+    """vmap's rule for run(*tensors, *options): the mapped dimension becomes part of the batch. n: how many tensors are mapped.
+
+    Packed sequences share one batch: there it becomes part of the heads. A tensor that is not mapped is copied for each place.
+    """
+    @torch.compiler.disable                            # within a rule there is nothing to compile, and its tracer stumbles there
+    def rule(info, in_dims, *arguments):
+        options = Options(*arguments[n:])
+        if options.dropout_p > 0:
+            raise NotImplementedError("flash_attention has no dropout under torch.vmap, which could not say whether places share "
+                                      f"their draws, got dropout_p={options.dropout_p}. Pass the mapped dimension as part of B")
+        if any(dim is not None for dim in in_dims[n:] if not isinstance(dim, (list, tuple))):
+            raise NotImplementedError("flash_attention_varlen under torch.vmap wants the same cu_seqlens_q and cu_seqlens_k for "
+                                      "all: map Q, K, V alone, or pack all sequences into one call")
+        into = 0 if options.cu_seqlens_q is None else 1
+        tensors = [_folded(T, dim, info.batch_size, into) for T, dim in zip(arguments[:n], in_dims[:n], strict=True)]
+        results = run(*tensors, *options)
+        results = [T.unflatten(into, (info.batch_size, T.shape[into] // info.batch_size)) for T in results]
+        return tuple(results), (into,) * len(results)
+    return rule
+
+
+def _folded(T, dim, size, into):
+    """T with its mapped dimension folded into another one; dim None: the same for all."""
+    if T is None:
+        return None
+    T = T.movedim(dim, into) if dim is not None else T.unsqueeze(into).expand(*T.shape[:into], size, *T.shape[into:])
+    return T.flatten(into, into + 1)
+
+
+def register_flops(forward, backward, Options):
+    """Tell torch.utils.flop_counter what the operators compute in matrix products: of visible scores only, halved if causal."""
+    def of_forward(Q, K, V, *options, out_val=None, **_):
+        return 2 * _scores(Q, K, Options(*options)) * (Q.shape[-1] + V.shape[-1])
+
+    def of_backward(Q, K, V, O, dO, L, dL, *options, out_val=None, **_):
+        return 2 * _scores(Q, K, Options(*options)) * (3 * Q.shape[-1] + 2 * V.shape[-1])      # S, dQ, dK; dP, dV
+
+    register_flop_formula(forward, get_raw=True)(of_forward)
+    register_flop_formula(backward, get_raw=True)(of_backward)
+
+
+def _scores(Q, K, options):
+    """How many scores are visible, over all batches and heads. A fake tensor hides its sequences: then all are equally long."""
+    B, H, N_q, _ = Q.shape
+    sizes = [(N_q, K.shape[2])]
+    if options.cu_seqlens_q is not None:
+        cu_seqlens = options.cu_seqlens_q, options.cu_seqlens_k
+        if any(torch._subclasses.fake_tensor.is_fake(cu) or cu.is_meta for cu in cu_seqlens):
+            n = len(options.cu_seqlens_q) - 1
+            sizes = [(N_q // n, K.shape[2] // n)] * n
+        else:
+            sizes = zip(*(cu.diff().tolist() for cu in cu_seqlens), strict=True)
+    return B * H * sum(_scores_of_a_head(N_q, N_k, options) for N_q, N_k in sizes)
+
+
+def _scores_of_a_head(N_q, N_k, options):
+    if options.window is None:
+        return cost.attention_flops(1, 1, N_q, N_k, 1, 1, causal=options.causal) // 4
+    tiles_of_one = cost.fa2_forward(N_q, N_k, 1, 1, B_r=1, B_c=1, window=options.window)    # no tile has a hidden score then
+    return tiles_of_one.matmul_flops // 4
