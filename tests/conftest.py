@@ -9,9 +9,9 @@ import pytest
 
 # Tests with many like cases: of these, --sample keeps one in so many. The same ones each time.
 SAMPLED = {
-    "test_check_exercises.py": {"test_a_mistake_gets_its_own_name": 8, "test_a_correct_version_written_another_way_passes": 4},
-    "test_answers.py": {"test_an_answer_gets_its_report": 8},
-    "test_check_fuzz.py": {"test_every_spoilt_solution_gets_its_verdict": 6},
+    "test_check_exercises.py": {"test_a_mistake_gets_its_own_name": 10, "test_a_correct_version_written_another_way_passes": 4},
+    "test_answers.py": {"test_an_answer_gets_its_report": 12},
+    "test_check_fuzz.py": {"test_every_spoilt_solution_gets_its_verdict": 8},
     "test_check_robust.py": {"test_each_gets_its_verdict": 4, "test_whatever_it_returns_is_described": 4},
     "test_check_surroundings.py": {"test_the_state_around_a_check_neither_breaks_it_nor_is_broken": 4,
                                    "test_what_a_function_changes_is_put_back_and_named": 4},
@@ -19,6 +19,9 @@ SAMPLED = {
     "test_rungs.py": {"test_within_the_error_bound": 2},
     "test_backward.py": {"test_within_the_error_bound": 2, "test_the_default_tiles_fit_and_fill_the_sram": 4},
     "test_skip.py": {"test_without_triton_the_chapter_says_so_and_reaches_the_end": 5},
+    "test_varlen.py": {"test_window": 4, "test_every_sequence_is_attended_to_by_itself": 2, "test_in_16_bits": 2},
+    "test_window.py": {"test_large_logits": 2},
+    "test_bench_fuzz.py": {"test_a_random_call_is_right": 2},
     "test_triton_forward.py": {"test_within_the_error_bound": 3, "test_strides": 7, "test_offsets_beyond_2_to_the_31": 8},
     "test_triton_backward.py": {"test_within_the_error_bound": 3, "test_strides": 7, "test_offsets_beyond_2_to_the_31": 8,
                                 "test_gradcheck": 6, "test_gradcheck_of_grouped_heads": 2, "test_gradcheck_with_dropout": 2,
@@ -28,7 +31,7 @@ SAMPLED = {
 
 
 def pytest_addoption(parser):
-    parser.addoption("--sample", action="store_true", help="of tests with many like cases, run one in two to eight (make test)")
+    parser.addoption("--sample", action="store_true", help="of tests with many like cases, run one in two to twelve (make test)")
 
 
 def pytest_collection_modifyitems(config, items):
