@@ -18,6 +18,7 @@ import torch
 
 from flashlab.check import checker, form, limits, runner, source
 from flashlab.check.report import Report
+from flashlab.memory import format_bytes
 
 GRACE = 1.5                    # seconds beyond a limit before the process is ended
 BETWEEN = 60                   # seconds that the checker itself may take from one run to the next: a __del__ can end up there
@@ -108,7 +109,7 @@ def _lost(name, code, too_much, trace):
 
 def _why(code, too_much, trace):
     if too_much:
-        return "memory", f"it needed more than {limits.MEMORY / 2**30:.3g} GiB"
+        return "memory", f"it needed more than {format_bytes(limits.MEMORY)}"
     if "Timeout (" in trace:
         return "timeout", "it did not come back from a call into C, long after its time was over"
     if code < 0:
