@@ -336,7 +336,7 @@ def _run_triton(Q, K, V, options):
     else:
         rung, _ = ladder.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p, **options.of_few)
     results = rung.function(Q, K, V, **options.of_a_kernel)
-    _keep(kind, Q, rung.home.KERNEL, rung.home.launch)
+    _keep(kind, Q, rung.home.KERNEL, rung.launches())
     return results
 
 
@@ -353,7 +353,7 @@ def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
         rung, _ = ladder.pick(Q, K, V, backward=True, causal=options.causal, dropout_p=options.dropout_p,
                               deterministic=options.deterministic, **options.of_few)
     grads = rung.function(Q, K, V, O, dO, L, dL=dL, **options.of_a_backward_kernel)
-    _keep(kind, Q, rung.home.launch)
+    _keep(kind, Q, rung.launches(options.deterministic))
     return grads
 
 

@@ -44,8 +44,17 @@ class Rung(NamedTuple):
 
     @property
     def home(self):
-        """Its module: KERNEL and launch, of a backward rung launch alone, are what a call that has been checked needs."""
+        """Its module."""
         return import_module(self.module)
+
+    @property
+    def launches_in_order(self):
+        """What launches a backward kernel that can give the same bits each time, and does so only where they are asked for."""
+        return getattr(self.home, "launch_in_order", None)
+
+    def launches(self, deterministic=False):
+        """What makes the launches of a call that has been checked."""
+        return deterministic and self.launches_in_order or self.home.launch
 
     def why_not(self, Q, K, V, **options):
         """Why this kernel does not take a call on this GPU, in words; None where it does.

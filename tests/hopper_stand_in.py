@@ -80,7 +80,7 @@ class Machine:
     # named barriers: a number of threads arrive, then it begins again
 
     def come(self, barrier, threads):
-        barrier, mine = int(barrier), 32 if threading.current_thread().name == "producer" else 128
+        barrier, mine = int(barrier), 128 if threading.current_thread().name.startswith("consumer") else 32
         with self.changed:
             state = self.named.setdefault(barrier, SimpleNamespace(count=0, round=0))
             round = state.round
@@ -184,7 +184,7 @@ def language(machine, grid):
         pointer.T.view(-1)[pointer.at[mask]] = values[mask].as_subclass(torch.Tensor)
 
     def specialise(parts, warps, registers):
-        names = [f"consumer {n}" for n in range(len(parts) - 1)] + ["producer"]
+        names = [f"{function.__name__} {n}" for n, (function, _) in enumerate(parts)]
         errors = []
 
         def run(function, arguments):
@@ -229,12 +229,17 @@ def run(monkeypatch, Q, K, V, causal, choice, **broken):
     return O, L
 
 
-def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, **broken):
-    """dQ, dK, dV by fa2_hopper_backward: the kernels around the large one in Triton's interpreter."""
+def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, ordered=False, **broken):
+    """dQ, dK, dV by fa2_hopper_backward: the kernels around the large one in Triton's interpreter.
+
+    ordered: programs run one after the other here, so that the test gives a `wait_for` that does not wait
+    """
     grads = [torch.full(T.shape, torch.nan, dtype=T.dtype) for T in (Q, K, V)]
     monkeypatch.setattr(fa2_hopper_backward, "how_many", lambda *_: choice | {"registers": 0})
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
-    first, (_, grid, arguments), last = fa2_hopper_backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale)
+    first, (_, grid, arguments), last = fa2_hopper_backward.launch(
+        Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, ordered=ordered)
+    arguments["turns"] = Pointer(arguments["turns"])
     for kernel, its_grid, its_arguments in (first, last):
         if kernel is last[0]:
             run_kernel(monkeypatch, fa2_hopper_backward, "hopper_backward_kernel", grid, arguments, **broken)
@@ -265,7 +270,7 @@ def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
             "warpgroup_mma": machine.product, "warpgroup_mma_wait": machine.finish, "fence_async_shared": lambda: None,
             "thread_barrier": lambda: None, "row_maximum": lambda S, chains: S.amax(1), "add_by_tma": machine.add,
             "row_shares": lambda P: P.sum(1, keepdim=True), "scaled_rows": lambda x, alpha: x * alpha[:, None],
-            "opaque_zero": lambda n: 0}
+            "opaque_zero": lambda n: 0, "sums_are_there": machine.store_wait}
         stands_for = kernel | sizes | {name: value for name, value in stands_for.items() if hasattr(module, name)} | broken
         with monkeypatch.context() as patch:
             patch.setattr(hopper, "gl", gl)

@@ -82,7 +82,7 @@ def loops(sass):
 def test_the_consumers_of_the_hopper_kernel_keep_their_tiles_in_registers(compiled):
     """Fails if a round of two tiles reads more spilled registers than a few addresses, or waits for a product it has just begun."""
     for name, at_most in (("hopper d 64", 0), ("hopper d 128", 12)):
-        steps = [loop for loop in loops(compiled[name].sass) if len(re.findall("MUFU.EX2", loop)) == 64 and "UTMAREDG" in loop]
+        steps = [loop for loop in loops(compiled[name].sass) if len(re.findall("MUFU.EX2", loop)) == 64]
         assert len(steps) >= 4                         # each consumer has its own, with masks and without
         shortest = sorted(steps, key=len)[:4]
         assert all(len(re.findall(r"\bLDL\b", step)) <= at_most for step in shortest)

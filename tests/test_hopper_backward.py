@@ -82,6 +82,64 @@ def test_any_strides(monkeypatch):
     assert verdict.ok, str(verdict)
 
 
+# ---- the same bits each time
+
+
+@pytest.mark.parametrize("case", ["d 64", "ragged, three consumers, batches, shared key heads", "bottom-right, three consumers",
+                                  "rows that see no key", "d 128 causal"])
+def test_in_order_every_tile_has_each_turn_once(monkeypatch, case):
+    """Fails if two programs have the same turn at a tile, or one is nobody's: the adders would wait for ever."""
+    tensors, causal, choice = CASES[case]
+    turns = {}
+    verdict = run(monkeypatch, tensors, causal, choice, ordered=True,
+                  wait_for=lambda number, value: turns.setdefault(int(number.at), []).append(int(value)))
+    assert verdict.ok, str(verdict)
+    assert all(sorted(of_a_tile) == list(range(len(of_a_tile))) for of_a_tile in turns.values())
+    assert max(map(len, turns.values())) == -(-tensors[1].shape[2] // (64 * choice["consumers"]))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("N_q, N_k", [(1024, 1024), (300, 9000), (9000, 300), (16384, 16384), (10000, 20000), (64, 40000)])
+@pytest.mark.parametrize("consumers", [2, 3])
+def test_nobody_waits_for_ever(monkeypatch, N_q, N_k, causal, consumers):
+    """A GPU that runs TOGETHER programs at a time and starts them in the order of their numbers gets through, heads and all.
+
+    And in order costs little: where there are no more blocks than that, nearly every adder finds that it is its turn.
+    """
+    kernel, together = fa2_hopper_backward, fa2_hopper_backward.TOGETHER.value
+    monkeypatch.setattr(kernel, "gl", hopper_stand_in.language(hopper_stand_in.Machine(0), 0))
+    for name in ("ROWS", "TOGETHER"):
+        monkeypatch.setattr(kernel, name, getattr(kernel, name).value)
+    blocks, heads, done, waited, steps = -(-N_k // (64 * consumers)), 3, {}, 0, 0
+    waiting, running = [(head, j) for head in range(heads) for j in range(blocks)], {}
+    while waiting or running:
+        while waiting and len(running) < together:
+            running[waiting.pop(0)] = 0
+        moved = False
+        for (head, j), k in sorted(running.items()):
+            first, _, end = kernel.rounds.fn(j, N_q, N_k, causal, consumers)
+            if k >= end - first:
+                del running[head, j]
+                moved = True
+                continue
+            n = kernel.round_at.fn(k, j, first, end, causal, True)
+            mine = kernel.turn.fn(j, n, N_q, N_k, end, causal, consumers)
+            assert mine >= done.get((head, n), 0), "its turn is over"
+            steps += 1
+            if done.get((head, n), 0) == mine:
+                running[head, j], moved = k + 1, True
+            else:
+                waited += 1
+        for (head, j), k in running.items():           # what was added in this round of steps, the next one sees
+            if k:
+                first, _, end = kernel.rounds.fn(j, N_q, N_k, causal, consumers)
+                n = kernel.round_at.fn(k - 1, j, first, end, causal, True)
+                done[head, n] = max(done.get((head, n), 0), kernel.turn.fn(j, n, N_q, N_k, end, causal, consumers) + 1)
+        assert moved, "everybody waits"
+    if N_q == N_k and blocks <= together:
+        assert waited <= 0.1 * steps
+
+
 # ---- a broken protocol is seen
 
 
@@ -103,7 +161,8 @@ BROKEN = {
     "the owner does not wait": {"step": edited("step", ("sync(DS_READY + owner", "arrive(DS_READY + owner"))},
     "one set of dS for all owners": {"step": edited(
         "step", ("dS_s.index(owner * consumers + me", "dS_s.index(me"), ("dS_s.index(owner * consumers + c", "dS_s.index(c"))},
-    "dQ_s is written too early": {"step": edited("step", ("        tma.store_wait(0) ", "        pass "))},
+    "dQ_s is written too early": {"adder": edited("adder", ("arrive(DQ_FREE, 160)\n", "pass\n")),
+                                  "step": edited("step", ("        sync(DQ_FREE, 160)\n", ""))},
     "a slot is let go too early": {"step": edited(
         "step", ("        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n" + FREE,
                  FREE + "        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n"))},

@@ -1,6 +1,7 @@
 """Every kernel through flash_attention on awkward shapes, on this GPU: right on poisoned outputs, the same bits again and again.
 
-Of a backward kernel that adds dQ up by atomic operations, dK and dV have the same bits, and each dQ is held against float64.
+Of a backward kernel that adds dQ up in any order, dK and dV have the same bits, and each dQ is held against float64; one that can
+also add it up in order is tried both ways.
 Nothing is timed. A kernel that hangs is reported and ends the process: a GPU does not give back a program that waits for ever.
 """
 
@@ -43,18 +44,25 @@ def wait(what):
         time.sleep(0.001)
 
 
-def try_shape(kernel, shape, dtype, repeats, device="cuda", wait=wait):
+def ways(kernel):
+    """The values of `deterministic` that make a difference to a kernel."""
+    return (False, True) if kernel.launches_in_order else (False,)
+
+
+def try_shape(kernel, shape, dtype, repeats, device="cuda", wait=wait, deterministic=False):
     """A row: the error and its bound, or why the kernel does not take the shape, or what is wrong."""
     B, H_q, H_kv, N_q, N_k, d, d_v, causal = shape
     row = {"kernel": kernel.name, "shape": list(shape), "dtype": str(dtype).removeprefix("torch.")}
+    row |= {"deterministic": True} if deterministic else {}
     g = torch.Generator(device).manual_seed(N_q + N_k)
     sizes = (N_q, H_q, d), (N_k, H_kv, d), (N_k, H_kv, d_v), (N_q, H_q, d_v)   # a token's heads side by side, as models have them
     Q, K, V, dO = (torch.randn(B, N, H, w, generator=g, device=device, dtype=dtype).transpose(1, 2) for N, H, w in sizes)
     if why_not := kernel.why_not(Q, K, V, causal=causal):
         return row | {"skipped": why_not}
     backward = kernel in ladder.BACKWARD_KERNELS
-    call = partial(gradients if backward else outputs, kernel.name, Q, K, V, dO, causal)
-    moving = {"dQ"} if backward and kernel.why_not(Q, K, V, causal=causal, deterministic=True) else set()
+    call = partial(gradients if backward else outputs, kernel.name, Q, K, V, dO, causal, deterministic)
+    ordered = deterministic or not kernel.launches_in_order and not kernel.why_not(Q, K, V, causal=causal, deterministic=True)
+    moving = {"dQ"} if backward and not ordered else set()
     spread = 0.0
     with poisoned_outputs():
         first = call()
@@ -68,14 +76,14 @@ def try_shape(kernel, shape, dtype, repeats, device="cuda", wait=wait):
     return row | judged(backward, first, spread, (Q, K, V, dO), causal)
 
 
-def outputs(name, Q, K, V, dO, causal):
+def outputs(name, Q, K, V, dO, causal, deterministic):
     O, L = flash_attention(Q, K, V, causal=causal, return_lse=True, backend=name)
     return {"O": O, "L": L}
 
 
-def gradients(name, Q, K, V, dO, causal):
+def gradients(name, Q, K, V, dO, causal, deterministic):
     leaves = [T.detach().requires_grad_() for T in (Q, K, V)]
-    O = flash_attention(*leaves, causal=causal, backend=name, deterministic=False)
+    O = flash_attention(*leaves, causal=causal, backend=name, deterministic=deterministic)
     return dict(zip(("dQ", "dK", "dV"), torch.autograd.grad(O, leaves, dO), strict=True))
 
 
@@ -95,10 +103,11 @@ def run_asked(args, out, command):
     """What the options ask for."""
     expired, results = deadline(args.budget_seconds), start("soundness", command, rows=[])
     kernels = [ladder.rung(name) for name in args.implementations]
-    cases = [(kernel, shape, dtype) for kernel in kernels for shape in SHAPES for dtype in (torch.bfloat16, torch.float16)]
-    for kernel, shape, dtype in tqdm(cases, unit="case"):
+    cases = [(kernel, shape, dtype, way) for kernel in kernels for way in ways(kernel) for shape in SHAPES
+             for dtype in (torch.bfloat16, torch.float16)]
+    for kernel, shape, dtype, way in tqdm(cases, unit="case"):
         late = {"kernel": kernel.name, "shape": list(shape), "skipped": OUT_OF_TIME}
-        row = late if expired() else try_shape(kernel, shape, dtype, args.repeats)
+        row = late if expired() else try_shape(kernel, shape, dtype, args.repeats, deterministic=way)
         if "wrong" in row:
             print("WRONG", row, flush=True)
             row["error"] = None                        # JSON knows no NaN

@@ -1,10 +1,11 @@
-"""FA2's backward pass for Hopper, in Gluon: one warp loads, warpgroups compute, and take turns at dQ.
+"""FA2's backward pass for Hopper, in Gluon: one warp loads, warpgroups compute and take turns at dQ, one warp has dQ added up.
 
 A program owns a block of keys, and walks all query tiles of 64 rows that see it. It has
 
     one producer warp        asks TMA for K and V once, and for Q, dO, L and D tile after tile, into a ring of a few slots
     two or three consumers   warpgroups of 64 keys each: S^T = K Q^T and dP^T = V dO^T have keys in rows, so that P^T and dS^T
                              stay in registers, where dV += P^T dO and dK += dS^T Q take them from
+    one adder warp           asks TMA to add a tile of dQ in HBM, when it lies in shared memory
 
 dQ_i = dS_ij K_j needs the dS of all consumers. They put it into shared memory, too, and one of them, the tile's owner, computes
 the whole of it; the next tile has the next owner. Only the owner waits, the others say that their dS is there and run ahead. So
@@ -17,12 +18,17 @@ dQ is added up in HBM, in float32, by TMA: one instruction adds a tile that lies
 which threads hold them. finish_kernel puts them in order. Query rows past the end cost no mask: TMA fills Q and dO with zeros, and
 the first kernel writes L = +inf there, so that P is 0.
 
+In which order programs add to a tile decides its last bits. Where the same bits are asked for each time, a tile has a number in
+HBM, whose turn it is, and adders wait for it. So that they seldom do, neighbouring blocks of keys begin at neighbouring tiles:
+each comes to a tile one round after its neighbour has left it.
+
 Every signal is one of a pair, "it is there" and "it may be overwritten". Who counts on which:
 
     K_full, V_full, Q_full, dO_full    mbarriers: TMA arrives with the last byte            a consumer waits
     SLOT_FREE + slot                   named barriers: all consumers have read a slot       the producer waits
-    DS_READY + owner                   named barriers: the dS of a tile lies in dS_s, and   the tile's owner waits
-                                       the dQ of the tile before has left dQ_s
+    DS_READY + owner                   named barriers: the dS of a tile lies in dS_s        the tile's owner waits
+    DQ_READY, DQ_FREE                  named barriers: a tile of dQ lies in dQ_s, or has    the adder waits, the next tile's owner
+                                       left it
     K_READ                             named barrier: the last dQ is computed               each consumer waits, K_s becomes dK
 """
 
@@ -40,7 +46,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from flashlab.kernels.fa2_backward import preprocess
-from flashlab.kernels.hopper import add_by_tma, arrive, following, opaque_zero, sync
+from flashlab.kernels.hopper import add_by_tma, arrive, following, opaque_zero, sums_are_there, sync
 from flashlab.kernels.launch import (
     backward,
     check_backward_call,
@@ -57,6 +63,9 @@ ROWS = gl.constexpr(64)                                # query rows of a tile, a
 SLOT_FREE = gl.constexpr(6)                            # named barriers 6, 7, ...: one a slot; Triton uses the first few itself
 DS_READY = gl.constexpr(10)                            # 10, 11, 12: one for each consumer
 K_READ = gl.constexpr(13)
+DQ_READY = gl.constexpr(14)
+DQ_FREE = gl.constexpr(15)
+TOGETHER = gl.constexpr(64)                            # blocks of keys that may wait for one another: fewer than a GPU has SMs
 
 
 @gluon.jit
@@ -81,10 +90,41 @@ def rounds(j, N_q, N_k, causal: gl.constexpr, consumers: gl.constexpr):
 
 
 @gluon.jit
-def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr):
+def round_at(k, j, first, end, causal: gl.constexpr, ordered: gl.constexpr):
+    """Which round comes k-th. In order, and where no mask makes them begin apart, neighbours begin at neighbouring rounds."""
+    n = first + k
+    if ordered and not causal:
+        n = (k + j % gl.minimum(TOGETHER, end)) % end
+    return n
+
+
+@gluon.jit
+def turn(j, n, N_q, N_k, end, causal: gl.constexpr, consumers: gl.constexpr):
+    """How many blocks of keys have their turn at round n before block j.
+
+    Blocks come in groups, which run at the same time; a group has its turns after the group before. Within a group, who comes to
+    the round first: by `round_at` the block nearest below n, then the one below that, and so on, and around.
+    """
+    B: gl.constexpr = consumers * ROWS
+    blocks = (N_k + B - 1) // B
+    if causal:
+        group = j // TOGETHER * TOGETHER
+        last = gl.minimum(gl.minimum(blocks, group + TOGETHER) - 1, ((n + 1) * B + N_k - N_q - 1) // B)
+        before = last - j                              # of those that see the round, the last block begins there
+    else:
+        size = gl.minimum(TOGETHER, end)
+        group = j // size * size
+        mine, members = j - group, gl.minimum(size, blocks - group)
+        nearest = gl.minimum(n, members - 1)
+        before = gl.where(mine <= n, nearest - mine, nearest + members - mine)
+    return group + before
+
+
+@gluon.jit
+def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, ordered: gl.constexpr):
     """Have K and V copied once, then Q, dO, L and D of every tile, as fast as slots become free."""
     descriptors, buffers, signals, sizes, scale = shared
-    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out = descriptors
+    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
     K_full, V_full, Q_full, dO_full = signals
     N_q, N_k, H_kv, group, together = sizes
@@ -96,7 +136,8 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
         tma.async_copy_global_to_shared(K, [b, h_kv, (j * consumers + c) * ROWS, 0], K_full, K_s.index(c))
     slot, phase, tiles_of_a_head = 0, 0, (end - first) * consumers
     for n in range(0, group * tiles_of_a_head):
-        h, i = h_kv * group + n // tiles_of_a_head, first * consumers + n % tiles_of_a_head
+        h, k = h_kv * group + n // tiles_of_a_head, n % tiles_of_a_head
+        i = round_at(k // consumers, j, first, end, causal, ordered) * consumers + k % consumers
         tile = (b * H_kv * group + h) * end * consumers + i
         if n >= stages:
             sync(slot + SLOT_FREE, consumers * 128 + 32)
@@ -124,8 +165,8 @@ def only_visible(P, first_key, first_row, seen, causal: gl.constexpr):
 
 
 @gluon.jit
-def add_dQ(dQ, dQ_s, dQ_out, tile, d: gl.constexpr):
-    """Add a tile of dQ in HBM, in the order in which threads hold it: 16 bytes of each of 128 threads, then the next 16.
+def put_dQ(dQ, dQ_s, d: gl.constexpr):
+    """A tile of dQ in shared memory in the order in which threads hold it: 16 bytes of each of 128 threads, then the next 16.
 
     Of a wgmma's result, thread 4a + b of warp w holds, in rows 16w + a and 16w + a + 8, columns 8n + 2b and 8n + 2b + 1.
     """
@@ -134,16 +175,48 @@ def add_dQ(dQ, dQ_s, dQ_out, tile, d: gl.constexpr):
     in_order = by_bits.permute((1, 3, 0, 2, 5, 4, 6))  # what a thread holds in fours, threads, the four
     dQ_s.store(in_order.reshape([d // 4, 256]))
     fence_async_shared()
-    add_by_tma(dQ_out, [tile * (d // 4), 0], dQ_s)
 
 
 @gluon.jit
-def step(state, n, tile, first_key, first_row, seen, shared, owner: gl.constexpr, me: gl.constexpr, d: gl.constexpr,
+def adder(shared, d: gl.constexpr, consumers: gl.constexpr, causal: gl.constexpr, ordered: gl.constexpr):
+    """Have each tile of dQ added up in HBM as soon as it is there; in order, as soon as it is this program's turn."""
+    descriptors, buffers, signals, sizes, scale = shared
+    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
+    Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
+    N_q, N_k, H_kv, group, together = sizes
+    j, head_kv = place(consumers * ROWS, N_k, together)
+    first, whole_from, end = rounds(j, N_q, N_k, causal, consumers)
+    for h in range(0, group):
+        tiles = (head_kv * group + h) * end * consumers
+        for k in range(0, end - first):
+            n = round_at(k, j, first, end, causal, ordered)
+            for owner in gl.static_range(consumers):
+                tile = tiles + n * consumers + owner
+                arrive(DQ_FREE, 160)
+                sync(DQ_READY, 160)
+                if ordered:
+                    wait_for(turns + tile, turn(j, n, N_q, N_k, end, causal, consumers))
+                add_by_tma(dQ_out, [tile * (d // 4), 0], dQ_s)
+                tma.store_wait(0)
+                if ordered:
+                    sums_are_there(k)
+                    gl.atomic_add(turns + tile, 1)
+
+
+@gluon.jit
+def wait_for(number, value):
+    """Until the number in HBM has this value."""
+    while gl.atomic_add(number, 0) != value:
+        pass
+
+
+@gluon.jit
+def step(state, n, first_key, first_row, seen, shared, owner: gl.constexpr, me: gl.constexpr, d: gl.constexpr,
          consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, masked: gl.constexpr):
     """One query tile: dV += P^T dO and dK += dS^T Q for these 64 keys; for the owner dQ += dS K for all keys of the block."""
     dK, dV, slot, phase = state
     descriptors, buffers, signals, sizes, scale = shared
-    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out = descriptors
+    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
     K_full, V_full, Q_full, dO_full = signals
     S_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
@@ -181,9 +254,10 @@ def step(state, n, tile, first_key, first_row, seen, shared, owner: gl.constexpr
             dQ = warpgroup_mma(dS_c.permute((1, 0)), K_c, dQ, use_acc=c > 0, is_async=True)
         dQ, dK = warpgroup_mma_wait(0, deps=[dQ, dK])
         arrive(slot + SLOT_FREE, consumers * 128 + 32)
-        add_dQ(dQ, dQ_s, dQ_out, tile, d)
+        sync(DQ_FREE, 160)
+        put_dQ(dQ, dQ_s, d)
+        arrive(DQ_READY, 160)
     else:
-        tma.store_wait(0)                              # if the tile before was this consumer's, its dQ has left dQ_s
         arrive(DS_READY + owner, consumers * 128)
         dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])
         arrive(slot + SLOT_FREE, consumers * 128 + 32)
@@ -193,10 +267,10 @@ def step(state, n, tile, first_key, first_row, seen, shared, owner: gl.constexpr
 
 @gluon.jit
 def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr,
-             ragged: gl.constexpr):
+             ragged: gl.constexpr, ordered: gl.constexpr):
     """Walk the query tiles of all heads that share these 64 keys, then write their dK and dV."""
     descriptors, buffers, signals, sizes, scale = shared
-    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out = descriptors
+    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
     K_full, V_full, Q_full, dO_full = signals
     N_q, N_k, H_kv, group, together = sizes
@@ -209,19 +283,18 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     state = (zeros, zeros, 0, 0)
     mbarrier.wait(K_full, 0)
     mbarrier.wait(V_full, 0)
-    for h in range(0, group):
-        tiles = (head_kv * group + h) * end * consumers
+    for _ in range(0, group):
         if causal or ragged:                           # a loop with masks; elsewhere none is compiled
-            for n in range(first, whole_from):
+            for k in range(0, whole_from - first):
+                n = round_at(k, j, first, end, causal, ordered)
                 for owner in gl.static_range(consumers):
-                    i = n * consumers + owner
-                    state = step(state, n, tiles + i, first_key, i * ROWS, seen, shared, owner, me, d, consumers, stages,
-                                 causal, True)
-        for n in range(gl.maximum(first, whole_from), end):
+                    first_row = (n * consumers + owner) * ROWS
+                    state = step(state, k, first_key, first_row, seen, shared, owner, me, d, consumers, stages, causal, True)
+        for k in range(gl.maximum(0, whole_from - first), end - first):
+            n = round_at(k, j, first, end, causal, ordered)
             for owner in gl.static_range(consumers):
-                i = n * consumers + owner
-                state = step(state, n, tiles + i, first_key, i * ROWS, seen, shared, owner, me, d, consumers, stages,
-                             causal, False)
+                first_row = (n * consumers + owner) * ROWS
+                state = step(state, k, first_key, first_row, seen, shared, owner, me, d, consumers, stages, causal, False)
 
     dK, dV, slot, phase = state
     sync(K_READ, consumers * 128)
@@ -235,9 +308,9 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
 
 
 @gluon.jit(do_not_specialize=["N_q", "N_k", "H_kv", "together"])
-def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, scale, N_q, N_k, H_kv, together, group: gl.constexpr, d: gl.constexpr,
-                           consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr,
-                           registers: gl.constexpr, num_warps: gl.constexpr):
+def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k, H_kv, together, group: gl.constexpr,
+                           d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr,
+                           ragged: gl.constexpr, ordered: gl.constexpr, registers: gl.constexpr, num_warps: gl.constexpr):
     """Shared memory and the signals in it, then every warp goes to its own work."""
     Q_s = gl.allocate_shared_memory(Q.dtype, [stages, 1, 1, ROWS, d], Q.layout)
     dO_s = gl.allocate_shared_memory(Q.dtype, [stages, 1, 1, ROWS, d], dO.layout)
@@ -258,27 +331,29 @@ def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, scale, N_q, N_k, H_kv,
         mbarrier.init(Q_full.index(n), count=1)
         mbarrier.init(dO_full.index(n), count=1)
 
-    descriptors, buffers = (Q, K, V, dO, L, D, dQ, dK, dV), (Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s)
+    descriptors, buffers = (Q, K, V, dO, L, D, dQ, dK, dV, turns), (Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s)
     shared = (descriptors, buffers, (K_full, V_full, Q_full, dO_full), (N_q, N_k, H_kv, group, together), scale)
     # Warps, and registers a thread, of all but the first, which has the launch's warps and what registers are left.
     if consumers == 2:
         gl.warp_specialize([
-            (consumer, (shared, 0, d, 2, stages, causal, ragged)),
-            (consumer, (shared, 1, d, 2, stages, causal, ragged)),
-            (producer, (shared, d, 2, stages, causal)),
-        ], [4, 1], [registers, 24])
+            (consumer, (shared, 0, d, 2, stages, causal, ragged, ordered)),
+            (consumer, (shared, 1, d, 2, stages, causal, ragged, ordered)),
+            (producer, (shared, d, 2, stages, causal, ordered)),
+            (adder, (shared, d, 2, causal, ordered)),
+        ], [4, 1, 1], [registers, 24, 24])
     else:
         gl.warp_specialize([
-            (consumer, (shared, 0, d, 3, stages, causal, ragged)),
-            (consumer, (shared, 1, d, 3, stages, causal, ragged)),
-            (consumer, (shared, 2, d, 3, stages, causal, ragged)),
-            (producer, (shared, d, 3, stages, causal)),
-        ], [4, 4, 1], [registers, registers, 24])
+            (consumer, (shared, 0, d, 3, stages, causal, ragged, ordered)),
+            (consumer, (shared, 1, d, 3, stages, causal, ragged, ordered)),
+            (consumer, (shared, 2, d, 3, stages, causal, ragged, ordered)),
+            (producer, (shared, d, 3, stages, causal, ordered)),
+            (adder, (shared, d, 3, causal, ordered)),
+        ], [4, 4, 1, 1], [registers, registers, 24, 24])
 
 
 @triton.jit
 def finish_kernel(dQ_sum, dQ, N_q, tiles_of_a_head, d: tl.constexpr):
-    """dQ = dQ_sum of one query tile, in dQ's dtype, in the order of rows and columns again: see add_dQ."""
+    """dQ = dQ_sum of one query tile, in dQ's dtype, in the order of rows and columns again: see put_dQ."""
     tile = tl.program_id(0).to(tl.int64)
     head, i = tile // tiles_of_a_head, tile % tiles_of_a_head
     at = tl.arange(0, d // 8)[:, None] * 512 + tl.arange(0, 512)                   # 512: four of each of 128 threads
@@ -297,7 +372,7 @@ def fa2_hopper_backward(
              -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share the keys
              dL, like L, where L has a gradient of its own; d 64 or 128, float16 or bfloat16, no dropout: see `why_not`
              any strides: what TMA cannot read is copied first
-    Deterministic: dK and dV; dQ is not, and the call is refused where it must be
+    Deterministic: dK and dV always; dQ where that is asked for, at the price of adders that wait for their turn
     Tiles:   64 x 128 or 64 x 192: the division of labour fixes them
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
@@ -306,18 +381,21 @@ def fa2_hopper_backward(
     """
     options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p,
                                   seed=seed, deterministic=deterministic)
-    refuse(why_not(Q, K, V, dropout_p=dropout_p, deterministic=deterministic, B_r=B_r, B_c=B_c))
-    return backward(launch, Q, K, V, O, dO, L, dL, **options)
+    refuse(why_not(Q, K, V, dropout_p=dropout_p, B_r=B_r, B_c=B_c))
+    return backward(launch_in_order if deterministic else launch, Q, K, V, O, dO, L, dL, **options)
 
 
-def why_not(Q, K, V, *, dropout_p=0.0, deterministic=False, B_r=None, B_c=None, **options):
+def why_not(Q, K, V, *, dropout_p=0.0, B_r=None, B_c=None, **options):
     """Why this rung does not take a call, in words; None where it does."""
-    if deterministic:
-        return "it adds dQ up in whatever order its programs come, and the same bits each time were asked for"
     return why_not_hopper(Q, V, dropout_p, B_r, B_c)
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, **options):
+def launch_in_order(*tensors, **options):
+    """As `launch`, with the same bits in dQ each time."""
+    return launch(*tensors, **options, ordered=True)
+
+
+def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, ordered=False, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
     choice = how_many(d, max(N_q, N_k), causal)
@@ -333,9 +411,12 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, **options):
     arguments |= {"D": descriptor(rows["D"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
     arguments |= {"dQ": descriptor(dQ_sum, (d // 4, 256), layout=plain)}
     # heads side by side, as many as keep Q, dO and dQ in the L2 cache: their programs read and add to the same tiles
-    together = largest_divisor(B * H_kv, 2**14 * H_kv // (N_q * H_q)) if causal else 1
+    together = largest_divisor(B * H_kv, 2**14 * H_kv // (N_q * H_q)) if causal and not ordered else 1
+    # in order, blocks that wait for one another have to run at the same time: programs start in the order of their numbers
+    turns = temporary(torch.zeros, B * H_q * tiles, dtype=torch.int32, device=Q.device) if ordered else dQ
     arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": H_kv, "group": H_q // H_kv, "together": together}
-    arguments |= {"scale": scale, "d": d, "causal": causal, "ragged": N_k % block > 0, "num_warps": 4} | choice
+    arguments |= {"scale": scale, "d": d, "causal": causal, "ragged": N_k % block > 0, "turns": turns, "ordered": ordered}
+    arguments |= {"num_warps": 4} | choice
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "N_q": N_q, "tiles_of_a_head": tiles, "d": d, "num_warps": 4}
     return (first,
             (hopper_backward_kernel, (B * H_kv * triton.cdiv(N_k, block),), arguments),

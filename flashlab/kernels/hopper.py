@@ -76,6 +76,12 @@ def add_by_tma(descriptor, at, tile, _semantic=None):
 
 
 @gluon.jit
+def sums_are_there(n):
+    """Wait until what this thread had TMA add is in HBM; tma.store_wait waits until it is out of shared memory. n: any number."""
+    gl.inline_asm_elementwise("cp.async.bulk.wait_group 0; mov.u32 $0, $1;", "=r,r", [n], dtype=gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
 def pinned(x):
     """x, which has to be there before anything after it: no compiler moves a shuffle. With itself, it changes nothing."""
     return gl.inline_asm_elementwise("shfl.sync.bfly.b32 $0, $1, 0, 31, -1;", "=f,f", [x], dtype=gl.float32, is_pure=False, pack=1)
