@@ -81,9 +81,12 @@ def test_naive_over_heads_moves_what_naive_forward_moves_in_as_many_launches_as_
 
 
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("share", [1, 3])
 @pytest.mark.parametrize("name", ["naive_forward", "sdpa_math", "sdpa_flash"])
-def test_implementations_that_run_here_pass_their_check(name, causal):
-    verdict = forward.check(problems.implementations()[name].forward, *problems.inputs(SMALL, "cpu"), causal)
+def test_implementations_that_run_here_pass_their_check(name, share, causal):
+    tensors = problems.inputs(SMALL._replace(share=share), "cpu")
+    assert [T.shape[1] for T in tensors] == [3, 3 // share, 3 // share]
+    verdict = forward.check(problems.implementations()[name].forward, *tensors, causal)
     assert verdict.ok, verdict
 
 
@@ -318,3 +321,8 @@ def test_the_table_shows_rates_ratios_and_reasons():
     assert title.split()[-2:] == ["sdpa_flash", "naive_forward"]
     assert line.startswith("float32 d 8 N 24") and line.endswith("-") and "(1.00x)" in line
     assert "797.0" in ceiling and skipped.startswith("skipped: naive_forward, float32 d 8 N 24: out of memory")
+
+
+def test_a_check_judges_whole_groups_of_heads_that_share_keys():
+    assert passes.judged_part(16, 1024, 1, 2**28) == (16, 16) and passes.judged_part(16, 16384, 1, 2**28) == (1, 1)
+    assert passes.judged_part(16, 4096, 8, 2**28) == (16, 2) and passes.judged_part(16, 16384, 8, 2**28) == (8, 1)

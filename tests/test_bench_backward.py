@@ -35,13 +35,14 @@ def rows_of(*functions, problem=SMALL, **options):
 
 
 @pytest.mark.parametrize("name", ["naive_backward", "fa2_triton_backward", "fa2_atomic_backward", "sdpa_math", "sdpa_flash"])
-@pytest.mark.parametrize("causal", [False, True])
-def test_implementations_that_run_here_pass_their_check(name, causal):
+@pytest.mark.parametrize("share, causal", [(1, False), (1, True), (3, True)])
+def test_implementations_that_run_here_pass_their_check(name, share, causal):
     """SDPA's mask is top-left: the same, as N_q = N_k."""
     if "triton" in name:
         pytest.importorskip("triton")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    problem = SMALL._replace(dtype="bfloat16") if (name, device) == ("sdpa_flash", "cuda") else SMALL    # it takes no float32 there
+    dtype = "bfloat16" if (name, device) == ("sdpa_flash", "cuda") else SMALL.dtype                     # it takes no float32 there
+    problem = SMALL._replace(dtype=dtype, share=share)
     verdict = backward.check(backward.implementations()[name].forward, *backward.inputs(problem, device), causal)
     assert verdict.ok, verdict
 

@@ -50,7 +50,7 @@ TWO_KERNELS = [
 
 
 def test_the_bytes_of_each_kernel_are_read_whatever_their_unit():
-    first, second = ncu.parse(ncu_log(TWO_KERNELS[::-1]), counters.METRICS)          # listed backwards: the kernel's number decides
+    first, second = ncu.parse(ncu_log(TWO_KERNELS[::-1]), counters.BYTES)          # listed backwards: the kernel's number decides
     assert first == {"name": GEMM.removeprefix("void "), "dram_read": 16_781_312, "dram_written": 512_500_000,
                      "l2_bytes": 1_250_000_000}
     assert (second["dram_read"], second["dram_written"], second["l2_bytes"]) == (537, 0, 1500)
@@ -68,7 +68,7 @@ def test_the_bytes_of_each_kernel_are_read_whatever_their_unit():
 ])
 def test_a_log_without_all_the_bytes_is_an_error(text, words):
     with pytest.raises(ValueError, match=words):
-        ncu.parse(text, counters.METRICS)
+        ncu.parse(text, counters.BYTES)
 
 
 def test_counters_name_the_tiles_that_the_kernel_picked():
@@ -90,11 +90,13 @@ def fake_ncu(log, code=0, stderr=""):
 def test_ncu_gets_one_launch_to_look_at_and_its_failure_is_told():
     problem = Problem(1024, 64)
     command = ncu.command(counters.METRICS, counters.child("naive_forward", problem), "log")
-    assert command[0] == "ncu" and "dram__bytes_read.sum,dram__bytes_write.sum,lts__t_bytes.sum" in command
-    assert command[-1].endswith("launch_once('naive_forward', (1024, 64, False, 'bfloat16', 1, 16))")
+    assert command[0] == "ncu" and ",".join(counters.METRICS) in command
+    assert command[-1].endswith("launch_once('naive_forward', (1024, 64, False, 'bfloat16', 1, 16, 1))")
     compile(command[-1], "child", "exec")
     exec(command[-1].split(";")[0])                       # the import alone
     assert len(counters.count_bytes("naive_forward", problem, run=fake_ncu(ncu_log(TWO_KERNELS)))) == 2
+    with pytest.raises(ValueError, match="no .*l2_bytes.* for kernel"):
+        counters.count_bytes("naive_forward", problem, run=fake_ncu(ncu_log(TWO_KERNELS[:2])))
     with pytest.raises(RuntimeError, match="refused: WRONG"):
         counters.count_bytes("naive_forward", problem, run=fake_ncu("==PROF== Connected\n", 1, "Traceback\nrefused: WRONG: O off"))
     with pytest.raises(RuntimeError, match="ERR_NVGPUCTRPERM"):
@@ -126,7 +128,7 @@ def test_the_file_of_a_counters_run(tmp_path):
     def count(name, problem):
         if name == "broken":
             raise RuntimeError("refused")
-        return ncu.parse(ncu_log(TWO_KERNELS), counters.METRICS)
+        return ncu.parse(ncu_log(TWO_KERNELS), counters.BYTES)
 
     out = tmp_path / "counters_x.json"
     found = counters.run([Problem(1024, 64)], ["naive_forward", "broken"], out=out, count=count)
@@ -142,7 +144,7 @@ def test_the_file_of_a_counters_run(tmp_path):
 
 
 def test_the_table_shows_megabytes():
-    counted = counters.run([Problem(64, 8)], ["naive_forward"], count=lambda *_: ncu.parse(ncu_log(TWO_KERNELS), counters.METRICS))
+    counted = counters.run([Problem(64, 8)], ["naive_forward"], count=lambda *_: ncu.parse(ncu_log(TWO_KERNELS), counters.BYTES))
     assert rows.table(counted).splitlines()[1].endswith("16.8 + 512.5, 1250.0")
 
 

@@ -36,3 +36,10 @@ def test_a_wrong_call_is_on_file_with_its_number(monkeypatch, tmp_path):
     results = fuzz.run([dense], out=tmp_path / "fuzz_x.json", command="it", device="cpu", backend="torch")
     assert json.loads((tmp_path / "fuzz_x.json").read_text()) == results
     assert results["tried"] == 1 and results["wrong"][0]["case"] == dense and "O off by" in results["wrong"][0]["how"]
+
+
+def test_processes_that_share_the_cases_find_the_same():
+    numbers = [number for number in range(40) if sum(fuzz.Case(number).lengths_q) < 200][:5]
+    alone, shared = (fuzz.run(numbers, device="cpu", backend="torch", jobs=jobs) for jobs in (1, 2))
+    assert [shared[key] for key in ("tried", "packed", "wrong")] == [alone[key] for key in ("tried", "packed", "wrong")] == [5, *(
+        alone[key] for key in ("packed", "wrong"))] and not alone["wrong"]

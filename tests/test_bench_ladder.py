@@ -92,7 +92,7 @@ def test_soundness_judges_a_kernel_or_says_why_not(monkeypatch):
 
 def test_a_wrong_kernel_fails_the_command_and_is_on_file(monkeypatch, tmp_path):
     monkeypatch.setattr(soundness, "try_shape", lambda kernel, *_, deterministic: {"kernel": kernel.name, "wrong": "O off"})
-    asked = SimpleNamespace(implementations=["fa2_tma_forward"], budget_seconds=60, repeats=1)
+    asked = SimpleNamespace(implementations=["fa2_tma_forward"], budget_seconds=60, repeats=1, jobs=1)
     with pytest.raises(SystemExit, match="a kernel is wrong"):
         soundness.run_asked(asked, tmp_path / "soundness.json", "the command")
     rows = json.loads((tmp_path / "soundness.json").read_text())["rows"]

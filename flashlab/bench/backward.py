@@ -34,7 +34,7 @@ def inputs(problem, device):
     """Random Q, K, V and dO, the same for every implementation."""
     Q, K, V = problems.inputs(problem, device)
     generator = torch.Generator(device).manual_seed(1)
-    return Q, K, V, torch.randn(V.shape, generator=generator, device=device, dtype=V.dtype)
+    return Q, K, V, torch.randn(Q.shape, generator=generator, device=device, dtype=Q.dtype)
 
 
 def gradient(forward, Q, K, V, dO, causal):
@@ -50,9 +50,11 @@ def check(forward, Q, K, V, dO, causal):
     with poisoned_outputs():
         grads = run()
     H, N = Q.shape[1:3]
-    heads = max(1, min(H, passes.CHECKED_SCORES // 2 // N**2))             # it takes about twice the memory of a forward's check
-    part = (slice(-1, None), slice(-heads, None))
-    return oracle.judge_gradients(*(T[part] for T in (*grads, Q, K, V, dO)), causal=causal)
+    # it takes about twice the memory of a forward's check
+    heads, heads_kv = passes.judged_part(H, N, H // K.shape[1], passes.CHECKED_SCORES // 2)
+    queries, keys = ((slice(-1, None), slice(-count, None)) for count in (heads, heads_kv))
+    parts = (queries, keys, keys, queries, keys, keys, queries)
+    return oracle.judge_gradients(*(T[part] for T, part in zip((*grads, Q, K, V, dO), parts, strict=True)), causal=causal)
 
 
 def errors(verdict):

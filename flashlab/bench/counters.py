@@ -16,7 +16,14 @@ from flashlab.bench.rows import CounterRow, as_json, table
 from flashlab.bench.timing import OUT_OF_TIME, attempt, deadline
 from flashlab.ladder import RUNGS
 
-METRICS = {"dram__bytes_read.sum": "dram_read", "dram__bytes_write.sum": "dram_written", "lts__t_bytes.sum": "l2_bytes"}
+BYTES = {"dram__bytes_read.sum": "dram_read", "dram__bytes_write.sum": "dram_written", "lts__t_bytes.sum": "l2_bytes"}
+SHARES = {                             # percent, averaged over the SMs while they work
+    "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active": "tensor_instructions",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor_pipe",
+    "sm__inst_issued.avg.pct_of_peak_sustained_active": "issue_slots",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "warps",
+}
+METRICS = {**BYTES, **SHARES, "gpu__time_duration.sum": "ns"}
 
 
 def launch_once(name, problem):
@@ -36,8 +43,15 @@ def child(name, problem):
 
 
 def count_bytes(name, problem, **options):
-    """The kernels of one launch of implementation `name` and the bytes of each. Raises: as ncu.count."""
-    return ncu.count(METRICS, child(name, problem), **options)
+    """The kernels of one launch of implementation `name`, the bytes of each, and of METRICS what else this GPU counts.
+
+    Raises: as ncu.count, and ValueError where bytes are missing
+    """
+    kernels = ncu.count(METRICS, child(name, problem), partial=True, **options)
+    for kernel in kernels:
+        if missing := set(BYTES.values()) - set(kernel):
+            raise ValueError(f"ncu: no {', '.join(sorted(missing))} for kernel {kernel['name']}")
+    return kernels
 
 
 def run(problems, names, *, out=None, command=None, count=count_bytes, expired=lambda: False):
@@ -50,7 +64,7 @@ def run(problems, names, *, out=None, command=None, count=count_bytes, expired=l
         if kernels:
             for key, value in tiles(name, problem).items():
                 setattr(row, key, value)
-            for key in METRICS.values():
+            for key in BYTES.values():
                 setattr(row, key, sum(kernel[key] for kernel in kernels))
             row.kernels = kernels
         results["rows"].append(as_json(row))

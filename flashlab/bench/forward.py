@@ -26,9 +26,10 @@ def check(forward, Q, K, V, causal):
     scores = passes.CHECKED_SCORES
     if Q.is_cuda:
         scores = min(scores, torch.cuda.get_device_properties(Q.device).total_memory // 128)
-    heads, rows = max(1, min(H, scores // N**2)), max(1, min(N, scores // N))
-    keys = (slice(-1, None), slice(-heads, None))
-    part = (*keys, slice(-rows, None))
+    heads, heads_kv = passes.judged_part(H, N, H // K.shape[1], scores)
+    rows = max(1, min(N, scores // (N * heads)))
+    keys = (slice(-1, None), slice(-heads_kv, None))
+    part = (slice(-1, None), slice(-heads, None), slice(-rows, None))
     return oracle.judge(O[part], None if L is None else L[part], Q[part], K[keys], V[keys], causal=causal)
 
 

@@ -6,6 +6,7 @@ them shows. Nothing is timed.
 
 import random
 import time
+from functools import partial
 from itertools import accumulate
 
 import torch
@@ -14,7 +15,7 @@ from tqdm import tqdm
 from flashlab import oracle
 from flashlab.attention import flash_attention, flash_attention_varlen
 from flashlab.bench.forward import poisoned_outputs
-from flashlab.bench.options import add_budget_and_out, positive
+from flashlab.bench.options import add_budget_and_out, add_jobs, in_processes, positive
 from flashlab.bench.results import finish, save, start
 from flashlab.bench.timing import deadline
 
@@ -102,30 +103,36 @@ def judged(O, Q, K, V, dO, dQ, dK, dV, L, options):
     return None if verdict.ok else str(verdict)
 
 
-def run(numbers, *, out=None, command=None, device="cuda", backend="auto", expired=lambda: False):
-    """Try these cases until the time is over. `out` is written at the end, and whenever a case is wrong."""
+def outcome(number, device="cuda", backend="auto"):
+    """(case, what is wrong with it in words or None) of the case of that number."""
+    case = Case(number)
+    try:
+        return case, try_case(case, device, backend)
+    except Exception as error:                         # whatever a kernel may raise: the file says it
+        return case, f"{type(error).__name__}: {error}"
+
+
+def run(numbers, *, out=None, command=None, device="cuda", backend="auto", jobs=1, expired=lambda: False):
+    """Try these cases until the time is over, in so many processes. `out` is written at the end, and whenever a case is wrong."""
     results, began = start("fuzz", command, tried=0, packed=0, wrong=[]), time.monotonic()
-    for number in tqdm(numbers, unit="case"):
-        if expired():
-            break
-        case = Case(number)
-        try:
-            wrong = try_case(case, device, backend)
-        except Exception as error:                     # whatever a kernel may raise: the file says it
-            wrong = f"{type(error).__name__}: {error}"
-        results["tried"] += 1
-        results["packed"] += case.packed
-        if wrong:
-            print(f"WRONG: {case}: {wrong}", flush=True)
-            results["wrong"].append({"case": number, "what": str(case), "how": wrong[:500]})
-            save(results, out)
+    with in_processes(jobs) as each:
+        for case, wrong in tqdm(each(partial(outcome, device=device, backend=backend), numbers), total=len(numbers), unit="case"):
+            results["tried"] += 1
+            results["packed"] += case.packed
+            if wrong:
+                print(f"WRONG: {case}: {wrong}", flush=True)
+                results["wrong"].append({"case": case.number, "what": str(case), "how": wrong[:500]})
+                save(results, out)
+            if expired():
+                break
     results["seconds"] = round(time.monotonic() - began, 1)
     return finish(results, out)
 
 
 def run_asked(args, out, command):
     """What the options ask for."""
-    results = run(range(args.first, args.first + args.cases), out=out, command=command, expired=deadline(args.budget_seconds))
+    numbers, expired = range(args.first, args.first + args.cases), deadline(args.budget_seconds)
+    results = run(numbers, out=out, command=command, jobs=args.jobs, expired=expired)
     print(f"{results['tried']} random calls in {results['seconds']} s, {results['packed']} of packed sequences: "
           f"{len(results['wrong'])} wrong")
     if results["wrong"]:
@@ -137,5 +144,6 @@ def add_arguments(parser):
     """The options of `bench fuzz`, and what they run."""
     parser.add_argument("--cases", type=positive(int, "an integer >= 1"), default=5000, help="(5000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first case (0)")
+    add_jobs(parser)
     add_budget_and_out(parser, 600.0)
     parser.set_defaults(run=run_asked)

@@ -1,7 +1,10 @@
 """The options that the subjects of `python -m flashlab bench` share, each declared once."""
 
 import argparse
+import contextlib
 import math
+import multiprocessing
+from functools import partial
 from pathlib import Path
 
 from flashlab.bench.problems import MASKS
@@ -13,6 +16,22 @@ def add_budget_and_out(parser, seconds):
                         help=f"what is not measured by then is recorded as skipped ({seconds:.0f})")
     parser.add_argument("--out", type=json_path, metavar="JSON", help="the file to write; without it the full set goes to "
                         "results/<what>_<gpu>.json, and a part of it (any other option but --budget-seconds) nowhere")
+
+
+def add_jobs(parser):
+    """How many processes share the cases of a subject that times nothing."""
+    parser.add_argument("--jobs", type=positive(int, "an integer >= 1"), default=1, metavar="N",
+                        help="processes that share the cases: most of the time goes into compiling kernels (1)")
+
+
+@contextlib.contextmanager
+def in_processes(jobs):
+    """each(function, cases) -> the results as they come, in the order of the cases, from so many processes; here if that is 1."""
+    if jobs == 1:
+        yield map
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:          # leaving ends them, whatever they do
+        yield partial(pool.imap, chunksize=4)
 
 
 def add_sizes(parser, names, *, N, quick_N, d, causal, chosen=None):

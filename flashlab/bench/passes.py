@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from flashlab.bench import timing
-from flashlab.bench.options import add_budget_and_out, add_sizes
+from flashlab.bench.options import add_budget_and_out, add_sizes, positive
 from flashlab.bench.problems import HEAD_DIMS, MASKS, SIZES, problem_grid, tiles
 from flashlab.bench.results import finish, save, start
 from flashlab.bench.rows import Row, as_json, table
@@ -77,7 +77,14 @@ def measure(which, problem, chosen, *, device="cuda", timer=timing.time_ms, roun
     for row in rows.values():
         row.vs_sdpa_flash = round(baseline / row.ms, 4) if baseline and row.ms else None
         row.vs_sdpa_cudnn = by_turns(turns, "sdpa_cudnn", row.implementation) if row.ms else None
+        row.vs_fa4 = by_turns(turns, "fa4", row.implementation) if row.ms else None
     return list(rows.values())
+
+
+def judged_part(heads, N, share, scores):
+    """How many of the last query heads, and of the last key heads, have about so many scores: whole groups, one at least."""
+    groups = max(1, min(heads // share, scores // (share * N**2)))
+    return groups * share, groups
 
 
 def by_turns(turns, baseline, name):
@@ -107,7 +114,7 @@ def run_asked(which, args, out, command):
     """What the options ask for."""
     sizes = args.N or (which.quick_sizes if args.quick else SIZES)
     timer, rounds = (timing.quick_ms, 1) if args.quick else (timing.time_ms, 5)
-    problems, found = problem_grid(sizes, args.d, MASKS[args.causal], args.dtype), which.implementations()
+    problems, found = problem_grid(sizes, args.d, MASKS[args.causal], args.dtype, args.share), which.implementations()
     chosen = [*(found[name] for name in args.implementations), *args.own.values()]
     results = run(which, problems, chosen, out=out, command=command, timer=timer,
                   rounds=rounds, expired=timing.deadline(args.budget_seconds))
@@ -118,6 +125,8 @@ def run_asked(which, args, out, command):
 def add_arguments(which, parser):
     """The options of `bench forward` and `bench backward`, and what they run."""
     add_sizes(parser, which.implementations(), N=SIZES, quick_N=which.quick_sizes, d=HEAD_DIMS, causal="both")
+    parser.add_argument("--share", type=positive(int, "an integer >= 1"), default=1, metavar="H",
+                        help="query heads that share a key and value head: grouped-query attention (1)")
     parser.add_argument("--yours", action="store_true", help="your own kernel too: that of chapter 10 or 11, once it passes")
     add_budget_and_out(parser, 900.0)
     parser.set_defaults(run=partial(run_asked, which))

@@ -23,13 +23,14 @@ def peers():
 
 
 def run_sdpa(backend, Q, K, V, causal):
+    """Its mask is top-left: the same, as N_q = N_k."""
     with sdpa_kernel(backend):                                             # this one or an error, never another in its place
-        return scaled_dot_product_attention(Q, K, V, is_causal=causal), None    # its mask is top-left: the same, as N_q = N_k
+        return scaled_dot_product_attention(Q, K, V, is_causal=causal, enable_gqa=Q.shape[1] != K.shape[1]), None
 
 
 def run_flex(Q, K, V, causal):
     mask = causal_blocks(Q.shape[2], str(Q.device)) if causal else None
-    return compiled_flex(Q.shape[-1])(Q, K, V, block_mask=mask), None
+    return compiled_flex(Q.shape[-1])(Q, K, V, block_mask=mask, enable_gqa=Q.shape[1] != K.shape[1]), None
 
 
 @functools.lru_cache(1)

@@ -29,7 +29,7 @@ COUNTER_HEADS = 16
 
 
 class Problem(NamedTuple):
-    """One size to run at: Q, K and V are all (B, H, N, d)."""
+    """One size to run at: Q is (B, H, N, d), K and V are (B, H / share, N, d)."""
 
     N: int
     d: int
@@ -37,13 +37,15 @@ class Problem(NamedTuple):
     dtype: str = "bfloat16"
     B: int = 1
     H: int = COUNTER_HEADS
+    share: int = 1                     # how many query heads share a key and value head
 
     @property
     def flops(self):
         return cost.attention_flops(self.B, self.H, self.N, self.N, self.d, causal=self.causal)
 
     def __str__(self):
-        return f"{self.dtype} d {self.d}{' causal' if self.causal else ''} N {self.N}"
+        shared = f", {self.share} heads share" if self.share > 1 else ""
+        return f"{self.dtype} d {self.d}{' causal' if self.causal else ''} N {self.N}{shared}"
 
 
 class Implementation(NamedTuple):
@@ -51,14 +53,16 @@ class Implementation(NamedTuple):
     forward: Callable                  # forward(Q, K, V, causal) -> (O, L), all (B, H, ...); L is None where the library keeps it
 
 
-def problem_grid(N=SIZES, d=HEAD_DIMS, causal=(False, True), dtype=("bfloat16",)):
+def problem_grid(N=SIZES, d=HEAD_DIMS, causal=(False, True), dtype=("bfloat16",), share=1):
     """Every combination, with about TOKENS = B·N and WIDTH = H·d.
 
-    Raises: TypeError, ValueError if an N or d is not an integer >= 1
+    Raises: TypeError, ValueError if an N or d is not an integer >= 1, or share does not divide the heads
     """
     for n, width in product(N, d):
         check_positive(N=n, d=width)
-    return [Problem(n, width, masked, t, max(1, TOKENS // n), max(1, WIDTH // width))
+        if max(1, WIDTH // width) % share:
+            raise ValueError(f"share must divide the {max(1, WIDTH // width)} heads of d = {width}, got {share}")
+    return [Problem(n, width, masked, t, max(1, TOKENS // n), max(1, WIDTH // width), share)
             for t, width, masked, n in product(dtype, d, causal, N)]
 
 
@@ -72,6 +76,8 @@ def implementations():
 
 def naive_over_heads(Q, K, V, causal):
     """naive_forward for (B, H, N, d): the operations it makes for one head, each launched once for all heads."""
+    if (share := Q.shape[1] // K.shape[1]) > 1:
+        K, V = (T.repeat_interleave(share, 1) for T in (K, V))
     heads = [T.flatten(0, 1) for T in (Q, K, V)]                            # (B·H, N, d)
     O, L = torch.vmap(partial(naive_forward, causal=causal))(*heads)
     return O.unflatten(0, Q.shape[:2]), L.unflatten(0, Q.shape[:2])
@@ -84,8 +90,9 @@ def run_rung(rung, Q, K, V, causal):
 def inputs(problem, device):
     """Random Q, K, V. The seed is the problem's, so every implementation sees the same numbers."""
     generator = torch.Generator(device).manual_seed(problem.N + problem.d)
-    shape = (problem.B, problem.H, problem.N, problem.d)
-    return [torch.randn(shape, generator=generator, device=device, dtype=getattr(torch, problem.dtype)) for _ in range(3)]
+    heads = problem.H, problem.H // problem.share, problem.H // problem.share
+    return [torch.randn(problem.B, H, problem.N, problem.d, generator=generator, device=device,
+                        dtype=getattr(torch, problem.dtype)) for H in heads]
 
 
 def tiles(name, problem):

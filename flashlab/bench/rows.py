@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from flashlab.bench.problems import Problem
 
 # These are in the file only where they are known: tiles where a rung has them, errors of gradients where there are gradients.
-IF_KNOWN = ("vs_sdpa_cudnn", "B_r", "B_c", "error_dQ", "error_dK", "error_dV")
+IF_KNOWN = ("vs_sdpa_cudnn", "vs_fa4", "B_r", "B_c", "error_dQ", "error_dK", "error_dV")
 
 
 @dataclass
@@ -20,6 +20,7 @@ class Row:
     N: int
     d: int
     causal: bool
+    share: int = 1                     # how many query heads share a key and value head
     B_r: int | None = None             # the kernel's tile of queries
     B_c: int | None = None             # and of keys
     ms: float | None = None            # median of all runs, milliseconds
@@ -29,6 +30,7 @@ class Row:
     tflops: float | None = None        # 10^12 FLOPs a second at the median; with a mask half of the FLOPs count
     vs_sdpa_flash: float | None = None     # the median of sdpa_flash over this one's: above 1 where this one is faster
     vs_sdpa_cudnn: float | None = None     # the same against cuDNN, but the median of the ratios of each round
+    vs_fa4: float | None = None        # the same against FlashAttention-4, where it is installed
     peak_bytes: int | None = None      # beyond what was held before; backward: of both passes
     error: float | None = None         # max |O − O in float64|; backward: the largest of the three below
     rms_error: float | None = None     # root mean square of the same
@@ -49,6 +51,7 @@ class CounterRow:
     dtype: str
     B: int
     H: int
+    share: int = 1
     dram_read: int | None = None       # bytes, of all kernels together
     dram_written: int | None = None    # bytes
     l2_bytes: int | None = None        # bytes that L2 served or took, reads and writes
@@ -65,7 +68,8 @@ def problem_of(row):
 
 def as_json(row):
     """The row as a file keeps it."""
-    return {key.rstrip("_"): value for key, value in vars(row).items() if value is not None or key not in IF_KNOWN}
+    known = {key: value for key, value in vars(row).items() if value is not None or key not in IF_KNOWN}
+    return {key.rstrip("_"): value for key, value in known.items() if (key, value) != ("share", 1)}
 
 
 def read(kind, record):

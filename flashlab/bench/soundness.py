@@ -16,7 +16,7 @@ from tqdm import tqdm
 from flashlab import ladder, oracle
 from flashlab.attention import flash_attention
 from flashlab.bench.forward import poisoned_outputs
-from flashlab.bench.options import add_budget_and_out, positive
+from flashlab.bench.options import add_budget_and_out, add_jobs, in_processes, positive
 from flashlab.bench.results import finish, save, start
 from flashlab.bench.timing import OUT_OF_TIME, deadline
 
@@ -76,6 +76,12 @@ def try_shape(kernel, shape, dtype, repeats, device="cuda", wait=wait, determini
     return row | judged(backward, first, spread, (Q, K, V, dO), causal)
 
 
+def try_case(case, repeats):
+    """try_shape of (name, shape, dtype, deterministic)."""
+    name, shape, dtype, way = case
+    return try_shape(ladder.rung(name), shape, dtype, repeats, deterministic=way)
+
+
 def outputs(name, Q, K, V, dO, causal, deterministic):
     O, L = flash_attention(Q, K, V, causal=causal, return_lse=True, backend=name)
     return {"O": O, "L": L}
@@ -102,19 +108,21 @@ def judged(backward, found, spread, tensors, causal):
 def run_asked(args, out, command):
     """What the options ask for."""
     expired, results = deadline(args.budget_seconds), start("soundness", command, rows=[])
-    kernels = [ladder.rung(name) for name in args.implementations]
-    cases = [(kernel, shape, dtype, way) for kernel in kernels for way in ways(kernel) for shape in SHAPES
+    cases = [(name, shape, dtype, way) for name in args.implementations for way in ways(ladder.rung(name)) for shape in SHAPES
              for dtype in (torch.bfloat16, torch.float16)]
-    for kernel, shape, dtype, way in tqdm(cases, unit="case"):
-        late = {"kernel": kernel.name, "shape": list(shape), "skipped": OUT_OF_TIME}
-        row = late if expired() else try_shape(kernel, shape, dtype, args.repeats, deterministic=way)
-        if "wrong" in row:
-            print("WRONG", row, flush=True)
-            row["error"] = None                        # JSON knows no NaN
-        results["rows"].append(row)
-        save(results, out)
-    counts = {kernel.name: [sum(key in row for row in results["rows"] if row["kernel"] == kernel.name)
-                            for key in ("bound", "wrong", "skipped")] for kernel in kernels}
+    with in_processes(args.jobs) as each:
+        for row in tqdm(each(partial(try_case, repeats=args.repeats), cases), total=len(cases), unit="case"):
+            if "wrong" in row:
+                print("WRONG", row, flush=True)
+                row["error"] = None                    # JSON knows no NaN
+            results["rows"].append(row)
+            save(results, out)
+            if expired():
+                break
+    late = cases[len(results["rows"]):]
+    results["rows"] += [{"kernel": name, "shape": list(shape), "skipped": OUT_OF_TIME} for name, shape, *_ in late]
+    counts = {name: [sum(key in row for row in results["rows"] if row["kernel"] == name) for key in ("bound", "wrong", "skipped")]
+              for name in args.implementations}
     for name, (judged, wrong, skipped) in counts.items():
         print(f"{name:<26}{judged:>4} held against float64, {wrong} wrong, {skipped} not for it")
     finish(results, out)
@@ -129,5 +137,6 @@ def add_arguments(parser):
     parser.add_argument("--implementations", choices=names, nargs="+", metavar="NAME", default=names,
                         help=f"among {', '.join(names)} (all)")
     parser.add_argument("--repeats", type=positive(int, "an integer >= 1"), default=20, help="of each call, bit by bit (20)")
+    add_jobs(parser)
     add_budget_and_out(parser, 900.0)
     parser.set_defaults(run=run_asked)

@@ -69,10 +69,18 @@ TOGETHER = gl.constexpr(64)                            # blocks of keys that may
 
 
 @gluon.jit
-def place(keys: gl.constexpr, N_k, together):
-    """Which key block of which head? `together` heads at a time; of these the first blocks first: causal ones are seen by most."""
+def place(keys: gl.constexpr, N_k, together, in_groups: gl.constexpr):
+    """Which key block of which head? `together` heads at a time; of these the first blocks first: causal ones are seen by most.
+
+    in_groups: of a head the last TOGETHER blocks come first, so that no program waits for one that starts much later.
+    """
     T_c, program = (N_k + keys - 1) // keys, gl.program_id(0)
-    return program % (together * T_c) // together, program // (together * T_c) * together + program % together
+    j, head = program % (together * T_c) // together, program // (together * T_c) * together + program % together
+    if in_groups:
+        last = (T_c - 1) // TOGETHER * TOGETHER        # where the last group begins, which may be a short one
+        n = j - (T_c - last)                           # how many blocks came after it
+        j = gl.where(n < 0, last + j, last - (n // TOGETHER + 1) * TOGETHER + n % TOGETHER)
+    return j, head
 
 
 @gluon.jit
@@ -100,24 +108,23 @@ def round_at(k, j, first, end, causal: gl.constexpr, ordered: gl.constexpr):
 
 @gluon.jit
 def turn(j, n, N_q, N_k, end, causal: gl.constexpr, consumers: gl.constexpr):
-    """How many blocks of keys have their turn at round n before block j.
+    """How many blocks of keys have their turn at round n before block j: those that come there first.
 
-    Blocks come in groups, which run at the same time; a group has its turns after the group before. Within a group, who comes to
-    the round first: by `round_at` the block nearest below n, then the one below that, and so on, and around.
+    If causal, of all blocks that see the round the last one, which begins there, then the one before it, and so on. Else blocks
+    go in groups that run at the same time, one group after the other; within a group, by `round_at`, the block nearest below n
+    comes first, then the one below that, and so on, and around.
     """
     B: gl.constexpr = consumers * ROWS
     blocks = (N_k + B - 1) // B
     if causal:
-        group = j // TOGETHER * TOGETHER
-        last = gl.minimum(gl.minimum(blocks, group + TOGETHER) - 1, ((n + 1) * B + N_k - N_q - 1) // B)
-        before = last - j                              # of those that see the round, the last block begins there
+        before = gl.minimum(blocks - 1, ((n + 1) * B + N_k - N_q - 1) // B) - j
     else:
         size = gl.minimum(TOGETHER, end)
         group = j // size * size
         mine, members = j - group, gl.minimum(size, blocks - group)
         nearest = gl.minimum(n, members - 1)
-        before = gl.where(mine <= n, nearest - mine, nearest + members - mine)
-    return group + before
+        before = group + gl.where(mine <= n, nearest - mine, nearest + members - mine)
+    return before
 
 
 @gluon.jit
@@ -128,7 +135,7 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
     K_full, V_full, Q_full, dO_full = signals
     N_q, N_k, H_kv, group, together = sizes
-    j, head_kv = place(consumers * ROWS, N_k, together)
+    j, head_kv = place(consumers * ROWS, N_k, together, ordered and causal)
     b, h_kv = head_kv // H_kv, head_kv % H_kv
     first, whole_from, end = rounds(j, N_q, N_k, causal, consumers)
     mbarrier.expect(K_full, consumers * ROWS * d * 2)                              # TMA counts the zeros past the ends, too
@@ -178,36 +185,42 @@ def put_dQ(dQ, dQ_s, d: gl.constexpr):
 
 
 @gluon.jit
+def tile_at(m, j, first, end, head, causal: gl.constexpr, consumers: gl.constexpr, ordered: gl.constexpr):
+    """The m-th tile of dQ that this program adds to, counted over all heads, and its round."""
+    tiles_of_a_head = (end - first) * consumers
+    h, k = head + m // tiles_of_a_head, m % tiles_of_a_head
+    n = round_at(k // consumers, j, first, end, causal, ordered)
+    return (h * end + n) * consumers + k % consumers, n
+
+
+@gluon.jit
 def adder(shared, d: gl.constexpr, consumers: gl.constexpr, causal: gl.constexpr, ordered: gl.constexpr):
     """Have each tile of dQ added up in HBM as soon as it is there; in order, as soon as it is this program's turn."""
     descriptors, buffers, signals, sizes, scale = shared
     Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
     N_q, N_k, H_kv, group, together = sizes
-    j, head_kv = place(consumers * ROWS, N_k, together)
+    j, head_kv = place(consumers * ROWS, N_k, together, ordered and causal)
     first, whole_from, end = rounds(j, N_q, N_k, causal, consumers)
-    for h in range(0, group):
-        tiles = (head_kv * group + h) * end * consumers
-        for k in range(0, end - first):
-            n = round_at(k, j, first, end, causal, ordered)
-            for owner in gl.static_range(consumers):
-                tile = tiles + n * consumers + owner
-                arrive(DQ_FREE, 160)
-                sync(DQ_READY, 160)
-                if ordered:
-                    wait_for(turns + tile, turn(j, n, N_q, N_k, end, causal, consumers))
-                add_by_tma(dQ_out, [tile * (d // 4), 0], dQ_s)
-                tma.store_wait(0)
-                if ordered:
-                    sums_are_there(k)
-                    gl.atomic_add(turns + tile, 1)
-
-
-@gluon.jit
-def wait_for(number, value):
-    """Until the number in HBM has this value."""
-    while gl.atomic_add(number, 0) != value:
-        pass
+    tiles, seen = group * (end - first) * consumers, -1
+    if tiles > 0:
+        arrive(DQ_FREE, 160)
+    for m in range(0, tiles):
+        tile, n = tile_at(m, j, first, end, head_kv * group, causal, consumers, ordered)
+        if ordered:
+            before = turn(j, n, N_q, N_k, end, causal, consumers)
+            while seen != before:
+                seen = gl.atomic_add(turns + tile, 0, sem="relaxed")
+        sync(DQ_READY, 160)
+        add_by_tma(dQ_out, [tile * (d // 4), 0], dQ_s)
+        tma.store_wait(0)
+        if m + 1 < tiles:
+            arrive(DQ_FREE, 160)
+        if ordered:                                    # whose turn it is at the next tile: asked while the sums of this one travel
+            following_tile, _ = tile_at(gl.minimum(m + 1, tiles - 1), j, first, end, head_kv * group, causal, consumers, ordered)
+            seen = gl.atomic_add(turns + following_tile, 0, sem="relaxed")
+            sums_are_there(m)
+            gl.atomic_add(turns + tile, 1, sem="release")
 
 
 @gluon.jit
@@ -275,7 +288,7 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     K_full, V_full, Q_full, dO_full = signals
     N_q, N_k, H_kv, group, together = sizes
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
-    j, head_kv = place(consumers * ROWS, N_k, together)
+    j, head_kv = place(consumers * ROWS, N_k, together, ordered and causal)
     first, whole_from, end = rounds(j, N_q, N_k, causal, consumers)
     first_key = (j * consumers + me) * ROWS
     seen = N_k - N_q + 1 if causal else N_k
