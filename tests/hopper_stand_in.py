@@ -120,7 +120,7 @@ class Machine:
         if pred:
             self.wait_until(lambda: self.at(slot).phase % 2 != int(parity), f"an mbarrier, parity {int(parity)}")
 
-    def count(self, counter, n):
+    def count(self, counter, n, sem=None):
         counter.T[counter.at] += n
         return int(counter.T[counter.at]) - n
 

@@ -92,7 +92,7 @@ def test_in_order_every_tile_has_each_turn_once(monkeypatch, case):
     tensors, causal, choice = CASES[case]
     turns = {}
     verdict = run(monkeypatch, tensors, causal, choice, ordered=True,
-                  wait_for=lambda number, value: turns.setdefault(int(number.at), []).append(int(value)))
+                  wait_for=lambda number, value, seen: turns.setdefault(int(number.at), []).append(int(value)))
     assert verdict.ok, str(verdict)
     assert all(sorted(of_a_tile) == list(range(len(of_a_tile))) for of_a_tile in turns.values())
     assert max(map(len, turns.values())) == -(-tensors[1].shape[2] // (64 * choice["consumers"]))
@@ -107,11 +107,16 @@ def test_nobody_waits_for_ever(monkeypatch, N_q, N_k, causal, consumers):
     And in order costs little: where there are no more blocks than that, nearly every adder finds that it is its turn.
     """
     kernel, together = fa2_hopper_backward, fa2_hopper_backward.TOGETHER.value
-    monkeypatch.setattr(kernel, "gl", hopper_stand_in.language(hopper_stand_in.Machine(0), 0))
+    machine = hopper_stand_in.Machine(0)
+    monkeypatch.setattr(kernel, "gl", hopper_stand_in.language(machine, 0))
     for name in ("ROWS", "TOGETHER"):
         monkeypatch.setattr(kernel, name, getattr(kernel, name).value)
     blocks, heads, done, waited, steps = -(-N_k // (64 * consumers)), 3, {}, 0, 0
-    waiting, running = [(head, j) for head in range(heads) for j in range(blocks)], {}
+    waiting, running = [], {}
+    for machine.program in range(heads * blocks):
+        j, head = kernel.place.fn(64 * consumers, N_k, 1, causal)
+        waiting.append((head, j))
+    assert sorted(waiting) == [(head, j) for head in range(heads) for j in range(blocks)]
     while waiting or running:
         while waiting and len(running) < together:
             running[waiting.pop(0)] = 0
@@ -161,7 +166,10 @@ BROKEN = {
     "the owner does not wait": {"step": edited("step", ("sync(DS_READY + owner", "arrive(DS_READY + owner"))},
     "one set of dS for all owners": {"step": edited(
         "step", ("dS_s.index(owner * consumers + me", "dS_s.index(me"), ("dS_s.index(owner * consumers + c", "dS_s.index(c"))},
-    "dQ_s is written too early": {"adder": edited("adder", ("arrive(DQ_FREE, 160)\n", "pass\n")),
+    "dQ_s is written too early": {"adder": edited(
+        "adder", ("    if tiles > 0:\n        arrive(DQ_FREE, 160)\n", ""),
+        ("            arrive(DQ_FREE, 160)\n", "            pass\n"),
+        ("        add_by_tma(", "        __import__('time').sleep(0.01)\n        add_by_tma(")),
                                   "step": edited("step", ("        sync(DQ_FREE, 160)\n", ""))},
     "a slot is let go too early": {"step": edited(
         "step", ("        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n" + FREE,

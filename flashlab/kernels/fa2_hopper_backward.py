@@ -208,9 +208,7 @@ def adder(shared, d: gl.constexpr, consumers: gl.constexpr, causal: gl.constexpr
     for m in range(0, tiles):
         tile, n = tile_at(m, j, first, end, head_kv * group, causal, consumers, ordered)
         if ordered:
-            before = turn(j, n, N_q, N_k, end, causal, consumers)
-            while seen != before:
-                seen = gl.atomic_add(turns + tile, 0, sem="relaxed")
+            wait_for(turns + tile, turn(j, n, N_q, N_k, end, causal, consumers), seen)
         sync(DQ_READY, 160)
         add_by_tma(dQ_out, [tile * (d // 4), 0], dQ_s)
         tma.store_wait(0)
@@ -221,6 +219,13 @@ def adder(shared, d: gl.constexpr, consumers: gl.constexpr, causal: gl.constexpr
             seen = gl.atomic_add(turns + following_tile, 0, sem="relaxed")
             sums_are_there(m)
             gl.atomic_add(turns + tile, 1, sem="release")
+
+
+@gluon.jit
+def wait_for(number, value, seen):
+    """Until the number in HBM has this value; `seen` is what it had when last looked at."""
+    while seen != value:
+        seen = gl.atomic_add(number, 0, sem="relaxed")
 
 
 @gluon.jit
