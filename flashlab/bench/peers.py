@@ -30,16 +30,16 @@ def run_sdpa(backend, Q, K, V, causal):
 
 def run_flex(Q, K, V, causal):
     mask = causal_blocks(Q.shape[2], str(Q.device)) if causal else None
-    return compiled_flex(Q.shape[-1])(Q, K, V, block_mask=mask, enable_gqa=Q.shape[1] != K.shape[1]), None
+    return compiled_flex(*Q.shape, causal)(Q, K, V, block_mask=mask, enable_gqa=Q.shape[1] != K.shape[1]), None
 
 
 @functools.lru_cache(1)
-def compiled_flex(d):
-    """FlexAttention, compiled anew for each head dimension: what was compiled for another one falls back to storing S."""
+def compiled_flex(*problem):
+    """FlexAttention, compiled anew for each problem: compiled again for another size, it falls back to storing S."""
     from torch.nn.attention.flex_attention import flex_attention
 
     torch.compiler.reset()
-    return torch.compile(flex_attention)
+    return torch.compile(flex_attention, dynamic=False)
 
 
 @functools.lru_cache(16)
