@@ -1,5 +1,7 @@
 """The backward kernels above the first: against float64 on awkward sizes, which calls they take, and which one runs."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -137,12 +139,21 @@ PICKED = [
 def test_the_best_kernel_that_takes_a_call_runs(monkeypatch, capability, sizes, options, expected, why):
     """Fails if a kernel is given what it cannot take, or a call ends lower than it must."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: SimpleNamespace(multi_processor_count=132))
     monkeypatch.setattr(ladder, "BACKWARD_KERNELS", PROVEN)
     monkeypatch.setattr(ladder, "SMALL", 0)
     kernel, reasons = ladder.pick(*gpu_inputs(**sizes), backward=True, **options)
     assert kernel.name == expected
     names = [kernel.name for kernel in PROVEN]
     assert list(reasons) == names[: names.index(expected): -1] and (not reasons or why in list(reasons.values())[-1])
+
+
+def test_programs_that_take_turns_need_enough_sms(monkeypatch):
+    """Fails if a slice of a GPU is given programs that wait for others which cannot start: a hang."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: SimpleNamespace(multi_processor_count=16))
+    kernel = ladder.rung("fa2_hopper_backward")
+    assert "need as many SMs" in kernel.why_not(*gpu_inputs(), deterministic=True) and kernel.why_not(*gpu_inputs()) is None
 
 
 def test_a_kernel_that_no_gpu_has_tried_is_not_picked(monkeypatch):

@@ -57,6 +57,8 @@ def test_each_kernel_rung_is_timed_under_its_own_name(monkeypatch):
         found[kernel.name].forward(None, None, None, True)
     assert [options["backend"] for options in asked] == [kernel.name for kernel in BACKWARD_KERNELS]
     assert all(options["deterministic"] is False for options in asked)
+    backward.implementations(deterministic=True)["fa2_hopper_backward"].forward(None, None, None, True)
+    assert asked[-1]["deterministic"] is True
 
 
 def test_what_a_backward_kernel_forgets_to_write_is_seen():

@@ -17,17 +17,20 @@ from flashlab.bench.problems import Implementation
 from flashlab.ladder import BACKWARD_KERNELS, BACKWARD_RUNGS
 
 
-def implementations():
-    """name -> Implementation: naive attention, the rungs that take heads, PyTorch's backends."""
+def implementations(deterministic=False):
+    """name -> Implementation: naive attention, the rungs that take heads, PyTorch's backends.
+
+    deterministic: the rungs give the same bits each time, and those that cannot have a reason in their rows
+    """
     found = [Implementation(BACKWARD_RUNGS[0].name, problems.naive_over_heads)]
-    found += [Implementation(rung.name, partial(through_operator, rung.name)) for rung in BACKWARD_KERNELS]
+    found += [Implementation(rung.name, partial(through_operator, rung.name, deterministic)) for rung in BACKWARD_KERNELS]
     found += [Implementation(name, forward) for name, forward in peers().items()]
     return {implementation.name: implementation for implementation in found}
 
 
-def through_operator(name, Q, K, V, causal):
+def through_operator(name, deterministic, Q, K, V, causal):
     """flash_attention, its gradients by the backward kernel of that name: as a learner calls it."""
-    return flash_attention(Q, K, V, causal=causal, backend=name, deterministic=False), None
+    return flash_attention(Q, K, V, causal=causal, backend=name, deterministic=deterministic), None
 
 
 def inputs(problem, device):
@@ -65,4 +68,16 @@ def errors(verdict):
 
 BACKWARD = passes.Pass("backward", implementations, inputs, check, errors, prepare=gradient, flops=5 / 2, quick_sizes=(1024, 4096))
 measure, run = partial(passes.measure, BACKWARD), partial(passes.run, BACKWARD)
-add_arguments = partial(passes.add_arguments, BACKWARD)
+
+
+def run_asked(args, out, command):
+    """What the options ask for."""
+    which = BACKWARD._replace(implementations=partial(implementations, args.deterministic))
+    return passes.run_asked(which, args, out, command)
+
+
+def add_arguments(parser):
+    """The options of `bench backward`, and what they run."""
+    passes.add_arguments(BACKWARD, parser)
+    parser.add_argument("--deterministic", action="store_true", help="the course's kernels give the same bits each time")
+    parser.set_defaults(run=run_asked)

@@ -53,6 +53,7 @@ from flashlab.kernels.launch import (
     descriptor,
     fit_for_tma,
     largest_divisor,
+    programs_at_a_time,
     refuse,
     why_not_hopper,
 )
@@ -399,13 +400,17 @@ def fa2_hopper_backward(
     """
     options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p,
                                   seed=seed, deterministic=deterministic)
-    refuse(why_not(Q, K, V, dropout_p=dropout_p, B_r=B_r, B_c=B_c))
+    refuse(why_not(Q, K, V, dropout_p=dropout_p, deterministic=deterministic, B_r=B_r, B_c=B_c))
     return backward(launch_in_order if deterministic else launch, Q, K, V, O, dO, L, dL, **options)
 
 
-def why_not(Q, K, V, *, dropout_p=0.0, B_r=None, B_c=None, **options):
+def why_not(Q, K, V, *, dropout_p=0.0, deterministic=False, B_r=None, B_c=None, **options):
     """Why this rung does not take a call, in words; None where it does."""
-    return why_not_hopper(Q, V, dropout_p, B_r, B_c)
+    if reason := why_not_hopper(Q, V, dropout_p, B_r, B_c):
+        return reason
+    if deterministic and programs_at_a_time(Q, 8) < TOGETHER.value:
+        return f"the {TOGETHER.value} programs that wait for one another, for the same bits each time, need as many SMs"
+    return None
 
 
 def launch_in_order(*tensors, **options):

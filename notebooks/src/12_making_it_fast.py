@@ -402,7 +402,7 @@ my_gain_of_one_pipeline = None
 clock("fa2_pipelined_forward", my_gain_of_one_pipeline)
 
 # %% [markdown]
-# **Compare.** Largest at small $N$, where a filling is a large share of a short loop. For long sequences nothing is left, and at $d = 64$ the rung is even behind: now every tile passes a branch that only the last ones need. It stays on the ladder because the next rung's copies are for one loop, and because short sequences are common.
+# **Compare.** Largest at small $N$ and $d = 128$, where a filling is a large share of a short loop. At $d = 64$ next to nothing is gained, and for long sequences the rung is behind: now every tile passes a branch that only the last ones need. It stays on the ladder because the next rung's copies are for one loop, and because short sequences are common.
 #
 # **Takeaway.** `cp.async` copies from global to shared memory while the threads go on. The compiler arranges the pipeline; the kernel decides how often it is filled.
 
@@ -725,10 +725,34 @@ said = compare("different results of one dQ", my_dQ_results, len(set(sums)))
 figures.sums_by_order(sums, parts.double().sum().item(), len(parts))
 
 # %% [markdown]
-# Programs arrive in whatever order the hardware runs them. So these rungs say no where the same bits are asked for, and the operator runs one that writes each $dQ$ once:
+# Programs arrive in whatever order the hardware runs them. So a rung of this kind says no where the same bits are asked for, and the operator runs one that writes each $dQ$ once:
 
 # %%
 print(ladder.rung("fa2_atomic_backward").why_not(Q, Q, Q, causal=True, deterministic=True))
+
+# %% [markdown]
+# Or the programs take turns. In the Hopper rung one warp of each program does nothing but add tiles of $dQ$. Where the same bits are asked for, each tile has a number in memory that says whose turn it is, and that warp waits for its own. If all programs walked the tiles from the first to the last, they would queue at each. **Predict** for 8 blocks of keys and 8 tiles of queries, no mask: in how many steps do all get through if all begin at tile 0, and in how many if block $j$ begins at tile $j$?
+
+# %%
+my_steps_in_turns = {"all begin at tile 0": None, "block j begins at tile j": None}
+
+# %%
+def steps_in_turns(blocks, begin):
+    """Steps until all blocks have been at all tiles; at a tile, one block a step, in the order in which they would come."""
+    at, step = {j: 0 for j in range(blocks)}, 0
+    while any(k < blocks for k in at.values()):
+        taken = set()
+        for j in sorted((j for j in at if at[j] < blocks), key=lambda j: (-at[j], j)):
+            tile = (begin(j) + at[j]) % blocks
+            if tile not in taken:
+                taken.add(tile)
+                at[j] += 1
+        step += 1
+    return step
+
+
+_ = compare("steps of programs that take turns", my_steps_in_turns, {"all begin at tile 0": steps_in_turns(8, lambda j: 0),
+                                                                      "block j begins at tile j": steps_in_turns(8, lambda j: j)})
 
 # %% [markdown]
 # The compiler's view of the kernel that holds most, the one with $dK$ and $dV$. **Predict** which of the three needs the most shared memory: "two passes", "one kernel" or "Hopper".
@@ -765,7 +789,7 @@ for rung in climbed:
 figures.kernels_beside_peers(backward, d, N, causal)
 
 # %% [markdown]
-# **Compare.** The split's gain grows with the length of the loops, and for short ones it can cost. The search adds next to nothing. One kernel in place of two gains less than the share of its products says, and least at $d = 128$ without a mask: the sum in memory is what it pays with. Here are all sizes:
+# **Compare.** The split's gain grows with the length of the loops, and for short ones it can cost. The search adds next to nothing. One kernel in place of two gains less than the share of its products says, next to nothing without a mask, and at $d = 64$ it can be behind: the sum in memory is what it pays with. Here are all sizes:
 
 # %%
 figures.gain_of_rung(backward, "fa2_atomic_backward")
@@ -777,7 +801,7 @@ figures.gain_of_rung(backward, "fa2_atomic_backward")
 figures.gain_of_rung(backward, "fa2_hopper_backward")
 
 # %% [markdown]
-# **Takeaway.** The backward pass has more products for each byte on chip, and one sum too many to own. Recompute it, or add it up in memory and give up the same bits each time.
+# **Takeaway.** The backward pass has more products for each byte on chip, and one sum too many to own. Recompute it, or add it up in memory; then give up the same bits each time, or take turns.
 
 # %% [markdown]
 # ## An open question
