@@ -1,0 +1,111 @@
+"""Which rows a tile of a Hopper kernel has and which keys these see: in a batch or among packed sequences, causal or in a window.
+
+What Triton compiles from flashlab/kernels/sequences.py stands here once more in Gluon, whose kernels cannot call Triton's, with two
+additions. A small kernel first writes down where each slot's sequence lies, so that a warp finds out by one read. And TMA stops at
+the end of a sequence, as it stops at the end of a tensor, though neighbours lie behind it: reads give zeros, writes are left out.
+
+For that a descriptor numbers the rows by three coordinates, whose sum wraps around the end of the 64-bit addresses:
+
+    coordinate           BEYOND          start + N    head         BEYOND - N + row    column
+    times                2^34 - apart    apart        as always    apart               1          elements; apart: from row to row
+    sum of the row's     BEYOND · 2^34 + (start + row) · apart, where BEYOND · 2^34 elements are 0 modulo 2^64 bytes
+
+The fourth reaches its size, BEYOND, where row reaches N, and TMA takes that for the end. (triton/tools/ragged_tma.py has the trick.)
+"""
+
+import torch
+import triton
+import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from flashlab.kernels.launch import descriptor, lawful_strides
+from flashlab.kernels.plans import temporary
+from flashlab.kernels.sequences import sequence_at, slots
+
+BEYOND = gl.constexpr(2**30)                           # more rows than any tensor has
+
+
+@gluon.jit
+def rows_of_slot(slot, N_q, N_k, table):
+    """(block, start, N, other_start, other_N) of a slot: see `sequences.sequence_at`. Without packed sequences the whole."""
+    if table is None:
+        return slot, 0, N_q, 0, N_k
+    else:
+        row = table + slot * 5
+        return gl.load(row), gl.load(row + 1), gl.load(row + 2), gl.load(row + 3), gl.load(row + 4)
+
+
+@gluon.jit
+def within(start, N, head, row):
+    """The coordinates of a tile of a sequence, as `tiles_of` numbers them."""
+    return [BEYOND, start + N, head, BEYOND - N + row, 0]
+
+
+@gluon.jit
+def key_blocks_seen(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr,
+                    packed: gl.constexpr):
+    """The blocks of keys that some of the rows from first_row on see: the first and the end.
+
+    At least one block, so that rows that see nothing need no way of their own; none where a slot of packed sequences has no rows.
+    """
+    first, end = 0, N_k
+    if causal:
+        end = gl.minimum(first_row + rows, N_q) + N_k - N_q
+    if left is not None:
+        first = gl.maximum(0, first_row + N_k - N_q - left) // keys
+        end = gl.minimum(N_k, gl.minimum(first_row + rows, N_q) + N_k - N_q + right)
+    end = (end + keys - 1) // keys
+    if left is not None or packed:
+        end = gl.maximum(end, first + 1)
+    if packed:
+        end = gl.where(first_row < N_q, end, first)
+    return first, end
+
+
+@gluon.jit
+def key_blocks_seen_whole(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr):
+    """Those of which every row sees every key: the first and the end. There may be none, and the end before the first."""
+    first, end = 0, N_k
+    if causal:
+        end = first_row + N_k - N_q + 1
+    if left is not None:
+        first = (gl.maximum(0, first_row + rows - 1 + N_k - N_q - left) + keys - 1) // keys
+        end = gl.minimum(N_k, first_row + N_k - N_q + right + 1)
+    return first, gl.maximum(end, 0) // keys
+
+
+def tiles_of(T, rows, packed, shape=None):
+    """A descriptor of T (B, H, N, d) for tiles of so many rows; `packed`: one that stops at the end of a sequence, see above.
+
+    shape: how the elements of a contiguous T are to be numbered where sequences are not packed
+    """
+    _, H, N, d = T.shape
+    block = [1] * (3 if packed else len(shape or T.shape) - 2) + [rows, d]
+    layout = gl.NVMMASharedLayout.get_default_for(block, gl.float16 if T.dtype == torch.float16 else gl.bfloat16)
+    if not packed:
+        return descriptor(T, (rows, d), shape, layout=layout)
+    _, next_head, apart, _ = lawful_strides(T.shape, T.stride(), T.itemsize)
+    return TensorDescriptor(T, [2**30 + 1, N + 1, H, 2**30, d], [2**34 - apart, apart, next_head, apart, 1], block, layout=layout)
+
+
+def table_of_slots(cu_seqlens, other_cu_seqlens, N, other_N, B):
+    """What `rows_of_slot` reads, and the launch that writes it: slots for blocks of B of the N rows, see sequences.py."""
+    batch = len(cu_seqlens) - 1
+    table = temporary(torch.empty, slots(N, B, batch), 5, dtype=torch.int32, device=cu_seqlens.device)
+    arguments = {"cu_seqlens": cu_seqlens, "other_cu_seqlens": other_cu_seqlens, "table": table, "batch": batch}
+    return table, (slots_kernel, (len(table),), arguments | {"N": N, "other_N": other_N, "B": B, "num_warps": 1})
+
+
+@triton.jit
+def slots_kernel(cu_seqlens, other_cu_seqlens, table, batch, N, other_N, B):
+    """Write down what `sequence_at` says of a slot."""
+    slot = tl.program_id(0)
+    block, start, length, other_start, other_length = sequence_at(slot, cu_seqlens, other_cu_seqlens, batch, N, other_N, B)
+    row = table + slot * 5
+    tl.store(row, block)
+    tl.store(row + 1, start.to(tl.int32))
+    tl.store(row + 2, length)
+    tl.store(row + 3, other_start.to(tl.int32))
+    tl.store(row + 4, other_length)
