@@ -216,7 +216,8 @@ def language(machine, grid):
         program_id=lambda axis: machine.program, num_programs=lambda axis: grid, cast=lambda x, dtype: x,
         atomic_add=machine.count, allocate_shared_memory=allocate, store=store, warp_specialize=specialise, static_range=range,
         load=lambda pointer: int(pointer.T.view(-1)[pointer.at]),
-        minimum=on_tiles(min, lambda a, b: torch.minimum(a, torch.as_tensor(b))), where=on_tiles(lambda c, a, b: a if c else b, torch.where),
+        minimum=on_tiles(min, lambda a, b: torch.minimum(a, torch.as_tensor(b))),
+        where=on_tiles(lambda c, a, b: a if c else b, torch.where),
         maximum=on_tiles(max, lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=torch.float32))),
         max=lambda x, axis: int(x.max()), sum=lambda x, axis: x.sum(axis), exp2=torch.exp2, log2=torch.log2,
         zeros=lambda shape, dtype, layout: tile(torch.zeros(shape, dtype=dtype)),
@@ -244,16 +245,18 @@ def run(monkeypatch, Q, K, V, causal, choice, few=None, **broken):
     return O, L
 
 
-def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, **broken):
-    """dQ, dK, dV by fa2_hopper_backward: the kernels around the large one in Triton's interpreter."""
-    grads = [torch.full(T.shape, torch.nan, dtype=T.dtype) for T in (Q, K, V)]
+def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, few=None, **broken):
+    """dQ, dK, dV by fa2_hopper_backward: the kernels around the large one in Triton's interpreter. few: as of `run`"""
+    few = few or {}
+    grads = [empty(*T.shape, T, packed="batch" in few).fill_(torch.nan) for T in (Q, K, V)]
     monkeypatch.setattr(fa2_hopper_backward, "how_many", lambda *_: choice | {"registers": 0})
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
-    first, (_, grid, arguments), last = fa2_hopper_backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale)
-    for kernel, its_grid, its_arguments in (first, last):
-        if kernel is last[0]:
+    launches = fa2_hopper_backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, **few)
+    for kernel, grid, arguments in launches:
+        if kernel is fa2_hopper_backward.hopper_backward_kernel:
             run_kernel(monkeypatch, fa2_hopper_backward, "hopper_backward_kernel", grid, arguments, **broken)
-        kernel[its_grid](**its_arguments)
+        else:
+            kernel[grid](**arguments)
     return grads
 
 

@@ -49,6 +49,7 @@ from flashlab.kernels.hopper import (
 from flashlab.kernels.hopper_spans import (
     key_blocks_seen,
     key_blocks_seen_whole,
+    only_visible,
     rows_of_slot,
     table_of_slots,
     tiles_of,
@@ -153,21 +154,6 @@ def issue_scores(Q, K_s, slot, me: gl.constexpr, consumers: gl.constexpr):
     S = warpgroup_mma(Q, K_j.permute((1, 0)), zeros, use_acc=False, is_async=True)
     arrive(TURN + (me + 1) % consumers, 256)
     return S
-
-
-@gluon.jit
-def only_visible(S, rows, first_key, causal: gl.constexpr):
-    """S with -inf where a key is hidden or past the end."""
-    first_row, N_q, N_k, left, right = rows
-    keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
-    if causal or left is not None:
-        places = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, S.type.layout)) + (N_k - N_q)
-    if left is not None:
-        last = gl.minimum(places + right, N_k - 1)
-        return gl.where((keys[None, :] >= (places - left)[:, None]) & (keys[None, :] <= last[:, None]), S, float("-inf"))
-    if causal:
-        return gl.where(keys[None, :] <= places[:, None], S, float("-inf"))
-    return gl.where(keys[None, :] < N_k, S, float("-inf"))
 
 
 @gluon.jit

@@ -10,7 +10,7 @@ For that a descriptor numbers the rows by three coordinates, whose sum wraps aro
     times                2^34 - apart    apart        as always    apart               1          elements; apart: from row to row
     sum of the row's     BEYOND · 2^34 + (start + row) · apart, where BEYOND · 2^34 elements are 0 modulo 2^64 bytes
 
-The fourth reaches its size, BEYOND, where row reaches N, and TMA takes that for the end. (triton/tools/ragged_tma.py has the trick.)
+The fourth reaches its size, BEYOND, where row reaches N, and TMA takes that for the end. (As triton/tools/ragged_tma.py does.)
 """
 
 import torch
@@ -74,6 +74,21 @@ def key_blocks_seen_whole(first_row, N_q, N_k, left, right, rows: gl.constexpr, 
         first = (gl.maximum(0, first_row + rows - 1 + N_k - N_q - left) + keys - 1) // keys
         end = gl.minimum(N_k, first_row + N_k - N_q + right + 1)
     return first, gl.maximum(end, 0) // keys
+
+
+@gluon.jit
+def only_visible(S, rows, first_key, causal: gl.constexpr):
+    """S with -inf where a key is hidden or past the end. rows: (first_row, N_q, N_k, left, right)"""
+    first_row, N_q, N_k, left, right = rows
+    keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
+    if causal or left is not None:
+        places = first_row + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout)) + (N_k - N_q)
+    if left is not None:
+        last = gl.minimum(places + right, N_k - 1)
+        return gl.where((keys[None, :] >= (places - left)[:, None]) & (keys[None, :] <= last[:, None]), S, float("-inf"))
+    if causal:
+        return gl.where(keys[None, :] <= places[:, None], S, float("-inf"))
+    return gl.where(keys[None, :] < N_k, S, float("-inf"))
 
 
 def tiles_of(T, rows, packed, shape=None):
