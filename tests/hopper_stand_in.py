@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import torch
 
-from flashlab.kernels import fa2_hopper, fa2_hopper_backward, hopper, hopper_spans, plans
+from flashlab.kernels import fa2_hopper, fa2_hopper_backward, hopper, plans, spans
 from flashlab.kernels.launch import empty
 
 PATIENCE = 20                          # seconds until a wait counts as a deadlock
@@ -271,7 +271,7 @@ def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
             arguments = arguments | {argument: Pointer(given)}
     kernel = {name: value.fn for name, value in vars(module).items() if hasattr(value, "is_gluon")}
     sizes = {name: value.value for name, value in vars(module).items() if type(value).__name__ == "constexpr"}
-    beyond = hopper_spans.BEYOND.value
+    beyond = spans.BEYOND.value
     ring = hopper.following.fn
     for program in range(grid[0]):
         machine = Machine(program)
@@ -290,8 +290,8 @@ def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
         stands_for = kernel | sizes | {name: value for name, value in stands_for.items() if hasattr(module, name)} | broken
         with monkeypatch.context() as patch:
             patch.setattr(hopper, "gl", gl)
-            patch.setattr(hopper_spans, "gl", gl)
-            patch.setattr(hopper_spans, "BEYOND", beyond)
+            patch.setattr(spans, "gl", gl)
+            patch.setattr(spans, "BEYOND", beyond)
             for one, value in stands_for.items():
                 patch.setattr(module, one, value)
             kernel[name](**arguments)

@@ -46,15 +46,6 @@ from flashlab.kernels.hopper import (
     sync,
     thread_barrier,
 )
-from flashlab.kernels.hopper_spans import (
-    key_blocks_seen,
-    key_blocks_seen_whole,
-    only_visible,
-    rows_of_slot,
-    table_of_slots,
-    tiles_of,
-    within,
-)
 from flashlab.kernels.launch import (
     check_call,
     forward,
@@ -67,6 +58,7 @@ from flashlab.kernels.launch import (
 )
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.sequences import slots
+from flashlab.kernels.spans import blocks_seen, only_visible, place, rows_of_slot, table_of_slots, tiles_of, whole_blocks, within
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 ROWS = gl.constexpr(64)                                # query rows of a consumer: what one wgmma of a warpgroup takes
@@ -74,21 +66,6 @@ K_FREE = gl.constexpr(6)                               # named barriers 6, 7, 8:
 V_FREE = gl.constexpr(9)                               # 9, 10, 11
 TURN = gl.constexpr(12)                                # 12, 13, ...: one for each consumer
 LOWEST = gl.constexpr(-1e30)                           # below any score
-
-
-@gluon.jit
-def place(tile, sizes, B_r: gl.constexpr):
-    """Which query block of which head? `together` heads at a time; of these the last blocks first: causal ones see most keys.
-
-    head << 32 | i, so that one number tells all; -1 where no tile is left. i counts slots where sequences are packed
-    """
-    N_q, N_k, H_q, heads_sharing, together, tiles, left, right, table = sizes
-    T_r = (N_q + B_r - 1) // B_r if table is None else tiles // H_q
-    group = tile // (together * T_r)
-    rest = tile - group * together * T_r
-    row = rest // together
-    head = group * together + rest - row * together
-    return gl.where(tile < tiles, gl.cast(head, gl.int64) << 32 | (T_r - 1 - row), -1)
 
 
 @gluon.jit
@@ -121,7 +98,7 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
             row = (i * consumers + c) * ROWS
             at = [b, h, row, 0] if table is None else within(start_q, n_q, h, row)
             tma.async_copy_global_to_shared(Q, at, Q_full.index(c), Q_s.index(c))
-        first, end = key_blocks_seen(i * consumers * ROWS, n_q, n_k, left, right, consumers * ROWS, keys, causal, table is not None)
+        first, end = blocks_seen(i * consumers * ROWS, n_q, n_k, left, right, consumers * ROWS, keys, causal, table is not None)
         for n in range(0, end - first):
             first_key = (end - 1 - n) * keys
             at = [b, h_kv, first_key, 0] if table is None else within(start_k, n_k, h_kv, first_key)
@@ -157,10 +134,11 @@ def issue_scores(Q, K_s, slot, me: gl.constexpr, consumers: gl.constexpr):
 
 
 @gluon.jit
-def step(state, Q, buffers, signals, scale_log2, to_go, rows, next_key, masked: gl.constexpr, causal: gl.constexpr,
-         me: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, unrolled: gl.constexpr):
+def step(state, Q, buffers, signals, scale_log2, n, span, masked: gl.constexpr, causal: gl.constexpr, me: gl.constexpr,
+         consumers: gl.constexpr, stages: gl.constexpr, unrolled: gl.constexpr):
     """One block: start S of the next and O += P V of this one, then the softmax of the next under the second product.
 
+    n: how many blocks are still to come, the next one among them; span: which rows these are, and what they see
     At d = 128 O is rescaled while S is computed, and P rounded as soon as it is there. At d = 64, with three consumers, fewer
     registers are left: O is rescaled when its product is done, and P stays float32 until the one before has been used.
     """
@@ -181,7 +159,7 @@ def step(state, Q, buffers, signals, scale_log2, to_go, rows, next_key, masked: 
     arrive(next_slot + K_FREE, all_threads)
 
     if masked:
-        S = only_visible(S, rows, next_key, causal)
+        S = only_visible(S, span, n - 1, causal)
     m_new = gl.maximum(m, row_maximum(S, 1 if wide else 2))
     P_next = gl.exp2(S * scale_log2 - (m_new * scale_log2)[:, None])
     alpha = gl.exp2(m * scale_log2 - m_new * scale_log2)
@@ -192,7 +170,7 @@ def step(state, Q, buffers, signals, scale_log2, to_go, rows, next_key, masked: 
         l = pinned(l)
     after, after_phase = following(next_slot, next_phase, stages)
     # A wait for something else in front of the wait for O: the assembler would hoist that above the exponentials otherwise.
-    mbarrier.wait(K_full.index(after), after_phase, pred=to_go > 1)
+    mbarrier.wait(K_full.index(after), after_phase, pred=n > 1)
     O = warpgroup_mma_wait(0, deps=[O])
     if wide:
         P = gl.convert_layout(P_rounded, operand)
@@ -221,13 +199,13 @@ def pass_over(count, slot, phase, signals, me: gl.constexpr, consumers: gl.const
 
 
 @gluon.jit
-def attend(Q, buffers, signals, scale_log2, rows, first, end, slot, phase, causal: gl.constexpr, packed: gl.constexpr,
+def attend(Q, buffers, signals, scale_log2, span, end, slot, phase, causal: gl.constexpr, packed: gl.constexpr,
            ragged: gl.constexpr, crossing: gl.constexpr, me: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr,
            unrolled: gl.constexpr):
     """All blocks of one tile but the last product: the last block, which may need a mask, then the loop. Returns the state."""
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
-    first_row, N_q, N_k, left, right = rows
+    first_row, first, N_q, N_k, left, right = span
     d: gl.constexpr = Q.shape[1]
     keys: gl.constexpr = K_s.shape[-2]
     O_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
@@ -235,8 +213,9 @@ def attend(Q, buffers, signals, scale_log2, rows, first, end, slot, phase, causa
     S = issue_scores(Q, K_s, slot, me, consumers)
     S = warpgroup_mma_wait(0, deps=[S])
     arrive(slot + K_FREE, consumers * 128 + 32)
+    n = end - 1 - first                                # blocks after this one
     if causal or ragged:
-        S = only_visible(S, rows, (end - 1) * keys, causal)
+        S = only_visible(S, span, n, causal)
     m = row_maximum(S, 1 if d == 128 else 2)
     if crossing:                                       # a row may see nothing of this block, and -inf minus -inf would be NaN
         m = gl.maximum(m, LOWEST)
@@ -244,39 +223,33 @@ def attend(Q, buffers, signals, scale_log2, rows, first, end, slot, phase, causa
     l = row_shares(P)
     P = opaque(gl.convert_layout(P.to(V_s.dtype), gl.DotOperandLayout(0, O_layout, 2)))
     next_slot, next_phase = following(slot, phase, stages)
-    to_go = end - 1 - first
-    mbarrier.wait(K_full.index(next_slot), next_phase, pred=to_go > 0)
+    mbarrier.wait(K_full.index(next_slot), next_phase, pred=n > 0)
     O = gl.zeros([ROWS, d], gl.float32, O_layout)
     state = (O, P, m, l, gl.exp2(m - m), slot, phase, next_slot, next_phase)
 
-    at_left, at_right = 0, gl.minimum(to_go, 1)        # blocks that need a mask, before and after those that need none
+    at_left, at_right = 0, gl.minimum(n, 1)        # blocks that need a mask, before and after those that need none
     if left is not None or packed:
-        whole, whole_end = key_blocks_seen_whole(first_row, N_q, N_k, left, right, ROWS, keys, causal)
-        at_right = gl.maximum(0, gl.minimum(to_go, end - 1 - whole_end))
-        at_left = gl.maximum(0, gl.minimum(to_go - at_right, whole - first))
+        whole, whole_end = whole_blocks(first_row, N_q, N_k, left, right, ROWS, keys, causal)
+        at_right = gl.maximum(0, gl.minimum(n, end - 1 - whole_end))
+        at_left = gl.maximum(0, gl.minimum(n - at_right, whole - first))
     if crossing:                                       # 64 rows whose last keys lie in two blocks
         for j in range(0, at_right):
-            next_key = (first + to_go - j - 1) * keys
-            state = step(state, Q, buffers, signals, scale_log2, to_go - j, rows, next_key, True, causal, me, consumers, stages,
-                         unrolled)
-        to_go = to_go - at_right
-    whole = to_go - at_left
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, True, causal, me, consumers, stages, unrolled)
+        n = n - at_right
+    whole = n - at_left
     if unrolled:                                       # two blocks a round: what is P in one is P_next in the other, and stays put
         for _ in range(0, whole & 1):
-            state = step(state, Q, buffers, signals, scale_log2, to_go, rows, 0, False, causal, me, consumers, stages, unrolled)
-        to_go = to_go - (whole & 1)
+            state = step(state, Q, buffers, signals, scale_log2, n, span, False, causal, me, consumers, stages, unrolled)
+        n = n - (whole & 1)
         for j in range(0, whole & -2, 2):
-            state = step(state, Q, buffers, signals, scale_log2, to_go - j, rows, 0, False, causal, me, consumers, stages, unrolled)
-            state = step(state, Q, buffers, signals, scale_log2, to_go - j - 1, rows, 0, False, causal, me, consumers, stages,
-                         unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, False, causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j - 1, span, False, causal, me, consumers, stages, unrolled)
     else:
         for j in range(0, whole):
-            state = step(state, Q, buffers, signals, scale_log2, to_go - j, rows, 0, False, causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, False, causal, me, consumers, stages, unrolled)
     if left is not None:
         for j in range(0, at_left):
-            next_key = (first + at_left - j - 1) * keys
-            state = step(state, Q, buffers, signals, scale_log2, at_left - j, rows, next_key, True, causal, me, consumers, stages,
-                         unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, at_left - j, span, True, causal, me, consumers, stages, unrolled)
     return state
 
 
@@ -305,8 +278,8 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
         i, head = gl.cast(tile & 0xFFFFFFFF, gl.int32), gl.cast(tile >> 32, gl.int32)
         i, start_q, n_q, start_k, n_k = rows_of_slot(i, N_q, N_k, table)
         first_row = (i * consumers + me) * ROWS
-        all_first, all_end = key_blocks_seen(i * consumers * ROWS, n_q, n_k, left, right, consumers * ROWS, keys, causal, packed)
-        first, end = key_blocks_seen(first_row, n_q, n_k, left, right, ROWS, keys, causal, packed)
+        all_first, all_end = blocks_seen(i * consumers * ROWS, n_q, n_k, left, right, consumers * ROWS, keys, causal, packed)
+        first, end = blocks_seen(first_row, n_q, n_k, left, right, ROWS, keys, causal, packed)
         if left is not None:
             first = gl.where(first_row < n_q, first, all_first)
         if first_row >= n_q:
@@ -319,9 +292,10 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
         if end == first:
             mbarrier.arrive(Q_free.index(me), count=1)
         else:
+            span = (first_row, first, n_q, n_k, left, right)
             O, P, m, l, alpha, slot, phase, next_slot, next_phase = attend(
-                Q, buffers, signals, scale_log2, (first_row, n_q, n_k, left, right), first, end, slot, phase, causal, packed,
-                ragged, crossing, me, consumers, stages, unrolled)
+                Q, buffers, signals, scale_log2, span, end, slot, phase, causal, packed, ragged, crossing, me, consumers, stages,
+                unrolled)
             if d == 128:
                 O = scaled_rows(O, opaque(alpha))
             thread_barrier()                           # all 128 threads have read Q
@@ -334,8 +308,8 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
             slot, phase = next_slot, next_phase
             if left is not None:
                 slot, phase = pass_over(first - all_first, slot, phase, signals, me, consumers, stages)
-            if left is not None or packed:             # a row may have seen no key: its O stays 0
-                l_i = gl.where(l_i == 0, 1.0, l_i)
+            if left is not None or packed:
+                l_i = gl.where(l_i == 0, 1.0, l_i)     # a row that saw no key: its O stays 0
             O = scaled_rows(O, 1.0 / l_i)
             tma.store_wait(0)                          # the tile before has left O_s
             O_s.index(me).reshape([ROWS, d]).store(O.to(V_s.dtype))

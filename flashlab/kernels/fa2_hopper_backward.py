@@ -41,7 +41,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from flashlab.kernels.fa2_backward import preprocess
 from flashlab.kernels.hopper import add_by_tma, arrive, following, opaque_zero, sync
-from flashlab.kernels.hopper_spans import rows_of_slot, table_of_slots, tiles_of, within
 from flashlab.kernels.launch import (
     backward,
     check_backward_call,
@@ -53,6 +52,7 @@ from flashlab.kernels.launch import (
 )
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.sequences import output_rows, rows_of_part, slots
+from flashlab.kernels.spans import rows_of_slot, table_of_slots, tiles_of, within
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 ROWS = gl.constexpr(64)                                # query rows of a tile, and keys of a consumer: what one wgmma takes

@@ -28,6 +28,21 @@ BEYOND = gl.constexpr(2**30)                           # more rows than any tens
 
 
 @gluon.jit
+def place(tile, sizes, B_r: gl.constexpr):
+    """Which query block of which head? `together` heads at a time; of these the last blocks first: causal ones see most keys.
+
+    head << 32 | i, so that one number tells all; -1 where no tile is left. i counts slots where sequences are packed
+    """
+    N_q, N_k, H_q, sharing, together, tiles, left, right, table = sizes
+    T_r = (N_q + B_r - 1) // B_r if table is None else tiles // H_q
+    group = tile // (together * T_r)
+    rest = tile - group * together * T_r
+    row = rest // together
+    head = group * together + rest - row * together
+    return gl.where(tile < tiles, gl.cast(head, gl.int64) << 32 | (T_r - 1 - row), -1)
+
+
+@gluon.jit
 def rows_of_slot(slot, N_q, N_k, table):
     """(block, start, N, other_start, other_N) of a slot: see `sequences.sequence_at`. Without packed sequences the whole."""
     if table is None:
@@ -44,7 +59,7 @@ def within(start, N, head, row):
 
 
 @gluon.jit
-def key_blocks_seen(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr,
+def blocks_seen(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr,
                     packed: gl.constexpr):
     """The blocks of keys that some of the rows from first_row on see: the first and the end.
 
@@ -65,7 +80,7 @@ def key_blocks_seen(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: 
 
 
 @gluon.jit
-def key_blocks_seen_whole(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr):
+def whole_blocks(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr):
     """Those of which every row sees every key: the first and the end. There may be none, and the end before the first."""
     first, end = 0, N_k
     if causal:
@@ -77,12 +92,13 @@ def key_blocks_seen_whole(first_row, N_q, N_k, left, right, rows: gl.constexpr, 
 
 
 @gluon.jit
-def only_visible(S, rows, first_key, causal: gl.constexpr):
-    """S with -inf where a key is hidden or past the end. rows: (first_row, N_q, N_k, left, right)"""
-    first_row, N_q, N_k, left, right = rows
-    keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
+def only_visible(S, span, n, causal: gl.constexpr):
+    """S of the n-th block of keys of a span with -inf where a key is hidden or past the end."""
+    first_row, first, N_q, N_k, left, right = span
+    rows: gl.constexpr = gl.SliceLayout(1, S.type.layout)
+    keys = (first + n) * S.shape[1] + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
     if causal or left is not None:
-        places = first_row + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout)) + (N_k - N_q)
+        places = first_row + gl.arange(0, S.shape[0], rows) + (N_k - N_q)          # of the rows among the keys
     if left is not None:
         last = gl.minimum(places + right, N_k - 1)
         return gl.where((keys[None, :] >= (places - left)[:, None]) & (keys[None, :] <= last[:, None]), S, float("-inf"))
