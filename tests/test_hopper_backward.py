@@ -1,6 +1,7 @@
 """The backward Hopper kernel without a Hopper: warpgroups are Python threads, see hopper_stand_in.py."""
 
 import inspect
+import itertools
 import types
 
 import pytest
@@ -80,6 +81,78 @@ def test_any_strides(monkeypatch):
     tensors = Q.mT.contiguous().mT, torch.cat([K, K], -1)[..., 1:65], V, dO[..., :1, :1].expand_as(dO)
     verdict = run(monkeypatch, tensors, True, TWO)
     assert verdict.ok, str(verdict)
+
+
+# ---- windows and packed sequences
+
+WINDOWS = {
+    "d 64, whole blocks": (inputs(640, 640, 64), (256, 0), TWO),
+    "d 128, edges within blocks": (inputs(450, 450, 128, 1, 2, 1), (200, 30), TWO),
+    "three consumers": (inputs(700, 700, 64), (300, 17), THREE),
+    "one key a row": (inputs(200, 200, 64), (0, 0), TWO),
+    "narrower than a tile": (inputs(333, 333, 64), (20, 3), TWO),
+    "no limit at the left": (inputs(300, 333, 128), (333, 40), TWO),
+    "no limit at the right": (inputs(300, 333, 64), (33, 300), TWO),
+    "rows that see no key": (inputs(500, 77, 64, 1, 2, 2), (30, 9), TWO),
+    "keys that no row sees": (inputs(130, 900, 128, 1, 2, 1), (100, 10), TWO),
+}
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+def test_a_window(monkeypatch, case):
+    """Fails if a query tile is left out that sees the keys, if none is masked at an edge, or if producer and consumers disagree."""
+    (Q, K, V, dO), (left, right), choice = WINDOWS[case]
+    O, L = attention(Q, K, V, window=(left, right))
+    grads = hopper_stand_in.run_backward(monkeypatch, Q, K, V, O.to(Q.dtype), dO, L.float(), False, choice,
+                                         few={"left": left, "right": right})
+    verdict = judge_gradients(*grads, Q, K, V, dO, window=(left, right))
+    assert verdict.ok, str(verdict)
+
+
+def test_a_window_skips_tiles(monkeypatch):
+    """Queries from 512 on see no key before 384: NaN in those queries stays out of the first 256 keys' gradients."""
+    Q, K, V, dO = inputs(768, 768, 64)
+    O, L = attention(Q, K, V, window=(128, 0))
+    Q[:, :, 512:], dO[:, :, 512:] = torch.nan, torch.nan
+    few = {"left": 128, "right": 0}
+    dQ, dK, dV = hopper_stand_in.run_backward(monkeypatch, Q, K, V, O.to(Q.dtype), dO, L.float(), False, TWO, few=few)
+    assert all(T[:, :, :256].isfinite().all() and T[:, :, 512:].isnan().any() for T in (dQ, dK, dV))
+
+
+LENGTHS = [130, 1, 0, 64, 200, 9], [70, 300, 64, 0, 200, 128]                      # queries, keys
+PACKED = {
+    "d 64": (64, TWO, False, None), "d 64 causal": (64, TWO, True, None), "three consumers": (64, THREE, False, None),
+    "d 128 causal": (128, TWO, True, None), "a window": (64, TWO, False, (90, 20)), "a window, d 128": (128, TWO, False, (150, 0)),
+}
+
+
+@pytest.mark.parametrize("alone", range(-1, len(LENGTHS[0])))
+@pytest.mark.parametrize("case", PACKED)
+def test_packed_sequences(monkeypatch, case, alone):
+    """Each has its own gradients: where all but one hold NaN, that one's come out as ever. -1: none of them does."""
+    d, choice, causal, window = PACKED[case]
+    cu_q, cu_k = (torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32) for lengths in LENGTHS)
+    Q, K, V, dO = inputs(int(cu_q[-1]) + 30, int(cu_k[-1]) + 9, d, 1, 2, 1)        # some rows more than the sequences have
+    O, L = torch.zeros_like(Q), torch.full(Q.shape[:3], -torch.inf)
+    parts = [(slice(*cu_q[s:s + 2]), slice(*cu_k[s:s + 2])) for s in range(len(LENGTHS[0]))]
+    for q, k in parts:
+        O[:, :, q], L[:, :, q] = attention(Q[:, :, q], K[:, :, k], V[:, :, k], causal=causal, window=window)
+    whole = [T.clone() for T in (Q, K, V, dO)]
+    if alone >= 0:
+        for T, rows in ((Q, 0), (K, 1), (V, 1), (dO, 0), (O, 0), (L, 0)):
+            mine = parts[alone][rows]
+            T[:, :, :mine.start], T[:, :, mine.stop:] = torch.nan, torch.nan
+    few = {"cu_seqlens_q": cu_q, "cu_seqlens_k": cu_k, "batch": len(LENGTHS[0])}
+    few |= {"left": window[0], "right": window[1]} if window else {}
+    grads = hopper_stand_in.run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, few=few)
+    for s, (q, k) in enumerate(parts):
+        if alone in (-1, s):
+            one = [T[:, :, rows] for T, rows in zip(whole, (q, k, k, q), strict=True)]
+            verdict = judge_gradients(*(T[:, :, rows] for T, rows in zip(grads, (q, k, k), strict=True)), *one, causal=causal,
+                                      window=window)
+            assert verdict.ok, f"sequence {s}: {verdict}"
+    if alone < 0:
+        assert all((T[:, :, cu[-1]:] == 0).all() for T, cu in zip(grads, (cu_q, cu_k, cu_k), strict=True))
 
 
 # ---- a broken protocol is seen

@@ -45,7 +45,7 @@ def preprocess_kernel(
     head = (tl.program_id(0) // T_r).to(tl.int64)
     dO += head // H_q * stride_dOb + head % H_q * stride_dOh
     rows, end = i * B_r + tl.arange(0, B_r), N_q                                   # (B_r,)
-    out = head * N_out + rows                                                      # (B_r,)
+    places = rows                                                                  # (B_r,)       where their results go
     if cu_seqlens is not None:
         first, end = rows_of_part(i * B_r, cu_seqlens, batch, N_q, block)
         rows = first + tl.arange(0, B_r)                                           # (B_r,)
@@ -59,9 +59,10 @@ def preprocess_kernel(
     D_i = tl.sum(O_i.to(L_i.dtype) * dO_i.to(L_i.dtype), 1)                        # (B_r,)
     if has_dL:
         D_i -= tl.load(dL + at, mask=rows < end, other=0.0)
-    tl.store(D + out, D_i * scale, mask=out < (head + 1) * N_out)
+    out = head * N_out + places                                                    # (B_r,)
+    tl.store(D + out, D_i * scale, mask=places < N_out)
     L_i = tl.where(L_i == -float("inf"), float("inf"), L_i)                        # exp2(S - inf) = 0: P is 0 in that row
-    tl.store(L_log2 + out, L_i * LOG2_E, mask=out < (head + 1) * N_out)
+    tl.store(L_log2 + out, L_i * LOG2_E, mask=places < N_out)
 
 
 @triton.jit
