@@ -93,7 +93,7 @@ def whole_blocks(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.
 
 @gluon.jit
 def only_visible(S, span, n, causal: gl.constexpr, at_left: gl.constexpr):
-    """S of the n-th block of keys of a span with -inf where a key is hidden or past the end; at_left: only the left limit hides any."""
+    """S of a span's n-th block of keys with -inf where a key is hidden or past the end. at_left: only the left limit hides any."""
     first_row, first, N_q, N_k, left, right = span
     rows: gl.constexpr = gl.SliceLayout(1, S.type.layout)
     keys = (first + n) * S.shape[1] + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
