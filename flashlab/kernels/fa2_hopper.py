@@ -134,7 +134,7 @@ def issue_scores(Q, K_s, slot, me: gl.constexpr, consumers: gl.constexpr):
 
 
 @gluon.jit
-def step(state, Q, buffers, signals, scale_log2, n, span, mask: gl.constexpr, causal: gl.constexpr, me: gl.constexpr,
+def step(state, Q, buffers, signals, scale_log2, n, span, masked: gl.constexpr, causal: gl.constexpr, me: gl.constexpr,
          consumers: gl.constexpr, stages: gl.constexpr, unrolled: gl.constexpr):
     """One block: start S of the next and O += P V of this one, then the softmax of the next under the second product.
 
@@ -158,8 +158,8 @@ def step(state, Q, buffers, signals, scale_log2, n, span, mask: gl.constexpr, ca
     S = warpgroup_mma_wait(1, deps=[S])                # S is there, O's product still runs
     arrive(next_slot + K_FREE, all_threads)
 
-    if mask != "none":
-        S = only_visible(S, span, n - 1, causal, mask == "left")
+    if masked:
+        S = only_visible(S, span, n - 1, causal)
     m_new = gl.maximum(m, row_maximum(S, 1 if wide else 2))
     P_next = gl.exp2(S * scale_log2 - (m_new * scale_log2)[:, None])
     alpha = gl.exp2(m * scale_log2 - m_new * scale_log2)
@@ -215,7 +215,7 @@ def attend(Q, buffers, signals, scale_log2, span, end, slot, phase, causal: gl.c
     arrive(slot + K_FREE, consumers * 128 + 32)
     n = end - 1 - first                                # blocks after this one
     if causal or ragged:
-        S = only_visible(S, span, n, causal, False)
+        S = only_visible(S, span, n, causal)
     m = row_maximum(S, 1 if d == 128 else 2)
     if crossing or packed:                             # a row may see nothing of this block, and -inf minus -inf would be NaN
         m = gl.maximum(m, LOWEST)
@@ -234,22 +234,22 @@ def attend(Q, buffers, signals, scale_log2, span, end, slot, phase, causal: gl.c
         at_left = gl.maximum(0, gl.minimum(n - at_right, whole - first))
     if crossing:                                       # 64 rows whose last keys lie in two blocks
         for j in range(0, at_right):
-            state = step(state, Q, buffers, signals, scale_log2, n - j, span, "all", causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, True, causal, me, consumers, stages, unrolled)
         n = n - at_right
     whole = n - at_left
     if unrolled:                                       # two blocks a round: what is P in one is P_next in the other, and stays put
         for _ in range(0, whole & 1):
-            state = step(state, Q, buffers, signals, scale_log2, n, span, "none", causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n, span, False, causal, me, consumers, stages, unrolled)
         n = n - (whole & 1)
         for j in range(0, whole & -2, 2):
-            state = step(state, Q, buffers, signals, scale_log2, n - j, span, "none", causal, me, consumers, stages, unrolled)
-            state = step(state, Q, buffers, signals, scale_log2, n - j - 1, span, "none", causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, False, causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j - 1, span, False, causal, me, consumers, stages, unrolled)
     else:
         for j in range(0, whole):
-            state = step(state, Q, buffers, signals, scale_log2, n - j, span, "none", causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, False, causal, me, consumers, stages, unrolled)
     if left is not None:
         for j in range(0, at_left):
-            state = step(state, Q, buffers, signals, scale_log2, at_left - j, span, "left", causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, at_left - j, span, True, causal, me, consumers, stages, unrolled)
     return state
 
 

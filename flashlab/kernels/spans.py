@@ -92,15 +92,13 @@ def whole_blocks(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.
 
 
 @gluon.jit
-def only_visible(S, span, n, causal: gl.constexpr, at_left: gl.constexpr):
-    """S of a span's n-th block of keys with -inf where a key is hidden or past the end. at_left: only the left limit hides any."""
+def only_visible(S, span, n, causal: gl.constexpr):
+    """S of a span's n-th block of keys with -inf where a key is hidden or past the end."""
     first_row, first, N_q, N_k, left, right = span
     rows: gl.constexpr = gl.SliceLayout(1, S.type.layout)
     keys = (first + n) * S.shape[1] + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
     if causal or left is not None:
         places = first_row + gl.arange(0, S.shape[0], rows) + (N_k - N_q)          # of the rows among the keys
-    if at_left:
-        return gl.where(keys[None, :] >= (places - left)[:, None], S, float("-inf"))
     if left is not None:
         last = gl.minimum(places + right, N_k - 1)
         return gl.where((keys[None, :] >= (places - left)[:, None]) & (keys[None, :] <= last[:, None]), S, float("-inf"))
