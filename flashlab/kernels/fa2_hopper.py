@@ -254,6 +254,25 @@ def attend(Q, buffers, signals, scale_log2, span, end, slot, phase, causal: gl.c
 
 
 @gluon.jit
+def write_out(O, m, l_i, scale_log2, O_out, O_s, L, head, first_row, start_q, n_q, N_q, blind: gl.constexpr, packed: gl.constexpr):
+    """Divide O by l, and have TMA write it while the next tile is computed; L. blind, packed: a row may have seen no key."""
+    if blind or packed:
+        l_i = gl.where(l_i == 0, 1.0, l_i)             # O stays 0
+    O = scaled_rows(O, 1.0 / l_i)
+    tma.store_wait(0)                                  # the tile before has left O_s
+    O_s.reshape([ROWS, O.shape[1]]).store(O.to(O_s.dtype))
+    fence_async_shared()
+    at = within(start_q, n_q, head, first_row) if packed else [head, first_row, 0]
+    tma.async_copy_shared_to_global(O_out, at, O_s)
+    rows = first_row + gl.arange(0, ROWS, m.type.layout)
+    L_at, exist = L + gl.cast(head, gl.int64) * N_q + start_q + rows, rows < n_q
+    L_i = (m * scale_log2 + gl.log2(l_i)) / LOG2_E
+    if blind or packed:
+        L_i = gl.where(m == LOWEST, float("-inf"), L_i)
+    gl.store(L_at, L_i, mask=exist)
+
+
+@gluon.jit
 def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr,
              ragged: gl.constexpr, crossing: gl.constexpr, unrolled: gl.constexpr):
     """Take tile after tile: its 64 rows against all blocks of keys that they see, then O and L."""
@@ -308,20 +327,7 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
             slot, phase = next_slot, next_phase
             if left is not None:
                 slot, phase = pass_over(first - all_first, slot, phase, signals, me, consumers, stages)
-            if left is not None or packed:
-                l_i = gl.where(l_i == 0, 1.0, l_i)     # a row that saw no key: its O stays 0
-            O = scaled_rows(O, 1.0 / l_i)
-            tma.store_wait(0)                          # the tile before has left O_s
-            O_s.index(me).reshape([ROWS, d]).store(O.to(V_s.dtype))
-            fence_async_shared()
-            at = within(start_q, n_q, head, first_row) if packed else [head, first_row, 0]
-            tma.async_copy_shared_to_global(O_out, at, O_s.index(me))
-            rows = first_row + gl.arange(0, ROWS, rows_of_S)
-            L_at, exist = L + gl.cast(head, gl.int64) * N_q + start_q + rows, rows < n_q
-            L_i = (m * scale_log2 + gl.log2(l_i)) / LOG2_E
-            if left is not None or packed:
-                L_i = gl.where(m == LOWEST, float("-inf"), L_i)
-            gl.store(L_at, L_i, mask=exist)
+            write_out(O, m, l_i, scale_log2, O_out, O_s.index(me), L, head, first_row, start_q, n_q, N_q, left is not None, packed)
         tile = coming
         turn += 1
     tma.store_wait(0)
