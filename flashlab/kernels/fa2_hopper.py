@@ -13,7 +13,7 @@ products, so that one's exponentials run beside another's products:
     consumer 1           QK 1   softmax 0 . PV 0    QK 2   softmax 1 . PV 1
 
 Keys are walked from the last block to the first: what needs a mask, the diagonal or a short last block, comes first, outside the
-loop. Programs stay, as in fa2_persistent.py, but take their next query block from a counter: who is free first, is next.
+loop, and a window's left edge last. Programs stay, as in fa2_persistent.py, but a counter gives them their next query block.
 
 Every signal is one of a pair, `full` and `free`, for one buffer. Who counts on which:
 
@@ -435,7 +435,7 @@ def launch(Q, K, V, O, L, *, causal, scale, left=None, right=None, cu_seqlens_q=
         arguments["table"], *arguments["before"] = table_of_slots(cu_seqlens_q, cu_seqlens_k, N_q, N_k, rows)
     tiles = B * H_q * slots(N_q, rows, batch)
     arguments |= {"N_q": N_q, "N_k": N_k, "H_q": H_q, "group": H_q // H_kv, "tiles": tiles, "left": left, "right": right}
-    arguments |= {"together": heads_together(Q, K, V) if causal or unusual else 1, "d": d, "causal": causal}
+    arguments |= {"together": heads_together(Q, K, V) if causal else 1, "d": d, "causal": causal}
     arguments |= {"ragged": unusual or N_k % keys > 0}
     arguments["crossing"] = left is not None or causal and (packed or (N_k - N_q) % 64 > 0)
     return (min(tiles, programs_at_a_time(Q, 8)),), arguments | choice | {"num_warps": 4}

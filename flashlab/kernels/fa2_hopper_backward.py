@@ -388,7 +388,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
     arguments |= {"D": descriptor(rows["D"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
     arguments |= {"dQ": descriptor(dQ_sum, (d // 4, 256), layout=plain), "table": None, "tiles_of_a_head": tiles}
     # heads side by side, as many as keep Q, dO and dQ in the L2 cache: their programs read and add to the same tiles
-    together = largest_divisor(B * H_kv, 2**14 * H_kv // (N_q // (batch or 1) * H_q)) if causal or left is not None else 1
+    together = largest_divisor(B * H_kv, 2**14 * H_kv // max(1, N_q * H_q // (batch or 1))) if causal else 1
     arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": H_kv, "group": H_q // H_kv, "together": together, "left": left, "right": right}
     arguments |= {"scale": scale, "d": d, "causal": causal, "num_warps": 4} | choice
     arguments["ragged"] = packed or left is not None or N_k % block > 0
