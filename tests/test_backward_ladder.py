@@ -125,6 +125,8 @@ PICKED = [
     ((9, 0), {"dtype": fp32}, {}, "fa2_atomic_backward", "not float32"),
     ((9, 0), {}, {"dropout_p": 0.1}, "fa2_atomic_backward", "no dropout"),
     ((9, 0), {}, {"deterministic": True}, "fa2_tuned_backward", "whatever order"),
+    ((9, 0), {}, {"window": [50, 0]}, "fa2_hopper_backward", ""),
+    ((9, 0), {}, {"window": [50, 0], "deterministic": True}, "fa2_triton_backward", "it takes no window"),
     ((10, 0), {}, {}, "fa2_atomic_backward", "this GPU has 10.0"),
     ((8, 0), {}, {}, "fa2_atomic_backward", "this GPU has 8.0"),
     ((8, 0), {"d": 59, "d_v": 16, "layout": first_column_cut}, {"causal": True, "dropout_p": 0.1}, "fa2_atomic_backward", ""),
