@@ -61,7 +61,7 @@ class Rung(NamedTuple):
 
         options: causal, dropout_p, those of FEW that the call has, and of a backward kernel also deterministic
         """
-        if reason := self.lacks(**{name: options.pop(name) for name in FEW if name in options}):
+        if reason := self.lacks(**{name: options[name] for name in FEW if name in options}):
             return reason
         try:
             module = self.home
@@ -117,7 +117,8 @@ RUNGS = [
          "programs that stay and take block after block, the longest first", by_tma=True, heads=True, tiled=True,
          proven=True, detour=True),
     Rung(11, "fa2_hopper_forward", "flashlab.kernels.fa2_hopper", "Gluon, Hopper", "12", cost.fa2_forward, "#E6194B", "D",
-         "warps that only load, warps that only compute, and products under exponentials", by_tma=True, heads=True, proven=True),
+         "warps that only load, warps that only compute, and products under exponentials", by_tma=True, heads=True,
+         takes=tuple(FEW), proven=True),
 ]
 
 # All return (dQ, dK, dV); what they start from differs. A backward pass looks like its forward pass.
@@ -144,7 +145,8 @@ BACKWARD_RUNGS = [
     Rung(7, "fa2_atomic_backward", "flashlab.kernels.fa2_atomic_backward", "+ one kernel", "12", cost.fa2_backward, "#1F3FA8", "v",
          "dQ added up by atomic operations: five matrix products instead of seven", heads=True, tiled=True, proven=True),
     Rung(8, "fa2_hopper_backward", "flashlab.kernels.fa2_hopper_backward", "Gluon, Hopper", "12", cost.fa2_backward, "#E6194B", "D",
-         "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True, heads=True, proven=True),
+         "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True, heads=True, takes=tuple(FEW),
+         proven=True),
 ]
 
 PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend; what else may be installed

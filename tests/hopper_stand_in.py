@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import torch
 
-from flashlab.kernels import fa2_hopper, fa2_hopper_backward, hopper
+from flashlab.kernels import fa2_hopper, fa2_hopper_backward, hopper, plans, spans, turns
+from flashlab.kernels.launch import empty
 
 PATIENCE = 20                          # seconds until a wait counts as a deadlock
 
@@ -60,6 +61,19 @@ class Buffer:
 
     def store(self, values):
         self.data.copy_(values)
+
+
+def tile_in_memory(descriptor, at):
+    """The part of a tile that lies within the descriptor's sizes, as TMA finds it: by sums of 64 bits, which wrap around."""
+    T, at = descriptor.base, [int(a) for a in at]
+    sizes = [max(0, min(n, size - a)) for a, n, size in zip(at, descriptor.block_shape, descriptor.shape, strict=True)]
+    if 0 in sizes:
+        return T.new_empty(0).view(*[0] * len(sizes))
+    first = sum(a * step * T.itemsize for a, step in zip(at, descriptor.strides, strict=True)) % 2**64 // T.itemsize
+    strides = [step if n > 1 else 1 for n, step in zip(sizes, descriptor.strides, strict=True)]
+    last = first + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
+    assert all(a >= 0 for a in at) and last < T.untyped_storage().nbytes() // T.itemsize - T.storage_offset(), "TMA, outside"
+    return T.as_strided(sizes, strides, T.storage_offset() + first)
 
 
 class Machine:
@@ -127,10 +141,7 @@ class Machine:
     # TMA, and products that are computed when they are waited for
 
     def load(self, descriptor, at, slot, buffer):
-        box = descriptor.block_shape
-        ranges = [(int(a), min(int(a) + n, size)) for a, n, size in zip(at, box, descriptor.base.shape, strict=True)]
-        whole = torch.zeros(box, dtype=descriptor.base.dtype)
-        part = descriptor.base[tuple(slice(*one) for one in ranges)]
+        whole, part = torch.zeros(descriptor.block_shape, dtype=descriptor.dtype), tile_in_memory(descriptor, at)
         whole[tuple(slice(0, n) for n in part.shape)] = part
         with self.changed:
             buffer.data.copy_(whole)
@@ -139,8 +150,7 @@ class Machine:
             self.complete(state)
 
     def save(self, descriptor, at, buffer):
-        where = tuple(slice(int(a), int(a) + n) for a, n in zip(at, descriptor.block_shape, strict=True))
-        target = descriptor.base[where]
+        target = tile_in_memory(descriptor, at)
         target.copy_(buffer.data.view(descriptor.block_shape)[tuple(slice(0, n) for n in target.shape)])
 
     def add(self, descriptor, at, buffer):
@@ -148,9 +158,8 @@ class Machine:
 
     def store_wait(self, pendings):
         for descriptor, at, buffer in self.local.__dict__.pop("sums", []):
-            where = tuple(slice(int(a), int(a) + n) for a, n in zip(at, descriptor.block_shape, strict=True))
             with self.changed:                         # as the L2 cache does it: each sum as a whole
-                descriptor.base[where] += buffer.data
+                tile_in_memory(descriptor, at).add_(buffer.data)
 
     def product(self, A, B, C, use_acc=True, is_async=False):
         under_way = self.local.__dict__.setdefault("products", [])
@@ -206,7 +215,9 @@ def language(machine, grid):
         constexpr=object, float32=torch.float32, int32=torch.int32, int64=torch.int64,
         program_id=lambda axis: machine.program, num_programs=lambda axis: grid, cast=lambda x, dtype: x,
         atomic_add=machine.count, allocate_shared_memory=allocate, store=store, warp_specialize=specialise, static_range=range,
-        minimum=on_tiles(min, torch.minimum), where=on_tiles(lambda c, a, b: a if c else b, torch.where),
+        load=lambda pointer: int(pointer.T.view(-1)[pointer.at]),
+        minimum=on_tiles(min, lambda a, b: torch.minimum(a, torch.as_tensor(b))),
+        where=on_tiles(lambda c, a, b: a if c else b, torch.where),
         maximum=on_tiles(max, lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=torch.float32))),
         max=lambda x, axis: int(x.max()), sum=lambda x, axis: x.sum(axis), exp2=torch.exp2, log2=torch.log2,
         zeros=lambda shape, dtype, layout: tile(torch.zeros(shape, dtype=dtype)),
@@ -216,12 +227,17 @@ def language(machine, grid):
         SwizzledSharedLayout=anything, NVMMASharedLayout=SimpleNamespace(get_default_for=anything))
 
 
-def run(monkeypatch, Q, K, V, causal, choice, **broken):
-    """O and L by fa2_hopper_kernel, two programs one after the other. choice: as of how_many. broken: functions to replace."""
-    O, L = torch.full_like(V[:, :1, :1].expand(*Q.shape), torch.nan).contiguous(), torch.full(Q.shape[:3], torch.nan)
+def run(monkeypatch, Q, K, V, causal, choice, few=None, **broken):
+    """O and L by fa2_hopper_kernel, two programs one after the other.
+
+    choice: as of how_many. few: left, right, cu_seqlens_q, cu_seqlens_k, batch. broken: functions to replace
+    """
+    few = few or {}
+    O, L = empty(*Q.shape, Q, packed="batch" in few).fill_(torch.nan), torch.full(Q.shape[:3], torch.nan)
     monkeypatch.setattr(fa2_hopper, "how_many", lambda *_: choice | {"registers": 0})
     monkeypatch.setattr(fa2_hopper, "programs_at_a_time", lambda *_: 2)            # few, so that one goes through many tiles
-    grid, arguments = fa2_hopper.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5)
+    grid, arguments = fa2_hopper.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5, **few)
+    plans.launch(arguments.pop("before", ()))
     counter = arguments["counter"]
     arguments |= {"L": Pointer(L), "counter": Pointer(counter)}
     run_kernel(monkeypatch, fa2_hopper, "fa2_hopper_kernel", grid, arguments, **broken)
@@ -229,21 +245,22 @@ def run(monkeypatch, Q, K, V, causal, choice, **broken):
     return O, L
 
 
-def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, ordered=False, **broken):
-    """dQ, dK, dV by fa2_hopper_backward: the kernels around the large one in Triton's interpreter.
+def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, few=None, ordered=False, **broken):
+    """dQ, dK, dV by fa2_hopper_backward: the kernels around the large one in Triton's interpreter. few: as of `run`
 
     ordered: programs run one after the other here, so that the test gives a `wait_for` that does not wait
     """
-    grads = [torch.full(T.shape, torch.nan, dtype=T.dtype) for T in (Q, K, V)]
+    few = few or {}
+    grads = [empty(*T.shape, T, packed="batch" in few).fill_(torch.nan) for T in (Q, K, V)]
     monkeypatch.setattr(fa2_hopper_backward, "how_many", lambda *_: choice | {"registers": 0})
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
-    first, (_, grid, arguments), last = fa2_hopper_backward.launch(
-        Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, ordered=ordered)
-    arguments["turns"] = Pointer(arguments["turns"])
-    for kernel, its_grid, its_arguments in (first, last):
-        if kernel is last[0]:
+    launches = fa2_hopper_backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, ordered=ordered, **few)
+    for kernel, grid, arguments in launches:
+        if kernel is fa2_hopper_backward.hopper_backward_kernel:
+            arguments["turns"] = Pointer(arguments["turns"])
             run_kernel(monkeypatch, fa2_hopper_backward, "hopper_backward_kernel", grid, arguments, **broken)
-        kernel[its_grid](**its_arguments)
+        else:
+            kernel[grid](**arguments)
     return grads
 
 
@@ -251,11 +268,14 @@ def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
     """A launch of a Gluon kernel, program by program."""
     for argument, given in arguments.items():
         if hasattr(given, "block_shape"):
-            base = given.base.as_strided(given.shape, given.strides)
-            seen = SimpleNamespace(base=base, block_shape=given.block_shape, dtype=base.dtype, layout=None)
+            seen = SimpleNamespace(base=given.base, shape=given.shape, strides=given.strides, block_shape=given.block_shape,
+                                   dtype=given.base.dtype, layout=None)
             arguments = arguments | {argument: seen}
+        elif argument == "table" and given is not None:
+            arguments = arguments | {argument: Pointer(given)}
     kernel = {name: value.fn for name, value in vars(module).items() if hasattr(value, "is_gluon")}
     sizes = {name: value.value for name, value in vars(module).items() if type(value).__name__ == "constexpr"}
+    beyond, together = spans.BEYOND.value, turns.TOGETHER.value
     ring = hopper.following.fn
     for program in range(grid[0]):
         machine = Machine(program)
@@ -274,6 +294,10 @@ def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
         stands_for = kernel | sizes | {name: value for name, value in stands_for.items() if hasattr(module, name)} | broken
         with monkeypatch.context() as patch:
             patch.setattr(hopper, "gl", gl)
+            patch.setattr(spans, "gl", gl)
+            patch.setattr(spans, "BEYOND", beyond)
+            patch.setattr(turns, "gl", gl)
+            patch.setattr(turns, "TOGETHER", together)
             for one, value in stands_for.items():
                 patch.setattr(module, one, value)
             kernel[name](**arguments)

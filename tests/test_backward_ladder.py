@@ -128,6 +128,8 @@ PICKED = [
     ((9, 0), {}, {"dropout_p": 0.1}, "fa2_atomic_backward", "no dropout"),
     ((9, 0), {}, {"deterministic": True}, "fa2_hopper_backward", ""),
     ((9, 0), {"d": 80, "d_v": 80}, {"deterministic": True}, "fa2_tuned_backward", "whatever order"),
+    ((9, 0), {}, {"window": [50, 0]}, "fa2_hopper_backward", ""),
+    ((9, 0), {}, {"window": [50, 0], "deterministic": True}, "fa2_triton_backward", "it takes no window"),
     ((10, 0), {}, {}, "fa2_atomic_backward", "this GPU has 10.0"),
     ((8, 0), {}, {}, "fa2_atomic_backward", "this GPU has 8.0"),
     ((8, 0), {"d": 59, "d_v": 16, "layout": first_column_cut}, {"causal": True, "dropout_p": 0.1}, "fa2_atomic_backward", ""),
@@ -158,6 +160,7 @@ def test_programs_that_take_turns_need_enough_sms(monkeypatch):
 
 def test_a_kernel_that_no_gpu_has_tried_is_not_picked(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: SimpleNamespace(multi_processor_count=132))
     monkeypatch.setattr(ladder, "BACKWARD_KERNELS", [kernel._replace(proven=kernel.number <= 5) for kernel in PROVEN])
     assert ladder.pick(*gpu_inputs(), backward=True)[0].name == "fa2_split_backward"
     words = ladder.explain(*gpu_inputs(), backward=True, deterministic=True)

@@ -11,18 +11,19 @@ from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 
-from test_compiled_ladder import BY_TMA, PRODUCT  # noqa: E402
+from test_compiled_ladder import BY_TMA, PACKED, PRODUCT, WINDOW  # noqa: E402
 
 from flashlab.kernels import fa2_atomic_backward, fa2_hopper_backward, fa2_split_backward  # noqa: E402
 
 COPIES = {80: "cp.async.cg", 89: "cp.async.cg", 90: "cp.async.cg", 100: "cp.async.cg"}
 DKDV, DQ = 1, 2                        # which launch of three
+LAST_BUT_ONE = -2                      # of however many
 
 
-def job(module, which, arch, d, causal, N=4096, H_kv=16, **tiles):
+def job(module, which, arch, d, causal, N=4096, H_kv=16, few=None, **tiles):
     X, X_kv = (torch.empty(1, H, N, d, dtype=torch.bfloat16, device="meta") for H in (16, H_kv))
     L = torch.empty(1, 16, N, device="meta")
-    launches = module.launch(X, X_kv, X_kv, X, X, L, None, X, X_kv, X_kv, causal=causal, scale=d**-0.5)
+    launches = module.launch(X, X_kv, X_kv, X, X, L, None, X, X_kv, X_kv, causal=causal, scale=d**-0.5, **few or {})
     kernel, _, arguments = launches[which]
     return kernel, arguments | tiles, arch
 
@@ -39,6 +40,9 @@ CASES = {
     "hopper d 128": (job(fa2_hopper_backward, DKDV, 90, 128, True, 4095), 400),
     "hopper d 128, shared key heads": (job(fa2_hopper_backward, DKDV, 90, 128, False, 4096, 4), 400),
     "hopper d 64, three consumers": (job(fa2_hopper_backward, DKDV, 90, 64, False, 12288), 800),
+    "hopper d 64, window": (job(fa2_hopper_backward, LAST_BUT_ONE, 90, 64, False, few=WINDOW), 0),
+    "hopper d 128, window": (job(fa2_hopper_backward, LAST_BUT_ONE, 90, 128, False, few=WINDOW), 600),
+    "hopper d 128, packed": (job(fa2_hopper_backward, LAST_BUT_ONE, 90, 128, True, 16384, few=PACKED), 600),
 }
 
 

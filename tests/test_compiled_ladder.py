@@ -25,10 +25,16 @@ BY_THREADS, BY_TMA = "cp.async.cg", "cp.async.bulk.tensor"
 HOPPER = fa2_hopper.fa2_hopper_kernel
 
 
-def job(kernel, module, arch, d, causal, N_q=4096, N_k=4096):
+CU = torch.empty(5, dtype=torch.int32, device="meta")
+WINDOW, PACKED = {"left": 2048, "right": 0}, {"cu_seqlens_q": CU, "cu_seqlens_k": CU, "batch": 4}
+
+
+def job(kernel, module, arch, d, causal, N_q=4096, N_k=4096, **few):
     Q, K = (torch.empty(1, 16, N, d, dtype=torch.bfloat16, device="meta") for N in (N_q, N_k))
     L = torch.empty(1, 16, N_q, device="meta")
-    return kernel, module.launch(Q, K, K, Q, L, causal=causal, scale=d**-0.5)[1], arch
+    arguments = module.launch(Q, K, K, Q, L, causal=causal, scale=d**-0.5, **few)[1]
+    arguments.pop("before", None)                      # the launches whose results the kernel reads
+    return kernel, arguments, arch
 
 
 # one for each kernel and each GPU: compiling takes seconds. Then bytes spilled, at most.
@@ -42,6 +48,10 @@ CASES = {
     "persistent 90": (job(fa2_persistent.KERNEL, fa2_persistent, 90, 64, True), BY_TMA, 0),
     "hopper d 64": (job(HOPPER, fa2_hopper, 90, 64, True), BY_TMA, 0),
     "hopper d 128": (job(HOPPER, fa2_hopper, 90, 128, True), BY_TMA, 64),         # a few scalars, outside the loops: see below
+    "hopper d 64, window": (job(HOPPER, fa2_hopper, 90, 64, False, **WINDOW), BY_TMA, 96),
+    "hopper d 128, window": (job(HOPPER, fa2_hopper, 90, 128, False, **WINDOW), BY_TMA, 96),
+    "hopper d 64, packed": (job(HOPPER, fa2_hopper, 90, 64, False, 16384, 16384, **PACKED), BY_TMA, 0),
+    "hopper d 128, packed": (job(HOPPER, fa2_hopper, 90, 128, True, 16384, 16384, **PACKED), BY_TMA, 0),
 }
 
 
@@ -77,7 +87,7 @@ def test_one_pipeline_is_one_loop_and_tma_needs_no_masks(compiled):
 
 def test_the_consumers_of_the_hopper_kernel_spill_nothing_in_their_loops(compiled):
     """Fails if a spilled register is read or written between the products of a loop, where it costs every block of keys."""
-    for name in ("hopper d 64", "hopper d 128"):
+    for name in (name for name in CASES if name.startswith("hopper")):
         code = [line for line in compiled[name].sass.splitlines() if re.search(r"/\*[0-9a-f]{4,5}\*/", line)]
         places = {int(re.search(r"/\*([0-9a-f]{4,5})\*/", line)[1], 16): n for n, line in enumerate(code)}
         jumps = [(places.get(int(to[1], 16), n), n) for n, line in enumerate(code) if (to := re.search(r"BRA 0x([0-9a-f]+)", line))]

@@ -1,6 +1,7 @@
 """The Hopper kernel without a Hopper: warpgroups are Python threads, and their barriers tell a deadlock from a long wait."""
 
 import inspect
+import itertools
 import types
 
 import pytest
@@ -87,3 +88,69 @@ def test_a_broken_protocol_is_seen(monkeypatch, name):
         assert "deadlock" in str(error) or "barrier" in str(error)
     else:
         assert not oracle.judge(O, L, Q, K, V, causal=True).ok
+
+
+# ---- windows and packed sequences
+
+WINDOWS = {
+    "d 64, whole blocks": (inputs(700, 700, 64), (256, 0), THREE),
+    "d 128, edges within blocks": (inputs(520, 520, 128, 1, 2, 1), (200, 30), TWO),
+    "unrolled": (inputs(700, 700, 128), (390, 17), TWO | {"unrolled": True}),
+    "one key a row": (inputs(200, 200, 64), (0, 0), FOUR),
+    "narrower than a block": (inputs(333, 333, 64), (20, 3), FOUR),
+    "no limit at the left": (inputs(300, 333, 128), (333, 40), TWO),
+    "no limit at the right": (inputs(300, 333, 64), (33, 300), THREE | {"keys": 64}),
+    "rows that see no key": (inputs(500, 77, 64, 1, 2, 2), (30, 9), FOUR),
+    "bottom-right, wide": (inputs(130, 900, 128), (500, 100), TWO | {"unrolled": True}),
+}
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+def test_a_window(monkeypatch, case):
+    """Fails if a consumer skips a block that it sees, masks none at an edge, or leaves the others waiting for its turn."""
+    (Q, K, V), (left, right), choice = WINDOWS[case]
+    O, L = hopper_stand_in.run(monkeypatch, Q, K, V, False, choice, {"left": left, "right": right})
+    verdict = oracle.judge(O, L, Q, K, V, window=(left, right))
+    assert verdict.ok, str(verdict)
+
+
+def test_a_window_skips_blocks(monkeypatch):
+    """Keys that lie in no block of any row's window are never read: NaN there stays there."""
+    Q, K, V = inputs(768, 768, 64)
+    K[:, :, :256], V[:, :, :256] = torch.nan, torch.nan
+    O, L = hopper_stand_in.run(monkeypatch, Q, K, V, False, FOUR, {"left": 128, "right": 0})
+    assert O[:, :, 512:].isfinite().all() and L[:, :, 512:].isfinite().all() and O[:, :, :256].isnan().all()
+
+
+LENGTHS = [130, 1, 0, 64, 200, 9], [70, 300, 64, 0, 200, 128]                      # queries, keys
+PACKED = {
+    "d 64": (64, THREE, False, None), "d 64 causal, shared key heads": (64, FOUR, True, None),
+    "d 128": (128, TWO, False, None), "d 128 causal, unrolled": (128, TWO | {"unrolled": True}, True, None),
+    "a window": (64, FOUR, False, (90, 20)), "a window, d 128": (128, TWO, False, (150, 0)),
+}
+
+
+def packed(T_q, T_k, d):
+    return inputs(T_q, T_k, d, 1, 2, 1)
+
+
+@pytest.mark.parametrize("alone", range(-1, len(LENGTHS[0])))
+@pytest.mark.parametrize("case", PACKED)
+def test_packed_sequences(monkeypatch, case, alone):
+    """Each is attended to by itself: where all but one hold NaN, that one comes out as ever. -1: none of them does."""
+    d, choice, causal, window = PACKED[case]
+    cu_q, cu_k = (torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32) for lengths in LENGTHS)
+    Q, K, V = packed(int(cu_q[-1]) + 30, int(cu_k[-1]) + 9, d)                     # some rows more than the sequences have
+    whole = [T.clone() for T in (Q, K, V)]
+    if alone >= 0:
+        for T, cu in ((Q, cu_q), (K, cu_k), (V, cu_k)):
+            T[:, :, :cu[alone]], T[:, :, cu[alone + 1]:] = torch.nan, torch.nan
+    few = {"cu_seqlens_q": cu_q, "cu_seqlens_k": cu_k, "batch": len(LENGTHS[0])}
+    few |= {"left": window[0], "right": window[1]} if window else {}
+    O, L = hopper_stand_in.run(monkeypatch, Q, K, V, causal, choice, few)
+    for s in range(len(LENGTHS[0])) if alone < 0 else [alone]:
+        q, k = slice(cu_q[s], cu_q[s + 1]), slice(cu_k[s], cu_k[s + 1])
+        verdict = oracle.judge(O[:, :, q], L[:, :, q], *(T[:, :, rows] for T, rows in zip(whole, (q, k, k), strict=True)),
+                               causal=causal, window=window)
+        assert verdict.ok, f"sequence {s}: {verdict}"
+    assert (O[:, :, cu_q[-1]:] == 0).all() and (L[:, :, cu_q[-1]:] == -torch.inf).all()

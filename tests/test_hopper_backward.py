@@ -1,7 +1,9 @@
 """The backward Hopper kernel without a Hopper: warpgroups are Python threads, see hopper_stand_in.py."""
 
 import inspect
+import itertools
 import types
+from functools import partial
 
 import pytest
 import torch
@@ -17,7 +19,7 @@ pytestmark = [pytest.mark.skipif(not interpreted(), reason="the kernels around i
 
 import hopper_stand_in  # noqa: E402
 
-from flashlab.kernels import fa2_hopper_backward  # noqa: E402
+from flashlab.kernels import fa2_hopper_backward, spans, turns  # noqa: E402
 
 TWO, THREE = {"consumers": 2, "stages": 3}, {"consumers": 3, "stages": 4}
 
@@ -106,15 +108,17 @@ def test_nobody_waits_for_ever(monkeypatch, N_q, N_k, causal, consumers):
 
     And in order costs little: where there are no more blocks than that, nearly every adder finds that it is its turn.
     """
-    kernel, together = fa2_hopper_backward, fa2_hopper_backward.TOGETHER.value
-    machine = hopper_stand_in.Machine(0)
-    monkeypatch.setattr(kernel, "gl", hopper_stand_in.language(machine, 0))
-    for name in ("ROWS", "TOGETHER"):
-        monkeypatch.setattr(kernel, name, getattr(kernel, name).value)
+    kernel, together, machine, block = fa2_hopper_backward, turns.TOGETHER.value, hopper_stand_in.Machine(0), 64 * consumers
+    for module in (kernel, spans, turns):
+        monkeypatch.setattr(module, "gl", hopper_stand_in.language(machine, 0))
+    monkeypatch.setattr(turns, "TOGETHER", together)
+    monkeypatch.setattr(kernel, "last_groups_first", turns.last_groups_first.fn)
+    rounds = partial(spans.rounds.fn, N_q=N_q, N_k=N_k, left=None, right=None, causal=causal, B=block)
+    turn = partial(turns.turn.fn, N_q=N_q, N_k=N_k, causal=causal, B=block)
     blocks, heads, done, waited, steps = -(-N_k // (64 * consumers)), 3, {}, 0, 0
     waiting, running = [], {}
     for machine.program in range(heads * blocks):
-        j, head = kernel.place.fn(64 * consumers, N_k, 1, causal)
+        j, head = kernel.place.fn(block, (N_q, N_k, 1, 1, 1, None, None, None, None), causal)
         waiting.append((head, j))
     assert sorted(waiting) == [(head, j) for head in range(heads) for j in range(blocks)]
     while waiting or running:
@@ -122,13 +126,13 @@ def test_nobody_waits_for_ever(monkeypatch, N_q, N_k, causal, consumers):
             running[waiting.pop(0)] = 0
         moved = False
         for (head, j), k in sorted(running.items()):
-            first, _, end = kernel.rounds.fn(j, N_q, N_k, causal, consumers)
+            first, *_, end = rounds(j)
             if k >= end - first:
                 del running[head, j]
                 moved = True
                 continue
-            n = kernel.round_at.fn(k, j, first, end, causal, True)
-            mine = kernel.turn.fn(j, n, N_q, N_k, end, causal, consumers)
+            n = turns.round_at.fn(k, j, first, end, causal, True)
+            mine = turn(j, n, end=end)
             assert mine >= done.get((head, n), 0), "its turn is over"
             steps += 1
             if done.get((head, n), 0) == mine:
@@ -137,12 +141,84 @@ def test_nobody_waits_for_ever(monkeypatch, N_q, N_k, causal, consumers):
                 waited += 1
         for (head, j), k in running.items():           # what was added in this round of steps, the next one sees
             if k:
-                first, _, end = kernel.rounds.fn(j, N_q, N_k, causal, consumers)
-                n = kernel.round_at.fn(k - 1, j, first, end, causal, True)
-                done[head, n] = max(done.get((head, n), 0), kernel.turn.fn(j, n, N_q, N_k, end, causal, consumers) + 1)
+                first, *_, end = rounds(j)
+                n = turns.round_at.fn(k - 1, j, first, end, causal, True)
+                done[head, n] = max(done.get((head, n), 0), turn(j, n, end=end) + 1)
         assert moved, "everybody waits"
     if N_q == N_k and blocks <= together:
         assert waited <= 0.1 * steps
+
+
+# ---- windows and packed sequences
+
+WINDOWS = {
+    "d 64, whole blocks": (inputs(640, 640, 64), (256, 0), TWO),
+    "d 128, edges within blocks": (inputs(450, 450, 128, 1, 2, 1), (200, 30), TWO),
+    "three consumers": (inputs(700, 700, 64), (300, 17), THREE),
+    "one key a row": (inputs(200, 200, 64), (0, 0), TWO),
+    "narrower than a tile": (inputs(333, 333, 64), (20, 3), TWO),
+    "no limit at the left": (inputs(300, 333, 128), (333, 40), TWO),
+    "no limit at the right": (inputs(300, 333, 64), (33, 300), TWO),
+    "rows that see no key": (inputs(500, 77, 64, 1, 2, 2), (30, 9), TWO),
+    "keys that no row sees": (inputs(130, 900, 128, 1, 2, 1), (100, 10), TWO),
+}
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+def test_a_window(monkeypatch, case):
+    """Fails if a query tile is left out that sees the keys, if none is masked at an edge, or if producer and consumers disagree."""
+    (Q, K, V, dO), (left, right), choice = WINDOWS[case]
+    O, L = attention(Q, K, V, window=(left, right))
+    grads = hopper_stand_in.run_backward(monkeypatch, Q, K, V, O.to(Q.dtype), dO, L.float(), False, choice,
+                                         few={"left": left, "right": right})
+    verdict = judge_gradients(*grads, Q, K, V, dO, window=(left, right))
+    assert verdict.ok, str(verdict)
+
+
+def test_a_window_skips_tiles(monkeypatch):
+    """Queries from 512 on see no key before 384: NaN in those queries stays out of the first 256 keys' gradients."""
+    Q, K, V, dO = inputs(768, 768, 64)
+    O, L = attention(Q, K, V, window=(128, 0))
+    Q[:, :, 512:], dO[:, :, 512:] = torch.nan, torch.nan
+    few = {"left": 128, "right": 0}
+    dQ, dK, dV = hopper_stand_in.run_backward(monkeypatch, Q, K, V, O.to(Q.dtype), dO, L.float(), False, TWO, few=few)
+    assert all(T[:, :, :256].isfinite().all() and T[:, :, 512:].isnan().any() for T in (dQ, dK, dV))
+
+
+LENGTHS = [130, 1, 0, 64, 200, 9], [70, 300, 64, 0, 200, 128]                      # queries, keys
+PACKED = {
+    "d 64": (64, TWO, False, None), "d 64 causal": (64, TWO, True, None), "three consumers": (64, THREE, False, None),
+    "d 128 causal": (128, TWO, True, None), "a window": (64, TWO, False, (90, 20)), "a window, d 128": (128, TWO, False, (150, 0)),
+}
+
+
+@pytest.mark.parametrize("alone", range(-1, len(LENGTHS[0])))
+@pytest.mark.parametrize("case", PACKED)
+def test_packed_sequences(monkeypatch, case, alone):
+    """Each has its own gradients: where all but one hold NaN, that one's come out as ever. -1: none of them does."""
+    d, choice, causal, window = PACKED[case]
+    cu_q, cu_k = (torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32) for lengths in LENGTHS)
+    Q, K, V, dO = inputs(int(cu_q[-1]) + 30, int(cu_k[-1]) + 9, d, 1, 2, 1)        # some rows more than the sequences have
+    O, L = torch.zeros_like(Q), torch.full(Q.shape[:3], -torch.inf)
+    parts = [(slice(*cu_q[s:s + 2]), slice(*cu_k[s:s + 2])) for s in range(len(LENGTHS[0]))]
+    for q, k in parts:
+        O[:, :, q], L[:, :, q] = attention(Q[:, :, q], K[:, :, k], V[:, :, k], causal=causal, window=window)
+    whole = [T.clone() for T in (Q, K, V, dO)]
+    if alone >= 0:
+        for T, rows in ((Q, 0), (K, 1), (V, 1), (dO, 0), (O, 0), (L, 0)):
+            mine = parts[alone][rows]
+            T[:, :, :mine.start], T[:, :, mine.stop:] = torch.nan, torch.nan
+    few = {"cu_seqlens_q": cu_q, "cu_seqlens_k": cu_k, "batch": len(LENGTHS[0])}
+    few |= {"left": window[0], "right": window[1]} if window else {}
+    grads = hopper_stand_in.run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, few=few)
+    for s, (q, k) in enumerate(parts):
+        if alone in (-1, s):
+            one = [T[:, :, rows] for T, rows in zip(whole, (q, k, k, q), strict=True)]
+            verdict = judge_gradients(*(T[:, :, rows] for T, rows in zip(grads, (q, k, k), strict=True)), *one, causal=causal,
+                                      window=window)
+            assert verdict.ok, f"sequence {s}: {verdict}"
+    if alone < 0:
+        assert all((T[:, :, cu[-1]:] == 0).all() for T, cu in zip(grads, (cu_q, cu_k, cu_k), strict=True))
 
 
 # ---- a broken protocol is seen

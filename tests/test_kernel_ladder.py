@@ -92,6 +92,8 @@ def first_column_cut(T):
     return torch.cat([T, T], -1)[..., 1: 1 + T.shape[-1]]
 
 
+CU = torch.tensor([0, 60, 128], dtype=torch.int32)
+
 # capability, inputs, options -> the kernel that runs, and words from the reason why the one above does not
 PICKED = [
     ((9, 0), {}, {}, "fa2_hopper_forward", ""),
@@ -101,6 +103,9 @@ PICKED = [
     ((9, 0), {"dtype": fp32}, {}, "fa2_tma_forward", "faster"),
     ((9, 0), {}, {"dropout_p": 0.1}, "fa2_tma_forward", "faster"),
     ((9, 0), {"N_q": 200}, {"causal": True}, "fa2_tma_forward", "faster"),
+    ((9, 0), {"N_q": 200}, {"window": [50, 0]}, "fa2_hopper_forward", ""),
+    ((9, 0), {"N_q": 200}, {"causal": True, "cu_seqlens_q": CU, "cu_seqlens_k": CU}, "fa2_hopper_forward", ""),
+    ((9, 0), {"d": 80, "d_v": 80}, {"window": [50, 0]}, "fa2_triton_forward", "it takes no window"),
     ((9, 0), {"d": 59, "d_v": 59}, {}, "fa2_pipelined_forward", "118 bytes"),
     ((9, 0), {"layout": lambda T: T.mT.contiguous().mT}, {}, "fa2_pipelined_forward", "K's columns lie 128 elements apart"),
     ((9, 0), {"layout": first_column_cut}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all begin"),

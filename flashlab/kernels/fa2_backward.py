@@ -13,7 +13,16 @@ import triton.language as tl
 from flashlab.kernels.dropout import kept
 from flashlab.kernels.launch import backward, check_backward_call, little_shared_memory, padded, shared_arguments
 from flashlab.kernels.plans import temporary
-from flashlab.kernels.sequences import ORDINARY, key_blocks_seen, output_rows, query_blocks_that_see, sequence_at, slots, visible
+from flashlab.kernels.sequences import (
+    ORDINARY,
+    key_blocks_seen,
+    output_rows,
+    query_blocks_that_see,
+    rows_of_part,
+    sequence_at,
+    slots,
+    visible,
+)
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
@@ -22,32 +31,38 @@ LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2
 def preprocess_kernel(
     O, dO, L, dL, D, L_log2,                           # pointers; all but dO are contiguous
     stride_dOb, stride_dOh, stride_dOn, stride_dOd,
-    scale, H_q, N_q, N_out, d_v: tl.constexpr, B_r: tl.constexpr, B_dv: tl.constexpr, has_dL: tl.constexpr, batch,
+    scale, H_q, N_q, N_out, d_v: tl.constexpr, B_r: tl.constexpr, B_dv: tl.constexpr, has_dL: tl.constexpr,
+    batch, cu_seqlens, block,
 ):
     """D = rowsum(dO∘O), less dL where L has a gradient too, times scale; and L in base 2.
 
     L is +inf for a row that sees no key or is none of N_q. The scale belongs to dS, so that dS fits float16 where dQ and dK do;
-    with D scaled here, dP·scale − D is one fused instruction, as dP − D would be.
+    with D scaled here, dP·scale − D is one fused instruction, as dP − D would be. cu_seqlens: results go where the slots of packed
+    sequences are, for blocks of `block` rows.
     """
     T_r = tl.cdiv(N_out, B_r)
     i = tl.program_id(0) % T_r
     head = (tl.program_id(0) // T_r).to(tl.int64)
     dO += head // H_q * stride_dOb + head % H_q * stride_dOh
-    rows = i * B_r + tl.arange(0, B_r)                                             # (B_r,)
+    rows, end = i * B_r + tl.arange(0, B_r), N_q                                   # (B_r,)
+    places = rows                                                                  # (B_r,)       where their results go
+    if cu_seqlens is not None:
+        first, end = rows_of_part(i * B_r, cu_seqlens, batch, N_q, block)
+        rows = first + tl.arange(0, B_r)                                           # (B_r,)
     col_v = tl.arange(0, B_dv).to(tl.int64)
-    ok = (rows[:, None] < N_q) & (col_v < d_v)                                     # (B_r, B_dv)
+    ok = (rows[:, None] < end) & (col_v < d_v)                                     # (B_r, B_dv)
     O_i = tl.load(O + output_rows(head, rows, H_q, N_q, batch)[:, None] * d_v + col_v, mask=ok, other=0.0)
     dO_i = tl.load(dO + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd, mask=ok, other=0.0)
 
     at = head * N_q + rows                                                         # (B_r,)
-    L_i = tl.load(L + at, mask=rows < N_q, other=-float("inf"))
+    L_i = tl.load(L + at, mask=rows < end, other=-float("inf"))
     D_i = tl.sum(O_i.to(L_i.dtype) * dO_i.to(L_i.dtype), 1)                        # (B_r,)
     if has_dL:
-        D_i -= tl.load(dL + at, mask=rows < N_q, other=0.0)
-    out = head * N_out + rows                                                      # (B_r,)
-    tl.store(D + out, D_i * scale, mask=rows < N_out)
+        D_i -= tl.load(dL + at, mask=rows < end, other=0.0)
+    out = head * N_out + places                                                    # (B_r,)
+    tl.store(D + out, D_i * scale, mask=places < N_out)
     L_i = tl.where(L_i == -float("inf"), float("inf"), L_i)                        # exp2(S - inf) = 0: P is 0 in that row
-    tl.store(L_log2 + out, L_i * LOG2_E, mask=rows < N_out)
+    tl.store(L_log2 + out, L_i * LOG2_E, mask=places < N_out)
 
 
 @triton.jit
@@ -204,12 +219,16 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
             (dq_kernel, (B * H_q * slots(N_q, for_dq["B_r"], batch),), shared | {"dQ": dQ} | for_dq))
 
 
-def preprocess(O, dO, L, dL, scale, N_out=None, batch=None):
-    """The launch that every backward pass begins with, and what it makes, by name: L_log2 and D, N_out rows of each head."""
+def preprocess(O, dO, L, dL, scale, N_out=None, batch=None, cu_seqlens=None, block=None):
+    """The launch that every backward pass begins with, and what it makes, by name: L_log2 and D, N_out rows of each head.
+
+    cu_seqlens: to make them in slots for blocks of so many rows, see sequences.py
+    """
     (B, H_q, N_q, d_v), B_r = O.shape, 32
     N_out = N_out or N_q
     rows = {name: temporary(torch.empty, B, H_q, N_out, dtype=L.dtype, device=L.device) for name in ("L_log2", "D")}
     arguments = rows | {"O": O, "dO": dO, "L": L, "dL": dL, "has_dL": dL is not None, "scale": scale, "batch": batch}
+    arguments |= {"cu_seqlens": cu_seqlens, "block": None if cu_seqlens is None else block}
     arguments |= {f"stride_dO{axis}": step for axis, step in zip("bhnd", dO.stride(), strict=True)}
     arguments |= {"H_q": H_q, "N_q": N_q, "N_out": N_out, "d_v": d_v, "B_dv": padded(d_v), "B_r": B_r, "num_warps": 4}
     return (preprocess_kernel, (B * H_q * triton.cdiv(N_out, B_r),), arguments), rows

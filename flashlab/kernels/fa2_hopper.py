@@ -13,7 +13,7 @@ products, so that one's exponentials run beside another's products:
     consumer 1           QK 1   softmax 0 . PV 0    QK 2   softmax 1 . PV 1
 
 Keys are walked from the last block to the first: what needs a mask, the diagonal or a short last block, comes first, outside the
-loop. Programs stay, as in fa2_persistent.py, but take their next query block from a counter: who is free first, is next.
+loop, and a window's left edge last. Programs stay, as in fa2_persistent.py, but a counter gives them their next query block.
 
 Every signal is one of a pair, `full` and `free`, for one buffer. Who counts on which:
 
@@ -24,7 +24,6 @@ Every signal is one of a pair, `full` and `free`, for one buffer. Who counts on 
 """
 
 import torch
-import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -49,7 +48,6 @@ from flashlab.kernels.hopper import (
 )
 from flashlab.kernels.launch import (
     check_call,
-    descriptor,
     forward,
     heads_together,
     positive_scale,
@@ -59,6 +57,8 @@ from flashlab.kernels.launch import (
     why_not_hopper,
 )
 from flashlab.kernels.plans import temporary
+from flashlab.kernels.sequences import slots
+from flashlab.kernels.spans import blocks_seen, only_visible, place, rows_of_slot, table_of_slots, tiles_of, whole_blocks, within
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 ROWS = gl.constexpr(64)                                # query rows of a consumer: what one wgmma of a warpgroup takes
@@ -69,29 +69,6 @@ LOWEST = gl.constexpr(-1e30)                           # below any score
 
 
 @gluon.jit
-def place(tile, N_q, together, tiles, B_r: gl.constexpr):
-    """Which query block i of which head? `together` heads at a time; of these the last blocks first: causal ones see most keys.
-
-    head << 32 | i, so that one number tells all; -1 where no tile is left
-    """
-    T_r = (N_q + B_r - 1) // B_r
-    group = tile // (together * T_r)
-    rest = tile - group * together * T_r
-    row = rest // together
-    head = group * together + rest - row * together
-    return gl.where(tile < tiles, gl.cast(head, gl.int64) << 32 | (T_r - 1 - row), -1)
-
-
-@gluon.jit
-def blocks_seen(rows_end, N_q, N_k, keys: gl.constexpr, causal: gl.constexpr):
-    """How many blocks of keys the query rows before rows_end see: 1 at least, as no row sees nothing here."""
-    end = N_k
-    if causal:
-        end = gl.minimum(rows_end, N_q) + N_k - N_q
-    return (end + keys - 1) // keys
-
-
-@gluon.jit
 def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr):
     """Publish the number of the next tile, then have Q, K and V of this one copied, as fast as buffers become free."""
     descriptors, L, buffers, signals, schedule, sizes, scale = shared
@@ -99,14 +76,14 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
     counter, next_tile, next_full, next_free = schedule
-    N_q, N_k, H_q, group, together, tiles = sizes
+    N_q, N_k, H_q, group, together, tiles, left, right, table = sizes
     all_threads: gl.constexpr = consumers * 128 + 32
-    keys: gl.constexpr = K_s.shape[3]
+    keys: gl.constexpr = K_s.shape[-2]
     one: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
     slot, phase, turn, filled = 0, 0, 0, 0
-    tile = place(gl.program_id(0), N_q, together, tiles, consumers * ROWS)
+    tile = place(gl.program_id(0), sizes, consumers * ROWS)
     while tile >= 0:
-        coming = place(gl.num_programs(0) + gl.atomic_add(counter, 1), N_q, together, tiles, consumers * ROWS)
+        coming = place(gl.num_programs(0) + gl.atomic_add(counter, 1), sizes, consumers * ROWS)
         mbarrier.wait(next_free.index(turn & 1), ((turn >> 1) & 1) ^ 1)            # two places: one is read while one is written
         next_tile.index(turn & 1).store(gl.full([1], coming, gl.int64, one))
         mbarrier.arrive(next_full.index(turn & 1), count=1)
@@ -114,21 +91,25 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
         i, head = gl.cast(tile & 0xFFFFFFFF, gl.int32), gl.cast(tile >> 32, gl.int32)
         b, h = head // H_q, head % H_q
         h_kv = h // group                              # grouped-query attention: neighbours share a key head, uncopied
+        i, start_q, n_q, start_k, n_k = rows_of_slot(i, N_q, N_k, table)           # n_q, n_k: the sequence's own
         for c in gl.static_range(consumers):
             mbarrier.wait(Q_free.index(c), (turn & 1) ^ 1)
             mbarrier.expect(Q_full.index(c), ROWS * d * 2)                         # TMA counts the zeros past the ends, too
-            tma.async_copy_global_to_shared(Q, [b, h, (i * consumers + c) * ROWS, 0], Q_full.index(c), Q_s.index(c))
-        blocks = blocks_seen((i + 1) * consumers * ROWS, N_q, N_k, keys, causal)
-        for n in range(0, blocks):
-            first_key = (blocks - 1 - n) * keys
+            row = (i * consumers + c) * ROWS
+            at = [b, h, row, 0] if table is None else within(start_q, n_q, h, row)
+            tma.async_copy_global_to_shared(Q, at, Q_full.index(c), Q_s.index(c))
+        first, end = blocks_seen(i * consumers * ROWS, n_q, n_k, left, right, consumers * ROWS, keys, causal, table is not None)
+        for n in range(0, end - first):
+            first_key = (end - 1 - n) * keys
+            at = [b, h_kv, first_key, 0] if table is None else within(start_k, n_k, h_kv, first_key)
             if filled >= stages:
                 sync(slot + K_FREE, all_threads)
             mbarrier.expect(K_full.index(slot), keys * d * 2)
-            tma.async_copy_global_to_shared(K, [b, h_kv, first_key, 0], K_full.index(slot), K_s.index(slot))
+            tma.async_copy_global_to_shared(K, at, K_full.index(slot), K_s.index(slot))
             if filled >= stages:
                 sync(slot + V_FREE, all_threads)
             mbarrier.expect(V_full.index(slot), keys * d * 2)
-            tma.async_copy_global_to_shared(V, [b, h_kv, first_key, 0], V_full.index(slot), V_s.index(slot))
+            tma.async_copy_global_to_shared(V, at, V_full.index(slot), V_s.index(slot))
             slot, phase = following(slot, phase, stages)
             filled += 1
         tile = coming
@@ -142,7 +123,7 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
 @gluon.jit
 def issue_scores(Q, K_s, slot, me: gl.constexpr, consumers: gl.constexpr):
     """Start S = Q K^T of the block in a slot, when it is this consumer's turn, and pass the turn on."""
-    keys: gl.constexpr = K_s.shape[3]
+    keys: gl.constexpr = K_s.shape[-2]
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, keys, 16])
     K_j = K_s.index(slot).reshape([keys, Q.shape[1]])
     zeros = gl.zeros([ROWS, keys], gl.float32, layout)
@@ -153,27 +134,17 @@ def issue_scores(Q, K_s, slot, me: gl.constexpr, consumers: gl.constexpr):
 
 
 @gluon.jit
-def only_visible(S, first_row, first_key, N_q, N_k, causal: gl.constexpr):
-    """S with -inf where a key is hidden or past the end."""
-    keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
-    if causal:
-        rows = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, S.type.layout))
-        return gl.where(keys[None, :] <= rows[:, None] + (N_k - N_q), S, float("-inf"))
-    return gl.where(keys[None, :] < N_k, S, float("-inf"))
-
-
-@gluon.jit
-def step(state, Q, buffers, signals, scale_log2, left, mask, masked: gl.constexpr, causal: gl.constexpr, me: gl.constexpr,
+def step(state, Q, buffers, signals, scale_log2, n, span, masked: gl.constexpr, causal: gl.constexpr, me: gl.constexpr,
          consumers: gl.constexpr, stages: gl.constexpr, unrolled: gl.constexpr):
     """One block: start S of the next and O += P V of this one, then the softmax of the next under the second product.
 
+    n: how many blocks are still to come, the next one among them; span: which rows these are, and what they see
     At d = 128 O is rescaled while S is computed, and P rounded as soon as it is there. At d = 64, with three consumers, fewer
     registers are left: O is rescaled when its product is done, and P stays float32 until the one before has been used.
     """
     O, P, m, l, alpha, slot, phase, next_slot, next_phase = state
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
-    first_row, next_key, N_q, N_k = mask
     d: gl.constexpr = Q.shape[1]
     wide: gl.constexpr = d == 128
     operand: gl.constexpr = gl.DotOperandLayout(0, O.type.layout, 2)
@@ -183,12 +154,12 @@ def step(state, Q, buffers, signals, scale_log2, left, mask, masked: gl.constexp
     mbarrier.wait(V_full.index(slot), phase)
     if wide:
         O = scaled_rows(O, alpha)
-    O = warpgroup_mma(P, V_s.index(slot).reshape([V_s.shape[3], d]), O, is_async=True)
+    O = warpgroup_mma(P, V_s.index(slot).reshape([V_s.shape[-2], d]), O, is_async=True)
     S = warpgroup_mma_wait(1, deps=[S])                # S is there, O's product still runs
     arrive(next_slot + K_FREE, all_threads)
 
     if masked:
-        S = only_visible(S, first_row, next_key, N_q, N_k, causal)
+        S = only_visible(S, span, n - 1, causal)
     m_new = gl.maximum(m, row_maximum(S, 1 if wide else 2))
     P_next = gl.exp2(S * scale_log2 - (m_new * scale_log2)[:, None])
     alpha = gl.exp2(m * scale_log2 - m_new * scale_log2)
@@ -199,7 +170,7 @@ def step(state, Q, buffers, signals, scale_log2, left, mask, masked: gl.constexp
         l = pinned(l)
     after, after_phase = following(next_slot, next_phase, stages)
     # A wait for something else in front of the wait for O: the assembler would hoist that above the exponentials otherwise.
-    mbarrier.wait(K_full.index(after), after_phase, pred=left > 1)
+    mbarrier.wait(K_full.index(after), after_phase, pred=n > 1)
     O = warpgroup_mma_wait(0, deps=[O])
     if wide:
         P = gl.convert_layout(P_rounded, operand)
@@ -228,50 +199,77 @@ def pass_over(count, slot, phase, signals, me: gl.constexpr, consumers: gl.const
 
 
 @gluon.jit
-def attend(Q, buffers, signals, scale_log2, first_row, blocks, slot, phase, N_q, N_k, causal: gl.constexpr,
-           ragged: gl.constexpr, crossing: gl.constexpr, me: gl.constexpr, consumers: gl.constexpr,
-           stages: gl.constexpr, unrolled: gl.constexpr):
-    """All blocks of one tile but the last product: the first block, which may need a mask, then the loop. Returns the state."""
+def attend(Q, buffers, signals, scale_log2, span, end, slot, phase, causal: gl.constexpr, packed: gl.constexpr,
+           ragged: gl.constexpr, crossing: gl.constexpr, me: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr,
+           unrolled: gl.constexpr):
+    """All blocks of one tile but the last product: the last block, which may need a mask, then the loop. Returns the state."""
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
+    first_row, first, N_q, N_k, left, right = span
     d: gl.constexpr = Q.shape[1]
-    keys: gl.constexpr = K_s.shape[3]
+    keys: gl.constexpr = K_s.shape[-2]
     O_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
     mbarrier.wait(K_full.index(slot), phase)
     S = issue_scores(Q, K_s, slot, me, consumers)
     S = warpgroup_mma_wait(0, deps=[S])
     arrive(slot + K_FREE, consumers * 128 + 32)
+    n = end - 1 - first                                # blocks after this one
     if causal or ragged:
-        S = only_visible(S, first_row, (blocks - 1) * keys, N_q, N_k, causal)
+        S = only_visible(S, span, n, causal)
     m = row_maximum(S, 1 if d == 128 else 2)
-    if crossing:                                       # a row may see nothing of this block, and -inf minus -inf would be NaN
+    if crossing or packed:                             # a row may see nothing of this block, and -inf minus -inf would be NaN
         m = gl.maximum(m, LOWEST)
     P = gl.exp2(S * scale_log2 - (m * scale_log2)[:, None])
     l = row_shares(P)
     P = opaque(gl.convert_layout(P.to(V_s.dtype), gl.DotOperandLayout(0, O_layout, 2)))
     next_slot, next_phase = following(slot, phase, stages)
-    left = blocks - 1
-    mbarrier.wait(K_full.index(next_slot), next_phase, pred=left > 0)
+    mbarrier.wait(K_full.index(next_slot), next_phase, pred=n > 0)
     O = gl.zeros([ROWS, d], gl.float32, O_layout)
     state = (O, P, m, l, gl.exp2(m - m), slot, phase, next_slot, next_phase)
 
-    if crossing:                                       # 64 rows whose diagonal crosses from one block of keys into the next
-        for _ in range(0, gl.minimum(left, 1)):
-            mask = (first_row, (left - 1) * keys, N_q, N_k)
-            state = step(state, Q, buffers, signals, scale_log2, left, mask, True, causal, me, consumers, stages, unrolled)
-        left = gl.maximum(left - 1, 0)
-    mask = (0, 0, N_q, N_k)                            # the blocks from here on need none
+    at_left, at_right = 0, gl.minimum(n, 1)        # blocks that need a mask, before and after those that need none
+    if left is not None or packed:
+        whole, whole_end = whole_blocks(first_row, N_q, N_k, left, right, ROWS, keys, causal)
+        at_right = gl.maximum(0, gl.minimum(n, end - 1 - whole_end))
+        at_left = gl.maximum(0, gl.minimum(n - at_right, whole - first))
+    if crossing:                                       # 64 rows whose last keys lie in two blocks
+        for j in range(0, at_right):
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, True, causal, me, consumers, stages, unrolled)
+        n = n - at_right
+    whole = n - at_left
     if unrolled:                                       # two blocks a round: what is P in one is P_next in the other, and stays put
-        for _ in range(0, left & 1):
-            state = step(state, Q, buffers, signals, scale_log2, left, mask, False, causal, me, consumers, stages, unrolled)
-        left = left & -2
-        for j in range(0, left, 2):
-            state = step(state, Q, buffers, signals, scale_log2, left - j, mask, False, causal, me, consumers, stages, unrolled)
-            state = step(state, Q, buffers, signals, scale_log2, left - j - 1, mask, False, causal, me, consumers, stages, unrolled)
+        for _ in range(0, whole & 1):
+            state = step(state, Q, buffers, signals, scale_log2, n, span, False, causal, me, consumers, stages, unrolled)
+        n = n - (whole & 1)
+        for j in range(0, whole & -2, 2):
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, False, causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j - 1, span, False, causal, me, consumers, stages, unrolled)
     else:
-        for j in range(0, left):
-            state = step(state, Q, buffers, signals, scale_log2, left - j, mask, False, causal, me, consumers, stages, unrolled)
+        for j in range(0, whole):
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, False, causal, me, consumers, stages, unrolled)
+    if left is not None:
+        for j in range(0, at_left):
+            state = step(state, Q, buffers, signals, scale_log2, at_left - j, span, True, causal, me, consumers, stages, unrolled)
     return state
+
+
+@gluon.jit
+def write_out(O, m, l_i, scale_log2, O_out, O_s, L, head, first_row, start_q, n_q, N_q, blind: gl.constexpr, packed: gl.constexpr):
+    """Divide O by l, and have TMA write it while the next tile is computed; L. blind, packed: a row may have seen no key."""
+    if blind or packed:
+        l_i = gl.where(l_i == 0, 1.0, l_i)             # O stays 0
+    O = scaled_rows(O, 1.0 / l_i)
+    tma.store_wait(0)                                  # the tile before has left O_s
+    O_s.reshape([ROWS, O.shape[1]]).store(O.to(O_s.dtype))
+    fence_async_shared()
+    at = within(start_q, n_q, head, first_row) if packed else [head, first_row, 0]
+    tma.async_copy_shared_to_global(O_out, at, O_s)
+    rows = first_row + gl.arange(0, ROWS, m.type.layout)
+    L_at, exist = L + gl.cast(head, gl.int64) * N_q + start_q + rows, rows < n_q
+    L_i = (m * scale_log2 + gl.log2(l_i)) / LOG2_E
+    if blind or packed:
+        L_i = gl.where(m == LOWEST, float("-inf"), L_i)
+    gl.store(L_at, L_i, mask=exist)
 
 
 @gluon.jit
@@ -283,8 +281,9 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
     counter, next_tile, next_full, next_free = schedule
-    N_q, N_k, H_q, group, together, tiles = sizes
-    keys: gl.constexpr = K_s.shape[3]
+    N_q, N_k, H_q, group, together, tiles, left, right, table = sizes
+    packed: gl.constexpr = table is not None
+    keys: gl.constexpr = K_s.shape[-2]
     S_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, keys, 16])
     rows_of_S: gl.constexpr = gl.SliceLayout(1, S_layout)
     one: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
@@ -293,56 +292,56 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     slot, phase, turn = 0, 0, 0
     if me == consumers - 1:                            # as if the last one had just issued: the first turn is consumer 0's
         arrive(TURN, 256)
-    tile = place(gl.program_id(0), N_q, together, tiles, consumers * ROWS)
+    tile = place(gl.program_id(0), sizes, consumers * ROWS)
     while tile >= 0:
         i, head = gl.cast(tile & 0xFFFFFFFF, gl.int32), gl.cast(tile >> 32, gl.int32)
+        i, start_q, n_q, start_k, n_k = rows_of_slot(i, N_q, N_k, table)
         first_row = (i * consumers + me) * ROWS
-        all_blocks = blocks_seen((i + 1) * consumers * ROWS, N_q, N_k, keys, causal)
-        blocks = blocks_seen(first_row + ROWS, N_q, N_k, keys, causal)
-        if first_row >= N_q:
-            blocks = 0
+        all_first, all_end = blocks_seen(i * consumers * ROWS, n_q, n_k, left, right, consumers * ROWS, keys, causal, packed)
+        first, end = blocks_seen(first_row, n_q, n_k, left, right, ROWS, keys, causal, packed)
+        if left is not None:
+            first = gl.where(first_row < n_q, first, all_first)
+        if first_row >= n_q:
+            end = first
         mbarrier.wait(Q_full.index(me), turn & 1)
         mbarrier.wait(next_full.index(turn & 1), (turn >> 1) & 1)
         coming = gl.max(next_tile.index(turn & 1).load(one), 0)
         mbarrier.arrive(next_free.index(turn & 1), count=1)
-        slot, phase = pass_over(all_blocks - blocks, slot, phase, signals, me, consumers, stages)
-        if blocks == 0:
+        slot, phase = pass_over(all_end - end, slot, phase, signals, me, consumers, stages)
+        if end == first:
             mbarrier.arrive(Q_free.index(me), count=1)
         else:
+            span = (first_row, first, n_q, n_k, left, right)
             O, P, m, l, alpha, slot, phase, next_slot, next_phase = attend(
-                Q, buffers, signals, scale_log2, first_row, blocks, slot, phase, N_q, N_k, causal, ragged, crossing, me,
-                consumers, stages, unrolled)
+                Q, buffers, signals, scale_log2, span, end, slot, phase, causal, packed, ragged, crossing, me, consumers, stages,
+                unrolled)
             if d == 128:
                 O = scaled_rows(O, opaque(alpha))
             thread_barrier()                           # all 128 threads have read Q
             mbarrier.arrive(Q_free.index(me), count=1)
             mbarrier.wait(V_full.index(slot), phase)
-            O = warpgroup_mma(P, V_s.index(slot).reshape([V_s.shape[3], d]), O, is_async=True)
+            O = warpgroup_mma(P, V_s.index(slot).reshape([V_s.shape[-2], d]), O, is_async=True)
             l_i = gl.convert_layout(gl.sum(l, 1), rows_of_S)
             O = warpgroup_mma_wait(0, deps=[O])
             arrive(slot + V_FREE, consumers * 128 + 32)
             slot, phase = next_slot, next_phase
-            O = scaled_rows(O, 1.0 / l_i)
-            tma.store_wait(0)                          # the tile before has left O_s
-            O_s.index(me).reshape([ROWS, d]).store(O.to(V_s.dtype))
-            fence_async_shared()
-            tma.async_copy_shared_to_global(O_out, [head, first_row, 0], O_s.index(me))
-            rows = first_row + gl.arange(0, ROWS, rows_of_S)
-            gl.store(L + gl.cast(head, gl.int64) * N_q + rows, (m * scale_log2 + gl.log2(l_i)) / LOG2_E, mask=rows < N_q)
+            if left is not None:
+                slot, phase = pass_over(first - all_first, slot, phase, signals, me, consumers, stages)
+            write_out(O, m, l_i, scale_log2, O_out, O_s.index(me), L, head, first_row, start_q, n_q, N_q, left is not None, packed)
         tile = coming
         turn += 1
     tma.store_wait(0)
 
 
-@gluon.jit(do_not_specialize=["N_q", "N_k", "H_q", "group", "together", "tiles"])
-def fa2_hopper_kernel(Q, K, V, O, L, counter, scale, N_q, N_k, H_q, group, together, tiles, d: gl.constexpr,
+@gluon.jit(do_not_specialize=["N_q", "N_k", "H_q", "group", "together", "tiles", "left", "right"])
+def fa2_hopper_kernel(Q, K, V, O, L, counter, scale, N_q, N_k, H_q, group, together, tiles, left, right, table, d: gl.constexpr,
                       keys: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr,
                       crossing: gl.constexpr, unrolled: gl.constexpr, registers: gl.constexpr, num_warps: gl.constexpr):
     """Shared memory and the signals in it, then every warp goes to its own work."""
-    Q_s = gl.allocate_shared_memory(Q.dtype, [consumers, 1, 1, ROWS, d], Q.layout)
-    K_s = gl.allocate_shared_memory(K.dtype, [stages, 1, 1, keys, d], K.layout)
-    V_s = gl.allocate_shared_memory(V.dtype, [stages, 1, 1, keys, d], V.layout)
-    O_s = gl.allocate_shared_memory(O.dtype, [consumers, 1, ROWS, d], O.layout)
+    Q_s = gl.allocate_shared_memory(Q.dtype, [consumers] + Q.block_shape, Q.layout)
+    K_s = gl.allocate_shared_memory(K.dtype, [stages] + K.block_shape, K.layout)
+    V_s = gl.allocate_shared_memory(V.dtype, [stages] + V.block_shape, V.layout)
+    O_s = gl.allocate_shared_memory(O.dtype, [consumers] + O.block_shape, O.layout)
     next_tile = gl.allocate_shared_memory(gl.int64, [2, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     Q_full = gl.allocate_shared_memory(gl.int64, [consumers, 1], mbarrier.MBarrierLayout())
     Q_free = gl.allocate_shared_memory(gl.int64, [consumers, 1], mbarrier.MBarrierLayout())
@@ -362,7 +361,7 @@ def fa2_hopper_kernel(Q, K, V, O, L, counter, scale, N_q, N_k, H_q, group, toget
 
     descriptors, buffers = (Q, K, V, O), (Q_s, K_s, V_s, O_s)
     signals, schedule = (Q_full, Q_free, K_full, V_full), (counter, next_tile, next_full, next_free)
-    shared = (descriptors, L, buffers, signals, schedule, (N_q, N_k, H_q, group, together, tiles), scale)
+    shared = (descriptors, L, buffers, signals, schedule, (N_q, N_k, H_q, group, together, tiles, left, right, table), scale)
     # Warps, and registers a thread, of all but the first, which has the launch's warps and what registers are left.
     if consumers == 2:
         gl.warp_specialize([
@@ -390,47 +389,55 @@ def fa2_hopper_kernel(Q, K, V, O, L, counter, scale, N_q, N_k, H_q, group, toget
 KERNEL = fa2_hopper_kernel
 
 
-def fa2_hopper_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
+def fa2_hopper_forward(
+    Q, K, V, *, causal=False, window=None, cu_seqlens_q=None, cu_seqlens_k=None, scale=None, dropout_p=0.0, seed=None,
+    B_r=None, B_c=None,
+):
     """Exact attention for every batch and head in one launch, on a Hopper GPU.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d)
              -> O (B, H_q, N_q, d) in Q's dtype, L (B, H_q, N_q) float32, natural-log logsumexp
              d 64 or 128, float16 or bfloat16, H_q a multiple of H_kv, no dropout; strides and the rest: see `why_not`
+    Window, packed: as fa2_triton_forward
     Tiles:   192 x 128 or 256 x 64 at d = 64, 128 x 128 at d = 128: the division of labour fixes them
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Shah et al. 2024, arXiv:2407.08608, FlashAttention-3: warp specialisation, products under exponentials
     New:     against fa2_persistent_forward: who loads and who computes are different warps; a counter hands out the tiles
     """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
+    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, window=window, cu_seqlens_q=cu_seqlens_q,
+                         cu_seqlens_k=cu_seqlens_k, scale=scale, dropout_p=dropout_p, seed=seed)
     refuse(why_not(Q, K, V, B_r=B_r, B_c=B_c, **options))
     return forward(KERNEL, launch, Q, K, V, **options)
 
 
-def why_not(Q, K, V, *, causal=False, dropout_p=0.0, B_r=None, B_c=None, **options):
+def why_not(Q, K, V, *, causal=False, dropout_p=0.0, cu_seqlens_q=None, B_r=None, B_c=None, **options):
     """Why this rung does not take a call, in words; None where it does."""
     if reason := why_not_hopper(Q, V, dropout_p, B_r, B_c):
         return reason
-    if causal and Q.shape[2] > K.shape[2]:
+    if causal and cu_seqlens_q is None and Q.shape[2] > K.shape[2]:
         return "with more queries than keys some causal rows see no key"
     return why_no_tma(Q, K, V)
 
 
-def launch(Q, K, V, O, L, *, causal, scale, **options):
-    """The grid and the arguments of one launch; nothing is checked and nothing runs."""
+def launch(Q, K, V, O, L, *, causal, scale, left=None, right=None, cu_seqlens_q=None, cu_seqlens_k=None, batch=None, **options):
+    """The grid and the arguments of one launch, with those `before` it; nothing is checked and nothing runs."""
     Q, scale = positive_scale(Q, scale)
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
-    choice = how_many(d, max(N_q, N_k), causal)
-    tiles = B * H_q * triton.cdiv(N_q, choice["consumers"] * 64)
-    element = gl.float16 if Q.dtype == torch.float16 else gl.bfloat16
-    arguments = {"L": L, "counter": temporary(counters, 2, dtype=torch.int32, device=Q.device), "scale": scale}
-    for name, T, rows in (("Q", Q, 64), ("K", K, choice["keys"]), ("V", V, choice["keys"])):
-        arguments[name] = descriptor(T, (rows, d), layout=gl.NVMMASharedLayout.get_default_for([1, 1, rows, d], element))
-    of_O = gl.NVMMASharedLayout.get_default_for([1, 64, d], element)
-    arguments["O"] = descriptor(O, (64, d), (B * H_q, N_q, d), layout=of_O)
-    arguments |= {"N_q": N_q, "N_k": N_k, "H_q": H_q, "group": H_q // H_kv, "tiles": tiles}
+    packed, unusual = batch is not None, batch is not None or left is not None
+    N = max(N_q, N_k) // (batch or 1)                  # packed: of a sequence of medium length
+    choice = how_many(d, N, causal) if left is None else how_many(d, min(N, left + right + 1), True)
+    keys, rows = choice["keys"], choice["consumers"] * 64
+    arguments = {"L": L, "counter": temporary(counters, 2, dtype=torch.int32, device=Q.device), "scale": scale, "table": None}
+    arguments |= {name: tiles_of(T, n, packed) for name, T, n in (("Q", Q, 64), ("K", K, keys), ("V", V, keys))}
+    arguments["O"] = tiles_of(O, 64, packed, (B * H_q, N_q, d))
+    if packed:
+        arguments["table"], *arguments["before"] = table_of_slots(cu_seqlens_q, cu_seqlens_k, N_q, N_k, rows)
+    tiles = B * H_q * slots(N_q, rows, batch)
+    arguments |= {"N_q": N_q, "N_k": N_k, "H_q": H_q, "group": H_q // H_kv, "tiles": tiles, "left": left, "right": right}
     arguments |= {"together": heads_together(Q, K, V) if causal else 1, "d": d, "causal": causal}
-    arguments |= {"ragged": N_k % choice["keys"] > 0, "crossing": causal and (N_k - N_q) % 64 > 0}
+    arguments |= {"ragged": unusual or N_k % keys > 0}
+    arguments["crossing"] = left is not None or causal and (packed or (N_k - N_q) % 64 > 0)
     return (min(tiles, programs_at_a_time(Q, 8)),), arguments | choice | {"num_warps": 4}
 
 

@@ -18,9 +18,8 @@ dQ is added up in HBM, in float32, by TMA: one instruction adds a tile that lies
 which threads hold them. finish_kernel puts them in order. Query rows past the end cost no mask: TMA fills Q and dO with zeros, and
 the first kernel writes L = +inf there, so that P is 0.
 
-In which order programs add to a tile decides its last bits. Where the same bits are asked for each time, a tile has a number in
-HBM, whose turn it is, and adders wait for it. So that they seldom do, neighbouring blocks of keys begin at neighbouring tiles:
-each comes to a tile one round after its neighbour has left it.
+In which order programs add to a tile decides its last bits. Where the same bits are asked for each time, adders take turns, see
+turns.py.
 
 Every signal is one of a pair, "it is there" and "it may be overwritten". Who counts on which:
 
@@ -58,6 +57,9 @@ from flashlab.kernels.launch import (
     why_not_hopper,
 )
 from flashlab.kernels.plans import temporary
+from flashlab.kernels.sequences import output_rows, rows_of_part, slots
+from flashlab.kernels.spans import first_tile, rounds, rows_of_slot, table_of_slots, tiles_of, within
+from flashlab.kernels.turns import TOGETHER, last_groups_first, round_at, turn, wait_for
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 ROWS = gl.constexpr(64)                                # query rows of a tile, and keys of a consumer: what one wgmma takes
@@ -66,66 +68,20 @@ DS_READY = gl.constexpr(10)                            # 10, 11, 12: one for eac
 K_READ = gl.constexpr(13)
 DQ_READY = gl.constexpr(14)
 DQ_FREE = gl.constexpr(15)
-TOGETHER = gl.constexpr(64)                            # blocks of keys that may wait for one another: fewer than a GPU has SMs
 
 
 @gluon.jit
-def place(keys: gl.constexpr, N_k, together, in_groups: gl.constexpr):
+def place(keys: gl.constexpr, sizes, ordered: gl.constexpr):
     """Which key block of which head? `together` heads at a time; of these the first blocks first: causal ones are seen by most.
 
-    in_groups: of a head the last TOGETHER blocks come first, so that no program waits for one that starts much later.
+    ordered: causal blocks that wait for one another, see turns.py
     """
-    T_c, program = (N_k + keys - 1) // keys, gl.program_id(0)
+    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head = sizes
+    T_c, program = (N_k + keys - 1) // keys if table is None else gl.num_programs(0) // H_kv, gl.program_id(0)
     j, head = program % (together * T_c) // together, program // (together * T_c) * together + program % together
-    if in_groups:
-        last = (T_c - 1) // TOGETHER * TOGETHER        # where the last group begins, which may be a short one
-        n = j - (T_c - last)                           # how many blocks came after it
-        j = gl.where(n < 0, last + j, last - (n // TOGETHER + 1) * TOGETHER + n % TOGETHER)
+    if ordered:
+        j = last_groups_first(j, T_c)
     return j, head
-
-
-@gluon.jit
-def rounds(j, N_q, N_k, causal: gl.constexpr, consumers: gl.constexpr):
-    """Query tiles come in rounds, one for each owner: the first that sees a key of block j, the first without masks, the end."""
-    B: gl.constexpr = consumers * ROWS                 # rows of a round, and keys of a block
-    end = (N_q + B - 1) // B
-    if causal:                                         # no mask: a round's first row sees the block's last key
-        first = gl.maximum(0, j * B + N_q - N_k) // B
-        whole_from = gl.minimum(end, (gl.maximum(0, (j + 1) * B - 1 + N_q - N_k) + B - 1) // B)
-    else:                                              # no mask: all keys exist
-        first = 0
-        whole_from = gl.where((j + 1) * B <= N_k, 0, end)
-    return first, whole_from, end
-
-
-@gluon.jit
-def round_at(k, j, first, end, causal: gl.constexpr, ordered: gl.constexpr):
-    """Which round comes k-th. In order, and where no mask makes them begin apart, neighbours begin at neighbouring rounds."""
-    n = first + k
-    if ordered and not causal:
-        n = (k + j % gl.minimum(TOGETHER, end)) % end
-    return n
-
-
-@gluon.jit
-def turn(j, n, N_q, N_k, end, causal: gl.constexpr, consumers: gl.constexpr):
-    """How many blocks of keys have their turn at round n before block j: those that come there first.
-
-    If causal, of all blocks that see the round the last one, which begins there, then the one before it, and so on. Else blocks
-    go in groups that run at the same time, one group after the other; within a group, by `round_at`, the block nearest below n
-    comes first, then the one below that, and so on, and around.
-    """
-    B: gl.constexpr = consumers * ROWS
-    blocks = (N_k + B - 1) // B
-    if causal:
-        before = gl.minimum(blocks - 1, ((n + 1) * B + N_k - N_q - 1) // B) - j
-    else:
-        size = gl.minimum(TOGETHER, end)
-        group = j // size * size
-        mine, members = j - group, gl.minimum(size, blocks - group)
-        nearest = gl.minimum(n, members - 1)
-        before = group + gl.where(mine <= n, nearest - mine, nearest + members - mine)
-    return before
 
 
 @gluon.jit
@@ -135,41 +91,52 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
     Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
     K_full, V_full, Q_full, dO_full = signals
-    N_q, N_k, H_kv, group, together = sizes
-    j, head_kv = place(consumers * ROWS, N_k, together, ordered and causal)
+    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head = sizes
+    slot_k, head_kv = place(consumers * ROWS, sizes, ordered and causal)
     b, h_kv = head_kv // H_kv, head_kv % H_kv
-    first, whole_from, end = rounds(j, N_q, N_k, causal, consumers)
+    j, start_k, n_k, start_q, n_q = rows_of_slot(slot_k, N_k, N_q, table)          # n_q, n_k: the sequence's own
+    first, whole_from, whole_to, end = rounds(j, n_q, n_k, left, right, causal, consumers * ROWS)
     mbarrier.expect(K_full, consumers * ROWS * d * 2)                              # TMA counts the zeros past the ends, too
     for c in gl.static_range(consumers):
-        tma.async_copy_global_to_shared(K, [b, h_kv, (j * consumers + c) * ROWS, 0], K_full, K_s.index(c))
-    slot, phase, tiles_of_a_head = 0, 0, (end - first) * consumers
-    for n in range(0, group * tiles_of_a_head):
-        h, k = h_kv * group + n // tiles_of_a_head, n % tiles_of_a_head
+        row = (j * consumers + c) * ROWS
+        at = [b, h_kv, row, 0] if table is None else within(start_k, n_k, h_kv, row)
+        tma.async_copy_global_to_shared(K, at, K_full, K_s.index(c))
+    slot, phase, tiles = 0, 0, (end - first) * consumers
+    for n in range(0, group * tiles):
+        h, k = h_kv * group + n // tiles, n % tiles
         i = round_at(k // consumers, j, first, end, causal, ordered) * consumers + k % consumers
-        tile = (b * H_kv * group + h) * end * consumers + i
+        tile = first_tile(b * H_kv * group + h, end, slot_k, j, start_k, start_q, sizes, consumers, consumers * ROWS) + i
         if n >= stages:
             sync(slot + SLOT_FREE, consumers * 128 + 32)
         mbarrier.expect(Q_full.index(slot), ROWS * d * 2)
-        tma.async_copy_global_to_shared(Q, [b, h, i * ROWS, 0], Q_full.index(slot), Q_s.index(slot))
+        at = [b, h, i * ROWS, 0] if table is None else within(start_q, n_q, h, i * ROWS)
+        tma.async_copy_global_to_shared(Q, at, Q_full.index(slot), Q_s.index(slot))
         if n == 0:                                     # S comes first, and does not need it
             mbarrier.expect(V_full, consumers * ROWS * d * 2)
             for c in gl.static_range(consumers):
-                tma.async_copy_global_to_shared(V, [b, h_kv, (j * consumers + c) * ROWS, 0], V_full, V_s.index(c))
+                row = (j * consumers + c) * ROWS
+                at_V = [b, h_kv, row, 0] if table is None else within(start_k, n_k, h_kv, row)
+                tma.async_copy_global_to_shared(V, at_V, V_full, V_s.index(c))
         mbarrier.expect(dO_full.index(slot), ROWS * d * 2 + 2 * ROWS * 4)
-        tma.async_copy_global_to_shared(dO, [b, h, i * ROWS, 0], dO_full.index(slot), dO_s.index(slot))
+        tma.async_copy_global_to_shared(dO, at, dO_full.index(slot), dO_s.index(slot))
         tma.async_copy_global_to_shared(L, [tile, 0], dO_full.index(slot), L_s.index(slot))
         tma.async_copy_global_to_shared(D, [tile, 0], dO_full.index(slot), D_s.index(slot))
         slot, phase = following(slot, phase, stages)
 
 
 @gluon.jit
-def only_visible(P, first_key, first_row, seen, causal: gl.constexpr):
-    """P^T with 0 where a key is hidden or past the end. seen: how many keys a row sees; if causal row 0, and row i sees i more."""
+def only_visible(P, first_key, first_row, limits, causal: gl.constexpr):
+    """P^T with 0 where a key is hidden or past the end. limits: row i sees keys from i + lower on, and those before i + upper."""
+    lower, upper, N_k = limits
     keys = first_key + gl.arange(0, ROWS, gl.SliceLayout(1, P.type.layout))
-    if causal:
+    if causal or lower is not None:
         rows = first_row + gl.arange(0, ROWS, gl.SliceLayout(0, P.type.layout))
-        return gl.where(keys[:, None] < rows[None, :] + seen, P, 0.0)
-    return gl.where(keys[:, None] < seen, P, 0.0)
+    if lower is not None:
+        end = gl.minimum(rows + upper, N_k)
+        return gl.where((keys[:, None] >= (rows + lower)[None, :]) & (keys[:, None] < end[None, :]), P, 0.0)
+    if causal:
+        return gl.where(keys[:, None] < rows[None, :] + upper, P, 0.0)
+    return gl.where(keys[:, None] < N_k, P, 0.0)
 
 
 @gluon.jit
@@ -186,51 +153,39 @@ def put_dQ(dQ, dQ_s, d: gl.constexpr):
 
 
 @gluon.jit
-def tile_at(m, j, first, end, head, causal: gl.constexpr, consumers: gl.constexpr, ordered: gl.constexpr):
-    """The m-th tile of dQ that this program adds to, counted over all heads, and its round."""
-    tiles_of_a_head = (end - first) * consumers
-    h, k = head + m // tiles_of_a_head, m % tiles_of_a_head
-    n = round_at(k // consumers, j, first, end, causal, ordered)
-    return (h * end + n) * consumers + k % consumers, n
-
-
-@gluon.jit
 def adder(shared, d: gl.constexpr, consumers: gl.constexpr, causal: gl.constexpr, ordered: gl.constexpr):
     """Have each tile of dQ added up in HBM as soon as it is there; in order, as soon as it is this program's turn."""
     descriptors, buffers, signals, sizes, scale = shared
     Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
-    N_q, N_k, H_kv, group, together = sizes
-    j, head_kv = place(consumers * ROWS, N_k, together, ordered and causal)
-    first, whole_from, end = rounds(j, N_q, N_k, causal, consumers)
-    tiles, seen = group * (end - first) * consumers, -1
+    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head = sizes
+    slot_k, head_kv = place(consumers * ROWS, sizes, ordered and causal)
+    j, start_k, n_k, start_q, n_q = rows_of_slot(slot_k, N_k, N_q, table)
+    first, whole_from, whole_to, end = rounds(j, n_q, n_k, left, right, causal, consumers * ROWS)
+    tiles, seen = (end - first) * consumers, -1
     if tiles > 0:
         arrive(DQ_FREE, 160)
-    for m in range(0, tiles):
-        tile, n = tile_at(m, j, first, end, head_kv * group, causal, consumers, ordered)
+    for m in range(0, group * tiles):
+        n = round_at(m % tiles // consumers, j, first, end, causal, ordered)
+        of_the_head = first_tile(head_kv * group + m // tiles, end, slot_k, j, start_k, start_q, sizes, consumers, consumers * ROWS)
+        tile = of_the_head + n * consumers + m % consumers
         if ordered:
-            wait_for(turns + tile, turn(j, n, N_q, N_k, end, causal, consumers), seen)
+            wait_for(turns + tile, turn(j, n, N_q, N_k, end, causal, consumers * ROWS), seen)
         sync(DQ_READY, 160)
         add_by_tma(dQ_out, [tile * (d // 4), 0], dQ_s)
         tma.store_wait(0)
-        if m + 1 < tiles:
+        if m + 1 < group * tiles:
             arrive(DQ_FREE, 160)
         if ordered:                                    # whose turn it is at the next tile: asked while the sums of this one travel
-            following_tile, _ = tile_at(gl.minimum(m + 1, tiles - 1), j, first, end, head_kv * group, causal, consumers, ordered)
-            seen = gl.atomic_add(turns + following_tile, 0, sem="relaxed")
+            h, n = (m + 1) // tiles, round_at((m + 1) % tiles // consumers, j, first, end, causal, ordered)
+            next_one = gl.minimum(group - 1, h) * end * consumers + n * consumers + (m + 1) % consumers
+            seen = gl.atomic_add(turns + head_kv * group * end * consumers + next_one, 0, sem="relaxed")
             sums_are_there(m)
             gl.atomic_add(turns + tile, 1, sem="release")
 
 
 @gluon.jit
-def wait_for(number, value, seen):
-    """Until the number in HBM has this value; `seen` is what it had when last looked at."""
-    while seen != value:
-        seen = gl.atomic_add(number, 0, sem="relaxed")
-
-
-@gluon.jit
-def step(state, n, first_key, first_row, seen, shared, owner: gl.constexpr, me: gl.constexpr, d: gl.constexpr,
+def step(state, n, first_key, first_row, limits, shared, owner: gl.constexpr, me: gl.constexpr, d: gl.constexpr,
          consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, masked: gl.constexpr):
     """One query tile: dV += P^T dO and dK += dS^T Q for these 64 keys; for the owner dQ += dS K for all keys of the block."""
     dK, dV, slot, phase = state
@@ -255,7 +210,7 @@ def step(state, n, first_key, first_row, seen, shared, owner: gl.constexpr, me: 
     S = warpgroup_mma_wait(1, deps=[S])                # S is there, dP's product still runs
     P = gl.exp2(S * (scale * LOG2_E) - L_i[None, :])
     if masked:
-        P = only_visible(P, first_key, first_row, seen, causal)
+        P = only_visible(P, first_key, first_row, limits, causal)
     dV = warpgroup_mma(gl.convert_layout(P.to(Q_s.dtype), operand), dO_i, dV, is_async=True)
     D_i = D_s.index(slot).reshape([ROWS]).load(columns)
     dP = warpgroup_mma_wait(1, deps=[dP])
@@ -292,28 +247,37 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
     K_full, V_full, Q_full, dO_full = signals
-    N_q, N_k, H_kv, group, together = sizes
+    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head = sizes
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
-    j, head_kv = place(consumers * ROWS, N_k, together, ordered and causal)
-    first, whole_from, end = rounds(j, N_q, N_k, causal, consumers)
+    slot_k, head_kv = place(consumers * ROWS, sizes, ordered and causal)
+    j, start_k, n_k, start_q, n_q = rows_of_slot(slot_k, N_k, N_q, table)
+    first, whole_from, whole_to, end = rounds(j, n_q, n_k, left, right, causal, consumers * ROWS)
     first_key = (j * consumers + me) * ROWS
-    seen = N_k - N_q + 1 if causal else N_k
+    limits = (None, n_k - n_q + 1, n_k) if left is None else (n_k - n_q - left, n_k - n_q + right + 1, n_k)
     zeros = gl.zeros([ROWS, d], gl.float32, layout)
     state = (zeros, zeros, 0, 0)
     mbarrier.wait(K_full, 0)
-    mbarrier.wait(V_full, 0)
+    if left is not None or table is not None:          # no query may see these keys: then V is not copied
+        mbarrier.wait(V_full, 0, pred=first < end)
+    else:
+        mbarrier.wait(V_full, 0)
     for _ in range(0, group):
         if causal or ragged:                           # a loop with masks; elsewhere none is compiled
             for k in range(0, whole_from - first):
                 n = round_at(k, j, first, end, causal, ordered)
                 for owner in gl.static_range(consumers):
                     first_row = (n * consumers + owner) * ROWS
-                    state = step(state, k, first_key, first_row, seen, shared, owner, me, d, consumers, stages, causal, True)
-        for k in range(gl.maximum(0, whole_from - first), end - first):
+                    state = step(state, k, first_key, first_row, limits, shared, owner, me, d, consumers, stages, causal, True)
+        for k in range(gl.maximum(0, whole_from - first), whole_to - first):
             n = round_at(k, j, first, end, causal, ordered)
             for owner in gl.static_range(consumers):
                 first_row = (n * consumers + owner) * ROWS
-                state = step(state, k, first_key, first_row, seen, shared, owner, me, d, consumers, stages, causal, False)
+                state = step(state, k, first_key, first_row, limits, shared, owner, me, d, consumers, stages, causal, False)
+        if left is not None:
+            for k in range(whole_to - first, end - first):
+                for owner in gl.static_range(consumers):
+                    first_row = ((first + k) * consumers + owner) * ROWS
+                    state = step(state, k, first_key, first_row, limits, shared, owner, me, d, consumers, stages, causal, True)
 
     dK, dV, slot, phase = state
     sync(K_READ, consumers * 128)
@@ -321,20 +285,22 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     K_s.index(me).reshape([ROWS, d]).store(dK.to(K_s.dtype))
     fence_async_shared()
     b, h_kv = head_kv // H_kv, head_kv % H_kv
-    tma.async_copy_shared_to_global(dV_out, [b, h_kv, first_key, 0], V_s.index(me))
-    tma.async_copy_shared_to_global(dK_out, [b, h_kv, first_key, 0], K_s.index(me))
+    at = [b, h_kv, first_key, 0] if table is None else within(start_k, n_k, h_kv, first_key)
+    tma.async_copy_shared_to_global(dV_out, at, V_s.index(me))
+    tma.async_copy_shared_to_global(dK_out, at, K_s.index(me))
     tma.store_wait(0)
 
 
-@gluon.jit(do_not_specialize=["N_q", "N_k", "H_kv", "together"])
-def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k, H_kv, together, group: gl.constexpr,
-                           d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr,
-                           ragged: gl.constexpr, ordered: gl.constexpr, registers: gl.constexpr, num_warps: gl.constexpr):
+@gluon.jit(do_not_specialize=["N_q", "N_k", "H_kv", "together", "left", "right", "tiles_of_a_head"])
+def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k, H_kv, together, left, right, table,
+                           tiles_of_a_head, group: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr,
+                           causal: gl.constexpr, ragged: gl.constexpr, ordered: gl.constexpr, registers: gl.constexpr,
+                           num_warps: gl.constexpr):
     """Shared memory and the signals in it, then every warp goes to its own work."""
-    Q_s = gl.allocate_shared_memory(Q.dtype, [stages, 1, 1, ROWS, d], Q.layout)
-    dO_s = gl.allocate_shared_memory(Q.dtype, [stages, 1, 1, ROWS, d], dO.layout)
-    K_s = gl.allocate_shared_memory(Q.dtype, [consumers, 1, 1, ROWS, d], K.layout)
-    V_s = gl.allocate_shared_memory(Q.dtype, [consumers, 1, 1, ROWS, d], V.layout)
+    Q_s = gl.allocate_shared_memory(Q.dtype, [stages] + Q.block_shape, Q.layout)
+    dO_s = gl.allocate_shared_memory(Q.dtype, [stages] + dO.block_shape, dO.layout)
+    K_s = gl.allocate_shared_memory(Q.dtype, [consumers] + K.block_shape, K.layout)
+    V_s = gl.allocate_shared_memory(Q.dtype, [consumers] + V.block_shape, V.layout)
     L_s = gl.allocate_shared_memory(gl.float32, [stages, 1, ROWS], L.layout)
     D_s = gl.allocate_shared_memory(gl.float32, [stages, 1, ROWS], D.layout)
     dS_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, ROWS], Q.dtype)
@@ -351,7 +317,8 @@ def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k
         mbarrier.init(dO_full.index(n), count=1)
 
     descriptors, buffers = (Q, K, V, dO, L, D, dQ, dK, dV, turns), (Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s)
-    shared = (descriptors, buffers, (K_full, V_full, Q_full, dO_full), (N_q, N_k, H_kv, group, together), scale)
+    sizes = (N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head)
+    shared = (descriptors, buffers, (K_full, V_full, Q_full, dO_full), sizes, scale)
     # Warps, and registers a thread, of all but the first, which has the launch's warps and what registers are left.
     if consumers == 2:
         gl.warp_specialize([
@@ -371,7 +338,7 @@ def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k
 
 
 @triton.jit
-def finish_kernel(dQ_sum, dQ, N_q, tiles_of_a_head, d: tl.constexpr):
+def finish_kernel(dQ_sum, dQ, N_q, tiles_of_a_head, H_q, cu_seqlens, batch, B, d: tl.constexpr):
     """dQ = dQ_sum of one query tile, in dQ's dtype, in the order of rows and columns again: see put_dQ."""
     tile = tl.program_id(0).to(tl.int64)
     head, i = tile // tiles_of_a_head, tile % tiles_of_a_head
@@ -379,11 +346,16 @@ def finish_kernel(dQ_sum, dQ, N_q, tiles_of_a_head, d: tl.constexpr):
     in_order = tl.load(dQ_sum + tile * (64 * d) + at).reshape(2, d // 16, 4, 8, 4, 2, 2)
     dQ_i = in_order.permute(2, 0, 3, 1, 5, 4, 6).reshape(64, d)                    # (64, d)
     row, col = tl.arange(0, 64)[:, None], tl.arange(0, d)
-    tl.store(dQ + (head * N_q + i * 64 + row) * d + col, dQ_i, mask=row < N_q - i * 64)
+    if batch is None:
+        tl.store(dQ + (head * N_q + i * 64 + row) * d + col, dQ_i, mask=row < N_q - i * 64)
+    else:
+        first, end = rows_of_part(i * 64, cu_seqlens, batch, N_q, B)
+        tl.store(dQ + output_rows(head, first + row, H_q, N_q, batch) * d + col, dQ_i, mask=row < end - first)
 
 
 def fa2_hopper_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, deterministic=False, B_r=None, B_c=None
+    Q, K, V, O, dO, L, *, dL=None, causal=False, window=None, cu_seqlens_q=None, cu_seqlens_k=None, scale=None, dropout_p=0.0,
+    seed=None, deterministic=False, B_r=None, B_c=None,
 ):
     """The gradients of attention for every batch and head, in three launches, on a Hopper GPU.
 
@@ -391,16 +363,20 @@ def fa2_hopper_backward(
              -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share the keys
              dL, like L, where L has a gradient of its own; d 64 or 128, float16 or bfloat16, no dropout: see `why_not`
              any strides: what TMA cannot read is copied first
-    Deterministic: dK and dV always; dQ where that is asked for, at the price of adders that wait for their turn
+    Window, packed: as fa2_triton_backward; packed sequences take a fourth launch
+    Deterministic: dK and dV always; dQ where that is asked for, at the price of adders that wait for their turn, see turns.py;
+             not with a window nor for packed sequences
     Tiles:   64 x 128 or 64 x 192: the division of labour fixes them
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2; Shah et al. 2024, arXiv:2407.08608: warpgroups with work of their own
     New:     against fa2_atomic_backward: who loads and who computes are different warps; TMA adds dQ up, tile by tile
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p,
+    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, window=window,
+                                  cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, scale=scale, dropout_p=dropout_p,
                                   seed=seed, deterministic=deterministic)
-    refuse(why_not(Q, K, V, dropout_p=dropout_p, deterministic=deterministic, B_r=B_r, B_c=B_c))
+    refuse(why_not(Q, K, V, dropout_p=dropout_p, deterministic=deterministic, B_r=B_r, B_c=B_c, window=window,
+                   cu_seqlens_q=cu_seqlens_q))
     return backward(launch_in_order if deterministic else launch, Q, K, V, O, dO, L, dL, **options)
 
 
@@ -408,6 +384,8 @@ def why_not(Q, K, V, *, dropout_p=0.0, deterministic=False, B_r=None, B_c=None, 
     """Why this rung does not take a call, in words; None where it does."""
     if reason := why_not_hopper(Q, V, dropout_p, B_r, B_c):
         return reason
+    if deterministic and any(options.get(name) is not None for name in ("window", "cu_seqlens_q")):
+        return "with a window or packed sequences it adds dQ up in whatever order its programs come"
     if deterministic and programs_at_a_time(Q, 8) < TOGETHER.value:
         return f"the {TOGETHER.value} programs that wait for one another, for the same bits each time, need as many SMs"
     return None
@@ -418,31 +396,36 @@ def launch_in_order(*tensors, **options):
     return launch(*tensors, **options, ordered=True)
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, ordered=False, **options):
-    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
+def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right=None, cu_seqlens_q=None, cu_seqlens_k=None,
+           batch=None, ordered=False, **options):
+    """The launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
-    choice = how_many(d, max(N_q, N_k), causal)
+    packed, N = batch is not None, max(N_q, N_k) // (batch or 1)                   # packed: of a sequence of medium length
+    choice = how_many(d, N, causal or left is not None)
     block = 64 * choice["consumers"]
-    tiles = triton.cdiv(N_q, block) * choice["consumers"]                          # of a head, in whole rounds
-    first, rows = preprocess(O, dO, L, dL, scale, N_out=64 * tiles)
+    tiles = slots(N_q, block, batch) * choice["consumers"]                         # of a head, in whole rounds
+    first, rows = preprocess(O, dO, L, dL, scale, N_out=64 * tiles, batch=batch, cu_seqlens=cu_seqlens_q, block=block)
     dQ_sum = temporary(torch.zeros, B * H_q * tiles * 64 * d // 256, 256, dtype=torch.float32, device=Q.device)
-    element = gl.float16 if Q.dtype == torch.float16 else gl.bfloat16
-    of_tiles, plain = gl.NVMMASharedLayout.get_default_for([1, 1, 64, d], element), gl.NVMMASharedLayout(0, 32, rank=2)
-    arguments = {name: descriptor(fit_for_tma(T), (64, d), layout=of_tiles)
+    plain = gl.NVMMASharedLayout(0, 32, rank=2)
+    arguments = {name: tiles_of(fit_for_tma(T), 64, packed)
                  for name, T in (("Q", Q), ("K", K), ("V", V), ("dO", dO), ("dK", dK), ("dV", dV))}
     arguments |= {"L": descriptor(rows["L_log2"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
     arguments |= {"D": descriptor(rows["D"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
-    arguments |= {"dQ": descriptor(dQ_sum, (d // 4, 256), layout=plain)}
+    arguments |= {"dQ": descriptor(dQ_sum, (d // 4, 256), layout=plain), "table": None, "tiles_of_a_head": tiles}
     # heads side by side, as many as keep Q, dO and dQ in the L2 cache: their programs read and add to the same tiles
-    together = largest_divisor(B * H_kv, 2**14 * H_kv // (N_q * H_q)) if causal and not ordered else 1
-    # in order, blocks that wait for one another have to run at the same time: programs start in the order of their numbers
+    together = largest_divisor(B * H_kv, 2**14 * H_kv // max(1, N_q * H_q // (batch or 1))) if causal and not ordered else 1
     turns = temporary(torch.zeros, B * H_q * tiles, dtype=torch.int32, device=Q.device) if ordered else dQ
-    arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": H_kv, "group": H_q // H_kv, "together": together}
-    arguments |= {"scale": scale, "d": d, "causal": causal, "ragged": N_k % block > 0, "turns": turns, "ordered": ordered}
-    arguments |= {"num_warps": 4} | choice
-    last = {"dQ_sum": dQ_sum, "dQ": dQ, "N_q": N_q, "tiles_of_a_head": tiles, "d": d, "num_warps": 4}
-    return (first,
-            (hopper_backward_kernel, (B * H_kv * triton.cdiv(N_k, block),), arguments),
+    arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": H_kv, "group": H_q // H_kv, "together": together, "left": left, "right": right}
+    arguments |= {"scale": scale, "d": d, "causal": causal, "turns": turns, "ordered": ordered, "num_warps": 4} | choice
+    arguments["ragged"] = packed or left is not None or N_k % block > 0
+    before = [first]
+    if packed:
+        arguments["table"], table_first = table_of_slots(cu_seqlens_k, cu_seqlens_q, N_k, N_q, block)
+        before.append(table_first)
+    last = {"dQ_sum": dQ_sum, "dQ": dQ, "N_q": N_q, "tiles_of_a_head": tiles, "H_q": H_q, "cu_seqlens": cu_seqlens_q,
+            "batch": batch, "B": block, "d": d, "num_warps": 4}
+    return (*before,
+            (hopper_backward_kernel, (B * H_kv * slots(N_k, block, batch),), arguments),
             (finish_kernel, (B * H_q * tiles,), last))
 
 

@@ -60,6 +60,7 @@ def forward(kernel, launch, Q, K, V, *, kind=None, **options):
     """O and L by a forward kernel. launch(Q, K, V, O, L, **options) -> its grid and arguments; the call has been checked.
 
     kind: `plans.kind` of the call, where it is known
+    The arguments may have launches "before" among them, whose results the kernel reads.
     """
     O = empty(*Q.shape[:3], V.shape[-1], Q, packed="batch" in options)
     L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
@@ -70,7 +71,12 @@ def forward(kernel, launch, Q, K, V, *, kind=None, **options):
         return O.copy_(O_wide), L
     inputs = {"Q": Q, "K": K, "V": V} | tensors_among(options)
     kind = kind or plans.kind(options.items(), *inputs.values())
-    plans.run((launch, kind), lambda **tensors: [(kernel, *launch(**tensors, **options))], inputs | {"O": O, "L": L})
+
+    def launches(**tensors):
+        grid, arguments = launch(**tensors, **options)
+        return *arguments.pop("before", ()), (kernel, grid, arguments)
+
+    plans.run((launch, kind), launches, inputs | {"O": O, "L": L})
     return O, L
 
 
@@ -179,9 +185,14 @@ def descriptor(T, block, shape=None, **layout):
     else:
         from triton.tools.tensor_descriptor import TensorDescriptor
     shape, strides = (shape, [math.prod(shape[n + 1:]) for n in range(len(shape))]) if shape else (T.shape, T.stride())
-    one_apart = triton.cdiv(shape[-1] * T.itemsize, 16) * 16 // T.itemsize * shape[-2]         # a lawful stride for one element
-    strides = [step if n > 1 else one_apart for n, step in zip(shape[:-1], strides[:-1], strict=True)] + [1]
+    strides = lawful_strides(shape, strides, T.itemsize)
     return TensorDescriptor(T, list(shape), strides, [1] * (len(shape) - len(block)) + list(block), **layout)
+
+
+def lawful_strides(shape, strides, itemsize):
+    """Strides that TMA takes: where there is one element, whatever its stride says, a multiple of 16 bytes."""
+    one_apart = triton.cdiv(shape[-1] * itemsize, 16) * 16 // itemsize * shape[-2]
+    return [step if n > 1 else one_apart for n, step in zip(shape[:-1], strides[:-1], strict=True)] + [1]
 
 
 def why_no_descriptor(**tensors):

@@ -80,6 +80,13 @@ def sequence_at(slot, cu_seqlens, other_cu_seqlens, batch, N, other_N, B):
 
 
 @triton.jit
+def rows_of_part(at, cu_seqlens, batch, N, B):
+    """Where a part of a slot begins among the N rows, and where its sequence ends. at: where the part begins, slots end to end."""
+    block, start, length, _, _ = search(at // B, cu_seqlens, cu_seqlens, batch, N, N, B)
+    return start + block * B + at % B, start + length
+
+
+@triton.jit
 def search(slot, cu_seqlens, other_cu_seqlens, batch, N, other_N, B):
     """`sequence_at` where there are sequences."""
     s = -1

@@ -1,0 +1,176 @@
+"""Which rows a tile of a Hopper kernel has and which keys these see: in a batch or among packed sequences, causal or in a window.
+
+What Triton compiles from flashlab/kernels/sequences.py stands here once more in Gluon, whose kernels cannot call Triton's, with two
+additions. A small kernel first writes down where each slot's sequence lies, so that a warp finds out by one read. And TMA stops at
+the end of a sequence, as it stops at the end of a tensor, though neighbours lie behind it: reads give zeros, writes are left out.
+
+For that a descriptor numbers the rows by three coordinates, whose sum wraps around the end of the 64-bit addresses:
+
+    coordinate           BEYOND          start + N    head         BEYOND - N + row    column
+    times                2^34 - apart    apart        as always    apart               1          elements; apart: from row to row
+    sum of the row's     BEYOND · 2^34 + (start + row) · apart, where BEYOND · 2^34 elements are 0 modulo 2^64 bytes
+
+The fourth reaches its size, BEYOND, where row reaches N, and TMA takes that for the end. (As triton/tools/ragged_tma.py does.)
+"""
+
+import torch
+import triton
+import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from flashlab.kernels.launch import descriptor, lawful_strides
+from flashlab.kernels.plans import temporary
+from flashlab.kernels.sequences import sequence_at, slots
+
+BEYOND = gl.constexpr(2**30)                           # more rows than any tensor has
+
+
+@gluon.jit
+def place(tile, sizes, B_r: gl.constexpr):
+    """Which query block of which head? `together` heads at a time; of these the last blocks first: causal ones see most keys.
+
+    head << 32 | i, so that one number tells all; -1 where no tile is left. i counts slots where sequences are packed
+    """
+    N_q, N_k, H_q, sharing, together, tiles, left, right, table = sizes
+    T_r = (N_q + B_r - 1) // B_r if table is None else tiles // H_q
+    group = tile // (together * T_r)
+    rest = tile - group * together * T_r
+    row = rest // together
+    head = group * together + rest - row * together
+    return gl.where(tile < tiles, gl.cast(head, gl.int64) << 32 | (T_r - 1 - row), -1)
+
+
+@gluon.jit
+def rows_of_slot(slot, N_q, N_k, table):
+    """(block, start, N, other_start, other_N) of a slot: see `sequences.sequence_at`. Without packed sequences the whole."""
+    if table is None:
+        return slot, 0, N_q, 0, N_k
+    else:
+        row = table + slot * 5
+        return gl.load(row), gl.load(row + 1), gl.load(row + 2), gl.load(row + 3), gl.load(row + 4)
+
+
+@gluon.jit
+def within(start, N, head, row):
+    """The coordinates of a tile of a sequence, as `tiles_of` numbers them."""
+    return [BEYOND, start + N, head, BEYOND - N + row, 0]
+
+
+@gluon.jit
+def blocks_seen(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr,
+                    packed: gl.constexpr):
+    """The blocks of keys that some of the rows from first_row on see: the first and the end.
+
+    At least one block, so that rows that see nothing need no way of their own; none where a slot of packed sequences has no rows.
+    """
+    first, end = 0, N_k
+    if causal:
+        end = gl.minimum(first_row + rows, N_q) + N_k - N_q
+    if left is not None:
+        first = gl.maximum(0, first_row + N_k - N_q - left) // keys
+        end = gl.minimum(N_k, gl.minimum(first_row + rows, N_q) + N_k - N_q + right)
+    end = (end + keys - 1) // keys
+    if left is not None or packed:
+        end = gl.maximum(end, first + 1)
+    if packed:
+        end = gl.where(first_row < N_q, end, first)
+    return first, end
+
+
+@gluon.jit
+def whole_blocks(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr):
+    """Those of which every row sees every key: the first and the end. There may be none, and the end before the first."""
+    first, end = 0, N_k
+    if causal:
+        end = first_row + N_k - N_q + 1
+    if left is not None:
+        first = (gl.maximum(0, first_row + rows - 1 + N_k - N_q - left) + keys - 1) // keys
+        end = gl.minimum(N_k, first_row + N_k - N_q + right + 1)
+    return first, gl.maximum(end, 0) // keys
+
+
+@gluon.jit
+def only_visible(S, span, n, causal: gl.constexpr):
+    """S of a span's n-th block of keys with -inf where a key is hidden or past the end."""
+    first_row, first, N_q, N_k, left, right = span
+    rows: gl.constexpr = gl.SliceLayout(1, S.type.layout)
+    keys = (first + n) * S.shape[1] + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
+    if causal or left is not None:
+        places = first_row + gl.arange(0, S.shape[0], rows) + (N_k - N_q)          # of the rows among the keys
+    if left is not None:
+        last = gl.minimum(places + right, N_k - 1)
+        return gl.where((keys[None, :] >= (places - left)[:, None]) & (keys[None, :] <= last[:, None]), S, float("-inf"))
+    if causal:
+        return gl.where(keys[None, :] <= places[:, None], S, float("-inf"))
+    return gl.where(keys[None, :] < N_k, S, float("-inf"))
+
+
+@gluon.jit
+def rounds(j, N_q, N_k, left, right, causal: gl.constexpr, B: gl.constexpr):
+    """Of the backward pass: query tiles come in rounds of B rows, for a block of B keys. Which round is the first that sees a key
+    of block j, which are the first and the end of those without masks, and which the end?
+    """
+    end = (N_q + B - 1) // B
+    if left is not None:
+        first = gl.maximum(0, j * B + N_q - N_k - right) // B
+        end = gl.maximum(first, (gl.minimum(N_q, gl.minimum(N_k, (j + 1) * B) + N_q - N_k + left) + B - 1) // B)
+        whole_from = gl.minimum(end, (gl.maximum(0, (j + 1) * B - 1 + N_q - N_k - right) + B - 1) // B)
+        whole_from = gl.where((j + 1) * B <= N_k, whole_from, end)
+        whole_to = gl.maximum(whole_from, gl.minimum(end, gl.maximum(0, j * B + N_q - N_k + left + 1) // B))
+        return first, whole_from, whole_to, end
+    if causal:                                         # no mask: a round's first row sees the block's last key
+        first = gl.maximum(0, j * B + N_q - N_k) // B
+        whole_from = gl.minimum(end, (gl.maximum(0, (j + 1) * B - 1 + N_q - N_k) + B - 1) // B)
+    else:                                              # no mask: all keys exist
+        first = 0
+        whole_from = gl.where((j + 1) * B <= N_k, 0, end)
+    return first, whole_from, end, end
+
+
+@gluon.jit
+def first_tile(head, end, slot, j, start_k, start_q, sizes, consumers: gl.constexpr, B: gl.constexpr):
+    """Where a head's query tiles begin among those of all: in whole rounds, or where the sequence's slots are, see sequences.py."""
+    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head = sizes
+    if table is not None:                              # slot = j + start_k // B + the sequence's number
+        return head * tiles_of_a_head + (start_q // B + slot - j - start_k // B) * consumers
+    elif left is not None:
+        return head * tiles_of_a_head
+    else:
+        return head * end * consumers
+
+
+def tiles_of(T, rows, packed, shape=None):
+    """A descriptor of T (B, H, N, d) for tiles of so many rows; `packed`: one that stops at the end of a sequence, see above.
+
+    shape: how the elements of a contiguous T are to be numbered where sequences are not packed
+    """
+    _, H, N, d = T.shape
+    block = [1] * (3 if packed else len(shape or T.shape) - 2) + [rows, d]
+    layout = gl.NVMMASharedLayout.get_default_for(block, gl.float16 if T.dtype == torch.float16 else gl.bfloat16)
+    if not packed:
+        return descriptor(T, (rows, d), shape, layout=layout)
+    _, next_head, apart, _ = lawful_strides(T.shape, T.stride(), T.itemsize)
+    return TensorDescriptor(T, [2**30 + 1, N + 1, H, 2**30, d], [2**34 - apart, apart, next_head, apart, 1], block, layout=layout)
+
+
+def table_of_slots(cu_seqlens, other_cu_seqlens, N, other_N, B):
+    """What `rows_of_slot` reads, and the launch that writes it: slots for blocks of B of the N rows, see sequences.py."""
+    batch = len(cu_seqlens) - 1
+    table = temporary(torch.empty, slots(N, B, batch), 5, dtype=torch.int32, device=cu_seqlens.device)
+    arguments = {"cu_seqlens": cu_seqlens, "other_cu_seqlens": other_cu_seqlens, "table": table, "batch": batch}
+    return table, (slots_kernel, (len(table),), arguments | {"N": N, "other_N": other_N, "B": B, "num_warps": 1})
+
+
+@triton.jit
+def slots_kernel(cu_seqlens, other_cu_seqlens, table, batch, N, other_N, B):
+    """Write down what `sequence_at` says of a slot."""
+    slot = tl.program_id(0)
+    block, start, length, other_start, other_length = sequence_at(slot, cu_seqlens, other_cu_seqlens, batch, N, other_N, B)
+    row = table + slot * 5
+    tl.store(row, block)
+    tl.store(row + 1, start.to(tl.int32))
+    tl.store(row + 2, length)
+    tl.store(row + 3, other_start.to(tl.int32))
+    tl.store(row + 4, other_length)
