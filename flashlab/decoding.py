@@ -8,7 +8,16 @@ import torch
 
 from flashlab.attention import pick_backend
 from flashlab.compiler import check_device, import_triton
-from flashlab.validate import MAX_HEAD_DIM, check_bool, check_head_dims, check_positive, check_qkv, check_scale, check_window, describe
+from flashlab.validate import (
+    MAX_HEAD_DIM,
+    check_bool,
+    check_head_dims,
+    check_positive,
+    check_qkv,
+    check_scale,
+    check_window,
+    describe,
+)
 
 BACKENDS = ("auto", "triton", "torch")
 
@@ -29,7 +38,7 @@ def flash_attention_decode(
              caller adds N_q to lengths
     Paged:   with block_table (B, max_pages), int32, K_cache is (pages, H_kv, page_size, d), V_cache likewise: key n of sequence b
              lies in page block_table[b, n // page_size], at n % page_size. N_max is max_pages * page_size
-    Causal:  always, bottom-right aligned: new query i sees the keys up to lengths - N_q + i. One that sees none gives O = 0, L = -inf
+    Causal:  always, bottom-right aligned: new query i sees the keys up to lengths - N_q + i; if there are none, O = 0, L = -inf
     Window:  (left, right): query i sees `left` keys before its own, -1 for all; right says nothing more than causal does
     Splits:  into how many chunks the keys of a head are cut; None: `kernels.splits.choose_splits` says, by N_max and the GPU
     No wait: the numbers in lengths and block_table are checked on the CPU only. On a GPU wrong ones give meaningless results, but
@@ -38,7 +47,7 @@ def flash_attention_decode(
     Gradient: none. flash_attention has one
     Backend: "triton" runs kernels/decode.py, "torch" the formula, "auto" see `attention.pick_backend`
     Raises:  TypeError or ValueError before anything is launched; RuntimeError where a gradient is asked for
-    Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages as Kwon et al. 2023, arXiv:2309.06180
+    Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023, arXiv:2309.06180
     """
     _check_cache(Q, K_cache, V_cache, lengths, block_table)
     N_q, N_max = Q.shape[2], _room(K_cache, block_table)
@@ -132,16 +141,18 @@ def _check_no_gradient(**tensors):
     if torch.is_grad_enabled():
         for name, T in tensors.items():
             if T is not None and T.requires_grad:
-                raise RuntimeError(f"flash_attention_decode has no gradient, and {name} requires one. Call it under torch.no_grad(), "
-                                   "or use flash_attention, which has one")
+                raise RuntimeError(f"flash_attention_decode has no gradient, and {name} requires one. Call it under "
+                                   "torch.no_grad(), or use flash_attention, which has one")
 
 
 # ---- the two operators, defined with torch.library, so that torch.compile takes them whole
 
-torch.library.define("flashlab::cache_append", "(Tensor K_new, Tensor V_new, Tensor(a!) K_cache, Tensor(b!) V_cache, "
-                                               "Tensor lengths, Tensor? block_table, str backend) -> ()")
-torch.library.define("flashlab::attention_decode", "(Tensor Q, Tensor K_cache, Tensor V_cache, Tensor lengths, Tensor? block_table, "
-                                                   "int added, int[]? window, float scale, int? splits, str backend) -> (Tensor, Tensor)")
+torch.library.define("flashlab::cache_append",
+                     "(Tensor K_new, Tensor V_new, Tensor(a!) K_cache, Tensor(b!) V_cache, Tensor lengths, Tensor? block_table, "
+                     "str backend) -> ()")
+torch.library.define("flashlab::attention_decode",
+                     "(Tensor Q, Tensor K_cache, Tensor V_cache, Tensor lengths, Tensor? block_table, "
+                     "int added, int[]? window, float scale, int? splits, str backend) -> (Tensor, Tensor)")
 CACHE_APPEND = torch.ops.flashlab.cache_append.default
 ATTENTION_DECODE = torch.ops.flashlab.attention_decode.default
 
@@ -197,8 +208,8 @@ def _kernels(backend, Q, V):
     if backend == "torch":
         return None
     if import_triton() is None:
-        raise RuntimeError("backend='triton' needs triton, which is not installed and exists for Linux only. Use backend='torch' or "
-                           "'auto' here")
+        raise RuntimeError("backend='triton' needs triton, which is not installed and exists for Linux only. Use "
+                           "backend='torch' or 'auto' here")
     check_device("Q, K_cache, V_cache", Q)
     from flashlab.kernels import decode
 

@@ -81,7 +81,7 @@ def decode_kernel(
         K_j = tl.load(K_at, mask=key_ok & (col < d), other=0.0)                    # (B_c, B_d)
         V_at = V + (page * stride_Vb + slots * stride_Vn)[:, None] + col_v * stride_Vd             # (B_c, B_dv)
         V_j = tl.load(V_at, mask=key_ok & (col_v < d_v), other=0.0)                # (B_c, B_dv)
-        page = page_of(j + 1, b, room, block_table, stride_table_b, stride_table_n, pages, page_size, B_c)     # before its tile's turn: no copy waits
+        page = page_of(j + 1, b, room, block_table, stride_table_b, stride_table_n, pages, page_size, B_c)     # a tile early
 
         S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                          # (B_r, B_c)
         seen = visible((rows % N_q)[:, None], keys, N_q, N_k, causal, left, right) # (B_r or 1, B_c)
