@@ -35,7 +35,7 @@ MOST_ROWS = 64                                         # in a tile: with more of
 MERGED = 16                                            # partial results that the merge takes at a time
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits", "added", "pages", "all_rows"])            # one kernel for any of them
 def decode_kernel(
     Q, K, V, O, L, lengths, block_table,               # O, L: one for each chunk; lengths, block_table: None where there are none
     stride_Qb, stride_Qh, stride_Qn, stride_Qd,        # elements to step over for the next batch, head, row, column
@@ -110,7 +110,7 @@ def page_of(j, b, room, block_table, stride_b, stride_n, pages, page_size: tl.co
     return page
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits", "all_rows"])
 def merge_kernel(O_split, L_split, O, L, all_rows, splits, d_v: tl.constexpr, B_s: tl.constexpr, B_dv: tl.constexpr):
     """One row's O and L from those of its chunks: each O weighs as much as its sum of exponentials, exp(L)."""
     row = tl.program_id(0).to(tl.int64)
