@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import flashlab
+import flashlab.decoding
 from flashlab import ladder
 from flashlab.compiler import interpreted
 from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
@@ -196,6 +197,14 @@ def test_torch_compile_takes_it_whole(backend):
     assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
 
 
+def test_pytorch_finds_the_operators_as_it_expects_them():
+    Q, K, V, *_, lengths, _ = (T.cpu() if T is not None else None for T in case([5, 9], d=16))
+    new = [torch.ones(2, 2, 1, d) for d in (16, 16)]
+    checks = ("test_schema", "test_faketensor")
+    torch.library.opcheck(flashlab.decoding.CACHE_APPEND, (*new, K, V, lengths, None, "torch"), test_utils=checks)
+    torch.library.opcheck(flashlab.decoding.ATTENTION_DECODE, (Q, K, V, lengths, None, 0, None, 0.5, None, "torch"), test_utils=checks)
+
+
 X, CACHE, TWO = torch.zeros(2, 4, 1, 16), torch.zeros(2, 2, 8, 16), torch.tensor([3, 8], dtype=torch.int32)
 TABLE, PAGES = torch.tensor([[0, 1], [2, 3]], dtype=torch.int32), torch.zeros(4, 2, 4, 16)
 PAGED = {"K_cache": PAGES, "V_cache": PAGES, "block_table": TABLE}
@@ -309,7 +318,7 @@ def jobs(arch, *, H_q=32, N_q=1, d=128, dtype=torch.bfloat16, page_size=None, **
 
 
 CASES = {} if decode is None else {
-    "80": jobs(80, N_q=2)[0], "86 window": jobs(86, N_q=4, causal=False, left=99, right=0, tiles=(64, 4, 2))[0],
+    "80": jobs(80, N_q=2)[0], "86 window": jobs(86, N_q=8, causal=False, left=99, right=0, tiles=(64, 8, 2))[0],
     "89 d 64": jobs(89, H_q=4, d=64, tiles=(128, 4, 2))[0], "90": jobs(90)[0], "90 pages of 64": jobs(90, page_size=64)[0],
     "90 pages of 16": jobs(90, page_size=16)[0], "90, 64 rows": jobs(90, N_q=8)[0], "90 float32": jobs(90, dtype=torch.float32)[0],
     "100": jobs(100)[0], "merge": jobs(90)[1], "append": jobs(80, page_size=16)[2],
