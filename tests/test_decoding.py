@@ -199,10 +199,10 @@ def test_torch_compile_takes_it_whole(backend):
 
 def test_pytorch_finds_the_operators_as_it_expects_them():
     Q, K, V, *_, lengths, _ = (T.cpu() if T is not None else None for T in case([5, 9], d=16))
-    new = [torch.ones(2, 2, 1, d) for d in (16, 16)]
-    checks = ("test_schema", "test_faketensor")
-    torch.library.opcheck(flashlab.decoding.CACHE_APPEND, (*new, K, V, lengths, None, "torch"), test_utils=checks)
-    torch.library.opcheck(flashlab.decoding.ATTENTION_DECODE, (Q, K, V, lengths, None, 0, None, 0.5, None, "torch"), test_utils=checks)
+    new = torch.ones(2, 2, 1, 16)
+    for operator, arguments in ((flashlab.decoding.CACHE_APPEND, (new, new, K, V, lengths, None, "torch")),
+                                (flashlab.decoding.ATTENTION_DECODE, (Q, K, V, lengths, None, 0, None, 0.5, None, "torch"))):
+        torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 X, CACHE, TWO = torch.zeros(2, 4, 1, 16), torch.zeros(2, 2, 8, 16), torch.tensor([3, 8], dtype=torch.int32)
