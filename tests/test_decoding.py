@@ -165,6 +165,20 @@ def test_numbers_that_a_gpu_is_not_asked_touch_nothing_outside():
     assert torch.equal(whole.nan_to_num(nan=-99.0), before.nan_to_num(nan=-99.0))
 
 
+@needs_triton
+def test_lengths_beyond_a_contiguous_cache_touch_nothing_outside():
+    whole = torch.full((6, 1, 16, 16), torch.nan, device=DEVICE)
+    whole[1:5] = torch.randn(4, 1, 16, 16)
+    cache, before = whole[1:5], whole.clone()
+    Q, O, L = torch.randn(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, device=DEVICE)
+    wrong = torch.tensor([16, -1, 99, 2**31 - 1], dtype=torch.int32, device=DEVICE)
+    for kernel, grid, arguments in decode.launch(Q, cache, cache, O, L, wrong, None, scale=1.0, splits=2):
+        kernel[grid](**arguments)
+    assert O.isfinite().all() and torch.equal(L[1].isinf(), torch.ones_like(L[1]).bool())
+    decode.append(Q, Q, cache, cache, torch.tensor([16, -1, 17, 20], dtype=torch.int32, device=DEVICE), None)
+    assert torch.equal(whole.nan_to_num(nan=-99.0), before.nan_to_num(nan=-99.0))
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nan_in_a_key_that_is_seen_comes_out(backend):
     Q, K, V, *_, lengths, _ = case([60, 60])
