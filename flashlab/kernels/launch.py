@@ -15,6 +15,7 @@ from flashlab.compiler import check_device, interpreted
 from flashlab.kernels import plans
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+TENSORS = ("seed", "cu_seqlens_q", "cu_seqlens_k", "lengths", "block_table")           # among a call's options
 SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -inf where -inf * 0 would be NaN
 
 
@@ -59,7 +60,8 @@ def shared_arguments(Q, K, V, options, **strided):
 def forward(kernel, launch, Q, K, V, *, kind=None, **options):
     """O and L by a forward kernel. launch(Q, K, V, O, L, **options) -> its grid and arguments; the call has been checked.
 
-    kind: `plans.kind` of the call, where it is known
+    kernel: None where launch gives several launches, each (kernel, grid, arguments)
+    kind:   `plans.kind` of the call, where it is known
     The arguments may have launches "before" among them, whose results the kernel reads.
     """
     O = empty(*Q.shape[:3], V.shape[-1], Q, packed="batch" in options)
@@ -73,6 +75,8 @@ def forward(kernel, launch, Q, K, V, *, kind=None, **options):
     kind = kind or plans.kind(options.items(), *inputs.values())
 
     def launches(**tensors):
+        if kernel is None:
+            return launch(**tensors, **options)
         grid, arguments = launch(**tensors, **options)
         return *arguments.pop("before", ()), (kernel, grid, arguments)
 
@@ -112,7 +116,7 @@ def backward(launch, Q, K, V, O, dO, L, dL, *, kind=None, **options):
 
 def tensors_among(options):
     """Take out of a call's options those that are tensors, or None in the place of one: {name: tensor}."""
-    return {name: options.pop(name) for name in ("seed", "cu_seqlens_q", "cu_seqlens_k") if name in options}
+    return {name: options.pop(name) for name in TENSORS if name in options}
 
 
 def empty(B, H, N, d, like, packed=False):
