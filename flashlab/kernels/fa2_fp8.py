@@ -12,6 +12,8 @@ Q, K and V come as e4m3 numbers, one byte each, with a scale for each block of r
                   Moving them would take shuffles. A sum may be taken in any order, so V's keys come in the order of the threads
 """
 
+from functools import partial
+
 import torch
 import triton
 from triton.experimental import gluon
@@ -24,6 +26,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from flashlab.kernels import plans, quantize
 from flashlab.kernels.fa2_hopper import blocks_seen, only_visible, pass_over, place
 from flashlab.kernels.hopper import (
     arrive,
@@ -37,7 +40,7 @@ from flashlab.kernels.hopper import (
     sync,
     thread_barrier,
 )
-from flashlab.kernels.launch import capability, descriptor, heads_together, programs_at_a_time
+from flashlab.kernels.launch import descriptor, heads_together, programs_at_a_time
 from flashlab.kernels.plans import temporary
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
@@ -118,11 +121,30 @@ def issue_output(P, V_s, slot, O):
 
 
 @gluon.jit
-def rounded(P, operand: gl.constexpr):
-    """P in e4m3, its keys in the order of V's: every thread keeps what it has, and no number changes place."""
-    groups: gl.constexpr = P.shape[1] // 16
-    P = P.to(gl.float8e4nv).reshape([ROWS, groups, 2, 4, 2]).permute((0, 1, 3, 2, 4)).reshape([ROWS, groups * 16])
-    return gl.convert_layout(P, operand, assert_trivial=True)
+def rounded(P):
+    """P in e4m3, four weights of a row in a register, their keys in the order of V's: no number changes its thread.
+
+    Of the 16 keys 8b + 2t + e the thread t has those with b, e = 0 or 1, and in the second product it has to have 4t + 2b + e.
+    """
+    P = P.reshape([ROWS, P.shape[1] // 16, 2, 4, 2])                               # (rows, groups, b, t, e)
+    first, second = gl.split(P)                                                    # e = 0, 1: (rows, groups, b, t)
+    w0, w2 = gl.split(first.permute((0, 1, 3, 2)))                                 # b = 0, 1: (rows, groups, t)
+    w1, w3 = gl.split(second.permute((0, 1, 3, 2)))
+    return gl.inline_asm_elementwise("""{
+        .reg .b16 low, high;
+        cvt.rn.satfinite.e4m3x2.f32 low, $2, $1;
+        cvt.rn.satfinite.e4m3x2.f32 high, $4, $3;
+        mov.b32 $0, {low, high};
+    }""", "=r,f,f,f,f", [w0, w1, w2, w3], dtype=gl.int32, is_pure=True, pack=1)
+
+
+@gluon.jit
+def as_operand(P, O_layout: gl.constexpr):
+    """What `rounded` has packed as an operand of P V, (rows, keys) in e4m3. It costs no instruction."""
+    pairs = gl.join(P, P)
+    P = gl.join(pairs, pairs).reshape([ROWS, P.shape[1] * 16])                     # each register once for each of its four
+    P = gl.convert_layout(P, gl.DotOperandLayout(0, O_layout, 4), assert_trivial=True)
+    return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r,r,r,r", [P], dtype=gl.float8e4nv, is_pure=False, pack=4)
 
 
 @gluon.jit
@@ -130,18 +152,18 @@ def step(state, Q, buffers, signals, scales, left, mask, masked: gl.constexpr, c
          consumers: gl.constexpr, stages: gl.constexpr, unrolled: gl.constexpr):
     """One block: start S of the next and O += P V of this one, then the softmax of the next under the second product.
 
-    O is rescaled while S is computed, and P rounded as soon as it is there.
+    O is rescaled while S is computed. P is rounded when its registers are free: when the product with the one before is done.
     """
-    O, P, m, l, alpha, V_scale, slot, phase, next_slot, next_phase = state
+    O, P, m, l, alpha, V_log2, slot, phase, next_slot, next_phase = state
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
     Q_factor, K_scales, V_scales = scales
     first_row, next_key, N_q, N_k = mask
-    operand: gl.constexpr = gl.DotOperandLayout(0, O.type.layout, 4)
     all_threads: gl.constexpr = consumers * 128 + 32
 
     factor = Q_factor * gl.load(K_scales + (left - 1))
-    next_V_scale = gl.load(V_scales + (left - 1))
+    next_V_log2 = gl.load(V_scales + (left - 1))
+    P = as_operand(P, O.type.layout)                   # before a product is under way: instructions between two would part them
     S = issue_scores(Q, K_s, next_slot, me, consumers)
     mbarrier.wait(V_full.index(slot), phase)
     O = issue_output(P, V_s, slot, scaled_rows(O, alpha))
@@ -154,7 +176,6 @@ def step(state, Q, buffers, signals, scales, left, mask, masked: gl.constexpr, c
     P_next = gl.exp2(S * factor - (m_new - P_BITS)[:, None])
     alpha = gl.exp2(m - m_new)
     l = scaled_rows(l, alpha) + row_shares(P_next)
-    P_next = rounded(P_next, operand)
     if unrolled:
         l = pinned(l)
     after, after_phase = following(next_slot, next_phase, stages)
@@ -162,8 +183,8 @@ def step(state, Q, buffers, signals, scales, left, mask, masked: gl.constexpr, c
     mbarrier.wait(K_full.index(after), after_phase, pred=left > 1)
     O = warpgroup_mma_wait(0, deps=[O])
     arrive(slot + V_FREE, all_threads)
-    alpha = alpha * (V_scale / next_V_scale)           # for O alone, which has V's scale; l has none
-    return O, P_next, m_new, l, alpha, next_V_scale, next_slot, next_phase, after, after_phase
+    alpha = alpha * gl.exp2(V_log2 - next_V_log2)      # for O alone, which has V's scale; l has none
+    return O, rounded(P_next), m_new, l, alpha, next_V_log2, next_slot, next_phase, after, after_phase
 
 
 @gluon.jit
@@ -177,7 +198,7 @@ def attend(Q, buffers, signals, scales, first_row, blocks, slot, phase, N_q, N_k
     d: gl.constexpr = Q.shape[1]
     keys: gl.constexpr = K_s.shape[3]
     O_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 32])
-    factor, V_scale = Q_factor * gl.load(K_scales + (blocks - 1)), gl.load(V_scales + (blocks - 1))
+    factor, V_log2 = Q_factor * gl.load(K_scales + (blocks - 1)), gl.load(V_scales + (blocks - 1))
     mbarrier.wait(K_full.index(slot), phase)
     S = issue_scores(Q, K_s, slot, me, consumers)
     S = warpgroup_mma_wait(0, deps=[S])
@@ -189,12 +210,12 @@ def attend(Q, buffers, signals, scales, first_row, blocks, slot, phase, N_q, N_k
         m = gl.maximum(m, LOWEST)
     P = gl.exp2(S * factor - (m - P_BITS)[:, None])
     l = row_shares(P)
-    P = opaque(rounded(P, gl.DotOperandLayout(0, O_layout, 4)))
+    P = rounded(P)
     next_slot, next_phase = following(slot, phase, stages)
     left = blocks - 1
     mbarrier.wait(K_full.index(next_slot), next_phase, pred=left > 0)
     O = gl.zeros([ROWS, d], gl.float32, O_layout)
-    state = (O, P, m, l, gl.exp2(m - m), V_scale, slot, phase, next_slot, next_phase)
+    state = (O, P, m, l, gl.exp2(m - m), V_log2, slot, phase, next_slot, next_phase)
 
     if crossing:                                       # 64 rows whose diagonal crosses from one block of keys into the next
         for _ in range(0, gl.minimum(left, 1)):
@@ -253,19 +274,19 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
             mbarrier.arrive(Q_free.index(me), count=1)
         else:
             Q_factor = scale * LOG2_E * gl.load(Q_scales + (head * T_q + i * consumers + me))
-            O, P, m, l, alpha, V_scale, slot, phase, next_slot, next_phase = attend(
+            O, P, m, l, alpha, V_log2, slot, phase, next_slot, next_phase = attend(
                 Q, buffers, signals, (Q_factor, K_scales + head_kv * T_k, V_scales + head_kv * T_k), first_row, blocks, slot, phase,
                 N_q, N_k, causal, ragged, crossing, me, consumers, stages, unrolled)
             O = scaled_rows(O, opaque(alpha))
             thread_barrier()                           # all 128 threads have read Q
             mbarrier.arrive(Q_free.index(me), count=1)
             mbarrier.wait(V_full.index(slot), phase)
-            O = issue_output(P, V_s, slot, O)
+            O = issue_output(as_operand(P, O.type.layout), V_s, slot, O)
             l_i = gl.convert_layout(gl.sum(l, 1), rows_of_S)
             O = warpgroup_mma_wait(0, deps=[O])
             arrive(slot + V_FREE, consumers * 128 + 32)
             slot, phase = next_slot, next_phase
-            O = scaled_rows(O, V_scale / l_i)
+            O = scaled_rows(O, gl.exp2(V_log2) / l_i)
             tma.store_wait(0)                          # the tile before has left O_s
             O_s.index(me).reshape([ROWS, d]).store(O.to(O_s.dtype))
             fence_async_shared()
@@ -327,22 +348,11 @@ def fa2_fp8_kernel(Q, K, V, O, L, Q_scales, K_scales, V_scales, counter, scale, 
 KERNEL = fa2_fp8_kernel
 
 
-def why_not(Q, K, V, *, causal=False, **options):
-    """Why this kernel does not take a call, in words; None where it does. Q, K and V as they are before they are quantised."""
-    have, (d, d_v) = capability(Q), (Q.shape[-1], V.shape[-1])
-    if have is None or have[0] != 9:
-        return "its instructions are Hopper's alone" + (f", and this GPU has compute capability {have[0]}.{have[1]}" if have else "")
-    if d != d_v or d not in (64, 128):
-        return f"it takes d = d_v = 64 or 128, not d = {d}, d_v = {d_v}"
-    if causal and Q.shape[2] > K.shape[2]:
-        return "with more queries than keys some causal rows see no key"
-    return None
-
-
 def launch(Q, K, V, O, L, Q_scales, K_scales, V_scales, *, causal, scale, choice=None, **options):
     """The grid and the arguments of one launch; nothing is checked and nothing runs.
 
-    Q (B, H_q, N_q, d), K (B, H_kv, N_k, d) and V (B, H_kv, d, N_k rounded up to whole blocks) in e4m3; O as O will be
+    Q (B, H_q, N_q, d), K (B, H_kv, N_k, d) and V (B, H_kv, d, N_k rounded up to whole blocks) in e4m3, as quantize.py makes them;
+    float32 scales, one for each 64 rows of Q and each block of K; V_scales are logarithms to base 2. O in bfloat16
     """
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
     choice = choice or how_many(d, max(N_q, N_k), causal)
@@ -364,3 +374,30 @@ def how_many(d, N, causal):
     if d == 64:
         return {"keys": 128, "consumers": 3, "stages": 3, "unrolled": False, "registers": 160}
     return {"keys": 128, "consumers": 2, "stages": 3, "unrolled": N >= 8192, "registers": 240}
+
+
+def launches(Q, K, V, O, L, H=None, *, causal, scale, choice=None):
+    """All launches of a call, (kernel, grid, arguments), in order: Q, K and V are quantised, then attended to."""
+    (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
+    choice = choice or how_many(d, max(N_q, N_k), causal)
+    keys, made = choice["keys"], {}
+    T_q, T_k = triton.cdiv(N_q, ROWS.value), triton.cdiv(N_k, keys)
+    for name, shape, scales in (("Q", Q.shape, (B, H_q, T_q)), ("K", K.shape, (B, H_kv, T_k)),
+                                ("V", (B, H_kv, d, T_k * keys), (B, H_kv, T_k))):
+        made[name] = temporary(torch.empty, *shape, dtype=torch.float8_e4m3fn, device=Q.device)
+        made[name + "_scales"] = temporary(torch.empty, *scales, dtype=torch.float32, device=Q.device)
+    steps = [(quantize.quantize_kernel, *quantize.launch(T, rotation, made[name], made[name + "_scales"], block, name == "V"))
+             for name, T, rotation, block in (("Q", Q, H, ROWS.value), ("K", K, H, keys), ("V", V, None, keys))]
+    return [*steps, (KERNEL, *launch(**made, O=O, L=L, causal=causal, scale=scale, choice=choice))]
+
+
+def forward(Q, K, V, H=None, *, causal, scale, choice=None):
+    """O in bfloat16. H: the rotation of Q and K, of their dtype; choice: as of how_many. Nothing is checked."""
+    Q, K, V = (T if T.stride(-1) == 1 else T.contiguous() for T in (Q, K, V))
+    O = torch.empty(Q.shape, dtype=torch.bfloat16, device=Q.device)
+    L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
+    options = {"causal": causal, "scale": scale, "choice": choice}
+    inputs = {"Q": Q, "K": K, "V": V, "H": H}
+    kind = plans.kind((causal, scale, str(choice)), *inputs.values())
+    plans.run((launches, kind), partial(launches, **options), inputs | {"O": O, "L": L})
+    return O
