@@ -1,4 +1,4 @@
-"""FP8 attention: its steps in PyTorch against float64, the kernels without a GPU against those steps, and as a GPU would run them."""
+"""FP8 attention: its steps in PyTorch against float64, the kernels against those steps, and as compiled."""
 
 import types
 
@@ -7,10 +7,7 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import fp8, oracle
-
-EPS = 0.0265
-"""The root mean square of e4m3's relative rounding error: uniform within a step of 1/8, (1/8)/sqrt(12) = 0.036 of the power of two
-below a number; the number is m of those, 1 <= m < 2, and the mean of 1/m^2 is 0.54 where m is as likely small as large in a log."""
+from flashlab.fp8 import EPS
 
 
 def inputs(N_q, N_k, d, H_q=2, H_kv=2, outliers=False):
@@ -253,3 +250,20 @@ def test_the_tensor_cores_multiply_e4m3(compiled, name):
     assert products and all("f32.e4m3.e4m3" in line for line in products)
     assert ptx.count("cvt.rn.satfinite.e4m3x2.f32") and "prmt" not in ptx
     assert "QGMMA" in compiled[name].sass
+
+
+def test_bench_times_what_is_right_and_says_what_is_wrong():
+    from flashlab.bench import fp8 as bench
+    from flashlab.bench.problems import Problem
+
+    problem = Problem(256, 64, True, H=2)
+    Q, K, V = inputs(256, 256, 64)
+    calls = {bench.BASELINE: lambda: oracle.attention(Q, K, V, causal=True)[0], "nothing": lambda: torch.full_like(Q, torch.nan),
+             bench.WHOLE: lambda: fp8.flash_attention_fp8(Q, K, V, causal=True), bench.QUANTISING: lambda: None,
+             "not causal": lambda: fp8.flash_attention_fp8(Q, K, V)}
+    rows = {row["implementation"]: row for row in
+            bench.measure(problem, calls, (Q, K, V), 2, lambda: False, timer=lambda call: [1.0])}
+    assert {name for name, row in rows.items() if "refused" in row.get("skipped", "")} == {"nothing", "not causal"}
+    assert rows[bench.WHOLE]["vs_sdpa_cudnn"] == 1 and 0.03 < rows[bench.WHOLE]["error"] < 0.06
+    assert rows[bench.QUANTISING]["error"] is None and "tflops" not in rows[bench.QUANTISING]
+    assert len(bench.table(problem, rows.values()).splitlines()) == 7
