@@ -1,7 +1,7 @@
 """FP8 attention: its error on Gaussian inputs, and its time beside the bfloat16 Hopper kernel and cuDNN, by turns.
 
 The kernel alone, on numbers that are quantised already; the quantising; both as flash_attention_fp8 does them. With --sweep
-the kernel alone in its variants: keys of a block, consumers, slots of a ring, unrolled or not.
+the kernel alone in its variants: keys of a block, consumers, slots of a ring, unrolled or not, one sum or two.
 """
 
 import os
@@ -26,7 +26,7 @@ from flashlab.bench.results import finish, save, start
 SIZES, QUICK_SIZES, HEAD_DIMS = (4096, 16384), (16384,), (64, 128)
 BASELINE, HOPPER = "sdpa_cudnn", "fa2_hopper_forward"
 ALONE, QUANTISING, WHOLE = "fp8 kernel", "fp8 quantising", "flash_attention_fp8"
-LARGEST_ERROR = 1.25 * 2 * fp8.EPS     # of Gaussian inputs, relative to O: four roundings, and what the tensor cores drop
+LARGEST_ERROR = 1.5 * 2 * fp8.EPS     # of Gaussian inputs, relative to O: four roundings, and what the tensor cores drop
 CHECKED_SCORES = 2**26
 PATIENCE = 150                         # seconds until a variant that is tried counts as hanging
 
@@ -97,16 +97,19 @@ def measure(problem, calls, tensors, rounds, expired, timer=timing.time_ms):
 # ---- variants of the kernel
 
 
+SHAPES = {64: ((128, 3, 160), (128, 2, 240), (64, 3, 160)), 128: ((128, 2, 240), (64, 2, 240), (64, 3, 160))}
+
+
 def choices(d):
     """{name: how_many's answer} to try."""
     found = {}
-    for (keys, consumers, registers), stages, unrolled in product(SHAPES[d], (2, 3, 4), (False, True)):
-        found[f"{keys} keys, {consumers} consumers, {stages} slots{', unrolled' if unrolled else ''}"] = {
-            "keys": keys, "consumers": consumers, "stages": stages, "unrolled": unrolled, "registers": registers}
+    for (keys, consumers, registers), stages, unrolled, two_sums in product(SHAPES[d], (2, 3, 4), (False, True), (False, True)):
+        if stages != 3 and (keys, consumers) != SHAPES[d][0][:2]:
+            continue                                   # the slots matter little: tried with the first shape
+        name = f"{keys} keys, {consumers} consumers, {stages} slots{', unrolled' * unrolled}{', two sums' * two_sums}"
+        found[name] = {"keys": keys, "consumers": consumers, "stages": stages, "unrolled": unrolled, "two_sums": two_sums,
+                       "registers": registers}
     return found
-
-
-SHAPES = {64: ((128, 3, 160), (128, 2, 240), (64, 3, 160)), 128: ((128, 2, 240), (64, 2, 240), (64, 3, 160))}
 
 
 def try_choice(d, causal, choice):
