@@ -184,13 +184,13 @@ def test_quantising_kernel(rotate, transposed):
 def run_stand_in(monkeypatch, Q, K, V, causal, choice):
     """O by fa2_fp8_kernel, two programs one after the other, and what it should be."""
     quantised, (turned, V_log2) = as_the_kernel_wants(Q, K, V, choice["keys"])
-    O, L = torch.full_like(Q, torch.nan), torch.full(Q.shape[:3], torch.nan)
+    O = torch.full_like(Q, torch.nan)
     monkeypatch.setattr(fa2_fp8, "programs_at_a_time", lambda *_: 2)               # few, so that one goes through many tiles
     scale = Q.shape[-1] ** -0.5
-    grid, arguments = fa2_fp8.launch(quantised[0].values, quantised[1].values, turned, O, L, quantised[0].scales,
+    grid, arguments = fa2_fp8.launch(quantised[0].values, quantised[1].values, turned, O, quantised[0].scales,
                                      quantised[1].scales, V_log2, causal=causal, scale=scale, choice=choice | {"registers": 0})
     counter = arguments["counter"]
-    for name in ("L", "counter", "Q_scales", "K_scales", "V_scales"):
+    for name in ("counter", "Q_scales", "K_scales", "V_scales"):
         T = arguments[name]
         arguments[name] = hopper_stand_in.Pointer(T.view(-1) if "scales" in name else T)
     shared = ("place", "blocks_seen", "only_visible", "pass_over")                 # with the names of this kernel's file
@@ -198,7 +198,7 @@ def run_stand_in(monkeypatch, Q, K, V, causal, choice):
     here |= {"rounded": lambda P: in_the_order_of_threads(P).to(torch.float8_e4m3fn), "as_operand": lambda P, layout: P}
     hopper_stand_in.run_kernel(monkeypatch, fa2_fp8, "fa2_fp8_kernel", grid, arguments, **here)
     assert not counter.any(), "the next launch would begin to count where this one stopped"
-    return O, L, fp8.emulated(*quantised, causal, scale)
+    return O, fp8.emulated(*quantised, causal, scale)
 
 
 TWO = {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False, "two_sums": False}
@@ -217,17 +217,16 @@ def test_warpgroups_do_the_same_steps(monkeypatch, case):
     (Q, K, V), causal, choice = STAND_IN[case]
     V[:, :, -V.shape[2] // 3:] *= 8                    # blocks with other scales
     K[:, :, -K.shape[2] // 3:] *= 2
-    O, L, expected = run_stand_in(monkeypatch, Q, K, V, causal, choice)
+    O, expected = run_stand_in(monkeypatch, Q, K, V, causal, choice)
     assert rms(O - expected) <= 0.01 * rms(expected)
     check(O, Q, K, V, causal)
-    assert (L.double() - oracle.attention(Q, K, V, causal=causal)[1]).abs().max() < 0.5
 
 
 def job(d, causal, **changes):
-    Q, L = torch.empty(1, 16, 16384, d, dtype=torch.bfloat16, device="meta"), torch.empty(1, 16, 16384, device="meta")
+    Q = torch.empty(1, 16, 16384, d, dtype=torch.bfloat16, device="meta")
     choice = fa2_fp8.how_many(d, 16384, causal) | changes
     return [(kernel, arguments, 90) for kernel, _, arguments in
-            fa2_fp8.launches(Q, Q, Q, Q, L, Q[0, 0, :d], causal=causal, scale=1.0, choice=choice)]
+            fa2_fp8.launches(Q, Q, Q, Q, Q[0, 0, :d], causal=causal, scale=1.0, choice=choice)]
 
 
 @pytest.fixture(scope="module")

@@ -36,9 +36,8 @@ def prepared(Q, K, V, causal, choice=None):
     from flashlab.kernels import fa2_fp8, plans  # here: they need Triton
 
     H = fp8.hadamard(Q.shape[-1], device=Q.device, dtype=Q.dtype)
-    O, L = torch.empty_like(Q), torch.empty(Q.shape[:3], device=Q.device)
-    scale = Q.shape[-1] ** -0.5
-    *before, attend = fa2_fp8.launches(Q, K, V, O, L, H, causal=causal, scale=scale, choice=choice)
+    O, scale = torch.empty_like(Q), Q.shape[-1] ** -0.5
+    *before, attend = fa2_fp8.launches(Q, K, V, O, H, causal=causal, scale=scale, choice=choice)
     plans.launch(before)
 
     def kernel():

@@ -55,7 +55,7 @@ LOWEST = gl.constexpr(-1e30)                           # below any score
 @gluon.jit
 def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr):
     """Publish the number of the next tile, then have Q, K and V of this one copied, as fast as buffers become free."""
-    descriptors, L, scales, buffers, signals, schedule, sizes, scale = shared
+    descriptors, scales, buffers, signals, schedule, sizes, scale = shared
     Q, K, V, O_out = descriptors
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
@@ -263,8 +263,8 @@ def attend(Q, buffers, signals, scales, first_row, blocks, slot, phase, N_q, N_k
 @gluon.jit
 def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr,
              ragged: gl.constexpr, crossing: gl.constexpr, unrolled: gl.constexpr, two_sums: gl.constexpr):
-    """Take tile after tile: its 64 rows against all blocks of keys that they see, then O and L."""
-    descriptors, L, scales, buffers, signals, schedule, sizes, scale = shared
+    """Take tile after tile: its 64 rows against all blocks of keys that they see, then O."""
+    descriptors, scales, buffers, signals, schedule, sizes, scale = shared
     Q_in, K_in, V_in, O_out = descriptors
     Q_scales, K_scales, V_scales = scales
     Q_s, K_s, V_s, O_s = buffers
@@ -272,8 +272,6 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     counter, next_tile, next_full, next_free = schedule
     N_q, N_k, H_q, group, together, tiles = sizes
     keys: gl.constexpr = K_s.shape[3]
-    S_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, keys, 32])
-    rows_of_S: gl.constexpr = gl.SliceLayout(1, S_layout)
     one: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     T_q, T_k = (N_q + ROWS - 1) // ROWS, (N_k + keys - 1) // keys                  # how many blocks with a scale
     Q = Q_s.index(me).reshape([ROWS, d])
@@ -306,7 +304,7 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
             mbarrier.arrive(Q_free.index(me), count=1)
             mbarrier.wait(V_full.index(slot), phase)
             sums = issue_output(sums, opaque(alpha), P, V_s, slot, two_sums)
-            l_i = gl.convert_layout(gl.sum(l, 1), rows_of_S)
+            l_i = gl.sum(l, 1)
             sums = waited_for(sums, two_sums)
             arrive(slot + V_FREE, consumers * 128 + 32)
             slot, phase = next_slot, next_phase
@@ -316,16 +314,13 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
             O_s.index(me).reshape([ROWS, d]).store(O.to(O_s.dtype))
             fence_async_shared()
             tma.async_copy_shared_to_global(O_out, [head, first_row, 0], O_s.index(me))
-            rows = first_row + gl.arange(0, ROWS, rows_of_S)
-            L_i = (m + (gl.log2(l_i) - P_BITS)) / LOG2_E
-            gl.store(L + gl.cast(head, gl.int64) * N_q + rows, L_i, mask=rows < N_q)
         tile = coming
         turn += 1
     tma.store_wait(0)
 
 
 @gluon.jit(do_not_specialize=["N_q", "N_k", "H_q", "group", "together", "tiles"])
-def fa2_fp8_kernel(Q, K, V, O, L, Q_scales, K_scales, V_scales, counter, scale, N_q, N_k, H_q, group, together, tiles,
+def fa2_fp8_kernel(Q, K, V, O, Q_scales, K_scales, V_scales, counter, scale, N_q, N_k, H_q, group, together, tiles,
                    d: gl.constexpr, keys: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr,
                    ragged: gl.constexpr, crossing: gl.constexpr, unrolled: gl.constexpr, two_sums: gl.constexpr,
                    registers: gl.constexpr, num_warps: gl.constexpr):
@@ -353,7 +348,7 @@ def fa2_fp8_kernel(Q, K, V, O, L, Q_scales, K_scales, V_scales, counter, scale, 
 
     descriptors, scales, buffers = (Q, K, V, O), (Q_scales, K_scales, V_scales), (Q_s, K_s, V_s, O_s)
     signals, schedule = (Q_full, Q_free, K_full, V_full), (counter, next_tile, next_full, next_free)
-    shared = (descriptors, L, scales, buffers, signals, schedule, (N_q, N_k, H_q, group, together, tiles), scale)
+    shared = (descriptors, scales, buffers, signals, schedule, (N_q, N_k, H_q, group, together, tiles), scale)
     # Warps, and registers a thread, of all but the first, which has the launch's warps and what registers are left.
     if consumers == 2:
         gl.warp_specialize([
@@ -373,7 +368,7 @@ def fa2_fp8_kernel(Q, K, V, O, L, Q_scales, K_scales, V_scales, counter, scale, 
 KERNEL = fa2_fp8_kernel
 
 
-def launch(Q, K, V, O, L, Q_scales, K_scales, V_scales, *, causal, scale, choice=None, **options):
+def launch(Q, K, V, O, Q_scales, K_scales, V_scales, *, causal, scale, choice=None, **options):
     """The grid and the arguments of one launch; nothing is checked and nothing runs.
 
     Q (B, H_q, N_q, d), K (B, H_kv, N_k, d) and V (B, H_kv, d, N_k rounded up to whole blocks) in e4m3, as quantize.py makes them;
@@ -382,7 +377,7 @@ def launch(Q, K, V, O, L, Q_scales, K_scales, V_scales, *, causal, scale, choice
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
     choice = choice or how_many(d, max(N_q, N_k), causal)
     tiles, keys = B * H_q * triton.cdiv(N_q, choice["consumers"] * 64), choice["keys"]
-    arguments = {"L": L, "counter": temporary(counters, 2, dtype=torch.int32, device=Q.device), "scale": scale}
+    arguments = {"counter": temporary(counters, 2, dtype=torch.int32, device=Q.device), "scale": scale}
     for name, T, block in (("Q", Q, (64, d)), ("K", K, (keys, d)), ("V", V, (d, keys))):
         arguments[name] = descriptor(T, block, layout=gl.NVMMASharedLayout.get_default_for([1, 1, *block], gl.float8e4nv))
     of_O = gl.NVMMASharedLayout.get_default_for([1, 64, d], gl.bfloat16)
@@ -401,7 +396,7 @@ def how_many(d, N, causal):
     return {"keys": 128, "consumers": 2, "stages": 3, "unrolled": False, "two_sums": True, "registers": 240}
 
 
-def launches(Q, K, V, O, L, H=None, *, causal, scale, choice=None):
+def launches(Q, K, V, O, H=None, *, causal, scale, choice=None):
     """All launches of a call, (kernel, grid, arguments), in order: Q, K and V are quantised, then attended to."""
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
     choice = choice or how_many(d, max(N_q, N_k), causal)
@@ -413,16 +408,15 @@ def launches(Q, K, V, O, L, H=None, *, causal, scale, choice=None):
         made[name + "_scales"] = temporary(torch.empty, *scales, dtype=torch.float32, device=Q.device)
     steps = [(quantize.quantize_kernel, *quantize.launch(T, rotation, made[name], made[name + "_scales"], block, name == "V"))
              for name, T, rotation, block in (("Q", Q, H, ROWS.value), ("K", K, H, keys), ("V", V, None, keys))]
-    return [*steps, (KERNEL, *launch(**made, O=O, L=L, causal=causal, scale=scale, choice=choice))]
+    return [*steps, (KERNEL, *launch(**made, O=O, causal=causal, scale=scale, choice=choice))]
 
 
 def forward(Q, K, V, H=None, *, causal, scale, choice=None):
     """O in bfloat16. H: the rotation of Q and K, of their dtype; choice: as of how_many. Nothing is checked."""
     Q, K, V = (T if T.stride(-1) == 1 else T.contiguous() for T in (Q, K, V))
     O = torch.empty(Q.shape, dtype=torch.bfloat16, device=Q.device)
-    L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
     options = {"causal": causal, "scale": scale, "choice": choice}
     inputs = {"Q": Q, "K": K, "V": V, "H": H}
     kind = plans.kind((causal, scale, str(choice)), *inputs.values())
-    plans.run((launches, kind), partial(launches, **options), inputs | {"O": O, "L": L})
+    plans.run((launches, kind), partial(launches, **options), inputs | {"O": O})
     return O
