@@ -159,11 +159,12 @@ def rounded(P):
 
 
 @gluon.jit
-def as_operand(P, O_layout: gl.constexpr):
-    """What `rounded` has packed as an operand of P V, (rows, keys) in e4m3. It costs no instruction."""
+def as_operand(P, O):
+    """What `rounded` has packed as an operand of a product that adds to O, (rows, keys) in e4m3. It costs no instruction."""
+    operand: gl.constexpr = gl.DotOperandLayout(0, O.type.layout, 4)
     pairs = gl.join(P, P)
     P = gl.join(pairs, pairs).reshape([ROWS, P.shape[1] * 16])                     # each register once for each of its four
-    P = gl.convert_layout(P, gl.DotOperandLayout(0, O_layout, 4), assert_trivial=True)
+    P = gl.convert_layout(P, operand, assert_trivial=True)
     return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r,r,r,r", [P], dtype=gl.float8e4nv, is_pure=False, pack=4)
 
 
@@ -183,7 +184,7 @@ def step(state, Q, buffers, signals, scales, left, mask, masked: gl.constexpr, c
 
     factor = Q_factor * gl.load(K_scales + (left - 1))
     next_V_log2 = gl.load(V_scales + (left - 1))
-    P = as_operand(P, sums[0].type.layout)                   # before a product starts: instructions in between would part them
+    P = as_operand(P, sums[0])                         # before a product starts: instructions in between would part them
     S = issue_scores(Q, K_s, next_slot, me, consumers)
     mbarrier.wait(V_full.index(slot), phase)
     sums = issue_output(sums, alpha, P, V_s, slot, two_sums)
@@ -299,7 +300,7 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
             sums, P, m, l, alpha, V_log2, slot, phase, next_slot, next_phase = attend(
                 Q, buffers, signals, (Q_factor, K_scales + head_kv * T_k, V_scales + head_kv * T_k), first_row, blocks, slot, phase,
                 N_q, N_k, causal, ragged, crossing, me, consumers, stages, unrolled, two_sums)
-            P = as_operand(P, sums[0].type.layout)
+            P = as_operand(P, sums[0])
             thread_barrier()                           # all 128 threads have read Q
             mbarrier.arrive(Q_free.index(me), count=1)
             mbarrier.wait(V_full.index(slot), phase)
