@@ -124,8 +124,9 @@ def issue_output(sums, alpha, P, V_s, slot, two_sums: gl.constexpr):
     d: gl.constexpr = V_s.shape[3]
     V_j = V_s.index(slot).reshape([d, V_s.shape[4]])
     if two_sums:
+        layout: gl.constexpr = sums[0].type.layout
         O = scaled_rows(sums[0], sums[2]) + sums[1]
-        zeros = gl.zeros([ROWS, d], gl.float32, O.type.layout)
+        zeros = gl.zeros([ROWS, d], gl.float32, layout)
         return O, warpgroup_mma(P, V_j.permute((1, 0)), zeros, use_acc=False, is_async=True), alpha
     else:
         return (warpgroup_mma(P, V_j.permute((1, 0)), scaled_rows(sums[0], alpha), is_async=True),)
