@@ -184,11 +184,15 @@ def test_quantising_kernel(rotate, transposed):
 def run_stand_in(monkeypatch, Q, K, V, causal, choice):
     """O by fa2_fp8_kernel, two programs one after the other, and what it should be."""
     quantised, (turned, V_log2) = as_the_kernel_wants(Q, K, V, choice["keys"])
-    O = torch.full_like(Q, torch.nan)
-    monkeypatch.setattr(fa2_fp8, "programs_at_a_time", lambda *_: 2)               # few, so that one goes through many tiles
-    scale = Q.shape[-1] ** -0.5
+    O, scale = torch.full_like(Q, torch.nan), Q.shape[-1] ** -0.5
     grid, arguments = fa2_fp8.launch(quantised[0].values, quantised[1].values, turned, O, quantised[0].scales,
                                      quantised[1].scales, V_log2, causal=causal, scale=scale, choice=choice | {"registers": 0})
+    stand_in(monkeypatch, min(2, grid[0]), arguments)  # few, so that one goes through many tiles
+    return O, fp8.emulated(*quantised, causal, scale)
+
+
+def stand_in(monkeypatch, programs, arguments):
+    """One launch of fa2_fp8_kernel, its programs one after the other."""
     counter = arguments["counter"]
     for name in ("counter", "Q_scales", "K_scales", "V_scales"):
         T = arguments[name]
@@ -196,9 +200,8 @@ def run_stand_in(monkeypatch, Q, K, V, causal, choice):
     shared = ("place", "blocks_seen", "only_visible", "pass_over")                 # with the names of this kernel's file
     here = {name: types.FunctionType(getattr(fa2_hopper, name).fn.__code__, vars(fa2_fp8)) for name in shared}
     here |= {"rounded": lambda P: in_the_order_of_threads(P).to(torch.float8_e4m3fn), "as_operand": lambda P, layout: P}
-    hopper_stand_in.run_kernel(monkeypatch, fa2_fp8, "fa2_fp8_kernel", grid, arguments, **here)
+    hopper_stand_in.run_kernel(monkeypatch, fa2_fp8, "fa2_fp8_kernel", (programs,), arguments, **here)
     assert not counter.any(), "the next launch would begin to count where this one stopped"
-    return O, fp8.emulated(*quantised, causal, scale)
 
 
 TWO = {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False, "two_sums": False}
@@ -220,6 +223,18 @@ def test_warpgroups_do_the_same_steps(monkeypatch, case):
     O, expected = run_stand_in(monkeypatch, Q, K, V, causal, choice)
     assert rms(O - expected) <= 0.01 * rms(expected)
     check(O, Q, K, V, causal)
+
+
+def test_launches_belong_together(monkeypatch):
+    """All of a call, in float16, which the interpreter can: fails if a tensor, a scale or a stride goes to the wrong place."""
+    Q, K, V = (T.half().transpose(1, 2).contiguous().transpose(1, 2) for T in inputs(130, 200, 64, 4, 2))
+    O = torch.full(Q.shape, torch.nan, dtype=torch.bfloat16)
+    *quantise, (_, grid, arguments) = fa2_fp8.launches(Q, K, V, O, fp8.hadamard(64, dtype=Q.dtype), causal=True, scale=0.125)
+    for kernel, its_grid, its_arguments in quantise:
+        kernel[its_grid](**its_arguments)
+    stand_in(monkeypatch, min(2, grid[0]), arguments)
+    error = O.double() - oracle.attention(Q, K, V, causal=True)[0]
+    assert rms(error) < 5 * rms(expected_error(Q, K, V, True))                     # the interpreter's roundings: see above
 
 
 def job(d, causal, **changes):

@@ -118,17 +118,17 @@ def try_choice(d, causal, choice):
     return reason or (None if error < LARGEST_ERROR else f"refused: its error is {error:.4f} of O")
 
 
-def tried(d, causal):
-    """{name: choice} of those that compile, end and are right. Many at a time: compiling is what takes long."""
+def tried(kinds):
+    """{(d, causal): {name: choice}} of those that compile, end and are right. Many at a time: compiling takes long."""
     pool = ProcessPoolExecutor(max(1, min(16, (os.cpu_count() or 2) - 1)), mp_context=get_context("spawn"))
-    pending, good = {name: pool.submit(try_choice, d, causal, choice) for name, choice in choices(d).items()}, {}
-    for name, future in tqdm(pending.items(), desc=f"compiling, d {d}{' causal' if causal else ''}", unit="variant"):
-        reason = timing.attempt(future.result, PATIENCE)
-        reason = reason[0] or reason[1]
-        if reason:
-            print(f"{name}: {reason}")
+    jobs = [(kind, name, choice) for kind in kinds for name, choice in choices(kind[0]).items()]
+    pending, good = [pool.submit(try_choice, *kind, choice) for kind, _, choice in jobs], {kind: {} for kind in kinds}
+    for (kind, name, choice), future in zip(jobs, tqdm(pending, desc="compiling", unit="variant"), strict=True):
+        wrong, failed = timing.attempt(future.result, PATIENCE)
+        if wrong or failed:
+            print(f"d {kind[0]}{' causal' * kind[1]}, {name}: {wrong or failed}")
         else:
-            good[name] = choices(d)[name]
+            good[kind][name] = choice
     pool.shutdown(wait=False, cancel_futures=True)
     return good
 
@@ -138,7 +138,7 @@ def run_asked(args, out, command):
     results, expired = start("fp8", command, ceilings=timing.ceilings(), rows=[]), timing.deadline(args.budget_seconds)
     sizes = args.N or (QUICK_SIZES if args.quick or args.sweep else SIZES)
     timer, rounds = (timing.quick_ms, 2) if args.quick or args.sweep else (timing.time_ms, 5)
-    variants = {kind: tried(*kind) for kind in product(args.d, MASKS[args.causal])} if args.sweep else {}
+    variants = tried(list(product(args.d, MASKS[args.causal]))) if args.sweep else {}
     for problem in problem_grid(sizes, args.d, MASKS[args.causal]):
         tensors = inputs(problem, "cuda")
         calls = functions(*tensors, problem.causal)
