@@ -110,18 +110,22 @@ def test_scale_may_be_negative_or_zero():
     assert (negative == fp8.flash_attention_fp8(-Q, K, V, scale=0.125)).all()
     mean = V.double().mean(2, keepdim=True).expand(Q.shape)
     assert rms(fp8.flash_attention_fp8(Q, K, V, scale=0.0).double() - mean) < 2 * EPS * rms(V) / 128**0.5 * 1.2
+    Q, K = torch.zeros_like(Q), torch.zeros_like(K)    # -inf times a factor that has become 0 would be NaN
+    assert fp8.flash_attention_fp8(Q, K, V, scale=0.0, causal=True).isfinite().all()
 
 
 def test_bad_input_is_named():
     Q, K, V = inputs(64, 64, 64)
     with pytest.raises(TypeError, match="Q must be one of float16, bfloat16"):
         fp8.flash_attention_fp8(Q.float(), K.float(), V.float())
-    with pytest.raises(ValueError, match="Q must have head dimension 64 or 128"):
+    with pytest.raises(ValueError, match="Q must have head dimension 64, 128 or 256"):
         fp8.flash_attention_fp8(*(T[..., :32] for T in (Q, K, V)))
     with pytest.raises(ValueError, match="V must have Q's head dimension d = 64"):
         fp8.flash_attention_fp8(Q, K, torch.cat([V, V], -1))
     with pytest.raises(ValueError, match="N_q <= N_k, got N_q = 64, N_k = 9"):
         fp8.flash_attention_fp8(Q, K[:, :, :9], V[:, :, :9], causal=True)
+    with pytest.raises(RuntimeError, match="no backward pass"):
+        fp8.flash_attention_fp8(Q.clone().requires_grad_(), K, V)
     with pytest.raises(TypeError, match="rotate must be True or False"):
         fp8.flash_attention_fp8(Q, K, V, rotate=1)
     with pytest.raises(TypeError, match="X must be a tensor of floats"):
@@ -210,6 +214,7 @@ STAND_IN = {
     "causal, three consumers": (inputs(640, 640, 64), True, TWO | {"consumers": 3, "stages": 3}),
     "unrolled, ragged, shared key heads": (inputs(333, 690, 128, 4, 2), False, TWO | {"unrolled": True}),
     "bottom-right, the diagonal crosses blocks": (inputs(301, 700, 64), True, TWO | {"unrolled": True, "two_sums": True}),
+    "d 256": (inputs(200, 300, 256), True, TWO),
     "one query": (inputs(1, 200, 128), True, TWO | {"two_sums": True}), "few keys": (inputs(200, 7, 64), False, TWO),
 }
 
@@ -244,19 +249,22 @@ def job(d, causal, **changes):
             fa2_fp8.launches(Q, Q, Q, Q, Q[0, 0, :d], causal=causal, scale=1.0, choice=choice)]
 
 
+NAMES = ("Q", "V", "d 128", "d 64", "d 256")
+
+
 @pytest.fixture(scope="module")
 def compiled():
-    wide, narrow = job(128, False), job(64, True)
-    return dict(zip(("Q", "V", "d 128", "d 64"), compile_all([wide[0], wide[2], wide[3], narrow[3]]), strict=True))
+    Q, _, V, wide = job(128, False)
+    return dict(zip(NAMES, compile_all([Q, V, wide, job(64, True)[3], job(256, False)[3]]), strict=True))
 
 
-@pytest.mark.parametrize("name", ["Q", "V", "d 128", "d 64"])
+@pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_spilled(compiled, name):
     result = compiled[name]
     assert result.spills == 0 and not result.warnings and result.shared_bytes <= SHARED_LIMIT[90]
 
 
-@pytest.mark.parametrize("name", ["d 128", "d 64"])
+@pytest.mark.parametrize("name", NAMES[2:])
 def test_the_tensor_cores_multiply_e4m3(compiled, name):
     """Fails if a product is made of wider numbers, or if weights are moved between threads or bytes on their way to it."""
     ptx = compiled[name].ptx
