@@ -91,7 +91,7 @@ def flash_attention_fp8(Q, K, V, *, causal=False, scale=None, rotate=True):
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d) -> O (B, H_q, N_q, d) in bfloat16
              float16 or bfloat16, finite; d 64, 128 or 256; H_q a multiple of H_kv; causal as everywhere here, with N_q <= N_k
     rotate:  Q and K by the same random matrix, against outliers. It leaves exact scores as they are
-    Error:   root mean square; of Gaussian inputs 2 EPS = 5.3 % of O's own: Q, K, P and V are rounded, and each rounding adds EPS
+    Error:   root mean square; of Gaussian inputs 2 EPS = 5.3 % of O's own: Q, K, P and V are rounded, four independent EPS
     Raises:  TypeError, ValueError; RuntimeError where a gradient would be asked for: there is no backward pass
     Source:  Shah et al. 2024, arXiv:2407.08608, section 3.3
     """

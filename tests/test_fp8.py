@@ -274,6 +274,16 @@ def test_the_tensor_cores_multiply_e4m3(compiled, name):
     assert "QGMMA" in compiled[name].sass
 
 
+def test_bench_tries_awkward_calls(monkeypatch):
+    from flashlab.bench import fp8 as bench
+
+    monkeypatch.setattr(bench, "AWKWARD", [(1, 4, 2, 70, 200, 64, True), (1, 1, 1, 3, 7, 256, False)])
+    rows = list(bench.soundness(lambda: False, "cpu"))
+    assert [(row["ok"], row["from_emulated"]) for row in rows] == [(True, 0)] * 2          # here it is the emulation that runs
+    monkeypatch.setattr(fp8, "flash_attention_fp8", lambda Q, *others, **options: Q)
+    assert not any(row["ok"] for row in bench.soundness(lambda: False, "cpu"))
+
+
 def test_bench_times_what_is_right_and_says_what_is_wrong():
     from flashlab.bench import fp8 as bench
     from flashlab.bench.problems import Problem

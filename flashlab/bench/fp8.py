@@ -30,6 +30,11 @@ LARGEST_ERROR = 1.5 * 2 * fp8.EPS     # of Gaussian inputs, relative to O: four 
 CHECKED_SCORES = 2**26
 PATIENCE = 150                         # seconds until a variant that is tried counts as hanging
 
+# B, H_q, H_kv, N_q, N_k, d, causal: whole blocks, ragged ends, shared key heads, bottom-right, few rows, few keys
+AWKWARD = [(2, 3, 3, 1024, 1024, 128, False), (2, 3, 3, 1024, 1024, 64, True), (1, 8, 2, 4095, 4095, 128, True),
+           (1, 4, 4, 301, 700, 128, True), (1, 4, 1, 333, 690, 64, False), (2, 4, 2, 1, 200, 128, True),
+           (1, 2, 2, 200, 7, 64, False), (1, 2, 2, 1000, 3001, 256, True), (1, 200, 200, 640, 640, 128, True)]
+
 
 def prepared(Q, K, V, causal, choice=None):
     """{name: a call without arguments}: the quantising launches, and the kernel on what they have written, which gives O."""
@@ -134,9 +139,35 @@ def tried(kinds):
     return good
 
 
+def soundness(expired, device="cuda"):
+    """A row for each awkward call: whether the kernels do the steps of `fp8.emulated`, and give the same bits three times."""
+    for B, H_q, H_kv, N_q, N_k, d, causal in AWKWARD:
+        row = dict(zip(("B", "H_q", "H_kv", "N_q", "N_k", "d", "causal"), (B, H_q, H_kv, N_q, N_k, d, causal), strict=True))
+        generator = torch.Generator(device).manual_seed(N_q)
+        Q, K, V = (torch.randn(B, N, H, d, generator=generator, device=device).bfloat16().transpose(1, 2)
+                   for N, H in ((N_q, H_q), (N_k, H_kv), (N_k, H_kv)))
+        V[:, :, -N_k // 3:] *= 8                       # blocks with other scales
+        with poisoned_outputs():
+            first, *more = (fp8.flash_attention_fp8(Q, K, V, causal=causal) for _ in range(1 if expired() else 3))
+        quantized = (fp8.quantize(T, block, rotate=T is not V) for T, block in ((Q, fp8.ROWS), (K, fp8.KEYS), (V, fp8.KEYS)))
+        same = fp8.emulated(*quantized, causal, d**-0.5).double()
+        truth = oracle.attention(Q, K, V, causal=causal)[0]
+        size = truth.square().mean().sqrt()
+        row["from_emulated"], row["error"] = (((first.double() - x).square().mean().sqrt() / size).item() for x in (same, truth))
+        row["same_bits"] = all(torch.equal(first, again) for again in more)
+        row["ok"] = row["from_emulated"] < fp8.EPS / 2 and row["error"] < LARGEST_ERROR and row["same_bits"]
+        print(row, flush=True)
+        yield row
+
+
 def run_asked(args, out, command):
     """What the options ask for."""
-    results, expired = start("fp8", command, ceilings=timing.ceilings(), rows=[]), timing.deadline(args.budget_seconds)
+    expired = timing.deadline(args.budget_seconds)
+    if args.soundness:
+        rows = list(soundness(expired))
+        print(f"{sum(row['ok'] for row in rows)} of {len(rows)} are right")
+        return finish(start("fp8", command, rows=rows), out)
+    results = start("fp8", command, ceilings=timing.ceilings(), rows=[])
     sizes = args.N or (QUICK_SIZES if args.quick or args.sweep else SIZES)
     timer, rounds = (timing.quick_ms, 2) if args.quick or args.sweep else (timing.time_ms, 5)
     variants = tried(list(product(args.d, MASKS[args.causal]))) if args.sweep else {}
@@ -178,5 +209,6 @@ def add_arguments(parser):
     parser.add_argument("--causal", choices=list(MASKS), default="both", help="(both)")
     parser.add_argument("--quick", action="store_true", help="N 16384 only, in two short rounds")
     parser.add_argument("--sweep", action="store_true", help="the kernel's variants beside the rest, as --quick")
+    parser.add_argument("--soundness", action="store_true", help="time nothing: awkward calls, and the same steps in PyTorch")
     add_budget_and_out(parser, 300.0)
     parser.set_defaults(run=run_asked, why_not=why_not)
