@@ -25,6 +25,7 @@ MAY_KNOW = {
     "transforms": {"cost"},                                              # what PyTorch asks of an operator
     "attention": {"compiler", "kernels", "ladder", "rungs", "transforms", "validate"},
     "huggingface": {"attention", "validate"},
+    "ring": {"attention", "transforms", "validate"},
     "sweeps": {"ladder", "memory", "tiles", "validate"},
     "doctor": {"attention", "chapters", "command", "compiler", "ladder"},
     "bench": FOUNDATION | {"attention", "compiler", "doctor", "gpu", "kernels", "ladder", "rungs"},
