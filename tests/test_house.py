@@ -26,6 +26,7 @@ MAY_KNOW = {
     "attention": {"compiler", "kernels", "ladder", "rungs", "transforms", "validate"},
     "huggingface": {"attention", "validate"},
     "ring": {"attention", "transforms", "validate"},
+    "ring_check": {"oracle", "ring"},
     "sweeps": {"ladder", "memory", "tiles", "validate"},
     "doctor": {"attention", "chapters", "command", "compiler", "ladder"},
     "bench": FOUNDATION | {"attention", "compiler", "doctor", "gpu", "kernels", "ladder", "rungs"},
