@@ -88,7 +88,7 @@ def ring_attention(
     Source:  Liu, Zaharia, Abbeel 2023, arXiv:2310.01889; zig-zag shards: zhuzilin/ring-flash-attention; work per rank:
              Brandon et al. 2023, arXiv:2311.09431
     """
-    place = _place(group)
+    place = place_in(group)
     try:
         Q, K, V = as_autocast(Q, K, V)
         options = _check(Q, K, V, causal, scale, zigzag, return_lse, backend, deterministic)
@@ -110,7 +110,7 @@ class _Ring(torch.autograd.Function):
         block = [K.contiguous(), V.contiguous()]
         for step in range(place.world):
             # Posted before the kernel, waited for after it: NCCL copies on a stream of its own, gloo in threads of its own.
-            arriving = _pass_on(block if step < place.world - 1 else [], place, step)
+            arriving = pass_on(block if step < place.world - 1 else [], place, step)
             mine = part(place.rank, step, place.world, n, causal=causal, zigzag=zigzag)
             if mine:
                 _, rows, keys, own = mine
@@ -138,8 +138,8 @@ class _Ring(torch.autograd.Function):
         block = [K.contiguous(), V.contiguous()]
         sums = []                                          # dK, dV of the block, from the ranks that it has visited
         for step in range(place.world):
-            arriving = _pass_on(block if step < place.world - 1 else [], place, step)
-            sums_arriving = _pass_on(sums, place, step, tag=2)         # a step behind K and V: this rank has just added to them
+            arriving = pass_on(block if step < place.world - 1 else [], place, step)
+            sums_arriving = pass_on(sums, place, step, tag=2)         # a step behind K and V: this rank has just added to them
             mine = part(place.rank, step, place.world, Q.shape[2], causal=causal, zigzag=ctx.zigzag)
             grads = []
             if mine:
@@ -152,7 +152,7 @@ class _Ring(torch.autograd.Function):
             for total, grad in zip(sums, grads, strict=False):         # no grads where this rank saw no key
                 total[:, :, keys] += grad
             block = arriving()
-        dK, dV = _pass_on(sums, place, place.world)()      # one more step, and they are back with their owner
+        dK, dV = pass_on(sums, place, place.world)()      # one more step, and they are back with their owner
         return dQ.to(Q.dtype), dK.to(K.dtype), dV.to(V.dtype), None, None, None
 
 
@@ -164,7 +164,7 @@ def _merge(O, L, O_j, L_j):
     L.copy_(torch.logaddexp(L, L_j))
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where a process stands in its ring: rank of world, and its neighbours by their global numbers."""
 
     group: object
@@ -174,7 +174,7 @@ class _Place(NamedTuple):
     after: int
 
 
-def _place(group):
+def place_in(group):
     if not dist.is_available() or not dist.is_initialized():
         raise RuntimeError("ring_attention needs torch.distributed.init_process_group first, in processes that torchrun starts")
     group = dist.group.WORLD if group is None else group
@@ -182,10 +182,10 @@ def _place(group):
     if rank < 0:
         raise ValueError(f"group must be one that this process is in, global rank {dist.get_rank()} is not")
     before, after = (dist.get_global_rank(group, (rank + step) % world) for step in (-1, 1))
-    return _Place(group, rank, world, before, after)
+    return Place(group, rank, world, before, after)
 
 
-def _pass_on(tensors, place, step, tag=0):
+def pass_on(tensors, place, step, tag=0):
     """Send these to the next rank and receive as many from the one before: returns at once a function that waits for them."""
     if not tensors or place.world == 1:
         return lambda: tensors
@@ -269,7 +269,7 @@ def ulysses_attention(Q, K, V, *, causal=False, scale=None, group=None, **option
     Traffic: of Q, K, V and O a rank sends all but 1/R of its shard; backward as much again
     Source:  Jacobs et al. 2023, arXiv:2309.14509
     """
-    place = _place(group)
+    place = place_in(group)
     for name, T in (("Q", Q), ("K", K)):
         if T.shape[1] % place.world:
             raise ValueError(f"{name} must have a number of heads that {place.world} ranks divide, got {describe(T)}")

@@ -29,7 +29,7 @@ MAY_KNOW = {
     "ring_check": {"oracle", "ring"},
     "sweeps": {"ladder", "memory", "tiles", "validate"},
     "doctor": {"attention", "chapters", "command", "compiler", "ladder"},
-    "bench": FOUNDATION | {"attention", "compiler", "doctor", "gpu", "kernels", "ladder", "rungs"},
+    "bench": FOUNDATION | {"attention", "compiler", "doctor", "gpu", "kernels", "ladder", "ring", "rungs"},
     "figures": FOUNDATION | {"gpu", "ladder", "memory", "rungs", "sweeps", "tiles"},
     "lesson": FOUNDATION | {"bench", "check", "compiler", "figures", "kernels", "ladder", "memory", "player", "rungs", "sweeps",
                             "tiles"},
