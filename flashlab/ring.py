@@ -3,7 +3,7 @@
 A rank keeps its queries. Keys and values travel round the ring: in R steps every rank meets the block of every other one, and
 merges what it finds by L, as two halves of one softmax are merged. Nobody ever holds all keys, and nobody stores S.
 
-    part       which rows a rank computes in a step, against which keys
+    part       which rows a rank computes in a step, against which keys; bytes_sent: what it sends
     ring_attention, zigzag_shard, zigzag_unshard       the operator, and how a causal sequence is dealt out
     ulysses_attention      the other way to split a sequence: trade it for heads, compute, trade back
 """
@@ -45,6 +45,13 @@ def part(rank, step, world, n, *, causal=False, zigzag=True):
     if zigzag:
         return Part(source, whole, first, False) if source < rank else Part(source, second, whole, False)
     return Part(source, whole, whole, False) if source < rank else None
+
+
+def bytes_sent(world, n, H_kv, d, d_v, itemsize):
+    """(forward, backward): what one rank sends, its shard being n rows of H_kv heads. K and V, and backward float32 dK and dV."""
+    block = n * H_kv * (d + d_v)
+    forward = (world - 1) * block * itemsize
+    return forward, forward + (world * block * 4 if world > 1 else 0)
 
 
 def zigzag_shard(X, rank, world, dim=-2):

@@ -36,24 +36,37 @@ def watched(whole_K, whole_Q, log):
     return noting
 
 
+def weighed(sent):
+    """pass_on that notes in `sent` how many bytes it sends."""
+    send = ring.pass_on
+
+    def noting(tensors, *arguments, **options):
+        sent.append(sum(T.nbytes for T in tensors))
+        return send(tensors, *arguments, **options)
+
+    return noting
+
+
 def run(N, causal, zigzag):
-    """On rank 0 the record of the run: (errors, logs of all ranks); elsewhere None."""
+    """On rank 0 the record of the run: (verdicts, what each rank computed and sent); elsewhere None."""
     rank, world = dist.get_rank(), dist.get_world_size()
     g = torch.Generator().manual_seed(0)
     Q, K, V, dO = (torch.randn(B, H, N, d, generator=g) for H in (H_q, H_kv, H_kv, H_q))
     order = causal and zigzag
     mine = [(ring.zigzag_shard(T, rank, world) if order else T.chunk(world, 2)[rank]).clone() for T in (Q, K, V, dO)]
     Q_r, K_r, V_r = (T.requires_grad_() for T in mine[:3])
-    log, compute = [], ring.flash_attention
+    log, sent, compute, send = [], [], ring.flash_attention, ring.pass_on
     dist.barrier()                                         # so that all clocks begin together
-    ring.flash_attention = watched(K, Q, log)
+    ring.flash_attention, ring.pass_on = watched(K, Q, log), weighed(sent)
     try:
         O, L = ring.ring_attention(Q_r, K_r, V_r, causal=causal, zigzag=zigzag, return_lse=True)
+        forward = sum(sent)
+        grads = torch.autograd.grad(O, (Q_r, K_r, V_r), mine[3])
     finally:
-        ring.flash_attention = compute
-    grads = torch.autograd.grad(O, (Q_r, K_r, V_r), mine[3])
+        ring.flash_attention, ring.pass_on = compute, send
+    bytes_sent = forward, sum(sent) - forward
     everything = [None] * world
-    dist.all_gather_object(everything, ([T.detach() for T in (O, L[..., None], *grads)], log))
+    dist.all_gather_object(everything, ([T.detach() for T in (O, L[..., None], *grads)], {"calls": log, "sent": bytes_sent}))
     if rank:
         return None
     shards = zip(*(tensors for tensors, _ in everything), strict=True)
@@ -71,7 +84,7 @@ def table(logs, N):
     """A line for each rank, a column for each call of the kernel: which chunks of Q met which of K."""
     size = N // (2 * len(logs))
     cells = [[f"Q {chunks(call['queries'], size)} x K {chunks(call['keys'], size)}{' causal' if call['causal'] else ''}"
-              for call in log] for log in logs]
+              for call in log["calls"]] for log in logs]
     width = 3 + max(len(cell) for line in cells for cell in line)
     return "\n".join(f"rank {rank}:  " + "".join(cell.ljust(width) for cell in line).rstrip() for rank, line in enumerate(cells))
 
@@ -96,7 +109,7 @@ def main():
             print(f"{name}:\n{table(logs, args.N)}", *verdicts, sep="\n")
         if args.json:
             with open(args.json, "w", encoding="utf-8") as file:
-                json.dump({"N": args.N, "runs": {name: logs for name, (_, logs) in found.items()}}, file)
+                json.dump({"N": args.N, "H_kv": H_kv, "d": d, "runs": {name: logs for name, (_, logs) in found.items()}}, file)
         if not all(verdict.ok for verdicts, _ in found.values() for verdict in verdicts):
             raise SystemExit("ring attention is wrong: see above")
     dist.destroy_process_group()

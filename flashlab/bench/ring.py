@@ -225,7 +225,8 @@ def measure(case, team, of_one):
     if team.ranks > 1:
         computing = statistics(times(without_messages(function), team))["ms"]
         sending = statistics(times(messages_alone(case, team, *tensors[1:3]), team))["ms"]
-        row |= {"compute_ms": computing, "send_ms": sending, "hidden": round(1 - min(1.0, max(0.0, row["ms"] - computing) / sending), 4)}
+        seen = max(0.0, row["ms"] - computing)
+        row |= {"compute_ms": computing, "send_ms": sending, "hidden": round(1 - min(1.0, seen / sending), 4)}
     return row
 
 
