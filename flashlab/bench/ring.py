@@ -58,7 +58,7 @@ class Team(NamedTuple):
 
     ranks: int
     parts: int
-    device: str
+    device: torch.device
     messages: object
     control: object
 
@@ -165,7 +165,7 @@ def times(function, team, budget_ms=150):
 def batch(function, calls, team):
     """ms a call of so many in a row. All processes of the ring begin together."""
     team.largest(0)                                        # everybody is here
-    if team.device == "cpu":
+    if team.device.type == "cpu":
         begin = time.perf_counter()
         for _ in range(calls):
             function()
@@ -268,7 +268,7 @@ def run(cases, all_teams, *, out=None, command=None, expired=lambda: False, say=
             if rank == 0:
                 say(line(row), flush=True)
                 save(results, out)
-            if team.device != "cpu":
+            if team.device.type != "cpu":
                 torch.cuda.empty_cache()
     return finish(results, out) if rank == 0 else results
 
@@ -338,15 +338,17 @@ def main(argv=None):
     faulthandler.dump_traceback_later(args.budget_seconds + START_SECONDS, exit=True)      # a ring that hangs ends, and says where
     expired = deadline(args.budget_seconds)
     if args.device == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl", timeout=timedelta(seconds=60), device_id=torch.device("cuda", torch.cuda.current_device()))
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+        dist.init_process_group("nccl", timeout=timedelta(seconds=60), device_id=device)
     else:
+        device = torch.device("cpu")
         torch.set_num_threads(1)
         dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     cases = [Case(N, H, args.head_dim, mode, passes, args.dtype)
              for N, H, mode, passes in product(args.N, args.H, args.modes, args.passes)
              if mode != "causal, in order" or passes == PASSES[0]]             # that it is slow shows in one pass
-    every_team = teams(args.device)
+    every_team = teams(device)
     if args.trace:
         trace(cases[0], every_team[-1], args.trace)
     else:

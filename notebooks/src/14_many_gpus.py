@@ -123,7 +123,7 @@ figures.ring_parts(run["runs"]["all"], run["N"], "Measured here: four processes 
 # %%
 source = Path(ring.__file__).read_text().splitlines()
 at = next(n for n, line in enumerate(source) if "for step in range(place.world)" in line)
-print("\n".join(source[at:at + 16]))
+print("\n".join(source[at:at + 13]))
 
 # %% [markdown]
 # Say computing takes 3 units of time a step and a message 2. **Predict** how long four steps take if the messages are hidden, and if they are not.
