@@ -109,7 +109,9 @@ def main():
             print(f"{name}:\n{table(logs, args.N)}", *verdicts, sep="\n")
         if args.json:
             with open(args.json, "w", encoding="utf-8") as file:
-                json.dump({"N": args.N, "H_kv": H_kv, "d": d, "runs": {name: logs for name, (_, logs) in found.items()}}, file)
+                runs = {name: logs for name, (_, logs) in found.items()}
+                verdicts = {name: [str(verdict) for verdict in each] for name, (each, _) in found.items()}
+                json.dump({"N": args.N, "H_kv": H_kv, "d": d, "runs": runs, "verdicts": verdicts}, file)
         if not all(verdict.ok for verdicts, _ in found.values() for verdict in verdicts):
             raise SystemExit("ring attention is wrong: see above")
     dist.destroy_process_group()

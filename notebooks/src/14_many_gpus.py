@@ -101,9 +101,8 @@ with tempfile.TemporaryDirectory() as folder:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     print(done.stderr[-2000:] if done.returncode else done.stdout.splitlines()[0])
     run = json.loads(log.read_text())
-for name, ranks in run["runs"].items():
-    errors = [line for line in done.stdout.partition(f"\n{name}:")[2].splitlines() if line.startswith("ok: ")][:2]
-    print(f"{name}: {errors[0].split(' (')[0]}; {errors[1].split(' (')[0]}")
+for name, verdicts in run["verdicts"].items():
+    print(name, *verdicts, sep="\n    ")
 
 # %%
 calls = run["runs"]["all"][0]["calls"]
