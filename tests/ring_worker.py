@@ -152,14 +152,14 @@ def attempted(case_name, rank, groups):
 
 def main(out):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     rank = dist.get_rank()
     groups = {4: dist.group.WORLD, 2: dist.new_group([0, 1]), 1: dist.new_group([0])}
     found = {"cases": {name: attempted(name, rank, groups) for name in CASES if rank < CASES[name][0]},
              "outside": said(lambda: ring.ring_attention(*[torch.randn(1, 1, 4, 16)] * 3, group=groups[2]))
              if rank == 3 else None,
              "twice": twice(rank), "refusals": refusals(rank),
-             "absent": absent(rank, dist.new_group(timeout=timedelta(seconds=2))), "deserted": deserted(rank)}
+             "absent": absent(rank, dist.new_group(timeout=timedelta(seconds=4))), "deserted": deserted(rank)}
     with open(f"{out}/{rank}.json", "w", encoding="utf-8") as file:
         json.dump(found, file)
 

@@ -41,7 +41,7 @@ def four(tmp_path_factory):
                         "WORLD_SIZE": "4"}
     started = [subprocess.Popen([sys.executable, "-m", "tests.ring_worker", str(out)], cwd=ROOT, env=env | {"RANK": str(rank)},
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(4)]
-    ends, said = time.monotonic() + 120, []
+    ends, said = time.monotonic() + 180, []
     for process in started:
         try:
             said.append(process.communicate(timeout=max(1, ends - time.monotonic()))[0])
