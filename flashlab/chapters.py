@@ -40,6 +40,8 @@ CHAPTERS = [
     Chapter("12", "making_it_fast",
             "the kernel ladder: base 2, split loops, searched tiles, pipelines, TMA, warps that take turns",
             needs_triton=True, gpu_adds="tiles that a search found there"),
+    Chapter("14", "many_gpus", "ring attention: a sequence split among processes, zig-zag if causal, messages hidden behind work",
+            gpu_adds="rings of GPUs, timed"),
     Chapter("16", "benchmarks", "run time, TFLOP/s, memory and HBM bytes against PyTorch's own kernels",
             gpu_adds="live plots instead of recorded ones"),
 ]

@@ -98,6 +98,7 @@ from flashlab.figures.reasons import (
     times_of_calls,
     work_against_N,
 )
+from flashlab.figures.ring import ring_memory, ring_parts, ring_speedup, ring_work
 from flashlab.figures.rungs import gain_of_rung, kernels_beside_peers, times_of_tiles
 from flashlab.figures.schedules import instructions_of_rungs, lanes_of_products, left_of_a_grid, pieces_in_banks, timelines
 from flashlab.figures.softmax import (

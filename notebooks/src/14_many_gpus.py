@@ -1,0 +1,334 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 14 · Many GPUs
+#
+# **You will be able to** split a sequence among several GPUs and still compute exact attention; deal out a causal sequence so that all of them work equally long; and say what they send each other, and when that costs no time.
+#
+# **You need** chapters 03, 06 and 08. · **110 minutes**, 65 of them for three exercises · **runs on** CPU, in four processes of its own; NVIDIA GPUs for the speed
+#
+# FlashAttention never stores $S$. What is left grows with $N$ alone, and one day it does not fit on one GPU, or takes too long there.
+
+# %%
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import flashlab  # first: it tells Triton where to run
+import torch
+
+from flashlab import bench, figures, flash_attention, ring
+from flashlab.check import check
+from flashlab.gpu.schedule import Span
+from flashlab.lesson import compare, reveal
+from flashlab.oracle import attention, max_error
+from flashlab.rungs.online_softmax import merge
+
+torch.manual_seed(0)
+inf = float("inf")
+
+# %% [markdown]
+# ## Too long for one
+#
+# **Predict**: a million tokens, $N = 2^{20}$, in one layer with 32 heads of $d = 128$, bfloat16. How many GiB do $Q$, $K$, $V$, $O$ and the gradients of these four take together?
+
+# %%
+my_gib = None
+
+# %%
+N, H, d = 2**20, 32, 128
+bytes_of_one = N * H * d * 2
+print(f"Q, K, V, O, dQ, dK, dV, dO: {8 * bytes_of_one / 2**30:.0f} GiB; S alone would be {H * N * N * 2 / 2**40:.0f} TiB")
+said = compare("GiB of one layer's attention at a million tokens", my_gib, 8 * bytes_of_one / 2**30, "GiB")
+
+# %% [markdown]
+# One layer fills most of an 80 GB GPU. So we cut the sequence: with $R$ processes, one GPU each, *rank* $r$ keeps $n = N/R$ rows of $Q$, $K$, $V$ and $O$. But its queries have to meet *all* keys. Gathering them first would bring back the $N$ rows that did not fit.
+#
+# ## Two ranks, two halves of a softmax
+#
+# Chapter 03 merged two half-finished softmaxes. `flash_attention` returns a finished pair: $O$, already divided, and $L$, the logarithm of what it was divided by. As a state of chapter 03 that is $(O, L, 1)$. **Predict**: over its own keys a query has $L = 3$, over the other rank's $L = 5$. What share of the final $O$ comes from its own keys?
+
+# %%
+my_own_share = None     # between 0 and 1
+
+# %%
+Q, K, V = (torch.randn(1, 2, 64, 16) for _ in range(3))
+first = flash_attention(Q, K[:, :, :32], V[:, :, :32], return_lse=True)
+second = flash_attention(Q, K[:, :, 32:], V[:, :, 32:], return_lse=True)
+O, m, l = merge(*((O, L, torch.ones_like(L)) for O, L in (first, second)))
+truth, L_truth = attention(Q, K, V)
+print(f"O / l is off by {max_error(O / l[..., None], truth):.1e}, m + log l by {max_error(m + l.log(), L_truth):.1e}")
+own, other = torch.tensor([3.0, 5.0]).exp()
+said = compare("share of the own keys", my_own_share, (own / (own + other)).item())
+
+# %% [markdown]
+# Off by rounding only. $e^L$ is the sum of exponentials behind each half, so the halves count as $e^3 : e^5$, 12 to 88. This is all that ring attention needs: a rank meets one block of keys after the other, in any order, and takes each result into its $O$ and $L$.
+#
+# **Takeaway.** $O$ and $L$ of some keys are all that has to be kept of them.
+
+# %% [markdown]
+# ## One step of a ring
+#
+# The ranks sit in a ring. Each attends to the block of keys and values that it holds, and passes the block on to the next rank. After $R$ steps every rank has met every block. **Your turn** ([exercises/ex14_ring_step.py](../exercises/ex14_ring_step.py), 25 minutes): one step, for all ranks, here in one process.
+
+# %%
+check("ex14_ring_step")
+
+# %%
+reveal("ex14_ring_step")
+
+# %% [markdown]
+# Blocks go from rank $r$ to rank $r + 1$. **Predict**: of four ranks, whose keys does rank 0 hold in step 1, after each block has been passed on once?
+
+# %%
+my_owner = None     # a rank, 0 to 3
+
+# %% [markdown]
+# **Run and compare.** The cell starts four processes, as `torchrun` would for four GPUs. They find one another by [torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html); on a CPU its backend gloo carries the messages. Each notes which rows its calls of `flash_attention` were given.
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    log = Path(folder, "ring.json")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4", "-m", "flashlab.ring_check", "--json", str(log)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    print(done.stderr[-2000:] if done.returncode else done.stdout.splitlines()[0])
+    run = json.loads(log.read_text())
+for name, verdicts in run["verdicts"].items():
+    print(name, *verdicts, sep="\n    ")
+
+# %%
+calls = run["runs"]["all"][0]["calls"]
+said = compare("whose keys rank 0 holds in step 1", my_owner, calls[1]["keys"][0] // (run["N"] // 4))
+figures.ring_parts(run["runs"]["all"], run["N"], "Measured here: four processes over gloo, no mask.")
+
+# %% [markdown]
+# Read a row from left to right: rank 0's queries meet their own keys, then those of rank 3, which came round the end of the ring, then of 2 and 1. Read a column: in every step all blocks are in use, each somewhere else. All ranks compute at the same time, and no one waits for more than its neighbour.
+#
+# **Takeaway.** Queries stay, keys and values walk; nobody ever holds more than a block of them, and the next one.
+
+# %% [markdown]
+# ## The time between two steps
+#
+# A message takes time. Sent after the step, it adds to it. But the block is not needed until the next step, and computing only reads it: so each rank *first* asks for the next block, *then* computes, then waits. These lines of `flashlab/ring.py` do it; NCCL, which carries messages between GPUs, copies on a CUDA stream of its own, beside the kernel.
+
+# %%
+source = Path(ring.__file__).read_text().splitlines()
+at = next(n for n, line in enumerate(source) if "for step in range(place.world)" in line)
+print("\n".join(source[at:at + 13]))
+
+# %% [markdown]
+# Say computing takes 3 units of time a step and a message 2. **Predict** how long four steps take if the messages are hidden, and if they are not.
+
+# %%
+my_hidden, my_not_hidden = None, None
+
+# %%
+def timeline(hidden, steps=4, compute=3, message=2):
+    spans, now = [], 0
+    for step in range(steps):
+        sent = now if hidden else now + compute
+        spans.append(Span("compute", str(step), now, now + compute))
+        if step < steps - 1:
+            spans.append(Span("copy, to the next rank", str(step), sent, sent + message))
+        now = max(now + compute, sent + message if step < steps - 1 else 0)
+    return spans, now
+
+
+both = {"sent after computing": timeline(False), "sent while computing": timeline(True)}
+compare("four steps with messages hidden", my_hidden, both["sent while computing"][1])
+compare("four steps with messages in the open", my_not_hidden, both["sent after computing"][1])
+figures.timelines({name: spans for name, (spans, _) in both.items()}, "compute", "one of four ranks; a message takes 2, computing 3.")
+
+# %% [markdown]
+# Hidden, if a message takes no longer than a step. Which is it? A step computes $4\,n^2 d$ operations a head, a block of $K$ and $V$ is $2\,n d$ elements a head: one grows with $n^2$, the other with $n$. **Predict**: from how many rows $n$ on are messages hidden between two H200s of one host? Take 600 TFLOP/s, and 450 GB/s in each direction, the published speed of their NVLink.
+
+# %%
+my_rows = None
+
+# %%
+def rows_to_hide(flops, bytes_a_second, itemsize=2):
+    return flops * 2 * itemsize / (4 * bytes_a_second)      # where 4 n² d / flops = 2 n d itemsize / bytes_a_second
+
+
+for name, speed in {"NVLink, 450 GB/s": 450e9, "network, 50 GB/s": 50e9}.items():
+    print(f"{name}: {rows_to_hide(600e12, speed):,.0f} rows a rank (modelled; twice as many where a mask leaves half the scores)")
+said = compare("rows that hide a message over NVLink", my_rows, rows_to_hide(600e12, 450e9), "rows")
+
+# %% [markdown]
+# Neither $d$ nor the number of heads matters, and neither does $R$. Within a host a few thousand rows a rank are enough; over a network of 400 Gbit/s it takes ten times as many. Sequences that need many GPUs have them.
+#
+# **Takeaway.** Messages grow with $n$, work with $n^2$: long shards hide them.
+
+# %% [markdown]
+# ## Causal: who has nothing to do?
+#
+# With a causal mask a block of later keys is hidden whole, so a rank need not compute it. Deal the sequence out in its own order, rank 0 the first quarter, rank 3 the last. **Predict**: four ranks, causal, in order. How many times as fast as one GPU can that be at best, messages for free?
+
+# %%
+my_speedup_in_order = None
+
+# %%
+figures.ring_parts(run["runs"]["causal, in order"], run["N"], "Measured here: four processes over gloo, causal, shards in order.")
+
+# %% [markdown]
+# Rank 0 is done after one step. Rank 3 has work in all four, and everybody's next layer waits for rank 3. In whole blocks: $\frac12 + 3$ steps, where one GPU has $\frac{4 \cdot 4}{2} = 8$ blocks to compute. What if each rank had a piece of the beginning and a piece of the end?
+#
+# **Your turn** ([exercises/ex14_zigzag.py](../exercises/ex14_zigzag.py), 20 minutes): cut the sequence into $2R$ chunks, deal them out zig-zag, and say which pairs of chunks a rank computes in each step.
+
+# %%
+check("ex14_zigzag")
+
+# %%
+reveal("ex14_zigzag")
+
+# %%
+def work(zigzag, R=4, n=64):
+    """Scores in units of a block without a mask: [[of a rank in each step]]."""
+    parts = [[ring.part(rank, step, R, n, causal=True, zigzag=zigzag) for step in range(R)] for rank in range(R)]
+    rows = lambda which: which.stop - which.start
+    return [[rows(p.rows) * rows(p.keys) / n**2 / (2 if p.causal else 1) if p else 0 for p in of_rank] for of_rank in parts]
+
+
+works = {"in order": work(False), "zig-zag": work(True)}
+slowest = sum(max(step) for step in zip(*works["in order"], strict=True))
+said = compare("speed-up of four ranks in order", my_speedup_in_order, sum(map(sum, works["in order"])) / slowest, "times")
+figures.ring_work(works, "a causal sequence on 4 ranks, messages for free.")
+
+# %% [markdown]
+# Zig-zag, every rank has half a block in every step. And no new mask is needed: its own block is causal as it stands, since a shard's rows are still in the sequence's order. From a lower rank's block all its queries see the first chunk, whole, and none sees the second. Of a higher rank's block its later queries see both chunks, whole. So each call is `flash_attention` on slices. The four processes have done that, too:
+
+# %%
+figures.ring_parts(run["runs"]["causal, zig-zag"], run["N"], "Measured here: four processes over gloo, causal, zig-zag.")
+
+# %% [markdown]
+# Change `R=4` in the cell above to 8 and 16. What does order cost in the limit? Zig-zag has a price, too: everything that asks for a token's *place*, as position embeddings do, has to be dealt out the same way, and a length that does not divide has to be padded. The next cell fails on purpose.
+
+# %%
+X = torch.arange(16)[:, None]
+print([ring.zigzag_shard(X, rank, 4)[:, 0].tolist() for rank in range(4)])
+for wrong in (lambda: ring.zigzag_shard(torch.randn(100, 8), 0, 8), lambda: ring.ring_attention(Q, K, V)):
+    try:
+        wrong()
+    except (ValueError, RuntimeError) as error:
+        print(f"{type(error).__name__}: {error}")
+
+# %% [markdown]
+# **Takeaway.** A ring is as fast as its slowest rank: deal out work, not rows.
+
+# %% [markdown]
+# ## Backwards
+#
+# Chapter 08 recomputes $P$ from $L$: $P_{ij} = e^{S_{ij} - L_i}$. Which $L$? A block's own would make each block's weights add up to 1. **Predict**: with the *final* $L$, what do the weights of one query add up to, over all four blocks together?
+
+# %%
+my_sum = None
+
+# %%
+blocks = K.split(16, dim=2)
+_, L = flash_attention(Q, K, V, return_lse=True)
+shares = torch.stack([torch.exp(Q @ K_j.mT * 16**-0.5 - L[..., None]).sum(-1) for K_j in blocks])      # (4, B, H, N)
+print("weights of the first query in each block:", [round(share, 3) for share in shares[:, 0, 0, 0].tolist()])
+said = compare("sum of the weights over all blocks", my_sum, shares.sum(0).mean().item())
+
+# %% [markdown]
+# So the backward pass is one more walk round the ring: each step calls chapter 11's kernels on one block, with the final $O$ and $L$, and needs nothing else from the forward pass. $dQ$ stays with its queries. $dK$ and $dV$ belong to the block: they travel behind it, every rank adds its part, and one step after the last they are back with their owner. `ring_attention` sums all three in float32, and has been held against float64 above, gradients included.
+#
+# ## What travels
+#
+# **Your turn** ([exercises/ex14_ring_traffic.py](../exercises/ex14_ring_traffic.py), 20 minutes): the bytes that one rank sends, forward and backward.
+
+# %%
+check("ex14_ring_traffic")
+
+# %%
+reveal("ex14_ring_traffic")
+
+# %% [markdown]
+# **Predict** how many bytes the backward pass sends for each byte of the forward pass: many ranks, 16-bit inputs.
+
+# %%
+my_ratio = None
+
+# %%
+forward, backward = ring.bytes_sent(64, 4096, 8, 128, 128, 2)
+said = compare("bytes backward for each byte forward", my_ratio, backward / forward, "times")
+measured = run["runs"]["all"][0]["sent"]
+formula = ring.bytes_sent(4, run["N"] // 4, run["H_kv"], run["d"], run["d"], 4)
+print(f"rank 0 of the four processes sent {measured[0]} bytes forward, {measured[1]} backward (measured here)")
+print(f"the formula says {formula[0]} and {formula[1]}: {'equal' if measured == list(formula) else 'not equal'}")
+print(f"64 ranks, 16 bits: {backward / forward:.2f} bytes backward for each forward")
+
+# %% [markdown]
+# Three times: $K$ and $V$ once more, and $dK$ and $dV$ in twice the bytes. The backward pass also computes 2.5 times as much, so what hides forward nearly hides backward. Grouped heads help: only $H_{kv}$ heads travel, while all $H_q$ compute.
+#
+# ## The other way: trade rows for heads
+#
+# Heads do not need one another. **Ulysses** (Jacobs et al. 2023) lets every rank send each other rank its rows of some heads, all at once. Then each has *all rows of $H/R$ heads*, runs plain attention on them, and trades the result back. A rank sends all but $1/R$ of its shard of $Q$, $K$, $V$ and $O$: $\frac{R-1}{R}\,n\,(H_q + H_{kv})(d + d_v)$ elements, against the ring's $(R-1)\,n\,H_{kv}\,(d + d_v)$. **Predict**: eight ranks, 32 heads of queries and of keys. How many times as much does the ring send?
+
+# %%
+my_times_ulysses = None
+
+# %%
+def ulysses(R, n, H_q, H_kv, d, d_v):
+    return (R - 1) * n // R * (H_q + H_kv) * (d + d_v)
+
+
+for H_kv in (32, 8):
+    sent = {"ring": ring.bytes_sent(8, 4096, H_kv, 128, 128, 2)[0], "Ulysses": 2 * ulysses(8, 4096, 32, H_kv, 128, 128)}
+    print(f"H_q = 32, H_kv = {H_kv}: " + ", ".join(f"{name} {count / 2**20:.0f} MiB" for name, count in sent.items()))
+    if H_kv == 32:
+        said = compare("the ring's bytes for each of Ulysses", my_times_ulysses, sent["ring"] / sent["Ulysses"], "times")
+
+# %% [markdown]
+# Half of $R$ times, without groups. Ulysses sends less, needs no merge and no zig-zag: for its kernel the sequence is whole. But nothing is computed while it trades, and $R$ has to divide the heads, those of the keys as well: with $H_{kv} = 8$, eight ranks are the end. The ring has no such limit and hides what it sends. Large systems combine them: Ulysses within a host, a ring among hosts. `flashlab.ring.ulysses_attention` is 20 lines; compare it with the ring's.
+#
+# **Takeaway.** Fewer bytes in the open, or more bytes hidden: heads set the limit of the one, rows of the other.
+
+# %% [markdown]
+# ## On GPUs
+#
+# What is left to ask is the clock. **Predict**, for H200s of one host, causal and zig-zag, forward and backward: how many times as fast as one are the GPUs of the largest ring, at the longest sequence?
+
+# %%
+my_speedup = None
+
+# %%
+try:
+    recorded = bench.load_results("ring_h200")
+except FileNotFoundError:
+    recorded = None
+    print("No run on several GPUs is recorded yet. On a host with four of them:")
+    print("torchrun --nproc-per-node 4 -m flashlab.bench.ring --out results/ring_h200.json")
+else:
+    rows = [row for row in recorded["rows"] if row["ms"] and (row["mode"], row["passes"]) == ("causal, zig-zag", "forward+backward")]
+    last = max(rows, key=lambda row: (row["ranks"], row["N"]))
+    said = compare("speed-up of the largest ring", my_speedup, last["speedup"], "times")
+figures.ring_speedup(recorded) if recorded else None
+
+# %%
+figures.ring_memory(recorded) if recorded else None
+
+# %% [markdown]
+# The bench holds every result against float64 and against one GPU before it times it. It also times a ring that computes and sends nothing, and one that sends and computes nothing, and so knows how much of the messages was hidden: the fields `compute_ms`, `send_ms` and `hidden` of each row, where there is a record. On one host, `torchrun --nproc-per-node 4 -m flashlab.bench.ring --trace traces` writes a profile of each rank instead: open it in [ui.perfetto.dev](https://ui.perfetto.dev) and look for copies beside kernels.
+#
+# ## An open question
+#
+# Real batches hold sequences of many lengths, packed one after the other. A causal mask within each of them leaves few pairs of chunks to compute, and which ones is different in every batch. How would you deal out the chunks then? Try it with `ring.part` as a model: draw lengths at random, count the visible pairs of each rank, and look for a rule that keeps the slowest rank close to the mean. There is no check for this one.
+
+# %%
+# Your experiment goes here.
+
+# %% [markdown]
+# ## Sources
+#
+# Liu, Zaharia, Abbeel 2023, [Ring Attention with Blockwise Transformers](https://arxiv.org/abs/2310.01889) · Brandon et al. 2023, [Striped Attention](https://arxiv.org/abs/2311.09431), for the uneven work of a causal ring, and a second way to even it out · zhuzilin, [ring-flash-attention](https://github.com/zhuzilin/ring-flash-attention), for zig-zag · Jacobs et al. 2023, [DeepSpeed Ulysses](https://arxiv.org/abs/2309.14509) · Milakov and Gimelshein 2018, [Online normalizer calculation](https://arxiv.org/abs/1805.02867), for the merge · NVIDIA's H200 data sheet for NVLink's 900 GB/s, both directions together
+#
+# **Next:** [16 · Benchmarks](16_benchmarks.ipynb), the kernels of one GPU against PyTorch's own.

@@ -1,0 +1,132 @@
+"""Cases and mistakes of ex14_ring_step."""
+
+import torch
+
+from flashlab.check.cases import LOOSE, normal
+from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+
+inf = float("inf")
+MERGE = "O_sum = old[:, None] * O[r] + new[:, None] * O_j"
+DIVIDED = "O_all.append(O_sum / both.masked_fill(both == 0, 1)[:, None])"
+NEW_L = "L_all.append(m + torch.log(both))"
+FACTORS = "old, new = torch.exp(L[r] - m), torch.exp(L_j - m)"
+SAFE = "m = m.masked_fill(m == -inf, 0)"
+PASS_ON = "K, V, owner = K.roll(1, 0), V.roll(1, 0), owner.roll(1, 0)"
+ATTEND = "O_j, L_j = attend(Q[r], K[r], V[r], r, int(owner[r]))"
+
+
+def begun(R, n, d, d_v, first, steps, seed, factor):
+    """The state of all ranks after `steps` steps, in float64: rank r began with the block of rank r + first."""
+    Q, K, V = (normal(R, n, w, seed=seed + i, dtype=torch.float64, factor=f) for i, (w, f) in enumerate(((d, factor), (d, 1.0), (d_v, 1.0))))
+    owner = (torch.arange(R) + first) % R
+    scores = torch.einsum("rnd,skd->rnsk", Q, K) * d**-0.5
+    places = torch.arange(R * n).view(R, n)
+    scores = scores.masked_fill(places[None, None] > places[:, :, None, None], -inf)               # (R, n, R, n)
+    met = torch.zeros(R, R, dtype=torch.bool)
+    for step in range(steps):
+        met[torch.arange(R), owner.roll(step)] = True
+    scores = scores.masked_fill(~met[:, None, :, None], -inf).flatten(2)
+    L = torch.logsumexp(scores, -1)
+    P = torch.exp(scores - L.masked_fill(L == -inf, 0)[..., None])
+    held = owner.roll(steps)
+    return Q, K[held], V[held], held, P @ V.flatten(0, 1), L
+
+
+def case(name, R, n, d, d_v, steps, *, first=0, seed, factor=1.0, features=()):
+    def make():
+        state = begun(R, n, d, d_v, first, steps, seed, factor)
+        return {key: T.float() if T.is_floating_point() else T for key, T in zip(("Q", "K", "V", "owner", "O", "L"), state, strict=True)}
+
+    holds = {"more than one rank": R > 1, "more than two ranks": R > 2, "a step after the first": steps > 0, "large scores": factor > 1,
+             "d_v ≠ d": d != d_v}
+    return Case(name, make, frozenset(f for f, true in holds.items() if true) | set(features), {"R": R, "n": n, "d": d, "d_v": d_v, "steps before": steps},
+                LOOSE if factor > 1 else 0.0)
+
+
+UNSEEN = ["a block that comes after the queries"]
+EXERCISE = Exercise(
+    function="ring_step",
+    outputs=(Output("K", ("rank", "key", "column")), Output("V", ("rank", "key", "column")), Output("owner", ("rank",)),
+             Output("O", ("rank", "query", "column")), Output("L", ("rank", "query"))),
+    cases=[
+        case("one rank", 1, 3, 2, 2, 0, seed=10),
+        case("two ranks, the first step", 2, 3, 2, 2, 0, seed=20),
+        case("two ranks, the second step", 2, 3, 2, 2, 1, seed=30, features=UNSEEN),
+        case("four ranks, the first step", 4, 2, 3, 2, 0, seed=40),
+        case("four ranks, the second step", 4, 2, 3, 2, 1, seed=50, features=UNSEEN),
+        case("four ranks, the third step", 4, 2, 3, 5, 2, seed=60, features=UNSEEN),
+        case("four ranks, the last step", 4, 3, 2, 3, 3, seed=70, features=UNSEEN),
+        case("scores in the hundreds", 3, 3, 4, 2, 2, seed=80, factor=150, features=UNSEEN),
+        case("a ring that begins with other blocks", 3, 2, 3, 2, 0, first=1, seed=90, features=[*UNSEEN, "queries that have met no key"]),
+        case("the step after that", 3, 2, 3, 2, 1, first=2, seed=100, features=[*UNSEEN, "queries that have met no key"]),
+        case("n = d = d_v", 2, 2, 2, 2, 1, seed=110, features=UNSEEN),
+    ],
+    mistakes=[
+        Mistake("not_passed_on", "the blocks stayed where they were", "the blocks: each goes on to rank r + 1, the last one to rank 0", (PASS_ON, "K, V = K.clone(), V.clone()"),
+                also=[[(PASS_ON, "pass")]]),
+        Mistake("passed_backwards", "the blocks went to rank r − 1", "the direction: rank r's block goes to rank r + 1, so that rank r then holds what rank r − 1 held",
+                (PASS_ON, "K, V, owner = K.roll(-1, 0), V.roll(-1, 0), owner.roll(-1, 0)")),
+        Mistake("V_stayed", "K was passed on and V was not", "K and V travel together", (PASS_ON, "K, owner = K.roll(1, 0), owner.roll(1, 0)")),
+        Mistake("K_stayed", "V was passed on and K was not", "K and V travel together", (PASS_ON, "V, owner = V.roll(1, 0), owner.roll(1, 0)")),
+        Mistake("owner_stayed", "the blocks were passed on and owner was not", "owner[r] says whose block rank r holds: it travels with the block", (PASS_ON, "K, V = K.roll(1, 0), V.roll(1, 0)")),
+        Mistake("rolled_keys", "the keys within each block moved by one, and the blocks stayed", "the dimension: ranks are the first one", (PASS_ON, "K, V, owner = K.roll(1, 1), V.roll(1, 1), owner.roll(1, 0)")),
+        Mistake("overwritten", "a block was overwritten before it was passed on: in the end all ranks held rank 0's", "the order: take the received blocks from where the sent ones still are, not from what was just overwritten",
+                (PASS_ON, "K, V, owner = K.clone(), V.clone(), owner.clone()\n    for r in range(len(Q)):\n        s = (r + 1) % len(Q)\n        K[s], V[s], owner[s] = K[r], V[r], owner[r]")),
+        Mistake("last_stays", "the last rank's block did not come round to rank 0", "a ring has no end: rank R − 1 passes its block to rank 0",
+                (PASS_ON, "K, V, owner = (torch.cat([T[:1], T[:-1]]) for T in (K, V, owner))")),
+        Mistake("passed_before", "the blocks were passed on first, and each rank attended to the block that had just come", "the order: attend to the block that is there, then pass it on",
+                (PASS_ON, "pass"), ("O_all, L_all = [], []", "O_all, L_all = [], []\n    K, V, owner = K.roll(1, 0), V.roll(1, 0), owner.roll(1, 0)")),
+        Mistake("own_block", "the block that a rank holds was taken for its own", "whose keys they are: owner[r], not r", (ATTEND, "O_j, L_j = attend(Q[r], K[r], V[r], r, r)")),
+        Mistake("looked_up", "rank r attended to K[owner[r]], but K[r] is already the block that it holds", "which block rank r holds: K[r]; owner[r] only says where its keys stand in the sequence",
+                (ATTEND, "O_j, L_j = attend(Q[r], K[owner[r]], V[owner[r]], r, int(owner[r]))")),
+        Mistake("rank_and_owner_swapped", "rank and owner changed places", "the arguments of attend: the queries' rank comes before the block's owner", (ATTEND, "O_j, L_j = attend(Q[r], K[r], V[r], int(owner[r]), r)")),
+        Mistake("overwrites", "O and L were replaced by those of the new block", "what was there before: the result is a merge of both", (DIVIDED, "O_all.append(O_j)"), (NEW_L, "L_all.append(L_j)")),
+        Mistake("added", "O_j was added to O as it was: both are finished averages, and their sum is none", "the weights: each output counts by its share of the exponentials", (DIVIDED, "O_all.append(O[r] + O_j)")),
+        Mistake("mean", "the mean of O and O_j was taken", "the weights: each output counts by its share of the exponentials", (DIVIDED, "O_all.append((O[r] + O_j) / 2)")),
+        Mistake("not_divided", "the merged O was not divided by the sum of the two weights", "the last line of O: weights of an average add up to 1", (DIVIDED, "O_all.append(O_sum)")),
+        Mistake("weights_swapped", "each output was weighted by the other one's L", "which weight goes with which output: exp(L) with O, exp(L_j) with O_j", (MERGE, "O_sum = new[:, None] * O[r] + old[:, None] * O_j")),
+        Mistake("L_as_weight", "the outputs were weighted by L and L_j, not by their exponentials", "the weights: L is a logarithm, the sum of exponentials is exp(L)", (FACTORS, "old, new = L[r] - m, L_j - m")),
+        Mistake("weights_inverted", "the weights were exp(m − L) and exp(m − L_j), the inverses of the right ones", "the sign of the exponents: no weight exceeds 1", (FACTORS, "old, new = torch.exp(m - L[r]), torch.exp(m - L_j)")),
+        Mistake("L_added", "L and L_j were added", "L is a logarithm: the sums of exponentials add up, not their logarithms", (NEW_L, "L_all.append(L[r] + L_j)")),
+        Mistake("L_maximum", "the larger of L and L_j was taken for the new L", "the new L: m + log of both weights together", (NEW_L, "L_all.append(torch.maximum(L[r], L_j))")),
+        Mistake("L_not_updated", "L stayed what it was, so that the next step weighs O by a part of its keys only", "the new L: it covers the keys of both", (NEW_L, "L_all.append(L[r])")),
+        Mistake("m_forgotten", "the maximum that was taken out of the exponents was not added to L again", "the last line of L: log of the sum, and m on top", (NEW_L, "L_all.append(torch.log(both))")),
+        Mistake("base_2", "the new L had a logarithm of base 2 in it", "the logarithm: natural, as exp is", (NEW_L, "L_all.append(m + torch.log2(both))")),
+        Mistake("no_maximum", "the exponentials of L and L_j were taken as they are, and those of large scores are inf", "the exponents: take out the larger of L and L_j first", (SAFE, "m = torch.zeros_like(m)"),
+                also=[[(SAFE, "m = m.masked_fill(m == -inf, 0) * 0")]]),
+        Mistake("no_empty_queries", "−inf was subtracted from −inf where a query has met no key, and that is NaN", "rows whose L and L_j are both −inf: their exponents want a finite number", (SAFE, "pass")),
+        Mistake("divided_by_0", "0 was divided by 0 where a query has met no key, and that is NaN", "the division: where both weights are 0, divide by 1", (DIVIDED, "O_all.append(O_sum / both[:, None])")),
+        Mistake("clamped_L", "L of a query that has met no key came back finite", "the new L of rows that have met nothing: log 0 is −inf, and that is what it should be", (NEW_L, "L_all.append(m + torch.log(both.masked_fill(both == 0, 1)))")),
+        Mistake("only_rank_0", "only rank 0 attended to its block", "all R ranks take the step", ("for r in range(len(Q)):", "O_all, L_all = list(O[1:]), list(L[1:])\n    for r in range(1):"),
+                (DIVIDED, "O_all.insert(0, O_sum / both.masked_fill(both == 0, 1)[:, None])"), (NEW_L, "L_all.insert(0, m + torch.log(both))")),
+        Mistake("swapped", "the results came back in another order: O and L first", "the order in `return`: K, V, owner, O, L", ("return K, V, owner, torch.stack(O_all), torch.stack(L_all)", "return torch.stack(O_all), torch.stack(L_all), K, V, owner")),
+    ],
+    variants=[
+        Variant("logaddexp and sigmoid", body="""
+            pairs = [attend(Q[r], K[r], V[r], r, owner[r].item()) for r in range(Q.shape[0])]
+            O_j, L_j = (torch.stack(column) for column in zip(*pairs))
+            weight = torch.sigmoid(L_j - L).masked_fill(L_j == -inf, 0)
+            return K.roll(1, 0), V.roll(1, 0), owner.roll(1, 0), torch.lerp(O, O_j, weight[..., None]), torch.logaddexp(L, L_j)
+            """),
+        Variant("as shares of the new L", body="""
+            R = len(Q)
+            O_all, L_all = torch.empty_like(O), torch.empty_like(L)
+            for r in range(R):
+                O_j, L_j = attend(Q[r], K[r], V[r], r, int(owner[r]))
+                L_r = torch.stack([L[r], L_j]).logsumexp(0)
+                shift = torch.where(torch.isinf(L_r), 0.0, L_r)
+                O_all[r] = torch.exp(L[r] - shift).unsqueeze(1) * O[r] + torch.exp(L_j - shift).unsqueeze(1) * O_j
+                L_all[r] = L_r
+            before = [(r - 1) % R for r in range(R)]
+            return K[before], V[before], owner[before], O_all, L_all
+            """),
+    ],
+    hints=[
+        "Three things happen to each rank: attend(...) gives O_j and L_j; they are merged with O[r] and L[r]; the block goes on to rank r + 1.",
+        "The merged O is (exp(L)·O + exp(L_j)·O_j) / (exp(L) + exp(L_j)), and the new L is log(exp(L) + exp(L_j)). Take the larger of both out of the exponents.",
+        "`K.roll(1, 0)` moves every block to the next rank, and the last one to rank 0. owner moves alike.",
+        Hint("Only queries that have met no key are wrong: L and L_j are both −inf there, −inf − (−inf) is NaN, and so is 0 / 0.", "queries that have met no key"),
+        Hint("Only large scores are wrong: exp(L) is inf there. exp(L − m) is not, m being the larger of L and L_j.", "large scores"),
+        Hint("Only later steps are wrong: what the rank had before the step counts, too.", "a step after the first"),
+    ],
+)

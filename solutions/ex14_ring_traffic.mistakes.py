@@ -1,0 +1,96 @@
+"""Cases and mistakes of ex14_ring_traffic."""
+
+from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+
+BLOCK, FORWARD, SUMS = "block = N // R * H_kv * (d + d_v)", "forward = (R - 1) * block * itemsize", "sums = R * block * 4 if R > 1 else 0"
+RESULT = "return forward, forward + sums"
+
+
+def truth(N, R, H_q, H_kv, d, d_v, itemsize):
+    """Counted, message by message, as rank 0 sends them."""
+    def walk(bytes_of_a_block, home):
+        held, met, sent = list(range(R)), [{rank} for rank in range(R)], 0
+        while not all(len(ranks) == R for ranks in met):
+            sent += bytes_of_a_block
+            held = [held[rank - 1] for rank in range(R)]
+            for rank in range(R):
+                met[rank].add(held[rank])
+        return sent + (bytes_of_a_block if home and held[0] != 0 else 0)
+
+    rows = N // R * H_kv
+    forward = walk(rows * d * itemsize, False) + walk(rows * d_v * itemsize, False)
+    return forward, forward + walk(rows * d * 4, True) + walk(rows * d_v * 4, True)
+
+
+def terms(N, R, H_q, H_kv, d, d_v, itemsize):
+    n = N // R
+    return {"a block of K, in bytes": n * H_kv * d * itemsize, "a block of V, in bytes": n * H_kv * d_v * itemsize,
+            "a block of dK, in bytes": n * H_kv * d * 4, "a block of dV, in bytes": n * H_kv * d_v * 4, "a block of Q, in bytes": n * H_q * d * itemsize}
+
+
+def case(name, N, R, H_q, H_kv, d, d_v, itemsize):
+    sizes = {"N": N, "R": R, "H_q": H_q, "H_kv": H_kv, "d": d, "d_v": d_v, "itemsize": itemsize}
+    holds = {"more than one rank": R > 1, "more than two ranks": R > 2, "d_v ≠ d": d != d_v, "fewer heads of keys than of queries": H_q != H_kv, "16-bit inputs": itemsize == 2}
+    return Case(name, lambda: dict(sizes), frozenset(f for f, true in holds.items() if true), sizes)
+
+
+EXERCISE = Exercise(
+    function="ring_traffic",
+    outputs=(Output("forward"), Output("backward")),
+    ints_only=True,
+    truth=truth,
+    terms=terms,
+    cases=[
+        case("one rank", 6, 1, 1, 1, 2, 2, 4),
+        case("two ranks", 6, 2, 1, 1, 2, 2, 4),
+        case("three ranks", 9, 3, 1, 1, 2, 2, 4),
+        case("16 bits", 8, 2, 1, 1, 3, 3, 2),
+        case("d_v ≠ d", 8, 4, 1, 1, 3, 5, 4),
+        case("several heads", 12, 3, 3, 3, 4, 4, 2),
+        case("grouped heads", 12, 3, 6, 2, 4, 4, 2),
+        case("all at once", 40, 5, 6, 3, 7, 4, 2),
+        case("as on GPUs", 131072, 8, 32, 8, 128, 128, 2),
+    ],
+    mistakes=[
+        Mistake("R_times", "K and V were counted R times: after the last step nothing is passed on", "the steps: every rank has one block from the start, R − 1 have to come", (FORWARD, "forward = R * block * itemsize if R > 1 else 0")),
+        Mistake("once", "K and V were counted as sent once", "the steps: a block goes round until all ranks have met it", (FORWARD, "forward = block * itemsize if R > 1 else 0")),
+        Mistake("whole_sequence", "all N rows were counted in each step: that is what all ranks send together", "the rows of a block: one rank sends N/R in a step", (BLOCK, "block = N * H_kv * (d + d_v)")),
+        Mistake("all_ranks", "what all ranks send together was counted", "one rank: each sends its own blocks", (RESULT, "return R * forward, R * (forward + sums)"), same_as="whole_sequence"),
+        Mistake("H_q_for_H_kv", "the heads of Q were taken for those of K and V", "K and V have H_kv heads", (BLOCK, "block = N // R * H_q * (d + d_v)")),
+        Mistake("heads_forgotten", "the heads were left out", "a block of K has N/R rows in each of H_kv heads", (BLOCK, "block = N // R * (d + d_v)")),
+        Mistake("heads_together", "the heads of queries and keys were multiplied", "K and V have H_kv heads, shared by groups of query heads", (BLOCK, "block = N // R * H_q * H_kv * (d + d_v)")),
+        Mistake("d_for_d_v", "d was taken for the width of V", "V is d_v wide", (BLOCK, "block = N // R * H_kv * 2 * d")),
+        Mistake("V_forgotten", "V was not counted", "K and V travel together", (BLOCK, "block = N // R * H_kv * d")),
+        Mistake("K_forgotten", "K was not counted", "K and V travel together", (BLOCK, "block = N // R * H_kv * d_v")),
+        Mistake("Q_sent", "Q was counted as sent", "who travels: K and V; each rank keeps its queries", (FORWARD, "forward = (R - 1) * (block + N // R * H_q * d) * itemsize")),
+        Mistake("O_sent", "O was counted as sent", "who travels: K and V; each rank keeps its O", (FORWARD, "forward = (R - 1) * (block + N // R * H_q * d_v) * itemsize")),
+        Mistake("elements", "the forward pass was counted in elements, not in bytes", "the unit: an element takes itemsize bytes", (FORWARD, "forward = (R - 1) * block"), also=[[(FORWARD, "forward = (R - 1) * block"), (SUMS, "sums = R * block if R > 1 else 0")]]),
+        Mistake("always_float32", "K and V were counted with 4 bytes an element", "the unit: K and V take itemsize bytes an element", (FORWARD, "forward = (R - 1) * block * 4")),
+        Mistake("sums_in_16_bits", "dK and dV were counted with itemsize bytes an element", "dK and dV are float32, 4 bytes an element", (SUMS, "sums = R * block * itemsize if R > 1 else 0")),
+        Mistake("sums_not_home", "dK and dV were counted R − 1 times: they never came back to their owner", "the sums: one step more than K and V, back to the owner", (SUMS, "sums = (R - 1) * block * 4")),
+        Mistake("sums_in_one_rank", "with one rank sums were counted as sent", "one rank: its dK and dV are at home already", (SUMS, "sums = R * block * 4")),
+        Mistake("only_sums", "in the backward pass K and V were not counted", "the backward pass recomputes P from Q and K: K and V travel again", (RESULT, "return forward, sums")),
+        Mistake("no_sums", "dK and dV were not counted", "the backward pass: every rank adds its part to the dK and dV of each block", (RESULT, "return forward, forward")),
+        Mistake("dQ_sent", "dQ was counted as sent", "who travels: dK and dV; each rank sums its own dQ", (RESULT, "return forward, forward + sums + (R - 1) * N // R * H_q * d * 4")),
+        Mistake("both_passes", "the backward pass was counted together with the forward pass", "backward: what that pass alone sends", (RESULT, "return forward, 2 * forward + sums")),
+        Mistake("sums_once", "dK and dV were counted as sent once, straight to their owner", "the sums: they travel behind their block, from rank to rank", (SUMS, "sums = block * 4 if R > 1 else 0")),
+        Mistake("sent_and_received", "what a rank receives was counted, too", "the question: what a rank sends", (RESULT, "return 2 * forward, 2 * (forward + sums)")),
+        Mistake("swapped", "backward came before forward", "the order in `return`: forward, backward", (RESULT, "return forward + sums, forward")),
+    ],
+    variants=[
+        Variant("step by step", body="""
+            n, forward, backward = N // R, 0, 0
+            for _ in range(R - 1):
+                forward += n * H_kv * d * itemsize + n * H_kv * d_v * itemsize
+            for step in range(R if R > 1 else 0):
+                backward += 4 * n * H_kv * (d + d_v)
+            return forward, backward + forward
+            """),
+    ],
+    hints=[
+        "A block is K and V of N/R rows and H_kv heads: N/R · H_kv · (d + d_v) elements.",
+        "With R ranks a block is passed on R − 1 times: its owner has it already.",
+        "The sums of a block start at its owner, too, and have to come home: R times, unless R = 1.",
+        Hint("Only one rank is wrong: it sends nothing at all.", "one rank"),
+    ],
+)
