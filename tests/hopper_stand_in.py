@@ -192,6 +192,10 @@ def language(machine, grid):
             return
         pointer.T.view(-1)[pointer.at[mask]] = values[mask].as_subclass(torch.Tensor)
 
+    def load(pointer):
+        found = pointer.T.view(-1)[int(pointer.at)]
+        return found if found.is_floating_point() else int(found)
+
     def specialise(parts, warps, registers):
         names = [f"{function.__name__} {n}" for n, (function, _) in enumerate(parts)]
         errors = []
@@ -215,7 +219,7 @@ def language(machine, grid):
         constexpr=object, float32=torch.float32, int32=torch.int32, int64=torch.int64,
         program_id=lambda axis: machine.program, num_programs=lambda axis: grid, cast=lambda x, dtype: x,
         atomic_add=machine.count, allocate_shared_memory=allocate, store=store, warp_specialize=specialise, static_range=range,
-        load=lambda pointer: pointer.T.view(-1)[int(pointer.at)].item(),
+        load=load,
         minimum=on_tiles(min, lambda a, b: torch.minimum(a, torch.as_tensor(b))),
         where=on_tiles(lambda c, a, b: a if c else b, torch.where),
         maximum=on_tiles(max, lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=torch.float32))),

@@ -27,7 +27,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from flashlab.kernels import plans, quantize
-from flashlab.kernels.fa2_hopper import blocks_seen, only_visible, pass_over, place
+from flashlab.kernels.fa2_hopper import pass_over
 from flashlab.kernels.hopper import (
     arrive,
     counters,
@@ -42,6 +42,7 @@ from flashlab.kernels.hopper import (
 )
 from flashlab.kernels.launch import descriptor, heads_together, programs_at_a_time
 from flashlab.kernels.plans import temporary
+from flashlab.kernels.spans import blocks_seen, only_visible, place
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 ROWS = gl.constexpr(64)                                # query rows of a consumer, which have a scale of their own
@@ -60,14 +61,14 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
     counter, next_tile, next_full, next_free = schedule
-    N_q, N_k, H_q, group, together, tiles = sizes
+    N_q, N_k, H_q, group, together, tiles, left, right, table = sizes               # no window, nothing packed
     all_threads: gl.constexpr = consumers * 128 + 32
     keys: gl.constexpr = K_s.shape[3]
     one: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
     slot, phase, turn, filled = 0, 0, 0, 0
-    tile = place(gl.program_id(0), N_q, together, tiles, consumers * ROWS)
+    tile = place(gl.program_id(0), sizes, consumers * ROWS)
     while tile >= 0:
-        coming = place(gl.num_programs(0) + gl.atomic_add(counter, 1), N_q, together, tiles, consumers * ROWS)
+        coming = place(gl.num_programs(0) + gl.atomic_add(counter, 1), sizes, consumers * ROWS)
         mbarrier.wait(next_free.index(turn & 1), ((turn >> 1) & 1) ^ 1)            # two places: one is read while one is written
         next_tile.index(turn & 1).store(gl.full([1], coming, gl.int64, one))
         mbarrier.arrive(next_full.index(turn & 1), count=1)
@@ -79,7 +80,7 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
             mbarrier.wait(Q_free.index(c), (turn & 1) ^ 1)
             mbarrier.expect(Q_full.index(c), ROWS * d)                             # TMA counts the zeros past the ends, too
             tma.async_copy_global_to_shared(Q, [b, h, (i * consumers + c) * ROWS, 0], Q_full.index(c), Q_s.index(c))
-        blocks = blocks_seen((i + 1) * consumers * ROWS, N_q, N_k, keys, causal)
+        _, blocks = blocks_seen(i * consumers * ROWS, N_q, N_k, None, None, consumers * ROWS, keys, causal, False)
         for n in range(0, blocks):
             first_key = (blocks - 1 - n) * keys
             if filled >= stages:
@@ -193,7 +194,7 @@ def step(state, Q, buffers, signals, scales, left, mask, masked: gl.constexpr, c
     arrive(next_slot + K_FREE, all_threads)
 
     if masked:
-        S = only_visible(S, first_row, next_key, N_q, N_k, causal)
+        S = only_visible(S, (first_row, 0, N_q, N_k, None, None), next_key // S.shape[1], causal)
     m_new = gl.maximum(m, row_maximum(S, 2) * factor)
     P_next = gl.exp2(S * factor - (m_new - P_BITS)[:, None])
     alpha = gl.exp2(m - m_new)
@@ -226,7 +227,7 @@ def attend(Q, buffers, signals, scales, first_row, blocks, slot, phase, N_q, N_k
     S = warpgroup_mma_wait(0, deps=[S])
     arrive(slot + K_FREE, consumers * 128 + 32)
     if causal or ragged:
-        S = only_visible(S, first_row, (blocks - 1) * keys, N_q, N_k, causal)
+        S = only_visible(S, (first_row, 0, N_q, N_k, None, None), blocks - 1, causal)
     m = row_maximum(S, 2) * factor
     if crossing:                                       # a row may see nothing of this block, and -inf minus -inf would be NaN
         m = gl.maximum(m, LOWEST)
@@ -272,7 +273,7 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
     counter, next_tile, next_full, next_free = schedule
-    N_q, N_k, H_q, group, together, tiles = sizes
+    N_q, N_k, H_q, group, together, tiles, left, right, table = sizes               # no window, nothing packed
     keys: gl.constexpr = K_s.shape[3]
     one: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     T_q, T_k = (N_q + ROWS - 1) // ROWS, (N_k + keys - 1) // keys                  # how many blocks with a scale
@@ -280,13 +281,13 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     slot, phase, turn = 0, 0, 0
     if me == consumers - 1:                            # as if the last one had just issued: the first turn is consumer 0's
         arrive(TURN, 256)
-    tile = place(gl.program_id(0), N_q, together, tiles, consumers * ROWS)
+    tile = place(gl.program_id(0), sizes, consumers * ROWS)
     while tile >= 0:
         i, head = gl.cast(tile & 0xFFFFFFFF, gl.int32), gl.cast(tile >> 32, gl.int32)
         head_kv = head // group                        # b·H_q + h over group: b·H_kv + h_kv
         first_row = (i * consumers + me) * ROWS
-        all_blocks = blocks_seen((i + 1) * consumers * ROWS, N_q, N_k, keys, causal)
-        blocks = blocks_seen(first_row + ROWS, N_q, N_k, keys, causal)
+        _, all_blocks = blocks_seen(i * consumers * ROWS, N_q, N_k, None, None, consumers * ROWS, keys, causal, False)
+        _, blocks = blocks_seen(first_row, N_q, N_k, None, None, ROWS, keys, causal, False)
         if first_row >= N_q:
             blocks = 0
         mbarrier.wait(Q_full.index(me), turn & 1)
@@ -350,7 +351,8 @@ def fa2_fp8_kernel(Q, K, V, O, Q_scales, K_scales, V_scales, counter, scale, N_q
 
     descriptors, scales, buffers = (Q, K, V, O), (Q_scales, K_scales, V_scales), (Q_s, K_s, V_s, O_s)
     signals, schedule = (Q_full, Q_free, K_full, V_full), (counter, next_tile, next_full, next_free)
-    shared = (descriptors, scales, buffers, signals, schedule, (N_q, N_k, H_q, group, together, tiles), scale)
+    sizes = (N_q, N_k, H_q, group, together, tiles, None, None, None)
+    shared = (descriptors, scales, buffers, signals, schedule, sizes, scale)
     # Warps, and registers a thread, of all but the first, which has the launch's warps and what registers are left.
     if consumers == 2:
         gl.warp_specialize([
