@@ -138,6 +138,12 @@ BACKWARD_RUNGS = [
          "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True, heads=True, proven=True),
 ]
 
+# Beside RUNGS, not on it: where there are many queries, as in every table and curve over RUNGS, these only move more.
+DECODING_RUNGS = [
+    Rung(0, "split_kv_forward", "flashlab.rungs.split_kv", "split K/V", "13", cost.split_kv_forward, "#00838F", "P",
+         "the keys of a query block go to several programs; a second kernel merges their O and L", tiled=True),
+]
+
 PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend; what else may be installed
     Peer("sdpa_math", "SDPA math", "#8A8A8A", "x"),
     Peer("sdpa_efficient", "SDPA efficient", "#3FA0DD", "^"),
@@ -179,12 +185,13 @@ def explain(Q, K, V, *, backward=False, **options):
 
 def rung(name):
     """The rung of that function name, forward or backward. Raises: ValueError for an unknown one."""
-    for candidate in RUNGS + BACKWARD_RUNGS:
+    known = RUNGS + BACKWARD_RUNGS + DECODING_RUNGS
+    for candidate in known:
         if candidate.name == name:
             return candidate
-    raise ValueError(f"name must be one of {', '.join(r.name for r in RUNGS + BACKWARD_RUNGS)}, got {name!r}")
+    raise ValueError(f"name must be one of {', '.join(r.name for r in known)}, got {name!r}")
 
 
 def find(name):
     """The rung or peer of that name, or None: how a row of results/ is labelled and drawn."""
-    return next((one for one in RUNGS + BACKWARD_RUNGS + PEERS if one.name == name), None)
+    return next((one for one in RUNGS + BACKWARD_RUNGS + DECODING_RUNGS + PEERS if one.name == name), None)
