@@ -84,8 +84,7 @@ def split_kv_forward(N_q, N_k, d, d_v=None, *, B_r, B_c, splits=4, causal=False,
     """As fa2_forward, but that Q comes once for each chunk of keys; and O and L of each chunk, written and read again."""
     d_v = d if d_v is None else d_v
     s, stat = element_size, max(element_size, 4)
-    T_c = ceil_div(N_k, B_c)
-    chunks = ceil_div(T_c, max(1, ceil_div(T_c, splits)))
+    chunks = min(splits, ceil_div(N_k, B_c))
     walk = fa2_forward(N_q, N_k, d, d_v, B_r=B_r, B_c=B_c, causal=causal, window=window, element_size=s)
     parts = stat * chunks * N_q * (d_v + 1)
     return Cost(walk.read + (chunks - 1) * s * N_q * d + parts, walk.written + parts, walk.matmul_flops)

@@ -13,11 +13,11 @@ def split_kv_forward(Q, K, V, *, causal=False, window=None, scale=None, splits=4
     """Exact attention in which the keys of a query block are shared out among programs.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
-    Splits:  at most `splits` chunks of whole key blocks, all of ⌈T_c / splits⌉ blocks but the last, which may have fewer
+    Splits:  the T_c key blocks in `splits` chunks that differ by a block at most; in T_c chunks where there are fewer blocks
     Window:  (left, right) as in fa2_forward; a chunk that no query sees is walked by nobody, and merged all the same
     Tiles:   B_r queries by B_c keys at most; the default is tiles.largest_square_tile
-    Traffic: with s chunks reads s·N_q·d + T_r·N_k·(d + d_v), fewer if causal or with a window, and s·N_q·(d_v + 1) to merge;
-             writes (s + 1)·N_q·(d_v + 1)   [elements; exactly cost.split_kv_forward]
+    Traffic: reads splits·N_q·d + T_r·N_k·(d + d_v), fewer if causal or with a window, and splits·N_q·(d_v + 1) to merge;
+             writes (splits + 1)·N_q·(d_v + 1)   [elements; exactly cost.split_kv_forward]
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Dao, Haziza, Massa, Sizov 2023, Flash-Decoding for long-context inference
@@ -32,19 +32,19 @@ def split_kv_forward(Q, K, V, *, causal=False, window=None, scale=None, splits=4
     check_positive(splits=splits, B_r=B_r, B_c=B_c)
 
     N_q, blocks = Q.shape[0], tiles(K.shape[0], B_c)
-    share = max(1, -(-len(blocks) // splits))                                       # ⌈T_c / splits⌉ key blocks
-    chunks = [blocks[first:first + share] for first in range(0, len(blocks), share)]
+    T_c, splits = len(blocks), min(splits, len(blocks))                             # no chunk is empty
+    chunks = [blocks[T_c * s // splits:T_c * (s + 1) // splits] for s in range(splits)]
     O = torch.empty(N_q, V.shape[-1], dtype=Q.dtype, device=Q.device)               # (N_q, d_v)
     L = torch.empty(N_q, dtype=acc, device=Q.device)                                # (N_q,)
-    O_part = torch.empty(len(chunks) * N_q, V.shape[-1], dtype=acc, device=Q.device)    # (s·N_q, d_v)  chunk after chunk
-    L_part = torch.empty(len(chunks) * N_q, dtype=acc, device=Q.device)             # (s·N_q,)
+    O_part = torch.empty(splits * N_q, V.shape[-1], dtype=acc, device=Q.device)    # (splits·N_q, d_v)
+    L_part = torch.empty(splits * N_q, dtype=acc, device=Q.device)             # (splits·N_q,)
     with kernel("split", Q=Q, K=K, V=V, O_part=O_part, L_part=L_part):
         for s, chunk in enumerate(chunks):             # on a GPU these programs run at the same time,
             for rows in tiles(N_q, B_r):               # i, outer: and so do these
                 _program(Q, K, V, O_part, L_part, rows, s, chunk, seen, scale)
     with kernel("merge", O_part=O_part, L_part=L_part, O=O, L=L):
         for rows in tiles(N_q, B_r):
-            _merge(O_part, L_part, O, L, rows, len(chunks))
+            _merge(O_part, L_part, O, L, rows, splits)
     return O, L
 
 
