@@ -18,7 +18,6 @@ Hint: a sequence with n keys has them in the places 0, ..., n − 1. Which place
 """
 
 
-
 def append(K_cache, V_cache, K_new, V_new, lengths):
     """Puts the new keys and values into the caches, in place; returns the new lengths (B,)."""
     # >>> your turn: write the new tokens of each sequence to their places, return the new lengths
