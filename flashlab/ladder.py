@@ -111,6 +111,16 @@ RUNGS = [
          "warps that only load, warps that only compute, and products under exponentials", by_tma=True, heads=True, proven=True),
 ]
 
+# Beside the ladder: they do not take the place of the rung before, but calls of another kind, few queries before many keys. With
+# many queries, as in every table and curve over RUNGS, sharing out the keys only moves more.
+DECODING_RUNGS = [
+    Rung(0, "split_kv_forward", "flashlab.rungs.split_kv", "split K/V", "13", cost.split_kv_forward, "#00838F", "P",
+         "the keys of a query block go to several programs; a second kernel merges their O and L", tiled=True),
+    Rung(1, "fa2_decode_forward", "flashlab.kernels.decode", "Flash-Decoding", "13", cost.fa2_forward, "#5B8DB8", "P",
+         "the keys are shared out among programs, and their results merged", heads=True, takes=("window",)),
+]
+DECODE = DECODING_RUNGS[1]
+
 # All return (dQ, dK, dV); what they start from differs. A backward pass looks like its forward pass.
 BACKWARD_RUNGS = [
     Rung(0, "naive_backward", "flashlab.rungs.naive_backward", "naive", "08", cost.naive_backward, "#D55E00", "o",
@@ -138,12 +148,6 @@ BACKWARD_RUNGS = [
          "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True, heads=True, proven=True),
 ]
 
-# Beside RUNGS, not on it: where there are many queries, as in every table and curve over RUNGS, these only move more.
-DECODING_RUNGS = [
-    Rung(0, "split_kv_forward", "flashlab.rungs.split_kv", "split K/V", "13", cost.split_kv_forward, "#00838F", "P",
-         "the keys of a query block go to several programs; a second kernel merges their O and L", tiled=True),
-]
-
 PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend; what else may be installed
     Peer("sdpa_math", "SDPA math", "#8A8A8A", "x"),
     Peer("sdpa_efficient", "SDPA efficient", "#3FA0DD", "^"),
@@ -157,6 +161,7 @@ PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend;
 KERNELS = [one for one in RUNGS if one.heads]
 BACKWARD_KERNELS = [one for one in BACKWARD_RUNGS if one.heads]
 SMALL = 2**22              # scores: a GPU computes as many in the microseconds that a descriptor takes
+FEW_ROWS, MANY_KEYS = 64, 1024             # where sharing out the keys pays: rows that read the same key head, and keys
 
 
 def pick(Q, K, V, *, backward=False, **options):
@@ -165,7 +170,7 @@ def pick(Q, K, V, *, backward=False, **options):
     small = Q.shape[0] * Q.shape[1] * Q.shape[2] * K.shape[2] < SMALL
     if not Q.is_cuda:                                  # interpreted: speed says nothing, and the first is the one to read
         return kernels[0], reasons
-    for kernel in reversed(kernels[1:]):
+    for kernel in reversed(kernels[1:] + ([DECODE] if not backward and decodes(Q, K) else [])):
         unproven = None if kernel.proven else "it has not been held against float64 on a GPU yet"
         slower = "the one before it is faster" if kernel.detour else None
         if small and kernel.by_tma:
@@ -177,6 +182,11 @@ def pick(Q, K, V, *, backward=False, **options):
     return kernels[0], reasons                         # it takes everything that a kernel may be given
 
 
+def decodes(Q, K):
+    """Whether a call has so few queries and so many keys that the keys should be shared out."""
+    return Q.shape[2] * Q.shape[1] <= FEW_ROWS * K.shape[1] and K.shape[2] >= MANY_KEYS
+
+
 def explain(Q, K, V, *, backward=False, **options):
     """`pick` in words, a line each."""
     kernel, reasons = pick(Q, K, V, backward=backward, **options)
@@ -184,7 +194,7 @@ def explain(Q, K, V, *, backward=False, **options):
 
 
 def rung(name):
-    """The rung of that function name, forward or backward. Raises: ValueError for an unknown one."""
+    """The rung of that function name, forward, backward or for decoding. Raises: ValueError for an unknown one."""
     known = RUNGS + BACKWARD_RUNGS + DECODING_RUNGS
     for candidate in known:
         if candidate.name == name:

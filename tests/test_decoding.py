@@ -4,10 +4,11 @@ import pytest
 import torch
 
 import flashlab
+from flashlab import ladder
 from flashlab.compiler import interpreted
 from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 from flashlab.kernels.splits import MOST, choose_splits
-from flashlab.oracle import judge
+from flashlab.oracle import judge, judge_gradients
 
 try:
     from flashlab.kernels import decode
@@ -251,6 +252,38 @@ def test_the_kernel_by_name(N_q, N_k, options):
     assert judge(O, L, Q, K, V, **options).ok
     with pytest.raises(ValueError, match="it has no dropout"):
         decode.fa2_decode_forward(Q, K, V, dropout_p=0.1, seed=torch.tensor(3))
+
+
+@needs_triton
+def test_flash_attention_runs_it_by_name_and_differentiates():
+    Q, K, V, dO = (torch.randn(1, H, N, 16, device=DEVICE) for H, N in ((4, 2), (2, 50), (2, 50), (4, 2)))
+    QKV = [T.requires_grad_() for T in (Q, K, V)]
+    O = flashlab.flash_attention(*QKV, causal=True, window=(30, 0), backend="fa2_decode_forward")
+    assert judge_gradients(*torch.autograd.grad(O, QKV, dO), *QKV, dO, window=(30, 0)).ok
+    with pytest.raises(ValueError, match="fa2_decode_forward does not take the call: it takes no packed sequences"):
+        cu = torch.tensor([0, 2], dtype=torch.int32, device=DEVICE)
+        flashlab.flash_attention_varlen(*(T[0].transpose(0, 1) for T in (Q, Q, Q)), cu, cu, backend="fa2_decode_forward")
+
+
+class OnAGPU(torch.Tensor):
+    is_cuda = True
+
+
+@needs_triton
+def test_when_it_is_picked(monkeypatch):
+    """Once it is proven: for few queries before many keys, and not with dropout."""
+    picked = lambda H_q=8, H_kv=1, N_q=1, N_k=4096, **options: ladder.pick(
+        *(torch.empty(1, H, N, 64, dtype=torch.float16).as_subclass(OnAGPU) for H, N in ((H_q, N_q), (H_kv, N_k), (H_kv, N_k))),
+        **{"causal": True, "dropout_p": 0.0} | options)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+    monkeypatch.setattr(ladder, "DECODE", ladder.DECODE._replace(proven=False))
+    assert "not been held against float64" in picked()[1]["fa2_decode_forward"]
+    monkeypatch.setattr(ladder, "DECODE", ladder.DECODE._replace(proven=True))
+    assert picked()[0] is picked(N_q=8)[0] is picked(window=(99, 0), causal=False)[0] is ladder.DECODE
+    for other in ({"N_q": 9}, {"N_k": 1000}):
+        kernel, reasons = picked(**other)
+        assert kernel in ladder.KERNELS and "fa2_decode_forward" not in reasons
+    assert picked(dropout_p=0.1)[1]["fa2_decode_forward"] == "it has no dropout"
 
 
 def test_splits_fill_the_gpu():

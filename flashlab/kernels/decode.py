@@ -35,14 +35,13 @@ MOST_ROWS = 64                                         # in a tile: with more of
 MERGED = 16                                            # partial results that the merge takes at a time
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits", "added", "pages", "all_rows"])            # one kernel for any of them
 def decode_kernel(
     Q, K, V, O, L, lengths, block_table,               # O, L: one for each chunk; lengths, block_table: None where there are none
     stride_Qb, stride_Qh, stride_Qn, stride_Qd,        # elements to step over for the next batch, head, row, column
     stride_Kb, stride_Kh, stride_Kn, stride_Kd,        # in a paged cache b is the page, and n a row of it
     stride_Vb, stride_Vh, stride_Vn, stride_Vd,
-    stride_lengths, stride_table_b, stride_table_n,
-    scale, H_q, H_kv, N_q, N_k, added, pages, splits, all_rows, left, right,       # left, right: None without a window
+    stride_lengths, stride_table_b, stride_table_n, scale, H_q, H_kv, N_q, N_k, added, pages, splits, all_rows, left, right,
     page_size: tl.constexpr, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
     B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
@@ -55,9 +54,8 @@ def decode_kernel(
     rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
     row_ok = rows[:, None] < heads_rows                # (B_r, 1)
-    first_of_group = h * (H_q // H_kv)
-    Q += b * stride_Qb + (first_of_group + rows // N_q)[:, None] * stride_Qh + (rows % N_q).to(tl.int64)[:, None] * stride_Qn
-    Q_i = tl.load(Q + col * stride_Qd, mask=row_ok & (col < d), other=0.0)         # (B_r, B_d)
+    Q_at = Q + b * stride_Qb + (h * (H_q // H_kv) + rows // N_q) * stride_Qh + (rows % N_q).to(tl.int64) * stride_Qn      # (B_r,)
+    Q_i = tl.load(Q_at[:, None] + col * stride_Qd, mask=row_ok & (col < d), other=0.0)               # (B_r, B_d)
 
     room = N_k
     if lengths is not None:                            # clamped: no number in it, however wrong, leads outside of the cache
@@ -66,8 +64,7 @@ def decode_kernel(
     tiles = tl.maximum(stop - start, 0)
     first, end = start + tiles * split // splits, start + tiles * (split + 1) // splits            # chunks differ by a tile at most
     page = page_of(first, b, room, block_table, stride_table_b, stride_table_n, pages, page_size, B_c)
-    K += h * stride_Kh
-    V += h * stride_Vh
+    K, V = K + h * stride_Kh, V + h * stride_Vh
 
     scale_log2 = scale * LOG2_E                        # > 0
     m_i = tl.full((B_r,), -float("inf"), tl.float32)                               # (B_r,)       in base 2
@@ -113,7 +110,7 @@ def page_of(j, b, room, block_table, stride_b, stride_n, pages, page_size: tl.co
     return page
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits", "all_rows"])
 def merge_kernel(O_split, L_split, O, L, all_rows, splits, d_v: tl.constexpr, B_s: tl.constexpr, B_dv: tl.constexpr):
     """One row's O and L from those of its chunks: each O weighs as much as its sum of exponentials, exp(L)."""
     row = tl.program_id(0).to(tl.int64)
