@@ -5,9 +5,10 @@ import math
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
-from flashlab.figures.style import FAINT, HALO, INK, READ, bare, byte_axis, figure, finish, ink_on, plain_log, ramp
+from flashlab.figures.benchmarks import recorded
+from flashlab.figures.style import FAINT, HALO, INK, READ, bare, byte_axis, color, figure, finish, ink_on, label, plain_log, ramp
 from flashlab.figures.words import bytes_text
-from flashlab.ladder import rung
+from flashlab.ladder import DECODE, rung
 from flashlab.validate import check_positive
 
 PER_ROW = 22                       # SMs in a row of the drawing: 132 are six rows
@@ -37,10 +38,10 @@ def sms_busy(panels, sms=132):
         ax.set_title(f"{name}: {waves} wave{'s' if waves > 1 else ''}, {_occupied(programs, sms):.0%} of the time of all SMs used")
         bare(ax)
     shares = {name: f"{_occupied(programs, sms):.0%}" for name, programs in panels.items()}
-    least, most = min(panels, key=lambda name: _occupied(panels[name], sms)), max(panels, key=lambda name: _occupied(panels[name], sms))
+    least, *_, most = sorted(panels, key=lambda name: _occupied(panels[name], sms)) * 2
     among = f", with {most} {shares[most]}" if most != least else ""
     return finish(fig, f"With {least} {shares[least]} of {sms} SMs work on average{among}",
-                  "Modelled: one program at a time on an SM, all equally long. The number in a square: programs, one after the other.")
+                  "Modelled: one program at a time on an SM, all equally long. In a square: its programs, one after the other.")
 
 
 def _occupied(programs, sms):
@@ -75,7 +76,10 @@ def cost_of_splits(points, N_k, d):
 
 @figure
 def time_of_splits(times, P, T, SMs, also=()):
-    """The time of each number of splits in steps of a key block, the least marked. times: {splits: steps}; also: other s to name."""
+    """The time of each number of splits, the least marked.
+
+    times: {splits: steps of one key block}; also: other splits to name
+    """
     best = min(times, key=lambda s: (times[s], s))
     fig, ax = plt.subplots(figsize=(8.6, 4))
     ax.plot(list(times), list(times.values()), color=SPLIT, lw=1.2)
@@ -90,7 +94,8 @@ def time_of_splits(times, P, T, SMs, also=()):
     ax.grid(axis="y")
     word = "splits are" if best > 1 else "split is"
     return finish(fig, f"{best} {word} {times[1] / times[best]:.1f} times as fast as none",
-                  f"Modelled: {P} programs before the split, {T} key blocks each, {SMs} SMs; ⌈P·s / SMs⌉ waves of ⌈T / s⌉ + 2 steps.")
+                  f"Modelled: P = {P} programs before the split, T = {T} key blocks each, {SMs} SMs; with s splits ⌈P·s / SMs⌉ waves "
+                  "of ⌈T / s⌉ + 2 steps.")
 
 
 @figure
@@ -145,3 +150,51 @@ def bytes_of_steps(curves, words):
     at = {name: curve[last] for name, curve in curves.items()}
     return finish(fig, f"At {last:,} keys a step reads " + "; ".join(f"{bytes_text(n)} with {name}" for name, n in at.items()),
                   words, ends={ax: ends})
+
+
+OURS = {"decode": DECODE.title, "decode, paged": f"{DECODE.title}, in pages"}      # as bench decode calls them
+
+
+@figure
+def decode_steps(results, H_q=32, H_kv=4):
+    """The rate at which a decode step reads its cache, against the length of the text, for the smallest and the largest batch.
+
+    results: of bench decode. Raises: ValueError where it has no step of these heads
+    """
+    rows = [row for row in results["rows"] if row.get("tb_s") and (row.get("H_q"), row.get("H_kv")) == (H_q, H_kv)
+            and row.get("implementation")]
+    if not any(row["implementation"] == "decode" for row in rows):
+        raise ValueError(f"results hold no decode step of H_q = {H_q}, H_kv = {H_kv}")
+    batches = sorted({row["B"] for row in rows})
+    batches = batches[:1] + batches[1:][-1:]
+    fig, axes = plt.subplots(1, len(batches), figsize=(5.2 * len(batches), 4.4), squeeze=False, sharey=True)
+    ends, said = {}, []
+    for ax, B in zip(axes[0], batches, strict=True):
+        lines = _lines([row for row in rows if row["B"] == B])
+        for name, points in lines.items():
+            colour = DECODE.color if name in OURS else color(name)
+            ax.plot(list(points), [row["tb_s"] for row in points.values()], color=colour, marker="o",
+                    ls="--" if "paged" in name else "-")
+            ends.setdefault(ax, []).append((max(points), points[max(points)]["tb_s"], OURS.get(name, label(name)), colour))
+        copy = max(row["copy_tb_s"] for row in rows)
+        ax.axhline(copy, color=INK, ls="--", lw=1.2)
+        ax.annotate(f"copy, {copy:.2f} TB/s", (min(row["N"] for row in rows), copy), (0, 4), textcoords="offset points", fontsize=9)
+        Ns = sorted({row["N"] for row in rows if row["B"] == B})
+        ax.set(xscale="log", xlabel="keys of a text", title=f"batch of {B}", ylim=(0, 1.15 * copy))
+        ax.set_xlim(min(Ns) / 1.3, 20 * max(Ns))
+        ax.set_xticks(Ns, [f"{N // 1024}k" for N in Ns])
+        ax.set_xticks([], minor=True)
+        longest = lines["decode"][max(lines["decode"])] if "decode" in lines else None
+        said += [f"{longest['of_copy']:.0%} of a copy's rate at B = {B}, N = {longest['N']}"] if longest else []
+    axes[0, 0].set_ylabel("TB/s of K and V")
+    return finish(fig, f"{DECODE.title} reads its cache at {' and '.join(said)}",
+                  f"{recorded(results)} bfloat16, d = {rows[0]['d']}, {H_q} query heads, {H_kv} key heads, one query each. "
+                  f"Dashed: a copy; pages of {results.get('page_size', '?')} keys.", ends=ends)
+
+
+def _lines(rows):
+    """{implementation: {N: row}}, the lengths in order."""
+    lines = {}
+    for row in sorted(rows, key=lambda row: row["N"]):
+        lines.setdefault(row["implementation"], {})[row["N"]] = row
+    return lines
