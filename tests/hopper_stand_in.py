@@ -206,6 +206,7 @@ def language(machine, grid):
         constexpr=object, float32=torch.float32, int32=torch.int32, int64=torch.int64,
         program_id=lambda axis: machine.program, num_programs=lambda axis: grid, cast=lambda x, dtype: x,
         atomic_add=machine.count, allocate_shared_memory=allocate, store=store, warp_specialize=specialise, static_range=range,
+        load=lambda pointer: pointer.T[int(pointer.at)],
         minimum=on_tiles(min, torch.minimum), where=on_tiles(lambda c, a, b: a if c else b, torch.where),
         maximum=on_tiles(max, lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=torch.float32))),
         max=lambda x, axis: int(x.max()), sum=lambda x, axis: x.sum(axis), exp2=torch.exp2, log2=torch.log2,

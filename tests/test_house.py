@@ -25,10 +25,11 @@ MAY_KNOW = {
     "transforms": {"cost"},                                              # what PyTorch asks of an operator
     "attention": {"compiler", "kernels", "ladder", "rungs", "transforms", "validate"},
     "decoding": {"attention", "compiler", "kernels", "validate"},
+    "fp8": {"compiler", "kernels", "validate"},
     "huggingface": {"attention", "validate"},
     "sweeps": {"ladder", "memory", "tiles", "validate"},
     "doctor": {"attention", "chapters", "command", "compiler", "ladder"},
-    "bench": FOUNDATION | {"attention", "compiler", "decoding", "doctor", "gpu", "kernels", "ladder", "rungs"},
+    "bench": FOUNDATION | {"attention", "compiler", "decoding", "doctor", "fp8", "gpu", "kernels", "ladder", "rungs"},
     "figures": FOUNDATION | {"gpu", "ladder", "memory", "rungs", "sweeps", "tiles"},
     "lesson": FOUNDATION | {"bench", "check", "compiler", "figures", "kernels", "ladder", "memory", "player", "rungs", "sweeps",
                             "tiles"},

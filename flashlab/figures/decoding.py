@@ -94,8 +94,8 @@ def time_of_splits(times, P, T, SMs, also=()):
     ax.grid(axis="y")
     word = "splits are" if best > 1 else "split is"
     return finish(fig, f"{best} {word} {times[1] / times[best]:.1f} times as fast as none",
-                  f"Modelled: P = {P} programs before the split, T = {T} key blocks each, {SMs} SMs; with s splits ⌈P·s / SMs⌉ waves "
-                  "of ⌈T / s⌉ + 2 steps.")
+                  f"Modelled: P = {P} programs before the split, T = {T} key blocks each, {SMs} SMs; with s splits ⌈P·s / SMs⌉ "
+                  "waves of ⌈T / s⌉ + 2 steps.")
 
 
 @figure

@@ -1,0 +1,269 @@
+"""FP8 attention: its steps in PyTorch against float64, the kernels against those steps, and as compiled."""
+
+import types
+
+import pytest
+import torch
+
+import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
+from flashlab import fp8, oracle
+from flashlab.fp8 import EPS
+
+
+def inputs(N_q, N_k, d, H_q=2, H_kv=2, outliers=False):
+    """Gaussian, with outliers as in section 4.3 of FlashAttention-3: N(0, 1) + N(0, 100) in one place of a thousand."""
+    g = torch.Generator().manual_seed(N_q)
+    draw = lambda *shape: torch.randn(shape, generator=g)
+    shapes = (1, H_q, N_q, d), (1, H_kv, N_k, d), (1, H_kv, N_k, d)
+    return [(draw(*s) + outliers * 10 * draw(*s) * (torch.rand(s, generator=g) < 0.001)).bfloat16() for s in shapes]
+
+
+def rms(X, dim=None):
+    return X.double().square().mean(dim).sqrt()
+
+
+def expected_error(Q, K, V, causal=False):
+    """The root mean square error of each element of O that e4m3 leads to.
+
+    Four roundings: those of Q and K each move a score by EPS · scale · |q k|, a root of a sum over d; a score moved by x moves its
+    weight by that share of it; P and V are rounded themselves. All are independent, and no scale wastes bits.
+    """
+    K, V = (T.repeat_interleave(Q.shape[1] // T.shape[1], 1).double() for T in (K, V))
+    Q, d = Q.double(), Q.shape[-1]
+    S = Q @ K.mT * d**-0.5
+    if causal:
+        S = S.masked_fill(torch.ones_like(S).tril(S.shape[-1] - S.shape[-2]) == 0, -torch.inf)
+    moved = 2 * Q.square() @ K.square().mT / d + 2                                 # of Q and K; of P and V
+    return EPS * (S.softmax(-1).square() * moved @ V.square()).sqrt()
+
+
+def check(O, Q, K, V, causal=False):
+    """As large an error as expected, in all and in each row: a row that is wrong has one of the size of O."""
+    error, expected = O.double() - oracle.attention(Q, K, V, causal=causal)[0], expected_error(Q, K, V, causal)
+    assert rms(error) <= 1.15 * rms(expected)
+    assert (rms(error, -1) <= 3 * rms(expected, -1)).all()
+
+
+CASES = {
+    "whole blocks": (inputs(256, 256, 128), False), "causal": (inputs(512, 512, 64), True), "ragged": (inputs(97, 333, 128), False),
+    "bottom-right, shared key heads": (inputs(113, 200, 64, 4, 2), True), "one query": (inputs(1, 300, 128), True),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_error_is_that_of_four_roundings(case):
+    (Q, K, V), causal = CASES[case]
+    check(fp8.flash_attention_fp8(Q, K, V, causal=causal), Q, K, V, causal)
+
+
+def test_gaussian_inputs_lose_twice_eps():
+    """Then the four roundings are alike: 2 EPS of O's size, 5.3 %."""
+    Q, K, V = inputs(1024, 1024, 128)
+    O = oracle.attention(Q, K, V)[0]
+    assert 1.8 * EPS < rms(fp8.flash_attention_fp8(Q, K, V).double() - O) / rms(O) < 2.1 * EPS
+
+
+def test_rotation_helps_against_outliers_and_harms_nobody():
+    """Q and K alone have outliers: of V none is rotated."""
+    error = {}
+    for outliers in (False, True):
+        (Q, K, _), (_, _, V) = inputs(1024, 1024, 128, outliers=outliers), inputs(1024, 1024, 128)
+        for rotate in (False, True):
+            O = fp8.flash_attention_fp8(Q, K, V, rotate=rotate)
+            error[outliers, rotate] = rms(O.double() - oracle.attention(Q, K, V)[0])
+    assert error[True, True] < 0.75 * error[True, False]
+    assert error[False, True] < 1.05 * error[False, False]
+
+
+def test_rotation_leaves_scores_and_lengths():
+    for d in (1, 16, 128):
+        H = fp8.hadamard(d)
+        assert (H.abs() == 1).all() and (H @ H.T == d * torch.eye(d)).all()
+    assert (fp8.hadamard(64, seed=1) != fp8.hadamard(64)).any() and (H.sum(0).abs() < d).all()     # signs are random
+
+
+@pytest.mark.parametrize("N", [1, 64, 200])
+def test_quantised_numbers_are_close_and_the_largest_is_exact(N):
+    X = inputs(N, N, 64)[0].float()
+    X[:, :, N // 2] = 0
+    q = fp8.quantize(X, 64)
+    assert q.values.dtype == torch.float8_e4m3fn and q.scales.shape == (1, 2, -(-N // 64))
+    error = (q.dequantized() - X).abs()
+    assert (error <= X.abs() / 16 + q.of_rows() * 2.0**-10 * 1.001).all()          # half a step; half of the smallest number
+    top = [part.abs().amax((-2, -1)) for part in q.dequantized().split(64, -2)]
+    assert torch.allclose(torch.stack(top, -1), torch.stack([part.abs().amax((-2, -1)) for part in X.split(64, -2)], -1), rtol=1e-6)
+
+
+def test_scales_follow_their_blocks():
+    """One row a million times larger costs the other blocks nothing; with one scale for all they would be zeros."""
+    Q, K, V = inputs(256, 512, 64)
+    V[:, :, 400] *= 1e6
+    O = fp8.flash_attention_fp8(Q[:, :, :100], K, V, causal=False)
+    small = fp8.flash_attention_fp8(Q[:, :, :100], K[:, :, :384], V[:, :, :384])
+    assert O.isfinite().all() and small.isfinite().all()
+    check(small, Q[:, :, :100], K[:, :, :384], V[:, :, :384])
+
+
+def test_scale_may_be_negative_or_zero():
+    Q, K, V = inputs(64, 128, 64)
+    negative = fp8.flash_attention_fp8(Q, K, V, scale=-0.125)
+    assert (negative == fp8.flash_attention_fp8(-Q, K, V, scale=0.125)).all()
+    mean = V.double().mean(2, keepdim=True).expand(Q.shape)
+    assert rms(fp8.flash_attention_fp8(Q, K, V, scale=0.0).double() - mean) < 2 * EPS * rms(V) / 128**0.5 * 1.2
+
+
+def test_bad_input_is_named():
+    Q, K, V = inputs(64, 64, 64)
+    with pytest.raises(TypeError, match="Q must be one of float16, bfloat16"):
+        fp8.flash_attention_fp8(Q.float(), K.float(), V.float())
+    with pytest.raises(ValueError, match="Q must have head dimension 64 or 128"):
+        fp8.flash_attention_fp8(*(T[..., :32] for T in (Q, K, V)))
+    with pytest.raises(ValueError, match="V must have Q's head dimension d = 64"):
+        fp8.flash_attention_fp8(Q, K, torch.cat([V, V], -1))
+    with pytest.raises(ValueError, match="N_q <= N_k, got N_q = 64, N_k = 9"):
+        fp8.flash_attention_fp8(Q, K[:, :, :9], V[:, :, :9], causal=True)
+    with pytest.raises(TypeError, match="rotate must be True or False"):
+        fp8.flash_attention_fp8(Q, K, V, rotate=1)
+    with pytest.raises(TypeError, match="X must be a tensor of floats"):
+        fp8.quantize(Q[0])
+    with pytest.raises(ValueError, match="block must be an integer >= 1"):
+        fp8.quantize(Q, 0)
+    with pytest.raises(ValueError, match="d must be a power of two"):
+        fp8.hadamard(96)
+
+
+# ---- the kernels
+
+pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
+pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluon")
+
+import hopper_stand_in  # noqa: E402
+
+from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all  # noqa: E402
+from flashlab.kernels import fa2_fp8, fa2_hopper  # noqa: E402
+from flashlab.kernels import quantize as quantizing  # noqa: E402
+
+PLACES = torch.arange(16)
+KEY_AT = ((PLACES >> 1) & 1) * 8 + ((PLACES >> 2) & 3) * 2 + (PLACES & 1)      # of the 16 keys that change places, which is where
+
+
+def in_the_order_of_threads(X):
+    """The last dimension with its keys in V's order."""
+    return X.unflatten(-1, (-1, 16))[..., KEY_AT].flatten(-2)
+
+
+def as_the_kernel_wants(Q, K, V, block):
+    """Q, K and V quantised in PyTorch; V transposed, padded, and its scales as logarithms."""
+    Q, K, V = fp8.quantize(Q, fp8.ROWS), fp8.quantize(K, block), fp8.quantize(V, block)
+    turned = torch.nn.functional.pad(V.values.float().mT, (0, -V.values.shape[2] % block))
+    return (Q, K, V), (in_the_order_of_threads(turned).to(torch.float8_e4m3fn).contiguous(), V.scales.log2())
+
+
+@pytest.mark.parametrize("rotate, transposed", [(False, False), (True, False), (False, True)])
+def test_quantising_kernel(rotate, transposed):
+    """Interpreted. Where rounding should carry into the exponent, Triton's interpreter loses the carry: 127 becomes 64, not 128.
+
+    It is at odds with the smallest numbers, too, and a number at the edge of a step may go either way.
+    """
+    X = inputs(200, 200, 128)[0].float()
+    expected = fp8.quantize(X, 64, rotate=rotate)
+    values = torch.zeros((1, 2, 128, 256) if transposed else X.shape, dtype=torch.float8_e4m3fn)
+    scales = torch.full((1, 2, 4), torch.nan)
+    grid, arguments = quantizing.launch(X, fp8.hadamard(128) if rotate else None, values, scales, 64, transposed)
+    quantizing.quantize_kernel[grid](**arguments)
+    scales = scales.exp2() if transposed else scales
+    assert torch.allclose(scales, expected.scales, rtol=1e-6)
+    wanted, found = expected.values.float(), values.float()
+    if transposed:
+        wanted = in_the_order_of_threads(torch.nn.functional.pad(wanted.mT, (0, 56)))
+    carried = (wanted.frexp().mantissa.abs() == 0.5) & (found == wanted / 2)       # a power of two
+    near = (found - wanted).abs() <= (wanted.abs() / 8).clamp(min=2.0**-6)
+    assert (found == wanted).float().mean() > 0.95 and (near | carried).all()
+
+
+def run_stand_in(monkeypatch, Q, K, V, causal, choice):
+    """O by fa2_fp8_kernel, two programs one after the other, and what it should be."""
+    quantised, (turned, V_log2) = as_the_kernel_wants(Q, K, V, choice["keys"])
+    O, L = torch.full_like(Q, torch.nan), torch.full(Q.shape[:3], torch.nan)
+    monkeypatch.setattr(fa2_fp8, "programs_at_a_time", lambda *_: 2)               # few, so that one goes through many tiles
+    scale = Q.shape[-1] ** -0.5
+    grid, arguments = fa2_fp8.launch(quantised[0].values, quantised[1].values, turned, O, L, quantised[0].scales,
+                                     quantised[1].scales, V_log2, causal=causal, scale=scale, choice=choice | {"registers": 0})
+    counter = arguments["counter"]
+    for name in ("L", "counter", "Q_scales", "K_scales", "V_scales"):
+        T = arguments[name]
+        arguments[name] = hopper_stand_in.Pointer(T.view(-1) if "scales" in name else T)
+    shared = ("place", "blocks_seen", "only_visible", "pass_over")                 # with the names of this kernel's file
+    here = {name: types.FunctionType(getattr(fa2_hopper, name).fn.__code__, vars(fa2_fp8)) for name in shared}
+    here |= {"rounded": lambda P: in_the_order_of_threads(P).to(torch.float8_e4m3fn), "as_operand": lambda P, layout: P}
+    hopper_stand_in.run_kernel(monkeypatch, fa2_fp8, "fa2_fp8_kernel", grid, arguments, **here)
+    assert not counter.any(), "the next launch would begin to count where this one stopped"
+    return O, L, fp8.emulated(*quantised, causal, scale)
+
+
+TWO = {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False}
+STAND_IN = {
+    "d 128": (inputs(512, 512, 128), False, TWO | {"stages": 3}),
+    "causal, three consumers": (inputs(640, 640, 64), True, TWO | {"consumers": 3, "stages": 3}),
+    "unrolled, ragged, shared key heads": (inputs(333, 690, 128, 4, 2), False, TWO | {"unrolled": True}),
+    "bottom-right, the diagonal crosses blocks": (inputs(301, 700, 64), True, TWO | {"unrolled": True}),
+    "one query": (inputs(1, 200, 128), True, TWO), "few keys": (inputs(200, 7, 64), False, TWO),
+}
+
+
+@pytest.mark.parametrize("case", STAND_IN)
+def test_warpgroups_do_the_same_steps(monkeypatch, case):
+    """Fails if a ring index, a mask, a scale or the order of the keys is wrong. Weights at the edge of a step may round apart."""
+    (Q, K, V), causal, choice = STAND_IN[case]
+    V[:, :, -V.shape[2] // 3:] *= 8                    # blocks with other scales
+    K[:, :, -K.shape[2] // 3:] *= 2
+    O, L, expected = run_stand_in(monkeypatch, Q, K, V, causal, choice)
+    assert rms(O - expected) <= 0.01 * rms(expected)
+    check(O, Q, K, V, causal)
+    assert (L.double() - oracle.attention(Q, K, V, causal=causal)[1]).abs().max() < 0.5
+
+
+def job(d, causal, **changes):
+    Q, L = torch.empty(1, 16, 16384, d, dtype=torch.bfloat16, device="meta"), torch.empty(1, 16, 16384, device="meta")
+    choice = fa2_fp8.how_many(d, 16384, causal) | changes
+    return [(kernel, arguments, 90) for kernel, _, arguments in
+            fa2_fp8.launches(Q, Q, Q, Q, L, Q[0, 0, :d], causal=causal, scale=1.0, choice=choice)]
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    wide, narrow = job(128, False, unrolled=False), job(64, True)
+    return dict(zip(("Q", "V", "d 128", "d 64"), compile_all([wide[0], wide[2], wide[3], narrow[3]]), strict=True))
+
+
+@pytest.mark.parametrize("name", ["Q", "V", "d 128", "d 64"])
+def test_nothing_is_spilled(compiled, name):
+    result = compiled[name]
+    assert result.spills == 0 and not result.warnings and result.shared_bytes <= SHARED_LIMIT[90]
+
+
+@pytest.mark.parametrize("name", ["d 128", "d 64"])
+def test_the_tensor_cores_multiply_e4m3(compiled, name):
+    """Fails if a product is made of wider numbers, or if weights are moved between threads or bytes on their way to it."""
+    ptx = compiled[name].ptx
+    products = [line for line in ptx.splitlines() if "wgmma.mma_async" in line]
+    assert products and all("f32.e4m3.e4m3" in line for line in products)
+    assert ptx.count("cvt.rn.satfinite.e4m3x2.f32") and "prmt" not in ptx
+    assert "QGMMA" in compiled[name].sass
+
+
+def test_bench_times_what_is_right_and_says_what_is_wrong():
+    from flashlab.bench import fp8 as bench
+    from flashlab.bench.problems import Problem
+
+    problem = Problem(256, 64, True, H=2)
+    Q, K, V = inputs(256, 256, 64)
+    calls = {bench.BASELINE: lambda: oracle.attention(Q, K, V, causal=True)[0], "nothing": lambda: torch.full_like(Q, torch.nan),
+             bench.WHOLE: lambda: fp8.flash_attention_fp8(Q, K, V, causal=True), bench.QUANTISING: lambda: None,
+             "not causal": lambda: fp8.flash_attention_fp8(Q, K, V)}
+    rows = {row["implementation"]: row for row in
+            bench.measure(problem, calls, (Q, K, V), 2, lambda: False, timer=lambda call: [1.0])}
+    assert {name for name, row in rows.items() if "refused" in row.get("skipped", "")} == {"nothing", "not causal"}
+    assert rows[bench.WHOLE]["vs_sdpa_cudnn"] == 1 and 0.03 < rows[bench.WHOLE]["error"] < 0.06
+    assert rows[bench.QUANTISING]["error"] is None and "tflops" not in rows[bench.QUANTISING]
+    assert len(bench.table(problem, rows.values()).splitlines()) == 7
