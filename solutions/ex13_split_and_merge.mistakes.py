@@ -21,11 +21,13 @@ def call(fn, Q, K, V, cuts, B_c, scale):
     O_part = torch.full((len(chunks) * len(Q), V.shape[-1]), float("nan"), dtype=Q.dtype)
     L_part = torch.full((len(chunks) * len(Q),), float("nan"), dtype=Q.dtype)
     fn(Q, K, V, O_part, L_part, O, L, chunks, B_c, scale)
-    return O, L
+    return O, L, O_part, L_part
 
 
 def truth(Q, K, V, cuts, B_c, scale):
-    return oracle.attention(Q, K, V, scale=scale)
+    """Of all keys, and of each chunk's."""
+    parts = [oracle.attention(Q, K[chunk], V[chunk], scale=scale) for chunk in chunks_of(len(K), cuts)]
+    return *oracle.attention(Q, K, V, scale=scale), *(torch.cat(part) for part in zip(*parts, strict=True))
 
 
 def case(name, N_q, N_k, d=3, d_v=None, *, cuts, B_c, features=(), **more):
@@ -45,7 +47,7 @@ STORE_L = "store(L, slice(None), L_all)"
 
 EXERCISE = Exercise(
     function="split_and_merge",
-    outputs=(Output("O", ("query", "column")), Output("L", ("query",))),
+    outputs=(Output("O", ("query", "column")), Output("L", ("query",)), Output("O_part", ("row", "column")), Output("L_part", ("row",))),
     call=call,
     truth=truth,
     sram_bytes=lambda Q, **rest: 64 * KiB,
@@ -101,6 +103,7 @@ EXERCISE = Exercise(
         Mistake("L_not_log", "the L stored was a sum, without its logarithm", "the L that is stored is a logarithm", (STORE_L, "store(L, slice(None), torch.exp(L_all))")),
         Mistake("divided_again", "O was divided by exp(L) once more", "O_part is divided already: its weights sum to 1", ("store(O, slice(None), O_all)", "store(O, slice(None), O_all / torch.exp(L_all)[:, None])")),
         Mistake("parts_undivided", "O_part was stored undivided, but the merge weighs finished outputs", "the store to O_part: l_i is known there", (PART_O, "store(O_part, part, O_i)")),
+        Mistake("empty_chunk_not_zero", "O_part was not 0 where a chunk is empty", "O_i before the first key block: zeros", ("torch.zeros(len(Q), V.shape[-1], dtype=Q.dtype)", "torch.ones(len(Q), V.shape[-1], dtype=Q.dtype)")),
         Mistake("part_L_without_m", "L_part was log(l_i): the maximum was not added back", "the store to L_part", (PART_L, "store(L_part, part, torch.log(l_i))")),
         Mistake("part_L_is_m", "L_part was the maximum alone", "the store to L_part: the logarithm of the sum belongs to it", (PART_L, "store(L_part, part, m_i)")),
         Mistake("part_L_is_l", "L_part was l_i itself", "the store to L_part: it is a logarithm, and m_i belongs to it", (PART_L, "store(L_part, part, l_i)")),
