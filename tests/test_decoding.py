@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import flashlab
+import flashlab.decoding
 from flashlab import ladder
 from flashlab.compiler import interpreted
 from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
@@ -164,6 +165,20 @@ def test_numbers_that_a_gpu_is_not_asked_touch_nothing_outside():
     assert torch.equal(whole.nan_to_num(nan=-99.0), before.nan_to_num(nan=-99.0))
 
 
+@needs_triton
+def test_lengths_beyond_a_contiguous_cache_touch_nothing_outside():
+    whole = torch.full((6, 1, 16, 16), torch.nan, device=DEVICE)
+    whole[1:5] = torch.randn(4, 1, 16, 16)
+    cache, before = whole[1:5], whole.clone()
+    Q, O, L = torch.randn(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, device=DEVICE)
+    wrong = torch.tensor([16, -1, 99, 2**31 - 1], dtype=torch.int32, device=DEVICE)
+    for kernel, grid, arguments in decode.launch(Q, cache, cache, O, L, wrong, None, scale=1.0, splits=2):
+        kernel[grid](**arguments)
+    assert O.isfinite().all() and torch.equal(L[1].isinf(), torch.ones_like(L[1]).bool())
+    decode.append(Q, Q, cache, cache, torch.tensor([16, -1, 17, 20], dtype=torch.int32, device=DEVICE), None)
+    assert torch.equal(whole.nan_to_num(nan=-99.0), before.nan_to_num(nan=-99.0))
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nan_in_a_key_that_is_seen_comes_out(backend):
     Q, K, V, *_, lengths, _ = case([60, 60])
@@ -194,6 +209,14 @@ def test_torch_compile_takes_it_whole(backend):
         new = torch.ones(2, 2, 1, 16, device=DEVICE)
         results.append((*function(Q, K, V, lengths, new, new), K.nan_to_num(), V.nan_to_num()))
     assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
+
+
+def test_pytorch_finds_the_operators_as_it_expects_them():
+    Q, K, V, *_, lengths, _ = (T.cpu() if T is not None else None for T in case([5, 9], d=16))
+    new = torch.ones(2, 2, 1, 16)
+    for operator, arguments in ((flashlab.decoding.CACHE_APPEND, (new, new, K, V, lengths, None, "torch")),
+                                (flashlab.decoding.ATTENTION_DECODE, (Q, K, V, lengths, None, 0, None, 0.5, None, "torch"))):
+        torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 X, CACHE, TWO = torch.zeros(2, 4, 1, 16), torch.zeros(2, 2, 8, 16), torch.tensor([3, 8], dtype=torch.int32)
@@ -309,7 +332,7 @@ def jobs(arch, *, H_q=32, N_q=1, d=128, dtype=torch.bfloat16, page_size=None, **
 
 
 CASES = {} if decode is None else {
-    "80": jobs(80, N_q=2)[0], "86 window": jobs(86, N_q=4, causal=False, left=99, right=0, tiles=(64, 4, 2))[0],
+    "80": jobs(80, N_q=2)[0], "86 window": jobs(86, N_q=8, causal=False, left=99, right=0, tiles=(64, 8, 2))[0],
     "89 d 64": jobs(89, H_q=4, d=64, tiles=(128, 4, 2))[0], "90": jobs(90)[0], "90 pages of 64": jobs(90, page_size=64)[0],
     "90 pages of 16": jobs(90, page_size=16)[0], "90, 64 rows": jobs(90, N_q=8)[0], "90 float32": jobs(90, dtype=torch.float32)[0],
     "100": jobs(100)[0], "merge": jobs(90)[1], "append": jobs(80, page_size=16)[2],

@@ -31,7 +31,7 @@ from flashlab.kernels.sequences import key_blocks_seen, visible
 from flashlab.kernels.splits import choose_splits
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
-MOST_ROWS = 64                                         # in a tile: with more of them K and V are read again, from L2
+MOST_ROWS = {torch.float16: 64, torch.bfloat16: 64, torch.float32: 16}         # of a tile: more rows read K and V again, from L2
 MERGED = 16                                            # partial results that the merge takes at a time
 
 
@@ -193,10 +193,10 @@ def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True,
     """
     Q, scale = positive_scale(Q, scale)
     (B, H_q, N_q, _), (_, H_kv, page_size, d_v) = Q.shape, V.shape
-    B_c, num_warps, num_stages = tiles or best_tiles(Q, V)
     room = page_size * (1 if block_table is None else block_table.shape[1])
     group_rows = H_q // H_kv * N_q
-    B_r = min(MOST_ROWS, padded(group_rows))
+    B_r = min(MOST_ROWS[Q.dtype], padded(group_rows))
+    B_c, num_warps, num_stages = tiles or best_tiles(Q, V, B_r)
     programs = B * H_kv * triton.cdiv(group_rows, B_r)
     longest = room if left is None else min(room, left + N_q + right)
     splits = splits or choose_splits(programs, triton.cdiv(longest, B_c), programs_at_a_time(Q, num_warps))
@@ -213,12 +213,12 @@ def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True,
             (merge_kernel, (L.numel(),), merge)]
 
 
-def best_tiles(Q, V):
-    """(B_c, num_warps, num_stages): enough bytes on their way to keep HBM busy, and room on an SM for two programs."""
+def best_tiles(Q, V, B_r):
+    """(B_c, num_warps, num_stages): 32 KiB of K and V a stage, and room on an SM for two programs that spill no registers."""
     wide = max(Q.shape[-1], V.shape[-1])
     if Q.dtype == torch.float32:
         return (32, 8, 2)
-    return (128 if wide <= 64 else 64 if wide <= 128 else 32, 4, 2 if little_shared_memory(Q) else 3)
+    return (128 if wide <= 64 else 64 if wide <= 128 else 32, 8 if B_r > 32 else 4, 2 if little_shared_memory(Q) else 3)
 
 
 def append(K_new, V_new, K, V, lengths, block_table):
