@@ -27,7 +27,8 @@ SMALLEST = 1e-12                       # a block of zeros has a scale, too
 ROWS, KEYS = 64, 128                   # of Q, and of K and V, that share a scale
 P_BITS = 8                             # P is computed 2^8 times too large: at most 256
 LOG2_E = math.log2(math.e)
-HEAD_DIMS = (64, 128)
+HEAD_DIMS = (64, 128, 256)
+SMALLEST_SCALE = 1e-12                 # stands for 0: -inf stays -inf where -inf * 0 would be NaN
 
 # The root mean square of e4m3's relative rounding error. It is uniform within a step, 1/8 of the power of two below a number:
 # 1/8 / sqrt(12) = 0.036 of that power. A number is m of them, 1 <= m < 2, and where log m is uniform the mean of 1/m^2 is 0.54.
@@ -88,19 +89,18 @@ def flash_attention_fp8(Q, K, V, *, causal=False, scale=None, rotate=True):
     """Attention whose products are of e4m3 numbers: O close to softmax(scale · Q Kᵀ) V.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d) -> O (B, H_q, N_q, d) in bfloat16
-             float16 or bfloat16; d 64 or 128; H_q a multiple of H_kv; causal as everywhere here, with N_q <= N_k
+             float16 or bfloat16, finite; d 64, 128 or 256; H_q a multiple of H_kv; causal as everywhere here, with N_q <= N_k
     rotate:  Q and K by the same random matrix, against outliers. It leaves exact scores as they are
-    Error:   root mean square; of Gaussian inputs 2 EPS = 5.3 % of O's own: Q, K, P and V are rounded, and each rounding adds EPS
-    No gradients: for inference.
-    Raises:  TypeError, ValueError
+    Error:   root mean square; of Gaussian inputs 2 EPS = 5.3 % of O's own: Q, K, P and V are rounded, four independent EPS
+    Raises:  TypeError, ValueError; RuntimeError where a gradient would be asked for: there is no backward pass
     Source:  Shah et al. 2024, arXiv:2407.08608, section 3.3
     """
     scale = check(Q, K, V, causal, scale, rotate)
     if Q.numel() == 0 or K.numel() == 0:
         return torch.zeros(Q.shape, dtype=torch.bfloat16, device=Q.device)
-    Q, K, V = Q.detach(), K.detach(), V.detach()
     if scale < 0:                                      # the maximum of a row is taken before the scale is applied
         Q, scale = -Q, -scale
+    scale = max(scale, SMALLEST_SCALE)
     if on_hopper(Q):
         from flashlab.kernels import fa2_fp8  # here: it needs Triton
 
@@ -114,9 +114,11 @@ def check(Q, K, V, causal, scale, rotate):
     validate.check_qkv(Q, K, V, ndim=4, dtypes=(torch.float16, torch.bfloat16))
     validate.check_heads(Q, K)
     validate.check_bool(causal=causal, rotate=rotate)
+    if torch.is_grad_enabled() and any(T.requires_grad for T in (Q, K, V)):
+        raise RuntimeError("FP8 attention has no backward pass: call it under torch.no_grad()")
     for name, T in (("Q", Q), ("V", V)):
         if T.shape[-1] not in HEAD_DIMS:
-            raise ValueError(f"{name} must have head dimension 64 or 128 for FP8, got {validate.describe(T)}")
+            raise ValueError(f"{name} must have head dimension 64, 128 or 256 for FP8, got {validate.describe(T)}")
     if V.shape[-1] != Q.shape[-1]:
         raise ValueError(f"V must have Q's head dimension d = {Q.shape[-1]} for FP8, got {validate.describe(V)}")
     if causal and Q.shape[2] > K.shape[2]:
