@@ -294,7 +294,7 @@ check("ex13_page_lookup")
 reveal("ex13_page_lookup")
 
 # %% [markdown]
-# **Takeaway.** The cache is the memory of a text. In pages it costs one number of address for every few thousand of data, and hardly a byte of it is reserved in vain.
+# **Takeaway.** Old keys and values are kept, and each step adds its own. In pages that costs one address for thousands of numbers, and little room is reserved in vain.
 
 # %% [markdown]
 # ## What a window leaves to read
@@ -342,7 +342,7 @@ print(f"{at_work} of {len(parts)} programs load keys; {judge(O, L, Q, K, V, wind
 # %% [markdown]
 # **Compare.** Right, and idle again: the others have nothing but a weight of 0 to report. A launcher has to cut the *window* into chunks. The Triton kernel below finds the first and the last tile that is seen, and shares out those.
 #
-# **Takeaway.** A window bounds the bytes of a step, however long the text. Mask what a tile shows too much; do not read what no mask would show.
+# **Takeaway.** A window bounds the bytes of a step, however long the text: skip the tiles outside it, mask the one or two that it cuts, and share out those that are left.
 
 # %% [markdown]
 # ## Eight bits
@@ -379,7 +379,7 @@ _ = compare("numbers of e4m3", my_e4m3, {"from 1 to 2": int(((every >= 1) & (eve
 print("from 1 to 2:", ", ".join(f"{x:g}" for x in every[(every >= 1) & (every < 2)].tolist()))
 
 # %% [markdown]
-# Before the cast numbers are divided by a scale, one for each block of rows, so that the block's largest becomes 448. Then each of them is off by up to half a step of its own size. PyTorch makes this cast on any machine, so it can be tried here. **Predict** the largest error of a number from 1 to 448, in per cent of itself.
+# Before the cast numbers are divided by a scale, one for each block of rows, so that the block's largest becomes 448. The cast then takes each to the nearest number there is. PyTorch makes it on any machine, so it can be tried here. **Predict** the largest error of a number from 1 to 448, in per cent of itself.
 
 # %%
 my_step = None     # per cent
