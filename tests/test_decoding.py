@@ -334,7 +334,9 @@ def jobs(arch, *, H_q=32, N_q=1, d=128, dtype=torch.bfloat16, page_size=None, **
 CASES = {} if decode is None else {
     "80": jobs(80, N_q=2)[0], "86 window": jobs(86, N_q=8, causal=False, left=99, right=0, tiles=(64, 8, 2))[0],
     "89 d 64": jobs(89, H_q=4, d=64, tiles=(128, 4, 2))[0], "90": jobs(90)[0], "90 pages of 64": jobs(90, page_size=64)[0],
-    "90 pages of 16": jobs(90, page_size=16)[0], "90, 64 rows": jobs(90, N_q=8)[0], "90 float32": jobs(90, dtype=torch.float32)[0],
+    "90 pages of 16": jobs(90, page_size=16)[0],
+    "90, 64 rows": jobs(90, N_q=8, tiles=(64, 4, 3))[0],
+    "100, 64 rows": jobs(100, N_q=8)[0], "90 float32": jobs(90, dtype=torch.float32)[0],
     "100": jobs(100)[0], "merge": jobs(90)[1], "append": jobs(80, page_size=16)[2],
 }
 

@@ -19,6 +19,7 @@ import triton.language as tl
 
 from flashlab.kernels import plans
 from flashlab.kernels.launch import (
+    capability,
     check_call,
     forward,
     little_shared_memory,
@@ -218,7 +219,8 @@ def best_tiles(Q, V, B_r):
     wide = max(Q.shape[-1], V.shape[-1])
     if Q.dtype == torch.float32:
         return (32, 8, 2)
-    return (128 if wide <= 64 else 64 if wide <= 128 else 32, 8 if B_r > 32 else 4, 2 if little_shared_memory(Q) else 3)
+    num_warps = 8 if B_r > 32 and capability(Q) != (9, 0) else 4           # four are enough for Hopper's products
+    return (128 if wide <= 64 else 64 if wide <= 128 else 32, num_warps, 2 if little_shared_memory(Q) else 3)
 
 
 def append(K_new, V_new, K, V, lengths, block_table):
