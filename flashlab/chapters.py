@@ -40,6 +40,8 @@ CHAPTERS = [
     Chapter("12", "making_it_fast",
             "the kernel ladder: base 2, split loops, searched tiles, pipelines, TMA, warps that take turns",
             needs_triton=True, gpu_adds="tiles that a search found there"),
+    Chapter("13", "decoding", "one token at a time: keys split among programs, a cache in pages, windows, 8-bit numbers",
+            needs_triton=True, gpu_adds="compiled kernels, and a CUDA graph"),
     Chapter("14", "many_gpus", "ring attention: a sequence split among processes, zig-zag if causal, messages hidden behind work",
             gpu_adds="rings of GPUs, timed"),
     Chapter("16", "benchmarks", "run time, TFLOP/s, memory and HBM bytes against PyTorch's own kernels",

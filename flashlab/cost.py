@@ -80,6 +80,16 @@ def fa2_forward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, window=None, e
     return Cost(read, written, 2 * pairs * (d + d_v))
 
 
+def split_kv_forward(N_q, N_k, d, d_v=None, *, B_r, B_c, splits=4, causal=False, window=None, element_size=4):
+    """As fa2_forward, but that Q comes once for each chunk of keys; and O and L of each chunk, written and read again."""
+    d_v = d if d_v is None else d_v
+    s, stat = element_size, max(element_size, 4)
+    chunks = min(splits, ceil_div(N_k, B_c))
+    walk = fa2_forward(N_q, N_k, d, d_v, B_r=B_r, B_c=B_c, causal=causal, window=window, element_size=s)
+    parts = stat * chunks * N_q * (d_v + 1)
+    return Cost(walk.read + (chunks - 1) * s * N_q * d + parts, walk.written + parts, walk.matmul_flops)
+
+
 def block_matmul(M, K, N, *, B_m, B_n, element_size=4):
     """Each of A's tiles is read once for every column of output tiles, each of B's once for every row."""
     read = element_size * (ceil_div(N, B_n) * M * K + ceil_div(M, B_m) * K * N)

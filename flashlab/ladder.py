@@ -121,9 +121,15 @@ RUNGS = [
          takes=tuple(FEW), proven=True),
 ]
 
-# No rung: it does not take the place of the kernel before it, but calls of another kind, few queries before many keys
-DECODE = Rung(len(RUNGS), "fa2_decode_forward", "flashlab.kernels.decode", "Flash-Decoding", "13", cost.fa2_forward, "#5B8DB8", "P",
-              "the keys are shared out among programs, and their results merged", heads=True, takes=("window",))
+# Beside the ladder: they do not take the place of the rung before, but calls of another kind, few queries before many keys. With
+# many queries, as in every table and curve over RUNGS, sharing out the keys only moves more.
+DECODING_RUNGS = [
+    Rung(0, "split_kv_forward", "flashlab.rungs.split_kv", "split K/V", "13", cost.split_kv_forward, "#00838F", "P",
+         "the keys of a query block go to several programs; a second kernel merges their O and L", tiled=True),
+    Rung(1, "fa2_decode_forward", "flashlab.kernels.decode", "Flash-Decoding", "13", cost.fa2_forward, "#5B8DB8", "P",
+         "the keys are shared out among programs, and their results merged", heads=True, takes=("window",)),
+]
+DECODE = DECODING_RUNGS[1]
 
 # All return (dQ, dK, dV); what they start from differs. A backward pass looks like its forward pass.
 BACKWARD_RUNGS = [
@@ -199,13 +205,14 @@ def explain(Q, K, V, *, backward=False, **options):
 
 
 def rung(name):
-    """The rung of that function name, forward or backward. Raises: ValueError for an unknown one."""
-    for candidate in [*RUNGS, DECODE, *BACKWARD_RUNGS]:
+    """The rung of that function name, forward, backward or for decoding. Raises: ValueError for an unknown one."""
+    known = RUNGS + BACKWARD_RUNGS + DECODING_RUNGS
+    for candidate in known:
         if candidate.name == name:
             return candidate
-    raise ValueError(f"name must be one of {', '.join(r.name for r in RUNGS + BACKWARD_RUNGS)}, got {name!r}")
+    raise ValueError(f"name must be one of {', '.join(r.name for r in known)}, got {name!r}")
 
 
 def find(name):
     """The rung or peer of that name, or None: how a row of results/ is labelled and drawn."""
-    return next((one for one in [*RUNGS, DECODE, *BACKWARD_RUNGS, *PEERS] if one.name == name), None)
+    return next((one for one in RUNGS + BACKWARD_RUNGS + DECODING_RUNGS + PEERS if one.name == name), None)

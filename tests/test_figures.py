@@ -35,7 +35,7 @@ from flashlab.memory import KiB, Memory  # noqa: E402
 from flashlab.rungs.fa1 import fa1_forward  # noqa: E402
 from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
 from flashlab.rungs.naive import naive_forward  # noqa: E402
-from tests import pictures_backward, pictures_reasons, pictures_ring, pictures_schedules  # noqa: E402
+from tests import pictures_backward, pictures_decoding, pictures_reasons, pictures_ring, pictures_schedules  # noqa: E402
 
 PROVENANCE = {"device": "Invented GPU", "torch": "0.0", "triton": "0.0", "cuda": "0", "python": "3", "date": "2000-01-01T00:00:00",
               "commit": "0", "command": "-"}                           # made up, like every number below: never a result
@@ -98,6 +98,7 @@ def draw(name):
     return {
         **pictures_schedules.all_of(),
         **pictures_ring.all_of(),
+        **pictures_decoding.all_of(),
         "ladder": figures.ladder,
         "tile_of_scores": lambda: figures.tile_of_scores(7, 9, 3, 4, 2, 1),
         "who_sees_whom": lambda: figures.who_sees_whom(8, 6),

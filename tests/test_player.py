@@ -12,7 +12,7 @@ import torch
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import cost
 from flashlab.compiler import interpreted
-from flashlab.ladder import BACKWARD_RUNGS, RUNGS
+from flashlab.ladder import BACKWARD_RUNGS, DECODING_RUNGS, RUNGS
 from flashlab.memory import KiB, Memory, kernel, load, store, tiles
 from flashlab.player import play, record, record_kernel
 from flashlab.rungs.block_matmul import block_matmul
@@ -20,7 +20,7 @@ from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.naive import naive_forward
 
-ON_MEMORY = [r for r in RUNGS + BACKWARD_RUNGS if not r.heads]
+ON_MEMORY = [r for r in RUNGS + BACKWARD_RUNGS + DECODING_RUNGS if not r.heads]
 inf = float("inf")
 
 
@@ -36,7 +36,7 @@ def arguments(rung):
     """A toy call of a rung, forward or backward."""
     Q, K, V = toy(N=8)
     tiles = {"B_r": 4, "B_c": 4} if rung.tiled else {}
-    if rung in RUNGS:
+    if rung in RUNGS + DECODING_RUNGS:
         return (Q, K, V), tiles
     O, L = naive_forward(Q, K, V)
     dO = normal(8, 4, seed=3)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashlab import cost
-from flashlab.ladder import RUNGS, rung
+from flashlab.ladder import DECODING_RUNGS, RUNGS, rung
 from flashlab.memory import KiB, Memory, SRAMOverflow
 from flashlab.oracle import attention, judge, max_error
 from flashlab.rungs.fa1 import fa1_forward
@@ -16,7 +16,7 @@ from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.naive import naive_forward
 from flashlab.tiles import paper_tile_sizes
 
-PYTORCH = [r for r in RUNGS if not r.heads]
+PYTORCH = [r for r in RUNGS + DECODING_RUNGS if not r.heads]
 IDS = [r.name for r in PYTORCH]
 TILED = [r.function for r in PYTORCH if r.tiled]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

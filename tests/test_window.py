@@ -12,7 +12,8 @@ from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.naive_backward import naive_backward
 from flashlab.validate import check_window
 
-FORWARD, BACKWARD = ("naive_forward", "fa2_forward"), ("naive_backward", "fa2_backward", "fa2_backward_two_pass")
+FORWARD = ("naive_forward", "fa2_forward", "split_kv_forward")
+BACKWARD = ("naive_backward", "fa2_backward", "fa2_backward_two_pass")
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 sizes, widths, tiles, limits = st.integers(1, 40), st.integers(8, 24), st.integers(1, 20), st.integers(-1, 45)
 

@@ -17,6 +17,7 @@ BENCH = (figures.runtime_against_N, figures.peak_memory_against_N, figures.tflop
 OF_RESULTS = {"forward": {draw.__name__: draw for draw in (*BENCH, figures.error_against_float64)},
               "backward": {draw.__name__: draw for draw in BENCH},
               "counters": {"counters": figures.model_vs_counters},
+              "decode": {"steps": figures.decode_steps},
               "tune": {"times_of_tiles": figures.times_of_tiles},
               "ring": {"speedup": figures.ring_speedup, "memory": figures.ring_memory}}
 
@@ -105,12 +106,14 @@ def _backward(run):
 
 
 def _schedules():
-    """Those of chapter 12 that need no compiler."""
+    """Those of chapters 12 and 13 that need no compiler."""
     loops = {name: schedule.iterations(schedule.FOUR_STEPS, 6, overlapped=name == "overlapped")
              for name in ("one after the other", "overlapped")}
     yield "timelines", lambda: figures.timelines(loops, "multiply", "load A, load B, multiply, store C; every step takes as long.")
     yield "warpgroups_in_turns", lambda: figures.timelines(
         {"in turns": schedule.alternating(5, product=2, softmax=2)}, "tensor cores", "two consumers, five products each.")
+    yield "sms_busy", lambda: figures.sms_busy({"16 splits": 128, "17 splits": 136})
+    yield "pages_drawn", lambda: figures.pages_drawn([[7, 2, 11], [0, 5], [9, 1, 3, 6]], [40, 17, 60], 16, 14)
     yield "pieces_in_banks", figures.pieces_in_banks
     yield "lanes_of_products", figures.lanes_of_products
 

@@ -1,7 +1,7 @@
 """The parts of the picture: traffic, what lies in HBM, what lies on chip, some numbers, the source. Each draws itself once, and
 says for every step, in order, what of it changes."""
 
-from flashlab.player.recording import AXES, VECTORS, blocks, extent
+from flashlab.player.recording import AXES, PARTS, VECTORS, blocks, extent
 from flashlab.player.scene import bytes_text
 
 GRID, STRIP, LARGEST = 168, 44, 14     # pixels: the longer side of the grid, a strip's width, one row of a tensor
@@ -178,7 +178,17 @@ class Grid(Hbm):
             self._box(name, self.x, at, widths[name][1], turned=True)
             scene.text(self.x - 6, at + widths[name][0] / 2 + 4, "name end", name)
             at += widths[name][0] + GAP
-        self.bottom = at + 4
+        self.bottom = self._parts(at) + 4
+
+    def _parts(self, y):
+        """Partial results in HBM, below the grid; where they end."""
+        x, end = self.x, y
+        for name, shape in ((name, self.recording.tensors[name]) for name in PARTS if name in self.recording.tensors):
+            column = min(self.row, self.strip / shape[1]) if len(shape) > 1 else VECTOR
+            self.boxes.append(Box(self.scene, name, shape, x, y + LINE + 4, self.row, column))
+            self.scene.text(x, y + LINE - 1, "name", name)
+            x, end = x + max(column * (*shape, 1)[1], 7.5 * len(name)) + GAP, y + LINE + 4 + shape[0] * self.row + GAP
+        return end
 
     def _strip(self, name, x, width, pitch):
         x += (pitch - GAP - 3 - width[0]) / 2

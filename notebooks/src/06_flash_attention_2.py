@@ -442,7 +442,7 @@ said = compare("line 10 as printed", my_line_10, "nan" if printed != printed els
 #
 # ## An open question
 #
-# A language model writes one token at a time: one new query, a hundred thousand keys, 16 heads, batch 1. How many programs does FA2 start, and on how many of 132 SMs? You have all it takes to do better: split the keys among programs and put their results together. How many splits would you choose, what does each of them write, and what does it cost to merge them? There is no check for this one. (The field's name for it is Flash-Decoding.)
+# A language model writes one token at a time: one new query, a hundred thousand keys, 16 heads, batch 1. How many programs does FA2 start, and on how many of 132 SMs? You have all it takes to do better: split the keys among programs and put their results together. How many splits would you choose, what does each of them write, and what does it cost to merge them? There is no check for this one. (The field's name for it is Flash-Decoding; chapter 13 builds it.)
 
 # %%
 # Your experiment goes here.

@@ -812,4 +812,4 @@ figures.gain_of_rung(backward, "fa2_hopper_backward")
 #
 # Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608), on turns and on products under the softmax · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/), on mma, wgmma, cp.async.bulk.tensor and setmaxnreg · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/), on shared memory's banks and on an SM's limits · Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973)
 #
-# **Next:** [16 · Benchmarks](16_benchmarks.ipynb) puts a clock on the rungs, beside every attention that PyTorch has.
+# **Next:** [13 · Decoding](13_decoding.ipynb) has one query and many keys: the ladder stands idle there.

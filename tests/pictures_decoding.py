@@ -1,0 +1,33 @@
+"""The pictures of chapter 13, each drawn on small data."""
+
+from flashlab import figures
+
+RATES = {"decode": 3.6, "decode, paged": 3.5, "sdpa_flash": 0.9, "fa2_hopper_forward": 0.5}     # TB/s, made up
+PROVENANCE = {"device": "Invented GPU", "torch": "0.0", "triton": "0.0", "date": "2000-01-01T00:00:00"}
+
+
+def decode(B=(1, 4, 32), skipped=()):
+    """Results of bench decode, made up. skipped: implementations without a time."""
+    rows = []
+    for name, rate in RATES.items():
+        for batch in B:
+            for N in (1024, 4096, 16384, 65536):
+                row = {"implementation": name, "B": batch, "H_q": 32, "H_kv": 4, "N": N, "d": 128, "ms": None}
+                found = rate * N / (N + 4000 / batch)
+                seen = {"ms": 1, "tb_s": found, "copy_tb_s": 4, "of_copy": found / 4}
+                rows.append(row | ({"skipped": "too large"} if name in skipped else seen))
+    return {"what": "decode", "page_size": 64, "provenance": PROVENANCE, "rows": rows}
+
+
+def all_of():
+    """name -> a call that draws it."""
+    points = [{"splits": s, "longest": -(-64 // s) * 64, "bytes": 2000 + 10 * s} for s in (1, 2, 16)]
+    return {
+        "sms_busy": lambda: figures.sms_busy({"16 splits": 128, "17 splits": 136}),
+        "cost_of_splits": lambda: figures.cost_of_splits(points, 4096, 64),
+        "time_of_splits": lambda: figures.time_of_splits({1: 102, 2: 52, 3: 36, 4: 54}, 2, 100, 6, also=(4,)),
+        "pages_drawn": lambda: figures.pages_drawn([[2, 0], [4]], [20, 7], 16, 6),
+        "bytes_of_steps": lambda: figures.bytes_of_steps({"no window": {256: 512, 1024: 2048}, "a window": {256: 512, 1024: 512}},
+                                                         "Modelled: -."),
+        "decode_steps": lambda: figures.decode_steps(decode()),
+    }

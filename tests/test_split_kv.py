@@ -1,0 +1,102 @@
+"""What split_kv_forward has and the ladder has not: any number of splits, chunks that nobody sees, two kernels."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flashlab import cost
+from flashlab.ladder import DECODING_RUNGS, RUNGS, rung
+from flashlab.memory import Memory
+from flashlab.oracle import judge
+from flashlab.player import record
+from flashlab.player.parts import Grid
+from flashlab.player.scene import Scene
+from flashlab.rungs import fa2, split_kv
+from flashlab.rungs.fa2 import fa2_forward
+from flashlab.rungs.split_kv import split_kv_forward
+
+sizes = st.integers(1, 40)
+
+
+def inputs(N_q, N_k, d=8, d_v=6, dtype=torch.float32):
+    g = torch.Generator().manual_seed(0)
+    return [torch.randn(n, x, generator=g).to(dtype) for n, x in ((N_q, d), (N_k, d), (N_k, d_v))]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(N_q=sizes, N_k=sizes, splits=st.integers(1, 50), B_r=st.integers(1, 20), B_c=st.integers(1, 12), causal=st.booleans(),
+       left=st.integers(-1, 45), dtype=st.sampled_from([torch.float16, torch.float32, torch.float64]))
+def test_any_number_of_splits_is_right_and_moves_what_the_formula_says(N_q, N_k, splits, B_r, B_c, causal, left, dtype):
+    """A chunk merged twice or dropped, a chunk without a visible key that makes NaN, bytes that nobody counted."""
+    Q, K, V = inputs(N_q, N_k, dtype=dtype)
+    how = {"splits": splits, "B_r": B_r, "B_c": B_c, "causal": causal, "window": (left, -1)}
+    with Memory() as mem:
+        O, L = split_kv_forward(Q, K, V, **how)
+    assert judge(O, L, Q, K, V, causal=causal, window=(left, -1)).ok
+    assert (mem.read, mem.written, mem.matmul_flops) == cost.split_kv_forward(N_q, N_k, 8, 6, element_size=dtype.itemsize, **how)
+
+
+def test_the_formula_in_elements():
+    """The docstring's, written out by hand: T_c = 7 key blocks, 3 splits of 2, 2 and 3."""
+    N_q, N_k, d, d_v, T_r, s = 5, 100, 24, 16, 2, 3
+    formula = cost.split_kv_forward(N_q, N_k, d, d_v, B_r=4, B_c=16, splits=3)
+    assert formula.read == 4 * (s * N_q * d + T_r * N_k * (d + d_v) + s * N_q * (d_v + 1))
+    assert formula.written == 4 * (s + 1) * N_q * (d_v + 1)
+
+
+@pytest.mark.parametrize("splits, chunks", [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (7, 7), (100, 7)])
+def test_chunks_are_whole_key_blocks_and_none_is_empty(splits, chunks):
+    with Memory() as mem:
+        split_kv_forward(*inputs(1, 100), splits=splits, B_c=16)
+    assert sum(event.name == "O_part" and event.kind == "store" for event in mem.log) == chunks
+    keys = [event.rows for event in mem.log if event.name == "K"]
+    assert keys == [(n, min(n + 16, 100)) for n in range(0, 100, 16)], "every key once, in blocks that no chunk cuts"
+
+
+def test_programs_do_not_know_of_one_another(monkeypatch):
+    """Chunks in any order give the same bits: on a GPU they run at the same time."""
+    Q, K, V = inputs(3, 60)
+    O, L = split_kv_forward(Q, K, V, splits=5, B_c=8)
+    program, merge, calls = split_kv._program, split_kv._merge, []
+
+    def all_programs_then_merge(*call):
+        for one in reversed(calls):
+            program(*one)
+        merge(*call)
+
+    monkeypatch.setattr(split_kv, "_program", lambda *call: calls.append(call))
+    monkeypatch.setattr(split_kv, "_merge", all_programs_then_merge)
+    O_reversed, L_reversed = split_kv_forward(Q, K, V, splits=5, B_c=8)
+    assert torch.equal(O, O_reversed) and torch.equal(L, L_reversed)
+
+
+def test_many_queries_move_more_than_in_fa2_and_the_step_is_its():
+    """Why the rung stands beside the ladder; and its story is the chunks and the merge, not the step."""
+    Q, K, V = inputs(40, 40)
+    moved = []
+    for f in (fa2_forward, split_kv_forward):
+        with Memory() as mem:
+            f(Q, K, V, B_r=8, B_c=8)
+        moved.append(mem.read + mem.written)
+    assert moved[0] < moved[1]
+    assert split_kv._step.__code__.co_code == fa2._step.__code__.co_code
+    assert rung("split_kv_forward") in DECODING_RUNGS and rung("split_kv_forward") not in RUNGS
+
+
+@pytest.mark.parametrize("splits, error", [(0, ValueError), (-1, ValueError), (1.5, TypeError), (None, TypeError)])
+def test_bad_splits_are_named(splits, error):
+    with pytest.raises(error, match="splits must be an integer >= 1"):
+        split_kv_forward(*inputs(2, 5), splits=splits)
+
+
+def test_the_player_shows_what_the_chunks_leave():
+    """Below the grid, a row for each chunk: stored by its program, loaded by the merge."""
+    recording = record(split_kv_forward, *inputs(1, 16, d=4, d_v=4), splits=2, B_r=1, B_c=4, sram_bytes=1024)
+    grid = Grid(Scene("", ""), recording, 0, None, 1)
+    boxes = {box.name: box for box in grid.boxes}
+    assert list(boxes["O_part"].spans) == [((0, 1), (0, 4)), ((1, 2), (0, 4))]
+    assert list(boxes["L_part"].spans) == [((0, 1), ()), ((1, 2), ())]
+    assert grid.bottom > boxes["O_part"].y > boxes["K"].y and boxes["L_part"].x > boxes["O_part"].x
+    without = Grid(Scene("", ""), record(fa2_forward, *inputs(1, 16, d=4, d_v=4), B_r=1, B_c=4, sram_bytes=1024), 0, None, 1)
+    assert not {"O_part", "L_part"} & {box.name for box in without.boxes}
