@@ -20,7 +20,7 @@ from flashlab.check.structure import Finding
 
 PACKAGE, TORCH = (f"{Path(module.__file__).parent}/" for module in (flashlab, torch))
 INTERPRETER = "/triton/runtime/interpreter.py"
-READY = {"rungs", "kernels", "attention", "decoding", "oracle", "cost", "sweeps", "ladder", "ring", "solutions"}  # rooms with answers
+READY = {"rungs", "kernels", "attention", "decoding", "oracle", "cost", "sweeps", "ladder", "ring", "solutions"}  # with answers
 
 # What `without` of an exercise names: functions of PyTorch, and what is said of them.
 LIBRARY = {
