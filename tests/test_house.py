@@ -25,9 +25,10 @@ MAY_KNOW = {
     "transforms": {"cost"},                                              # what PyTorch asks of an operator
     "attention": {"compiler", "kernels", "ladder", "rungs", "transforms", "validate"},
     "huggingface": {"attention", "validate"},
+    "gpt": {"attention"},
     "sweeps": {"ladder", "memory", "tiles", "validate"},
     "doctor": {"attention", "chapters", "command", "compiler", "ladder"},
-    "bench": FOUNDATION | {"attention", "compiler", "doctor", "gpu", "kernels", "ladder", "rungs"},
+    "bench": FOUNDATION | {"attention", "compiler", "doctor", "gpt", "gpu", "kernels", "ladder", "rungs"},
     "figures": FOUNDATION | {"gpu", "ladder", "memory", "rungs", "sweeps", "tiles"},
     "lesson": FOUNDATION | {"bench", "check", "compiler", "figures", "kernels", "ladder", "memory", "player", "rungs", "sweeps",
                             "tiles"},
