@@ -86,8 +86,10 @@ def test_as_new_it_knows_nothing():
 
 
 @pytest.mark.parametrize("changes, said", [
-    ({"width": 36}, "width must be a multiple of 2 · heads"), ({"kv_heads": 3}, "heads must be a multiple of kv_heads, got 4 and 3"),
-    ({"layers": 0}, "shape.layers must be an integer >= 1, got 0"), ({"width": 32.0}, "shape.width must be an integer >= 1, got 32.0")])
+    ({"width": 36}, "width must be a multiple of 2 · heads"),
+    ({"kv_heads": 3}, "heads must be a multiple of kv_heads, got 4 and 3"),
+    ({"layers": 0}, "shape.layers must be an integer >= 1, got 0"),
+    ({"width": 32.0}, "shape.width must be an integer >= 1, got 32.0")])
 def test_sizes_that_make_no_model_are_named(changes, said):
     with pytest.raises(ValueError, match=said):
         gpt.GPT(TINY._replace(**changes), gpt.ATTENTIONS["naive"])
@@ -114,7 +116,7 @@ def test_training_is_the_same_for_the_same_seed_and_reports():
 
 
 def test_a_wrong_attention_is_another_curve():
-    """The comparison above can fail: scores three times too large show, although the model has hardly begun to use its attention."""
+    """The comparison above can fail: scores three times too large show, early as it is."""
     tokens, _ = gpt.split(gpt.encode(gpt.text()))
     wrong = lambda Q, K, V, causal: gpt.ATTENTIONS["naive"](3 * Q, K, V, causal)
     found = [gpt.train(gpt.GPT(TINY, attention), tokens, 25, batch=4, context=48) for attention in (wrong, gpt.ATTENTIONS["naive"])]

@@ -15,5 +15,5 @@ from flashlab.gpt.model import GPT, Shape
 from flashlab.gpt.profile import parts
 from flashlab.gpt.train import decode, encode, held_back_loss, progress, split, text, train, windows
 
-__all__ = ["ATTENTIONS", "GPT", "Cache", "Shape", "decode", "encode", "flops_per_token", "generate", "held_back_loss", "mfu", "parts",
-           "progress", "split", "text", "train", "training_bytes", "weights", "windows"]
+__all__ = ["ATTENTIONS", "GPT", "Cache", "Shape", "decode", "encode", "flops_per_token", "generate", "held_back_loss", "mfu",
+           "parts", "progress", "split", "text", "train", "training_bytes", "weights", "windows"]

@@ -52,3 +52,9 @@ def kept_bytes(shape, batch, N, naive=False):
 def training_bytes(shape, batch, N, naive=False):
     """Bytes in float32 at the end of a forward pass: weights, their gradients, AdamW's two averages, and what autograd keeps."""
     return 4 * 4 * (weights(shape) + shape.tokens * shape.width) + kept_bytes(shape, batch, N, naive)
+
+
+def decode_bytes(shape, batch, N, element_size):
+    """Bytes that one step of generation has to read, for `batch` texts of N tokens: the weights once, each text's K and V once."""
+    cache = 2 * shape.layers * shape.kv_heads * shape.d * N
+    return element_size * (weights(shape) + batch * cache)
