@@ -18,4 +18,8 @@ def __getattr__(name):
         from flashlab import attention
 
         return getattr(attention, name)
+    if name == "flash_attention_decode":
+        from flashlab import decoding
+
+        return decoding.flash_attention_decode
     raise AttributeError(f"module 'flashlab' has no attribute {name!r}")

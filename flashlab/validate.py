@@ -21,15 +21,16 @@ def describe(x):
     return f"{text if len(text) <= 80 else text[:80] + '...'} ({type(x).__name__})"
 
 
-def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS):
-    """Raise TypeError or ValueError unless Q, K, V can be attended to.
+def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
+    """Raise TypeError or ValueError unless Q, K, V can be attended to. names: what the caller calls K and V.
 
     Shapes: the last two dimensions are Q (N_q, d), K (N_k, d), V (N_k, d_v); with ndim=4 (B, H, ...) stands before them.
             With ndim=3 they are Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v)
     """
     if _fit(Q, K, V, ndim) and Q.dtype in dtypes:      # no need to look what is wrong: a call of a GPU waits for this
         return
-    for name, T in (("Q", Q), ("K", K), ("V", V)):
+    k, v = names
+    for name, T in (("Q", Q), (k, K), (v, V)):
         if not isinstance(T, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {describe(T)}")
         if T.is_nested or T.layout != torch.strided:
@@ -45,11 +46,11 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS):
     if Q.shape[-1] == 0:
         raise ValueError(f"Q must have head dimension d >= 1, got {describe(Q)}")
     if K.shape[-1] != Q.shape[-1]:
-        raise ValueError(f"K must have Q's head dimension d = {Q.shape[-1]}, got {describe(K)}")
+        raise ValueError(f"{k} must have Q's head dimension d = {Q.shape[-1]}, got {describe(K)}")
     if V.shape[:-1] != K.shape[:-1]:
-        raise ValueError(f"V must have K's sizes {tuple(K.shape[:-1])} before its last dimension, got {describe(V)}")
+        raise ValueError(f"{v} must have {k}'s sizes {tuple(K.shape[:-1])} before its last dimension, got {describe(V)}")
     if V.shape[-1] == 0:
-        raise ValueError(f"V must have head dimension d_v >= 1, got {describe(V)}")
+        raise ValueError(f"{v} must have head dimension d_v >= 1, got {describe(V)}")
 
 
 def _fit(Q, K, V, ndim):

@@ -24,11 +24,12 @@ MAY_KNOW = {
     "ladder": {"cost"},                                                  # names its functions; imports them on use
     "transforms": {"cost"},                                              # what PyTorch asks of an operator
     "attention": {"compiler", "kernels", "ladder", "rungs", "transforms", "validate"},
+    "decoding": {"attention", "compiler", "kernels", "validate"},
     "huggingface": {"attention", "validate"},
-    "gpt": {"attention"},
+    "gpt": {"attention", "decoding"},
     "sweeps": {"ladder", "memory", "tiles", "validate"},
     "doctor": {"attention", "chapters", "command", "compiler", "ladder"},
-    "bench": FOUNDATION | {"attention", "compiler", "doctor", "gpt", "gpu", "kernels", "ladder", "rungs"},
+    "bench": FOUNDATION | {"attention", "compiler", "decoding", "doctor", "gpt", "gpu", "kernels", "ladder", "rungs"},
     "figures": FOUNDATION | {"gpu", "ladder", "memory", "rungs", "sweeps", "tiles"},
     "lesson": FOUNDATION | {"bench", "check", "compiler", "figures", "kernels", "ladder", "memory", "player", "rungs", "sweeps",
                             "tiles"},

@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.attention import flash_attention
+from flashlab.decoding import flash_attention_decode
 
 
 class Cache:
@@ -16,6 +16,7 @@ class Cache:
         shape, weight = model.shape, model.head.weight
         self.K = weight.new_empty(shape.layers, batch, shape.kv_heads, longest, shape.d)
         self.V = torch.empty_like(self.K)
+        self.lengths = torch.zeros(batch, dtype=torch.int32, device=weight.device)
         self.length, self.longest = 0, longest                               # tokens that are there, tokens that there is room for
 
     def attend(self, attention, layer, Q, K, V):
@@ -23,16 +24,16 @@ class Cache:
         end = self.length + K.shape[2]
         if end > self.longest:
             raise ValueError(f"longest must be at least the tokens that are written, got {self.longest} for {end}")
-        self.K[layer][:, :, self.length : end] = K
-        self.V[layer][:, :, self.length : end] = V
-        everything = self.K[layer][:, :, :end], self.V[layer][:, :, :end]
-        if Q.shape[2] == 1:
-            return flash_attention(Q, *everything)                           # the newest token sees all: nothing to mask
-        return attention(Q, *everything, causal=True)
+        keys, values = self.K[layer], self.V[layer]
+        if Q.shape[2] == 1:                                                  # one token at a time: few queries, many keys
+            return flash_attention_decode(Q, keys, values, self.lengths, K_new=K, V_new=V)
+        keys[:, :, self.length : end], values[:, :, self.length : end] = K, V
+        return attention(Q, keys[:, :, :end], values[:, :, :end], causal=True)
 
     def advance(self, N):
         """The new tokens are in every layer now."""
         self.length += N
+        self.lengths += N                                                    # the same number where the GPU reads it
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from flashlab.compiler import check_device, interpreted
 from flashlab.kernels import plans
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+TENSORS = ("seed", "cu_seqlens_q", "cu_seqlens_k", "lengths", "block_table")           # among a call's options
 SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -inf where -inf * 0 would be NaN
 
 
@@ -59,7 +60,8 @@ def shared_arguments(Q, K, V, options, **strided):
 def forward(kernel, launch, Q, K, V, *, kind=None, **options):
     """O and L by a forward kernel. launch(Q, K, V, O, L, **options) -> its grid and arguments; the call has been checked.
 
-    kind: `plans.kind` of the call, where it is known
+    kernel: None where launch gives several launches, each (kernel, grid, arguments)
+    kind:   `plans.kind` of the call, where it is known
     """
     O = empty(*Q.shape[:3], V.shape[-1], Q, packed="batch" in options)
     L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
@@ -70,7 +72,11 @@ def forward(kernel, launch, Q, K, V, *, kind=None, **options):
         return O.copy_(O_wide), L
     inputs = {"Q": Q, "K": K, "V": V} | tensors_among(options)
     kind = kind or plans.kind(options.items(), *inputs.values())
-    plans.run((launch, kind), lambda **tensors: [(kernel, *launch(**tensors, **options))], inputs | {"O": O, "L": L})
+    if kernel is None:
+        launches = partial(launch, **options)
+    else:
+        launches = lambda **tensors: [(kernel, *launch(**tensors, **options))]
+    plans.run((launch, kind), launches, inputs | {"O": O, "L": L})
     return O, L
 
 
@@ -106,7 +112,7 @@ def backward(launch, Q, K, V, O, dO, L, dL, *, kind=None, **options):
 
 def tensors_among(options):
     """Take out of a call's options those that are tensors, or None in the place of one: {name: tensor}."""
-    return {name: options.pop(name) for name in ("seed", "cu_seqlens_q", "cu_seqlens_k") if name in options}
+    return {name: options.pop(name) for name in TENSORS if name in options}
 
 
 def empty(B, H, N, d, like, packed=False):
