@@ -40,6 +40,9 @@ CHAPTERS = [
     Chapter("12", "making_it_fast",
             "the kernel ladder: base 2, split loops, searched tiles, pipelines, TMA, warps that take turns",
             needs_triton=True, gpu_adds="tiles that a search found there"),
+    Chapter("15", "capstone",
+            "a small GPT on your own kernels: losses, memory, FLOPs, a KV cache; flash_attention inside Hugging Face's models",
+            gpu_adds="training on your Triton kernels, and longer texts"),
     Chapter("16", "benchmarks", "run time, TFLOP/s, memory and HBM bytes against PyTorch's own kernels",
             gpu_adds="live plots instead of recorded ones"),
 ]

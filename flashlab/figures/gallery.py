@@ -17,7 +17,8 @@ BENCH = (figures.runtime_against_N, figures.peak_memory_against_N, figures.tflop
 OF_RESULTS = {"forward": {draw.__name__: draw for draw in (*BENCH, figures.error_against_float64)},
               "backward": {draw.__name__: draw for draw in BENCH},
               "counters": {"counters": figures.model_vs_counters},
-              "tune": {"times_of_tiles": figures.times_of_tiles}}
+              "tune": {"times_of_tiles": figures.times_of_tiles},
+              "gpt": {"training_by_context": figures.training_by_context}}
 
 
 def gallery(results_dir="results"):
