@@ -138,5 +138,5 @@ def training_by_context(results, live=False):
     longest = {name: rows[-1]["context"] for name, rows in done.items()}
     title = ", ".join(f"{N:,} with {name}" for name, N in longest.items())
     where = f"{'Measured here, on' if live else 'Recorded on'} {results['provenance']['device']}"
-    sizes = f"{results['shape']['layers']} layers of {results['shape']['width']} columns, bfloat16 autocast. A cross: out of memory."
+    sizes = "{layers} layers of {width} columns, bfloat16 autocast. A cross: out of memory.".format(**results["shape"])
     return finish(fig, f"The longest context that fits, in tokens: {title}", f"{where}: {sizes}", ends=ends)
