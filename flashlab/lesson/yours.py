@@ -223,7 +223,7 @@ def attentions():
         left += [name for name, fn in zip(names, kernels, strict=True) if fn is None]
         if title := {(True, True): "your kernels", (True, False): "your forward kernel", (False, True): "your dK and dV"}.get(
                 tuple(fn is not None for fn in kernels)):
-            found[title] = partial(_by_kernels, *kernels)
+            found[title + ", interpreted" * interpreted()] = partial(_by_kernels, *kernels)
     return found, left
 
 
