@@ -16,7 +16,8 @@ def loss_curves(losses, reference, words):
     """Training losses, and how far each run is from the reference. losses: name -> one number a step; words: from where."""
     fig, (ax, below) = plt.subplots(2, 1, figsize=(8.4, 5), sharex=True, gridspec_kw={"height_ratios": [2.2, 1]})
     theirs = [name for name in losses if not name.startswith("your")]
-    colours, ends, last = dict.fromkeys(losses, YOURS) | dict(zip(theirs, COLOURS, strict=False)), [], {}
+    order = [OF_ATTENTION[name] for name in theirs] if set(theirs) <= set(OF_ATTENTION) else COLOURS
+    colours, ends, last = dict.fromkeys(losses, YOURS) | dict(zip(theirs, order, strict=False)), [], {}
     for name, values in losses.items():
         ax.plot(values, color=colours[name], lw=3.2 if name == reference else 1.6, alpha=0.45 if name == reference else 1)
         last[name] = values[-1]
