@@ -340,7 +340,7 @@ figures.training_by_context(recorded) if recorded else None
 
 # %%
 curves = {row["implementation"]: row["losses"] for row in recorded["curves"] if row["losses"]} if recorded else {}
-shown = {name: curves[name] for name in ("naive", "SDPA math", "flash_attention", "SDPA flash") if name in curves}
+shown = {name: curves[name] for name in ("naive", "flash_attention", "SDPA math", "SDPA flash") if name in curves}
 figures.loss_curves(shown, "naive", f"Recorded on {recorded['provenance']['device']}: bfloat16 autocast.") if "naive" in shown else None
 
 # %%
