@@ -25,7 +25,7 @@ from flashlab.validate import (
 )
 
 BACKENDS = ("auto", "triton", "torch")
-KERNELS = tuple(kernel.name for kernel in ladder.KERNELS)
+KERNELS = tuple(kernel.name for kernel in [*ladder.KERNELS, ladder.DECODE])
 BACKWARD_KERNELS = tuple(kernel.name for kernel in ladder.BACKWARD_KERNELS)
 
 
@@ -52,7 +52,7 @@ def flash_attention(
              raises, "torch" the rungs fa2.py and fa2_backward.py, "auto" see `pick_backend`
     Left out: ALiBi, soft-capped scores, biases and masks of any other shape. PyTorch's FlexAttention
              (torch.nn.attention.flex_attention) compiles a kernel for those; sequences of different lengths want
-             flash_attention_varlen rather than a padding mask
+             flash_attention_varlen rather than a padding mask, and a cache of keys flash_attention_decode
     Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
     Source:  Dao 2023, arXiv:2307.08691; the window as Beltagy, Peters, Cohan 2020, arXiv:2004.05150
     """

@@ -111,6 +111,10 @@ RUNGS = [
          "warps that only load, warps that only compute, and products under exponentials", by_tma=True, heads=True, proven=True),
 ]
 
+# No rung: it does not take the place of the kernel before it, but calls of another kind, few queries before many keys
+DECODE = Rung(len(RUNGS), "fa2_decode_forward", "flashlab.kernels.decode", "Flash-Decoding", "13", cost.fa2_forward, "#5B8DB8", "P",
+              "the keys are shared out among programs, and their results merged", heads=True, takes=("window",))
+
 # All return (dQ, dK, dV); what they start from differs. A backward pass looks like its forward pass.
 BACKWARD_RUNGS = [
     Rung(0, "naive_backward", "flashlab.rungs.naive_backward", "naive", "08", cost.naive_backward, "#D55E00", "o",
@@ -151,6 +155,7 @@ PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend;
 KERNELS = [one for one in RUNGS if one.heads]
 BACKWARD_KERNELS = [one for one in BACKWARD_RUNGS if one.heads]
 SMALL = 2**22              # scores: a GPU computes as many in the microseconds that a descriptor takes
+FEW_ROWS, MANY_KEYS = 64, 1024             # where sharing out the keys pays: rows that read the same key head, and keys
 
 
 def pick(Q, K, V, *, backward=False, **options):
@@ -159,7 +164,7 @@ def pick(Q, K, V, *, backward=False, **options):
     small = Q.shape[0] * Q.shape[1] * Q.shape[2] * K.shape[2] < SMALL
     if not Q.is_cuda:                                  # interpreted: speed says nothing, and the first is the one to read
         return kernels[0], reasons
-    for kernel in reversed(kernels[1:]):
+    for kernel in reversed(kernels[1:] + ([DECODE] if not backward and decodes(Q, K) else [])):
         unproven = None if kernel.proven else "it has not been held against float64 on a GPU yet"
         slower = "the one before it is faster" if kernel.detour else None
         if small and kernel.by_tma:
@@ -171,6 +176,11 @@ def pick(Q, K, V, *, backward=False, **options):
     return kernels[0], reasons                         # it takes everything that a kernel may be given
 
 
+def decodes(Q, K):
+    """Whether a call has so few queries and so many keys that the keys should be shared out."""
+    return Q.shape[2] * Q.shape[1] <= FEW_ROWS * K.shape[1] and K.shape[2] >= MANY_KEYS
+
+
 def explain(Q, K, V, *, backward=False, **options):
     """`pick` in words, a line each."""
     kernel, reasons = pick(Q, K, V, backward=backward, **options)
@@ -179,7 +189,7 @@ def explain(Q, K, V, *, backward=False, **options):
 
 def rung(name):
     """The rung of that function name, forward or backward. Raises: ValueError for an unknown one."""
-    for candidate in RUNGS + BACKWARD_RUNGS:
+    for candidate in [*RUNGS, DECODE, *BACKWARD_RUNGS]:
         if candidate.name == name:
             return candidate
     raise ValueError(f"name must be one of {', '.join(r.name for r in RUNGS + BACKWARD_RUNGS)}, got {name!r}")
@@ -187,4 +197,4 @@ def rung(name):
 
 def find(name):
     """The rung or peer of that name, or None: how a row of results/ is labelled and drawn."""
-    return next((one for one in RUNGS + BACKWARD_RUNGS + PEERS if one.name == name), None)
+    return next((one for one in [*RUNGS, DECODE, *BACKWARD_RUNGS, *PEERS] if one.name == name), None)

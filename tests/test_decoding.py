@@ -4,10 +4,12 @@ import pytest
 import torch
 
 import flashlab
+import flashlab.decoding
+from flashlab import ladder
 from flashlab.compiler import interpreted
 from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 from flashlab.kernels.splits import MOST, choose_splits
-from flashlab.oracle import judge
+from flashlab.oracle import judge, judge_gradients
 
 try:
     from flashlab.kernels import decode
@@ -163,6 +165,20 @@ def test_numbers_that_a_gpu_is_not_asked_touch_nothing_outside():
     assert torch.equal(whole.nan_to_num(nan=-99.0), before.nan_to_num(nan=-99.0))
 
 
+@needs_triton
+def test_lengths_beyond_a_contiguous_cache_touch_nothing_outside():
+    whole = torch.full((6, 1, 16, 16), torch.nan, device=DEVICE)
+    whole[1:5] = torch.randn(4, 1, 16, 16)
+    cache, before = whole[1:5], whole.clone()
+    Q, O, L = torch.randn(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, device=DEVICE)
+    wrong = torch.tensor([16, -1, 99, 2**31 - 1], dtype=torch.int32, device=DEVICE)
+    for kernel, grid, arguments in decode.launch(Q, cache, cache, O, L, wrong, None, scale=1.0, splits=2):
+        kernel[grid](**arguments)
+    assert O.isfinite().all() and torch.equal(L[1].isinf(), torch.ones_like(L[1]).bool())
+    decode.append(Q, Q, cache, cache, torch.tensor([16, -1, 17, 20], dtype=torch.int32, device=DEVICE), None)
+    assert torch.equal(whole.nan_to_num(nan=-99.0), before.nan_to_num(nan=-99.0))
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nan_in_a_key_that_is_seen_comes_out(backend):
     Q, K, V, *_, lengths, _ = case([60, 60])
@@ -193,6 +209,14 @@ def test_torch_compile_takes_it_whole(backend):
         new = torch.ones(2, 2, 1, 16, device=DEVICE)
         results.append((*function(Q, K, V, lengths, new, new), K.nan_to_num(), V.nan_to_num()))
     assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
+
+
+def test_pytorch_finds_the_operators_as_it_expects_them():
+    Q, K, V, *_, lengths, _ = (T.cpu() if T is not None else None for T in case([5, 9], d=16))
+    new = torch.ones(2, 2, 1, 16)
+    for operator, arguments in ((flashlab.decoding.CACHE_APPEND, (new, new, K, V, lengths, None, "torch")),
+                                (flashlab.decoding.ATTENTION_DECODE, (Q, K, V, lengths, None, 0, None, 0.5, None, "torch"))):
+        torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 X, CACHE, TWO = torch.zeros(2, 4, 1, 16), torch.zeros(2, 2, 8, 16), torch.tensor([3, 8], dtype=torch.int32)
@@ -253,6 +277,38 @@ def test_the_kernel_by_name(N_q, N_k, options):
         decode.fa2_decode_forward(Q, K, V, dropout_p=0.1, seed=torch.tensor(3))
 
 
+@needs_triton
+def test_flash_attention_runs_it_by_name_and_differentiates():
+    Q, K, V, dO = (torch.randn(1, H, N, 16, device=DEVICE) for H, N in ((4, 2), (2, 50), (2, 50), (4, 2)))
+    QKV = [T.requires_grad_() for T in (Q, K, V)]
+    O = flashlab.flash_attention(*QKV, causal=True, window=(30, 0), backend="fa2_decode_forward")
+    assert judge_gradients(*torch.autograd.grad(O, QKV, dO), *QKV, dO, window=(30, 0)).ok
+    with pytest.raises(ValueError, match="fa2_decode_forward does not take the call: it takes no packed sequences"):
+        cu = torch.tensor([0, 2], dtype=torch.int32, device=DEVICE)
+        flashlab.flash_attention_varlen(*(T[0].transpose(0, 1) for T in (Q, Q, Q)), cu, cu, backend="fa2_decode_forward")
+
+
+class OnAGPU(torch.Tensor):
+    is_cuda = True
+
+
+@needs_triton
+def test_when_it_is_picked(monkeypatch):
+    """Once it is proven: for few queries before many keys, and not with dropout."""
+    picked = lambda H_q=8, H_kv=1, N_q=1, N_k=4096, **options: ladder.pick(
+        *(torch.empty(1, H, N, 64, dtype=torch.float16).as_subclass(OnAGPU) for H, N in ((H_q, N_q), (H_kv, N_k), (H_kv, N_k))),
+        **{"causal": True, "dropout_p": 0.0} | options)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+    monkeypatch.setattr(ladder, "DECODE", ladder.DECODE._replace(proven=False))
+    assert "not been held against float64" in picked()[1]["fa2_decode_forward"]
+    monkeypatch.setattr(ladder, "DECODE", ladder.DECODE._replace(proven=True))
+    assert picked()[0] is picked(N_q=8)[0] is picked(window=(99, 0), causal=False)[0] is ladder.DECODE
+    for other in ({"N_q": 9}, {"N_k": 1000}):
+        kernel, reasons = picked(**other)
+        assert kernel in ladder.KERNELS and "fa2_decode_forward" not in reasons
+    assert picked(dropout_p=0.1)[1]["fa2_decode_forward"] == "it has no dropout"
+
+
 def test_splits_fill_the_gpu():
     """Against the plainest cases: one program is cut up as far as it goes, a full GPU stays whole, a wave too many is not begun."""
     assert choose_splits(1, 1000, 264) == 250 and choose_splits(1, 16, 264) == 16 and choose_splits(1, 10**6, 10**6) == MOST
@@ -276,9 +332,11 @@ def jobs(arch, *, H_q=32, N_q=1, d=128, dtype=torch.bfloat16, page_size=None, **
 
 
 CASES = {} if decode is None else {
-    "80": jobs(80, N_q=2)[0], "86 window": jobs(86, N_q=4, causal=False, left=99, right=0, tiles=(64, 4, 2))[0],
+    "80": jobs(80, N_q=2)[0], "86 window": jobs(86, N_q=8, causal=False, left=99, right=0, tiles=(64, 8, 2))[0],
     "89 d 64": jobs(89, H_q=4, d=64, tiles=(128, 4, 2))[0], "90": jobs(90)[0], "90 pages of 64": jobs(90, page_size=64)[0],
-    "90 pages of 16": jobs(90, page_size=16)[0], "90, 64 rows": jobs(90, N_q=8)[0], "90 float32": jobs(90, dtype=torch.float32)[0],
+    "90 pages of 16": jobs(90, page_size=16)[0],
+    "90, 64 rows": jobs(90, N_q=8, tiles=(64, 4, 3))[0],
+    "100, 64 rows": jobs(100, N_q=8)[0], "90 float32": jobs(90, dtype=torch.float32)[0],
     "100": jobs(100)[0], "merge": jobs(90)[1], "append": jobs(80, page_size=16)[2],
 }
 

@@ -116,7 +116,7 @@ def run_asked(args, out, command):
 
 def add_arguments(parser):
     """The options of `bench soundness`, and what they run."""
-    names = [kernel.name for kernel in ladder.KERNELS + ladder.BACKWARD_KERNELS]
+    names = [kernel.name for kernel in [*ladder.KERNELS, ladder.DECODE, *ladder.BACKWARD_KERNELS]]
     parser.add_argument("--implementations", choices=names, nargs="+", metavar="NAME", default=names,
                         help=f"among {', '.join(names)} (all)")
     parser.add_argument("--repeats", type=positive(int, "an integer >= 1"), default=20, help="of each call, bit by bit (20)")

@@ -19,6 +19,7 @@ import triton.language as tl
 
 from flashlab.kernels import plans
 from flashlab.kernels.launch import (
+    capability,
     check_call,
     forward,
     little_shared_memory,
@@ -31,18 +32,17 @@ from flashlab.kernels.sequences import key_blocks_seen, visible
 from flashlab.kernels.splits import choose_splits
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
-MOST_ROWS = 64                                         # in a tile: with more of them K and V are read again, from L2
+MOST_ROWS = {torch.float16: 64, torch.bfloat16: 64, torch.float32: 16}         # of a tile: more rows read K and V again, from L2
 MERGED = 16                                            # partial results that the merge takes at a time
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits", "added", "pages", "all_rows"])            # one kernel for any of them
 def decode_kernel(
     Q, K, V, O, L, lengths, block_table,               # O, L: one for each chunk; lengths, block_table: None where there are none
     stride_Qb, stride_Qh, stride_Qn, stride_Qd,        # elements to step over for the next batch, head, row, column
     stride_Kb, stride_Kh, stride_Kn, stride_Kd,        # in a paged cache b is the page, and n a row of it
     stride_Vb, stride_Vh, stride_Vn, stride_Vd,
-    stride_lengths, stride_table_b, stride_table_n,
-    scale, H_q, H_kv, N_q, N_k, added, pages, splits, all_rows, left, right,       # left, right: None without a window
+    stride_lengths, stride_table_b, stride_table_n, scale, H_q, H_kv, N_q, N_k, added, pages, splits, all_rows, left, right,
     page_size: tl.constexpr, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
     B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
@@ -55,9 +55,8 @@ def decode_kernel(
     rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
     row_ok = rows[:, None] < heads_rows                # (B_r, 1)
-    first_of_group = h * (H_q // H_kv)
-    Q += b * stride_Qb + (first_of_group + rows // N_q)[:, None] * stride_Qh + (rows % N_q).to(tl.int64)[:, None] * stride_Qn
-    Q_i = tl.load(Q + col * stride_Qd, mask=row_ok & (col < d), other=0.0)         # (B_r, B_d)
+    Q_at = Q + b * stride_Qb + (h * (H_q // H_kv) + rows // N_q) * stride_Qh + (rows % N_q).to(tl.int64) * stride_Qn      # (B_r,)
+    Q_i = tl.load(Q_at[:, None] + col * stride_Qd, mask=row_ok & (col < d), other=0.0)               # (B_r, B_d)
 
     room = N_k
     if lengths is not None:                            # clamped: no number in it, however wrong, leads outside of the cache
@@ -66,8 +65,7 @@ def decode_kernel(
     tiles = tl.maximum(stop - start, 0)
     first, end = start + tiles * split // splits, start + tiles * (split + 1) // splits            # chunks differ by a tile at most
     page = page_of(first, b, room, block_table, stride_table_b, stride_table_n, pages, page_size, B_c)
-    K += h * stride_Kh
-    V += h * stride_Vh
+    K, V = K + h * stride_Kh, V + h * stride_Vh
 
     scale_log2 = scale * LOG2_E                        # > 0
     m_i = tl.full((B_r,), -float("inf"), tl.float32)                               # (B_r,)       in base 2
@@ -113,7 +111,7 @@ def page_of(j, b, room, block_table, stride_b, stride_n, pages, page_size: tl.co
     return page
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits", "all_rows"])
 def merge_kernel(O_split, L_split, O, L, all_rows, splits, d_v: tl.constexpr, B_s: tl.constexpr, B_dv: tl.constexpr):
     """One row's O and L from those of its chunks: each O weighs as much as its sum of exponentials, exp(L)."""
     row = tl.program_id(0).to(tl.int64)
@@ -196,10 +194,10 @@ def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True,
     """
     Q, scale = positive_scale(Q, scale)
     (B, H_q, N_q, _), (_, H_kv, page_size, d_v) = Q.shape, V.shape
-    B_c, num_warps, num_stages = tiles or best_tiles(Q, V)
     room = page_size * (1 if block_table is None else block_table.shape[1])
     group_rows = H_q // H_kv * N_q
-    B_r = min(MOST_ROWS, padded(group_rows))
+    B_r = min(MOST_ROWS[Q.dtype], padded(group_rows))
+    B_c, num_warps, num_stages = tiles or best_tiles(Q, V, B_r)
     programs = B * H_kv * triton.cdiv(group_rows, B_r)
     longest = room if left is None else min(room, left + N_q + right)
     splits = splits or choose_splits(programs, triton.cdiv(longest, B_c), programs_at_a_time(Q, num_warps))
@@ -216,12 +214,13 @@ def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True,
             (merge_kernel, (L.numel(),), merge)]
 
 
-def best_tiles(Q, V):
-    """(B_c, num_warps, num_stages): enough bytes on their way to keep HBM busy, and room on an SM for two programs."""
+def best_tiles(Q, V, B_r):
+    """(B_c, num_warps, num_stages): 32 KiB of K and V a stage, and room on an SM for two programs that spill no registers."""
     wide = max(Q.shape[-1], V.shape[-1])
     if Q.dtype == torch.float32:
         return (32, 8, 2)
-    return (128 if wide <= 64 else 64 if wide <= 128 else 32, 4, 2 if little_shared_memory(Q) else 3)
+    num_warps = 8 if B_r > 32 and capability(Q) != (9, 0) else 4           # four are enough for Hopper's products
+    return (128 if wide <= 64 else 64 if wide <= 128 else 32, num_warps, 2 if little_shared_memory(Q) else 3)
 
 
 def append(K_new, V_new, K, V, lengths, block_table):
