@@ -48,7 +48,7 @@ def test_an_attention_without_room_is_not_tried_at_longer_contexts(measured):
 def test_curves_are_of_the_same_model_on_the_same_text(measured):
     narrow, flash = measured[1]["curves"]
     assert narrow["losses"] == pytest.approx(flash["losses"], abs=0.05) and len(flash["losses"]) == 3     # in bfloat16
-    assert flash["text"].startswith("ROMEO:") and len(flash["text"]) >= 200
+    assert flash["text"].startswith("ROMEO:") and len(flash["text"]) > 100
 
 
 def test_generation_and_parts(measured):

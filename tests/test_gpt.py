@@ -210,6 +210,18 @@ def test_the_share_of_attention_is_its_own():
     assert shares[1] > shares[0] + 0.1
 
 
+def test_kernels_of_a_range_are_counted_once():
+    """On a GPU the profiler lists a range among its own kernels; made-up events, as there is no GPU here."""
+    from types import SimpleNamespace as Event
+
+    from flashlab.gpt.profile import on_the_gpu
+
+    kernel = lambda name, us: Event(name=name, duration=us)
+    op = Event(kernels=[kernel("gemm", 5.0)], cpu_children=[])
+    outer = Event(kernels=[kernel("attention", 40.0), kernel("triton", 3.0)], cpu_children=[op, op])
+    assert on_the_gpu(outer) == 13.0
+
+
 def test_progress_off_a_terminal_says_the_last_line_alone(capsys):
     report = gpt.progress("it")
     report(1, 2, 3.0, 10.0)

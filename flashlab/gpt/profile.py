@@ -28,13 +28,24 @@ def parts(model, tokens, dtype=None, steps=2):
             train_step(model, optimizer, tokens, dtype)
         if gpu:
             torch.cuda.synchronize()
-    whole = (lambda e: e.device_time_total) if gpu else (lambda e: e.cpu_time_total)
+    whole = on_the_gpu if gpu else on_the_cpu
     own = (lambda e: e.self_device_time_total) if gpu else (lambda e: e.self_cpu_time_total)
-    works = [e for e in profiler.key_averages() if own(e) > 0 and (e.device_type == DeviceType.CUDA) == gpu and e.key not in PARTS]
+    works = [e for e in profiler.key_averages() if own(e) > 0 and (e.device_type == DeviceType.CUDA) == gpu and e.key not in PARTS
+             and not (gpu and e.is_user_annotation)]                         # a GPU's ranges: their kernels are there by themselves
     ms = lambda microseconds: microseconds / 1e3 / steps
     found = {part: ms(sum(map(whole, events))) for part, events in events_of_parts(profiler.events()).items()}
     found["the rest"] = ms(sum(map(own, works))) - sum(found.values())
     return found, [(e.key, ms(own(e)), e.count / steps) for e in sorted(works, key=own, reverse=True)]
+
+
+def on_the_cpu(event):
+    """µs of the operations within an event; the Python between those of a range is nobody's."""
+    return event.cpu_time_total - (event.self_cpu_time_total if event.name in PARTS else 0)
+
+
+def on_the_gpu(event):
+    """µs of the kernels that an event and those within it have launched. A range is listed among its own kernels: left out."""
+    return sum(kernel.duration for kernel in event.kernels if kernel.name not in PARTS) + sum(map(on_the_gpu, event.cpu_children))
 
 
 def events_of_parts(events):
