@@ -1,7 +1,8 @@
 """A small GPT trained and writing, by each attention: loss curves, tokens/s and memory by context, where the time goes, generation.
 
 Training is in bfloat16 autocast, generation in bfloat16. An attention that had no room for a context is not tried at longer ones.
-Times are those of a user's clock, the host's work included, unlike those of `bench forward`.
+Times are those of a user's clock, the host's work included, unlike those of `bench forward`; MFU is the share of a large matrix
+product's FLOP/s in the same run.
 """
 
 import time
