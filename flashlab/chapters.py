@@ -44,6 +44,9 @@ CHAPTERS = [
             needs_triton=True, gpu_adds="compiled kernels, and a CUDA graph"),
     Chapter("14", "many_gpus", "ring attention: a sequence split among processes, zig-zag if causal, messages hidden behind work",
             gpu_adds="rings of GPUs, timed"),
+    Chapter("15", "capstone",
+            "a small GPT on your own kernels: losses, memory, FLOPs, a KV cache; flash_attention inside Hugging Face's models",
+            gpu_adds="training on your Triton kernels, and longer texts"),
     Chapter("16", "benchmarks", "run time, TFLOP/s, memory and HBM bytes against PyTorch's own kernels",
             gpu_adds="live plots instead of recorded ones"),
 ]

@@ -35,7 +35,14 @@ from flashlab.memory import KiB, Memory  # noqa: E402
 from flashlab.rungs.fa1 import fa1_forward  # noqa: E402
 from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
 from flashlab.rungs.naive import naive_forward  # noqa: E402
-from tests import pictures_backward, pictures_decoding, pictures_reasons, pictures_ring, pictures_schedules  # noqa: E402
+from tests import (  # noqa: E402
+    pictures_backward,
+    pictures_decoding,
+    pictures_reasons,
+    pictures_ring,
+    pictures_schedules,
+    pictures_training,
+)
 
 PROVENANCE = {"device": "Invented GPU", "torch": "0.0", "triton": "0.0", "cuda": "0", "python": "3", "date": "2000-01-01T00:00:00",
               "commit": "0", "command": "-"}                           # made up, like every number below: never a result
@@ -159,6 +166,7 @@ def draw(name):
         "jacobian_of_product": lambda: figures.jacobian_of_product(3, 2, 2),
         "traffic_by_tensor": lambda: figures.traffic_by_tensor(logs),
         **pictures_backward.pictures(),
+        **pictures_training.pictures(),
         **of_chapter_09(),
     }[name]()
 

@@ -118,3 +118,48 @@ def test_the_picture_says_what_the_compiler_made(last, words):
     said = [text.get_text() for ax in fig.axes for text in ax.texts]
     assert any("48 bytes spilled" in text for text in said) == bool(last.get("spills"))
     assert any("no such thing" in text for text in said) == ("refused" in last)
+
+
+QKV = [(2, 4, 20, 16), (2, 2, 20, 16), (2, 2, 20, 16)]
+
+
+def both_ways(attention):
+    """O and the gradients by this attention, of tensors that are no contiguous ones, as a model's are not."""
+    made = [torch.randn(B, N, H, d, generator=torch.Generator().manual_seed(n)) for n, (B, H, N, d) in enumerate(QKV)]
+    leaves = [T.requires_grad_() for T in made]
+    O = attention(*(T.transpose(1, 2) for T in leaves), causal=True)
+    return [O, *torch.autograd.grad(O.square().sum(), leaves)]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="chapter 08's function stands for the CPU alone")
+@pytest.mark.parametrize("passed, title", [
+    (["ex08_autograd_function"], "your autograd.Function"),
+    pytest.param(["ex10_triton_forward"], "your forward kernel, interpreted", marks=needs_interpreter),
+    pytest.param(["ex11_dkdv"], "your dK and dV, interpreted", marks=needs_interpreter),
+    pytest.param(["ex10_triton_forward", "ex11_dkdv"], "your kernels, interpreted", marks=needs_interpreter)])
+def test_a_model_can_train_with_what_has_passed(passed, title):
+    from flashlab.attention import flash_attention
+
+    every = ["ex08_autograd_function"] + ["ex10_triton_forward", "ex11_dkdv"] * interpreted()
+    assert yours.attentions() == ({}, every)
+    for name in passed:
+        write(name)
+    found, left = yours.attentions()
+    assert list(found) == [title] and left == [name for name in every if name not in passed]
+    for mine, truth in zip(both_ways(found[title]), both_ways(flash_attention), strict=True):
+        torch.testing.assert_close(mine, truth, rtol=1e-4, atol=1e-5)
+
+
+@needs_interpreter
+def test_the_kernels_that_train_are_the_learner_s(monkeypatch):
+    """Fails if the course's kernel runs under the learner's name."""
+    names, calls = ("ex10_triton_forward", "ex11_dkdv"), []
+    for name in names:
+        write(name)
+    attention = yours.attentions()[0]["your kernels, interpreted"]
+    for name in names:
+        exercise = form.exercise(name)
+        real = exercise.call
+        monkeypatch.setattr(exercise, "call", lambda fn, *rest, real=real: (calls.append(fn), real(fn, *rest))[1])
+    both_ways(attention)
+    assert calls == [yours.answer(name) for name in names]

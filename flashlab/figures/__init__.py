@@ -115,7 +115,14 @@ from flashlab.figures.style import YOURS, sharpen
 from flashlab.figures.threads import branches_in_code, elements_of_threads, lanes_of_tiles
 from flashlab.figures.tiles import block_product, programs_on_sms, sram_occupancy, tile_traversal
 from flashlab.figures.traffic import break_even, share_of_naive, traffic_against_N, traffic_against_sram, traffic_against_tile
-from flashlab.figures.training import loss_curves
+from flashlab.figures.training import (
+    loss_curves,
+    parts_of_a_step,
+    share_of_attention,
+    time_of_a_token,
+    training_by_context,
+    training_memory,
+)
 from flashlab.figures.work import split_among_warps, time_by_unit, traffic_of_state
 
 sharpen()

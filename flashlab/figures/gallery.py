@@ -19,7 +19,8 @@ OF_RESULTS = {"forward": {draw.__name__: draw for draw in (*BENCH, figures.error
               "counters": {"counters": figures.model_vs_counters},
               "decode": {"steps": figures.decode_steps},
               "tune": {"times_of_tiles": figures.times_of_tiles},
-              "ring": {"speedup": figures.ring_speedup, "memory": figures.ring_memory}}
+              "ring": {"speedup": figures.ring_speedup, "memory": figures.ring_memory},
+              "gpt": {"training_by_context": figures.training_by_context}}
 
 
 def gallery(results_dir="results"):

@@ -133,14 +133,18 @@ TILE = 64                      # of the learner's kernels: no spills at d = 128 
 def implementations(what):
     """{name: Implementation} of the learner's own kernels, as `bench forward` and `bench backward` take them; {} if none passes.
 
-    what: "forward" or "backward". Their backward is their dK, dV with D, dQ and the forward pass of the course's kernels.
+    what: "forward" or "backward"; "gpt" gives {name: attention}, see `attentions`.
+    Their backward is their dK, dV with D, dQ and the forward pass of the course's kernels.
     """
+    if what == "gpt":
+        return attentions()[0]
     name, run = {"forward": ("ex10_triton_forward", _forward), "backward": ("ex11_dkdv", _backward)}[what]
     fn = answer(name) if import_triton() else None
     return {} if fn is None else {"yours": problems.Implementation("yours", partial(run, fn))}
 
 
 def _forward(fn, Q, K, V, causal):
+    Q = Q.contiguous()                                     # and O with it: flattened, it has to stay the same memory
     O, L = torch.empty_like(Q), torch.empty(Q.shape[:3], device=Q.device)
     heads = [T.flatten(0, 1) for T in (Q, K, V, O, L)]
     form.exercise("ex10_triton_forward").call(fn, *heads, causal, Q.shape[-1] ** -0.5, TILE, TILE)
@@ -148,19 +152,19 @@ def _forward(fn, Q, K, V, causal):
 
 
 def _backward(fn, Q, K, V, causal):
-    return _OwnGradients.apply(Q, K, V, causal, fn), None
+    return _OwnKernels.apply(Q, K, V, causal, None, fn), None
 
 
-class _OwnGradients(torch.autograd.Function):
-    """O, whose gradients with respect to K and V are the learner's kernel's."""
+class _OwnKernels(torch.autograd.Function):
+    """O of the learner's forward kernel, whose gradients with respect to K and V are their kernel's; for None the course's."""
 
     @staticmethod
-    def forward(ctx, Q, K, V, causal, fn):
+    def forward(ctx, Q, K, V, causal, forward, dkdv):
         from flashlab.kernels.fa2 import fa2_triton_forward  # here and below: it needs Triton
 
-        O, L = fa2_triton_forward(Q, K, V, causal=causal)
+        O, L = fa2_triton_forward(Q, K, V, causal=causal) if forward is None else _forward(forward, Q, K, V, causal)
         ctx.save_for_backward(Q, K, V, O, L)
-        ctx.causal, ctx.fn = causal, fn
+        ctx.causal, ctx.dkdv = causal, dkdv
         return O
 
     @staticmethod
@@ -168,12 +172,14 @@ class _OwnGradients(torch.autograd.Function):
         from flashlab.kernels.fa2_backward import fa2_triton_backward
 
         Q, K, V, O, L = ctx.saved_tensors
+        if ctx.dkdv is None:
+            return *fa2_triton_backward(Q, K, V, O, dO, L, causal=ctx.causal), None, None, None
         d, D = Q.shape[-1], (dO.float() * O.float()).sum(-1)
         heads = [_whole(T).flatten(0, 1) for T in (Q, K, V, dO)]
         dK, dV = torch.empty_like(heads[1]), torch.empty_like(heads[2])
-        form.exercise("ex11_dkdv").call(ctx.fn, *heads, L.flatten(0, 1), D.flatten(0, 1), dK, dV, ctx.causal, d**-0.5, TILE, TILE)
+        form.exercise("ex11_dkdv").call(ctx.dkdv, *heads, L.flatten(0, 1), D.flatten(0, 1), dK, dV, ctx.causal, d**-0.5, TILE, TILE)
         dQ = fa2_triton_backward(Q, K, V, O, dO, L, causal=ctx.causal)[0]
-        return dQ, dK[..., :d].reshape(K.shape), dV[..., :d].reshape(V.shape), None, None
+        return dQ, dK[..., :d].reshape(K.shape), dV[..., :d].reshape(V.shape), None, None, None
 
 
 def _whole(T):
@@ -193,6 +199,47 @@ def into(results):
     sizes = dict.fromkeys(problem_of(read(Row, row)) for row in results["rows"])
     found = [row for size in sizes for row in passes.measure(which, size, list(own.values()), timer=timing.quick_ms, rounds=1)]
     return results | {"rows": results["rows"] + [as_json(row) for row in found]}
+
+
+# ---- training with them
+
+def attentions():
+    """What the learner has passed, as a model takes its attention, and what is still open: ({name: attention}, [exercises]).
+
+    attention(Q, K, V, causal=True) -> O with a gradient, Q (B, H_q, N, d), K and V (B, H_kv, N, d). On a CPU that is the
+    autograd.Function of chapter 08; the kernels of 10 and 11 too where they can run, in the interpreter or on a GPU. Where one
+    of the two has passed, the course's kernel does the other's work.
+    """
+    found, left = {}, []
+    if not torch.cuda.is_available():
+        fn = answer("ex08_autograd_function")
+        if fn is None:
+            left.append("ex08_autograd_function")
+        else:
+            found["your autograd.Function"] = partial(_head_by_head, fn)
+    if interpreted() or torch.cuda.is_available() and import_triton():
+        names = "ex10_triton_forward", "ex11_dkdv"
+        kernels = [answer(name) for name in names]
+        left += [name for name, fn in zip(names, kernels, strict=True) if fn is None]
+        if title := {(True, True): "your kernels", (True, False): "your forward kernel", (False, True): "your dK and dV"}.get(
+                tuple(fn is not None for fn in kernels)):
+            found[title + ", interpreted" * interpreted()] = partial(_by_kernels, *kernels)
+    return found, left
+
+
+def _head_by_head(fn, Q, K, V, causal=True):
+    K, V = _for_each_query_head(Q, K, V)
+    heads = [fn(q, k, v, causal, Q.shape[-1] ** -0.5) for q, k, v in zip(*(T.flatten(0, 1) for T in (Q, K, V)), strict=True)]
+    return torch.stack(heads).view(*Q.shape[:3], V.shape[-1])
+
+
+def _by_kernels(forward, dkdv, Q, K, V, causal=True):
+    return _OwnKernels.apply(Q, *_for_each_query_head(Q, K, V), causal, forward, dkdv)
+
+
+def _for_each_query_head(Q, K, V):
+    """K and V with as many heads as Q: the exercises know no groups."""
+    return [T.repeat_interleave(Q.shape[1] // T.shape[1], dim=1) for T in (K, V)]
 
 
 # ---- without a GPU: what the compiler makes of it

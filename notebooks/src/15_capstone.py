@@ -1,0 +1,414 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 15 · Capstone: a GPT on your own kernels
+#
+# **You will be able to** train a small language model whose attention is your own code, say what a training step costs in memory and FLOPs and how much of a machine it uses, and let the model write with a KV cache.
+#
+# **You need** chapters 08 and 11; your answers to `ex08_autograd_function`, `ex10_triton_forward` and `ex11_dkdv` take part if they pass. · **100 minutes**, 40 of them exercises · **runs on** CPU or GPU
+#
+# Everything of the course comes together here. The model is small, so that a laptop can train it, and it has all the parts that large ones have. What changes from run to run is one argument.
+
+# %%
+import flashlab  # first: it tells Triton where to run
+import torch
+
+from flashlab import figures, gpt
+from flashlab.check import check
+from flashlab.lesson import compare, nearest, reveal, yours
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_num_threads(1)                             # the matrices are small: a second thread would mostly wait for the first
+print(f"The models below train on {torch.cuda.get_device_name() if device == 'cuda' else 'one core of the CPU'}.")
+
+# %% [markdown]
+# As shipped, this notebook trains for seconds. Come back at the end, set `steps` to 1500, and run everything again: that is five minutes on one core, and the model begins to spell. A line tells how far each run is.
+
+# %%
+steps = 120                                          # change me: 1500
+
+# %% [markdown]
+# ## The text, and the model
+#
+# The text is from Shakespeare's plays, a million bytes that come with the course. A token is a byte, so there are 256 of them and no tokenizer. The last tenth is held back.
+
+# %%
+tokens, held_back = gpt.split(gpt.encode(gpt.text()))
+print(f"{len(tokens):,} tokens to train on, {len(held_back):,} held back. It begins:\n")
+print(gpt.text()[:148])
+
+# %% [markdown]
+# In each layer the attention lets tokens look at those before them, then an MLP works on each token alone. Positions enter as rotations of $Q$ and $K$, so nothing limits the length. Here is the layer's code, from `flashlab/gpt/model.py`; the whole model has less than 150 lines.
+
+# %%
+import inspect
+
+print(inspect.getsource(gpt.model.Block.forward))
+
+# %% [markdown]
+# `shape` says how large it is: 2 layers of 128 columns, 2 query heads of 64 columns that share one head of keys and values. **Predict** two things: how many weights are there, norms left out? And the loss before training, in nats a token?
+
+# %%
+my_model = {"weights": None, "first loss": None}
+
+# %%
+shape = gpt.Shape(layers=2, width=128, heads=2, kv_heads=1)
+model = gpt.GPT(shape, gpt.ATTENTIONS["flash_attention"]).to(device)
+matrices = {name: weight for name, weight in model.named_parameters() if weight.dim() == 2}
+first = gpt.held_back_loss(model, held_back)
+print(f"{sum(weight.numel() for weight in matrices.values()):,} weights; the first loss is {first:.2f}, "
+      f"and ln 256 = {torch.tensor(256.0).log():.2f}")
+_ = compare("the small GPT", my_model, {"weights": sum(weight.numel() for weight in matrices.values()), "first loss": first})
+
+# %% [markdown]
+# **Takeaway.** A model that knows nothing finds all 256 bytes equally likely: its loss is the logarithm of their number.
+#
+# ## Attention is an argument
+#
+# `attention(Q, K, V, causal=True)` returns $O$: that is all the model asks for. Naive attention stores $S$ and $P$ for every head. SDPA's math backend is PyTorch's version of the same. `flash_attention` is the course's operator. And yours: on a CPU your `autograd.Function` of chapter 08 takes part, on a GPU your Triton kernels.
+
+# %%
+mine, still_open = yours.attentions()
+attentions = {name: gpt.ATTENTIONS[name] for name in ("naive", "flash_attention", "SDPA math")} | mine
+print("These train below:", ", ".join(attentions))
+if still_open:
+    print("Yours joins them once this passes:", ", ".join(still_open))
+
+# %% [markdown]
+# Before anything is trained: do they agree? In float64, on the same weights, on the same text. **Predict** the largest difference of a gradient, relative to the largest gradient: about $10^{-16}$, $10^{-12}$, $10^{-8}$ or $10^{-4}$?
+
+# %%
+my_difference = None
+
+# %%
+pieces = gpt.windows(tokens, 2, 64, torch.Generator().manual_seed(0))
+
+
+def gradients(attention):
+    model = gpt.GPT(shape, attention).double()
+    model.loss(pieces).backward()
+    return torch.cat([weight.grad.flatten() for weight in model.parameters()])
+
+
+truth, ours = (gradients(gpt.ATTENTIONS[name]) for name in ("naive", "flash_attention"))
+off = ((truth - ours).abs().max() / truth.abs().max()).item()
+print(f"naive and flash_attention differ by {off:.0e} of the largest gradient (measured here, in float64)")
+_ = compare("difference of gradients in float64", my_difference, nearest(off, (1e-16, 1e-12, 1e-8, 1e-4)))
+
+# %% [markdown]
+# ## The same loss curve
+#
+# In float32 now, with AdamW, 4 windows of 128 tokens a step. The weights at the start and the windows are the same in each run. **Predict**: how far apart are the last losses of naive attention and `flash_attention`, about $10^{-6}$, $10^{-4}$ or $10^{-2}$? And how many tokens does a run see, in parts of the text?
+
+# %%
+my_curve = {"apart at the end": None, "parts of the text": None}
+
+# %%
+import time
+
+clock = time.perf_counter if device == "cuda" else time.process_time     # the time of this one thread, whatever else runs here
+models, losses, speed = {}, {}, {}
+for name, attention in attentions.items():
+    models[name] = gpt.GPT(shape, attention).to(device)
+    many = 2 if name.endswith("interpreted") else steps        # Triton's interpreter is slow
+    began = clock()
+    losses[name] = gpt.train(models[name], tokens, many, batch=4, context=128, learning_rate=5e-3, report=gpt.progress(name))
+    speed[name] = many * 4 * 128 / (clock() - began)
+
+# %%
+apart = abs(losses["flash_attention"][-1] - losses["naive"][-1])
+seen = steps * 4 * 128 / len(tokens)
+print(f"The last losses of naive attention and flash_attention are {apart:.0e} apart; a run has seen {seen:.2f} of the text.")
+_ = compare("the small GPT's losses", my_curve, {"apart at the end": nearest(apart, (1e-6, 1e-4, 1e-2)), "parts of the text": seen})
+words = f"Measured here: {shape.layers} layers of {shape.width} columns, float32, AdamW, 4 windows of 128 tokens a step."
+figures.loss_curves(losses, "naive", words)
+
+# %% [markdown]
+# **Compare.** One curve. Exact attention is exact: what differs is the order of additions, and training carries that along. On a CPU `flash_attention` is the slowest, since its tiles are a Python loop there; speed is a matter for GPUs, and memory for everyone.
+#
+# What has it learned? Text that it has not seen has about the same loss, and what it writes looks like a play from far away:
+
+# %%
+learned = models["flash_attention"]
+print(f"loss on text that was held back: {gpt.held_back_loss(learned, held_back, batch=16):.2f}\n")
+written = gpt.generate(learned, gpt.encode("ROMEO:\n")[None].to(device), 160, temperature=0.7)
+print(gpt.decode(written[0]))
+
+# %% [markdown]
+# **Takeaway.** An attention that is right can be put in place of any other, in the middle of everything, and nobody notices.
+#
+# ## What training keeps
+#
+# Between forward and backward pass autograd keeps what the gradients need. Naive attention keeps $P$: a number for each pair of tokens, head and layer. `flash_attention` keeps $O$ and $L$. Take a larger model, 12 layers of 1024 columns and 8 heads, in float32. **Predict** the longest context, a power of two, that 80 GiB have room for, with each of them.
+
+# %%
+my_context = {"naive": None, "flash_attention": None}
+
+# %%
+large = gpt.Shape(layers=12, width=1024, heads=8, kv_heads=8)
+Ns = [1024 * 2**n for n in range(9)]
+points = [{"implementation": name, "N": N, "bytes": gpt.training_bytes(large, 1, N, naive=name == "naive")}
+          for name in ("naive", "flash_attention") for N in Ns]
+fits = {name: max(p["N"] for p in points if p["implementation"] == name and p["bytes"] <= 80 * 2**30) for name in my_context}
+_ = compare("longest context in 80 GiB", my_context, fits)
+figures.training_memory([p for p in points if p["bytes"] < 2**43], {"24 GiB": 24 * 2**30, "80 GiB": 80 * 2**30},
+                        "Modelled: weights, gradients, AdamW's averages, and what autograd keeps, float32, one text. Tests hold the "
+                        "formula against what autograd keeps, to the byte.")
+
+# %% [markdown]
+# **Compare.** At short contexts the lines run together, since the MLP keeps more than the attention. Then one grows with $N^2$ and the other with $N$.
+#
+# **Your turn** (5 minutes). Where does grouping the heads help here? Change `kv_heads` to 1 in `large`, or give the model more layers and fewer columns, and look at both lines again.
+
+# %%
+# Your experiment goes here.
+
+# %% [markdown]
+# **Takeaway.** FlashAttention does not make a model small. It takes away the one part that grows with the square of the context.
+#
+# ## How much of a machine
+#
+# A model's work can be counted: 6 FLOPs for each weight and token, and the attention's own products on top. That count over the time, over what the machine can do: the *model FLOPs utilisation*, MFU. There are conventions in it, and published numbers differ in them: this course counts half of the pairs where there is a causal mask, and never what is computed twice.
+#
+# **Exercise: MFU** ([exercises/ex15_mfu.py](../exercises/ex15_mfu.py), 15 minutes).
+
+# %%
+check("ex15_mfu")
+
+# %%
+reveal("ex15_mfu")
+
+# %% [markdown]
+# How much of that is attention? Its share grows with the context. **Predict**, for the larger model: from which context on is it half of the FLOPs?
+
+# %%
+my_half = None
+
+# %%
+without = gpt.flops_per_token(large, 0)
+shares = [(N, 1 - without / gpt.flops_per_token(large, N)) for N in Ns]
+half = int(without / (gpt.flops_per_token(large, 1) - without))
+print(f"Attention is half of the FLOPs at N = {half:,} (modelled).")
+said = compare("context at which attention is half", my_half, half, "tokens")
+said.on(figures.share_of_attention(shares, "Modelled: 12 layers of 1024 columns, causal, masked pairs not counted."), axis="x")
+
+# %% [markdown]
+# And here? What this machine can do at most is measured, by a large matrix product in float32. **Predict** the MFU of the training runs above, in per cent: with naive attention and with `flash_attention`.
+
+# %%
+my_mfu = {"naive": None, "flash_attention": None}
+
+# %%
+A = torch.randn(2048, 2048, device=device)
+took = []
+for _ in range(5):
+    began = clock()
+    (A @ A)[0, 0].item()                             # waits for a GPU too
+    took.append(clock() - began)
+peak = 2 * 2048**3 / min(took)
+found = {name: 100 * gpt.mfu(speed[name], shape, 128, peak) for name in my_mfu}
+print(f"A product of 2048 × 2048 matrices: {peak / 1e9:,.0f} GFLOP/s (measured here)")
+for name, share in found.items():
+    print(f"{name}: MFU {share:.0f} %")
+_ = compare("MFU of the small GPT, per cent", my_mfu, found)
+
+# %% [markdown]
+# **Takeaway.** MFU is honest about what is asked of a machine: a model's work over time, whoever does what in between. Ask of a published one how it counts masked pairs and recomputation.
+#
+# ## Where the time goes
+#
+# `torch.profiler` notes every operation. The model names its parts, autograd numbers its steps, and so each step back can be given to the part that it belongs to. **Predict** which share of a step is attention's, forward and backward, at 4 windows of 128 tokens: with naive attention, and with `flash_attention`.
+
+# %%
+my_shares = {"naive": None, "flash_attention": None}    # between 0 and 1
+
+# %%
+pieces = gpt.windows(tokens, 4, 128, torch.Generator().manual_seed(0)).to(device)
+parts, busiest = {}, {}
+for name in my_shares:
+    parts[name], busiest[name] = gpt.parts(gpt.GPT(shape, gpt.ATTENTIONS[name]).to(device), pieces)
+for name, (operation, ms, calls) in ((name, operations[0]) for name, operations in busiest.items()):
+    print(f"{name}: most time is in {operation}, {ms:.1f} ms in {calls:.0f} calls")
+_ = compare("attention's share of a step", my_shares, {name: of["attention"] / sum(of.values()) for name, of in parts.items()})
+figures.parts_of_a_step(parts, "Measured here: 2 layers of 128 columns, 4 windows of 128 tokens, float32.")
+
+# %% [markdown]
+# **Takeaway.** Measure before you tune: a kernel that is twice as fast saves half of its share, and nothing else.
+#
+# ## One token at a time
+#
+# To write a token the model needs the keys and values of all tokens before it. They depend on nothing that comes later, so they never change: compute each once and keep it. That is the KV cache. Then a step is one query for each head, against keys that are there. It is easy to get almost right.
+#
+# **Exercise: new tokens, old keys** ([exercises/ex15_generate_step.py](../exercises/ex15_generate_step.py), 25 minutes).
+
+# %%
+check("ex15_generate_step")
+
+# %%
+reveal("ex15_generate_step")
+
+# %% [markdown]
+# Does the cache change what is written? **Predict**: of 100 tokens, each the likeliest one, how many differ from those that are written without a cache?
+
+# %%
+my_changed = None
+
+# %%
+prompt = gpt.encode("First Citizen:\nWe are")[None].to(device)
+cached, whole = (gpt.generate(learned, prompt, 100, cached=cached) for cached in (True, False))
+changed = (cached != whole).sum().item()
+print(f"{changed} of 100 tokens differ.")
+_ = compare("tokens that a cache changes", my_changed, changed)
+
+# %% [markdown]
+# And how long does a token take? Without a cache the whole text passes through the model again. **Predict**: how many times as long does one more token take after 512, without a cache? Counted in FLOPs it is a factor of more than 512.
+
+# %%
+my_saving = None
+
+# %%
+def ms_of_a_token(N, cached):
+    """ms of one more token behind N: the best of three runs with more tokens, less the best of three with one."""
+    prompt, more, took = tokens[None, :N].to(device), 32 if cached else 4, {}
+    for count in (1, 1 + more):
+        for _ in range(3):
+            began = clock()
+            gpt.generate(learned, prompt, count, cached=cached)[0, -1].item()
+            took[count] = min(took.get(count, 1e9), clock() - began)
+    return 1e3 * (took[1 + more] - took[1]) / more
+
+# %%
+points = [{"how": how, "N": N, "ms": ms_of_a_token(N, cached)}
+          for how, cached in (("with a cache", True), ("without", False)) for N in (64, 128, 256, 512)]
+at_512 = {p["how"]: p["ms"] for p in points if p["N"] == 512}
+print(", ".join(f"{how}: {1e3 / ms:,.0f} tokens/s" for how, ms in at_512.items()), "after 512 tokens (measured here)")
+said = compare("what a cache saves after 512 tokens", my_saving, at_512["without"] / at_512["with a cache"], "times")
+figures.time_of_a_token(points, "Measured here: 2 layers of 128 columns, the likeliest token each time.")
+
+# %% [markdown]
+# **Compare.** Less than the FLOPs promise. One token is a matrix times a vector: each weight is read for two FLOPs, and here even that is short beside PyTorch's time to call some sixty operations.
+#
+# On a GPU the bound is memory: each token reads all weights and the whole cache. **Predict** the most tokens a second that an H200 could write for one reader, with the larger model in bfloat16, after 32,768 tokens: with 8 key heads, and with 2 of them.
+
+# %%
+my_bound = {"8 key heads": None, "2 key heads": None}
+
+# %%
+from flashlab.bench import load_results
+from flashlab.gpt.count import decode_bytes
+
+copy = load_results("forward_h200")["ceilings"]["copy_tb_s"]
+bounds = {}
+for kv_heads in (8, 2):
+    of = large._replace(kv_heads=kv_heads)
+    cache = decode_bytes(of, 1, 32768, 2) - decode_bytes(of, 1, 0, 2)
+    bounds[f"{kv_heads} key heads"] = copy * 1e12 / decode_bytes(of, 1, 32768, 2)
+    print(f"{kv_heads} key heads: weights {decode_bytes(of, 1, 0, 2) / 2**20:,.0f} MiB, cache {cache / 2**20:,.0f} MiB, "
+          f"at most {bounds[f'{kv_heads} key heads']:,.0f} tokens/s")
+_ = compare("most tokens a second on an H200", my_bound, bounds, "tokens/s")
+
+# %% [markdown]
+# **Takeaway.** Training is bound by FLOPs and decoding by bytes. That is why models group their heads, and why chapter 13's kernel shares out the keys of a single query.
+#
+# ## On a GPU
+#
+# `python -m flashlab bench gpt` does all of this there: loss curves in bfloat16, every context until memory is full, the parts of a step, generation. Its record, if there is one, is drawn here. **Predict** first: the longest context with naive attention and with `flash_attention` on an H200, for the larger model in bfloat16.
+
+# %%
+my_longest = {"naive": None, "flash_attention": None}
+
+# %%
+from flashlab.bench import where
+
+try:
+    recorded = load_results("gpt_h200")
+except FileNotFoundError:
+    recorded = None
+    print("No record of an H200 is here yet. On a machine with an NVIDIA GPU: python -m flashlab bench gpt")
+if recorded:
+    longest = {name: max((row["context"] for row in recorded["rows"] if row["implementation"] == name and row["tokens_s"]), default=0)
+               for name in my_longest}
+    print(f"recorded on {where(recorded)}")
+    _ = compare("longest context on an H200", my_longest, longest, "tokens")
+figures.training_by_context(recorded) if recorded else None
+
+# %%
+curves = {row["implementation"]: row["losses"] for row in recorded["curves"] if row["losses"]} if recorded else {}
+shown = {name: curves[name] for name in ("naive", "flash_attention", "SDPA math", "SDPA flash") if name in curves}
+figures.loss_curves(shown, "naive", f"Recorded on {recorded['provenance']['device']}: bfloat16 autocast.") if "naive" in shown else None
+
+# %%
+gpu_parts = {row["implementation"]: row["parts"] for row in recorded["profile"] if row["parts"]} if recorded else {}
+context = recorded["profile"][0]["context"] if recorded else None
+figures.parts_of_a_step(gpu_parts, f"Recorded on {recorded['provenance']['device']}: one text of {context} tokens.") if gpu_parts else None
+
+# %%
+for row in recorded["generation"] if recorded else []:
+    if row["cached"] and row["batch"] == 1 and row["tokens_s"]:
+        share = row["tokens_s"] / row["bound_tokens_s"]
+        print(f"after {row['prompt']:,} tokens: {row['tokens_s']:,.0f} tokens/s, {share:.0%} of what memory allows")
+
+# %% [markdown]
+# ## Inside models of others
+#
+# A model from Hugging Face's transformers takes its attention by name, and `huggingface.register()` makes the course's operator one of those names. The package is an extra: `pip install -e .[transformers]`. Nothing is downloaded here; the model is small, and its weights are random.
+
+# %%
+import importlib.util
+
+if with_transformers := importlib.util.find_spec("transformers") is not None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from flashlab import huggingface
+
+    torch.manual_seed(0)
+    config = LlamaConfig(vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+                         num_key_value_heads=2, initializer_range=0.2)
+    llama = LlamaForCausalLM._from_config(config, attn_implementation=huggingface.register()).to(device).eval()
+    print("a Llama whose attention is", llama.config._attn_implementation)
+else:
+    print("transformers is not installed here: the next two cells do nothing.")
+
+# %% [markdown]
+# **Predict**: two texts of 9 and 6 tokens in one batch, the shorter padded on the left. Do the logits of its real tokens change when it is padded: `"yes"`, `"no"`?
+
+# %%
+my_padding = None
+
+# %%
+if with_transformers:
+    long, short = tokens[:9].to(device), tokens[20:26].to(device)
+    batch = torch.stack([long, torch.nn.functional.pad(short, (3, 0))])
+    keep = torch.ones_like(batch)
+    keep[1, :3] = 0
+    with torch.no_grad():
+        alone, padded = llama(short[None]).logits[0], llama(batch, attention_mask=keep).logits[1, 3:]
+    off = (alone - padded).abs().max().item()
+    print(f"padding changes the logits of the real tokens by at most {off:.0e}, of {alone.abs().max():.1f}")
+    _ = compare("does padding change a text's logits", my_padding, "no" if off < 1e-3 else "yes")
+    print(llama.generate(short[None], max_new_tokens=8, do_sample=False)[0].tolist())
+
+# %% [markdown]
+# The padding is taken out, and the tokens that are kept are packed one after the other, with `cu_seqlens` to tell them apart: no mask of $N \times N$ is made on the way.
+#
+# **Takeaway.** One function with a clear contract fits into models that you did not write.
+#
+# ## An open question
+#
+# Two runs with two exact attentions drift apart by rounding. Take a third with another seed, and the difference is a thousand times as large. So how small a mistake in an attention can hide in a loss curve? Multiply the scores by 1.01, or drop the last key, and train. Which mistakes does the curve show, after how many steps, and which test of this course would have found them in a second?
+
+# %%
+# Your experiment goes here: attentions take any function of Q, K, V, causal.
+
+# %% [markdown]
+# ## Sources
+#
+# The text: William Shakespeare, public domain; the excerpt is the one that Karpathy's [char-rnn](https://github.com/karpathy/char-rnn) made known · Karpathy's [nanoGPT](https://github.com/karpathy/nanoGPT), for how small a GPT can be · Su et al. 2021, [rotary positions](https://arxiv.org/abs/2104.09864) · Zhang, Sennrich 2019, [RMS norm](https://arxiv.org/abs/1910.07467) · Ainslie et al. 2023, [GQA](https://arxiv.org/abs/2305.13245) · Chowdhery et al. 2022, [PaLM](https://arxiv.org/abs/2204.02311), appendix B, for MFU · Pope et al. 2022, [Efficiently scaling transformer inference](https://arxiv.org/abs/2211.05102), for what bounds decoding
+#
+# **Next:** [16 · Benchmarks](16_benchmarks.ipynb) measures the kernels by themselves.

@@ -1,0 +1,129 @@
+"""Cases and mistakes of ex15_generate_step."""
+
+import torch
+
+from flashlab.check.cases import normal
+from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+
+POSITIONS, TURNED = "torch.arange(length, length + n)", "Q, K = rotate(Q, positions), rotate(K, positions)"
+K_IN, V_IN = "K_cache[:, length:end] = K", "V_cache[:, length:end] = V"
+KEYS, VALUES = "K_cache[:, :end].repeat_interleave(group, dim=0)", "V_cache[:, :end].repeat_interleave(group, dim=0)"
+HIDDEN, MASKED = "torch.ones(n, end, dtype=torch.bool).triu(length + 1)", "torch.softmax(S.masked_fill(hidden, -torch.inf), dim=-1)"
+
+
+def call(fn, Q, K, V, K_cache, V_cache, length):
+    """O, and the caches as they are afterwards."""
+    K_cache, V_cache = K_cache.clone(), V_cache.clone()
+    return fn(Q, K, V, K_cache, V_cache, length), K_cache, V_cache
+
+
+def truth(Q, K, V, K_cache, V_cache, length):
+    """Token after token in float64, each turned by hand and shown its own past."""
+    Q, K, V, K_cache, V_cache = (T.double() for T in (Q, K, V, K_cache.clone(), V_cache.clone()))
+    half, group, O = Q.shape[-1] // 2, len(Q) // len(K), torch.empty_like(Q)
+    wheel = lambda position: torch.polar(torch.ones(half).double(), position * 10.0 ** (-torch.arange(half).double() / half))
+
+    def turned(x, position):
+        pairs = torch.complex(x[..., :half].contiguous(), x[..., half:].contiguous()) * wheel(position)
+        return torch.cat((pairs.real, pairs.imag), dim=-1)
+
+    for t in range(Q.shape[1]):
+        K_cache[:, length + t], V_cache[:, length + t] = turned(K[:, t], length + t), V[:, t]
+        for h in range(len(Q)):
+            scores = K_cache[h // group, : length + t + 1] @ turned(Q[h, t], length + t) / Q.shape[-1] ** 0.5
+            O[h, t] = torch.softmax(scores, 0) @ V_cache[h // group, : length + t + 1]
+    return O, K_cache, V_cache
+
+
+def case(name, length, n, room, H_q=1, H_kv=1, d=4, *, seed):
+    sizes = {"length": length, "n": n, "longest": length + n + room, "H_q": H_q, "H_kv": H_kv, "d": d}
+    holds = {"tokens in the cache": length > 0, "more than one new token": n > 1, "room behind the new tokens": room > 0,
+             "more than one head": H_q > 1, "shared heads": H_q > H_kv}
+
+    def make():
+        new, cache = (H_kv, n, d), (H_kv, length + n + room, d)
+        return {"Q": normal(H_q, n, d, seed=seed, factor=2.0), "K": normal(*new, seed=seed + 1), "V": normal(*new, seed=seed + 2),
+                "K_cache": normal(*cache, seed=seed + 3), "V_cache": normal(*cache, seed=seed + 4), "length": length}
+
+    return Case(name, make, frozenset(f for f, true in holds.items() if true), sizes)
+
+
+EXERCISE = Exercise(
+    function="generate_step",
+    outputs=(Output("O", ("head", "query", "column")), Output("K_cache", ("head", "key", "column")), Output("V_cache", ("head", "key", "column"))),
+    call=call,
+    truth=truth,
+    off_limits=("gpt",),
+    cases=[
+        case("the first token, and no room behind it", 0, 1, 0, seed=1500),
+        case("the first token", 0, 1, 2, seed=1510),
+        case("one token behind three", 3, 1, 0, seed=1520),
+        case("one token behind three, and room", 3, 1, 2, seed=1530),
+        case("a prompt of four", 0, 4, 0, seed=1540),
+        case("three tokens behind two", 2, 3, 1, seed=1550),
+        case("two tokens behind five", 5, 2, 3, seed=1560),
+        case("two heads", 3, 2, 1, 2, 2, seed=1570),
+        case("four heads share two", 4, 3, 2, 4, 2, 6, seed=1580),
+    ],
+    mistakes=[
+        Mistake("position_0", "positions were counted from 0 at each call", "the positions of the new tokens: `length` others stand before them", (POSITIONS, "torch.arange(n)")),
+        Mistake("position_one_early", "positions were one too small", "the positions: the first token has 0, so the one behind `length` others has `length`", (POSITIONS, "torch.arange(length - 1, length + n - 1)")),
+        Mistake("position_one_late", "positions were one too large", "the positions: the first token has 0, so the one behind `length` others has `length`", (POSITIONS, "torch.arange(length + 1, length + n + 1)")),
+        Mistake("one_position", "all new tokens got the position of the first", "the positions: length, length + 1, and so on", (POSITIONS, "torch.full((n,), length)")),
+        Mistake("position_of_the_end", "all new tokens got the position of the last", "the positions: length, length + 1, and so on", (POSITIONS, "torch.full((n,), length + n - 1)")),
+        Mistake("keys_not_rotated", "the new keys were not rotated", "rotate: queries and keys", (TURNED, "Q = rotate(Q, positions)")),
+        Mistake("queries_not_rotated", "the queries were not rotated", "rotate: queries and keys", (TURNED, "K = rotate(K, positions)")),
+        Mistake("nothing_rotated", "neither queries nor keys were rotated", "rotate: queries and keys", (TURNED, "pass")),
+        Mistake("values_rotated", "the values were rotated too", "rotate: queries and keys, never values", (TURNED, "Q, K, V = (rotate(T, positions) for T in (Q, K, V))")),
+        Mistake("cache_rotated_again", "the keys of the cache were rotated once more", "rotate: the new keys alone; what lies in the cache was rotated when it came",
+                (KEYS, "rotate(K_cache[:, :end], torch.arange(end)).repeat_interleave(group, dim=0)")),
+        Mistake("rotated_behind_the_cache", "keys were put into the cache as they came, and rotated all when they were read", "the cache: keys lie in it rotated",
+                (TURNED, "Q = rotate(Q, positions)"), (KEYS, "rotate(K_cache[:, :end], torch.arange(end)).repeat_interleave(group, dim=0)")),
+        Mistake("unrotated_key_kept", "the keys went into the cache without the rotation, which came only afterwards", "the order: rotate, then put into the cache",
+                (TURNED, "Q, unrotated, K = rotate(Q, positions), K, rotate(K, positions)"), ("return P @ values", "K_cache[:, length:end] = unrotated\n    return P @ values")),
+        Mistake("front_of_the_cache", "the new rows were put at the front of the cache", "the rows: length to length + n − 1", (K_IN, "K_cache[:, :n] = K"), (V_IN, "V_cache[:, :n] = V")),
+        Mistake("end_of_the_cache", "the new rows were put at the end of the cache", "the rows: length to length + n − 1, right behind those that are there", (K_IN, "K_cache[:, -n:] = K"), (V_IN, "V_cache[:, -n:] = V")),
+        Mistake("V_not_kept", "the new values were not put into the cache", "the cache: keys and values", (V_IN, "pass")),
+        Mistake("K_not_kept", "the new keys were not put into the cache", "the cache: keys and values", (K_IN, "pass")),
+        Mistake("K_as_V", "the new keys were put into the cache of the values", "the cache: K into K_cache, V into V_cache", (V_IN, "V_cache[:, length:end] = K")),
+        Mistake("nothing_kept", "the result was right, and the caches stayed as they were", "the cache: change K_cache and V_cache in place, with an assignment to their rows",
+                (K_IN, "K_cache = torch.cat((K_cache[:, :length], K), dim=1)"), (V_IN, "V_cache = torch.cat((V_cache[:, :length], V), dim=1)")),
+        Mistake("no_mask", "new tokens saw those behind them", "the mask: a token sees those so far and itself", (MASKED, "torch.softmax(S, dim=-1)")),
+        Mistake("top_left", "the mask was aligned at the top left: the first new token saw the first token alone", "the mask: the first new token sees length + 1 keys", (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(1)")),
+        Mistake("without_itself", "a token did not see itself", "the mask: the token at position p sees the keys 0 to p, p among them", (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(length)")),
+        Mistake("one_ahead", "a token saw one behind it", "the mask: the token at position p sees the keys 0 to p", (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(length + 2)")),
+        Mistake("whole_cache", "rows of the cache that hold nothing yet were seen", "the keys: the first length + n rows",
+                (KEYS, "K_cache.repeat_interleave(group, dim=0)"), (VALUES, "V_cache.repeat_interleave(group, dim=0)"),
+                (HIDDEN, "torch.nn.functional.pad(torch.ones(n, end, dtype=torch.bool).triu(length + 1), (0, K_cache.shape[1] - end))")),
+        Mistake("old_keys_alone", "new tokens saw those of the cache, and none of the new ones", "the keys: those of the cache and the new ones",
+                (HIDDEN, "(torch.arange(end) >= length).expand(n, end)")),
+        Mistake("new_keys_alone", "new tokens saw the new ones, and none of those before", "the keys: those of the cache and the new ones",
+                (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(length + 1) | (torch.arange(end) < length)")),
+        Mistake("heads_dealt_out", "query heads took key heads by turns, not neighbours the same one", "the groups: repeat_interleave puts copies next to each other, repeat does not",
+                (KEYS, "K_cache[:, :end].repeat(group, 1, 1)"), (VALUES, "V_cache[:, :end].repeat(group, 1, 1)")),
+        Mistake("no_scale", "scores were not divided by √d", "the scores: times d^(−1/2)", ("Q @ keys.mT * d**-0.5", "Q @ keys.mT")),
+        Mistake("scale_d", "scores were divided by d", "the scores: divided by √d", ("Q @ keys.mT * d**-0.5", "Q @ keys.mT / d")),
+    ],
+    variants=[
+        Variant("one token after the other", body="""
+            group, rows = len(Q) // len(K), []
+            for t in range(Q.shape[1]):
+                here, end = torch.tensor([length + t]), length + t + 1
+                K_cache[:, end - 1 : end] = rotate(K[:, t : t + 1], here)
+                V_cache[:, end - 1] = V[:, t]
+                q = rotate(Q[:, t : t + 1], here).unflatten(0, (len(K), group))
+                P = torch.softmax(q @ K_cache[:, None, :end].mT / Q.shape[-1] ** 0.5, dim=-1)
+                rows.append((P @ V_cache[:, None, :end]).flatten(0, 1))
+            return torch.cat(rows, dim=1)
+            """),
+        Variant("a mask of positions", (HIDDEN, "torch.arange(end)[None] > positions[:, None]")),
+    ],
+    hints=[
+        "The new tokens have the positions torch.arange(length, length + n).",
+        "K_cache[:, length : length + n] = rotate(K, positions) changes the cache in place; V goes in as it is.",
+        "After that the keys are K_cache[:, : length + n]. New token t sees length + t + 1 of them.",
+        Hint("Only calls with a filled cache are wrong: positions go on at `length`, and so do the rows of the cache.", "tokens in the cache"),
+        Hint("Only several tokens at once are wrong: they must not see each other's future.", "more than one new token"),
+        Hint("Only shared heads are wrong: query heads 0 and 1 of 4 share the first of 2 key heads.", "shared heads"),
+    ],
+)
