@@ -189,6 +189,28 @@ def test_an_input_that_was_left_out_is_named():
     assert "what the right formula gives for the rows of dP shifted by one" in in_words(report)
 
 
+def test_an_error_smaller_than_the_patterns_tolerance_is_no_pattern():
+    """float32's rounding in a float64 result: 10⁻⁸ off is not "the absolute value of what it should be"."""
+    def softmax(S):
+        E = torch.exp(S - S.amax(-1, keepdim=True).clamp_min(-2000))
+        P = E / E.sum(-1, keepdim=True).clamp_min(1e-30)
+        return P * (1 + 1e-8 * torch.arange(S.shape[1])) if S.dtype == torch.float64 else P
+
+    text = in_words(said("ex03_safe_softmax", softmax))
+    assert "absolute value" not in text and "Where are digits lost?" in text, text
+
+
+def test_a_result_of_a_known_wrong_shape_is_that_mistake_only_with_its_numbers():
+    def padded(Q, K, i, j, B_r, B_c):
+        S = torch.full((B_r, B_c), 7.0)
+        tile = form.exercise("ex00_score_tile").solution()(Q, K, i, j, B_r, B_c)
+        S[:tile.shape[0], :tile.shape[1]] = tile
+        return S
+
+    report = said("ex00_score_tile", padded)
+    assert report.mistake == "wrong_shape" and "moved back" not in report.message, str(report)
+
+
 # ---- other ways to compute it
 
 def case(*sizes, **more):
