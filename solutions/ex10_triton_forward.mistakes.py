@@ -95,6 +95,7 @@ EXERCISE = Exercise(
         case("causal, fewer queries than keys, whole blocks", 16, 32, causal=True, seed=1030),
         case("one query, one key", 1, 1, exactly=True, seed=1033),
         case("columns that are apart", 16, 16, steps=(2, 3, 4, 5), seed=1036),
+        case("causal, wide query blocks", 40, 48, causal=True, B_r=32, seed=1060),
     ],
     mistakes=[
         Mistake("tf32", "tl.dot was called without input_precision=\"ieee\": a GPU rounds float32 to TF32 then, which the interpreter does not show",
@@ -153,6 +154,9 @@ EXERCISE = Exercise(
         Mistake("loop_ends_without_shift", "the loop over key blocks ended as if N_q and N_k were the same: the shift N_k − N_q was left out of its bound",
                 "where the loop ends: the block's last query n sees the keys up to n + N_k − N_q",
                 ("for j in range(0, tl.cdiv(N_k, B_c)):", "end = N_k\n    if causal:\n        end = tl.minimum(N_k, (i + 1) * B_r)\n    for j in range(0, tl.cdiv(end, B_c)):")),
+        Mistake("loop_end_rounded_down", "the number of key blocks that the queries see was rounded down, and the last of them left out", "where the loop ends: one visible key is enough, so round up (tl.cdiv)",
+                ("for j in range(0, tl.cdiv(N_k, B_c)):", "blocks = tl.cdiv(N_k, B_c)\n    if causal:\n        blocks = tl.maximum(0, tl.minimum(N_q, (i + 1) * B_r) - 1 + N_k - N_q) // B_c\n    for j in range(0, blocks):"),
+                also=[[("for j in range(0, tl.cdiv(N_k, B_c)):", "blocks = tl.cdiv(N_k, B_c)\n    if causal:\n        blocks = tl.maximum(0, tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q) // B_c\n    for j in range(0, blocks):")]]),
         Mistake("loop_ends_by_first_query", "the loop over key blocks ended where the block's first query ends, not its last", "where the loop ends: the last query of the block sees the most keys",
                 ("for j in range(0, tl.cdiv(N_k, B_c)):", "end = N_k\n    if causal:\n        end = tl.minimum(N_k, tl.maximum(0, i * B_r + N_k - N_q))\n    for j in range(0, tl.cdiv(end, B_c)):")),
         Mistake("mask_shows_next_key", "the causal mask let each query see one key of the future", "the comparison: key ≤ query", (CAUSAL, "keys <= rows[:, None] + N_k - N_q + 1")),
@@ -168,6 +172,7 @@ EXERCISE = Exercise(
         Mistake("O_in_16_bits", "O_i was rounded to 16 bits in every step", "O_i: tl.float32 through the whole loop, rounded by the store", (UPDATE_O, UPDATE_O + "\n        O_i = O_i.to(V_j.dtype).to(tl.float32)")),
     ],
     variants=[
+        Variant("P in float32", ("tl.dot(P_ij.to(V_j.dtype), V_j,", "tl.dot(P_ij, V_j.to(tl.float32),")),
         Variant("causal blocks skipped, exp2, K transposed in the load",
                 ("for j in range(0, tl.cdiv(N_k, B_c)):", "end = N_k\n    if causal:\n        end = tl.minimum(N_k, tl.maximum(0, tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q))\n    for j in range(0, tl.cdiv(end, B_c)):"),
                 ("K + keys[:, None] * stride_Kn + cols * stride_Kd, mask=keys[:, None] < N_k", "K + keys[None, :] * stride_Kn + cols[:, None] * stride_Kd, mask=keys[None, :] < N_k"),
