@@ -283,6 +283,7 @@ def test_usual_exceptions_are_explained(error, text, words):
     ("ex04_softmax_star", ("scale_missing", "no_rescale_l")),
     ("ex08_ds_tile", ("scale_missing_dK", "D_added")),
     ("ex06_fa2_inner_loop", ("no_rescale_O", "L_without_m")),
+    ("ex11_dropout", ("mask_inverted", "dropped_P_in_dS")),    # the second shows in the smallest case only together with the first
 ])
 def test_two_mistakes_are_both_named(name, pair, monkeypatch):
     monkeypatch.setattr(diagnose, "SECONDS", {False: 20.0, True: 20.0})       # what is found, on a machine however slow
@@ -290,6 +291,14 @@ def test_two_mistakes_are_both_named(name, pair, monkeypatch):
     both = [m for m in exercise.mistakes if m.name in pair]
     report = checker.examine(exercise, exercise.wrong(*both))
     assert set((report.mistake or "").split(" + ")) == set(pair), str(report)
+
+
+def test_two_mistakes_are_both_named_where_one_is_made_in_another_form(monkeypatch):
+    monkeypatch.setattr(diagnose, "SECONDS", {False: 20.0, True: 20.0})
+    exercise = form.exercise("ex06_published_line")
+    line_6, line_7 = (next(m for m in exercise.mistakes if m.name == name) for name in ("line_6", "line_7"))
+    report = checker.examine(exercise, exercise.wrong(line_6, line_7.forms[1]))
+    assert report.mistake == "line_6 + line_7", str(report)
 
 
 def test_two_mistakes_are_looked_for_in_limited_time(monkeypatch):
