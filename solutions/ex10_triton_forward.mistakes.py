@@ -170,6 +170,8 @@ EXERCISE = Exercise(
                 ("m_i + tl.log(l_i)", "m_i + tl.log(tl.where(l_i == 0, 1.0, l_i))"),
                 also=[[('tl.full((B_r,), -float("inf"), tl.float32)', f"tl.full((B_r,), {x}, tl.float32)"), ("m_i + tl.log(l_i)", "m_i + tl.log(tl.where(l_i == 0, 1.0, l_i))")] for x in ("-1e4", "-1e9")]),
         Mistake("O_in_16_bits", "O_i was rounded to 16 bits in every step", "O_i: tl.float32 through the whole loop, rounded by the store", (UPDATE_O, UPDATE_O + "\n        O_i = O_i.to(V_j.dtype).to(tl.float32)")),
+        Mistake("rows_in_steps_of_B_c", "query blocks were counted in steps of B_c", "rows: block i starts at i · B_r", ("i.to(tl.int64) * B_r", "i.to(tl.int64) * B_c")),
+        Mistake("keys_in_steps_of_B_r", "key blocks were counted in steps of B_r", "keys: block j starts at j · B_c", ("keys = j * B_c", "keys = j * B_r")),
     ],
     variants=[
         Variant("P in float32", ("tl.dot(P_ij.to(V_j.dtype), V_j,", "tl.dot(P_ij, V_j.to(tl.float32),")),

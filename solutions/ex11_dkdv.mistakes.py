@@ -146,6 +146,7 @@ EXERCISE = Exercise(
                 "the order: first the product with scale, then the mask",
                 (P_T, f"tl.exp((tl.where({VISIBLE}, S_T, -float('inf')) if causal else S_T) * scale - L_i)"), ('tl.trans(Q_i), input_precision="ieee") * scale', 'tl.trans(Q_i), input_precision="ieee")'),
                 (f"tl.where({VISIBLE}, P_T, 0.0)", "P_T")),
+        Mistake("rows_in_steps_of_B_c", "query blocks were counted in steps of B_c", "rows: block i starts at i · B_r", ("rows = i * B_r", "rows = i * B_c")),
     ],
     variants=[
         Variant("scale on dS, before it is rounded", (DS, "scale * P_T * (dP_T - D_i)"), ("dK_j += scale * tl.dot", "dK_j += tl.dot")),

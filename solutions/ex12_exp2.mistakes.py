@@ -108,6 +108,8 @@ EXERCISE = Exercise(
             P = torch.exp2(S - m[:, None])
             return P @ V / P.sum(-1)[:, None], (m + torch.log2(P.sum(-1))) / LOG2_E
             """),
+        Mistake("in_float32", "float64 inputs were turned into float32 on the way", "the dtype: that of the inputs throughout", ("factor = scale * LOG2_E", "factor = scale * LOG2_E\n    Q, K, V = Q.float(), K.float(), V.float()"),
+                also=[[("factor = scale * LOG2_E", "factor = scale * LOG2_E\n    wide, Q, K, V = Q.dtype, Q.float(), K.float(), V.float()"), ("return O_i / l_i[:, None], (m_i + torch.log2(l_i)) / LOG2_E", "return (O_i / l_i[:, None]).to(wide), ((m_i + torch.log2(l_i)) / LOG2_E).to(wide)")]]),
     ],
     variants=[
         Variant("2 ** x, the factor in Q", body="""
