@@ -2,7 +2,8 @@
 
 Chapter 03 · difficulty 2 of 5 · 20 minutes
 
-A row of scores is too long for the chip. Read it once, at most B scores at a time, and keep just two numbers.
+A row of scores is too long for the chip. Read it once, at most B scores at a time (fewer
+are allowed), and keep just two numbers from one piece to the next.
 
     x (N,)   ->   m, the largest score        l, the sum of exp(x_n − m) over all N scores
 

@@ -11,7 +11,7 @@ they were in the same units.
         O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
     return O
 
-Repair it. Keep the loop over blocks of at most B_c keys: no tensor of N_k columns may appear.
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no scores).
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
 Scores lie between −1000 and 1000.

@@ -11,8 +11,8 @@ m_i is the largest score of each row so far, l_i the sum of exp(score − m_i); 
 keys that are not hidden. A row may have no visible key yet (m_i = -inf, l_i = 0): its O_i stays 0.
 hidden is True where a query must not see a key; None means that nothing is hidden.
 Dropout acts on the finished weights: those where keep is False become 0, the others are divided by 1 − dropout_p. l_i is the
-sum without dropout. keep is None where nothing is dropped, and dropout_p is then 0.
-Scores lie between −1000 and 1000; scale is any number, 0 and negative ones too.
+sum without dropout. Either keep is given and 0 < dropout_p < 1, or keep is None, dropout_p is 0, and nothing is dropped.
+Scores lie between −1000 and 1000; scale is any finite number, 0 and negative ones too.
 Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, the finished function from flashlab or solutions/.

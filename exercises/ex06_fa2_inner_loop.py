@@ -9,7 +9,7 @@ per program.
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)   L (N_q,), the natural-log logsumexp of each row
 
 The scores are Q Kᵀ · scale. O_i may be divided once, after the last block: that is what FA2 changes in the arithmetic.
-Scores lie between −1000 and 1000; scale is any number.
+Scores lie between −1000 and 1000; scale is any finite number.
 Q, K, V and O are float16 or float32, L is float32. No size is 0.
 
 Not allowed: changing the inputs, more than B_c keys at a time, a second load of a key block, a store in each step, the

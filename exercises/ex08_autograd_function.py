@@ -9,8 +9,9 @@ who keeps what in between, and who gets which gradient.
     backward:   dQ, dK, dV = fa2_backward(Q, K, V, O, dO, L, causal=..., scale=...)
 
 - Tensors are kept with ctx.save_for_backward(...) and come back as ctx.saved_tensors: autograd then sees it if one of them is
-  changed in between. Other values are kept on ctx itself.
-- backward returns one gradient for each argument of forward, in their order, and None for what has none.
+  changed in between. No tensor is kept on ctx itself, other values are.
+- backward returns one gradient for each argument of forward, in their order, and None for what has none; for a tensor that
+  needs none (ctx.needs_input_grad) it may be None too.
 - Nothing of size N_q by N_k is kept.
 Tensors are float32, and no size is 0.
 

@@ -8,7 +8,7 @@ written once. It is called once for each query block; `rows` is the slice of its
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   dO (N_q, d_v)   L, D (N_q,)   ->   dQ (N_q, d)
 
 dO is the gradient of O, L the natural-log logsumexp of each row's scores, D the row sum of dO ∘ O. The scores are
-Q Kᵀ · scale, and scale is any number. P is not given: each tile of it is made again from Q, K and L.
+Q Kᵀ · scale, and scale is any finite number. P is not given: each tile of it is made again from Q, K and L.
 With causal, query n sees the keys 0 ... n + N_k − N_q. A query that sees none has L = -inf, and dQ = 0.
 
 HBM is touched through load and store only, and each byte is counted. A program reads its rows of Q, dO, L and D once.

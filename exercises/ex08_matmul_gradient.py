@@ -7,7 +7,7 @@ and to W.
 
     X (N, K)   W (K, M)   dY (N, M)   ->   dX (N, K), dW (K, M)
 
-Both are matrix products. No Jacobian, N·M by N·K numbers of which nearly all are 0, is ever made.
+Both are matrix products; loops are allowed. No Jacobian, N·M by N·K numbers of which nearly all are 0, is ever made.
 Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, a Jacobian, autograd, the finished function from flashlab or solutions/.

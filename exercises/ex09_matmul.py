@@ -12,7 +12,7 @@ passes from one row of A to the next, stride_Ak from one column to the next. A a
 - The sum is float32 whatever the inputs; it is rounded to C's dtype once, when it is stored.
 - Load only what exists and take 0 for the rest: a 0 adds nothing to a product. Store only what exists.
 - tl.dot(a, b, acc, input_precision="ieee") adds a b to acc and keeps float32 exact.
-- Row and column numbers times strides can pass 2³¹: 64 bits (`.to(tl.int64)`).
+- Row and column numbers times strides can pass 2³¹: 64 bits (`.to(tl.int64)`). B_m, B_n or B_k times a stride cannot.
 - No size is 0.
 
 Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than tiles of C, larger tiles, a

@@ -11,7 +11,8 @@ Out = a · X + Y for vectors, a block of B elements for each program.
 The kernel gets pointers: X + i is the address of X's element i, and for a block of numbers i it is a block of addresses.
 Elements that do not exist are neither loaded nor stored: around the vectors lies memory that is not yours, and the checker
 looks.
-X, Y and Out are float16 or float32, all of them alike. N is at least 1.
+X, Y and Out are float16 or float32, all of them alike; compute in their dtype or in float32. N is at least 1. The grid is a
+tuple, or a function that gives one.
 
 Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than blocks, a second load or
 store of an element, atomics, the finished function from flashlab or solutions/.

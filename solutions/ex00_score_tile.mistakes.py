@@ -57,6 +57,9 @@ EXERCISE = Exercise(
             """),
         Mistake("root_of_N", "√ was taken of the number of queries or of keys, not of d", "√d: d is Q.shape[-1], the numbers of one query",
                 ("Q.shape[-1] ** -0.5", "len(Q) ** -0.5"), also=[[("Q.shape[-1] ** -0.5", "len(K) ** -0.5")]]),
+        Mistake("whole_root", "√d was rounded to a whole number", "√d: d ** 0.5 or math.sqrt, not math.isqrt or int(...)", ("Q.shape[-1] ** -0.5", "int(Q.shape[-1] ** 0.5) ** -1.0")),
+        Mistake("padded", "a short last tile was filled up to B_r by B_c with zeros", "the last tile: it is short, only on a GPU is it padded",
+                ("return Q_i @ K_j.T * Q.shape[-1] ** -0.5", "full = Q.new_zeros(B_r, B_c)\n    full[: len(Q_i), : len(K_j)] = Q_i @ K_j.T * Q.shape[-1] ** -0.5\n    return full")),
     ],
     variants=[
         Variant("score by score", body="""

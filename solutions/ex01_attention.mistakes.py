@@ -117,6 +117,8 @@ EXERCISE = Exercise(
         Mistake("K_for_V", "the weights were multiplied with K, not with V", "the product P V", ("return P @ V", "return P @ K[:, :V.shape[-1]]")),
         Mistake("mask_before_scale", "the scores were hidden before they were scaled: −inf times a negative scale is +inf, times 0 NaN", "the order: first scale, then hide",
                 ("S = Q @ K.T * scale", "S = Q @ K.T"), ("P = torch.softmax(S, dim=-1)", "S = S * scale\n    P = torch.softmax(S, dim=-1)")),
+        Mistake("scale_whole_root", "√d was rounded to a whole number", "the default scale: d ** -0.5, not math.isqrt or int(...)",
+                ("Q.shape[-1] ** -0.5 if scale is None", "int(Q.shape[-1] ** 0.5) ** -1.0 if scale is None")),
     ],
     variants=[
         Variant("by hand, mask from indices", body="""

@@ -89,8 +89,15 @@ EXERCISE = Exercise(
                 ("P = torch.softmax(S, dim=-1)", "S = S.masked_fill(torch.ones(S.shape[1:], dtype=torch.bool).triu(S.shape[2] - S.shape[1] + 1), -torch.inf)\n    P = torch.softmax(S, dim=-1)")),
         Mistake("unshifted", "the softmax was exp(S) / sum without its maximum being subtracted, which overflows", "the softmax: torch.softmax subtracts the maximum",
                 ("torch.softmax(S, dim=-1)", "S.exp() / S.exp().sum(-1, keepdim=True)")),
+        Mistake("scale_whole_root", "√d was rounded to a whole number", "the scale: d ** -0.5, not math.isqrt or int(...)", ("d**-0.5", "int(d**0.5) ** -1.0")),
     ],
     variants=[
+        Variant("one head for all by vmap", body="""
+            d = X_q.shape[1] // H
+            heads = [X.reshape(len(X), H, d) for X in (X_q, X_k, X_v)]
+            O = torch.vmap(lambda Q, K, V: torch.softmax(Q @ K.T / d**0.5, -1) @ V, in_dims=1, out_dims=1)(*heads)
+            return O.reshape(len(X_q), H * d)
+            """),
         Variant("einsum", body="""
             d = X_q.size(1) // H
             q, k, v = (X.unflatten(1, (H, d)) for X in (X_q, X_k, X_v))

@@ -84,6 +84,8 @@ EXERCISE = Exercise(
                 ("32 * warps - N", "full * block + min(block, 32 * -(-rest // 32)) - N")),
         Mistake("full_blocks_left_out", "idle lanes were counted in the last, short block alone, as if full blocks had none", "a full block of 40 threads has 24 idle lanes too",
                 ("32 * warps - N", "-rest % 32")),
+        Mistake("without_of_all_lanes", "the lanes of all warps were counted, not the threads of all blocks", "without: a block has `block` threads, whatever its warps could hold",
+                ("without = blocks * block - N", "without = blocks * -(-block // 32) * 32 - N")),
     ],
     variants=[
         Variant("block by block", body="""

@@ -24,6 +24,8 @@ def truth(S):
     return torch.softmax(S, -1).masked_fill((S == -inf).all(-1, keepdim=True), 0)
 
 
+UNGUARDED = ("P / l.masked_fill(l == 0, 1)", "(P / l).masked_fill((S == -inf).all(-1, keepdim=True), 0)")     # a row that underflows: 0/0
+
 EXERCISE = Exercise(
     function="safe_softmax",
     outputs=(Output("P", ("query", "key")),),
@@ -49,16 +51,18 @@ EXERCISE = Exercise(
         Mistake("unshifted", "the scores went into exp without their maximum being subtracted",
                 "the exponent: exp(S − m), or float32 overflows to inf and inf/inf is NaN", ("torch.exp(S - m)", "torch.exp(S)")),
         Mistake("one_maximum", "one maximum of the whole matrix was subtracted, so that rows far below it underflow to 0",
-                "the maximum: one for each row, not one for all", ("S.amax(-1, keepdim=True)", "S.max().expand(len(S), 1)")),
+                "the maximum: one for each row, not one for all", ("S.amax(-1, keepdim=True)", "S.max().expand(len(S), 1)"),
+                also=[[("S.amax(-1, keepdim=True)", "S.max().expand(len(S), 1)"), UNGUARDED]]),
         Mistake("maximum_of_column", "the maximum was taken down the columns", "the dimension of the maximum: -1 runs along a row",
-                ("S.amax(-1, keepdim=True)", "S.amax(0, keepdim=True)")),
+                ("S.amax(-1, keepdim=True)", "S.amax(0, keepdim=True)"), also=[[("S.amax(-1, keepdim=True)", "S.amax(0, keepdim=True)"), UNGUARDED]]),
         Mistake("mean_for_maximum", "the mean was subtracted, not the maximum, so that exponents can still be large",
                 "what is subtracted: only the maximum makes every exponent at most 0", ("S.amax(-1, keepdim=True)", "S.masked_fill(S == -inf, 0).mean(-1, keepdim=True)")),
         Mistake("minimum", "the minimum was subtracted, so that exponents grow", "what is subtracted: the maximum",
                 ("S.amax(-1, keepdim=True)", "S.amin(-1, keepdim=True)")),
         Mistake("absolute_maximum", "the largest absolute value was subtracted, and very negative scores underflow to 0",
                 "what is subtracted: the maximum, not the maximum of |S|", ("S.amax(-1, keepdim=True)", "S.abs().amax(-1, keepdim=True)"),
-                also=[[("S.amax(-1, keepdim=True)", "S.masked_fill(S == -inf, 0).abs().amax(-1, keepdim=True)")]]),
+                also=[[("S.amax(-1, keepdim=True)", "S.masked_fill(S == -inf, 0).abs().amax(-1, keepdim=True)")],
+                      [("S.amax(-1, keepdim=True)", "S.masked_fill(S == -inf, 0).abs().amax(-1, keepdim=True)"), UNGUARDED]]),
         Mistake("added", "the maximum was added, not subtracted", "the sign in the exponent", ("torch.exp(S - m)", "torch.exp(S + m)")),
         Mistake("not_divided", "the exponentials were not divided by their sum", "the division: each row sums to 1",
                 ("P / l.masked_fill(l == 0, 1)", "P")),
@@ -96,6 +100,7 @@ EXERCISE = Exercise(
         Mistake("shift_never_negative", "the shift was at least 0, so that a row far below 0 underflows", "the shift: the row's maximum, also where it is negative; only −inf needs a stand-in",
                 ("m.masked_fill(m == -inf, 0)", "m.clamp(min=0)"), also=[[("m.masked_fill(m == -inf, 0)", "m.clamp(min=0)"), ("P / l.masked_fill(l == 0, 1)", "P / l")],
                 *([("m.masked_fill(m == -inf, 0)", f"m.clamp(min={x})")] for x in (-1, -10, -50, -80, -88, -100))]),
+        Mistake("in_float32", "float64 scores were turned into float32 on the way", "the dtype: S's own throughout", ("m = S.amax(-1, keepdim=True)", "wide, S = S.dtype, S.float()\n    m = S.amax(-1, keepdim=True)"), ("return P / l.masked_fill(l == 0, 1)", "return (P / l.masked_fill(l == 0, 1)).to(wide)")),
     ],
     variants=[
         Variant("through the logarithm of the sum", body="""

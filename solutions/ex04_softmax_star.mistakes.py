@@ -47,7 +47,8 @@ EXERCISE = Exercise(
                 ("alpha * l + P_j.sum(-1, keepdim=True)", "l + P_j.sum(-1, keepdim=True)")),
         Mistake("softmax_per_tile_averaged", "each tile got a softmax of its own, and the results were averaged",
                 "the weight of each tile: a tile with small scores counts less",
-                ("alpha * O + P_j @ V_j", "O + P_j @ V_j / P_j.sum(-1, keepdim=True) / -(-len(K) // B_c)"), STAR, ("O / l", "O")),
+                ("alpha * O + P_j @ V_j", "O + P_j @ V_j / P_j.sum(-1, keepdim=True) / -(-len(K) // B_c)"), STAR, ("O / l", "O"),
+                also=[[("alpha * O + P_j @ V_j", "O + P_j @ V_j / P_j.sum(-1, keepdim=True) * len(K_j) / len(K)"), STAR, ("O / l", "O")]]),
         Mistake("softmax_per_tile_added", "each tile got a softmax of its own, and the results were added",
                 "the weight of each tile: together, not each by itself, the weights sum to 1",
                 ("alpha * O + P_j @ V_j", "O + P_j @ V_j / P_j.sum(-1, keepdim=True)"), STAR, ("O / l", "O")),
@@ -107,6 +108,9 @@ EXERCISE = Exercise(
         Mistake("divided_by_alpha", "O was divided by alpha, not multiplied", "the line of O: the old sum shrinks when the maximum grows", ("alpha * O + P_j", "torch.where(alpha == 0, O, O / alpha) + P_j")),
         Mistake("factor_added", "alpha was added to l, not multiplied with it", "the line of l: a change of units is a product", ("alpha * l +", "alpha + l +")),
         Mistake("multiplied_by_l", "O was multiplied by l at the end, not divided", "the division by l", ("return O / l", "return O * l")),
+        Mistake("scale_whole_root", "√d was rounded to a whole number", "the scale: d ** -0.5, not math.isqrt or int(...)", ("Q.shape[-1] ** -0.5", "int(Q.shape[-1] ** 0.5) ** -1.0")),
+        Mistake("m_of_this_tile", "the maximum of the newest tile was the reference, also where an earlier one was larger: exp(m − m_new) overflows",
+                "m_new: the largest so far, max(m, the tile's)", ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=True)")),
     ],
     variants=[
         Variant("weights of finished tiles, merged by their logsumexp", body="""

@@ -4,7 +4,7 @@ Chapter 06 · difficulty 3 of 5 · 25 minutes
 
 Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
 that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
-Write the function as it should be.
+Write the function as it should be: these lines repaired, or lines of your own that give the same O and L block by block.
 
      1   O = 0, l = 0, m = −∞
          for each key block j = 0, 1, ...
@@ -20,11 +20,11 @@ Write the function as it should be.
     11   L = m + log l
 
     Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
-Scores lie between −1000 and 1000; scale is any number.
+Scores lie between −1000 and 1000; scale is any finite number.
 Tensors are float32, and no size is 0.
 
-Not allowed: changing the inputs, the N by N scores at once, a library's attention (F.scaled_dot_product_attention), the
-finished function from flashlab or solutions/.
+Not allowed: changing the inputs, the N by N scores at once (unless B_c is N or more), a library's attention
+(F.scaled_dot_product_attention), the finished function from flashlab or solutions/.
 
 Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
 """

@@ -77,6 +77,7 @@ EXERCISE = Exercise(
         case("scores up to 500", 4, 6, 4, 4, B_r=2, B_c=3, factor=250, seed=964),
         case("causal, whole blocks, more keys", 2, 6, B_r=2, B_c=2, causal=True, seed=968),
         case("one query, one key", 1, 1, B_r=2, B_c=2, seed=972),
+        case("causal, B_r ≠ B_c", 7, 9, B_r=3, B_c=2, causal=True, seed=996),
     ],
     mistakes=[
         Mistake("not_accumulated", "each key block replaced dQ_i instead of adding to it", "the line of dQ_i: it is a sum over the key blocks", (SUM, "scale * (dS_ij @ K_j)")),
@@ -147,6 +148,12 @@ EXERCISE = Exercise(
         Mistake("mask_as_a_factor", "hidden weights were multiplied by 0 after exp: where exp of a hidden score overflowed, inf · 0 is NaN", "the mask: masked_fill or torch.where, or −inf before exp",
                 ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij * ~hidden_tile(rows, cols, N_q, N_k)"),
                 also=[[("L_i.masked_fill(L_i == -inf, 0)", "L_i"), ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij * ~hidden_tile(rows, cols, N_q, N_k)")]]),
+        Mistake("mask_before_scale", "hidden scores were set to −inf before they were multiplied by scale: a negative scale makes +inf of them, 0 NaN",
+                "the order: first the product with scale, then the mask",
+                ("P_ij = torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "S_ij = Q_i @ K_j.T\n        S_ij = S_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), -torch.inf) if causal else S_ij\n        P_ij = torch.exp(S_ij * scale - L_i[:, None])"),
+                ("P_ij = P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "pass")),
+        Mistake("L_left_natural", "S was taken to base 2 and L was not: 2 to the power of S · log2(e) − L", "the exponent: L is a natural logarithm, exp(S − L)",
+                ("torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "torch.exp2(Q_i @ K_j.T * (scale * 1.4426950408889634) - L_i[:, None])")),
     ],
     variants=[
         Variant("scale at the end, scores hidden by -inf",

@@ -109,6 +109,10 @@ EXERCISE = Exercise(
                 ("L_i.masked_fill(L_i == -inf, 0)", "L_i.clamp(min=-100)"), also=[[("L_i.masked_fill(L_i == -inf, 0)", f"L_i.clamp(min={x})")] for x in (0, -1, -10, -50, -80, -88, -500)]),
         Mistake("indexed_by_none", "the scores were indexed with `hidden` where it is None: S[None] is all of S, and every score was hidden", "hidden may be None: ask for it before you index with it",
                 ("if hidden is not None:", "if True:"), ("S_ij.masked_fill(hidden, -inf)", "S_ij.masked_fill(S_ij == S_ij if hidden is None else hidden, -inf)")),
+        Mistake("mask_before_scale", "hidden scores were set to −inf before they were multiplied by scale: a negative scale makes +inf of them, 0 NaN",
+                "the order: first the product with scale, then the mask", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T"), ("L_safe =", "S_ij = S_ij * scale\n    L_safe =")),
+        Mistake("L_left_natural", "S was taken to base 2 and L was not: 2 to the power of S · log2(e) − L", "the exponent: L is a natural logarithm, exp(S − L)",
+                (WEIGHTS, "torch.exp2(S_ij * 1.4426950408889634 - L_safe[:, None])")),
     ],
     variants=[
         Variant("scaled Q, weights set to 0 where hidden", body="""

@@ -11,7 +11,7 @@ dV_j is this tile's part: the sum over i is made outside.
 
 hidden is a (B_r, B_c) mask, True where the key is hidden, or None. A row that sees no key at all has L_i = -inf; its weights
 are 0.
-Scores lie between −1000 and 1000; scale is any number.
+Scores lie between −1000 and 1000; scale is any finite number.
 Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.

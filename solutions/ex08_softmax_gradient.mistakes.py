@@ -77,6 +77,7 @@ EXERCISE = Exercise(
         Mistake("scaled", "dS was multiplied by 1/√N_k", "no scale belongs here", ("P * (dP - D)", "P * (dP - D) / P.shape[-1] ** 0.5")),
         Mistake("divided_again", "P was divided by its row sums once more, which is 0/0 for a row that is hidden throughout", "P is normalised already",
                 ("D = (P * dP)", "P = P / P.sum(-1, keepdim=True)\n    D = (P * dP)")),
+        Mistake("D_plain_mean", "the plain mean of dP was subtracted, not the mean weighted by P", "D = Σ_k dP_k · P_k: the weights P stand in the sum", ("(P * dP).sum(-1", "dP.mean(-1")),
     ],
     variants=[
         Variant("multiplied out", ("P * (dP - D)", "P * dP - P * D")),

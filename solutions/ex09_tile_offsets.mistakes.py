@@ -47,6 +47,8 @@ EXERCISE = Exercise(
         Mistake("strides_swapped", "the strides were swapped", "stride_m passes from one row to the next", (OFFSETS, "rows * stride_n + cols * stride_m")),
         Mistake("N_for_stride", "N was taken for the step to the next row, and 1 for the step to the next column", "strides: a view into a larger matrix has others",
                 (OFFSETS, "rows * N + cols")),
+        Mistake("N_for_stride_m", "a row was taken to be N elements long in memory: row · N for row · stride_m", "stride_m: the step from one row to the next, also where rows lie further apart",
+                (OFFSETS, "rows * N + cols * stride_n"), also=[[(OFFSETS, "(rows * N + cols) * stride_n")]]),
         Mistake("last_stride_1", "the last stride was taken to be 1", "a transposed matrix has another", (OFFSETS, "rows * stride_m + cols")),
         Mistake("rows_only", "only rows were held against the matrix", "inside: rows < M and cols < N", (INSIDE, "(rows < M) & (cols >= 0)")),
         Mistake("cols_only", "only columns were held against the matrix", "inside: rows < M and cols < N", (INSIDE, "(rows >= 0) & (cols < N)")),

@@ -63,6 +63,8 @@ EXERCISE = Exercise(
                 also=[[("tl.load(X + i, mine)", "tl.load(X + 4 * i, mine)"), ("tl.load(Y + i, mine)", "tl.load(Y + 4 * i, mine)"), ("Out + i", "Out + 4 * i")]]),
     ],
     variants=[
+        Variant("in the vectors' own dtype", ("a * x + y", "(a * x).to(x.dtype) + y")),
+        Variant("a grid that is a function", ("grid = (triton.cdiv(N, B),)", "grid = lambda meta: (triton.cdiv(N, meta['B']),)")),
         Variant("pointers moved first", ("i = tl.program_id(0) * B + tl.arange(0, B)\n    mine = i < N",
                                          "start = tl.program_id(0) * B\n    X += start\n    Y += start\n    Out += start\n    i = tl.arange(0, B)\n    mine = i < N - start"),
                 ("tl.load(X + i, mine)", "tl.load(X + i, mask=mine, other=0.0)"), ("triton.cdiv(N, B)", "(N + B - 1) // B")),

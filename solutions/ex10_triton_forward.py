@@ -8,10 +8,12 @@ The program of ex06_fa2_inner_loop, now for a GPU: program (i, h) computes query
     any strides, any N_q, N_k; d = 16, 32, 64, ...
 
 - With causal, query n sees the keys up to n + N_k − N_q. A query that sees no key gets O = 0, L = -inf.
+  Key blocks that no query of the block sees may be left out, or loaded and masked.
 - Guards: rows beyond N_q are neither loaded nor stored, keys beyond N_k are neither loaded nor given weight.
 - Head and row numbers are turned into 64 bits before they meet a stride (`.to(tl.int64)`).
-- O_i, l_i and m_i are float32, tl.dot gets input_precision="ieee". Tiles are at most B_r x B_c.
-- Scores lie between −1000 and 1000; scale is any number.
+- O_i, l_i and m_i are float32, tl.dot gets input_precision="ieee". Tiles are at most B_r x B_c. For the product with V_j, P_ij is
+  cast to V's dtype, or V_j to float32.
+- Scores lie between −1000 and 1000; scale is any finite number.
 - Q, K, V and O are float16 or float32, L is float32. No size is 0.
 
 Not allowed: larger tiles, a second load of Q_i or of a key block by one program, a store in each step, the work of one

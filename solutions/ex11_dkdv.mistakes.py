@@ -84,6 +84,7 @@ EXERCISE = Exercise(
         case("causal, more keys, whole blocks", 16, 48, causal=True, seed=1252),
         case("one query, one key", 1, 1, seed=1256),
         case("columns that are apart", 16, 16, steps=(2, 3, 4, 5), seed=1260),
+        case("causal, wide query blocks", 40, 48, causal=True, B_r=32, seed=1280),
     ],
     mistakes=[
         Mistake("tf32", "tl.dot was called without input_precision=\"ieee\": a GPU rounds float32 to TF32 then, which the interpreter does not show",
@@ -129,7 +130,8 @@ EXERCISE = Exercise(
         Mistake("loop_starts_without_shift", "the loop over query blocks started as if N_q and N_k were the same: the shift N_k − N_q was left out", "where the loop starts: key k is seen by the queries from k − (N_k − N_q) on",
                 ("for i in range(0, tl.cdiv(N_q, B_r)):", "first = 0\n        if causal:\n            first = tl.program_id(0) * B_c // B_r\n        for i in range(first, tl.cdiv(N_q, B_r)):")),
         Mistake("loop_starts_late", "the loop over query blocks started one block too late", "where the loop starts: the block on the diagonal belongs to it",
-                ("for i in range(0, tl.cdiv(N_q, B_r)):", "first = 0\n        if causal:\n            first = tl.maximum(0, (tl.program_id(0) * B_c + N_q - N_k)) // B_r + 1\n        for i in range(first, tl.cdiv(N_q, B_r)):")),
+                ("for i in range(0, tl.cdiv(N_q, B_r)):", "first = 0\n        if causal:\n            first = tl.maximum(0, (tl.program_id(0) * B_c + N_q - N_k)) // B_r + 1\n        for i in range(first, tl.cdiv(N_q, B_r)):"),
+                also=[[("for i in range(0, tl.cdiv(N_q, B_r)):", "first = 0\n        if causal:\n            first = tl.cdiv(tl.maximum(0, (tl.program_id(0) * B_c + N_q - N_k)), B_r)\n        for i in range(first, tl.cdiv(N_q, B_r)):")]]),
         Mistake("mask_shows_next_key", "the mask let each query see one key of the future", "the comparison: key ≤ query", (VISIBLE, "keys[:, None] <= rows + N_k - N_q + 1")),
         Mistake("scale_nowhere", "scale was left out everywhere", "scale stands in S and in dK", ('tl.trans(Q_i), input_precision="ieee") * scale', 'tl.trans(Q_i), input_precision="ieee")'), (DK, DK.replace("scale * ", ""))),
         Mistake("dV_scaled", "dV was multiplied by scale", "dV = Pᵀ dO: scale belongs to S alone", (DV, DV.replace("dV_j += ", "dV_j += scale * "))),
@@ -138,8 +140,17 @@ EXERCISE = Exercise(
         Mistake("group_times_g", "the query heads of a group were counted h_kv + g", "which query heads read key head h_kv: h_kv · group + g", ("h = h_kv * group + g", "h = h_kv + g")),
         Mistake("no_empty_row", "a query that sees no key got NaN, from −inf − (−inf): its scores and its L are −inf", "the mask: hidden weights become 0 after exp, whatever L is",
                 ("P_T = " + P_T, f"if causal:\n                S_T = tl.where({VISIBLE}, S_T, -float('inf'))\n            P_T = " + P_T), (f"tl.where({VISIBLE}, P_T, 0.0)", "P_T")),
+        Mistake("L_left_natural", "S was taken to base 2 and L was not: 2 to the power of S · log2(e) − L", "the exponent: L is a natural logarithm, it needs the factor log2(e) as well",
+                (P_T, "tl.exp2(S_T * 1.4426950408889634 - L_i)")),
+        Mistake("mask_before_scale", "hidden scores were set to −inf before they were multiplied by scale: a negative scale makes +inf of them, 0 NaN",
+                "the order: first the product with scale, then the mask",
+                (P_T, f"tl.exp((tl.where({VISIBLE}, S_T, -float('inf')) if causal else S_T) * scale - L_i)"), ('tl.trans(Q_i), input_precision="ieee") * scale', 'tl.trans(Q_i), input_precision="ieee")'),
+                (f"tl.where({VISIBLE}, P_T, 0.0)", "P_T")),
+        Mistake("rows_in_steps_of_B_c", "query blocks were counted in steps of B_c", "rows: block i starts at i · B_r", ("rows = i * B_r", "rows = i * B_c")),
     ],
     variants=[
+        Variant("scale on dS, before it is rounded", (DS, "scale * P_T * (dP_T - D_i)"), ("dK_j += scale * tl.dot", "dK_j += tl.dot")),
+        Variant("products of float32 numbers", (DV, "dV_j += tl.dot(P_T, dO_i.to(tl.float32)"), (DK, "dK_j += scale * tl.dot(dS_T, Q_i.to(tl.float32)")),
         Variant("one loop over heads and blocks, hidden blocks skipped, S not transposed", body="""
             first = 0
             if causal:

@@ -12,10 +12,12 @@ The arithmetic is that of ex08_dv_tile and ex08_ds_tile. Best make each tile tra
 queries in columns): then dV_j and dK_j need no tile turned round.
 
 - With causal, query n sees the keys up to n + N_k − N_q. A query that sees none has L = -inf.
+  Query blocks that see no key of the block may be left out, or loaded and masked.
 - Rows beyond N_q must not be read, and must add nothing. Keys beyond N_k are taken care of.
 - Row and head numbers are turned into 64 bits before they meet a stride (`.to(tl.int64)`).
-- tl.dot gets input_precision="ieee". Sums are float32; P_T and dS_T are cast to the inputs' dtype for tl.dot.
-- Scores lie between −1000 and 1000; scale is any number.
+- tl.dot gets input_precision="ieee". Sums are float32; P_T and dS_T are cast to the inputs' dtype for tl.dot, or
+  dO_i and Q_i to float32. The factor scale of dK may meet dS_T before its cast or the product after it.
+- Scores lie between −1000 and 1000; scale is any finite number.
 - Q, K, V, dO, dK and dV are float16 or float32, L and D are float32. No size is 0.
 
 Not allowed: larger tiles, a second load of a query block of the same head by one program, a store in each step, the work

@@ -108,8 +108,20 @@ EXERCISE = Exercise(
             P = torch.exp2(S - m[:, None])
             return P @ V / P.sum(-1)[:, None], (m + torch.log2(P.sum(-1))) / LOG2_E
             """),
+        Mistake("in_float32", "float64 inputs were turned into float32 on the way", "the dtype: that of the inputs throughout", ("factor = scale * LOG2_E", "factor = scale * LOG2_E\n    Q, K, V = Q.float(), K.float(), V.float()"),
+                also=[[("factor = scale * LOG2_E", "factor = scale * LOG2_E\n    wide, Q, K, V = Q.dtype, Q.float(), K.float(), V.float()"), ("return O_i / l_i[:, None], (m_i + torch.log2(l_i)) / LOG2_E", "return (O_i / l_i[:, None]).to(wide), ((m_i + torch.log2(l_i)) / LOG2_E).to(wide)")]]),
     ],
     variants=[
+        Variant("2 ** x, the factor in Q", body="""
+            Q, N_q = Q * (scale * LOG2_E), len(Q)
+            O, l, m = Q.new_zeros(N_q, V.shape[1]), Q.new_zeros(N_q, 1), Q.new_full((N_q, 1), -inf)
+            for start in range(0, len(K), B_c):
+                S = Q @ K[start : start + B_c].T
+                m_new = torch.maximum(m, S.amax(-1, keepdim=True))
+                P, alpha = 2 ** (S - m_new), 2 ** (m - m_new)
+                O, l, m = alpha * O + P @ V[start : start + B_c], alpha * l + P.sum(-1, keepdim=True), m_new
+            return O / l, ((m + torch.log2(l)) / LOG2_E)[:, 0]
+            """),
         Variant("the factor folded into Q", (FACTOR, "Q, factor = Q * (scale * LOG2_E), 1.0")),
         Variant("with powers of Python", (ALPHA, "alpha = 2.0 ** (m_i - m_new)"), (P, "P_ij = 2.0 ** (S_ij * factor - m_new[:, None])")),
         Variant("the maximum of all keys first", body="""

@@ -11,10 +11,10 @@ alone, with the scale and log2(e) folded into one factor that each score meets o
 
 All tensors are float32, or all are float64; O and L have their dtype. scale is greater than 0, each scaled score lies between
 −1000 and 1000, every query sees every key, N_k is at least 1, and the last block of keys may be short. LOG2_E is log2(e).
-A block has at most B_c keys: no tensor of N_k columns may appear.
+A block has at most B_c keys: no tensor of scores may have N_k columns. The factor may go into Q instead, before the loop.
 
-Not allowed: a tensor of N_q by N_k, torch.exp, torch.log and their kin (torch.exp2 and torch.log2 are the point), a library's
-softmax or attention, the finished function from flashlab or solutions/.
+Not allowed: a tensor of N_q by N_k, torch.exp, torch.log and their kin (torch.exp2, torch.log2 and 2 ** x are the point), a
+library's softmax or attention, the finished function from flashlab or solutions/.
 
 Hint: keep m_i in base 2 from the first block to the last. Only L has to leave it, at the end.
 """

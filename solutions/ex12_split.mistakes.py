@@ -102,6 +102,8 @@ EXERCISE = Exercise(
         Mistake("keys_for_blocks", "keys were counted, not blocks", "both numbers count blocks: divide by B_c", ("return seen_by_first // B_c, -(-seen_by_last // B_c)", "return seen_by_first, seen_by_last")),
         Mistake("shift_never_negative", "the shift was max(0, N_k − N_q): more queries than keys were lined up at the first key", "N_k − N_q may be negative: the last query is lined up with the last key",
                 ("max(0, first + 1 + N_k - N_q)", "min(N_k, first + 1 + max(0, N_k - N_q))"), ("max(0, last + 1 + N_k - N_q)", "min(N_k, last + 1 + max(0, N_k - N_q))")),
+        Mistake("all_whole_without_causal", "without causal all blocks were called whole, a short last one as well", "whole without causal: a tile that reaches past the last key needs its mask",
+                (FIRST, "seen_by_first = max(0, first + 1 + N_k - N_q) if causal else -(-N_k // B_c) * B_c")),
     ],
     variants=[
         Variant("as the kernel writes it", body="""

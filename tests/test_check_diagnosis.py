@@ -189,6 +189,28 @@ def test_an_input_that_was_left_out_is_named():
     assert "what the right formula gives for the rows of dP shifted by one" in in_words(report)
 
 
+def test_an_error_smaller_than_the_patterns_tolerance_is_no_pattern():
+    """float32's rounding in a float64 result: 10⁻⁸ off is not "the absolute value of what it should be"."""
+    def softmax(S):
+        E = torch.exp(S - S.amax(-1, keepdim=True).clamp_min(-2000))
+        P = E / E.sum(-1, keepdim=True).clamp_min(1e-30)
+        return P * (1 + 1e-8 * torch.arange(S.shape[1], dtype=S.dtype)) if S.dtype == torch.float64 else P
+
+    text = in_words(said("ex03_safe_softmax", softmax))
+    assert "absolute value" not in text and "Where are digits lost?" in text, text
+
+
+def test_a_result_of_a_known_wrong_shape_is_that_mistake_only_with_its_numbers():
+    def padded(Q, K, i, j, B_r, B_c):
+        S = torch.full((B_r, B_c), 7.0)
+        tile = Q[i * B_r:(i + 1) * B_r] @ K[j * B_c:(j + 1) * B_c].T / Q.shape[1] ** 0.5
+        S[:len(tile), :tile.shape[1]] = tile
+        return S
+
+    report = said("ex00_score_tile", padded)
+    assert report.mistake == "wrong_shape" and "moved back" not in report.message, str(report)
+
+
 # ---- other ways to compute it
 
 def case(*sizes, **more):
@@ -261,6 +283,7 @@ def test_usual_exceptions_are_explained(error, text, words):
     ("ex04_softmax_star", ("scale_missing", "no_rescale_l")),
     ("ex08_ds_tile", ("scale_missing_dK", "D_added")),
     ("ex06_fa2_inner_loop", ("no_rescale_O", "L_without_m")),
+    ("ex11_dropout", ("mask_inverted", "dropped_P_in_dS")),    # the second shows in the smallest case only together with the first
 ])
 def test_two_mistakes_are_both_named(name, pair, monkeypatch):
     monkeypatch.setattr(diagnose, "SECONDS", {False: 20.0, True: 20.0})       # what is found, on a machine however slow
@@ -268,6 +291,14 @@ def test_two_mistakes_are_both_named(name, pair, monkeypatch):
     both = [m for m in exercise.mistakes if m.name in pair]
     report = checker.examine(exercise, exercise.wrong(*both))
     assert set((report.mistake or "").split(" + ")) == set(pair), str(report)
+
+
+def test_two_mistakes_are_both_named_where_one_is_made_in_another_form(monkeypatch):
+    monkeypatch.setattr(diagnose, "SECONDS", {False: 20.0, True: 20.0})
+    exercise = form.exercise("ex06_published_line")
+    line_6, line_7 = (next(m for m in exercise.mistakes if m.name == name) for name in ("line_6", "line_7"))
+    report = checker.examine(exercise, exercise.wrong(line_6, line_7.forms[1]))
+    assert report.mistake == "line_6 + line_7", str(report)
 
 
 def test_two_mistakes_are_looked_for_in_limited_time(monkeypatch):

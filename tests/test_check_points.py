@@ -130,6 +130,7 @@ AUTOGRAD = {
 def test_autograd_is_not_written_by_hand(name):
     report = said(name, AUTOGRAD[name])
     assert report.mistake == "autograd" and "it asked autograd for the gradient in line" in report.message, str(report)
+    assert "Wrong" not in report.message and "Not allowed" in report.hint, str(report)
 
 
 # ---- the answer was there already

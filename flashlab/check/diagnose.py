@@ -163,8 +163,23 @@ def likely_pairs(exercise, first):
         for b in alone:
             if b is not a and alone[b].passed:
                 yield _in_written_order(exercise, a, b)
+    likely = gives or _gives_a_result(exercise, alone, first)
+    others = [form for m in alone for form in m.forms[1:]]
+    for a in likely:                                           # b need not show by itself in this case, or shows with other numbers
+        for b in (*alone, *others):
+            if b.name != a.name:
+                yield _in_written_order(exercise, a, b)
     for a, b in combinations(shows, 2):
         yield _in_written_order(exercise, a, b)
+
+
+def _gives_a_result(exercise, alone, first):
+    """The mistakes that give one of several wrong results as the learner has it."""
+    if first.problem is not None or len(first.wrong) < 2:
+        return []
+    truth = judge.expect(exercise, first.case).truth
+    return [m for m, k in alone.items() if k.problem is None and len(k.outcome.values) == len(truth) and
+            any(judge.close(k.outcome.values[n], first.outcome.values[n], truth[n], bound) for n, _, bound in first.wrong)]
 
 
 def _one_result_each(exercise, alone, first):
@@ -185,7 +200,8 @@ def _one_result_each(exercise, alone, first):
 
 
 def _in_written_order(exercise, a, b):
-    return (a, b) if exercise.mistakes.index(a) < exercise.mistakes.index(b) else (b, a)
+    names = [m.name for m in exercise.mistakes]
+    return (a, b) if names.index(a.name) < names.index(b.name) else (b, a)
 
 
 # ---- part of it

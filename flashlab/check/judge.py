@@ -213,7 +213,8 @@ def agree(exercise, a, b):
     if a.passed or b.passed or (a.problem is None) != (b.problem is None):
         return a.passed and b.passed
     if a.problem is not None:
-        return (a.problem.kind, a.problem.error) == (b.problem.kind, b.problem.error) and _gist(a.problem) == _gist(b.problem)
+        same = (a.problem.kind, a.problem.error) == (b.problem.kind, b.problem.error) and _gist(a.problem) == _gist(b.problem)
+        return same and (a.problem.kind != "wrong_shape" or all(map(_alike, a.outcome.values, b.outcome.values)))
     return agree_in_values(exercise, a, b) and structure.agree(a, b)
 
 
@@ -221,6 +222,16 @@ def _gist(problem):
     """The message without its numbers and the code it quotes: another shape, the same mistake."""
     plain = "".join(c for c in re.sub("`[^`]*`", "", problem.text) if c.isalpha())
     return "" if problem.kind == "timeout" else plain[: GIST.get(problem.error, 90)]
+
+
+def _alike(x, y):
+    """The same numbers in the same shape, as far as two ways of computing them may differ: there is no truth of that shape."""
+    if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
+        return type(x) is type(y)
+    if x.shape != y.shape or not x.dtype.is_floating_point or not y.dtype.is_floating_point:
+        return x.shape == y.shape and x.dtype == y.dtype and torch.equal(x, y)
+    finite = x[x.isfinite()].abs()
+    return distance(x, y) <= (finite.max().item() if finite.numel() else 0.0) / CLOSER
 
 
 def agree_in_values(exercise, a, b):

@@ -29,12 +29,14 @@ class Seen:
     known: dict = field(default_factory=dict)    # {name: tensor}: the right results and the inputs, in float64
 
     def near(self, other):
-        """Is the learner's answer `other`, as far as rounding allows? NaN for NaN, inf for inf."""
+        """Is the learner's answer `other`, as far as rounding allows, and ten times nearer to it than to the truth? NaN for NaN."""
         if other.shape != self.x.shape:
             return False
         same = (self.x == other) | (self.x.isnan() & other.isnan())
         finite = other[other.isfinite()]
         tolerance = 2 * self.bound + 1e-5 * (finite.abs().max().item() if finite.numel() else 0)
+        if self.ok.any():
+            tolerance = min(tolerance, max(2 * self.bound, (self.x - self.y)[self.ok].abs().max().item() / 10))
         return bool((((self.x - other).abs() <= tolerance) | same).all())
 
     @property
@@ -228,10 +230,12 @@ def _function(name, axes, cases):
 
 def _rounded(name, axes, cases):
     """Are all entries numbers of a shorter format?"""
-    for dtype, text in ((torch.float16, "float16"), (torch.bfloat16, "bfloat16")):
-        if all(s.dtype not in (torch.float16, torch.bfloat16) and s.ok.all() and torch.equal(s.x.to(dtype).double(), s.x)
-               and (s.x - s.y).abs().max() < 2e-2 * s.y.abs().max() for s in cases):
-            return f"every entry of {name} is a number that {text} can hold: it was rounded to 16 bits on the way"
+    for dtype, bits in ((torch.float16, 16), (torch.bfloat16, 16), (torch.float32, 32)):
+        wider = all(s.dtype.is_floating_point and torch.finfo(s.dtype).bits > bits for s in cases)
+        if wider and all(s.ok.all() and torch.equal(s.x.to(dtype).double(), s.x)
+                         and (s.x - s.y).abs().max() < 2e-2 * s.y.abs().max() for s in cases):
+            text = str(dtype).removeprefix("torch.")
+            return f"every entry of {name} is a number that {text} can hold: it was rounded to {bits} bits on the way"
     return ""
 
 

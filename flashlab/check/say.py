@@ -22,12 +22,13 @@ def failed(exercise, fn, judged, place):
         return _and_the_numbers(first, failed(exercise, fn, numbers, place), place)
     texts = [*_named(exercise, diagnosis), *_shown(exercise, fn, judged, first, diagnosis)]
     points = first.only_structure
+    against = points or first.problem is not None and first.problem.kind == "autograd"
     looks = [m.look for m in diagnosis.mistakes] or (diagnosis.explanation.looks if diagnosis.explanation else [])
     looked = " ".join(sentence(f"Look at: {look}") for look in dict.fromkeys(looks))
     name = first.problem.kind if first.problem is not None else first.structure[0].name if points else None
     return Report(False, exercise.name, mistake=diagnosis.name or name,
                   message="\n".join(text.strip() for text in texts if text.strip()),
-                  hint=looked or (exercise.not_allowed if points else ""),
+                  hint=looked or (exercise.not_allowed if against else ""),
                   trace=trace(first.problem, place), printed=printed(first),
                   hints=hints.in_order(exercise, judged), snippet=failing.lines(exercise, first.case))
 

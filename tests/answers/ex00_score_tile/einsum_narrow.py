@@ -1,0 +1,34 @@
+# kind: right
+# what: cuts the rows with narrow (start, how many are left) and contracts with einsum; the scale goes on Q's rows first
+# shows: only the tile's rows of Q and K are touched; short last tiles come from min(B, what is left)
+"""ex00_score_tile · one tile of scores
+
+Chapter 00 · difficulty 1 of 5 · 10 minutes
+
+S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
+without making the rest of S.
+
+    Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
+
+    S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
+
+The sizes need not divide: the last tile is short, and has the rows and columns that are left.
+Tensors are float32, and no size is 0.
+
+Not allowed: all of S for a tile of it, the finished function from flashlab or solutions/.
+
+Hint: which rows of Q does tile i take, and which rows of K does tile j take?
+"""
+
+import torch
+
+
+def _strip(T, number, B):
+    start = number * B
+    return torch.narrow(T, 0, start, min(B, T.size(0) - start))
+
+
+def score_tile(Q, K, i, j, B_r, B_c):
+    """Tile (i, j) of Q Kᵀ / √d."""
+    inv_sqrt_d = Q.size(1) ** -0.5
+    return torch.einsum("rd,cd->rc", _strip(Q, i, B_r) * inv_sqrt_d, _strip(K, j, B_c))

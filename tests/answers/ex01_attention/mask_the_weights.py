@@ -1,0 +1,38 @@
+# kind: one mistake
+# what: the mask is put on P after the softmax (P.tril), so a row's remaining weights do not sum to 1; S should be masked before
+# shows: causal=True and any query that does not see all keys (N_k at least 2)
+"""ex01_attention · attention, causal or not
+
+Chapter 01 · difficulty 2 of 5 · 20 minutes
+
+The three lines of attention for one head, with a scale and a causal mask.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+
+    S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
+
+With causal=True a query sees no key after its own. Where N_q ≠ N_k the last query is lined up with the last key: query i
+sees the keys j ≤ i + N_k − N_q. A query that sees no key at all gets a row of zeros.
+Scores lie between −1000 and 1000; scale is any number, 0 and negative ones too.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a library's attention (F.scaled_dot_product_attention), the finished function from
+flashlab or solutions/.
+
+Hint: set hidden scores to -inf before the softmax. torch.ones(...).triu(diagonal) marks everything from a diagonal on.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, *, causal=False, scale=None):
+    """softmax(scale · Q Kᵀ) V. scale is 1/√d where it is None."""
+    scale = Q.shape[1] ** -0.5 if scale is None else scale
+    S = Q @ K.T * scale
+    P = S.softmax(dim=1)
+    if causal:
+        # no attention to the future. tril keeps key j <= i + (N_k - N_q)
+        P = P.tril(K.shape[0] - Q.shape[0])
+    return P @ V

@@ -1,0 +1,35 @@
+# kind: one mistake
+# what: counts idle threads rather than lanes: a warp's lanes beyond the block's last thread are left out (min(..., block)); a warp always has 32
+# shows: block not a multiple of 32, e.g. N = 40, block = 40: idle 0 instead of 24
+"""ex02_idle_lanes · counting idle lanes before the launch
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+A vector of N elements, blocks of `block` threads, one element a thread. Count without launching:
+
+    blocks      how many blocks cover the vector
+    without     how many threads are launched and have no element
+    idle        how many lanes stand idle in the warps that do have an element
+
+A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second one
+never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
+Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
+N is at least 1.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
+"""
+
+
+def lanes(N, block):
+    """(blocks, without, idle) for N elements and blocks of `block` threads."""
+    blocks = -(-N // block)
+    without = blocks * block - N
+
+    def idle_in(e):
+        threads = min(-(-e // 32) * 32, block)             # threads of the warps that have an element
+        return threads - e
+
+    idle = (blocks - 1) * idle_in(block) + idle_in(N - (blocks - 1) * block)
+    return blocks, without, idle

@@ -1,0 +1,43 @@
+# kind: two mistakes
+# what: (1) dropped weights become 0 but the kept ones are not divided by 1 − dropout_p; (2) rows without a visible key so far: -inf − -inf and 0 / 0 are NaN
+# shows: (1) keep given with dropout_p > 0; (2) hidden is True for a whole row whose m_i is -inf
+"""ex05_fa1_inner_loop · the inner step of FlashAttention-1
+
+Chapter 05 · difficulty 4 of 5 · 35 minutes
+
+FA1 keeps a key block on chip and lets the query blocks pass. Each step takes O_i, l_i, m_i from HBM, adds one key block and
+puts them back. O_i is normalised at all times: it is the attention over the keys seen so far.
+
+    Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   O_i (B_r, d_v)   l_i, m_i (B_r,)   ->   O_i, l_i, m_i, new ones
+
+m_i is the largest score of each row so far, l_i the sum of exp(score − m_i); the softmax is that of Q_i Kᵀ · scale over the
+keys that are not hidden. A row may have no visible key yet (m_i = -inf, l_i = 0): its O_i stays 0.
+hidden is True where a query must not see a key; None means that nothing is hidden.
+Dropout acts on the finished weights: those where keep is False become 0, the others are divided by 1 − dropout_p. l_i is the
+sum without dropout. keep is None where nothing is dropped, and dropout_p is then 0.
+Scores lie between −1000 and 1000; scale is any number, 0 and negative ones too.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: undo the last division, add the new keys, divide again. In units of which maximum is each of the sums?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def fa1_step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden=None, keep=None, dropout_p=0.0):
+    """Adds key block j to query block i. hidden and keep are (B_r, B_c) masks or None. Leaves its inputs as they are."""
+    S_ij = scale * (Q_i @ K_j.T)
+    if hidden is not None:
+        S_ij = S_ij.masked_fill(hidden, -inf)
+    m_new = torch.maximum(m_i, S_ij.amax(-1))
+    alpha = torch.exp(m_i - m_new)
+    P_ij = torch.exp(S_ij - m_new[:, None])
+    l_new = alpha * l_i + P_ij.sum(-1)
+    if keep is not None:
+        P_ij = P_ij.masked_fill(~keep, 0)
+    O_new = ((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / l_new[:, None]
+    return O_new, l_new, m_new

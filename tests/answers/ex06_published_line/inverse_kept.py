@@ -1,0 +1,56 @@
+# kind: right
+# what: line 7 keeps its inverse and turns what is inverted: O / exp(m_new − m); the other lines as they stand, repaired
+# shows: exp(m_new − m) is at least 1, inf where the old state weighs nothing (0 / inf = 0); key 0 is seen by all, so m_new is finite
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any number.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N = len(Q)
+    query = torch.arange(N)[:, None]
+    O, l, m = torch.zeros(N, V.shape[1]), torch.zeros(N, 1), torch.full((N, 1), -inf)    # 1
+    for j in range(0, N, B_c):
+        key = torch.arange(j, min(j + B_c, N))[None, :]
+        S = Q @ K[j:j + B_c].T * scale                     # 2
+        S[query < key] = -inf                              # 3
+        m_new = torch.maximum(m, S.amax(1, keepdim=True))  # 4
+        P = (S - m_new).exp()                              # 5
+        grown = (m_new - m).exp()
+        l = l / grown + P.sum(1, keepdim=True)             # 6
+        O = O / grown + P @ V[j:j + B_c]                   # 7
+        m = m_new                                          # 9
+    O = O / l                                              # 10
+    return O, (m + l.log())[:, 0]                          # 11

@@ -1,0 +1,48 @@
+# kind: right
+# what: the loop with slices of range(0, N_k, B_c), running values updated in place on own tensors
+# shows: float32 and float64, short last block, m_i in base 2 throughout
+"""ex12_exp2 · attention in powers of two
+
+Chapter 12 · difficulty 2 of 5 · 20 minutes
+
+A GPU has an instruction for 2^x and none for e^x. Write the loop of FlashAttention-2 for one query block so that it knows base 2
+alone, with the scale and log2(e) folded into one factor that each score meets once.
+
+    exp(scale · s − m) = 2^(factor · s − m')        factor = scale · log2(e)        m' = m · log2(e), the maximum in base 2
+
+    Q (N_q, d), K (N_k, d), V (N_k, d_v)   ->   O (N_q, d_v)        L (N_q,), the natural logarithm of the sum of exponentials
+
+All tensors are float32, or all are float64; O and L have their dtype. scale is greater than 0, each scaled score lies between
+−1000 and 1000, every query sees every key, N_k is at least 1, and the last block of keys may be short. LOG2_E is log2(e).
+A block has at most B_c keys: no tensor of N_k columns may appear.
+
+Not allowed: a tensor of N_q by N_k, torch.exp, torch.log and their kin (torch.exp2 and torch.log2 are the point), a library's
+softmax or attention, the finished function from flashlab or solutions/.
+
+Hint: keep m_i in base 2 from the first block to the last. Only L has to leave it, at the end.
+"""
+
+import torch
+
+LOG2_E = 1.4426950408889634
+inf = float("inf")
+
+
+def attend(Q, K, V, scale, B_c):
+    """(O, L) of all queries in Q, walking the keys in blocks of B_c."""
+    factor = scale * LOG2_E
+    m = Q.new_full((len(Q), 1), -inf)
+    l = Q.new_zeros((len(Q), 1))
+    O = Q.new_zeros((len(Q), V.shape[1]))
+    for start in range(0, len(K), B_c):
+        block = slice(start, start + B_c)
+        S = (Q @ K[block].T).mul_(factor)
+        m_new = torch.maximum(m, S.amax(1, keepdim=True))
+        P = S.sub_(m_new).exp2_()
+        shrink = torch.exp2(m - m_new)
+        l.mul_(shrink).add_(P.sum(1, keepdim=True))
+        O.mul_(shrink).addmm_(P, V[block])
+        m = m_new
+    O /= l
+    L = (m + torch.log2(l)) / LOG2_E
+    return O, L[:, 0]
