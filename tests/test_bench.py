@@ -130,8 +130,8 @@ def test_the_hosts_time_of_a_call():
     def broken():
         raise ValueError("no kernel")
 
-    least, failed = launch.host_us({"slow": slow, "broken": broken}, calls=5, rounds=2, wait=lambda: time.sleep(0.01))
-    assert least.keys() == {"slow"} and 2000 <= least["slow"] < 2900 and failed == {"broken": "ValueError: no kernel"}
+    least, failed = launch.host_us({"slow": slow, "broken": broken}, calls=5, rounds=2, wait=lambda: time.sleep(0.1))
+    assert least.keys() == {"slow"} and 2000 <= least["slow"] < 12000 and failed == {"broken": "ValueError: no kernel"}
 
 
 def test_default_problems_keep_tokens_and_width_constant():
