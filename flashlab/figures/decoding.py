@@ -237,7 +237,7 @@ def fp8_times(results):
     alone, together = ([f"{n:.2f}" for n in sorted(ratios)] for ratios in zip(*speeds, strict=True))
     same = next(iter(sizes.values()))["kernel"]
     tokens = " or ".join(f"{n:,}" for n in sorted({found["kernel"]["B"] * found["kernel"]["N"] for found in sizes.values()}))
-    return finish(fig, f"The FP8 kernel is {_span(alone)} times as fast as bfloat16's, with quantising {_span(together)} times",
+    return finish(fig, f"FP8's kernel is {_span(alone)} times as fast as bfloat16's, with quantising {_span(together)}",
                   f"{recorded(results)} d = {every([row['kernel'] for row in sizes.values()], 'd')}, {same['H']} heads, "
                   f"{tokens} tokens in all.")
 
