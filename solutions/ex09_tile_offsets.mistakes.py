@@ -32,6 +32,7 @@ EXERCISE = Exercise(
         case("a tile that sticks out below", 2, 0, 4, 2, 10, 8, 8, 1),
         case("a tile that sticks out on the right", 0, 2, 2, 4, 8, 10, 10, 1),
         case("a tile wholly outside", 3, 1, 2, 2, 6, 4, 4, 1),
+        case("a matrix smaller than a tile", 0, 0, 4, 4, 3, 2, 5, 1),
         case("rows 2 GiB apart", 1, 1, 2, 2, 8, 6, 2**30 + 7, 2**29),
     ],
     mistakes=[
@@ -77,6 +78,8 @@ EXERCISE = Exercise(
                 (OFFSETS, "rows % M * stride_m + cols % N * stride_n")),
         Mistake("in_int32", "the offsets were counted in 32 bits, and turned into 64 bits when they had overflowed", "rows and cols: int64 before they meet a stride",
                 (OFFSETS, "(rows.int() * stride_m + cols.int() * stride_n).long()")),
+        Mistake("rows_within_tile", "the row's number within the tile was held against M", "inside: rows of the matrix, of which the tile begins at i · B_m", (INSIDE, "(rows - i * B_m < M) & (cols < N)")),
+        Mistake("cols_within_tile", "the column's number within the tile was held against N", "inside: columns of the matrix, of which the tile begins at j · B_n", (INSIDE, "(rows < M) & (cols - j * B_n < N)")),
     ],
     variants=[
         Variant("meshgrid", body="""

@@ -36,7 +36,7 @@ def call(fn, Q, K, V, O, L, causal, scale, B_r, B_c):
     fn[grid](Q, K, V, O, L, *Q.stride(), *K.stride(), *V.stride(), *O.stride(), *L.stride(), scale, N_q, K.shape[1], d, causal, B_r, B_c)
 
 
-def case(name, N_q, N_k, H=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, features=(), scale=0.25, below=0, B_r=16, B_c=16, exactly=False, equal=False, steps=(1, 1, 1, 1)):
+def case(name, N_q, N_k, H=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, features=(), scale=0.25, below=0, B_r=16, B_c=16, exactly=False, equal=False, steps=(1, 1, 1, 1, 1)):
     """equal: all keys have the same weight; 16 of them add 16.1 to a sum which float16 would keep to a quarter in the end."""
     def make():
         Q, K, V = (normal(H, n, d, seed=seed + k, dtype=dtype, factor=f) for k, (n, f) in
@@ -47,8 +47,8 @@ def case(name, N_q, N_k, H=1, d=16, *, seed, causal=False, large=False, dtype=to
             Q, V = torch.zeros_like(Q), torch.full_like(V, 1 + 7 / 1024)
         if exactly:
             Q, K, V = (exact(*T.shape, seed=seed + k) for k, T in enumerate((Q, K, V)))
-        Q, K, V, O = map(apart, (Q, K, V, torch.zeros(H, N_q, d, dtype=dtype)), steps)
-        return {"Q": Q, "K": K, "V": V, "O": O, "L": apart(torch.zeros(H, N_q), steps[1]), "causal": causal, "scale": scale,
+        Q, K, V, O, L = map(apart, (Q, K, V, torch.zeros(H, N_q, d, dtype=dtype), torch.zeros(H, N_q)), steps)
+        return {"Q": Q, "K": K, "V": V, "O": O, "L": L, "causal": causal, "scale": scale,
                 "B_r": B_r, "B_c": B_c}
 
     found = features_of(N_q, N_k, d, d, B_r, B_c, causal, scale if scale != 0.25 else None, large or below, dtype)
@@ -94,8 +94,8 @@ EXERCISE = Exercise(
         case("scores far below 0", 16, 32, below=BELOW, seed=1027),
         case("causal, fewer queries than keys, whole blocks", 16, 32, causal=True, seed=1030),
         case("one query, one key", 1, 1, exactly=True, seed=1033),
-        case("columns that are apart", 16, 16, steps=(2, 3, 4, 5), seed=1036),
-        case("causal, wide query blocks", 40, 48, causal=True, B_r=32, seed=1060),
+        case("columns that are apart", 16, 16, steps=(2, 3, 4, 5, 6), seed=1036),
+        case("causal, wide query blocks", 40, 48, d=64, causal=True, B_r=32, seed=1060),
     ],
     mistakes=[
         Mistake("tf32", "tl.dot was called without input_precision=\"ieee\": a GPU rounds float32 to TF32 then, which the interpreter does not show",

@@ -14,7 +14,7 @@ def call(fn, Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
     fn[(-(-N_k // B_c), H_kv)](Q, K, V, dO, L, D, dK, dV, *strides, scale, N_q, N_k, H_q // H_kv, d, causal, B_r, B_c)
 
 
-def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=False, edge=False, rising=False, dtype=torch.float32, scale=0.25, B_r=16, B_c=16, steps=(1, 1, 1, 1)):
+def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=False, edge=False, rising=False, dtype=torch.float32, scale=0.25, B_r=16, B_c=16, steps=(1, 1, 1, 1, 1, 1)):
     found = features_of(N_q, N_k, d, d, B_r, B_c, causal, scale if scale != 0.25 else None, large or edge, dtype)
     more = {"only scores far below 0": edge, "more than one key head": H_kv > 1, "more than one query head for each key head": group > 1, "columns that are apart": steps[0] > 1}
 
@@ -27,8 +27,7 @@ def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=Fal
             Q, K, dO = torch.full_like(Q, 1 + 7 / 1024), torch.zeros_like(K), torch.full_like(dO, 1 + 7 / 1024)
             V = torch.where((torch.arange(N_k) < N_k // 2)[:, None], 1.0, -1.0).to(dtype).expand(H_kv, N_k, d).contiguous()
         O, L = oracle.attention(Q, K, V, causal=causal, scale=scale)
-        Q, K, V, dO = map(apart, (Q, K, V, dO), steps)
-        L, D = apart(L.float(), steps[1]), apart((dO.double() * O).sum(-1).float(), steps[2])
+        Q, K, V, dO, L, D = map(apart, (Q, K, V, dO, L.float(), (dO.double() * O).sum(-1).float()), steps)
         return {"Q": Q, "K": K, "V": V, "dO": dO, "L": L, "D": D, "dK": torch.zeros_like(K), "dV": torch.zeros_like(V),
                 "causal": causal, "scale": scale, "B_r": B_r, "B_c": B_c}
 
@@ -83,8 +82,8 @@ EXERCISE = Exercise(
         case("16-bit inputs, many query blocks", 512, 16, dtype=torch.float16, rising=True, seed=1272),
         case("causal, more keys, whole blocks", 16, 48, causal=True, seed=1252),
         case("one query, one key", 1, 1, seed=1256),
-        case("columns that are apart", 16, 16, steps=(2, 3, 4, 5), seed=1260),
-        case("causal, wide query blocks", 40, 48, causal=True, B_r=32, seed=1280),
+        case("columns that are apart", 16, 16, steps=(2, 3, 4, 5, 6, 7), seed=1260),
+        case("causal, wide key blocks", 40, 48, d=64, causal=True, B_c=32, seed=1280),
     ],
     mistakes=[
         Mistake("tf32", "tl.dot was called without input_precision=\"ieee\": a GPU rounds float32 to TF32 then, which the interpreter does not show",

@@ -1,9 +1,11 @@
 """The judge itself: it must pass what is right, and fail what is wrong, NaN first of all."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from flashlab.oracle import attention, error_bound, gradients, judge, judge_gradients, max_error
+from flashlab.oracle import attention, error_bound, gradients, judge, judge_gradients, judge_in_orders, max_error
 
 
 def qkv(dtype=torch.float32, *shape):
@@ -95,3 +97,22 @@ def test_equal_scores_beyond_float16_share_the_weight():
     O, L = attention(Q, K, V)
     assert judge((torch.full((1, 8, 300), 1 / 300).half().float() @ V.float()).half(), L.float(), Q, K, V).ok
     assert not judge(O.half() * 1.1, L.float(), Q, K, V).ok
+
+
+def test_another_order_of_the_scores_is_another_draw_of_the_bound():
+    """Fails if a right result is called wrong because naive attention was lucky, or a wrong one passes for it."""
+    asked = []
+
+    def third(order):
+        asked.append(order)
+        return SimpleNamespace(ok=len(asked) == 3)
+
+    assert judge_in_orders(third, 16, "cpu").ok and len(asked) == 3 and sorted(asked[2].tolist()) == list(range(16))
+    asked = [None] * 5
+    first = judge_in_orders(third, 16, "cpu")
+    assert not first.ok and len(asked) == 5 + 1 + 8
+    g = torch.Generator().manual_seed(0)
+    Q, K, V = (torch.randn(1, n, 16, generator=g) for n in (1, 50, 50))
+    O, L = attention(Q, K, V)
+    wrong = O.float() * 1.001
+    assert not judge_in_orders(lambda n: judge(wrong, L.float(), Q[..., n], K[..., n], V), 16, "cpu").ok

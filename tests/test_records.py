@@ -116,6 +116,36 @@ def test_only_the_last_kernel_is_faster_than_one_unit_after_the_other():
         assert last < one_after_the_other < first
 
 
+def test_no_unit_alone_takes_the_time_of_the_tma_rung():
+    """What chapter 12 says of parts left out: half of the products save less than half, the softmax about a quarter."""
+    run = load_results("parts_h200")
+    ms = {row["left_out"]: row["ms"] for row in run["rows"] if row["d"] == 128}
+    assert 0.25 < 1 - ms["P V, and the copies of V"] / ms["nothing"] < 0.45
+    assert 0.2 < 1 - ms["softmax"] / ms["nothing"] < 0.33
+
+
+def test_beside_flashattention_4():
+    """Forward about even, ahead at short sequences; backward behind, most at d = 64."""
+    rows = [row for row in load_results("forward_fa4_h200")["rows"] if row["implementation"] == "fa2_hopper_forward"]
+    assert len(rows) == 12 and all((row["vs_fa4"] > 1) == (row["N"] <= 4096 or row["causal"]) for row in rows)
+    back = {(row["d"], row["N"], row["causal"]): row["vs_fa4"] for row in RECORDS["backward"]["rows"]
+            if row["implementation"] == "fa2_hopper_backward"}
+    assert len(back) == 12 and all(ratio < 1 for ratio in back.values())
+    assert statistics.median(ratio for size, ratio in back.items() if size[0] == 64) < 0.95 < statistics.median(
+        ratio for size, ratio in back.items() if size[0] == 128)
+
+
+def test_turns_are_faster_than_two_passes_wherever_both_were_timed():
+    run = load_results("backward_deterministic_h200")
+    timed = {}
+    for row in run["rows"]:
+        if not row["skipped"]:
+            timed.setdefault((row["d"], row["N"], row["causal"]), {})[row["implementation"]] = row["vs_sdpa_cudnn"]
+    both = [by_name for by_name in timed.values() if {"fa2_hopper_backward", "fa2_tuned_backward"} <= by_name.keys()]
+    assert len(both) >= 8 and all(one["fa2_hopper_backward"] > one["fa2_tuned_backward"] for one in both)
+    assert all(one["fa2_hopper_backward"] >= 0.75 for one in both)
+
+
 def test_fp8_pays_at_long_sequences_and_never_twice():
     """Chapter 13: the kernel is ahead everywhere, and quantising, as long for each token, eats that where N is short and masked."""
     rows = load_results("fp8_h200")["rows"]

@@ -49,7 +49,9 @@ def try_case(case, device="cuda", backend="triton"):
         O, L = flash_attention_decode(Q, *caches, lengths, block_table=table, K_new=K_new, V_new=V_new, window=case.window,
                                       splits=case.splits, return_lse=True, backend=backend)
     for b, end in enumerate(ends):
-        verdict = oracle.judge(O[b], L[b], Q[b], K[b, :, :end], V[b, :, :end], causal=True, window=case.window)
+        verdict = oracle.judge_in_orders(
+            lambda n: oracle.judge(O[b], L[b], Q[b][..., n], K[b, :, :end, n], V[b, :, :end], causal=True, window=case.window),
+            case.d, device)
         if not verdict.ok:
             return f"sequence {b}: {verdict}"
     return None

@@ -12,25 +12,32 @@ from torch.nn.functional import scaled_dot_product_attention
 from flashlab import ladder
 from flashlab.attention import flash_attention
 from flashlab.bench.options import add_budget_and_out, positive
-from flashlab.bench.results import finish, save, start
+from flashlab.bench.results import finish, start
 from flashlab.bench.timing import attempt
 
 CALLS, ROUNDS = 300, 15
 
 
-def host_us(function, calls=CALLS, rounds=ROUNDS, wait=torch.cuda.synchronize):
-    """Microseconds a call takes the host, the least of several rounds: others' work on the machine only adds."""
-    for _ in range(30):
-        function()
-    least = float("inf")
-    for _ in range(rounds):
-        wait()
-        began = time.perf_counter()
-        for _ in range(calls):
-            function()
-        least = min(least, time.perf_counter() - began)
+def host_us(functions, calls=CALLS, rounds=ROUNDS, wait=torch.cuda.synchronize):
+    """{name: microseconds a call takes the host}, {name: why there are none}: the least of several rounds, taken by turns.
+
+    Others' work on the machine only adds, and a processor that has been idle runs slowly at first.
+    """
+    least, failed = {}, {}
+    for turn in range(rounds + 1):                     # the first compiles, and is not counted
+        for name in functions.keys() - failed.keys():
+            _, reason = attempt(functions[name])
+            wait()
+            began = time.perf_counter()
+            for _ in range(0 if reason else calls):
+                functions[name]()
+            us = 1e6 * (time.perf_counter() - began) / calls
+            if reason:
+                failed[name] = reason
+            elif turn:
+                least[name] = min(us, least.get(name, us))
     wait()
-    return 1e6 * least / calls
+    return least, failed
 
 
 def functions(N, d, device="cuda"):
@@ -54,11 +61,10 @@ def run_asked(args, out, command):
     calls, reason = attempt(functions, args.N, args.d)
     if reason:
         raise SystemExit(reason)
-    for name, call in calls.items():
-        us, reason = attempt(host_us, call)
-        row = {"call": name, "N": args.N, "d": args.d, "us": round(us, 2) if us else None} | ({"skipped": reason} if reason else {})
-        results["rows"].append(row)
-        save(results, out)
+    least, failed = host_us(calls)
+    for name in calls:
+        row = {"call": name, "N": args.N, "d": args.d, "us": round(least[name], 2) if name in least else None}
+        results["rows"].append(row | ({"skipped": failed[name]} if name in failed else {}))
     times = {row["call"]: row["us"] for row in results["rows"]}
     for name, us in times.items():
         kind = next((end for end in (", compiled", ", backward") if name.endswith(end)), "")

@@ -78,20 +78,21 @@ def try_shape(kernel, shape, dtype, repeats, device="cuda", wait=wait, determini
     call = partial(gradients if backward else outputs, kernel.name, Q, K, V, dO, options, deterministic)
     ordered = deterministic or not kernel.launches_in_order and not kernel.why_not(Q, K, V, **options, deterministic=True)
     moving = {"dQ"} if backward and not ordered else set()
-    spread = 0.0
+    spreads = [0.0] * len(parts)                       # how far dQ moved from run to run, of each part
     with poisoned_outputs():
         first = parts_of(call(), parts)
         wait(row)
         for n in range(repeats):
             again = parts_of(call(), parts)
             wait(row)
-            pairs = [(name, one[name], other[name]) for one, other in zip(again, first, strict=True) for name in one]
-            if not all(torch.equal(T, other) for name, T, other in pairs if name not in moving):
-                return row | {"wrong": f"other bits at repeat {n + 1}"}
-            spread = max([spread, *(oracle.max_error(T, other) for name, T, other in pairs if name in moving)])
+            for part, (one, other) in enumerate(zip(again, first, strict=True)):
+                if not all(torch.equal(one[name], other[name]) for name in one.keys() - moving):
+                    return row | {"wrong": f"other bits at repeat {n + 1}"}
+                spreads[part] = max([spreads[part], *(oracle.max_error(one[name], other[name]) for name in moving)])
     tensors = parts_of({"Q": Q, "K": K, "V": V, "dO": dO}, parts)
     masks = {"causal": causal, "window": options.get("window")}
-    verdicts = [judged(backward, found, spread, one.values(), masks) for found, one in zip(first, tensors, strict=True)]
+    verdicts = [judged(backward, found, spread, one.values(), masks)
+                for found, spread, one in zip(first, spreads, tensors, strict=True)]
     return row | max(verdicts, key=lambda one: ("wrong" in one, one["error"] / (one["bound"] or 1.0)))
 
 

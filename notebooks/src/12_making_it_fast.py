@@ -72,7 +72,7 @@ made = dict(zip(kernels, compile_all([(kernel, arguments_of(name), 90) for name,
 print(f"{len(made)} kernels compiled for an H100")
 
 # %% [markdown]
-# And the clock. Each rung's kernel has been held against float64 and then timed, at 24 sizes. You will predict each rung's gain over the one before it at the size below, and then see it at all of them. A gain counts where the ranges of repeated runs do not overlap (chapter 16).
+# And the clock. Each rung's kernel has been held against float64 and then timed, the forward pass at 24 sizes, the backward pass at 12. You will predict each rung's gain over the one before it at the size below, and then see it at all of them. A gain counts where the ranges of repeated runs do not overlap (chapter 16).
 
 # %%
 forward, backward, searched = (bench.load_results(f"{what}_h200") for what in ("forward", "backward", "tune"))
@@ -92,8 +92,9 @@ print(f"{label('fa2_triton_forward')}: {speed('fa2_triton_forward'):.0f} TFLOP/s
 
 # %%
 def gain(name, results=forward):
-    """(how many times as fast as the rung before, whether that is a tie) at the size chosen."""
-    return next((ratio, tied) for row, ratio, tied in gains(results, name) if chosen(row))
+    """(how many times as fast as the rung before, whether that is a tie) at the size chosen, or the nearest that was timed."""
+    found = [one for one in gains(results, name) if (one[0]["d"], one[0]["causal"]) == (d, causal)]
+    return min(found, key=lambda one: abs(one[0]["N"] - N))[1:]
 
 
 def clock(name, guess):
@@ -507,6 +508,23 @@ for name, given in {"contiguous": Q, "every second column": meta(1, 16, 4096, 25
 # **Takeaway.** Copies made by a unit of their own free threads, registers and instructions. Whether that is time, a measurement says: here it is, for chapter 09b's product it was not.
 
 # %% [markdown]
+# What takes the time in this kernel? With one part left out it computes nonsense, but the clock says what that part had cost. **Predict**, in per cent of the time: what is saved without the powers of two, without the maxima and sums of rows, and without $PV$, one product of two, and its copies of $V$?
+
+# %%
+my_savings = {"exponentials of P": None, "row maxima and sums": None, "P V, and the copies of V": None}
+
+# %%
+run = bench.load_results("parts_h200")
+ms = {row["left_out"]: row["ms"] for row in run["rows"] if row["d"] == 128}
+saved = {name: 100 * (1 - part / ms["nothing"]) for name, part in ms.items() if name != "nothing"}
+_ = compare("what a part of the kernel costs", my_savings, {name: saved[name] for name in my_savings}, "%")
+figures.bars(saved, f"Without its softmax the kernel would be done {saved['softmax']:.0f} % earlier",
+             f"Recorded on {bench.where(run)}: fa2_tma_forward with a part left out, d = 128, N = 4096, no mask.", "% of the time saved")
+
+# %% [markdown]
+# **Compare.** Parts run beside one another, so what they save need not add up. Half of the products would be half of the time if the tensor cores were all that counts; it is less. And the softmax, in which they have no part, costs a quarter: while a warp computes powers, its products wait. The rungs that remain are about that.
+
+# %% [markdown]
 # ## Programs that stay
 #
 # Causal query blocks differ in length, from 2 tiles to 64 here, and an SM that gets a long one last keeps the rest waiting. A *persistent* kernel starts as many programs as run at a time, and each takes block after block from a list. **Predict** for 16 heads on 132 SMs, one program each: how many per cent longer than at best does it take with the shortest blocks first, and with the longest first?
@@ -648,6 +666,34 @@ figures.kernels_beside_peers(forward, d, N, causal)
 # %% [markdown]
 # **Change this and run again**: `d, N, causal` near the top of the chapter, and then this cell. Where is cuDNN ahead?
 #
+# FlashAttention-4's kernels, written in NVIDIA's CuTe by FlashAttention's authors, are the other mark. **Predict** at how many of 12 sizes the last rung is faster than they are, forward and backward.
+
+# %%
+my_sizes_ahead = {"forward": None, "backward": None}
+
+# %%
+beside = {"forward": bench.load_results("forward_fa4_h200"), "backward": backward}
+against = {what: [row for row in run["rows"] if row["implementation"] == f"fa2_hopper_{what}"] for what, run in beside.items()}
+_ = compare("sizes ahead of FlashAttention-4", my_sizes_ahead,
+            {what: sum(row["vs_fa4"] > 1 for row in rows) for what, rows in against.items()})
+ratios = {what: {f"d = {row['d']}, N = {row['N']}{', causal' if row['causal'] else ''}": row["vs_fa4"] for row in rows}
+          for what, rows in against.items()}
+
+
+def beside_flashattention_4(what):
+    low, high = min(ratios[what].values()), max(ratios[what].values())
+    return figures.bars(ratios[what], f"The {what} pass at {low:.2f} to {high:.2f} times the speed of FlashAttention-4",
+                        f"Recorded on {bench.where(beside[what])}; medians of ratios, by turns.", "its time over the last rung's")
+
+
+beside_flashattention_4("forward")
+
+# %%
+beside_flashattention_4("backward")
+
+# %% [markdown]
+# **Compare.** Forward the course's kernel is ahead up to $N = 4096$, and at 16,384 with a mask; without one FlashAttention-4 is. Backward FlashAttention-4 is ahead everywhere, most at $d = 64$. Why has not been taken apart.
+#
 # Now the compiler's view. **Predict**: which rung needs the fewest registers a thread, and which the most shared memory? Answer with the names in the picture of the ladder.
 
 # %%
@@ -755,6 +801,22 @@ _ = compare("steps of programs that take turns", my_steps_in_turns, {"all begin 
                                                                       "block j begins at tile j": steps_in_turns(8, lambda j: j)})
 
 # %% [markdown]
+# What do the turns cost? **Predict** the speed of the Hopper rung with the same bits each time, $d = 128$, $N = 4096$, as a multiple of cuDNN's, which does not promise them, and that of the two passes.
+
+# %%
+my_ordered = {"Hopper, in turns": None, "two passes": None}
+
+# %%
+ordered = bench.load_results("backward_deterministic_h200")
+names = {"Hopper, in turns": "fa2_hopper_backward", "two passes": "fa2_tuned_backward"}
+timed = {name: {row["d"]: row["vs_sdpa_cudnn"] for row in ordered["rows"]
+                if (row["implementation"], row["N"], row["causal"]) == (one, 4096, False)} for name, one in names.items()}
+_ = compare("the same bits each time", my_ordered, {name: by_d[128] for name, by_d in timed.items()}, "times")
+figures.bars({f"{name}, d = {width}": ratio for name, by_d in timed.items() for width, ratio in by_d.items()},
+             f"The same bits each time at {timed['Hopper, in turns'][128]:.2f} times cuDNN's speed",
+             f"Recorded on {bench.where(ordered)}; N = 4096, no mask.", "cuDNN's time over this one's")
+
+# %% [markdown]
 # The compiler's view of the kernel that holds most, the one with $dK$ and $dV$. **Predict** which of the three needs the most shared memory: "two passes", "one kernel" or "Hopper".
 
 # %%
@@ -786,7 +848,7 @@ for rung in climbed:
     all_sizes = gains(backward, rung.name)
     ahead, behind = (sum(not tied and (ratio > 1) == up for _, ratio, tied in all_sizes) for up in (True, False))
     print(f"{rung.title}: ahead at {ahead} of {len(all_sizes)} sizes, behind at {behind} (recorded)")
-figures.kernels_beside_peers(backward, d, N, causal)
+figures.kernels_beside_peers(backward, d, min((1024, 4096, 16384), key=lambda size: abs(size - N)), causal)
 
 # %% [markdown]
 # **Compare.** The split's gain grows with the length of the loops, and for short ones it can cost. The search adds next to nothing. One kernel in place of two gains less than the share of its products says, next to nothing without a mask, and at $d = 64$ it can be behind: the sum in memory is what it pays with. Here are all sizes:
