@@ -19,6 +19,21 @@ def decode(B=(1, 4, 32), skipped=()):
     return {"what": "decode", "page_size": 64, "provenance": PROVENANCE, "rows": rows}
 
 
+SPEEDS = {(4096, False): (1.2, 1.05), (4096, True): (1.3, 0.9), (16384, True): (1.4, 1.25)}     # alone, with quantising: made up
+
+
+def fp8(without=()):
+    """Results of bench fp8, made up. without: implementations that have no time."""
+    rows = []
+    for (N, causal), (kernel, whole) in SPEEDS.items():
+        size = {"N": N, "d": 128, "causal": causal, "B": 16384 // N, "H": 16}
+        speeds = {"sdpa_cudnn": 0.9, "fa2_hopper_forward": 1.0, "fp8 kernel": kernel, "fp8 quantising": 6.0}
+        for name, speed in (speeds | {"flash_attention_fp8": whole}).items():
+            found = {"skipped": "refused"} if name in without else {"ms": 1 / speed, "vs_fa2_hopper_forward": speed}
+            rows.append(size | {"implementation": name} | found)
+    return {"what": "fp8", "provenance": PROVENANCE, "rows": rows}
+
+
 def all_of():
     """name -> a call that draws it."""
     points = [{"splits": s, "longest": -(-64 // s) * 64, "bytes": 2000 + 10 * s} for s in (1, 2, 16)]
@@ -30,4 +45,5 @@ def all_of():
         "bytes_of_steps": lambda: figures.bytes_of_steps({"no window": {256: 512, 1024: 2048}, "a window": {256: 512, 1024: 512}},
                                                          "Modelled: -."),
         "decode_steps": lambda: figures.decode_steps(decode()),
+        "fp8_times": lambda: figures.fp8_times(fp8()),
     }

@@ -3,7 +3,7 @@
 import pytest
 
 from flashlab import figures
-from tests.pictures_decoding import all_of, decode
+from tests.pictures_decoding import all_of, decode, fp8
 from tests.test_figures import labels, source, title
 
 
@@ -41,3 +41,14 @@ def test_what_was_not_measured_is_left_out():
         figures.decode_steps(decode(skipped=("decode",)))
     with pytest.raises(ValueError, match="H_q = 16, H_kv = 16"):
         figures.decode_steps(decode(), H_q=16, H_kv=16)
+
+
+def test_fp8_bars_end_where_their_times_do():
+    fig = figures.fp8_times(fp8())
+    ax = fig.axes[0]
+    assert title(fig) == "FP8's kernel is 1.20 to 1.40 times as fast as bfloat16's, with quantising 0.90 to 1.25"
+    assert [round(bar.get_x() + bar.get_width(), 3) for bar in ax.patches] == [83.333, 95.238, 76.923, 111.111, 71.429, 80]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["N = 4096", "N = 4096, causal", "N = 16384, causal"]
+    assert source(fig).endswith("d = 128, 16 heads, 16,384 tokens in all.")
+    with pytest.raises(ValueError, match="times of fp8 kernel, flash_attention_fp8, fa2_hopper_forward"):
+        figures.fp8_times(fp8(without=("flash_attention_fp8",)))

@@ -144,3 +144,21 @@ def test_turns_are_faster_than_two_passes_wherever_both_were_timed():
     both = [by_name for by_name in timed.values() if {"fa2_hopper_backward", "fa2_tuned_backward"} <= by_name.keys()]
     assert len(both) >= 8 and all(one["fa2_hopper_backward"] > one["fa2_tuned_backward"] for one in both)
     assert all(one["fa2_hopper_backward"] >= 0.75 for one in both)
+
+
+def test_fp8_pays_at_long_sequences_and_never_twice():
+    """Chapter 13: the kernel is ahead everywhere, and quantising, as long for each token, eats that where N is short and masked."""
+    rows = load_results("fp8_h200")["rows"]
+    speed, of_a_token = {}, []
+    for row in rows:
+        speed.setdefault(row["implementation"], {})[row["causal"], row["N"]] = row["vs_fa2_hopper_forward"]
+        if row["implementation"] == "fp8 quantising":
+            of_a_token.append(row["ms"] / (row["B"] * row["N"]))
+    assert all(1 < ratio < 2 for ratio in speed["fp8 kernel"].values())
+    assert max(of_a_token) < 1.1 * min(of_a_token)
+    assert {N for _, N in speed["fp8 kernel"]} == {4096, 16384}, "the shorter one, the longer one"
+    whole = speed["flash_attention_fp8"]
+    assert whole[True, 4096] < 1 < min(whole[False, 4096], whole[False, 16384], whole[True, 16384])
+    assert all(whole[causal, 4096] < whole[causal, 16384] for causal in (False, True))
+    error = {name: [row["error"] for row in rows if row["implementation"] == name] for name in ("fp8 kernel", "fa2_hopper_forward")}
+    assert all(eight > 20 * sixteen for eight, sixteen in zip(*error.values(), strict=True))

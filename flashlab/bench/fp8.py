@@ -140,24 +140,32 @@ def tried(kinds):
 
 
 def soundness(expired, device="cuda"):
-    """A row for each awkward call: whether the kernels do the steps of `fp8.emulated`, and give the same bits three times."""
-    for B, H_q, H_kv, N_q, N_k, d, causal in AWKWARD:
-        row = dict(zip(("B", "H_q", "H_kv", "N_q", "N_k", "d", "causal"), (B, H_q, H_kv, N_q, N_k, d, causal), strict=True))
-        generator = torch.Generator(device).manual_seed(N_q)
-        Q, K, V = (torch.randn(B, N, H, d, generator=generator, device=device).bfloat16().transpose(1, 2)
-                   for N, H in ((N_q, H_q), (N_k, H_kv), (N_k, H_kv)))
-        V[:, :, -N_k // 3:] *= 8                       # blocks with other scales
-        with poisoned_outputs():
-            first, *more = (fp8.flash_attention_fp8(Q, K, V, causal=causal) for _ in range(1 if expired() else 3))
-        quantized = (fp8.quantize(T, block, rotate=T is not V) for T, block in ((Q, fp8.ROWS), (K, fp8.KEYS), (V, fp8.KEYS)))
-        same = fp8.emulated(*quantized, causal, d**-0.5).double()
-        truth = oracle.attention(Q, K, V, causal=causal)[0]
-        size = truth.square().mean().sqrt()
-        row["from_emulated"], row["error"] = (((first.double() - x).square().mean().sqrt() / size).item() for x in (same, truth))
-        row["same_bits"] = all(torch.equal(first, again) for again in more)
-        row["ok"] = row["from_emulated"] < fp8.EPS / 2 and row["error"] < LARGEST_ERROR and row["same_bits"]
-        print(row, flush=True)
+    """A row for each awkward call: what `tried_call` finds, or what it raised."""
+    for case in AWKWARD:
+        row = dict(zip(("B", "H_q", "H_kv", "N_q", "N_k", "d", "causal"), case, strict=True))
+        found, raised = timing.attempt(tried_call, *case, 1 if expired() else 3, device)
+        row |= {"ok": False, "raised": raised} if raised else found
+        print(row if row["ok"] else f"WRONG {row}", flush=True)
         yield row
+
+
+def tried_call(B, H_q, H_kv, N_q, N_k, d, causal, times, device):
+    """Whether the kernels do the steps of `fp8.emulated`, and give the same bits so many times."""
+    generator = torch.Generator(device).manual_seed(N_q)
+    Q, K, V = (torch.randn(B, N, H, d, generator=generator, device=device).bfloat16().transpose(1, 2)
+               for N, H in ((N_q, H_q), (N_k, H_kv), (N_k, H_kv)))
+    V[:, :, -N_k // 3:] *= 8                           # blocks with other scales
+    with poisoned_outputs():
+        first, *more = (fp8.flash_attention_fp8(Q, K, V, causal=causal) for _ in range(times))
+    quantized = (fp8.quantize(T, block, rotate=T is not V) for T, block in ((Q, fp8.ROWS), (K, fp8.KEYS), (V, fp8.KEYS)))
+    same = fp8.emulated(*quantized, causal, d**-0.5).double()
+    truth = oracle.attention(Q, K, V, causal=causal)[0]
+    size = truth.square().mean().sqrt()
+    from_emulated, error = (((first.double() - x).square().mean().sqrt() / size).item() for x in (same, truth))
+    same_bits = all(torch.equal(first, again) for again in more)
+    ok = from_emulated < fp8.EPS / 2 and error < LARGEST_ERROR and same_bits       # NaN compares false: it fails
+    found = {"from_emulated": from_emulated, "error": error, "same_bits": same_bits, "ok": ok}
+    return {name: value if value == value else None for name, value in found.items()}         # JSON knows no NaN
 
 
 def run_asked(args, out, command):
@@ -165,8 +173,12 @@ def run_asked(args, out, command):
     expired = timing.deadline(args.budget_seconds)
     if args.soundness:
         rows = list(soundness(expired))
-        print(f"{sum(row['ok'] for row in rows)} of {len(rows)} are right")
-        return finish(start("fp8", command, rows=rows), out)
+        right = sum(row["ok"] for row in rows)
+        print(f"{right} of {len(rows)} are right")
+        results = finish(start("fp8", command, rows=rows), out)
+        if right < len(rows):
+            raise SystemExit("FP8 attention is wrong: see above")
+        return results
     results = start("fp8", command, ceilings=timing.ceilings(), rows=[])
     sizes = args.N or (QUICK_SIZES if args.quick or args.sweep else SIZES)
     timer, rounds = (timing.quick_ms, 2) if args.quick or args.sweep else (timing.time_ms, 5)

@@ -37,7 +37,7 @@ from flashlab.figures.backward import (
 from flashlab.figures.benchmarks import error_against_float64, model_vs_counters, peak_memory_against_N, runtime_against_N, tflops
 from flashlab.figures.blocks import attention_tiles, matmul_traffic
 from flashlab.figures.budget import share_of_S, tiles_in_sram
-from flashlab.figures.decoding import bytes_of_steps, cost_of_splits, decode_steps, pages_drawn, sms_busy, time_of_splits
+from flashlab.figures.decoding import bytes_of_steps, cost_of_splits, decode_steps, fp8_times, pages_drawn, sms_busy, time_of_splits
 from flashlab.figures.formats import float16_range, running_sums
 from flashlab.figures.gpu import (
     bandwidth_by_block,

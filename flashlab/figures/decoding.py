@@ -1,4 +1,4 @@
-"""The pictures of chapter 13: SMs that work, what splits cost, a cache in pages, what a window reads, recorded decode steps."""
+"""The pictures of chapter 13: SMs that work, what splits cost, a cache in pages, what a window reads, recorded times."""
 
 import math
 
@@ -7,7 +7,7 @@ from matplotlib.patches import Rectangle
 
 from flashlab.figures.benchmarks import recorded
 from flashlab.figures.style import FAINT, HALO, INK, READ, bare, byte_axis, color, figure, finish, ink_on, label, plain_log, ramp
-from flashlab.figures.words import bytes_text
+from flashlab.figures.words import bytes_text, every
 from flashlab.ladder import DECODE, rung
 from flashlab.validate import check_positive
 
@@ -198,3 +198,49 @@ def _lines(rows):
     for row in sorted(rows, key=lambda row: row["N"]):
         lines.setdefault(row["implementation"], {})[row["N"]] = row
     return lines
+
+
+HOPPER, FP8 = rung("fa2_hopper_forward"), "#56B4E9"
+AS_RECORDED = {"fp8 kernel": "kernel", "flash_attention_fp8": "whole", HOPPER.name: "bfloat16"}     # as bench fp8 calls them
+
+
+@figure
+def fp8_times(results):
+    """The time of attention in FP8, and of quantising Q, K and V for it, in percent of the bfloat16 kernel's.
+
+    results: of bench fp8. Raises: ValueError where none of its sizes has the times of all three
+    """
+    sizes = {}
+    for row in results["rows"]:
+        if row.get("implementation") in AS_RECORDED and row.get("ms"):
+            sizes.setdefault((row["d"], row["causal"], row["N"]), {})[AS_RECORDED[row["implementation"]]] = row
+    sizes = {size: found for size, found in sorted(sizes.items()) if len(found) == len(AS_RECORDED)}
+    if not sizes:
+        raise ValueError(f"results must hold times of {', '.join(AS_RECORDED)} at one size at least, found them at none")
+    fig, ax = plt.subplots(figsize=(8.8, 1.7 + 0.46 * len(sizes)))
+    speeds = [[found[what][f"vs_{HOPPER.name}"] for what in ("kernel", "whole")] for found in sizes.values()]
+    for y, (kernel, whole) in enumerate(speeds):
+        ax.barh(y, 100 / kernel, 0.66, color=FP8, label=None if y else "kernel")
+        ax.barh(y, 100 / whole - 100 / kernel, 0.66, left=100 / kernel, color=FP8, alpha=0.45,
+                label=None if y else "quantising Q, K and V")
+        ax.annotate(f"{kernel:.2f} times as fast", (100 / kernel, y), (-6, 0), textcoords="offset points", ha="right", va="center",
+                    fontsize=9)
+        ax.annotate(f"{whole:.2f} with quantising", (max(100, 100 / whole), y), (6, 0), textcoords="offset points", va="center",
+                    fontsize=9)
+    ax.axvline(100, color=HOPPER.color, ls="--", lw=1.4)
+    ax.annotate(f"bfloat16: {HOPPER.title}", (100, 1), (4, 4), xycoords=("data", "axes fraction"), textcoords="offset points",
+                fontsize=9, fontweight="bold", color=HOPPER.color)
+    names = [f"N = {N}{f', d = {d}' * (len({d for d, *_ in sizes}) > 1)}{', causal' * causal}" for d, causal, N in sizes]
+    ax.set(xlim=(0, 140), ylim=(len(sizes) - 0.4, -0.6), xlabel="% of the bfloat16 kernel's time", xticks=range(0, 101, 20))
+    ax.set_yticks(range(len(sizes)), names)
+    ax.legend(ncols=2, loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=9, handlelength=1)
+    alone, together = ([f"{n:.2f}" for n in sorted(ratios)] for ratios in zip(*speeds, strict=True))
+    same = next(iter(sizes.values()))["kernel"]
+    tokens = " or ".join(f"{n:,}" for n in sorted({found["kernel"]["B"] * found["kernel"]["N"] for found in sizes.values()}))
+    return finish(fig, f"FP8's kernel is {_span(alone)} times as fast as bfloat16's, with quantising {_span(together)}",
+                  f"{recorded(results)} d = {every([row['kernel'] for row in sizes.values()], 'd')}, {same['H']} heads, "
+                  f"{tokens} tokens in all.")
+
+
+def _span(numbers):
+    return numbers[0] if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"

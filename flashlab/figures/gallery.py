@@ -18,6 +18,7 @@ OF_RESULTS = {"forward": {draw.__name__: draw for draw in (*BENCH, figures.error
               "backward": {draw.__name__: draw for draw in BENCH},
               "counters": {"counters": figures.model_vs_counters},
               "decode": {"steps": figures.decode_steps},
+              "fp8": {"times": figures.fp8_times},
               "tune": {"times_of_tiles": figures.times_of_tiles},
               "ring": {"speedup": figures.ring_speedup, "memory": figures.ring_memory},
               "gpt": {"training_by_context": figures.training_by_context}}

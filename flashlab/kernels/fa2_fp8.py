@@ -397,7 +397,7 @@ def how_many(d, N, causal):
     """Keys of a block, consumers, slots of a ring, unrolled by two or not, one sum or two: see `issue_output`."""
     if d == 64:
         return {"keys": 128, "consumers": 3, "stages": 3, "unrolled": False, "two_sums": False, "registers": 160}
-    if d == 256:                                       # O takes 128 registers: there are none for a second sum
+    if d == 256:                                       # O takes 128 registers: none for a second sum, and masks spill a few bytes
         return {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False, "two_sums": False, "registers": 240}
     return {"keys": 128, "consumers": 2, "stages": 3, "unrolled": False, "two_sums": True, "registers": 240}
 

@@ -54,4 +54,6 @@ def launch(X, H, values, scales, block, transposed=False, blocks=4):
     arguments = {"X": X, "H": H, "values": values, "scales": scales, "heads": heads, "N": N, "root": d**-0.5}
     arguments |= {f"stride_{axis}": step for axis, step in zip("bhn", X.stride(), strict=False)}
     arguments |= {"block": block, "blocks": blocks, "d": d, "transposed": transposed, "num_warps": 8 if block * d > 8192 else 4}
+    # At d = 256 H takes 128 KiB of shared memory: there is no room for blocks of X that are loaded ahead.
+    arguments["num_stages"] = 1 if d == 256 else 3
     return (X.shape[0] * heads * triton.cdiv(triton.cdiv(N, block), blocks),), arguments

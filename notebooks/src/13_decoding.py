@@ -432,7 +432,42 @@ figures.bars(errors, f"A rotation leaves {gains['few numbers']:.0f} % of the err
 # %% [markdown]
 # **Compare.** The paper reports 2.6 times less error than a plain FP8 attention has, on numbers like the first kind. `flashlab/fp8.py` does here, step by step, what a kernel for Hopper in `flashlab/kernels/fa2_fp8.py` does on the GPU. **Change this and run again**: larger outliers, more columns. When does the rotation stop to help?
 #
-# **Takeaway.** Half the bytes cost digits. A scale keeps numbers in range, a rotation spreads what is large, and against 16 bits much is lost all the same: measure it on your own numbers.
+# And its speed? The tensor cores take half the time for a product; the exponentials take as long as before, and weights have to be rounded besides. **Predict** for an H200, $N = 16384$, $d = 128$, no mask: how many times as fast as chapter 12's last rung in bfloat16 is the FP8 kernel, on numbers that are quantised already? And together with quantising $Q$, $K$ and $V$?
+
+# %%
+my_fp8_speed = {"kernel": None, "with quantising": None}
+
+# %%
+in_8_bits = bench.load_results("fp8_h200")
+rows = {row["implementation"]: row for row in in_8_bits["rows"] if (row["N"], row["d"], row["causal"]) == (16384, 128, False)}
+alone, whole, quantising, in_16_bits = (rows[name] for name in ("fp8 kernel", "flash_attention_fp8", "fp8 quantising",
+                                                                "fa2_hopper_forward"))
+times = {name: row["vs_fa2_hopper_forward"] for name, row in {"kernel": alone, "with quantising": whole}.items()}
+said = compare("the FP8 kernel against bfloat16's", my_fp8_speed, times, "times")
+moved = 3 * alone["B"] * alone["H"] * alone["N"] * alone["d"] * (2 + 1)    # Q, K and V, read in 16 bits and written in 8
+print(f"quantising moves {moved / 1e6:.0f} MB in {quantising['ms']:.2f} ms, "
+      f"{moved / quantising['ms'] / 1e7 / in_8_bits['ceilings']['copy_tb_s']:.0f} % of a copy's rate; the error of O is "
+      f"{100 * alone['error']:.1f} % of its size, in bfloat16 {100 * in_16_bits['error']:.2f} % (recorded)")
+figures.fp8_times(in_8_bits)
+
+# %% [markdown]
+# **Compare.** Only the products are twice as fast. And quantising is a pass over three tensors: a token costs the same however many there are, while attention's work for a token grows with $N$, and with it what FP8 saves. At the shorter of these lengths, with a mask, the whole call is slower than bfloat16; at the longer one it pays. The price is an error more than twenty times as large.
+#
+# A decode step has one query, so nothing makes up for a pass over the cache. **Predict** how many bytes a step moves for each number of $K$ and $V$: with a cache in 16 bits, with the same cache quantised in every call, and with a cache whose tokens were quantised once, as they came.
+
+# %%
+my_bytes_a_number = {"16 bits": None, "quantised in every call": None, "quantised once": None}
+
+# %%
+wide, narrow = torch.bfloat16.itemsize, torch.float8_e4m3fn.itemsize
+moved = {"16 bits": wide, "quantised in every call": wide + 2 * narrow, "quantised once": narrow}    # each call: written, read again
+said = compare("bytes for a number of the cache", my_bytes_a_number, moved, "bytes")
+print(", ".join(f"{name}: {100 * n / wide:.0f} % of the time" for name, n in moved.items()), "(modelled: where bytes are all that counts)")
+
+# %% [markdown]
+# **Compare.** A token's key and value are written once and read in every later step: quantise them once, when they are cached, and never in a call. (A scale stands for a block of keys here, so the block that is still growing has to stay in 16 bits, or take a scale that is known beforehand.) `flash_attention_fp8` quantises in every call: it is for prompts, and for long ones.
+#
+# **Takeaway.** Half the bytes cost digits. A scale keeps numbers in range, a rotation spreads what is large, and against 16 bits much is lost all the same: measure it on your own numbers. And quantise once what is read often.
 
 # %% [markdown]
 # ## The kernel in Triton
