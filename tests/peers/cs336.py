@@ -31,7 +31,7 @@ def attend(ctx, q, k, v, is_causal, backend):
     inputs = [T.detach().requires_grad_() for T in (q, k, v)]
     with torch.enable_grad():
         O, L = flash_attention(*(T[:, None] for T in inputs), causal=is_causal, backend=backend, return_lse=True)
-    ctx.graph = inputs, O[:, 0]
+        ctx.graph = inputs, O[:, 0]
     ctx.save_for_backward(L[:, 0].detach())
     return O[:, 0].detach()
 
