@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import re
 import sys
 import time
 from collections import Counter
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-import flashlab            # first of all, since without a GPU it has Triton's kernels interpreted  # noqa: F401
+import flashlab            # without a GPU it has Triton's kernels interpreted, if it comes before Triton  # noqa: F401
 
-HERE = Path(__file__).parent
+sys.path.insert(0, str(Path(__file__).parent))         # the shims
+import scope  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -21,6 +23,7 @@ def pytest_addoption(parser):
     group.addoption("--peer")
     group.addoption("--checkout")
     group.addoption("--on")
+    group.addoption("--tests")
     group.addoption("--longest", type=int)
     group.addoption("--one-in", type=int)
     group.addoption("--report")
@@ -28,8 +31,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.counts, config.failed, config.start = Counter(), {}, time.time()
-    sys.path.insert(0, str(HERE))
+    config.counts, config.emptied, config.start = Counter(), set(), time.time()
     if config.getoption("peer") == "flash-attention":
         import flash_attn
 
@@ -70,27 +72,43 @@ def pytest_runtest_call(item):
 
 # ---- which tests run
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config, items):
-    import scope
+def pytest_pycollect_makeitem(collector, name, obj):
+    """Tests whose names do not match --tests are not made into cases at all."""
+    wanted = collector.config.getoption("tests")
+    return [] if name.startswith("test") and wanted and not re.search(wanted, name) else None
 
-    runs, counts, longest, one_in = {}, config.counts, config.getoption("longest"), config.getoption("one_in")
-    for item in items:
-        parameters, name = getattr(item, "callspec", None), getattr(item, "originalname", item.name)
-        parameters = parameters.params if parameters else {}
-        if why := scope.why_not(name, parameters):
-            counts["skipped", why] += 1
-        elif longest and scope.length(parameters) > longest:
-            counts["left out", f"longer than {longest}"] += 1
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc):
+    """Chooses before pytest makes items of the cases: flash-attention has half a million, which would take a minute."""
+    yield
+    config, name = metafunc.config, metafunc.function.__name__
+    if metafunc._calls:                                # private, and the only place for it
+        metafunc._calls[:] = choose(config, name, metafunc._calls)
+        if not metafunc._calls:                        # pytest would take it for a test without parameters
+            config.emptied.add(name)
+    elif why := scope.why_not(name, {}):
+        config.counts["skipped", why] += 1
+        config.emptied.add(name)
+
+
+def choose(config, name, calls):
+    """Those within flashlab's scope and --longest, and one in so many of them, the same ones each time."""
+    longest, one_in, kept = config.getoption("longest"), config.getoption("one_in"), []
+    for call in calls:
+        if why := scope.why_not(name, call.params):
+            config.counts["skipped", why] += 1
+        elif longest and scope.length(call.params) > longest:
+            config.counts["left out", f"longer than {longest}"] += 1
         else:
-            runs.setdefault(name, []).append(item)
-    chosen = set()
-    for name, many in sorted(runs.items()):
-        kept = random.Random(name).sample(many, -(-len(many) // one_in))           # the same ones each time
-        counts["left out", f"all but one in {one_in}"] += len(many) - len(kept)
-        chosen.update(kept)
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = [item for item in items if item in chosen]
+            kept.append(call)
+    sample = random.Random(name).sample(kept, -(-len(kept) // one_in))
+    config.counts["left out", f"all but one in {one_in}"] += len(kept) - len(sample)
+    return sample
+
+
+def pytest_collection_modifyitems(config, items):
+    items[:] = [item for item in items if getattr(item, "originalname", item.name) not in config.emptied]
 
 
 # ---- what came of them

@@ -34,7 +34,7 @@ def main(argv=None):
         "--tb=short", "--no-header", "--peer", args.peer, "--checkout", str(args.checkout and Path(args.checkout).resolve()),
         "--on", args.device, *(["--longest", str(args.longest)] if args.longest else []), "--one-in", str(args.one_in),
         "--report", str(Path(args.out or f"{args.peer}.json").resolve()), "--about", json.dumps(about),
-        *(["-k", args.k] if args.k else []), *(["-n", str(args.workers)] if args.workers else []),
+        *(["--tests", args.tests] if args.tests else []), *(["-k", args.k] if args.k else []), *(["-n", str(args.workers)] if args.workers else []),
     ])
     sys.exit(status)
 
@@ -43,7 +43,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split(".  ")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("peer", choices=PEERS)
     parser.add_argument("checkout", nargs="?", help="a clone of the peer's repository; for pytorch none, torch brings its samples")
-    parser.add_argument("-k", help="only tests whose names match, as pytest's -k")
+    parser.add_argument("--tests", help="only tests with names that this regular expression finds")
+    parser.add_argument("-k", help="of the cases that are left, only those that pytest's -k selects")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cpu: what the peer puts on a GPU stays on the CPU")
     parser.add_argument("--longest", type=int, help="leave out tests with longer sequences")
     parser.add_argument("--one-in", type=int, default=1, help="of each test, one case in so many, the same ones each time")
