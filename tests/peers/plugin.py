@@ -58,7 +58,7 @@ class OnTheCpu(torch.overrides.TorchFunctionMode):
 def pytest_collection(session):
     """While their files are imported, peers ask whether there is a GPU, and which."""
     with pytest.MonkeyPatch.context() as patch:
-        if session.config.getoption("on") == "cpu":
+        if session.config.getoption("on") == "cpu" and session.config.getoption("peer") != "pytorch":
             patch.setattr(torch.cuda, "is_available", lambda: True)
             patch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
         return (yield)
