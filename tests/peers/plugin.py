@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import flashlab            # without a GPU it has Triton's kernels interpreted, if it comes before Triton  # noqa: F401
+import flashlab  # noqa: F401      # before Triton: without a GPU it has the kernels interpreted
 
 sys.path.insert(0, str(Path(__file__).parent))         # the shims
 import scope  # noqa: E402
@@ -119,7 +119,8 @@ def pytest_runtest_logreport(report):
         COUNTS["skipped", why.removeprefix("flashlab has not got ") or "the peer's own skip"] += 1
     elif report.failed:
         COUNTS["failed", ""] += 1
-        FAILED[report.nodeid] = str(report.longrepr).splitlines()[-1]
+        lines = str(report.longrepr).splitlines()
+        FAILED[report.nodeid] = next((line for line in lines if line.startswith("E ")), lines[-1])[:200]
     elif report.when == "call":
         COUNTS["passed", ""] += 1
 

@@ -1,7 +1,7 @@
-"""The functions of the package flash_attn, over flashlab's operators: what flash-attention's own tests import instead of their package.
+"""The functions of the package flash_attn, over flashlab's operators: what flash-attention's own tests import instead.
 
-They take (B, N, H, d) where flashlab takes (B, H, N, d). Modules that are no attention, such as flash_attn.bert_padding, come from the
-checkout, whose folder `tests/peers/plugin.py` adds to this package's path. What flashlab has not got is skipped, with the reason.
+They take (B, N, H, d) where flashlab takes (B, H, N, d). Modules that are no attention, such as flash_attn.bert_padding, come from
+the checkout, whose folder `tests/peers/plugin.py` adds to this package's path. What flashlab has not got is skipped, in words.
 """
 
 import functools
