@@ -102,9 +102,9 @@ def choose(config, name, calls):
             config.counts["left out", f"longer than {longest}"] += 1
         else:
             kept.append(call)
-    sample = random.Random(name).sample(kept, -(-len(kept) // one_in))
-    config.counts["left out", f"all but one in {one_in}"] += len(kept) - len(sample)
-    return sample
+    places = random.Random(name).sample(range(len(kept)), -(-len(kept) // one_in))
+    config.counts["left out", f"all but one in {one_in}"] += len(kept) - len(places)
+    return [kept[place] for place in sorted(places)]
 
 
 def pytest_collection_modifyitems(config, items):

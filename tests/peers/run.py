@@ -27,12 +27,13 @@ def main(argv=None):
     import torch
 
     device = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
-    about = {"peer": args.peer, "commit": args.commit or commit(args.checkout) or torch.__version__, "device": device, "torch": torch.__version__,
+    about = {"peer": args.peer, "commit": args.commit or commit(args.checkout), "device": device, "torch": torch.__version__,
              "command": shlex.join(["python", "tests/peers/run.py", *(sys.argv[1:] if argv is None else argv)])}
     options = {
-        "--peer": args.peer, "--checkout": args.checkout and Path(args.checkout).resolve(), "--on": args.device, "--tests": args.tests,
-        "--longest": args.longest, "--one-in": args.one_in, "-k": args.k, "-n": args.workers, "--about": json.dumps(about),
-        "--report": Path(args.out or f"{args.peer}.json").resolve(), "--rootdir": args.checkout or HERE,
+        "--peer": args.peer, "--checkout": args.checkout and Path(args.checkout).resolve(), "--on": args.device,
+        "--tests": args.tests, "--longest": args.longest, "--one-in": args.one_in, "-k": args.k, "-n": args.workers,
+        "--report": Path(args.out or f"{args.peer}.json").resolve(), "--about": json.dumps(about),
+        "--rootdir": args.checkout or HERE,
     }
     sys.exit(pytest.main([
         str(tests), "-p", "plugin", "-p", "no:cacheprovider", "-c", "/dev/null", "-q", "--tb=short", "--no-header",
