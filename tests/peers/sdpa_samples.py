@@ -68,15 +68,16 @@ def test_sample(dtype, number):
         options |= {"dropout_p": call["dropout_p"], "keep": keep}
     truth, dO = oracle.attention(Q, K, V, **options)[0], like(O)
     eps = torch.finfo(dtype).eps * (16 if dtype == torch.float64 else 1)               # there the truth rounds as much itself
-    bounds, verdicts, d = [], [], Q.shape[-1]
+    dQ, dK, dV = gradients
     torch.manual_seed(0)
-    for order in [torch.arange(d)] + [torch.randperm(d) for _ in range(ORDERS - 1)]:
+    for attempt in range(ORDERS):                      # of adding up a score; the first is the samples' own
+        order = torch.randperm(Q.shape[-1]) if attempt else torch.arange(Q.shape[-1])
         q, k = Q[..., order], K[..., order]
-        bounds.append(oracle.error_bound(oracle.attention(q, k, V, **options, dtype=dtype)[0], truth, eps))
-        dQ, dK, dV = gradients
-        verdicts.append(oracle.judge_gradients(dQ[..., order], dK[..., order], dV, q, k, V, dO, **options))
-    assert oracle.max_error(O, truth) <= max(bounds)
-    assert any(verdict.ok for verdict in verdicts), verdicts[0]
+        bound = oracle.error_bound(oracle.attention(q, k, V, **options, dtype=dtype)[0], truth, eps)
+        verdict = oracle.judge_gradients(dQ[..., order], dK[..., order], dV, q, k, V, dO, **options)
+        if oracle.max_error(O, truth) <= bound and verdict.ok:
+            return
+    raise AssertionError(f"O is off by {oracle.max_error(O, truth):.2e} (allowed {bound:.2e}); {verdict}")
 
 
 @pytest.mark.parametrize("number", range(SAMPLES))
