@@ -43,6 +43,9 @@ EXERCISE = Exercise(
     mistakes=[
         Mistake("grid_swapped", "the grid's two numbers were swapped: x counted rows where the kernel takes its column from x",
                 "grid_for: x comes first, and x belongs to the columns", (GRID, "-(-rows // block[1]), -(-cols // block[0])")),
+        Mistake("sides_swapped", "the grid's two numbers were swapped, and each was divided by the other side of the block",
+                "grid_for: x comes first, and x belongs to the columns, of which a block takes block[0]",
+                (GRID, "-(-rows // block[0]), -(-cols // block[1])")),
         Mistake("down_columns", "x walked down the rows: every result was right, but neighbouring lanes wrote far apart",
                 "which of row and col comes from x, the lanes' own direction",
                 (X_COL, "row = blockIdx.x * blockDim.x + threadIdx.x"), (Y_ROW, "col = blockIdx.y * blockDim.y + threadIdx.y"),

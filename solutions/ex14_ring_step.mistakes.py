@@ -83,7 +83,7 @@ EXERCISE = Exercise(
         Mistake("overwrites", "O and L were replaced by those of the new block", "what was there before: the result is a merge of both", (DIVIDED, "O_all.append(O_j)"), (NEW_L, "L_all.append(L_j)")),
         Mistake("added", "O_j was added to O as it was: both are finished averages, and their sum is none", "the weights: each output counts by its share of the exponentials", (DIVIDED, "O_all.append(O[r] + O_j)")),
         Mistake("mean", "the mean of O and O_j was taken", "the weights: each output counts by its share of the exponentials", (DIVIDED, "O_all.append((O[r] + O_j) / 2)")),
-        Mistake("not_divided", "the merged O was not divided by the sum of the two weights", "the last line of O: weights of an average add up to 1", (DIVIDED, "O_all.append(O_sum)")),
+        Mistake("not_divided", "the merged O was not divided by the sum of the two weights", "where O becomes an average: its weights add up to 1", (DIVIDED, "O_all.append(O_sum)")),
         Mistake("weights_swapped", "each output was weighted by the other one's L", "which weight goes with which output: exp(L) with O, exp(L_j) with O_j", (MERGE, "O_sum = new[:, None] * O[r] + old[:, None] * O_j")),
         Mistake("L_as_weight", "the outputs were weighted by L and L_j, not by their exponentials", "the weights: L is a logarithm, the sum of exponentials is exp(L)", (FACTORS, "old, new = L[r] - m, L_j - m")),
         Mistake("weights_inverted", "the weights were exp(m − L) and exp(m − L_j), the inverses of the right ones", "the sign of the exponents: no weight exceeds 1", (FACTORS, "old, new = torch.exp(m - L[r]), torch.exp(m - L_j)")),

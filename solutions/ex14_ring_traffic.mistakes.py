@@ -30,7 +30,7 @@ def terms(N, R, H_q, H_kv, d, d_v, itemsize):
 
 def case(name, N, R, H_q, H_kv, d, d_v, itemsize):
     sizes = {"N": N, "R": R, "H_q": H_q, "H_kv": H_kv, "d": d, "d_v": d_v, "itemsize": itemsize}
-    holds = {"more than one rank": R > 1, "more than two ranks": R > 2, "d_v ≠ d": d != d_v, "fewer heads of keys than of queries": H_q != H_kv, "16-bit inputs": itemsize == 2}
+    holds = {"one rank": R == 1, "more than one rank": R > 1, "more than two ranks": R > 2, "d_v ≠ d": d != d_v, "fewer heads of keys than of queries": H_q != H_kv, "16-bit inputs": itemsize == 2}
     return Case(name, lambda: dict(sizes), frozenset(f for f, true in holds.items() if true), sizes)
 
 

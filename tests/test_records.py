@@ -136,7 +136,7 @@ def test_beside_flashattention_4():
 
 
 def test_turns_are_faster_than_two_passes_wherever_both_were_timed():
-    run = load_results("backward_deterministic_h200")
+    run = load_results("deterministic_h200")
     timed = {}
     for row in run["rows"]:
         if not row["skipped"]:

@@ -807,7 +807,7 @@ _ = compare("steps of programs that take turns", my_steps_in_turns, {"all begin 
 my_ordered = {"Hopper, in turns": None, "two passes": None}
 
 # %%
-ordered = bench.load_results("backward_deterministic_h200")
+ordered = bench.load_results("deterministic_h200")
 names = {"Hopper, in turns": "fa2_hopper_backward", "two passes": "fa2_tuned_backward"}
 timed = {name: {row["d"]: row["vs_sdpa_cudnn"] for row in ordered["rows"]
                 if (row["implementation"], row["N"], row["causal"]) == (one, 4096, False)} for name, one in names.items()}

@@ -1,0 +1,49 @@
+# kind: right
+# what: appends a column of ones to V, so that numerator and denominator are one matrix and are rescaled together
+# shows: short last block, scores in the hundreds; no tensor with N_k columns
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no scores).
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    N_q, d = Q.shape
+    N_k, d_v = V.shape
+    state = Q.new_zeros(N_q, d_v + 1)                       # the last column is l
+    m = Q.new_full((N_q, 1), -inf)
+    start = 0
+    while start < N_k:
+        stop = min(start + B_c, N_k)
+        S = Q @ K[start:stop].T / d ** 0.5
+        m_new = torch.maximum(m, S.amax(1, keepdim=True))
+        V1 = torch.cat([V[start:stop], V.new_ones(stop - start, 1)], dim=1)
+        state = state * (m - m_new).exp() + (S - m_new).exp() @ V1
+        m = m_new
+        start = stop
+    return state[:, :d_v] / state[:, d_v:]

@@ -1,0 +1,48 @@
+# kind: one mistake
+# what: m becomes the newest tile's own maximum instead of the larger of old and new: right on paper, but the factor overflows
+# shows: scores far apart, a later tile more than 89 below an earlier one: inf and NaN
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no scores).
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    O = torch.zeros(Q.shape[0], V.shape[1])
+    l = torch.zeros(Q.shape[0])
+    m = None
+    for first in range(0, len(K), B_c):
+        S_j = Q @ K[first:first + B_c].T / Q.shape[1] ** 0.5
+        m_j = S_j.max(dim=1).values
+        P_j = torch.exp(S_j - m_j[:, None])
+        # change the units of what is there to those of this tile
+        change = torch.exp(m - m_j) if m is not None else torch.zeros_like(m_j)
+        O = O * change[:, None] + P_j @ V[first:first + B_c]
+        l = l * change + P_j.sum(1)
+        m = m_j
+    return O / l[:, None]

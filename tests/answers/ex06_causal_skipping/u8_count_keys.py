@@ -1,0 +1,33 @@
+# kind: right
+# what: counts the keys the first and the last query see, clamped to 0 ... N_k, and turns the counts into blocks
+# shows: N_q > N_k (queries that see nothing), short last blocks on both sides
+"""ex06_causal_skipping · which key blocks a causal query block visits
+
+Chapter 06 · difficulty 3 of 5 · 20 minutes
+
+With a causal mask, query block i (queries i·B_r up to (i+1)·B_r − 1, the last block may be short) does not need every key
+block. Query n sees the keys 0 to n + N_k − N_q: the last query is lined up with the last key.
+
+    visited   how many key blocks j = 0, 1, ... hold a key that some query of block i sees. All later ones are skipped
+    full      how many of them are seen whole by every query of the block: those need no mask
+
+The blocks from full to visited − 1 cross the diagonal. Blocks of keys have B_c keys, the last one may be short.
+
+Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
+
+Hint: the block's last query decides visited, its first query decides full.
+"""
+
+
+def key_blocks(i, N_q, N_k, B_r, B_c):
+    """(full, visited) for query block i, two whole numbers with 0 ≤ full ≤ visited ≤ ⌈N_k / B_c⌉."""
+    def sees(query):
+        n = query + N_k - N_q + 1
+        return 0 if n < 0 else N_k if n > N_k else n
+
+    least = sees(i * B_r)
+    most = sees(min((i + 1) * B_r, N_q) - 1)
+    total = (N_k + B_c - 1) // B_c
+    full = total if least == N_k else least // B_c
+    visited = (most + B_c - 1) // B_c
+    return full, visited

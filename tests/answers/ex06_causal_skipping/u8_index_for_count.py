@@ -1,0 +1,33 @@
+# kind: one mistake
+# what: full from the index of the last key that the first query sees, not from the number of keys, which is one more
+# shows: first + shift + 1 a multiple of B_c, e.g. N_q = N_k = 8, B_r = 1, B_c = 4, i = 3
+"""ex06_causal_skipping · which key blocks a causal query block visits
+
+Chapter 06 · difficulty 3 of 5 · 20 minutes
+
+With a causal mask, query block i (queries i·B_r up to (i+1)·B_r − 1, the last block may be short) does not need every key
+block. Query n sees the keys 0 to n + N_k − N_q: the last query is lined up with the last key.
+
+    visited   how many key blocks j = 0, 1, ... hold a key that some query of block i sees. All later ones are skipped
+    full      how many of them are seen whole by every query of the block: those need no mask
+
+The blocks from full to visited − 1 cross the diagonal. Blocks of keys have B_c keys, the last one may be short.
+
+Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
+
+Hint: the block's last query decides visited, its first query decides full.
+"""
+
+
+def key_blocks(i, N_q, N_k, B_r, B_c):
+    """(full, visited) for query block i, two whole numbers with 0 ≤ full ≤ visited ≤ ⌈N_k / B_c⌉."""
+    shift = N_k - N_q
+    T = -(-N_k // B_c)
+    lo = i * B_r + shift                               # last key of the first query
+    hi = min((i + 1) * B_r, N_q) - 1 + shift           # last key of the last query
+    visited = 0 if hi < 0 else hi // B_c + 1
+    if lo == N_k - 1:
+        full = T
+    else:
+        full = max(lo, 0) // B_c
+    return full, visited
