@@ -90,7 +90,7 @@ EXERCISE = Exercise(
         Mistake("L_added", "L and L_j were added", "L is a logarithm: the sums of exponentials add up, not their logarithms", (NEW_L, "L_all.append(L[r] + L_j)")),
         Mistake("L_maximum", "the larger of L and L_j was taken for the new L", "the new L: m + log of both weights together", (NEW_L, "L_all.append(torch.maximum(L[r], L_j))")),
         Mistake("L_not_updated", "L stayed what it was, so that the next step weighs O by a part of its keys only", "the new L: it covers the keys of both", (NEW_L, "L_all.append(L[r])")),
-        Mistake("m_forgotten", "the maximum that was taken out of the exponents was not added to L again", "the last line of L: log of the sum, and m on top", (NEW_L, "L_all.append(torch.log(both))")),
+        Mistake("m_forgotten", "the maximum that was taken out of the exponents was not added to L again", "what L becomes: the log of the sum, and m on top", (NEW_L, "L_all.append(torch.log(both))")),
         Mistake("base_2", "the new L had a logarithm of base 2 in it", "the logarithm: natural, as exp is", (NEW_L, "L_all.append(m + torch.log2(both))")),
         Mistake("no_maximum", "the exponentials of L and L_j were taken as they are, and those of large scores are inf", "the exponents: take out the larger of L and L_j first", (SAFE, "m = torch.zeros_like(m)"),
                 also=[[(SAFE, "m = m.masked_fill(m == -inf, 0) * 0")]]),
