@@ -414,6 +414,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
     arguments |= {"dQ": descriptor(dQ_sum, (d // 4, 256), layout=plain), "table": None, "tiles_of_a_head": tiles}
     # heads side by side, as many as keep Q, dO and dQ in the L2 cache: their programs read and add to the same tiles
     together = largest_divisor(B * H_kv, 2**14 * H_kv // max(1, N_q * H_q // (batch or 1))) if causal and not ordered else 1
+    # whose turn it is at each tile; a kernel without turns takes any tensor in their place, and looks at none
     turns = temporary(torch.zeros, B * H_q * tiles, dtype=torch.int32, device=Q.device) if ordered else dQ
     arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": H_kv, "group": H_q // H_kv, "together": together, "left": left, "right": right}
     arguments |= {"scale": scale, "d": d, "causal": causal, "turns": turns, "ordered": ordered, "num_warps": 4} | choice
