@@ -154,7 +154,9 @@ BACKWARD_RUNGS = [
          "tile sizes, warps and stages of each kernel by a search on the GPU at hand", heads=True, tiled=True, proven=True),
     Rung(7, "fa2_atomic_backward", "flashlab.kernels.fa2_atomic_backward", "+ one kernel", "12", cost.fa2_backward, "#1F3FA8", "v",
          "dQ added up by atomic operations: five matrix products instead of seven", heads=True, tiled=True, proven=True),
-    Rung(8, "fa2_hopper_backward", "flashlab.kernels.fa2_hopper_backward", "Gluon, Hopper", "12", cost.fa2_backward, "#E6194B", "D",
+    Rung(8, "fa2_tma_backward", "flashlab.kernels.fa2_tma_backward", "+ TMA", "12", cost.fa2_backward, "#17807E", "o",
+         "TMA copies the tiles of Q and dO, and adds the tiles of dQ to HBM", by_tma=True, heads=True, tiled=True),
+    Rung(9, "fa2_hopper_backward", "flashlab.kernels.fa2_hopper_backward", "Gluon, Hopper", "12", cost.fa2_backward, "#E6194B", "D",
          "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True, heads=True, takes=tuple(FEW),
          proven=True),
 ]

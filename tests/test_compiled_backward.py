@@ -13,7 +13,7 @@ pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (
 
 from test_compiled_ladder import BY_TMA, PACKED, PRODUCT, WINDOW  # noqa: E402
 
-from flashlab.kernels import fa2_atomic_backward, fa2_hopper_backward, fa2_split_backward  # noqa: E402
+from flashlab.kernels import fa2_atomic_backward, fa2_hopper_backward, fa2_split_backward, fa2_tma_backward  # noqa: E402
 
 COPIES = {80: "cp.async.cg", 89: "cp.async.cg", 90: "cp.async.cg", 100: "cp.async.cg"}
 DKDV, DQ = 1, 2                        # which launch of three
@@ -36,6 +36,8 @@ CASES = {
     "atomic 90": (job(fa2_atomic_backward, DKDV, 90, 64, True), 0),
     "atomic 90 d 128": (job(fa2_atomic_backward, DKDV, 90, 128, False), 96),
     "atomic 100": (job(fa2_atomic_backward, DKDV, 100, 128, True, B_c=64), 0),    # what launch picks for a Blackwell
+    "tma d 64": (job(fa2_tma_backward, DKDV, 90, 64, True), 0),
+    "tma d 128": (job(fa2_tma_backward, DKDV, 90, 128, False, 4095, 4), 200),
     "hopper d 64": (job(fa2_hopper_backward, DKDV, 90, 64, True), 0),
     "hopper d 128": (job(fa2_hopper_backward, DKDV, 90, 128, True, 4095), 400),
     "hopper d 128, shared key heads": (job(fa2_hopper_backward, DKDV, 90, 128, False, 4096, 4), 400),
@@ -56,7 +58,7 @@ def compiled():
 def test_what_the_compiler_made_of_it(compiled, name):
     """Fails if a change loses the tensor cores or the copies in the background, spills registers, or outgrows shared memory."""
     ((_, _, arch), spills), result = CASES[name], compiled[name]
-    assert PRODUCT[arch] in result.ptx and (BY_TMA if "hopper" in name else COPIES[arch]) in result.ptx
+    assert PRODUCT[arch] in result.ptx and (BY_TMA if "hopper" in name or "tma" in name else COPIES[arch]) in result.ptx
     assert result.spills <= spills and not result.warnings              # ptxas says here when wgmma is serialised
     assert result.shared_bytes <= SHARED_LIMIT[arch]
 
@@ -71,7 +73,7 @@ def test_dq_is_added_up_without_waiting_and_in_whole_lines(compiled):
     """Fails if a sum returns its old value, which a program would wait for, or goes out number by number."""
     adds = set(re.findall(r"\b(?:RED|ATOM)\w*\.\S+", compiled["atomic 90"].sass))
     assert adds and all(add.startswith("RED") and "x4" in add for add in adds), adds
-    assert "cp.reduce.async.bulk.tensor" in compiled["hopper d 64"].ptx
+    assert all("cp.reduce.async.bulk.tensor" in compiled[name].ptx for name in ("tma d 64", "hopper d 64"))
 
 
 def loops(sass):

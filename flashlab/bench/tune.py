@@ -14,7 +14,7 @@ from flashlab.bench.problems import MASKS, problem_grid
 from flashlab.bench.results import finish, save, start
 
 TUNABLE = ("fa2_tuned_forward", "fa2_pipelined_forward", "fa2_tma_forward", "fa2_persistent_forward",
-           "fa2_tuned_backward", "fa2_atomic_backward")
+           "fa2_tuned_backward", "fa2_atomic_backward", "fa2_tma_backward")
 
 
 class Backward(torch.autograd.Function):

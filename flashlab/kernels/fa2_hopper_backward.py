@@ -370,7 +370,7 @@ def fa2_hopper_backward(
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2; Shah et al. 2024, arXiv:2407.08608: warpgroups with work of their own
-    New:     against fa2_atomic_backward: who loads and who computes are different warps; TMA adds dQ up, tile by tile
+    New:     against fa2_tma_backward: who loads, who computes and who adds up are different warps, and the consumers take turns
     """
     options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, window=window,
                                   cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, scale=scale, dropout_p=dropout_p,

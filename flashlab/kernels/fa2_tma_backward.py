@@ -1,0 +1,144 @@
+"""FA2's backward pass with tensor descriptors: TMA copies the tiles of Q and dO, and adds the tiles of dQ to HBM.
+
+TMA does more than copy: it can add a tile in shared memory to one in HBM, element by element, and the L2 cache carries that out. A
+program hands over dQ_i with one instruction of one thread and goes on with the next tile, where fa2_atomic_backward's threads
+each work out addresses and send their own elements.
+
+And as in the forward one loop is left: no loads need masks, since past the ends TMA reads zeros and adds nothing, and what is
+hidden is masked in a branch.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from flashlab.kernels.dropout import kept
+from flashlab.kernels.fa2_atomic_backward import add_rows, best_tiles, finish_kernel
+from flashlab.kernels.fa2_backward import preprocess, tiles_by_hand
+from flashlab.kernels.fa2_split_backward import query_tiles, store_rows
+from flashlab.kernels.launch import (
+    backward,
+    capability,
+    check_backward_call,
+    descriptor,
+    fit_for_tma,
+    padded,
+    refuse,
+    shared_arguments,
+)
+from flashlab.kernels.plans import temporary
+from flashlab.kernels.tuning import choose
+
+LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
+
+
+@triton.jit
+def tma_backward_kernel(
+    Q, K, V, dO, L_log2, D, dQ_sum, dK, dV, seed,      # descriptors of (B, H, N, d): Q, K, V, dO, dQ_sum; the others contiguous
+    scale, H_q, H_kv, N_q, N_k,
+    d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr, stages: tl.constexpr, adds: tl.constexpr,
+    B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
+):
+    # Which key block of which head? First blocks first: causal ones are seen by most queries.
+    T_c = tl.cdiv(N_k, B_c)
+    j, head_kv = tl.program_id(0) % T_c, tl.program_id(0) // T_c
+    b, h_kv, group = head_kv // H_kv, head_kv % H_kv, H_q // H_kv
+    keys = j * B_c + tl.arange(0, B_c)                 # (B_c,)
+    K_j = K.load([b, h_kv, j * B_c, 0]).reshape(B_c, B_d)                          # (B_c, B_d)   0 past the ends
+    V_j = V.load([b, h_kv, j * B_c, 0]).reshape(B_c, B_dv)                         # (B_c, B_dv)
+    dK_j = tl.zeros((B_c, B_d), D.dtype.element_ty)                                # (B_c, B_d)
+    dV_j = tl.zeros((B_c, B_dv), D.dtype.element_ty)                               # (B_c, B_dv)
+
+    # Every query block that sees a key of this block, of every query head that shares these keys.
+    first, whole_from, whole, end = query_tiles(j, N_q, N_k, causal, B_r, B_c)
+    for step in tl.range(0, group * (end - first), num_stages=stages):             # Q and dO of `stages` - 1 tiles ahead
+        h, i = h_kv * group + step // (end - first), first + step % (end - first)
+        rows, head = i * B_r + tl.arange(0, B_r), (b * H_q + h).to(tl.int64)       # (B_r,)
+        Q_i = Q.load([b, h, i * B_r, 0]).reshape(B_r, B_d)                         # (B_r, B_d)
+        dO_i = dO.load([b, h, i * B_r, 0]).reshape(B_r, B_dv)                      # (B_r, B_dv)
+        L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf"))     # (B_r,)  P = 0 past the end
+        D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # (B_r,)
+
+        S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
+        P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
+        if (i < whole_from) | (i >= whole_from + whole):                           # a branch that all threads take or none
+            visible = keys[:, None] <= rows + (N_k - N_q) if causal else keys[:, None] < N_k
+            P_T = tl.where(visible, P_T, 0.0)                                      # (B_c, B_r)   past N_k it may be inf
+        dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
+        dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
+        if dropout_p > 0:
+            kept_T = kept(seed, head, rows, keys[:, None], N_q, N_k, dropout_p)    # (B_c, B_r)
+            dS_T = P_T * (tl.where(kept_T, dP_T * (scale / (1 - dropout_p)), 0.0) - D_i)
+            P_T = tl.where(kept_T, P_T, 0.0)           # what met V in the forward; over 1 - p after the loop
+        dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)
+        dS_T = dS_T.to(Q_i.dtype)
+        dK_j += tl.dot(dS_T, Q_i, input_precision="ieee")                          # (B_c, B_d)
+        dQ_i = tl.dot(dS_T.T, K_j, input_precision="ieee")                         # (B_r, B_d)
+        if adds:
+            dQ_sum.atomic_add([b, h, i * B_r, 0], dQ_i.reshape(1, 1, B_r, B_d))    #              nothing past the ends
+        else:                                          # the interpreter knows no such descriptor: dQ_sum is a pointer
+            add_rows(dQ_sum + (head * N_q + i * B_r) * d, dQ_i, N_q - i * B_r, d)
+
+    first_row = head_kv.to(tl.int64) * N_k + j * B_c
+    store_rows(dK + first_row * d, dK_j, N_k - j * B_c, d)
+    store_rows(dV + first_row * d_v, dV_j * (1 / (1 - dropout_p)), N_k - j * B_c, d_v)
+
+
+KERNELS = {"keys": tma_backward_kernel}                # by what its programs keep on chip
+
+
+def fa2_tma_backward(
+    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, deterministic=False, B_r=None, B_c=None
+):
+    """The gradients of attention for every batch and head, in three launches.
+
+    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O and dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
+             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share the keys
+             dL, like L, where L has a gradient of its own; rows of 16, 32, 48, ... bytes; any strides: what TMA cannot read is
+             copied first; float16, bfloat16, float32, and float64 when interpreted
+    Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
+    Deterministic: dK and dV; dQ is not, and the call is refused where it must be
+    Tiles:   B_r x B_c, powers of two >= 16, by default what `tuning.choose` finds
+    Error:   at most 3x that of naive_backward in the same dtype, both against float64
+    Raises:  TypeError or ValueError before anything is launched
+    Source:  Dao 2023, arXiv:2307.08691, Algorithm 2
+    New:     against fa2_atomic_backward: TMA copies the tiles and adds dQ up; one loop, whose masks stand in a branch
+    """
+    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p,
+                                  seed=seed, deterministic=deterministic)
+    refuse(why_not(Q, K, V, deterministic=deterministic))
+    return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+
+
+def why_not(Q, K, V, *, deterministic=False, **options):
+    """Why this rung does not take a call, in words; None where it does."""
+    if deterministic:
+        return "it adds dQ up in whatever order its programs come, and the same bits each time were asked for"
+    have = capability(Q)
+    if have and have < (9, 0):
+        return f"TMA came with compute capability 9.0, this GPU has {have[0]}.{have[1]}"
+    for name, T in (("Q", Q), ("V", V)):
+        if T.shape[-1] * T.itemsize % 16:
+            return f"a row of {name} takes {T.shape[-1] * T.itemsize} bytes, not a multiple of 16, as TMA wants"
+    return None
+
+
+def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
+    """The three launches in order, each (kernel, grid, arguments); nothing is checked, nothing runs. tiles: by KERNELS' names."""
+    B, H_kv, N_k, _ = K.shape
+    first, rows = preprocess(O, dO, L, dL, options["scale"])
+    by_hand, = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    tiles = choose(tma_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
+    dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
+    arguments = shared_arguments(Q, K, V, options) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
+    arguments |= {"stages": tiles["num_stages"], "adds": Q.device.type != "cpu"}
+    for name, T, size in (("Q", Q, "B_r"), ("dO", dO, "B_r"), ("K", K, "B_c"), ("V", V, "B_c")):
+        arguments[name] = descriptor(fit_for_tma(T), (tiles[size], padded(T.shape[-1])))
+    if arguments["adds"]:
+        arguments["dQ_sum"] = descriptor(dQ_sum, (tiles["B_r"], padded(dQ.shape[-1])))
+    wanted = {*tma_backward_kernel.arg_names, "num_warps", "num_stages"}
+    last = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
+    return (first,
+            (tma_backward_kernel, (B * H_kv * triton.cdiv(N_k, tiles["B_c"]),),
+             {name: value for name, value in arguments.items() if name in wanted}),
+            (finish_kernel, (triton.cdiv(dQ.numel(), 4096),), last))
