@@ -23,7 +23,8 @@ MAY_KNOW = {
     "gpu": {"compiler", "validate"},
     "ladder": {"cost"},                                                  # names its functions; imports them on use
     "transforms": {"cost"},                                              # what PyTorch asks of an operator
-    "attention": {"compiler", "kernels", "ladder", "rungs", "transforms", "validate"},
+    "again": set(),
+    "attention": {"again", "compiler", "kernels", "ladder", "rungs", "transforms", "validate"},
     "decoding": {"attention", "compiler", "kernels", "validate"},
     "fp8": {"compiler", "kernels", "validate"},
     "huggingface": {"attention", "validate"},

@@ -56,7 +56,7 @@ def test_the_next_call_has_its_own_tensors_in_the_same_places():
     (first, grid, arguments), (again, grid_again, values) = kernel.noted
     assert (first, grid, again, grid_again) == ("first", (3,), "again", (3, 1, 1))
     assert arguments["X"].data_ptr() == A.data_ptr() == arguments["Y"].data_ptr()
-    assert values[0] is B and values[1] is C and values[2:] == (3, 2.0)
+    assert values == (B.data_ptr(), C.data_ptr(), 3, 2.0)
 
 
 def another(change):
@@ -77,17 +77,21 @@ def test_a_call_of_another_kind_is_worked_out_anew(change):
 
 
 def test_temporaries_are_made_anew():
-    fills, reads = Kernel("X", "T"), Kernel("T", "Y")
+    fills, reads, made = Kernel("X", "T"), Kernel("T", "Y"), []
+
+    def make(shape, **kind):
+        made.append(torch.zeros(shape, **kind))
+        return made[-1]
 
     def launches(X, Y):
-        T = plans.temporary(torch.zeros, 2, 3, dtype=torch.int32, device=X.device)
+        T = plans.temporary(make, 2, 3, dtype=torch.int32, device=X.device)
         return [(fills, (1,), {"X": X, "T": T}), (reads, (2, 2), {"T": T, "Y": Y})]
 
     for _ in range(3):
         call(None, torch.zeros(3), torch.zeros(3), launches=launches)
     filled, read = [noted[2][1] for noted in fills.noted[1:]], [noted[2][0] for noted in reads.noted[1:]]
-    assert filled[0] is read[0] and filled[1] is read[1] and filled[0] is not filled[1]
-    assert filled[0].shape == (2, 3) and filled[0].dtype == torch.int32 and not filled[0].any()
+    assert filled == read == [T.data_ptr() for T in made[1:]] and len({*filled}) == 2
+    assert made[1].shape == (2, 3) and made[1].dtype == torch.int32
     assert reads.noted[1][1] == (2, 2, 1)
 
 

@@ -412,8 +412,12 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
     arguments |= {"L": descriptor(rows["L_log2"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
     arguments |= {"D": descriptor(rows["D"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
     arguments |= {"dQ": descriptor(dQ_sum, (d // 4, 256), layout=plain), "table": None, "tiles_of_a_head": tiles}
-    # heads side by side, as many as keep Q, dO and dQ in the L2 cache: their programs read and add to the same tiles
-    together = largest_divisor(B * H_kv, 2**14 * H_kv // max(1, N_q * H_q // (batch or 1))) if causal and not ordered else 1
+    # Heads side by side, longest programs first: as many heads as keep Q, dO and dQ in the L2 cache, which all of their programs
+    # read and add to. But where an SM has few programs to run, all heads: a long one that came late would leave the others idle.
+    programs, together = B * H_kv * slots(N_k, block, batch), 1
+    if causal and not ordered:
+        in_L2 = 2**14 * H_kv // max(1, N_q * H_q // (batch or 1))
+        together = B * H_kv if programs <= 4 * programs_at_a_time(Q, 8) else largest_divisor(B * H_kv, in_L2)
     # whose turn it is at each tile; a kernel without turns takes any tensor in their place, and looks at none
     turns = temporary(torch.zeros, B * H_q * tiles, dtype=torch.int32, device=Q.device) if ordered else dQ
     arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": H_kv, "group": H_q // H_kv, "together": together, "left": left, "right": right}
@@ -426,7 +430,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "N_q": N_q, "tiles_of_a_head": tiles, "H_q": H_q, "cu_seqlens": cu_seqlens_q,
             "batch": batch, "B": block, "d": d, "num_warps": 4}
     return (*before,
-            (hopper_backward_kernel, (B * H_kv * slots(N_k, block, batch),), arguments),
+            (hopper_backward_kernel, (programs,), arguments),
             (finish_kernel, (B * H_q * tiles,), last))
 
 

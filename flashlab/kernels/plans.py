@@ -74,6 +74,19 @@ def _run(kind, launches, tensors, device):
         _plans[kind] = plan
 
 
+def known(kind):
+    """The Plan of a kind of call that has been made, or None."""
+    return _plans.get(kind)
+
+
+def again(plan, tensors, device):
+    """Make the launches of a plan, if it still counts, nobody wants to hear of each, and its device is current: whether so."""
+    if not plan.steps or triton.JITFunction.run is not RUN or device.index != torch.cuda.current_device():
+        return False
+    replay(plan, tensors, device)
+    return True
+
+
 def launch(launches):
     """Launch each; the compiled kernels, None where the interpreter ran one."""
     with INTERPRETER if interpreted() else contextlib.nullcontext():
@@ -124,12 +137,14 @@ def replay(plan, tensors, device):
     for run, values, places, descriptors in plan.steps:
         values = values.copy()
         for place, name in places:
-            values[place] = tensors[name]
+            values[place] = tensors[name].data_ptr()   # of a tensor Triton would ask for it, and the driver, too
         for place, name, descriptor in descriptors:
             values[place] = _of(tensors[name], descriptor)
         run(*values)
 
 
 def forget():
-    """Work everything out anew from here on: what a search has found may decide otherwise."""
+    """Work everything out anew from here on: what a search has found may decide otherwise. A plan without steps counts no more."""
+    for plan in _plans.values():
+        plan.steps.clear()
     _plans.clear()
