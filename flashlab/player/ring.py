@@ -1,6 +1,7 @@
 """A ring's run as plain data: who holds, computes, sends and has merged what, from what its ranks noted."""
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from flashlab.player.lines import Source
@@ -38,16 +39,20 @@ class Ring:
 
     title: str
     steps: list
-    queries: list              # for each rank its query chunks
+    queries: list              # for each rank its query chunks, and others that it has computed with
     owners: list               # for each key chunk the rank that held it first
     causal: bool
     size: int                  # rows of a chunk
     lines: list
 
     @property
+    def ends(self):
+        """When each step is over, in the time of a block of scores without a mask: a step lasts as long as its slowest rank."""
+        return list(accumulate(max(map(work, step.turns)) for step in self.steps if step.over))
+
+    @property
     def total(self):
-        """How long it takes, in the time of a block of scores without a mask: a step lasts as long as its slowest rank."""
-        return sum(max(map(work, step.turns)) for step in self.steps if step.over)
+        return self.ends[-1]
 
 
 def work(turn):
@@ -55,31 +60,33 @@ def work(turn):
     return sum(0.125 if half else 0.25 for *_, half in turn.pairs)
 
 
-def ring_recording(ranks, title):
+def ring_recording(ranks, title, causal=None):
     """A Ring for `play`, from the notes of a run.
 
     ranks    of each rank {"events": [...]}, in the order in which they happened, as flashlab.ring_check notes them: "did" ("send",
              "compute", "merge", "receive"), "step", places in the sequence ("keys", "queries"), "causal", "to", "L" and "O", the
              file and line it was done "at"
+    causal   does a query see only its own place and what comes before? None: if some computation says so
     Raises: ValueError for one rank or more than eight, or for notes without a computation
     """
     if not 2 <= len(ranks) <= MAX_RANKS:
         raise ValueError(f"the player shows rings of 2 to {MAX_RANKS} ranks, got {len(ranks)}")
     events = [event for rank in ranks for event in rank["events"]]
-    places = [place for event in events for place in (*event.get("queries", ()), *event.get("keys", ()))]
     computed = [event for event in events if event["did"] == "compute"]
     if not computed:
         raise ValueError("ranks must have computed something, got notes without a \"compute\"")
-    R, size = len(ranks), (max(places) + 1) // (2 * len(ranks))
+    R = len(ranks)
+    size = (1 + max(place for event in events for place in event.get("keys", ()))) // (2 * R)
     count = 1 + max(event["step"] for event in events)
     turns = [_turns(rank["events"], count, size) for rank in ranks]
-    queries = [sorted({q for turn in of_rank for q, *_ in turn.pairs}) for of_rank in turns]
+    queries = [sorted({*of_rank[0].holds, *(q for turn in of_rank for q, *_ in turn.pairs)}) for of_rank in turns]
     owners = [next((r for r in range(R) if chunk in turns[r][0].holds), 0) for chunk in range(2 * R)]
     lines, where = _source(events)
     steps = [RingStep(step, over, [of_rank[step] for of_rank in turns],
                       tuple(sorted({n for e in events if e["step"] == step and e["did"] in NOW[over] for n in where(e)})))
              for step in range(count) for over in (False, True)]
-    ring = Ring(title, steps, queries, owners, any(event["causal"] for event in computed), size, lines)
+    ring = Ring(title, steps, queries, owners, any(event["causal"] for event in computed) if causal is None else causal, size,
+                lines)
     _look_for_mistakes(ring)
     return ring
 
@@ -131,7 +138,10 @@ def _source(events):
 
 
 def _look_for_mistakes(ring):
-    """Notes for pairs that are computed twice or without need, and at the end for those that nobody has computed."""
+    """Notes for pairs that are computed twice, without need or by the wrong rank, and at the end for those that nobody has computed.
+
+    A rank's queries stand where the keys do that it begins with.
+    """
     chunks, done = range(len(ring.owners)), set()
     wanted = {(q, k) for q in chunks for k in chunks if k <= q or not ring.causal}
     for step in ring.steps:
@@ -140,12 +150,15 @@ def _look_for_mistakes(ring):
         said = []
         for rank, turn in enumerate(step.turns):
             for q, k, half in turn.pairs:
-                wrong = ("comes after it" if (q, k) not in wanted else "was computed before" if (q, k) in done
+                wrong = ("there is no such pair" if q not in chunks or k not in chunks
+                         else "these keys come after the queries" if (q, k) not in wanted else "a second time" if (q, k) in done
+                         else "it does not hold these keys" if k not in turn.holds
+                         else "these queries are another rank's" if q not in ring.steps[0].turns[rank].holds
                          else "needs a mask" if ring.causal and q == k and not half else "")
-                said += [f"rank {rank}, queries {q}: key chunk {k} {wrong}"] if wrong else []
+                said += [f"rank {rank} computes queries {q}, keys {k}: {wrong}"] if wrong else []
                 done.add((q, k))
-        step.note = "; ".join(said[:2]) + (f"; and {len(said) - 2} more" if len(said) > 2 else "")
+        step.note = "".join(said[:1]) + (f"; and {len(said) - 1} more" if len(said) > 1 else "")
     missing = sorted(wanted - done)
     if missing:
-        those = ", ".join(f"({q}, {k})" for q, k in missing[:4]) + (" …" if len(missing) > 4 else "")
-        ring.steps[-1].note = f"never computed, (query chunk, key chunk): {those}"
+        those = ", ".join(f"{q} with {k}" for q, k in missing[:4]) + (" …" if len(missing) > 4 else "")
+        ring.steps[-1].note = f"never computed, queries with keys: {those}"

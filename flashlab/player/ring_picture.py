@@ -19,13 +19,11 @@ def ring_picture(ring, total, scale):
     """The Scene of a Ring. total: the time at which bars end; scale: less than 1 where several stand side by side."""
     scene = Scene(ring.title, COLOR, WORDS, width=WIDE * scale)
     cell = GRID * scale / len(ring.owners)
-    starts = [0]
-    for step in ring.steps[::2]:
-        starts.append(starts[-1] + max(map(work, step.turns)))
+    clock = [0, *ring.ends]
     y = _columns(scene, ring, cell)
     parts = []
     for rank in range(len(ring.queries)):
-        parts.append(_Rank(scene, ring, rank, y, cell, starts, total))
+        parts.append(_Rank(scene, ring, rank, y, cell, clock, total))
         y = parts[-1].bottom
     parts.append(_Said(scene, ring, code=scale == 1))
     scene.height = y
@@ -34,7 +32,7 @@ def ring_picture(ring, total, scale):
         for part in parts:
             part.show(n, step, frame)
         scene.frames.append(frame)
-        scene.moved.append(starts[step.step + step.over])
+        scene.moved.append(clock[step.step + step.over])
     scene.tiles = [n for n, step in enumerate(ring.steps) if step.over]
     scene.summary = f"{len(ring.queries)} ranks, {len(scene.tiles)} steps, {ring.total:g} blocks' time"
     return scene
@@ -61,8 +59,8 @@ def _slots(scene, ring, cell):
 class _Rank:
     """One rank: its rows of scores, two blocks of K and V, what is merged, and a bar of time."""
 
-    def __init__(self, scene, ring, rank, y, cell, starts, total):
-        self.ring, self.rank, self.starts = ring, rank, starts
+    def __init__(self, scene, ring, rank, y, cell, clock, total):
+        self.ring, self.rank, self.clock = ring, rank, clock
         rows, width = ring.queries[rank], len(ring.owners) * cell
         high = max(LANE, len(rows) * cell)
         scene.rect(0, y, 5, high, f"own{rank}")
@@ -75,7 +73,7 @@ class _Rank:
         self.unit = width / (total or 1)
         self.rail = scene.rect(LEFT, y + high + 6, 0, 7, "rail")
         self.bars = [scene.rect(LEFT + start * self.unit, y + high + 6, work(step.turns[rank]) * self.unit, 7, "none")
-                     for start, step in zip(starts, ring.steps[::2], strict=False)]
+                     for start, step in zip(clock, ring.steps[::2], strict=False)]
         self.time = scene.text(10, y + high + 13, "small")
         self.bottom = y + high + BELOW
 
@@ -108,11 +106,11 @@ class _Rank:
             frame[item, "text"] = f"{name} {value}" if value else ""
         sends = turn.to is not None and not step.over
         frame[self.sends, "text"] = f"{'↘' if turn.to > self.rank else '↗'} rank {turn.to}" if sends else ""
-        frame[self.rail, "w"] = round(self.starts[step.step + 1] * self.unit, 1)
+        frame[self.rail, "w"] = round(self.clock[step.step + 1] * self.unit, 1)
         for k, bar in enumerate(self.bars):
             frame[bar, "look"] = "live" if k == step.step else "peak" if k < step.step else "none"
         busy = sum(map(work, [*before, turn]))
-        frame[self.time, "text"] = f"{busy:.3g} of {self.starts[step.step + 1]:.3g}"
+        frame[self.time, "text"] = f"{busy:.3g} of {self.clock[step.step + 1]:.3g}"
 
 
 class _Said:
@@ -131,7 +129,7 @@ class _Said:
         if step.over:
             said = [*["merged into O and L"] * merges, *["the next block is here"] * sends] or ["over"]
         else:
-            said = [*["blocks are sent on"] * sends, "meanwhile all compute" if sends else "all compute"]
+            said = [*["blocks are sent on"] * sends, "meanwhile scores are computed" if sends else "scores are computed"]
         waits = f"nothing to compute on rank{'s' * (len(idle) > 1)} {', '.join(idle)}" if idle else ""
         frame[self.status, "text"] = "\n".join(filter(None, [f"step {step.step}: {'; '.join(said)}", step.note or waits]))
         frame[self.status, "look"] = "status bad" if step.note else "status"
