@@ -40,14 +40,16 @@ def _zigzag(fn, ranks, wrong):
             if needless := [(q, k) for q, k, masked in pairs if masked and q != k]:
                 q, k = needless[0]
                 wrong.setdefault(step, f"rank {rank} masks queries {q}, keys {k}: they see all of them, or none")
-            log["events"] += [{"did": "compute", "step": step, "queries": [q], "keys": [k], "causal": masked} for q, k, masked in pairs]
+            log["events"] += [{"did": "compute", "step": step, "queries": [q], "keys": [k], "causal": masked}
+                              for q, k, masked in pairs]
 
 
 def _ring_step(fn, ranks, wrong):
     """Two rows a rank. What was computed is read off the tensors that `attend` is given, what was sent off those that come back."""
     Q, K, V = (torch.randn(R, 2, 3, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
     state = K, V, torch.arange(R), torch.zeros(R, 2, 3), torch.full((R, 2), -inf)
-    whole_Q, whole_K, attend, right = Q.flatten(0, 1), K.flatten(0, 1), fn.__globals__["attend"], form.exercise("ex14_ring_step").solution()
+    whole_Q, whole_K = Q.flatten(0, 1), K.flatten(0, 1)
+    attend, right = fn.__globals__["attend"], form.exercise("ex14_ring_step").solution()
 
     def places(rows, whole):
         return [n for row in rows for n in range(len(whole)) if torch.equal(row, whole[n])]
@@ -66,7 +68,7 @@ def _ring_step(fn, ranks, wrong):
             found = fn(Q.clone(), *(T.clone() for T in state))
         finally:
             fn.__globals__["attend"] = attend
-        _note_step(ranks, step, [places(block, whole_K) for block in state[0]], [places(block, whole_K) for block in found[0]], found)
+        _note_step(ranks, step, *([places(block, whole_K) for block in blocks] for blocks in (state[0], found[0])), found)
         if words := _difference(found, expected):
             wrong.setdefault(step, words)
             return

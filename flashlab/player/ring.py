@@ -138,7 +138,7 @@ def _source(events):
 
 
 def _look_for_mistakes(ring):
-    """Notes for pairs that are computed twice, without need or by the wrong rank, and at the end for those that nobody has computed.
+    """Notes for pairs that are computed twice, without need or by the wrong rank, and at the end for those that are left out.
 
     A rank's queries stand where the keys do that it begins with.
     """

@@ -11,7 +11,8 @@ WORDS = Words(
     "For each rank its rows of the scores, the block of keys and values that it holds, and how long it has computed",
     "half step", "step",
     (("own0", "computed now: the colour says with whose keys"), ("own0 past", "computed before, or on its way"),
-     ("busy", "time computing: a block of scores is 1"), ("waits", "waiting"), ("", "L, O: of the rank's last query, O's first number")),
+     ("busy", "time computing: a block of scores is 1"), ("waits", "waiting"),
+     ("", "L, O: of the rank's last query, O's first number")),
     "a step takes as long as its slowest rank", (1200, 1800))
 
 
