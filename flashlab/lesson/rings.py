@@ -15,14 +15,15 @@ def replay_ring(name, fn):
     """A player of that exercise's answer. Where something is wrong it opens there; what it raises ends the run."""
     ranks = [{"events": []} for _ in range(R)]
     wrong = {}                                             # step -> what is wrong in it
+    walk, N = RINGS[name]
     try:
-        RINGS[name](fn, ranks, wrong)
+        walk(fn, ranks, wrong)
     except Exception as error:
         step = max([event["step"] for rank in ranks for event in rank["events"]], default=0)
         wrong[step] = f"{type(error).__name__}: {error}"
     if not any(event["did"] == "compute" for rank in ranks for event in rank["events"]):
         return Reveal(next(iter(wrong.values()), f"No rank computed anything in {name}, so there is nothing to see of it yet."))
-    recording = ring_recording(ranks, f"{name}, {R} ranks", causal=True)
+    recording = ring_recording(ranks, N, f"{name}, {R} ranks", causal=True)
     for step, words in wrong.items():
         recording.steps[2 * step + 1].note = words
     return play(recording, start=next((n for n, step in enumerate(recording.steps) if step.note), None))
@@ -94,4 +95,4 @@ def _difference(found, expected):
     return ""
 
 
-RINGS = {"ex14_zigzag": _zigzag, "ex14_ring_step": _ring_step}
+RINGS = {"ex14_zigzag": (_zigzag, 2 * R), "ex14_ring_step": (_ring_step, 2 * R)}       # with the rows of the whole sequence

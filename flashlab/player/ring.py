@@ -60,14 +60,15 @@ def work(turn):
     return sum(0.125 if half else 0.25 for *_, half in turn.pairs)
 
 
-def ring_recording(ranks, title, causal=None):
+def ring_recording(ranks, N, title, causal=None):
     """A Ring for `play`, from the notes of a run.
 
     ranks    of each rank {"events": [...]}, in the order in which they happened, as flashlab.ring_check notes them: "did" ("send",
              "compute", "merge", "receive"), "step", places in the sequence ("keys", "queries"), "causal", "to", "L" and "O", the
              file and line it was done "at"
+    N        rows of the whole sequence
     causal   does a query see only its own place and what comes before? None: if some computation says so
-    Raises: ValueError for one rank or more than eight, or for notes without a computation
+    Raises: ValueError for one rank or more than eight, an N that does not divide, or notes without a computation
     """
     if not 2 <= len(ranks) <= MAX_RANKS:
         raise ValueError(f"the player shows rings of 2 to {MAX_RANKS} ranks, got {len(ranks)}")
@@ -76,7 +77,9 @@ def ring_recording(ranks, title, causal=None):
     if not computed:
         raise ValueError("ranks must have computed something, got notes without a \"compute\"")
     R = len(ranks)
-    size = (1 + max(place for event in events for place in event.get("keys", ()))) // (2 * R)
+    size, rest = divmod(N, 2 * R)
+    if N < 1 or rest:
+        raise ValueError(f"N must be a multiple of {2 * R}, two chunks for each rank, got {N}")
     count = 1 + max(event["step"] for event in events)
     turns = [_turns(rank["events"], count, size) for rank in ranks]
     queries = [sorted({*of_rank[0].holds, *(q for turn in of_rank for q, *_ in turn.pairs)}) for of_rank in turns]

@@ -114,7 +114,7 @@ for name, verdicts in run["verdicts"].items():
 # %%
 calls = run["runs"]["all"][0]["calls"]
 said = compare("whose keys rank 0 holds in step 1", my_owner, calls[1]["keys"][0] // (run["N"] // 4))
-play(ring_recording(run["runs"]["all"], "four processes, no mask"))
+play(ring_recording(run["runs"]["all"], run["N"], "four processes, no mask"))
 
 # %% [markdown]
 # Step through the run, as the ranks have noted it. In the first half of a step a rank sends its block on and, meanwhile, computes with it. In the second half it merges what it found into its $O$ and $L$, and the next block is there: the colours walk down. All steps at once:
@@ -234,7 +234,7 @@ figures.ring_parts(run["runs"]["causal, zig-zag"], run["N"], "Measured here: fou
 my_step_in_order = None
 
 # %%
-in_order, zigzag = (ring_recording(run["runs"][f"causal, {name}"], name) for name in ("in order", "zig-zag"))
+in_order, zigzag = (ring_recording(run["runs"][f"causal, {name}"], run["N"], name) for name in ("in order", "zig-zag"))
 now = next(step for step, end in enumerate(in_order.ends) if end > zigzag.total)
 said = compare("step of the ring in order when zig-zag is done", my_step_in_order, now)
 play(in_order, zigzag)
