@@ -170,6 +170,7 @@ def test_an_answer_that_raises_or_computes_nothing_is_shown_or_said():
     assert "IndexError" in "".join(item.text for item in replay("ex14_zigzag", stops).scenes[0].at(1))
     assert "ZeroDivisionError" in str(replay("ex14_zigzag", lambda rank, step, world: 1 / 0))
     assert "No rank computed anything" in str(replay("ex14_zigzag", lambda rank, step, world: []))
+    assert "must stand beside `attend`" in str(replay("ex14_ring_step", max))
 
 
 # ---- the picture

@@ -44,7 +44,8 @@ def _columns(scene, ring, cell):
     middle = LEFT + len(ring.owners) * cell / 2
     scene.text(middle, 11, "small mid off", "keys across, queries down")
     for chunk, owner in enumerate(ring.owners):
-        scene.text(LEFT + (chunk + 0.5) * cell, LINE + 10, "small mid", str(chunk))
+        if chunk % 2 == 0 or cell > 13:                    # narrower, two digits would touch
+            scene.text(LEFT + (chunk + 0.5) * cell, LINE + 10, "small mid", str(chunk))
         scene.rect(LEFT + chunk * cell + 0.5, LINE + 14, cell - 1, 5, f"own{owner}")
     for x, said in zip(_slots(scene, ring, cell), ("holds", "gets"), strict=True):
         scene.text(x, LINE + 10, "small off", said)
