@@ -11,7 +11,7 @@ WORDS = Words(
     "For each rank its rows of the scores, the block of keys and values that it holds, and how long it has computed",
     "half step", "step",
     (("own0", "computed now: the colour says with whose keys"), ("own0 past", "computed before, or on its way"),
-     ("busy", "time computing: a block of scores is 1"), ("waits", "waiting"),
+     ("stored", "time computing: a block of scores is 1"), ("waits", "waiting"),
      ("", "L, O: of the rank's last query, O's first number")),
     "a step takes as long as its slowest rank", (1200, 1800))
 
@@ -110,7 +110,7 @@ class _Rank:
         frame[self.sends, "text"] = f"{'↘' if turn.to > self.rank else '↗'} rank {turn.to}" if sends else ""
         frame[self.rail, "w"] = round(self.clock[step.step + 1] * self.unit, 1)
         for k, bar in enumerate(self.bars):
-            frame[bar, "look"] = "live" if k == step.step else "peak" if k < step.step else "none"
+            frame[bar, "look"] = "read" if k == step.step else "written" if k < step.step else "none"
         busy = sum(map(work, [*before, turn]))
         frame[self.time, "text"] = f"{busy:.3g} of {self.clock[step.step + 1]:.3g}"
 

@@ -240,7 +240,7 @@ said = compare("step of the ring in order when zig-zag is done", my_step_in_orde
 play(in_order, zigzag)
 
 # %% [markdown]
-# Play it to the end and look at the bars: pale grey is waiting. In order, rank 0 waits 3 of 3.5 blocks' time while rank 3 never does. Zig-zag nobody waits, and all is over after 2.
+# Play it to the end and look at the bars: the faint part is waiting. In order, rank 0 waits for 3 of the 3.5 units of time, a unit being one block of scores; rank 3 never waits. With zig-zag nobody does, and all is over after 2.
 #
 # Change `R=4` in `work` above to 8 and 16. What does order cost in the limit? Zig-zag has a price, too: everything that asks for a token's *place*, as position embeddings do, has to be dealt out the same way, and a length that does not divide has to be padded. The next cell fails on purpose.
 
