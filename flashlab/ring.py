@@ -126,7 +126,7 @@ class _Ring(torch.autograd.Function):
                 if step == 0:
                     O, L = O_j.to(L_j.dtype), L_j          # O in float32: R roundings to 16 bits would add up
                 else:
-                    _merge(O[:, :, rows], L[:, :, rows], O_j, L_j)
+                    merge(O[:, :, rows], L[:, :, rows], O_j, L_j)
             block = arriving()
         O = O.to(Q.dtype)
         ctx.save_for_backward(Q, K, V, O, L)
@@ -163,7 +163,7 @@ class _Ring(torch.autograd.Function):
         return dQ.to(Q.dtype), dK.to(K.dtype), dV.to(V.dtype), None, None, None
 
 
-def _merge(O, L, O_j, L_j):
+def merge(O, L, O_j, L_j):
     """Take a block's O_j and L_j into O and L, in place: both were divided by their own sums, exp(L) and exp(L_j)."""
     weight = torch.sigmoid(L_j - L)                        # (B, H, n)  exp(L_j) / (exp(L) + exp(L_j)), and no overflow
     weight = weight.masked_fill(L_j == -inf, 0)            # (B, H, n)  neither saw a key: -inf − -inf would be NaN

@@ -6,6 +6,7 @@
 import argparse
 import json
 import os
+import sys
 import time
 from datetime import timedelta
 
@@ -18,33 +19,63 @@ B, H_q, H_kv, d = 1, 4, 2, 32
 RUNS = {"all": (False, False), "causal, zig-zag": (True, True), "causal, in order": (True, False)}        # causal, zigzag
 
 
-def watched(whole_K, whole_Q, log):
-    """flash_attention that notes which rows of the whole sequence it was given, and when: it looks at the tensors alone."""
-    compute, begun = ring.flash_attention, time.perf_counter()
+class Notes:
+    """While it is on, notes in order what this rank does in each step: sends, computes, merges, receives.
 
-    def places(T, whole):
-        first = whole[0, 0, :, 0]                          # (N,)  random numbers: a row is known by its first
-        return [(first == value).nonzero().item() for value in T[0, 0, :, 0]]
+    events   [{"did", "step", "at": [file, line], "start", "end", ...}]: which rows of the whole sequence, as the tensors show it,
+             and of the last query the L and the first column of O
+    sent     bytes
+    """
 
-    def noting(Q, K, V, **options):
-        start = time.perf_counter() - begun
-        results = compute(Q, K, V, **options)
-        log.append({"queries": places(Q, whole_Q), "keys": places(K, whole_K), "causal": options["causal"],
-                    "start": start, "end": time.perf_counter() - begun})
-        return results
+    def __init__(self, whole_Q, whole_K):
+        self.whole = {"queries": whole_Q, "keys": whole_K}
+        self.events, self.sent, self.step, self.begun = [], 0, 0, time.perf_counter()
+        self.before = ring.flash_attention, ring.merge, ring.pass_on
 
-    return noting
+    def __enter__(self):
+        ring.flash_attention, ring.merge, ring.pass_on = self.compute, self.merge, self.pass_on
+        return self
 
+    def __exit__(self, *error):
+        ring.flash_attention, ring.merge, ring.pass_on = self.before
 
-def weighed(sent):
-    """pass_on that notes in `sent` how many bytes it sends."""
-    send = ring.pass_on
+    def compute(self, Q, K, V, **options):
+        start = time.perf_counter()
+        O, L = self.before[0](Q, K, V, **options)
+        self.note("compute", start, queries=self.places("queries", Q), keys=self.places("keys", K), causal=options["causal"],
+                  L=L[0, 0, -1].item(), O=O[0, 0, -1, 0].item())
+        return O, L
 
-    def noting(tensors, *arguments, **options):
-        sent.append(sum(T.nbytes for T in tensors))
-        return send(tensors, *arguments, **options)
+    def merge(self, O, L, O_j, L_j):
+        start = time.perf_counter()
+        self.before[1](O, L, O_j, L_j)
+        self.note("merge", start, L=L[0, 0, -1].item(), O=O[0, 0, -1, 0].item())
 
-    return noting
+    def pass_on(self, tensors, place, step, tag=0):
+        start, self.step = time.perf_counter(), step
+        self.sent += sum(T.nbytes for T in tensors)
+        wait = self.before[2](tensors, place, step, tag)
+        if not tensors or place.world == 1:
+            return wait
+        self.note("send", start, keys=self.places("keys", tensors[0]), to=place.after)
+
+        def arriving():
+            start = time.perf_counter()
+            found = wait()
+            self.note("receive", start, keys=self.places("keys", found[0]), source=place.before)
+            return found
+
+        return arriving
+
+    def places(self, name, T):
+        """Which rows of the whole sequence these are. They are random numbers: a row is known by its first."""
+        first = self.whole[name][0, 0, :, 0]               # (N,)
+        return [place for value in T[0, 0, :, 0] for place in (first == value).nonzero().flatten().tolist()]
+
+    def note(self, did, start, **what):
+        frame = sys._getframe(2)                           # of ring_attention, which has called one of the above
+        self.events.append({"did": did, "step": self.step, "at": [frame.f_code.co_filename, frame.f_lineno],
+                            "start": start - self.begun, "end": time.perf_counter() - self.begun, **what})
 
 
 def run(N, causal, zigzag):
@@ -55,18 +86,15 @@ def run(N, causal, zigzag):
     order = causal and zigzag
     mine = [(ring.zigzag_shard(T, rank, world) if order else T.chunk(world, 2)[rank]).clone() for T in (Q, K, V, dO)]
     Q_r, K_r, V_r = (T.requires_grad_() for T in mine[:3])
-    log, sent, compute, send = [], [], ring.flash_attention, ring.pass_on
     dist.barrier()                                         # so that all clocks begin together
-    ring.flash_attention, ring.pass_on = watched(K, Q, log), weighed(sent)
-    try:
+    with Notes(Q, K) as forward:
         O, L = ring.ring_attention(Q_r, K_r, V_r, causal=causal, zigzag=zigzag, return_lse=True)
-        forward = sum(sent)
+    with Notes(Q, K) as backward:
         grads = torch.autograd.grad(O, (Q_r, K_r, V_r), mine[3])
-    finally:
-        ring.flash_attention, ring.pass_on = compute, send
-    bytes_sent = forward, sum(sent) - forward
+    log = {"events": forward.events, "calls": [event for event in forward.events if event["did"] == "compute"],
+           "sent": (forward.sent, backward.sent)}
     everything = [None] * world
-    dist.all_gather_object(everything, ([T.detach() for T in (O, L[..., None], *grads)], {"calls": log, "sent": bytes_sent}))
+    dist.all_gather_object(everything, ([T.detach() for T in (O, L[..., None], *grads)], log))
     if rank:
         return None
     shards = zip(*(tensors for tensors, _ in everything), strict=True)

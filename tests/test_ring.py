@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from flashlab.ring import _merge, bytes_sent, part, ring_attention, zigzag_shard, zigzag_unshard
+from flashlab.ring import bytes_sent, merge, part, ring_attention, zigzag_shard, zigzag_unshard
 from tests.ring_worker import CASES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -123,7 +123,7 @@ def test_zigzag_parts_are_equal_work_after_the_first_step():
 def test_a_query_that_meets_no_key_stays_empty():
     """-inf − -inf is NaN; and a block without a visible key leaves what was there."""
     O, L = torch.tensor([[0.0], [2.0], [0.0]]), torch.tensor([-torch.inf, 1.0, -torch.inf])
-    _merge(O, L, torch.tensor([[0.0], [0.0], [3.0]]), torch.tensor([-torch.inf, -torch.inf, 2.0]))
+    merge(O, L, torch.tensor([[0.0], [0.0], [3.0]]), torch.tensor([-torch.inf, -torch.inf, 2.0]))
     assert O[:, 0].tolist() == [0, 2, 3] and L.tolist() == [-torch.inf, 1, 2]
 
 

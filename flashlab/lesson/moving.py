@@ -5,6 +5,7 @@ from functools import partial
 
 from flashlab.check import diagnose, form, judge, loading, source, where
 from flashlab.lesson.reference import Reveal
+from flashlab.lesson.rings import RINGS, replay_ring
 from flashlab.player import play, record, record_kernel
 
 SHOWN = 6                      # of an exercise's cases only the first: those after them are large, or of large numbers
@@ -16,13 +17,15 @@ def replay(name, fn=None, case=None):
     case  the name of one of the exercise's cases; without it the smallest that fails, or if none does the one with most to see
     Where a number is wrong the player opens at the line that stored the first wrong one, where a kernel reads or writes outside
     every tensor at the line that does so first. An exercise that is not written yet, or
-    cannot be read, gives a sentence in place of the player.
+    cannot be read, gives a sentence in place of the player. Those of a ring go all the way round it, and have no cases to choose.
     Raises: ValueError for an exercise that is unknown or moves no tiles; as flashlab.player for sizes it cannot show
     """
     if name not in form.names():
         raise ValueError(f"name must be an exercise, such as {form.names()[0]!r}, got {name!r}")
     exercise = form.exercise(name)
-    if not exercise.moves:
+    if name in RINGS and case is not None:
+        raise ValueError(f"case must be None for {name}, which goes round a whole ring, got {case!r}")
+    if not exercise.moves and name not in RINGS:
         raise ValueError(f"{name} moves no tiles between HBM and chip, so there is nothing to see of it")
     try:
         fn = loading.function_from_file(exercise)[0] if fn is None else fn
@@ -30,6 +33,8 @@ def replay(name, fn=None, case=None):
         return Reveal(problem.message)
     if source.markers_left(source.of(fn), name):
         return Reveal(f"Your own lines move here once {name} is written; it need not be right.")
+    if name in RINGS:
+        return replay_ring(name, fn)
     chosen, place = (_case(exercise, case), None) if case is not None else _most_telling(exercise, fn)
     recording = _record(exercise, fn, chosen)
     recording.title = f"{name}: {chosen.name}"

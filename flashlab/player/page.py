@@ -12,7 +12,7 @@ from PIL import Image
 
 from flashlab.player.picture import picture
 from flashlab.player.recording import Recording
-from flashlab.player.scene import bytes_text
+from flashlab.player.ring import Ring
 from flashlab.player.still import still
 
 CSS, JS = (files("flashlab.player").joinpath(name).read_text(encoding="utf-8") for name in ("player.css", "player.js"))
@@ -31,21 +31,24 @@ def play(*recordings, titles=None, start=None, at=None):
     start    the step to open at, from 0; of several, that of the first
     at       (name, index): open where T[index] of the first recording got its last value, and point at it: ("O", (3, 1))
 
-    Several share a clock: at each moment all have moved as many bytes of HBM traffic, as far as their lines allow.
+    Several share a clock: at each moment all have moved as many bytes of HBM traffic, as far as their lines allow. Of rings,
+    which take no `at`, it is the time of their slowest ranks.
     Raises: TypeError, ValueError that names the argument
     """
-    if not recordings or not all(isinstance(one, Recording) for one in recordings):
-        raise TypeError("play takes recordings: play(record(fa2_forward, Q, K, V, B_r=4, B_c=4))")
+    if not recordings or not any(all(isinstance(one, kind) for one in recordings) for kind in (Recording, Ring)):
+        raise TypeError("play takes recordings, or rings: play(record(fa2_forward, Q, K, V, B_r=4, B_c=4))")
     if titles is not None and len(titles) != len(recordings):
         raise ValueError(f"titles must be one for each of the {len(recordings)} recordings, got {len(titles)}")
     if start is not None and at is not None:
         raise ValueError("give start or at, not both: at finds the step by itself")
+    if at is not None and isinstance(recordings[0], Ring):
+        raise ValueError(f"at names a place in a tensor of a recording, of which a ring has none, got {at!r}: give start")
     if at is not None:
         start = recordings[0].storing(*at)
     steps = len(recordings[0].steps)
     if start is not None and not 0 <= start < steps:
         raise ValueError(f"start must be a step of the first recording, 0 to {steps - 1}, got {start}")
-    total = max(max(one.read, one.written) for one in recordings)
+    total = max(one.total for one in recordings)
     scenes = [picture(one, total, at if n == 0 else None, SCALES.get(len(recordings), 0.75)) for n, one in enumerate(recordings)]
     tallest = max(scene.height for scene in scenes)
     for scene, title in zip(scenes, titles or [one.title for one in recordings], strict=True):
@@ -64,7 +67,7 @@ class Player:
         self._html = None
 
     def __repr__(self):
-        names = ", ".join(f"{scene.title} ({len(scene.frames)} lines, {bytes_text(scene.moved[-1])})" for scene in self.scenes)
+        names = ", ".join(f"{scene.title} ({scene.summary})" for scene in self.scenes)
         return f"Player of {names}; in a notebook it shows itself, .save(\"player.html\") writes a page"
 
     def _repr_mimebundle_(self, include=None, exclude=None):
@@ -145,7 +148,7 @@ def _data(player):
         first[:] = [word(scene.frames[0].get(slot, "")) for slot in slots]
         lanes.append({"slots": list(slots), "first": first, "steps": steps})
     data = {"lanes": lanes, "words": list(words), "ticks": player.ticks, "tiles": _tiles(player), "start": player.start,
-            "html": f"<style>{CSS}</style>{_stage(player)}"}
+            "milliseconds": player.scenes[0].words.milliseconds, "html": f"<style>{CSS}</style>{_stage(player)}"}
     return {"id": hashlib.sha1(json.dumps(data).encode()).hexdigest()[:12]} | data
 
 
@@ -158,7 +161,7 @@ def _tiles(player):
 
 
 def _stage(player):
-    several = " several" if len(player.scenes) > 1 else ""
+    several, words = " several" if len(player.scenes) > 1 else "", player.scenes[0].words
     title = html.escape(", ".join(scene.title for scene in player.scenes))
     buttons = {name: f'<button type="button" data-do="{name}" aria-label="{label}" title="{label}"><svg viewBox="0 0 16 16">'
                      f'<path d="{path}"/></svg></button>' for name, (label, path) in ICONS.items()}
@@ -166,15 +169,14 @@ def _stage(player):
     buttons["play"] = f'<button type="button" class="play" data-do="play" aria-label="Play">{PLAY}</button>'
     bar = ("".join(buttons[name] for name in ("first", "back", "play", "on", "last"))
            + '<input type="range" min="0" value="0" aria-label="Step"><select aria-label="Each step is">'
-           + f'<option value="line">by line</option><option value="tile"{chosen}>by tile</option></select><output></output>')
-    clock = "<span>One clock: all have moved about as many bytes.</span>" if several else ""
+           + f'<option value="line">by {words.small}</option><option value="tile"{chosen}>by {words.large}</option></select>'
+           + "<output></output>")
+    clock = f"<span>One clock: {words.clock}.</span>" if several else ""
     wrong = '<span><b class="wrong"></b>the element in question</span>' if player.marked else ""
     crossed = any(item.kind == "stroke" for scene in player.scenes for item in scene.items)
     never = '<span><b class="crossed"></b>never visited in this run</span>' if crossed else ""
-    keys = ("<span>Space plays; ← → step, with Shift by tile; Home, End</span>"
-            '<span><b class="moving"></b>moves or is made in this line</span>'
-            '<span><b class="kept"></b>on chip, or visited before</span><span><b class="stored"></b>stored</span>'
-            f"{never}{wrong}{clock}")
+    samples = "".join(f'<span>{f"""<b class="{look}"></b>""" if look else ""}{said}</span>' for look, said in words.keys)
+    keys = f"<span>Space plays; ← → step, with Shift by {words.large}; Home, End</span>{samples}{never}{wrong}{clock}"
     return (f'<div class="stage{several}" tabindex="0" role="group" aria-label="Player: {title}" data-lm-suppress-shortcuts="true">'
             f'<div class="bar">{bar}</div><div class="lanes">{"".join(_lane(scene) for scene in player.scenes)}</div>'
             f'<p class="keys">{keys}</p></div>')
@@ -194,9 +196,10 @@ def _lane(scene):
         else:
             drawn.append(_drawn(item, mark))
     w, h, title = round(scene.width), round(scene.height), html.escape(scene.title)
-    svg = (f'<svg class="picture" role="img" aria-label="Tensors in HBM and tiles on chip" width="{w}" height="{h}" '
+    svg = (f'<svg class="picture" role="img" aria-label="{scene.words.picture}" width="{w}" height="{h}" '
            f'viewBox="-1 -1 {w + 2} {h + 2}">{"".join(drawn)}</svg>')
-    said = f'<div class="said">{status}<div class="source" tabindex="-1">{"".join(lines)}</div></div>'
+    source = f'<div class="source" tabindex="-1">{"".join(lines)}</div>' if lines else ""
+    said = f'<div class="said">{status}{source}</div>'
     return (f'<section class="lane" style="--accent:{scene.color};--wide:{w}px"><h4>{title}</h4>'
             f'<div class="views">{svg}{said}</div></section>')
 
@@ -205,6 +208,8 @@ def _drawn(item, mark):
     x, y, w, h = (f"{value:.1f}".rstrip("0").rstrip(".") for value in (item.x, item.y, item.w, item.h))
     if item.kind == "text":
         return f'<text x="{x}" y="{y}" class="{item.look}"{mark}>{html.escape(item.text)}</text>'
+    if item.kind == "half":
+        return f'<path d="M{x} {y}v{h}h{w}z" class="{item.look}"{mark}/>'
     if item.kind == "stroke":
         return f'<path d="M{x} {y}l{w} {h}" class="{item.look}"/>'
     return f'<rect x="{x}" y="{y}" width="{w}" height="{h}" class="{item.look}"{mark}/>'

@@ -28,7 +28,7 @@
         const [item, what] = lane.slots[slot];
         SET[what](items[item], data.words[value]);
       });
-      const now = source.querySelector(".now");
+      const now = source && source.querySelector(".now");
       if (now && (now.offsetTop < source.scrollTop + 18 || now.offsetTop + 36 > source.scrollTop + source.clientHeight)) {
         source.scrollTop = now.offsetTop - source.clientHeight * 0.4;            // the pane alone: the page stays where it is
       }
@@ -73,7 +73,7 @@
       timer = setInterval(() => {
         if (!root.isConnected || at === last) pause();
         else show(next(1, unit.value));
-      }, unit.value === "line" ? 350 : 700);
+      }, data.milliseconds[unit.value === "line" ? 0 : 1]);
     }
 
     const acts = {

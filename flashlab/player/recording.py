@@ -82,6 +82,11 @@ class Recording:
     def written(self):
         return self.steps[-1].written
 
+    @property
+    def total(self):
+        """The larger of the two, to which bars are drawn."""
+        return max(self.read, self.written)
+
     def storing(self, name, index):
         """The step of the last store to T[index], T named as in `kernel(...)`; the first that touches its rows if there is none.
 

@@ -11,6 +11,7 @@ INK, QUIET, BAD, EDGE, EMPTY, GREY = "#222222", "#666666", "#B3261E", "#BBBBBB",
 CODE, HEAD, MARGIN, BESIDE = "#F5F6F8", 26, 14, 28
 PITCH, LINES, WIDE = 16.5, 44, 560     # a line of code; at most so many; the pixels that they get beside a single picture
 FEWER = 12                             # of them where pictures stand side by side
+RANKS = ("#0072B2", "#D55E00", "#5E8C1F", "#E0A100", "#8E5EA2", "#4A5568", "#B03A6F", "#2A9D8F")      # player.css: own0 to own7
 
 
 def still(scenes, tick):
@@ -18,17 +19,18 @@ def still(scenes, tick):
     several = len(scenes) > 1
     now = [(scene, scene.at(step)) for scene, step in zip(scenes, tick, strict=True)]
     code = [_code(items, FEWER if several else LINES) for _, items in now]
-    below = 58 + PITCH * max(len(lines) for lines in code)
-    width = sum(scene.width + BESIDE for scene in scenes) + (0 if several else WIDE) + 2 * MARGIN
+    longest = max(len(lines) for lines in code)
+    below = 58 + PITCH * longest
+    width = sum(scene.width + BESIDE for scene in scenes) + (WIDE if longest and not several else 0) + 2 * MARGIN
     tallest = max(scene.height for scene in scenes)
-    sheet = _Sheet(width, HEAD + 2 * MARGIN + (tallest + below if several else max(tallest, below)))
+    sheet = _Sheet(width, HEAD + 2 * MARGIN + (tallest + below if several or not longest else max(tallest, below)))
     x = MARGIN
     for (scene, items), lines in zip(now, code, strict=True):
         sheet.write(x, MARGIN + 14, scene.title, 15, scene.color, bold=True)
         for item in items:
             _draw(sheet, item, x, HEAD + MARGIN, scene.color)
-        left, top = (x, HEAD + MARGIN + tallest + 12) if several else (x + scene.width + BESIDE, HEAD + MARGIN + 10)
-        _say(sheet, items, lines, left, top, scene.color, scene.width if several else WIDE)
+        left, top = (x, HEAD + MARGIN + tallest + 12) if several or not lines else (x + scene.width + BESIDE, HEAD + MARGIN + 10)
+        _say(sheet, items, lines, left, top, scene.color, scene.width if several or not lines else WIDE)
         x += scene.width + BESIDE
     return sheet.image
 
@@ -54,6 +56,9 @@ class _Sheet:
             for at in range(y0, y1, 2 * step):
                 self.pen.line([(x0, at), (x0, min(at + step, y1))], edge), self.pen.line([(x1, at), (x1, min(at + step, y1))], edge)
 
+    def half(self, x, y, w, h, fill):
+        self.pen.polygon([(x * SHARP, y * SHARP), (x * SHARP, (y + h) * SHARP), ((x + w) * SHARP, (y + h) * SHARP)], fill)
+
     def stroke(self, x, y, w, h):
         self.pen.line([(x * SHARP, y * SHARP), ((x + w) * SHARP, (y + h) * SHARP)], EDGE, 1)
 
@@ -77,6 +82,8 @@ def _say(sheet, items, lines, x, y, color, width):
     status = next(item for item in items if item.kind == "status")
     for n, text in enumerate(status.text.split("\n")[:2]):
         sheet.write(x, y + n * 17, text[:int(width / 6.6)], 12, BAD if "bad" in status.look else INK)
+    if not lines:
+        return
     y += 30
     sheet.rect(x, y, width, PITCH * len(lines) + 8, CODE)
     for n, line in enumerate(lines):
@@ -99,6 +106,10 @@ def _draw(sheet, item, x, y, color):
         if fill or edge:
             dashed = bool({"absent", "off", "masked"} & set(look))
             sheet.rect(x + item.x, y + item.y, item.w, item.h, fill, edge, thick, dashed)
+    elif item.kind == "half":
+        fill, *_ = _style(item.look, color)
+        if fill:
+            sheet.half(x + item.x, y + item.y, item.w, item.h, fill)
     elif item.kind == "stroke":
         sheet.stroke(x + item.x, y + item.y, item.w, item.h)
     elif item.kind == "text" and item.text:
@@ -109,6 +120,9 @@ def _draw(sheet, item, x, y, color):
 
 def _style(look, color):
     """(fill, edge, thickness) of a rectangle's look; player.css says the same for the page."""
+    if look.startswith("own"):
+        shade = RANKS[int(look[3])]
+        return (_mix(shade, 0.36) if " " in look else shade), None, 0
     return {
         "rail": ("#EEEEEE", None, 0), "read": ("#5B5B5B", None, 0), "written": (GREY, None, 0), "budget": (BAD, None, 0),
         "peak": (_mix(color, 0.35), None, 0), "live": (color, None, 0), "mark": (None, BAD, 2), "masked": (None, INK, 1),

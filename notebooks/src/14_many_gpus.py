@@ -28,8 +28,9 @@ import torch
 from flashlab import bench, figures, flash_attention, ring
 from flashlab.check import check
 from flashlab.gpu.schedule import Span
-from flashlab.lesson import compare, reveal
+from flashlab.lesson import compare, replay, reveal
 from flashlab.oracle import attention, max_error
+from flashlab.player import play, ring_recording
 from flashlab.rungs.online_softmax import merge
 
 torch.manual_seed(0)
@@ -86,13 +87,19 @@ check("ex14_ring_step")
 reveal("ex14_ring_step")
 
 # %% [markdown]
+# `replay` takes your own step all the way round a ring of four ranks, two rows each. A colour stands for one rank's keys. Watch where each colour goes. If something is wrong, the player opens there.
+
+# %%
+replay("ex14_ring_step")
+
+# %% [markdown]
 # Blocks go from rank $r$ to rank $r + 1$. **Predict**: of four ranks, whose keys does rank 0 hold in step 1, after each block has been passed on once?
 
 # %%
 my_owner = None     # a rank, 0 to 3
 
 # %% [markdown]
-# **Run and compare.** The cell starts four processes, as `torchrun` would for four GPUs. They find one another by [torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html); on a CPU its backend gloo carries the messages. Each notes which rows its calls of `flash_attention` were given.
+# **Run and compare.** The cell starts four processes, as `torchrun` would for four GPUs. They find one another by [torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html); on a CPU its backend gloo carries the messages. Each notes what it sends and receives, which rows its calls of `flash_attention` are given, and the $O$ and $L$ of its last query.
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -107,6 +114,12 @@ for name, verdicts in run["verdicts"].items():
 # %%
 calls = run["runs"]["all"][0]["calls"]
 said = compare("whose keys rank 0 holds in step 1", my_owner, calls[1]["keys"][0] // (run["N"] // 4))
+play(ring_recording(run["runs"]["all"], run["N"], "four processes, no mask"))
+
+# %% [markdown]
+# Step through the run, as the ranks have noted it. In the first half of a step a rank sends its block on and, meanwhile, computes with it. In the second half it merges what it found into its $O$ and $L$, and the next block is there: the colours walk down. All steps at once:
+
+# %%
 figures.ring_parts(run["runs"]["all"], run["N"], "Measured here: four processes over gloo, no mask.")
 
 # %% [markdown]
@@ -189,6 +202,12 @@ check("ex14_zigzag")
 # %%
 reveal("ex14_zigzag")
 
+# %% [markdown]
+# `replay` sends blocks round the ring and computes the pairs that you return. Are all ranks busy in every step? If a pair is wrong or missing, the player opens there.
+
+# %%
+replay("ex14_zigzag")
+
 # %%
 def work(zigzag, R=4, n=64):
     """Scores in units of a block without a mask: [[of a rank in each step]]."""
@@ -209,7 +228,21 @@ figures.ring_work(works, "a causal sequence on 4 ranks, messages for free.")
 figures.ring_parts(run["runs"]["causal, zig-zag"], run["N"], "Measured here: four processes over gloo, causal, zig-zag.")
 
 # %% [markdown]
-# Change `R=4` in the cell above to 8 and 16. What does order cost in the limit? Zig-zag has a price, too: everything that asks for a token's *place*, as position embeddings do, has to be dealt out the same way, and a length that does not divide has to be padded. The next cell fails on purpose.
+# Now let the two runs race, on a clock that counts scores: a step takes as long as its slowest rank. **Predict**: at the moment when zig-zag is done with all four steps, in which step, 0 to 3, is the ring in order?
+
+# %%
+my_step_in_order = None
+
+# %%
+in_order, zigzag = (ring_recording(run["runs"][f"causal, {name}"], run["N"], name) for name in ("in order", "zig-zag"))
+now = next(step for step, end in enumerate(in_order.ends) if end > zigzag.total)
+said = compare("step of the ring in order when zig-zag is done", my_step_in_order, now)
+play(in_order, zigzag)
+
+# %% [markdown]
+# Play it to the end and look at the bars: the faint part is waiting. In order, rank 0 waits for 3 of the 3.5 units of time, a unit being one block of scores; rank 3 never waits. With zig-zag nobody does, and all is over after 2.
+#
+# Change `R=4` in `work` above to 8 and 16. What does order cost in the limit? Zig-zag has a price, too: everything that asks for a token's *place*, as position embeddings do, has to be dealt out the same way, and a length that does not divide has to be padded. The next cell fails on purpose.
 
 # %%
 X = torch.arange(16)[:, None]
