@@ -1,4 +1,4 @@
-"""A call of flash_attention like one that was made before: nothing is checked or chosen again, and it goes straight to its launches.
+"""A call of flash_attention like one before: nothing is checked or chosen again, and it goes straight to its launches.
 
 Where the work is small, the GPU waits for Python. What flash_attention checks, and which kernel it picks, follows from the options
 and from the tensors' shapes, strides, dtypes and alignment: from the call's `signature`. But PyTorch has many who want to hear of
@@ -12,7 +12,7 @@ import torch
 from torch.autograd import forward_ad, profiler
 
 AT_MOST = 512                          # calls remembered
-ORDINARY = set(product((bool,), (float, type(None)), (float,), (bool,), (str,), (bool, type(None))))       # types of a call's options
+ORDINARY = set(product((bool,), (float, type(None)), (float,), (bool,), (str,), (bool, type(None))))       # types of options
 
 _made: dict[tuple, tuple] = {}         # by signature: how to make the launches of its plan, and the plan
 

@@ -56,7 +56,9 @@ def flash_attention(
     Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
     Source:  Dao 2023, arXiv:2307.08691; the window as Beltagy, Peters, Cohan 2020, arXiv:2004.05150
     """
-    call = again.signature(Q, K, V, causal, scale, dropout_p, return_lse, backend, deterministic) if seed is window is None else None
+    call = None
+    if window is None and seed is None:
+        call = again.signature(Q, K, V, causal, scale, dropout_p, return_lse, backend, deterministic)
     if call and (results := again.made(call, Q, K, V)):
         return results if return_lse else results[0]
     if torch._C._is_any_autocast_enabled():            # private, and a tenth of what torch.is_autocast_enabled(device) takes

@@ -249,7 +249,7 @@ BROKEN = {
                                   "step": edited("step", ("        sync(DQ_FREE, 160)\n", ""))},
     "a slot is let go too early": {"step": edited(
         "step", ("        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n" + FREE,
-                 FREE + "        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n"))},
+                 FREE + "        __import__('time').sleep(0.01)\n        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n"))},
     "no mask past the end": {"only_visible": lambda P, *_: P},
     "K_s becomes dK too early": {"consumer": edited("consumer", ("    sync(K_READ, consumers * 128)\n", ""))},
 }
