@@ -82,7 +82,7 @@ def contexts(attentions, device, expired, add, *, shape, sizes, tokens_a_step, p
             add(row)
 
 
-def steps_of_a_context(attention, device, shape, batch, N, seconds=1.0):
+def steps_of_a_context(attention, device, shape, batch, N, seconds=0.5):
     """tokens/s and peak bytes of training steps: one to warm up, then as many as the seconds hold, one at least."""
     model = gpt.GPT(shape, attention).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -161,10 +161,6 @@ def run(attentions, *, out=None, command=None, device="cuda", expired=lambda: Fa
     results["ceilings"] = limits = ceilings()
     results["curves"] = curves(attentions, device, expired, **curve)
     save(results, out)
-    results["profile"] = profiled(attentions, device, shape=shape, context=profile_at)
-    save(results, out)
-    results["generation"] = generation(device, expired, shape=shape, prompts=prompts, batches=batches, written=written,
-                                       copy_tb_s=limits["copy_tb_s"])
 
     def add(row):
         results["rows"].append(row)
@@ -172,6 +168,10 @@ def run(attentions, *, out=None, command=None, device="cuda", expired=lambda: Fa
 
     contexts(attentions, device, expired, add, shape=shape, sizes=sizes, tokens_a_step=tokens_a_step,
              peak_flops=1e12 * limits["matmul_tflops"])
+    results["profile"] = profiled(attentions, device, shape=shape, context=profile_at)
+    save(results, out)
+    results["generation"] = generation(device, expired, shape=shape, prompts=prompts, batches=batches, written=written,
+                                       copy_tb_s=limits["copy_tb_s"])
     return finish(results, out)
 
 
