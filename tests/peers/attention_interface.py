@@ -6,9 +6,9 @@ plugin.py calls `install` before it collects the tests. What flashlab refuses in
 import functools
 
 import pytest
+import scope
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel, testing_utils
 
-import scope
 from flashlab import huggingface
 
 UNWANTED = "require_flash_attn", "require_torch_accelerator", "require_torch_gpu", "slow"

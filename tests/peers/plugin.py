@@ -114,9 +114,10 @@ def choose(config, name, calls):
     return [kept[place] for place in sorted(places)]
 
 
+@pytest.hookimpl(trylast=True)                         # after -k
 def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if getattr(item, "originalname", item.name) not in config.emptied]
-    if config.getoption("peer") == "transformers":     # its tests are methods of unittest's classes, which nothing above chooses among
+    if config.getoption("peer") == "transformers":     # methods of unittest's classes, not chosen among above
         items[:] = [item for item in items if re.search(config.getoption("tests"), item.name)]
         reasons = [scope.why_not(item.name, {}) or scope.why_not_class(item.cls) for item in items]
         config.counts.update(("skipped", why) for why in reasons if why)
