@@ -50,6 +50,7 @@ def pytest_configure(config):
 
 FOR_A_GPU = "flash-attention", "cs336"
 
+
 class OnTheCpu(torch.overrides.TorchFunctionMode):
     """device="cuda" means the CPU."""
 

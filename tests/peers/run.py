@@ -17,8 +17,7 @@ PEERS = {                                              # its tests, within its c
     "transformers": "tests/models",
 }
 COMPARING = "sdpa|flash_attn_2|flash_attention_2|fa2"  # in the names of those of transformers' tests that compare attentions
-MODELS = "llama", "mistral", "gpt2", "gemma3", "bert", "modernbert", "vit", "bart"      # of transformers: what makes each worth
-                                                       # a test, tests/test_huggingface.py says
+MODELS = "llama", "mistral", "gpt2", "gemma3", "bert", "modernbert", "vit", "bart"      # as in tests/test_huggingface.py
 
 
 def main(argv=None):
