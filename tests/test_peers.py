@@ -4,6 +4,7 @@ Those tests themselves want a checkout of that project: tests/peers/README.md.
 """
 
 import importlib.util
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -110,3 +111,26 @@ def test_what_flashlab_has_not_got_is_skipped(shim, options):
 def test_run_wants_a_checkout():
     run = subprocess.run([sys.executable, PEERS / "run.py", "cs336", PEERS], capture_output=True, text=True)
     assert run.returncode != 0 and "CHECKOUT must have tests/test_attention.py" in run.stderr
+
+
+def test_what_skips_transformers_tests_is_what_flashlab_says():
+    """A refusal in other words would count as a failure, or no longer be a refusal at all."""
+    scope = runpy.run_path(PEERS / "scope.py")
+    said = (PEERS.parents[1] / "flashlab" / "huggingface.py").read_text(encoding="utf-8")
+    assert [words for words in scope["REFUSALS"] if words not in said] == []
+    assert scope["refused"]("this model adds a pattern of its own") and scope["refused"]("Q must be 4-D") is None
+
+
+def test_transformers_models_get_flashlab_where_tests_ask_for_another():
+    """In a process of its own: attention_interface.py changes transformers for good."""
+    pytest.importorskip("transformers", minversion="5.23", reason="transformers is not installed: it is an extra")
+    code = ("import sys; sys.path[:0] = {}; import flashlab, torch, transformers, attention_interface\n"
+            "attention_interface.install(); config = transformers.LlamaConfig(\n"
+            "    vocab_size=9, hidden_size=16, intermediate_size=16, num_attention_heads=2, num_hidden_layers=1)\n"
+            "for name in 'eager', 'sdpa', 'flash_attention_2', None:\n"
+            "    model = transformers.LlamaModel._from_config(config, attn_implementation=name)\n"
+            "    before = attention_interface.calls; model(torch.ones(1, 3, dtype=torch.long))\n"
+            "    print(model.config._attn_implementation, attention_interface.calls > before)")
+    run = subprocess.run([sys.executable, "-c", code.format([str(PEERS.parents[1]), str(PEERS)])], capture_output=True, text=True,
+                         timeout=300)
+    assert run.stdout.splitlines() == ["eager False"] + ["FlashLab True"] * 3, run.stderr

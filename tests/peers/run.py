@@ -5,6 +5,7 @@ import json
 import shlex
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -13,7 +14,10 @@ PEERS = {                                              # its tests, within its c
     "flash-attention": "tests/test_flash_attn.py",
     "cs336": "tests/test_attention.py",
     "pytorch": None,                                   # installed with torch: sdpa_samples.py
+    "transformers": "tests/models",
 }
+COMPARING = "sdpa|flash_attn_2|flash_attention_2|fa2"  # in the names of those of transformers' tests that compare attentions
+MODELS = "llama", "mistral", "gpt2", "gemma3", "bert", "modernbert", "vit", "bart"      # as in tests/test_huggingface.py
 
 
 def main(argv=None):
@@ -29,6 +33,10 @@ def main(argv=None):
     device = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
     about = {"peer": args.peer, "commit": args.commit or commit(args.checkout), "device": device, "torch": torch.__version__,
              "command": shlex.join(["python", "tests/peers/run.py", *(sys.argv[1:] if argv is None else argv)])}
+    files = [tests]
+    if args.peer == "transformers":
+        files = [tests / model / f"test_modeling_{model}.py" for model in MODELS]
+        args.tests, about["transformers"] = args.tests or COMPARING, version("transformers")
     options = {
         "--peer": args.peer, "--checkout": args.checkout and Path(args.checkout).resolve(), "--on": args.device,
         "--tests": args.tests, "--longest": args.longest, "--one-in": args.one_in, "-k": args.k, "-n": args.workers,
@@ -36,7 +44,7 @@ def main(argv=None):
         "--rootdir": args.checkout or HERE,
     }
     sys.exit(pytest.main([
-        str(tests), "-p", "plugin", "-p", "no:cacheprovider", "-c", "/dev/null", "-q", "--tb=short", "--no-header",
+        *map(str, files), "-p", "plugin", "-p", "no:cacheprovider", "-c", "/dev/null", "-q", "--tb=short", "--no-header",
         *(str(word) for option in options.items() if option[1] is not None for word in option),
     ]))
 

@@ -11,7 +11,29 @@ BY_TEST = {
     "test_flash_attn_generator_arg_must_be_none": "a private function of flash-attention, flash_attn_gpu.fwd and its kin",
     "test_flash_attn_kvcache_paged_block_table_bounds":
         "an error for lengths beyond the cache on a GPU, which flash_attention_decode does not wait for",
+    "test_sdpa_can_dispatch_non_composite_models": "the name sdpa in a config",
+    "test_sdpa_can_dispatch_composite_models": "the name sdpa in a config",
+    "test_flash_attn_2_can_dispatch_composite_models": "the name flash_attention_2 in a config",
+    "test_flash_attn_2_can_compile_with_attention_mask_None_without_graph_break": "torch.compile without a break of its graph",
 }
+# Of transformers' tests: words of an error of flashlab/huggingface.py, and what is left out if they are in it.
+REFUSALS = {
+    "output_attentions=True": "attention weights",
+    "attention_mask must be 2-D": "masks of four dimensions",
+    "the last query must stand at the last key": "a static cache",
+    "padding between tokens to keep": "padding between tokens under a window",
+    "a pattern of its own": "tokens of an image that see one another",
+    "some tokens of this model see the next one and some do not": "tokens of an image that see one another",
+}
+
+
+def refused(error):
+    return next((what for words, what in REFUSALS.items() if words in error), None)
+
+
+def why_not_class(cls):
+    """Of transformers' classes of tests: those without the common tests load a model from its hub."""
+    return None if hasattr(cls, "all_model_classes") else "weights of a trained model"
 
 
 def why_not(test, parameters):
