@@ -140,16 +140,16 @@ def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
     if import_triton() is None:
         return "torch", "triton is not installed"
     capability = torch.cuda.get_device_capability(device)
+    have = ".".join(map(str, capability))
     if interpreted():
         return "torch", "TRITON_INTERPRET is set, so Triton's kernels run on CPU tensors only"
     if capability < (8, 0) and torch.version.cuda:
-        have = ".".join(map(str, capability))
         return "torch", f"Triton uses the tensor cores of GPUs of compute capability 8.0 or newer, this one has {have}"
     if dtype == torch.float64:
         return "torch", "the kernel computes in float32, the inputs are float64"
     if d > MAX_HEAD_DIM:
         return "torch", f"the kernel takes head dimensions up to {MAX_HEAD_DIM}, got {d}"
-    return "triton", f"the kernel compiled for {torch.cuda.get_device_name(device)}"
+    return "triton", f"the kernel compiled for this GPU's compute capability, {have}"
 
 
 class Options(NamedTuple):

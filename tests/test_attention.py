@@ -92,8 +92,8 @@ def gpu(monkeypatch, capability=(9, 0), interpreted=False):
 
 @needs_triton
 @pytest.mark.parametrize("setting, asked, name, why", [
-    ({}, ("cuda",), "triton", "compiled for Some GPU"),
-    ({}, ("cuda:1", torch.bfloat16, 256), "triton", "compiled for Some GPU"),
+    ({}, ("cuda",), "triton", "compute capability, 9.0"),
+    ({}, ("cuda:1", torch.bfloat16, 256), "triton", "compute capability, 9.0"),
     ({}, ("cuda", torch.float64), "torch", "float64"),
     ({}, ("cuda", torch.float16, 257), "torch", "up to 256, got 257"),
     ({}, ("cpu",), "torch", "interpreted"),

@@ -38,6 +38,7 @@ CASES = {
     "atomic 100": (job(fa2_atomic_backward, DKDV, 100, 128, True, B_c=64), 0),    # what launch picks for a Blackwell
     "tma d 64": (job(fa2_tma_backward, DKDV, 90, 64, True), 0),
     "tma d 128": (job(fa2_tma_backward, DKDV, 90, 128, False, 4095, 4), 200),
+    "tma 100": (job(fa2_tma_backward, DKDV, 100, 128, True, B_c=64), 0),
     "hopper d 64": (job(fa2_hopper_backward, DKDV, 90, 64, True), 0),
     "hopper d 128": (job(fa2_hopper_backward, DKDV, 90, 128, True, 4095), 400),
     "hopper d 128, shared key heads": (job(fa2_hopper_backward, DKDV, 90, 128, False, 4096, 4), 400),

@@ -133,9 +133,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None,
     """The three launches in order, each (kernel, grid, arguments); nothing is checked, nothing runs. tiles: by KERNELS' names."""
     B, H_kv, N_k, _ = K.shape
     first, rows = preprocess(O, dO, L, dL, options["scale"])
-    by_hand, = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
-    if B_c is None and (capability(Q) or (0, 0)) >= (10, 0):
-        by_hand["B_c"] = 64                            # a Blackwell's tensor memory has no room for five products of 128 columns
+    by_hand = tiles_of_five_products(Q, V, options, B_r, B_c)
     tiles = choose(atomic_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
     dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
     arguments = shared_arguments(Q, K, V, options, dO=dO) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
@@ -143,6 +141,14 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None,
     return (first,
             (atomic_backward_kernel, (B * H_kv * triton.cdiv(N_k, tiles["B_c"]),), arguments),
             (finish_kernel, (triton.cdiv(dQ.numel(), 4096),), last))
+
+
+def tiles_of_five_products(Q, V, options, B_r=None, B_c=None):
+    """Tile sizes, warps and stages as a launch takes them: `best_tiles` where the caller does not say."""
+    tiles, = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    if B_c is None and (capability(Q) or (0, 0)) >= (10, 0):
+        tiles["B_c"] = 64                              # a Blackwell's tensor memory has no room for five products of 128 columns
+    return tiles
 
 
 def best_tiles(d, dtype, dropout=False, small=False):

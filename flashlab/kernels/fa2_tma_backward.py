@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.fa2_atomic_backward import add_rows, best_tiles, finish_kernel
-from flashlab.kernels.fa2_backward import preprocess, tiles_by_hand
+from flashlab.kernels.fa2_atomic_backward import add_rows, finish_kernel, tiles_of_five_products
+from flashlab.kernels.fa2_backward import preprocess
 from flashlab.kernels.fa2_split_backward import query_tiles, store_rows
 from flashlab.kernels.launch import (
     backward,
@@ -129,7 +129,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None,
     """The three launches in order, each (kernel, grid, arguments); nothing is checked, nothing runs. tiles: by KERNELS' names."""
     B, H_kv, N_k, _ = K.shape
     first, rows = preprocess(O, dO, L, dL, options["scale"])
-    by_hand, = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    by_hand = tiles_of_five_products(Q, V, options, B_r, B_c)
     tiles = choose(tma_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
     dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
     arguments = shared_arguments(Q, K, V, options) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles

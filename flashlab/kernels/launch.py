@@ -131,11 +131,15 @@ def one_program_a_block(Q, B_r):
     return (Q.shape[0] * Q.shape[1] * triton.cdiv(Q.shape[2], B_r),)
 
 
-def programs_at_a_time(T, num_warps):
-    """How many programs of that many warps the GPU of T runs at a time, if an SM takes eight warps; interpreted, a few."""
+def programs_at_a_time(T, num_warps, shared_bytes=None):
+    """How many programs the GPU of T runs at a time, if an SM takes eight warps, and programs of so many bytes of shared memory,
+    where that is said; interpreted, a few."""
     if not T.is_cuda:
         return 4                                       # enough for programs to take several blocks, and for blocks to be left over
-    return torch.cuda.get_device_properties(T.device).multi_processor_count * max(1, 8 // num_warps)
+    gpu, of_an_sm = torch.cuda.get_device_properties(T.device), 8 // num_warps
+    if shared_bytes:
+        of_an_sm = min(of_an_sm, gpu.shared_memory_per_multiprocessor // shared_bytes)
+    return gpu.multi_processor_count * max(1, of_an_sm)
 
 
 def heads_together(Q, K, V):
