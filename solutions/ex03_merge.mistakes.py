@@ -47,6 +47,7 @@ EXERCISE = Exercise(
         case("the first half saw no key", 3, 2, 0, 4, seed=90, features=["a half without keys", "more than one query"]),
         case("no half saw a key", 2, 3, 0, 0, seed=100, features=["two halves without keys", "a half without keys", "more than one query"]),
         case("scores far below 0", 3, 2, 4, 3, seed=110, shift=-150, features=["only scores far below 0", "more than one query"]),
+        case("a half without keys, scores far below 0", 3, 2, 0, 4, seed=135, shift=-150, features=["a half without keys", "only scores far below 0", "more than one query"]),
         case("one query of a half without keys", 3, 2, 4, 3, seed=120, empty=1, features=["a half without keys", "more than one query", "a query of its own without keys"]),
         case("one query without a key in either half", 3, 2, 4, 3, seed=125, both=2, features=["two halves without keys", "a half without keys", "more than one query", "a query of its own without keys"]),
         in_float64(case("one half alone", 1, 2, 3, 0, seed=130, features=["a half without keys"])),

@@ -76,7 +76,7 @@ EXERCISE = Exercise(
         Mistake("D_divided", "D was divided by 1 − p", "D_i comes from the O that dropout went into: it needs nothing more", (DS, "P_ij * (dP_ij - D_i[:, None] / (1 - dropout_p))")),
         Mistake("no_dropout", "dropout was left out: as if everything had been kept", "keep and dropout_p belong to dV and to dP", (Z, "keep * 0.0 + 1.0")),
         Mistake("measured_rate", "what stays was divided by the share that happened to stay in this tile, not by 1 − p", "Z: 1 − p is the chance to stay, whatever this tile has drawn",
-                (Z, "keep / (keep * 1.0).mean().clamp_min(1e-9)")),
+                (Z, "keep / (keep * 1.0).mean().clamp_min(1e-9)"), also=[[(Z, "keep / (keep * 1.0).mean()")]]),
     ],
     variants=[
         Variant("where", body="""

@@ -68,6 +68,7 @@ EXERCISE = Exercise(
         case("scores in the hundreds", 2, 8, 4, cuts=(3, 6), B_c=2, scale=0.5, large=True, seed=11),
         case("scores up to 500", 2, 6, 4, cuts=(3,), B_c=3, scale=0.5, factor=HUGE, seed=12),
         case("scores far below 0", 2, 6, 4, cuts=(2, 4), B_c=2, scale=0.5, below=True, seed=13),
+        case("an empty chunk, scores far below 0", 2, 5, 4, cuts=(0, 3), B_c=2, scale=0.5, below=True, seed=15),
         in_float64(case("one key in all", 1, 1, 4, cuts=(), B_c=2, scale=0.5, exactly=True, seed=14)),
     ],
     mistakes=[
