@@ -115,6 +115,10 @@ EXERCISE = Exercise(
         Mistake("all_rows_or_none", "whether a half saw a key was asked for all rows together, not for each query", "the condition: a query of its own may have seen no key",
                 ("return O, m, l", "return (O_b.clone(), m_b.clone(), l_b.clone()) if (m_a == -inf).any() else (O, m, l)"),
                 also=[[("m_safe = m.masked_fill(m == -inf, 0)", "if (m == -inf).all():\n        return torch.zeros_like(O_a), m, torch.zeros_like(l_a)\n    m_safe = m")]]),
+        Mistake("empty_half_at_0", "the −inf of a half that saw no key was replaced by 0 before the larger m was taken, so that m was at least 0 there",
+                "the larger of m_a and m_b: −inf takes part in it as it is; only what is subtracted needs a stand-in",
+                ("torch.maximum(m_a, m_b)", "torch.maximum(m_a.masked_fill(m_a == -inf, 0), m_b.masked_fill(m_b == -inf, 0))"),
+                also=[[("torch.maximum(m_a, m_b)", "torch.maximum(m_a.masked_fill(m_a == -inf, 0), m_b.masked_fill(m_b == -inf, 0)).masked_fill((m_a == -inf) & (m_b == -inf), -inf)")]]),
     ],
     variants=[
         Variant("through logsumexp", body="""

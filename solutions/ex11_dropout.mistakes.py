@@ -67,6 +67,7 @@ EXERCISE = Exercise(
         Mistake("D_added", "D was added, not subtracted", "the sign in dS_ij", (DS, "P_ij * (dP_ij + D_i[:, None])")),
         Mistake("D_outside", "D was subtracted after the product with P", "the brackets in dS_ij: P∘(dP − D)", (DS, "P_ij * dP_ij - D_i[:, None]")),
         Mistake("D_along_keys", "D was subtracted along the wrong axis", "D_i[:, None]: one number for each row", (DS, "P_ij * (dP_ij - D_i.repeat(P_ij.shape[1])[: P_ij.shape[1]])"), also=[[(DS, "P_ij * (dP_ij - D_i)")]]),
+        Mistake("P_at_D_only", "dP was not multiplied by P, D was: dP − P∘D", "the brackets in dS_ij: P∘(dP − D), P in front of both", (DS, "dP_ij - P_ij * D_i[:, None]")),
         Mistake("P_missing", "dP − D was not multiplied by P", "the line of dS_ij: P∘(dP − D)", (DS, "dP_ij - D_i[:, None]")),
         Mistake("dS_keep_only", "dS was set to 0 where a weight was dropped", "where a weight was dropped, S still moves the others: −P·D stays", (DS, "P_ij * (dP_ij - D_i[:, None]) * keep")),
         Mistake("dO_of_V", "dP was made from the row sums of dO and V, not from their product", "dP = dO Vᵀ", (DP, "(dO_i.sum(-1, keepdim=True) * V_j.sum(-1)) * Z_ij")),

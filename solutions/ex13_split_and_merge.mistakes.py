@@ -125,6 +125,12 @@ EXERCISE = Exercise(
         Mistake("scale_twice", "the scores were multiplied by scale twice", "each place where scale appears", ("Q_i @ K_j.T * scale", "(Q_i * scale) @ K_j.T * scale")),
         epsilon(("O_i / l_safe[:, None]", "O_i / (l_safe + ε)[:, None]")),
         epsilon((ALL, "torch.logsumexp(L_s, dim=0) + ε"), name="epsilon_in_L", what="a small number was added to L", look="the line of L: nothing is missing there"),
+        Mistake("m_starts_at_0", "m_i started at 0, or at another number that scores can fall below", "the first value of m_i: below any score, −inf",
+                ("torch.full((len(Q),), -inf, dtype=Q.dtype)", "torch.zeros(len(Q), dtype=Q.dtype)"),
+                also=[*([("torch.full((len(Q),), -inf, dtype=Q.dtype)", f"torch.full((len(Q),), {x}, dtype=Q.dtype)")] for x in ("-1.0", "-10.0", "-50.0", "-100.0")),
+                      [("torch.full((len(Q),), -inf, dtype=Q.dtype)", "torch.zeros(len(Q), dtype=Q.dtype)"), ("l_i.masked_fill(l_i == 0, 1)", "l_i if blocks else torch.ones_like(l_i)")]]),
+        Mistake("maximum_before_scale", "the maximum was taken before the scores were scaled, and is not the largest of the scaled ones: exp overflows or underflows", "the order: first scale, then the maximum",
+                ("torch.maximum(m_i, S_ij.amax(-1))", "torch.maximum(m_i, (Q_i @ K_j.T).amax(-1))")),
     ],
     variants=[
         Variant("a running merge", code='''
