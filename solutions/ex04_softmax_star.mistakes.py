@@ -111,6 +111,8 @@ EXERCISE = Exercise(
         Mistake("scale_whole_root", "√d was rounded to a whole number", "the scale: d ** -0.5, not math.isqrt or int(...)", ("Q.shape[-1] ** -0.5", "int(Q.shape[-1] ** 0.5) ** -1.0")),
         Mistake("m_of_this_tile", "the maximum of the newest tile was the reference, also where an earlier one was larger: exp(m − m_new) overflows",
                 "m_new: the largest so far, max(m, the tile's)", ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=True)")),
+        Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
+                ("torch.zeros(len(Q), V.shape[-1])", "torch.zeros_like(Q)")),
     ],
     variants=[
         Variant("weights of finished tiles, merged by their logsumexp", body="""

@@ -185,6 +185,8 @@ EXERCISE = Exercise(
                       [("Q_i @ K_j.T * scale", "Q_i @ K_j.T"), ("torch.exp(m_i - m_new)", "torch.exp((m_i - m_new) * scale)"),
                        ("torch.exp(S_ij - m_new[:, None])", "torch.exp((S_ij - m_new[:, None]) * scale)"), ("m_i + torch.log(l_i)", "m_i * scale + torch.log(l_i)")]]),
         Mistake("alpha_along_columns", "alpha met the columns of O_i, not its rows", "the shape of alpha: `alpha[:, None]`, one factor for each row", ("alpha[:, None] * O_i", "alpha * O_i")),
+        Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
+                ("torch.zeros(len(Q_i), V.shape[-1], dtype=L.dtype)", "torch.zeros_like(Q_i)")),
     ],
     variants=[
         Variant("scaled Q, state in one list", body="""

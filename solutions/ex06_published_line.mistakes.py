@@ -95,6 +95,8 @@ EXERCISE = Exercise(
         Mistake("lines_3_and_4_swapped", "lines 3 and 4 changed places: the maximum was taken over hidden scores, too, and all visible ones may underflow",
                 "the order: first hide, then take the maximum", ("S = S.masked_fill(keys > queries, -inf)", ""),
                 ("m_new = torch.maximum(m, S.amax(-1))", "m_new = torch.maximum(m, S.amax(-1))\n        S = S.masked_fill(keys > queries, -inf)")),
+        Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
+                ("torch.zeros(N, V.shape[-1])", "torch.zeros_like(Q)")),
     ],
     variants=[
         Variant("query blocks of one", body="""

@@ -131,6 +131,8 @@ EXERCISE = Exercise(
                       [("torch.full((len(Q),), -inf, dtype=Q.dtype)", "torch.zeros(len(Q), dtype=Q.dtype)"), ("l_i.masked_fill(l_i == 0, 1)", "l_i if blocks else torch.ones_like(l_i)")]]),
         Mistake("maximum_before_scale", "the maximum was taken before the scores were scaled, and is not the largest of the scaled ones: exp overflows or underflows", "the order: first scale, then the maximum",
                 ("torch.maximum(m_i, S_ij.amax(-1))", "torch.maximum(m_i, (Q_i @ K_j.T).amax(-1))")),
+        Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
+                ("torch.zeros(len(Q), V.shape[-1], dtype=Q.dtype)", "torch.zeros_like(Q)")),
     ],
     variants=[
         Variant("a running merge", code='''
