@@ -66,6 +66,10 @@ EXERCISE = Exercise(
                 ("return Q_i @ K_j.T * Q.shape[-1] ** -0.5", "full = Q.new_zeros(B_r, B_c)\n    full[: len(Q_i), : len(K_j)] = Q_i @ K_j.T * Q.shape[-1] ** -0.5\n    return full")),
     ],
     variants=[
+        Variant("cut out of a strip", body="""
+            strip = Q[i * B_r : (i + 1) * B_r] @ K.T
+            return strip[:, j * B_c : (j + 1) * B_c] / Q.shape[1] ** 0.5
+            """),
         Variant("score by score", body="""
             import torch
 

@@ -61,6 +61,15 @@ EXERCISE = Exercise(
                 ("-(-N_k // B_c)", "(N_k // B_c + 1)"), also=[[("-(-N_k // B_c)", "round(N_k / B_c + 0.5)")]]),
     ],
     variants=[
+        Variant("the loops themselves", body="""
+            reads, writes = 0, N_q * (d_v + 2) + N_q
+            for j in range(0, N_k, B_c):
+                reads += (min(j + B_c, N_k) - j) * (d + d_v)
+                for i in range(0, N_q, B_r):
+                    rows = min(i + B_r, N_q) - i
+                    reads, writes = reads + rows * (d + d_v + 2), writes + rows * (d_v + 2)
+            return reads, writes
+            """),
         Variant("walking the loops", body="""
             reads, writes = 0, N_q * d_v + 2 * N_q
             for j in range(0, N_k, B_c):

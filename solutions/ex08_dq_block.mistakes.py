@@ -161,6 +161,9 @@ EXERCISE = Exercise(
                 ("torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "torch.exp2(Q_i @ K_j.T * (scale * 1.4426950408889634) - L_i[:, None])")),
     ],
     variants=[
+        Variant("only the keys that a query sees are loaded", ("K_j = load(K, cols)", "cols = slice(cols.start, min(cols.stop, rows.stop + N_k - N_q)) if causal else cols\n        K_j = load(K, cols)")),
+        Variant("nothing is loaded where no query sees a key",
+                ("Q_i = load(Q, rows)", "if causal and rows.stop - 1 + len(K) - len(Q) < 0:\n        store(dQ, rows, torch.zeros(rows.stop - rows.start, Q.shape[1]))\n        return\n    Q_i = load(Q, rows)")),
         Variant("scale at the end, scores hidden by -inf",
                 ("torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "Q_i @ K_j.T * scale - L_i[:, None]"),
                 ("masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "masked_fill(hidden_tile(rows, cols, N_q, N_k), -inf)"),

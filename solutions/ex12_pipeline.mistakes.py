@@ -156,6 +156,7 @@ EXERCISE = Exercise(
                 also=[[("range(min(machine.slots, tiles))", "range(machine.slots)")]]),
     ],
     variants=[
+        Variant("the slots from last to first", ("machine.start(n, n)", "machine.start(n, machine.slots - 1 - n)"), ("slot = n % machine.slots", "slot = machine.slots - 1 - n % machine.slots")),
         Variant("the next copy at the top of the loop", body="""
             ahead = machine.slots - 1
             for n in range(min(ahead, tiles)):

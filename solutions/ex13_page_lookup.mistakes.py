@@ -93,6 +93,14 @@ EXERCISE = Exercise(
                 (GATHER, "K_pages[page.clamp(0, len(K_pages) - 1), h, n % page_size]"), also=[[(N, "n = torch.arange(start, start + min(B_c, length))")]]),
     ],
     variants=[
+        Variant("page by page", body="""
+            size, K_j = K_pages.shape[2], torch.zeros(B_c, K_pages.shape[3])
+            for p in range(start // size, -(-min(start + B_c, length) // size)):
+                first, end = max(start, p * size), min(start + B_c, length, (p + 1) * size)
+                if first < end:
+                    K_j[first - start : end - start] = K_pages[int(block_table[b, p]), h, first - p * size : end - p * size]
+            return K_j
+            """),
         Variant("with where and clamped entries", body="""
             keys = torch.arange(B_c) + start
             there = keys < length

@@ -135,6 +135,7 @@ EXERCISE = Exercise(
                 ("torch.zeros(len(Q), V.shape[-1], dtype=Q.dtype)", "torch.zeros_like(Q)")),
     ],
     variants=[
+        Variant("Q is not read for an empty chunk", ("Q_i = load(Q, slice(None))", "if not blocks:\n        store(O_part, part, torch.zeros(len(Q), V.shape[-1], dtype=Q.dtype))\n        store(L_part, part, torch.full((len(Q),), -inf, dtype=Q.dtype))\n        return\n    Q_i = load(Q, slice(None))")),
         Variant("a running merge", code='''
 def merge_program(O_part, L_part, O, L, splits):
     n = len(L)
