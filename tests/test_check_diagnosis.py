@@ -201,7 +201,8 @@ def test_an_error_smaller_than_the_patterns_tolerance_is_no_pattern():
 
 
 def pattern(x, y, *axes):
-    return " ".join(patterns.say(form.Output("T", axes), [patterns.Seen(x.double(), y.double(), 1e-6, {}, {}, torch.float32, "a case")]))
+    seen = patterns.Seen(x.double(), y.double(), 1e-6, {}, {}, torch.float32, "a case")
+    return " ".join(patterns.say(form.Output("T", axes), [seen]))
 
 
 def test_no_digits_are_lost_where_an_infinity_is_what_is_wrong():
