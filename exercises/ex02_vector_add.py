@@ -8,9 +8,9 @@ Vector addition, thread by thread: first the kernel, which is written for one th
 
     thread i of the whole grid has number threadIdx.x within its block, which is number blockIdx.x and has blockDim.x threads
 
-Thread i adds element i; a thread without an element does nothing. N need not be a multiple of the block. Every element has to
-be written, and no thread may touch what lies outside. The interpreter of flashlab.gpu.simt runs the kernel; its lines are
-those of CUDA C++.
+Thread i, and no other, adds element i; a thread without an element does nothing. N need not be a multiple of the block. Every
+element has to be written, and no thread may touch what lies outside. The interpreter of flashlab.gpu.simt runs the kernel; its
+lines are those of CUDA C++.
 Tensors are float32, and no size is 0.
 
 Not allowed: PyTorch in place of the kernel, a thread that does the work of others, the finished function from flashlab

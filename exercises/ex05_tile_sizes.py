@@ -3,7 +3,7 @@
 Chapter 05 · difficulty 2 of 5 · 20 minutes
 
 First the rule as FlashAttention-1 published it, then one that leaves room for S_ij and P_ij. M is the number of whole
-elements that fit the SRAM.
+elements that fit the SRAM; bytes may be left over.
 
     published:     B_c = ⌈M / 4d⌉        B_r = min(⌈M / 4d⌉, d)
     with room:     the largest multiple B of 16 with 8·B·max(d, d_v) + 3·B² ≤ M

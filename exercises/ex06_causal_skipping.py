@@ -9,6 +9,7 @@ block. Query n sees the keys 0 to n + N_k − N_q: the last query is lined up wi
     full      how many of them are seen whole by every query of the block: those need no mask
 
 The blocks from full to visited − 1 cross the diagonal. Blocks of keys have B_c keys, the last one may be short.
+i counts from 0 and is a block that exists; no size is 0.
 
 Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
 

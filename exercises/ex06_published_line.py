@@ -21,7 +21,7 @@ Write the function as it should be: these lines repaired, or lines of your own t
 
     Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
 Scores lie between −1000 and 1000; scale is any finite number.
-Tensors are float32, and no size is 0.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
 
 Not allowed: changing the inputs, the N by N scores at once (unless B_c is N or more), a library's attention
 (F.scaled_dot_product_attention), the finished function from flashlab or solutions/.

@@ -8,7 +8,7 @@ One program holds one row: it is loaded once, stays on chip for the maximum, the
 
     element (row, col) of X is at X + row · stride_Xm + col · stride_Xn, and Y has strides of its own
 
-A block has B columns, a power of two with B ≥ N. The padding must not change the result. Compute in float32 whatever X's
+A block has B columns; choose a power of two with B ≥ N. The padding must not change the result. Compute in float32 whatever X's
 dtype: cast after the load. Row numbers times strides can pass 2³¹: turn them into 64 bits (`.to(tl.int64)`).
 Numbers lie between −1000 and 1000.
 X and Y are float16 or float32. No size is 0.

@@ -13,7 +13,8 @@ queries in columns): then dV_j and dK_j need no tile turned round.
 
 - With causal, query n sees the keys up to n + N_k − N_q. A query that sees none has L = -inf.
   Query blocks that see no key of the block may be left out, or loaded and masked.
-- Rows beyond N_q must not be read, and must add nothing. Keys beyond N_k are taken care of.
+- Rows beyond N_q must not be read, and must add nothing. Keys beyond N_k are taken care of: they
+  are loaded as 0, and their rows are not stored.
 - Row and head numbers are turned into 64 bits before they meet a stride (`.to(tl.int64)`).
 - tl.dot gets input_precision="ieee". Sums are float32; P_T and dS_T are cast to the inputs' dtype for tl.dot, or
   dO_i and Q_i to float32. The factor scale of dK may meet dS_T before its cast or the product after it.

@@ -10,9 +10,10 @@ for each program. How many programs does one SM of an H100 hold at the same time
     shared memory    228 KiB an SM (1 KiB is 1024 bytes), and the system takes 1 KiB more for each program
     programs         32 an SM, whatever they take
 
-Return how many programs each of the first three allows, and how many the SM holds. num_warps is 1 to 32, registers 1 to 255,
-shared 0 to 227 · 1024; num_warps · 32 · registers may be more than an SM has, and then registers allow 0 programs.
-Example: 8 warps, 168 registers and 100,000 bytes give 8 by threads, 1 by registers, 2 by shared memory, so the SM holds 1.
+Return how many programs each of the first three allows by itself (it may be more than 32), and how many the SM holds. num_warps
+is 1 to 32, registers 1 to 255, shared 0 to 227 · 1024; num_warps · 32 · registers may be more than an SM has, and then
+registers allow 0 programs. Example: 8 warps, 168 registers and 100,000 bytes give 8 by threads, 1 by registers, 2 by shared
+memory, so the SM holds 1.
 
 Not allowed: asking flashlab.gpu, the finished function from solutions/.
 

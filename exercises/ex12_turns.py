@@ -10,7 +10,7 @@ round consumer 0's product comes first, and consumer 1's begins when it has ende
 Write the program of one consumer as a list of instructions, done one after the other:
 
     ("sync", b)          wait for an `arrive` on barrier b, and use it up
-    ("arrive", b)        signal barrier b and go on at once; a signal that comes before its sync is kept
+    ("arrive", b)        signal barrier b and go on at once; signals that come before their sync are kept and counted
     ("product", n)       round n's product; the next instruction follows when it has ended
     ("softmax", n)       round n's exponentials; the next instruction follows when they have ended
 

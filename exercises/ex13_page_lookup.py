@@ -11,9 +11,9 @@ K_j has keys start, start + 1, ..., start + B_c − 1 of head h of sequence b, i
 sequence's length on are 0. A tile may begin and end in the middle of a page, and may lie behind the last key.
 The row of a sequence is filled as far as it has keys. Behind that entries may hold anything, −1 or a number that is no page, and
 whatever lies in a page behind the last key is not a key either.
-K_pages is float32, block_table int32; no size is 0, and start is 0 or more.
+K_pages is float32, block_table int32; no size and no length is 0, and start is 0 or more.
 
-Not allowed: changing the inputs, a loop over the keys, the finished function from flashlab or solutions/.
+Not allowed: changing the inputs, a loop over the keys (one over pages is none), the finished function from flashlab or solutions/.
 
 Hint: key n lies in the sequence's page number n // page_size. Where in that page? And which page of the pool is it?
 """

@@ -17,6 +17,7 @@ piece of the prompt, or a single one, the last that was chosen. This is the atte
 - H_q is a multiple of H_kv: each key head serves H_q / H_kv query heads, those that stand next to each other.
 
 Return O (H_q, n, d). Change the caches in place; nothing else may change. There is always room: length + n ≤ longest.
+Scores lie between −1000 and 1000. Tensors are float32; length is a Python int, 0 or more; no other size is 0.
 
 Not allowed: the finished function from flashlab.gpt, flashlab.flash_attention, or solutions/.
 

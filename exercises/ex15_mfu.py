@@ -14,7 +14,7 @@ A training step has taken `seconds`. How much of what the GPU can do was the mod
     share      flops a second over peak, what the GPU can do a second: the model FLOPs utilisation, MFU
 
 What is computed a second time does not count, be it in FlashAttention's backward pass or elsewhere.
-Return the three as Python numbers. No size is 0.
+Return the three as Python numbers; flops may be a float. No size is 0.
 
 Not allowed: asking flashlab.gpt, the finished function from solutions/.
 

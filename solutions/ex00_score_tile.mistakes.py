@@ -28,6 +28,7 @@ EXERCISE = Exercise(
         case("second column of tiles", 4, 9, 3, 0, 1, 2, 3, seed=906),
         case("third row, second column", 9, 8, 5, 2, 1, 3, 4, seed=908),
         case("a short tile at the end", 7, 11, 4, 2, 3, 3, 3, seed=910),
+        case("9 rows in tiles of 4", 9, 10, 3, 1, 1, 4, 4, seed=914),
         in_float64(case("exact numbers", 5, 7, 4, 1, 0, 2, 3, draw=exact, seed=912)),
     ],
     mistakes=[
@@ -58,10 +59,17 @@ EXERCISE = Exercise(
         Mistake("root_of_N", "√ was taken of the number of queries or of keys, not of d", "√d: d is Q.shape[-1], the numbers of one query",
                 ("Q.shape[-1] ** -0.5", "len(Q) ** -0.5"), also=[[("Q.shape[-1] ** -0.5", "len(K) ** -0.5")]]),
         Mistake("whole_root", "√d was rounded to a whole number", "√d: d ** 0.5 or math.sqrt, not math.isqrt or int(...)", ("Q.shape[-1] ** -0.5", "int(Q.shape[-1] ** 0.5) ** -1.0")),
+        Mistake("tiles_alike", "the rows were dealt out evenly, into tiles of about the same size", "tile i begins at row i · B_r: all tiles have B_r rows but the last",
+                ("Q[i * B_r : (i + 1) * B_r]", "Q.tensor_split(-(-len(Q) // B_r))[i]"), ("K[j * B_c : (j + 1) * B_c]", "K.tensor_split(-(-len(K) // B_c))[j]"),
+                also=[[("Q[i * B_r : (i + 1) * B_r]", "Q.chunk(-(-len(Q) // B_r))[i]"), ("K[j * B_c : (j + 1) * B_c]", "K.chunk(-(-len(K) // B_c))[j]")]]),
         Mistake("padded", "a short last tile was filled up to B_r by B_c with zeros", "the last tile: it is short, only on a GPU is it padded",
                 ("return Q_i @ K_j.T * Q.shape[-1] ** -0.5", "full = Q.new_zeros(B_r, B_c)\n    full[: len(Q_i), : len(K_j)] = Q_i @ K_j.T * Q.shape[-1] ** -0.5\n    return full")),
     ],
     variants=[
+        Variant("cut out of a strip", body="""
+            strip = Q[i * B_r : (i + 1) * B_r] @ K.T
+            return strip[:, j * B_c : (j + 1) * B_c] / Q.shape[1] ** 0.5
+            """),
         Variant("score by score", body="""
             import torch
 

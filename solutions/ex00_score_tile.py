@@ -3,7 +3,7 @@
 Chapter 00 · difficulty 1 of 5 · 10 minutes
 
 S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
-without making the rest of S.
+without making all of S.
 
     Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
 
@@ -12,7 +12,7 @@ without making the rest of S.
 The sizes need not divide: the last tile is short, and has the rows and columns that are left.
 Tensors are float32, and no size is 0.
 
-Not allowed: all of S for a tile of it, the finished function from flashlab or solutions/.
+Not allowed: all of S for a tile of it (a strip of it would do), the finished function from flashlab or solutions/.
 
 Hint: which rows of Q does tile i take, and which rows of K does tile j take?
 """

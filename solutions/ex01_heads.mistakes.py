@@ -3,19 +3,21 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check.cases import EPSILONS, LARGE, LOOSE, epsilon, in_float64, normal
+from flashlab.check.cases import EPSILONS, LARGE, LOOSE, epsilon, far_below, in_float64, normal
 from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
 
-def case(name, N_q, N_k, H, d, *, seed, factor=1.0):
+def case(name, N_q, N_k, H, d, *, seed, factor=1.0, below=False):
     def make():
-        return {"X_q": normal(N_q, H * d, seed=seed, factor=factor), "X_k": normal(N_k, H * d, seed=seed + 1),
-                "X_v": normal(N_k, H * d, seed=seed + 2), "H": H}
+        X_q, X_k = normal(N_q, H * d, seed=seed, factor=factor), normal(N_k, H * d, seed=seed + 1)
+        if below:
+            X_q, X_k = (X.flatten(1) for X in far_below(X_q.view(N_q, H, d), X_k.view(N_k, H, d)))
+        return {"X_q": X_q, "X_k": X_k, "X_v": normal(N_k, H * d, seed=seed + 2), "H": H}
 
     features = {"more than one head": H > 1, "N_q ≠ N_k": N_q != N_k, "as many queries as heads": N_q == H > 1,
-                "large scores": factor > 1}
+                "large scores": factor > 1 or below, "only scores far below 0": below}
     return Case(name, make, frozenset(f for f, holds in features.items() if holds), {"N_q": N_q, "N_k": N_k, "H": H, "d": d},
-                LOOSE if factor > 1 else 0.0)
+                LOOSE if factor > 1 or below else 0.0)
 
 
 def truth(X_q, X_k, X_v, H):
@@ -38,6 +40,7 @@ EXERCISE = Exercise(
         case("as many columns as heads", 4, 4, 3, 3, seed=240),
         case("four heads, many keys", 2, 9, 4, 2, seed=250),
         case("scores in the hundreds", 4, 6, 2, 4, seed=270, factor=LARGE),
+        case("scores far below 0", 3, 4, 2, 4, seed=280, below=True),
         in_float64(case("one query, two keys", 1, 2, 2, 4, seed=260)),
     ],
     mistakes=[
@@ -90,6 +93,9 @@ EXERCISE = Exercise(
         Mistake("unshifted", "the softmax was exp(S) / sum without its maximum being subtracted, which overflows", "the softmax: torch.softmax subtracts the maximum",
                 ("torch.softmax(S, dim=-1)", "S.exp() / S.exp().sum(-1, keepdim=True)")),
         Mistake("scale_whole_root", "√d was rounded to a whole number", "the scale: d ** -0.5, not math.isqrt or int(...)", ("d**-0.5", "int(d**0.5) ** -1.0")),
+        Mistake("maximum_from_0", "the maximum that was subtracted was at least 0, so that a row whose scores are all far below 0 underflows", "the shift: the row's maximum, also where it is negative",
+                ("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.amax(-1, keepdim=True).clamp(min=0))\n    P = P / P.sum(-1, keepdim=True)"),
+                also=[[("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.amax(-1, keepdim=True).clamp(min=0))\n    P = (P / P.sum(-1, keepdim=True)).nan_to_num(0)")]]),
     ],
     variants=[
         Variant("one head for all by vmap", body="""

@@ -27,7 +27,7 @@ EXERCISE = Exercise(
     ],
     mistakes=[
         Mistake("grid_floor", "the number of blocks was rounded down, so the last, short block was never launched",
-                "blocks_needed: ceil(N / block) is -(-N // block)", ("-(-N // block)", "max(1, N // block)")),
+                "blocks_needed: ceil(N / block) is -(-N // block)", ("-(-N // block)", "max(1, N // block)"), also=[[("-(-N // block)", "N // block")]]),
         Mistake("one_block", "a single block was launched, however many elements there are", "blocks_needed: N elements, `block` in each block",
                 ("-(-N // block)", "1")),
         Mistake("no_guard", "threads past the end read and wrote outside the vectors: there was no guard, or one that lets too many through",

@@ -47,6 +47,7 @@ EXERCISE = Exercise(
         case("the first half saw no key", 3, 2, 0, 4, seed=90, features=["a half without keys", "more than one query"]),
         case("no half saw a key", 2, 3, 0, 0, seed=100, features=["two halves without keys", "a half without keys", "more than one query"]),
         case("scores far below 0", 3, 2, 4, 3, seed=110, shift=-150, features=["only scores far below 0", "more than one query"]),
+        case("a half without keys, scores far below 0", 3, 2, 0, 4, seed=135, shift=-150, features=["a half without keys", "only scores far below 0", "more than one query"]),
         case("one query of a half without keys", 3, 2, 4, 3, seed=120, empty=1, features=["a half without keys", "more than one query", "a query of its own without keys"]),
         case("one query without a key in either half", 3, 2, 4, 3, seed=125, both=2, features=["two halves without keys", "a half without keys", "more than one query", "a query of its own without keys"]),
         in_float64(case("one half alone", 1, 2, 3, 0, seed=130, features=["a half without keys"])),
@@ -114,6 +115,10 @@ EXERCISE = Exercise(
         Mistake("all_rows_or_none", "whether a half saw a key was asked for all rows together, not for each query", "the condition: a query of its own may have seen no key",
                 ("return O, m, l", "return (O_b.clone(), m_b.clone(), l_b.clone()) if (m_a == -inf).any() else (O, m, l)"),
                 also=[[("m_safe = m.masked_fill(m == -inf, 0)", "if (m == -inf).all():\n        return torch.zeros_like(O_a), m, torch.zeros_like(l_a)\n    m_safe = m")]]),
+        Mistake("empty_half_at_0", "the −inf of a half that saw no key was replaced by 0 before the larger m was taken, so that m was at least 0 there",
+                "the larger of m_a and m_b: −inf takes part in it as it is; only what is subtracted needs a stand-in",
+                ("torch.maximum(m_a, m_b)", "torch.maximum(m_a.masked_fill(m_a == -inf, 0), m_b.masked_fill(m_b == -inf, 0))"),
+                also=[[("torch.maximum(m_a, m_b)", "torch.maximum(m_a.masked_fill(m_a == -inf, 0), m_b.masked_fill(m_b == -inf, 0)).masked_fill((m_a == -inf) & (m_b == -inf), -inf)")]]),
     ],
     variants=[
         Variant("through logsumexp", body="""

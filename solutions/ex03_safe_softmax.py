@@ -10,9 +10,10 @@ needs is free: where, masked_fill, clamp, indexing with a mask.
     m_i = max over j of S_ij        P_ij = exp(S_ij − m_i) / sum over j of exp(S_ij − m_i)
 
 Scores may be in the hundreds, with either sign, and -inf for a hidden key. A row that is -inf throughout gives zeros.
+No size is 0.
 
-Not allowed: changing the inputs, torch.softmax, torch.logsumexp and their like, the finished function from flashlab or
-solutions/.
+Not allowed: changing the inputs, torch's softmax, log_softmax, logsumexp and their like, the finished function from flashlab
+or solutions/.
 
 Hint: in float32 exp(89) is inf and exp(−104) is 0. The shift makes the largest exponent of each row exactly 0.
 """

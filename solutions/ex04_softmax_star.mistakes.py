@@ -111,8 +111,20 @@ EXERCISE = Exercise(
         Mistake("scale_whole_root", "√d was rounded to a whole number", "the scale: d ** -0.5, not math.isqrt or int(...)", ("Q.shape[-1] ** -0.5", "int(Q.shape[-1] ** 0.5) ** -1.0")),
         Mistake("m_of_this_tile", "the maximum of the newest tile was the reference, also where an earlier one was larger: exp(m − m_new) overflows",
                 "m_new: the largest so far, max(m, the tile's)", ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=True)")),
+        Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
+                ("torch.zeros(len(Q), V.shape[-1])", "torch.zeros_like(Q)")),
     ],
     variants=[
+        Variant("one pass for the maximum, one for the rest", body="""
+            scale, m = Q.shape[-1] ** -0.5, torch.full((len(Q), 1), -inf)
+            for a in range(0, len(K), B_c):
+                m = torch.maximum(m, (Q @ K[a : a + B_c].T * scale).amax(1, keepdim=True))
+            l, O = 0, 0
+            for a in range(0, len(K), B_c):
+                P = torch.exp(Q @ K[a : a + B_c].T * scale - m)
+                l, O = l + P.sum(1, keepdim=True), O + P @ V[a : a + B_c]
+            return O / l
+            """),
         Variant("weights of finished tiles, merged by their logsumexp", body="""
             O, L = torch.zeros(len(Q), V.shape[1]), torch.full((len(Q),), -inf)
             for k, v in zip(K.split(B_c), V.split(B_c)):

@@ -109,6 +109,8 @@ EXERCISE = Exercise(
                 "the first term of O_i: alpha · l_i · O_i", (UPDATE, "(alpha[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]")),
         Mistake("mask_before_scale", "hidden scores were set to −inf before they were multiplied by scale: a negative scale makes +inf of them, 0 NaN", "the order: first the product with scale, then the mask",
                 ("Q_i @ K_j.T * scale                                      # (B_r, B_c)", "Q_i @ K_j.T"), ("S_ij = S_ij.masked_fill(hidden, -inf)", "S_ij = S_ij.masked_fill(hidden, -inf)\n    S_ij = S_ij * scale")),
+        Mistake("maximum_before_scale", "the maximum was taken before the scores were scaled, and is not the largest of the scaled ones: exp overflows or underflows", "the order: first scale, then the maximum",
+                ("torch.maximum(m_i, S_ij.amax(-1))", "torch.maximum(m_i, (Q_i @ K_j.T if hidden is None else (Q_i @ K_j.T).masked_fill(hidden, -inf)).amax(-1))")),
         Mistake("hidden_tile_erases_row", "O_i was set to 0 where this tile has no visible key, though earlier ones had", "which rows stay 0: those that have seen no key in any tile, l_new = 0",
                 ("return O_i, l_new, m_new", "return O_i if hidden is None else O_i.masked_fill(hidden.all(-1)[:, None], 0), l_new, m_new")),
         Mistake("tile_in_units_of_its_own", "P_ij V_j was in units of the tile's own maximum, not of m_new", "what P_ij is multiplied with: exp(m of the tile − m_new), in O_i as in l_new",

@@ -59,6 +59,7 @@ EXERCISE = Exercise(
         case("fewer queries than keys, whole blocks", 4, 8, 2, 2),
         case("more queries than keys, whole blocks", 8, 4, 2, 2),
         case("one short key block", 4, 3, 2, 4),
+        case("9 queries, 10 keys, blocks of 4", 9, 10, 4, 4),
     ],
     mistakes=[
         Mistake("nothing_skipped", "every key block was visited, as without a mask", "visited: the last query of the block sees only keys up to its own position",

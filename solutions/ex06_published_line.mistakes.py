@@ -60,6 +60,8 @@ EXERCISE = Exercise(
                 ("l * torch.exp(m - m_new) + P.sum(-1)", "l + P.sum(-1)"), ("torch.exp(m - m_new)[:, None] * O + P @ V_j", "O + P @ V_j")),
         Mistake("mask_before_scale", "hidden scores were set to −inf before they were multiplied by scale: a negative scale makes +inf of them, 0 NaN", "the order: first the product with scale, then the mask",
                 ("S = Q @ K_j.T * scale", "S = Q @ K_j.T"), ("S = S.masked_fill(keys > queries, -inf)", "S = S.masked_fill(keys > queries, -inf) * scale")),
+        Mistake("maximum_before_scale", "the maximum was taken before the scores were scaled, and is not the largest of the scaled ones: exp overflows or underflows", "the order: first scale, then the maximum",
+                ("torch.maximum(m, S.amax(-1))", "torch.maximum(m, (Q @ K_j.T).masked_fill(keys > queries, -inf).amax(-1))")),
         Mistake("scale_zero_replaced", "a scale of 0 was taken for no scale at all", "scale is any number, and 0 is one: `scale or ...` replaces it",
                 ("Q @ K_j.T * scale", "Q @ K_j.T * (scale or Q.shape[-1] ** -0.5)")),
         Mistake("line_8", "line 8 is still there: O was divided by l in every step, and once more in line 10", "lines 8 and 10: one of them has to go", LINE_8),
@@ -93,6 +95,8 @@ EXERCISE = Exercise(
         Mistake("lines_3_and_4_swapped", "lines 3 and 4 changed places: the maximum was taken over hidden scores, too, and all visible ones may underflow",
                 "the order: first hide, then take the maximum", ("S = S.masked_fill(keys > queries, -inf)", ""),
                 ("m_new = torch.maximum(m, S.amax(-1))", "m_new = torch.maximum(m, S.amax(-1))\n        S = S.masked_fill(keys > queries, -inf)")),
+        Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
+                ("torch.zeros(N, V.shape[-1])", "torch.zeros_like(Q)")),
     ],
     variants=[
         Variant("query blocks of one", body="""

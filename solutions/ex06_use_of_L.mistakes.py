@@ -15,14 +15,14 @@ def halves(N_q, d_v, keys_a, keys_b, seed, factor):
     return Q, K, V
 
 
-def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, empty=None, both=None, features=()):
+def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, shift=0.0, empty=None, both=None, features=()):
     """empty: the query that saw no key of half a; both: the one that saw none of either half."""
     def make():
         Q, K, V = halves(N_q, d_v, keys_a, keys_b, seed, factor)
         found = {}
         for half, cut in (("a", slice(0, keys_a)), ("b", slice(keys_a, None))):
             O, L = oracle.attention(Q, K[cut], V[cut]) if len(K[cut]) else (torch.zeros(N_q, d_v), torch.full((N_q,), -inf))
-            found |= {f"O_{half}": O.float(), f"L_{half}": L.float()}
+            found |= {f"O_{half}": O.float(), f"L_{half}": L.float() + shift}
         if empty is not None:
             found["O_a"][empty], found["L_a"][empty] = 0, -inf
         if both is not None:
@@ -30,10 +30,10 @@ def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, empty=None, both=N
                 found[f"O_{half}"][both], found[f"L_{half}"][both] = 0, -inf
         return found
 
-    holds = {"more than one query": N_q > 1, "large scores": factor > 1, "halves of different size": keys_a != keys_b,
+    holds = {"more than one query": N_q > 1, "large scores": factor > 1 or shift < 0, "only scores far below 0": shift < 0, "halves of different size": keys_a != keys_b,
              "a half without keys": 0 in (keys_a, keys_b) or empty is not None, "two halves without keys": keys_a + keys_b == 0 or both is not None}
     return Case(name, make, frozenset([*features, *(f for f, true in holds.items() if true)]),
-                {"N_q": N_q, "d_v": d_v, "keys_a": keys_a, "keys_b": keys_b}, LOOSE if factor > 1 else 0.0)
+                {"N_q": N_q, "d_v": d_v, "keys_a": keys_a, "keys_b": keys_b}, LOOSE if factor > 1 or shift else 0.0)
 
 
 ONE_SIDED = "torch.where(L_a == -inf, L_b, torch.where(L_b == -inf, L_a, L_a + torch.log1p(torch.exp(L_b - L_a))))"
@@ -53,6 +53,8 @@ EXERCISE = Exercise(
         case("no half saw a key", 2, 3, 0, 0, seed=615),
         case("scores up to 500", 3, 2, 3, 3, seed=618, factor=300),
         case("the first half saw no key", 2, 3, 0, 4, seed=621),
+        case("a half without keys, scores far below 0", 2, 3, 0, 4, seed=636, shift=-150),
+        case("scores far below 0", 3, 2, 4, 3, seed=639, shift=-150),
         case("one query of a half without keys", 3, 2, 3, 4, seed=624, empty=1, features=["a query of its own without keys"]),
         case("one query without a key in either half", 3, 2, 4, 3, seed=633, both=2, features=["a half without keys", "a query of its own without keys"]),
         case("square O", 3, 3, 3, 4, seed=627, features=["N_q = d_v"]),

@@ -11,7 +11,7 @@ O and L are what a single pass over all the keys would have written. For one row
 the keys of half a, and O_a the sum of their values, each weighted by exp(score) and divided by that same Σ.
 L may be in the hundreds, of either sign. A query that saw no key of a half has O = 0 and L = -inf there; where it saw none of
 either, O = 0 and L = -inf.
-Tensors are float32, and no size is 0.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
 
 Not allowed: changing the inputs, the finished function from flashlab or solutions/.
 

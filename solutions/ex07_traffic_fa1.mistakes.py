@@ -6,6 +6,8 @@ from flashlab.rungs.fa1 import fa1_forward
 
 READS = "N_k * (d + d_v) + T_c * N_q * (d + d_v + 2)"
 WRITES = "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) + N_q"
+ROWS = "-(-N_q // B_r) * B_r"
+WHOLE_READS = f"T_c * B_c * (d + d_v) + T_c * {ROWS} * (d + d_v + 2)"
 
 EXERCISE = Exercise(
     function="fa1_traffic",
@@ -16,7 +18,8 @@ EXERCISE = Exercise(
     cases=TILED_CASES,
     mistakes=[
         Mistake("short_blocks_full", "a short last block was counted as a full one", "sizes: a block that sticks out moves only the rows that exist",
-                ("T_c = -(-N_k // B_c)", "T_c = -(-N_k // B_c)\n    N_q, N_k = -(-N_q // B_r) * B_r, T_c * B_c")),
+                ("T_c = -(-N_k // B_c)", "T_c = -(-N_k // B_c)\n    N_q, N_k = -(-N_q // B_r) * B_r, T_c * B_c"),
+                also=[[(READS, WHOLE_READS), (WRITES, f"{rows} * (d_v + 2) + T_c * {ROWS} * (d_v + 2) + {L_rows}")] for rows in ("N_q", ROWS) for L_rows in ("N_q", ROWS)]),
         Mistake("T_c_floor", "the number of key blocks was rounded down", "T_c = ⌈N_k / B_c⌉: the last block may be short", ("-(-N_k // B_c)", "N_k // B_c")),
         Mistake("B_r_for_B_c", "the keys were cut into blocks of B_r", "which size belongs to keys: B_c", ("-(-N_k // B_c)", "-(-N_k // B_r)")),
         Mistake("T_r_for_T_c", "Q, O, l and m were counted once per query block, T_r times, not once per key block", "the outer loop: it runs over key blocks",
@@ -58,6 +61,15 @@ EXERCISE = Exercise(
                 ("-(-N_k // B_c)", "(N_k // B_c + 1)"), also=[[("-(-N_k // B_c)", "round(N_k / B_c + 0.5)")]]),
     ],
     variants=[
+        Variant("the loops themselves", body="""
+            reads, writes = 0, N_q * (d_v + 2) + N_q
+            for j in range(0, N_k, B_c):
+                reads += (min(j + B_c, N_k) - j) * (d + d_v)
+                for i in range(0, N_q, B_r):
+                    rows = min(i + B_r, N_q) - i
+                    reads, writes = reads + rows * (d + d_v + 2), writes + rows * (d_v + 2)
+            return reads, writes
+            """),
         Variant("walking the loops", body="""
             reads, writes = 0, N_q * d_v + 2 * N_q
             for j in range(0, N_k, B_c):

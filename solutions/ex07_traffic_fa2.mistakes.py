@@ -16,7 +16,8 @@ EXERCISE = Exercise(
     cases=TILED_CASES,
     mistakes=[
         Mistake("short_blocks_full", "a short last block was counted as a full one", "sizes: a block that sticks out moves only the rows that exist",
-                ("T_r = -(-N_q // B_r)", "T_r = -(-N_q // B_r)\n    N_q, N_k = T_r * B_r, -(-N_k // B_c) * B_c")),
+                ("T_r = -(-N_q // B_r)", "T_r = -(-N_q // B_r)\n    N_q, N_k = T_r * B_r, -(-N_k // B_c) * B_c"),
+                also=[[(READS, "T_r * B_r * d + T_r * -(-N_k // B_c) * B_c * (d + d_v)")], [(READS, "T_r * B_r * d + T_r * -(-N_k // B_c) * B_c * (d + d_v)"), (WRITES, "T_r * B_r * d_v + N_q")]]),
         Mistake("O_and_L_each_step", "O and L were written once for each key block", "the store stands behind the loop over the key blocks: once",
                 ("writes = N_q * d_v + N_q", "writes = -(-N_k // B_c) * (N_q * d_v + N_q)")),
         Mistake("T_r_floor", "the number of query blocks was rounded down", "T_r = ⌈N_q / B_r⌉: the last block may be short", ("-(-N_q // B_r)", "N_q // B_r")),

@@ -81,6 +81,31 @@ def unnoticed(exercise, fn):
     return None
 
 
+def on_ctx(exercise, fn):
+    """Is there a tensor among what was left on ctx itself, which is a node of the graph that leads back from O?"""
+    inputs = exercise.cases[0].make()
+    leaves = [inputs[letter].requires_grad_() for letter in "QKV"]
+
+    def attributes():
+        with torch.enable_grad():
+            O = fn(*leaves, inputs["causal"], inputs["scale"])
+        nodes, seen = [O.grad_fn], []
+        while nodes:
+            node = nodes.pop()
+            if node is not None and node not in seen:
+                seen.append(node)
+                nodes += [other for other, _ in node.next_functions]
+        return [name for node in seen for name, value in getattr(node, "__dict__", {}).items() if holds_a_tensor(value)]
+
+    found, _ = runner.protected(attributes, exercise.seconds)
+    return named(exercise, "tensors_on_ctx", f"But ctx.{found[0]} holds a tensor") if found else None
+
+
+def holds_a_tensor(value):
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    return isinstance(value, torch.Tensor) or any(map(holds_a_tensor, inside))
+
+
 def forbid(shape, Q, K, V, dO, causal, scale):
     inputs = {tuple(T.shape) for T in (Q, K, V, dO)} | {tuple(T.T.shape) for T in (Q, K, V, dO)}
     if len(K) > widest(Q, V) and shape in ((len(Q), len(K)), (len(K), len(Q))) and shape not in inputs:
@@ -112,7 +137,7 @@ EXERCISE = Exercise(
     truth=truth,
     without=("autograd",),
     forbid=forbid,
-    after=[unnoticed, two_calls, frozen],
+    after=[unnoticed, on_ctx, two_calls, frozen],
     cases=[
         case("small and square", 3, 3, 3, 3, seed=950),
         case("larger", 12, 12, 4, 4, seed=954),
@@ -127,7 +152,7 @@ EXERCISE = Exercise(
     ],
     mistakes=[
         Mistake("wrong_order", "the gradients were returned in another order than forward's arguments", "the return of backward: the gradient of Q first, then K, then V", (GIVE, "return dK, dV, dQ, None, None")),
-        Mistake("tensors_on_ctx", "tensors were kept on ctx itself, where autograd does not see that one is changed in between",
+        Mistake("tensors_on_ctx", "a tensor was kept on ctx itself, where autograd knows nothing of it",
                 "forward: ctx.save_for_backward(...)", (SAVE, "ctx.kept = Q, K, V, O, L"), (UNPACK, "Q, K, V, O, L = ctx.kept")),
         Mistake("saved_twice", "save_for_backward was called twice: the second call replaces what the first one kept", "save_for_backward: one call with all five",
                 ("ctx.save_for_backward(Q, K, V, O, L)", "ctx.save_for_backward(Q, K, V)\n        ctx.save_for_backward(O, L)")),

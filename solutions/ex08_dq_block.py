@@ -11,10 +11,10 @@ dO is the gradient of O, L the natural-log logsumexp of each row's scores, D the
 Q Kᵀ · scale, and scale is any finite number. P is not given: each tile of it is made again from Q, K and L.
 With causal, query n sees the keys 0 ... n + N_k − N_q. A query that sees none has L = -inf, and dQ = 0.
 
-HBM is touched through load and store only, and each byte is counted. A program reads its rows of Q, dO, L and D once.
-A block of K and V it reads once if any of its queries sees any key of that block, else not at all: the first
-block starts at key 0, each has B_c keys, the last may be short. dQ[rows] is stored once, also where it is 0; store
-rounds to dQ's dtype.
+HBM is touched through load and store only, and each byte is counted. A program reads its rows of Q, dO, L and D once; it need
+not if none of its queries sees a key. A block of K and V it reads once if any of its queries sees any key of that block
+(the keys that none sees may stay out), else not at all: the first block starts at key 0, each has B_c keys, the last may be
+short. dQ[rows] is stored once, also where it is 0; store rounds to dQ's dtype.
 Scores lie between −1000 and 1000.
 Q, K, V, dO and dQ are float16 or float32, L and D are float32. No size is 0.
 

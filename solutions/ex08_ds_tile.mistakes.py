@@ -52,6 +52,7 @@ EXERCISE = Exercise(
         Mistake("D_of_tile", "D was the row sum of P∘dP of this tile alone", "D_i: its sum runs over all keys, and it is given", (DS, "P_ij * (dP_ij - (P_ij * dP_ij).sum(-1, keepdim=True))")),
         Mistake("D_along_keys", "D was subtracted along the wrong axis", "the shape of D in the bracket: D_i[:, None], one number for each row", (DS, "P_ij * (dP_ij - D_i[None, :])")),
         Mistake("D_added", "D was added, not subtracted", "the sign in dS_ij", (DS, "P_ij * (dP_ij + D_i[:, None])")),
+        Mistake("P_at_D_only", "dP was not multiplied by P, D was: dP − P∘D", "the brackets in dS_ij: P∘(dP − D), P in front of both", (DS, "dP_ij - P_ij * D_i[:, None]")),
         Mistake("P_missing", "dP − D was not multiplied by P", "the line of dS_ij: P∘(dP − D)", (DS, "dP_ij - D_i[:, None]")),
         Mistake("dS_is_dP", "dP was used for dS: the gradient never went through the softmax", "the line of dS_ij", (DS, "dP_ij")),
         Mistake("scale_missing_dQ", "dQ was not multiplied by scale", "S = scale · Q Kᵀ: the factor stands in both gradients", (DQ, "dS_ij @ K_j")),

@@ -58,6 +58,7 @@ EXERCISE = Exercise(
         Mistake("D_not_a_column", "D was a vector that broadcast along the wrong axis", "the shape of D: (N_q, 1), so that row i takes D_i",
                 ("sum(-1, keepdim=True)", "sum(-1)")),
         Mistake("P_missing", "dP − D was not multiplied by P", "the factor in front: ∂P_k/∂S_j has P in every entry", ("P * (dP - D)", "dP - D")),
+        Mistake("P_at_D_only", "dP was not multiplied by P, D was: dP − P∘D", "the factor in front of dP: its own P", ("P * (dP - D)", "dP - P * D")),
         Mistake("P_squared", "D was multiplied by P twice: P∘(dP − P∘D)", "the place of D inside the bracket", ("P * (dP - D)", "P * (dP - P * D)")),
         Mistake("diagonal_only", "only the diagonal of the Jacobian was used: P∘(1 − P)∘dP", "every S_j moves every P_k of its row, not only its own",
                 ("P * (dP - D)", "P * (1 - P) * dP")),

@@ -6,8 +6,9 @@ C = A B, one program for each tile of C. It walks along its strip of A and down 
 
     A (M, K)   B (K, N)   ->   C (M, N)        any strides, any M, N, K; tiles B_m × B_k of A, B_k × B_n of B
 
-program_id(0) counts the tiles of C from the top, program_id(1) from the left. Each tensor has two strides of its own: stride_Am
-passes from one row of A to the next, stride_Ak from one column to the next. A and B have the same dtype, float16 or float32.
+program_id(0) counts the tiles of C from the top, program_id(1) from the left; the grid has this order. Each tensor has two
+strides of its own: stride_Am passes from one row of A to the next, stride_Ak from one column to the next. A, B and C have the
+same dtype, float16 or float32.
 
 - The sum is float32 whatever the inputs; it is rounded to C's dtype once, when it is stored.
 - Load only what exists and take 0 for the rest: a 0 adds nothing to a product. Store only what exists.

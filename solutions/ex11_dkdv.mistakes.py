@@ -125,6 +125,7 @@ EXERCISE = Exercise(
         Mistake("stride_of_Q_for_dO", "dO was addressed with the strides of Q", "the strides: each tensor has its own", ("rows[:, None] * stride_dOn", "rows[:, None] * stride_Qn")),
         Mistake("int32_offset", "row numbers were multiplied by strides in 32 bits, which overflows beyond 2³¹ elements", "rows: `.to(tl.int64)` before they meet a stride", ("tl.arange(0, B_r).to(tl.int64)", "tl.arange(0, B_r)")),
         Mistake("D_added", "D was added, not subtracted", "the sign in dS_T", (DS, "P_T * (dP_T + D_i)")),
+        Mistake("P_at_D_only", "dP was not multiplied by P, D was: dP − P∘D", "the brackets in dS_T: P∘(dP − D), P in front of both", (DS, "dP_T - P_T * D_i")),
         Mistake("P_missing", "dP − D was not multiplied by P", "the line of dS_T", (DS, "tl.where(P_T > 0, dP_T - D_i, 0.0)")),
         Mistake("loop_starts_without_shift", "the loop over query blocks started as if N_q and N_k were the same: the shift N_k − N_q was left out", "where the loop starts: key k is seen by the queries from k − (N_k − N_q) on",
                 ("for i in range(0, tl.cdiv(N_q, B_r)):", "first = 0\n        if causal:\n            first = tl.program_id(0) * B_c // B_r\n        for i in range(first, tl.cdiv(N_q, B_r)):")),

@@ -67,6 +67,7 @@ EXERCISE = Exercise(
         Mistake("D_added", "D was added, not subtracted", "the sign in dS_ij", (DS, "P_ij * (dP_ij + D_i[:, None])")),
         Mistake("D_outside", "D was subtracted after the product with P", "the brackets in dS_ij: P∘(dP − D)", (DS, "P_ij * dP_ij - D_i[:, None]")),
         Mistake("D_along_keys", "D was subtracted along the wrong axis", "D_i[:, None]: one number for each row", (DS, "P_ij * (dP_ij - D_i.repeat(P_ij.shape[1])[: P_ij.shape[1]])"), also=[[(DS, "P_ij * (dP_ij - D_i)")]]),
+        Mistake("P_at_D_only", "dP was not multiplied by P, D was: dP − P∘D", "the brackets in dS_ij: P∘(dP − D), P in front of both", (DS, "dP_ij - P_ij * D_i[:, None]")),
         Mistake("P_missing", "dP − D was not multiplied by P", "the line of dS_ij: P∘(dP − D)", (DS, "dP_ij - D_i[:, None]")),
         Mistake("dS_keep_only", "dS was set to 0 where a weight was dropped", "where a weight was dropped, S still moves the others: −P·D stays", (DS, "P_ij * (dP_ij - D_i[:, None]) * keep")),
         Mistake("dO_of_V", "dP was made from the row sums of dO and V, not from their product", "dP = dO Vᵀ", (DP, "(dO_i.sum(-1, keepdim=True) * V_j.sum(-1)) * Z_ij")),
@@ -76,7 +77,7 @@ EXERCISE = Exercise(
         Mistake("D_divided", "D was divided by 1 − p", "D_i comes from the O that dropout went into: it needs nothing more", (DS, "P_ij * (dP_ij - D_i[:, None] / (1 - dropout_p))")),
         Mistake("no_dropout", "dropout was left out: as if everything had been kept", "keep and dropout_p belong to dV and to dP", (Z, "keep * 0.0 + 1.0")),
         Mistake("measured_rate", "what stays was divided by the share that happened to stay in this tile, not by 1 − p", "Z: 1 − p is the chance to stay, whatever this tile has drawn",
-                (Z, "keep / (keep * 1.0).mean().clamp_min(1e-9)")),
+                (Z, "keep / (keep * 1.0).mean().clamp_min(1e-9)"), also=[[(Z, "keep / (keep * 1.0).mean()")]]),
     ],
     variants=[
         Variant("where", body="""

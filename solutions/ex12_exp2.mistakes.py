@@ -110,6 +110,8 @@ EXERCISE = Exercise(
             """),
         Mistake("in_float32", "float64 inputs were turned into float32 on the way", "the dtype: that of the inputs throughout", ("factor = scale * LOG2_E", "factor = scale * LOG2_E\n    Q, K, V = Q.float(), K.float(), V.float()"),
                 also=[[("factor = scale * LOG2_E", "factor = scale * LOG2_E\n    wide, Q, K, V = Q.dtype, Q.float(), K.float(), V.float()"), ("return O_i / l_i[:, None], (m_i + torch.log2(l_i)) / LOG2_E", "return (O_i / l_i[:, None]).to(wide), ((m_i + torch.log2(l_i)) / LOG2_E).to(wide)")]]),
+        Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
+                ("Q.new_zeros(len(Q), V.shape[1])", "torch.zeros_like(Q)")),
     ],
     variants=[
         Variant("2 ** x, the factor in Q", body="""

@@ -74,6 +74,10 @@ EXERCISE = Exercise(
     ],
     mistakes=[
         Mistake("no_wait", "no copy was waited for: tiles were computed with while they were still on their way", "machine.wait(slot) before machine.compute(slot)", ("machine.wait(slot)\n        ", "")),
+        Mistake("waited_for_first_copies_only", "only the copies that were started before the loop were waited for", "machine.wait(slot) before every machine.compute(slot): later copies take their time, too",
+                ("machine.wait(slot)", "if n < machine.slots:\n            machine.wait(slot)")),
+        Mistake("waited_for_later_copies_only", "the copies that were started before the loop were not waited for", "machine.wait(slot) before every machine.compute(slot): the first copies take their time, too",
+                ("machine.wait(slot)", "if n >= machine.slots:\n            machine.wait(slot)")),
         Mistake("wait_after_compute", "the wait came after the computation that needs it", "the order: wait, then compute", ("machine.wait(slot)\n        machine.compute(slot)", "machine.compute(slot)\n        machine.wait(slot)")),
         Mistake("one_at_a_time", "each copy was started only when its tile was needed: nothing ran beside anything", "fill the slots before the loop, so that copies run while the program computes",
                 body="""
@@ -152,6 +156,7 @@ EXERCISE = Exercise(
                 also=[[("range(min(machine.slots, tiles))", "range(machine.slots)")]]),
     ],
     variants=[
+        Variant("the slots from last to first", ("machine.start(n, n)", "machine.start(n, machine.slots - 1 - n)"), ("slot = n % machine.slots", "slot = machine.slots - 1 - n % machine.slots")),
         Variant("the next copy at the top of the loop", body="""
             ahead = machine.slots - 1
             for n in range(min(ahead, tiles)):

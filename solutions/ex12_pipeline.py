@@ -10,8 +10,9 @@ first, by an engine that works beside the program, one copy after the other. The
     machine.compute(slot)         compute with what the slot holds, which takes a while; a copy still under way is read half done
 
 Keep the engine as busy as the slots allow: start each copy as soon as there is a slot for it, that is, when no tile is in the
-slot that still has to be computed with. Every tile is copied once. There are 1 slot or more, 1 tile or more, and it may be that
-there are fewer tiles than slots. With 1 slot nothing can overlap. machine.slots is the number of slots. Nothing is returned.
+slot that still has to be computed with. Every tile is copied once, into whichever slot you like. There are 1 slot or more, 1
+tile or more, and it may be that there are fewer tiles than slots. With 1 slot nothing can overlap. machine.slots is the number
+of slots. Nothing is returned.
 
 Not allowed: other calls or attributes of the machine, the finished function from flashlab or solutions/.
 

@@ -73,6 +73,8 @@ EXERCISE = Exercise(
         Mistake("multiple_of_16", "d and d_v were padded to multiples of 16", "D and D_v: powers of two", (PAD, "D, D_v = -(-d // 16) * 16, -(-d_v // 16) * 16")),
         Mistake("padded_too_far", "a width that is a power of two was padded to the next one all the same", "the condition of the loop: D < d", ("while D < d:", "while D <= d:"), ("while D_v < d_v:", "while D_v <= d_v:")),
         Mistake("elements_for_bytes", "elements were counted, and the limit is in bytes", "element_size", (SHARED, "B_r * D + num_stages * B_c * (D + D_v)")),
+        Mistake("bytes_of_K_and_V_only", "Q_i was counted in elements, K_j and V_j in bytes", "element_size: it belongs to the whole sum, so mind the brackets", (SHARED, "B_r * D + element_size * num_stages * B_c * (D + D_v)")),
+        Mistake("bytes_of_Q_only", "Q_i was counted in bytes, K_j and V_j in elements", "element_size: it belongs to the whole sum, so mind the brackets", (SHARED, "element_size * B_r * D + num_stages * B_c * (D + D_v)")),
         Mistake("two_bytes_always", "an element was taken to have 2 bytes always", "element_size: 4 for float32", (SHARED, "2 * (B_r * D + num_stages * B_c * (D + D_v))")),
         Mistake("strictly_less", "a choice that takes the limit exactly was refused", "the comparison: ≤, not <", (IF, "if shared < limit and B_r >= 16 * num_warps:")),
         Mistake("limit_in_KiB", "the limit was taken to be in KiB", "limit is in bytes", (IF, "if shared <= 1024 * limit and B_r >= 16 * num_warps:")),

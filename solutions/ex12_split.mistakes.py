@@ -61,6 +61,7 @@ EXERCISE = Exercise(
         case("blocks of one", 3, 3, 1, 1),
         case("all at once", 13, 9, 5, 4),
         case("one short key block", 4, 3, 2, 4),
+        case("9 queries, 10 keys, blocks of 4", 9, 10, 4, 4),
     ],
     mistakes=[
         Mistake("nothing_skipped", "every key block was walked, as without a mask", "end: the block's last query sees only keys up to its own position", (LAST, "seen_by_last = N_k")),

@@ -72,6 +72,8 @@ EXERCISE = Exercise(
     mistakes=[
         Mistake("nobody_begins", "nobody arrived at barrier 0 before the first round, and both waited for ever", "before the loop: one of the two says that the first turn is consumer 0's", (FIRST, "")),
         Mistake("both_begin", "barrier 1 was signalled at the start as well, so that both began at once", "before the loop: the first turn is consumer 0's alone", (FIRST, 'todo.append(("arrive", other))')),
+        Mistake("begun_twice", "barrier 0 was signalled twice at the start, by both consumers, so that consumer 0 had a turn too many", "before the loop: one of the two says that the first turn is consumer 0's",
+                (FIRST, 'todo.append(("arrive", 0))'), also=[[(FIRST, 'if me == 1:\n        todo += [("arrive", 0)] * 2')]]),
         Mistake("consumer_1_begins", "the first turn went to consumer 1", "before the loop: the first turn is consumer 0's", (FIRST, 'if me == 0:\n        todo.append(("arrive", 1))')),
         Mistake("no_barriers", "nobody waited for anybody: both multiplied at once", "a sync before each product", (SYNC, "pass"), also=[[(FIRST, ""), (SYNC, "pass"), (ARRIVE, "pass")]]),
         Mistake("no_arrive", "the turn was never passed on, and the other waited for ever", "an arrive on the other's barrier after the product", (ARRIVE, "pass")),

@@ -67,8 +67,11 @@ EXERCISE = Exercise(
         Mistake("time_returned", "the least time came back, not its s", "what is returned", ("return best", "return least")),
         Mistake("most_time", "the s with the most time came back", "the comparison", (IF, "if time > least:")),
         Mistake("first_that_gains", "the first s that is faster than s = 1 came back", "the loop: it goes on to the end", ("best, least = s, time", "return s")),
-        Mistake("first_rise_ends", "the search ended at the first s that is no faster than the best so far, and a faster one comes later", "the loop: the time rises and falls",
-                ("best, least = s, time", "best, least = s, time\n        else:\n            break")),
+        Mistake("first_rise_ends", "the search ended at the first s that is no faster, and a faster one comes later", "the loop: the time rises and falls",
+                ("best, least = s, time", "best, least = s, time\n        else:\n            break"),
+                also=[[("best, least = s, time", "best, least = s, time\n        elif time > least:\n            break")],
+                      [(START, "-(-P // SMs) * (T + 2)\n    before = least"), ("best, least = s, time", "best, least = s, time\n        if time > before:\n            break\n        before = time")],
+                      [(START, "-(-P // SMs) * (T + 2)\n    before = least"), ("best, least = s, time", "best, least = s, time\n        if time >= before:\n            break\n        before = time")]]),
     ],
     variants=[
         Variant("min with a key", body="""

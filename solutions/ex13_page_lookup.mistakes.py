@@ -60,6 +60,10 @@ EXERCISE = Exercise(
         Mistake("row_by_quotient", "the row in the page was n // page_size", "the row in the page: n % page_size", (GATHER, "K_pages[page, h, n // page_size]")),
         Mistake("first_sequence", "the block table's first row was used for every sequence", "the row of block_table: b", (LOOK, "block_table[0, n // page_size]")),
         Mistake("first_head", "head 0 was loaded for every head", "the second index of K_pages: h", (GATHER, "K_pages[page, 0, n % page_size]")),
+        Mistake("heads_inside_keys", "the pool was read as if the heads of a key lay side by side: (pages, page_size, H_kv, d)", "the shape of K_pages: (pages, H_kv, page_size, d), a head's keys of a page lie together",
+                (GATHER, "K_pages.reshape(len(K_pages), page_size, -1, d)[page, n % page_size, h]")),
+        Mistake("heads_outside_pages", "the pool was read as if each head had all its pages together: (H_kv, pages, page_size, d)", "the shape of K_pages: (pages, H_kv, page_size, d), a page holds all heads",
+                (GATHER, "K_pages.reshape(-1, len(K_pages), page_size, d)[h, page, n % page_size]")),
         Mistake("head_and_sequence_swapped", "b and h changed places", "block_table has a row for each sequence, K_pages a place for each head", (LOOK, "block_table[h, n // page_size]"), (GATHER, "K_pages[page, b, n % page_size]")),
         Mistake("table_transposed", "the block table was read with rows and columns exchanged", "the shape of block_table: (B, max_pages)", (LOOK, "block_table[n // page_size, b]")),
         Mistake("start_ignored", "the tile began at key 0, not at start", "the first key: start", (N, "n = torch.arange(0, min(B_c, length))"),
@@ -89,6 +93,14 @@ EXERCISE = Exercise(
                 (GATHER, "K_pages[page.clamp(0, len(K_pages) - 1), h, n % page_size]"), also=[[(N, "n = torch.arange(start, start + min(B_c, length))")]]),
     ],
     variants=[
+        Variant("page by page", body="""
+            size, K_j = K_pages.shape[2], torch.zeros(B_c, K_pages.shape[3])
+            for p in range(start // size, -(-min(start + B_c, length) // size)):
+                first, end = max(start, p * size), min(start + B_c, length, (p + 1) * size)
+                if first < end:
+                    K_j[first - start : end - start] = K_pages[int(block_table[b, p]), h, first - p * size : end - p * size]
+            return K_j
+            """),
         Variant("with where and clamped entries", body="""
             keys = torch.arange(B_c) + start
             there = keys < length

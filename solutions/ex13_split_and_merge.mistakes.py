@@ -68,6 +68,7 @@ EXERCISE = Exercise(
         case("scores in the hundreds", 2, 8, 4, cuts=(3, 6), B_c=2, scale=0.5, large=True, seed=11),
         case("scores up to 500", 2, 6, 4, cuts=(3,), B_c=3, scale=0.5, factor=HUGE, seed=12),
         case("scores far below 0", 2, 6, 4, cuts=(2, 4), B_c=2, scale=0.5, below=True, seed=13),
+        case("an empty chunk, scores far below 0", 2, 5, 4, cuts=(0, 3), B_c=2, scale=0.5, below=True, seed=15),
         in_float64(case("one key in all", 1, 1, 4, cuts=(), B_c=2, scale=0.5, exactly=True, seed=14)),
     ],
     mistakes=[
@@ -124,8 +125,17 @@ EXERCISE = Exercise(
         Mistake("scale_twice", "the scores were multiplied by scale twice", "each place where scale appears", ("Q_i @ K_j.T * scale", "(Q_i * scale) @ K_j.T * scale")),
         epsilon(("O_i / l_safe[:, None]", "O_i / (l_safe + ε)[:, None]")),
         epsilon((ALL, "torch.logsumexp(L_s, dim=0) + ε"), name="epsilon_in_L", what="a small number was added to L", look="the line of L: nothing is missing there"),
+        Mistake("m_starts_at_0", "m_i started at 0, or at another number that scores can fall below", "the first value of m_i: below any score, −inf",
+                ("torch.full((len(Q),), -inf, dtype=Q.dtype)", "torch.zeros(len(Q), dtype=Q.dtype)"),
+                also=[*([("torch.full((len(Q),), -inf, dtype=Q.dtype)", f"torch.full((len(Q),), {x}, dtype=Q.dtype)")] for x in ("-1.0", "-10.0", "-50.0", "-100.0")),
+                      [("torch.full((len(Q),), -inf, dtype=Q.dtype)", "torch.zeros(len(Q), dtype=Q.dtype)"), ("l_i.masked_fill(l_i == 0, 1)", "l_i if blocks else torch.ones_like(l_i)")]]),
+        Mistake("maximum_before_scale", "the maximum was taken before the scores were scaled, and is not the largest of the scaled ones: exp overflows or underflows", "the order: first scale, then the maximum",
+                ("torch.maximum(m_i, S_ij.amax(-1))", "torch.maximum(m_i, (Q_i @ K_j.T).amax(-1))")),
+        Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
+                ("torch.zeros(len(Q), V.shape[-1], dtype=Q.dtype)", "torch.zeros_like(Q)")),
     ],
     variants=[
+        Variant("Q is not read for an empty chunk", ("Q_i = load(Q, slice(None))", "if not blocks:\n        store(O_part, part, torch.zeros(len(Q), V.shape[-1], dtype=Q.dtype))\n        store(L_part, part, torch.full((len(Q),), -inf, dtype=Q.dtype))\n        return\n    Q_i = load(Q, slice(None))")),
         Variant("a running merge", code='''
 def merge_program(O_part, L_part, O, L, splits):
     n = len(L)

@@ -11,7 +11,7 @@ result of all. HBM is touched through load and store only, and each byte is coun
 
 Program s reads Q once, its own keys and values once, and stores to O_part[part] and L_part[part]. The merge reads each row of
 O_part and L_part once. O and L are what one program would have written after all the keys.
-A chunk may be empty: then O_part is 0 there and L_part -inf. At least one chunk has keys.
+A chunk may be empty: then O_part is 0 there and L_part -inf, and Q need not be read. At least one chunk has keys.
 Scores lie between −1000 and 1000; scale is any number. Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, more than B_c keys at a time, a second load of a key block, the finished function from

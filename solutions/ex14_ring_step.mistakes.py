@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check.cases import LOOSE, normal
+from flashlab.check.cases import LOOSE, far_below, normal
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 inf = float("inf")
@@ -15,9 +15,10 @@ PASS_ON = "K, V, owner = K.roll(1, 0), V.roll(1, 0), owner.roll(1, 0)"
 ATTEND = "O_j, L_j = attend(Q[r], K[r], V[r], r, int(owner[r]))"
 
 
-def begun(R, n, d, d_v, first, steps, seed, factor):
+def begun(R, n, d, d_v, first, steps, seed, factor, below):
     """The state of all ranks after `steps` steps, in float64: rank r began with the block of rank r + first."""
     Q, K, V = (normal(R, n, w, seed=seed + i, dtype=torch.float64, factor=f) for i, (w, f) in enumerate(((d, factor), (d, 1.0), (d_v, 1.0))))
+    Q, K = far_below(Q, K) if below else (Q, K)
     owner = (torch.arange(R) + first) % R
     scores = torch.einsum("rnd,skd->rnsk", Q, K) * d**-0.5
     places = torch.arange(R * n).view(R, n)
@@ -32,15 +33,15 @@ def begun(R, n, d, d_v, first, steps, seed, factor):
     return Q, K[held], V[held], held, P @ V.flatten(0, 1), L
 
 
-def case(name, R, n, d, d_v, steps, *, first=0, seed, factor=1.0, features=()):
+def case(name, R, n, d, d_v, steps, *, first=0, seed, factor=1.0, below=False, features=()):
     def make():
-        state = begun(R, n, d, d_v, first, steps, seed, factor)
+        state = begun(R, n, d, d_v, first, steps, seed, factor, below)
         return {key: T.float() if T.is_floating_point() else T for key, T in zip(("Q", "K", "V", "owner", "O", "L"), state, strict=True)}
 
-    holds = {"more than one rank": R > 1, "more than two ranks": R > 2, "a step after the first": steps > 0, "large scores": factor > 1,
+    holds = {"more than one rank": R > 1, "more than two ranks": R > 2, "a step after the first": steps > 0, "large scores": factor > 1 or below, "only scores far below 0": below,
              "d_v ≠ d": d != d_v}
     return Case(name, make, frozenset(f for f, true in holds.items() if true) | set(features), {"R": R, "n": n, "d": d, "d_v": d_v, "steps before": steps},
-                LOOSE if factor > 1 else 0.0)
+                LOOSE if factor > 1 or below else 0.0)
 
 
 UNSEEN = ["a block that comes after the queries"]
@@ -59,6 +60,7 @@ EXERCISE = Exercise(
         case("scores in the hundreds", 3, 3, 4, 2, 2, seed=80, factor=150, features=UNSEEN),
         case("a ring that begins with other blocks", 3, 2, 3, 2, 0, first=1, seed=90, features=[*UNSEEN, "queries that have met no key"]),
         case("the step after that", 3, 2, 3, 2, 1, first=2, seed=100, features=[*UNSEEN, "queries that have met no key"]),
+        case("scores far below 0", 3, 2, 4, 2, 0, first=1, below=True, seed=120, features=[*UNSEEN, "queries that have met no key"]),
         case("n = d = d_v", 2, 2, 2, 2, 1, seed=110, features=UNSEEN),
     ],
     mistakes=[
@@ -95,7 +97,7 @@ EXERCISE = Exercise(
         Mistake("no_maximum", "the exponentials of L and L_j were taken as they are, and those of large scores are inf", "the exponents: take out the larger of L and L_j first", (SAFE, "m = torch.zeros_like(m)"),
                 also=[[(SAFE, "m = m.masked_fill(m == -inf, 0) * 0")]]),
         Mistake("no_empty_queries", "−inf was subtracted from −inf where a query has met no key, and that is NaN", "rows whose L and L_j are both −inf: their exponents want a finite number", (SAFE, "pass")),
-        Mistake("divided_by_0", "0 was divided by 0 where a query has met no key, and that is NaN", "the division: where both weights are 0, divide by 1", (DIVIDED, "O_all.append(O_sum / both[:, None])")),
+        Mistake("divided_by_0", "where a query has met no key, its weight was 0/0 or made of −inf − (−inf), and that is NaN", "rows with both L −inf: 0 takes the place of what is NaN there", (DIVIDED, "O_all.append(O_sum / both[:, None])")),
         Mistake("clamped_L", "L of a query that has met no key came back finite", "the new L of rows that have met nothing: log 0 is −inf, and that is what it should be", (NEW_L, "L_all.append(m + torch.log(both.masked_fill(both == 0, 1)))")),
         Mistake("only_rank_0", "only rank 0 attended to its block", "all R ranks take the step", ("for r in range(len(Q)):", "O_all, L_all = list(O[1:]), list(L[1:])\n    for r in range(1):"),
                 (DIVIDED, "O_all.insert(0, O_sum / both.masked_fill(both == 0, 1)[:, None])"), (NEW_L, "L_all.insert(0, m + torch.log(both))")),

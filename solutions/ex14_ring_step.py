@@ -2,9 +2,10 @@
 
 Chapter 14 · difficulty 3 of 5 · 25 minutes
 
-R ranks share a sequence: rank r keeps queries r·n to (r+1)·n − 1. Each also holds one block of n keys and values, and owner[r]
-says whose block that is. In a step every rank attends to the block that it holds, takes the result into its O and L, and
-passes the block on to rank r + 1, the last rank to rank 0. Here all ranks are in one process, as the first dimension:
+R ranks share a sequence: rank r keeps queries r·n to (r+1)·n − 1. Each also holds one block of n keys and values, and the whole
+number owner[r] says whose block that is. In a step every rank attends to the block that it holds, takes the result into its O
+and L, and passes the block, and its owner's number, on to rank r + 1, the last rank to rank 0. Here all ranks are in one
+process, as the first dimension:
 
     Q (R, n, d)   K (R, n, d)   V (R, n, d_v)   owner (R,)   O (R, n, d_v)   L (R, n)   ->   K, V, owner, O, L after the step
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check.cases import normal
+from flashlab.check.cases import LOOSE, normal
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 POSITIONS, TURNED = "torch.arange(length, length + n)", "Q, K = rotate(Q, positions), rotate(K, positions)"
@@ -35,17 +35,23 @@ def truth(Q, K, V, K_cache, V_cache, length):
     return O, K_cache, V_cache
 
 
-def case(name, length, n, room, H_q=1, H_kv=1, d=4, *, seed):
+def case(name, length, n, room, H_q=1, H_kv=1, d=4, *, seed, below=False):
     sizes = {"length": length, "n": n, "longest": length + n + room, "H_q": H_q, "H_kv": H_kv, "d": d}
     holds = {"tokens in the cache": length > 0, "more than one new token": n > 1, "room behind the new tokens": room > 0,
-             "more than one head": H_q > 1, "shared heads": H_q > H_kv}
+             "more than one head": H_q > 1, "shared heads": H_q > H_kv, "only scores far below 0": below}
 
     def make():
         new, cache = (H_kv, n, d), (H_kv, length + n + room, d)
-        return {"Q": normal(H_q, n, d, seed=seed, factor=2.0), "K": normal(*new, seed=seed + 1), "V": normal(*new, seed=seed + 2),
-                "K_cache": normal(*cache, seed=seed + 3), "V_cache": normal(*cache, seed=seed + 4), "length": length}
+        Q, K, K_cache = normal(H_q, n, d, seed=seed, factor=2.0), normal(*new, seed=seed + 1), normal(*cache, seed=seed + 3)
+        if below:                                # in the pair of columns that turns slowest: -450 for a token's own key
+            angles = torch.arange(length) * 10.0 ** (2 / d - 1)
+            Q[..., d // 2 - 1] += 30
+            K[..., d // 2 - 1] -= 30
+            K_cache[:, :length, d // 2 - 1] -= 30 * angles.cos()
+            K_cache[:, :length, d - 1] -= 30 * angles.sin()
+        return {"Q": Q, "K": K, "V": normal(*new, seed=seed + 2), "K_cache": K_cache, "V_cache": normal(*cache, seed=seed + 4), "length": length}
 
-    return Case(name, make, frozenset(f for f, true in holds.items() if true), sizes)
+    return Case(name, make, frozenset(f for f, true in holds.items() if true), sizes, LOOSE if below else 0.0)
 
 
 EXERCISE = Exercise(
@@ -64,6 +70,7 @@ EXERCISE = Exercise(
         case("two tokens behind five", 5, 2, 3, seed=1560),
         case("two heads", 3, 2, 1, 2, 2, seed=1570),
         case("four heads share two", 4, 3, 2, 4, 2, 6, seed=1580),
+        case("two tokens behind one, scores far below 0", 1, 2, 1, seed=1590, below=True),
     ],
     mistakes=[
         Mistake("position_0", "positions were counted from 0 at each call", "the positions of the new tokens: `length` others stand before them", (POSITIONS, "torch.arange(n)")),
@@ -103,6 +110,9 @@ EXERCISE = Exercise(
                 (KEYS, "K_cache[:, :end].repeat(group, 1, 1)"), (VALUES, "V_cache[:, :end].repeat(group, 1, 1)")),
         Mistake("no_scale", "scores were not divided by √d", "the scores: times d^(−1/2)", ("Q @ keys.mT * d**-0.5", "Q @ keys.mT")),
         Mistake("scale_d", "scores were divided by d", "the scores: divided by √d", ("Q @ keys.mT * d**-0.5", "Q @ keys.mT / d")),
+        Mistake("maximum_from_0", "the maximum that was subtracted was at least 0, so that a row whose scores are all far below 0 underflows", "the shift: the largest score of a visible key, also where it is negative",
+                (MASKED, "(lambda E: E / E.sum(-1, keepdim=True))(torch.exp(S.masked_fill(hidden, -torch.inf) - S.masked_fill(hidden, 0).amax(-1, keepdim=True).clamp(min=0)))"),
+                also=[[(MASKED, "(lambda E: E / E.sum(-1, keepdim=True))(torch.exp(S.masked_fill(hidden, -torch.inf) - S.masked_fill(hidden, 0).amax(-1, keepdim=True)))")]]),
     ],
     variants=[
         Variant("one token after the other", body="""

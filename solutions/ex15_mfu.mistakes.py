@@ -73,6 +73,8 @@ EXERCISE = Exercise(
         Mistake("weights_once", "a weight was counted as one FLOP for each token in the forward pass", "flops of the weights: a multiplication and an addition", (BY_WEIGHTS, "weights * batch * N")),
         Mistake("attention_forgotten", "the attention's own products were left out", "flops: QKᵀ and PV have no weights, and count all the same", (f"+ {BY_PAIRS}", "")),
         Mistake("mask_ignored", "pairs that the mask hides were counted", "flops of the attention: half of the N · N pairs", (PAIRS, "batch * N * N")),
+        Mistake("diagonal_counted", "the visible pairs were counted exactly, N · (N + 1) / 2, each query's own key as a whole", "flops of the attention: half of the N · N pairs, by convention", (PAIRS, "batch * N * (N + 1) / 2")),
+        Mistake("diagonal_left_out", "N · (N − 1) / 2 pairs were counted, without each query's own key", "flops of the attention: half of the N · N pairs, by convention", (PAIRS, "batch * N * (N - 1) / 2")),
         Mistake("one_product", "one of QKᵀ and PV was counted", "flops of the attention: two products", (BY_PAIRS, "layers * 2 * width * pairs")),
         Mistake("attention_forward_only", "the attention was counted in the forward pass alone", "flops: the attention has a backward pass as well", (ALL, "3 * 2 * weights * batch * N + layers * 4 * width * pairs")),
         Mistake("pairs_of_kv_width", "the attention was counted with kv_width columns", "flops of the attention: every query head meets its keys, shared or not", (BY_PAIRS, "layers * 2 * 2 * kv_width * pairs")),

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from flashlab.check import altered, case_inputs, checker, diagnose, failing, form, raised, run_case, say, special
+from flashlab.check import altered, case_inputs, checker, diagnose, failing, form, patterns, raised, run_case, say, special
 from flashlab.check.alternatives import ATTENTION, Problem
 from flashlab.check.cases import attention_case
 from flashlab.check.gradients import GRADIENTS, Backward
@@ -198,6 +198,31 @@ def test_an_error_smaller_than_the_patterns_tolerance_is_no_pattern():
 
     text = in_words(said("ex03_safe_softmax", softmax))
     assert "absolute value" not in text and "Where are digits lost?" in text, text
+
+
+def pattern(x, y, *axes):
+    seen = patterns.Seen(x.double(), y.double(), 1e-6, {}, {}, torch.float32, "a case")
+    return " ".join(patterns.say(form.Output("T", axes), [seen]))
+
+
+def test_no_digits_are_lost_where_an_infinity_is_what_is_wrong():
+    text = pattern(torch.tensor([-1e4, -1e4, 1.0, 2.0]), torch.tensor([-inf, -inf, 1.0, 2.0]), "query")
+    assert "nearly right" not in text and "ueries 0 to 1 of T are wrong" in text, text
+
+
+def test_rows_of_zeros_are_no_factor_of_their_own():
+    truth = torch.arange(1.0, 13.0).view(4, 3)
+    text = pattern(truth * torch.tensor([0.0, 0.0, 1.0, 1.0])[:, None], truth, "query", "column")
+    assert "factor" not in text and "ueries 0 to 1 of T are wrong" in text, text
+
+
+def test_a_result_of_another_dtype_is_called_right_only_if_it_is_right_in_every_case():
+    def offsets(i, j, B_m, B_n, M, N, stride_m, stride_n):
+        rows, cols = i * B_m + torch.arange(B_m, dtype=torch.int32)[:, None], j * B_n + torch.arange(B_n, dtype=torch.int32)
+        return rows * stride_m + cols * stride_n, (rows <= M) & (cols <= N)
+
+    report = said("ex09_tile_offsets", offsets)
+    assert report.mistake == "wrong_dtype" and "numbers are right" not in report.message, str(report)
 
 
 def test_a_result_of_a_known_wrong_shape_is_that_mistake_only_with_its_numbers():

@@ -43,6 +43,11 @@ class Seen:
     def ok(self):
         return self.x.isfinite() & self.y.isfinite()
 
+    @property
+    def settled(self):
+        """Is what is not finite right: are the finite entries all that has to be explained?"""
+        return bool((self.ok | (self.x == self.y) | (self.x.isnan() & self.y.isnan())).all())
+
 
 def say(output, cases):
     """Sentences on an output, from what explains all of it to which part of it is wrong."""
@@ -54,7 +59,8 @@ def say(output, cases):
         return [_not_finite(name, axes, odd[0])]
     if odd:
         rest = [s for s in cases if all(s is not other for other in odd)]
-        return [*say(output, rest), f"in “{odd[0].case}” {_not_finite(name, axes, odd[0])}"]
+        apart = f"in “{rest[0].case}” " if len(rest) == 1 else "where it is finite, "
+        return [*(apart + said for said in say(output, rest)), f"in “{odd[0].case}” {_not_finite(name, axes, odd[0])}"]
     for look in (_zero, _combined, _permuted, _transposed, _factor, _shift, _function, _rounded, _row_factor, _nearly):
         if said := look(name, axes, cases):
             return [said]
@@ -124,7 +130,7 @@ def _told(name, axis, found):
 # ---- one number in all entries
 
 def _usable(cases):
-    return all(s.ok.any() and s.y[s.ok].abs().max() > 1e-6 for s in cases) and sum(int(s.ok.sum()) for s in cases) > 2
+    return all(s.settled and s.ok.any() and s.y[s.ok].abs().max() > 1e-6 for s in cases) and sum(int(s.ok.sum()) for s in cases) > 2
 
 
 def factor_of(x, y):
@@ -242,7 +248,7 @@ def _rounded(name, axes, cases):
 def _row_factor(name, axes, cases):
     for dim in (-1, -2) if len(axes) > 1 else ():
         told = sum(s.y.numel() - s.y.numel() // max(1, s.y.shape[dim]) for s in cases)
-        if told >= ENOUGH and all(_scaled_along(s, dim) for s in cases) and not all(_right_where_told(s) for s in cases):
+        if told >= ENOUGH and all(_scaled_along(s, dim) for s in cases) and not all(_right_or_0(s, dim) for s in cases):
             axis = axes[-2] if dim == -1 else axes[-1]
             s = next((s for s in cases if s.y.shape[dim] > 1 and s.y.numel() > s.y.shape[dim]), cases[0])
             factors = _factors(s, dim).flatten()
@@ -258,9 +264,10 @@ def _factors(s, dim):
     return (x * y).sum(dim, keepdim=True) / (y * y).sum(dim, keepdim=True).clamp_min(1e-30)
 
 
-def _right_where_told(s):
-    """Is what can be compared right? What is not may be NaN."""
-    return bool(((s.x - s.y).abs()[s.ok] <= _tolerance(s)).all())
+def _right_or_0(s, dim):
+    """Is what can be compared right, but for rows of 0? What is not may be NaN, and 0 is no factor that tells anything."""
+    zero = (s.x == 0).all(dim, keepdim=True).expand_as(s.x)
+    return bool(((s.x - s.y).abs()[s.ok & ~zero] <= _tolerance(s)).all())
 
 
 def _scaled_along(s, dim):
@@ -322,7 +329,7 @@ def _combinations(seen):
 
 
 def _nearly(name, axes, cases):
-    if not all(s.ok.any() and (s.x - s.y)[s.ok].abs().max() < 5e-3 * s.y[s.ok].abs().max() for s in cases):
+    if not all(s.settled and s.ok.any() and (s.x - s.y)[s.ok].abs().max() < 5e-3 * s.y[s.ok].abs().max() for s in cases):
         return ""
     error = max((s.x - s.y)[s.ok].abs().max().item() for s in cases)
     return (f"all of {name} is nearly right: the largest error is {error:.1e}, and rounding alone explains {cases[0].bound:.1e}. "

@@ -4,11 +4,13 @@
 """
 
 import contextlib
+import math
 import re
 import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,6 +19,7 @@ import flashlab
 from flashlab import memory
 from flashlab.check import form
 from flashlab.check.structure import Finding
+from flashlab.gpu import simt
 
 PACKAGE, TORCH = (f"{Path(module.__file__).parent}/" for module in (flashlab, torch))
 INTERPRETER = "/triton/runtime/interpreter.py"
@@ -158,6 +161,7 @@ class Calls:
             self.facts["programs"] = self.facts.get("programs", 0) + arg.threads
             self.facts["workers"] = self.facts.get("workers", 0) + arg.storing_threads
             self.facts["unit"] = "thread"
+            self.facts["by"] = _threads(arg, frame.f_locals["given"])
 
     def _by_the_package(self, frame, module):
         """Was it called by what the stub imports, and not by the learner?"""
@@ -167,6 +171,21 @@ class Calls:
         code = getattr(kernel, "__code__", None)
         if code is not None and code.co_filename.startswith(PACKAGE):
             _ready(self.facts, code.co_name, "flashlab.gpu.simt")
+
+
+def _threads(trace, given):
+    """{tensor: the thread, counted through the grid, that stored each element last; -1 where none did}: arrays (elements, 1)."""
+    found, block = {}, math.prod(trace.block)
+    for step in trace.steps:
+        first = ((step.block.z * trace.grid.y + step.block.y) * trace.grid.x + step.block.x) * block + step.warp * simt.WARP
+        for access in step.accesses:
+            if access.kind == "store" and access.array in given:
+                numbers = given[access.array].numbers
+                by = found.setdefault(access.array, numpy.full((len(numbers), 1), -1))
+                lanes = (lane for lane, active in enumerate(step.active) if active)
+                for lane, offset in zip(lanes, access.offsets, strict=False):
+                    by[offset // numbers.itemsize] = first + lane
+    return found
 
 
 def launched(exercise, fn, kernels, facts):

@@ -8,8 +8,8 @@ import traceback
 
 import torch
 
-BROADCAST = ("Shapes are lined up at the right, and a size of 1 (or none) is stretched: a (N,) that should meet the rows of a "
-             "(N, M) has to become (N, 1) with `[:, None]`")
+BROADCAST = ("Shapes are lined up at the right, and a size of 1 (or none) is stretched. Was one of the tensors made with a wrong "
+             "size? A (N,) that should meet the rows of a (N, M) has to become (N, 1) with `[:, None]`")
 PRODUCT = "A product (a, b) @ (b, c) needs the same b in the middle: is one of the two to be transposed (`.T`)?"
 PRODUCTS = ("Many products at once, (H, a, b) @ (H, b, c), need the same H and the same b. Was each tensor split with its own "
             "number of rows? Are the last two dimensions of one to be exchanged?")

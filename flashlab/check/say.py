@@ -70,7 +70,7 @@ def _shown(exercise, fn, judged, first, diagnosis):
         return [f"The numbers are right, but {first.problem.text}.", f"That is in case “{first.case}”."]
     said = [special.special(judged) if len(judged) > 1 else f"Already in the smallest case, “{first.case}”."]
     if first.problem is not None:
-        said += _of_problem(exercise, first)
+        said += _of_problem(exercise, first, judged)
     elif first.wrong:
         expected = judge.expect(exercise, first.case)
         said.append(f"There {where.first_wrong(exercise, first, expected)}: the first wrong number. "
@@ -88,9 +88,10 @@ def findings(judged, exercise=None):
     return [sentence(text, exercise) for text in structure.in_words(judged)]
 
 
-def _of_problem(exercise, first):
+def _of_problem(exercise, first, judged):
     problem = first.problem
-    right = problem.kind in SHAPES and _numbers_fit(exercise, first)
+    alike = [k for k in judged if k.problem is not None and k.problem.kind == problem.kind]
+    right = problem.kind in SHAPES and all(_numbers_fit(exercise, k) for k in alike)
     rounded = " up to rounding" if right and not _numbers_fit(exercise, first, rounding=0) else ""
     said = [f"The numbers are right{rounded}, but {problem.text}." if right else sentence(f"There {problem.text}")]
     if problem.kind == "wrong_dtype" and "has dtype float32;" in problem.text:

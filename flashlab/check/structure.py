@@ -72,17 +72,18 @@ def _programs(facts, right):
     if unit == "thread" and workers > right.get("workers", 0):
         return [Finding("done_twice", f"{workers} threads stored something, and {right['workers']} are enough: those without an "
                                       "element of their own did again what others do")]
-    return _exchanged(facts.get("by", {}), right.get("by", {}))
+    return _exchanged(facts.get("by", {}), right.get("by", {}), unit)
 
 
-def _exchanged(by, right):
-    """Did programs take each other's elements?"""
+def _exchanged(by, right, unit):
+    """Did programs, or threads, take each other's elements?"""
     for name, programs in by.items():
         other = ((programs != right[name]).any(1) & (programs >= 0).all(1)).nonzero()[0]
         if len(other):
             first = other[0]
             did, should = (tuple(map(int, of[first])) for of in (programs, right[name]))
-            return [Finding("programs_exchanged", f"program {did} stored elements of {name} that belong to program {should}: "
+            did, should = (did[0], should[0]) if unit == "thread" else (did, should)
+            return [Finding(f"{unit}s_exchanged", f"{unit} {did} stored elements of {name} that belong to {unit} {should}: "
                                                   f"{len(other)} of {len(programs)} are with another than asked for")]
     return []
 

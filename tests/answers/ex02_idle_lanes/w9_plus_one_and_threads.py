@@ -1,0 +1,37 @@
+# kind: two mistakes
+# what: N // block + 1 blocks, one too many where block divides N; and idle counts only lanes that have a thread, so lanes past the block's end are missing
+# shows: the first for N = 64, block = 32; the second for N = 20, block = 8 or N = 100, block = 40 (the stub's example comes out right)
+
+"""ex02_idle_lanes · counting idle lanes before the launch
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+A vector of N elements, blocks of `block` threads, one element a thread. Count without launching:
+
+    blocks      how many blocks cover the vector
+    without     how many threads are launched and have no element
+    idle        how many lanes stand idle in the warps that do have an element
+
+A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second one
+never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
+Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
+N lies between 1 and 10,000: to go through the blocks one by one is fast enough.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
+"""
+
+
+def lanes(N, block):
+    """(blocks, without, idle) for N elements and blocks of `block` threads."""
+    blocks = N // block + 1
+    without = blocks * block - N
+    idle = 0
+    for first in range(0, N, block):
+        for warp in range(first, first + block, 32):
+            threads = min(32, first + block - warp)
+            elements = min(threads, N - warp)
+            if elements > 0:
+                idle += threads - elements
+    return blocks, without, idle

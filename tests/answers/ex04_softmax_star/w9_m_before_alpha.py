@@ -1,0 +1,49 @@
+# kind: one mistake
+# what: m is overwritten before alpha = exp(m - m_new) is computed, so alpha is always 1; the old m is needed there
+# shows: more than one tile, and a maximum that grows after the first; with growing maxima the old tiles weigh too much
+
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no scores).
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    N_q, d = Q.shape
+    O = Q.new_zeros(N_q, V.shape[1])
+    l = Q.new_zeros(N_q, 1)
+    m = Q.new_full((N_q, 1), -inf)
+    for j in range(0, len(K), B_c):
+        S_j = Q @ K[j:j + B_c].T * d ** -0.5
+        m_new = torch.maximum(m, S_j.amax(1, keepdim=True))
+        m = m_new
+        P_j = torch.exp(S_j - m_new)
+        alpha = torch.exp(m - m_new)
+        l = l * alpha + P_j.sum(1, keepdim=True)
+        O = O * alpha + P_j @ V[j:j + B_c]
+    return O / l

@@ -1,0 +1,57 @@
+# kind: two mistakes
+# what: (1) the key's index in the mask counts from 0 in each block (the block's start is missing); (2) line 6 becomes exp(m - m_new)·(l + rowsum(P)): the new sum is shrunk too
+# shows: (1) two key blocks or more: keys of the future are seen; (2) also with one block: exp(-inf) makes l = 0
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be: these lines repaired, or lines of your own that give the same O and L block by block.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any finite number.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once (unless B_c is N or more), a library's attention
+(F.scaled_dot_product_attention), the finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N = Q.shape[0]
+    O = torch.zeros((N, V.shape[1]))
+    l = torch.zeros((N, 1))
+    m = torch.full((N, 1), -inf)
+    for j in range((N + B_c - 1) // B_c):
+        K_j = K[j * B_c:(j + 1) * B_c]
+        V_j = V[j * B_c:(j + 1) * B_c]
+        S = Q @ K_j.T * scale
+        hide = torch.arange(N)[:, None] < torch.arange(len(K_j))[None, :]
+        S = S.masked_fill(hide, -inf)
+        m_new = torch.maximum(m, S.max(dim=1, keepdim=True).values)
+        P = torch.exp(S - m_new)
+        l = torch.exp(m - m_new) * (l + P.sum(dim=1, keepdim=True))
+        O = torch.exp(m - m_new) * O + P @ V_j
+        m = m_new
+    return O / l, (m + l.log()).squeeze(1)

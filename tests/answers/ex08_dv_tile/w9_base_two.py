@@ -1,0 +1,40 @@
+# kind: right
+# what: exp2 of (S - L) times log2 e, dead rows get L = +inf so that all their weights are 0 by themselves, dV by einsum
+# shows: within the contract: the mask comes after the scale, rows of L = -inf give 0 with and without a mask, inputs are only read
+"""ex08_dv_tile · P again, and one tile's part of dV
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+The backward pass of FlashAttention has no P: it makes each tile of it again, from Q, K and L. The first use of the tile is dV.
+
+    Q_i (B_r, d)   K_j (B_c, d)   dO_i (B_r, d_v)   L_i (B_r,)   ->   P_ij (B_r, B_c), dV_j (B_c, d_v)
+
+P_ij is the softmax of Q Kᵀ · scale, normalised over all keys, of which this tile shows a few; L_i is each row's logsumexp.
+dV_j is this tile's part: the sum over i is made outside.
+
+hidden is a (B_r, B_c) mask, True where the key is hidden, or None. A row that sees no key at all has L_i = -inf; its weights
+are 0.
+Scores lie between −1000 and 1000; scale is any finite number.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+
+Hint: O = P V is a matrix product. Which of its two gradients is dV? And what is -inf − (-inf)?
+"""
+
+import math
+
+import torch
+
+inf = float("inf")
+LOG2E = math.log2(math.e)
+
+
+def dv_tile(Q_i, K_j, dO_i, L_i, scale, hidden=None):
+    """(P_ij, this tile's part of dV_j)."""
+    minus_L = torch.where(torch.isneginf(L_i), -inf, -L_i)
+    exponent = torch.einsum("id,jd->ij", Q_i, K_j) * scale + minus_L[:, None]
+    if hidden is not None:
+        exponent[hidden] = -inf
+    P_ij = torch.exp2(exponent * LOG2E)
+    return P_ij, torch.einsum("ij,iv->jv", P_ij, dO_i)

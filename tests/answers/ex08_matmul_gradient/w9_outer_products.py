@@ -1,0 +1,31 @@
+# kind: right
+# what: row by row: a row of dX is W times a row of dY, dW is a sum of outer products of a row of X with a row of dY
+# shows: within the contract: both are the matrix products, loops are allowed, nothing larger than the results is made
+"""ex08_matmul_gradient · the gradient of a matrix product
+
+Chapter 08 · difficulty 2 of 5 · 15 minutes
+
+Y = X W. The loss depends on Y, and dY, the gradient of the loss with respect to Y, has arrived from behind. Send it on to X
+and to W.
+
+    X (N, K)   W (K, M)   dY (N, M)   ->   dX (N, K), dW (K, M)
+
+Both are matrix products; loops are allowed. No Jacobian, N·M by N·K numbers of which nearly all are 0, is ever made.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a Jacobian, autograd, the finished function from flashlab or solutions/.
+
+Hint: the shapes leave one way to put dY together with W that gives (N, K). Why does the sum run over M?
+"""
+
+import torch
+
+
+def matmul_backward(X, W, dY):
+    """(dX, dW) of Y = X W."""
+    dX = torch.zeros_like(X)
+    dW = torch.zeros_like(W)
+    for n in range(len(X)):
+        dX[n] = W @ dY[n]                       # dX_nk = Σ_m W_km dY_nm
+        dW += torch.outer(X[n], dY[n])          # dW_km = Σ_n X_nk dY_nm
+    return dX, dW

@@ -1,0 +1,46 @@
+# kind: right
+# what: writes the address of an element of the view as a function, and takes differences from the first element
+# shows: contract kept: permutes, start and step of the new dimensions, old offset; size counted as len(range(start, size, step))
+"""ex09_view_strides · strides of a view
+
+Chapter 09 · difficulty 2 of 5 · 20 minutes
+
+Permuting and slicing move no number: they make a new shape, new strides and a new first address over the same memory.
+Given those of a tensor, compute those of T.permute(order)[start_0::step_0, start_1::step_1, ...].
+
+    shape, strides, offset    ->    shape, strides, offset of the view        tuples of whole numbers; offset in elements
+
+    order[n]     which of the old dimensions becomes the new dimension n
+    starts[n], steps[n]     of the new dimension n; 0 ≤ start < size, step ≥ 1
+
+Element (i, j, ...) lies at offset + i · strides[0] + j · strides[1] + ... Example: a (3, 4) matrix with strides (4, 1),
+transposed, then [1::2, 0::1], has shape (2, 3), strides (2, 4), offset 1.
+
+Not allowed: asking a tensor (torch), the finished function from flashlab or solutions/.
+
+Hint: where does the first element of the view lie? And how far is it from there to the next one along each dimension?
+"""
+
+def view(shape, strides, offset, order, starts, steps):
+    """(shape, strides, offset) of the permuted and sliced view."""
+    ndim = len(order)
+
+    def address(index):
+        # where element `index` of the view lies in memory
+        place = offset
+        for n in range(ndim):
+            old = order[n]
+            place += (starts[n] + index[n] * steps[n]) * strides[old]
+        return place
+
+    origin = (0,) * ndim
+    first = address(origin)
+
+    new_shape = []
+    new_strides = []
+    for n in range(ndim):
+        one_further = origin[:n] + (1,) + origin[n + 1:]
+        new_strides.append(address(one_further) - first)
+        new_shape.append(len(range(starts[n], shape[order[n]], steps[n])))
+
+    return tuple(new_shape), tuple(new_strides), first

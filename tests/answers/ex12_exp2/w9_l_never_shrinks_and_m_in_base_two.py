@@ -1,0 +1,48 @@
+# kind: two mistakes
+# what: (1) l_i is added up without the factor 2^(m_old − m_new) that O gets; (2) L = m + log2(l) · ln 2: the logarithm is brought back to base e, m_i is not
+# shows: (1) more than one key block and a maximum that rises in a later one: O and L; (2) any scores whose maximum is not 0: L
+"""ex12_exp2 · attention in powers of two
+
+Chapter 12 · difficulty 2 of 5 · 20 minutes
+
+A GPU has an instruction for 2^x and none for e^x. Write the loop of FlashAttention-2 for one query block so that it knows base 2
+alone, with the scale and log2(e) folded into one factor that each score meets once.
+
+    exp(scale · s − m) = 2^(factor · s − m')        factor = scale · log2(e)        m' = m · log2(e), the maximum in base 2
+
+    Q (N_q, d), K (N_k, d), V (N_k, d_v)   ->   O (N_q, d_v)        L (N_q,), the natural logarithm of the sum of exponentials
+
+All tensors are float32, or all are float64; O and L have their dtype. scale is greater than 0, each scaled score lies between
+−1000 and 1000, every query sees every key, N_k is at least 1, and the last block of keys may be short. LOG2_E is log2(e).
+A block has at most B_c keys: no tensor of scores may have N_k columns. The factor may go into Q instead, before the loop.
+
+Not allowed: a tensor of N_q by N_k, torch.exp, torch.log and their kin (torch.exp2, torch.log2 and 2 ** x are the point), a
+library's softmax or attention, the finished function from flashlab or solutions/.
+
+Hint: keep m_i in base 2 from the first block to the last. Only L has to leave it, at the end.
+"""
+
+import torch
+
+LOG2_E = 1.4426950408889634
+inf = float("inf")
+
+
+def attend(Q, K, V, scale, B_c):
+    """(O, L) of all queries in Q, walking the keys in blocks of B_c."""
+    n_blocks = (K.shape[0] + B_c - 1) // B_c
+    O_i = Q.new_zeros(Q.shape[0], V.shape[1])
+    l_i = Q.new_zeros(Q.shape[0])
+    m_i = Q.new_full((Q.shape[0],), -inf)
+    factor = scale * LOG2_E
+
+    for j in range(n_blocks):
+        K_j, V_j = K[j * B_c:(j + 1) * B_c], V[j * B_c:(j + 1) * B_c]
+        S_ij = (Q @ K_j.transpose(0, 1)) * factor
+        m_new = torch.maximum(m_i, S_ij.max(1)[0])
+        P_ij = torch.exp2(S_ij - m_new.unsqueeze(1))
+        l_i += P_ij.sum(1)
+        O_i = O_i * torch.exp2(m_i - m_new).unsqueeze(1) + P_ij @ V_j
+        m_i = m_new
+
+    return O_i / l_i.unsqueeze(1), m_i + torch.log2(l_i) / LOG2_E

@@ -1,0 +1,76 @@
+# kind: point missed
+# what: the split program loads all keys of its chunk at once and does a plain softmax over them; it should go block by block, at most B_c keys at a time
+# shows: chunks of more than B_c keys: one load of K is longer than B_c
+
+"""ex13_split_and_merge · one query, many programs
+
+Chapter 13 · difficulty 3 of 5 · 30 minutes
+
+Flash-Decoding on modelled memory, for queries so few that all of them fit on one chip. In a first kernel program s attends to
+the keys of chunk s alone, as if there were no others, and writes its own O and L to HBM. A second kernel reads them and makes one
+result of all. HBM is touched through load and store only, and each byte is counted.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)   L (N_q,), the natural-log logsumexp of each row
+    O_part (splits · N_q, d_v)   L_part (splits · N_q,)              chunk s has the N_q rows from s · N_q on
+
+Program s reads Q once, its own keys and values once, and stores to O_part[part] and L_part[part]. The merge reads each row of
+O_part and L_part once. O and L are what one program would have written after all the keys.
+A chunk may be empty: then O_part is 0 there and L_part -inf. At least one chunk has keys.
+Scores lie between −1000 and 1000; scale is any number. Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, more than B_c keys at a time, a second load of a key block, the finished function from
+flashlab or solutions/.
+
+Hint: the first part is chapter 06's program with other bounds. The second asks how much of the softmax belongs to each chunk: what
+does L_part say about that?
+"""
+
+import torch
+
+from flashlab.memory import kernel, load, store
+
+inf = float("inf")
+
+
+
+def split_program(Q, K, V, O_part, L_part, part, blocks, B_c, scale):
+    """Attention of all queries to the keys of one chunk; fills O_part[part] and L_part[part].
+
+    blocks: the slices of the chunk's key blocks, of at most B_c keys; an empty list for an empty chunk
+    """
+    Q_i = load(Q, slice(None))
+    N_q, d_v = Q.shape[0], V.shape[1]
+    if blocks:
+        chunk = slice(blocks[0].start, blocks[-1].stop)
+        S = Q_i @ load(K, chunk).T * scale
+        L_i = torch.logsumexp(S, dim=-1)
+        O_i = torch.exp(S - L_i[:, None]) @ load(V, chunk)
+    else:
+        L_i = torch.full((N_q,), -inf)
+        O_i = torch.zeros(N_q, d_v)
+    store(O_part, part, O_i)
+    store(L_part, part, L_i)
+
+
+def merge_program(O_part, L_part, O, L, splits):
+    """The result of all chunks; fills O and L."""
+    N_q = O.shape[0]
+    L_s = load(L_part, slice(None)).reshape(splits, N_q)
+    L_all = torch.logsumexp(L_s, dim=0)
+    result = torch.zeros(N_q, O.shape[1])
+    for s in range(splits):
+        weight = torch.exp(L_s[s] - L_all)
+        result += weight[:, None] * load(O_part, slice(s * N_q, (s + 1) * N_q))
+    store(O, slice(None), result)
+    store(L, slice(None), L_all)
+
+
+def split_and_merge(Q, K, V, O_part, L_part, O, L, chunks, B_c, scale):
+    """Both kernels. chunks: a slice of the keys for each program."""
+    with kernel("split", Q=Q, K=K, V=V, O_part=O_part, L_part=L_part):
+        for s, chunk in enumerate(chunks):
+            blocks = [slice(first, min(first + B_c, chunk.stop)) for first in range(chunk.start, chunk.stop, B_c)]
+            part = slice(s * len(Q), (s + 1) * len(Q))
+            split_program(Q, K, V, O_part, L_part, part, blocks, B_c, scale)
+    with kernel("merge", O_part=O_part, L_part=L_part, O=O, L=L):
+        merge_program(O_part, L_part, O, L, len(chunks))
