@@ -14,6 +14,7 @@ pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (
 from test_compiled_ladder import BY_TMA, PACKED, PRODUCT, WINDOW  # noqa: E402
 
 from flashlab.kernels import fa2_atomic_backward, fa2_hopper_backward, fa2_split_backward, fa2_tma_backward  # noqa: E402
+from flashlab.kernels.tuning import Tiles  # noqa: E402
 
 COPIES = {80: "cp.async.cg", 89: "cp.async.cg", 90: "cp.async.cg", 100: "cp.async.cg"}
 DKDV, DQ = 1, 2                        # which launch of three
@@ -38,7 +39,7 @@ CASES = {
     "atomic 100": (job(fa2_atomic_backward, DKDV, 100, 128, True, B_c=64), 0),    # what launch picks for a Blackwell
     "tma d 64": (job(fa2_tma_backward, DKDV, 90, 64, True), 0),
     "tma d 128": (job(fa2_tma_backward, DKDV, 90, 128, False, 4095, 4), 200),
-    "tma 100": (job(fa2_tma_backward, DKDV, 100, 128, True, B_c=64), 0),
+    "tma 100": (job(fa2_tma_backward, DKDV, 100, 128, True, few={"tiles": {"keys": Tiles(64, 64, 8, 2)}}), 0),      # the same
     "hopper d 64": (job(fa2_hopper_backward, DKDV, 90, 64, True), 0),
     "hopper d 128": (job(fa2_hopper_backward, DKDV, 90, 128, True, 4095), 400),
     "hopper d 128, shared key heads": (job(fa2_hopper_backward, DKDV, 90, 128, False, 4096, 4), 400),
