@@ -733,12 +733,37 @@ figures.roofline(points, ceilings["copy_tb_s"], ceilings["matmul_tflops"], f"Cei
 # %% [markdown]
 # **Compare.** If every read came from HBM, no schedule could lift a rung above its point on the slope, and only taller tiles would: a kernel lives on the L2 cache, and the order of its programs decides how well. A point on the roof is where a rung could be at best. What keeps it below is the time in which tensor cores wait: for copies, for exponentials, for one another.
 #
-# **Takeaway.** Neither occupancy nor the roofline tells these rungs apart: nearly all have one program on an SM and the same tiles. The difference is in the schedule.
+# Neither occupancy nor the roofline tells these rungs apart: nearly all have one program on an SM and the same tiles. The difference is in the schedule, and the GPU counts it. Nsight Compute ran one launch of the first rung, one in the middle, the last, and cuDNN's. **Predict** for each the share of the time in which the tensor cores had work.
+
+# %%
+my_tensor_time = {"FA2 in Triton": None, "+ TMA": None, "Gluon, Hopper": None}     # per cent
+
+# %%
+counted = bench.load_results("counters_h200")
+seen = {label(row["implementation"]): row["kernels"][0] for row in counted["rows"]}
+_ = compare("time in which tensor cores work", my_tensor_time, {name: seen[name]["tensor_pipe"] for name in my_tensor_time}, "%")
+where_counted = f"Recorded on {bench.where(counted)}, by ncu: 16 heads, d = 128, N = 4096, no mask."
+figures.bars({name: kernel["tensor_pipe"] for name, kernel in seen.items()},
+             f"In the last rung the tensor cores work {seen['Gluon, Hopper']['tensor_pipe']:.0f} % of the time", where_counted,
+             "% of the time")
+
+# %%
+figures.bars({name: kernel["issue_slots"] for name, kernel in seen.items()}, "The first rung issues the most instructions a cycle",
+             where_counted, "% of the slots in which a warp could issue an instruction")
+
+# %%
+for name, kernel in seen.items():
+    print(f"{name}: {kernel['dram_read'] / 1e6:.0f} MB read from DRAM, {kernel['l2_bytes'] / 1e6:.0f} MB through the L2 cache")
+
+# %% [markdown]
+# **Compare.** From DRAM all read the same 50 MB, $Q$, $K$ and $V$ once: none of these rungs is about that any more. The first fills half of its issue slots, mostly with instructions that no product needs, and its tensor cores wait. Those of the last work four fifths of the time, with fewer instructions.
+#
+# **Takeaway.** When bytes and occupancy are equal, look at who waits for whom: the last rungs win by keeping the tensor cores busy, and by nothing else.
 
 # %% [markdown]
 # ## Backwards
 #
-# The backward ladder climbs the same way: split loops, a search, one kernel in place of two, Hopper. Its own question is $dQ$. Chapter 11 computes $S$ and $dP$ twice, once for $dK$ and $dV$, once for $dQ$: 7 products. One kernel needs 5, but then all key blocks add to each $dQ$ in memory. **Predict** for $N = 4096$, $d = 128$, tiles of 64, no mask: products and bytes of the one kernel, in per cent of the two.
+# The backward ladder climbs the same way: split loops, a search, one kernel in place of two, TMA, Hopper. Its own question is $dQ$. Chapter 11 computes $S$ and $dP$ twice, once for $dK$ and $dV$, once for $dQ$: 7 products. One kernel needs 5, but then all key blocks add to each $dQ$ in memory. **Predict** for $N = 4096$, $d = 128$, tiles of 64, no mask: products and bytes of the one kernel, in per cent of the two.
 
 # %%
 my_one_kernel = {"products": None, "bytes": None}
@@ -817,15 +842,15 @@ figures.bars({f"{name}, d = {width}": ratio for name, by_d in timed.items() for 
              f"Recorded on {bench.where(ordered)}; N = 4096, no mask.", "cuDNN's time over this one's")
 
 # %% [markdown]
-# The compiler's view of the kernel that holds most, the one with $dK$ and $dV$. **Predict** which of the three needs the most shared memory: "two passes", "one kernel" or "Hopper".
+# The compiler's view of the kernel that holds most, the one with $dK$ and $dV$. **Predict** which of the four needs the most shared memory: "two passes", "one kernel", "TMA" or "Hopper".
 
 # %%
 my_largest = None
 
 # %%
-from flashlab.kernels import fa2_atomic_backward, fa2_hopper_backward, fa2_split_backward
+from flashlab.kernels import fa2_atomic_backward, fa2_hopper_backward, fa2_split_backward, fa2_tma_backward
 
-modules = {"two passes": fa2_split_backward, "one kernel": fa2_atomic_backward, "Hopper": fa2_hopper_backward}
+modules = {"two passes": fa2_split_backward, "one kernel": fa2_atomic_backward, "TMA": fa2_tma_backward, "Hopper": fa2_hopper_backward}
 jobs, L = [], meta(1, 16, 4096, dtype=torch.float32)
 for module in modules.values():
     kernel, _, arguments = module.launch(Q, Q, Q, Q, Q, L, None, Q, Q, Q, causal=True, scale=128**-0.5)[1]
@@ -836,18 +861,20 @@ _ = compare("shared memory of backward kernels", my_largest, max(rows, key=lambd
 figures.compiled_kernels(rows)
 
 # %% [markdown]
-# **Compare.** Two sums and two matrices of scores: registers are the limit here, as in chapter 11, and all three spill a little. The Hopper rung lets its two consumers take turns with $dQ$: one computes it for even tiles, the other for odd ones, while the other runs ahead; TMA adds the tile up in memory. **Predict** each rung's gain over the one before it, at the size chosen near the top.
+# **Compare.** Two sums and two matrices of scores: registers are the limit here, as in chapter 11, and all four spill a little. The Hopper rung lets its two consumers take turns with $dQ$: one computes it for even tiles, the other for odd ones, while the other runs ahead; TMA adds the tile up in memory. **Predict** each rung's gain over the one before it, at the size chosen near the top.
 
 # %%
-my_backward_gains = {"+ split loops": None, "+ tuned": None, "+ one kernel": None, "Gluon, Hopper": None}
+my_backward_gains = {"+ split loops": None, "+ tuned": None, "+ one kernel": None, "+ TMA": None, "Gluon, Hopper": None}
 
 # %%
-climbed = [rung for rung in ladder.BACKWARD_KERNELS if rung_before(rung.name)]
-said = compare("gains of the backward rungs", my_backward_gains, {rung.title: gain(rung.name, backward)[0] for rung in climbed}, "times")
-for rung in climbed:
-    all_sizes = gains(backward, rung.name)
+by_tma = bench.load_results("backward_tma_h200")               # that rung came later: a run of its own, with those beside it
+runs = {rung.name: by_tma if rung.number >= 8 else backward for rung in ladder.BACKWARD_KERNELS if rung_before(rung.name)}
+climbed = {ladder.rung(name).title: gain(name, run)[0] for name, run in runs.items()}
+said = compare("gains of the backward rungs", my_backward_gains, climbed, "times")
+for name, run in runs.items():
+    all_sizes = gains(run, name)
     ahead, behind = (sum(not tied and (ratio > 1) == up for _, ratio, tied in all_sizes) for up in (True, False))
-    print(f"{rung.title}: ahead at {ahead} of {len(all_sizes)} sizes, behind at {behind} (recorded)")
+    print(f"{label(name)}: ahead at {ahead} of {len(all_sizes)} sizes, behind at {behind} (recorded)")
 figures.kernels_beside_peers(backward, d, min((1024, 4096, 16384), key=lambda size: abs(size - N)), causal)
 
 # %% [markdown]
@@ -857,10 +884,36 @@ figures.kernels_beside_peers(backward, d, min((1024, 4096, 16384), key=lambda si
 figures.gain_of_rung(backward, "fa2_atomic_backward")
 
 # %% [markdown]
+# TMA can add as well as copy: a program hands over a whole tile of $dQ$ and goes on. Its first version gained more with a mask than without, where all programs of a head begin at tile 0 and add to the same $dQ_0$, then all to $dQ_1$; with a mask they begin where their keys are first seen. **Predict** what it was worth without a mask to have block $j$ begin at tile $j$, at $d = 64$, $N = 16384$.
+
+# %%
+my_gain_of_beginning_apart = None
+
+# %%
+together = bench.load_results("backward_tma_same_start_h200")
+
+
+def unmasked(run):
+    """Multiples of cuDNN's speed in the same run."""
+    return {f"d = {row['d']}, N = {row['N']}": row["vs_sdpa_cudnn"] for row in run["rows"]
+            if row["implementation"] == "fa2_tma_backward" and not row["causal"]}
+
+
+apart = {size: ratio / unmasked(together)[size] for size, ratio in unmasked(by_tma).items()}
+_ = compare("programs that begin apart", my_gain_of_beginning_apart, apart["d = 64, N = 16384"], "times")
+figures.bars(apart, "It pays at every size to begin apart",
+             f"Recorded on {bench.where(by_tma)}: two runs, each as a multiple of cuDNN's speed in the same run.", "times as fast")
+
+# %%
+figures.gain_of_rung(by_tma, "fa2_tma_backward")
+
+# %% [markdown]
+# **Compare.** At $d = 64$ TMA's rung is ahead everywhere. At $d = 128$ it is even without a mask and behind with one; why has not been taken apart.
+#
 # The last rung takes the largest step here, too. Its gain over the one before, by size:
 
 # %%
-figures.gain_of_rung(backward, "fa2_hopper_backward")
+figures.gain_of_rung(by_tma, "fa2_hopper_backward")
 
 # %% [markdown]
 # **Takeaway.** The backward pass has more products for each byte on chip, and one sum too many to own. Recompute it, or add it up in memory; then give up the same bits each time, or take turns.
