@@ -239,4 +239,4 @@ def test_titles_say_what_is_drawn():
     assert said["parts_of_a_step"] == "Attention takes 67 % of a step with naive, 38 % of a step with flash_attention"
     assert said["time_of_a_token"] == "After 128 tokens, one more takes 16 ms without and 2 ms with a cache: 8.0 times less"
     assert said["share_of_attention"] == "From N = 16,384 on, attention is most of the work"
-    assert "8,192 with naive, 8,192 with SDPA math, 32,768 with flash_attention" in said["training_by_context"]
+    assert "8,192 with naive, 8,192 with SDPA math, at least 32,768 with flash_attention" in said["training_by_context"]

@@ -168,3 +168,72 @@ def test_fp8_pays_at_long_sequences_and_never_twice():
     assert all(whole[causal, 4096] < whole[causal, 16384] for causal in (False, True))
     error = {name: [row["error"] for row in rows if row["implementation"] == name] for name in ("fp8 kernel", "fa2_hopper_forward")}
     assert all(eight > 20 * sixteen for eight, sixteen in zip(*error.values(), strict=True))
+
+
+def test_what_the_counters_say_of_three_rungs():
+    """Chapter 12: all read DRAM alike; the tensor cores of the last wait least, and the first issues most."""
+    kernels = {row["implementation"]: row["kernels"][0] for row in load_results("counters_h200")["rows"]}
+    first, middle, last = (kernels[f"fa2_{name}_forward"] for name in ("triton", "tma", "hopper"))
+    assert first["tensor_pipe"] < 50 < middle["tensor_pipe"] < 75 < last["tensor_pipe"] < 85
+    assert last["tensor_pipe"] > kernels["sdpa_cudnn"]["tensor_pipe"]
+    assert 45 < first["issue_slots"] < 55 and first["issue_slots"] == max(kernel["issue_slots"] for kernel in kernels.values())
+    assert last["issue_slots"] * last["ns"] < first["issue_slots"] * first["ns"], "fewer instructions"
+    assert all(kernel["dram_read"] == pytest.approx(50.5e6, rel=0.01) for kernel in kernels.values())
+
+
+def test_tmas_backward_is_ahead_at_narrow_heads_and_it_pays_to_begin_apart():
+    found = gain("fa2_tma_backward")
+    assert all(ratio > 1.05 for causal in (False, True) for ratio in found[64, causal].values())
+    assert all(0.97 < ratio < 1.03 for ratio in found[128, False].values())
+    assert all(0.9 < ratio < 0.97 for ratio in found[128, True].values())
+    apart, together = ({(row["d"], row["N"]): row["vs_sdpa_cudnn"] for row in load_results(f"backward_tma{name}_h200")["rows"]
+                        if row["implementation"] == "fa2_tma_backward" and not row["causal"]} for name in ("", "_same_start"))
+    assert len(apart) == 6 and all(apart[size] > 1.02 * together[size] for size in apart)
+
+
+def test_decode_steps_read_at_a_copys_rate_where_they_fill_the_card():
+    """Chapter 13, and its words on one text, on 32, and on pages."""
+    rows = [row for row in load_results("decode_h200")["rows"] if row["ms"]]
+    steps = {(row["H_kv"], row["B"], row["N"]): row for row in rows if row["implementation"] == "decode"}
+    assert all(step["of_copy"] > 0.85 for step in steps.values() if step["bytes"] >= 2**29)
+    assert steps[4, 1, 65536]["vs_forward"] > 5 and steps[4, 1, 65536]["ms"] == pytest.approx(0.054, abs=0.001)
+    assert all(steps[16, 32, N]["vs_forward"] < 1 for N in (1024, 4096, 16384, 65536))
+    paged = {(row["H_kv"], row["B"], row["N"]): row["ms"] for row in rows if row["implementation"] == "decode, paged"}
+    assert min(steps[size]["ms"] / ms for size, ms in paged.items()) > 0.94
+
+
+def test_training_ends_where_chapter_15_says():
+    run = load_results("gpt_h200")
+    rows = {(row["implementation"], row["context"]): row for row in run["rows"]}
+    for name, N in (("naive", 8192), ("SDPA math", 16384)):
+        assert rows[name, N]["tokens_s"] and rows[name, 2 * N]["skipped"] == "out of memory"
+    assert rows["flash_attention", 32768]["tokens_s"] and "time budget" in rows["flash_attention", 65536]["skipped"]
+    ours = [rows["flash_attention", 1024 * 2**n] for n in range(6)]
+    assert all(one["mfu"] < more["mfu"] for one, more in zip(ours, ours[1:], strict=False))
+    assert all(rows[name, row["context"]]["tokens_s"] < row["tokens_s"] for row in ours for name in ("SDPA flash", "SDPA cuDNN"))
+    ends = [row["losses"][-1] for row in run["curves"]]
+    assert len(ends) == 5 and max(ends) - min(ends) < 0.02
+
+
+def test_odd_sizes_and_types_as_chapter_16_says():
+    def ratios(name, **wanted):
+        return {row["N"]: row["vs_sdpa_cudnn"] for row in load_results(f"{name}_h200")["rows"] if not row["skipped"]
+                and all(row[key] == value for key, value in wanted.items())}
+
+    assert ratios("forward_float16", implementation="fa2_hopper_forward", d=128, causal=False)[16384] > 1.03
+    assert ratios("forward_d256", implementation="fa2_tma_forward", causal=False)[16384] < 0.7
+    us = {row["call"]: row["us"] for row in load_results("launch_h200")["rows"]}
+    before = {row["call"]: row["us"] for row in load_results("launch_checked_each_time_h200")["rows"]}
+    assert us["flash_attention"] < 2.5 * us["sdpa"] and us["flash_attention, compiled"] < 2.5 * us["sdpa, compiled"]
+    assert before["flash_attention"] > 2 * us["flash_attention"], "most of it was looking"
+    speed = {}
+    for record in ("ragged_forward", "ragged_backward", "shared_forward", "shared_backward", "forward_tma", "backward_tma"):
+        what = record.rsplit("_", 1)[-1] if "tma" not in record else record.split("_")[0]
+        speed[record] = {(row["N"], row["causal"]): row["tflops"] for row in load_results(f"{record}_h200")["rows"]
+                         if row["implementation"] == f"fa2_hopper_{what}" and row["d"] == 128}
+    for what in ("forward", "backward"):
+        for causal in (False, True):
+            ragged, shared = speed[f"ragged_{what}"], speed[f"shared_{what}"]
+            assert ragged[4095, causal] > 0.95 * ragged[4096, causal]
+            slow = (what, causal) == ("backward", True)
+            assert (shared[4096, causal] > 0.95 * speed[f"{what}_tma"][4096, causal]) != slow

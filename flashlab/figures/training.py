@@ -136,8 +136,8 @@ def training_by_context(results, live=False):
     for name, N in full.items():
         if name in done:
             panels[1].plot(N, done[name][-1]["peak_bytes"] * 2, "x", ms=9, mew=2, color=OF_ATTENTION.get(name, YOURS))
-    longest = {name: rows[-1]["context"] for name, rows in done.items()}
-    title = ", ".join(f"{N:,} with {name}" for name, N in longest.items())
+    longest = {name: f"{'' if name in full else 'at least '}{rows[-1]['context']:,}" for name, rows in done.items()}
+    title = ", ".join(f"{N} with {name}" for name, N in longest.items())
     where = f"{'Measured here, on' if live else 'Recorded on'} {results['provenance']['device']}"
     sizes = "{layers} layers of {width} columns, bfloat16 autocast. A cross: out of memory.".format(**results["shape"])
     return finish(fig, f"The longest context that fits, in tokens: {title}", f"{where}: {sizes}", ends=ends)

@@ -335,6 +335,69 @@ figures.gain_of_rung(results, ours, rival, live=live)
 # **Takeaway.** Name the fastest competitor, not the most convenient one.
 
 # %% [markdown]
+# ## Off the beaten sizes
+#
+# All of this was bfloat16, $d$ = 64 or 128, and lengths that are powers of two. Chapter 12's last kernel takes no other $d$; the rung below it does. **Predict** the speed of the course's best kernel as a multiple of cuDNN's, $N = 16384$, no mask, in float16 at $d = 128$, and in bfloat16 at $d = 256$.
+
+# %%
+my_other_sizes = {"float16, d = 128": None, "bfloat16, d = 256": None}
+
+# %%
+from flashlab.ladder import KERNELS
+
+beyond = [row for name in ("forward_float16", "forward_d256", "forward_long") for row in bench.load_results(f"{name}_h200")["rows"]]
+of_cudnn = {}
+for row in beyond:
+    if row["implementation"] in {one.name for one in KERNELS} and not row["causal"] and row["N"] >= 16384 and not row["skipped"]:
+        size = f"{row['dtype']}, d = {row['d']}" + (f", N = {row['N']}" if row["N"] > 16384 else "")
+        of_cudnn[size] = max(row["vs_sdpa_cudnn"], of_cudnn.get(size, 0))
+_ = compare("other types and widths against cuDNN", my_other_sizes, {size: of_cudnn[size] for size in my_other_sizes}, "times")
+figures.bars(of_cudnn, f"Ahead of cuDNN but at d = 256, where it is {of_cudnn['bfloat16, d = 256']:.2f} times as fast",
+             f"Recorded on {bench.where(bench.load_results('forward_d256_h200'))}, three runs. Forward, no mask, N = 16384 where nothing is said.",
+             "cuDNN's time over that of the course's best kernel")
+
+# %% [markdown]
+# **Compare.** The type makes no difference to speak of; width does. No kernel of the course divides the labour among warps at $d = 256$, and the gap is wider than the one that the TMA rung leaves at $d = 128$.
+#
+# FlexAttention is PyTorch's way to a kernel of one's own: you write how a score changes, and `torch.compile` makes Triton code of it. **Predict** its speed without any change, causal, $d = 128$, $N = 16384$, as a multiple of SDPA flash's and of the course's TMA rung, which is Triton as well.
+
+# %%
+my_flex = {"SDPA flash": None, "+ TMA": None}
+
+# %%
+flex = {label(row["implementation"]): row["tflops"] for row in beyond
+        if (row["d"], row["N"], row["causal"], row["dtype"]) == (128, 16384, True, "bfloat16") and row["tflops"]}
+_ = compare("FlexAttention against others", my_flex, {name: flex["FlexAttention"] / flex[name] for name in my_flex}, "times")
+figures.bars(flex, "A generated kernel beside those written by hand", "Recorded in one run: forward, bfloat16, d = 128, N = 16384, causal.",
+             "TFLOP/s")
+
+# %% [markdown]
+# And then there are sizes that no benchmark shows. A sequence of 4095 tokens has a last tile with a row missing; eight query heads that share a key head leave an eighth of the key blocks. **Predict** the speed of chapter 12's last kernels there, in multiples of their speed at $N = 4096$ with a key head for each.
+
+# %%
+my_odd_sizes = {"N = 4095, forward": None, "8 heads share, forward": None, "8 heads share, backward, causal": None}
+
+# %%
+odd = {}
+for what in ("forward", "backward"):
+    plain = {row["causal"]: row["tflops"] for row in bench.load_results(f"{what}_tma_h200")["rows"]
+             if (row["implementation"], row["d"], row["N"]) == (f"fa2_hopper_{what}", 128, 4096)}
+    for record, N_asked, words in (("ragged", 4095, "N = 4095"), ("shared", 4096, "8 heads share")):
+        run = bench.load_results(f"{record}_{what}_h200")["rows"]
+        mine = {(row["N"], row["causal"]): row["tflops"] for row in run if row["implementation"] == f"fa2_hopper_{what}"}
+        for masked in (False, True):
+            usual = mine.get((4096, masked)) if record == "ragged" else plain[masked]
+            odd[f"{words}, {what}{', causal' if masked else ''}"] = mine[N_asked, masked] / usual
+_ = compare("odd sizes", my_odd_sizes, {name: odd[name] for name in my_odd_sizes}, "times")
+figures.bars(odd, "One odd case is slow: shared heads, backward, causal", f"Recorded on {bench.where(bench.load_results('ragged_forward_h200'))}; "
+             "d = 128. Shared heads: two runs of the same day.", "times the speed at N = 4096, equal heads")
+
+# %% [markdown]
+# **Compare.** The backward kernel has a program for each block of keys of each key head. With 8 query heads on each, 64 heads are 8, and 256 programs are left for 132 SMs; with a mask the longest has 32 times the work of the shortest. All heads lie side by side, longest programs first, and still the last SMs wait.
+#
+# **Takeaway.** A benchmark shows the sizes somebody chose. Ask for yours.
+
+# %% [markdown]
 # ## HBM bytes against the model
 #
 # The memory model charges every load to HBM, which the counters call DRAM; a GPU has an L2 cache in between. Counters are recorded for naive attention and for the first kernel. **Predict**: how many times $Q$, $K$ and $V$ together does that kernel read from DRAM at the largest $N$?
@@ -479,6 +542,25 @@ shortest = next(row for row in counters["rows"] if row["implementation"] == "nai
 print(f"naive attention at N = {min(launches)}: {launches[min(launches)]} launches, {len(for_O(shortest))} of them for O alone (recorded)")
 
 # %% [markdown]
+# How long does the CPU take over one call? **Predict**, for one head and $N = 128$, the host's time of `flash_attention` as a multiple of SDPA's, which is C++ throughout.
+
+# %%
+my_host_time = None
+
+# %%
+calls = bench.load_results("launch_h200")
+us = {row["call"]: row["us"] for row in calls["rows"] if row["us"]}
+before = {row["call"]: row["us"] for row in bench.load_results("launch_checked_each_time_h200")["rows"]}
+_ = compare("the host's time of a call", my_host_time, us["flash_attention"] / us["sdpa"], "times")
+figures.bars({name: us[name] for name in us if "," not in name}, f"A call takes the host {us['flash_attention']:.0f} µs, SDPA {us['sdpa']:.0f} µs",
+             f"Recorded on {bench.where(calls)}: calls one after the other, nobody waits for the GPU; forward.", "µs a call")
+
+# %%
+print(f"when every call checked its arguments and chose a kernel: {before['flash_attention']:.0f} µs, SDPA {before['sdpa']:.0f} µs (recorded)")
+
+# %% [markdown]
+# **Compare.** Most of what a call took was looking at it. What is to be checked and which kernel runs follow from shapes, strides and options, so a call like one before goes straight to its launches (`flashlab/again.py`). Rungs that copy by TMA make their descriptors each time.
+#
 # **Takeaway.** Ask of every benchmark which sizes it shows; the convention chooses what you get to see.
 
 # %% [markdown]
