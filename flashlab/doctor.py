@@ -86,11 +86,16 @@ def check_numpy():
 
 def driver_version():
     """The NVIDIA driver's version, or "" if nvidia-smi is missing or sees no GPU."""
+    return (ask_driver("driver_version") or [""])[0]
+
+
+def ask_driver(*fields):
+    """What nvidia-smi says of the first GPU that it lists, as text, a piece for each field; [] if it is missing or sees no GPU."""
     if not shutil.which("nvidia-smi"):
-        return ""
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        return []
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     answer = subprocess.run(command, capture_output=True, text=True)
-    return answer.stdout.split("\n")[0].strip() if answer.returncode == 0 else ""
+    return [piece.strip() for piece in answer.stdout.split("\n")[0].split(",")] if answer.returncode == 0 else []
 
 
 def check_gpu():

@@ -330,3 +330,15 @@ def test_the_table_shows_rates_ratios_and_reasons():
 def test_a_check_judges_whole_groups_of_heads_that_share_keys():
     assert passes.judged_part(16, 1024, 1, 2**28) == (16, 16) and passes.judged_part(16, 16384, 1, 2**28) == (1, 1)
     assert passes.judged_part(16, 4096, 8, 2**28) == (16, 2) and passes.judged_part(16, 16384, 8, 2**28) == (8, 1)
+
+
+def test_the_cards_clocks_are_read_while_it_works(monkeypatch):
+    """Fails if an idle card is asked, or what it does not know becomes a number."""
+    calls, asked = [], []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: calls.append("waited"))
+    monkeypatch.setattr(timing, "ask_driver", lambda *fields: asked.append(list(calls)) or ["1755", "3201", "[N/A]", "688.10"])
+    assert timing.card_under(lambda: calls.append("launched"), 100.0) == {"sm_mhz": 1755.0, "memory_mhz": 3201.0, "watts": 688.1}
+    assert asked == [["launched"] * 3] and calls[-1] == "waited"
+    monkeypatch.setattr(timing, "ask_driver", lambda *fields: [])
+    assert timing.card_under(lambda: None, 1.0) is None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from flashlab.bench.problems import Problem
 
 # These are in the file only where they are known: tiles where a rung has them, errors of gradients where there are gradients.
-IF_KNOWN = ("vs_sdpa_cudnn", "vs_fa4", "B_r", "B_c", "error_dQ", "error_dK", "error_dV")
+IF_KNOWN = ("vs_sdpa_cudnn", "vs_fa4", "B_r", "B_c", "error_dQ", "error_dK", "error_dV", "card")
 
 
 @dataclass
@@ -38,6 +38,7 @@ class Row:
     error_dQ: float | None = None      # max |dQ − dQ in float64|
     error_dK: float | None = None
     error_dV: float | None = None
+    card: dict | None = None           # clocks, temperature and power while the last kernel of this size ran, see timing.CARD
 
 
 @dataclass

@@ -10,6 +10,8 @@ from functools import partial
 
 import torch
 
+from flashlab.doctor import ask_driver
+
 MATMUL_SIZE, COPY_BYTES, PAUSE_BYTES = 8192, 2**30, 2**30
 OUT_OF_TIME = "not measured: the time budget was used up"
 
@@ -69,6 +71,21 @@ def attempt(function, *args):
         return None, "out of memory"
     except Exception as error:                                             # whatever a kernel may raise: its row says it
         return None, f"{type(error).__name__}: {(str(error) or 'no message').splitlines()[0][:300]}"
+
+
+CARD = {"sm_mhz": "clocks.sm", "memory_mhz": "clocks.mem", "celsius": "temperature.gpu", "watts": "power.draw"}
+
+
+def card_under(function, ms, seconds=0.3):
+    """{name of CARD: number} of a GPU that is busy with calls of this function, each of so many ms; None where nobody knows."""
+    if not torch.cuda.is_available():
+        return None
+    for _ in range(max(1, int(1e3 * seconds / ms))):                       # enqueued: they run while the driver is asked
+        function()
+    said = ask_driver(*CARD.values())
+    torch.cuda.synchronize()
+    numbers = {name: float(text) for name, text in zip(CARD, said, strict=False) if text.replace(".", "", 1).isdigit()}
+    return numbers or None
 
 
 def peak_bytes(function):
