@@ -10,6 +10,9 @@ NOTEBOOKS =
 # Jupyter refuses to run as root without this; containers and rented GPU machines often are root.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
+# Tests and notebooks run several at a time: with more threads than cores PyTorch's wait for one another most of the time.
+ONE_THREAD = env OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
+
 # $(call timed,name,command): run it, say how long it took.
 timed = start=$$(date +%s); $(2) || exit $$?; echo "[make] $(1): $$(($$(date +%s) - start)) s"
 
@@ -27,11 +30,11 @@ check: $(INSTALLED)     ## your exercises: those begun are checked, with your pr
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
 	@$(call timed,ruff,$(PY) -m ruff check flashlab notebooks/src notebooks/build.py solutions tests)
-	@$(call timed,unit tests,$(PY) -m pytest -n auto --sample)
+	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --sample)
 	@$(call timed,notebooks,$(PY) notebooks/build.py --check)
 
 test-all: $(INSTALLED)  ## every unit test; `make test` leaves out repetitions, see tests/conftest.py
-	@$(call timed,unit tests,$(PY) -m pytest -n auto --dist loadgroup)
+	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --dist loadgroup)
 
 notebooks: $(INSTALLED) ## rebuild notebooks/*.ipynb from notebooks/src; NOTEBOOKS="03 06" only these
 	@$(call timed,notebooks,$(PY) notebooks/build.py $(NOTEBOOKS))

@@ -268,6 +268,8 @@ def main(argv=None, folder=HERE):
     step = check if args.check else rerun if args.record else build
     start = time.perf_counter()
     at_once = min(2, os.cpu_count()) if args.check else 1       # who builds or records wants times of an idle machine
+    if at_once > 1:                                             # more threads than cores wait for one another most of the time
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     seconds, failed = run_all(step, find(folder, args.numbers), folder, at_once)
     if args.check:
         try:
