@@ -7,7 +7,7 @@ from itertools import combinations
 from flashlab.check import explain, judge, where
 from flashlab.check.runner import FINAL, Outcome, Problem
 
-LOOKS = {"whole numbers": 400, "PyTorch": 150, "Triton": 80}     # cases run for two mistakes at once: half a second, 2 in Triton
+LOOKS = {"whole numbers": 400, "PyTorch": 150, "Triton": 80}     # cases tried for two mistakes at once: 0.5 s, 2 s in Triton
 SECONDS = 10.0                         # and where a pair runs for ever, no longer than this, of this thread
 
 
@@ -111,12 +111,17 @@ class Search:
     """How long two mistakes are looked for: by the cases looked at, so that a report does not depend on the machine."""
 
     def __init__(self, exercise):
+        self.exercise = exercise
         self.looks = LOOKS["Triton" if exercise.triton else "whole numbers" if exercise.ints_only else "PyTorch"]
         self.deadline = time.thread_time() + SECONDS
 
     @property
     def over(self):
         return self.looks <= 0 or time.thread_time() > self.deadline
+
+    def agree(self, mistakes, k):
+        self.looks -= 1
+        return judge.agree(self.exercise, outcome(self.exercise, mistakes, k.case), k)
 
 
 def _in_different_cases(exercise, failing, judged):
@@ -127,8 +132,7 @@ def _in_different_cases(exercise, failing, judged):
     for mistake in exercise.mistakes:
         if search.over:
             break
-        search.looks -= len(failing)
-        cells = frozenset(k.case.name for k in failing if judge.agree(exercise, outcome(exercise, (mistake,), k.case), k))
+        cells = frozenset(k.case.name for k in failing if search.agree((mistake,), k))
         if cells:
             gives[mistake] = cells
     everything = frozenset(k.case.name for k in failing)
@@ -155,9 +159,7 @@ def _pair(exercise, order, first):
     for pair in likely_pairs(exercise, first):
         if search.over:
             break
-        agreeing = next((n for n, k in enumerate(order) if not judge.agree(exercise, outcome(exercise, pair, k.case), k)), len(order))
-        search.looks -= agreeing + 1
-        if agreeing == len(order) and all(_fails_with(exercise, m, order) for m in pair):
+        if all(search.agree(pair, k) for k in order) and all(_fails_with(exercise, m, order) for m in pair):
             return pair
     return ()
 

@@ -118,7 +118,7 @@ def _traffic(exercise, facts, right, numbers_right):
 
 
 def _moved(name, verb, got, wanted, less, sure):
-    """The Finding if these bytes of a tensor are too many or too few. sure: all of them have to be read; else some can be left out."""
+    """The Finding if these bytes of a tensor are too many or too few. sure: no right answer reads less."""
     if got > wanted:
         times = f" {got / wanted:.3g} times as often as needed" if wanted else ", though it need not be"
         return Finding(f"{verb}_too_often", f"{name} was {verb}{times}: {got} bytes, {wanted} are enough")
