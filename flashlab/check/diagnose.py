@@ -233,6 +233,8 @@ def _name_partly(exercise, failing, judged):
                and outcome(exercise, (m,), first.case).wrong]
     right = [k.case for k in judged if k.passed]
     matches = [m for m in matches if all(outcome(exercise, (m,), case).passed for case in right)]
+    if len(matches) > 1:                                       # the same numbers: the number of programs may tell
+        matches = [m for m in matches if judge.agree(exercise, outcome(exercise, (m,), first.case), first)]
     if len(matches) == 1 and _tell([first]):
         return Diagnosis((matches[0],), partly=True)
     return Diagnosis()
