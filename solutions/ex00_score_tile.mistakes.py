@@ -64,6 +64,8 @@ EXERCISE = Exercise(
                 also=[[("Q[i * B_r : (i + 1) * B_r]", "Q.chunk(-(-len(Q) // B_r))[i]"), ("K[j * B_c : (j + 1) * B_c]", "K.chunk(-(-len(K) // B_c))[j]")]]),
         Mistake("padded", "a short last tile was filled up to B_r by B_c with zeros", "the last tile: it is short, only on a GPU is it padded",
                 ("return Q_i @ K_j.T * Q.shape[-1] ** -0.5", "full = Q.new_zeros(B_r, B_c)\n    full[: len(Q_i), : len(K_j)] = Q_i @ K_j.T * Q.shape[-1] ** -0.5\n    return full")),
+        Mistake("starts_by_the_other_size", "a tile started at a multiple of the other tile size: the keys at j · B_r, or the queries at i · B_c", "the two slices: rows go in steps of B_r, keys in steps of B_c",
+                ("K[j * B_c : (j + 1) * B_c]", "K[j * B_r : j * B_r + B_c]"), also=[[("Q[i * B_r : (i + 1) * B_r]", "Q[i * B_c : i * B_c + B_r]")]]),
     ],
     variants=[
         Variant("cut out of a strip", body="""

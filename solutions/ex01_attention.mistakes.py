@@ -126,6 +126,11 @@ EXERCISE = Exercise(
                       [("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.masked_fill(S == -inf, 0).amax(-1, keepdim=True))\n    P = P / P.sum(-1, keepdim=True).masked_fill(P.sum(-1, keepdim=True) == 0, 1)")]]),
         Mistake("scale_whole_root", "√d was rounded to a whole number", "the default scale: d ** -0.5, not math.isqrt or int(...)",
                 ("Q.shape[-1] ** -0.5 if scale is None", "int(Q.shape[-1] ** 0.5) ** -1.0 if scale is None")),
+        Mistake("one_maximum", "one maximum of all rows was subtracted, so that rows far below it underflow to 0 / 0", "the maximum: one for each row, not one for all",
+                ("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.max())\n    P = P / P.sum(-1, keepdim=True)"),
+                also=[[("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.max())\n    P = (P / P.sum(-1, keepdim=True)).nan_to_num(0)")]]),
+        Mistake("zeroed_where_anything_is_hidden", "each row with a hidden key was set to 0, not only those that see no key", "the rows of zeros: every score is −inf there, `all`, not `any`",
+                ("(S == -inf).all(-1, keepdim=True)", "(S == -inf).any(-1, keepdim=True)")),
     ],
     variants=[
         Variant("by hand, mask from indices", body="""

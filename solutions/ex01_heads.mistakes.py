@@ -96,6 +96,9 @@ EXERCISE = Exercise(
         Mistake("maximum_from_0", "the maximum that was subtracted was at least 0, so that a row whose scores are all far below 0 underflows", "the shift: the row's maximum, also where it is negative",
                 ("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.amax(-1, keepdim=True).clamp(min=0))\n    P = P / P.sum(-1, keepdim=True)"),
                 also=[[("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.amax(-1, keepdim=True).clamp(min=0))\n    P = (P / P.sum(-1, keepdim=True)).nan_to_num(0)")]]),
+        Mistake("one_maximum", "one maximum of all rows was subtracted, so that rows far below it underflow to 0 / 0", "the maximum: one for each row, not one for all",
+                ("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.max())\n    P = P / P.sum(-1, keepdim=True)"),
+                also=[[("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.max())\n    P = (P / P.sum(-1, keepdim=True)).nan_to_num(0)")]]),
     ],
     variants=[
         Variant("one head for all by vmap", body="""

@@ -115,6 +115,8 @@ EXERCISE = Exercise(
         Mistake("in_16_bits", "the scores were rounded to 16 bits after the load", "the piece: it keeps x's dtype", ("piece = load(x, part)", "piece = load(x, part).half().to(x.dtype)"), also=[[("piece = load(x, part)", "piece = load(x, part).bfloat16().to(x.dtype)")]]),
         Mistake("l_in_units_of_1", "l was exp(m) · l, the sum of exp(x) without the shift", "what is returned: the sum of exp(x − m)", ("return m, l", "return m, l * torch.exp(m)")),
         Mistake("L_for_l", "the second result was m + log(l)", "what is returned: l itself", ("return m, l", "return m, m + torch.log(l)")),
+        Mistake("padded_with_zeros", "a short last piece was filled up with zeros, and each of them adds exp(0 − m)", "the last piece: it is short, or filled up with −inf",
+                ("piece = load(x, part)", "piece = torch.nn.functional.pad(load(x, part), (0, B - (part.stop - part.start)))")),
     ],
     variants=[
         Variant("the sign of the change decides", body="""

@@ -107,6 +107,8 @@ EXERCISE = Exercise(
                 also=[[("S.amax(-1, keepdim=True)", "S.masked_fill(S == -inf, 0).amax(-1, keepdim=True)"), UNGUARDED],
                       [("S.amax(-1, keepdim=True)", "S.masked_fill(S == -inf, 0).amax(-1, keepdim=True)"), ("P / l.masked_fill(l == 0, 1)", "P / l")]]),
         Mistake("in_float32", "float64 scores were turned into float32 on the way", "the dtype: S's own throughout", ("m = S.amax(-1, keepdim=True)", "wide, S = S.dtype, S.float()\n    m = S.amax(-1, keepdim=True)"), ("return P / l.masked_fill(l == 0, 1)", "return (P / l.masked_fill(l == 0, 1)).to(wide)")),
+        Mistake("zeroed_where_anything_is_hidden", "each row with a hidden key was set to 0, not only those hidden throughout", "the rows of zeros: every score is −inf there, `all`, not `any`",
+                ("return P / l.masked_fill(l == 0, 1)", "return (P / l.masked_fill(l == 0, 1)).masked_fill((S == -inf).any(-1, keepdim=True), 0)")),
     ],
     variants=[
         Variant("through the logarithm of the sum", body="""

@@ -117,7 +117,8 @@ EXERCISE = Exercise(
                 ("store(C, rows, C_tile, cols)", "store(C, rows, C_tile / len(tiles(A.shape[1], B_k)), cols)")),
         Mistake("never_stored", "nothing was stored", "the end of each program: store(C, rows, C_tile, cols)", ("store(C, rows, C_tile, cols)", "pass")),
         Mistake("diagonal_only", "only the tiles on the diagonal of C were made", "the loops over rows and cols: every pair of them",
-                ("store(C, rows, C_tile, cols)", "store(C, rows, C_tile if rows.start // B_m == cols.start // B_n else C_tile * 0, cols)")),
+                ("store(C, rows, C_tile, cols)", "store(C, rows, C_tile if rows.start // B_m == cols.start // B_n else C_tile * 0, cols)"),
+                also=[[("for rows in tiles(A.shape[0], B_m):\n        for cols in tiles(B.shape[1], B_n):", "for rows, cols in zip(tiles(A.shape[0], B_m), tiles(B.shape[1], B_n)):\n        if True:")]]),
     ],
     variants=[
         Variant("ranges, columns outside", body="""

@@ -113,6 +113,10 @@ EXERCISE = Exercise(
                 "m_new: the largest so far, max(m, the tile's)", ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=True)")),
         Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
                 ("torch.zeros(len(Q), V.shape[-1])", "torch.zeros_like(Q)")),
+        Mistake("undone_with_the_new_l", "O was divided in every step, and the division was taken back with the l that had already changed", "the order: the old O was divided by the l of before",
+                ("alpha * O + P_j @ V_j", "(alpha * l * O + P_j @ V_j) / l"), ("return O / l", "return O")),
+        Mistake("padded_with_zeros", "a short last block was filled up with zeros, and each of them weighs exp(0 − m)", "the last block: it is short, or what fills it up is hidden with −inf",
+                ("K_j, V_j = K[start : start + B_c], V[start : start + B_c]", "K_j, V_j = (torch.nn.functional.pad(T[start : start + B_c], (0, 0, 0, max(0, start + B_c - len(T)))) for T in (K, V))")),
     ],
     variants=[
         Variant("one pass for the maximum, one for the rest", body="""

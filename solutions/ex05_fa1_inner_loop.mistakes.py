@@ -186,6 +186,11 @@ EXERCISE = Exercise(
         Mistake("k_not_transposed", "Q_i was multiplied by K_j, not by its transpose", "the shapes of S_ij: (B_r, d) times (d, B_c)", ("Q_i @ K_j.T", "Q_i @ K_j")),
         Mistake("guard_of_old_maximum", "whether a row has seen a key was asked of m_i, not of m_new: its first key block was not shifted", "the guard against −inf: m_new is what is subtracted",
                 ("m_new.masked_fill(m_new == -inf, 0)", "m_new.masked_fill(m_i == -inf, 0)")),
+        Mistake("measured_rate", "what stays was divided by the share that happened to stay in this tile, not by 1 − p", "dropout: 1 − p is the chance to stay, whatever this tile has drawn",
+                ("P_ij * keep / (1 - dropout_p)", "P_ij * keep / (keep * 1.0).mean().clamp_min(1e-9)"), also=[[("P_ij * keep / (1 - dropout_p)", "P_ij * keep / (keep * 1.0).mean()")]]),
+        Mistake("hidden_block_counts_as_0", "the maximum of a block that a row sees nothing of was taken to be 0, or another finite number, and the larger of it and m_i became m_new", "the order: first the larger of both, −inf with it; a finite stand-in is for the subtraction alone",
+                ("torch.maximum(m_i, S_ij.amax(-1))", "torch.maximum(m_i, S_ij.amax(-1).masked_fill(S_ij.amax(-1) == -inf, 0))"),
+                also=[[("torch.maximum(m_i, S_ij.amax(-1))", f"torch.maximum(m_i, S_ij.amax(-1).masked_fill(S_ij.amax(-1) == -inf, {x}))")] for x in (-1e4, -1e6, -1e9, -1e30)]),
     ],
     variants=[
         Variant("unnormalised inside", body="""

@@ -97,6 +97,10 @@ EXERCISE = Exercise(
                 ("m_new = torch.maximum(m, S.amax(-1))", "m_new = torch.maximum(m, S.amax(-1))\n        S = S.masked_fill(keys > queries, -inf)")),
         Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
                 ("torch.zeros(N, V.shape[-1])", "torch.zeros_like(Q)")),
+        Mistake("line_7_with_the_new_l", "line 8 was kept, and line 7 took its division back with the l that line 6 had already changed", "the order of lines 6 and 7, or line 8: without it there is nothing to take back",
+                ("torch.exp(m - m_new)[:, None] * O + P @ V_j", "((torch.exp(m - m_new) * l)[:, None] * O + P @ V_j) / l[:, None]"), ("O = O / l[:, None]\n    return", "return")),
+        Mistake("hidden_block_counts_as_0", "the maximum of a block that a query sees nothing of was taken to be 0, and the larger of 0 and m became the new m", "line 4: −inf is no number to replace there, a query has seen its own key or one before it",
+                ("torch.maximum(m, S.amax(-1))", "torch.maximum(m, S.amax(-1).masked_fill(S.amax(-1) == -inf, 0))")),
     ],
     variants=[
         Variant("query blocks of one", body="""

@@ -48,7 +48,7 @@ EXERCISE = Exercise(
         Mistake("bytes", "the result is in bytes, not in elements", "the unit: a float32 element has 4 bytes, count elements", ("return reads, writes", "return 4 * reads, 4 * writes")),
         Mistake("swapped", "reads and writes came back in the wrong order", "the order in `return`", ("return reads, writes", "return writes, reads")),
         Mistake("K_forgotten", "K was not counted", "the operands of QKᵀ", (READS, "N_q * d + 4 * N_q * N_k + N_k * d_v")),
-        Mistake("softmax_in_place", "P was not counted as written: the softmax makes a matrix of its own", "what the softmax writes", (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")),
+        Mistake("written_in_place", "one result of N_q × N_k was not counted as written, S · scale or P, as if it took the place of S", "what eager PyTorch writes: QKᵀ, S · scale and the softmax make a matrix each", (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")),
         Mistake("logsumexp_not_read", "the logsumexp was not counted as reading S", "the last of the five operations reads S once more", (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v"), same_as="P_not_read"),
         Mistake("softmax_three_passes", "the softmax was counted as three passes over S: maximum, sum and quotient", "one operation reads its operand once, whatever it computes", (READS, "(N_q + N_k) * d + 6 * N_q * N_k + N_k * d_v")),
         Mistake("L_a_matrix", "L was counted as a matrix N_q × N_k", "L has one number for each query", (WRITES, "4 * N_q * N_k + N_q * d_v")),

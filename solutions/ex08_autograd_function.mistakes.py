@@ -196,6 +196,9 @@ EXERCISE = Exercise(
         Mistake("K_V_swapped_when_saved", "K and V were saved in the other order than they are unpacked in", "save_for_backward and saved_tensors: the same order", (UNPACK, "Q, V, K, O, L = ctx.saved_tensors")),
         Mistake("none_for_dV", "backward gave None as the gradient of V", "the return of backward: one gradient for each of Q, K and V", (GIVE, "return dQ, dK, None, None, None")),
         Mistake("L_returned", "forward returned L beside O", "the return of forward: O alone", ("return O\n", "return O, L\n")),
+        Mistake("gradient_of_the_scaled", "scale was multiplied into Q or K, and the gradient of that product came back as the gradient of Q or K itself", "the chain rule: what Q was multiplied by multiplies its gradient",
+                ("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(scale * Q, K, V, causal=causal, scale=1.0)"), ("ctx.save_for_backward(Q, K, V, O, L)", "ctx.save_for_backward(scale * Q, K, V, O, L)"), ("scale=ctx.scale)", "scale=1.0)"),
+                also=[[("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(Q, scale * K, V, causal=causal, scale=1.0)"), ("ctx.save_for_backward(Q, K, V, O, L)", "ctx.save_for_backward(Q, scale * K, V, O, L)"), ("scale=ctx.scale)", "scale=1.0)")]]),
     ],
     variants=[
         Variant("the backward in two passes, options in one tuple",

@@ -80,6 +80,8 @@ EXERCISE = Exercise(
         Mistake("softmax_again", "P was put through a softmax again", "P_ij is given, and final", (DS, "P_ij.softmax(-1) * (dP_ij - D_i[:, None])")),
         Mistake("D_of_everything", "D was one number for the whole tile", "D_i[:, None]: a number for each row", (DS, "P_ij * (dP_ij - D_i.sum())"), also=[[(DS, "P_ij * (dP_ij - D_i.mean())")]]),
         Mistake("D_divided_by_keys", "D was divided by the number of keys in the tile", "D_i is subtracted from every entry of its row as it is", (DS, "P_ij * (dP_ij - D_i[:, None] / len(K_j))")),
+        Mistake("scale_twice_in_one", "one of dQ and dK was multiplied by scale twice: dS had been scaled for the other one already", "dS: scaled once for both, or each product scaled by itself",
+                (DK, "scale * scale * (dS_ij.T @ Q_i)"), also=[[(DQ, "scale * scale * (dS_ij @ K_j)")]]),
     ],
     variants=[
         Variant("scale in dS", (DS, "scale * " + DS), (DQ, "dS_ij @ K_j"), (DK, "dS_ij.T @ Q_i")),

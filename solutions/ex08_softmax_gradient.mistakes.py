@@ -79,6 +79,7 @@ EXERCISE = Exercise(
         Mistake("divided_again", "P was divided by its row sums once more, which is 0/0 for a row that is hidden throughout", "P is normalised already",
                 ("D = (P * dP)", "P = P / P.sum(-1, keepdim=True)\n    D = (P * dP)")),
         Mistake("D_plain_mean", "the plain mean of dP was subtracted, not the mean weighted by P", "D = Σ_k dP_k · P_k: the weights P stand in the sum", ("(P * dP).sum(-1", "dP.mean(-1")),
+        Mistake("own_term_left_out", "the sum behind the minus left out the key itself, k ≠ j", "the diagonal of diag(P) − P Pᵀ: P_j − P_j², so the sum runs over all keys, j too", ("P * (dP - D)", "P * (dP - (D - P * dP))")),
     ],
     variants=[
         Variant("multiplied out", ("P * (dP - D)", "P * dP - P * D")),

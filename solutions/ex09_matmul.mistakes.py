@@ -32,6 +32,10 @@ A_MASK, B_MASK, C_MASK = "(rows < M) & (inner[None, :] < K), 0.0", "(inner[:, No
 ROWS, COLS = "(tl.program_id(0) * B_m + tl.arange(0, B_m))", "(tl.program_id(1) * B_n + tl.arange(0, B_n))"
 GRID, DOT = "(triton.cdiv(M, B_m), triton.cdiv(N, B_n))", 'acc = tl.dot(a, b, acc, input_precision="ieee")'
 
+A_ROW_MAJOR = ("rows * stride_Am + inner[None, :] * stride_Ak", "rows * K + inner[None, :]")
+B_ROW_MAJOR = ("inner[:, None] * stride_Bk + cols * stride_Bn", "inner[:, None] * N + cols")
+C_ROW_MAJOR = ("rows * stride_Cm + cols * stride_Cn", "rows * N + cols")
+
 EXERCISE = Exercise(
     function="matmul",
     outputs=(Output("C", ("row", "column")),),
@@ -102,6 +106,13 @@ EXERCISE = Exercise(
         Mistake("cols_not_guarded", "B was loaded without a guard for columns beyond N", "the mask of the load of B: inner < K and cols < N", (B_MASK, "inner[:, None] < K, 0.0"), stray=True),
         Mistake("no_guard_k_in_A", "columns of A beyond K were not masked: 0 in B does not help against a NaN", "the mask of the load of A: rows < M and inner < K", (A_MASK, "rows < M, 0.0"), stray=True),
         Mistake("no_guard_k_in_B", "rows of B beyond K were not masked: 0 in A does not help against a NaN", "the mask of the load of B: inner < K and cols < N", (B_MASK, "cols < N, 0.0"), stray=True),
+        Mistake("row_major", "a tensor was addressed by row · width + column, as if it were contiguous", "the addresses: each tensor has two strides of its own", C_ROW_MAJOR,
+                also=[[A_ROW_MAJOR], [B_ROW_MAJOR], [A_ROW_MAJOR, B_ROW_MAJOR], [A_ROW_MAJOR, B_ROW_MAJOR, C_ROW_MAJOR]]),
+        Mistake("tile_returned", "a program whose tile sticks out returned at once: short tiles were left out, not masked", "the edge: a mask for each row and column, not a return for the tile",
+                ("acc = tl.zeros((B_m, B_n), tl.float32)", "acc = tl.zeros((B_m, B_n), tl.float32)\n    if (tl.program_id(0) + 1) * B_m > M or (tl.program_id(1) + 1) * B_n > N:\n        return"),
+                also=[[("acc = tl.zeros((B_m, B_n), tl.float32)", "acc = tl.zeros((B_m, B_n), tl.float32)\n    if (tl.program_id(0) + 1) * B_m > M:\n        return")],
+                      [("acc = tl.zeros((B_m, B_n), tl.float32)", "acc = tl.zeros((B_m, B_n), tl.float32)\n    if (tl.program_id(1) + 1) * B_n > N:\n        return")]]),
+        Mistake("grid_one_more", "the grid was M // B_m + 1 by N // B_n + 1: a program too many wherever a tile size divides", "the grid: triton.cdiv in both directions", (GRID, "(M // B_m + 1, N // B_n + 1)")),
     ],
     variants=[
         Variant("pointers that move", code="""

@@ -61,6 +61,9 @@ EXERCISE = Exercise(
         Mistake("bytes_for_elements", "element numbers were turned into bytes before they were added to the pointers", "the addresses: a kernel's pointer counts elements, X + i",
                 ("tl.load(X + i, mine)", f"tl.load(X + {BYTES} * i, mine)"), ("tl.load(Y + i, mine)", f"tl.load(Y + {BYTES} * i, mine)"), ("Out + i", f"Out + {BYTES} * i"),
                 also=[[("tl.load(X + i, mine)", "tl.load(X + 4 * i, mine)"), ("tl.load(Y + i, mine)", "tl.load(Y + 4 * i, mine)"), ("Out + i", "Out + 4 * i")]]),
+        Mistake("block_returned", "a block that sticks out returned at once: the short last block was left out, not masked", "the edge: a mask for each element, not a return for the block",
+                ("mine = i < N", "mine = i < N\n    if (tl.program_id(0) + 1) * B > N:\n        return")),
+        Mistake("grid_one_more", "the grid was N // B + 1: a program too many wherever B divides N", "the grid: triton.cdiv(N, B)", ("(triton.cdiv(N, B),)", "(N // B + 1,)")),
     ],
     variants=[
         Variant("in the vectors' own dtype", ("a * x + y", "(a * x).to(x.dtype) + y")),

@@ -24,6 +24,10 @@ def traffic(Q, K, S, scale, B_r, B_c):
     return {"Q": (T_c * Q.numel(), 0), "K": (T_r * K.numel(), 0), "S": (0, S.numel())}
 
 
+Q_ROW_MAJOR = ("rows * stride_Qn + cols * stride_Qd", "rows * d + cols")
+K_ROW_MAJOR = ("keys * stride_Kn + cols * stride_Kd", "keys * d + cols")
+S_ROW_MAJOR = ("rows * stride_Sn + keys * stride_Sm", "rows * N_k + keys")
+
 EXERCISE = Exercise(
     function="scores",
     outputs=(Output("S", ("query", "key")),),
@@ -94,6 +98,14 @@ EXERCISE = Exercise(
         Mistake("q_times_itself", "Q was multiplied by itself", "tl.dot(Q_i, tl.trans(K_j))", ("tl.dot(Q_i, tl.trans(K_j)", "tl.dot(Q_i, tl.trans(Q_i)")),
         Mistake("keys_against_N_q", "keys were held against N_q where K is loaded", "the mask of the load of K: keys < N_k", (K_MASK, "mask=keys < N_q, other=0.0")),
         Mistake("rows_against_N_k", "rows were held against N_k where Q is loaded", "the mask of the load of Q: rows < N_q", (Q_MASK, "mask=rows < N_k, other=0.0")),
+        Mistake("row_major", "a tensor was addressed by row · width + column, as if it were contiguous", "the addresses: each tensor has two strides of its own", S_ROW_MAJOR,
+                also=[[Q_ROW_MAJOR], [K_ROW_MAJOR], [Q_ROW_MAJOR, K_ROW_MAJOR], [Q_ROW_MAJOR, S_ROW_MAJOR], [Q_ROW_MAJOR, K_ROW_MAJOR, S_ROW_MAJOR]]),
+        Mistake("tile_returned", "a program whose tile sticks out returned at once: short tiles were left out, not masked", "the edge: a mask for each row and key, not a return for the tile",
+                ("cols = tl.arange(0, d)[None, :]", "cols = tl.arange(0, d)[None, :]\n    if (tl.program_id(0) + 1) * B_r > N_q or (tl.program_id(1) + 1) * B_c > N_k:\n        return"),
+                also=[[("cols = tl.arange(0, d)[None, :]", "cols = tl.arange(0, d)[None, :]\n    if (tl.program_id(0) + 1) * B_r > N_q:\n        return")],
+                      [("cols = tl.arange(0, d)[None, :]", "cols = tl.arange(0, d)[None, :]\n    if (tl.program_id(1) + 1) * B_c > N_k:\n        return")]]),
+        Mistake("grid_one_more", "the grid was N_q // B_r + 1 by N_k // B_c + 1: a program too many wherever a tile size divides", "the grid: triton.cdiv in both directions",
+                ("(triton.cdiv(len(Q), B_r), triton.cdiv(len(K), B_c))", "(len(Q) // B_r + 1, len(K) // B_c + 1)")),
     ],
     variants=[
         Variant("K loaded transposed, offsets cast later",

@@ -179,6 +179,10 @@ EXERCISE = Exercise(
         Mistake("diagonal_without_shift", "the mask was put only on tiles that cross the diagonal of a square matrix, where N_q is N_k",
                 "which tiles need the mask: those with keys after the first query's last one, and that depends on N_k − N_q",
                 (CAUSAL, "(keys <= rows[:, None] + N_k - N_q) | ((j + 1) * B_c <= i * B_r)"), also=[[(CAUSAL, "(keys <= rows[:, None] + N_k - N_q) | (j * B_c + B_c - 1 <= i * B_r)")]]),
+        Mistake("hidden_block_counts_as_0", "the maximum of a block that a query sees nothing of was taken to be 0, and the larger of 0 and m_i became m_new", "the order: first the larger of both, −inf with it; a finite stand-in is for the subtraction alone",
+                ("tl.maximum(m_i, tl.max(S_ij, 1))", 'tl.maximum(m_i, tl.where(tl.max(S_ij, 1) == -float("inf"), 0.0, tl.max(S_ij, 1)))')),
+        Mistake("block_returned", "a program whose query block sticks out returned at once: the short last block was left out, not masked", "the edge: a mask for each row, not a return for the block",
+                ("cols = tl.arange(0, d)", "cols = tl.arange(0, d)\n    if (i + 1) * B_r > N_q:\n        return")),
     ],
     variants=[
         Variant("P in float32", ("tl.dot(P_ij.to(V_j.dtype), V_j,", "tl.dot(P_ij, V_j.to(tl.float32),")),

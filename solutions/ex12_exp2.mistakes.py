@@ -112,6 +112,8 @@ EXERCISE = Exercise(
                 also=[[("factor = scale * LOG2_E", "factor = scale * LOG2_E\n    wide, Q, K, V = Q.dtype, Q.float(), K.float(), V.float()"), ("return O_i / l_i[:, None], (m_i + torch.log2(l_i)) / LOG2_E", "return (O_i / l_i[:, None]).to(wide), ((m_i + torch.log2(l_i)) / LOG2_E).to(wide)")]]),
         Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
                 ("Q.new_zeros(len(Q), V.shape[1])", "torch.zeros_like(Q)")),
+        Mistake("padded_with_zeros", "a short last block was filled up with zeros, and each of them weighs 2^(0 − m)", "the last block: it is short, or what fills it up is hidden with −inf",
+                ("K_j, V_j = K[first:first + B_c], V[first:first + B_c]", "K_j, V_j = (torch.nn.functional.pad(T[first:first + B_c], (0, 0, 0, max(0, first + B_c - len(T)))) for T in (K, V))")),
     ],
     variants=[
         Variant("2 ** x, the factor in Q", body="""

@@ -122,7 +122,8 @@ EXERCISE = Exercise(
                     machine.compute(n % slots)
                     if n + slots < tiles:
                         machine.start(n + slots, n % slots)
-                """),
+                """,
+                also=[[("range(min(machine.slots, tiles))", "range(min(2, tiles))"), ("n % machine.slots", "n % 2"), (AGAIN, "if n + 2 < tiles:\n            machine.start(n + 2, slot)")]]),
         Mistake("in_batches", "the slots were filled, all computed with, and only then filled again: the copies stood still meanwhile", "start one new copy after each computation",
                 body="""
                 for first in range(0, tiles, machine.slots):

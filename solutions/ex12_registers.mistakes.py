@@ -82,6 +82,8 @@ EXERCISE = Exercise(
         Mistake("registers_left_out", "registers were left out of the smallest limit", "the last number: all four limits hold", (LEAST, "min(by_threads, by_shared, 32)")),
         Mistake("threads_left_out", "threads were left out of the smallest limit", "the last number: all four limits hold", (LEAST, "min(by_registers, by_shared, 32)")),
         Mistake("swapped", "registers and shared memory came back in the other order", "the order in `return`: by_threads, by_registers, by_shared, programs", ("return by_threads, by_registers, by_shared,", "return by_threads, by_shared, by_registers,")),
+        Mistake("each_limited_to_32", "each of the three numbers was held to 32, the limit of programs", "the limit of 32: it belongs to the least of them alone",
+                (THREADS, f"min(32, {THREADS})"), (REGISTERS, f"min(32, {REGISTERS})"), (SHARED, f"min(32, {SHARED})")),
     ],
     variants=[
         Variant("rounded per thread", (WARP, "32 * ((registers + 7) // 8 * 8)")),

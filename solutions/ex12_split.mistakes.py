@@ -105,6 +105,8 @@ EXERCISE = Exercise(
                 ("max(0, first + 1 + N_k - N_q)", "min(N_k, first + 1 + max(0, N_k - N_q))"), ("max(0, last + 1 + N_k - N_q)", "min(N_k, last + 1 + max(0, N_k - N_q))")),
         Mistake("all_whole_without_causal", "without causal all blocks were called whole, a short last one as well", "whole without causal: a tile that reaches past the last key needs its mask",
                 (FIRST, "seen_by_first = max(0, first + 1 + N_k - N_q) if causal else -(-N_k // B_c) * B_c")),
+        Mistake("masked_by_sizes", "the number of masked blocks was ⌈B_r / B_c⌉ everywhere, though the diagonal may cut one more", "whole: how many blocks the first query sees to their end",
+                ("return seen_by_first // B_c, -(-seen_by_last // B_c)", "return (max(0, -(-seen_by_last // B_c) - -(-B_r // B_c)) if causal else N_k // B_c), -(-seen_by_last // B_c)")),
     ],
     variants=[
         Variant("as the kernel writes it", body="""

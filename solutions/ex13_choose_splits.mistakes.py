@@ -55,7 +55,7 @@ EXERCISE = Exercise(
         Mistake("waves_rounded_down", "a last wave that is not full was not counted", "the waves: ⌈P · s / SMs⌉", (TIME, "max(1, P * s // SMs) * (-(-T // s) + 2)"), (START, "max(1, P // SMs) * (T + 2)")),
         Mistake("waves_not_rounded", "the waves were P · s / SMs, a fraction", "the waves: a last one that is not full takes as long as a full one", (TIME, "max(1, P * s / SMs) * (-(-T // s) + 2)"), (START, "max(1, P / SMs) * (T + 2)")),
         Mistake("one_wave_more", "the waves were P · s // SMs + 1: one too many where the last is full", "the waves: ⌈P · s / SMs⌉", (TIME, "(P * s // SMs + 1) * (-(-T // s) + 2)"), (START, "(P // SMs + 1) * (T + 2)")),
-        Mistake("programs_ignored", "the waves were counted for s programs, not P · s", "the waves: ⌈P · s / SMs⌉", (TIME, "-(-s // SMs) * (-(-T // s) + 2)"), (START, "T + 2")),
+        Mistake("programs_ignored", "the waves were rounded up for s programs alone, not for all P · s", "the waves: ⌈P · s / SMs⌉", (TIME, "-(-s // SMs) * (-(-T // s) + 2)"), (START, "T + 2")),
         Mistake("blocks_rounded_down", "a program walked T // s key blocks: the rest was walked by nobody", "the blocks of the longest split: ⌈T / s⌉", (TIME, "-(-(P * s) // SMs) * (T // s + 2)")),
         Mistake("blocks_not_rounded", "a program walked T / s key blocks, a fraction", "the blocks of the longest split: ⌈T / s⌉, whole blocks", (TIME, "-(-(P * s) // SMs) * (T / s + 2)")),
         Mistake("blocks_one_more", "a program walked T // s + 1 key blocks, one too many where s divides T", "the blocks of the longest split: ⌈T / s⌉", (TIME, "-(-(P * s) // SMs) * (T // s + 3)"), (START, "-(-P // SMs) * (T + 3)")),

@@ -93,6 +93,15 @@ EXERCISE = Exercise(
         Mistake("heads_for_tokens", "the number of heads was taken for the number of new tokens", "the shape of K_new: (B, H_kv, N_new, d)", ("N_new = K_new.shape[2]", "N_new = K_new.shape[1]")),
         Mistake("lengths_as_64_bits", "lengths of 32 bits came back in 64", "the dtype of what is returned: that of lengths", (END, "return (lengths + N_new).long()")),
         Mistake("lengths_in_place", "`lengths` itself was changed", "what is returned is a tensor of its own: `lengths + N_new`, not `lengths += N_new`", (END, "lengths += N_new\n    return lengths")),
+        Mistake("lengths_in_turn", "heads were given the lengths of the sequences in turn: the lengths were repeated as a whole, not each for all its heads", "repeat_interleave puts copies next to each other, repeat does not",
+                body="""
+                (B, H, N_new, _), first = K_new.shape, lengths.repeat(K_new.shape[1])
+                for row in range(B * H):
+                    b, h, n = row // H, row % H, int(first[row])
+                    K_cache[b, h, n:n + N_new] = K_new[b, h]
+                    V_cache[b, h, n:n + N_new] = V_new[b, h]
+                return lengths + N_new
+                """),
     ],
     variants=[
         Variant("all sequences at once", body="""

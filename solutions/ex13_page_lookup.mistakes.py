@@ -91,6 +91,8 @@ EXERCISE = Exercise(
         Mistake("reversed", "the keys came back in reverse order", "key start is the tile's first row", (GATHER, "K_pages[page, h, n % page_size].flip(0)")),
         Mistake("mask_from_the_tile", "the rows kept were the first `length` of the tile, as if it began at key 0", "a key's number is start + its row", (N, "n = torch.arange(start, start + min(B_c, length))"), (LOOK, "block_table[b, (n // page_size).clamp(max=block_table.shape[1] - 1)]"),
                 (GATHER, "K_pages[page.clamp(0, len(K_pages) - 1), h, n % page_size]"), also=[[(N, "n = torch.arange(start, start + min(B_c, length))")]]),
+        Mistake("last_page_of_the_tile", "the last page was left out where the tile ends within it", "the last page: that of key stop − 1",
+                ("min(start + B_c, length) if start < length else start", "max(start, min(start + B_c, length) // page_size * page_size)")),
     ],
     variants=[
         Variant("page by page", body="""

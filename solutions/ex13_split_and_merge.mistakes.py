@@ -133,6 +133,10 @@ EXERCISE = Exercise(
                 ("torch.maximum(m_i, S_ij.amax(-1))", "torch.maximum(m_i, (Q_i @ K_j.T).amax(-1))")),
         Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",
                 ("torch.zeros(len(Q), V.shape[-1], dtype=Q.dtype)", "torch.zeros_like(Q)")),
+        Mistake("empty_chunk_stores_nothing", "the program of an empty chunk stored nothing, and whatever lay in O_part and L_part was merged", "an empty chunk: O_part is 0 there, and L_part −inf",
+                ("Q_i = load(Q, slice(None))", "if not blocks:\n        return\n    Q_i = load(Q, slice(None))")),
+        Mistake("merge_starts_at_0", "the maximum of the merge started at 0, or did not fall below it: the weights of rows far below 0 underflow", "the merge: the largest L_part, also where it is negative",
+                (f"L_all = {ALL}", "m = L_s.amax(0).clamp(min=0)\n    L_all = m + torch.log(torch.exp(L_s - m).sum(0))"), (WEIGHT, "torch.exp(L_s[s] - m) / torch.exp(L_s - m).sum(0)")),
     ],
     variants=[
         Variant("Q is not read for an empty chunk", ("Q_i = load(Q, slice(None))", "if not blocks:\n        store(O_part, part, torch.zeros(len(Q), V.shape[-1], dtype=Q.dtype))\n        store(L_part, part, torch.full((len(Q),), -inf, dtype=Q.dtype))\n        return\n    Q_i = load(Q, slice(None))")),

@@ -102,6 +102,10 @@ EXERCISE = Exercise(
         Mistake("only_rank_0", "only rank 0 attended to its block", "all R ranks take the step", ("for r in range(len(Q)):", "O_all, L_all = list(O[1:]), list(L[1:])\n    for r in range(1):"),
                 (DIVIDED, "O_all.insert(0, O_sum / both.masked_fill(both == 0, 1)[:, None])"), (NEW_L, "L_all.insert(0, m + torch.log(both))")),
         Mistake("swapped", "the results came back in another order: O and L first", "the order in `return`: K, V, owner, O, L", ("return K, V, owner, torch.stack(O_all), torch.stack(L_all)", "return torch.stack(O_all), torch.stack(L_all), K, V, owner")),
+        Mistake("L_before_O", "L was merged first, and the old O was weighted with the new L: exp(L − L) = 1", "the order: the old O needs the L of before", (DIVIDED, "O_all.append(O[r] + (new / both.masked_fill(both == 0, 1))[:, None] * O_j)")),
+        Mistake("unseen_stays", "a rank passed its block on only where its queries see it", "the passing on: a block travels all the way round, seen or not",
+                (PASS_ON, "went = [int(owner[r]) <= r for r in range(len(Q))]\n    K, V, owner = (torch.stack([T[r - 1] * went[r - 1] for r in range(len(Q))]) for T in (K, V, owner))"),
+                also=[[(PASS_ON, "went = [int(owner[r]) <= r for r in range(len(Q))]\n    K, V, owner = (torch.stack([T[r - 1] if went[r - 1] else T[r] for r in range(len(Q))]) for T in (K, V, owner))")]]),
     ],
     variants=[
         Variant("logaddexp and sigmoid", body="""

@@ -76,6 +76,7 @@ EXERCISE = Exercise(
         Mistake("sums_once", "dK and dV were counted as sent once, straight to their owner", "the sums: they travel behind their block, from rank to rank", (SUMS, "sums = block * 4 if R > 1 else 0")),
         Mistake("sent_and_received", "what a rank receives was counted, too", "the question: what a rank sends", (RESULT, "return 2 * forward, 2 * (forward + sums)")),
         Mistake("swapped", "backward came before forward", "the order in `return`: forward, backward", (RESULT, "return forward + sums, forward")),
+        Mistake("sums_of_query_heads", "dK and dV were counted with H_q heads", "dK and dV: the sums over a group have the shape of K and V", (SUMS, "sums = R * (N // R) * H_q * (d + d_v) * 4 if R > 1 else 0")),
     ],
     variants=[
         Variant("step by step", body="""

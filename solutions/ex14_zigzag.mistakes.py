@@ -80,6 +80,9 @@ EXERCISE = Exercise(
         Mistake("swapped", "query chunk and key chunk changed places", "the order within a triple: query chunk, key chunk, masked", (PAIRS, "[(k, q, q == k) for q in mine for k in theirs if k <= q]")),
         Mistake("compared_by_rank", "a block of a higher rank was skipped whole", "the condition: compare chunks, not ranks: of a higher rank's keys the second chunk of queries sees both", (PAIRS, "[(q, k, q == k) for q in mine for k in theirs if k <= q and source <= rank]")),
         Mistake("own_block_only_diagonal", "of the own block only the two chunks on the diagonal were computed", "the own block: the second chunk of queries sees the first chunk of keys whole", (PAIRS, "[(q, k, q == k) for q in mine for k in theirs if k <= q and (source != rank or q == k)]")),
+        Mistake("one_chunk_of_higher_ranks", "of a higher rank's block only one chunk was computed with: the late queries see both", "a block of a higher rank: its late chunk, too, lies before the late queries",
+                (PAIRS, "[(q, k, q == k) for q in mine for k in theirs if k <= q and (source <= rank or k == source)]"),
+                also=[[(PAIRS, "[(q, k, q == k) for q in mine for k in theirs if k <= q and (source <= rank or k != source)]")]]),
     ],
     variants=[
         Variant("case by case", body="""

@@ -113,6 +113,8 @@ EXERCISE = Exercise(
         Mistake("maximum_from_0", "the maximum that was subtracted was at least 0, so that a row whose scores are all far below 0 underflows", "the shift: the largest score of a visible key, also where it is negative",
                 (MASKED, "(lambda E: E / E.sum(-1, keepdim=True))(torch.exp(S.masked_fill(hidden, -torch.inf) - S.masked_fill(hidden, 0).amax(-1, keepdim=True).clamp(min=0)))"),
                 also=[[(MASKED, "(lambda E: E / E.sum(-1, keepdim=True))(torch.exp(S.masked_fill(hidden, -torch.inf) - S.masked_fill(hidden, 0).amax(-1, keepdim=True)))")]]),
+        Mistake("piece_starts_anew", "several new tokens were taken for the beginning of the text: they saw themselves alone", "the keys: a piece of a prompt comes after what the cache holds",
+                (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(length + 1) | ((torch.arange(end) < length) & (n > 1))")),
     ],
     variants=[
         Variant("one token after the other", body="""

@@ -311,7 +311,7 @@ def test_usual_exceptions_are_explained(error, text, words):
     ("ex11_dropout", ("mask_inverted", "dropped_P_in_dS")),    # the second shows in the smallest case only together with the first
 ])
 def test_two_mistakes_are_both_named(name, pair, monkeypatch):
-    monkeypatch.setattr(diagnose, "SECONDS", {False: 20.0, True: 20.0})       # what is found, on a machine however slow
+    monkeypatch.setattr(diagnose, "LOOKS", dict.fromkeys(diagnose.LOOKS, 5000))                 # what is found, however late
     exercise = form.exercise(name)
     both = [m for m in exercise.mistakes if m.name in pair]
     report = checker.examine(exercise, exercise.wrong(*both))
@@ -319,16 +319,17 @@ def test_two_mistakes_are_both_named(name, pair, monkeypatch):
 
 
 def test_two_mistakes_are_both_named_where_one_is_made_in_another_form(monkeypatch):
-    monkeypatch.setattr(diagnose, "SECONDS", {False: 20.0, True: 20.0})
+    monkeypatch.setattr(diagnose, "LOOKS", dict.fromkeys(diagnose.LOOKS, 5000))
     exercise = form.exercise("ex06_published_line")
     line_6, line_7 = (next(m for m in exercise.mistakes if m.name == name) for name in ("line_6", "line_7"))
     report = checker.examine(exercise, exercise.wrong(line_6, line_7.forms[1]))
     assert report.mistake == "line_6 + line_7", str(report)
 
 
-def test_two_mistakes_are_looked_for_in_limited_time(monkeypatch):
+@pytest.mark.parametrize("limit, value", [("SECONDS", 0.0), ("LOOKS", dict.fromkeys(diagnose.LOOKS, 0))])
+def test_two_mistakes_are_looked_for_so_long_and_no_longer(limit, value, monkeypatch):
     exercise = form.exercise("ex01_attention")
-    monkeypatch.setattr(diagnose, "SECONDS", {False: 0.0, True: 0.0})
+    monkeypatch.setattr(diagnose, limit, value)
     both = [m for m in exercise.mistakes if m.name in ("K_for_V", "mask_top_left")]
     report = checker.examine(exercise, exercise.wrong(*both))
     assert not report.passed and " + " not in (report.mistake or "")

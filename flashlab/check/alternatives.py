@@ -128,6 +128,9 @@ MASKS = [
      "the comparison: key ≤ query is seen", lambda p: p.up_to(p.shift - 1)),
     ("mask_shows_next_key", "the mask let each query see one key of the future: it was off by one",
      "the comparison: the first hidden key is the one after the query", lambda p: p.up_to(p.shift + 1)),
+    ("mask_shift_never_negative", "the shift N_k − N_q was kept from falling below 0: with more queries than keys the mask lined "
+     "up the first query with the first key", "the case N_q > N_k: the shift is negative, and the first queries see nothing",
+     lambda p: p.up_to(max(p.shift, 0))),
     ("mask_top_left", "the mask lined up the first query with the first key, not the last with the last",
      "the case N_q ≠ N_k: query n sees the keys up to n + N_k − N_q", lambda p: p.up_to(0)),
     ("mask_top_left_strict", "the mask lined up the first query with the first key, and also hid each query's own key",

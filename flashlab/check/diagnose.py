@@ -7,7 +7,8 @@ from itertools import combinations
 from flashlab.check import explain, judge, where
 from flashlab.check.runner import FINAL, Outcome, Problem
 
-SECONDS = {False: 0.5, True: 2.0}      # of this thread, for two mistakes at once: plain PyTorch, interpreted Triton
+LOOKS = {"whole numbers": 400, "PyTorch": 150, "Triton": 80}     # cases tried for two mistakes at once: 0.5 s, 2 s in Triton
+SECONDS = 10.0                         # and where a pair runs for ever, no longer than this, of this thread
 
 
 @dataclass
@@ -106,15 +107,32 @@ def _same_where_finite(x, y, truth, bound):
 
 # ---- two mistakes
 
+class Search:
+    """How long two mistakes are looked for: by the cases looked at, so that a report does not depend on the machine."""
+
+    def __init__(self, exercise):
+        self.exercise = exercise
+        self.looks = LOOKS["Triton" if exercise.triton else "whole numbers" if exercise.ints_only else "PyTorch"]
+        self.deadline = time.thread_time() + SECONDS
+
+    @property
+    def over(self):
+        return self.looks <= 0 or time.thread_time() > self.deadline
+
+    def agree(self, mistakes, k):
+        self.looks -= 1
+        return judge.agree(self.exercise, outcome(self.exercise, mistakes, k.case), k)
+
+
 def _in_different_cases(exercise, failing, judged):
     """Two mistakes of which each gives all that is wrong in some failing cases, and fails nowhere the learner is right."""
     right = [k for k in judged if k.passed]
-    deadline = time.thread_time() + SECONDS[exercise.triton]
+    search = Search(exercise)
     gives = {}
     for mistake in exercise.mistakes:
-        if time.thread_time() > deadline:
+        if search.over:
             break
-        cells = frozenset(k.case.name for k in failing if judge.agree(exercise, outcome(exercise, (mistake,), k.case), k))
+        cells = frozenset(k.case.name for k in failing if search.agree((mistake,), k))
         if cells:
             gives[mistake] = cells
     everything = frozenset(k.case.name for k in failing)
@@ -136,12 +154,12 @@ def _harmless(exercise, a, b, gives, failing, right):
 
 
 def _pair(exercise, order, first):
-    """Two mistakes in the same code that give all answers together, the most likely ones first, as long as there is time."""
-    deadline = time.thread_time() + SECONDS[exercise.triton]
+    """Two mistakes in the same code that give all answers together, the most likely ones first, as long as the search goes on."""
+    search = Search(exercise)
     for pair in likely_pairs(exercise, first):
-        if time.thread_time() > deadline:
+        if search.over:
             break
-        if _explains(exercise, pair, order) and all(_fails_with(exercise, m, order) for m in pair):
+        if all(search.agree(pair, k) for k in order) and all(_fails_with(exercise, m, order) for m in pair):
             return pair
     return ()
 
@@ -215,6 +233,8 @@ def _name_partly(exercise, failing, judged):
                and outcome(exercise, (m,), first.case).wrong]
     right = [k.case for k in judged if k.passed]
     matches = [m for m in matches if all(outcome(exercise, (m,), case).passed for case in right)]
+    if len(matches) > 1:                                       # the same numbers: the number of programs may tell
+        matches = [m for m in matches if judge.agree(exercise, outcome(exercise, (m,), first.case), first)]
     if len(matches) == 1 and _tell([first]):
         return Diagnosis((matches[0],), partly=True)
     return Diagnosis()

@@ -252,10 +252,10 @@ def _off_by(exercise, n, wrong):
         if factor == int(factor) and abs(factor) <= 6 and all(diff == factor * terms[name] for diff, terms in pairs):
             times = "" if abs(factor) == 1 else f"{abs(int(factor))} times "
             direction = "large" if factor > 0 else "small"
-            return f"{exercise.outputs[n].name} is too {direction} by {times}{name}, in every case that fails"
+            return f"{exercise.outputs[n].name} is too {direction} by {times}{name}, wherever it is wrong"
     for more, less in permutations(pairs[0][1], 2) if len(pairs) > 1 else ():
         if all(diff == terms[more] - terms[less] for diff, terms in pairs):
-            return f"{exercise.outputs[n].name} has {more} where {less} belongs: that is the difference, in every case that fails"
+            return f"{exercise.outputs[n].name} has {more} where {less} belongs: that is the difference, wherever it is wrong"
     return ""
 
 
@@ -302,13 +302,13 @@ def _simple(exercise, n, wrong):
     pairs = [(torch.as_tensor(x), torch.as_tensor(y)) for x, y in pairs if not isinstance(y, tuple)]
     if not pairs or any(x.shape != y.shape for x, y in pairs) or any(x.dtype == torch.bool for x, _ in pairs):
         if pairs and all(x.shape == y.shape and torch.equal(~x, y) for x, y in pairs if x.dtype == torch.bool == y.dtype):
-            return f"{name} is the opposite of what it should be, in every case that fails"
+            return f"{name} is the opposite of what it should be, wherever it is wrong"
         return ""
     for text, change in (("one too large", lambda y: y + 1), ("one too small", lambda y: y - 1), ("twice what it should be",
         lambda y: 2 * y),
                          ("4 times what it should be", lambda y: 4 * y), ("the negative of what it should be", lambda y: -y)):
         if len(pairs) > 1 and all(torch.equal(x, change(y)) for x, y in pairs):
-            return f"{name} is {text}, in every case that fails"
+            return f"{name} is {text} wherever it is wrong, in {len(pairs)} cases"
     if all((x >= y).all() for x, y in pairs) or all((x <= y).all() for x, y in pairs):
         size = "large" if (pairs[0][0] >= pairs[0][1]).all() else "small"
         return f"{name} is too {size} wherever it is wrong, in {len(pairs)} case{'s' if len(pairs) > 1 else ''}"

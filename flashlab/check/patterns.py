@@ -72,6 +72,8 @@ def say(output, cases):
 def _not_finite(name, axes, seen):
     bad = seen.x.isnan() & ~seen.y.isnan()
     if not bad.any():
+        if (seen.x[~seen.x.isfinite() & seen.y.isfinite()] == -float("inf")).all():
+            return f"{name} holds −inf: the logarithm of 0, or a −inf that stayed"
         return f"{name} holds infinities: an exponential overflowed, or something was divided by 0"
     if bad.all():
         return f"every entry of {name} is NaN (or was never written)"

@@ -108,7 +108,7 @@ def _traffic(exercise, facts, right, numbers_right):
                                            "which can store it"))
     for name in sorted(set(needed) | set(moved)) if moved else ():
         pairs = zip(("read", "stored"), moved.get(name, (0, 0)), needed.get(name, (0, 0)), strict=True)
-        said += [finding for verb, got, wanted in pairs if (finding := _moved(name, verb, got, wanted, less))]
+        said += [finding for verb, got, wanted in pairs if (finding := _moved(name, verb, got, wanted, less, "needed" in facts))]
     if facts.get("eager", 0) > right.get("eager", 0):
         said.append(Finding("outside_the_kernel", f"operations outside the kernel moved {facts['eager']} bytes through HBM, where "
                                                   f"{right['eager']} are enough"))
@@ -117,13 +117,14 @@ def _traffic(exercise, facts, right, numbers_right):
     return said
 
 
-def _moved(name, verb, got, wanted, less):
-    """The Finding if these bytes of a tensor are too many or too few."""
+def _moved(name, verb, got, wanted, less, sure):
+    """The Finding if these bytes of a tensor are too many or too few. sure: no right answer reads less."""
     if got > wanted:
         times = f" {got / wanted:.3g} times as often as needed" if wanted else ", though it need not be"
         return Finding(f"{verb}_too_often", f"{name} was {verb}{times}: {got} bytes, {wanted} are enough")
     if got < wanted and not less:
-        return Finding(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}, of {wanted} that have to be")
+        least = f"of {wanted} that have to be" if verb == "stored" or sure else f"where {wanted} are usual"
+        return Finding(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}, {least}")
     return None
 
 

@@ -1,0 +1,73 @@
+# kind: one mistake
+# what: Q_i and K_j are multiplied in their own dtype and only the product is turned into L.dtype; the tiles should be turned before the product
+# shows: float16 inputs with scores in the tens or hundreds: the product is rounded to 11 bits (steps of 0.5 at 1000), or overflows where scale is small
+
+"""ex06_fa2_inner_loop · one query block of FlashAttention-2
+
+Chapter 06 · difficulty 4 of 5 · 30 minutes
+
+One program of FA2: query block i stays on chip, the key blocks j = 0, 1, ... pass by, O[rows] and L[rows] are written
+once. HBM is touched through load and store only, and each byte is counted: Q[rows] is read once, K and V are read once
+per program.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)   L (N_q,), the natural-log logsumexp of each row
+
+The scores are Q Kᵀ · scale. O_i may be divided once, after the last block: that is what FA2 changes in the arithmetic.
+Scores lie between −1000 and 1000; scale is any finite number.
+Q, K, V and O are float16 or float32, L is float32. No size is 0.
+
+Not allowed: changing the inputs, more than B_c keys at a time, a second load of a key block, a store in each step, the
+finished function from flashlab or solutions/.
+
+Hint: write the case of a single key block first. What of O_i and l_i is stale once a second one raises the maximum?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+inf = float("inf")
+
+
+def to_accumulator(tile, L):
+    return tile.to(L.dtype)
+
+
+def compute_scores(Q_i, K_j, scale, L):
+    return to_accumulator(Q_i @ K_j.T, L) * scale
+
+
+def rescale(state, correction):
+    O_i, l_i = state
+    return O_i * correction[:, None], l_i * correction
+
+
+def add_block(state, P, V_j):
+    O_i, l_i = state
+    return O_i + P @ V_j, l_i + P.sum(-1)
+
+
+def initial_state(n, d_v, dtype):
+    return torch.zeros(n, d_v, dtype=dtype), torch.zeros(n, dtype=dtype)
+
+
+def fa2_program(Q, K, V, O, L, rows, B_c, scale):
+    """Attention of the queries Q[rows] to all keys, at most B_c of them at a time: fills O[rows] and L[rows].
+
+    Tiles are turned into L.dtype after the load (`.to(L.dtype)`): sums of 16-bit numbers need 32 bits.
+    tiles(N, B) gives the slices that cut 0 ... N into blocks of at most B.
+    """
+    Q_i = load(Q, rows)
+    state = initial_state(len(Q_i), V.shape[1], L.dtype)
+    m_i = torch.full((len(Q_i),), -inf, dtype=L.dtype)
+
+    for cols in tiles(K.shape[0], B_c):
+        S = compute_scores(Q_i, load(K, cols), scale, L)
+        m_new = torch.maximum(m_i, S.amax(-1))
+        state = rescale(state, torch.exp(m_i - m_new))
+        state = add_block(state, torch.exp(S - m_new[:, None]), to_accumulator(load(V, cols), L))
+        m_i = m_new
+
+    O_i, l_i = state
+    store(O, rows, O_i / l_i[:, None])
+    store(L, rows, m_i + torch.log(l_i))

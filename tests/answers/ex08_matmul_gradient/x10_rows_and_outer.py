@@ -1,0 +1,31 @@
+# kind: right
+# what: C style, one pass over the rows: dX[n] = W dY[n], and dW grows by the outer product of X[n] and dY[n]
+# shows: loops are allowed; own buffers of the shapes asked for, inputs untouched, one row or one column is no special case
+"""ex08_matmul_gradient · the gradient of a matrix product
+
+Chapter 08 · difficulty 2 of 5 · 15 minutes
+
+Y = X W. The loss depends on Y, and dY, the gradient of the loss with respect to Y, has arrived from behind. Send it on to X
+and to W.
+
+    X (N, K)   W (K, M)   dY (N, M)   ->   dX (N, K), dW (K, M)
+
+Both are matrix products; loops are allowed. No Jacobian, N·M by N·K numbers of which nearly all are 0, is ever made.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a Jacobian, autograd, the finished function from flashlab or solutions/.
+
+Hint: the shapes leave one way to put dY together with W that gives (N, K). Why does the sum run over M?
+"""
+
+import torch
+
+
+def matmul_backward(X, W, dY):
+    """(dX, dW) of Y = X W."""
+    dX = torch.zeros(X.shape[0], X.shape[1])
+    dW = torch.zeros(W.shape[0], W.shape[1])
+    for n in range(X.shape[0]):
+        dX[n] = W.mv(dY[n])
+        dW += X[n][:, None] * dY[n][None, :]
+    return dX, dW

@@ -1,0 +1,33 @@
+# kind: one mistake
+# what: inside is offset < one past the last element of the matrix, as with an end pointer in C; an element right of the last column has an offset below that, too. It should be row < M and col < N
+# shows: a tile that sticks out on the right and is not in the last row (i = 0, N not a multiple of B_n)
+"""ex09_tile_offsets · the addresses of a tile
+
+Chapter 09 · difficulty 2 of 5 · 15 minutes
+
+A matrix (M, N) is cut into tiles of B_m rows and B_n columns, from its first element on. Tile (i, j) is the one with i tiles
+above it and j tiles to its left; it may stick out on the right or below, or lie wholly outside. Compute where its elements
+lie, and which of them exist. In PyTorch here; in a kernel the same lines read tl.arange for torch.arange.
+
+    ->   offsets (B_m, B_n) int64        how far an element lies from the first one of the matrix, counted in elements
+         inside (B_m, B_n) bool          is the element within the matrix?
+
+stride_m passes from one row of the matrix to the next, stride_n from one column to the next; rows may have gaps between them.
+Elements outside get the offset that they would have if the matrix went on; a kernel masks them.
+No size is 0, and strides are positive.
+
+Not allowed: filling the tensors element by element, the finished function from flashlab or solutions/.
+
+Hint: rows[:, None] is a column, cols[None, :] a row. What do they become when they are added?
+"""
+
+import torch
+
+
+def tile_offsets(i, j, B_m, B_n, M, N, stride_m, stride_n):
+    """Offsets and mask of tile (i, j)."""
+    first = i * B_m * stride_m + j * B_n * stride_n
+    offsets = first + torch.arange(B_m)[:, None] * stride_m + torch.arange(B_n)[None, :] * stride_n
+    end = (M - 1) * stride_m + (N - 1) * stride_n + 1
+    inside = offsets < end
+    return offsets, inside

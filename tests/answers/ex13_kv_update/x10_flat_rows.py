@@ -1,0 +1,36 @@
+# kind: one mistake
+# what: with (b, h) flattened, the lengths are repeated as a whole (repeat) and not each H_kv times (repeat_interleave)
+# shows: B > 1 and H_kv > 1 with unequal lengths: heads write at another sequence's length
+
+"""ex13_kv_update · a cache that grows
+
+Chapter 13 · difficulty 2 of 5 · 15 minutes
+
+Each decode step brings N_new new tokens for each sequence of the batch, usually one. Their keys and values are put into the caches
+behind those that are there, and then attended to with them. The sequences of a batch are not equally long.
+
+    K_cache (B, H_kv, N_max, d)   V_cache (B, H_kv, N_max, d_v)   lengths (B,), whole numbers: how many keys sequence b has
+    K_new (B, H_kv, N_new, d)     V_new (B, H_kv, N_new, d_v)
+
+The caches are changed in place: whoever holds them sees the new keys. The new lengths are returned, a tensor of the same dtype
+as `lengths`, which itself stays as it was. Everything else in the caches stays, too, also behind the new keys: there may be
+anything. There is room for the new tokens. Caches and new tokens are float32, lengths int32 or int64, and no size is 0.
+
+Not allowed: changing K_new, V_new or lengths, the finished function from flashlab or solutions/.
+
+Hint: a sequence with n keys has them in the places 0, ..., n − 1. Which places are the new ones?
+"""
+
+import torch
+
+
+def append(K_cache, V_cache, K_new, V_new, lengths):
+    """Puts the new keys and values into the caches, in place; returns the new lengths (B,)."""
+    B, H_kv, N_new, _ = K_new.shape
+    row = torch.arange(B * H_kv)
+    first = lengths.repeat(H_kv).long()                        # one start for each (sequence, head) row
+    at = first[:, None] + torch.arange(N_new)                  # (B * H_kv, N_new)
+    b, h = row // H_kv, row % H_kv
+    K_cache[b[:, None], h[:, None], at] = K_new.flatten(0, 1)
+    V_cache[b[:, None], h[:, None], at] = V_new.flatten(0, 1)
+    return lengths + N_new
