@@ -19,6 +19,7 @@ from flashlab.kernels import (  # noqa: E402
     fa2_split,
     fa2_tma,
 )
+from flashlab.kernels.tuning import Tiles  # noqa: E402
 
 PRODUCT = {80: "mma.sync", 86: "mma.sync", 89: "mma.sync", 90: "wgmma.mma_async", 100: "tcgen05.mma"}   # its name in PTX
 BY_THREADS, BY_TMA = "cp.async.cg", "cp.async.bulk.tensor"
@@ -44,6 +45,7 @@ CASES = {
     "pipelined 89": (job(fa2_pipelined.KERNEL, fa2_pipelined, 89, 64, True), BY_THREADS, 0),
     "pipelined 90": (job(fa2_pipelined.KERNEL, fa2_pipelined, 90, 128, True), BY_THREADS, 0),
     "tma 90": (job(fa2_tma.KERNEL, fa2_tma, 90, 128, True), BY_TMA, 0),
+    "tma 90, the tiles before": (job(fa2_tma.KERNEL, fa2_tma, 90, 128, True, tiles=Tiles(128, 64, 8, 3)), BY_TMA, 0),
     "tma 100": (job(fa2_tma.KERNEL, fa2_tma, 100, 64, True), BY_TMA, 0),
     "persistent 90": (job(fa2_persistent.KERNEL, fa2_persistent, 90, 64, True), BY_TMA, 0),
     "hopper d 64": (job(HOPPER, fa2_hopper, 90, 64, True), BY_TMA, 0),
@@ -82,7 +84,8 @@ def test_one_pipeline_is_one_loop_and_tma_needs_no_masks(compiled):
     selections = lambda ptx: ptx.count("selp") + ptx.count("setp")
     exponentials = {name: compiled[name].ptx.count("ex2.approx") for name in ("exp2 80", "pipelined 89")}
     assert exponentials["pipelined 89"] < 1.5 * exponentials["exp2 80"]     # two loops would have twice as many
-    assert selections(compiled["tma 90"].ptx) < selections(compiled["pipelined 90"].ptx)           # no masks around loads
+    by_tma, by_threads = (selections(compiled[name].ptx) for name in ("tma 90, the tiles before", "pipelined 90"))
+    assert by_tma < by_threads                         # no masks around loads
 
 
 def test_the_consumers_of_the_hopper_kernel_spill_nothing_in_their_loops(compiled):

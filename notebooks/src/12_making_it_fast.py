@@ -65,7 +65,8 @@ def meta(*shape, dtype=torch.bfloat16):
 
 def arguments_of(name, d=128):
     Q, L = meta(1, 16, 4096, d), meta(1, 16, 4096, dtype=torch.float32)
-    return import_module(ladder.rung(name).module).launch(Q, Q, Q, Q, L, causal=True, scale=d**-0.5)[1]
+    tiles = {"tiles": tuning.Tiles(*best_tiles(d, Q.dtype, True))} if name == "fa2_tma_forward" else {}     # those of the rungs before
+    return import_module(ladder.rung(name).module).launch(Q, Q, Q, Q, L, causal=True, scale=d**-0.5, **tiles)[1]
 
 
 made = dict(zip(kernels, compile_all([(kernel, arguments_of(name), 90) for name, kernel in kernels.items()]), strict=True))
@@ -497,7 +498,18 @@ my_gain_of_tma = None
 clock("fa2_tma_forward", my_gain_of_tma)
 
 # %% [markdown]
-# **Compare.** Ahead at every size: instructions that threads no longer spend on addresses and masks are left for the softmax. The price: rows of neighbouring elements that begin at multiples of 16 bytes. What a rung does not take it says in words, and the operator runs another:
+# **Compare.** Ahead at every size: instructions that threads no longer spend on addresses and masks are left for the softmax. These were the tiles of the rungs before, 128 × 64. The registers that TMA leaves have room for more keys: **predict** what tiles of 128 × 128 are worth, causal.
+
+# %%
+my_gain_of_more_keys = None
+
+# %%
+by_tiles = {tuple(row["tiles"]): row["ms"] for row in bench.load_results("tune_tma_forward_h200")["rows"] if row["causal"]}
+said = compare("128 keys in place of 64", my_gain_of_more_keys, by_tiles[128, 64, 8, 3] / by_tiles[128, 128, 8, 3], "times")
+print("recorded: the search for TMA's tiles, d = 128, N = 4096")
+
+# %% [markdown]
+# The price of TMA: rows of neighbouring elements that begin at multiples of 16 bytes. What a rung does not take it says in words, and the operator runs another:
 
 # %%
 Q = meta(1, 16, 4096, 128)
