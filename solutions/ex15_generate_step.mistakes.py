@@ -12,9 +12,9 @@ HIDDEN, MASKED = "torch.ones(n, end, dtype=torch.bool).triu(length + 1)", "torch
 
 
 def call(fn, Q, K, V, K_cache, V_cache, length):
-    """O, and the caches as they are afterwards."""
+    """O, and the caches as they are afterwards; NaN, which compares with nothing, as 0."""
     K_cache, V_cache = K_cache.clone(), V_cache.clone()
-    return fn(Q, K, V, K_cache, V_cache, length), K_cache, V_cache
+    return fn(Q, K, V, K_cache, V_cache, length), K_cache.nan_to_num(0.0), V_cache.nan_to_num(0.0)
 
 
 def truth(Q, K, V, K_cache, V_cache, length):
@@ -32,13 +32,14 @@ def truth(Q, K, V, K_cache, V_cache, length):
         for h in range(len(Q)):
             scores = K_cache[h // group, : length + t + 1] @ turned(Q[h, t], length + t) / Q.shape[-1] ** 0.5
             O[h, t] = torch.softmax(scores, 0) @ V_cache[h // group, : length + t + 1]
-    return O, K_cache, V_cache
+    return O, K_cache.nan_to_num(0.0), V_cache.nan_to_num(0.0)
 
 
-def case(name, length, n, room, H_q=1, H_kv=1, d=4, *, seed, below=False):
+def case(name, length, n, room, H_q=1, H_kv=1, d=4, *, seed, below=False, stale=False):
     sizes = {"length": length, "n": n, "longest": length + n + room, "H_q": H_q, "H_kv": H_kv, "d": d}
     holds = {"tokens in the cache": length > 0, "more than one new token": n > 1, "room behind the new tokens": room > 0,
-             "more than one head": H_q > 1, "shared heads": H_q > H_kv, "only scores far below 0": below}
+             "more than one head": H_q > 1, "shared heads": H_q > H_kv, "only scores far below 0": below,
+             "NaN behind the new tokens": stale}
 
     def make():
         new, cache = (H_kv, n, d), (H_kv, length + n + room, d)
@@ -49,7 +50,10 @@ def case(name, length, n, room, H_q=1, H_kv=1, d=4, *, seed, below=False):
             K[..., d // 2 - 1] -= 30
             K_cache[:, :length, d // 2 - 1] -= 30 * angles.cos()
             K_cache[:, :length, d - 1] -= 30 * angles.sin()
-        return {"Q": Q, "K": K, "V": normal(*new, seed=seed + 2), "K_cache": K_cache, "V_cache": normal(*cache, seed=seed + 4), "length": length}
+        V_cache = normal(*cache, seed=seed + 4)
+        if stale:
+            K_cache[:, length + n :], V_cache[:, length + n :] = torch.nan, torch.nan
+        return {"Q": Q, "K": K, "V": normal(*new, seed=seed + 2), "K_cache": K_cache, "V_cache": V_cache, "length": length}
 
     return Case(name, make, frozenset(f for f, true in holds.items() if true), sizes, LOOSE if below else 0.0)
 
@@ -70,6 +74,7 @@ EXERCISE = Exercise(
         case("two tokens behind five", 5, 2, 3, seed=1560),
         case("two heads", 3, 2, 1, 2, 2, seed=1570),
         case("four heads share two", 4, 3, 2, 4, 2, 6, seed=1580),
+        case("two tokens behind two, NaN behind them", 2, 2, 2, seed=1600, stale=True),
         case("two tokens behind one, scores far below 0", 1, 2, 1, seed=1590, below=True),
     ],
     mistakes=[
@@ -92,6 +97,8 @@ EXERCISE = Exercise(
         Mistake("end_of_the_cache", "the new rows were put at the end of the cache", "the rows: length to length + n − 1, right behind those that are there", (K_IN, "K_cache[:, -n:] = K"), (V_IN, "V_cache[:, -n:] = V")),
         Mistake("V_not_kept", "the new values were not put into the cache", "the cache: keys and values", (V_IN, "pass")),
         Mistake("K_not_kept", "the new keys were not put into the cache", "the cache: keys and values", (K_IN, "pass")),
+        Mistake("whole_cache_times_0", "the whole cache was multiplied, its unused rows with weights of 0, and 0 · NaN is NaN", "the keys and values: rows 0 to length + n − 1 of the cache, whatever lies behind",
+                (KEYS, "K_cache.repeat_interleave(group, dim=0)"), (VALUES, "V_cache.repeat_interleave(group, dim=0)"), (HIDDEN, "torch.ones(n, K_cache.shape[1], dtype=torch.bool).triu(length + 1)")),
         Mistake("K_as_V", "the new keys were put into the cache of the values", "the cache: K into K_cache, V into V_cache", (V_IN, "V_cache[:, length:end] = K")),
         Mistake("nothing_kept", "the result was right, and the caches stayed as they were", "the cache: change K_cache and V_cache in place, with an assignment to their rows",
                 (K_IN, "K_cache = torch.cat((K_cache[:, :length], K), dim=1)"), (V_IN, "V_cache = torch.cat((V_cache[:, :length], V), dim=1)")),

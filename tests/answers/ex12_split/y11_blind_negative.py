@@ -1,0 +1,36 @@
+# kind: one mistake
+# what: the number of keys a query sees is not kept at 0 or above, so blind queries give a negative whole and end
+# shows: causal with N_q > N_k, e.g. N_q = 8, N_k = 3, B_r = B_c = 2, i = 0: (-2, -1) instead of (0, 0)
+
+"""ex12_split · which key blocks need a mask
+
+Chapter 12 · difficulty 3 of 5 · 20 minutes
+
+A kernel's loop over key blocks is split in two: the first loop has no masks at all, the second has them. The program of query
+block i (queries i·B_r up to (i+1)·B_r − 1, the last block may be short) walks
+
+    key blocks 0 up to whole − 1       without masks: every key of the block exists, and every query of block i sees it
+    key blocks whole up to end − 1     with masks
+    key blocks from end on             not at all: no query of block i sees any of their keys
+
+With causal=True query n sees the keys 0 to n + N_k − N_q: the last query is lined up with the last key. With causal=False it
+sees all N_k keys. This is not quite chapter 06's question: a kernel's tile always has B_c rows, so a short last block reaches
+past the last key, and needs its mask even where every query sees all of its keys. N_q, N_k, B_r and B_c are at least 1.
+
+Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
+
+Hint: the block's first query decides whole, its last query decides end. How many keys does each see?
+"""
+
+from math import ceil
+
+
+def loops(i, N_q, N_k, B_r, B_c, causal):
+    """(whole, end) for query block i, two whole numbers with 0 ≤ whole ≤ end ≤ ⌈N_k / B_c⌉."""
+    first, last = i * B_r, min((i + 1) * B_r, N_q) - 1
+    if causal:
+        seen_first = min(N_k, first + 1 + N_k - N_q)
+        seen_last = min(N_k, last + 1 + N_k - N_q)
+    else:
+        seen_first = seen_last = N_k
+    return seen_first // B_c, ceil(seen_last / B_c)

@@ -1,0 +1,31 @@
+# kind: right
+# what: seen keys as a half-open interval [lo, length), then a loop that asks of each block whether it sticks out of it
+# shows: each block is counted at most once; lo is 0 without a window or with fewer keys than left + 1
+"""ex13_window_tiles · what a window leaves to read
+
+Chapter 13 · difficulty 2 of 5 · 15 minutes
+
+In a decode step the query is the last of `length` tokens, and its key is in the cache already. With a sliding window it sees its
+own key and the `left` keys before it, or all before it if there are not so many; left = -1 stands for no window. Key block j holds
+keys j · B_c, ..., (j + 1) · B_c − 1. A program that knows its window starts at the first block with a key that is seen, and ends
+after the last one.
+
+Return (first, end, masked): the blocks to visit are first, ..., end − 1, and `masked` of them hold a place that is not to be seen,
+be it before the window or behind the last key. length and B_c are 1 or more, left is -1 or more.
+
+Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
+
+Hint: which is the first key that is seen, which the last?
+"""
+
+def window_tiles(length, left, B_c):
+    """(first, end, masked), three whole numbers."""
+    lo = 0 if left < 0 else max(0, length - 1 - left)
+    first = lo // B_c
+    end = (length + B_c - 1) // B_c
+    masked = 0
+    for j in range(first, end):
+        inside = lo <= j * B_c and (j + 1) * B_c <= length
+        if not inside:
+            masked += 1
+    return first, end, masked
