@@ -1,0 +1,56 @@
+# kind: right
+# what: lines 3, 6, 7 repaired and 8 struck out; updates in place on own buffers
+# shows: key 0 is in the first block, so every row has a visible key from there on and m is finite
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be: these lines repaired, or lines of your own that give the same O and L block by block.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any finite number.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once (unless B_c is N or more), a library's attention
+(F.scaled_dot_product_attention), the finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N = Q.shape[0]
+    O = Q.new_zeros(N, V.shape[1])
+    l = Q.new_zeros(N, 1)
+    m = Q.new_full((N, 1), -inf)
+    q_idx = torch.arange(N).unsqueeze(1)
+    for j0, (K_j, V_j) in enumerate(zip(K.split(B_c), V.split(B_c))):
+        k_idx = j0 * B_c + torch.arange(len(K_j))
+        S = (Q @ K_j.T).mul_(scale).masked_fill_(q_idx < k_idx, -inf)
+        m_new = torch.maximum(m, S.amax(1, keepdim=True))
+        alpha = (m - m_new).exp_()
+        P = S.sub_(m_new).exp_()
+        l.mul_(alpha).add_(P.sum(1, keepdim=True))
+        O.mul_(alpha).addmm_(P, V_j)
+        m = m_new
+    return O.div_(l), (m + l.log()).squeeze(1)

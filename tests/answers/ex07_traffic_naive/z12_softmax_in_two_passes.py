@@ -1,0 +1,33 @@
+# kind: one mistake
+# what: softmax is taken to read S twice, for the maximum and for the exponentials; as one kernel it counts its operand once
+# shows: all inputs: the reads are too many by N_q·N_k
+"""ex07_traffic_naive · predict the traffic of naive attention
+
+Chapter 07 · difficulty 2 of 5 · 15 minutes
+
+How many elements does naive attention move? Each PyTorch operation is a kernel of its own: it reads its operands from HBM
+and writes its result back. These are the five operations, for one head without a mask:
+
+    S = Q Kᵀ        S = S · scale        P = softmax(S)        O = P V        L = logsumexp(S)
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   S, P (N_q, N_k)   O (N_q, d_v)   L (N_q,)
+
+Your formula is held against the memory model, which counts what flashlab.rungs.naive.naive_forward moves, at sizes you have
+not seen.
+No size is 0.
+
+Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
+
+Hint: make a table of the five operations, with one column for what each reads and one for what it writes.
+"""
+
+def naive_traffic(N_q, N_k, d, d_v):
+    """(reads, writes) in elements, two whole numbers."""
+    s = N_q * N_k
+    reads = (N_q + N_k) * d        # QK^T
+    reads += s                     # scale
+    reads += 2 * s                 # softmax: max, then exp/sum
+    reads += s + N_k * d_v         # PV
+    reads += s                     # logsumexp
+    writes = s + s + s + N_q * d_v + N_q
+    return reads, writes
