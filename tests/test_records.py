@@ -237,3 +237,10 @@ def test_odd_sizes_and_types_as_chapter_16_says():
             assert ragged[4095, causal] > 0.95 * ragged[4096, causal]
             slow = (what, causal) == ("backward", True)
             assert (shared[4096, causal] > 0.95 * speed[f"{what}_tma"][4096, causal]) != slow
+
+
+def test_four_stages_read_a_full_cards_caches_fastest():
+    """What kernels/decode.py's best_tiles says, of contiguous caches; one program an SM."""
+    rows = [row for row in load_results("decode_sweep_h200")["rows"] if row["B"] == 32 and not row["paged"] and row.get("tb_s")]
+    best = max(rows, key=lambda row: row["tb_s"])
+    assert len(rows) > 100 and (best["tiles"], best["splits"]) == ([64, 4, 4], 1)

@@ -139,5 +139,5 @@ def training_by_context(results, live=False):
     longest = {name: f"{'' if name in full else 'at least '}{rows[-1]['context']:,}" for name, rows in done.items()}
     title = ", ".join(f"{N} with {name}" for name, N in longest.items())
     where = f"{'Measured here, on' if live else 'Recorded on'} {results['provenance']['device']}"
-    sizes = "{layers} layers of {width} columns, bfloat16 autocast. A cross: out of memory.".format(**results["shape"])
+    sizes = "{layers} layers of {width} columns, bfloat16 autocast. A cross: out of memory; its height means nothing.".format(**results["shape"])
     return finish(fig, f"The longest context that fits, in tokens: {title}", f"{where}: {sizes}", ends=ends)

@@ -880,7 +880,7 @@ my_backward_gains = {"+ split loops": None, "+ tuned": None, "+ one kernel": Non
 
 # %%
 by_tma = bench.load_results("backward_tma_h200")               # that rung came later: a run of its own, with those beside it
-runs = {rung.name: by_tma if rung.number >= 8 else backward for rung in ladder.BACKWARD_KERNELS if rung_before(rung.name)}
+runs = {rung.name: by_tma if gains(by_tma, rung.name) else backward for rung in ladder.BACKWARD_KERNELS if rung_before(rung.name)}
 climbed = {ladder.rung(name).title: gain(name, run)[0] for name, run in runs.items()}
 said = compare("gains of the backward rungs", my_backward_gains, climbed, "times")
 for name, run in runs.items():
