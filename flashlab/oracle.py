@@ -68,16 +68,19 @@ def _attention(Q, K, V, causal, window, scale, dropout_p, keep):
     if Q.ndim > 2 and K.shape[-3] != Q.shape[-3]:
         groups = Q.shape[-3] // K.shape[-3]
         K, V = (T.repeat_interleave(groups, dim=-3) for T in (K, V))
-    N_q, d = Q.shape[-2:]
-    N_k = K.shape[-2]
-    S = Q @ K.mT * (d**-0.5 if scale is None else scale)        # (..., N_q, N_k)
-    if causal or window is not None:
-        S = S.masked_fill(_hidden(N_q, N_k, causal, window, Q.device), -inf)
+    S = _scores(Q, K, causal, window, scale)
     L = torch.logsumexp(S, dim=-1)                              # (..., N_q)
     P = torch.softmax(S, dim=-1).masked_fill((L == -inf)[..., None], 0)    # 0/0 where no key is visible
     if keep is not None:
         P = P * keep / (1 - dropout_p)
     return P.to(V.dtype) @ V, L
+
+
+def _scores(Q, K, causal, window, scale):
+    """(..., N_q, N_k), -inf where a query does not see a key. As many heads in K as in Q."""
+    (N_q, d), N_k = Q.shape[-2:], K.shape[-2]
+    S = Q @ K.mT * (d**-0.5 if scale is None else scale)
+    return S.masked_fill(_hidden(N_q, N_k, causal, window, Q.device), -inf) if causal or window is not None else S
 
 
 def _naive(compute, truth, Q, K, *others):
@@ -212,16 +215,24 @@ def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, window=None, scale
 def _from_storing_O_and_L(Q, K, V, dO, eps, *, causal, window, scale, dropout_p, keep):
     """The most that dQ, dK, dV move when O and L are a rounding to their dtype off, and some of the sums they came from.
 
-    O moves D, and with it dS = P * (dP - D). L moves P, which shows in dV; in dQ and dK it hides behind naive's own error.
+    O moves D, and with it dS = P * (dP - D). L moves P by a part of it, and with it dV and dS. Large scores make that much: L is
+    as large as they are, and its last digit as coarse, where naive attention, which keeps P, has their differences alone.
     """
-    scale = Q.shape[-1] ** -0.5 if scale is None else scale
-    size = abs(scale)
-    masks, dropout = dict(causal=causal, window=window, scale=scale), dict(dropout_p=dropout_p, keep=keep)
-    O, L = attention(Q, K, V, **masks, **dropout)
-    dO, eps_sum = dO.to(O.dtype), min(eps, torch.finfo(torch.float32).eps)                          # sums are float32 at least
-    move_D = ((eps / 2 + 4 * eps_sum) * (dO * O).abs().sum(-1))[..., None]                          # (..., N_q, 1)
-    move_L = (2 * eps_sum * L.abs().masked_fill(L.isinf(), 0))[..., None]                       # (..., N_q, 1)
-    dQ = size * move_D * attention(Q, K, K.abs(), **masks)[0]                                       # |scale| P |dD| |K|
-    dK = gradients(Q, K, K, size * move_D * Q.to(O.dtype).abs(), **masks)[2]                        # |scale| (P |dD|)^T |Q|
-    dV = gradients(Q, K, V, move_L * dO.abs(), **masks, **dropout)[2]
+    Q, K, V, dO = (T.detach().to(torch.float64) for T in (Q, K, V, dO))
+    groups = 1 if Q.ndim == 2 else Q.shape[-3] // K.shape[-3]
+    per_query_head = [T if groups == 1 else T.repeat_interleave(groups, dim=-3) for T in (K, V)]
+    S = _scores(Q, per_query_head[0], causal, window, scale)
+    L = torch.logsumexp(S, dim=-1, keepdim=True)                                        # (..., N_q, 1)
+    P = (S - L).exp().masked_fill(L == -inf, 0)                                         # (..., N_q, N_k)
+    kept = 1 if keep is None else keep / (1 - dropout_p)
+    O, dP = P * kept @ per_query_head[1], dO @ per_query_head[1].mT * kept
+    eps_sum = min(eps, torch.finfo(torch.float32).eps)                                  # sums are float32 at least
+    move_D = (eps / 2 + 4 * eps_sum) * (dO * O).abs().sum(-1, keepdim=True)             # (..., N_q, 1)
+    move_P = 2 * eps_sum * L.abs().masked_fill(L.isinf(), 0) * P
+    move_dS = P * move_D + move_P * (dP - (dO * O).sum(-1, keepdim=True)).abs()
+    size = abs(Q.shape[-1] ** -0.5 if scale is None else scale)
+    dQ = size * move_dS @ per_query_head[0].abs()
+    dK, dV = size * move_dS.mT @ Q.abs(), (move_P * kept).mT @ dO.abs()
+    if groups > 1:                                                                      # each key head sums over its query heads
+        dK, dV = (T.unflatten(-3, (-1, groups)).sum(-3) for T in (dK, dV))
     return [T.max().item() if T.numel() else 0.0 for T in (dQ, dK, dV)]

@@ -63,6 +63,12 @@ def check_backward(Q, K, V, dO, *, causal=False, scale=None, B_r=None, B_c=None)
     return grads
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_large_scores(seed):
+    """Scores of some hundreds: L is as large, and its last digit in float32 moves every weight."""
+    check_backward(*inputs(70, 70, 64, 64, H_q=2, H_kv=2, seed=seed), scale=30.0)
+
+
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @MASKS
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
