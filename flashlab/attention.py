@@ -337,7 +337,7 @@ def _run_triton(Q, K, V, options):
 
     kind = _kind(options, Q, K, V)
     if of_a_rung := _taken.get(kind):
-        return launch.forward(*of_a_rung, Q, K, V, kind=kind, **options.of_a_kernel)
+        return launch.forward(*of_a_rung, Q, K, V, kind=kind, **launch.as_kernels_take(Q, K, **options.of_a_kernel))
     if options.backend in KERNELS:
         rung = ladder.rung(options.backend).for_options(**options.of_few)
     else:
@@ -353,7 +353,7 @@ def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
 
     kind = _kind(options, Q, K, V, O, dO, L, dL)
     if of_a_rung := _taken.get(kind):
-        return launch.backward(*of_a_rung, Q, K, V, O, dO, L, dL, kind=kind, **options.of_a_kernel)
+        return launch.backward(*of_a_rung, Q, K, V, O, dO, L, dL, kind=kind, **launch.as_kernels_take(Q, K, **options.of_a_kernel))
     if options.backend in BACKWARD_KERNELS:
         rung = ladder.rung(options.backend).for_options(**options.of_few)
     else:
@@ -365,16 +365,17 @@ def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
 
 
 def _kind(options, *tensors):
-    """What decides which kernel takes a call, and how it is launched; None for options that not every rung takes."""
+    """What decides which kernel takes a call, and how it is launched."""
     from flashlab.kernels import plans
 
-    seed, *every_rung_takes = options[:6]
-    return None if options.of_few else plans.kind(every_rung_takes, *tensors, seed)
+    seed, causal, scale, dropout_p, backend, deterministic, window, *cu_seqlens = options
+    plain = causal, scale, dropout_p, backend, deterministic, window and tuple(window)
+    return plans.kind(plain, *tensors, seed, *cu_seqlens)
 
 
 def _keep(kind, Q, *of_a_rung):
     """Only on a GPU, where a call is over before Python is: interpreted, checks cost nothing beside the work."""
-    if Q.is_cuda and kind is not None:
+    if Q.is_cuda:
         if len(_taken) >= 512:
             _taken.pop(next(iter(_taken)), None)               # the oldest
         _taken[kind] = of_a_rung

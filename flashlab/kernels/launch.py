@@ -37,12 +37,18 @@ def check_call(Q, K, V, *, B_r, B_c, causal, scale, dropout_p, seed, determinist
         validate.check_like(seed=(seed, (), torch.int64))
     validate.check_power_of_two(16, **{name: B for name, B in (("B_r", B_r), ("B_c", B_c)) if B is not None})
     check_device("Q, K, V", Q)
-    options = {"causal": causal, "scale": scale, "dropout_p": float(dropout_p), "seed": seed}
+    if cu_seqlens_q is not None or cu_seqlens_k is not None:
+        validate.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
+    return as_kernels_take(Q, K, causal=causal, scale=scale, dropout_p=float(dropout_p), seed=seed, window=window,
+                           cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+
+
+def as_kernels_take(Q, K, *, window=None, cu_seqlens_q=None, cu_seqlens_k=None, **options):
+    """The options of a call that has been checked, as kernels take them, by name."""
     if window is not None:                             # for kernels no limit is one that no key reaches
         left, right = window
         options |= {"left": K.shape[2] if left == -1 else left, "right": Q.shape[2] if right == -1 else right}
-    if cu_seqlens_q is not None or cu_seqlens_k is not None:
-        validate.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
+    if cu_seqlens_q is not None:
         options |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "batch": len(cu_seqlens_q) - 1}
     return options
 
