@@ -19,6 +19,7 @@ counts, and the outer one adds its counts to its own.
 import sys
 import threading
 import weakref
+from collections import Counter
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -31,6 +32,8 @@ from flashlab.validate import check_positive, describe
 
 KiB = 1024
 A100_SRAM = 192 * KiB      # per SM; NVIDIA A100 whitepaper. The budget when nothing else is said.
+OVERFLOW_ADVICE = "Use smaller tiles, or give Memory a larger sram_bytes."
+
 
 class _OfThread(threading.local):
     def __init__(self):
@@ -417,14 +420,15 @@ class Memory(TorchDispatchMode):
 
     def _overflow_message(self, T, op, nbytes, frame):
         names = {ops.key(T): name for name, T in frames.local_tensors(frame)}
-        live = [f"{names.get(key, f'made in line {tile.where[1]}')} {ops.what(tile)} {format_bytes(tile.nbytes)}"
-                for key, tile in self._sram.items()]
+        tiles = Counter(f"{names.get(key, f'made in line {tile.where[1]}')} {ops.what(tile)} {format_bytes(tile.nbytes)}"
+                        for key, tile in self._sram.items())
+        live = [tile if n == 1 else f"{n} tiles {tile} each" for tile, n in tiles.items()]
         return (
             f"{op} makes a tile {ops.what(T)} of {format_bytes(nbytes)}, but {format_bytes(self.sram_live)} of the SRAM's "
             f"{format_bytes(self.sram_bytes)} are in use.\n"
             f"  at {frames.in_words(frame)}\n"
             f"  live: {', '.join(live) or 'nothing'}\n"
-            "  Use smaller tiles, or give Memory a larger sram_bytes."
+            f"  {OVERFLOW_ADVICE}"
         )
 
     # ---- Triton

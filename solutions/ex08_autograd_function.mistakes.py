@@ -49,18 +49,32 @@ def two_calls(exercise, fn):
 
 
 def frozen(exercise, fn):
-    """Where Q is frozen, K and V still have gradients."""
-    inputs = exercise.cases[0].make()
+    """Where some of Q, K and V are frozen, the others still have gradients, and the right ones."""
+    for needing in ("KV", "QV", "QK", "Q", "K", "V"):
+        inputs = exercise.cases[0].make()
+        for letter in needing:
+            inputs[letter].requires_grad_()
 
-    def half():
-        leaves = [inputs["Q"], inputs["K"].requires_grad_(), inputs["V"].requires_grad_()]
-        with torch.enable_grad():
-            O = fn(*leaves, inputs["causal"], inputs["scale"])
-        return torch.autograd.grad(O, leaves[1:], inputs["dO"])
+        def some(inputs=inputs, needing=needing):
+            with torch.enable_grad():
+                O = fn(inputs["Q"], inputs["K"], inputs["V"], inputs["causal"], inputs["scale"])
+            return torch.autograd.grad(O, [inputs[letter] for letter in needing], inputs["dO"], allow_unused=True)
 
-    if runner.protected(half, exercise.seconds)[1] is None:
-        return None
-    return named(exercise, "nothing_if_Q_is_frozen", "But where only K and V have requires_grad, they got no gradient")
+        found, error = runner.protected(some, exercise.seconds)
+        where = f"But where only {' and '.join(needing)} {'have' if len(needing) > 1 else 'has'} requires_grad,"
+        if error is not None:
+            name = "left_out" if "incorrect number of gradients" in str(error) else "error_if_frozen"
+            return named(exercise, name, f"{where} it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        missing = [letter for letter, grad in zip(needing, found, strict=True) if grad is None]
+        if missing:
+            name = "nothing_if_Q_is_frozen" if needing == "KV" and missing == ["K", "V"] else "none_if_frozen"
+            return named(exercise, name, f"{where} {' and '.join(missing)} got no gradient")
+        right = dict(zip("QKV", oracle.gradients(*(inputs[name] for name in ("Q", "K", "V", "dO")), causal=inputs["causal"],
+                                                 scale=inputs["scale"]), strict=True))
+        for letter, grad in zip(needing, found, strict=True):
+            if grad.shape != right[letter].shape or not torch.allclose(grad.double(), right[letter], atol=1e-4):
+                return named(exercise, "wrong_if_frozen", f"{where} the gradient of {letter} was wrong")
+    return None
 
 
 def unnoticed(exercise, fn):
@@ -160,6 +174,14 @@ EXERCISE = Exercise(
                 "ctx: one for each call", ("ctx.causal, ctx.scale = causal, scale", "Attention.causal, Attention.scale = causal, scale"), ("causal=ctx.causal, scale=ctx.scale", "causal=Attention.causal, scale=Attention.scale")),
         Mistake("nothing_if_Q_is_frozen", "backward gave no gradient at all where Q needs none", "backward: each gradient is asked for by itself, ctx.needs_input_grad",
                 (UNPACK, "Q, K, V, O, L = ctx.saved_tensors\n        if not ctx.needs_input_grad[0]:\n            return None, None, None, None, None")),
+        Mistake("left_out", "a gradient that is not needed was left out of what backward returns, so that those after it lost their places",
+                "the return of backward: None in the place of what has no gradient", (GIVE, "return *(grad for grad, needed in zip((dQ, dK, dV), ctx.needs_input_grad) if needed), None, None")),
+        Mistake("none_if_frozen", "backward gave no gradient to a tensor that needs one, because another needs none", "backward: each gradient is asked for by itself, ctx.needs_input_grad",
+                (UNPACK, "Q, K, V, O, L = ctx.saved_tensors\n        if not all(ctx.needs_input_grad[1:3]):\n            return None, None, None, None, None")),
+        Mistake("wrong_if_frozen", "a gradient was right only where Q, K and V all need theirs", "backward: who needs a gradient decides which may be None, not what the others are",
+                (UNPACK, "Q, K, V, O, L = ctx.saved_tensors\n        if not all(ctx.needs_input_grad[:3]):\n            return torch.zeros_like(Q), torch.zeros_like(K), torch.zeros_like(V), None, None")),
+        Mistake("error_if_frozen", "it works only where Q, K and V all need their gradients", "what happens to a tensor that needs no gradient: None in its place",
+                (GIVE, "assert all(ctx.needs_input_grad[:3])\n        return dQ, dK, dV, None, None")),
         Mistake("dV_first", "the gradients were returned as dV, dQ, dK", "the return of backward: in the order of forward's arguments", (GIVE, "return dV, dQ, dK, None, None")),
         Mistake("dQ_dK_swapped", "dQ and dK changed places", "the return of backward: the gradient of Q first", (GIVE, "return dK, dQ, dV, None, None")),
         Mistake("nones_missing", "backward returned three gradients, but forward has five arguments", "one value for each argument after ctx, None for causal and scale", (GIVE, "return dQ, dK, dV")),

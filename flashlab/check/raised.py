@@ -47,6 +47,9 @@ MEANINGS = [
      "backward returns one value for each argument of forward after ctx, None for what has no gradient"),
     ("", r"a leaf Variable that requires grad|modified by an inplace operation",
      "Autograd needs what was changed in place: assign to a new name"),
+    ("SRAMOverflow", "",
+     "The SRAM has room for what the algorithm keeps at a time, and little more: which of the tiles that are alive there are not "
+     "needed together?"),
     ("", r"arange.*power of (2|two)|must be a power of (2|two)",
      "A block in Triton has a power of two of elements: triton.next_power_of_2"),
     ("", r"Mask argument cannot be block type|pointer argument is not a block",

@@ -217,6 +217,8 @@ def describe(error, exercise, own_file, seconds):
         return Problem("raised", "it called exit(): a function returns its result instead", lines, name)
     if not isinstance(error, memory.MemoryModelError):         # whose text is written for a learner, line by line
         text = (" ".join(text.split()) or "no message") + raised.resembling(error)
+    if isinstance(error, memory.SRAMOverflow):                 # the checker has chosen its size: the advice is for other callers
+        text = text.removesuffix(memory.OVERFLOW_ADVICE).rstrip()
     return Problem("raised", f"it raised {name}: {text}", lines, name, raised.seen(error, text, own_file))
 
 

@@ -67,7 +67,8 @@ def _shown(exercise, fn, judged, first, diagnosis):
         later = "" if special.numbers_are_right(judged) else " Later cases have wrong numbers as well."
         return [*findings(first), f"That is in case “{first.case}”.{later}"]
     if special.numbers_are_right(judged) and first.problem is not None:
-        return [f"The numbers are right, but {first.problem.text}.", f"That is in case “{first.case}”."]
+        means = [sentence(text)] if (text := raised.meaning(first.problem)) else []
+        return [f"The numbers are right, but {first.problem.text}.", f"That is in case “{first.case}”.", *means]
     said = [special.special(judged) if len(judged) > 1 else f"Already in the smallest case, “{first.case}”."]
     if first.problem is not None:
         said += _of_problem(exercise, first, judged)
