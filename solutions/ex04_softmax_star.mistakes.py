@@ -56,7 +56,7 @@ EXERCISE = Exercise(
                 ("alpha * O + P_j @ V_j", "O + P_j @ V_j")),
         Mistake("no_rescale_l", "l was not multiplied by exp(m − m_new) when the maximum grew", "the line of l: O is rescaled, l has to be as well",
                 ("alpha * l + P_j.sum(-1, keepdim=True)", "l + P_j.sum(-1, keepdim=True)")),
-        Mistake("no_rescale", "neither O nor l was multiplied by exp(m − m_new) when the maximum grew", "what becomes of the earlier tiles when m grows, and whether m is still the old one there",
+        Mistake("no_rescale", "O and l kept the unit of the old maximum when it grew: exp(m − m_new) was left out, or was 1 because m was no longer the old one", "what becomes of the earlier tiles when m grows, and whether m is still the old one there",
                 ("alpha * O + P_j @ V_j", "O + P_j @ V_j"), ("alpha * l + P_j.sum(-1, keepdim=True)", "l + P_j.sum(-1, keepdim=True)")),
         Mistake("alpha_inverted", "the factor was exp(m_new − m), the inverse of the right one", "the sign in alpha", ("torch.exp(m - m_new)", "torch.exp(m_new - m)"),
                 also=[[("torch.exp(m - m_new)", "torch.exp(torch.where(m == -inf, m_new, m_new * 2 - m) - m_new)")]]),

@@ -92,7 +92,7 @@ EXERCISE = Exercise(
         Mistake("m_starts_at_0", "m started at 0, and never got below it", "line 1 was right: m = −∞", ("torch.full((N,), -inf)", "torch.zeros(N)")),
         Mistake("tail_dropped", "the last, short key block was never visited", "the number of key blocks: ⌈N / B_c⌉", ("range(0, N, B_c)", "range(0, max(N // B_c, 1) * B_c, B_c)")),
         Mistake("diagonal_block_only", "each query saw only the keys of its own block", "the loop: all blocks up to the query's own count", ("keys > queries", "(keys > queries) | (keys // B_c < queries // B_c)")),
-        Mistake("lines_3_and_4_swapped", "lines 3 and 4 changed places: the maximum was taken over hidden scores, too, and all visible ones may underflow",
+        Mistake("lines_3_and_4_swapped", "the keys were hidden after line 4, not before it: the maximum was taken over hidden scores, too, and all visible ones may underflow",
                 "the order: first hide, then take the maximum", ("S = S.masked_fill(keys > queries, -inf)", ""),
                 ("m_new = torch.maximum(m, S.amax(-1))", "m_new = torch.maximum(m, S.amax(-1))\n        S = S.masked_fill(keys > queries, -inf)")),
         Mistake("O_as_wide_as_Q", "O was made with d columns, as many as Q has", "the shape of O: it has V's columns, d_v",

@@ -48,7 +48,7 @@ def explain(exercise, judged):
     if left:                                                   # what explains a part of it is no name for all of it
         found.names = []
     for n, cases in left.items():
-        found.said += patterns.say(exercise.outputs[n], cases)
+        found.said += patterns.say(exercise.outputs[n], cases, failing[0].case.name, always=len(cases) == len(judged))
     return found
 
 
@@ -234,14 +234,13 @@ def _outputs_like(exercise, wanted, k, truth):
 def _of_numbers(exercise, failing, passing):
     if text := _exchanged(exercise, failing):
         return Explanation([text], ["results_exchanged"], ["the order in `return`"])
-    found = Explanation()
-    for n in sorted({n for k in failing for n, *_ in k.wrong}):
-        wrong = [k for k in failing if any(n == m for m, *_ in k.wrong)]
-        text = _off_by(exercise, n, wrong) if exercise.terms is not None else ""
-        right = [*passing, *(k for k in failing if k not in wrong)]
-        text = text or _for_other_inputs(exercise, n, wrong, right) or _simple(exercise, n, wrong)
-        found.said += [text] if text else []
-    return found
+    outputs = sorted({n for k in failing for n, *_ in k.wrong})
+    wrong = {n: [k for k in failing if any(n == m for m, *_ in k.wrong)] for n in outputs}
+    terms = {n: text for n in outputs if exercise.terms is not None and (text := _off_by(exercise, n, wrong[n]))}
+    if len(terms) < len(outputs) and (text := _for_other_inputs(exercise, outputs, failing, passing)):
+        return Explanation([text])
+    found = [terms.get(n) or _simple(exercise, n, wrong[n]) for n in outputs]
+    return Explanation([text for text in found if text])
 
 
 def _off_by(exercise, n, wrong):
@@ -259,31 +258,34 @@ def _off_by(exercise, n, wrong):
     return ""
 
 
-def _weight(value):
-    """How much these values tell, in numbers: True or False comes out by chance far more easily than a number."""
-    if isinstance(value, torch.Tensor):
-        return value.numel() / (4 if value.dtype == torch.bool else 1)
-    return 0.25 if isinstance(value, bool) else 1
+def _weight(values):
+    """How much these values of an output tell, in different numbers: True or False comes out by chance far more easily than one."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    others = [value for value in values if not isinstance(value, torch.Tensor)]
+    of_tensors = sum(value.numel() / (4 if value.dtype == torch.bool else 1) for value in tensors)
+    return of_tensors + (len(others) / 4 if all(isinstance(value, bool) for value in others) else len(set(map(repr, others))))
 
 
-def _for_other_inputs(exercise, n, wrong, passing):
+def _for_other_inputs(exercise, outputs, failing, passing):
+    """What all the outputs that are wrong would be right for: one of them alone may come out like that by chance."""
     deadline = time.thread_time() + SECONDS
+    if any(_weight([k.outcome.values[n] for k in failing]) < ENOUGH for n in outputs):
+        return ""
     texts = None
-    for k in wrong:
+    for k in failing:
         here = set()
         for text, inputs in altered.alterations(k.case.make()):
             if (texts is None or text in texts) and time.thread_time() < deadline:
                 truth = altered.truth_of(exercise, inputs)
-                if truth is not None and _equal(truth[n], k.outcome.values[n]):
+                if truth is not None and all(_equal(truth[n], k.outcome.values[n]) for n in outputs):
                     here.add(text)
         texts = here if texts is None else texts & here
         if not texts:
             return ""
-    if sum(_weight(k.outcome.values[n]) for k in wrong) < ENOUGH:
-        return ""
-    for text, _ in altered.alterations(wrong[0].case.make()):
-        if text in texts and _right_where_right(exercise, text, [n], passing):
-            return f"{exercise.outputs[n].name} is what the right formula gives for {text}"
+    for text, _ in altered.alterations(failing[0].case.make()):
+        if text in texts and _right_where_right(exercise, text, outputs, passing):
+            names = where.listing([exercise.outputs[n].name for n in outputs])
+            return f"{names} {'are' if len(outputs) > 1 else 'is'} what the right formula gives for {text}"
     return ""
 
 

@@ -49,24 +49,34 @@ class Seen:
         return bool((self.ok | (self.x == self.y) | (self.x.isnan() & self.y.isnan())).all())
 
 
-def say(output, cases):
-    """Sentences on an output, from what explains all of it to which part of it is wrong."""
+def say(output, cases, shown=None, always=True):
+    """Sentences on an output, from what explains all of it to which part of it is wrong.
+
+    cases:  those where it is wrong. always: it is wrong in every case there is
+    shown:  the case that the report shows a number of; a sentence on another one names it
+    """
     if all(not s.x.is_floating_point() for s in cases):
         return []
     name, axes = output.name, output.axes
     odd = [s for s in cases if (~s.x.isfinite() & s.y.isfinite()).any()]
     if odd and len(odd) == len(cases):
-        return [_not_finite(name, axes, odd[0])]
+        texts = [_not_finite(name, axes, s) for s in odd]
+        of_all = len(set(texts)) == 1 and always
+        return [texts[0] if of_all else _in(odd[0], shown) + texts[0]]
     if odd:
         rest = [s for s in cases if all(s is not other for other in odd)]
-        apart = f"in “{rest[0].case}” " if len(rest) == 1 else "where it is finite, "
-        return [*(apart + said for said in say(output, rest)), f"in “{odd[0].case}” {_not_finite(name, axes, odd[0])}"]
+        apart = f"in “{rest[0].case}” " if len(rest) == 1 else "where it is wrong and finite, "
+        return [*(apart + said for said in say(output, rest, rest[0].case)), f"in “{odd[0].case}” {_not_finite(name, axes, odd[0])}"]
     for look in (_zero, _combined, _permuted, _transposed, _factor, _shift, _function, _rounded, _row_factor, _nearly):
         if said := look(name, axes, cases):
-            return [said]
+            return [said if always else f"where it is wrong, {said}"]
     first = cases[0]
     said = where.region(name, axes, where.wrong_entries(first.x, first.y, first.bound), first.sizes)
-    return [said] if said else []
+    return [_in(first, shown) + said] if said else []
+
+
+def _in(seen, shown):
+    return "" if seen.case == shown else f"in “{seen.case}” "
 
 
 def _not_finite(name, axes, seen):
@@ -157,7 +167,7 @@ def _factor(name, axes, cases):
         return f"every entry of {name} is {factors[0]:.4g} times what it should be{known}"
     if not all(s.y.numel() > 1 for s in cases):        # one number is always some number times another
         return ""
-    return f"every entry of {name} is the same number times what it should be, in the first case {factors[0]:.4g}"
+    return f"every entry of {name} is the same number times what it should be, in “{cases[0].case}” {factors[0]:.4g}"
 
 
 def constants(inputs, sizes):
@@ -203,7 +213,9 @@ def _shift(name, axes, cases):
             return f"every entry of {name} is too {'large' if shifts[0] > 0 else 'small'} by {text}"
     if all(abs(shift - shifts[0]) < 1e-3 * abs(shifts[0]) for shift in shifts):
         return f"every entry of {name} is {shifts[0]:+.4g} off, the same everywhere"
-    return f"every entry of {name} is off by the same number, in the first case by {shifts[0]:+.4g}"
+    if not all(s.y.numel() > 1 for s in cases):        # one number is always off by some number
+        return ""
+    return f"every entry of {name} is off by the same number, in “{cases[0].case}” by {shifts[0]:+.4g}"
 
 
 def _positive(table):
