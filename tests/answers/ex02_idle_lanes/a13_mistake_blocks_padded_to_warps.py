@@ -1,0 +1,43 @@
+# kind: one mistake
+# what: the block is first rounded up to whole warps and these padded threads are then given elements; a block of 40 threads covers 40 elements and not 64, lanes beyond it have no thread at all
+# shows: block not a multiple of 32, such as N = 100, block = 40: 3 blocks, this says 2
+"""ex02_idle_lanes · counting idle lanes before the launch
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+A vector of N elements, blocks of `block` threads, one element a thread. Count without launching:
+
+    blocks      how many blocks cover the vector
+    without     how many threads are launched and have no element
+    idle        how many lanes stand idle in the warps that do have an element
+
+A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second one
+never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
+Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
+N lies between 1 and 10,000, block between 1 and 1024: to go through the blocks one by one is fast enough.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
+"""
+
+WARP = 32
+
+
+def lanes(N, block):
+    """(blocks, without, idle) for N elements and blocks of `block` threads."""
+    # the hardware only knows whole warps
+    warps_per_block = (block + WARP - 1) // WARP
+    block = warps_per_block * WARP
+
+    blocks = (N + block - 1) // block
+    without = blocks * block - N
+
+    idle = 0
+    left = N
+    for _ in range(blocks):
+        e = min(left, block)
+        left -= e
+        warps = (e + WARP - 1) // WARP
+        idle += warps * WARP - e
+    return blocks, without, idle

@@ -1,0 +1,46 @@
+# kind: point missed
+# what: a whole row of tiles of C is kept on chip (a list), so that each tile of A is loaded once and not once per column; the stub allows one tile of C on chip at a time
+# shows: numbers are right; N > B_n: several tiles of C live at once, fewer bytes of A are read than tile by tile
+"""ex04_block_matmul · a matrix product by tiles
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+C = A B, one tile of C at a time. The tile stays on chip while the tiles of A's rows and of B's columns pass by.
+
+    A (M, K)   B (K, N)   ->   C (M, N)
+
+    C[rows, cols] = sum over inner of A[rows, inner] B[inner, cols]
+
+Tiles of C are B_m x B_n, steps along the sum take at most B_k. Sizes need not be multiples of them: the last tile of a row or
+column is short. Each byte is counted: every tile of C is stored once. A and B may be 16-bit: turn tiles into float32 after
+the load (`.float()`), the sum needs it.
+
+load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) brings one back, tiles(N, B) gives the slices.
+A, B and C are float16, bfloat16 or float32, all of them alike. No size is 0.
+
+Not allowed: changing the inputs, larger tiles, more than one tile of C on chip at a time (the product that is being
+added to it is none), a second load or store of a tile
+for the same tile of C, the finished function from flashlab or solutions/.
+
+Hint: three loops. Which of them run over different tiles of C, and which over the terms of one sum?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+
+def block_matmul(A, B, C, B_m, B_n, B_k):
+    """Fills C with A B."""
+    M, K = A.shape
+    N = B.shape[1]
+    columns = tiles(N, B_n)
+    for rows in tiles(M, B_m):
+        height = rows.stop - rows.start
+        sums = [torch.zeros(height, cols.stop - cols.start) for cols in columns]
+        for inner in tiles(K, B_k):
+            a = load(A, rows, inner).float()            # serves all columns
+            for n, cols in enumerate(columns):
+                sums[n] += a @ load(B, inner, cols).float()
+        for n, cols in enumerate(columns):
+            store(C, rows, sums[n], cols)

@@ -1,0 +1,49 @@
+# kind: one mistake
+# what: m is overwritten with the new maximum before the factor exp(m_old - m_new) is computed, so the factor is exp(m - m) = 1 and the old sums are never converted; the old m has to be kept until then
+# shows: more than one block and a maximum that grows after the first block
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no scores),
+unless B_c is N_k or more. One pass over the keys is enough, more are allowed.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    (N_q, d), (N_k, d_v) = Q.shape, V.shape
+    O = Q.new_zeros(N_q, d_v)
+    l = Q.new_zeros(N_q)
+    m = Q.new_full((N_q,), -inf)
+    for j in range(0, N_k, B_c):
+        S = torch.einsum("qd,kd->qk", Q, K[j:j + B_c]) * d**-0.5
+        m_j = S.amax(1)
+        m = torch.maximum(m, m_j)
+        P = torch.exp(S - m[:, None])
+        alpha = torch.exp(m - torch.maximum(m, m_j))      # old unit -> new unit
+        O = O * alpha[:, None] + P @ V[j:j + B_c]
+        l = l * alpha + P.sum(1)
+    return O / l[:, None]

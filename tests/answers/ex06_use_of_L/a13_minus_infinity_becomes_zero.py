@@ -1,0 +1,43 @@
+# kind: one mistake
+# what: L = -inf of a half is replaced by 0 before the weights are taken, so a half without keys counts as a sum of exp(0) = 1 instead of 0
+# shows: rows where exactly one half saw no key (O too small, L too large); rows without any key are patched afterwards and right
+"""ex06_use_of_L · putting two finished halves together with L
+
+Chapter 06 · difficulty 3 of 5 · 15 minutes
+
+FA2 writes O, already divided, and L, the natural-log logsumexp of each row's scores. That one number is enough to merge the
+results of two halves of the keys. Decoding and attention over many GPUs are built on it.
+
+    O_a, O_b (N_q, d_v)   L_a, L_b (N_q,)   ->   O (N_q, d_v), L (N_q,)
+
+O and L are what a single pass over all the keys would have written. For one row, L_a is the logarithm of Σ exp(score) over
+the keys of half a, and O_a the sum of their values, each weighted by exp(score) and divided by that same Σ.
+L may be in the hundreds, of either sign. A query that saw no key of a half has O = 0 and L = -inf there; where it saw none of
+either, O = 0 and L = -inf.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: undo each half's division in thought. What is the sum over all keys divided by, and how large is a half's share of it?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def combine(O_a, L_a, O_b, L_b):
+    """(O, L) of all the keys, from those of each half."""
+    nothing = torch.isinf(L_a) & torch.isinf(L_b)
+
+    # get the infinities out of the way first, they only make NaN
+    a = torch.where(torch.isinf(L_a), torch.zeros_like(L_a), L_a)
+    b = torch.where(torch.isinf(L_b), torch.zeros_like(L_b), L_b)
+
+    top = torch.maximum(a, b)
+    w_a, w_b = torch.exp(a - top), torch.exp(b - top)
+    total = w_a + w_b
+
+    O = (w_a[:, None] * O_a + w_b[:, None] * O_b) / total[:, None]
+    L = top + torch.log(total)
+    return O, L.masked_fill(nothing, -inf)

@@ -1,0 +1,77 @@
+# kind: right
+# what: the number of keys that any query of the block sees is worked out first; a while loop ends there, and the last block is cut there
+# shows: blocks that nobody sees are not loaded, keys that none sees stay out, zeros are stored where no query sees a key
+
+"""ex08_dq_block · dQ of one query block
+
+Chapter 08 · difficulty 4 of 5 · 35 minutes
+
+One program of the second pass: query block i stays on chip, the key blocks pass by as in the forward, and dQ[rows] is
+written once. It is called once for each query block; `rows` is the slice of its queries, of which the last may be short.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   dO (N_q, d_v)   L, D (N_q,)   ->   dQ (N_q, d)
+
+dO is the gradient of O, L the natural-log logsumexp of each row's scores, D the row sum of dO ∘ O. The scores are
+Q Kᵀ · scale, and scale is any finite number. P is not given: each tile of it is made again from Q, K and L.
+With causal, query n sees the keys 0 ... n + N_k − N_q. A query that sees none has L = -inf, and dQ = 0.
+
+HBM is touched through load and store only, and each byte is counted. A program reads its rows of Q, dO, L and D once; it need
+not if none of its queries sees a key. A block of K and V it reads once if any of its queries sees any key of that block
+(the keys that none sees may stay out), else not at all: the first block starts at key 0, each has B_c keys, the last may be
+short. dQ[rows] is stored once, also where it is 0; store rounds to dQ's dtype.
+Scores lie between −1000 and 1000.
+Q, K, V, dO and dQ are float16 or float32, L and D are float32. No size is 0.
+
+Not allowed: changing the inputs, more than B_c keys at a time, a second load, a store in each step, autograd, the
+finished function from flashlab or solutions/.
+
+Hint: take the forward's loop. Which of its running values are left? What takes the place of O_i?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+inf = float("inf")
+
+
+def dq_program(Q, K, V, dO, L, D, dQ, rows, B_c, scale, causal):
+    """Fills dQ[rows], with at most B_c keys on chip at a time."""
+    N_q, d = Q.shape
+    N_k = K.shape[0]
+    B_r = rows.stop - rows.start
+
+    # the last query of the block sees the most keys
+    end = N_k
+    if causal:
+        end = min(N_k, rows.stop + N_k - N_q)       # may be negative
+
+    dq = torch.zeros(B_r, d, dtype=L.dtype)
+    if end <= 0:
+        store(dQ, rows, dq)
+        return
+
+    q = load(Q, rows).to(L.dtype)
+    do = load(dO, rows).to(L.dtype)
+    lse = load(L, rows).unsqueeze(1)
+    delta = load(D, rows).unsqueeze(1)
+
+    start = 0
+    while start < end:
+        cols = slice(start, min(start + B_c, end))
+        k = load(K, cols).to(L.dtype)
+        v = load(V, cols).to(L.dtype)
+        p = torch.exp(q @ k.T * scale - lse)        # already normalised
+        if causal:
+            p = p.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0.0)
+        ds = p * (do @ v.T - delta)
+        dq += ds @ k
+        start += B_c
+
+    store(dQ, rows, dq * scale)                     # the scale is the same for all keys: once is enough
+
+
+def hidden_tile(rows, cols, N_q, N_k):
+    """(B_r, B_c), True where the key comes after the query."""
+    queries, keys = torch.arange(rows.start, rows.stop), torch.arange(cols.start, cols.stop)
+    return keys > queries[:, None] + N_k - N_q

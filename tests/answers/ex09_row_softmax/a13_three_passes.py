@@ -1,0 +1,66 @@
+# kind: point missed
+# what: chapter 03's three passes, in blocks of 32 columns: maximum, sum, result, each loads the row again; the numbers are right
+# shows: every row is loaded three times, where the exercise asks for one load with the row kept on chip
+
+"""ex09_row_softmax · softmax of a row in one kernel
+
+Chapter 09 · difficulty 3 of 5 · 30 minutes
+
+One program holds one row: it is loaded once, stays on chip for the maximum, the exponentials and the sum, and is stored once.
+
+    X (M, N)   ->   Y (M, N)        Y[row] = exp(X[row] − max) / sum of exp(X[row] − max)
+
+    element (row, col) of X is at X + row · stride_Xm + col · stride_Xn, and Y has strides of its own
+
+A block has B columns; choose a power of two with B ≥ N. The padding must not change the result. Compute in float32 whatever X's
+dtype: cast after the load. Row numbers times strides can pass 2³¹: turn them into 64 bits (`.to(tl.int64)`).
+Numbers lie between −1000 and 1000.
+X and Y are float16 or float32. No size is 0.
+
+Not allowed: PyTorch in place of the kernel, tensors of your own, tl.softmax, fewer or more programs than rows, a second
+load or store of a row, atomics, the finished function from flashlab or solutions/.
+
+Hint: which value can a padded element have that never is the maximum, and whose exponential adds nothing to the sum?
+"""
+
+import triton
+import triton.language as tl
+
+
+
+@triton.jit
+def softmax_kernel(X, Y, stride_Xm, stride_Xn, stride_Ym, stride_Yn, N, B: tl.constexpr):
+    """Row number program_id(0)."""
+    row = tl.program_id(0).to(tl.int64)
+    X += row * stride_Xm
+    Y += row * stride_Ym
+
+    # 1. the maximum
+    m = tl.full((B,), float("-inf"), tl.float32)
+    for start in range(0, N, B):
+        cols = start + tl.arange(0, B)
+        x = tl.load(X + cols * stride_Xn, mask=cols < N, other=float("-inf")).to(tl.float32)
+        m = tl.maximum(m, x)
+    m_row = tl.max(m, axis=0)
+
+    # 2. the sum
+    total = tl.zeros((B,), tl.float32)
+    for start in range(0, N, B):
+        cols = start + tl.arange(0, B)
+        x = tl.load(X + cols * stride_Xn, mask=cols < N, other=float("-inf")).to(tl.float32)
+        total += tl.exp(x - m_row)
+    l_row = tl.sum(total, axis=0)
+
+    # 3. the result
+    for start in range(0, N, B):
+        cols = start + tl.arange(0, B)
+        x = tl.load(X + cols * stride_Xn, mask=cols < N, other=float("-inf")).to(tl.float32)
+        tl.store(Y + cols * stride_Yn, tl.exp(x - m_row) / l_row, mask=cols < N)
+
+
+def row_softmax(X, Y):
+    """Fills Y with the softmax of each row of X."""
+    M, N = X.shape
+    grid = (M,)
+    B = 32
+    softmax_kernel[grid](X, Y, *X.stride(), *Y.stride(), N, B)

@@ -1,0 +1,30 @@
+# kind: two mistakes
+# what: (1) start is added as bytes, start + lane · stride · itemsize, it should be (start + lane · stride) · itemsize; (2) 4 sectors is the yardstick for each itemsize
+# shows: (1) a start other than 0, e.g. start 8 in float32; (2) itemsize 8 with stride 1, itemsize 2 with stride 2
+
+"""ex09_uncoalesced · spot the uncoalesced access
+
+Chapter 09 · difficulty 2 of 5 · 20 minutes
+
+Memory moves in sectors of 32 bytes. Lane n of a warp, n = 0 ... 31, reads the element number `start + n · stride` of a tensor
+whose elements have `itemsize` bytes and whose first element lies at a multiple of 32 bytes. Say
+
+    sectors      how many sectors this one load moves: a whole sector for every one in which some lane has its element
+    coalesced    True if they are no more than a load with start 0 and stride 1 would move for the same itemsize, False if more
+
+itemsize is 2, 4 or 8, so no element lies in two sectors. Several lanes may read from one sector, which then moves once.
+stride 0 means that all lanes read the same element; a negative stride walks backwards, and never to before element 0.
+Examples in float32: start 0, stride 1: 4 sectors, coalesced. Stride 2: 8 sectors, not coalesced. Stride 0: 1 sector,
+coalesced, since fewer is as good. The results are an int and a bool.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: which byte does lane n read first, and in which sector is it?
+"""
+
+def load(start, stride, itemsize):
+    """(sectors, coalesced) of one warp's load."""
+    # element n lies n * itemsize bytes further on
+    bytes_ = [start + lane * stride * itemsize for lane in range(32)]
+    sectors = len({b // 32 for b in bytes_})
+    return sectors, sectors <= 4         # a warp takes 128 bytes at best, 4 sectors

@@ -1,0 +1,31 @@
+# kind: one mistake
+# what: the last block always counts as masked, as the diagonal block of a causal prompt; for one last query it needs a mask only if B_c does not divide length
+# shows: length a multiple of B_c
+
+"""ex13_window_tiles · what a window leaves to read
+
+Chapter 13 · difficulty 2 of 5 · 15 minutes
+
+In a decode step the query is the last of `length` tokens, and its key is in the cache already. With a sliding window it sees its
+own key and the `left` keys before it, or all before it if there are not so many; left = -1 stands for no window. Key block j holds
+keys j · B_c, ..., (j + 1) · B_c − 1. A program that knows its window starts at the first block with a key that is seen, and ends
+after the last one.
+
+Return (first, end, masked): the blocks to visit are first, ..., end − 1, and `masked` of them hold a place that is not to be seen,
+be it before the window or behind the last key. length and B_c are 1 or more, left is -1 or more.
+
+Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
+
+Hint: which is the first key that is seen, which the last?
+"""
+
+
+def window_tiles(length, left, B_c):
+    """(first, end, masked), three whole numbers."""
+    first_key = max(0, length - 1 - left) if left >= 0 else 0
+    first = first_key // B_c
+    end = (length + B_c - 1) // B_c
+    masked = 1                                  # the diagonal
+    if first_key % B_c != 0 and first != end - 1:
+        masked += 1                             # the left edge of the window
+    return first, end, masked

@@ -1,0 +1,29 @@
+# kind: one mistake
+# what: a window of `left` keys, the query's own among them, as sliding_window in model configs; the stub has `left` keys before its own, so the first is length - 1 - left
+# shows: where length - left and length - 1 - left differ in block or in being a block's first key: length=8, left=4, B_c=4; left=0
+
+"""ex13_window_tiles · what a window leaves to read
+
+Chapter 13 · difficulty 2 of 5 · 15 minutes
+
+In a decode step the query is the last of `length` tokens, and its key is in the cache already. With a sliding window it sees its
+own key and the `left` keys before it, or all before it if there are not so many; left = -1 stands for no window. Key block j holds
+keys j · B_c, ..., (j + 1) · B_c − 1. A program that knows its window starts at the first block with a key that is seen, and ends
+after the last one.
+
+Return (first, end, masked): the blocks to visit are first, ..., end − 1, and `masked` of them hold a place that is not to be seen,
+be it before the window or behind the last key. length and B_c are 1 or more, left is -1 or more.
+
+Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
+
+Hint: which is the first key that is seen, which the last?
+"""
+
+
+def window_tiles(length, left, B_c):
+    """(first, end, masked), three whole numbers."""
+    begin = 0 if left == -1 else max(0, length - left)
+    first = begin // B_c
+    end = -(-length // B_c)
+    masked = sum(1 for j in range(first, end) if j * B_c < begin or (j + 1) * B_c > length)
+    return first, end, masked
