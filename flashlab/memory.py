@@ -423,13 +423,9 @@ class Memory(TorchDispatchMode):
         tiles = Counter(f"{names.get(key, f'made in line {tile.where[1]}')} {ops.what(tile)} {format_bytes(tile.nbytes)}"
                         for key, tile in self._sram.items())
         live = [tile if n == 1 else f"{n} tiles {tile} each" for tile, n in tiles.items()]
-        return (
-            f"{op} makes a tile {ops.what(T)} of {format_bytes(nbytes)}, but {format_bytes(self.sram_live)} of the SRAM's "
-            f"{format_bytes(self.sram_bytes)} are in use.\n"
-            f"  at {frames.in_words(frame)}\n"
-            f"  live: {', '.join(live) or 'nothing'}\n"
-            f"  {OVERFLOW_ADVICE}"
-        )
+        return (f"{op} makes a tile {ops.what(T)} of {format_bytes(nbytes)}, but {format_bytes(self.sram_live)} of the SRAM's "
+                f"{format_bytes(self.sram_bytes)} are in use.\n"
+                f"  at {frames.in_words(frame)}\n  live: {', '.join(live) or 'nothing'}\n  {OVERFLOW_ADVICE}")
 
     # ---- Triton
 

@@ -66,7 +66,8 @@ def say(output, cases, shown=None, always=True):
     if odd:
         rest = [s for s in cases if all(s is not other for other in odd)]
         apart = f"in “{rest[0].case}” " if len(rest) == 1 else "where it is wrong and finite, "
-        return [*(apart + said for said in say(output, rest, rest[0].case)), f"in “{odd[0].case}” {_not_finite(name, axes, odd[0])}"]
+        finite = [apart + said for said in say(output, rest, rest[0].case)]
+        return [*finite, f"in “{odd[0].case}” {_not_finite(name, axes, odd[0])}"]
     for look in (_zero, _combined, _permuted, _transposed, _factor, _shift, _function, _rounded, _row_factor, _nearly):
         if said := look(name, axes, cases):
             return [said if always else f"where it is wrong, {said}"]

@@ -31,7 +31,7 @@ LIBRARY = {
                 "a library's softmax"),
     "attention": ({"scaled_dot_product_attention", "multi_head_attention_forward"}, "a library's attention"),
     "base_e": ({"exp", "exp_", "expm1", "log", "log_", "log1p", "logaddexp"}, "to base e, and this exercise is about base 2"),
-    "strides": ({"stride", "storage_offset", "data_ptr"}, "a tensor that knows the answer"),
+    "strides": ({"stride", "storage_offset", "data_ptr"}, "PyTorch's own answer"),
 }
 GRADIENTS = {"grad", "backward"}
 MAKES_ONLY = {"empty", "empty_like", "empty_strided", "new_empty", "zeros", "zeros_like", "new_zeros", "zero_", "fill_"}
@@ -131,7 +131,7 @@ class _Modules:
 
 
 def _ready(facts, function, module):
-    broken(facts, "ready_answer", f"`{function}` of {module} was called, which has the answer ready")
+    broken(facts, "ready_answer", f"`{function}` of {module} was called: this is to be worked out without it")
 
 
 # ---- every call of a Python function
@@ -245,8 +245,8 @@ class Functions(TorchFunctionMode):
         self.runs[frame.f_code, frame.f_lasti, name] += 1
         listed = name == "tensor" and isinstance(out, torch.Tensor) and out.numel() >= self.most
         if self.runs[frame.f_code, frame.f_lasti, name] >= self.most or listed:
-            broken(self.facts, "loop", f"line {frame.f_lineno} takes the {self.most} {self.loop} one by one: one operation takes "
-                                       "them all")
+            did = "made a tensor of Python's numbers" if listed else f"ran once for each of {self.most} {self.loop}"
+            broken(self.facts, "loop", f"line {frame.f_lineno} {did}: one operation takes all {self.loop}")
 
     def _compute(self, name, args, out, frame):
         """PyTorch at work where a kernel should be. To allocate, and to look at a tensor, is no work."""

@@ -80,13 +80,13 @@ def _shown(exercise, fn, judged, first, diagnosis):
             said.append(sentence(text, exercise))
         if diagnosis.explanation and not diagnosis.explanation.names:
             said += [sentence(text, exercise) for text in diagnosis.explanation.said]
-    found = findings(first, exercise)
+    found = findings(first, exercise, named=bool(diagnosis.name))
     return said + ([f"There {found[0][0].lower()}{found[0][1:]}", *found[1:]] if first.only_structure else found)
 
 
-def findings(judged, exercise=None):
+def findings(judged, exercise=None, named=False):
     """What is wrong with a case beside its numbers, as sentences."""
-    return [sentence(text, exercise) for text in structure.in_words(judged)]
+    return [sentence(text, exercise) for text in structure.in_words(judged, named)]
 
 
 def _of_problem(exercise, first, judged):

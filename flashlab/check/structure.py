@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+USUAL = " are usual"                   # ends what is said of a tensor of which less was read than by the solution
+
 
 class Finding(NamedTuple):
     """One breach of what the exercise asks for. `text` follows "The numbers are right, but"."""
@@ -24,9 +26,12 @@ def findings(exercise, outcome, right, numbers_right):
     return sorted(said, key=lambda finding: finding.name != "ready_answer")      # that explains all the rest
 
 
-def in_words(judged):
-    """Up to three findings of a case as sentences, the first after "The numbers are right, but" where they are."""
-    said = [finding.text for finding in judged.structure[:3]]
+def in_words(judged, named=False):
+    """Up to three findings of a case as sentences, the first after "The numbers are right, but" where they are.
+
+    named: the mistake is known; that somewhat less was read than usual is then no news, and may be no mistake
+    """
+    said = [finding.text for finding in judged.structure if not (named and finding.text.endswith(USUAL))][:3]
     return [f"the numbers are right, but {said[0]}", *said[1:]] if judged.only_structure else said
 
 
@@ -70,8 +75,8 @@ def _programs(facts, right):
     if (workers := facts.get("workers", 0)) < right.get("workers", 0):
         return [Finding("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
     if unit == "thread" and workers > right.get("workers", 0):
-        return [Finding("done_twice", f"{workers} threads stored something, and {right['workers']} are enough: those without an "
-                                      "element of their own did again what others do")]
+        return [Finding("done_twice", f"{workers} threads stored something, and {right['workers']} have an element of their own: "
+                                      "the others store nothing")]
     return _exchanged(facts.get("by", {}), right.get("by", {}), unit)
 
 
@@ -123,7 +128,7 @@ def _moved(name, verb, got, wanted, less, sure):
         times = f" {got / wanted:.3g} times as often as needed" if wanted else ", though it need not be"
         return Finding(f"{verb}_too_often", f"{name} was {verb}{times}: {got} bytes, {wanted} are enough")
     if got < wanted and not less:
-        least = f"of {wanted} that have to be" if verb == "stored" or sure else f"where {wanted} are usual"
+        least = f"of {wanted} that have to be" if verb == "stored" or sure else f"where {wanted}{USUAL}"
         return Finding(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}, {least}")
     return None
 
