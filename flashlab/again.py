@@ -1,40 +1,38 @@
-"""A call of flash_attention like one before: nothing is checked or chosen again, and it goes straight to its launches.
+"""A call of flash_attention or flash_attention_decode like one before: nothing is checked or chosen again, and it goes straight to
+its launches.
 
-Where the work is small, the GPU waits for Python. What flash_attention checks, and which kernel it picks, follows from the options
+Where the work is small, the GPU waits for Python. What such a call checks, and which kernel it picks, follows from the options
 and from the tensors' shapes, strides, dtypes and alignment: from the call's `signature`. But PyTorch has many who want to hear of
 an operation on its way (autograd, autocast, a compiler, a profiler, torch.func, modes of every kind): with any of them listening a
 call has no signature, and takes the long way.
 """
 
-from itertools import product
-
 import torch
 from torch.autograd import forward_ad, profiler
 
 AT_MOST = 512                          # calls remembered
-ORDINARY = set(product((bool,), (float, type(None)), (float,), (bool,), (str,), (bool, type(None))))       # types of options
+ORDINARY = {bool, int, float, str, type(None)}         # types of options: their values say all there is to say
 
 _made: dict[tuple, tuple] = {}         # by signature: how to make the launches of its plan, and the plan
 
 
-def signature(Q, K, V, causal, scale, dropout_p, return_lse, backend, deterministic):
-    """All that the way of a call follows from, hashable; None for a call that must be looked at."""
-    if torch.compiler.is_compiling() or not type(Q) is type(K) is type(V) is torch.Tensor:
+def signature(options, *tensors):
+    """All that the way of a call follows from, hashable; None for a call that must be looked at. Tensors may be None."""
+    types = tuple(map(type, options))                  # 1 is no True
+    if torch.compiler.is_compiling() or not ORDINARY.issuperset(types) or _somebody_listens():
         return None
-    types = (type(causal), type(scale), type(dropout_p), type(return_lse), type(backend), type(deterministic))
-    if types not in ORDINARY or dropout_p != 0.0 or _somebody_listens():
-        return None
-    if torch.is_grad_enabled() and (Q.requires_grad or K.requires_grad or V.requires_grad):
-        return None
-    if deterministic is None:
-        deterministic = torch.are_deterministic_algorithms_enabled()
+    gradients, parts = torch.is_grad_enabled(), [types, options]
     try:
-        return (causal, scale, backend, deterministic,
-                Q.shape, Q.stride(), Q.dtype, Q.device, Q.data_ptr() % 16,
-                K.shape, K.stride(), K.dtype, K.device, K.data_ptr() % 16,
-                V.shape, V.stride(), V.dtype, V.device, V.data_ptr() % 16)
+        for T in tensors:
+            if T is None:
+                parts.append(None)
+            elif type(T) is not torch.Tensor or gradients and T.requires_grad:
+                return None
+            else:
+                parts += T.shape, T.stride(), T.dtype, T.device, T.data_ptr() % 16
     except (RuntimeError, NotImplementedError):        # sparse, nested, ...: refused in words on the long way
         return None
+    return tuple(parts)
 
 
 def _somebody_listens():
@@ -51,12 +49,13 @@ def remember(call, replay, plan):
     _made[call] = replay, plan
 
 
-def made(call, Q, K, V):
+def made(call, **tensors):
     """(O, L) of the launches that a call of this signature made before; None where there was none, or it no longer counts."""
     replay, plan = _made.get(call, (None, None))
     if replay is None:
         return None
+    Q, V = tensors["Q"], tensors["V"]
     B, H, N, _ = Q.shape
     O = torch.empty((B, H, N, V.shape[3]), dtype=Q.dtype, device=Q.device)
     L = torch.empty((B, H, N), dtype=torch.float32, device=Q.device)
-    return (O, L) if replay(plan, {"Q": Q, "K": K, "V": V, "O": O, "L": L}, Q.device) else None
+    return (O, L) if replay(plan, tensors | {"O": O, "L": L}, Q.device) else None

@@ -56,10 +56,12 @@ def flash_attention(
     Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
     Source:  Dao 2023, arXiv:2307.08691; the window as Beltagy, Peters, Cohan 2020, arXiv:2004.05150
     """
+    if deterministic is None:
+        deterministic = torch.are_deterministic_algorithms_enabled()
     call = None
-    if window is None and seed is None:
-        call = again.signature(Q, K, V, causal, scale, dropout_p, return_lse, backend, deterministic)
-    if call and (results := again.made(call, Q, K, V)):
+    if type(dropout_p) is float and dropout_p == 0.0:
+        call = again.signature((causal, window, scale, seed, return_lse, backend, deterministic), Q, K, V)
+    if call and (results := again.made(call, Q=Q, K=K, V=V)):
         return results if return_lse else results[0]
     if torch._C._is_any_autocast_enabled():            # private, and a tenth of what torch.is_autocast_enabled(device) takes
         Q, K, V = transforms.as_autocast(Q, K, V)

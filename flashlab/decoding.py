@@ -6,6 +6,7 @@ It checks its arguments, writes new keys into the cache by `torch.ops.flashlab.c
 
 import torch
 
+from flashlab import again
 from flashlab.attention import pick_backend
 from flashlab.compiler import check_device, import_triton
 from flashlab.validate import (
@@ -49,6 +50,11 @@ def flash_attention_decode(
     Raises:  TypeError or ValueError before anything is launched; RuntimeError where a gradient is asked for
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023, arXiv:2309.06180
     """
+    options, new = (window, scale, splits, return_lse, backend), (K_new, V_new)
+    call = again.signature(options, Q, K_cache, V_cache, lengths, block_table, *new)
+    tensors = {"Q": Q, "K": K_cache, "V": V_cache, "lengths": lengths, "block_table": block_table, "K_new": K_new, "V_new": V_new}
+    if call and (results := again.made(call, **tensors)):
+        return results if return_lse else results[0]
     _check_cache(Q, K_cache, V_cache, lengths, block_table)
     N_q, N_max = Q.shape[2], _room(K_cache, block_table)
     added = _check_new(Q, K_cache, V_cache, K_new, V_new)
@@ -63,6 +69,8 @@ def flash_attention_decode(
     if added:
         CACHE_APPEND(K_new, V_new, K_cache, V_cache, lengths, block_table, backend)
     O, L = ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
+    if call and Q.is_cuda:
+        _remember(call, tensors, added, window, scale, splits)
     return (O, L) if return_lse else O
 
 
@@ -175,8 +183,9 @@ def _(K_new, V_new, K_cache, V_cache, lengths, block_table, backend):
 def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend):
     if decode := _kernels(backend, Q, V_cache):
         limits = {} if window is None else {"causal": False, "left": window[0], "right": 0}
+        kind = _kind(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits)
         return decode.forward(None, decode.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table, added=added,
-                              scale=scale, splits=splits, **limits)
+                              scale=scale, splits=splits, kind=kind, **limits)
     O = Q.new_empty(*Q.shape[:3], V_cache.shape[-1])
     L = Q.new_empty(Q.shape[:3], dtype=_dtype_of_L(Q))
     with torch.autocast(Q.device.type, enabled=False):                     # it would round float32
@@ -214,6 +223,33 @@ def _kernels(backend, Q, V):
     from flashlab.kernels import decode
 
     return decode
+
+
+# ---- the same call again
+
+def _kind(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits):
+    from flashlab.kernels import plans
+
+    return plans.kind((added, window and tuple(window), scale, splits), Q, K_cache, V_cache, lengths, block_table)
+
+
+def _remember(call, tensors, added, window, scale, splits):
+    """The plans of the launches that this call has just made, where it has some."""
+    if import_triton() is None:
+        return
+    from flashlab.kernels import decode, plans
+
+    attended = plans.known((decode.launch, _kind(*list(tensors.values())[:5], added, window, scale, splits)))
+    appended = plans.known((decode.append, decode.kind_of_append(**tensors))) if added else None
+    if attended and (appended or not added):
+        again.remember(call, _replay, (appended, attended) if added else (attended,))
+
+
+def _replay(steps, tensors, device):
+    """Whether all of the launches were made. Keys that were written, and are written again, are the same."""
+    from flashlab.kernels import plans
+
+    return all(plans.again(step, tensors, device) for step in steps)
 
 
 # ---- without Triton

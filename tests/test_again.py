@@ -1,14 +1,16 @@
-"""Calls of flash_attention that are made again the short way, and all those that must not be. What launches is a stand-in."""
+"""Calls that are made again the short way, and all those that must not be. What launches is a stand-in."""
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flashlab import again
+from flashlab import again, decoding
 from flashlab.attention import flash_attention
+from flashlab.decoding import flash_attention_decode
 from flashlab.memory import Memory
 
-ORDINARY = {"causal": False, "scale": None, "dropout_p": 0.0, "return_lse": False, "backend": "auto", "deterministic": None}
+ORDINARY = {"causal": False, "window": None, "scale": None, "seed": None, "return_lse": False, "backend": "auto",
+            "deterministic": False}
 
 
 def tensors(*shape, dtype=torch.float32):
@@ -16,7 +18,7 @@ def tensors(*shape, dtype=torch.float32):
 
 
 def signature(Q, K, V, **options):
-    return again.signature(Q, K, V, **ORDINARY | options)
+    return again.signature(tuple((ORDINARY | options).values()), Q, K, V)
 
 
 @pytest.fixture
@@ -43,6 +45,7 @@ def test_a_known_call_goes_straight_to_its_launches(short):
     O = flash_attention(Q, K, V)
     assert len(noted) == 1 and noted[0]["Q"] is Q and noted[0]["K"] is K and noted[0]["V"] is V
     assert O.shape == (1, 2, 8, 16) and (O == 7).all()
+    noted, _ = short(*tensors(), return_lse=True)
     assert flash_attention(Q, K, V, return_lse=True)[1].shape == (1, 2, 8) and len(noted) == 2
 
 
@@ -130,3 +133,50 @@ def test_only_so_many_are_remembered(short, monkeypatch):
     for n in range(1, 6):
         short(*tensors(1, 1, n, 16))
     assert len(again._made) == 3
+
+
+# ---- flash_attention_decode
+
+def cached(new=False):
+    Q, K, V = torch.randn(2, 4, 1, 16), torch.randn(2, 2, 40, 16), torch.randn(2, 2, 40, 24)
+    added = {"K_new": torch.randn(2, 2, 1, 16), "V_new": torch.randn(2, 2, 1, 24)} if new else {}
+    return (Q, K, V, torch.tensor([30, 5], dtype=torch.int32)), added
+
+
+def of_decoding(Q, K, V, lengths, K_new=None, V_new=None):
+    return again.signature((None, None, None, False, "auto"), Q, K, V, lengths, None, K_new, V_new)
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_known_step_goes_straight_to_its_launches(short, new):
+    noted, _ = short(*tensors())
+    replay, plan = again._made.popitem()[1]
+    tensors_, added = cached(new)
+    again.remember(of_decoding(*tensors_, **added), replay, plan)
+    tensors_, added = cached(new)
+    O = flash_attention_decode(*tensors_, **added)
+    assert O.shape == (2, 4, 1, 24) and (O == 7).all() and noted[0]["lengths"] is tensors_[3]
+    assert noted[0]["K_new"] is added.get("K_new")
+    tensors_, added = cached(not new)
+    assert not (flash_attention_decode(*tensors_, **added) == 7).any()
+    with pytest.raises(TypeError, match="K_new"):
+        flash_attention_decode(*tensors_, V_new=torch.randn(2, 2, 1, 24))
+    assert len(noted) == 1
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_what_is_remembered_of_a_step_is_what_it_launched(monkeypatch, new):
+    """The plans are looked up under the keys that they were made under, and made again in their order."""
+    pytest.importorskip("triton")
+    from flashlab.kernels import plans
+
+    made = []
+    monkeypatch.setattr(plans, "_run", lambda kind, launches, tensors, device, run=plans._run: (
+        made.append(kind), run(kind, launches, tensors, device)))
+    monkeypatch.setattr(plans, "known", lambda kind: made.index(kind) + 1)
+    monkeypatch.setattr(again, "_made", {})
+    (Q, K, V, lengths), added = cached(new)
+    flash_attention_decode(Q, K, V, lengths, backend="triton", window=(9, 0), **added)
+    given = {"Q": Q, "K": K, "V": V, "lengths": lengths, "block_table": None, "K_new": None, "V_new": None} | added
+    decoding._remember("call", given, len(added) // 2, [9, 0], 0.25, None)
+    assert again._made["call"] == (decoding._replay, (1, 2) if new else (1,)) and len(made) == 1 + new
