@@ -25,7 +25,7 @@ MAY_KNOW = {
     "transforms": {"cost"},                                              # what PyTorch asks of an operator
     "again": set(),
     "attention": {"again", "compiler", "kernels", "ladder", "rungs", "transforms", "validate"},
-    "decoding": {"attention", "compiler", "kernels", "validate"},
+    "decoding": {"again", "attention", "compiler", "kernels", "validate"},
     "fp8": {"compiler", "kernels", "validate"},
     "huggingface": {"attention", "validate"},
     "gpt": {"attention", "decoding"},
