@@ -62,6 +62,8 @@ EXERCISE = Exercise(
         Mistake("largest_of_equals", "of several s with the least time the largest was taken", "several s that share the least time: the smallest of them", (IF, "if time <= least:")),
         Mistake("T_left_out", "s = T was never tried", "the last s to try: T itself", (RANGE, "range(2, T)")),
         Mistake("only_one_wave_tried", "only those s were tried that fit in one wave", "all s up to T: more waves of shorter programs may be faster", (RANGE, "range(2, min(T, SMs // P) + 1)")),
+        Mistake("full_gpu_not_split", "no split was tried where there are as many programs as SMs, or more", "P ≥ SMs: a last wave that is nearly empty takes as long as a full one, and shorter programs make it shorter",
+                (RANGE, "range(2, T + 1 if P < SMs else 2)")),
         Mistake("powers_of_two", "only powers of two were tried", "all s up to T", (RANGE, "[2**n for n in range(1, T.bit_length()) if 2**n <= T]")),
         Mistake("never_one", "s = 1 was left out", "s = 1: no split", (START, 'float("inf")')),
         Mistake("time_returned", "the least time came back, not its s", "what is returned: the s with the least time", ("return best", "return least")),

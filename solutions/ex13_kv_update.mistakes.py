@@ -85,6 +85,15 @@ EXERCISE = Exercise(
         both("to_the_end_of_the_cache", "every place from n on was set to the new token, the last one where there are several", "only N_new places are new, the rest stays as it is", K_PUT, "K_cache[b, :, n:] = K_new[b, :, -1:]"),
         both("rest_cleared", "what lies behind the new tokens was set to 0", "only N_new places are new, the rest stays as it is", K_PUT, "K_cache[b, :, n:n + N_new] = K_new[b]\n        K_cache[b, :, n + N_new:] = 0"),
         both("pushed_out", "the keys were moved towards the beginning to make room at the end", "there is room behind the keys: nothing has to move", K_PUT, "K_cache[b] = torch.cat([K_cache[b, :, N_new:], K_new[b]], dim=1)"),
+        Mistake("places_before_heads", "the caches were indexed as if a place came before its heads, (B, N_max, H_kv, d)", "the shape of the caches: (B, H_kv, N_max, d), the places of a head next to each other",
+                body="""
+                B, H_kv, N_new, _ = K_new.shape
+                for cache, new in ((K_cache, K_new), (V_cache, V_new)):
+                    flat = cache.view(B * cache.shape[2], H_kv, cache.shape[3])
+                    for b, n in enumerate(lengths.tolist()):
+                        flat[b * cache.shape[2] + n:b * cache.shape[2] + n + N_new] = new[b].transpose(0, 1)
+                return lengths + N_new
+                """),
         Mistake("values_forgotten", "V_cache stayed as it was: the values were not written, or into another tensor", "both caches grow, in place", (V_PUT, "")),
         Mistake("keys_forgotten", "K_cache stayed as it was: the keys were not written, or into another tensor", "both caches grow, in place", (K_PUT, "")),
         Mistake("not_in_place", "the caches that were given stayed as they were: the new tokens went into other tensors, or nowhere", "the caches themselves: K_cache[...] = ... changes them; K_cache = ..., or an assignment to a copy, does not",

@@ -71,6 +71,8 @@ EXERCISE = Exercise(
         Mistake("masked_twice", "a block that both ends cut was counted twice", "masked: how many blocks, not how many cuts", (CROSSED, "[j for j, cut in ((first, start), (end - 1, length)) if cut % B_c]")),
         Mistake("window_s_mask_forgotten", "the block in which the window begins was not counted among the masked", "masked: places before the window are not to be seen", (CROSSED, "{j for j, cut in ((end - 1, length),) if cut % B_c}")),
         Mistake("tail_s_mask_forgotten", "the short last block was not counted among the masked", "masked: places behind the last key are not to be seen", (CROSSED, "{j for j, cut in ((first, start),) if cut % B_c}")),
+        Mistake("last_always_masked", "the last block was counted as masked, also where length is a multiple of B_c", "masked: the last block needs a mask where places behind the last key belong to it",
+                (CROSSED, "({first} if start % B_c else set()) | {end - 1}")),
         Mistake("ends_always_masked", "the first and the last block were counted as masked, also where they are seen whole", "masked: a block that is seen whole needs none", (CROSSED, "{first, end - 1}")),
         Mistake("all_masked", "all blocks were counted as masked", "masked: a block that is seen whole needs none", ("len(crossed)", "end - first")),
         Mistake("whole_for_masked", "the blocks that are seen whole were counted", "masked: the others", ("len(crossed)", "end - first - len(crossed)")),

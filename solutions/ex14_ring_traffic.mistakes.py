@@ -68,6 +68,8 @@ EXERCISE = Exercise(
         Mistake("always_float32", "K and V were counted with 4 bytes an element", "the unit: K and V take itemsize bytes an element", (FORWARD, "forward = (R - 1) * block * 4")),
         Mistake("sums_in_16_bits", "dK and dV were counted with itemsize bytes an element", "dK and dV are float32, 4 bytes an element", (SUMS, "sums = R * block * itemsize if R > 1 else 0")),
         Mistake("sums_not_home", "dK and dV were counted R − 1 times: they never came back to their owner", "the sums: one step more than K and V, back to the owner", (SUMS, "sums = (R - 1) * block * 4")),
+        Mistake("keys_home_too", "K and V were counted R times in the backward pass, as if they, too, had to come back to their owner", "the backward pass: K and V travel as they do in the forward pass, R − 1 times; dK and dV come home",
+                (RESULT, "return forward, (R * block * itemsize if R > 1 else 0) + sums")),
         Mistake("sums_in_one_rank", "with one rank dK and dV were counted as sent", "one rank: its dK and dV are at home already", (SUMS, "sums = R * block * 4")),
         Mistake("only_sums", "in the backward pass K and V were not counted", "the backward pass recomputes P from Q and K: K and V travel again", (RESULT, "return forward, sums")),
         Mistake("no_sums", "dK and dV were not counted", "the backward pass: every rank adds its part to the dK and dV of each block", (RESULT, "return forward, forward")),
