@@ -48,7 +48,7 @@ EXERCISE = Exercise(
         Mistake("Q_written", "Q was counted as written", "Q is read, and never written", (WRITES, "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) + N_q + N_q * d")),
         Mistake("l_and_m_once_too_few", "l and m were counted as written once too few: at the start, or in the last step, where L comes on top", "what is written at the start and in each step: O, l and m", (WRITES, "N_q * d_v + T_c * N_q * (d_v + 2) + N_q")),
         Mistake("last_read_missing", "the first key block was taken to read no O, l and m", "the inner loop reads them in each step, also in the first", (READS, "N_k * (d + d_v) + T_c * N_q * d + (T_c - 1) * N_q * (d_v + 2)")),
-        Mistake("swapped", "reads and writes came back in the wrong order", "the order in `return`", ("return reads, writes", "return writes, reads")),
+        Mistake("swapped", "reads and writes came back in the wrong order", "the order of what is returned: reads, writes", ("return reads, writes", "return writes, reads")),
         Mistake("whole_query_blocks", "short last query blocks were counted as whole ones", "all query blocks together are N_q rows, not T_r·B_r",
                 (READS, "N_k * (d + d_v) + T_c * -(-N_q // B_r) * B_r * (d + d_v + 2)"), (WRITES, "N_q * (d_v + 2) + T_c * -(-N_q // B_r) * B_r * (d_v + 2) + N_q"),
                 also=[[(READS, "N_k * (d + d_v) + T_c * -(-N_q // B_r) * B_r * (d + d_v + 2)")],

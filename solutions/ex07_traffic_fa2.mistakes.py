@@ -44,7 +44,7 @@ EXERCISE = Exercise(
         Mistake("blocks_of_B_r_rows", "short last query blocks were counted as whole ones", "all query blocks together are N_q rows", (READS, "T_r * B_r * d + T_r * N_k * (d + d_v)"), (WRITES, "T_r * B_r * (d_v + 1)")),
         Mistake("start_written", "first values of O, l and m were counted as written", "O_i, l_i and m_i start on chip", (WRITES, "2 * N_q * d_v + 3 * N_q")),
         Mistake("per_step", "K and V were counted whole in each of the T_r · T_c steps", "each step reads one block: all steps of a query block read K and V once", (READS, "N_q * d + T_r * -(-N_k // B_c) * N_k * (d + d_v)")),
-        Mistake("swapped", "reads and writes came back in the wrong order", "the order in `return`", ("return reads, writes", "return writes, reads")),
+        Mistake("swapped", "reads and writes came back in the wrong order", "the order of what is returned: reads, writes", ("return reads, writes", "return writes, reads")),
         Mistake("T_r_a_fraction", "T_r was N_q / B_r, a fraction, and the product was rounded at the end", "T_r = ⌈N_q / B_r⌉, before anything is multiplied with it",
                 (READS, "int(N_q * d + N_q / B_r * N_k * (d + d_v))"), also=[[(READS, "round(N_q * d + N_q / B_r * N_k * (d + d_v))")]]),
         Mistake("one_block_too_many", "T_r was one too many where B_r divides N_q", "T_r = ⌈N_q / B_r⌉ is -(-N_q // B_r): neither N_q // B_r + 1 nor round(N_q / B_r + 0.5)",

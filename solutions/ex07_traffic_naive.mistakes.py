@@ -46,7 +46,7 @@ EXERCISE = Exercise(
         Mistake("transpose_copied", "Kᵀ was counted as an operation of its own, which reads K, writes it again, or both", "a transpose: it is a view and moves nothing", (READS, READS + " + N_k * d"), (WRITES, WRITES + " + N_k * d"),
                 also=[[(READS, READS + " + N_k * d")], [(WRITES, WRITES + " + N_k * d")]]),
         Mistake("bytes", "the result is in bytes, not in elements", "the unit: a float32 element has 4 bytes, count elements", ("return reads, writes", "return 4 * reads, 4 * writes")),
-        Mistake("swapped", "reads and writes came back in the wrong order", "the order in `return`", ("return reads, writes", "return writes, reads")),
+        Mistake("swapped", "reads and writes came back in the wrong order", "the order of what is returned: reads, writes", ("return reads, writes", "return writes, reads")),
         Mistake("K_forgotten", "K was not counted", "the operands of QKᵀ", (READS, "N_q * d + 4 * N_q * N_k + N_k * d_v")),
         Mistake("written_in_place", "one result of N_q × N_k was not counted as written, S · scale or P, as if it took the place of S", "what eager PyTorch writes: QKᵀ, S · scale and the softmax make a matrix each", (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")),
         Mistake("logsumexp_not_read", "the logsumexp was not counted as reading S", "the last of the five operations reads S once more", (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v"), same_as="P_not_read"),
