@@ -54,7 +54,7 @@ EXERCISE = Exercise(
                 ("32 * warps - N", "min(32, block) * warps - N")),
         Mistake("all_warps", "warps without any element were counted too", "the short block: only the warps that its elements reach",
                 ("-(-rest // 32)", "-(-block // 32) * (rest > 0)")),
-        Mistake("rest_forgotten", "the short last block was left out", "divmod(N, block) has a rest", ("+ -(-rest // 32)", "")),
+        Mistake("rest_forgotten", "the warps of the short last block were left out, though its elements were counted as busy lanes", "the short last block: it has ⌈rest / 32⌉ warps with an element, rest = N mod block", ("+ -(-rest // 32)", "")),
         Mistake("idle_is_without", "idle lanes were taken to be the threads without an element",
                 "a lane without a thread is idle too, and a warp that leaves at the guard is not counted", ("32 * warps - N", "without")),
         Mistake("busy_lanes", "busy lanes were counted, not idle ones", "the last number: 32 lanes a warp, minus the busy ones", ("32 * warps - N", "N")),
