@@ -73,7 +73,7 @@ EXERCISE = Exercise(
         Mistake("unit_of_the_first_piece", "each piece was added in the unit of the first piece's maximum, and l converted at the end: what rises far above that overflows",
                 "the unit: the maximum so far, in each piece", ("for part in tiles", "reference = m\n    for part in tiles"),
                 ("m_new = torch.maximum(m, piece.amax())", "m_new = torch.maximum(m, piece.amax())\n        reference = m_new if part.start == 0 else reference"),
-                ("l = l * torch.exp(m - m_new) + torch.exp(piece - m_new).sum()", "l = l + torch.exp(piece - reference).sum()"), ("return m, l", "return m, l * torch.exp(reference - m)")),
+                ("l = l * torch.exp(m - m_new) + torch.exp(piece - m_new).sum()", "l = l + torch.exp(piece - reference).sum()"), ("return m, l", "return m, l * torch.exp(reference - m)"), same_as="converted_afterwards"),
         Mistake("m_of_this_piece", "m_new was the maximum of this piece alone",
                 "m_new: the larger of m and the piece's maximum", ("torch.maximum(m, piece.amax())", "piece.amax()")),
         Mistake("m_not_carried", "each piece forgot the ones before: m and l came out as those of the last piece alone",
