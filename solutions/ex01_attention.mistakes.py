@@ -128,6 +128,14 @@ EXERCISE = Exercise(
                 also=[[("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.amax(-1, keepdim=True).clamp(min=0))\n    P = P / P.sum(-1, keepdim=True).masked_fill(P.sum(-1, keepdim=True) == 0, 1)")],
                       [("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.masked_fill(S == -inf, 0).amax(-1, keepdim=True))\n    P = P / P.sum(-1, keepdim=True)")],
                       [("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.masked_fill(S == -inf, 0).amax(-1, keepdim=True))\n    P = P / P.sum(-1, keepdim=True).masked_fill(P.sum(-1, keepdim=True) == 0, 1)")]]),
+        Mistake("hidden_in_maximum", "hidden keys took part in the maximum that was subtracted, so that a row whose visible scores are far below theirs underflows",
+                "the shift: the largest score that the query sees",
+                ("S = S.masked_fill(hidden, -inf)\n    P = torch.softmax(S, dim=-1)",
+                 "m = S.amax(-1, keepdim=True)\n        S = S.masked_fill(hidden, -inf)\n    P = torch.exp(S - (m if causal else S.amax(-1, keepdim=True)))\n"
+                 "    P = P / P.sum(-1, keepdim=True).masked_fill(P.sum(-1, keepdim=True) == 0, 1)"),
+                also=[[("S = S.masked_fill(hidden, -inf)\n    P = torch.softmax(S, dim=-1)",
+                        "m = S.amax(-1, keepdim=True)\n        S = S.masked_fill(hidden, -inf)\n    P = torch.exp(S - (m if causal else S.amax(-1, keepdim=True)))\n"
+                        "    P = P / P.sum(-1, keepdim=True)")]]),
         Mistake("scale_whole_root", "√d was rounded down to a whole number", "the default scale: 1/√d, √d as it is, no whole number: d ** 0.5 or math.sqrt",
                 ("Q.shape[-1] ** -0.5 if scale is None", "int(Q.shape[-1] ** 0.5) ** -1.0 if scale is None")),
         Mistake("one_maximum", "one maximum of all rows was subtracted, so that rows far below it underflow to 0 / 0", "the maximum: one for each row, not one for all",
