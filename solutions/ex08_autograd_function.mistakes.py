@@ -188,7 +188,7 @@ EXERCISE = Exercise(
                 (GIVE, "assert all(ctx.needs_input_grad[:3])\n        return dQ, dK, dV, None, None")),
         Mistake("dV_first", "the gradients came back in the order dV, dQ, dK", "what fa2_backward gives and backward returns: the gradient of Q first, then K, then V", (GIVE, "return dV, dQ, dK, None, None")),
         Mistake("dQ_dK_swapped", "dQ and dK changed places", "what fa2_backward gives and backward returns: the gradient of Q first, then K, then V", (GIVE, "return dK, dQ, dV, None, None")),
-        Mistake("nones_missing", "backward returned fewer values than forward has arguments: those are five", "one value for each argument after ctx, None for causal and scale", (GIVE, "return dQ, dK, dV")),
+        Mistake("nones_missing", "backward returned another number of values than forward has arguments: those are five", "one value for each argument after ctx, None for causal and scale", (GIVE, "return dQ, dK, dV")),
         Mistake("one_none_too_many", "a gradient stood in the place of causal or scale in what backward returned", "the return of backward: one value for each argument after ctx, from dQ on; ctx itself has none", (GIVE, "return None, dQ, dK, dV, None, None")),
         Mistake("causal_lost", "the backward ran without the mask, also where causal is True", "what is kept on ctx, and what fa2_backward is given", ("causal=ctx.causal, scale=ctx.scale", "scale=ctx.scale")),
         Mistake("scale_lost", "the backward took 1/√d for the scale, not the scale of the forward", "what is kept on ctx, and what fa2_backward is given", ("causal=ctx.causal, scale=ctx.scale", "causal=ctx.causal")),
