@@ -152,7 +152,9 @@ EXERCISE = Exercise(
         Mistake("diagonal_without_shift", "the mask was put only on tiles that cross the diagonal of a square matrix, where N_q is N_k",
                 "which tiles need the mask: those with keys after the first query's last one, and that depends on N_k − N_q",
                 ("if causal:", "if causal and cols.stop > rows.start:"), also=[[("if causal:", "if causal and cols.stop - 1 > rows.start:")], [("if causal:", "if causal and cols.start >= rows.start:")],
-                      [("if causal:", "if causal and cols.stop > rows.start + 1:")]]),
+                      [("if causal:", "if causal and cols.stop > rows.start + 1:")],
+                      *([("L_i.masked_fill(L_i == -inf, 0)", "L_i"), ("if causal:", f"if causal and {test}:")]
+                        for test in ("cols.stop > rows.start", "cols.stop - 1 > rows.start", "cols.start >= rows.start"))]),
         Mistake("mask_before_scale", "hidden scores were set to −inf before they were multiplied by scale: a negative scale makes +inf of them, 0 NaN",
                 "the order: first the product with scale, then the mask",
                 ("P_ij = torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "S_ij = Q_i @ K_j.T\n        S_ij = S_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), -torch.inf) if causal else S_ij\n        P_ij = torch.exp(S_ij * scale - L_i[:, None])"),

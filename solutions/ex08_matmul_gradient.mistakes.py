@@ -41,6 +41,8 @@ EXERCISE = Exercise(
         Mistake("W_not_transposed", "dY was multiplied by W, not by its transpose", "the shapes of dX: (N, M) times (M, K)", (DX, "dY @ W")),
         Mistake("X_not_transposed", "X was multiplied by dY without being transposed", "the shapes of dW: (K, N) times (N, M)", (DW, "X @ dY")),
         Mistake("dW_transposed", "dW came out transposed: dYᵀ X", "the order of the factors: dW has the shape of W", (DW, "dY.T @ X")),
+        Mistake("reshaped_at_the_end", "dX or dW held the numbers of its transpose, brought into shape by a reshape, which deals them out in another order", "dX = dY Wᵀ and dW = Xᵀ dY: both have their shapes without a reshape",
+                (DX, "(W @ dY.T).reshape(X.shape)"), (DW, "(dY.T @ X).reshape(W.shape)"), also=[[(DX, "(W @ dY.T).reshape(X.shape)")], [(DW, "(dY.T @ X).reshape(W.shape)")]]),
         Mistake("dW_averaged", "dW was averaged over the rows of X, not summed", "dW: each row of X adds its part to the loss", (DW, "X.T @ dY / len(X)")),
         Mistake("swapped", "the two gradients changed places", "the results: dX = dY Wᵀ first, then dW = Xᵀ dY", ("return dX, dW", "return dW, dX")),
         Mistake("dX_of_ones", "dX was the row sums of W: dY was taken to be all ones", "dX: every column of dY weighs a column of W", (DX, "(dY * 0 + 1) @ W.T")),
