@@ -45,7 +45,8 @@ def two_calls(exercise, fn):
     right = oracle.gradients(*leaves, inputs["dO"], causal=False, scale=0.5)
     if error is None and all(torch.allclose(a.double(), b, atol=1e-4) for a, b in zip(found, right, strict=True)):
         return None
-    return named(exercise, "options_on_the_class", "But after a second call with other options the first one's gradients were wrong")
+    happened = "gradients were wrong" if error is None else f"backward raised {type(error).__name__}"
+    return named(exercise, "options_on_the_class", f"But after a second call with other options the first one's {happened}")
 
 
 def frozen(exercise, fn):
@@ -78,19 +79,22 @@ def frozen(exercise, fn):
 
 
 def unnoticed(exercise, fn):
-    """Is an input that is changed between forward and backward noticed? It is where autograd keeps the tensors."""
+    """Is an input that is changed between forward and backward noticed? It is where autograd keeps the tensors; and where copies are
+    kept, the gradients are those of the forward that ran."""
     for n, name in enumerate("QKV"):
         inputs = exercise.cases[0].make()
         leaves = [inputs[letter].requires_grad_() for letter in "QKV"]
+        right = oracle.gradients(*(inputs[letter].detach() for letter in ("Q", "K", "V", "dO")), causal=inputs["causal"], scale=inputs["scale"])
 
         def change_and_go_back(changed=n, leaves=leaves, inputs=inputs):
             with torch.enable_grad():
                 O = fn(*leaves, inputs["causal"], inputs["scale"])
             with torch.no_grad():
                 leaves[changed].add_(1)
-            torch.autograd.grad(O, leaves, inputs["dO"])
+            return torch.autograd.grad(O, leaves, inputs["dO"])
 
-        if runner.protected(change_and_go_back, exercise.seconds)[1] is None:
+        found, error = runner.protected(change_and_go_back, exercise.seconds)
+        if error is None and not all(torch.allclose(a.double(), b, atol=1e-4) for a, b in zip(found, right, strict=True)):
             return named(exercise, "tensors_on_ctx", f"But {name} was changed between the two, and backward gave gradients all the same, wrong ones")
     return None
 
@@ -165,35 +169,35 @@ EXERCISE = Exercise(
         case("one query, one key", 1, 1, 3, 3, seed=982),
     ],
     mistakes=[
-        Mistake("wrong_order", "the gradients were returned in another order than forward's arguments", "the return of backward: the gradient of Q first, then K, then V", (GIVE, "return dK, dV, dQ, None, None")),
-        Mistake("tensors_on_ctx", "a tensor was kept on ctx itself, where autograd knows nothing of it",
-                "forward: ctx.save_for_backward(...)", (SAVE, "ctx.kept = Q, K, V, O, L"), (UNPACK, "Q, K, V, O, L = ctx.kept")),
-        Mistake("saved_twice", "save_for_backward was called twice: the second call replaces what the first one kept", "save_for_backward: one call with all five",
+        Mistake("wrong_order", "the gradients came back in another order than forward's arguments: dK, dV, dQ", "what fa2_backward gives and backward returns: the gradient of Q first, then K, then V", (GIVE, "return dK, dV, dQ, None, None")),
+        Mistake("tensors_on_ctx", "a tensor was kept where autograd does not see it change: on ctx itself, or beside save_for_backward in another way",
+                "what is kept: each tensor itself, with ctx.save_for_backward(...)", (SAVE, "ctx.kept = Q, K, V, O, L"), (UNPACK, "Q, K, V, O, L = ctx.kept")),
+        Mistake("saved_twice", "ctx.saved_tensors held fewer tensors than backward took from it: not all were saved, or in several calls of save_for_backward, of which the last one counts", "save_for_backward: one call with all five",
                 ("ctx.save_for_backward(Q, K, V, O, L)", "ctx.save_for_backward(Q, K, V)\n        ctx.save_for_backward(O, L)")),
-        Mistake("options_on_the_class", "causal and scale were kept on the class, where a second call overwrites those of the first",
-                "ctx: one for each call", ("ctx.causal, ctx.scale = causal, scale", "Attention.causal, Attention.scale = causal, scale"), ("causal=ctx.causal, scale=ctx.scale", "causal=Attention.causal, scale=Attention.scale")),
+        Mistake("options_on_the_class", "what belongs to one call, such as causal or scale, was kept on the class or in a global, where a second call overwrites it",
+                "ctx: each call has one of its own", ("ctx.causal, ctx.scale = causal, scale", "Attention.causal, Attention.scale = causal, scale"), ("causal=ctx.causal, scale=ctx.scale", "causal=Attention.causal, scale=Attention.scale")),
         Mistake("nothing_if_Q_is_frozen", "backward gave no gradient at all where Q needs none", "backward: each gradient is asked for by itself, ctx.needs_input_grad",
                 (UNPACK, "Q, K, V, O, L = ctx.saved_tensors\n        if not ctx.needs_input_grad[0]:\n            return None, None, None, None, None")),
-        Mistake("left_out", "a gradient that is not needed was left out of what backward returns, so that those after it lost their places",
-                "the return of backward: None in the place of what has no gradient", (GIVE, "return *(grad for grad, needed in zip((dQ, dK, dV), ctx.needs_input_grad) if needed), None, None")),
+        Mistake("left_out", "backward returned fewer values where some gradient is not needed: None belongs in its place, or the gradient all the same",
+                "the return of backward: one value for each argument of forward, whoever needs it", (GIVE, "return *(grad for grad, needed in zip((dQ, dK, dV), ctx.needs_input_grad) if needed), None, None")),
         Mistake("none_if_frozen", "backward gave no gradient to a tensor that needs one, because another needs none", "backward: each gradient is asked for by itself, ctx.needs_input_grad",
                 (UNPACK, "Q, K, V, O, L = ctx.saved_tensors\n        if not all(ctx.needs_input_grad[1:3]):\n            return None, None, None, None, None")),
         Mistake("wrong_if_frozen", "a gradient was right only where Q, K and V all need theirs", "backward: who needs a gradient decides which may be None, not what the others are",
                 (UNPACK, "Q, K, V, O, L = ctx.saved_tensors\n        if not all(ctx.needs_input_grad[:3]):\n            return torch.zeros_like(Q), torch.zeros_like(K), torch.zeros_like(V), None, None")),
-        Mistake("error_if_frozen", "it works only where Q, K and V all need their gradients", "what happens to a tensor that needs no gradient: None in its place",
+        Mistake("error_if_frozen", "it works only where Q, K and V all need their gradients", "backward where one of Q, K and V needs no gradient: None in its place, or the gradient all the same",
                 (GIVE, "assert all(ctx.needs_input_grad[:3])\n        return dQ, dK, dV, None, None")),
-        Mistake("dV_first", "the gradients were returned as dV, dQ, dK", "the return of backward: in the order of forward's arguments", (GIVE, "return dV, dQ, dK, None, None")),
-        Mistake("dQ_dK_swapped", "dQ and dK changed places", "the return of backward: the gradient of Q first", (GIVE, "return dK, dQ, dV, None, None")),
-        Mistake("nones_missing", "backward returned three gradients, but forward has five arguments", "one value for each argument after ctx, None for causal and scale", (GIVE, "return dQ, dK, dV")),
-        Mistake("one_none_too_many", "backward returned more values than forward has arguments", "one value for each argument after ctx", (GIVE, "return None, dQ, dK, dV, None, None")),
-        Mistake("causal_lost", "the backward did not know causal: it ran without the mask", "what is kept on ctx, and what fa2_backward is given", ("causal=ctx.causal, scale=ctx.scale", "scale=ctx.scale")),
-        Mistake("scale_lost", "the backward did not know the scale: it took 1/√d", "what is kept on ctx, and what fa2_backward is given", ("causal=ctx.causal, scale=ctx.scale", "causal=ctx.causal")),
-        Mistake("scale_lost_forward", "the forward did not pass the scale on: it took 1/√d, and the backward did not", "the call of fa2_forward", ("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(Q, K, V, causal=causal)")),
+        Mistake("dV_first", "the gradients came back in the order dV, dQ, dK", "what fa2_backward gives and backward returns: the gradient of Q first, then K, then V", (GIVE, "return dV, dQ, dK, None, None")),
+        Mistake("dQ_dK_swapped", "dQ and dK changed places", "what fa2_backward gives and backward returns: the gradient of Q first, then K, then V", (GIVE, "return dK, dQ, dV, None, None")),
+        Mistake("nones_missing", "backward returned another number of values than forward has arguments: those are five", "one value for each argument after ctx, None for causal and scale", (GIVE, "return dQ, dK, dV")),
+        Mistake("one_none_too_many", "a gradient stood in the place of causal or scale in what backward returned", "the return of backward: one value for each argument after ctx, from dQ on; ctx itself has none", (GIVE, "return None, dQ, dK, dV, None, None")),
+        Mistake("causal_lost", "the backward ran without the mask, also where causal is True", "what is kept on ctx, and what fa2_backward is given", ("causal=ctx.causal, scale=ctx.scale", "scale=ctx.scale")),
+        Mistake("scale_lost", "the backward took 1/√d for the scale, not the scale of the forward", "what is kept on ctx, and what fa2_backward is given", ("causal=ctx.causal, scale=ctx.scale", "causal=ctx.causal")),
+        Mistake("scale_lost_forward", "the forward took 1/√d for the scale, the backward the scale that was given", "what fa2_forward is given: scale", ("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(Q, K, V, causal=causal)")),
         Mistake("dO_ignored", "the gradient that arrived was ignored: ones took its place", "dO is an argument of backward, and of fa2_backward", ("O, dO, L, causal", "O, torch.ones_like(O), L, causal")),
         Mistake("O_for_dO", "O and dO changed places", "the order of fa2_backward's arguments: Q, K, V, O, dO, L", ("O, dO, L, causal", "dO, O, L, causal")),
-        Mistake("unpacked_in_another_order", "the saved tensors were unpacked in another order than they were saved in", "save_for_backward and saved_tensors: the same order", (UNPACK, "K, Q, V, O, L = ctx.saved_tensors")),
+        Mistake("unpacked_in_another_order", "Q and K changed places on the way to fa2_backward", "the order in save_for_backward, in saved_tensors and in what fa2_backward is given: Q first, then K", (UNPACK, "K, Q, V, O, L = ctx.saved_tensors")),
         Mistake("gradient_of_the_inputs", "the inputs themselves were returned as their gradients", "the return of backward", (GIVE, "return Q, K, V, None, None")),
-        Mistake("P_kept", "P, a tensor of size N_q × N_k, was kept for the backward: right, but that is the memory FlashAttention saves",
+        Mistake("P_kept", "a tensor of size N_q × N_k, as S and P are, was kept for the backward: right, but that is the memory FlashAttention saves",
                 "save_for_backward: Q, K, V, O and L are enough, P is made again tile by tile", (SAVE, "ctx.save_for_backward(Q, K, V, O, L, torch.softmax(Q @ K.T * scale, -1))"), (UNPACK, "Q, K, V, O, L, P = ctx.saved_tensors")),
         Mistake("autograd_of_naive", "attention was written out of plain operations: right, but autograd then keeps S and P", "Attention.forward: no operation inside it is recorded",
                 code="""
@@ -204,21 +208,21 @@ EXERCISE = Exercise(
                     seen = (S > -torch.inf).any(-1, keepdim=True)
                     return torch.softmax(torch.where(seen, S, torch.zeros_like(S)), -1) @ V * seen
                 """),
-        Mistake("no_zero_scale", "the scale was replaced by 1/√d where it is 0 or False", "the calls: scale as it is", ("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(Q, K, V, causal=causal, scale=scale or None)"),
+        Mistake("no_zero_scale", "a scale of 0 was taken for no scale at all, and 1/√d took its place", "what both calls are given: scale as it came", ("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(Q, K, V, causal=causal, scale=scale or None)"),
                 ("scale=ctx.scale", "scale=ctx.scale or None")),
-        Mistake("causal_lost_forward", "the forward did not pass causal on: it ran without the mask", "the call of fa2_forward", ("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(Q, K, V, scale=scale)")),
-        Mistake("causal_always", "the backward ran with the mask always", "what is kept on ctx: causal as it came", ("causal=ctx.causal", "causal=True")),
-        Mistake("both_lost", "the backward knew neither causal nor scale", "what is kept on ctx, and what fa2_backward is given", ("L, causal=ctx.causal, scale=ctx.scale)", "L)")),
-        Mistake("scale_once_more", "the gradients were multiplied by scale once more", "fa2_backward has done that already", (GIVE, "return dQ * ctx.scale, dK * ctx.scale, dV, None, None")),
-        Mistake("dV_first_dQ_last", "the gradients were returned in the order dV, dK, dQ", "the return of backward: in the order of forward's arguments", (GIVE, "return dV, dK, dQ, None, None")),
-        Mistake("dK_dV_swapped", "dK and dV changed places", "the return of backward: in the order of forward's arguments", (GIVE, "return dQ, dV, dK, None, None")),
-        Mistake("gradients_of_dO", "the gradients were multiplied by dO's sum, as for a number", "dO: fa2_backward takes it whole", ("O, dO, L, causal", "O, dO.sum().expand_as(dO).contiguous(), L, causal")),
-        Mistake("O_recomputed_as_zeros", "zeros were kept in the place of O, so that D was 0", "save_for_backward: the O that forward returns", (SAVE, "ctx.save_for_backward(Q, K, V, torch.zeros_like(O), L)")),
-        Mistake("L_of_zeros", "zeros were kept in the place of L, so that P was not normalised", "save_for_backward: the L that forward made", (SAVE, "ctx.save_for_backward(Q, K, V, O, torch.zeros_like(L))")),
-        Mistake("K_V_swapped_when_saved", "K and V were saved in the other order than they are unpacked in", "save_for_backward and saved_tensors: the same order", (UNPACK, "Q, V, K, O, L = ctx.saved_tensors")),
+        Mistake("causal_lost_forward", "the forward ran without the mask, also where causal is True", "what fa2_forward is given: causal", ("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(Q, K, V, scale=scale)")),
+        Mistake("causal_always", "the backward ran with the mask, also where causal is False", "what is kept on ctx, and what fa2_backward is given: causal as it came", ("causal=ctx.causal", "causal=True")),
+        Mistake("both_lost", "the backward ran without the mask and with 1/√d for the scale: it knew neither causal nor scale", "what is kept on ctx, and what fa2_backward is given", ("L, causal=ctx.causal, scale=ctx.scale)", "L)")),
+        Mistake("scale_once_more", "dQ and dK were multiplied by scale once more", "what fa2_backward gives: scale stands in it already", (GIVE, "return dQ * ctx.scale, dK * ctx.scale, dV, None, None")),
+        Mistake("dV_first_dQ_last", "the gradients came back in the order dV, dK, dQ", "what fa2_backward gives and backward returns: the gradient of Q first, then K, then V", (GIVE, "return dV, dK, dQ, None, None")),
+        Mistake("dK_dV_swapped", "dK and dV changed places", "what fa2_backward gives and backward returns: the gradient of Q first, then K, then V", (GIVE, "return dQ, dV, dK, None, None")),
+        Mistake("gradients_of_dO", "the backward began with dO's sum in every place of dO, as if O were a number", "dO: fa2_backward takes it whole", ("O, dO, L, causal", "O, dO.sum().expand_as(dO).contiguous(), L, causal")),
+        Mistake("O_recomputed_as_zeros", "fa2_backward got zeros for O, so that D was 0", "what fa2_backward is given for O: what forward returns, kept with save_for_backward", (SAVE, "ctx.save_for_backward(Q, K, V, torch.zeros_like(O), L)")),
+        Mistake("L_of_zeros", "fa2_backward got zeros for L, so that P was not normalised", "what fa2_backward is given for L: what fa2_forward made, kept with save_for_backward", (SAVE, "ctx.save_for_backward(Q, K, V, O, torch.zeros_like(L))")),
+        Mistake("K_V_swapped_when_saved", "K and V changed places on the way to fa2_backward", "the order in save_for_backward, in saved_tensors and in what fa2_backward is given: Q, K, V", (UNPACK, "Q, V, K, O, L = ctx.saved_tensors")),
         Mistake("none_for_dV", "backward gave None as the gradient of V", "the return of backward: one gradient for each of Q, K and V", (GIVE, "return dQ, dK, None, None, None")),
         Mistake("L_returned", "forward returned L beside O", "the return of forward: O alone", ("return O\n", "return O, L\n")),
-        Mistake("gradient_of_the_scaled", "scale was multiplied into Q or K, and the gradient of that product came back as the gradient of Q or K itself", "the chain rule: what Q was multiplied by multiplies its gradient",
+        Mistake("gradient_of_the_scaled", "dQ or dK lacked the factor scale, as where it is the gradient of scale · Q or scale · K", "dQ and dK: gradients of Q and K themselves, with the factor scale in each",
                 ("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(scale * Q, K, V, causal=causal, scale=1.0)"), ("ctx.save_for_backward(Q, K, V, O, L)", "ctx.save_for_backward(scale * Q, K, V, O, L)"), ("scale=ctx.scale)", "scale=1.0)"),
                 also=[[("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(Q, scale * K, V, causal=causal, scale=1.0)"), ("ctx.save_for_backward(Q, K, V, O, L)", "ctx.save_for_backward(Q, scale * K, V, O, L)"), ("scale=ctx.scale)", "scale=1.0)")]]),
     ],

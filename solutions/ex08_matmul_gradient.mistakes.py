@@ -41,13 +41,15 @@ EXERCISE = Exercise(
         Mistake("W_not_transposed", "dY was multiplied by W, not by its transpose", "the shapes of dX: (N, M) times (M, K)", (DX, "dY @ W")),
         Mistake("X_not_transposed", "X was multiplied by dY without being transposed", "the shapes of dW: (K, N) times (N, M)", (DW, "X @ dY")),
         Mistake("dW_transposed", "dW came out transposed: dYᵀ X", "the order of the factors: dW has the shape of W", (DW, "dY.T @ X")),
+        Mistake("reshaped_at_the_end", "dX or dW held the numbers of its transpose, brought into shape by a reshape, which deals them out in another order", "dX = dY Wᵀ and dW = Xᵀ dY: both have their shapes without a reshape",
+                (DX, "(W @ dY.T).reshape(X.shape)"), (DW, "(dY.T @ X).reshape(W.shape)"), also=[[(DX, "(W @ dY.T).reshape(X.shape)")], [(DW, "(dY.T @ X).reshape(W.shape)")]]),
         Mistake("dW_averaged", "dW was averaged over the rows of X, not summed", "dW: each row of X adds its part to the loss", (DW, "X.T @ dY / len(X)")),
-        Mistake("swapped", "the two gradients were returned in the other order", "the order in `return`: dX, then dW", ("return dX, dW", "return dW, dX")),
+        Mistake("swapped", "the two gradients changed places", "the results: dX = dY Wᵀ first, then dW = Xᵀ dY", ("return dX, dW", "return dW, dX")),
         Mistake("dX_of_ones", "dX was the row sums of W: dY was taken to be all ones", "dX: every column of dY weighs a column of W", (DX, "(dY * 0 + 1) @ W.T")),
         Mistake("dW_of_ones", "dW was the column sums of X: dY was taken to be all ones", "dW: every row of dY weighs a row of X", (DW, "X.T @ (dY * 0 + 1)")),
         Mistake("X_for_dY", "dX was computed from the forward's Y = X W, not from dY", "what arrives from behind: dY", (DX, "(X @ W) @ W.T")),
-        Mistake("jacobian", "the full Jacobian of Y by X was made and multiplied by dY: right, and N times too large",
-                "the Jacobian's block for rows n ≠ n' is 0: dX needs only dY and W",
+        Mistake("jacobian", "a whole Jacobian of Y, by X or by W, was made and multiplied by dY: right, but nearly all of it is 0",
+                "dX = dY Wᵀ and dW = Xᵀ dY: all that is left of the Jacobians once the zeros are gone",
                 body="""
                 import torch
                 jacobian = torch.einsum("ni,km->nmik", torch.eye(len(X)), W)       # by how much Y[n, m] moves with X[i, k]
@@ -55,7 +57,7 @@ EXERCISE = Exercise(
                 """),
         Mistake("dX_transposed", "dX came out transposed: W dYᵀ", "the order of the factors: dX has the shape of X", ("dY @ W.T", "W @ dY.T")),
         Mistake("dX_averaged", "dX was averaged over the columns of dY, not summed", "dX: each column of dY adds its part", (DX, "dY @ W.T / dY.shape[1]")),
-        Mistake("dX_negative", "both gradients had the wrong sign", "gradients of a product have no minus", (DX, "-dY @ W.T"), (DW, "-X.T @ dY")),
+        Mistake("dX_negative", "both gradients had the wrong sign", "the signs: no minus in dY Wᵀ, none in Xᵀ dY", (DX, "-dY @ W.T"), (DW, "-X.T @ dY")),
         Mistake("both_averaged", "both gradients were divided by the number of rows", "dX and dW: no mean is taken in Y = X W", (DX, "dY @ W.T / len(X)"), (DW, "X.T @ dY / len(X)")),
         Mistake("dW_of_Y", "dW was computed from the forward's Y = X W, not from dY", "what arrives from behind: dY", (DW, "X.T @ (X @ W)")),
         Mistake("dW_first_row", "only the first row of X counted for dW", "dW: each row of X adds its part", (DW, "X[:1].T @ dY[:1]")),
