@@ -118,12 +118,12 @@ SCALES = [
     ("scale_of_N", "the scores were scaled by 1/√N_q, not by 1/√d", lambda p: p.N_q**-0.5),
     ("scale_root", "the scores were multiplied by √scale", lambda p: abs(p.scale) ** 0.5),
     ("scale_negative", "the scores had the wrong sign", lambda p: -p.scale),
-    ("base_2", "exp2 was taken where exp belongs: the scores weigh as powers of 2", lambda p: p.scale * LN2),
-    ("base_2_factor", "the scores were multiplied by log2(e), but exp was taken, not exp2", lambda p: p.scale / LN2),
+    ("base_2", "the scores weighed as powers of 2, not of e", lambda p: p.scale * LN2),
+    ("base_2_factor", "the scores were multiplied by log2(e), which belongs to powers of 2 alone", lambda p: p.scale / LN2),
 ]
 
 MASKS = [
-    ("mask_missing", "nothing was masked, though causal is True", "the branch for causal", lambda p: torch.ones_like(p.visible)),
+    ("mask_missing", "nothing was masked, though causal is True", "causal: keys after the query are hidden", lambda p: torch.ones_like(p.visible)),
     ("mask_hides_own_key", "the mask also hid each query's own key: it was off by one",
      "the comparison: key ≤ query is seen", lambda p: p.up_to(p.shift - 1)),
     ("mask_shows_next_key", "the mask let each query see one key of the future: it was off by one",
@@ -141,26 +141,26 @@ MASKS = [
      lambda p: p.keys >= p.queries + p.shift),
     ("mask_inverted", "the mask hid what should be seen and showed what should be hidden",
      "what True means in the mask", lambda p: p.keys > p.queries + p.shift),
-    ("mask_own_key_only", "each query saw its own key alone", "the comparison: ≤, not =", lambda p: p.keys == p.queries + p.shift),
+    ("mask_own_key_only", "each query saw its own key alone", "a query sees all keys up to its own", lambda p: p.keys == p.queries + p.shift),
 ]
 
 ENDS = [
     ("end_without_shift",
-     "the loop over key blocks ended as if N_q and N_k were the same: the shift N_k − N_q was left out of its bound",
-     "where the loop ends: the block's last query n sees the keys up to n + N_k − N_q", lambda p, i: (i + 1) * p.B_r),
-    ("end_by_first_query", "the loop over key blocks ended where the block's first query ends, not its last",
-     "where the loop ends: the last query of the block sees the most keys", lambda p, i: i * p.B_r + 1 + p.shift),
-    ("end_one_query_short", "the loop over key blocks left out the block's last query, or its own key",
-     "where the loop ends: query n sees n + 1 + N_k − N_q keys", lambda p, i: (i + 1) * p.B_r - 1 + p.shift),
-    ("end_at_first_row", "the loop over key blocks ended before the block's own keys",
-     "where the loop ends: the last query of the block sees the most keys", lambda p, i: i * p.B_r + p.shift),
+     "the key blocks ended as if N_q and N_k were the same: the shift N_k − N_q was left out of its bound",
+     "where the key blocks end: the block's last query n sees the keys up to n + N_k − N_q", lambda p, i: (i + 1) * p.B_r),
+    ("end_by_first_query", "the key blocks ended where the block's first query ends, not its last",
+     "where the key blocks end: the last query of the block sees the most keys", lambda p, i: i * p.B_r + 1 + p.shift),
+    ("end_one_query_short", "the key blocks left out the block's last query, or its own key",
+     "where the key blocks end: query n sees n + 1 + N_k − N_q keys", lambda p, i: (i + 1) * p.B_r - 1 + p.shift),
+    ("end_at_first_row", "the key blocks ended before the block's own keys",
+     "where the key blocks end: the last query of the block sees the most keys", lambda p, i: i * p.B_r + p.shift),
     ("end_without_shift_first",
-     "the loop over key blocks ended at i · B_r: without the shift N_k − N_q, and at the block's first query",
-     "where the loop ends: the block's last query n sees the keys up to n + N_k − N_q", lambda p, i: i * p.B_r),
+     "the key blocks ended at i · B_r: without the shift N_k − N_q, and at the block's first query",
+     "where the key blocks end: the block's last query n sees the keys up to n + N_k − N_q", lambda p, i: i * p.B_r),
     ("end_floor", "the number of key blocks was rounded down, so that the block on the diagonal was left out",
-     "where the loop ends: ⌈end / B_c⌉ blocks", lambda p, i: ((i + 1) * p.B_r + p.shift) // p.B_c * p.B_c),
+     "where the key blocks end: ⌈end / B_c⌉ blocks", lambda p, i: ((i + 1) * p.B_r + p.shift) // p.B_c * p.B_c),
     ("end_is_i", "query block i visited key blocks 0 to i, as if B_r were B_c and N_q were N_k",
-     "where the loop ends: count in keys, then divide by B_c", lambda p, i: (i + 1) * p.B_c),
+     "where the key blocks end: count in keys, then divide by B_c", lambda p, i: (i + 1) * p.B_c),
 ]
 
 
@@ -169,23 +169,23 @@ def _last_block(p):
 
 
 KEYS = [
-    ("last_key_left_out", "the last key was left out", "the end of the loop or of the slice",
+    ("last_key_left_out", "the last key was left out", "which keys are read: up to N_k − 1",
      lambda p: p.keys < p.N_k - 1, lambda p: p.N_k > 1),
-    ("first_key_left_out", "the first key was left out", "the start of the loop or of the slice",
+    ("first_key_left_out", "the first key was left out", "which keys are read: from 0 on",
      lambda p: p.keys > 0, lambda p: p.N_k > 1),
-    ("first_block_only", "only the first key block counted", "the loop over the key blocks, and what it keeps",
+    ("first_block_only", "only the first key block counted", "all key blocks count: what the later ones add",
      lambda p: p.keys < p.B_c, None),
-    ("last_block_only", "only the last key block counted", "the line that adds to the sums: the earlier blocks were lost",
+    ("last_block_only", "only the last key block counted", "the sums: what the earlier blocks have added stays",
      _last_block, None),
     ("last_block_left_out", "the last key block was left out", "the number of key blocks: ⌈N_k / B_c⌉",
      lambda p: ~_last_block(p), None),
-    ("first_block_left_out", "the first key block was left out", "the start of the loop over the key blocks",
+    ("first_block_left_out", "the first key block was left out", "which key blocks are read: from the first on",
      lambda p: p.keys >= p.B_c, None),
     ("short_block_left_out", "the last, short key block was left out", "the number of key blocks: ⌈N_k / B_c⌉",
      lambda p: p.keys < p.N_k // p.B_c * p.B_c, lambda p: p.B_c and p.N_k % p.B_c and p.B_c < p.N_k),
-    ("last_key_of_blocks_left_out", "the last key of every block was left out", "the slice of a block: its end is not part of it",
+    ("last_key_of_blocks_left_out", "the last key of every block was left out", "the keys of a block: B_c of them, or up to N_k",
      lambda p: (p.keys + 1) % p.B_c != 0, lambda p: p.B_c and 1 < p.B_c),
-    ("every_other_block", "every second key block was left out", "the step of the loop", lambda p: p.keys // p.B_c % 2 == 0, None),
+    ("every_other_block", "every second key block was left out", "which key blocks are read: all", lambda p: p.keys // p.B_c % 2 == 0, None),
 ]
 
 
@@ -226,14 +226,14 @@ def _L(change):
 
 
 OTHERS = [
-    ("no_softmax", "no softmax was taken: the scores themselves were multiplied with V", "the line of P",
+    ("no_softmax", "no softmax was taken: the scores themselves were multiplied with V", "P: the softmax of S",
      lambda p: {"O": p.S.masked_fill(~p.visible, 0) @ p.V}),
     ("softmax_over_queries", "the softmax ran over the queries, not over the keys",
      "the dimension of the softmax: each row of P sums to 1",
      lambda p: {"O": torch.softmax(p.S.masked_fill(~p.visible, -inf), -2).nan_to_num(0) @ p.V}),
     ("softmax_over_all", "the softmax ran over the whole matrix", "the dimension of the softmax: each row of P sums to 1",
      lambda p: {"O": torch.softmax(p.S.masked_fill(~p.visible, -inf).flatten(-2), -1).view_as(p.S) @ p.V}),
-    ("log_softmax", "the logarithm of the weights was multiplied with V", "the line of P: the weights themselves",
+    ("log_softmax", "the logarithm of the weights was multiplied with V", "P: the weights themselves",
      _where(lambda p: not p.causal, lambda p: {"O": torch.log_softmax(p.S, -1) @ p.V})),
     ("weights_equal", "all visible keys had the same weight: a mean of V came out", "the scores: do Q and K reach the softmax?",
      lambda p: {"O": p.forward(S=p.S * 0)["O"]}),
@@ -251,14 +251,14 @@ OTHERS = [
      lambda p: {"O": _unnormalised(p)["O"] / p.N_k}),
     ("divided_by_L", "O was divided by L, a logarithm, not by l", "the division: l is the sum of the weights",
      lambda p: {"O": _unnormalised(p)["O"] / p.weights()[1][..., None]}),
-    ("multiplied_by_l", "O was multiplied by l where it has to be divided", "the last line of O",
+    ("multiplied_by_l", "O was multiplied by l where it has to be divided", "O: divided by l, since the weights of a row sum to 1",
      lambda p: {"O": _unnormalised(p)["O"] * p.weights()[3][..., None]}),
     ("V_shifted", "each weight met the value of the next key", "which rows of V go with which keys",
      lambda p: {"O": p.forward(V=p.V.roll(-1, -2))["O"]}),
-    ("V_of_the_first_block", "every key block was multiplied with the first block of V", "the slice of V: the same keys as K",
+    ("V_of_the_first_block", "every key block was multiplied with the first block of V", "which rows of V: those of the same keys as K's",
      _where(lambda p: p.B_c and p.N_k > p.B_c and p.N_k % p.B_c == 0,
             lambda p: {"O": p.forward(V=p.V[..., torch.arange(p.N_k) % p.B_c, :])["O"]})),
-    ("K_of_the_first_block", "every key block was scored with the first block of K", "the slice of K: block j starts at j · B_c",
+    ("K_of_the_first_block", "every key block was scored with the first block of K", "which rows of K: block j starts at j · B_c",
      _where(lambda p: p.B_c and p.N_k > p.B_c and p.N_k % p.B_c == 0,
             lambda p: p.forward(S=p.S[..., torch.arange(p.N_k) % p.B_c]))),
     ("K_for_V", "the weights were multiplied with K, not with V", "the last product: P V",
@@ -275,24 +275,24 @@ OTHERS = [
      "the weight of each block: one with small scores counts less", _in_blocks(lambda p: _each_block(p, torch.mean))),
     ("tail_not_masked", "keys beyond N_k were not hidden: they were loaded as 0, and a score of 0 weighs exp(0)",
      "the scores of keys ≥ N_k: they have to be −inf", _where(lambda p: p.B_c and p.N_k % p.B_c, _padded)),
-    ("L_without_m", "L was log(l): the maximum was not added back", "the line of L: m + log(l)", _L(lambda p, L, m, l: l.log())),
-    ("L_is_m", "L was the maximum alone, without log(l)", "the line of L: m + log(l)", _L(lambda p, L, m, l: m)),
-    ("L_is_l", "L was l itself, not m + log(l)", "the line of L: it is a logarithm", _L(lambda p, L, m, l: l)),
-    ("L_added_l", "L was m + l: the logarithm of l is missing", "the line of L: m + log(l)", _L(lambda p, L, m, l: m + l)),
+    ("L_without_m", "L was log(l): the maximum was not added back", "L: m + log(l)", _L(lambda p, L, m, l: l.log())),
+    ("L_is_m", "L was the maximum alone, without log(l)", "L: m + log(l)", _L(lambda p, L, m, l: m)),
+    ("L_is_l", "L was l itself, not m + log(l)", "L: it is a logarithm", _L(lambda p, L, m, l: l)),
+    ("L_added_l", "L was m + l: the logarithm of l is missing", "L: m + log(l)", _L(lambda p, L, m, l: m + l)),
     ("L_minus_log", "L was m − log(l)", "the sign in L: exp(m) · l is the sum of all exp(S)", _L(lambda p, L, m, l: m - l.log())),
     ("L_negative", "L was log(l) − m", "the sign in L: m + log(l)", _L(lambda p, L, m, l: l.log() - m)),
-    ("L_times_log", "L was m · log(l)", "the line of L: the two are added", _L(lambda p, L, m, l: m * l.log())),
+    ("L_times_log", "L was m · log(l)", "L: the two are added", _L(lambda p, L, m, l: m * l.log())),
     ("L_base_2", "L was taken to base 2", "the logarithm: L is the natural one", _L(lambda p, L, m, l: L / LN2)),
-    ("L_log2_of_l", "in L the maximum is natural, but the logarithm of l was taken to base 2", "the logarithm: torch.log, tl.log",
+    ("L_log2_of_l", "in L the maximum is natural, but the logarithm of l was taken to base 2", "the logarithm of l: the natural one",
      _L(lambda p, L, m, l: m + l.log2())),
     ("L_log10", "in L the logarithm of l was taken to base 10", "the logarithm: the natural one",
      _L(lambda p, L, m, l: m + l.log10())),
     ("L_log1p", "in L log(1 + l) was taken", "the logarithm of l itself", _L(lambda p, L, m, l: m + l.log1p())),
-    ("L_is_sum", "L was the sum exp(m) · l, without its logarithm", "the line of L: it is a logarithm",
+    ("L_is_sum", "L was the sum exp(m) · l, without its logarithm", "L: it is a logarithm",
      _L(lambda p, L, m, l: L.exp())),
     ("L_not_scaled", "L was made from scores that were not multiplied by scale", "the scores that L is made from",
      lambda p: {"L": p.forward(S=p.S0)["L"]}),
-    ("L_scaled", "L was multiplied by scale once more", "the line of L: the scores in it are scaled already",
+    ("L_scaled", "L was multiplied by scale once more", "L: the scores in it are scaled already",
      _L(lambda p, L, m, l: L * p.scale)),
     ("L_of_weights", "L was made after l had become 1: log of the sum of weights that are normalised already",
      "the order: L before O / l",
@@ -302,7 +302,7 @@ OTHERS = [
 
 def _table():
     for name, what, factor in SCALES:
-        look = "the line of S, and each place where scale appears"
+        look = "S = scale · Q Kᵀ, and where else scale comes in"
         yield Alternative(name, what, look, lambda p, f=factor: None if f(p) is None else p.forward(S=p.S0 * f(p)))
     for name, what, look, visible in MASKS:
         yield Alternative(name, what, look, _causal(lambda p, v=visible: p.forward(visible=v(p))))

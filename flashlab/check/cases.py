@@ -66,7 +66,7 @@ def doubled(value):
 
 
 def epsilon(*swaps, sizes=EPSILONS, name="epsilon", what="a small number was added to the denominator",
-            look="the denominator: an ε changes every row, and only a row without visible keys could need one"):
+            look="the denominator: an ε changes every row, also those that need none"):
     """The mistake of an ε that nothing asks for, of any of the usual sizes. swaps: (old, new with ε) pairs, each a place for it."""
     first, *others = ([(old, new.replace("ε", str(size)))] for old, new in swaps for size in sizes)
     return Mistake(name, what, look, *first, also=others)
