@@ -90,7 +90,7 @@ EXERCISE = Exercise(
                 ("machine.compute(slot)\n        " + AGAIN, AGAIN + "\n        machine.compute(slot)")),
         Mistake("started_before_wait", "a slot was given its next copy before anybody waited for the tile in it", "the order: wait, compute, and only then the copy that overwrites the slot",
                 ("machine.wait(slot)\n        machine.compute(slot)\n        " + AGAIN, AGAIN + "\n        machine.wait(slot)\n        machine.compute(slot)")),
-        Mistake("everything_started_at_once", "all copies were started before the loop, each into a slot that others need as well", "before the first computation: as many copies as there are slots",
+        Mistake("everything_started_at_once", "all copies were started before the first computation, each into a slot that others need as well", "before the first computation: as many copies as there are slots",
                 (FILL, "for n in range(tiles):\n        machine.start(n, n % machine.slots)"), (AGAIN, "pass")),
         Mistake("no_new_copies", "only the first copy into each slot was started: the first tiles were computed with again and again", "after machine.compute(slot): start the copy of tile n + machine.slots", (AGAIN, "pass")),
         Mistake("nothing_before_the_loop", "the first wait was for a slot that nothing had been copied into, and never ended", "before the first wait: copies into the slots", (FILL, "")),
