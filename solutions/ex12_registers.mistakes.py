@@ -73,7 +73,7 @@ EXERCISE = Exercise(
         Mistake("shared_rounded_up", "programs that fit in part were counted by shared memory", "rounded down: a part of a program does not run", (SHARED, "-(-228 * 1024 // (shared + 1024))")),
         Mistake("registers_rounded_up", "programs that fit in part were counted by registers", "rounded down: a part of a program does not run", (REGISTERS, "-(-65536 // (per_warp * num_warps))")),
         Mistake("threads_rounded_up", "programs that fit in part were counted by threads", "rounded down: a part of a program does not run", (THREADS, "-(-2048 // (32 * num_warps))")),
-        Mistake("no_limit_of_programs", "the limit of 32 programs an SM was left out", "the fourth limit", (LEAST, "min(by_threads, by_registers, by_shared)")),
+        Mistake("no_limit_of_programs", "the limit of 32 programs an SM was left out", "programs: the least of the three and 32", (LEAST, "min(by_threads, by_registers, by_shared)")),
         Mistake("at_least_one", "a program that does not fit was counted as one", "registers may allow 0 programs", (LEAST, "max(1, min(by_threads, by_registers, by_shared, 32))"),
                 also=[[(REGISTERS, "max(1, 65536 // (per_warp * num_warps))")]]),
         Mistake("four_partitions", "the registers were dealt out to four partitions of the SM, each for whole warps of its own", "registers: 65,536 an SM, in one store here", (REGISTERS, "4 * (16384 // per_warp) // num_warps")),
