@@ -8,7 +8,8 @@ from flashlab.check.compiled import refused
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 
-def case(name, M, N, K, B_m=16, B_n=16, B_k=16, dtype=torch.float32, *, steps=(1, 1, 1), seed):
+def case(name, M, N, K, B_m=16, B_n=16, B_k=16, dtype=torch.float32, *, steps=(1, 1, 1), cancelling=False, seed):
+    """cancelling: products of 1e6, more than float16 holds, of which the second step takes away all but a few hundred."""
     features = {"more than one tile down": M > B_m, "more than one tile across": N > B_n, "more than one step along k": K > B_k, "a short last tile down": M % B_m != 0, "a short last tile across": N % B_n != 0,
                 "a short last step along k": K % B_k != 0, "16-bit inputs": dtype == torch.float16, "tiles that are not square": len({B_m, B_n, B_k}) > 1, "columns that are apart": steps != (1, 1, 1)}
 
@@ -17,6 +18,9 @@ def case(name, M, N, K, B_m=16, B_n=16, B_k=16, dtype=torch.float32, *, steps=(1
         if dtype == torch.float16:                     # 2048 in the first step; then 49 times 0.8, less than half a step of float16 there
             A, B = torch.full_like(A, 0.05), torch.ones_like(B)
             A[:, :16] = 128
+        if cancelling:
+            A, B = (1 + torch.arange(M * K).view(M, K) % 7).to(dtype) * 50, (1 + torch.arange(K * N).view(K, N) % 5).to(dtype) * 50
+            A[:, 16:], B[16:] = 1 - A[:, :16], B[:16]
         A, B, C = map(apart, (A, B, torch.zeros(M, N, dtype=dtype)), steps)
         return {"A": A, "B": B, "C": C, "B_m": B_m, "B_n": B_n, "B_k": B_k}
 
@@ -56,6 +60,7 @@ EXERCISE = Exercise(
         case("a short last tile across", 16, 27, 16, seed=1016),
         case("everything at once", 37, 150, 41, 32, 64, 16, seed=1012),
         case("a long sum of 16-bit numbers", 16, 16, 800, dtype=torch.float16, seed=1014),
+        case("products beyond float16", 16, 16, 32, dtype=torch.float16, cancelling=True, seed=1022),
         case("K less than a step", 16, 16, 5, seed=1018),
         case("columns that are apart", 16, 16, 16, steps=(2, 3, 4), seed=1020),
     ],
@@ -89,6 +94,8 @@ EXERCISE = Exercise(
                 ("(rows < M) & (inner[None, :] < K)", "(rows < M) & (tl.arange(0, B_k)[None, :] < K)"), ("(inner[:, None] < K) & (cols < N)", "(tl.arange(0, B_k)[:, None] < K) & (cols < N)")),
         Mistake("sum_in_16_bits", "the sum was kept in the inputs' dtype: in 16 bits every step rounds it", "acc: tl.float32, cast once at the end",
                 ("acc = tl.zeros((B_m, B_n), tl.float32)", "acc = tl.zeros((B_m, B_n), C.dtype.element_ty)"), (DOT, 'acc += tl.dot(a, b, input_precision="ieee").to(C.dtype.element_ty)')),
+        Mistake("products_in_16_bits", "each product of two tiles was rounded to the inputs' dtype before it was added", "the products: float32 as the sum is, which alone is rounded, once",
+                (DOT, 'acc += tl.dot(a, b, input_precision="ieee").to(a.dtype).to(tl.float32)')),
         Mistake("mixed_dtypes", "the two tiles that tl.dot multiplied had different dtypes: the interpreter does that, a GPU's compiler refuses", "the first two arguments of tl.dot: leave both in the dtype that they were loaded with; acc is float32 all the same",
                 (DOT, 'acc = tl.dot(a.to(tl.float32), b, acc, input_precision="ieee")')),
         Mistake("stored_transposed", "C was stored transposed", "the addresses of the store: rows · stride_Cm + cols · stride_Cn", ("C + rows * stride_Cm + cols * stride_Cn", "C + rows * stride_Cn + cols * stride_Cm")),

@@ -41,6 +41,8 @@ EXERCISE = Exercise(
         Mistake("no_guard_store", "no mask kept the store within Out: it wrote past the end", "the mask of tl.store: i < N", ("a * x + y, mine)", "a * x + y)")),
         Mistake("no_guard", "what lies behind the vectors was read and overwritten: there was no mask, or one that lets too many through", "the mask of every load and store: i < N", ("tl.load(X + i, mine)", "tl.load(X + i)"),
                 ("tl.load(Y + i, mine)", "tl.load(Y + i)"), ("a * x + y, mine)", "a * x + y)"), stray=True),
+        Mistake("number_clamped", "numbers beyond the end became that of the last element, which was then loaded and stored again and again", "the mask: a position without an element neither loads nor stores",
+                ("mine = i < N", "i = tl.minimum(i, N - 1)\n    mine = i < N")),
         Mistake("guard_off_by_one", "the mask let element N through, one too many: ≤ for <", "the last element is N − 1, so i < N", ("mine = i < N", "mine = i <= N"), stray=True),
         Mistake("guard_too_tight", "the mask left out the last element", "the last element is N − 1, so i < N", ("mine = i < N", "mine = i < N - 1")),
         Mistake("guard_of_the_block", "positions within the block were held against N, not within the vector", "the mask: i, the element's number, against N", ("mine = i < N", "mine = tl.arange(0, B) < N")),

@@ -36,11 +36,11 @@ def call(fn, Q, K, V, O, L, causal, scale, B_r, B_c):
     fn[grid](Q, K, V, O, L, *Q.stride(), *K.stride(), *V.stride(), *O.stride(), *L.stride(), scale, N_q, K.shape[1], d, causal, B_r, B_c)
 
 
-def case(name, N_q, N_k, H=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, features=(), scale=0.25, below=0, B_r=16, B_c=16, exactly=False, equal=False, steps=(1, 1, 1, 1, 1)):
-    """equal: all keys have the same weight; 16 of them add 16.1 to a sum which float16 would keep to a quarter in the end."""
+def case(name, N_q, N_k, H=1, d=16, *, seed, causal=False, large=False, dtype=torch.float32, features=(), scale=0.25, below=0, B_r=16, B_c=16, exactly=False, equal=False, small=1.0, steps=(1, 1, 1, 1, 1)):
+    """small: what K is multiplied by. equal: all keys have the same weight; 16 of them add 16.1 to a sum which float16 would keep to a quarter in the end."""
     def make():
         Q, K, V = (normal(H, n, d, seed=seed + k, dtype=dtype, factor=f) for k, (n, f) in
-                   enumerate(((N_q, LARGE if large else 1.0), (N_k, 1.0), (N_k, 1.0))))
+                   enumerate(((N_q, LARGE if large else 1.0), (N_k, small), (N_k, 1.0))))
         if below:
             Q, K = far_below(Q, K, scale, below)
         if equal:
@@ -91,6 +91,7 @@ EXERCISE = Exercise(
         case("causal, a scale of 0", 16, 18, causal=True, scale=0.0, seed=1054),
         case("16-bit inputs", 16, 80, seed=1024, dtype=torch.float16, scale=0.5, B_c=32),
         case("16-bit inputs, many key blocks", 16, 512, seed=1045, dtype=torch.float16, equal=True),
+        case("16-bit inputs, small keys and a large scale", 16, 32, seed=1063, dtype=torch.float16, scale=1e5, small=1e-4),
         case("scores far below 0", 16, 32, below=BELOW, seed=1027),
         case("causal, fewer queries than keys, whole blocks", 16, 32, causal=True, seed=1030),
         case("one query, one key", 1, 1, exactly=True, seed=1033),
@@ -115,6 +116,8 @@ EXERCISE = Exercise(
         Mistake("divided_inside", "O_i was divided by l_i in every step and not at the end", "the division by l_i: once, after the last key block", (UPDATE_O, UPDATE_O.replace("O_i = ", "O_i = (") + ") / l_i[:, None]"), (FINISH, "")),
         Mistake("l_of_last_tile", "l_i held the sum of the last key block alone", "l_i: the rescaled old sum, plus the row sum of this tile", (UPDATE_L, "l_i = tl.sum(P_ij, 1)")),
         Mistake("scale_missing", "the scores were not multiplied by scale", "S_ij: Q_i K_jᵀ · scale", ('tl.trans(K_j), input_precision="ieee") * scale', 'tl.trans(K_j), input_precision="ieee")')),
+        Mistake("scale_in_16_bits", "Q_i was multiplied by scale and rounded to 16 bits again before the product: it loses digits, or leaves float16's range", "S_ij: scale multiplies the float32 product",
+                ('tl.dot(Q_i, tl.trans(K_j), input_precision="ieee") * scale', 'tl.dot((Q_i * scale).to(Q_i.dtype), tl.trans(K_j), input_precision="ieee")')),
         Mistake("scale_twice", "the scores held the scale twice", "each place where the scale enters S_ij: once", ('tl.trans(K_j), input_precision="ieee") * scale', 'tl.trans(K_j), input_precision="ieee") * scale * scale')),
         Mistake("k_not_transposed", "Q_i was multiplied by K_j, not by its transpose", "tl.dot(Q_i, tl.trans(K_j))", ("tl.dot(Q_i, tl.trans(K_j)", "tl.dot(Q_i, K_j")),
         Mistake("tail_dropped", "the last, short key block was never visited", "the number of key blocks: ⌈N_k / B_c⌉ (tl.cdiv)", ("tl.cdiv(N_k, B_c)", "tl.maximum(1, N_k // B_c)")),

@@ -14,13 +14,14 @@ def call(fn, Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
     fn[(-(-N_k // B_c), H_kv)](Q, K, V, dO, L, D, dK, dV, *strides, scale, N_q, N_k, H_q // H_kv, d, causal, B_r, B_c)
 
 
-def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=False, edge=False, rising=False, dtype=torch.float32, scale=0.25, B_r=16, B_c=16, steps=(1, 1, 1, 1, 1, 1)):
+def case(name, N_q, N_k, H_kv=1, group=1, d=16, *, seed, causal=False, large=False, edge=False, rising=False, small=1.0, dtype=torch.float32, scale=0.25, B_r=16, B_c=16, steps=(1, 1, 1, 1, 1, 1)):
     found = features_of(N_q, N_k, d, d, B_r, B_c, causal, scale if scale != 0.25 else None, large or edge, dtype)
     more = {"only scores far below 0": edge, "more than one key head": H_kv > 1, "more than one query head for each key head": group > 1, "columns that are apart": steps[0] > 1}
 
     def make():
         Q, K, V, dO = (normal(h, n, d, seed=seed + k, dtype=dtype, factor=LARGE if large and k == 0 else 1.0)
                        for k, (h, n) in enumerate(((H_kv * group, N_q), (H_kv, N_k), (H_kv, N_k), (H_kv * group, N_q))))
+        K, dO = K * small, dO * min(1.0, 300 * small)
         if edge:
             Q, K = far_below(Q, K, scale, EDGE)
         if rising:                             # what a query block adds never falls: 16 bits would keep less and less of it
@@ -79,6 +80,7 @@ EXERCISE = Exercise(
         case("causal, a negative scale", 16, 18, causal=True, scale=-0.3, seed=1268),
         case("causal, a scale of 0", 16, 18, causal=True, scale=0.0, seed=1276),
         case("16-bit inputs", 32, 16, dtype=torch.float16, seed=1248),
+        case("16-bit inputs, small keys and a large scale", 16, 16, dtype=torch.float16, scale=3e4, small=3e-4, seed=1275),
         case("16-bit inputs, many query blocks", 512, 16, dtype=torch.float16, rising=True, seed=1272),
         case("causal, more keys, whole blocks", 16, 48, causal=True, seed=1252),
         case("one query, one key", 1, 1, seed=1256),
@@ -113,6 +115,8 @@ EXERCISE = Exercise(
         Mistake("mask_lower", "the mask hid the past and showed the future", "the comparison: a key is seen if it is not after the query", (VISIBLE, VISIBLE.replace("<=", ">="))),
         Mistake("mask_hides_own_key", "the mask also hid each query's own key", "the mask: query n sees the keys up to n + N_k − N_q, that one among them", (VISIBLE, VISIBLE.replace("<=", "<"))),
         Mistake("scale_missing_in_S", "the recomputed scores were not multiplied by scale", "S = scale · Q Kᵀ: P has to be the forward's P", ('tl.trans(Q_i), input_precision="ieee") * scale', 'tl.trans(Q_i), input_precision="ieee")')),
+        Mistake("scale_in_16_bits", "Q_i was multiplied by scale and rounded to 16 bits again before the product: it loses digits, or leaves float16's range", "S_T: scale multiplies the float32 product",
+                ('tl.dot(K_j, tl.trans(Q_i), input_precision="ieee") * scale', 'tl.dot(K_j, tl.trans((Q_i * scale).to(Q_i.dtype)), input_precision="ieee")')),
         Mistake("scale_missing_in_dK", "dK was not multiplied by scale", "S = scale · Q Kᵀ: the factor stands in its gradient", (DK, DK.replace("scale * ", ""))),
         Mistake("scale_twice", "dK held the scale twice", "each place where the scale enters dK: once, in dS, in Q or after the product", (DK, DK.replace("scale * ", "scale * scale * "))),
         Mistake("dV_of_dS", "dV was made from dS, not from P", "O = P V: the factor next to V is P", (DV, DV.replace("P_T.to", "(P_T * 0 + dS_T).to")), ("dV_j +=", 'dS_T = P_T * (tl.dot(V_j, tl.trans(dO_i), input_precision="ieee") - D_i)\n            dV_j +=')),

@@ -34,7 +34,7 @@ def case(name, lengths, page_size, H_kv, d, *, b, h, start, B_c, garbage=-1, see
 
 EXERCISE = Exercise(
     function="tile_of_keys",
-    outputs=(Output("K_j", ("key", "column")),),
+    outputs=(Output("K_j", ("row", "column")),),
     loops=lambda B_c, **rest: ("keys", B_c) if B_c > 8 else None,
     cases=[
         case("one page", [4], 4, 1, 2, b=0, h=0, start=0, B_c=4, seed=0),

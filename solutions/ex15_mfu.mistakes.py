@@ -76,6 +76,8 @@ EXERCISE = Exercise(
         Mistake("diagonal_counted", "the visible pairs were counted exactly, N · (N + 1) / 2, each query's own key as a whole", "flops of the attention: half of the N · N pairs, by convention", (PAIRS, "batch * N * (N + 1) / 2")),
         Mistake("diagonal_left_out", "N · (N − 1) / 2 pairs were counted, without each query's own key", "flops of the attention: half of the N · N pairs, by convention", (PAIRS, "batch * N * (N - 1) / 2")),
         Mistake("one_product", "half of the attention was counted: one of QKᵀ and PV was left out, or a multiplication and its addition were taken as one", "flops of the attention: two products, each 2 · width for a pair", (BY_PAIRS, "layers * 2 * width * pairs")),
+        Mistake("attention_backward_once", "the attention's backward pass was counted like a forward one: one gradient for each of its products", "flops of the attention: a product has two gradients, here too",
+                (ALL, "3 * 2 * weights * batch * N + 2 * layers * 2 * 2 * width * pairs")),
         Mistake("attention_forward_only", "the attention was counted in the forward pass alone", "flops: the attention has a backward pass as well", (ALL, "3 * 2 * weights * batch * N + layers * 4 * width * pairs")),
         Mistake("pairs_of_kv_width", "the attention was counted with kv_width columns", "flops of the attention: every query head meets its keys, shared or not", (BY_PAIRS, "layers * 2 * 2 * kv_width * pairs")),
         Mistake("attention_of_one_layer", "the attention of one layer was counted", "flops of the attention: in each layer", (BY_PAIRS, "2 * 2 * width * pairs")),

@@ -630,7 +630,7 @@ def test_two_mistakes_at_once_are_both_named():
     exercise = form.exercise("ex06_fa2_inner_loop")
     two = [m for m in exercise.mistakes if m.name in ("no_rescale_O", "L_without_m")]
     report = checker.examine(exercise, exercise.wrong(*two))
-    assert report.mistake == "no_rescale_O + L_without_m" and report.message.startswith("Two mistakes at once.")
+    assert report.mistake == "no_rescale_O + L_without_m" and report.message.startswith("Two mistakes at once")
 
 
 def test_two_mistakes_that_cannot_be_made_together_explain_nothing():

@@ -123,7 +123,8 @@ SCALES = [
 ]
 
 MASKS = [
-    ("mask_missing", "nothing was masked, though causal is True", "causal: keys after the query are hidden", lambda p: torch.ones_like(p.visible)),
+    ("mask_missing", "nothing was masked, though causal is True", "causal: keys after the query are hidden",
+     lambda p: torch.ones_like(p.visible)),
     ("mask_hides_own_key", "the mask also hid each query's own key: it was off by one",
      "the comparison: key ≤ query is seen", lambda p: p.up_to(p.shift - 1)),
     ("mask_shows_next_key", "the mask let each query see one key of the future: it was off by one",
@@ -141,7 +142,8 @@ MASKS = [
      lambda p: p.keys >= p.queries + p.shift),
     ("mask_inverted", "the mask hid what should be seen and showed what should be hidden",
      "what True means in the mask", lambda p: p.keys > p.queries + p.shift),
-    ("mask_own_key_only", "each query saw its own key alone", "a query sees all keys up to its own", lambda p: p.keys == p.queries + p.shift),
+    ("mask_own_key_only", "each query saw its own key alone", "a query sees all keys up to its own",
+     lambda p: p.keys == p.queries + p.shift),
 ]
 
 ENDS = [
@@ -185,7 +187,8 @@ KEYS = [
      lambda p: p.keys < p.N_k // p.B_c * p.B_c, lambda p: p.B_c and p.N_k % p.B_c and p.B_c < p.N_k),
     ("last_key_of_blocks_left_out", "the last key of every block was left out", "the keys of a block: B_c of them, or up to N_k",
      lambda p: (p.keys + 1) % p.B_c != 0, lambda p: p.B_c and 1 < p.B_c),
-    ("every_other_block", "every second key block was left out", "which key blocks are read: all", lambda p: p.keys // p.B_c % 2 == 0, None),
+    ("every_other_block", "every second key block was left out", "which key blocks are read: all",
+     lambda p: p.keys // p.B_c % 2 == 0, None),
 ]
 
 
@@ -255,7 +258,8 @@ OTHERS = [
      lambda p: {"O": _unnormalised(p)["O"] * p.weights()[3][..., None]}),
     ("V_shifted", "each weight met the value of the next key", "which rows of V go with which keys",
      lambda p: {"O": p.forward(V=p.V.roll(-1, -2))["O"]}),
-    ("V_of_the_first_block", "every key block was multiplied with the first block of V", "which rows of V: those of the same keys as K's",
+    ("V_of_the_first_block",
+     "every key block was multiplied with the first block of V", "which rows of V: those of the same keys as K's",
      _where(lambda p: p.B_c and p.N_k > p.B_c and p.N_k % p.B_c == 0,
             lambda p: {"O": p.forward(V=p.V[..., torch.arange(p.N_k) % p.B_c, :])["O"]})),
     ("K_of_the_first_block", "every key block was scored with the first block of K", "which rows of K: block j starts at j · B_c",
@@ -283,7 +287,8 @@ OTHERS = [
     ("L_negative", "L was log(l) − m", "the sign in L: m + log(l)", _L(lambda p, L, m, l: l.log() - m)),
     ("L_times_log", "L was m · log(l)", "L: the two are added", _L(lambda p, L, m, l: m * l.log())),
     ("L_base_2", "L was taken to base 2", "the logarithm: L is the natural one", _L(lambda p, L, m, l: L / LN2)),
-    ("L_log2_of_l", "in L the maximum is natural, but the logarithm of l was taken to base 2", "the logarithm of l: the natural one",
+    ("L_log2_of_l",
+     "in L the maximum is natural, but the logarithm of l was taken to base 2", "the logarithm of l: the natural one",
      _L(lambda p, L, m, l: m + l.log2())),
     ("L_log10", "in L the logarithm of l was taken to base 10", "the logarithm: the natural one",
      _L(lambda p, L, m, l: m + l.log10())),

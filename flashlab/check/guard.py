@@ -94,6 +94,7 @@ class Guard:
         self.stray = []                                  # (kind, tensor, where, program), the first of each kind and tensor
         self.others = set()                              # (start, stop) of what a learner's launcher allocated itself
         self.scratch = 0                                 # bytes moved to and from that
+        self.repeated = {}                               # name: the most elements that one store named more than once
         self.grids = []                                  # of each launch, without axes of one program
         self.workers = set()                             # (number of the launch, program) of whoever stored something
         for n, name in enumerate([*reads, *writes]):
@@ -161,6 +162,8 @@ class Guard:
         if outside.size:
             self._note(kind, sea.name, sea.where(outside[0]), program)
         if kind != "load":
+            if (again := len(elements) - len(np.unique(elements))) > self.repeated.get(sea.name, 0) and kind == "store":
+                self.repeated[sea.name] = again
             sea.stored[elements] = True
             sea.by[elements] = program or (0, 0, 0)
         return len(elements)
@@ -193,6 +196,7 @@ class Guard:
         if self.interpreted:
             facts |= {"moved": {name: (self.traffic.read[name], self.traffic.written[name]) for name in self.seas},
                       "largest": dict(self.traffic.largest), "atomic": dict(self.traffic.atomic), "scratch": self.scratch,
+                      "repeated": self.repeated,
                       "workers": len(self.workers),
                       "by": {name: self.seas[name].by[self.seas[name].inside] for name in self.writes}}
         return facts

@@ -294,9 +294,12 @@ def _scaled_along(s, dim):
 def _vector(pairs):
     """The name of what these factors are in every case: l, 1/l, exp(m)."""
     for text in _unary(pairs[0][1].known):
-        if all((v := _unary(s.known).get(text)) is not None and v.shape == f.shape and f.numel() and
-               bool(((f - v).abs() <= 1e-3 * v.abs().clamp_min(1e-6))[v.isfinite() & (f != 0)].all()) for f, s in pairs):
-            return text
+        vectors = [_unary(s.known).get(text) for _, s in pairs]
+        if all(v is not None and v.shape == f.shape for (f, _), v in zip(pairs, vectors, strict=True)):
+            told = [v.isfinite() & (f != 0) for (f, _), v in zip(pairs, vectors, strict=True)]
+            near = [(f - v).abs() <= 1e-3 * v.abs().clamp_min(1e-6) for (f, _), v in zip(pairs, vectors, strict=True)]
+            if sum(int(t.sum()) for t in told) >= ENOUGH and all(n[t].all() for n, t in zip(near, told, strict=True)):
+                return text
     return ""
 
 

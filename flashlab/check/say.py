@@ -56,7 +56,7 @@ def _named(exercise, diagnosis):
         return []
     said = " ".join(sentence(what, exercise) for what in whats)
     if len(diagnosis.mistakes) > 1:
-        return [f"Two mistakes at once. {said}"]
+        return [f"Two mistakes at once give these numbers. {said}"]
     more = " That explains the smallest case that fails, and not all of the others: there may be something else as well."
     return [said + more if diagnosis.partly else said]
 

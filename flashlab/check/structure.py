@@ -54,6 +54,9 @@ def _stored(facts):
     for name, (missing, total, first) in facts.get("missed", {}).items():
         how = "" if certain else ", or stored as the NaN that lay there"
         said.append(Finding("not_stored", f"{missing} of the {total} elements of {name} were never stored{how}, the first {first}"))
+    for name, again in facts.get("repeated", {}).items():
+        said.append(Finding("stored_repeatedly", f"one store wrote to elements of {name} more than once, {again} times too "
+                                                 "often: what does not exist is masked"))
     for name, (missing, total, first) in facts.get("by_others", {}).items():
         said.append(Finding("not_by_kernel", f"no kernel stored {missing} of the {total} elements of {name}, the first {first}: "
                                              "they came from elsewhere"))
@@ -72,7 +75,7 @@ def _programs(facts, right):
     if len(facts.get("grids", ())) == 1 and facts["grids"] != right["grids"]:
         turned, asked = (" × ".join(map(str, of["grids"][0])) for of in (facts, right))
         return [Finding("grid_turned", f"the grid has {turned} {unit}s, {asked} are asked for: which axis counts what?")]
-    if (workers := facts.get("workers", 0)) < right.get("workers", 0):
+    if 0 < (workers := facts.get("workers", 0)) < right.get("workers", 0):
         return [Finding("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
     if unit == "thread" and workers > right.get("workers", 0):
         return [Finding("done_twice", f"{workers} threads stored something, and {right['workers']} have an element of their own: "
@@ -137,7 +140,7 @@ def _moved(name, verb, got, wanted, less, sure):
 
 def agree(a, b):
     """Did two Judged break the same rules? Traffic counts to the byte where nothing else tells mistakes apart."""
-    counted = ["eager", "programs", "overwritten"]
+    counted = ["eager", "programs", "overwritten", "repeated"]
     if "needed" not in a.outcome.facts or not a.wrong:
         counted.append("moved")
     if any(a.outcome.facts.get(key) != b.outcome.facts.get(key) for key in counted):

@@ -18,7 +18,7 @@ def first_wrong(exercise, judged, expected):
         return f"{output.name} is {value!r} instead of {truth!r}"
     index = first_index(value, truth, bound)
     place = f"{output.name}[{', '.join(map(str, index))}]" if index else output.name
-    return f"{place} is {_numbers(value[index], truth[index])}{_blocks(output.axes, index, judged.case.sizes)}"
+    return f"{place} is {_numbers(value[index], truth[index])}{_blocks(output.axes, index, truth.shape, judged.case.sizes)}"
 
 
 def first_index(value, truth, bound):
@@ -35,12 +35,12 @@ def wrong_entries(value, truth, bound):
     return ~(((x - y).abs() <= bound) | same)
 
 
-def _blocks(axes, index, sizes):
-    """" (query block i = 0, its query 1; key block j = 2, its key 0)", as far as there are blocks."""
+def _blocks(axes, index, shape, sizes):
+    """" (query block i = 0, its query 1; key block j = 2, its key 0)", as far as there are several blocks."""
     said = []
-    for axis, i in zip(axes, index, strict=False):
+    for axis, i, n in zip(axes, index, shape, strict=False):
         letter, size = BLOCKS.get(axis, (None, None))
-        if size in sizes:
+        if size in sizes and n > sizes[size]:
             said.append(f"{letter} = {i // sizes[size]}, its {axis} {i % sizes[size]}")
     return f" ({'; '.join(said)})" if said else ""
 
