@@ -92,7 +92,8 @@ EXERCISE = Exercise(
                 """),
         Mistake("not_reset_in_a_row", "the sum was set back to 0 for each row of tiles, not for each tile of C", "each tile of C: its sum starts at 0, within a row of tiles, too",
                 ("C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)", "C_tile = torch.zeros(rows.stop - rows.start, B.shape[1])[:, cols] if cols.start == 0 else C_tile[:, : cols.stop - cols.start]"),
-                also=[[("C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)", "C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start) if cols.start == 0 else C_tile")]]),
+                also=[[("C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)", f"C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start) if cols.start == 0 else C_tile{part}")]
+                      for part in ("", "[:, : cols.stop - cols.start]")]),
         Mistake("inner_over_N", "the sum ran over N, the columns of B, not over K", "inner: it cuts A's columns and B's rows, K of them",
                 ("tiles(A.shape[1], B_k)", "tiles(min(B.shape[1], A.shape[1]), B_k)"), also=[[("tiles(A.shape[1], B_k)", "tiles(B.shape[1], B_k)")]]),
         Mistake("inner_over_M", "the sum ran over M, the rows of A, not over K", "inner: it cuts A's columns and B's rows, K of them",

@@ -21,6 +21,8 @@ EXERCISE = Exercise(
         case("larger", 40, 30, 16, 24),
     ],
     mistakes=[
+        Mistake("each_matrix_once", "each matrix was counted as read once and as written once, however many operations read or write it", "a read for each operand of each operation and a write for each result: S is read three times and written twice",
+                ("4 * N_q * N_k", "2 * N_q * N_k"), (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")),
         Mistake("each_tensor_once", "S was counted as read once, though each of the operations that take it reads it again", "one read for each operation: the scaling, the softmax and logsumexp each take S from HBM",
                 ("4 * N_q * N_k", "2 * N_q * N_k")),
         Mistake("L_like_O", "L was counted as a matrix of the size of O", "L: one number for each query", ("+ N_q * d_v + N_q", "+ N_q * d_v + N_q * d_v")),

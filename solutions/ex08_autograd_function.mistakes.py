@@ -51,30 +51,38 @@ def two_calls(exercise, fn):
 
 def frozen(exercise, fn):
     """Where some of Q, K and V are frozen, the others still have gradients, and the right ones."""
-    for needing in ("KV", "QV", "QK", "Q", "K", "V"):
-        inputs = exercise.cases[0].make()
-        for letter in needing:
-            inputs[letter].requires_grad_()
+    found = [(needing, *wrong) for needing in ("KV", "QV", "QK", "Q", "K", "V") if (wrong := _needing(exercise, fn, needing))]
+    if not found:
+        return None
+    needing, name, seen = found[0]
+    if all(name == "none_if_frozen" and "Q" not in needing for needing, name, _ in found):
+        name = "nothing_if_Q_is_frozen"
+    return named(exercise, name, f"But where only {' and '.join(needing)} {'have' if len(needing) > 1 else 'has'} requires_grad, {seen}")
 
-        def some(inputs=inputs, needing=needing):
-            with torch.enable_grad():
-                O = fn(inputs["Q"], inputs["K"], inputs["V"], inputs["causal"], inputs["scale"])
-            return torch.autograd.grad(O, [inputs[letter] for letter in needing], inputs["dO"], allow_unused=True)
 
-        found, error = runner.protected(some, exercise.seconds)
-        where = f"But where only {' and '.join(needing)} {'have' if len(needing) > 1 else 'has'} requires_grad,"
-        if error is not None:
-            name = "left_out" if "incorrect number of gradients" in str(error) else "error_if_frozen"
-            return named(exercise, name, f"{where} it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}")
-        missing = [letter for letter, grad in zip(needing, found, strict=True) if grad is None]
-        if missing:
-            name = "nothing_if_Q_is_frozen" if needing == "KV" and missing == ["K", "V"] else "none_if_frozen"
-            return named(exercise, name, f"{where} {' and '.join(missing)} got no gradient")
-        right = dict(zip("QKV", oracle.gradients(*(inputs[name] for name in ("Q", "K", "V", "dO")), causal=inputs["causal"],
-                                                 scale=inputs["scale"]), strict=True))
-        for letter, grad in zip(needing, found, strict=True):
-            if grad.shape != right[letter].shape or not torch.allclose(grad.double(), right[letter], atol=1e-4):
-                return named(exercise, "wrong_if_frozen", f"{where} the gradient of {letter} was wrong")
+def _needing(exercise, fn, needing):
+    """(name, what was seen) if it goes wrong where just these of Q, K and V need a gradient, else None."""
+    inputs = exercise.cases[0].make()
+    for letter in needing:
+        inputs[letter].requires_grad_()
+
+    def some():
+        with torch.enable_grad():
+            O = fn(inputs["Q"], inputs["K"], inputs["V"], inputs["causal"], inputs["scale"])
+        return torch.autograd.grad(O, [inputs[letter] for letter in needing], inputs["dO"], allow_unused=True)
+
+    found, error = runner.protected(some, exercise.seconds)
+    if error is not None:
+        name = "left_out" if "incorrect number of gradients" in str(error) else "error_if_frozen"
+        return name, f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    missing = [letter for letter, grad in zip(needing, found, strict=True) if grad is None]
+    if missing:
+        return "none_if_frozen", f"{' and '.join(missing)} got no gradient"
+    right = dict(zip("QKV", oracle.gradients(*(inputs[name] for name in ("Q", "K", "V", "dO")), causal=inputs["causal"],
+                                             scale=inputs["scale"]), strict=True))
+    for letter, grad in zip(needing, found, strict=True):
+        if grad.shape != right[letter].shape or not torch.allclose(grad.double(), right[letter], atol=1e-4):
+            return "wrong_if_frozen", f"the gradient of {letter} was wrong"
     return None
 
 

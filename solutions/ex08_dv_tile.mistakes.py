@@ -76,6 +76,8 @@ EXERCISE = Exercise(
                        ("torch.exp(S_ij - L_safe[:, None])", "torch.exp(S_ij - L_safe[:, None]) * (1.0 if hidden is None else (~hidden).to(S_ij.dtype))")]]),
         Mistake("hidden_is_a_number", "hidden scores were set to a number such as −1000, and scores near that are not small beside it", "the mask: −inf, which no score reaches",
                 ("masked_fill(hidden, -inf)", "masked_fill(hidden, -1000.0)"), also=[[("masked_fill(hidden, -inf)", "masked_fill(hidden, -100.0)")], [("masked_fill(hidden, -inf)", "masked_fill(hidden, -999.0)")]]),
+        Mistake("number_for_infinity", "a number such as −1000 stood for −inf, in hidden scores and in L: a row without a visible key got weights, and scores near that number are not small beside it", "−inf, which no score reaches, for hidden scores; and weights of 0 where L_i is −inf",
+                ("masked_fill(hidden, -inf)", "masked_fill(hidden, -1000.0)"), ("L_i.masked_fill(L_i == -inf, 0)", "L_i.clamp(min=-1000.0)")),
         Mistake("L_along_keys", "L was subtracted along the wrong axis", "the shape of L in the exponent: L_i[:, None], one number for each row", (WEIGHTS, "torch.exp(S_ij - L_safe[None, :])")),
         Mistake("base_2", "2, not e, was raised to the power S − L", "the exponential, exp(S − L): L is a natural logarithm", (WEIGHTS, "torch.exp2(S_ij - L_safe[:, None])")),
         Mistake("scale_zero_replaced", "a scale of 0 was taken for no scale at all", "scale is any number, and 0 is one: it multiplies as it is",

@@ -244,18 +244,23 @@ def _of_numbers(exercise, failing, passing):
 
 
 def _off_by(exercise, n, wrong):
-    """The one term, times a small number, that a formula is off by in every case where this output is wrong."""
+    """The one term, times a small number, that a formula is off by in every case where this output is wrong. "" where there are
+    several such terms, or too few cases to tell."""
+    name = exercise.outputs[n].name
     pairs = [(k.outcome.values[n] - judge.expect(exercise, k.case).truth[n], exercise.terms(**k.case.make())) for k in wrong]
-    for name in pairs[0][1]:
-        factor = pairs[0][0] / pairs[0][1][name]
-        if factor == int(factor) and abs(factor) <= 6 and all(diff == factor * terms[name] for diff, terms in pairs):
+    if len(pairs) < 2:
+        return ""
+    found = []
+    for term in pairs[0][1]:
+        factor = pairs[0][0] / pairs[0][1][term]
+        if factor == int(factor) and abs(factor) <= 6 and all(diff == factor * terms[term] for diff, terms in pairs):
             times = "" if abs(factor) == 1 else f"{abs(int(factor))} times "
             direction = "large" if factor > 0 else "small"
-            return f"{exercise.outputs[n].name} is too {direction} by {times}{name}, wherever it is wrong"
-    for more, less in permutations(pairs[0][1], 2) if len(pairs) > 1 else ():
+            found.append(f"{name} is too {direction} by {times}{term}, wherever it is wrong")
+    for more, less in () if found else permutations(pairs[0][1], 2):
         if all(diff == terms[more] - terms[less] for diff, terms in pairs):
-            return f"{exercise.outputs[n].name} has {more} where {less} belongs: that is the difference, wherever it is wrong"
-    return ""
+            found.append(f"{name} has {more} where {less} belongs: that is the difference, wherever it is wrong")
+    return found[0] if len(found) == 1 else ""
 
 
 def _weight(values):

@@ -65,12 +65,12 @@ def say(output, cases, shown=None, always=True):
         return [texts[0] if of_all else _in(odd[0], shown) + texts[0]]
     if odd:
         rest = [s for s in cases if all(s is not other for other in odd)]
-        apart = f"in “{rest[0].case}” " if len(rest) == 1 else "where it is wrong and finite, "
+        apart = f"in “{rest[0].case}” " if len(rest) == 1 else f"where {name} is wrong and finite, "
         finite = [apart + said for said in say(output, rest, rest[0].case)]
         return [*finite, f"in “{odd[0].case}” {_not_finite(name, axes, odd[0])}"]
     for look in (_zero, _combined, _permuted, _transposed, _factor, _shift, _function, _rounded, _row_factor, _nearly):
         if said := look(name, axes, cases):
-            return [said if always else f"where it is wrong, {said}"]
+            return [said if always else f"where {name} is wrong, {said}"]
     first = cases[0]
     said = where.region(name, axes, where.wrong_entries(first.x, first.y, first.bound), first.sizes)
     return [_in(first, shown) + said] if said else []
