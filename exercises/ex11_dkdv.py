@@ -16,8 +16,9 @@ queries in columns): then dV_j and dK_j need no tile turned round.
 - Rows beyond N_q must not be read, and must add nothing. Keys beyond N_k are taken care of: they
   are loaded as 0, and their rows are not stored.
 - Row and head numbers are turned into 64 bits before they meet a stride (`.to(tl.int64)`).
-- tl.dot gets input_precision="ieee". Sums are float32; P_T and dS_T are cast to the inputs' dtype for tl.dot, or
-  dO_i and Q_i to float32. The factor scale of dK may meet dS_T before its cast or the product after it.
+- tl.dot gets input_precision="ieee". S_T and the sums are float32, and scale multiplies S_T, since Q_i · scale may not fit
+  16 bits; P_T and dS_T are cast to the inputs' dtype for tl.dot, or dO_i and Q_i to float32. The factor scale of dK may meet
+  dS_T before its cast or the product after it.
 - Scores lie between −1000 and 1000; scale is any finite number.
 - Q, K, V, dO, dK and dV are float16 or float32, L and D are float32. No size is 0.
 

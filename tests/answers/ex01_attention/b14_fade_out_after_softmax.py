@@ -1,0 +1,41 @@
+# kind: one mistake
+# what: softmax over all keys, then hidden weights are multiplied by 0 and the row is normalised again; the mask belongs before the softmax: where a hidden score is much larger, all visible weights have become 0 already
+# shows: causal=True with large scores (a hidden key more than about 100 above every visible one): zeros in place of the output
+"""ex01_attention · attention, causal or not
+
+Chapter 01 · difficulty 2 of 5 · 20 minutes
+
+The three lines of attention for one head, with a scale and a causal mask.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+
+    S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
+
+With causal=True a query sees no key after its own. Where N_q ≠ N_k the last query is lined up with the last key: query i
+sees the keys j ≤ i + N_k − N_q. A query that sees no key at all gets a row of zeros.
+Scores lie between −1000 and 1000; scale is any finite number, 0 and negative ones too.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a library's attention (F.scaled_dot_product_attention), the finished function from
+flashlab or solutions/.
+
+Hint: set hidden scores to -inf before the softmax. torch.ones(...).triu(diagonal) marks everything from a diagonal on.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, *, causal=False, scale=None):
+    """softmax(scale · Q Kᵀ) V. scale is 1/√d where it is None."""
+    N_q, N_k = len(Q), len(K)
+    if scale is None:
+        scale = Q.shape[-1] ** -0.5
+    weights = torch.softmax(Q @ K.T * scale, dim=-1)
+    if causal:
+        alpha = torch.ones(N_q, N_k).tril(N_k - N_q)      # 1 visible, 0 invisible, like a sprite mask
+        weights = weights * alpha
+        total = weights.sum(dim=-1, keepdim=True)
+        weights = torch.where(total > 0, weights / total, torch.zeros_like(weights))
+    return weights @ V

@@ -1,0 +1,46 @@
+# kind: one mistake
+# what: hidden scores are set to -inf before the multiplication by scale, not after it: scale < 0 turns them into +inf, scale 0 into NaN
+# shows: causal=True with scale negative or 0
+"""ex01_attention · attention, causal or not
+
+Chapter 01 · difficulty 2 of 5 · 20 minutes
+
+The three lines of attention for one head, with a scale and a causal mask.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+
+    S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
+
+With causal=True a query sees no key after its own. Where N_q ≠ N_k the last query is lined up with the last key: query i
+sees the keys j ≤ i + N_k − N_q. A query that sees no key at all gets a row of zeros.
+Scores lie between −1000 and 1000; scale is any finite number, 0 and negative ones too.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a library's attention (F.scaled_dot_product_attention), the finished function from
+flashlab or solutions/.
+
+Hint: set hidden scores to -inf before the softmax. torch.ones(...).triu(diagonal) marks everything from a diagonal on.
+"""
+
+import math
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, *, causal=False, scale=None):
+    """softmax(scale · Q Kᵀ) V. scale is 1/√d where it is None."""
+    factor = 1 / math.sqrt(Q.size(1)) if scale is None else scale
+    S = torch.matmul(Q, K.t())
+    if causal:
+        n, m = S.shape
+        query = torch.arange(n).view(n, 1)
+        key = torch.arange(m).view(1, m)
+        S[key > query + (m - n)] = -inf
+    S *= factor
+    P = torch.softmax(S, dim=1)
+    if causal:
+        nobody = max(0, n - m)                  # the first n - m queries have no key
+        P[:nobody] = 0
+    return P @ V

@@ -1,0 +1,40 @@
+# kind: one mistake
+# what: a lane counts as idle only if it has a thread (warp sizes are cut off at the block's end); a warp always has 32 lanes, those that never get a thread are idle too
+# shows: block no multiple of 32: N = 40, block = 40 gives idle 0 in place of 24
+"""ex02_idle_lanes · counting idle lanes before the launch
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+A vector of N elements, blocks of `block` threads, one element a thread. Count without launching:
+
+    blocks      how many blocks cover the vector
+    without     how many threads are launched and have no element
+    idle        how many lanes stand idle in the warps that do have an element
+
+A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second one
+never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
+Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
+N lies between 1 and 10,000, block between 1 and 1024: to go through the blocks one by one is fast enough.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
+"""
+
+
+def lanes(N, block):
+    """(blocks, without, idle) for N elements and blocks of `block` threads."""
+    blocks, rest = divmod(N, block)
+    sizes = [block] * blocks
+    if rest:
+        sizes.append(rest)
+    without = len(sizes) * block - N
+
+    idle = 0
+    for e in sizes:
+        first = 0
+        while first < e:                          # warp after warp, as long as it finds an element
+            last = min(first + 32, block)
+            idle += last - min(last, e)
+            first = last
+    return len(sizes), without, idle

@@ -1,0 +1,42 @@
+# kind: right
+# what: hands out the elements block by block and warp by warp until none are left, counting as it goes
+# shows: a warp is counted only if it gets an element, its 32 lanes less its elements are idle; a warp has min(32, threads left in the block) threads
+"""ex02_idle_lanes · counting idle lanes before the launch
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+A vector of N elements, blocks of `block` threads, one element a thread. Count without launching:
+
+    blocks      how many blocks cover the vector
+    without     how many threads are launched and have no element
+    idle        how many lanes stand idle in the warps that do have an element
+
+A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second one
+never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
+Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
+N lies between 1 and 10,000, block between 1 and 1024: to go through the blocks one by one is fast enough.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
+"""
+
+
+def lanes(N, block):
+    """(blocks, without, idle) for N elements and blocks of `block` threads."""
+    left = N            # elements nobody has picked up yet
+    blocks = 0
+    without = 0
+    idle = 0
+    while left > 0:
+        blocks += 1
+        threads = block
+        while threads > 0:
+            in_warp = min(32, threads)
+            threads -= in_warp
+            busy = min(in_warp, left)
+            left -= busy
+            without += in_warp - busy
+            if busy > 0:
+                idle += 32 - busy
+    return blocks, without, idle

@@ -1,0 +1,51 @@
+# kind: one mistake
+# what: O and l are carried over into the units of each new tile's own maximum, up or down; the new unit should be the larger of both maxima, else exp(old - new) overflows
+# shows: scores of an earlier tile about 90 or more above those of a later one: inf, then NaN
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no scores),
+unless B_c is N_k or more. One pass over the keys is enough, more are allowed.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    root_d = Q.shape[-1] ** 0.5
+    O, l, unit = None, None, None
+    for first in range(0, len(K), B_c):
+        S = Q @ K[first : first + B_c].T / root_d
+        new_unit = S.max(dim=1, keepdim=True).values
+        E = torch.exp(S - new_unit)
+        if O is None:
+            O = E @ V[first : first + B_c]
+            l = E.sum(dim=1, keepdim=True)
+        else:
+            exchange = torch.exp(unit - new_unit)      # dollars to cents or back again
+            O = O * exchange + E @ V[first : first + B_c]
+            l = l * exchange + E.sum(dim=1, keepdim=True)
+        unit = new_unit
+    return O / l

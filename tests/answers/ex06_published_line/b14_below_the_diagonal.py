@@ -1,0 +1,62 @@
+# kind: right
+# what: the queries before a key block see none of it, so each block updates only the lower part of own buffers, in place
+# shows: N rows by at most B_c keys at a time; queries are hidden where key > query; O divided once at the end
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be: these lines repaired, or lines of your own that give the same O and L block by block.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any finite number.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once (unless B_c is N or more), a library's attention
+(F.scaled_dot_product_attention), the finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N = Q.shape[0]
+    acc = torch.zeros(N, V.shape[1])
+    den = torch.zeros(N, 1)
+    top = torch.full((N, 1), -inf)
+
+    for lo in range(0, N, B_c):
+        hi = min(N, lo + B_c)
+
+        # iteration space of this block: queries lo ... N-1. Views, so that the updates land in the buffers.
+        a, l, m = acc[lo:], den[lo:], top[lo:]
+        S = Q[lo:] @ K[lo:hi].T * scale
+        S.masked_fill_(torch.ones(N - lo, hi - lo, dtype=torch.bool).triu(1), -inf)     # both indices start at lo
+
+        m_new = torch.maximum(m, S.amax(dim=1, keepdim=True))
+        alpha = (m - m_new).exp()
+        P = S.sub_(m_new).exp_()
+        l.mul_(alpha).add_(P.sum(dim=1, keepdim=True))
+        a.mul_(alpha).add_(P @ V[lo:hi])
+        m.copy_(m_new)
+
+    return acc / den, (top + den.log()).flatten()

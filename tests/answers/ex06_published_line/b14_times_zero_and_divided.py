@@ -1,0 +1,60 @@
+# kind: two mistakes
+# what: hidden scores are multiplied by 0, which makes them 0 and not -inf; and O is divided by l in each step (line 8 left in) though the next step only multiplies by exp(m - m_new), as if it were not divided
+# shows: the first for N > 1; the second for N > B_c, in the rows that see two or more key blocks
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be: these lines repaired, or lines of your own that give the same O and L block by block.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any finite number.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once (unless B_c is N or more), a library's attention
+(F.scaled_dot_product_attention), the finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N = Q.shape[0]
+    m, l, O = torch.full([N, 1], -inf), torch.zeros(N, 1), torch.zeros(N, V.shape[1])
+    sees = torch.arange(N)[:, None]
+
+    start = 0
+    while start < N:
+        keys = torch.arange(start, min(start + B_c, N))
+        indicator = (keys[None, :] <= sees).float()            # 1 where the key is not later than the query
+        S = scale * (Q @ K[keys].T) * indicator
+
+        m_new = torch.maximum(m, S.amax(1, keepdim=True))
+        P = torch.exp(S - m_new)
+        l = l * torch.exp(m - m_new) + P.sum(1, keepdim=True)
+        O = torch.exp(m - m_new) * O + P @ V[keys]
+        O = O / l
+        m = m_new
+        start += B_c
+
+    return O, (m + torch.log(l))[:, 0]

@@ -1,0 +1,41 @@
+# kind: right
+# what: the share of half b is the logistic function of L_b - L_a; rows that saw no key at all are set apart first
+# shows: only differences of L are exponentiated, inside the sigmoid; -inf in one half gives shares 0 and 1, in both O = 0 and L = -inf
+"""ex06_use_of_L · putting two finished halves together with L
+
+Chapter 06 · difficulty 3 of 5 · 15 minutes
+
+FA2 writes O, already divided, and L, the natural-log logsumexp of each row's scores. That one number is enough to merge the
+results of two halves of the keys. Decoding and attention over many GPUs are built on it.
+
+    O_a, O_b (N_q, d_v)   L_a, L_b (N_q,)   ->   O (N_q, d_v), L (N_q,)
+
+O and L are what a single pass over all the keys would have written. For one row, L_a is the logarithm of Σ exp(score) over
+the keys of half a, and O_a the sum of their values, each weighted by exp(score) and divided by that same Σ.
+L may be in the hundreds, of either sign. A query that saw no key of a half has O = 0 and L = -inf there; where it saw none of
+either, O = 0 and L = -inf.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: undo each half's division in thought. What is the sum over all keys divided by, and how large is a half's share of it?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def combine(O_a, L_a, O_b, L_b):
+    """(O, L) of all the keys, from those of each half."""
+    # Z_b / (Z_a + Z_b) = 1 / (1 + exp(L_a - L_b))
+    neither = (L_a == -inf) & (L_b == -inf)
+    log_ratio = torch.where(neither, torch.zeros_like(L_a), L_b - L_a)
+
+    share_b = torch.sigmoid(log_ratio)
+    share_a = torch.sigmoid(-log_ratio)
+    O = torch.einsum("n,nc->nc", share_a, O_a) + torch.einsum("n,nc->nc", share_b, O_b)
+
+    larger = torch.maximum(L_a, L_b)
+    L = larger + torch.log1p(torch.exp(-log_ratio.abs()))      # -inf + log 2 is -inf
+    return O, L

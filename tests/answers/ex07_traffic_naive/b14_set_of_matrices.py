@@ -1,0 +1,37 @@
+# kind: one mistake
+# what: each matrix is counted once, however many operations touch it; S is read by three operations and written by two, and counts each time
+# shows: any sizes: reads too few by 2 * N_q * N_k, writes by N_q * N_k
+"""ex07_traffic_naive · predict the traffic of naive attention
+
+Chapter 07 · difficulty 2 of 5 · 15 minutes
+
+How many elements does naive attention move? Each PyTorch operation is a kernel of its own: it reads its operands from HBM
+and writes its result back. These are the five operations, for one head without a mask:
+
+    S = Q Kᵀ        S = S · scale        P = softmax(S)        O = P V        L = logsumexp(S)
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   S, P (N_q, N_k)   O (N_q, d_v)   L (N_q,)
+
+Your formula is held against the memory model, which counts what flashlab.rungs.naive.naive_forward moves, at sizes you have
+not seen.
+No size is 0.
+
+Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
+
+Hint: make a table of the five operations, with one column for what each reads and one for what it writes.
+"""
+
+
+def naive_traffic(N_q, N_k, d, d_v):
+    """(reads, writes) in elements, two whole numbers."""
+    size = {"Q": N_q * d, "K": N_k * d, "V": N_k * d_v, "S": N_q * N_k, "P": N_q * N_k, "O": N_q * d_v, "L": N_q}
+
+    #            result  operands
+    equations = [("S", "QK"), ("S", "S"), ("P", "S"), ("O", "PV"), ("L", "S")]
+
+    right_hand_sides, left_hand_sides = set(), set()
+    for result, operands in equations:
+        left_hand_sides |= {result}
+        right_hand_sides |= set(operands)
+
+    return sum(size[x] for x in right_hand_sides), sum(size[x] for x in left_hand_sides)

@@ -1,0 +1,36 @@
+# kind: one mistake
+# what: D is made again as the average of dP under the weights of this tile; it must be the given D_i, which runs over all keys
+# shows: a tile that does not hold all the keys (rows of P_ij whose sum is less than 1), or a D_i that is not the tile's own
+"""ex08_ds_tile · one tile of dS, and what it gives to dQ and dK
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+With P_ij made again and D_i prepared, a tile knows all it needs to push the gradient through the softmax and on to Q and K.
+
+    Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   P_ij (B_r, B_c)   dO_i (B_r, d_v)   D_i (B_r,)
+    ->   dQ_i (B_r, d), dK_j (B_c, d): this tile's parts
+
+The forward pass was S = scale · Q Kᵀ, P = softmax(S), O = P V; dO is the gradient of the loss with respect to O, and
+D_i = Σ_j P_ij dP_ij, over all keys.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+
+Hint: go back one step at a time: from dO to dP, from dP to dS, from dS to dQ and dK. Each but the second is a matrix product.
+"""
+
+import torch
+
+
+def weighted_average(X, weights):
+    total = weights.sum(dim=1, keepdim=True)
+    total = torch.where(total == 0, torch.ones_like(total), total)
+    return (weights * X).sum(dim=1, keepdim=True) / total
+
+
+def ds_tile(Q_i, K_j, V_j, P_ij, dO_i, D_i, scale):
+    """(this tile's part of dQ_i, this tile's part of dK_j)."""
+    dP_ij = torch.matmul(dO_i, torch.t(V_j))
+    # the softmax does not feel a constant: dP counts only as far as it differs from its average
+    dS_ij = P_ij * (dP_ij - weighted_average(dP_ij, P_ij))
+    return scale * torch.matmul(dS_ij, K_j), scale * torch.matmul(torch.t(dS_ij), Q_i)

@@ -1,0 +1,46 @@
+# kind: right
+# what: embedded C: a bit for each sector from the lowest one up, ones counted at the end; the best case is worked out as 32 * itemsize / 32
+# shows: within the contract: an int and a bool, negative strides and stride 0 included
+"""ex09_uncoalesced · spot the uncoalesced access
+
+Chapter 09 · difficulty 2 of 5 · 20 minutes
+
+Memory moves in sectors of 32 bytes. Lane n of a warp, n = 0 ... 31, reads the element number `start + n · stride` of a tensor
+whose elements have `itemsize` bytes and whose first element lies at a multiple of 32 bytes. Say
+
+    sectors      how many sectors this one load moves: a whole sector for every one in which some lane has its element
+    coalesced    True if they are no more than a load with start 0 and stride 1 would move for the same itemsize, False if more
+
+itemsize is 2, 4 or 8, so no element lies in two sectors. Several lanes may read from one sector, which then moves once.
+stride 0 means that all lanes read the same element; a negative stride walks backwards, and never to before element 0.
+Examples in float32: start 0, stride 1: 4 sectors, coalesced. Stride 2: 8 sectors, not coalesced. Stride 0: 1 sector,
+coalesced, since fewer is as good. The results are an int and a bool.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: which byte does lane n read first, and in which sector is it?
+"""
+
+WARP = 32
+SECTOR_BYTES = 32
+
+
+def load(start, stride, itemsize):
+    """(sectors, coalesced) of one warp's load."""
+    ends = (start, start + (WARP - 1) * stride)
+    base = min(ends) * itemsize // SECTOR_BYTES          # lowest sector in use
+
+    bitmap = 0
+    element = start
+    for _lane in range(WARP):
+        sector = element * itemsize // SECTOR_BYTES
+        bitmap |= 1 << (sector - base)
+        element += stride
+
+    sectors = 0
+    while bitmap:
+        bitmap &= bitmap - 1                             # Kernighan: clears the lowest one
+        sectors += 1
+
+    ideal = WARP * itemsize // SECTOR_BYTES
+    return sectors, sectors <= ideal

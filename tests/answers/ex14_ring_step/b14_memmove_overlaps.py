@@ -1,0 +1,63 @@
+# kind: one mistake
+# what: passes blocks on one after the other within one buffer, so rank 1 gets rank 0's block, rank 2 gets that again, and so on; should read from the blocks before the step
+# shows: two ranks or more: all ranks hold rank 0's block afterwards; O and L of this step are right
+
+"""ex14_ring_step · one step of the ring, for all ranks
+
+Chapter 14 · difficulty 3 of 5 · 25 minutes
+
+R ranks share a sequence: rank r keeps queries r·n to (r+1)·n − 1. Each also holds one block of n keys and values, and the whole
+number owner[r] says whose block that is. In a step every rank attends to the block that it holds, takes the result into its O
+and L, and passes the block, and its owner's number, on to rank r + 1, the last rank to rank 0. Here all ranks are in one
+process, as the first dimension:
+
+    Q (R, n, d)   K (R, n, d)   V (R, n, d_v)   owner (R,)   O (R, n, d_v)   L (R, n)   ->   K, V, owner, O, L after the step
+
+O is finished: the output over the keys met so far, already divided. L is their natural-log logsumexp. A query that has met no
+key it may see has O = 0 and L = -inf, before the step or after it. `attend`, which is given, hides the keys that come after
+a query and returns such a finished pair for one rank and one block.
+Scores lie between −1000 and 1000. Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: exp(L) is the sum of exponentials that O was divided by. What share of the two sums together is the old one's?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attend(Q, K, V, rank, owner):
+    """Causal attention of one rank's queries (n, d) to one block of keys (n, d): O (n, d_v), L (n,)."""
+    n, d = Q.shape
+    after = torch.arange(n) + owner * n > (torch.arange(n) + rank * n)[:, None]        # (n, n)  key after query
+    S = (Q @ K.T * d**-0.5).masked_fill(after, -inf)                                   # (n, n)
+    L = torch.logsumexp(S, -1)                                                         # (n,)
+    P = torch.exp(S - L.masked_fill(L == -inf, 0)[:, None])                            # (n, n)
+    return P @ V, L
+
+
+def ring_step(Q, K, V, owner, O, L):
+    """(K, V, owner, O, L) after one step of all ranks."""
+    world = Q.shape[0]
+    K, V, owner, O, L = (T.clone() for T in (K, V, owner, O, L))        # the caller keeps his
+
+    # compute
+    for rank in range(world):
+        O_b, L_b = attend(Q[rank], K[rank], V[rank], rank, owner[rank])
+        top = torch.maximum(L[rank], L_b)
+        top[top == -inf] = 0
+        a, b = torch.exp(L[rank] - top), torch.exp(L_b - top)
+        total = a + b
+        some = total > 0
+        O[rank][some] = ((a[:, None] * O[rank] + b[:, None] * O_b) / total[:, None])[some]
+        L[rank] = top + torch.log(total)
+
+    # communicate: rank -> rank + 1, the last one to 0
+    for rank in range(world):
+        to = (rank + 1) % world
+        K[to] = K[rank]
+        V[to] = V[rank]
+        owner[to] = owner[rank]
+    return K, V, owner, O, L
