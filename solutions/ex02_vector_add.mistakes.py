@@ -61,6 +61,7 @@ EXERCISE = Exercise(
         Mistake("wrong_element_of_B", "B was read at the thread's number within its block", "the index of B: i, as for A", ("A[i] + B[i]", "A[i] + B[threadIdx.x]")),
         Mistake("rounded_half", "the number of blocks was round(N / block + 0.5), which is one too many where N / block is an odd number",
                 "blocks_needed: Python's round takes a half to the even number; ceil(N / block) is -(-N // block)", ("-(-N // block)", "round(N / block + 0.5)")),
+        Mistake("added_to_C", "what lay in C was added to: C held NaN, or whatever was there before", "C[i]: set to the sum, whatever lies there", ("C[i] = A[i] + B[i]", "C[i] = C[i] + A[i] + B[i]")),
     ],
     variants=[
         Variant("leave early", ("if i < N:\n        C[i] = A[i] + B[i]", "if i >= N:\n        return\n    C[i] = A[i] + B[i]"),

@@ -187,6 +187,8 @@ EXERCISE = Exercise(
         Mistake("alpha_along_columns", "exp(m_i − m_new) met the columns of O_i, not its rows", "the shape of exp(m_i − m_new): one factor for each row of O_i, `[:, None]`", ("alpha[:, None] * O_i", "alpha * O_i")),
         Mistake("O_as_wide_as_Q", "O_i was made with d columns, as many as Q has", "the shape of O_i: it has V's columns, d_v",
                 ("torch.zeros(len(Q_i), V.shape[-1], dtype=L.dtype)", "torch.zeros_like(Q_i)")),
+        Mistake("unit_of_the_first_block", "each block was added in the unit of the first block's maximum: what rises far above that overflows", "the unit: the maximum so far, in each block, with O_i and l_i converted to it",
+                ("m_new = torch.maximum(m_i, S_ij.amax(-1))", "m_new = S_ij.amax(-1) if cols.start == 0 else m_i")),
     ],
     variants=[
         Variant("scaled Q, state in one list", body="""

@@ -101,6 +101,7 @@ EXERCISE = Exercise(
                 ("torch.exp(m - m_new)[:, None] * O + P @ V_j", "((torch.exp(m - m_new) * l)[:, None] * O + P @ V_j) / l[:, None]"), ("O = O / l[:, None]\n    return", "return")),
         Mistake("hidden_block_counts_as_0", "the maximum of a block that a query sees nothing of was taken to be 0, and the larger of 0 and m became the new m", "line 4: max(m, rowmax(S)), also where all of S is −inf: m is finite by then, since every query sees key 0",
                 ("torch.maximum(m, S.amax(-1))", "torch.maximum(m, S.amax(-1).masked_fill(S.amax(-1) == -inf, 0))")),
+        Mistake("block_number_and_place", "a key was numbered by its block's number plus its place in the block", "the keys of block j: j · B_c and the place in the block", ("torch.arange(start, start + len(K_j))", "torch.arange(len(K_j)) + start // B_c")),
     ],
     variants=[
         Variant("query blocks of one", body="""

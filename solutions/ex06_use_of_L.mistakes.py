@@ -131,6 +131,15 @@ EXERCISE = Exercise(
                 "each query by itself: where both of its L are −inf, O = 0 and L = −inf", ("L_safe = L", "if (L == -inf).all():\n        return torch.zeros_like(O_a), L\n    L_safe = L"), ("L.masked_fill(L == -inf, 0)", "L"),
                 also=[[("L = torch.logaddexp(L_a, L_b)", "m = torch.maximum(L_a, L_b)\n    if (m == -inf).all():\n        return torch.zeros_like(O_a), m\n    L = m + torch.log(torch.exp(L_a - m) + torch.exp(L_b - m))"),
                        ("L.masked_fill(L == -inf, 0)", "L")]]),
+        Mistake("from_the_middle", "L_a and L_b were taken relative to the middle between them: where they lie far apart, the larger one overflows", "the reference: the larger of L_a and L_b, so that no exponent is above 0",
+                ("L = torch.logaddexp(L_a, L_b)", "m = ((L_a + L_b) / 2).masked_fill((L_a == -inf) | (L_b == -inf), 0)\n    m = torch.where((L_a == -inf) | (L_b == -inf), torch.maximum(L_a, L_b).masked_fill((L_a == -inf) & (L_b == -inf), 0), m)\n    L = m + torch.log(torch.exp(L_a - m) + torch.exp(L_b - m))"),
+                NORMALISED, (WEIGHTS, "torch.exp(L_a - m), torch.exp(L_b - m)")),
+        Mistake("one_reference_for_all", "all rows were taken relative to one number, the largest L of all: in a row far below it both weights underflow", "the reference: in each row the larger of its own L_a and L_b",
+                ("L = torch.logaddexp(L_a, L_b)", "m = torch.maximum(L_a, L_b).max()\n    m = 0.0 if m == -inf else m\n    L = m + torch.log(torch.exp(L_a - m) + torch.exp(L_b - m))"), (WEIGHTS, "torch.exp(L_a - m), torch.exp(L_b - m)"), NORMALISED),
+        Mistake("relative_to_b", "L_b was the reference also where L_a is the larger: exp(L_a − L_b) overflows", "the reference: the larger of L_a and L_b, so that no exponent is above 0",
+                ("L = torch.logaddexp(L_a, L_b)", "m = torch.where(L_b == -inf, L_a, L_b).masked_fill((L_a == -inf) & (L_b == -inf), 0)\n    L = m + torch.log(torch.exp(L_a - m) + torch.exp(L_b - m))"), (WEIGHTS, "torch.exp(L_a - m), torch.exp(L_b - m)"), NORMALISED),
+        Mistake("nothing_weighs_1", "an L of −inf became 0 before the weights were made: a half without keys weighed exp(0)", "a half without keys: its weight is exp(−inf), 0",
+                ("L = torch.logaddexp(L_a, L_b)", "none = (L_a == -inf) & (L_b == -inf)\n    L_a, L_b = (x.masked_fill((x == -inf) & ~none, 0) for x in (L_a, L_b))\n    L = torch.logaddexp(L_a, L_b)")),
     ],
     variants=[
         Variant("by the maximum", body="""

@@ -49,6 +49,8 @@ EXERCISE = Exercise(
                 (READS, "int(N_q * d + N_q / B_r * N_k * (d + d_v))"), also=[[(READS, "round(N_q * d + N_q / B_r * N_k * (d + d_v))")]]),
         Mistake("one_block_too_many", "T_r was one too many where B_r divides N_q", "T_r = ⌈N_q / B_r⌉ is -(-N_q // B_r): neither N_q // B_r + 1 nor round(N_q / B_r + 0.5)",
                 ("-(-N_q // B_r)", "(N_q // B_r + 1)"), also=[[("-(-N_q // B_r)", "round(N_q / B_r + 0.5)")]]),
+        Mistake("one_block_read_once", "K and V were counted as read once where all keys fit into one block", "K and V: once for each query block, T_r times, also where they are one block", ("T_r = -(-N_q // B_r)", "T_r = 1 if B_c >= N_k else -(-N_q // B_r)")),
+        Mistake("product_rounded_up", "N_q / B_r stayed a fraction, and the product was rounded up", "T_r: ⌈N_q / B_r⌉, rounded up before it multiplies", (READS, "N_q * d + -(-N_q * N_k * (d + d_v) // B_r)")),
     ],
     variants=[
         Variant("walking the loops", body="""

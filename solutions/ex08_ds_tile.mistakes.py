@@ -83,6 +83,7 @@ EXERCISE = Exercise(
         Mistake("scale_twice_in_one", "dK held the scale twice, dQ once", "each place where the scale enters dK_j, Q and dS with it: once in all",
                 (DK, "scale * scale * (dS_ij.T @ Q_i)")),
         Mistake("scale_twice_in_dQ", "dQ held the scale twice, dK once", "each place where the scale enters dQ_i, K and dS with it: once in all", (DQ, "scale * scale * (dS_ij @ K_j)")),
+        Mistake("D_averaged_in_tile", "D was the mean of dP over this tile alone, weighted by P and divided by the weights' sum in the tile", "D_i: its sum runs over all keys, and it is given", (DS, "P_ij * (dP_ij - ((P_ij * dP_ij).sum(-1) / P_ij.sum(-1).masked_fill(P_ij.sum(-1) == 0, 1))[:, None])")),
     ],
     variants=[
         Variant("scale in dS", (DS, "scale * " + DS), (DQ, "dS_ij @ K_j"), (DK, "dS_ij.T @ Q_i")),

@@ -66,6 +66,7 @@ EXERCISE = Exercise(
         Mistake("block_returned", "the short last block was left out whole, not masked", "the edge: i < N, asked of each element, not of the block",
                 ("mine = i < N", "mine = i < N\n    if (tl.program_id(0) + 1) * B > N:\n        return")),
         Mistake("grid_one_more", "the grid was N // B + 1: a program too many wherever B divides N", "the grid: triton.cdiv(N, B)", ("(triton.cdiv(N, B),)", "(N // B + 1,)")),
+        Mistake("rest_for_the_last", "the last program took N mod B elements, none where B divides N", "the mask: i < N, whatever N mod B is", ("mine = i < N", "mine = tl.arange(0, B) < tl.where(tl.program_id(0) == tl.num_programs(0) - 1, N % B, B)")),
     ],
     variants=[
         Variant("in the vectors' own dtype", ("a * x + y", "(a * x).to(x.dtype) + y")),

@@ -152,6 +152,7 @@ EXERCISE = Exercise(
                 (P_T, f"tl.exp((tl.where({VISIBLE}, S_T, -float('inf')) if causal else S_T) * scale - L_i)"), ('tl.trans(Q_i), input_precision="ieee") * scale', 'tl.trans(Q_i), input_precision="ieee")'),
                 (f"tl.where({VISIBLE}, P_T, 0.0)", "P_T")),
         Mistake("rows_in_steps_of_B_c", "query blocks were counted in steps of B_c", "rows: block i starts at i · B_r", ("rows = i * B_r", "rows = i * B_c")),
+        Mistake("missing_rows_minus_inf", "rows beyond N_q got L = −inf, and P = exp(S − L) is inf there", "the rows beyond N_q: weights of 0", ("L_i = tl.load(L + h * stride_Lh + rows * stride_Ln, mask=rows < N_q, other=0.0)", 'L_i = tl.load(L + h * stride_Lh + rows * stride_Ln, mask=rows < N_q, other=-float("inf"))')),
     ],
     variants=[
         Variant("scale on dS, before it is rounded", (DS, "scale * P_T * (dP_T - D_i)"), ("dK_j += scale * tl.dot", "dK_j += tl.dot")),

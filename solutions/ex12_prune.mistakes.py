@@ -92,6 +92,7 @@ EXERCISE = Exercise(
                 ("kept.append((B_r, B_c, num_warps, num_stages))", "kept.append((B_r, B_c, num_stages, num_warps))")),
         Mistake("wider_for_all", "tiles were taken to be as wide as the wider of D and D_v, where only one of them is", "the bytes: each tile has its own width, D for Q_i and K_j, D_v for V_j",
                 (SHARED, "element_size * (B_r * max(D, D_v) + num_stages * B_c * 2 * max(D, D_v))"), also=[[(SHARED, "element_size * (B_r * D + num_stages * B_c * 2 * max(D, D_v))")]]),
+        Mistake("one_buffer_for_both", "a stage was counted as one buffer, as wide as the wider of K_j and V_j", "a stage: a tile of K and a tile of V, D + D_v columns", (SHARED, "element_size * (B_r * D + num_stages * B_c * max(D, D_v))")),
     ],
     variants=[
         Variant("in one expression", body="""

@@ -84,6 +84,8 @@ EXERCISE = Exercise(
         Mistake("swapped", "registers and shared memory came back in the other order", "the order in `return`: by_threads, by_registers, by_shared, programs", ("return by_threads, by_registers, by_shared,", "return by_threads, by_shared, by_registers,")),
         Mistake("each_limited_to_32", "each of the three numbers was held to 32, the limit of programs", "the limit of 32: it belongs to the least of them alone",
                 (THREADS, f"min(32, {THREADS})"), (REGISTERS, f"min(32, {REGISTERS})"), (SHARED, f"min(32, {SHARED})")),
+        Mistake("one_piece_more", "a warp was counted with 32 · registers // 256 + 1 pieces, one too many where they fit exactly", "per warp: 32 · registers rounded up to a multiple of 256", (WARP, "(32 * registers // 256 + 1) * 256")),
+        Mistake("reserve_as_minimum", "the system's KiB was taken for the least that a program takes: the larger of shared and 1024", "shared memory: 1 KiB more for each program, on top of its own", (SHARED, "228 * 1024 // max(shared, 1024)")),
     ],
     variants=[
         Variant("rounded per thread", (WARP, "32 * ((registers + 7) // 8 * 8)")),

@@ -74,6 +74,7 @@ EXERCISE = Exercise(
                 also=[[("best, least = s, time", "best, least = s, time\n        elif time > least:\n            break")],
                       [(START, "-(-P // SMs) * (T + 2)\n    before = least"), ("best, least = s, time", "best, least = s, time\n        if time > before:\n            break\n        before = time")],
                       [(START, "-(-P // SMs) * (T + 2)\n    before = least"), ("best, least = s, time", "best, least = s, time\n        if time >= before:\n            break\n        before = time")]]),
+        Mistake("no_waves", "the work was shared out evenly over the SMs, as if there were no waves: P · s · (⌈T / s⌉ + 2) / SMs", "the waves: a last one that is not full takes as long as a full one", (TIME, "max(-(-P * s * (-(-T // s) + 2) // SMs), -(-T // s) + 2)"), (START, "max(-(-P * (T + 2) // SMs), T + 2)")),
     ],
     variants=[
         Variant("min with a key", body="""

@@ -95,6 +95,7 @@ EXERCISE = Exercise(
                 (GATHER, "K_pages[page.clamp(0, len(K_pages) - 1), h, n % page_size]"), also=[[(N, "n = torch.arange(start, start + min(B_c, length))")]]),
         Mistake("last_page_of_the_tile", "a page was left out where the tile, or the sequence, ends within it", "the last page: that of key min(start + B_c, length) − 1",
                 ("min(start + B_c, length) if start < length else start", "max(start, min(start + B_c, length) // page_size * page_size)")),
+        Mistake("a_page_too_few", "⌈B_c / page_size⌉ pages were read from that of `start` on: a tile that begins within a page may reach into one more", "the pages: up to that of the tile's last key", ("K_j[: len(n)] = K_pages[page, h, n % page_size]", "n = n[n // page_size < start // page_size + -(-B_c // page_size)]\n    K_j[: len(n)] = K_pages[page[: len(n)], h, n % page_size]")),
     ],
     variants=[
         Variant("page by page", body="""

@@ -106,6 +106,10 @@ EXERCISE = Exercise(
         Mistake("unseen_stays", "a rank passed its block on only where its queries see it", "the passing on: a block travels all the way round, seen or not",
                 (PASS_ON, "went = [int(owner[r]) <= r for r in range(len(Q))]\n    K, V, owner = (torch.stack([T[r - 1] * went[r - 1] for r in range(len(Q))]) for T in (K, V, owner))"),
                 also=[[(PASS_ON, "went = [int(owner[r]) <= r for r in range(len(Q))]\n    K, V, owner = (torch.stack([T[r - 1] if went[r - 1] else T[r] for r in range(len(Q))]) for T in (K, V, owner))")]]),
+        Mistake("nothing_met_counts_as_1", "a query that has met no key counted with L = 0, as if it had met a sum of 1", "the old L where no key was met: −inf, so that its weight is 0",
+                ("m = torch.maximum(L[r], L_j)", "L_r = L[r].masked_fill(L[r] == -inf, 0)\n        m = torch.maximum(L_r, L_j)"), (FACTORS, "old, new = torch.exp(L_r - m), torch.exp(L_j - m)")),
+        Mistake("sigmoids_of_infinities", "sigmoids of L_j − L were taken also where a query has met no key: −inf − (−inf) is NaN, in the new L, or in O too", "rows whose L, L_j or both are −inf: they need a stand-in where the difference is taken",
+                (DIVIDED, "O_all.append(O[r] - torch.sigmoid(L_j - L[r])[:, None] * (O[r] - O_j))"), (NEW_L, "L_all.append(L[r] - torch.nn.functional.logsigmoid(L[r] - L_j))")),
     ],
     variants=[
         Variant("logaddexp and sigmoid", body="""

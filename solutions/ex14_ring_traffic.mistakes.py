@@ -79,6 +79,7 @@ EXERCISE = Exercise(
         Mistake("sent_and_received", "all came out twice as large, as if what a rank receives were sent, too", "the question: what a rank sends", (RESULT, "return 2 * forward, 2 * (forward + sums)")),
         Mistake("swapped", "backward came before forward", "the order in `return`: forward, backward", (RESULT, "return forward + sums, forward")),
         Mistake("sums_of_query_heads", "dK and dV were counted with H_q heads", "dK and dV: the sums over a group have the shape of K and V", (SUMS, "sums = R * (N // R) * H_q * (d + d_v) * 4 if R > 1 else 0")),
+        Mistake("sums_home_in_16_bits", "the last step of dK and dV, to their owner, was counted in the inputs' size, not in float32", "the sums: 4 bytes an element in each of their R steps", (SUMS, "sums = (R - 1) * block * 4 + block * itemsize if R > 1 else 0")),
     ],
     variants=[
         Variant("step by step", body="""

@@ -122,6 +122,7 @@ EXERCISE = Exercise(
                 also=[[(MASKED, "(lambda E: E / E.sum(-1, keepdim=True))(torch.exp(S.masked_fill(hidden, -torch.inf) - S.masked_fill(hidden, 0).amax(-1, keepdim=True)))")]]),
         Mistake("piece_starts_anew", "several new tokens were taken for the beginning of the text: they saw themselves alone", "the keys: a piece of a prompt comes after what the cache holds",
                 (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(length + 1) | ((torch.arange(end) < length) & (n > 1))")),
+        Mistake("new_ones_see_themselves", "a new token saw the cache and itself, and none of the new ones before it", "the mask: new token i sees all that came before it, new or not", (HIDDEN, "torch.cat([torch.zeros(n, length, dtype=torch.bool), ~torch.eye(n, dtype=torch.bool)], 1)")),
     ],
     variants=[
         Variant("one token after the other", body="""
