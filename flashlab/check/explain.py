@@ -48,7 +48,8 @@ def explain(exercise, judged):
     if left:                                                   # what explains a part of it is no name for all of it
         found.names = []
     for n, cases in left.items():
-        found.said += patterns.say(exercise.outputs[n], cases, failing[0].case.name, always=len(cases) == len(judged))
+        always = all(k.problem is not None or any(n == m for m, *_ in k.wrong) for k in judged)
+        found.said += patterns.say(exercise.outputs[n], cases, failing[0].case.name, always)
     return found
 
 
