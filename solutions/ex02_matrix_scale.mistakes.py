@@ -92,6 +92,8 @@ EXERCISE = Exercise(
         Mistake("factor_of_the_block", "the factor was that of the block's number", "factors[row]: the row in the matrix", ("factors[row]", "factors[blockIdx.y]")),
         Mistake("x_offset_missing", "blockIdx.x was not used: every block of a row of blocks worked on the first columns", "col: the blocks to my left come first", ("blockIdx.x * blockDim.x +", "")),
         Mistake("y_offset_missing", "blockIdx.y was not used: every block worked on the first rows", "row: the blocks above mine come first", ("blockIdx.y * blockDim.y +", "")),
+        Mistake("blocks_taken_as_square", "rows were divided by the block's size along x, as if blocks were square", "the grid: block[0] goes along a row, block[1] down",
+                (GRID, "-(-cols // block[0]), -(-rows // block[0])")),
     ],
     variants=[
         Variant("leave early, one index", ("if row < rows and col < cols:\n        Y[row * cols + col] = factors[row] * X[row * cols + col]",

@@ -120,6 +120,7 @@ EXERCISE = Exercise(
         Mistake("diagonal_only", "only the tiles on the diagonal of C were made", "the tiles of C: every rows with every cols",
                 ("store(C, rows, C_tile, cols)", "store(C, rows, C_tile if rows.start // B_m == cols.start // B_n else C_tile * 0, cols)"),
                 also=[[("for rows in tiles(A.shape[0], B_m):\n        for cols in tiles(B.shape[1], B_n):", "for rows, cols in zip(tiles(A.shape[0], B_m), tiles(B.shape[1], B_n)):\n        if True:")]]),
+        Mistake("added_to_C", "the sum began with what C held", "each tile of C: its sum starts at 0, whatever C held", ("C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)", "C_tile = load(C, rows, cols).float()")),
     ],
     variants=[
         Variant("ranges, columns outside", body="""

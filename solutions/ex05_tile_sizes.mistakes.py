@@ -73,6 +73,8 @@ EXERCISE = Exercise(
         Mistake("d_squared", "the term 8·B·max(d, d_v) was 8·max(d, d_v)², as if tiles had as many rows as columns", "8·B·max(d, d_v): each tile has B rows", ("8 * (B + 16) * max(d, d_v)", "8 * max(d, d_v) ** 2")),
         Mistake("bytes_in_one_go", "B_c was ⌈sram_bytes / (4d · element_size)⌉: bytes that make no whole element were rounded up as well", "M: whole elements, sram_bytes // element_size",
                 ("-(-M // (4 * d))", "-(-sram_bytes // (4 * d * element_size))")),
+        Mistake("four_for_the_element_size", "M was divided by d · element_size, as if the 4 in 4d were the bytes of an element", "the 4 in 4d: tiles of Q, K, V and O, whatever an element takes",
+                ("-(-M // (4 * d))", "-(-M // (element_size * d))")),
     ],
     variants=[
         Variant("solving the quadratic", body="""

@@ -191,6 +191,10 @@ EXERCISE = Exercise(
                 ("tl.max(S_ij, 1)", 'tl.where(tl.max(S_ij, 1) == -float("inf"), -float("inf"), scale * tl.max(tl.where(S_ij == -float("inf"), -float("inf"), tl.dot(Q_i, tl.trans(K_j), input_precision="ieee")), 1))')),
         Mistake("column_stride_1", "neighbouring numbers of L, or of a row of Q, K, V or O, were taken to lie next to each other: a last stride was not used", "the addresses: each tensor has a last stride of its own",
                 ("L + rows * stride_Ln", "L + rows"), also=[[(f"cols * stride_{T}d", "cols")] for T in "QKVO"]),
+        Mistake("hidden_in_the_maximum", "the maximum was taken over hidden scores, or those of keys beyond N_k, too: all visible weights may underflow", "the order: first −inf for what is not seen, then the maximum",
+                ('        S_ij = tl.where(keys < N_k, S_ij, -float("inf"))\n', "        seen = keys < N_k + tl.zeros_like(S_ij).to(tl.int64)\n"),
+                ('            S_ij = tl.where(keys <= rows[:, None] + N_k - N_q, S_ij, -float("inf"))', "            seen = seen & (keys <= rows[:, None] + N_k - N_q)"),
+                ("P_ij = tl.exp(S_ij - m_safe[:, None])", "P_ij = tl.where(seen, tl.exp(S_ij - m_safe[:, None]), 0.0)")),
     ],
     variants=[
         Variant("P in float32", ("tl.dot(P_ij.to(V_j.dtype), V_j,", "tl.dot(P_ij, V_j.to(tl.float32),")),

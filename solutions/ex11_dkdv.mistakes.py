@@ -153,6 +153,8 @@ EXERCISE = Exercise(
                 (f"tl.where({VISIBLE}, P_T, 0.0)", "P_T")),
         Mistake("rows_in_steps_of_B_c", "query blocks were counted in steps of B_c", "rows: block i starts at i · B_r", ("rows = i * B_r", "rows = i * B_c")),
         Mistake("missing_rows_minus_inf", "rows beyond N_q got L = −inf, and P = exp(S − L) is inf there", "the rows beyond N_q: weights of 0", ("L_i = tl.load(L + h * stride_Lh + rows * stride_Ln, mask=rows < N_q, other=0.0)", 'L_i = tl.load(L + h * stride_Lh + rows * stride_Ln, mask=rows < N_q, other=-float("inf"))')),
+        Mistake("mask_not_turned", "the mask had queries down and keys across, while the tile has keys down and queries across", "the mask of S_T: keys[:, None] against rows",
+                ("keys[:, None] <= rows + N_k - N_q", "keys <= rows[:, None] + N_k - N_q")),
     ],
     variants=[
         Variant("scale on dS, before it is rounded", (DS, "scale * P_T * (dP_T - D_i)"), ("dK_j += scale * tl.dot", "dK_j += tl.dot")),

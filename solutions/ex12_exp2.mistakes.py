@@ -1,7 +1,9 @@
 """Cases and mistakes of ex12_exp2."""
 
 import torch
+from torch.overrides import TorchFunctionMode
 
+from flashlab.check import runner
 from flashlab.check.cases import LOOSE, normal, whole_rescaled, widest
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
@@ -19,6 +21,39 @@ def forbid(shape, Q, K, V, scale, B_c):
     if len(K) > max(B_c, widest(Q, V)) and len(Q) > 1 and sorted(size for size in shape if size > 1) == sorted((len(Q), len(K))):
         return f"the whole of S, {shape}, was made: no more than B_c = {B_c} of its columns at a time"
     return None
+
+
+class Factors(TorchFunctionMode):
+    """Counts the products of a tile of scores and a number."""
+
+    NAMES = {"mul", "mul_", "__mul__", "__rmul__", "__imul__", "multiply", "div", "div_", "__truediv__", "__itruediv__", "true_divide", "divide"}
+
+    def __init__(self, rows, columns):
+        super().__init__()
+        self.shapes, self.count = {shape for n in columns for shape in ((rows, n), (n, rows))}, 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        tiles = [arg for arg in args if isinstance(arg, torch.Tensor) and tuple(arg.shape) in self.shapes]
+        self.count += getattr(func, "__name__", "") in self.NAMES and len(tiles) == 1 and all(
+            arg is tiles[0] or not getattr(arg, "ndim", 0) for arg in args)
+        return found
+
+
+def folded(exercise, fn):
+    """Does each score meet one factor? In a case where no other tensor has the shape of a tile."""
+    inputs = next(case for case in exercise.cases if case.name == "values wider than keys").make()
+    N_q, N_k, B_c = len(inputs["Q"]), len(inputs["K"]), inputs["B_c"]
+    blocks, factors = -(-N_k // B_c), Factors(N_q, {B_c, N_k % B_c})
+
+    def count():
+        with factors:
+            fn(**inputs)
+
+    if runner.protected(count, exercise.seconds)[1] is not None or factors.count <= blocks:
+        return None
+    mistake = next(m for m in exercise.mistakes if m.name == "not_folded")
+    return mistake, f"But in {blocks} blocks tiles of scores were multiplied by a number {factors.count} times"
 
 
 def case(name, N_q, N_k, B_c, *, seed, scale=0.5, d=4, d_v=4, factor=1.0, shift=0.0, sort=None, dtype=torch.float32):
@@ -42,6 +77,7 @@ EXERCISE = Exercise(
     truth=truth,
     forbid=forbid,
     without=("softmax", "attention", "base_e"),
+    after=[folded],
     cases=[
         case("one key", 2, 1, 1, seed=1200),
         case("one block", 3, 4, 4, seed=1203),
@@ -114,6 +150,8 @@ EXERCISE = Exercise(
                 ("Q.new_zeros(len(Q), V.shape[1])", "torch.zeros_like(Q)")),
         Mistake("padded_with_zeros", "a short last block was filled up with zeros, and each of them weighs 2^(0 − m)", "the last block: it is short, or what fills it up is hidden with −inf",
                 ("K_j, V_j = K[first:first + B_c], V[first:first + B_c]", "K_j, V_j = (torch.nn.functional.pad(T[first:first + B_c], (0, 0, 0, max(0, first + B_c - len(T)))) for T in (K, V))")),
+        Mistake("not_folded", "the scores were multiplied twice, by the scale and by log2(e)", "one factor, scale · log2(e), that each score meets once",
+                (FACTOR, "factor = LOG2_E"), ("S_ij = Q @ K_j.T", "S_ij = Q @ K_j.T * scale")),
     ],
     variants=[
         Variant("2 ** x, the factor in Q", body="""

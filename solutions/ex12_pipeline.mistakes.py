@@ -155,6 +155,18 @@ EXERCISE = Exercise(
                 """),
         Mistake("copied_past_the_end", "copies of tiles that do not exist were asked for", "the conditions: a tile's number is below tiles", ("if n + machine.slots < tiles:", "if True:"),
                 also=[[("range(min(machine.slots, tiles))", "range(machine.slots)")]]),
+        Mistake("drained_from_slot_0", "the last tiles were computed with in the order of the slots, from 0 on, though the oldest lies elsewhere", "tile n: in slot n mod slots, to the end",
+                body="""
+                for n in range(min(machine.slots, tiles)):
+                    machine.start(n, n)
+                for n in range(tiles - machine.slots):
+                    machine.wait(n % machine.slots)
+                    machine.compute(n % machine.slots)
+                    machine.start(n + machine.slots, n % machine.slots)
+                for slot in range(min(machine.slots, tiles)):
+                    machine.wait(slot)
+                    machine.compute(slot)
+                """),
     ],
     variants=[
         Variant("the slots from last to first", ("machine.start(n, n)", "machine.start(n, machine.slots - 1 - n)"), ("slot = n % machine.slots", "slot = machine.slots - 1 - n % machine.slots")),

@@ -86,6 +86,7 @@ EXERCISE = Exercise(
                 (THREADS, f"min(32, {THREADS})"), (REGISTERS, f"min(32, {REGISTERS})"), (SHARED, f"min(32, {SHARED})")),
         Mistake("one_piece_more", "a warp was counted with 32 · registers // 256 + 1 pieces, one too many where they fit exactly", "per warp: 32 · registers rounded up to a multiple of 256", (WARP, "(32 * registers // 256 + 1) * 256")),
         Mistake("reserve_as_minimum", "the system's KiB was taken for the least that a program takes: the larger of shared and 1024", "shared memory: 1 KiB more for each program, on top of its own", (SHARED, "228 * 1024 // max(shared, 1024)")),
+        Mistake("whole_kib", "shared memory was rounded up to whole KiB", "shared memory: bytes, none of them rounded", (SHARED, "228 * 1024 // (-(-shared // 1024) * 1024 + 1024)")),
     ],
     variants=[
         Variant("rounded per thread", (WARP, "32 * ((registers + 7) // 8 * 8)")),

@@ -98,6 +98,9 @@ EXERCISE = Exercise(
         Mistake("numbered_from_0", "products were numbered from 0 on, not by their round", "(\"product\", n): n is the round", ('todo.append(("product", n))', 'todo.append(("product", n - skip))'), ('todo.append(("softmax", n))', 'todo.append(("softmax", n - skip))')),
         Mistake("a_round_too_few", "the last round was left out", "the rounds: 0 to rounds − 1", ("for n in range(rounds):", "for n in range(rounds - 1):")),
         Mistake("all_products_first", "all products came before the first softmax", "the softmax of a round follows its product", (SOFTMAX, "pass"), ("return todo", 'return todo + [("softmax", n) for n in range(skip, rounds)]')),
+        Mistake("first_turn_only_without_skip", "consumer 0 got its first turn only where its first round, or consumer 1's, is not sat out: else both wait for ever", "the first turn: somebody gives it, whoever sits out what",
+                (FIRST, "if me == 1 and skip == 0:\n        todo.append((\"arrive\", 0))"),
+                also=[[(FIRST, "if me == 0 and skip == 0:\n        todo.append((\"arrive\", 0))")]]),
     ],
     variants=[
         Variant("consumer 0 does not wait for the first turn", body="""

@@ -113,6 +113,9 @@ EXERCISE = Exercise(
                     V_cache[b, h, n:n + N_new] = V_new[b, h]
                 return lengths + N_new
                 """),
+        Mistake("written_into_a_copy", "the new tokens were written into a copy of the caches where there are several heads: transposed, they cannot be one long list without one", "the caches themselves: a `reshape` may copy, an index assigns in place",
+                (K_PUT, "(K_cache if K_cache.shape[1] == 1 or K_cache.shape[0] == 1 else K_cache.clone())[b, :, n:n + N_new] = K_new[b]"),
+                (V_PUT, "(V_cache if V_cache.shape[1] == 1 or V_cache.shape[0] == 1 else V_cache.clone())[b, :, n:n + N_new] = V_new[b]")),
     ],
     variants=[
         Variant("all sequences at once", body="""

@@ -76,6 +76,8 @@ EXERCISE = Exercise(
         Mistake("ends_always_masked", "the first and the last block were counted as masked, also where they are seen whole", "masked: a block that is seen whole needs none", (CROSSED, "{first, end - 1}")),
         Mistake("all_masked", "all blocks were counted as masked", "masked: a block that is seen whole needs none", ("len(crossed)", "end - first")),
         Mistake("whole_for_masked", "the blocks that are seen whole were counted", "masked: the others", ("len(crossed)", "end - first - len(crossed)")),
+        Mistake("first_always_masked", "the first block was counted as masked wherever the window hides keys, also where it begins with that block", "masked: the first block needs a mask where some of its keys lie before the window",
+                (CROSSED, "{j for j, cut in ((end - 1, length),) if cut % B_c} | ({first} if start > 0 else set())")),
     ],
     variants=[
         Variant("by the keys at both ends", body="""

@@ -332,6 +332,8 @@ def _combined(name, axes, cases):
         if first.near(make(*(first.known[n] for n in names))) and \
            all(all(n in s.known for n in names) and s.near(make(*(s.known[n] for n in names))) for s in cases):
             said = text.format(a=names[0], b=names[-1])
+            if said == name:
+                return f"{name} is what it was before the call"
             return f"{name} is {said}" if any(mark in said for mark in "(+−·/") else f"{name} is {said}, nothing else"
     return ""
 
