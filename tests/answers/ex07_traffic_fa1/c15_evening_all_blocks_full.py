@@ -1,0 +1,44 @@
+# kind: one mistake
+# what: every block is counted with B_r or B_c rows (a padded block), also the last one; a short block moves only the rows that it has
+# shows: N_k no multiple of B_c or N_q no multiple of B_r, or a block larger than the matrix
+"""ex07_traffic_fa1 · predict the traffic of FlashAttention-1
+
+Chapter 07 · difficulty 3 of 5 · 20 minutes
+
+How many elements does FA1 move? Key blocks outside, query blocks inside:
+
+    write O = 0, l = 0, m = −∞ to HBM
+    for each key block j:                          at most B_c keys
+        read K_j, V_j
+        for each query block i:                    at most B_r queries
+            read Q_i, O_i, l_i, m_i
+            write O_i, l_i, m_i, and in the last key step L_i
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   O (N_q, d_v)   l, m, L (N_q,)
+
+A formula or a loop over the blocks: either is held against the memory model, which counts what flashlab.rungs.fa1.fa1_forward
+moves, at sizes you have not seen. Blocks may be short: T_c = ⌈N_k / B_c⌉ and T_r = ⌈N_q / B_r⌉.
+No size is 0.
+
+Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
+
+Hint: per key block the whole of Q passes by, whatever B_r is. How many key blocks are there?
+"""
+
+
+def cdiv(a, b):
+    return (a + b - 1) // b
+
+
+def fa1_traffic(N_q, N_k, d, d_v, B_r, B_c):
+    """(reads, writes) in elements, two whole numbers."""
+    T_r, T_c = cdiv(N_q, B_r), cdiv(N_k, B_c)
+    reads, writes = 0, N_q * (d_v + 2)
+    for j in range(T_c):
+        reads += B_c * (d + d_v)
+        for i in range(T_r):
+            reads += B_r * (d + d_v + 2)
+            writes += B_r * (d_v + 2)
+            if j == T_c - 1:
+                writes += B_r
+    return reads, writes

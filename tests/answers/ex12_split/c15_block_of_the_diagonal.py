@@ -1,0 +1,34 @@
+# kind: one mistake
+# what: whole is the block that holds the first query's last key, position // B_c; it should be the number of keys, position + 1, // B_c
+# shows: where the first query's last key is the last of its block, e.g. i=1, N_q=N_k=12, B_r=3, B_c=4, causal: query 3 sees all of block 0, whole is 1, here 0
+"""ex12_split · which key blocks need a mask
+
+Chapter 12 · difficulty 3 of 5 · 20 minutes
+
+A kernel's loop over key blocks is split in two: the first loop has no masks at all, the second has them. The program of query
+block i (queries i·B_r up to (i+1)·B_r − 1, the last block may be short) walks
+
+    key blocks 0 up to whole − 1       without masks: every key of the block exists, and every query of block i sees it
+    key blocks whole up to end − 1     with masks
+    key blocks from end on             not at all: no query of block i sees any of their keys
+
+With causal=True query n sees the keys 0 to n + N_k − N_q: the last query is lined up with the last key. With causal=False it
+sees all N_k keys. This is not quite chapter 06's question: a kernel's tile always has B_c rows, so a short last block reaches
+past the last key, and needs its mask even where every query sees all of its keys. N_q, N_k, B_r and B_c are at least 1.
+
+Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
+
+Hint: the block's first query decides whole, its last query decides end. How many keys does each see?
+"""
+
+def loops(i, N_q, N_k, B_r, B_c, causal):
+    """(whole, end) for query block i, two whole numbers with 0 ≤ whole ≤ end ≤ ⌈N_k / B_c⌉."""
+    n_blocks = (N_k + B_c - 1) // B_c
+    if not causal:
+        return N_k // B_c, n_blocks
+    shift = N_k - N_q
+    first = i * B_r + shift                           # where the first query's diagonal is
+    last = min((i + 1) * B_r, N_q) - 1 + shift        # and the last one's
+    whole = max(first, 0) // B_c                      # all blocks left of the diagonal's block
+    end = 0 if last < 0 else last // B_c + 1
+    return whole, end

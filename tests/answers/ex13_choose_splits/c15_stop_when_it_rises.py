@@ -1,0 +1,43 @@
+# kind: one mistake
+# what: walks up from s = 1 and stops as soon as the next s is slower, as if the time had a single valley; it is a sawtooth, all s have to be tried
+# shows: P=100, T=64, SMs=132: s=2 takes two waves of 34, more than s=1's 66, so it stops at 1; larger s are faster
+"""ex13_choose_splits · how many splits
+
+Chapter 13 · difficulty 2 of 5 · 20 minutes
+
+A decode step has P independent programs before any split: one for each head of K and V in each sequence. Each walks T key blocks.
+With s splits there are P · s programs, and the longest of them walks ⌈T / s⌉ key blocks. A program also takes 2 steps, as long as
+two key blocks, to begin and to store its partial result.
+
+A GPU runs SMs programs at a time, one on each SM, so they come in waves; all programs of a wave are taken to last as long as the
+longest. In steps of one key block the time is
+
+    ⌈P · s / SMs⌉ waves, of ⌈T / s⌉ + 2 steps each            a last wave that is not full takes as long as a full one
+
+s lies between 1 and T: no chunk is empty. Return the s with the least time; where several share it, the smallest, which leaves
+least to merge. P, T and SMs are whole numbers, 1 or more. T is at most 4096.
+
+Not allowed: the finished function from flashlab or solutions/.
+
+Hint: write the time as a function of s first, and try all s.
+"""
+
+from math import ceil
+
+
+def choose_splits(P, T, SMs):
+    """The number of splits that takes the fewest steps, a whole number between 1 and T."""
+    def steps(s):
+        waves = ceil(P * s / SMs)
+        return waves * (ceil(T / s) + 2)
+
+    s = 1
+    best, best_time = 1, steps(1)
+    while s < T:
+        s += 1
+        t = steps(s)
+        if t > best_time:
+            break
+        if t < best_time:
+            best, best_time = s, t
+    return best

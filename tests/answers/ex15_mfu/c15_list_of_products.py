@@ -1,0 +1,46 @@
+# kind: right
+# what: the shapes of all weight matrices as a list; forward FLOPs of the weights and of attention apart, times 3
+# shows: whole numbers up to the halving (4 · width · N · N / 2 is whole, 2 · width · N · N), so nothing is rounded before share
+"""ex15_mfu · how much of a GPU a model uses
+
+Chapter 15 · difficulty 2 of 5 · 15 minutes
+
+A training step has taken `seconds`. How much of what the GPU can do was the model's own work? Three numbers say so:
+
+    weights    those that a token is multiplied with. In each layer: Q is width × width, K and V are width × kv_width each, the
+               output's matrix is width × width, the MLP has two of width × 4·width. Once: the head, width × vocabulary.
+               The embedding's row is looked up, nothing is multiplied; norms are too small to count
+    flops      of the whole step, forward and backward, for batch texts of N tokens. A multiplication and an addition are 2 FLOPs.
+               Weights: 2 for each weight and token in the forward pass. Attention: QKᵀ and PV, each 2 · width FLOPs for each pair
+               of query and key in each layer; the mask is causal, and half of the N · N pairs count. The backward pass of any
+               product is two products of the same size
+    share      flops a second over peak, what the GPU can do a second: the model FLOPs utilisation, MFU
+
+What is computed a second time does not count, be it in FlashAttention's backward pass or elsewhere.
+Return the three as Python numbers; flops may be a float. No size is 0.
+
+Not allowed: asking flashlab.gpt, the finished function from solutions/.
+
+Hint: all that is multiplied is counted three times, once forward and twice backward.
+"""
+
+def utilisation(layers, width, kv_width, vocabulary, batch, N, seconds, peak):
+    """(weights, flops, share)"""
+    one_layer = [
+        (width, width),            # Q
+        (width, kv_width),         # K
+        (width, kv_width),         # V
+        (width, width),            # output
+        (width, 4 * width),        # MLP, up
+        (4 * width, width),        # MLP, down
+    ]
+    head = (width, vocabulary)
+    weights = sum(rows * columns for rows, columns in one_layer * layers + [head])
+
+    tokens = batch * N
+    in_weights = 2 * weights * tokens
+    pairs = N * N                  # twice the pairs that count, so 1 · width each for QKᵀ and PV
+    in_attention = layers * batch * pairs * 2 * width
+    flops = 3 * (in_weights + in_attention)
+
+    return weights, flops, flops / seconds / peak
