@@ -24,7 +24,7 @@ def truth(P, dP):
 
 def forbid(shape, P, dP):
     if P.shape[1] > 6 and shape[-2:] == (P.shape[1], P.shape[1]):
-        return f"a tensor of shape {shape} was made, as large as a row's Jacobian: dS needs only P, dP and one number for each row"
+        return f"a tensor of shape {shape} was made, N_k × N_k as a row's Jacobian is: dS needs only P, dP and one number for each row"
     return None
 
 

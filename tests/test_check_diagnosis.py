@@ -294,7 +294,7 @@ def test_the_shapes_in_the_failing_line_are_shown_with_the_rule():
 @pytest.mark.parametrize("error, text, words", [
     ("RuntimeError", "it raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)", "transposed"),
     ("RuntimeError", "it raised RuntimeError: expected m1 and m2 to have the same dtype, but got: float != c10::Half", "dtypes"),
-    ("IndexError", "it raised IndexError: index 3 is out of bounds for dimension 0 with size 3", "up to which number"),
+    ("IndexError", "it raised IndexError: index 3 is out of bounds for dimension 0 with size 3", "has the indices 0 to"),
     ("RuntimeError", "it raised RuntimeError: Boolean value of Tensor with more than one value is ambiguous", "torch.where"),
 ])
 def test_usual_exceptions_are_explained(error, text, words):

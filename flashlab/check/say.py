@@ -57,8 +57,7 @@ def _named(exercise, diagnosis):
     said = " ".join(sentence(what, exercise) for what in whats)
     if len(diagnosis.mistakes) > 1:
         return [f"Two mistakes at once give these numbers. {said}"]
-    more = (" That gives the numbers of the smallest case that fails, and not those of all others: in these it was done otherwise, "
-            "or there is something else as well.")
+    more = " That gives the numbers of the smallest case that fails; in some others it gives different ones."
     return [said + more if diagnosis.partly else said]
 
 

@@ -79,7 +79,7 @@ def _programs(facts, right):
         return [Finding("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
     if unit == "thread" and workers > right.get("workers", 0):
         return [Finding("done_twice", f"{workers} threads stored something, and {right['workers']} have an element of their own: "
-                                      "the others store nothing")]
+                                      "the others must store nothing")]
     return _exchanged(facts.get("by", {}), right.get("by", {}), unit)
 
 
