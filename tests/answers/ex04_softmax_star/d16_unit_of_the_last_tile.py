@@ -1,0 +1,50 @@
+# kind: one mistake
+# what: the unit is always that of the tile at hand, exp(its maximum), even where an earlier tile had a larger one; it should be the larger of the two
+# shows: a later block whose maximum is more than about 88 below an earlier one: the factor overflows, inf / inf is NaN
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no scores),
+unless B_c is N_k or more. One pass over the keys is enough, more are allowed.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    scale = 1 / Q.shape[1] ** 0.5
+    O, l, m_prev = 0, 0, None
+    for K_j, V_j in zip(K.split(B_c), V.split(B_c)):
+        S_j = Q @ K_j.T * scale
+        m_j = S_j.amax(1)[:, None]
+        P_j = torch.exp(S_j - m_j)
+        if m_prev is not None:
+            change = torch.exp(m_prev - m_j)        # from the units of the tile before to those of this one
+            O = O * change
+            l = l * change
+        O = O + P_j @ V_j
+        l = l + P_j.sum(1)[:, None]
+        m_prev = m_j
+    return O / l

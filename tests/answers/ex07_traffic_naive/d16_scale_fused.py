@@ -1,0 +1,33 @@
+# kind: one mistake
+# what: the scale is counted as part of the first product, as XLA would fuse it; here it is a kernel of its own that reads S and writes it again
+# shows: every size: N_q * N_k reads and as many writes are missing
+"""ex07_traffic_naive · predict the traffic of naive attention
+
+Chapter 07 · difficulty 2 of 5 · 15 minutes
+
+How many elements does naive attention move? Each PyTorch operation is a kernel of its own: it reads its operands from HBM
+and writes its result back. These are the five operations, for one head without a mask:
+
+    S = Q Kᵀ        S = S · scale        P = softmax(S)        O = P V        L = logsumexp(S)
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   S, P (N_q, N_k)   O (N_q, d_v)   L (N_q,)
+
+Your formula is held against the memory model, which counts what flashlab.rungs.naive.naive_forward moves, at sizes you have
+not seen.
+No size is 0.
+
+Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
+
+Hint: make a table of the five operations, with one column for what each reads and one for what it writes.
+"""
+
+
+def naive_traffic(N_q, N_k, d, d_v):
+    """(reads, writes) in elements, two whole numbers."""
+    NN = N_q * N_k
+    qk = ((N_q + N_k) * d, NN)               # scale * q @ k.T, elementwise epilogue
+    softmax = (NN, NN)
+    pv = (NN + N_k * d_v, N_q * d_v)
+    lse = (NN, N_q)
+    reads, writes = map(sum, zip(qk, softmax, pv, lse))
+    return reads, writes

@@ -1,0 +1,39 @@
+# kind: one mistake
+# what: the rows are worked out again from a block number, rows.start // length, times the length; in the last block the length is shorter than that of the others, and the slice lands elsewhere. It should use `rows` as it is
+# shows: a short last block whose start is no multiple of its own length, such as 8 ... 11: D[9:11] stays unwritten, another block's rows are touched
+"""ex08_D · D without P
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+The softmax gradient needs D_i = Σ_j P_ij dP_ij for each row: a sum over all keys, but a tile shows only a few. The same
+number is also a sum over the d_v columns, of two things that are there already.
+
+    O (N_q, d_v)   dO (N_q, d_v)   ->   D (N_q,)
+
+Here O = P V, and dP = dO Vᵀ is the gradient of P. Neither P nor V is at hand.
+Write one program of that kernel: it is called once for each block of queries, with the slice `rows`, and fills D[rows].
+HBM is touched through load and store only, and each byte is counted: O and dO are read once, D is written once.
+O and dO are float16, bfloat16 or float32, D is float32. No size is 0.
+
+Not allowed: changing the inputs, rows of other blocks, a second load, the finished function from flashlab or solutions/.
+
+Hint: dP_ij is a sum over columns. Put it into the sum over j, and let the two sums change places.
+"""
+
+import torch
+
+from flashlab.memory import load, store
+
+
+def preprocess(O, dO, D, rows):
+    """Fills D[rows].
+
+    Tiles are turned into D.dtype after the load (`.to(D.dtype)`): sums of 16-bit numbers need 32 bits.
+    """
+    block_rows = rows.stop - rows.start
+    i = rows.start // block_rows                         # program_id(0)
+    spec = slice(i * block_rows, (i + 1) * block_rows)   # index_map: i -> (i, 0)
+
+    o_ref = load(O, spec).to(D.dtype)
+    do_ref = load(dO, spec).to(D.dtype)
+    store(D, spec, (o_ref * do_ref).sum(-1))

@@ -1,0 +1,70 @@
+# kind: two mistakes
+# what: (1) the test that skips key blocks compares cols.start with rows.stop and forgets N_k - N_q, as in the paper where N_q = N_k (the mask itself is right); (2) the running sum is multiplied by scale in every step, so that early blocks carry scale to a power; it should be multiplied once, or each part
+# shows: (1) causal and N_q != N_k: with N_k > N_q visible blocks are left out, with N_k < N_q hidden ones are loaded; (2) two key blocks or more and scale other than 1
+"""ex08_dq_block · dQ of one query block
+
+Chapter 08 · difficulty 4 of 5 · 35 minutes
+
+One program of the second pass: query block i stays on chip, the key blocks pass by as in the forward, and dQ[rows] is
+written once. It is called once for each query block; `rows` is the slice of its queries, of which the last may be short.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   dO (N_q, d_v)   L, D (N_q,)   ->   dQ (N_q, d)
+
+dO is the gradient of O, L the natural-log logsumexp of each row's scores, D the row sum of dO ∘ O. The scores are
+Q Kᵀ · scale, and scale is any finite number. P is not given: each tile of it is made again from Q, K and L.
+With causal, query n sees the keys 0 ... n + N_k − N_q. A query that sees none has L = -inf, and dQ = 0.
+
+HBM is touched through load and store only, and each byte is counted. A program reads its rows of Q, dO, L and D once; it need
+not if none of its queries sees a key. A block of K and V it reads once if any of its queries sees any key of that block
+(the keys that none sees may stay out), else not at all: the first block starts at key 0, each has B_c keys, the last may be
+short. dQ[rows] is stored once, also where it is 0; store rounds to dQ's dtype.
+Scores lie between −1000 and 1000.
+Q, K, V, dO and dQ are float16 or float32, L and D are float32. No size is 0.
+
+Not allowed: changing the inputs, more than B_c keys at a time, a second load, a store in each step, autograd, the
+finished function from flashlab or solutions/.
+
+Hint: take the forward's loop. Which of its running values are left? What takes the place of O_i?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+inf = float("inf")
+
+
+def dq_program(Q, K, V, dO, L, D, dQ, rows, B_c, scale, causal):
+    """Fills dQ[rows], with at most B_c keys on chip at a time.
+
+    Tiles are turned into L.dtype after the load (`.to(L.dtype)`): sums of 16-bit numbers need 32 bits.
+    hidden_tile(rows, cols, N_q, N_k) is the mask of a tile, True where the key is hidden; tiles(N, B) gives the slices.
+    """
+    N_q, N_k = Q.shape[0], K.shape[0]
+    Qi = load(Q, rows).to(L.dtype)
+    dOi = load(dO, rows).to(L.dtype)
+    Li = load(L, rows)
+    Li = Li.masked_fill(Li == -inf, 0.0)                 # such a row has no key: its scores are all -inf
+    Di = load(D, rows)
+    dQi = torch.zeros_like(Qi)
+
+    for cols in tiles(N_k, B_c):
+        if causal and cols.start >= rows.stop:
+            continue                                     # above the diagonal
+        Kj = load(K, cols).to(L.dtype)
+        Vj = load(V, cols).to(L.dtype)
+        S = Qi @ Kj.T * scale
+        if causal:
+            S = S.masked_fill(hidden_tile(rows, cols, N_q, N_k), -inf)
+        P = torch.exp(S - Li[:, None])
+        dP = dOi @ Vj.T
+        dS = P * (dP - Di[:, None])
+        dQi = (dQi + dS @ Kj) * scale
+
+    store(dQ, rows, dQi)
+
+
+def hidden_tile(rows, cols, N_q, N_k):
+    """(B_r, B_c), True where the key comes after the query."""
+    queries, keys = torch.arange(rows.start, rows.stop), torch.arange(cols.start, cols.stop)
+    return keys > queries[:, None] + N_k - N_q

@@ -1,0 +1,49 @@
+# kind: right
+# what: the tutorial's names; the factor goes into Q before the loop, the sums live in buffers changed in place, O divided once at the end
+# shows: m_i stays in base 2; L = (m_i + log2 l_i) / log2 e; a short last block is just a shorter slice
+"""ex12_exp2 · attention in powers of two
+
+Chapter 12 · difficulty 2 of 5 · 20 minutes
+
+A GPU has an instruction for 2^x and none for e^x. Write the loop of FlashAttention-2 for one query block so that it knows base 2
+alone, with the scale and log2(e) folded into one factor that each score meets once.
+
+    exp(scale · s − m) = 2^(factor · s − m')        factor = scale · log2(e)        m' = m · log2(e), the maximum in base 2
+
+    Q (N_q, d), K (N_k, d), V (N_k, d_v)   ->   O (N_q, d_v)        L (N_q,), the natural logarithm of the sum of exponentials
+
+All tensors are float32, or all are float64; O and L have their dtype. scale is greater than 0, each scaled score lies between
+−1000 and 1000, every query sees every key, N_k is at least 1, and the last block of keys may be short. LOG2_E is log2(e).
+A block has at most B_c keys: no tensor of scores may have N_k columns. The factor may go into Q instead, before the loop.
+
+Not allowed: a tensor of N_q by N_k, torch.exp, torch.log and their kin (torch.exp2, torch.log2 and 2 ** x are the point), a
+library's softmax or attention, the finished function from flashlab or solutions/.
+
+Hint: keep m_i in base 2 from the first block to the last. Only L has to leave it, at the end.
+"""
+
+import torch
+
+LOG2_E = 1.4426950408889634
+inf = float("inf")
+
+
+def attend(Q, K, V, scale, B_c):
+    """(O, L) of all queries in Q, walking the keys in blocks of B_c."""
+    N_q, N_k = Q.shape[0], K.shape[0]
+    q = Q * (scale * LOG2_E)
+    m_i = Q.new_full((N_q,), -inf)
+    l_i = Q.new_zeros(N_q)
+    acc = Q.new_zeros(N_q, V.shape[1])
+    start_n = 0
+    while start_n < N_k:
+        k, v = K[start_n:start_n + B_c], V[start_n:start_n + B_c]
+        p = q @ k.T                                     # scores in base 2
+        m_ij = torch.maximum(m_i, p.amax(dim=1))
+        p.sub_(m_ij.unsqueeze(1)).exp2_()
+        alpha = torch.exp2(m_i - m_ij)
+        l_i.mul_(alpha).add_(p.sum(dim=1))
+        acc.mul_(alpha.unsqueeze(1)).addmm_(p, v)
+        m_i = m_ij
+        start_n += B_c
+    return acc / l_i.unsqueeze(1), (m_i + torch.log2(l_i)) / LOG2_E

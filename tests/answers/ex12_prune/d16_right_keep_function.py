@@ -1,0 +1,46 @@
+# kind: right
+# what: the tutorial's keep(conf) and filter, with the power of two found by doubling from 16
+# shows: Q once, K and V num_stages times, each with its own padded width; at most `limit`, B_r >= 16 · num_warps
+"""ex12_prune · what is worth trying
+
+Chapter 12 · difficulty 2 of 5 · 20 minutes
+
+A search over tile sizes compiles and times each choice: seconds apiece, on a GPU that others could use. Most of the grid can be
+ruled out with arithmetic. Each choice is a tuple (B_r, B_c, num_warps, num_stages). Keep those that meet both conditions:
+
+    shared memory    Q_i takes B_r rows of D elements for as long as the program lives. Each of the num_stages stages of the
+                     pipeline holds a K_j of B_c rows of D elements and a V_j of B_c rows of D_v. Together: at most `limit` bytes
+    rows             each warp has 16 rows of the tile of scores at least: B_r ≥ 16 · num_warps
+
+D and D_v are d and d_v padded to the next power of two, and to 16 at least: a tile's sides are powers of two. An element
+takes element_size bytes. S_ij, P_ij and O_i live in registers and take no shared memory here.
+B_r, B_c and num_warps are powers of two, num_stages is 1 or more. d and d_v are between 1 and 256.
+
+Not allowed: the finished function from flashlab or solutions/.
+
+Hint: write down the bytes of one choice first. What is there once, what num_stages times?
+"""
+
+
+def padded(width):
+    size = 16
+    while size < width:
+        size *= 2
+    return size
+
+
+def prune(grid, d, d_v, element_size, limit):
+    """The list of those choices in `grid`, a list of tuples, that meet both conditions; in any order."""
+    D, D_v = padded(d), padded(d_v)
+
+    def keep(conf):
+        BLOCK_M, BLOCK_N, num_warps, num_stages = conf
+        smem_q = BLOCK_M * D
+        smem_kv = BLOCK_N * D + BLOCK_N * D_v
+        if (smem_q + num_stages * smem_kv) * element_size > limit:
+            return False
+        if BLOCK_M // num_warps < 16:
+            return False
+        return True
+
+    return list(filter(keep, grid))

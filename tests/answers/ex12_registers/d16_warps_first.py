@@ -1,0 +1,48 @@
+# kind: right
+# what: registers counted in pieces of 256, then in warps of the whole SM, then in programs; a table of limits at the end
+# shows: floor(floor(a / b) / c) is floor(a / (b c)), so going by warps gives the same whole number; shared = 0 still costs 1 KiB
+"""ex12_registers · reading a register report
+
+Chapter 12 · difficulty 2 of 5 · 20 minutes
+
+The compiler reports what a kernel takes: num_warps warps a program, `registers` for each thread, `shared` bytes of shared memory
+for each program. How many programs does one SM of an H100 hold at the same time? Four limits say so, the smallest one wins:
+
+    threads          2048 an SM, and a warp has 32
+    registers        65,536 an SM. Each warp gets them in pieces of 256: 32 · registers, rounded up to a multiple of 256
+    shared memory    228 KiB an SM (1 KiB is 1024 bytes), and the system takes 1 KiB more for each program
+    programs         32 an SM, whatever they take
+
+Return how many programs each of the first three allows by itself (it may be more than 32), and how many the SM holds. num_warps
+is 1 to 32, registers 1 to 255, shared 0 to 227 · 1024; num_warps · 32 · registers may be more than an SM has, and then
+registers allow 0 programs. Example: 8 warps, 168 registers and 100,000 bytes give 8 by threads, 1 by registers, 2 by shared
+memory, so the SM holds 1.
+
+Not allowed: asking flashlab.gpu, the finished function from solutions/.
+
+Hint: each limit is what the SM has, divided by what one program takes, rounded down.
+"""
+
+KIB = 1 << 10
+SM = dict(threads=2048, registers=1 << 16, shared=228 * KIB, programs=32)
+WARP = 32
+PIECE = 256
+
+
+def resident(num_warps, registers, shared):
+    """(by_threads, by_registers, by_shared, programs), four whole numbers."""
+    # threads: an SM has room for 64 warps
+    warps_by_threads = SM["threads"] // WARP
+    by_threads = warps_by_threads // num_warps
+
+    # registers: handed out in pieces, to one warp after the other
+    pieces_of_sm = SM["registers"] // PIECE
+    pieces_of_warp = -(-WARP * registers // PIECE)
+    warps_by_registers = pieces_of_sm // pieces_of_warp
+    by_registers = warps_by_registers // num_warps
+
+    # shared memory: what the kernel asks for, and the system's own KiB
+    by_shared = SM["shared"] // (shared + KIB)
+
+    programs = sorted([by_threads, by_registers, by_shared, SM["programs"]])[0]
+    return by_threads, by_registers, by_shared, programs

@@ -1,0 +1,35 @@
+# kind: one mistake
+# what: takes H_q heads for dK and dV, thinking that each query head sends its own; the sums have the shape of K and V, H_kv heads
+# shows: H_q > H_kv and R > 1: backward is too large
+"""ex14_ring_traffic · what a rank sends
+
+Chapter 14 · difficulty 3 of 5 · 20 minutes
+
+A sequence of N rows is split among R ranks, N/R rows each, with H_q heads of queries and H_kv heads of keys and values. d is the
+width of Q and K, d_v that of V. How many bytes does one rank send?
+
+    forward     the blocks of K and V travel round the ring, itemsize bytes an element, until every rank has met every block.
+                Nobody sends a block that nobody has still to meet: after the last step nothing is passed on
+    backward    K and V travel the same way once more. The sums dK and dV of a block travel behind it, in float32, and in the
+                end one step further, to the rank that owns the block
+
+R divides N. With one rank nothing is sent.
+
+Not allowed: the finished function from flashlab or solutions/.
+
+Hint: with two ranks, how often is a block of K passed on? How often are its dK and dV?
+"""
+
+
+def ring_traffic(N, R, H_q, H_kv, d, d_v, itemsize):
+    """(forward, backward): the bytes that one rank sends, two whole numbers."""
+    if R == 1:
+        return (0, 0)
+
+    n = N // R
+    size_kv = n * H_kv * (d + d_v) * itemsize      # a block of K and V
+    size_grad = n * H_q * (d + d_v) * 4            # its dK and dV, fp32, from every query head
+
+    forward = size_kv * (R - 1)
+    backward = size_kv * (R - 1) + size_grad * R
+    return (forward, backward)

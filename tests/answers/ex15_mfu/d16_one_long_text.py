@@ -1,0 +1,39 @@
+# kind: one mistake
+# what: squares all tokens of the step for attention, as if the batch were one long text; pairs are within a text: batch * N * N / 2
+# shows: batch > 1: attention's part of flops is batch times too large
+"""ex15_mfu · how much of a GPU a model uses
+
+Chapter 15 · difficulty 2 of 5 · 15 minutes
+
+A training step has taken `seconds`. How much of what the GPU can do was the model's own work? Three numbers say so:
+
+    weights    those that a token is multiplied with. In each layer: Q is width × width, K and V are width × kv_width each, the
+               output's matrix is width × width, the MLP has two of width × 4·width. Once: the head, width × vocabulary.
+               The embedding's row is looked up, nothing is multiplied; norms are too small to count
+    flops      of the whole step, forward and backward, for batch texts of N tokens. A multiplication and an addition are 2 FLOPs.
+               Weights: 2 for each weight and token in the forward pass. Attention: QKᵀ and PV, each 2 · width FLOPs for each pair
+               of query and key in each layer; the mask is causal, and half of the N · N pairs count. The backward pass of any
+               product is two products of the same size
+    share      flops a second over peak, what the GPU can do a second: the model FLOPs utilisation, MFU
+
+What is computed a second time does not count, be it in FlashAttention's backward pass or elsewhere.
+Return the three as Python numbers; flops may be a float. No size is 0.
+
+Not allowed: asking flashlab.gpt, the finished function from solutions/.
+
+Hint: all that is multiplied is counted three times, once forward and twice backward.
+"""
+
+
+def utilisation(layers, width, kv_width, vocabulary, batch, N, seconds, peak):
+    """(weights, flops, share)"""
+    attn_proj = 2 * width * width + 2 * width * kv_width
+    mlp = 2 * width * 4 * width
+    weights = layers * (attn_proj + mlp) + width * vocabulary
+
+    tokens = batch * N
+    pairs = tokens * tokens / 2
+    fwd = 2 * weights * tokens + layers * 2 * (2 * width) * pairs
+    flops = 3 * fwd
+    share = (flops / seconds) / peak
+    return weights, flops, share
