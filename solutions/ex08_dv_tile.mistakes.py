@@ -122,7 +122,7 @@ EXERCISE = Exercise(
                 "the order: first the product with scale, then the mask", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T"), ("L_safe =", "S_ij = S_ij * scale\n    L_safe =")),
         Mistake("L_left_natural", "S was taken to base 2 and L was not: 2 to the power of S · log2(e) − L", "the exponent: L is a natural logarithm, so exp(S − L), or 2 to the power of (S − L) · log2(e)",
                 (WEIGHTS, "torch.exp2(S_ij * 1.4426950408889634 - L_safe[:, None])")),
-        Mistake("lowest_number_and_L", "hidden scores were the lowest finite number, and L = −inf was subtracted from it: that is inf, and so is its exponential", "rows with L_i = −inf: weights of 0, whatever stands for hidden scores",
+        Mistake("lowest_number_and_L", "hidden scores were a finite number, and L = −inf was subtracted from it: that is inf, and so is its exponential", "rows with L_i = −inf: weights of 0, whatever stands for hidden scores",
                 ("masked_fill(hidden, -inf)", "masked_fill(hidden, torch.finfo(S_ij.dtype).min)"), ("L_i.masked_fill(L_i == -inf, 0)", "L_i")),
     ],
     variants=[

@@ -24,13 +24,13 @@ def forbid(shape, Q, K, V, scale, B_c):
 
 
 class Factors(TorchFunctionMode):
-    """Counts the products of a tile of scores and a number."""
+    """Counts the products of a whole tile of scores and a number."""
 
     NAMES = {"mul", "mul_", "__mul__", "__rmul__", "__imul__", "multiply", "div", "div_", "__truediv__", "__itruediv__", "true_divide", "divide"}
 
-    def __init__(self, rows, columns):
+    def __init__(self, *shape):
         super().__init__()
-        self.shapes, self.count = {shape for n in columns for shape in ((rows, n), (n, rows))}, 0
+        self.shapes, self.count = (shape, shape[::-1]), 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         found = func(*args, **(kwargs or {}))
@@ -44,7 +44,7 @@ def folded(exercise, fn):
     """Does each score meet one factor? In a case where no other tensor has the shape of a tile."""
     inputs = next(case for case in exercise.cases if case.name == "values wider than keys").make()
     N_q, N_k, B_c = len(inputs["Q"]), len(inputs["K"]), inputs["B_c"]
-    blocks, factors = -(-N_k // B_c), Factors(N_q, {B_c, N_k % B_c})
+    blocks, factors = N_k // B_c, Factors(N_q, B_c)     # a short block may be as narrow as m or l
 
     def count():
         with factors:
@@ -53,7 +53,7 @@ def folded(exercise, fn):
     if runner.protected(count, exercise.seconds)[1] is not None or factors.count <= blocks:
         return None
     mistake = next(m for m in exercise.mistakes if m.name == "not_folded")
-    return mistake, f"But in {blocks} blocks tiles of scores were multiplied by a number {factors.count} times"
+    return mistake, f"But in {blocks} whole blocks tiles of scores were multiplied by a number {factors.count} times"
 
 
 def case(name, N_q, N_k, B_c, *, seed, scale=0.5, d=4, d_v=4, factor=1.0, shift=0.0, sort=None, dtype=torch.float32):

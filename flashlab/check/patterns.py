@@ -53,7 +53,7 @@ def say(output, cases, shown=None, always=True):
     """Sentences on an output, from what explains all of it to which part of it is wrong.
 
     cases:  those where it is wrong. always: it is wrong in every case there is
-    shown:  the case that the report shows a number of; a sentence on another one names it
+    shown:  the case that the report has just shown a number of: a sentence on it begins with "there", one on another case names it
     """
     if all(not s.x.is_floating_point() for s in cases):
         return []
@@ -66,7 +66,7 @@ def say(output, cases, shown=None, always=True):
     if odd:
         rest = [s for s in cases if all(s is not other for other in odd)]
         apart = f"in “{rest[0].case}” " if len(rest) == 1 else f"where {name} is wrong and finite, "
-        finite = [apart + said for said in say(output, rest, rest[0].case)]
+        finite = [apart + said.removeprefix("there ") for said in say(output, rest, rest[0].case)]
         return [*finite, f"in “{odd[0].case}” {_not_finite(name, axes, odd[0])}"]
     for look in (_zero, _combined, _permuted, _transposed, _factor, _shift, _function, _rounded, _row_factor, _nearly):
         if said := look(name, axes, cases):
@@ -77,7 +77,7 @@ def say(output, cases, shown=None, always=True):
 
 
 def _in(seen, shown):
-    return "" if seen.case == shown else f"in “{seen.case}” "
+    return "there " if seen.case == shown else f"in “{seen.case}” "
 
 
 def _not_finite(name, axes, seen):
