@@ -30,7 +30,7 @@ EXERCISE = Exercise(
                 "blocks_needed: ceil(N / block) is -(-N // block)", ("-(-N // block)", "max(1, N // block)"), also=[[("-(-N // block)", "N // block")]]),
         Mistake("one_block", "a single block was launched, however many elements there are", "blocks_needed: N elements, `block` in each block",
                 ("-(-N // block)", "1")),
-        Mistake("no_guard", "threads past the end read and wrote outside the vectors: there was no guard, or one that lets too many through",
+        Mistake("no_guard", "threads past the end reached outside the vectors: no guard kept them from it, or one that comes too late or lets too many through",
                 "what a thread does whose number is N or more", ("if i < N:\n        C[i] = A[i] + B[i]", "C[i] = A[i] + B[i]")),
         Mistake("guard_off_by_one", "the guard let one thread too many through: ≤ where < belongs", "the number of the last element: N − 1",
                 ("if i < N:", "if i <= N:"), same_as="no_guard"),

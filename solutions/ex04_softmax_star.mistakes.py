@@ -2,7 +2,7 @@
 
 from flashlab import oracle
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64, whole_rescaled, widest
+from flashlab.check.cases import HUGE, attention_case, cut_into_B_c, epsilon, in_float64, whole_rescaled, widest
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 
 STAR = ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=True)")
@@ -11,7 +11,7 @@ STAR = ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=Tr
 def forbid(shape, Q, K, V, B_c):
     if len(K) > max(B_c, widest(Q, V)) and len(Q) > 1 and sorted(size for size in shape if size > 1) == sorted((len(Q), len(K))):
         return f"the whole of S, {shape}, was made: no more than B_c = {B_c} of its columns at a time"
-    return None
+    return cut_into_B_c(shape, Q, K, V, B_c)
 
 
 EXERCISE = Exercise(
@@ -32,6 +32,7 @@ EXERCISE = Exercise(
         attention_case("scores far below 0", 3, 6, 4, B_c=2, below=True, seed=7),
         attention_case("scores up to 500", 4, 8, 4, B_c=4, factor=HUGE, seed=8),
         attention_case("two short blocks' worth of keys", 3, 5, 4, B_c=8, seed=9),
+        attention_case("many blocks", 5, 33, 4, 2, B_c=3, seed=12),
         attention_case("one key at a time", 3, 5, 4, 2, B_c=1, seed=10),
         in_float64(attention_case("a single key", 1, 1, 4, B_c=2, exactly=True, seed=11)),
     ],
@@ -120,6 +121,8 @@ EXERCISE = Exercise(
                 ("alpha * O + P_j @ V_j", "(alpha * l * O + P_j @ V_j) / l"), ("return O / l", "return O")),
         Mistake("padded_with_zeros", "a short last block was filled up with zeros, and each of them weighs exp(0 − m)", "the last block: it is short, or what fills it up is hidden with −inf",
                 ("K_j, V_j = K[start : start + B_c], V[start : start + B_c]", "K_j, V_j = (torch.nn.functional.pad(T[start : start + B_c], (0, 0, 0, max(0, start + B_c - len(T)))) for T in (K, V))")),
+        Mistake("cut_into_B_c", "the keys were cut into B_c blocks, not into blocks of B_c", "a block has at most B_c keys: `split` takes their size, `chunk` their number",
+                ('for start in range(0, len(K), B_c):\n        K_j, V_j = K[start : start + B_c], V[start : start + B_c]', "for K_j, V_j in zip(K.chunk(B_c), V.chunk(B_c)):")),
     ],
     variants=[
         Variant("one pass for the maximum, one for the rest", body="""

@@ -63,6 +63,7 @@ EXERCISE = Exercise(
         Mistake("scale_read", "the scale was counted as an element that is read", "S · scale: the scale is a number in the program, not a tensor in HBM", (READS, READS + " + 1")),
         Mistake("d_for_V", "V was counted with d columns", "V is (N_k, d_v)", (READS, "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d")),
         Mistake("d_for_O", "O was counted with d columns", "O is (N_q, d_v)", (WRITES, "3 * N_q * N_k + N_q * d + N_q")),
+        Mistake("softmax_two_passes", "the softmax was counted as two passes over S", "one operation reads its operand once, whatever it computes", (READS, "(N_q + N_k) * d + 5 * N_q * N_k + N_k * d_v")),
     ],
     variants=[
         Variant("operation by operation", body="""

@@ -72,7 +72,7 @@ EXERCISE = Exercise(
         Mistake("first_step_only", "only the first step along k was made", "the steps along k: ⌈K / B_k⌉, tl.cdiv", ("range(0, tl.cdiv(K, B_k))", "range(0, 1)")),
         Mistake("k_not_moved", "every step loaded the first tiles of A and B: k was not used", "A's columns and B's rows: step k starts at k · B_k", ("(k * B_k + tl.arange(0, B_k))", "(tl.arange(0, B_k))")),
         Mistake("k_not_times_B_k", "step k was taken to start at column k of A and row k of B", "A's columns and B's rows: step k starts at k · B_k", ("k * B_k + tl.arange(0, B_k)", "k + tl.arange(0, B_k)")),
-        Mistake("steps_floor", "the steps along k were rounded down, so the short last one was never made", "the steps along k: ⌈K / B_k⌉, tl.cdiv", ("tl.cdiv(K, B_k)", "max(1, K // B_k)")),
+        Mistake("steps_floor", "the steps along k were rounded down, so the short last one was never made", "the steps along k: ⌈K / B_k⌉, tl.cdiv", ("tl.cdiv(K, B_k)", "max(1, K // B_k)"), also=[[("tl.cdiv(K, B_k)", "K // B_k")]]),
         Mistake("no_guard_k", "columns of A and rows of B beyond K were not masked: foreign numbers came into the sum", "the masks of the loads: A's columns and B's rows against K", (A_MASK, "rows < M, 0.0"), (B_MASK, "cols < N, 0.0")),
         Mistake("no_guard_load_A", "no mask kept the load of A within its rows and columns", "the mask of the load of A: row < M and column < K", (", " + A_MASK, ""), stray=True),
         Mistake("no_guard_load_B", "no mask kept the load of B within its rows and columns", "the mask of the load of B: row < K and column < N", (", " + B_MASK, ""), stray=True),

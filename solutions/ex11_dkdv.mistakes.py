@@ -155,6 +155,7 @@ EXERCISE = Exercise(
         Mistake("missing_rows_minus_inf", "rows beyond N_q got L = −inf, and P = exp(S − L) is inf there", "the rows beyond N_q: weights of 0", ("L_i = tl.load(L + h * stride_Lh + rows * stride_Ln, mask=rows < N_q, other=0.0)", 'L_i = tl.load(L + h * stride_Lh + rows * stride_Ln, mask=rows < N_q, other=-float("inf"))')),
         Mistake("mask_not_turned", "the mask had queries down and keys across, while the tile has keys down and queries across", "the mask of S_T: keys[:, None] against rows",
                 ("keys[:, None] <= rows + N_k - N_q", "keys <= rows[:, None] + N_k - N_q")),
+        Mistake("mask_as_a_factor", "hidden weights were multiplied by 0: where a query sees no key, exp(S + ∞) is inf, and 0 · inf is NaN", "hidden weights: chosen to be 0, not multiplied", ("P_T = tl.where(keys[:, None] <= rows + N_k - N_q, P_T, 0.0)", "P_T = P_T * (keys[:, None] <= rows + N_k - N_q)")),
     ],
     variants=[
         Variant("scale on dS, before it is rounded", (DS, "scale * P_T * (dP_T - D_i)"), ("dK_j += scale * tl.dot", "dK_j += tl.dot")),

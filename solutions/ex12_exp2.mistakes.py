@@ -4,7 +4,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from flashlab.check import runner
-from flashlab.check.cases import LOOSE, normal, whole_rescaled, widest
+from flashlab.check.cases import LOOSE, cut_into_B_c, normal, whole_rescaled, widest
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 FACTOR, MAXIMUM, ALPHA = "factor = scale * LOG2_E", "torch.maximum(m_i, S_ij.amax(-1) * factor)", "alpha = torch.exp2(m_i - m_new)"
@@ -20,7 +20,7 @@ def truth(Q, K, V, scale, B_c):
 def forbid(shape, Q, K, V, scale, B_c):
     if len(K) > max(B_c, widest(Q, V)) and len(Q) > 1 and sorted(size for size in shape if size > 1) == sorted((len(Q), len(K))):
         return f"the whole of S, {shape}, was made: no more than B_c = {B_c} of its columns at a time"
-    return None
+    return cut_into_B_c(shape, Q, K, V, B_c)
 
 
 class Factors(TorchFunctionMode):
@@ -87,7 +87,8 @@ EXERCISE = Exercise(
         case("values wider than keys", 3, 7, 2, seed=1215, d=3, d_v=5),
         case("a scale of 2", 4, 6, 2, seed=1218, scale=2.0),
         case("a small scale", 4, 6, 2, seed=1221, scale=0.125),
-        case("many blocks", 3, 24, 4, seed=1248),
+        case("many blocks", 3, 44, 4, seed=1248),
+        case("two blocks of six", 3, 12, 6, seed=1251),
         case("one key at a time", 2, 5, 1, seed=1224),
         case("float64", 3, 7, 3, seed=1227, dtype=torch.float64),
         case("scores around 800, falling", 3, 8, 2, seed=1230, shift=800, scale=0.25, sort="falling"),
@@ -152,6 +153,8 @@ EXERCISE = Exercise(
                 ("K_j, V_j = K[first:first + B_c], V[first:first + B_c]", "K_j, V_j = (torch.nn.functional.pad(T[first:first + B_c], (0, 0, 0, max(0, first + B_c - len(T)))) for T in (K, V))")),
         Mistake("not_folded", "the scores were multiplied twice, by the scale and by log2(e)", "one factor, scale · log2(e), that each score meets once",
                 (FACTOR, "factor = LOG2_E"), ("S_ij = Q @ K_j.T", "S_ij = Q @ K_j.T * scale")),
+        Mistake("cut_into_B_c", "the keys were cut into B_c blocks, not into blocks of B_c", "a block has at most B_c keys: `split` takes their size, `chunk` their number",
+                ('for first in range(0, len(K), B_c):\n        K_j, V_j = K[first:first + B_c], V[first:first + B_c]', "for K_j, V_j in zip(K.chunk(B_c), V.chunk(B_c)):")),
     ],
     variants=[
         Variant("2 ** x, the factor in Q", body="""

@@ -269,7 +269,7 @@ def _row_factor(name, axes, cases):
             factors = _factors(s, dim).flatten()
             n = (factors - 1).abs().argmax().item()
             which = f", which is {text}" if (text := _vector([(_factors(s, dim).squeeze(dim), s) for s in cases])) else ""
-            example = f"that of {axis} {n} is {factors[n].item():.4g}"
+            example = f"that of {axis} {n} in “{s.case}” is {factors[n].item():.4g}"
             return f"each {axis} of {name} is right up to a factor of its own{which} ({example})"
     return ""
 

@@ -57,7 +57,7 @@ def _named(exercise, diagnosis):
     said = " ".join(sentence(what, exercise) for what in whats)
     if len(diagnosis.mistakes) > 1:
         return [f"Two mistakes at once give these numbers. {said}"]
-    more = " That gives the numbers of the smallest case that fails; in some others it gives different ones."
+    more = " Made in our solution, that gives the numbers of the smallest case that fails, and other numbers in some of the rest."
     return [said + more if diagnosis.partly else said]
 
 
