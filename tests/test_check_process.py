@@ -60,7 +60,8 @@ def test_memory_without_end(monkeypatch):
     """Below the time limit: a list of arrays that grows."""
     monkeypatch.setattr(limits, "MEMORY", 200 * 2**20)
     monkeypatch.setattr(form.exercise(NAME), "seconds", 20)
-    grows = GOOD.replace("    return", "    kept = []\n    while True:\n        sum(range(100_000))\n        kept.append(bytearray(2**20))\n    return")
+    forever = "    while True:\n        sum(range(100_000))\n        kept.append(bytearray(2**20))\n"
+    grows = GOOD.replace("    return", f"    kept = []\n{forever}    return")
     write(grows)
     report = process.checked_apart(NAME)
     assert report.mistake == "memory" and "it needed more than 200.0 MiB" in report.message, str(report)
