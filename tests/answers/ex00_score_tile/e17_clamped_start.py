@@ -1,0 +1,36 @@
+# kind: one mistake
+# what: the start of a tile is clamped so that the tile is always full (as jax.lax.dynamic_slice does); it should start at i*B_r and be short
+# shows: N_q not a multiple of B_r (or N_k of B_c), last tile: too many rows, starting too early
+"""ex00_score_tile · one tile of scores
+
+Chapter 00 · difficulty 1 of 5 · 10 minutes
+
+S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
+without making all of S.
+
+    Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
+
+    S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
+
+The sizes need not divide: the last tile is short, and has the rows and columns that are left.
+Tensors are float32, and no size is 0.
+
+Not allowed: all of S for a tile of it (a strip of it would do), the finished function from flashlab or solutions/.
+
+Hint: which rows of Q does tile i take, and which rows of K does tile j take?
+"""
+
+import math
+
+
+def dynamic_slice(X, start, size):
+    """Like jax: the window never leaves the array."""
+    start = max(0, min(start, X.shape[0] - size))
+    return X[start:start + size]
+
+
+def score_tile(Q, K, i, j, B_r, B_c):
+    """Tile (i, j) of Q Kᵀ / √d."""
+    Q_i = dynamic_slice(Q, i * B_r, B_r)
+    K_j = dynamic_slice(K, j * B_c, B_c)
+    return Q_i @ K_j.mT / math.sqrt(Q.shape[1])

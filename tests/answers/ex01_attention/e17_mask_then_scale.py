@@ -1,0 +1,44 @@
+# kind: one mistake
+# what: the mask is put on Q Kᵀ and the product with scale comes after it; it should be scaled first: -inf times a negative scale is +inf, times 0 is NaN
+# shows: causal with scale < 0 or scale = 0: NaN in every row with a hidden key
+"""ex01_attention · attention, causal or not
+
+Chapter 01 · difficulty 2 of 5 · 20 minutes
+
+The three lines of attention for one head, with a scale and a causal mask.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+
+    S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
+
+With causal=True a query sees no key after its own. Where N_q ≠ N_k the last query is lined up with the last key: query i
+sees the keys j ≤ i + N_k − N_q. A query that sees no key at all gets a row of zeros.
+Scores lie between −1000 and 1000; scale is any finite number, 0 and negative ones too.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a library's attention (F.scaled_dot_product_attention), the finished function from
+flashlab or solutions/.
+
+Hint: set hidden scores to -inf before the softmax. torch.ones(...).triu(diagonal) marks everything from a diagonal on.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def _causal_bias(N_q, N_k):
+    return torch.full((N_q, N_k), -inf).triu(N_k - N_q + 1)
+
+
+def attention(Q, K, V, *, causal=False, scale=None):
+    """softmax(scale · Q Kᵀ) V. scale is 1/√d where it is None."""
+    (N_q, d), N_k = Q.shape, len(K)
+    S = Q @ K.T
+    if causal:
+        S = S + _causal_bias(N_q, N_k)
+    S = S * (1 / d**0.5 if scale is None else scale)
+    P = torch.softmax(S, dim=1)
+    if causal and N_q > N_k:
+        P[:N_q - N_k] = 0                                   # these queries see nothing
+    return P @ V

@@ -1,0 +1,43 @@
+# kind: one mistake
+# what: as soon as any query of one half saw no key the whole other state is returned; it should be decided for each query by itself
+# shows: some, not all, queries of a half empty: the others lose that half's keys
+"""ex03_merge · merging two half-finished softmaxes
+
+Chapter 03 · difficulty 3 of 5 · 15 minutes
+
+Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum of
+exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
+
+    state_a, state_b: O (N_q, d_v), m (N_q,), l (N_q,)   ->   O, m, l of the same shapes
+
+The result is the state that one program would have had after all the keys.
+
+A query that saw no key of a half has O = 0, l = 0, m = -inf there. That half changes nothing for it; two of them make
+another such state.
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: l_a counts in units of exp(m_a). What turns it into units of exp(m)?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def merge(state_a, state_b):
+    """The softmax state of both sets of keys together: (O, m, l)."""
+    O_a, m_a, l_a = state_a
+    O_b, m_b, l_b = state_b
+
+    # a half that saw no key changes nothing
+    if (m_a == -inf).any():
+        return O_b.clone(), m_b.clone(), l_b.clone()
+    if (m_b == -inf).any():
+        return O_a.clone(), m_a.clone(), l_a.clone()
+
+    m = torch.maximum(m_a, m_b)
+    alpha, beta = (m_a - m).exp(), (m_b - m).exp()
+    return alpha.unsqueeze(1) * O_a + beta.unsqueeze(1) * O_b, m, alpha * l_a + beta * l_b

@@ -1,0 +1,35 @@
+# kind: one mistake
+# what: 1e-6 is added to the sum to save the rows of -inf; every row then sums to a little less than 1
+# shows: float64: relative errors up to 1e-6 in every row with few large scores
+"""ex03_safe_softmax · softmax that does not overflow
+
+Chapter 03 · difficulty 1 of 5 · 10 minutes
+
+The softmax of each row, written by hand: its maximum, exp, sum and quotient, not torch.softmax. Whatever else a row of -inf
+needs is free: where, masked_fill, clamp, indexing with a mask.
+
+    S (N_q, N_k), float32 or float64   ->   P (N_q, N_k) in S's dtype, each row sums to 1
+
+    m_i = max over j of S_ij        P_ij = exp(S_ij − m_i) / sum over j of exp(S_ij − m_i)
+
+Scores may be in the hundreds, with either sign, and -inf for a hidden key. A row that is -inf throughout gives zeros.
+No size is 0.
+
+Not allowed: changing the inputs, torch's softmax, log_softmax, logsumexp and their like, the finished function from flashlab
+or solutions/.
+
+Hint: in float32 exp(89) is inf and exp(−104) is 0. The shift makes the largest exponent of each row exactly 0.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def safe_softmax(S):
+    """The softmax of each row of S."""
+    eps = 1e-6
+    row_max, _ = torch.max(S, dim=-1, keepdim=True)
+    row_max = torch.where(row_max == -inf, torch.zeros_like(row_max), row_max)
+    e = torch.exp(S - row_max)
+    return e / (e.sum(dim=-1, keepdim=True) + eps)

@@ -1,0 +1,34 @@
+# kind: right
+# what: the sum of a row with a visible key is at least exp(0) = 1, so clamp(min=1) touches only the hidden rows; in place on own buffers
+# shows: S is copied by the subtraction, dtype stays S's, hidden rows 0 / 1 = 0
+"""ex03_safe_softmax · softmax that does not overflow
+
+Chapter 03 · difficulty 1 of 5 · 10 minutes
+
+The softmax of each row, written by hand: its maximum, exp, sum and quotient, not torch.softmax. Whatever else a row of -inf
+needs is free: where, masked_fill, clamp, indexing with a mask.
+
+    S (N_q, N_k), float32 or float64   ->   P (N_q, N_k) in S's dtype, each row sums to 1
+
+    m_i = max over j of S_ij        P_ij = exp(S_ij − m_i) / sum over j of exp(S_ij − m_i)
+
+Scores may be in the hundreds, with either sign, and -inf for a hidden key. A row that is -inf throughout gives zeros.
+No size is 0.
+
+Not allowed: changing the inputs, torch's softmax, log_softmax, logsumexp and their like, the finished function from flashlab
+or solutions/.
+
+Hint: in float32 exp(89) is inf and exp(−104) is 0. The shift makes the largest exponent of each row exactly 0.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def safe_softmax(S):
+    """The softmax of each row of S."""
+    m = S.amax(-1, keepdim=True)
+    m = m.masked_fill(m.isneginf(), 0)
+    E = S.sub(m).exp_()
+    return E.div_(E.sum(-1, keepdim=True).clamp_(min=1))

@@ -1,0 +1,33 @@
+# kind: one mistake
+# what: B_c is the ceiling of sram_bytes / (4 d element_size) in one go, so bytes that are no whole element are rounded up to one; M has to be floored first
+# shows: sram_bytes a few bytes (less than an element) above a multiple of 4·d·element_size: B_c is 1 too large
+"""ex05_tile_sizes · tile sizes from the size of the SRAM
+
+Chapter 05 · difficulty 2 of 5 · 20 minutes
+
+First the rule as FlashAttention-1 published it, then one that leaves room for S_ij and P_ij. M is the number of whole
+elements that fit the SRAM; bytes may be left over.
+
+    published:     B_c = ⌈M / 4d⌉        B_r = min(⌈M / 4d⌉, d)
+    with room:     the largest multiple B of 16 with 8·B·max(d, d_v) + 3·B² ≤ M
+
+8·B·max(d, d_v) is room for Q_i, K_j, V_j, O_i and as much again for results in the making, 3·B² for S_ij, P_ij and one
+temporary. sram_bytes is always enough for B = 16. All three results are ints. Example: 192 KiB in float32 with
+d = d_v = 64 give B_r = 64, B_c = 192, B = 64.
+
+Not allowed: the finished function from flashlab or solutions/.
+
+Hint: sram_bytes counts bytes, M counts elements. ⌈a / b⌉ is -(-a // b) in whole numbers.
+"""
+
+import math
+
+
+def tile_sizes(sram_bytes, d, d_v, element_size):
+    """(B_r, B_c, B): the two of the published rule and the square tile that leaves room."""
+    B_c = math.ceil(sram_bytes / (4 * d * element_size))
+    B_r = min(B_c, d)
+    B = 16
+    while (8 * (B + 16) * max(d, d_v) + 3 * (B + 16) ** 2) * element_size <= sram_bytes:
+        B += 16
+    return B_r, B_c, B

@@ -1,0 +1,61 @@
+# kind: one mistake
+# what: lines 3, 6 and 7 are repaired, but of the two divisions (8 and 10) the wrong one is struck out: O is divided by l in each step, without being multiplied by the old l first
+# shows: two key blocks or more (B_c < N): the rows from query B_c on; with one block all is right
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be: these lines repaired, or lines of your own that give the same O and L block by block.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any finite number.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once (unless B_c is N or more), a library's attention
+(F.scaled_dot_product_attention), the finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N = Q.shape[0]
+    O = torch.zeros(N, V.shape[1], dtype=Q.dtype)
+    l = torch.zeros(N, dtype=Q.dtype)
+    m = torch.full((N,), -inf, dtype=Q.dtype)
+
+    for j in range(0, N, B_c):
+        K_j, V_j = K[j : j + B_c], V[j : j + B_c]
+        S = Q @ K_j.T * scale
+        q_idx = torch.arange(N)[:, None]
+        k_idx = torch.arange(j, j + K_j.shape[0])[None, :]
+        S = S.masked_fill(k_idx > q_idx, -inf)
+        m_new = torch.maximum(m, S.amax(dim=1))
+        P = torch.exp(S - m_new[:, None])
+        l = l * torch.exp(m - m_new) + P.sum(dim=1)
+        O = torch.exp(m - m_new)[:, None] * O + P @ V_j
+        O = O / l[:, None]              # line 8: normalise what we have so far (line 10 would do it twice)
+        m = m_new
+
+    L = m + torch.log(l)
+    return O, L

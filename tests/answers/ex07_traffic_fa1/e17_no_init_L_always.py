@@ -1,0 +1,38 @@
+# kind: two mistakes
+# what: (1) the zeros and -inf written at the start are not counted, N_q * (d_v + 2) writes are missing; (2) L_i is counted in every key step, it is written in the last one only
+# shows: (1) alone shows at any size with one key block; (2) with two key blocks or more, (T_c - 1) * N_q too many (the two cancel only where T_c - 1 = d_v + 2)
+"""ex07_traffic_fa1 · predict the traffic of FlashAttention-1
+
+Chapter 07 · difficulty 3 of 5 · 20 minutes
+
+How many elements does FA1 move? Key blocks outside, query blocks inside:
+
+    write O = 0, l = 0, m = −∞ to HBM
+    for each key block j:                          at most B_c keys
+        read K_j, V_j
+        for each query block i:                    at most B_r queries
+            read Q_i, O_i, l_i, m_i
+            write O_i, l_i, m_i, and in the last key step L_i
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   O (N_q, d_v)   l, m, L (N_q,)
+
+A formula or a loop over the blocks: either is held against the memory model, which counts what flashlab.rungs.fa1.fa1_forward
+moves, at sizes you have not seen. Blocks may be short: T_c = ⌈N_k / B_c⌉ and T_r = ⌈N_q / B_r⌉.
+No size is 0.
+
+Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
+
+Hint: per key block the whole of Q passes by, whatever B_r is. How many key blocks are there?
+"""
+
+import math
+
+
+def fa1_traffic(N_q, N_k, d, d_v, B_r, B_c):
+    """(reads, writes) in elements, two whole numbers."""
+    T_c = math.ceil(N_k / B_c)
+    K_and_V = N_k * d + N_k * d_v
+    Q, O, l, m, L = N_q * d, N_q * d_v, N_q, N_q, N_q
+    reads = K_and_V + T_c * (Q + O + l + m)
+    writes = T_c * (O + l + m + L)
+    return reads, writes

@@ -1,0 +1,29 @@
+# kind: one mistake
+# what: takes left = 0 for "no window" as well as -1; with left = 0 the query sees its own key alone
+# shows: left = 0 and length > 1, e.g. length=20, left=0, B_c=4: first is 0 and not 4
+
+"""ex13_window_tiles · what a window leaves to read
+
+Chapter 13 · difficulty 2 of 5 · 15 minutes
+
+In a decode step the query is the last of `length` tokens, and its key is in the cache already. With a sliding window it sees its
+own key and the `left` keys before it, or all before it if there are not so many; left = -1 stands for no window. Key block j holds
+keys j · B_c, ..., (j + 1) · B_c − 1. A program that knows its window starts at the first block with a key that is seen, and ends
+after the last one.
+
+Return (first, end, masked): the blocks to visit are first, ..., end − 1, and `masked` of them hold a place that is not to be seen,
+be it before the window or behind the last key. length and B_c are 1 or more, left is -1 or more.
+
+Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
+
+Hint: which is the first key that is seen, which the last?
+"""
+
+
+def window_tiles(length, left, B_c):
+    """(first, end, masked), three whole numbers."""
+    first_key = max(0, length - 1 - left) if left > 0 else 0
+    last_key = length - 1
+    first, end = first_key // B_c, last_key // B_c + 1
+    masked = sum(j * B_c < first_key or (j + 1) * B_c - 1 > last_key for j in range(first, end))
+    return first, end, masked
