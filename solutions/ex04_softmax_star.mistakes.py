@@ -1,17 +1,49 @@
 """Cases and mistakes of ex04_softmax_star."""
 
+from torch.overrides import TorchFunctionMode
+
 from flashlab import oracle
+from flashlab.check import runner
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import HUGE, attention_case, cut_into_B_c, epsilon, in_float64, whole_rescaled, widest
+from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64, whole_rescaled, widest
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 
 STAR = ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=True)")
 
 
+class Products(TorchFunctionMode):
+    """The widest tile of scores that a product of matrices has made: rows of Q, at most so many columns."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.rows, self.widest = rows, 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in ("matmul", "__matmul__", "mm", "einsum") and self.rows in found.shape and found.ndim == 2:
+            self.widest = max(self.widest, *found.shape) if found.shape != (self.rows, self.rows) else self.widest
+        return found
+
+
+def narrow(exercise, fn):
+    """Has a block at most B_c keys? In a case where no other product is as wide: with rows of 5, O and a column of ones have 3."""
+    inputs = next(case for case in exercise.cases if case.name == "many blocks").make()
+    products = Products(len(inputs["Q"]))
+
+    def watch():
+        with products:
+            fn(**inputs)
+
+    if runner.protected(watch, exercise.seconds)[1] is not None or products.widest <= len(inputs["Q"]):
+        return None
+    mistake = next(m for m in exercise.mistakes if m.name == "cut_into_B_c")
+    return mistake, f"But with B_c = {inputs['B_c']} a tile had {products.widest} keys"
+
+
 def forbid(shape, Q, K, V, B_c):
     if len(K) > max(B_c, widest(Q, V)) and len(Q) > 1 and sorted(size for size in shape if size > 1) == sorted((len(Q), len(K))):
         return f"the whole of S, {shape}, was made: no more than B_c = {B_c} of its columns at a time"
-    return cut_into_B_c(shape, Q, K, V, B_c)
+    return None
 
 
 EXERCISE = Exercise(
@@ -19,6 +51,7 @@ EXERCISE = Exercise(
     outputs=(Output("O", ("query", "column")),),
     truth=lambda Q, K, V, B_c: oracle.attention(Q, K, V)[0],
     forbid=forbid,
+    after=[narrow],
     without=("attention",),
     alternatives=Problem,
     cases=[

@@ -2,7 +2,7 @@
 
 from flashlab import oracle
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import EDGE, HUGE, attention_case, cut_into_B_c, epsilon, in_float64, widest
+from flashlab.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64, widest
 from flashlab.check.form import Exercise, Mistake, Output, Variant
 
 LINE_3 = ("keys > queries", "queries > keys")
@@ -14,7 +14,7 @@ LINE_8 = ("m = m_new", "O = O / l[:, None]\n        m = m_new")
 def forbid(shape, Q, K, V, B_c, scale):
     if len(K) > max(B_c, widest(Q, V)) and sorted(size for size in shape if size > 1) == [len(Q), len(K)]:
         return f"the scores of all keys, {shape}, were made at once: no more than B_c = {B_c} keys at a time"
-    return cut_into_B_c(shape, Q, K, V, B_c)
+    return None
 
 
 EXERCISE = Exercise(
@@ -103,8 +103,6 @@ EXERCISE = Exercise(
         Mistake("hidden_block_counts_as_0", "the maximum of a block that a query sees nothing of was taken to be 0, and the larger of 0 and m became the new m", "line 4: max(m, rowmax(S)), also where all of S is −inf: m is finite by then, since every query sees key 0",
                 ("torch.maximum(m, S.amax(-1))", "torch.maximum(m, S.amax(-1).masked_fill(S.amax(-1) == -inf, 0))")),
         Mistake("block_number_and_place", "a key was numbered by its block's number plus its place in the block", "the keys of block j: j · B_c and the place in the block", ("torch.arange(start, start + len(K_j))", "torch.arange(len(K_j)) + start // B_c")),
-        Mistake("cut_into_B_c", "the keys were cut into B_c blocks, not into blocks of B_c", "a block has at most B_c keys: `split` takes their size, `chunk` their number",
-                ("for start in range(0, N, B_c):", "B_c = -(-N // B_c)\n    for start in range(0, N, B_c):")),
     ],
     variants=[
         Variant("query blocks of one", body="""

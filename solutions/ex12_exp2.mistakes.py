@@ -4,7 +4,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from flashlab.check import runner
-from flashlab.check.cases import LOOSE, cut_into_B_c, normal, whole_rescaled, widest
+from flashlab.check.cases import LOOSE, normal, whole_rescaled, widest
 from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 FACTOR, MAXIMUM, ALPHA = "factor = scale * LOG2_E", "torch.maximum(m_i, S_ij.amax(-1) * factor)", "alpha = torch.exp2(m_i - m_new)"
@@ -20,7 +20,7 @@ def truth(Q, K, V, scale, B_c):
 def forbid(shape, Q, K, V, scale, B_c):
     if len(K) > max(B_c, widest(Q, V)) and len(Q) > 1 and sorted(size for size in shape if size > 1) == sorted((len(Q), len(K))):
         return f"the whole of S, {shape}, was made: no more than B_c = {B_c} of its columns at a time"
-    return cut_into_B_c(shape, Q, K, V, B_c)
+    return None
 
 
 class Factors(TorchFunctionMode):
@@ -153,8 +153,6 @@ EXERCISE = Exercise(
                 ("K_j, V_j = K[first:first + B_c], V[first:first + B_c]", "K_j, V_j = (torch.nn.functional.pad(T[first:first + B_c], (0, 0, 0, max(0, first + B_c - len(T)))) for T in (K, V))")),
         Mistake("not_folded", "the scores were multiplied twice, by the scale and by log2(e)", "one factor, scale · log2(e), that each score meets once",
                 (FACTOR, "factor = LOG2_E"), ("S_ij = Q @ K_j.T", "S_ij = Q @ K_j.T * scale")),
-        Mistake("cut_into_B_c", "the keys were cut into B_c blocks, not into blocks of B_c", "a block has at most B_c keys: `split` takes their size, `chunk` their number",
-                ('for first in range(0, len(K), B_c):\n        K_j, V_j = K[first:first + B_c], V[first:first + B_c]', "for K_j, V_j in zip(K.chunk(B_c), V.chunk(B_c)):")),
     ],
     variants=[
         Variant("2 ** x, the factor in Q", body="""

@@ -65,14 +65,6 @@ def doubled(value):
     return {name: doubled(part) for name, part in value.items()} if isinstance(value, dict) else value
 
 
-def cut_into_B_c(shape, Q, K, V, B_c):
-    """What to say of a tile of ⌈N_k / B_c⌉ keys, where B_c is no size of a block but the number of blocks, as in K.chunk(B_c)."""
-    keys = -(-len(K) // B_c)
-    if max(B_c, widest(Q, V)) < keys < len(K) and sorted(n for n in shape if n > 1) == sorted(n for n in (len(Q), keys) if n > 1):
-        return f"a tile of {keys} keys, {shape}, was made: a block has at most B_c = {B_c}"
-    return None
-
-
 def epsilon(*swaps, sizes=EPSILONS, name="epsilon", what="a small number was added to the denominator",
             look="the denominator: an ε changes every row, also those that need none"):
     """The mistake of an ε that nothing asks for, of any of the usual sizes. swaps: (old, new with ε) pairs, each a place for it."""
