@@ -1,4 +1,4 @@
-"""2904 answers by writers who had read neither the known mistakes nor the checker: right ones pass, others get what they got.
+"""3063 answers by writers who had read neither the known mistakes nor the checker: right ones pass, others get what they got.
 
 tests/answers/<exercise>/<slug>.py says in its first lines which kind it is and what was done. reports.json holds what the report
 called each of those that fail, None where it only says what is wrong and where. `python tests/test_answers.py` writes it anew.

@@ -1,0 +1,29 @@
+# kind: one mistake
+# what: the key tile starts at j*B_r instead of j*B_c (its length is B_c)
+# shows: B_r != B_c and j > 0
+"""ex00_score_tile · one tile of scores
+
+Chapter 00 · difficulty 1 of 5 · 10 minutes
+
+S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
+without making all of S.
+
+    Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
+
+    S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
+
+The sizes need not divide: the last tile is short, and has the rows and columns that are left.
+Tensors are float32, and no size is 0.
+
+Not allowed: all of S for a tile of it (a strip of it would do), the finished function from flashlab or solutions/.
+
+Hint: which rows of Q does tile i take, and which rows of K does tile j take?
+"""
+
+
+def score_tile(Q, K, i, j, B_r, B_c):
+    """Tile (i, j) of Q Kᵀ / √d."""
+    r0, c0 = i * B_r, j * B_r
+    Qi = Q[r0:r0 + B_r]
+    Kj = K[c0:c0 + B_c]
+    return Qi @ Kj.T * Q.shape[1] ** -0.5

@@ -1,0 +1,44 @@
+# kind: one mistake
+# what: rows without a key are zeroed by O[:N_q - N_k] = 0; for N_q < N_k the slice end is negative and wipes real rows (needs max(0, ..))
+# shows: causal with N_q < N_k < 2*N_q, e.g. N_q = 4, N_k = 5: the first three rows are zero
+"""ex01_attention · attention, causal or not
+
+Chapter 01 · difficulty 2 of 5 · 20 minutes
+
+The three lines of attention for one head, with a scale and a causal mask.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+
+    S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
+
+With causal=True a query sees no key after its own. Where N_q ≠ N_k the last query is lined up with the last key: query i
+sees the keys j ≤ i + N_k − N_q. A query that sees no key at all gets a row of zeros.
+Scores lie between −1000 and 1000; scale is any finite number, 0 and negative ones too.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a library's attention (F.scaled_dot_product_attention), the finished function from
+flashlab or solutions/.
+
+Hint: set hidden scores to -inf before the softmax. torch.ones(...).triu(diagonal) marks everything from a diagonal on.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, *, causal=False, scale=None):
+    """softmax(scale · Q Kᵀ) V. scale is 1/√d where it is None."""
+    if scale is None:
+        scale = 1 / Q.shape[1] ** 0.5
+    S = Q @ K.T * scale
+    if not causal:
+        return S.softmax(1) @ V
+    N_q, N_k = S.shape
+    i = torch.arange(N_q)[:, None]
+    j = torch.arange(N_k)[None, :]
+    S[j > i + N_k - N_q] = -inf
+    O = S.softmax(1) @ V
+    # the first N_q - N_k queries see nothing at all
+    O[:N_q - N_k] = 0
+    return O

@@ -1,0 +1,32 @@
+# kind: one mistake
+# what: the offset N_k - N_q is cut off at 0, so that with more queries than keys the first query is lined up with the first key
+# shows: N_q > N_k: early query blocks visit keys they do not see
+"""ex06_causal_skipping · which key blocks a causal query block visits
+
+Chapter 06 · difficulty 3 of 5 · 20 minutes
+
+With a causal mask, query block i (queries i·B_r up to (i+1)·B_r − 1, the last block may be short) does not need every key
+block. Query n sees the keys 0 to n + N_k − N_q: the last query is lined up with the last key.
+
+    visited   how many key blocks j = 0, 1, ... hold a key that some query of block i sees. All later ones are skipped
+    full      how many of them are seen whole by every query of the block: those need no mask
+
+The blocks from full to visited − 1 cross the diagonal. Blocks of keys have B_c keys, the last one may be short.
+i counts from 0 and is a block that exists; no size is 0.
+
+Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
+
+Hint: the block's last query decides visited, its first query decides full.
+"""
+
+
+def key_blocks(i, N_q, N_k, B_r, B_c):
+    """(full, visited) for query block i, two whole numbers with 0 ≤ full ≤ visited ≤ ⌈N_k / B_c⌉."""
+    offset = max(N_k - N_q, 0)
+    first = i * B_r + offset
+    last = min((i + 1) * B_r, N_q) - 1 + offset
+    first, last = min(first, N_k - 1), min(last, N_k - 1)
+    n_blocks = (N_k + B_c - 1) // B_c
+    full = n_blocks if first == N_k - 1 else (first + 1) // B_c
+    visited = last // B_c + 1
+    return full, visited

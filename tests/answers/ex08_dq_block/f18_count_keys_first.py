@@ -1,0 +1,75 @@
+# kind: right
+# what: works out first how many keys the block's last query sees, walks only the blocks that begin before that
+# shows: causal with N_q > N_k and N_q < N_k, rows without a key, short blocks, float16, negative scale
+"""ex08_dq_block · dQ of one query block
+
+Chapter 08 · difficulty 4 of 5 · 35 minutes
+
+One program of the second pass: query block i stays on chip, the key blocks pass by as in the forward, and dQ[rows] is
+written once. It is called once for each query block; `rows` is the slice of its queries, of which the last may be short.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   dO (N_q, d_v)   L, D (N_q,)   ->   dQ (N_q, d)
+
+dO is the gradient of O, L the natural-log logsumexp of each row's scores, D the row sum of dO ∘ O. The scores are
+Q Kᵀ · scale, and scale is any finite number. P is not given: each tile of it is made again from Q, K and L.
+With causal, query n sees the keys 0 ... n + N_k − N_q. A query that sees none has L = -inf, and dQ = 0.
+
+HBM is touched through load and store only, and each byte is counted. A program reads its rows of Q, dO, L and D once; it need
+not if none of its queries sees a key. A block of K and V it reads once if any of its queries sees any key of that block
+(the keys that none sees may stay out), else not at all: the first block starts at key 0, each has B_c keys, the last may be
+short. dQ[rows] is stored once, also where it is 0; store rounds to dQ's dtype.
+Scores lie between −1000 and 1000.
+Q, K, V, dO and dQ are float16 or float32, L and D are float32. No size is 0.
+
+Not allowed: changing the inputs, more than B_c keys at a time, a second load, a store in each step, autograd, the
+finished function from flashlab or solutions/.
+
+Hint: take the forward's loop. Which of its running values are left? What takes the place of O_i?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+inf = float("inf")
+
+
+def dq_program(Q, K, V, dO, L, D, dQ, rows, B_c, scale, causal):
+    """Fills dQ[rows], with at most B_c keys on chip at a time."""
+    N_q, d = Q.shape
+    N_k = K.shape[0]
+    n = rows.stop - rows.start
+    acc = torch.zeros(n, d, dtype=L.dtype)
+
+    seen = N_k                                            # keys the last query of the block sees
+    if causal:
+        seen = max(0, rows.stop + N_k - N_q)
+    if seen == 0:
+        store(dQ, rows, acc)
+        return
+
+    Q_i = load(Q, rows).to(L.dtype)
+    dO_i = load(dO, rows).to(L.dtype)
+    L_i = load(L, rows)
+    L_i = L_i.masked_fill(L_i == -inf, 0.0)[:, None]      # rows without a key: every score is hidden below
+    D_i = load(D, rows)[:, None]
+
+    for cols in tiles(N_k, B_c):
+        if cols.start >= seen:
+            break
+        K_j = load(K, cols).to(L.dtype)
+        V_j = load(V, cols).to(L.dtype)
+        S = Q_i @ K_j.T * scale
+        if causal:
+            S = S.masked_fill(hidden_tile(rows, cols, N_q, N_k), -inf)
+        dS = torch.exp(S - L_i) * (dO_i @ V_j.T - D_i)
+        acc += dS @ K_j
+
+    acc *= scale
+    store(dQ, rows, acc)
+
+
+def hidden_tile(rows, cols, N_q, N_k):
+    """(B_r, B_c), True where the key comes after the query."""
+    queries, keys = torch.arange(rows.start, rows.stop), torch.arange(cols.start, cols.stop)
+    return keys > queries[:, None] + N_k - N_q
