@@ -94,6 +94,8 @@ EXERCISE = Exercise(
         Mistake("scale_divided", "the scores were divided by scale", "S_ij: Q_i K_jᵀ · scale", ('input_precision="ieee") * scale', 'input_precision="ieee") / scale')),
         Mistake("program_ids_swapped", "rows came from program_id(1) and keys from program_id(0)", "program_id(0) counts query blocks", ("tl.program_id(0).to(tl.int64) * B_r", "tl.program_id(1).to(tl.int64) * B_r"), ("tl.program_id(1).to(tl.int64) * B_c", "tl.program_id(0).to(tl.int64) * B_c"), same_as="grid_swapped"),
         Mistake("rows_not_moved", "every program worked on the first query block", "rows: program_id(0) · B_r is where a block starts", ("tl.program_id(0).to(tl.int64) * B_r +", "")),
+        Mistake("keys_held_against_N_q", "keys were held against N_q, the number of queries", "the mask of the keys: key < N_k",
+                ("mask=keys < N_k, other=0.0)", "mask=keys < N_q, other=0.0)"), ("(rows < N_q) & (keys < N_k)", "(rows < N_q) & (keys < N_q)"), stray=True),
         Mistake("keys_not_moved", "every program worked on the first key block", "keys: program_id(1) · B_c is where a block starts", ("tl.program_id(1).to(tl.int64) * B_c +", "")),
         Mistake("stride_of_K_for_S", "S was addressed with a stride of K", "the strides of S: stride_Sn from row to row", ("rows * stride_Sn", "rows * stride_Kn")),
         Mistake("q_times_itself", "Q was multiplied by itself", "tl.dot(Q_i, tl.trans(K_j))", ("tl.dot(Q_i, tl.trans(K_j)", "tl.dot(Q_i, tl.trans(Q_i)")),

@@ -57,8 +57,10 @@ def _named(exercise, diagnosis):
     said = " ".join(sentence(what, exercise) for what in whats)
     if len(diagnosis.mistakes) > 1:
         return [f"Two mistakes at once give these numbers. {said}"]
-    more = " Made in our solution, that gives the numbers of the smallest case that fails, and other numbers in some of the rest."
-    return [said + more if diagnosis.partly else said]
+    if diagnosis.partly:                               # no more than that is known
+        as_if = "The smallest case that fails comes out as if this had been done, and some of the others do not"
+        return [sentence(f"{as_if}: {whats[0]}", exercise)]
+    return [said]
 
 
 def _shown(exercise, fn, judged, first, diagnosis):
