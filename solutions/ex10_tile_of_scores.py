@@ -12,7 +12,8 @@ except the loop: pointers, strides, guards, 64-bit offsets, a grid.
 
 Each tensor has two strides of its own. stride_Qn, stride_Kn and stride_Sn pass from one row to the next, stride_Qd, stride_Kd
 and stride_Sm from one column to the next; the columns of S are the keys, and m counts them.
-Q and K have the same dtype, float16 or float32; S is float32. i is program_id(0), j is program_id(1).
+Q and K have the same dtype, float16 or float32; S is float32, and scale multiplies the float32 product. i is program_id(0),
+j is program_id(1).
 
 - Load and store only what exists: a mask for rows beyond N_q and for keys beyond N_k.
 - row · stride can pass 2³¹ for long sequences: turn the row numbers into 64 bits first (`.to(tl.int64)`).
