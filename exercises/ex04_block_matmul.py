@@ -15,8 +15,8 @@ the load (`.float()`), the sum needs it.
 load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) brings one back, tiles(N, B) gives the slices.
 A, B and C are float16, bfloat16 or float32, all of them alike. No size is 0.
 
-Not allowed: changing the inputs, larger tiles, more than one tile of C on chip at a time (the product that is being added to it is none), a
-second load or store of a tile for the same tile of C, the finished function from flashlab or solutions/.
+Not allowed: changing the inputs, larger tiles, more than one tile of C on chip at a time (the product that is being added to
+it is none), a second load or store of a tile for the same tile of C, the finished function from flashlab or solutions/.
 
 Hint: three loops. Which of them run over different tiles of C, and which over the terms of one sum?
 """

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.skipif(not interpreted(), reason="the kernels around i
 
 import hopper_stand_in  # noqa: E402
 
-from flashlab.kernels import fa2_hopper_backward, spans, turns  # noqa: E402
+from flashlab.kernels import fa2_hopper_backward, groups, spans, turns  # noqa: E402
 
 TWO, THREE = {"consumers": 2, "stages": 3}, {"consumers": 3, "stages": 4}
 
@@ -47,6 +47,8 @@ CASES = {
     "causal, one row and a bit, shared key heads": (inputs(65, 65, 128, 1, 3, 1), True, TWO),
     "bottom-right, the diagonal crosses tiles": (inputs(301, 444, 64, 1, 2, 2), True, TWO),
     "bottom-right, three consumers": (inputs(130, 390, 64), True, THREE),
+    "heads of a group shared out, causal": (inputs(150, 150, 64, 2, 8, 1), True, TWO),
+    "heads of a group shared out": (inputs(70, 190, 128, 1, 6, 1), False, TWO),
     "rows that see no key": (inputs(300, 70, 64), True, TWO),
     "one query": (inputs(1, 200, 128, 2, 2, 1), True, TWO),
     "few keys": (inputs(200, 7, 64), False, THREE),
@@ -60,6 +62,23 @@ def test_warpgroups_take_turns_and_get_it_right(monkeypatch, case):
     tensors, causal, choice = CASES[case]
     verdict = run(monkeypatch, tensors, causal, choice)
     assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("programs, group, enough, parts", [
+    (256, 8, 528, 4), (2048, 1, 528, 1), (10, 6, 528, 2), (528, 8, 528, 1), (1, 8, 528, 8)])
+def test_a_group_is_shared_out_until_there_are_enough_programs(programs, group, enough, parts):
+    assert groups.how_many_parts(programs, group, enough) == parts
+
+
+@pytest.mark.parametrize("case, parts", [
+    ("heads of a group shared out, causal", 4), ("heads of a group shared out", 2), ("d 64", 1)])
+def test_parts_have_memory_of_their_own(case, parts):
+    """Fails if the cases above do not share out what they say, or two programs write the same dK."""
+    (Q, K, V, dO), causal, _ = CASES[case]
+    launches = fa2_hopper_backward.launch(Q, K, V, Q, dO, Q[..., 0].float(), None, Q, K, V, causal=causal, scale=1.0)
+    main = next(arguments for kernel, _, arguments in launches if kernel is fa2_hopper_backward.hopper_backward_kernel)
+    assert main["parts"] == parts and main["dK"].base.shape[1] == main["H_kv"] == K.shape[1] * parts
+    assert main["group"] * main["H_kv"] == Q.shape[1] and (launches[-1][0] is groups.add_parts_kernel) == (parts > 1)
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.3])
@@ -88,7 +107,7 @@ def test_any_strides(monkeypatch):
 
 
 @pytest.mark.parametrize("case", ["d 64", "ragged, three consumers, batches, shared key heads", "bottom-right, three consumers",
-                                  "rows that see no key", "d 128 causal"])
+                                  "rows that see no key", "d 128 causal", "heads of a group shared out, causal"])
 def test_in_order_every_tile_has_each_turn_once(monkeypatch, case):
     """Fails if two programs have the same turn at a tile, or one is nobody's: the adders would wait for ever."""
     tensors, causal, choice = CASES[case]

@@ -9,14 +9,30 @@ import sys
 
 import torch
 
-from flashlab.bench import backward, counters, decode, forward, fp8, fuzz, gpt, launch, parts, results, sanitizer, soundness, tune
+from flashlab.bench import (
+    backward,
+    counters,
+    decode,
+    forward,
+    fp8,
+    fuzz,
+    gpt,
+    large,
+    launch,
+    parts,
+    results,
+    sanitizer,
+    soundness,
+    spans,
+    tune,
+)
 from flashlab.bench.basics import sections
 from flashlab.bench.rows import measured
 
 # Each has add_arguments(parser), which also sets the default run=: run(args, out, command) -> results.
 SUBJECTS = {"forward": forward, "backward": backward, "counters": counters, "basics": sections, "soundness": soundness,
-            "sanitizer": sanitizer, "tune": tune, "launch": launch, "parts": parts, "fuzz": fuzz, "decode": decode, "fp8": fp8,
-            "gpt": gpt}
+            "sanitizer": sanitizer, "large": large, "fuzz": fuzz, "tune": tune, "launch": launch, "parts": parts, "spans": spans,
+            "decode": decode, "fp8": fp8, "gpt": gpt}
 
 NO_GPU = """bench measures on a GPU, and on this machine {why}.
 Instead: recorded results are in results/, and notebooks/16_benchmarks.ipynb plots them; README.md says how to use a remote GPU;

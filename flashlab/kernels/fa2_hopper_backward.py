@@ -18,6 +18,9 @@ dQ is added up in HBM, in float32, by TMA: one instruction adds a tile that lies
 which threads hold them. finish_kernel puts them in order. Query rows past the end cost no mask: TMA fills Q and dO with zeros, and
 the first kernel writes L = +inf there, so that P is 0.
 
+A program walks the queries of all heads that share its keys. Where that makes too few programs to keep all SMs busy, the heads are
+shared out: `parts` programs own the same keys, each makes dK and dV of its heads, and add_parts_kernel adds them up.
+
 In which order programs add to a tile decides its last bits. Where the same bits are asked for each time, adders take turns, see
 turns.py.
 
@@ -45,6 +48,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from flashlab.kernels.fa2_backward import preprocess
+from flashlab.kernels.groups import how_many_parts, in_parts
 from flashlab.kernels.hopper import add_by_tma, arrive, following, opaque_zero, sums_are_there, sync
 from flashlab.kernels.launch import (
     backward,
@@ -85,7 +89,8 @@ def place(keys: gl.constexpr, sizes, ordered: gl.constexpr):
 
 
 @gluon.jit
-def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, ordered: gl.constexpr):
+def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, ordered: gl.constexpr,
+             parts: gl.constexpr):
     """Have K and V copied once, then Q, dO, L and D of every tile, as fast as slots become free."""
     descriptors, buffers, signals, sizes, scale = shared
     Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
@@ -99,7 +104,7 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
     mbarrier.expect(K_full, consumers * ROWS * d * 2)                              # TMA counts the zeros past the ends, too
     for c in gl.static_range(consumers):
         row = (j * consumers + c) * ROWS
-        at = [b, h_kv, row, 0] if table is None else within(start_k, n_k, h_kv, row)
+        at = [b, h_kv // parts, row, 0] if table is None else within(start_k, n_k, h_kv, row)
         tma.async_copy_global_to_shared(K, at, K_full, K_s.index(c))
     slot, phase, tiles = 0, 0, (end - first) * consumers
     for n in range(0, group * tiles):
@@ -115,7 +120,7 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
             mbarrier.expect(V_full, consumers * ROWS * d * 2)
             for c in gl.static_range(consumers):
                 row = (j * consumers + c) * ROWS
-                at_V = [b, h_kv, row, 0] if table is None else within(start_k, n_k, h_kv, row)
+                at_V = [b, h_kv // parts, row, 0] if table is None else within(start_k, n_k, h_kv, row)
                 tma.async_copy_global_to_shared(V, at_V, V_full, V_s.index(c))
         mbarrier.expect(dO_full.index(slot), ROWS * d * 2 + 2 * ROWS * 4)
         tma.async_copy_global_to_shared(dO, at, dO_full.index(slot), dO_s.index(slot))
@@ -293,9 +298,9 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
 
 @gluon.jit(do_not_specialize=["N_q", "N_k", "H_kv", "together", "left", "right", "tiles_of_a_head"])
 def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k, H_kv, together, left, right, table,
-                           tiles_of_a_head, group: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr,
-                           causal: gl.constexpr, ragged: gl.constexpr, ordered: gl.constexpr, registers: gl.constexpr,
-                           num_warps: gl.constexpr):
+                           tiles_of_a_head, group: gl.constexpr, parts: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
+                           stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr, ordered: gl.constexpr,
+                           registers: gl.constexpr, num_warps: gl.constexpr):
     """Shared memory and the signals in it, then every warp goes to its own work."""
     Q_s = gl.allocate_shared_memory(Q.dtype, [stages] + Q.block_shape, Q.layout)
     dO_s = gl.allocate_shared_memory(Q.dtype, [stages] + dO.block_shape, dO.layout)
@@ -324,7 +329,7 @@ def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k
         gl.warp_specialize([
             (consumer, (shared, 0, d, 2, stages, causal, ragged, ordered)),
             (consumer, (shared, 1, d, 2, stages, causal, ragged, ordered)),
-            (producer, (shared, d, 2, stages, causal, ordered)),
+            (producer, (shared, d, 2, stages, causal, ordered, parts)),
             (adder, (shared, d, 2, causal, ordered)),
         ], [4, 1, 1], [registers, 24, 24])
     else:
@@ -332,7 +337,7 @@ def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k
             (consumer, (shared, 0, d, 3, stages, causal, ragged, ordered)),
             (consumer, (shared, 1, d, 3, stages, causal, ragged, ordered)),
             (consumer, (shared, 2, d, 3, stages, causal, ragged, ordered)),
-            (producer, (shared, d, 3, stages, causal, ordered)),
+            (producer, (shared, d, 3, stages, causal, ordered, parts)),
             (adder, (shared, d, 3, causal, ordered)),
         ], [4, 4, 1, 1], [registers, registers, 24, 24])
 
@@ -357,7 +362,7 @@ def fa2_hopper_backward(
     Q, K, V, O, dO, L, *, dL=None, causal=False, window=None, cu_seqlens_q=None, cu_seqlens_k=None, scale=None, dropout_p=0.0,
     seed=None, deterministic=False, B_r=None, B_c=None,
 ):
-    """The gradients of attention for every batch and head, in three launches, on a Hopper GPU.
+    """The gradients of attention for every batch and head, in three or four launches, on a Hopper GPU.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d), O and dO (B, H_q, N_q, d), L (B, H_q, N_q)
              -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share the keys
@@ -405,23 +410,27 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
     block = 64 * choice["consumers"]
     tiles = slots(N_q, block, batch) * choice["consumers"]                         # of a head, in whole rounds
     first, rows = preprocess(O, dO, L, dL, scale, N_out=64 * tiles, batch=batch, cu_seqlens=cu_seqlens_q, block=block)
+    programs = B * H_kv * slots(N_k, block, batch)
+    parts = 1 if packed else how_many_parts(programs, H_q // H_kv, programs_at_a_time(Q, 8) * (4 if causal else 1))
+    programs, heads = programs * parts, H_kv * parts                               # heads: of dK_parts, too
+    dK_parts, dV_parts, adding = in_parts(dK, dV, parts)
     dQ_sum = temporary(torch.zeros, B * H_q * tiles * 64 * d // 256, 256, dtype=torch.float32, device=Q.device)
     plain = gl.NVMMASharedLayout(0, 32, rank=2)
     arguments = {name: tiles_of(fit_for_tma(T), 64, packed)
-                 for name, T in (("Q", Q), ("K", K), ("V", V), ("dO", dO), ("dK", dK), ("dV", dV))}
+                 for name, T in (("Q", Q), ("K", K), ("V", V), ("dO", dO), ("dK", dK_parts), ("dV", dV_parts))}
     arguments |= {"L": descriptor(rows["L_log2"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
     arguments |= {"D": descriptor(rows["D"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
     arguments |= {"dQ": descriptor(dQ_sum, (d // 4, 256), layout=plain), "table": None, "tiles_of_a_head": tiles}
     # Heads side by side, longest programs first: as many heads as keep Q, dO and dQ in the L2 cache, which all of their programs
     # read and add to. But where an SM has few programs to run, all heads: a long one that came late would leave the others idle.
-    programs, together = B * H_kv * slots(N_k, block, batch), 1
+    together = 1
     if causal and not ordered:
-        in_L2 = 2**14 * H_kv // max(1, N_q * H_q // (batch or 1))
-        together = B * H_kv if programs <= 4 * programs_at_a_time(Q, 8) else largest_divisor(B * H_kv, in_L2)
+        in_L2 = 2**14 * heads // max(1, N_q * H_q // (batch or 1))
+        together = B * heads if programs <= 4 * programs_at_a_time(Q, 8) else largest_divisor(B * heads, in_L2)
     # whose turn it is at each tile; a kernel without turns takes any tensor in their place, and looks at none
     turns = temporary(torch.zeros, B * H_q * tiles, dtype=torch.int32, device=Q.device) if ordered else dQ
-    arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": H_kv, "group": H_q // H_kv, "together": together, "left": left, "right": right}
-    arguments |= {"scale": scale, "d": d, "causal": causal, "turns": turns, "ordered": ordered, "num_warps": 4} | choice
+    arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": heads, "group": H_q // heads, "together": together, "left": left, "right": right}
+    arguments |= {"scale": scale, "parts": parts, "d": d, "causal": causal, "turns": turns, "ordered": ordered, "num_warps": 4} | choice
     arguments["ragged"] = packed or left is not None or N_k % block > 0
     before = [first]
     if packed:
@@ -431,7 +440,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
             "batch": batch, "B": block, "d": d, "num_warps": 4}
     return (*before,
             (hopper_backward_kernel, (programs,), arguments),
-            (finish_kernel, (B * H_q * tiles,), last))
+            (finish_kernel, (B * H_q * tiles,), last), *adding)
 
 
 def how_many(d, N, causal):
