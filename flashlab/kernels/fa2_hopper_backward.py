@@ -430,8 +430,8 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
     # whose turn it is at each tile; a kernel without turns takes any tensor in their place, and looks at none
     turns = temporary(torch.zeros, B * H_q * tiles, dtype=torch.int32, device=Q.device) if ordered else dQ
     arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": heads, "group": H_q // heads, "together": together, "left": left, "right": right}
-    arguments |= {"scale": scale, "parts": parts, "d": d, "causal": causal, "turns": turns, "ordered": ordered, "num_warps": 4} | choice
-    arguments["ragged"] = packed or left is not None or N_k % block > 0
+    arguments |= {"scale": scale, "d": d, "causal": causal, "turns": turns, "ordered": ordered, "num_warps": 4} | choice
+    arguments |= {"parts": parts, "ragged": packed or left is not None or N_k % block > 0}
     before = [first]
     if packed:
         arguments["table"], table_first = table_of_slots(cu_seqlens_k, cu_seqlens_q, N_k, N_q, block)
