@@ -1,7 +1,8 @@
 """The operator on random calls, forward and backward, each held against float64: shapes, strides, dtypes, masks, packed sequences.
 
-A case follows from its number alone: `--first N --cases 1` runs case N again. Inputs lie between rows of NaN, so that a load beside
-them shows. Nothing is timed.
+A case follows from its number alone: `--first N --cases 1` runs case N again. OF_A_KIND cases one after the other are of one kind,
+of other sizes: kernels are compiled for a kind, which takes longer than a case. Inputs lie between rows of NaN, so that a load
+beside them shows. Nothing is timed.
 """
 
 import random
@@ -21,6 +22,7 @@ from flashlab.bench.timing import deadline
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 WIDTHS = (16, 24, 59, 64, 64, 80, 128, 128, 200, 256)
+OF_A_KIND = 8
 GUARD = 8                              # rows of NaN before and after
 
 
@@ -28,18 +30,18 @@ class Case:
     """A random call: what is drawn, by name."""
 
     def __init__(self, number, longest=500):
-        draw = random.Random(number)
-        self.number, self.dtype, self.d = number, draw.choice(DTYPES), draw.choice(WIDTHS)
-        self.d_v = draw.choice((self.d, self.d, self.d, 16, 64, 100))
-        self.H_kv = draw.choice((1, 2, 3))
-        self.H_q, self.B = self.H_kv * draw.choice((1, 2, 4)), draw.choice((1, 2))
-        self.causal, self.deterministic = draw.random() < 0.4, draw.random() < 0.3
+        kind, draw = random.Random(number // OF_A_KIND), random.Random(f"sizes of {number}")
+        self.number, self.dtype, self.d = number, kind.choice(DTYPES), kind.choice(WIDTHS)
+        self.d_v = kind.choice((self.d, self.d, self.d, 16, 64, 100))
+        self.H_kv, group = kind.choice((1, 2, 3)), kind.choice((1, 2, 4))
+        self.H_q, self.B = self.H_kv * group, draw.choice((1, 2))
+        self.causal, self.deterministic = kind.random() < 0.4, kind.random() < 0.3
         wide, narrow = (draw.randint(-1, 300), draw.randint(-1, 300)), (draw.randint(0, 40), draw.randint(-1, 5))
-        self.window = draw.choice((None, None, wide, narrow))
-        self.layout = draw.choice(("heads first", "tokens first", "transposed"))
+        self.window = draw.choice((wide, narrow)) if kind.random() < 0.5 else None
+        self.layout = kind.choice(("heads first", "tokens first", "transposed"))
         self.scale = draw.choice((None, None, None, 0.0, -0.2, 0.7))
         length = lambda: draw.choice((1, draw.randint(1, longest), draw.randint(1, longest), min(longest, 64 * draw.randint(1, 8))))
-        self.packed = draw.random() < 0.4
+        self.packed = kind.random() < 0.4
         self.lengths_q, self.lengths_k = [length()], [length()]
         if self.packed:
             self.B, many = 1, draw.randint(1, 5)

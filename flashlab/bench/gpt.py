@@ -162,16 +162,18 @@ def run(attentions, *, out=None, command=None, device="cuda", expired=lambda: Fa
     results["curves"] = curves(attentions, device, expired, **curve)
     save(results, out)
 
-    def add(row):
-        results["rows"].append(row)
-        save(results, out)
-
-    contexts(attentions, device, expired, add, shape=shape, sizes=sizes, tokens_a_step=tokens_a_step,
-             peak_flops=1e12 * limits["matmul_tflops"])
     results["profile"] = profiled(attentions, device, shape=shape, context=profile_at)
     save(results, out)
     results["generation"] = generation(device, expired, shape=shape, prompts=prompts, batches=batches, written=written,
                                        copy_tb_s=limits["copy_tb_s"])
+    save(results, out)
+
+    def add(row):
+        results["rows"].append(row)
+        save(results, out)
+
+    contexts(attentions, device, expired, add, shape=shape, sizes=sizes, tokens_a_step=tokens_a_step,      # the longest come last
+             peak_flops=1e12 * limits["matmul_tflops"])
     return finish(results, out)
 
 
