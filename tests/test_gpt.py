@@ -154,6 +154,8 @@ def test_drawn_text_follows_its_seed():
     assert torch.equal(first, same) and not torch.equal(first, other)
     with pytest.raises(ValueError, match=r"prompt must be \(B, N\)"):
         gpt.generate(one, prompt[0], 1)
+    with pytest.raises(ValueError, match="graph must be False without a cache or a GPU, got True with cached=True on cpu"):
+        gpt.generate(one, prompt, 1, graph=True)
 
 
 # ---- the counts

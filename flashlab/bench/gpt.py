@@ -6,6 +6,7 @@ product's FLOP/s in the same run.
 """
 
 import time
+from functools import partial
 
 import torch
 from tqdm import tqdm
@@ -24,7 +25,7 @@ LARGE = gpt.Shape(layers=12, width=1024, heads=8, kv_heads=8)
 CONTEXTS = tuple(1024 * 2**n for n in range(9))        # to 262,144: until none fits
 TOKENS = 16384                                         # of a step, in as many pieces as it takes; one piece where that is longer
 PROFILED = 8192                                        # a context that naive attention has room for, on a GPU of 80 GB or more
-WRITTEN, PROMPTS, BATCHES = 32, (1024, 8192, 32768), (1, 8)
+WRITTEN, PROMPTS, BATCHES = 64, (1024, 8192, 32768), (1, 8)
 OUT_OF_MEMORY = "out of memory"
 
 
@@ -123,7 +124,8 @@ def profiled(attentions, device, *, shape, context):
 
 
 def generation(device, expired, *, shape, prompts, batches, written, copy_tb_s):
-    """Rows of writing `written` tokens behind prompts: with a cache, and without one, where each token takes a whole forward pass.
+    """Rows of writing `written` tokens behind prompts: with a cache and its steps in a CUDA graph, with a cache, and without one,
+    where each token takes a whole forward pass.
 
     bound_tokens_s: what a copy's speed allows, if each token reads the weights and the cache once.
     """
@@ -133,25 +135,30 @@ def generation(device, expired, *, shape, prompts, batches, written, copy_tb_s):
         for batch in batches:
             prompt = gpt.windows(gpt.encode(gpt.text()), batch, N, torch.Generator().manual_seed(0))[:, :N].to(device)
             bound = batch * copy_tb_s * 1e12 / decode_bytes(shape, batch, N, dtype.itemsize)
-            for cached in (True, False):
-                row = {"prompt": N, "batch": batch, "cached": cached, "tokens_s": None, "bound_tokens_s": round(bound, 1)}
-                count = written if cached else 4       # each costs as much as the whole prompt
-                found, reason = (None, timing.OUT_OF_TIME) if expired() else timing.attempt(rate, model, prompt, count, cached)
+            for how in ({"cached": True, "graph": True}, {"cached": True, "graph": False}, {"cached": False, "graph": False}):
+                row = {"prompt": N, "batch": batch, **how, "tokens_s": None, "bound_tokens_s": round(bound, 1)}
+                count = written if how["cached"] else 4                            # each costs as much as the whole prompt
+                found, reason = (None, timing.OUT_OF_TIME) if expired() else timing.attempt(partial(rate, **how), model, prompt, count)
                 if reason:
                     row["skipped"] = reason
                 rows.append(row | (found or {}))
     return rows
 
 
-def rate(model, prompt, count, cached):
-    """tokens/s behind the first, and the seconds until the first: that is where a prompt is read."""
-    times = []
-    for n in (1, 1 + count):
-        gpt.generate(model, prompt, n, cached=cached)  # compiles, and works out the launches of a cache of this size
+def rate(model, prompt, count, cached, graph):
+    """tokens/s behind the third, and the seconds until the first: that is where a prompt is read.
+
+    Raises: ValueError if a graph writes anything else
+    """
+    write, times = partial(gpt.generate, model, prompt, cached=cached, graph=graph), []
+    if graph and not torch.equal(write(8), gpt.generate(model, prompt, 8)):
+        raise ValueError("the graph writes other tokens")
+    for n in (1, 3, 3 + count):                        # the third is captured
+        write(n)                                       # compiles, and works out the launches of a cache of this size
         began = clock()
-        gpt.generate(model, prompt, n, cached=cached)
+        write(n)
         times.append(clock() - began)
-    return {"tokens_s": round(len(prompt) * count / (times[1] - times[0]), 1), "first_s": round(times[0], 5)}
+    return {"tokens_s": round(len(prompt) * count / (times[2] - times[1]), 1), "first_s": round(times[0], 5)}
 
 
 def run(attentions, *, out=None, command=None, device="cuda", expired=lambda: False, ceilings=timing.ceilings, curve=CURVE,
@@ -200,7 +207,7 @@ def table(results):
         lines.append(f"a step at context {row['context']}, {row['implementation']}: {found}")
     for row in results["generation"]:
         found = f"{row['tokens_s']:,.0f} tokens/s of at most {row['bound_tokens_s']:,.0f}" if row["tokens_s"] else why(row)
-        how = "a cache" if row["cached"] else "no cache"
+        how = "a cache in a graph" if row["graph"] else "a cache" if row["cached"] else "no cache"
         lines.append(f"{row['batch']} prompts of {row['prompt']}, {how}: {found}")
     return "\n".join(lines)
 

@@ -340,7 +340,9 @@ def main(argv=None):
     if args.device == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-        dist.init_process_group("nccl", timeout=timedelta(seconds=60), device_id=device)
+        # No device_id: then every new group is split off this one, and of a group of gloo only those that are not in it would wait
+        # for the others to take part.
+        dist.init_process_group("nccl", timeout=timedelta(seconds=60))
     else:
         device = torch.device("cpu")
         torch.set_num_threads(1)

@@ -49,7 +49,7 @@ class GPT(nn.Module):
 
     def forward(self, tokens, cache=None):
         """With a Cache the tokens are those after the ones that it has, and it has them as well afterwards."""
-        first = 0 if cache is None else cache.length
+        first = 0 if cache is None else cache.lengths[:1]                     # on the GPU: no launch depends on it
         turn = angles(first, tokens.shape[1], self.shape.d, tokens.device)
         x = self.embedding(tokens)                                           # (B, N, width)
         for block in self.blocks:
@@ -96,8 +96,11 @@ class Block(nn.Module):
 
 
 def angles(first, N, d, device):
-    """cos and sin (N, d/2) of the angles by which the tokens first … first + N − 1 are turned: position · BASE^(−2n/d)."""
-    positions = torch.arange(first, first + N, device=device, dtype=torch.float32)
+    """cos and sin (N, d/2) of the angles by which the tokens first … first + N − 1 are turned: position · BASE^(−2n/d).
+
+    first: a number, or a tensor of one
+    """
+    positions = first + torch.arange(N, device=device, dtype=torch.float32)
     frequencies = BASE ** (-torch.arange(0, d, 2, device=device, dtype=torch.float32) / d)
     angle = positions[:, None] * frequencies
     return angle.cos(), angle.sin()
