@@ -138,7 +138,8 @@ def generation(device, expired, *, shape, prompts, batches, written, copy_tb_s):
             for how in ({"cached": True, "graph": True}, {"cached": True, "graph": False}, {"cached": False, "graph": False}):
                 row = {"prompt": N, "batch": batch, **how, "tokens_s": None, "bound_tokens_s": round(bound, 1)}
                 count = written if how["cached"] else 4                            # each costs as much as the whole prompt
-                found, reason = (None, timing.OUT_OF_TIME) if expired() else timing.attempt(partial(rate, **how), model, prompt, count)
+                one = partial(rate, model, prompt, count, **how)
+                found, reason = (None, timing.OUT_OF_TIME) if expired() else timing.attempt(one)
                 if reason:
                     row["skipped"] = reason
                 rows.append(row | (found or {}))
