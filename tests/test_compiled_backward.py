@@ -13,7 +13,13 @@ pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (
 
 from test_compiled_ladder import BY_TMA, PACKED, PRODUCT, WINDOW  # noqa: E402
 
-from flashlab.kernels import fa2_atomic_backward, fa2_hopper_backward, fa2_split_backward, fa2_tma_backward  # noqa: E402
+from flashlab.kernels import (  # noqa: E402
+    fa2_atomic_backward,
+    fa2_backward,
+    fa2_hopper_backward,
+    fa2_split_backward,
+    fa2_tma_backward,
+)
 from flashlab.kernels.tuning import Tiles  # noqa: E402
 
 COPIES = {80: "cp.async.cg", 89: "cp.async.cg", 90: "cp.async.cg", 100: "cp.async.cg"}
@@ -21,9 +27,9 @@ DKDV, DQ = 1, 2                        # which launch of three
 LAST_BUT_ONE = -2                      # of however many
 
 
-def job(module, which, arch, d, causal, N=4096, H_kv=16, few=None, **tiles):
-    X, X_kv = (torch.empty(1, H, N, d, dtype=torch.bfloat16, device="meta") for H in (16, H_kv))
-    L = torch.empty(1, 16, N, device="meta")
+def job(module, which, arch, d, causal, N=4096, H_kv=16, few=None, heads=16, N_k=None, **tiles):
+    X, X_kv = (torch.empty(1, H, n, d, dtype=torch.bfloat16, device="meta") for H, n in ((heads, N), (H_kv, N_k or N)))
+    L = torch.empty(1, heads, N, device="meta")
     launches = module.launch(X, X_kv, X_kv, X, X, L, None, X, X_kv, X_kv, causal=causal, scale=d**-0.5, **few or {})
     kernel, _, arguments = launches[which]
     return kernel, arguments | tiles, arch
@@ -95,3 +101,16 @@ def test_the_consumers_of_the_hopper_kernel_keep_their_tiles_in_registers(compil
         shortest = sorted(steps, key=len)[:4]
         assert all(len(re.findall(r"\bLDL\b", step)) <= at_most for step in shortest)
         assert "setmaxnreg" in compiled[name].ptx
+
+
+@pytest.mark.parametrize("module", [fa2_backward, fa2_split_backward, fa2_atomic_backward])
+def test_a_tile_that_is_not_there_is_not_copied(module):
+    """Fails if the compiler may take it that there is a tile: it then copies the first one before the loop without asking.
+
+    A copy in the background has a size, 0 where nothing is to be read. 57 rows make no whole tile, so no size is always above 0.
+    """
+    kernel, arguments, arch = job(module, DKDV, 90, 64, True, 57, 1, heads=1, N_k=352)
+    ptx = compile_all([(kernel, arguments, arch)])[0].ptx
+    always = {name for name, size in re.findall(r"mov\.b32\s+(%r\d+), (\d+);", ptx) if int(size) > 0}
+    sizes = re.findall(r"^\s*cp\.async\.c[ag]\.shared\.global .*, (\S+);$", ptx, re.MULTILINE)
+    assert sizes and not [size for size in sizes if size in always or not size.startswith("%")]

@@ -94,8 +94,9 @@ def dkdv_kernel(
     # Every query block that sees a key of this block, of every query head that shares these keys, in one loop.
     group = H_q // H_kv
     first, count = query_blocks_that_see(j, B_r, B_c, N_q, N_k, causal, left, right)
+    each = tl.maximum(1, count)                        # a quotient by 0 would promise the compiler that there is a tile to load
     for step in range(0, group * count):
-        h, i = h_kv * group + step // count, first + step % count
+        h, i = h_kv * group + step // each, first + step % each
         head = b * H_q + h
         rows = i * B_r + tl.arange(0, B_r)             # (B_r,)
         row_ok = rows[:, None] < N_q                   # (B_r, 1)

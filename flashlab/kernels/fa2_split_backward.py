@@ -65,8 +65,9 @@ def split_dkdv_kernel(
     first, whole_from, whole, end = query_tiles(j, N_q, N_k, causal, B_r, B_c)
     for masked in tl.static_range(2):                  # unrolled: two loops, of which only the second has masks
         count = end - first - whole if masked else whole
+        each = tl.maximum(1, count)                    # a quotient by 0 would promise the compiler that there is a tile to load
         for step in range(0, group * count):
-            h, i = h_kv * group + step // count, (first if masked else whole_from) + step % count
+            h, i = h_kv * group + step // each, (first if masked else whole_from) + step % each
             if masked:
                 i += tl.where(i >= whole_from, whole, 0)
             head = b * H_q + h

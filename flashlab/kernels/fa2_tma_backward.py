@@ -51,10 +51,12 @@ def tma_backward_kernel(
 
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, whole_from, whole, end = query_tiles(j, N_q, N_k, causal, B_r, B_c)
-    for step in tl.range(0, group * (end - first), num_stages=stages):             # Q and dO of `stages` - 1 tiles ahead
-        h = h_kv * group + step // (end - first)
+    count = tl.maximum(0, end - first)
+    each = tl.maximum(1, count)                        # a quotient by 0 would promise the compiler that there is a tile to load
+    for step in tl.range(0, group * count, num_stages=stages):                     # Q and dO of `stages` - 1 tiles ahead
+        h = h_kv * group + step // each
         # Unmasked, all programs of a head would add to the same dQ_i at the same time: each begins with rows of its own instead.
-        i = first + (step if causal else step + j) % (end - first)
+        i = first + (step if causal else step + j) % each
         rows, head = i * B_r + tl.arange(0, B_r), (b * H_q + h).to(tl.int64)       # (B_r,)
         Q_i = Q.load([b, h, i * B_r, 0]).reshape(B_r, B_d)                         # (B_r, B_d)
         dO_i = dO.load([b, h, i * B_r, 0]).reshape(B_r, B_dv)                      # (B_r, B_dv)
