@@ -48,7 +48,7 @@ CASES = {
     "tma 100": (job(fa2_tma_backward, DKDV, 100, 128, True, few={"tiles": {"keys": Tiles(64, 64, 8, 2)}}), 0),      # the same
     "hopper d 64": (job(fa2_hopper_backward, DKDV, 90, 64, True), 0),
     "hopper d 128": (job(fa2_hopper_backward, DKDV, 90, 128, True, 4095), 400),
-    "hopper d 128, shared key heads": (job(fa2_hopper_backward, DKDV, 90, 128, True, 256, 2), 400),        # in 4 parts
+    "hopper d 128, shared key heads": (job(fa2_hopper_backward, DKDV, 90, 128, True, 256, 2), 400),        # in 8 parts
     "hopper d 64, three consumers": (job(fa2_hopper_backward, DKDV, 90, 64, False, 12288), 800),
     "hopper d 64, window": (job(fa2_hopper_backward, LAST_BUT_ONE, 90, 64, False, few=WINDOW), 0),
     "hopper d 128, window": (job(fa2_hopper_backward, LAST_BUT_ONE, 90, 128, False, few=WINDOW), 600),

@@ -71,7 +71,7 @@ def test_a_group_is_shared_out_until_there_are_enough_programs(programs, group, 
 
 
 @pytest.mark.parametrize("case, parts", [
-    ("heads of a group shared out, causal", 4), ("heads of a group shared out", 2), ("d 64", 1)])
+    ("heads of a group shared out, causal", 8), ("heads of a group shared out", 2), ("d 64", 1)])
 def test_parts_have_memory_of_their_own(case, parts):
     """Fails if the cases above do not share out what they say, or two programs write the same dK."""
     (Q, K, V, dO), causal, _ = CASES[case]

@@ -196,10 +196,15 @@ def test_decode_steps_read_at_a_copys_rate_where_they_fill_the_card():
     rows = [row for row in load_results("decode_h200")["rows"] if row["ms"]]
     steps = {(row["H_kv"], row["B"], row["N"]): row for row in rows if row["implementation"] == "decode"}
     assert all(step["of_copy"] > 0.85 for step in steps.values() if step["bytes"] >= 2**29)
-    assert steps[4, 1, 65536]["vs_forward"] > 5 and steps[4, 1, 65536]["ms"] == pytest.approx(0.054, abs=0.001)
+    assert steps[4, 1, 65536]["vs_forward"] > 5 and steps[4, 1, 65536]["ms"] == pytest.approx(0.052, abs=0.001)
     assert all(steps[16, 32, N]["vs_forward"] < 1 for N in (1024, 4096, 16384, 65536))
-    paged = {(row["H_kv"], row["B"], row["N"]): row["ms"] for row in rows if row["implementation"] == "decode, paged"}
-    assert min(steps[size]["ms"] / ms for size, ms in paged.items()) > 0.94
+    # Of pages: with four stages where there is a program for each SM, else with three, as kernels/decode.py chooses since.
+    before = [row for row in load_results("decode_three_stages_h200")["rows"] if row["ms"]]
+    paged = [{(row["H_kv"], row["B"], row["N"]): row["ms"] for row in some if row["implementation"] == "decode, paged"}
+             for some in (rows, before)]
+    full = [size for size, step in steps.items() if step["bytes"] >= 2**29]
+    assert len(full) > 15 and min(steps[H, B, N]["ms"] / paged[H * B < 132][H, B, N] for H, B, N in full) > 0.95
+    assert any(steps[size]["ms"] / paged[0][size] < 0.8 for size in full), "four stages are too many where pages are looked up"
 
 
 def test_training_ends_where_chapter_15_says():
@@ -207,12 +212,18 @@ def test_training_ends_where_chapter_15_says():
     rows = {(row["implementation"], row["context"]): row for row in run["rows"]}
     for name, N in (("naive", 8192), ("SDPA math", 16384)):
         assert rows[name, N]["tokens_s"] and rows[name, 2 * N]["skipped"] == "out of memory"
-    assert rows["flash_attention", 32768]["tokens_s"] and "time budget" in rows["flash_attention", 65536]["skipped"]
-    ours = [rows["flash_attention", 1024 * 2**n] for n in range(6)]
+    assert 131 < rows["flash_attention", 262144]["peak_bytes"] / 2**30 < 132.5
+    ours = [rows["flash_attention", 1024 * 2**n] for n in range(9)]
     assert all(one["mfu"] < more["mfu"] for one, more in zip(ours, ours[1:], strict=False))
     assert all(rows[name, row["context"]]["tokens_s"] < row["tokens_s"] for row in ours for name in ("SDPA flash", "SDPA cuDNN"))
     ends = [row["losses"][-1] for row in run["curves"]]
     assert len(ends) == 5 and max(ends) - min(ends) < 0.02
+    written = {(row["prompt"], row["batch"], row["cached"], row["graph"]): row
+               for row in load_results("gpt_generation_h200")["generation"]}
+    assert all(row["tokens_s"] > 3 * written[(*size, True, False)]["tokens_s"]
+               for (*size, cached, graph), row in written.items() if graph)
+    assert written[32768, 8, True, True]["tokens_s"] > 0.7 * written[32768, 8, True, True]["bound_tokens_s"]
+    assert written[1024, 1, True, True]["tokens_s"] < 0.1 * written[1024, 1, True, True]["bound_tokens_s"]
 
 
 def test_odd_sizes_and_types_as_chapter_16_says():
@@ -237,6 +248,10 @@ def test_odd_sizes_and_types_as_chapter_16_says():
             assert ragged[4095, causal] > 0.95 * ragged[4096, causal]
             slow = (what, causal) == ("backward", True)
             assert (shared[4096, causal] > 0.95 * speed[f"{what}_tma"][4096, causal]) != slow
+    before = {(row["N"], row["causal"]): row["tflops"] for row in load_results("shared_backward_whole_groups_h200")["rows"]
+              if row["implementation"] == "fa2_hopper_backward"}
+    equal = speed["backward_tma"][4096, True]
+    assert 0.77 < before[4096, True] / equal < 0.81 and 0.9 < speed["shared_backward"][4096, True] / equal < 0.95
 
 
 def test_four_stages_read_a_full_cards_caches_fastest():
@@ -244,3 +259,46 @@ def test_four_stages_read_a_full_cards_caches_fastest():
     rows = [row for row in load_results("decode_sweep_h200")["rows"] if row["B"] == 32 and not row["paged"] and row.get("tb_s")]
     best = max(rows, key=lambda row: row["tb_s"])
     assert len(rows) > 100 and (best["tiles"], best["splits"]) == ([64, 4, 4], 1)
+
+
+def test_two_gpus_of_a_ring():
+    """Chapter 14 and README: nearly twice one GPU where the sequence is long, with zig-zag also where it is causal."""
+    rows = load_results("ring_h200")["rows"]
+    two = {(row["N"], row["mode"], row["passes"]): row for row in rows if row["ranks"] == 2}
+    assert all(row["ms"] and row["error"] <= row["bound"] for row in rows)
+    longest = {key[1:]: row["speedup"] for key, row in two.items() if key[0] == 262144}
+    assert all(1.9 < speedup < 2.12 for (mode, _), speedup in longest.items() if mode != "causal, in order")
+    assert longest["causal, in order", "forward"] < 1.4
+    assert 1.6 < two[32768, "causal, zig-zag", "forward+backward"]["speedup"] < 1.7
+    for N in (32768, 262144):
+        assert two[N, "causal, zig-zag", "forward"]["peak_bytes"] < 1.12 * next(
+            row["peak_bytes"] for row in rows if (row["N"], row["ranks"], row["passes"]) == (N, 1, "forward"))
+
+
+def test_windows_and_packed_sequences():
+    """Chapter 16: a window of an eighth of the keys, and sequences of equal lengths, packed."""
+    rows = load_results("spans_h200")["rows"]
+    assert all(3.2 < row["times_faster"] < 3.8 for row in rows if row["left"])
+    packed = {(row["d"], row["N"], row["causal"], row["pass"]): row["times_faster"] for row in rows if row["packed"]}
+    assert len(packed) == 16 and all((0.94 if N == 4096 else 0.74) < ratio < 1 for (_, N, *_), ratio in packed.items())
+
+
+def test_no_kernel_touched_memory_that_is_not_its_own():
+    """And what racecheck reports of the Gluon kernels, it reports of kernels with nothing to race, too, or of Triton's state."""
+    rows = {(row["kernel"], row["tool"]): row for row in load_results("sanitizer_h200")["rows"]}
+    assert all(row["errors"] == 0 for (_, tool), row in rows.items() if tool == "memcheck") and len(rows) == 10
+    assert rows["control_mbarrier", "racecheck"]["errors"] and rows["control_named_barrier", "racecheck"]["errors"]
+    assert all(rows[f"fa2_hopper_{what}", "racecheck"]["calls"] > 15 for what in ("forward", "backward"))
+
+
+def test_random_calls_and_tensors_of_more_than_two_to_the_31_elements():
+    fuzz, large = load_results("reliability_h200"), load_results("large_h200")
+    assert fuzz["tried"] == 2745 and fuzz["packed"] > 1000 and not fuzz["wrong"]
+    right = [row for row in large["rows"] if "skipped" not in row]
+    assert len(right) == 18 and all(row["elements"] > 2**31 and row["error"] <= row["bound"] for row in right)
+    assert {row["skipped"] for row in large["rows"] if "skipped" in row} == {"it takes no window"}
+
+
+def test_soundness_of_the_hopper_kernels_and_of_decoding_as_they_are():
+    rows = load_results("soundness_hopper_h200")["rows"]
+    assert not [row for row in rows if "wrong" in row] and sum("bound" in row for row in rows) == 188

@@ -197,8 +197,9 @@ def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True,
     room = page_size * (1 if block_table is None else block_table.shape[1])
     group_rows = H_q // H_kv * N_q
     B_r = min(MOST_ROWS[Q.dtype], padded(group_rows))
-    B_c, num_warps, num_stages = tiles or best_tiles(Q, V, B_r)
     programs = B * H_kv * triton.cdiv(group_rows, B_r)
+    looked_up = block_table is not None and programs < programs_at_a_time(Q, 8)        # and not a program for each SM
+    B_c, num_warps, num_stages = tiles or best_tiles(Q, V, B_r, looked_up)
     longest = room if left is None else min(room, left + N_q + right)
     tile = num_stages * B_c * (padded(Q.shape[-1]) + padded(d_v)) * Q.itemsize         # bytes of shared memory, about
     splits = splits or choose_splits(programs, triton.cdiv(longest, B_c), programs_at_a_time(Q, num_warps, tile))
@@ -215,14 +216,15 @@ def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True,
             (merge_kernel, (L.numel(),), merge)]
 
 
-def best_tiles(Q, V, B_r):
+def best_tiles(Q, V, B_r, looked_up=False):
     """(B_c, num_warps, num_stages): 32 KiB of K and V a stage. On a Hopper one program an SM with four stages reads a full
-    card's caches fastest (results/decode_sweep_h200.json); elsewhere there is room for two."""
+    card's caches fastest (results/decode_sweep_h200.json); elsewhere there is room for two. So there is where programs look up
+    each tile's page and could be two an SM: one waits for its page while the other reads."""
     wide = max(Q.shape[-1], V.shape[-1])
     if Q.dtype == torch.float32:
         return (32, 8, 2)
     num_warps = 8 if B_r > 32 and capability(Q) != (9, 0) else 4           # four are enough for Hopper's products
-    num_stages = 2 if little_shared_memory(Q) else 4 if capability(Q) == (9, 0) else 3
+    num_stages = 2 if little_shared_memory(Q) else 4 if capability(Q) == (9, 0) and not looked_up else 3
     return (128 if wide <= 64 else 64 if wide <= 128 else 32, num_warps, num_stages)
 
 

@@ -411,7 +411,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
     tiles = slots(N_q, block, batch) * choice["consumers"]                         # of a head, in whole rounds
     first, rows = preprocess(O, dO, L, dL, scale, N_out=64 * tiles, batch=batch, cu_seqlens=cu_seqlens_q, block=block)
     programs = B * H_kv * slots(N_k, block, batch)
-    parts = 1 if packed else how_many_parts(programs, H_q // H_kv, programs_at_a_time(Q, 8) * (4 if causal else 1))
+    parts = 1 if packed else how_many_parts(programs, H_q // H_kv, programs_at_a_time(Q, 8) * (8 if causal else 1))
     programs, heads = programs * parts, H_kv * parts                               # heads: of dK_parts, too
     dK_parts, dV_parts, adding = in_parts(dK, dV, parts)
     dQ_sum = temporary(torch.zeros, B * H_q * tiles * 64 * d // 256, 256, dtype=torch.float32, device=Q.device)
