@@ -13,6 +13,7 @@ import triton.language as tl
 from flashlab.kernels.dropout import kept
 from flashlab.kernels.fa2_backward import preprocess, tiles_by_hand
 from flashlab.kernels.fa2_split_backward import query_tiles, store_rows
+from flashlab.kernels.groups import head_and_tile
 from flashlab.kernels.launch import backward, capability, check_backward_call, refuse, shared_arguments
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.tuning import choose
@@ -55,9 +56,8 @@ def atomic_backward_kernel(
     first, whole_from, whole, end = query_tiles(j, N_q, N_k, causal, B_r, B_c)
     for masked in tl.static_range(2):                  # unrolled: two loops, of which only the second has masks
         count = end - first - whole if masked else whole
-        each = tl.maximum(1, count)                    # a quotient by 0 would promise the compiler that there is a tile to load
         for step in range(0, group * count):
-            h, i = h_kv * group + step // each, (first if masked else whole_from) + step % each
+            h, i = head_and_tile(step, count, h_kv * group, first if masked else whole_from)
             if masked:
                 i += tl.where(i >= whole_from, whole, 0)
             head = b * H_q + h

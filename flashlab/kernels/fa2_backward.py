@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
+from flashlab.kernels.groups import head_and_tile
 from flashlab.kernels.launch import backward, check_backward_call, little_shared_memory, padded, shared_arguments
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.sequences import (
@@ -94,9 +95,8 @@ def dkdv_kernel(
     # Every query block that sees a key of this block, of every query head that shares these keys, in one loop.
     group = H_q // H_kv
     first, count = query_blocks_that_see(j, B_r, B_c, N_q, N_k, causal, left, right)
-    each = tl.maximum(1, count)                        # a quotient by 0 would promise the compiler that there is a tile to load
     for step in range(0, group * count):
-        h, i = h_kv * group + step // each, first + step % each
+        h, i = head_and_tile(step, count, h_kv * group, first)
         head = b * H_q + h
         rows = i * B_r + tl.arange(0, B_r)             # (B_r,)
         row_ok = rows[:, None] < N_q                   # (B_r, 1)

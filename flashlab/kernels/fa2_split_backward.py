@@ -9,6 +9,7 @@ import triton.language as tl
 
 from flashlab.kernels.dropout import kept
 from flashlab.kernels.fa2_backward import best_tiles, preprocess, tiles_by_hand
+from flashlab.kernels.groups import head_and_tile
 from flashlab.kernels.launch import backward, check_backward_call, shared_arguments
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
@@ -65,9 +66,8 @@ def split_dkdv_kernel(
     first, whole_from, whole, end = query_tiles(j, N_q, N_k, causal, B_r, B_c)
     for masked in tl.static_range(2):                  # unrolled: two loops, of which only the second has masks
         count = end - first - whole if masked else whole
-        each = tl.maximum(1, count)                    # a quotient by 0 would promise the compiler that there is a tile to load
         for step in range(0, group * count):
-            h, i = h_kv * group + step // each, (first if masked else whole_from) + step % each
+            h, i = head_and_tile(step, count, h_kv * group, first if masked else whole_from)
             if masked:
                 i += tl.where(i >= whole_from, whole, 0)
             head = b * H_q + h

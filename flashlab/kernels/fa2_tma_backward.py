@@ -52,7 +52,7 @@ def tma_backward_kernel(
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, whole_from, whole, end = query_tiles(j, N_q, N_k, causal, B_r, B_c)
     count = tl.maximum(0, end - first)
-    each = tl.maximum(1, count)                        # a quotient by 0 would promise the compiler that there is a tile to load
+    each = tl.maximum(1, count)                        # see head_and_tile
     for step in tl.range(0, group * count, num_stages=stages):                     # Q and dO of `stages` - 1 tiles ahead
         h = h_kv * group + step // each
         # Unmasked, all programs of a head would add to the same dQ_i at the same time: each begins with rows of its own instead.

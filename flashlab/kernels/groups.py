@@ -1,6 +1,7 @@
-"""Query heads that share keys, shared out among programs of a backward pass: if one program walks them all, there may be too few.
+"""Query heads that share keys, in a backward pass: a program walks the queries of one head after the other.
 
-Each makes dK and dV of its part of the heads, and they are added up here.
+If one program walks them all, there may be too few programs. Then they are shared out: each makes dK and dV of its part of the
+heads, and they are added up here.
 """
 
 import torch
@@ -8,6 +9,17 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.plans import temporary
+
+
+@triton.jit
+def head_and_tile(step, count, first_head, first_tile):
+    """Which query head, and which of its tiles, a loop over all heads comes to, `count` tiles of each.
+
+    count may be 0, and then the loop is empty. But the compiler begins the first copies before it, for which it works out the first
+    step's addresses; a quotient by 0 would promise it that there is one, and it would copy a tile that is not there.
+    """
+    each = tl.maximum(1, count)
+    return first_head + step // each, first_tile + step % each
 
 
 def how_many_parts(programs, group, enough):
