@@ -388,6 +388,27 @@ def test_what_waits_or_ends_is_named_for_what_it_is(fn, mistake, words):
         assert reports[0].mistake == mistake and words in reports[0].message, str(reports[0])
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such alarm")
+def test_a_thread_that_waits_for_ever_leaves_nothing_pending():
+    """While an exception is pending for any thread, a profiled call in Python 3.11 does not begin."""
+    thread = threading.Thread(target=lambda: said(waits))
+    thread.start()
+    thread.join(20)
+    old, before = signal.signal(signal.SIGALRM, signal.default_int_handler), sys.getprofile()      # in C: it is not profiled
+    stuck = False
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 2)
+        sys.setprofile(lambda *_: None)
+        (lambda: 0)()
+    except KeyboardInterrupt:
+        stuck = True
+    finally:
+        sys.setprofile(before)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert not stuck
+
+
 def test_a_time_limit_is_not_lost_in_the_memory_models_own_code(monkeypatch):
     """Most of this loop is spent in finalizers, where Python drops an exception."""
     monkeypatch.setattr(form.exercise("ex06_fa2_inner_loop"), "seconds", SECONDS)

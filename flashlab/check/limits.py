@@ -169,13 +169,38 @@ def _limited_by_thread(body, seconds):
     attempts = 0
     while worker.is_alive() and attempts < 20:
         if watch.look():
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(watch.over))
+            _raise_in(worker.ident, ctypes.py_object(watch.over))
             attempts += 1
         worker.join(TICK)
+    if attempts:
+        _withdraw(worker.ident)
     if watch.over and not (failure and isinstance(failure[0], watch.over)):
         raise watch.over                       # it was swallowed, or the thread could not be stopped and is left behind
     if failure:
         raise failure[0]
+
+
+def _raise_in(thread, exception):
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), exception)
+
+
+class _Served(BaseException):
+    """Raised and caught in _withdraw."""
+
+
+def _withdraw(thread):
+    """What was to be raised in a thread that waits for ever, or that has ended, must not stay to be raised.
+
+    Python 3.11 tells all threads that it is pending until some thread has raised one, and a thread with a profile function asks
+    again and again at its next call, and in each signal's handler once more: until a RecursionError, or for ever.
+    """
+    _raise_in(thread, None)
+    try:
+        _raise_in(threading.get_ident(), ctypes.py_object(_Served))
+        while True:                            # it is raised here at the latest
+            pass
+    except _Served:
+        pass
 
 
 # ---- what would wait, or end the process
