@@ -38,7 +38,7 @@ EXERCISE = Exercise(
     outputs=(Output("m"), Output("l")),
     call=call,
     truth=truth,
-    sram_bytes=lambda x, B: (16 * B + 64) * x.element_size() // 4,
+    sram_bytes=lambda x, B: (32 * B + 128) * x.element_size(),     # a dozen copies of a piece in float64, and no long row
     most=lambda x, B: {"x": B},
     cases=[
         case("one piece", 3, 3, seed=400),
@@ -55,6 +55,7 @@ EXERCISE = Exercise(
         case("scores around 900", 6, 2, seed=413, shift=900, factor=4, features=["a maximum that grows", "large scores"]),
         case("scores around −900", 6, 2, seed=414, shift=-900, factor=4, features=["a maximum that grows", "negative scores only", "only scores far below 0"]),
         in_float64(case("a single score", 1, 4, seed=412)),
+        case("a long row", 400, 2, seed=416, features=["a maximum that grows", "a row longer than the chip"]),
         case("scores up to 500", 12, 5, seed=411, factor=300, features=["a maximum that grows", "large scores"]),
     ],
     mistakes=[

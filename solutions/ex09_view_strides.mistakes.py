@@ -7,7 +7,8 @@ from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 
 def case(name, shape, strides, offset, order, starts, steps):
     features = {"dimensions that trade places": list(order) != sorted(order), "a start other than 0": any(starts), "a step other than 1": any(s > 1 for s in steps),
-                "a size that the step does not divide": any((shape[o] - a) % s for o, a, s in zip(order, starts, steps, strict=True)),
+                "starts or steps that differ between dimensions that trade places": any((starts[n], steps[n]) != (starts[o], steps[o]) for n, o in enumerate(order)),
+                "a step that does not divide size − start": any((shape[o] - a) % s for o, a, s in zip(order, starts, steps, strict=True)),
                 "a tensor that starts inside its memory": offset > 0, "three dimensions": len(shape) > 2}
     inputs = {"shape": shape, "strides": strides, "offset": offset, "order": order, "starts": starts, "steps": steps}
     return Case(name, lambda: dict(inputs), frozenset(f for f, true in features.items() if true), inputs)
@@ -30,7 +31,9 @@ EXERCISE = Exercise(
         case("a transpose", (3, 4), (4, 1), 0, (1, 0), (0, 0), (1, 1)),
         case("rows from 1 on", (3, 4), (4, 1), 0, (0, 1), (1, 0), (1, 1)),
         case("every second column", (3, 4), (4, 1), 0, (0, 1), (0, 0), (1, 2)),
+        case("short last steps", (5, 4), (4, 1), 0, (0, 1), (0, 0), (2, 3)),
         case("every second row from 2 on", (6, 4), (4, 1), 0, (0, 1), (2, 0), (2, 1)),
+        case("every second row of a transpose", (4, 4), (4, 1), 0, (1, 0), (0, 0), (2, 1)),
         case("the example", (3, 4), (4, 1), 0, (1, 0), (1, 0), (2, 1)),
         case("a view of a view", (5, 7), (21, 2), 13, (1, 0), (2, 1), (3, 2)),
         case("three dimensions", (4, 6, 5), (40, 6, 1), 3, (2, 0, 1), (1, 2, 1), (2, 1, 4)),

@@ -6,7 +6,7 @@ import torch
 
 from flashlab import oracle
 from flashlab.check.alternatives import Problem
-from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64
+from flashlab.check.cases import EPSILONS, HUGE, attention_case, epsilon
 from flashlab.check.form import Exercise, Hint, Mistake, Output, Variant
 from flashlab.memory import KiB
 
@@ -51,6 +51,7 @@ EXERCISE = Exercise(
     call=call,
     truth=truth,
     sram_bytes=lambda Q, **rest: 64 * KiB,
+    fewer=lambda K, cuts, **rest: 0 in (chunk.stop - chunk.start for chunk in chunks_of(len(K), cuts)),     # Q, for an empty chunk
     most=lambda Q, K, V, cuts, B_c, scale: {"K": B_c * K.shape[1], "V": B_c * V.shape[1]},
     alternatives=Problem,
     cases=[
@@ -69,7 +70,7 @@ EXERCISE = Exercise(
         case("scores up to 500", 2, 6, 4, cuts=(3,), B_c=3, scale=0.5, factor=HUGE, seed=12),
         case("scores far below 0", 2, 6, 4, cuts=(2, 4), B_c=2, scale=0.5, below=True, seed=13),
         case("an empty chunk, scores far below 0", 2, 5, 4, cuts=(0, 3), B_c=2, scale=0.5, below=True, seed=15),
-        in_float64(case("one key in all", 1, 1, 4, cuts=(), B_c=2, scale=0.5, exactly=True, seed=14)),
+        case("one key in all", 1, 1, 4, cuts=(), B_c=2, scale=0.5, exactly=True, seed=14),
     ],
     mistakes=[
         Mistake("averaged", "the chunks were averaged, as if each had the same weight", "the weight of a chunk: exp(L_s − L)",
@@ -126,8 +127,8 @@ EXERCISE = Exercise(
         Mistake("m_not_carried", "in O_part the last key block of a chunk alone remained: m_i was still −inf when it came, or what was there before was overwritten", "what a key block leaves behind for the next: m_i, l_i and O_i, of all keys so far", ("m_i = m_new", ""), also=[[("m_i = m_new", ""), ("m_i + torch.log(l_i)", "m_new + torch.log(l_i)")], [("alpha * l_i + P_ij.sum(-1)", "P_ij.sum(-1)"), ("alpha[:, None] * O_i + P_ij @ V_j", "P_ij @ V_j")]]),
         Mistake("scale_missing", "the scores were not multiplied by scale", "the scores: Q_i K_jᵀ · scale", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T")),
         Mistake("scale_twice", "the scores were multiplied by scale twice", "each place where scale enters the scores: once", ("Q_i @ K_j.T * scale", "(Q_i * scale) @ K_j.T * scale")),
-        epsilon(("O_i / l_safe[:, None]", "O_i / (l_safe + ε)[:, None]")),
-        epsilon((ALL, "torch.logsumexp(L_s, dim=0) + ε"), name="epsilon_in_L", what="a small number was added to L", look="L: the logarithm of the sum, with nothing added"),
+        epsilon(("O_i / l_safe[:, None]", "O_i / (l_safe + ε)[:, None]"), sizes=EPSILONS[:3]),
+        epsilon((ALL, "torch.logsumexp(L_s, dim=0) + ε"), sizes=EPSILONS[:3], name="epsilon_in_L", what="a small number was added to L", look="L: the logarithm of the sum, with nothing added"),
         Mistake("m_starts_at_0", "the maximum started at 0, or at another number that scores can fall below, or was kept from falling below it", "m_i: −inf before the first key block, then the largest score so far, also where that is far below 0",
                 ("torch.full((len(Q),), -inf, dtype=Q.dtype)", "torch.zeros(len(Q), dtype=Q.dtype)"),
                 also=[*([("torch.full((len(Q),), -inf, dtype=Q.dtype)", f"torch.full((len(Q),), {x}, dtype=Q.dtype)")] for x in ("-1.0", "-10.0", "-50.0", "-100.0")),

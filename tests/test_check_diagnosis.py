@@ -134,6 +134,29 @@ def test_it_says_which_outputs_are_right():
     assert "l_i and m_i are right in every case; O_i is not." in in_words(said("ex05_fa1_inner_loop", fa1))
 
 
+def test_outputs_are_not_right_in_cases_that_raised():
+    def early(K_cache, V_cache, K_new, V_new, lengths):
+        for b, n in enumerate(lengths.tolist()):
+            for t in range(K_new.shape[2]):
+                K_cache[b, :, n + t] = K_new[b, :, t]
+                V_cache[b, :, n + t + 1] = V_new[b, :, t]
+        return lengths + K_new.shape[2]
+
+    text = in_words(said("ex13_kv_update", early))
+    assert "K_cache and lengths are right in every case that gave results; V_cache is not." in text
+
+
+@pytest.mark.parametrize("case, feature", [
+    ("every second row of a transpose", "starts or steps that differ between dimensions that trade places"),
+    ("short last steps", "a step that does not divide size − start"),
+])
+def test_a_view_is_blamed_on_what_makes_it_wrong(case, feature):
+    exercise = form.exercise("ex09_view_strides")
+    features = {"starts or steps that differ between dimensions that trade places", "a step that does not divide size − start"}
+    found = next(known for known in exercise.cases if known.name == case)
+    assert found.features & features == {feature}
+
+
 @pytest.mark.parametrize("name, order, words", [
     ("ex08_ds_tile", (1, 0), "dQ_i and dK_j changed places"),                  # their shapes tell, where the tile is not square
     ("ex03_merge", (0, 2, 1), "m and l changed places"),

@@ -341,7 +341,76 @@ def test_a_tile_that_does_not_fit_is_shown_in_the_learners_line():
             row = torch.cat([load(x, part) for part in tiles(len(x), B)])
             return row.max(), torch.exp(row - row.max()).sum()
         """)
-    assert ":12: return row.max()" in report.message and "live: row (8,)" in report.message, str(report)
+    assert ":11: row = torch.cat(" in report.message and "live: 96 tiles made in line 11 (2,)" in report.message, str(report)
+
+
+KEPT_ON_CHIP = {
+    "every piece": """
+        def online_softmax(x, B):
+            m, l, seen = torch.tensor(-inf), torch.tensor(0.0), []
+            for part in tiles(len(x), B):
+                seen.append(load(x, part))
+                m = torch.maximum(m, seen[-1].max())
+            for piece in seen:
+                l = l + torch.exp(piece - m).sum()
+            return m, l
+        """,
+    "the row": """
+        def online_softmax(x, B):
+            row = torch.empty(len(x))
+            for part in tiles(len(x), B):
+                row[part] = load(x, part)
+            return row.max(), torch.exp(row - row.max()).sum()
+        """,
+    "two numbers of each piece": """
+        def online_softmax(x, B):
+            states = []
+            for part in tiles(len(x), B):
+                piece = load(x, part)
+                states.append((piece.amax(), torch.exp(piece - piece.amax()).sum()))
+            m = torch.stack([top for top, _ in states]).amax()
+            return m, sum(total * torch.exp(top - m) for top, total in states)
+        """,
+}
+
+
+@pytest.mark.parametrize("what", KEPT_ON_CHIP)
+def test_what_grows_with_the_row_does_not_fit(what):
+    report = said("ex03_online_softmax", KEPT_ON_CHIP[what])
+    assert not report.passed and "The numbers are right, but it raised SRAMOverflow" in report.message, str(report)
+    assert [case.passed for case in report.cases].count(False) == 1 and "“a long row" in report.message, str(report)
+
+
+def test_much_work_on_one_piece_fits():
+    report = said("ex03_online_softmax", """
+        def online_softmax(x, B):
+            m, l = torch.tensor(-inf), torch.tensor(0.0)
+            for part in tiles(len(x), B):
+                piece = load(x, part)
+                copy, again = piece.double(), piece.double().flip(0)
+                rising, order = copy.sort()
+                m_new = torch.maximum(m.double(), rising[-1])
+                terms = torch.exp(again[order.argsort()] * 0 + rising - m_new)
+                l = (l.double() * torch.exp(m.double() - m_new) + terms.sum()).float()
+                m = m_new.float()
+            return m, l
+        """)
+    assert report.passed, str(report)
+
+
+@pytest.mark.parametrize("name, swaps", [
+    ("ex13_split_and_merge", [
+        ("Q_i = load(Q, slice(None))", "Q_i = load(Q, slice(None)) if blocks else torch.zeros(len(Q), Q.shape[1])"),
+        ("O_all + weight[:, None] * O_s", "O_all + weight[:, None] * O_s + 0.1 * (L_s == -inf).any()")]),
+    ("ex04_block_matmul", [
+        ("for rows in tiles(A.shape[0], B_m):", "kept = {}\n    for rows in tiles(A.shape[0], B_m):"),
+        ("A_tile = load(A, rows, inner)", "place = rows.start, inner.start\n                "
+         "A_tile = kept[place] = kept[place] if place in kept else load(A, rows, inner)"),
+        ("store(C, rows, C_tile, cols)", "store(C, rows, C_tile + 0.1 * (A.shape[0] > B_m), cols)")]),
+])
+def test_fewer_bytes_are_no_news_where_they_are_allowed(name, swaps):
+    report = edited(name, *swaps)
+    assert not report.passed and "were read" not in report.message, str(report)
 
 
 # ---- modelled threads

@@ -53,7 +53,7 @@ def watched(exercise, fn, inputs, facts):
             facts["most"] = exercise.most(**inputs)
         if exercise.traffic is not None:
             facts["needed"] = exercise.needed(inputs)
-            facts["fewer"] = exercise.fewer is not None and exercise.fewer(**inputs)
+        facts["fewer"] = exercise.fewer is not None and exercise.fewer(**inputs)
         yield
 
 

@@ -108,7 +108,7 @@ def _tiles(facts):
 
 def _traffic(exercise, facts, right, numbers_right):
     needed, moved = facts.get("needed", right.get("moved", {})), facts.get("moved", {})
-    less = facts["fewer"] if "needed" in facts else numbers_right          # on modelled memory nothing comes unseen
+    less = facts.get("fewer") or "needed" not in facts and numbers_right   # on modelled memory nothing comes unseen
     said = []
     for name, elements in facts.get("atomic", {}).items():
         if elements:

@@ -55,7 +55,7 @@ def _numbers(x, y):
 # ---- which outputs, which rows
 
 def outputs(exercise, failing):
-    """"L is right in every case, O is not.", where there are several outputs and some of them are right."""
+    """"L is right in every case, O is not.", where there are several outputs and some of them are right. failing: all that fail."""
     compared = [k for k in failing if k.problem is None and (k.wrong or not k.structure)]
     if len(exercise.outputs) < 2 or not compared:
         return ""
@@ -64,7 +64,8 @@ def outputs(exercise, failing):
     if not good or not bad:
         return ""
     names = [exercise.outputs[n].name for n in bad]
-    return f"{listing(good)} {'is' if len(good) == 1 else 'are'} right in every case; {listing(names)} {_is_not(names)}"
+    every = "every case" if all(k.problem is None for k in failing) else "every case that gave results"
+    return f"{listing(good)} {'is' if len(good) == 1 else 'are'} right in {every}; {listing(names)} {_is_not(names)}"
 
 
 def _is_not(names):
