@@ -199,8 +199,7 @@ EXERCISE = Exercise(
                 also=[[("torch.maximum(m_i, S_ij.amax(-1))", f"torch.maximum(m_i, S_ij.amax(-1).masked_fill(S_ij.amax(-1) == -inf, {x}))")] for x in (-1e4, -1e6, -1e9, -1e30)]),
         Mistake("m_raised_to_0", "a maximum of −inf became 0 before the larger of old and new was taken, so that m_new did not fall below 0, and was 0 where no key is visible", "m_new: the larger of m_i and the tile's maximum; a stand-in for −inf belongs to the exponents alone",
                 ("m_new = torch.maximum(m_i, S_ij.amax(-1))", "m_new = torch.maximum(m_i.masked_fill(m_i == -inf, 0), S_ij.amax(-1))"),
-                also=[[("m_new = torch.maximum(m_i, S_ij.amax(-1))", f"m_new = torch.maximum(m_i{old}, S_ij.amax(-1){new})")]
-                      for old, new in (("", ".masked_fill(S_ij.amax(-1) == -inf, 0)"), (".masked_fill(m_i == -inf, 0)", ".masked_fill(S_ij.amax(-1) == -inf, 0)"))]),
+                also=[[("m_new = torch.maximum(m_i, S_ij.amax(-1))", "m_new = torch.maximum(m_i.masked_fill(m_i == -inf, 0), S_ij.amax(-1).masked_fill(S_ij.amax(-1) == -inf, 0))")]]),
     ],
     variants=[
         Variant("unnormalised inside", body="""

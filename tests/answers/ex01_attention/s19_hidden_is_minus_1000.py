@@ -1,0 +1,45 @@
+# kind: one mistake
+# what: hidden scores are set to -1000 "because scores lie between -1000 and 1000"; a hidden key then counts as much as a seen one of -1000 (should be -inf)
+# shows: causal, a query whose seen scores are all close to -1000 (e.g. -999): hidden keys get weight
+
+"""ex01_attention · attention, causal or not
+
+Chapter 01 · difficulty 2 of 5 · 20 minutes
+
+The three lines of attention for one head, with a scale and a causal mask.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+
+    S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
+
+With causal=True a query sees no key after its own. Where N_q ≠ N_k the last query is lined up with the last key: query i
+sees the keys j ≤ i + N_k − N_q. A query that sees no key at all gets a row of zeros.
+Scores lie between −1000 and 1000; scale is any finite number, 0 and negative ones too.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a library's attention (F.scaled_dot_product_attention), the finished function from
+flashlab or solutions/.
+
+Hint: set hidden scores to -inf before the softmax. torch.ones(...).triu(diagonal) marks everything from a diagonal on.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, *, causal=False, scale=None):
+    """softmax(scale · Q Kᵀ) V. scale is 1/√d where it is None."""
+    N_q, N_k = len(Q), len(K)
+    if scale is None:
+        scale = 1 / Q.shape[1] ** 0.5
+    S = Q @ K.T * scale
+    if causal:
+        last_key = torch.arange(N_q) + N_k - N_q
+        visible = torch.arange(N_k)[None, :] <= last_key[:, None]
+        S = torch.where(visible, S, torch.tensor(-1000.0))
+    P = S.softmax(dim=1)
+    O = P @ V
+    if causal:
+        O[last_key < 0] = 0
+    return O

@@ -1,0 +1,48 @@
+# kind: right
+# what: one query at a time; instead of masking, each query is given only the keys that it sees
+# shows: no library attention, inputs untouched, a query without keys keeps its row of zeros, scale 0 and negative scales work
+
+"""ex01_attention · attention, causal or not
+
+Chapter 01 · difficulty 2 of 5 · 20 minutes
+
+The three lines of attention for one head, with a scale and a causal mask.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+
+    S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
+
+With causal=True a query sees no key after its own. Where N_q ≠ N_k the last query is lined up with the last key: query i
+sees the keys j ≤ i + N_k − N_q. A query that sees no key at all gets a row of zeros.
+Scores lie between −1000 and 1000; scale is any finite number, 0 and negative ones too.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a library's attention (F.scaled_dot_product_attention), the finished function from
+flashlab or solutions/.
+
+Hint: set hidden scores to -inf before the softmax. torch.ones(...).triu(diagonal) marks everything from a diagonal on.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, *, causal=False, scale=None):
+    """softmax(scale · Q Kᵀ) V. scale is 1/√d where it is None."""
+    N_q, d = Q.shape
+    N_k, d_v = V.shape
+    if scale is None:
+        scale = d ** -0.5
+
+    O = torch.zeros(N_q, d_v)
+    for i in range(N_q):
+        seen = N_k
+        if causal:
+            seen = i + N_k - N_q + 1
+        if seen <= 0:
+            continue
+        s = (K[:seen] @ Q[i]) * scale
+        w = torch.exp(s - s.max())
+        O[i] = (w @ V[:seen]) / w.sum()
+    return O

@@ -1,0 +1,42 @@
+# kind: right
+# what: no infinities: m starts at -1000, the smallest score there can be, with l = 0; pieces cut by hand from the back of the row, in-place updates of own l
+# shows: scores lie between -1000 and 1000, so max(-1000, x) is the maximum; each score read once, at most B at a time; m and l are float32 scalars
+"""ex03_online_softmax · maximum and sum in one pass
+
+Chapter 03 · difficulty 2 of 5 · 20 minutes
+
+A row of scores is too long for the chip. Read it once, at most B scores at a time (fewer
+are allowed), and keep just two numbers from one piece to the next.
+
+    x (N,)   ->   m, the largest score        l, the sum of exp(x_n − m) over all N scores
+
+Every score is a finite number between −1000 and 1000, and N is at least 1: no piece is empty, and none is hidden.
+The row is on modelled memory: load(x, part) brings a piece on chip, each byte is counted, and each score may be read once.
+x is float32, and so are m and l.
+
+Not allowed: changing the inputs, pieces of more than B scores, the finished function from flashlab or solutions/.
+
+Hint: l counts in units of exp(m). When m becomes m_new, the unit changes. What has to happen to l?
+"""
+
+import torch
+
+from flashlab.memory import load, tiles
+
+inf = float("inf")
+
+
+def online_softmax(x, B):
+    """(m, l) of the scores x, as tensors without dimensions. tiles(N, B) gives the slices of at most B."""
+    m = torch.full((), -1000.0)
+    l = torch.zeros(())
+    stop = len(x)
+    while stop > 0:
+        start = max(stop - B, 0)
+        piece = load(x, slice(start, stop))
+        bigger = torch.maximum(m, piece.max())
+        l.mul_((m - bigger).exp())
+        l.add_((piece - bigger).exp().sum())
+        m = bigger
+        stop = start
+    return m, l

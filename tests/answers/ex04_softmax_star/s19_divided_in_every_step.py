@@ -1,0 +1,49 @@
+# kind: one mistake
+# what: O is divided by l inside the loop, so the next step's O * alpha is already normalised; divide once after the loop (or undo it with the old l)
+# shows: two key blocks or more
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no scores),
+unless B_c is N_k or more. One pass over the keys is enough, more are allowed.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    N_q, d = Q.shape
+    m = torch.full((N_q,), -inf)
+    l = torch.zeros(N_q)
+    O = torch.zeros(N_q, V.shape[1])
+    for start in range(0, len(K), B_c):
+        S = Q @ K[start:start + B_c].T / d ** 0.5
+        m_old = m
+        m = torch.maximum(m_old, S.amax(1))
+        P = torch.exp(S - m[:, None])
+        c = torch.exp(m_old - m)
+        l = c * l + P.sum(1)
+        O = (c[:, None] * O + P @ V[start:start + B_c]) / l[:, None]
+    return O

@@ -1,0 +1,61 @@
+# kind: right
+# what: key blocks as in the text, but each updates only the queries from the block's first key on (views of own buffers, in place); earlier queries see nothing of it
+# shows: causal with N_q = N_k: rows before the block are hidden in it; at most N by B_c scores at once; every remaining row has seen key 0
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be: these lines repaired, or lines of your own that give the same O and L block by block.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any finite number.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once (unless B_c is N or more), a library's attention
+(F.scaled_dot_product_attention), the finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N = Q.shape[0]
+    O = Q.new_zeros(N, V.shape[1])
+    l = Q.new_zeros(N, 1)
+    m = Q.new_full((N, 1), -inf)
+    start = 0
+    while start < N:
+        stop = min(start + B_c, N)
+        o_, l_, m_ = O[start:], l[start:], m[start:]                  # the queries that see a key of this block
+        S = scale * (Q[start:] @ K[start:stop].t())
+        query = torch.arange(start, N).view(-1, 1)
+        key = torch.arange(start, stop).view(1, -1)
+        S.masked_fill_(key > query, -inf)
+        m_new = torch.maximum(m_, S.max(dim=1, keepdim=True).values)  # finite: key `start` is visible to all of them
+        P = S.sub_(m_new).exp_()
+        alpha = (m_ - m_new).exp()
+        l_.mul_(alpha).add_(P.sum(dim=1, keepdim=True))
+        o_.mul_(alpha).add_(P @ V[start:stop])
+        m_.copy_(m_new)
+        start = stop
+    return O / l, (m + l.log())[:, 0]

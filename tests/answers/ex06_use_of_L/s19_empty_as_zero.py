@@ -1,0 +1,40 @@
+# kind: one mistake
+# what: replaces an L of -inf by 0 before merging, against nan: an empty half then counts as exp(0) = 1
+# shows: a query with no key in one half whose other L is not large; no key in either: L = log 2 instead of -inf
+
+"""ex06_use_of_L · putting two finished halves together with L
+
+Chapter 06 · difficulty 3 of 5 · 15 minutes
+
+FA2 writes O, already divided, and L, the natural-log logsumexp of each row's scores. That one number is enough to merge the
+results of two halves of the keys. Decoding and attention over many GPUs are built on it.
+
+    O_a, O_b (N_q, d_v)   L_a, L_b (N_q,)   ->   O (N_q, d_v), L (N_q,)
+
+O and L are what a single pass over all the keys would have written. For one row, L_a is the logarithm of Σ exp(score) over
+the keys of half a, and O_a the sum of their values, each weighted by exp(score) and divided by that same Σ.
+L may be in the hundreds, of either sign. A query that saw no key of a half has O = 0 and L = -inf there; where it saw none of
+either, O = 0 and L = -inf.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: undo each half's division in thought. What is the sum over all keys divided by, and how large is a half's share of it?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def combine(O_a, L_a, O_b, L_b):
+    """(O, L) of all the keys, from those of each half."""
+    A = L_a.masked_fill(L_a == -inf, 0)
+    B = L_b.masked_fill(L_b == -inf, 0)
+    m = torch.maximum(A, B)
+    s_a = torch.exp(A - m)
+    s_b = torch.exp(B - m)
+    s = s_a + s_b
+    O = (s_a[:, None] * O_a + s_b[:, None] * O_b) / s[:, None]
+    L = m + torch.log(s)
+    return O, L

@@ -1,0 +1,50 @@
+# kind: right
+# what: a loop like the algorithm's own, one running count for each tensor
+# shows: blocks are cut short by hand, L is written in the last key step only; nothing is measured
+
+"""ex07_traffic_fa1 · predict the traffic of FlashAttention-1
+
+Chapter 07 · difficulty 3 of 5 · 20 minutes
+
+How many elements does FA1 move? Key blocks outside, query blocks inside:
+
+    write O = 0, l = 0, m = −∞ to HBM
+    for each key block j:                          at most B_c keys
+        read K_j, V_j
+        for each query block i:                    at most B_r queries
+            read Q_i, O_i, l_i, m_i
+            write O_i, l_i, m_i, and in the last key step L_i
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   O (N_q, d_v)   l, m, L (N_q,)
+
+A formula or a loop over the blocks: either is held against the memory model, which counts what flashlab.rungs.fa1.fa1_forward
+moves, at sizes you have not seen. Blocks may be short: T_c = ⌈N_k / B_c⌉ and T_r = ⌈N_q / B_r⌉.
+No size is 0.
+
+Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
+
+Hint: per key block the whole of Q passes by, whatever B_r is. How many key blocks are there?
+"""
+
+
+def fa1_traffic(N_q, N_k, d, d_v, B_r, B_c):
+    """(reads, writes) in elements, two whole numbers."""
+    read = dict.fromkeys("QKVOlm", 0)
+    written = dict(O=N_q * d_v, l=N_q, m=N_q, L=0)         # the start: zeros and −∞
+
+    for j in range(0, N_k, B_c):
+        keys = min(B_c, N_k - j)
+        is_last = j + keys == N_k
+        read["K"] += keys * d
+        read["V"] += keys * d_v
+        for i in range(0, N_q, B_r):
+            queries = min(B_r, N_q - i)
+            read["Q"] += queries * d
+            read["O"] += queries * d_v
+            for vector in "lm":
+                read[vector] += queries
+                written[vector] += queries
+            written["O"] += queries * d_v
+            if is_last:
+                written["L"] += queries
+    return sum(read.values()), sum(written.values())

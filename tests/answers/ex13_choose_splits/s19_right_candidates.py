@@ -1,0 +1,34 @@
+# kind: right
+# what: only the s that are the smallest of their chunk length are tried, from the longest chunk to the shortest (T/s rounded up changes only there), strict comparison
+# shows: between two s with the same ⌈T/s⌉ the smaller never has more waves, so the first least one is found; s rises, ties keep the smaller
+"""ex13_choose_splits · how many splits
+
+Chapter 13 · difficulty 2 of 5 · 20 minutes
+
+A decode step has P independent programs before any split: one for each head of K and V in each sequence. Each walks T key blocks.
+With s splits there are P · s programs, and the longest of them walks ⌈T / s⌉ key blocks. A program also takes 2 steps, as long as
+two key blocks, to begin and to store its partial result.
+
+A GPU runs SMs programs at a time, one on each SM, so they come in waves; all programs of a wave are taken to last as long as the
+longest. In steps of one key block the time is
+
+    ⌈P · s / SMs⌉ waves, of ⌈T / s⌉ + 2 steps each            a last wave that is not full takes as long as a full one
+
+s lies between 1 and T: no chunk is empty. Return the s with the least time; where several share it, the smallest, which leaves
+least to merge. P, T and SMs are whole numbers, 1 or more. T is at most 4096.
+
+Not allowed: the finished function from flashlab or solutions/.
+
+Hint: write the time as a function of s first, and try all s.
+"""
+
+def choose_splits(P, T, SMs):
+    """The number of splits that takes the fewest steps, a whole number between 1 and T."""
+    best_s, best_time = 1, None
+    for length in range(T, 0, -1):                      # key blocks of the longest program
+        s = -(-T // length)                             # the smallest s whose chunks are at most that long
+        waves = -(-P * s // SMs)
+        time = waves * (-(-T // s) + 2)
+        if best_time is None or time < best_time:
+            best_s, best_time = s, time
+    return best_s

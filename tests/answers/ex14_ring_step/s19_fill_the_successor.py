@@ -1,0 +1,65 @@
+# kind: right
+# what: written from the receiver's side: new buffers, each rank fills its successor's slot; the merge is a helper with a shift by the maximum
+# shows: R = 1, blocks that are hidden throughout, L = -inf before and after, inputs untouched
+
+"""ex14_ring_step · one step of the ring, for all ranks
+
+Chapter 14 · difficulty 3 of 5 · 25 minutes
+
+R ranks share a sequence: rank r keeps queries r·n to (r+1)·n − 1. Each also holds one block of n keys and values, and the whole
+number owner[r] says whose block that is. In a step every rank attends to the block that it holds, takes the result into its O
+and L, and passes the block, and its owner's number, on to rank r + 1, the last rank to rank 0. Here all ranks are in one
+process, as the first dimension:
+
+    Q (R, n, d)   K (R, n, d)   V (R, n, d_v)   owner (R,)   O (R, n, d_v)   L (R, n)   ->   K, V, owner, O, L after the step
+
+O is finished: the output over the keys met so far, already divided. L is their natural-log logsumexp. A query that has met no
+key it may see has O = 0 and L = -inf, before the step or after it. `attend`, which is given, hides the keys that come after
+a query and returns such a finished pair for one rank and one block.
+Scores lie between −1000 and 1000. Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: exp(L) is the sum of exponentials that O was divided by. What share of the two sums together is the old one's?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attend(Q, K, V, rank, owner):
+    """Causal attention of one rank's queries (n, d) to one block of keys (n, d): O (n, d_v), L (n,)."""
+    n, d = Q.shape
+    after = torch.arange(n) + owner * n > (torch.arange(n) + rank * n)[:, None]        # (n, n)  key after query
+    S = (Q @ K.T * d**-0.5).masked_fill(after, -inf)                                   # (n, n)
+    L = torch.logsumexp(S, -1)                                                         # (n,)
+    P = torch.exp(S - L.masked_fill(L == -inf, 0)[:, None])                            # (n, n)
+    return P @ V, L
+
+
+def merge(O_1, L_1, O_2, L_2):
+    m = torch.maximum(L_1, L_2)
+    m = torch.where(m == -inf, torch.zeros_like(m), m)
+    a, b = torch.exp(L_1 - m), torch.exp(L_2 - m)
+    total = a + b
+    nobody = total == 0
+    whole = torch.where(nobody, torch.ones_like(total), total)
+    O = (a / whole)[:, None] * O_1 + (b / whole)[:, None] * O_2
+    L = torch.where(nobody, torch.full_like(m, -inf), m + torch.log(whole))
+    return O, L
+
+
+def ring_step(Q, K, V, owner, O, L):
+    """(K, V, owner, O, L) after one step of all ranks."""
+    R = Q.shape[0]
+    K_next, V_next, owner_next = torch.empty_like(K), torch.empty_like(V), owner.clone()
+    O_next, L_next = torch.empty_like(O), torch.empty_like(L)
+    for r in range(R):
+        O_block, L_block = attend(Q[r], K[r], V[r], r, int(owner[r]))
+        O_next[r], L_next[r] = merge(O[r], L[r], O_block, L_block)
+        to = r + 1 if r < R - 1 else 0
+        K_next[to] = K[r]
+        V_next[to] = V[r]
+        owner_next[to] = owner[r]
+    return K_next, V_next, owner_next, O_next, L_next

@@ -1,0 +1,58 @@
+# kind: right
+# what: a list of all matrices as (inputs, outputs), their forward FLOPs summed token by token, attention apart, times three
+# shows: kv_width != width, odd N (half of N·N as a float), returns Python numbers
+
+"""ex15_mfu · how much of a GPU a model uses
+
+Chapter 15 · difficulty 2 of 5 · 15 minutes
+
+A training step has taken `seconds`. How much of what the GPU can do was the model's own work? Three numbers say so:
+
+    weights    those that a token is multiplied with. In each layer: Q is width × width, K and V are width × kv_width each, the
+               output's matrix is width × width, the MLP has two of width × 4·width. Once: the head, width × vocabulary.
+               The embedding's row is looked up, nothing is multiplied; norms are too small to count
+    flops      of the whole step, forward and backward, for batch texts of N tokens. A multiplication and an addition are 2 FLOPs.
+               Weights: 2 for each weight and token in the forward pass. Attention: QKᵀ and PV, each 2 · width FLOPs for each pair
+               of query and key in each layer; the mask is causal, and half of the N · N pairs count. The backward pass of any
+               product is two products of the same size
+    share      flops a second over peak, what the GPU can do a second: the model FLOPs utilisation, MFU
+
+What is computed a second time does not count, be it in FlashAttention's backward pass or elsewhere.
+Return the three as Python numbers; flops may be a float. No size is 0.
+
+Not allowed: asking flashlab.gpt, the finished function from solutions/.
+
+Hint: all that is multiplied is counted three times, once forward and twice backward.
+"""
+
+
+def matrices(layers, width, kv_width, vocabulary):
+    one_layer = [
+        (width, width),          # Q
+        (width, kv_width),       # K
+        (width, kv_width),       # V
+        (width, width),          # the output's
+        (width, 4 * width),      # MLP, up
+        (4 * width, width),      # MLP, down
+    ]
+    return one_layer * layers + [(width, vocabulary)]
+
+
+def utilisation(layers, width, kv_width, vocabulary, batch, N, seconds, peak):
+    """(weights, flops, share)"""
+    weights = sum(rows * cols for rows, cols in matrices(layers, width, kv_width, vocabulary))
+
+    tokens = batch * N
+    forward_weights = 2 * weights * tokens
+
+    pairs = N * N / 2
+    scores = 2 * width * pairs          # QKᵀ
+    values = 2 * width * pairs          # PV
+    forward_attention = (scores + values) * layers * batch
+
+    forward = forward_weights + forward_attention
+    backward = 2 * forward
+    flops = forward + backward
+
+    available = peak * seconds
+    return weights, flops, flops / available
