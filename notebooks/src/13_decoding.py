@@ -676,7 +676,7 @@ for heads, words in ((4, "4 key heads for 32"), (16, "16 key heads for 16")):
               f"{row['vs_forward']:.2f} x chapter 12's kernel")
 
 # %% [markdown]
-# **Compare.** One text with 4 key heads is 4 programs of 132 that could run: sharing out the keys is worth most there, and still not all that memory gives, since 134 MB are read in 52 µs, of which starting and merging take a part. 32 texts with 16 key heads fill the GPU without it, and the kernel that shares out nothing is as good or better. What fills the card is read at a copy's rate and a little above it: a copy also has to write. In this record pages cost up to 21 %: a single program on an SM waits for each page's address. Where each SM could have two, the kernel has made them smaller since, three stages in place of four; with those, caches that fill the card took at most 2 % longer than in one piece (`results/decode_three_stages_h200.json`).
+# **Compare.** One text with 4 key heads is 4 programs of 132 that could run: sharing out the keys is worth most there, and still not all that memory gives, since 134 MB are read in 52 µs, of which starting and merging take a part. 32 texts with 16 key heads fill the GPU without it, and the kernel that shares out nothing is as good or better. What fills the card is read at a copy's rate and a little above it: a copy also has to write. In this record pages cost up to 21 %, where an SM has a single program: it seems to wait for each page's address. There the kernel has made programs smaller since, three stages in place of four, so that an SM has room for two; with those, caches that fill the card took at most 2 % longer than in one piece (`results/decode_three_stages_h200.json`).
 
 # %% [markdown]
 # ## An open question

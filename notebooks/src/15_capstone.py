@@ -363,7 +363,7 @@ for N, batch in ((1024, 1), (32768, 8)):
           f"{steps[N, batch, True, True]['bound_tokens_s']:,.0f} at most")
 
 # %% [markdown]
-# **Compare.** Without a graph a token takes more than ten milliseconds whatever is written behind: the host's time. With one, eight readers behind 32,768 tokens are written for at 78 % of what memory allows; a single one behind 1,024 still waits for the starts of hundreds of small kernels, and fusing those is what is left.
+# **Compare.** Without a graph a step takes nine to sixteen milliseconds, behind 1,024 tokens as behind 32,768: the host's time. With one, eight readers behind 32,768 tokens are written for at 78 % of what memory allows; a single one behind 1,024 still waits for the starts of hundreds of small kernels, and fusing those is what is left.
 
 # %% [markdown]
 # ## Inside models of others
