@@ -26,6 +26,7 @@ def pytest_addoption(parser):
     group.addoption("--tests")
     group.addoption("--longest", type=int)
     group.addoption("--one-in", type=int)
+    group.addoption("--part")
     group.addoption("--report")
     group.addoption("--about")
 
@@ -101,7 +102,7 @@ def pytest_generate_tests(metafunc):
 
 
 def choose(config, name, calls):
-    """Those within flashlab's scope and --longest, and one in so many of them, the same ones each time."""
+    """Those within flashlab's scope and --longest, one in so many of them, the same ones each time, and of these the --part."""
     longest, one_in, kept = config.getoption("longest"), config.getoption("one_in"), []
     for call in calls:
         if why := scope.why_not(name, call.params):
@@ -112,7 +113,9 @@ def choose(config, name, calls):
             kept.append(call)
     places = random.Random(name).sample(range(len(kept)), -(-len(kept) // one_in))
     config.counts["left out", f"all but one in {one_in}"] += len(kept) - len(places)
-    return [kept[place] for place in sorted(places)]
+    part, parts = map(int, (config.getoption("part") or "1/1").split("/"))
+    config.counts["left out", f"all but part {part} of {parts}"] += len(places) - len(places[part - 1::parts])
+    return [kept[place] for place in sorted(places[part - 1::parts])]
 
 
 @pytest.hookimpl(trylast=True)                         # after -k

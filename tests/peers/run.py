@@ -39,7 +39,7 @@ def main(argv=None):
         args.tests, about["transformers"] = args.tests or COMPARING, version("transformers")
     options = {
         "--peer": args.peer, "--checkout": args.checkout and Path(args.checkout).resolve(), "--on": args.device,
-        "--tests": args.tests, "--longest": args.longest, "--one-in": args.one_in, "-k": args.k, "-n": args.workers,
+        "--tests": args.tests, "--longest": args.longest, "--one-in": args.one_in, "--part": args.part, "-k": args.k, "-n": args.workers,
         "--report": Path(args.out or f"{args.peer}.json").resolve(), "--about": json.dumps(about),
         "--rootdir": args.checkout or HERE,
     }
@@ -58,6 +58,7 @@ def arguments():
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cpu: what a peer puts on a GPU stays on the CPU")
     parser.add_argument("--longest", type=int, help="leave out tests with longer sequences")
     parser.add_argument("--one-in", type=int, default=1, help="of each test, one case in so many, the same ones each time")
+    parser.add_argument("--part", help="of what is left, part I of N, as I/N: a long run in several goes")
     parser.add_argument("--workers", type=int, help="processes, with pytest-xdist")
     parser.add_argument("--out", help="the results, as JSON; PEER.json unless given")
     parser.add_argument("--commit", help="the peer's commit, where the checkout does not say")
