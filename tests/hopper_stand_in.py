@@ -280,6 +280,7 @@ def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
     kernel = {name: value.fn for name, value in vars(module).items() if hasattr(value, "is_gluon")}
     sizes = {name: value.value for name, value in vars(module).items() if type(value).__name__ == "constexpr"}
     beyond, together = spans.BEYOND.value, turns.TOGETHER.value
+    of_spans = {name: value.fn for name, value in vars(spans).items() if hasattr(value, "is_gluon")}
     ring = hopper.following.fn
     for program in range(grid[0]):
         machine = Machine(program)
@@ -298,8 +299,8 @@ def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
         stands_for = kernel | sizes | {name: value for name, value in stands_for.items() if hasattr(module, name)} | broken
         with monkeypatch.context() as patch:
             patch.setattr(hopper, "gl", gl)
-            patch.setattr(spans, "gl", gl)
-            patch.setattr(spans, "BEYOND", beyond)
+            for one, value in (of_spans | {"gl": gl, "BEYOND": beyond}).items():
+                patch.setattr(spans, one, value)
             patch.setattr(turns, "gl", gl)
             patch.setattr(turns, "TOGETHER", together)
             for one, value in stands_for.items():

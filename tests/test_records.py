@@ -198,13 +198,11 @@ def test_decode_steps_read_at_a_copys_rate_where_they_fill_the_card():
     assert all(step["of_copy"] > 0.85 for step in steps.values() if step["bytes"] >= 2**29)
     assert steps[4, 1, 65536]["vs_forward"] > 5 and steps[4, 1, 65536]["ms"] == pytest.approx(0.052, abs=0.001)
     assert all(steps[16, 32, N]["vs_forward"] < 1 for N in (1024, 4096, 16384, 65536))
-    # Of pages: with four stages where there is a program for each SM, else with three, as kernels/decode.py chooses since.
-    before = [row for row in load_results("decode_three_stages_h200")["rows"] if row["ms"]]
-    paged = [{(row["H_kv"], row["B"], row["N"]): row["ms"] for row in some if row["implementation"] == "decode, paged"}
-             for some in (rows, before)]
     full = [size for size, step in steps.items() if step["bytes"] >= 2**29]
-    assert len(full) > 15 and min(steps[H, B, N]["ms"] / paged[H * B < 132][H, B, N] for H, B, N in full) > 0.95
-    assert any(steps[size]["ms"] / paged[0][size] < 0.8 for size in full), "four stages are too many where pages are looked up"
+    paged = [{(row["H_kv"], row["B"], row["N"]): row["ms"] for row in some if row["implementation"] == "decode, paged"}
+             for some in (rows, load_results("decode_four_stages_h200")["rows"])]
+    assert len(full) > 15 and min(steps[size]["ms"] / paged[0][size] for size in full) > 0.97
+    assert min(steps[size]["ms"] / paged[1][size] for size in full) < 0.8, "four stages are too many where pages are looked up"
 
 
 def test_training_ends_where_chapter_15_says():
@@ -246,12 +244,11 @@ def test_odd_sizes_and_types_as_chapter_16_says():
         for causal in (False, True):
             ragged, shared = speed[f"ragged_{what}"], speed[f"shared_{what}"]
             assert ragged[4095, causal] > 0.95 * ragged[4096, causal]
-            slow = (what, causal) == ("backward", True)
-            assert (shared[4096, causal] > 0.95 * speed[f"{what}_tma"][4096, causal]) != slow
+            assert shared[4096, causal] > 0.95 * speed[f"{what}_tma"][4096, causal]
     before = {(row["N"], row["causal"]): row["tflops"] for row in load_results("shared_backward_whole_groups_h200")["rows"]
               if row["implementation"] == "fa2_hopper_backward"}
     equal = speed["backward_tma"][4096, True]
-    assert 0.77 < before[4096, True] / equal < 0.81 and 0.9 < speed["shared_backward"][4096, True] / equal < 0.95
+    assert 0.77 < before[4096, True] / equal < 0.81
 
 
 def test_four_stages_read_a_full_cards_caches_fastest():
@@ -293,7 +290,7 @@ def test_no_kernel_touched_memory_that_is_not_its_own():
 
 def test_random_calls_and_tensors_of_more_than_two_to_the_31_elements():
     fuzz, large = load_results("reliability_h200"), load_results("large_h200")
-    assert fuzz["tried"] > 2700 and fuzz["packed"] > 1000 and not fuzz["wrong"]
+    assert fuzz["tried"] >= 5000 and fuzz["packed"] > 2000 and not fuzz["wrong"]
     right = [row for row in large["rows"] if "skipped" not in row]
     assert len(right) == 18 and all(row["elements"] > 2**31 and row["error"] <= row["bound"] for row in right)
     assert {row["skipped"] for row in large["rows"] if "skipped" in row} == {"it takes no window"}

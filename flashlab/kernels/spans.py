@@ -53,6 +53,26 @@ def rows_of_slot(slot, N_q, N_k, table):
 
 
 @gluon.jit
+def rows_of(tile, sizes):
+    """(block, start_q, N_q, start_k, N_k) of what `place` has found: its block of a sequence, and that sequence's own sizes."""
+    N_q, N_k, H_q, sharing, together, tiles, left, right, table = sizes
+    slot = gl.cast(gl.maximum(tile, 0) & 0xFFFFFFFF, gl.int32)                     # -1: no tile is left, and the rows are anyone's
+    return rows_of_slot(slot, N_q, N_k, table)
+
+
+@gluon.jit
+def take(counter, sizes, B_r: gl.constexpr):
+    """The next tile that the counter gives, and its `rows_of`. Slots of packed sequences without rows are left out."""
+    tile = place(gl.num_programs(0) + gl.atomic_add(counter, 1), sizes, B_r)
+    rows = rows_of(tile, sizes)
+    if sizes[-1] is not None:
+        while (tile >= 0) & (rows[0] * B_r >= rows[2]):
+            tile = place(gl.num_programs(0) + gl.atomic_add(counter, 1), sizes, B_r)
+            rows = rows_of(tile, sizes)
+    return tile, rows
+
+
+@gluon.jit
 def within(start, N, head, row):
     """The coordinates of a tile of a sequence, as `tiles_of` numbers them."""
     return [BEYOND, start + N, head, BEYOND - N + row, 0]

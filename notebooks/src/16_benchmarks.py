@@ -389,11 +389,11 @@ for what in ("forward", "backward"):
             usual = mine.get((4096, masked)) if record == "ragged" else plain[masked]
             odd[f"{words}, {what}{', causal' if masked else ''}"] = mine[N_asked, masked] / usual
 _ = compare("odd sizes", my_odd_sizes, {name: odd[name] for name in my_odd_sizes}, "times")
-figures.bars(odd, "Shared heads, backward, causal, pay the most", f"Recorded on {bench.where(bench.load_results('ragged_forward_h200'))}; "
-             "d = 128. Shared heads: two runs of the same day.", "times the speed at N = 4096, equal heads")
+figures.bars(odd, "Shared heads keep nearly all of the speed", f"Recorded on {bench.where(bench.load_results('ragged_forward_h200'))}; "
+             "d = 128. Shared heads: two runs, of two days.", "times the speed at N = 4096, equal heads")
 
 # %% [markdown]
-# **Compare.** The backward kernel has a program for each block of keys of each key head. With 8 query heads on each, 64 heads are 8, and 256 programs are left for 132 SMs; with a mask the longest has 32 times the work of the shortest, and the last SMs wait: 0.79 times the speed (`results/shared_backward_whole_groups_h200.json`). So the heads of a group are shared out among programs that own the same keys, four in this record, and their dK and dV are added up in the end.
+# **Compare.** The backward kernel has a program for each block of keys of each key head. With 8 query heads on each, 64 heads are 8, and 256 programs are left for 132 SMs; with a mask the longest has 32 times the work of the shortest, and the last SMs wait: 0.79 times the speed (`results/shared_backward_whole_groups_h200.json`). So the heads of a group are shared out among programs that own the same keys, here one program for each head, and their dK and dV are added up in the end.
 #
 # What a window spares, and packing costs, has a record of its own.
 

@@ -39,7 +39,8 @@ def main(argv=None):
         args.tests, about["transformers"] = args.tests or COMPARING, version("transformers")
     options = {
         "--peer": args.peer, "--checkout": args.checkout and Path(args.checkout).resolve(), "--on": args.device,
-        "--tests": args.tests, "--longest": args.longest, "--one-in": args.one_in, "--part": args.part, "-k": args.k, "-n": args.workers,
+        "--tests": args.tests, "--longest": args.longest, "--one-in": args.one_in, "--part": args.part, "-k": args.k,
+        "-n": args.workers,
         "--report": Path(args.out or f"{args.peer}.json").resolve(), "--about": json.dumps(about),
         "--rootdir": args.checkout or HERE,
     }
