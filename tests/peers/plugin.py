@@ -79,6 +79,13 @@ def pytest_runtest_call(item):
         return (yield)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item):
+    """Workers share a GPU's memory: what a test has left cached is another's."""
+    if item.config.getoption("on") == "cuda":
+        torch.cuda.empty_cache()
+
+
 # ---- which tests run
 
 def pytest_pycollect_makeitem(collector, name, obj):
