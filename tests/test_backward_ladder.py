@@ -34,6 +34,7 @@ CASES = {       # sizes, then how it is called
     "shared key heads, rows without keys": (inputs(50, 17, 16, 16, bf16, 2, 4, 2), {"causal": True, "B_r": 32, "B_c": 16}),
     "large logits": (inputs(40, 64, 64, 16, fp16, logits=60), {"causal": True, "B_r": 16, "B_c": 16}),
     "one query, tiles by default": (inputs(1, 97, 64, 64, bf16), {"causal": True}),
+    "shared key heads, tiles by default": (inputs(150, 70, 64, 64, bf16, 1, 4, 2), {}),
 }
 
 

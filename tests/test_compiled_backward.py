@@ -8,6 +8,7 @@ import torch
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import ladder
 from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
+from flashlab.gpu.occupancy import occupancy
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 
@@ -44,6 +45,7 @@ CASES = {
     "atomic 90 d 128": (job(fa2_atomic_backward, DKDV, 90, 128, False), 96),
     "atomic 100": (job(fa2_atomic_backward, DKDV, 100, 128, True, B_c=64), 0),    # what launch picks for a Blackwell
     "tma d 64": (job(fa2_tma_backward, DKDV, 90, 64, True), 0),
+    "tma d 64, lean": (job(fa2_tma_backward, DKDV, 90, 64, False), 60),
     "tma d 128": (job(fa2_tma_backward, DKDV, 90, 128, False, 4095, 4), 200),
     "tma 100": (job(fa2_tma_backward, DKDV, 100, 128, True, few={"tiles": {"keys": Tiles(64, 64, 8, 2)}}), 0),      # the same
     "hopper d 64": (job(fa2_hopper_backward, DKDV, 90, 64, True), 0),
@@ -67,7 +69,8 @@ def test_what_the_compiler_made_of_it(compiled, name):
     """Fails if a change loses the tensor cores or the copies in the background, spills registers, or outgrows shared memory."""
     ((_, _, arch), spills), result = CASES[name], compiled[name]
     assert PRODUCT[arch] in result.ptx and (BY_TMA if "hopper" in name or "tma" in name else COPIES[arch]) in result.ptx
-    assert result.spills <= spills and not result.warnings              # ptxas says here when wgmma is serialised
+    assert result.spills <= spills
+    assert not result.warnings or name == "tma d 64, lean"              # ptxas says here when wgmma is serialised
     assert result.shared_bytes <= SHARED_LIMIT[arch]
 
 
@@ -82,6 +85,12 @@ def test_dq_is_added_up_without_waiting_and_in_whole_lines(compiled):
     adds = set(re.findall(r"\b(?:RED|ATOM)\w*\.\S+", compiled["atomic 90"].sass))
     assert adds and all(add.startswith("RED") and "x4" in add for add in adds), adds
     assert all("cp.reduce.async.bulk.tensor" in compiled[name].ptx for name in ("tma d 64", "hopper d 64"))
+
+
+def test_three_lean_programs_run_on_an_sm(compiled):
+    """What makes up for products that wait for one another there: 168 registers are too few to have two under way."""
+    lean = compiled["tma d 64, lean"]
+    assert occupancy(4 * 32, lean.registers, lean.shared_bytes).blocks == 3
 
 
 def loops(sass):

@@ -58,7 +58,7 @@ from flashlab.kernels.launch import (
 )
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.sequences import slots
-from flashlab.kernels.spans import blocks_seen, only_visible, place, rows_of, table_of_slots, take, tiles_of, whole_blocks, within
+from flashlab.kernels.spans import blocks_seen, only_visible, place, rows_of, table_of_slots, tiles_of, whole_blocks, within
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 ROWS = gl.constexpr(64)                                # query rows of a consumer: what one wgmma of a warpgroup takes
@@ -82,16 +82,16 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
     one: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
     slot, phase, turn, filled = 0, 0, 0, 0
     tile = place(gl.program_id(0), sizes, consumers * ROWS)
-    rows = rows_of(tile, sizes)
     while tile >= 0:
-        i, start_q, n_q, start_k, n_k = rows           # n_q, n_k: the sequence's own
-        coming, coming_rows = take(counter, sizes, consumers * ROWS)
+        coming = place(gl.num_programs(0) + gl.atomic_add(counter, 1), sizes, consumers * ROWS)
         mbarrier.wait(next_free.index(turn & 1), ((turn >> 1) & 1) ^ 1)            # two places: one is read while one is written
         next_tile.index(turn & 1).store(gl.full([1], coming, gl.int64, one))
         mbarrier.arrive(next_full.index(turn & 1), count=1)
+
         head = gl.cast(tile >> 32, gl.int32)
         b, h = head // H_q, head % H_q
         h_kv = h // group                              # grouped-query attention: neighbours share a key head, uncopied
+        i, start_q, n_q, start_k, n_k = rows_of(tile, sizes)                       # n_q, n_k: the sequence's own
         for c in gl.static_range(consumers):
             mbarrier.wait(Q_free.index(c), (turn & 1) ^ 1)
             mbarrier.expect(Q_full.index(c), ROWS * d * 2)                         # TMA counts the zeros past the ends, too
@@ -112,7 +112,7 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
             tma.async_copy_global_to_shared(V, at, V_full.index(slot), V_s.index(slot))
             slot, phase = following(slot, phase, stages)
             filled += 1
-        tile, rows, turn = coming, coming_rows, turn + 1
+        tile, turn = coming, turn + 1
     # The counter is the next launch's, too: who is the last to take nothing any more sets it back.
     if gl.atomic_add(counter + 1, 1) == gl.num_programs(0) - 1:
         gl.store(counter, 0)
@@ -294,8 +294,8 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     tile = place(gl.program_id(0), sizes, consumers * ROWS)
     rows = rows_of(tile, sizes)
     while tile >= 0:
-        i, start_q, n_q, start_k, n_k = rows
         head = gl.cast(tile >> 32, gl.int32)
+        i, start_q, n_q, start_k, n_k = rows
         first_row = (i * consumers + me) * ROWS
         all_first, all_end = blocks_seen(i * consumers * ROWS, n_q, n_k, left, right, consumers * ROWS, keys, causal, packed)
         first, end = blocks_seen(first_row, n_q, n_k, left, right, ROWS, keys, causal, packed)
@@ -307,7 +307,7 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
         mbarrier.wait(next_full.index(turn & 1), (turn >> 1) & 1)
         coming = gl.max(next_tile.index(turn & 1).load(one), 0)
         mbarrier.arrive(next_free.index(turn & 1), count=1)
-        coming_rows = rows_of(coming, sizes)      # long before they are needed
+        rows = rows_of(coming, sizes)                  # asked for long before they are needed
         slot, phase = pass_over(all_end - end, slot, phase, signals, me, consumers, stages)
         if end == first:
             mbarrier.arrive(Q_free.index(me), count=1)
@@ -329,7 +329,7 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
             if left is not None:
                 slot, phase = pass_over(first - all_first, slot, phase, signals, me, consumers, stages)
             write_out(O, m, l_i, scale_log2, O_out, O_s.index(me), L, head, first_row, start_q, n_q, N_q, left is not None, packed)
-        tile, rows, turn = coming, coming_rows, turn + 1
+        tile, turn = coming, turn + 1
     tma.store_wait(0)
 
 

@@ -108,7 +108,7 @@ def why_not(Q, K, V, **options):
 def launch(Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
     """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
     Q, options["scale"] = positive_scale(Q, options["scale"])
-    tiles = choose(KERNEL, Q, K, V, options, B_r, B_c, tiles, tiles_by_hand(Q, V, options, B_r, B_c))
+    tiles = choose(KERNEL, Q, K, V, options, B_r, B_c, tiles, tiles_by_hand(Q, K, V, options, B_r, B_c))
     arguments = shared_arguments(Q, K, V, options) | {"L": L, "stages": tiles["num_stages"]} | tiles
     for name, T, rows in (("Q", Q, "B_r"), ("K", K, "B_c"), ("V", V, "B_c"), ("O", O, "B_r")):
         arguments[name] = descriptor(T, (tiles[rows], padded(T.shape[-1])))
@@ -116,9 +116,14 @@ def launch(Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
     return one_program_a_block(Q, tiles["B_r"]), {name: value for name, value in arguments.items() if name in wanted}
 
 
-def tiles_by_hand(Q, V, options, B_r=None, B_c=None):
-    """Tile sizes, warps and stages as a launch takes them: the fastest of those tried on an H200, where these fit."""
+def tiles_by_hand(Q, K, V, options, B_r=None, B_c=None):
+    """Tile sizes, warps and stages as a launch takes them: the fastest of those tried on an H200, where these fit.
+
+    Where there are few keys a program is short, and two small programs an SM hide each other's beginning and end.
+    """
     d = max(Q.shape[-1], V.shape[-1])
     if B_r or B_c or d > 128 or Q.dtype == torch.float32 or options.get("dropout_p") or little_shared_memory(Q):
         return pick_tiles(Q, V, options, B_r, B_c)
+    if K.shape[2] <= 1024:
+        return Tiles(64, 64, 4, 3)._asdict()
     return Tiles(64, 128, 4, 2)._asdict() if d <= 64 else Tiles(128, 128, 8, 3)._asdict()

@@ -27,7 +27,7 @@ from flashlab.kernels.launch import (
     shared_arguments,
 )
 from flashlab.kernels.plans import temporary
-from flashlab.kernels.tuning import choose
+from flashlab.kernels.tuning import Tiles, choose
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
@@ -37,7 +37,7 @@ def tma_backward_kernel(
     Q, K, V, dO, L_log2, D, dQ_sum, dK, dV, seed,      # descriptors of (B, H, N, d): Q, K, V, dO, dQ_sum; the others contiguous
     scale, H_q, H_kv, N_q, N_k,
     d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr, stages: tl.constexpr, adds: tl.constexpr,
-    B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
+    lean: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
     # Which key block of which head? First blocks first: causal ones are seen by most queries.
     T_c = tl.cdiv(N_k, B_c)
@@ -53,10 +53,12 @@ def tma_backward_kernel(
     first, whole_from, whole, end = query_tiles(j, N_q, N_k, causal, B_r, B_c)
     count = tl.maximum(0, end - first)
     each = tl.maximum(1, count)                        # see head_and_tile
+    # Unmasked, all programs of a head would add to the same dQ_i at the same time: each begins with rows of its own instead.
+    begin = 0 if causal else j % each
+    h, i = h_kv * group, first + begin
     for step in tl.range(0, group * count, num_stages=stages):                     # Q and dO of `stages` - 1 tiles ahead
-        h = h_kv * group + step // each
-        # Unmasked, all programs of a head would add to the same dQ_i at the same time: each begins with rows of its own instead.
-        i = first + (step if causal else step + j) % each
+        if not lean:                                   # else counted on below: that takes fewer registers
+            h, i = h_kv * group + step // each, first + (step + begin) % each
         rows, head = i * B_r + tl.arange(0, B_r), (b * H_q + h).to(tl.int64)       # (B_r,)
         Q_i = Q.load([b, h, i * B_r, 0]).reshape(B_r, B_d)                         # (B_r, B_d)
         dO_i = dO.load([b, h, i * B_r, 0]).reshape(B_r, B_dv)                      # (B_r, B_dv)
@@ -82,6 +84,9 @@ def tma_backward_kernel(
             dQ_sum.atomic_add([b, h, i * B_r, 0], dQ_i.reshape(1, 1, B_r, B_d))    #              nothing past the ends
         else:                                          # the interpreter knows no such descriptor: dQ_sum is a pointer
             add_rows(dQ_sum + (head * N_q + i * B_r) * d, dQ_i, N_q - i * B_r, d)
+        if lean:
+            i = tl.where(i + 1 == end, first, i + 1)
+            h = tl.where(i == first + begin, h + 1, h)
 
     first_row = head_kv.to(tl.int64) * N_k + j * B_c
     store_rows(dK + first_row * d, dK_j, N_k - j * B_c, d)
@@ -131,18 +136,31 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None,
     """The three launches in order, each (kernel, grid, arguments); nothing is checked, nothing runs. tiles: by KERNELS' names."""
     B, H_kv, N_k, _ = K.shape
     first, rows = preprocess(O, dO, L, dL, options["scale"])
-    by_hand = tiles_of_five_products(Q, V, options, B_r, B_c)
+    by_hand, lean = tiles_by_hand(Q, V, options, B_r, B_c)
     tiles = choose(tma_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
     dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
     arguments = shared_arguments(Q, K, V, options) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
-    arguments |= {"stages": tiles["num_stages"], "adds": Q.device.type != "cpu"}
+    arguments |= {"stages": tiles["num_stages"], "adds": Q.device.type != "cpu", "lean": lean and tiles == by_hand}
+    if arguments["lean"]:
+        arguments["maxnreg"] = 168
     for name, T, size in (("Q", Q, "B_r"), ("dO", dO, "B_r"), ("K", K, "B_c"), ("V", V, "B_c")):
         arguments[name] = descriptor(fit_for_tma(T), (tiles[size], padded(T.shape[-1])))
     if arguments["adds"]:
         arguments["dQ_sum"] = descriptor(dQ_sum, (tiles["B_r"], padded(dQ.shape[-1])))
-    wanted = {*tma_backward_kernel.arg_names, "num_warps", "num_stages"}
+    wanted = {*tma_backward_kernel.arg_names, "num_warps", "num_stages", "maxnreg"}
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
     return (first,
             (tma_backward_kernel, (B * H_kv * triton.cdiv(N_k, tiles["B_c"]),),
              {name: value for name, value in arguments.items() if name in wanted}),
             (finish_kernel, (triton.cdiv(dQ.numel(), 4096),), last))
+
+
+def tiles_by_hand(Q, V, options, B_r=None, B_c=None):
+    """Tile sizes, warps and stages as a launch takes them, and whether the program is lean.
+
+    At d = 64 a Hopper SM has shared memory for three programs of two stages, and registers if none takes more than 168 a thread.
+    So few let no two products be under way, but while one program waits, two others work. With a mask it is no gain.
+    """
+    tiles = tiles_of_five_products(Q, V, options, B_r, B_c)
+    lean = tiles == Tiles(64, 64, 4, 3)._asdict() and not options["causal"] and (capability(Q) or (9, 0)) < (10, 0)
+    return tiles | {"num_stages": 2} if lean else tiles, lean

@@ -61,18 +61,6 @@ def rows_of(tile, sizes):
 
 
 @gluon.jit
-def take(counter, sizes, B_r: gl.constexpr):
-    """The next tile that the counter gives, and its `rows_of`. Slots of packed sequences without rows are left out."""
-    tile = place(gl.num_programs(0) + gl.atomic_add(counter, 1), sizes, B_r)
-    rows = rows_of(tile, sizes)
-    if sizes[-1] is not None:
-        while (tile >= 0) & (rows[0] * B_r >= rows[2]):
-            tile = place(gl.num_programs(0) + gl.atomic_add(counter, 1), sizes, B_r)
-            rows = rows_of(tile, sizes)
-    return tile, rows
-
-
-@gluon.jit
 def within(start, N, head, row):
     """The coordinates of a tile of a sequence, as `tiles_of` numbers them."""
     return [BEYOND, start + N, head, BEYOND - N + row, 0]
