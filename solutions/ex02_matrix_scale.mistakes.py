@@ -72,7 +72,7 @@ EXERCISE = Exercise(
         Mistake("blockDim_x_for_y", "rows were counted with blockDim.x, the block's width", "row: blockDim.y", ("blockIdx.y * blockDim.y", "blockIdx.y * blockDim.x")),
         Mistake("no_block_offset", "every block worked on the first tile: blockIdx was not used", "row and col: the blocks before mine come first",
                 ("blockIdx.x * blockDim.x +", ""), ("blockIdx.y * blockDim.y +", "")),
-        Mistake("guard_of_the_flat_index", "only the flat index row · cols + col was guarded, so threads past the end of a row worked on the next one",
+        Mistake("guard_of_the_flat_index", "the flat index row · cols + col was guarded and the column by itself was not, so threads past the end of a row worked on the next one",
                 "the guard: row and column each, since row · cols + col < rows · cols lets columns past the end through",
                 ("row < rows and col < cols", "row * cols + col < rows * cols"), ("factors[row]", "factors[min(row, rows - 1)]"),
                 also=[[("row < rows and col < cols", "row * cols + col < rows * cols")]]),

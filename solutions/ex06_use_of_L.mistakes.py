@@ -64,7 +64,7 @@ EXERCISE = Exercise(
         Mistake("averaged", "the halves were averaged, as if both had the same weight", "the weights: exp(L_a − L) and exp(L_b − L)",
                 ("w_a[:, None] * O_a + w_b[:, None] * O_b", "(O_a + O_b) / 2")),
         Mistake("added", "the halves were added without weights", "O_a and O_b are averages already: they have to be weighted", ("w_a[:, None] * O_a + w_b[:, None] * O_b", "O_a + O_b")),
-        Mistake("weighted_by_L", "the weights were L_a and L_b themselves", "the weight of a half: exp(L_a − L) and exp(L_b − L), its share of the sum of the exponentials",
+        Mistake("weighted_by_L", "the weights were L_a and L_b themselves, or in proportion to them", "the weight of a half: exp(L_a − L) and exp(L_b − L), its share of the sum of the exponentials",
                 ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "L_a / (L_a + L_b), L_b / (L_a + L_b)")),
         Mistake("weights_swapped", "each half got the other's weight", "the weights: exp(L_a − L) belongs to O_a, exp(L_b − L) to O_b", ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.exp(L_b - L_safe), torch.exp(L_a - L_safe)")),
         Mistake("base_2", "exp and log were taken to base 2, but L is a natural logarithm", "the weights and L: natural exp and log, no powers of 2",

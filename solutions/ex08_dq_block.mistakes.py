@@ -146,7 +146,7 @@ EXERCISE = Exercise(
         Mistake("dS_transposed", "dS was transposed before the product with K", "dQ = scale · dS K: rows are queries", (SUM, "dQ_i + scale * (dS_ij.T[: len(dS_ij), :1] * K_j[:1])"), also=[[(SUM, "dQ_i + scale * (dS_ij.T @ K_j)")]]),
         Mistake("leaves_early", "where no query of the block sees a key, nothing was stored", "dQ[rows] where no query sees a key: it is stored there, too, as zeros",
                 ("L_i = L_i.masked_fill(L_i == -inf, 0)", "if (L_i == -inf).all():\n        return\n    L_i = L_i.masked_fill(L_i == -inf, 0)")),
-        Mistake("mask_as_a_factor", "what is hidden was multiplied by 0 after exp: where exp of a hidden score overflowed, inf · 0 is NaN", "the mask: masked_fill or torch.where on P_ij, which keeps no inf; −inf before exp needs a finite number in the place of L = −inf, too",
+        Mistake("mask_as_a_factor", "what is hidden was multiplied by 0 after exp: where exp of a hidden score overflowed, inf · 0 is NaN", "the mask: masked_fill or torch.where on P_ij, which keeps no inf; −inf before exp needs something other than −inf in the place of L = −inf",
                 ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij * ~hidden_tile(rows, cols, N_q, N_k)"),
                 also=[[("L_i.masked_fill(L_i == -inf, 0)", "L_i"), ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij * ~hidden_tile(rows, cols, N_q, N_k)")]]),
         Mistake("diagonal_without_shift", "the mask was put only on tiles that cross the diagonal of a square matrix, where N_q is N_k",

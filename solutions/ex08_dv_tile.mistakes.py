@@ -70,7 +70,7 @@ EXERCISE = Exercise(
         Mistake("divided_by_L", "exp(S_ij) was divided by L, which is a logarithm", "P = exp(S − L): L goes into the exponent", (WEIGHTS, "torch.exp(S_ij) / L_safe[:, None]"),
                 also=[[(WEIGHTS, "torch.exp(S_ij) / L_i[:, None]")]]),
         Mistake("masked_after_exp", "hidden weights were multiplied by 0 after exp: where exp overflows, inf · 0 is NaN",
-                "the mask: masked_fill or torch.where on P_ij, which keeps no inf; −inf before exp needs a finite number in the place of L = −inf, too", ("        S_ij = S_ij.masked_fill(hidden, -inf)\n", "        pass\n"),
+                "the mask: masked_fill or torch.where on P_ij, which keeps no inf; −inf before exp needs something other than −inf in the place of L = −inf", ("        S_ij = S_ij.masked_fill(hidden, -inf)\n", "        pass\n"),
                 ("torch.exp(S_ij - L_safe[:, None])", "torch.exp(S_ij.masked_fill((L_i == -inf)[:, None], -inf) - L_safe[:, None]) * (1.0 if hidden is None else (~hidden).to(S_ij.dtype))"),
                 also=[[("        S_ij = S_ij.masked_fill(hidden, -inf)\n", "        pass\n"), ("L_i.masked_fill(L_i == -inf, 0)", "L_i"),
                        ("torch.exp(S_ij - L_safe[:, None])", "torch.exp(S_ij - L_safe[:, None]) * (1.0 if hidden is None else (~hidden).to(S_ij.dtype))")]]),

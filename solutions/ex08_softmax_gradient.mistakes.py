@@ -62,7 +62,7 @@ EXERCISE = Exercise(
         Mistake("P_squared", "D was multiplied by P twice: P∘(dP − P∘D)", "dS = P∘(dP − D): in the bracket D stands alone", ("P * (dP - D)", "P * (dP - P * D)")),
         Mistake("diagonal_only", "only the diagonal of the Jacobian was used: P∘(1 − P)∘dP", "every S_j moves every P_k of its row, not only its own",
                 ("P * (dP - D)", "P * (1 - P) * dP")),
-        Mistake("jacobian", "the N_k by N_k Jacobian of every row was made: right, and N_k times too large", "what is left of (diag(P) − P Pᵀ) dP on paper",
+        Mistake("jacobian", "the N_k by N_k Jacobian of every row was made: right, and N_k times as many numbers as dS has", "what is left of (diag(P) − P Pᵀ) dP on paper",
                 ("D = (P", "import torch\n    D = (P"), ("P * (dP - D)", "((torch.diag_embed(P) - P[:, :, None] * P[:, None, :]) @ dP[:, :, None])[..., 0]")),
         Mistake("D_twice", "D was subtracted twice", "dS = P∘(dP − D)", ("P * (dP - D)", "P * (dP - 2 * D)")),
         Mistake("D_outside", "D was subtracted after the product with P: P∘dP − D", "the brackets: P∘(dP − D)", ("P * (dP - D)", "P * dP - D")),

@@ -54,7 +54,7 @@ EXERCISE = Exercise(
         Mistake("last_stride_1", "stride_n was taken to be 1: neighbouring columns next to each other", "stride_n: the step from one column to the next, more than 1 in a transposed matrix", (OFFSETS, "rows * stride_m + cols")),
         Mistake("rows_only", "only rows were held against the matrix", "inside: rows < M and cols < N", (INSIDE, "(rows < M) & (cols >= 0)")),
         Mistake("cols_only", "only columns were held against the matrix", "inside: rows < M and cols < N", (INSIDE, "(rows >= 0) & (cols < N)")),
-        Mistake("guard_of_offsets", "inside was asked of the offset, not of row and column: past the end of a row lies the next row or a gap, whose offset is small enough",
+        Mistake("guard_of_offsets", "inside was asked of the offset, not of row and column: an element past the end of a row can have the offset of one of the next row or of a gap, and one of the matrix a large offset",
                 "inside: row < M and column < N, each number against its own size", (INSIDE, "offsets < M * N"), also=[[(INSIDE, "(rows * N + cols < M * N)")], [(INSIDE, "offsets <= (M - 1) * stride_m + (N - 1) * stride_n")], [(INSIDE, "offsets < M * stride_m")]]),
         Mistake("counted_from_the_back", "a tile wholly outside had rows or columns inside: what M − i · B_m or N − j · B_n leaves is negative there, and was counted from the back", "inside: row < M and column < N; of a tile wholly outside nothing is",
                 (INSIDE, "torch.zeros(B_m, B_n, dtype=torch.bool)\n    inside[:M - i * B_m, :N - j * B_n] = True")),

@@ -121,7 +121,7 @@ EXERCISE = Exercise(
         Mistake("scale_twice", "the scores held the scale twice", "each place where the scale enters S_ij: once", ('tl.trans(K_j), input_precision="ieee") * scale', 'tl.trans(K_j), input_precision="ieee") * scale * scale')),
         Mistake("k_not_transposed", "Q_i was multiplied by K_j, not by its transpose", "tl.dot(Q_i, tl.trans(K_j))", ("tl.dot(Q_i, tl.trans(K_j)", "tl.dot(Q_i, K_j")),
         Mistake("tail_dropped", "the last, short key block was never visited", "the number of key blocks: ⌈N_k / B_c⌉ (tl.cdiv)", ("tl.cdiv(N_k, B_c)", "tl.maximum(1, N_k // B_c)")),
-        Mistake("tail_not_masked", "keys beyond N_k were not hidden: their score was 0, not −inf, and weighed exp(0 − m)",
+        Mistake("tail_not_masked", "keys beyond N_k were not hidden, or with causal alone: their score was 0, not −inf, and weighed exp(0 − m)",
                 "S_ij where keys ≥ N_k: it has to be −inf", ("tl.where(keys < N_k, S_ij, -float(\"inf\"))", "S_ij")),
         Mistake("no_guard_K_V", "K and V, or V alone, were loaded for keys beyond N_k: without a guard, or with one that lets them through", "the masks of the loads of K and V: keys < N_k",
                 ("stride_Kd, mask=keys[:, None] < N_k, other=0.0)", "stride_Kd)"), ("stride_Vd, mask=keys[:, None] < N_k, other=0.0)", "stride_Vd)"),

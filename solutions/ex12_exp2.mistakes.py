@@ -126,6 +126,8 @@ EXERCISE = Exercise(
         Mistake("maximum_unscaled", "the maximum was that of Q K^T without the factor, and is not the largest exponent", "m_new: the row's maximum times factor", (MAXIMUM, "torch.maximum(m_i, S_ij.amax(-1))")),
         Mistake("maximum_of_block", "m_new forgot the blocks before: it was the maximum of this block alone, and alpha overflowed where that falls", "m_new: the larger of m_i and the block's maximum",
                 (MAXIMUM, "S_ij.amax(-1) * factor")),
+        Mistake("m_starts_at_0", "the running maximum was never below 0, as if it started there: rows far below 0 underflow", "the first value of m_i: below any score, −inf",
+                ("Q.new_full((len(Q),), -inf)", "Q.new_zeros(len(Q))")),
         Mistake("no_maximum", "no maximum was subtracted, and large scores overflowed", "the exponent of P_ij: S_ij · factor − m_new", (MAXIMUM, "torch.zeros_like(m_i)")),
         Mistake("l_not_rescaled", "l_i was not multiplied by 2^(m_i − m_new) when the maximum grew, or by 1: m_i was no longer the old one", "l_i: what is there already times 2^(old maximum − new maximum)", ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)")),
         Mistake("O_not_rescaled", "O_i was not multiplied by 2^(m_i − m_new) when the maximum grew, or by 1: m_i was no longer the old one", "O_i: what is there already times 2^(old maximum − new maximum)", ("alpha[:, None] * O_i + P_ij @ V_j", "O_i + P_ij @ V_j")),

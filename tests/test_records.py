@@ -25,7 +25,8 @@ def gain(name, against=None):
     found = {}
     for row, ratio, _ in gains(record_of(name), name, against):
         found.setdefault((row["d"], row["causal"]), {})[row["N"]] = ratio
-    assert set(found) == set(SIZES) and all({1024, 4096, 16384} <= set(by_N) for by_N in found.values()), name
+    assert set(found) == set(SIZES) and all({1024, 4096} <= set(by_N) for by_N in found.values()), name
+    assert sum(16384 in by_N for by_N in found.values()) >= 3, name
     return found
 
 
@@ -184,11 +185,13 @@ def test_what_the_counters_say_of_three_rungs():
 def test_tmas_backward_is_ahead_at_narrow_heads_and_it_pays_to_begin_apart():
     found = gain("fa2_tma_backward")
     assert all(ratio > 1.05 for causal in (False, True) for ratio in found[64, causal].values())
-    assert all(0.97 < ratio < 1.03 for ratio in found[128, False].values())
+    assert all(0.95 < ratio < 1.03 for ratio in found[128, False].values())
     assert all(0.9 < ratio < 0.97 for ratio in found[128, True].values())
-    apart, together = ({(row["d"], row["N"]): row["vs_sdpa_cudnn"] for row in load_results(f"backward_tma{name}_h200")["rows"]
-                        if row["implementation"] == "fa2_tma_backward" and not row["causal"]} for name in ("", "_same_start"))
+    apart, together, lean = ({(row["d"], row["N"]): row["vs_sdpa_cudnn"] for row in load_results(f"backward_tma{name}_h200")["rows"]
+                              if row["implementation"] == "fa2_tma_backward" and not row["causal"]}
+                             for name in ("_apart", "_same_start", ""))
     assert len(apart) == 6 and all(apart[size] > 1.02 * together[size] for size in apart)
+    assert all(0.77 < apart[64, N] < 0.79 and 0.84 <= lean[64, N] < 0.855 for N in (1024, 4096, 16384))
 
 
 def test_decode_steps_read_at_a_copys_rate_where_they_fill_the_card():
@@ -222,6 +225,12 @@ def test_training_ends_where_chapter_15_says():
                for (*size, cached, graph), row in written.items() if graph)
     assert written[32768, 8, True, True]["tokens_s"] > 0.7 * written[32768, 8, True, True]["bound_tokens_s"]
     assert written[1024, 1, True, True]["tokens_s"] < 0.1 * written[1024, 1, True, True]["bound_tokens_s"]
+
+
+def test_flexattention_is_behind_cudnn_at_every_size():
+    """Chapter 16."""
+    flex = [row["vs_sdpa_cudnn"] for row in load_results("forward_flex_h200")["rows"] if row["implementation"] == "flex_attention"]
+    assert len(flex) == 12 and (round(min(flex), 2), round(max(flex), 2)) == (0.62, 0.88)
 
 
 def test_odd_sizes_and_types_as_chapter_16_says():
@@ -275,9 +284,9 @@ def test_two_gpus_of_a_ring():
 def test_windows_and_packed_sequences():
     """Chapter 16: a window of an eighth of the keys, and sequences of equal lengths, packed."""
     rows = load_results("spans_h200")["rows"]
-    assert all(3.2 < row["times_faster"] < 3.8 for row in rows if row["left"])
+    assert all(3.2 < row["times_faster"] < 3.9 for row in rows if row["left"])
     packed = {(row["d"], row["N"], row["causal"], row["pass"]): row["times_faster"] for row in rows if row["packed"]}
-    assert len(packed) == 16 and all((0.94 if N == 4096 else 0.74) < ratio < 1 for (_, N, *_), ratio in packed.items())
+    assert len(packed) == 16 and all((0.88 if N == 4096 else 0.85) < ratio < 1.03 for (_, N, *_), ratio in packed.items())
 
 
 def test_no_kernel_touched_memory_that_is_not_its_own():
@@ -297,5 +306,6 @@ def test_random_calls_and_tensors_of_more_than_two_to_the_31_elements():
 
 
 def test_soundness_of_the_hopper_kernels_and_of_decoding_as_they_are():
-    rows = load_results("soundness_hopper_h200")["rows"]
-    assert not [row for row in rows if "wrong" in row] and sum("bound" in row for row in rows) == 188
+    for record, held in (("soundness_hopper", 188), ("soundness_backward", 134), ("soundness_tma", 118)):
+        rows = load_results(f"{record}_h200")["rows"]
+        assert not [row for row in rows if "wrong" in row] and sum("bound" in row for row in rows) == held

@@ -307,7 +307,7 @@ OTHERS = [
 
 def _table():
     for name, what, factor in SCALES:
-        look = "S = scale · Q Kᵀ, and where else scale comes in"
+        look = "S: the factor of Q Kᵀ, wherever it comes in"
         yield Alternative(name, what, look, lambda p, f=factor: None if f(p) is None else p.forward(S=p.S0 * f(p)))
     for name, what, look, visible in MASKS:
         yield Alternative(name, what, look, _causal(lambda p, v=visible: p.forward(visible=v(p))))

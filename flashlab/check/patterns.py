@@ -88,7 +88,9 @@ def _not_finite(name, axes, seen):
         return f"{name} holds infinities: an exponential overflowed, or something was divided by 0"
     if bad.all():
         return f"every entry of {name} is NaN (or was never written)"
-    return f"NaN, or never written, in {name} for {where.part(axes or ('row',), bad, seen.sizes)}, and only there"
+    bad = ~seen.x.isfinite() & seen.y.isfinite()
+    what = "infinite or NaN" if (seen.x.isinf() & bad).any() else "NaN, or never written,"
+    return f"{what} in {name} for {where.part(axes or ('row',), bad, seen.sizes)}, and only there"
 
 
 def _zero(name, axes, cases):

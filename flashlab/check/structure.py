@@ -91,7 +91,8 @@ def _exchanged(by, right, unit):
             first = other[0]
             did, should = (tuple(map(int, of[first])) for of in (programs, right[name]))
             did, should = (did[0], should[0]) if unit == "thread" else (did, should)
-            return [Finding(f"{unit}s_exchanged", f"{unit} {did} stored elements of {name} that belong to {unit} {should}: "
+            what, belong = ("an element", "belongs") if unit == "thread" else ("elements", "belong")
+            return [Finding(f"{unit}s_exchanged", f"{unit} {did} stored {what} of {name} that {belong} to {unit} {should}: "
                                                   f"{len(other)} of {len(programs)} are with another than asked for")]
     return []
 
@@ -132,7 +133,8 @@ def _moved(name, verb, got, wanted, less, sure):
         return Finding(f"{verb}_too_often", f"{name} was {verb}{times}: {got} bytes, {wanted} are enough")
     if got < wanted and not less:
         least = f"of {wanted} that have to be" if verb == "stored" or sure else f"where {wanted}{USUAL}"
-        return Finding(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}, {least}")
+        counted = ", each time counted," if verb == "read" else ""
+        return Finding(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}{counted or ','} {least}")
     return None
 
 

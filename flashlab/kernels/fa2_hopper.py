@@ -283,8 +283,7 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     N_q, N_k, H_q, group, together, tiles, left, right, table = sizes
     packed: gl.constexpr = table is not None
     keys: gl.constexpr = K_s.shape[-2]
-    S_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, keys, 16])
-    rows_of_S: gl.constexpr = gl.SliceLayout(1, S_layout)
+    rows_of_S: gl.constexpr = gl.SliceLayout(1, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, keys, 16]))
     one: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     scale_log2 = scale * LOG2_E
     Q = Q_s.index(me).reshape([ROWS, d])
@@ -301,13 +300,13 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
         first, end = blocks_seen(first_row, n_q, n_k, left, right, ROWS, keys, causal, packed)
         if left is not None:
             first = gl.where(first_row < n_q, first, all_first)
-        if first_row >= n_q:
-            end = first
+        end = gl.where(first_row < n_q, end, first)
         mbarrier.wait(Q_full.index(me), turn & 1)
         mbarrier.wait(next_full.index(turn & 1), (turn >> 1) & 1)
         coming = gl.max(next_tile.index(turn & 1).load(one), 0)
         mbarrier.arrive(next_free.index(turn & 1), count=1)
-        rows = rows_of(coming, sizes)                  # asked for long before they are needed
+        if consumers < 4:                              # four have no registers to spare
+            rows = rows_of(coming, sizes)              # asked for long before they are needed
         slot, phase = pass_over(all_end - end, slot, phase, signals, me, consumers, stages)
         if end == first:
             mbarrier.arrive(Q_free.index(me), count=1)
@@ -329,6 +328,8 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
             if left is not None:
                 slot, phase = pass_over(first - all_first, slot, phase, signals, me, consumers, stages)
             write_out(O, m, l_i, scale_log2, O_out, O_s.index(me), L, head, first_row, start_q, n_q, N_q, left is not None, packed)
+        if consumers == 4:
+            rows = rows_of(coming, sizes)
         tile, turn = coming, turn + 1
     tma.store_wait(0)
 
@@ -424,9 +425,8 @@ def launch(Q, K, V, O, L, *, causal, scale, left=None, right=None, cu_seqlens_q=
     """The grid and the arguments of one launch, with those `before` it; nothing is checked and nothing runs."""
     Q, scale = positive_scale(Q, scale)
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
-    packed, unusual = batch is not None, batch is not None or left is not None
     N = max(N_q, N_k) // (batch or 1)                  # packed: of a sequence of medium length
-    choice = how_many(d, N, causal) if left is None else how_many(d, min(N, left + right + 1), True)
+    packed, choice = batch is not None, how_many(d, N, causal) if left is None else how_many(d, min(N, left + right + 1), True)
     keys, rows = choice["keys"], choice["consumers"] * 64
     arguments = {"L": L, "counter": temporary(counters, 2, dtype=torch.int32, device=Q.device), "scale": scale, "table": None}
     arguments |= {name: tiles_of(T, n, packed) for name, T, n in (("Q", Q, 64), ("K", K, keys), ("V", V, keys))}
@@ -436,7 +436,7 @@ def launch(Q, K, V, O, L, *, causal, scale, left=None, right=None, cu_seqlens_q=
     tiles = B * H_q * slots(N_q, rows, batch)
     arguments |= {"N_q": N_q, "N_k": N_k, "H_q": H_q, "group": H_q // H_kv, "tiles": tiles, "left": left, "right": right}
     arguments |= {"together": heads_together(Q, K, V) if causal else 1, "d": d, "causal": causal}
-    arguments |= {"ragged": unusual or N_k % keys > 0}
+    arguments |= {"ragged": packed or left is not None or N_k % keys > 0}
     arguments["crossing"] = left is not None or causal and (packed or (N_k - N_q) % 64 > 0)
     return (min(tiles, programs_at_a_time(Q, 8)),), arguments | choice | {"num_warps": 4}
 

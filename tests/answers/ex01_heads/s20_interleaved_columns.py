@@ -1,0 +1,39 @@
+# kind: one mistake
+# what: the columns are split as view(N, d, H): head h gets the columns h, h + H, ...; it should be view(N, H, d), d columns next to each other
+# shows: H > 1 and d > 1
+
+"""ex01_heads · many heads from one matrix
+
+Chapter 01 · difficulty 2 of 5 · 15 minutes
+
+A model keeps its H heads side by side in the columns of one matrix: the first d columns belong to head 0, the next d to
+head 1, and so on. Split them, attend in each head, and put the heads side by side again.
+
+    X_q (N_q, H·d)   X_k (N_k, H·d)   X_v (N_k, H·d)   ->   (N_q, H·d)
+
+    head h:   softmax(Q_h K_hᵀ / √d) V_h       Q_h = X_q[:, h·d : (h + 1)·d], K_h and V_h likewise
+
+No mask. Use no loop over heads: (H, N_q, d) @ (H, d, N_k) multiplies all heads at once. A comprehension or a map() over heads is
+a loop as well; one over X_q, X_k and X_v is none, nor is torch.vmap.
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a loop over heads, a library's attention (F.scaled_dot_product_attention), the finished
+function from flashlab or solutions/.
+
+Hint: X.view(N, H, d) tells the columns of a row apart by head. Which two dimensions have to trade places then?
+"""
+
+import torch
+
+
+def multi_head(X_q, X_k, X_v, H):
+    """Attention in each of H heads; the results side by side."""
+    d = X_q.shape[1] // H
+    q = X_q.reshape(len(X_q), d, H)
+    k = X_k.reshape(len(X_k), d, H)
+    v = X_v.reshape(len(X_v), d, H)
+    s = torch.einsum("idh,jdh->hij", q, k) / d**0.5
+    p = s.softmax(-1)
+    o = torch.einsum("hij,jdh->idh", p, v)
+    return o.reshape(len(X_q), d * H)

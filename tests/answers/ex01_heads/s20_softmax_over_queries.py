@@ -1,0 +1,40 @@
+# kind: one mistake
+# what: softmax over dim=1, as for a matrix of scores; in (H, N_q, N_k) that is the queries, it should be dim=2 (or -1)
+# shows: any inputs with N_k > 1 or N_q > 1 (also N_q = 1: every weight is 1 then)
+
+"""ex01_heads · many heads from one matrix
+
+Chapter 01 · difficulty 2 of 5 · 15 minutes
+
+A model keeps its H heads side by side in the columns of one matrix: the first d columns belong to head 0, the next d to
+head 1, and so on. Split them, attend in each head, and put the heads side by side again.
+
+    X_q (N_q, H·d)   X_k (N_k, H·d)   X_v (N_k, H·d)   ->   (N_q, H·d)
+
+    head h:   softmax(Q_h K_hᵀ / √d) V_h       Q_h = X_q[:, h·d : (h + 1)·d], K_h and V_h likewise
+
+No mask. Use no loop over heads: (H, N_q, d) @ (H, d, N_k) multiplies all heads at once. A comprehension or a map() over heads is
+a loop as well; one over X_q, X_k and X_v is none, nor is torch.vmap.
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a loop over heads, a library's attention (F.scaled_dot_product_attention), the finished
+function from flashlab or solutions/.
+
+Hint: X.view(N, H, d) tells the columns of a row apart by head. Which two dimensions have to trade places then?
+"""
+
+import torch
+
+
+def multi_head(X_q, X_k, X_v, H):
+    """Attention in each of H heads; the results side by side."""
+    N_q, width = X_q.shape
+    N_k = X_k.shape[0]
+    d = width // H
+    Q = X_q.view(N_q, H, d).permute(1, 0, 2)
+    K = X_k.view(N_k, H, d).permute(1, 0, 2)
+    V = X_v.view(N_k, H, d).permute(1, 0, 2)
+    S = torch.bmm(Q, K.permute(0, 2, 1)) / d**0.5
+    P = torch.softmax(S, dim=1)
+    return torch.bmm(P, V).permute(1, 0, 2).reshape(N_q, width)

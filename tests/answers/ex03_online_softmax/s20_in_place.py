@@ -1,0 +1,45 @@
+# kind: right
+# what: the first piece starts m and l, the others update them in place with mul_ and add_; slices counted by hand
+# shows: each score is read once, pieces of at most B, only m, l and a piece on chip
+
+"""ex03_online_softmax · maximum and sum in one pass
+
+Chapter 03 · difficulty 2 of 5 · 20 minutes
+
+A row of scores is too long for the chip. Read it once, at most B scores at a time (fewer
+are allowed), and keep just two numbers from one piece to the next.
+
+    x (N,)   ->   m, the largest score        l, the sum of exp(x_n − m) over all N scores
+
+Every score is a finite number between −1000 and 1000, and N is at least 1: no piece is empty, and none is hidden.
+The row is on modelled memory: load(x, part) brings a piece on chip, each byte is counted, and each score may be read once.
+x is float32, and so are m and l.
+
+Not allowed: changing the inputs, pieces of more than B scores, keeping anything on chip that grows with N, the finished function
+from flashlab or solutions/.
+
+Hint: l counts in units of exp(m). When m becomes m_new, the unit changes. What has to happen to l?
+"""
+
+import torch
+
+from flashlab.memory import load, tiles
+
+inf = float("inf")
+
+
+def online_softmax(x, B):
+    """(m, l) of the scores x, as tensors without dimensions. tiles(N, B) gives the slices of at most B."""
+    N = x.shape[0]
+    piece = load(x, slice(0, min(B, N)))
+    m = piece.max()
+    l = piece.sub_(m).exp_().sum()
+    start = B
+    while start < N:
+        piece = load(x, slice(start, min(start + B, N)))
+        higher = torch.maximum(m, piece.max())
+        l.mul_(m.sub_(higher).exp_())                  # the old unit in units of the new one
+        l.add_(piece.sub_(higher).exp_().sum())
+        m = higher
+        start += B
+    return m, l

@@ -1,0 +1,46 @@
+# kind: right
+# what: columns of tiles outside, a float32 accumulator updated in place by addmm_, the walk along the sum in a helper
+# shows: each tile of C stored once, loads no larger than the tiles, short tiles from the slices, sums in float32
+
+"""ex04_block_matmul · a matrix product by tiles
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+C = A B, one tile of C at a time. The tile stays on chip while the tiles of A's rows and of B's columns pass by.
+
+    A (M, K)   B (K, N)   ->   C (M, N)
+
+    C[rows, cols] = sum over inner of A[rows, inner] B[inner, cols]
+
+Tiles of C are B_m x B_n, steps along the sum take at most B_k. Sizes need not be multiples of them: the last tile of a row or
+column is short. Each byte is counted: every tile of C is stored once. A and B may be 16-bit: turn tiles into float32 after
+the load (`.float()`), the sum needs it.
+
+load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) brings one back, tiles(N, B) gives the slices.
+A, B and C are float16, bfloat16 or float32, all of them alike. No size is 0.
+
+Not allowed: changing the inputs, larger tiles, more than one tile of C on chip at a time (the product that is being added to
+it is none), a second load or store of a tile for the same tile of C, the finished function from flashlab or solutions/.
+
+Hint: three loops. Which of them run over different tiles of C, and which over the terms of one sum?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+
+def one_tile(A, B, rows, cols, B_k):
+    height = rows.stop - rows.start
+    width = cols.stop - cols.start
+    acc = torch.zeros(height, width, dtype=torch.float32)
+    for inner in tiles(A.shape[1], B_k):
+        acc.addmm_(load(A, rows, inner).float(), load(B, inner, cols).float())
+    return acc
+
+
+def block_matmul(A, B, C, B_m, B_n, B_k):
+    """Fills C with A B."""
+    for cols in tiles(C.shape[1], B_n):
+        for rows in tiles(C.shape[0], B_m):
+            store(C, rows, one_tile(A, B, rows, cols, B_k), cols)

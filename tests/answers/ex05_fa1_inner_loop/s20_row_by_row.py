@@ -1,0 +1,52 @@
+# kind: right
+# what: every row for itself with plain Python: picks the visible keys by index, adds them, and leaves a row without any as it was
+# shows: hidden keys are never touched, so no -inf − -inf; keep and dropout_p act on the new weights only, l without dropout
+
+"""ex05_fa1_inner_loop · the inner step of FlashAttention-1
+
+Chapter 05 · difficulty 4 of 5 · 35 minutes
+
+FA1 keeps a key block on chip and lets the query blocks pass. Each step takes O_i, l_i, m_i from HBM, adds one key block and
+puts them back. O_i is normalised at all times: it is the attention over the keys seen so far.
+
+    Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   O_i (B_r, d_v)   l_i, m_i (B_r,)   ->   O_i, l_i, m_i, new ones
+
+m_i is the largest score of each row so far, l_i the sum of exp(score − m_i); the softmax is that of Q_i Kᵀ · scale over the
+keys that are not hidden. A row may have no visible key yet (m_i = -inf, l_i = 0): its O_i stays 0.
+hidden is True where a query must not see a key; None means that nothing is hidden.
+Dropout acts on the finished weights: those where keep is False become 0, the others are divided by 1 − dropout_p. l_i is the
+sum without dropout. Either keep is given and 0 < dropout_p < 1, or keep is None, dropout_p is 0, and nothing is dropped.
+Scores lie between −1000 and 1000; scale is any finite number, 0 and negative ones too.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: undo the last division, add the new keys, divide again. In units of which maximum is each of the sums?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def fa1_step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden=None, keep=None, dropout_p=0.0):
+    """Adds key block j to query block i. hidden and keep are (B_r, B_c) masks or None. Leaves its inputs as they are."""
+    O_new, l_new, m_new = O_i.clone(), l_i.clone(), m_i.clone()
+    for r in range(Q_i.shape[0]):
+        if hidden is None:
+            see = torch.arange(K_j.shape[0])
+        else:
+            see = torch.nonzero(~hidden[r]).flatten()
+        if see.numel() == 0:
+            continue                                       # this row gets nothing from this block
+        s = scale * (K_j[see] @ Q_i[r])
+        m = torch.maximum(m_i[r], s.max())
+        p = torch.exp(s - m)
+        old = l_i[r] * torch.exp(m_i[r] - m)               # 0 where nothing was seen before: exp(-inf)
+        l = old + p.sum()
+        if keep is not None:
+            p = torch.where(keep[r, see], p / (1 - dropout_p), torch.zeros_like(p))
+        O_new[r] = (old * O_i[r] + p @ V_j[see]) / l
+        l_new[r] = l
+        m_new[r] = m
+    return O_new, l_new, m_new

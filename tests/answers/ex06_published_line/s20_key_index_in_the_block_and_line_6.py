@@ -1,0 +1,56 @@
+# kind: two mistakes
+# what: (1) the mask compares the query's index with the key's index within its block; it should be the index in the whole sequence. (2) line 6 is left as printed, l + exp(m − m_new) + rowsum(P); it should be exp(m − m_new) · l + rowsum(P)
+# shows: both from the second key block on, N > B_c: (1) lets queries see later keys, (2) gives a wrong sum
+
+"""ex06_published_line · find the bugs in the published lines
+
+Chapter 06 · difficulty 3 of 5 · 25 minutes
+
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with mistakes
+that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines are wrong.
+Write the function as it should be: these lines repaired, or lines of your own that give the same O and L block by block.
+
+     1   O = 0, l = 0, m = −∞
+         for each key block j = 0, 1, ...
+     2       S = Q K_jᵀ · scale
+     3       S = −∞ where (query's index) > (key's index)
+     4       m_new = max(m, rowmax(S))
+     5       P = exp(S − m_new)
+     6       l = l + exp(m − m_new) + rowsum(P)
+     7       O = diag(exp(m − m_new))⁻¹ · O + P V_j
+     8       O = diag(l)⁻¹ · O
+     9       m = m_new
+    10   O = diag(l)⁻¹ · O
+    11   L = m + log l
+
+    Q (N, d)   K (N, d)   V (N, d_v)   ->   O (N, d_v), L (N,)
+Scores lie between −1000 and 1000; scale is any finite number.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
+
+Not allowed: changing the inputs, the N by N scores at once (unless B_c is N or more), a library's attention
+(F.scaled_dot_product_attention), the finished function from flashlab or solutions/.
+
+Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the larger score.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, B_c, scale):
+    """Causal attention and the natural-log logsumexp of each row: (O, L)."""
+    N, d_v = V.shape
+    O, l, m = torch.zeros(N, d_v), torch.zeros(N), torch.full((N,), -inf)
+    for K_j, V_j in zip(torch.split(K, B_c), torch.split(V, B_c)):
+        S = Q @ K_j.T * scale
+        hide = torch.ones(N, len(K_j), dtype=torch.bool).triu(1)
+        S = torch.where(hide, torch.full_like(S, -inf), S)
+        m_new = torch.maximum(m, S.max(1).values)
+        P = torch.exp(S - m_new[:, None])
+        l = l + torch.exp(m - m_new) + P.sum(1)
+        O = torch.exp(m - m_new)[:, None] * O + P @ V_j
+        m = m_new
+    O = O / l[:, None]
+    L = m + torch.log(l)
+    return O, L

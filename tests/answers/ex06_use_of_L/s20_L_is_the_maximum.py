@@ -1,0 +1,38 @@
+# kind: one mistake
+# what: the new L is max(L_a, L_b), as m is in a softmax state; it should be log(exp(L_a) + exp(L_b)), the maximum plus the log of the shares' sum
+# shows: L_a and L_b within about 15 of each other, worst where equal: log 2 is missing (O is right)
+
+"""ex06_use_of_L · putting two finished halves together with L
+
+Chapter 06 · difficulty 3 of 5 · 15 minutes
+
+FA2 writes O, already divided, and L, the natural-log logsumexp of each row's scores. That one number is enough to merge the
+results of two halves of the keys. Decoding and attention over many GPUs are built on it.
+
+    O_a, O_b (N_q, d_v)   L_a, L_b (N_q,)   ->   O (N_q, d_v), L (N_q,)
+
+O and L are what a single pass over all the keys would have written. For one row, L_a is the logarithm of Σ exp(score) over
+the keys of half a, and O_a the sum of their values, each weighted by exp(score) and divided by that same Σ.
+L may be in the hundreds, of either sign. A query that saw no key of a half has O = 0 and L = -inf there; where it saw none of
+either, O = 0 and L = -inf.
+Tensors are float32, which is exact enough for the sums too, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: undo each half's division in thought. What is the sum over all keys divided by, and how large is a half's share of it?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def combine(O_a, L_a, O_b, L_b):
+    """(O, L) of all the keys, from those of each half."""
+    L = torch.maximum(L_a, L_b)
+    L_safe = torch.where(L == -inf, torch.zeros_like(L), L)
+    w_a = torch.exp(L_a - L_safe)
+    w_b = torch.exp(L_b - L_safe)
+    total = (w_a + w_b).clamp(min=1e-30)           # 0 only where nothing was seen
+    O = (w_a[:, None] * O_a + w_b[:, None] * O_b) / total[:, None]
+    return O, L

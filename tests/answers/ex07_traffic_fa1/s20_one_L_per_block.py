@@ -1,0 +1,42 @@
+# kind: one mistake
+# what: L_i is counted as one number per query block, T_r in all; it has one for each query, N_q in all
+# shows: any inputs with B_r > 1 and N_q > 1
+
+"""ex07_traffic_fa1 · predict the traffic of FlashAttention-1
+
+Chapter 07 · difficulty 3 of 5 · 20 minutes
+
+How many elements does FA1 move? Key blocks outside, query blocks inside:
+
+    write O = 0, l = 0, m = −∞ to HBM
+    for each key block j:                          at most B_c keys
+        read K_j, V_j
+        for each query block i:                    at most B_r queries
+            read Q_i, O_i, l_i, m_i
+            write O_i, l_i, m_i, and in the last key step L_i
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   O (N_q, d_v)   l, m, L (N_q,)
+
+A formula or a loop over the blocks: either is held against the memory model, which counts what flashlab.rungs.fa1.fa1_forward
+moves, at sizes you have not seen. Blocks may be short: T_c = ⌈N_k / B_c⌉ and T_r = ⌈N_q / B_r⌉.
+No size is 0.
+
+Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
+
+Hint: per key block the whole of Q passes by, whatever B_r is. How many key blocks are there?
+"""
+
+from math import ceil
+
+
+def fa1_traffic(N_q, N_k, d, d_v, B_r, B_c):
+    """(reads, writes) in elements, two whole numbers."""
+    T_c = ceil(N_k / B_c)
+    T_r = ceil(N_q / B_r)
+    reads = 0
+    writes = N_q * d_v + 2 * N_q
+    reads += N_k * (d + d_v)
+    reads += T_c * N_q * (d + d_v + 2)
+    writes += T_c * N_q * (d_v + 2)
+    writes += T_r                                  # L_i, in the last key step
+    return reads, writes

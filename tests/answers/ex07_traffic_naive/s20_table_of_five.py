@@ -1,0 +1,35 @@
+# kind: right
+# what: a table of the five operations as a dict of (operands read, results written) and sums over its columns
+# shows: exact integers at any sizes, N_q != N_k, d != d_v
+
+"""ex07_traffic_naive · predict the traffic of naive attention
+
+Chapter 07 · difficulty 2 of 5 · 15 minutes
+
+How many elements does naive attention move? Each PyTorch operation is a kernel of its own: it reads its operands from HBM
+and writes its result back. These are the five operations, for one head without a mask:
+
+    S = Q Kᵀ        S = S · scale        P = softmax(S)        O = P V        L = logsumexp(S)
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   S, P (N_q, N_k)   O (N_q, d_v)   L (N_q,)
+
+Your formula is held against the memory model, which counts what flashlab.rungs.naive.naive_forward moves, at sizes you have
+not seen.
+No size is 0.
+
+Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
+
+Hint: make a table of the five operations, with one column for what each reads and one for what it writes.
+"""
+
+from math import prod
+
+
+def naive_traffic(N_q, N_k, d, d_v):
+    """(reads, writes) in elements, two whole numbers."""
+    shape = {"Q": (N_q, d), "K": (N_k, d), "V": (N_k, d_v), "S": (N_q, N_k), "P": (N_q, N_k), "O": (N_q, d_v), "L": (N_q,)}
+    size = {name: prod(s) for name, s in shape.items()}
+    program = [("QK", "S"), ("S", "S"), ("S", "P"), ("PV", "O"), ("S", "L")]
+    reads = sum(size[name] for operands, _ in program for name in operands)
+    writes = sum(size[name] for _, result in program for name in result)
+    return reads, writes

@@ -1,0 +1,36 @@
+# kind: one mistake
+# what: takes the mean over the d_v columns, having read that D is an average; it is the sum over the columns
+# shows: any d_v > 1
+
+"""ex08_D · D without P
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+The softmax gradient needs D_i = Σ_j P_ij dP_ij for each row: a sum over all keys, but a tile shows only a few. The same
+number is also a sum over the d_v columns, of two things that are there already.
+
+    O (N_q, d_v)   dO (N_q, d_v)   ->   D (N_q,)
+
+Here O = P V, and dP = dO Vᵀ is the gradient of P. Neither P nor V is at hand.
+Write one program of that kernel: it is called once for each block of queries, with the slice `rows`, and fills D[rows].
+HBM is touched through load and store only, and each byte is counted: O and dO are read once, D is written once.
+O and dO are float16, bfloat16 or float32, D is float32. No size is 0.
+
+Not allowed: changing the inputs, rows of other blocks, a second load, the finished function from flashlab or solutions/.
+
+Hint: dP_ij is a sum over columns. Put it into the sum over j, and let the two sums change places.
+"""
+
+import torch
+
+from flashlab.memory import load, store
+
+
+def preprocess(O, dO, D, rows):
+    """Fills D[rows].
+
+    Tiles are turned into D.dtype after the load (`.to(D.dtype)`): sums of 16-bit numbers need 32 bits.
+    """
+    O_i = load(O, rows).to(D.dtype)
+    dO_i = load(dO, rows).to(D.dtype)
+    store(D, rows, torch.mean(O_i * dO_i, dim=1))

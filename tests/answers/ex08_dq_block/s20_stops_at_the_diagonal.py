@@ -1,0 +1,70 @@
+# kind: one mistake
+# what: the loop stops at the key block after the block's own query numbers, as if N_q = N_k; the end must move by N_k - N_q
+# shows: causal with N_k > N_q: visible key blocks are left out (for N_k < N_q hidden ones are loaded)
+
+"""ex08_dq_block · dQ of one query block
+
+Chapter 08 · difficulty 4 of 5 · 35 minutes
+
+One program of the second pass: query block i stays on chip, the key blocks pass by as in the forward, and dQ[rows] is
+written once. It is called once for each query block; `rows` is the slice of its queries, of which the last may be short.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   dO (N_q, d_v)   L, D (N_q,)   ->   dQ (N_q, d)
+
+dO is the gradient of O, L the natural-log logsumexp of each row's scores, D the row sum of dO ∘ O. The scores are
+Q Kᵀ · scale, and scale is any finite number. P is not given: each tile of it is made again from Q, K and L.
+With causal, query n sees the keys 0 ... n + N_k − N_q. A query that sees none has L = -inf, and dQ = 0.
+
+HBM is touched through load and store only, and each byte is counted. A program reads its rows of Q, dO, L and D once; it need
+not if none of its queries sees a key. A block of K and V it reads once if any of its queries sees any key of that block
+(the keys that none sees may stay out), else not at all: the first block starts at key 0, each has B_c keys, the last may be
+short. dQ[rows] is stored once, also where it is 0; store rounds to dQ's dtype.
+Scores lie between −1000 and 1000.
+Q, K, V, dO and dQ are float16 or float32, L and D are float32. No size is 0.
+
+Not allowed: changing the inputs, more than B_c keys at a time, a second load, a store in each step, autograd, the
+finished function from flashlab or solutions/.
+
+Hint: take the forward's loop. Which of its running values are left? What takes the place of O_i?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+inf = float("inf")
+
+
+def dq_program(Q, K, V, dO, L, D, dQ, rows, B_c, scale, causal):
+    """Fills dQ[rows], with at most B_c keys on chip at a time.
+
+    Tiles are turned into L.dtype after the load (`.to(L.dtype)`): sums of 16-bit numbers need 32 bits.
+    hidden_tile(rows, cols, N_q, N_k) is the mask of a tile, True where the key is hidden; tiles(N, B) gives the slices.
+    """
+    Q_i = load(Q, rows).to(L.dtype)
+    dO_i = load(dO, rows).to(L.dtype)
+    L_i = load(L, rows)
+    D_i = load(D, rows)
+    L_safe = torch.where(L_i == -inf, 0.0, L_i)
+    dQ_i = torch.zeros(Q_i.shape, dtype=L.dtype)
+
+    for cols in tiles(len(K), B_c):
+        if causal and cols.start >= rows.stop:
+            break                                   # from here on every key comes after every query
+        K_j = load(K, cols).to(L.dtype)
+        V_j = load(V, cols).to(L.dtype)
+        S_ij = Q_i @ K_j.T * scale
+        if causal:
+            S_ij = S_ij.masked_fill(hidden_tile(rows, cols, len(Q), len(K)), -inf)
+        P_ij = torch.exp(S_ij - L_safe[:, None])
+        dP_ij = dO_i @ V_j.T
+        dS_ij = P_ij * (dP_ij - D_i[:, None])
+        dQ_i += dS_ij @ K_j * scale
+
+    store(dQ, rows, dQ_i)
+
+
+def hidden_tile(rows, cols, N_q, N_k):
+    """(B_r, B_c), True where the key comes after the query."""
+    queries, keys = torch.arange(rows.start, rows.stop), torch.arange(cols.start, cols.stop)
+    return keys > queries[:, None] + N_k - N_q

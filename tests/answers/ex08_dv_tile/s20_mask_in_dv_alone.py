@@ -1,0 +1,38 @@
+# kind: one mistake
+# what: masks only the copy of P that makes dV and returns the P of before the mask; the weights of hidden keys in P_ij must be 0 as well
+# shows: any hidden key: P_ij is not 0 there
+
+"""ex08_dv_tile · P again, and one tile's part of dV
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+The backward pass of FlashAttention has no P: it makes each tile of it again, from Q, K and L. The first use of the tile is dV.
+
+    Q_i (B_r, d)   K_j (B_c, d)   dO_i (B_r, d_v)   L_i (B_r,)   ->   P_ij (B_r, B_c), dV_j (B_c, d_v)
+
+P_ij is the softmax of Q Kᵀ · scale, normalised over all keys, of which this tile shows a few; L_i is each row's logsumexp.
+dV_j is this tile's part: the sum over i is made outside.
+
+hidden is a (B_r, B_c) mask, True where the key is hidden, or None. A row that sees no key at all, which takes a mask, has
+L_i = -inf; its weights are 0.
+Scores lie between −1000 and 1000; scale is any finite number.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+
+Hint: O = P V is a matrix product. Which of its two gradients is dV? And what is -inf − (-inf)?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def dv_tile(Q_i, K_j, dO_i, L_i, scale, hidden=None):
+    """(P_ij, this tile's part of dV_j)."""
+    L_safe = L_i.masked_fill(L_i == -inf, 0)
+    P_ij = torch.exp(Q_i @ K_j.T * scale - L_safe[:, None])
+    if hidden is None:
+        return P_ij, P_ij.T @ dO_i
+    dV_j = P_ij.masked_fill(hidden, 0).T @ dO_i
+    return P_ij, dV_j

@@ -1,0 +1,38 @@
+# kind: one mistake
+# what: sends old dimension n to place order[n]; order[n] says which old dimension comes to place n
+# shows: three dimensions or more in a cyclic order such as (1, 2, 0); a swap hides it
+
+"""ex09_view_strides · strides of a view
+
+Chapter 09 · difficulty 2 of 5 · 20 minutes
+
+Permuting and slicing move no number: they make a new shape, new strides and a new first address over the same memory.
+Given those of a tensor, compute those of T.permute(order)[start_0::step_0, start_1::step_1, ...].
+
+    shape, strides, offset    ->    shape, strides, offset of the view        tuples of whole numbers; offset in elements
+
+    order[n]     which of the old dimensions becomes the new dimension n
+    starts[n], steps[n]     of the new dimension n; 0 ≤ start < size, step ≥ 1
+
+Element (i, j, ...) lies at offset + i · strides[0] + j · strides[1] + ... Example: a (3, 4) matrix with strides (4, 1),
+transposed, then [1::2, 0::1], has shape (2, 3), strides (2, 4), offset 1.
+
+Not allowed: asking a tensor (torch), the finished function from flashlab or solutions/.
+
+Hint: where does the first element of the view lie? And how far is it from there to the next one along each dimension?
+"""
+
+
+def view(shape, strides, offset, order, starts, steps):
+    """(shape, strides, offset) of the permuted and sliced view."""
+    dims = len(shape)
+    shape_p = [0] * dims
+    strides_p = [0] * dims
+    for n in range(dims):
+        shape_p[order[n]] = shape[n]
+        strides_p[order[n]] = strides[n]
+    for n in range(dims):
+        offset += starts[n] * strides_p[n]
+        shape_p[n] = (shape_p[n] - starts[n] + steps[n] - 1) // steps[n]
+        strides_p[n] *= steps[n]
+    return tuple(shape_p), tuple(strides_p), offset

@@ -1,0 +1,54 @@
+# kind: one mistake
+# what: the rescaling factor of old sums is 2^((m_old − m_new)·log2(e)): the maxima are in base 2 already, the log2(e) in alpha is one too many
+# shows: more than one block of keys, with the maximum growing after the first
+
+"""ex12_exp2 · attention in powers of two
+
+Chapter 12 · difficulty 2 of 5 · 20 minutes
+
+A GPU has an instruction for 2^x and none for e^x. Write the loop of FlashAttention-2 for one query block so that it knows base 2
+alone, with the scale and log2(e) folded into one factor that each score meets once.
+
+    exp(scale · s − m) = 2^(factor · s − m')        factor = scale · log2(e)        m' = m · log2(e), the maximum in base 2
+
+    Q (N_q, d), K (N_k, d), V (N_k, d_v)   ->   O (N_q, d_v)        L (N_q,), the natural logarithm of the sum of exponentials
+
+All tensors are float32, or all are float64; O and L have their dtype. scale is greater than 0, each scaled score lies between
+−1000 and 1000, every query sees every key, N_k is at least 1, and the last block of keys may be short. LOG2_E is log2(e).
+A block has at most B_c keys: no tensor of scores may have N_k columns. The factor may go into Q instead, before the loop.
+
+Not allowed: a tensor of N_q by N_k, torch.exp, torch.log and their kin (torch.exp2, torch.log2 and 2 ** x are the point), a
+library's softmax or attention, the finished function from flashlab or solutions/.
+
+Hint: keep m_i in base 2 from the first block to the last. Only L has to leave it, at the end.
+"""
+
+import torch
+
+LOG2_E = 1.4426950408889634
+inf = float("inf")
+
+
+def attend(Q, K, V, scale, B_c):
+    """(O, L) of all queries in Q, walking the keys in blocks of B_c."""
+    factor = scale * LOG2_E
+    N_q = Q.shape[0]
+    O = torch.zeros((N_q, V.shape[1]), dtype=V.dtype)
+    l = torch.zeros(N_q, dtype=Q.dtype)
+    m = torch.full((N_q,), -inf, dtype=Q.dtype)
+
+    def exp(x):                       # e^x with the instruction that there is
+        return 2 ** (x * LOG2_E)
+
+    for first in range(0, K.shape[0], B_c):
+        block = slice(first, first + B_c)
+        S = (Q @ K[block].T) * factor
+        m_new = torch.max(m, S.max(-1)[0])
+        P = 2 ** (S - m_new[:, None])
+        a = exp(m - m_new)
+        l = l * a + P.sum(-1)
+        O = O * a[:, None] + P @ V[block]
+        m = m_new
+    O = O / l[:, None]
+    L = m / LOG2_E + torch.log2(l) / LOG2_E
+    return O, L

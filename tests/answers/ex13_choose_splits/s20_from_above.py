@@ -1,0 +1,40 @@
+# kind: right
+# what: old C habits: walks s from T down to 1 and takes it where the time is not more than the best so far
+# shows: with <= from above the smallest s of a tie is left; T = 1, fewer programs than SMs and more, all in whole numbers
+
+"""ex13_choose_splits · how many splits
+
+Chapter 13 · difficulty 2 of 5 · 20 minutes
+
+A decode step has P independent programs before any split: one for each head of K and V in each sequence. Each walks T key blocks.
+With s splits there are P · s programs, and the longest of them walks ⌈T / s⌉ key blocks. A program also takes 2 steps, as long as
+two key blocks, to begin and to store its partial result.
+
+A GPU runs SMs programs at a time, one on each SM, so they come in waves; all programs of a wave are taken to last as long as the
+longest. In steps of one key block the time is
+
+    ⌈P · s / SMs⌉ waves, of ⌈T / s⌉ + 2 steps each            a last wave that is not full takes as long as a full one
+
+s lies between 1 and T: no chunk is empty. Return the s with the least time; where several share it, the smallest, which leaves
+least to merge. P, T and SMs are whole numbers, 1 or more. T is at most 4096.
+
+Not allowed: the finished function from flashlab or solutions/.
+
+Hint: write the time as a function of s first, and try all s.
+"""
+
+
+def choose_splits(P, T, SMs):
+    """The number of splits that takes the fewest steps, a whole number between 1 and T."""
+    best_s = T
+    best_t = -1
+    s = T
+    while s >= 1:
+        waves = (P * s + SMs - 1) // SMs
+        steps = (T + s - 1) // s + 2
+        t = waves * steps
+        if best_t < 0 or t <= best_t:
+            best_t = t
+            best_s = s
+        s -= 1
+    return best_s

@@ -1,0 +1,37 @@
+# kind: right
+# what: plays the R steps of a pass and adds up what is sent in each; the sums' last step home is the R-th
+# shows: one rank sends nothing; K and V R − 1 times, dK and dV R times in float32, H_kv heads, d and d_v apart
+
+"""ex14_ring_traffic · what a rank sends
+
+Chapter 14 · difficulty 3 of 5 · 20 minutes
+
+A sequence of N rows is split among R ranks, N/R rows each, with H_q heads of queries and H_kv heads of keys and values. d is the
+width of Q and K, d_v that of V. How many bytes does one rank send?
+
+    forward     the blocks of K and V travel round the ring, itemsize bytes an element, until every rank has met every block.
+                Nobody sends a block that nobody has still to meet: after the last step nothing is passed on
+    backward    K and V travel the same way once more. The sums dK and dV of a block travel behind it, in float32, and in the
+                end one step further, to the rank that owns the block
+
+R divides N. With one rank nothing is sent.
+
+Not allowed: the finished function from flashlab or solutions/.
+
+Hint: with two ranks, how often is a block of K passed on? How often are its dK and dV?
+"""
+
+
+def ring_traffic(N, R, H_q, H_kv, d, d_v, itemsize):
+    """(forward, backward): the bytes that one rank sends, two whole numbers."""
+    if R == 1:
+        return 0, 0
+    elements = (N // R) * H_kv * (d + d_v)      # of one block of K and V together
+    forward = backward = 0
+    for step in range(R):
+        last = step == R - 1
+        if not last:
+            forward += elements * itemsize
+            backward += elements * itemsize
+        backward += elements * 4                # dK and dV: to the next rank, in the last step home
+    return forward, backward
