@@ -455,7 +455,7 @@ def test_one_block_that_loops_over_the_matrix():
 @pytest.mark.parametrize("mine", ["threadIdx.x * gridDim.x + blockIdx.x", "N - 1 - (blockIdx.x * blockDim.x + threadIdx.x)"])
 def test_threads_that_take_each_others_elements(mine):
     report = edited("ex02_vector_add", ("blockIdx.x * blockDim.x + threadIdx.x", mine), ("if i < N:", "if 0 <= i < N:"))
-    is_called(report, "threads_exchanged", "stored elements of C that belong to thread")
+    is_called(report, "threads_exchanged", "stored an element of C that belongs to thread")
 
 
 # ---- right, in other people's words
