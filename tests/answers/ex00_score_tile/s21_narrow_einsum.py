@@ -1,0 +1,40 @@
+# kind: right
+# what: bounds of the tile worked out with min, torch.narrow for the rows, einsum for the scores, sqrt(d) taken off Q's rows first
+# shows: only the B_r rows of Q and B_c rows of K are touched; the short last tile comes from the min; float32 throughout
+"""ex00_score_tile · one tile of scores
+
+Chapter 00 · difficulty 1 of 5 · 10 minutes
+
+S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
+without making all of S.
+
+    Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
+
+    S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
+
+The sizes need not divide: the last tile is short, and has the rows and columns that are left.
+Tensors are float32, and no size is 0.
+
+Not allowed: all of S for a tile of it (a strip of it would do), the finished function from flashlab or solutions/.
+
+Hint: which rows of Q does tile i take, and which rows of K does tile j take?
+"""
+
+import math
+
+import torch
+
+
+def score_tile(Q, K, i, j, B_r, B_c):
+    """Tile (i, j) of Q Kᵀ / √d."""
+    N_q, d = Q.shape
+    N_k = K.shape[0]
+
+    q_begin = i * B_r
+    q_count = min(B_r, N_q - q_begin)
+    k_begin = j * B_c
+    k_count = min(B_c, N_k - k_begin)
+
+    q = torch.narrow(Q, 0, q_begin, q_count) / math.sqrt(d)
+    k = torch.narrow(K, 0, k_begin, k_count)
+    return torch.einsum("rd,cd->rc", q, k)

@@ -1,0 +1,43 @@
+# kind: one mistake
+# what: hidden scores are set to -1000, "the smallest score there is", instead of -inf (empty rows are set to 0 separately and are right)
+# shows: causal with visible scores far below zero, near -1000: hidden keys then weigh as much as visible ones
+"""ex01_attention · attention, causal or not
+
+Chapter 01 · difficulty 2 of 5 · 20 minutes
+
+The three lines of attention for one head, with a scale and a causal mask.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+
+    S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
+
+With causal=True a query sees no key after its own. Where N_q ≠ N_k the last query is lined up with the last key: query i
+sees the keys j ≤ i + N_k − N_q. A query that sees no key at all gets a row of zeros.
+Scores lie between −1000 and 1000; scale is any finite number, 0 and negative ones too.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a library's attention (F.scaled_dot_product_attention), the finished function from
+flashlab or solutions/.
+
+Hint: set hidden scores to -inf before the softmax. torch.ones(...).triu(diagonal) marks everything from a diagonal on.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention(Q, K, V, *, causal=False, scale=None):
+    """softmax(scale · Q Kᵀ) V. scale is 1/√d where it is None."""
+    N_q, d = Q.shape
+    N_k = K.shape[0]
+    scale = 1.0 / d ** 0.5 if scale is None else scale
+    S = (Q @ K.T) * scale
+    if not causal:
+        return torch.softmax(S, dim=1) @ V
+
+    hidden = torch.ones(N_q, N_k, dtype=torch.bool).triu(N_k - N_q + 1)
+    S = S.masked_fill(hidden, -1000.0)                    # scores lie between -1000 and 1000
+    P = torch.softmax(S, dim=1)
+    P = P.masked_fill(hidden.all(dim=1, keepdim=True), 0.0)
+    return P @ V

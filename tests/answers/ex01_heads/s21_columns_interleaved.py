@@ -1,0 +1,41 @@
+# kind: one mistake
+# what: view(N, d, H) takes every H-th column for a head (split and joined alike); it should be view(N, H, d): d neighbouring columns each
+# shows: H and d both at least 2
+"""ex01_heads · many heads from one matrix
+
+Chapter 01 · difficulty 2 of 5 · 15 minutes
+
+A model keeps its H heads side by side in the columns of one matrix: the first d columns belong to head 0, the next d to
+head 1, and so on. Split them, attend in each head, and put the heads side by side again.
+
+    X_q (N_q, H·d)   X_k (N_k, H·d)   X_v (N_k, H·d)   ->   (N_q, H·d)
+
+    head h:   softmax(Q_h K_hᵀ / √d) V_h       Q_h = X_q[:, h·d : (h + 1)·d], K_h and V_h likewise
+
+No mask. Use no loop over heads: (H, N_q, d) @ (H, d, N_k) multiplies all heads at once. A comprehension or a map() over heads is
+a loop as well; one over X_q, X_k and X_v is none, nor is torch.vmap.
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a loop over heads, a library's attention (F.scaled_dot_product_attention), the finished
+function from flashlab or solutions/.
+
+Hint: X.view(N, H, d) tells the columns of a row apart by head. Which two dimensions have to trade places then?
+"""
+
+import torch
+
+
+def multi_head(X_q, X_k, X_v, H):
+    """Attention in each of H heads; the results side by side."""
+    N_q, width = X_q.shape
+    N_k = X_k.shape[0]
+    d = width // H
+
+    Q = X_q.reshape(N_q, d, H).permute(2, 0, 1)       # (H, N_q, d)
+    K = X_k.reshape(N_k, d, H).permute(2, 0, 1)
+    V = X_v.reshape(N_k, d, H).permute(2, 0, 1)
+
+    S = Q @ K.transpose(1, 2) / d ** 0.5
+    O = torch.softmax(S, dim=2) @ V                   # (H, N_q, d)
+    return O.permute(1, 2, 0).reshape(N_q, width)

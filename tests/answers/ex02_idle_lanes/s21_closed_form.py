@@ -1,0 +1,29 @@
+# kind: right
+# what: no loop: full blocks are all alike, so their idle lanes are multiplied; the rest, if any, is added; (-e) % 32 lanes idle for e elements
+# shows: N multiple of block (rest 0 gives 0 idle), N < block, block no multiple of 32, block 1
+"""ex02_idle_lanes · counting idle lanes before the launch
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+A vector of N elements, blocks of `block` threads, one element a thread. Count without launching:
+
+    blocks      how many blocks cover the vector
+    without     how many threads are launched and have no element
+    idle        how many lanes stand idle in the warps that do have an element
+
+A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second one
+never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
+Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
+N lies between 1 and 10,000, block between 1 and 1024: to go through the blocks one by one is fast enough.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
+"""
+
+
+def lanes(N, block):
+    """(blocks, without, idle) for N elements and blocks of `block` threads."""
+    full, rest = divmod(N, block)
+    blocks = full + (rest > 0)
+    return blocks, blocks * block - N, full * (-block % 32) + -rest % 32

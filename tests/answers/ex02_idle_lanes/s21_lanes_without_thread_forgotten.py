@@ -1,0 +1,35 @@
+# kind: one mistake
+# what: the lanes of a warp are cut off at the block's last thread (min with block), so lanes that never get a thread do not count; they should
+# shows: block not a multiple of 32 and its last warp has an element, e.g. N = 40, block = 40: idle 24, not 0
+"""ex02_idle_lanes · counting idle lanes before the launch
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+A vector of N elements, blocks of `block` threads, one element a thread. Count without launching:
+
+    blocks      how many blocks cover the vector
+    without     how many threads are launched and have no element
+    idle        how many lanes stand idle in the warps that do have an element
+
+A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second one
+never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
+Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
+N lies between 1 and 10,000, block between 1 and 1024: to go through the blocks one by one is fast enough.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
+"""
+
+
+def lanes(N, block):
+    """(blocks, without, idle) for N elements and blocks of `block` threads."""
+    blocks = (N + block - 1) // block
+    without = blocks * block - N
+    idle = 0
+    for b in range(blocks):
+        elements = min(block, N - b * block)
+        warps = (elements + 31) // 32
+        threads_in_them = min(warps * 32, block)      # no more threads than the block has
+        idle += threads_in_them - elements
+    return blocks, without, idle

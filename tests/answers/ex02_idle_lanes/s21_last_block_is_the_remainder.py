@@ -1,0 +1,38 @@
+# kind: one mistake
+# what: the last block's elements are taken as N % block, which is 0 where block divides N; it should be N - (blocks - 1) * block
+# shows: block divides N and is no multiple of 32, e.g. N = 80, block = 40: idle 48, not 24
+"""ex02_idle_lanes · counting idle lanes before the launch
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+A vector of N elements, blocks of `block` threads, one element a thread. Count without launching:
+
+    blocks      how many blocks cover the vector
+    without     how many threads are launched and have no element
+    idle        how many lanes stand idle in the warps that do have an element
+
+A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second one
+never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
+Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
+N lies between 1 and 10,000, block between 1 and 1024: to go through the blocks one by one is fast enough.
+
+Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+
+Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
+"""
+
+WARP = 32
+
+
+def idle_of(elements):
+    warps = -(-elements // WARP)
+    return warps * WARP - elements
+
+
+def lanes(N, block):
+    """(blocks, without, idle) for N elements and blocks of `block` threads."""
+    blocks = -(-N // block)
+    without = blocks * block - N
+    last = N % block
+    idle = (blocks - 1) * idle_of(block) + idle_of(last)
+    return blocks, without, idle

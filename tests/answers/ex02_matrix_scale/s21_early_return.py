@@ -1,0 +1,58 @@
+# kind: right
+# what: C style: two early returns instead of one if, a running pointer p, factor read into a variable; grid by (n - 1) // b + 1
+# shows: edges stick out in both directions, block (1, 1), block wider than the matrix, one row, one column; x walks along a row
+"""ex02_matrix_scale · a matrix on a two-dimensional grid
+
+Chapter 02 · difficulty 2 of 5 · 20 minutes
+
+Every row of a matrix times a factor of its own, one thread for each element.
+
+    X (rows, cols)   factors (rows,)   ->   Y (rows, cols)        Y[row, col] = factors[row] · X[row, col]
+
+    block = (x, y): a block has x threads along the columns and y along the rows
+    grid = (x, y):  x blocks along the columns and y along the rows, as few as cover the whole matrix
+
+Two functions are yours: the kernel, which every thread of every block runs, and the size of the grid. rows and cols are
+any numbers from 1 on; the blocks at the right and the lower edge may stick out, and a thread without an element does nothing.
+In the kernel X, factors and Y are pointers to their first numbers, with one index each. X and Y are laid out alike: row
+after row without gaps, `cols` numbers each.
+Neighbouring lanes differ in threadIdx.x: they must walk along a row, so that 32 of them share sectors of memory. The thread
+with number c along x and r along y in the whole grid has the element in column c of row r; the sectors of the stores are counted.
+Tensors are float32, and no size is 0.
+
+Not allowed: PyTorch in place of the kernel, fewer or more blocks than cover X in either direction, the finished function
+from flashlab or solutions/.
+
+Hint: both directions need a ceil in the grid and a guard in the kernel. Which of x and y belongs to the columns?
+"""
+
+import torch
+
+from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+
+
+def scale_kernel(X, factors, Y, rows, cols):
+    """Written for one thread."""
+    c = threadIdx.x + blockDim.x * blockIdx.x
+    if c >= cols:
+        return
+    r = threadIdx.y + blockDim.y * blockIdx.y
+    if r >= rows:
+        return
+    p = c + cols * r
+    f = factors[r]
+    Y[p] = f * X[p]
+
+
+def grid_for(rows, cols, block):
+    """(x, y): the blocks of block[0] columns and block[1] rows that cover the matrix."""
+    wide, high = block
+    return (cols - 1) // wide + 1, (rows - 1) // high + 1
+
+
+def scale_rows(X, factors, block):
+    """Each row times its factor, and the 32-byte sectors that the stores moved."""
+    rows, cols = X.shape
+    Y = torch.full((rows, cols), float("nan"), dtype=X.dtype)
+    trace = launch(scale_kernel, grid_for(rows, cols, block), block)(X, factors, Y, rows, cols)
+    return Y, trace.sectors("store")[0]

@@ -1,0 +1,54 @@
+# kind: right
+# what: how many elements are left for my block, compared with my number in it; blocks by divmod
+# shows: N a multiple of the block or not, N = 1, block larger than N, block 1; one element a thread, none outside
+"""ex02_vector_add · a kernel, its grid and its guard
+
+Chapter 02 · difficulty 1 of 5 · 15 minutes
+
+Vector addition, thread by thread: first the kernel, which is written for one thread, then the number of blocks.
+
+    A (N,)   B (N,)   ->   C (N,)        C[i] = A[i] + B[i]        one thread for each element
+
+    thread i of the whole grid has number threadIdx.x within its block, which is number blockIdx.x and has blockDim.x threads
+
+Thread i, and no other, adds element i; a thread without an element does nothing. N need not be a multiple of the block. Every
+element has to be written, and no thread may touch what lies outside. The interpreter of flashlab.gpu.simt runs the kernel; its
+lines are those of CUDA C++.
+Tensors are float32, and no size is 0.
+
+Not allowed: PyTorch in place of the kernel, a thread that does the work of others, the finished function from flashlab
+or solutions/.
+
+Hint: how many elements do the blocks before mine take? And what does a thread do that finds no element?
+"""
+
+import torch
+
+from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+
+
+def add_kernel(A, B, C, N):
+    """Written for one thread. A, B and C are pointers: A[i] is the i-th number."""
+    start = blockIdx.x * blockDim.x
+    left = N - start
+    if left > threadIdx.x:
+        i = start + threadIdx.x
+        a = A[i]
+        b = B[i]
+        C[i] = a + b
+
+
+def blocks_needed(N, block):
+    """How many blocks of `block` threads cover N elements, none of them without an element."""
+    full, rest = divmod(N, block)
+    if rest:
+        return full + 1
+    return full
+
+
+def vector_add(A, B, block):
+    """A + B, by a grid of blocks of `block` threads; and how many threads were launched."""
+    N = len(A)
+    C = torch.full((N,), float("nan"), dtype=A.dtype)              # what nobody writes stays NaN
+    trace = launch(add_kernel, blocks_needed(N, block), block)(A, B, C, N)
+    return C, trace.threads

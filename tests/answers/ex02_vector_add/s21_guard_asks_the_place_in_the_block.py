@@ -1,0 +1,47 @@
+# kind: one mistake
+# what: the guard compares threadIdx.x with N; it should compare the number in the whole grid, i
+# shows: N no multiple of the block and more than one block: the last block's surplus threads go outside (IndexError)
+"""ex02_vector_add · a kernel, its grid and its guard
+
+Chapter 02 · difficulty 1 of 5 · 15 minutes
+
+Vector addition, thread by thread: first the kernel, which is written for one thread, then the number of blocks.
+
+    A (N,)   B (N,)   ->   C (N,)        C[i] = A[i] + B[i]        one thread for each element
+
+    thread i of the whole grid has number threadIdx.x within its block, which is number blockIdx.x and has blockDim.x threads
+
+Thread i, and no other, adds element i; a thread without an element does nothing. N need not be a multiple of the block. Every
+element has to be written, and no thread may touch what lies outside. The interpreter of flashlab.gpu.simt runs the kernel; its
+lines are those of CUDA C++.
+Tensors are float32, and no size is 0.
+
+Not allowed: PyTorch in place of the kernel, a thread that does the work of others, the finished function from flashlab
+or solutions/.
+
+Hint: how many elements do the blocks before mine take? And what does a thread do that finds no element?
+"""
+
+import torch
+
+from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+
+
+def add_kernel(A, B, C, N):
+    """Written for one thread. A, B and C are pointers: A[i] is the i-th number."""
+    if threadIdx.x < N:
+        i = blockIdx.x * blockDim.x + threadIdx.x
+        C[i] = A[i] + B[i]
+
+
+def blocks_needed(N, block):
+    """How many blocks of `block` threads cover N elements, none of them without an element."""
+    return (N + block - 1) // block
+
+
+def vector_add(A, B, block):
+    """A + B, by a grid of blocks of `block` threads; and how many threads were launched."""
+    N = len(A)
+    C = torch.full((N,), float("nan"), dtype=A.dtype)              # what nobody writes stays NaN
+    trace = launch(add_kernel, blocks_needed(N, block), block)(A, B, C, N)
+    return C, trace.threads

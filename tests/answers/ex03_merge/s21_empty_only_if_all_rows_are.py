@@ -1,0 +1,45 @@
+# kind: one mistake
+# what: the case of no keys is decided for the whole half (all rows), not for each row; a single row with m = -inf in both gives exp(NaN)
+# shows: some rows, but not all, saw no key in either half: NaN in O and l there
+"""ex03_merge · merging two half-finished softmaxes
+
+Chapter 03 · difficulty 3 of 5 · 15 minutes
+
+Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum of
+exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
+
+    state_a, state_b: O (N_q, d_v), m (N_q,), l (N_q,)   ->   O, m, l of the same shapes
+
+The result is the state that one program would have had after all the keys.
+
+A query that saw no key of a half has O = 0, l = 0, m = -inf there. That half changes nothing for it; two of them make
+another such state.
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: l_a counts in units of exp(m_a). What turns it into units of exp(m)?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def merge(state_a, state_b):
+    """The softmax state of both sets of keys together: (O, m, l)."""
+    O_a, m_a, l_a = state_a
+    O_b, m_b, l_b = state_b
+    # a half that saw no key changes nothing
+    if (m_a == -inf).all():
+        return O_b.clone(), m_b.clone(), l_b.clone()
+    if (m_b == -inf).all():
+        return O_a.clone(), m_a.clone(), l_a.clone()
+
+    m = torch.maximum(m_a, m_b)
+    f_a = torch.exp(m_a - m)
+    f_b = torch.exp(m_b - m)
+    l = l_a * f_a + l_b * f_b
+    O = O_a * f_a[:, None] + O_b * f_b[:, None]
+    return O, m, l

@@ -1,0 +1,43 @@
+# kind: one mistake
+# what: the piece is added first and then the whole sum converted, (l + new) * exp(m - m_new); new counts in m_new already, only l is to be converted
+# shows: any piece after the first with a new maximum
+"""ex03_online_softmax · maximum and sum in one pass
+
+Chapter 03 · difficulty 2 of 5 · 20 minutes
+
+A row of scores is too long for the chip. Read it once, at most B scores at a time (fewer
+are allowed), and keep just two numbers from one piece to the next.
+
+    x (N,)   ->   m, the largest score        l, the sum of exp(x_n − m) over all N scores
+
+Every score is a finite number between −1000 and 1000, and N is at least 1: no piece is empty, and none is hidden.
+The row is on modelled memory: load(x, part) brings a piece on chip, each byte is counted, and each score may be read once.
+x is float32, and so are m and l.
+
+Not allowed: changing the inputs, pieces of more than B scores, keeping anything on chip that grows with N, the finished function
+from flashlab or solutions/.
+
+Hint: l counts in units of exp(m). When m becomes m_new, the unit changes. What has to happen to l?
+"""
+
+import torch
+
+from flashlab.memory import load, tiles
+
+inf = float("inf")
+
+
+def online_softmax(x, B):
+    """(m, l) of the scores x, as tensors without dimensions. tiles(N, B) gives the slices of at most B."""
+    m = l = None
+    for part in tiles(len(x), B):
+        piece = load(x, part)
+        if m is None:
+            m = piece.max()
+            l = torch.exp(piece - m).sum()
+            continue
+        m_new = torch.maximum(m, piece.max())
+        l = l + torch.exp(piece - m_new).sum()
+        l = l * torch.exp(m - m_new)              # the unit has changed
+        m = m_new
+    return m, l

@@ -1,0 +1,34 @@
+# kind: one mistake
+# what: no shift by the row's maximum; scores are cut at 88 so that exp does not overflow. It should be exp(S - m)
+# shows: two scores above 88 in a row come out alike; rows whose scores are all below -104 come out as zeros
+"""ex03_safe_softmax · softmax that does not overflow
+
+Chapter 03 · difficulty 1 of 5 · 10 minutes
+
+The softmax of each row, written by hand: its maximum, exp, sum and quotient, not torch.softmax. Whatever else a row of -inf
+needs is free: where, masked_fill, clamp, indexing with a mask.
+
+    S (N_q, N_k), float32 or float64   ->   P (N_q, N_k) in S's dtype, each row sums to 1
+
+    m_i = max over j of S_ij        P_ij = exp(S_ij − m_i) / sum over j of exp(S_ij − m_i)
+
+Scores may be in the hundreds, with either sign, and -inf for a hidden key. A row that is -inf throughout gives zeros.
+No size is 0.
+
+Not allowed: changing the inputs, torch's softmax, log_softmax, logsumexp and their like, the finished function from flashlab
+or solutions/.
+
+Hint: in float32 exp(89) is inf and exp(−104) is 0. The shift makes the largest exponent of each row exactly 0.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def safe_softmax(S):
+    """The softmax of each row of S."""
+    E = torch.exp(torch.clamp(S, max=88.0))           # exp(89) would be inf in float32
+    total = E.sum(dim=1, keepdim=True)
+    P = E / total
+    return torch.where(total > 0, P, torch.zeros_like(P))

@@ -1,0 +1,37 @@
+# kind: one mistake
+# what: a row counts as hidden throughout if any of its scores is -inf; it should be all of them
+# shows: a row with one -inf and at least one finite score: zeros instead of weights that sum to 1
+"""ex03_safe_softmax · softmax that does not overflow
+
+Chapter 03 · difficulty 1 of 5 · 10 minutes
+
+The softmax of each row, written by hand: its maximum, exp, sum and quotient, not torch.softmax. Whatever else a row of -inf
+needs is free: where, masked_fill, clamp, indexing with a mask.
+
+    S (N_q, N_k), float32 or float64   ->   P (N_q, N_k) in S's dtype, each row sums to 1
+
+    m_i = max over j of S_ij        P_ij = exp(S_ij − m_i) / sum over j of exp(S_ij − m_i)
+
+Scores may be in the hundreds, with either sign, and -inf for a hidden key. A row that is -inf throughout gives zeros.
+No size is 0.
+
+Not allowed: changing the inputs, torch's softmax, log_softmax, logsumexp and their like, the finished function from flashlab
+or solutions/.
+
+Hint: in float32 exp(89) is inf and exp(−104) is 0. The shift makes the largest exponent of each row exactly 0.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def safe_softmax(S):
+    """The softmax of each row of S."""
+    empty = (S == -inf).any(dim=-1)
+    P = torch.zeros_like(S)
+    rows = S[~empty]
+    if rows.numel():
+        E = torch.exp(rows - rows.max(dim=-1, keepdim=True).values)
+        P[~empty] = E / E.sum(dim=-1, keepdim=True)
+    return P

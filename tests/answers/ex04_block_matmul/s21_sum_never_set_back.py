@@ -1,0 +1,43 @@
+# kind: one mistake
+# what: the sum is set to 0 once for each row of tiles, not for each tile of C, so a tile also holds the products of the tiles to its left
+# shows: N larger than B_n (wrong numbers where the tiles are equally wide, else the shapes do not even agree and it raises)
+"""ex04_block_matmul · a matrix product by tiles
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+C = A B, one tile of C at a time. The tile stays on chip while the tiles of A's rows and of B's columns pass by.
+
+    A (M, K)   B (K, N)   ->   C (M, N)
+
+    C[rows, cols] = sum over inner of A[rows, inner] B[inner, cols]
+
+Tiles of C are B_m x B_n, steps along the sum take at most B_k. Sizes need not be multiples of them: the last tile of a row or
+column is short. Each byte is counted: every tile of C is stored once. A and B may be 16-bit: turn tiles into float32 after
+the load (`.float()`), the sum needs it.
+
+load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) brings one back, tiles(N, B) gives the slices.
+A, B and C are float16, bfloat16 or float32, all of them alike. No size is 0.
+
+Not allowed: changing the inputs, larger tiles, more than one tile of C on chip at a time (the product that is being added to
+it is none), a second load or store of a tile for the same tile of C, the finished function from flashlab or solutions/.
+
+Hint: three loops. Which of them run over different tiles of C, and which over the terms of one sum?
+"""
+
+import torch
+
+from flashlab.memory import load, store, tiles
+
+
+def block_matmul(A, B, C, B_m, B_n, B_k):
+    """Fills C with A B."""
+    M, K = A.shape
+    N = B.shape[1]
+    for rows in tiles(M, B_m):
+        total = 0
+        for cols in tiles(N, B_n):
+            for inner in tiles(K, B_k):
+                a = load(A, rows, inner).float()
+                b = load(B, inner, cols).float()
+                total = total + a @ b
+            store(C, rows, total, cols)

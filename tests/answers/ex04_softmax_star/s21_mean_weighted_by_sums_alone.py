@@ -1,0 +1,49 @@
+# kind: one mistake
+# what: each tile is finished by itself and joined by the share l_j / (l + l_j), but the sums count in units of different maxima; they need exp(m - m_new)
+# shows: more than one key block, with maxima that differ from block to block
+"""ex04_softmax_star · repair the tile-wise softmax*
+
+Chapter 04 · difficulty 3 of 5 · 25 minutes
+
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
+they were in the same units.
+
+    O = 0
+    for each key block j:
+        S_j = Q K_jᵀ / √d
+        O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
+    return O
+
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no scores),
+unless B_c is N_k or more. One pass over the keys is enough, more are allowed.
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
+Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
+finished function from flashlab or solutions/.
+
+Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attention_by_tiles(Q, K, V, B_c):
+    """softmax(Q Kᵀ / √d) V, at most B_c keys at a time."""
+    d = Q.shape[1]
+    O = torch.zeros(Q.shape[0], V.shape[1])
+    l = torch.zeros(Q.shape[0], 1)
+    for start in range(0, K.shape[0], B_c):
+        part = slice(start, start + B_c)
+        S_j = Q @ K[part].T / d ** 0.5
+        m_j = S_j.max(dim=1, keepdim=True).values
+        E_j = torch.exp(S_j - m_j)
+        l_j = E_j.sum(dim=1, keepdim=True)
+        O_j = E_j @ V[part] / l_j
+        l = l + l_j
+        O = O + (O_j - O) * (l_j / l)
+    return O

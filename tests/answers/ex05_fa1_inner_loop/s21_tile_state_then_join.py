@@ -1,0 +1,63 @@
+# kind: right
+# what: helper makes the state of the new key block alone, then old and new are joined as in chapter 03 and divided; long, every case by where
+# shows: rows empty before, in the block, or both; hidden None or given, keep None or given, scale 0 and negative; inputs untouched
+"""ex05_fa1_inner_loop · the inner step of FlashAttention-1
+
+Chapter 05 · difficulty 4 of 5 · 35 minutes
+
+FA1 keeps a key block on chip and lets the query blocks pass. Each step takes O_i, l_i, m_i from HBM, adds one key block and
+puts them back. O_i is normalised at all times: it is the attention over the keys seen so far.
+
+    Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   O_i (B_r, d_v)   l_i, m_i (B_r,)   ->   O_i, l_i, m_i, new ones
+
+m_i is the largest score of each row so far, l_i the sum of exp(score − m_i); the softmax is that of Q_i Kᵀ · scale over the
+keys that are not hidden. A row may have no visible key yet (m_i = -inf, l_i = 0): its O_i stays 0.
+hidden is True where a query must not see a key; None means that nothing is hidden.
+Dropout acts on the finished weights: those where keep is False become 0, the others are divided by 1 − dropout_p. l_i is the
+sum without dropout. Either keep is given and 0 < dropout_p < 1, or keep is None, dropout_p is 0, and nothing is dropped.
+Scores lie between −1000 and 1000; scale is any finite number, 0 and negative ones too.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: undo the last division, add the new keys, divide again. In units of which maximum is each of the sums?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def finite(m):
+    """m as a shift: 0 where nothing has been seen, so that -inf - shift is -inf and not NaN."""
+    return torch.where(m == -inf, torch.zeros_like(m), m)
+
+
+def block_state(Q_i, K_j, V_j, scale, hidden, keep, dropout_p):
+    """(O, l, m) of this key block alone; O is not divided by l."""
+    S = torch.matmul(Q_i, K_j.transpose(0, 1)) * scale
+    if hidden is not None:
+        S = torch.where(hidden, torch.full_like(S, -inf), S)
+    m = torch.max(S, dim=1).values
+    P = torch.exp(S - finite(m).unsqueeze(1))
+    l = torch.sum(P, dim=1)                               # before dropout
+    if keep is not None:
+        P = torch.where(keep, P / (1.0 - dropout_p), torch.zeros_like(P))
+    return torch.matmul(P, V_j), l, m
+
+
+def fa1_step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden=None, keep=None, dropout_p=0.0):
+    """Adds key block j to query block i. hidden and keep are (B_r, B_c) masks or None. Leaves its inputs as they are."""
+    O_j, l_j, m_j = block_state(Q_i, K_j, V_j, scale, hidden, keep, dropout_p)
+
+    m_new = torch.maximum(m_i, m_j)
+    shift = finite(m_new)
+    factor_old = torch.exp(m_i - shift)                   # 0 for a row that had seen nothing
+    factor_new = torch.exp(m_j - shift)                   # 0 for a row that sees nothing here
+
+    l_old = factor_old * l_i
+    l_new = l_old + factor_new * l_j
+    numerator = l_old.unsqueeze(1) * O_i + factor_new.unsqueeze(1) * O_j
+    divisor = torch.where(l_new == 0, torch.ones_like(l_new), l_new)
+    O_new = numerator / divisor.unsqueeze(1)
+    return O_new, l_new, m_new

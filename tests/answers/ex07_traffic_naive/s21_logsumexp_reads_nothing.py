@@ -1,0 +1,37 @@
+# kind: one mistake
+# what: the logsumexp is thought to fall out of the softmax, so S is not read again for it; it is an operation of its own and reads N_q * N_k
+# shows: any sizes: reads are N_q * N_k too few
+"""ex07_traffic_naive · predict the traffic of naive attention
+
+Chapter 07 · difficulty 2 of 5 · 15 minutes
+
+How many elements does naive attention move? Each PyTorch operation is a kernel of its own: it reads its operands from HBM
+and writes its result back. These are the five operations, for one head without a mask:
+
+    S = Q Kᵀ        S = S · scale        P = softmax(S)        O = P V        L = logsumexp(S)
+
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   S, P (N_q, N_k)   O (N_q, d_v)   L (N_q,)
+
+Your formula is held against the memory model, which counts what flashlab.rungs.naive.naive_forward moves, at sizes you have
+not seen.
+No size is 0.
+
+Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
+
+Hint: make a table of the five operations, with one column for what each reads and one for what it writes.
+"""
+
+
+def naive_traffic(N_q, N_k, d, d_v):
+    """(reads, writes) in elements, two whole numbers."""
+    S = N_q * N_k
+    reads = (N_q + N_k) * d      # Q, K
+    writes = S
+    reads += S                   # scale
+    writes += S
+    reads += S                   # softmax, which knows the sum already: L needs nothing more
+    writes += S
+    reads += S + N_k * d_v       # P V
+    writes += N_q * d_v
+    writes += N_q                # L
+    return reads, writes

@@ -1,0 +1,35 @@
+# kind: right
+# what: adds up the d_v columns one after the other in D's dtype, after turning both tiles into it
+# shows: float16, bfloat16 and float32, d_v = 1, a short last block, one row
+"""ex08_D · D without P
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+The softmax gradient needs D_i = Σ_j P_ij dP_ij for each row: a sum over all keys, but a tile shows only a few. The same
+number is also a sum over the d_v columns, of two things that are there already.
+
+    O (N_q, d_v)   dO (N_q, d_v)   ->   D (N_q,)
+
+Here O = P V, and dP = dO Vᵀ is the gradient of P. Neither P nor V is at hand.
+Write one program of that kernel: it is called once for each block of queries, with the slice `rows`, and fills D[rows].
+HBM is touched through load and store only, and each byte is counted: O and dO are read once, D is written once.
+O and dO are float16, bfloat16 or float32, D is float32. No size is 0.
+
+Not allowed: changing the inputs, rows of other blocks, a second load, the finished function from flashlab or solutions/.
+
+Hint: dP_ij is a sum over columns. Put it into the sum over j, and let the two sums change places.
+"""
+
+import torch
+
+from flashlab.memory import load, store
+
+
+def preprocess(O, dO, D, rows):
+    """Fills D[rows]."""
+    o = load(O, rows).to(D.dtype)
+    g = load(dO, rows).to(D.dtype)
+    total = torch.zeros(o.shape[0], dtype=D.dtype)
+    for c in range(o.shape[1]):
+        total += o[:, c] * g[:, c]
+    store(D, rows, total)

@@ -1,0 +1,31 @@
+# kind: two mistakes
+# what: D_i is subtracted as a row (along the keys) where it must be a column, D_i[:, None]; and scale is on dQ only, dK needs it too
+# shows: the first raises where B_r != B_c and is wrong where they are equal (B_r > 1); the second with any scale other than 1
+"""ex08_ds_tile · one tile of dS, and what it gives to dQ and dK
+
+Chapter 08 · difficulty 3 of 5 · 20 minutes
+
+With P_ij made again and D_i prepared, a tile knows all it needs to push the gradient through the softmax and on to Q and K.
+
+    Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   P_ij (B_r, B_c)   dO_i (B_r, d_v)   D_i (B_r,)
+    ->   dQ_i (B_r, d), dK_j (B_c, d): this tile's parts
+
+The forward pass was S = scale · Q Kᵀ, P = softmax(S), O = P V; dO is the gradient of the loss with respect to O, and
+D_i = Σ_j P_ij dP_ij, over all keys.
+Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+
+Hint: go back one step at a time: from dO to dP, from dP to dS, from dS to dQ and dK. Each but the second is a matrix product.
+"""
+
+import torch
+
+
+def ds_tile(Q_i, K_j, V_j, P_ij, dO_i, D_i, scale):
+    """(this tile's part of dQ_i, this tile's part of dK_j)."""
+    dP = torch.matmul(dO_i, V_j.transpose(0, 1))
+    dS = torch.mul(P_ij, dP - D_i)
+    dQ = torch.matmul(dS, K_j) * scale          # S = scale · Q Kᵀ: the scale belongs to Q
+    dK = torch.matmul(dS.transpose(0, 1), Q_i)
+    return dQ, dK

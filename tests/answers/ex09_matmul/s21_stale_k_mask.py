@@ -1,0 +1,61 @@
+# kind: one mistake
+# what: the masks along k are made once before the loop (k < K for the first tile) while the pointers move on; k must move too
+# shows: K > B_k and no multiple of it (K = 40, B_k = 16): the last tiles take in what lies behind the strips
+"""ex09_matmul · a tiled matrix product
+
+Chapter 09 · difficulty 4 of 5 · 40 minutes
+
+C = A B, one program for each tile of C. It walks along its strip of A and down its strip of B and adds up tile products.
+
+    A (M, K)   B (K, N)   ->   C (M, N)        any strides, any M, N, K; tiles B_m × B_k of A, B_k × B_n of B
+
+program_id(0) counts the tiles of C from the top, program_id(1) from the left; the grid has this order. Each tensor has two
+strides of its own: stride_Am passes from one row of A to the next, stride_Ak from one column to the next. A, B and C have the
+same dtype, float16 or float32.
+
+- The sum is float32 whatever the inputs; it is rounded to C's dtype once, when it is stored.
+- Load only what exists and take 0 for the rest: a 0 adds nothing to a product. Store only what exists.
+- tl.dot(a, b, acc, input_precision="ieee") adds a b to acc and keeps float32 exact.
+- Row and column numbers times strides can pass 2³¹: 64 bits (`.to(tl.int64)`). B_m, B_n or B_k times a stride cannot.
+- No size is 0.
+
+Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than tiles of C, larger tiles, a
+second load or store of the same tile by one program, atomics, the finished function from flashlab or solutions/.
+
+Hint: which of the three indices changes in the loop? It moves A's columns and B's rows.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def matmul_kernel(A, B, C, M, N, K, stride_Am, stride_Ak, stride_Bk, stride_Bn, stride_Cm, stride_Cn,
+                  B_m: tl.constexpr, B_n: tl.constexpr, B_k: tl.constexpr):
+    """Tile (program_id(0), program_id(1)) of C."""
+    rows = (tl.program_id(0) * B_m + tl.arange(0, B_m)).to(tl.int64)
+    cols = (tl.program_id(1) * B_n + tl.arange(0, B_n)).to(tl.int64)
+    ks = tl.arange(0, B_k).to(tl.int64)
+
+    A_ptrs = A + rows[:, None] * stride_Am + ks[None, :] * stride_Ak
+    B_ptrs = B + ks[:, None] * stride_Bk + cols[None, :] * stride_Bn
+    A_mask = (rows[:, None] < M) & (ks[None, :] < K)
+    B_mask = (ks[:, None] < K) & (cols[None, :] < N)
+
+    acc = tl.zeros((B_m, B_n), tl.float32)
+    for _ in range(tl.cdiv(K, B_k)):
+        a = tl.load(A_ptrs, mask=A_mask, other=0.0)
+        b = tl.load(B_ptrs, mask=B_mask, other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+        A_ptrs += B_k * stride_Ak
+        B_ptrs += B_k * stride_Bk
+
+    C_ptrs = C + rows[:, None] * stride_Cm + cols[None, :] * stride_Cn
+    tl.store(C_ptrs, acc.to(C.dtype.element_ty), mask=(rows[:, None] < M) & (cols[None, :] < N))
+
+
+def matmul(A, B, C, B_m, B_n, B_k):
+    """Fills C with A B."""
+    (M, K), N = A.shape, B.shape[1]
+    grid = (triton.cdiv(M, B_m), triton.cdiv(N, B_n))
+    matmul_kernel[grid](A, B, C, M, N, K, *A.stride(), *B.stride(), *C.stride(), B_m, B_n, B_k)

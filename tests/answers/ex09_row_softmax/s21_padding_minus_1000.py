@@ -1,0 +1,46 @@
+# kind: one mistake
+# what: padded elements are -1000, "the smallest number there is"; it should be -inf, which adds nothing whatever the row holds
+# shows: N no power of two and a row whose largest number is near -1000 (all of it at -1000): the padding joins the sum
+"""ex09_row_softmax · softmax of a row in one kernel
+
+Chapter 09 · difficulty 3 of 5 · 30 minutes
+
+One program holds one row: it is loaded once, stays on chip for the maximum, the exponentials and the sum, and is stored once.
+
+    X (M, N)   ->   Y (M, N)        Y[row] = exp(X[row] − max) / sum of exp(X[row] − max)
+
+    element (row, col) of X is at X + row · stride_Xm + col · stride_Xn, and Y has strides of its own
+
+A block has B columns; choose a power of two with B ≥ N. The padding must not change the result. Compute in float32 whatever X's
+dtype: cast after the load. Row numbers times strides can pass 2³¹: turn them into 64 bits (`.to(tl.int64)`).
+Numbers lie between −1000 and 1000.
+X and Y are float16 or float32. No size is 0.
+
+Not allowed: PyTorch in place of the kernel, tensors of your own, tl.softmax, fewer or more programs than rows, a second
+load or store of a row, atomics, the finished function from flashlab or solutions/.
+
+Hint: which value can a padded element have that never is the maximum, and whose exponential adds nothing to the sum?
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(X, Y, stride_Xm, stride_Xn, stride_Ym, stride_Yn, N, B: tl.constexpr):
+    """Row number program_id(0)."""
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, B)
+    mask = cols < N
+    # all numbers lie between -1000 and 1000
+    x = tl.load(X + row * stride_Xm + cols * stride_Xn, mask=mask, other=-1000.0).to(tl.float32)
+    num = tl.exp(x - tl.max(x, 0))
+    tl.store(Y + row * stride_Ym + cols * stride_Yn, num / tl.sum(num, 0), mask=mask)
+
+
+def row_softmax(X, Y):
+    """Fills Y with the softmax of each row of X."""
+    M, N = X.shape
+    B = triton.next_power_of_2(N)
+    grid = (M,)
+    softmax_kernel[grid](X, Y, *X.stride(), *Y.stride(), N, B)

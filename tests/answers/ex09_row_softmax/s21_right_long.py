@@ -1,0 +1,62 @@
+# kind: right
+# what: every step on a line of its own; B from a loop that doubles; multiplies by the reciprocal of the sum
+# shows: N = 1, N = 7, N = 8, transposed X, row steps in Y, float16, rows at ±1000: all in float32, padding -inf
+"""ex09_row_softmax · softmax of a row in one kernel
+
+Chapter 09 · difficulty 3 of 5 · 30 minutes
+
+One program holds one row: it is loaded once, stays on chip for the maximum, the exponentials and the sum, and is stored once.
+
+    X (M, N)   ->   Y (M, N)        Y[row] = exp(X[row] − max) / sum of exp(X[row] − max)
+
+    element (row, col) of X is at X + row · stride_Xm + col · stride_Xn, and Y has strides of its own
+
+A block has B columns; choose a power of two with B ≥ N. The padding must not change the result. Compute in float32 whatever X's
+dtype: cast after the load. Row numbers times strides can pass 2³¹: turn them into 64 bits (`.to(tl.int64)`).
+Numbers lie between −1000 and 1000.
+X and Y are float16 or float32. No size is 0.
+
+Not allowed: PyTorch in place of the kernel, tensors of your own, tl.softmax, fewer or more programs than rows, a second
+load or store of a row, atomics, the finished function from flashlab or solutions/.
+
+Hint: which value can a padded element have that never is the maximum, and whose exponential adds nothing to the sum?
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(X, Y, stride_Xm, stride_Xn, stride_Ym, stride_Yn, N, B: tl.constexpr):
+    """Row number program_id(0)."""
+    # where is my row?
+    row = tl.program_id(0).to(tl.int64)
+    x_row = X + row * stride_Xm
+    y_row = Y + row * stride_Ym
+
+    # which columns exist?
+    col = tl.arange(0, B).to(tl.int64)
+    exists = col < N
+
+    # one load
+    x = tl.load(x_row + col * stride_Xn, mask=exists, other=-float("inf"))
+    x = x.to(tl.float32)
+
+    # maximum, exponentials, sum
+    top = tl.max(x, axis=0)
+    e = tl.exp(x - top)
+    total = tl.sum(e, axis=0)
+    y = e * (1.0 / total)
+
+    # one store
+    tl.store(y_row + col * stride_Yn, y.to(Y.dtype.element_ty), mask=exists)
+
+
+def row_softmax(X, Y):
+    """Fills Y with the softmax of each row of X."""
+    M, N = X.shape
+    B = 1
+    while B < N:
+        B *= 2
+    grid = (M,)
+    softmax_kernel[grid](X, Y, *X.stride(), *Y.stride(), N, B)

@@ -1,0 +1,47 @@
+# kind: two mistakes
+# what: padded elements are 0 (should be -inf), and Y's addresses are made with X's strides (should be stride_Ym, stride_Yn)
+# shows: first: N no power of two (N = 5), same strides; second: X transposed or with gaps, N a power of two
+"""ex09_row_softmax · softmax of a row in one kernel
+
+Chapter 09 · difficulty 3 of 5 · 30 minutes
+
+One program holds one row: it is loaded once, stays on chip for the maximum, the exponentials and the sum, and is stored once.
+
+    X (M, N)   ->   Y (M, N)        Y[row] = exp(X[row] − max) / sum of exp(X[row] − max)
+
+    element (row, col) of X is at X + row · stride_Xm + col · stride_Xn, and Y has strides of its own
+
+A block has B columns; choose a power of two with B ≥ N. The padding must not change the result. Compute in float32 whatever X's
+dtype: cast after the load. Row numbers times strides can pass 2³¹: turn them into 64 bits (`.to(tl.int64)`).
+Numbers lie between −1000 and 1000.
+X and Y are float16 or float32. No size is 0.
+
+Not allowed: PyTorch in place of the kernel, tensors of your own, tl.softmax, fewer or more programs than rows, a second
+load or store of a row, atomics, the finished function from flashlab or solutions/.
+
+Hint: which value can a padded element have that never is the maximum, and whose exponential adds nothing to the sum?
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(X, Y, stride_Xm, stride_Xn, stride_Ym, stride_Yn, N, B: tl.constexpr):
+    """Row number program_id(0)."""
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, B)
+    offsets = row * stride_Xm + cols * stride_Xn
+    mask = cols < N
+    x = tl.load(X + offsets, mask=mask, other=0.0).to(tl.float32)
+    x = x - tl.max(x, axis=0)
+    e = tl.exp(x)
+    tl.store(Y + offsets, e / tl.sum(e, axis=0), mask=mask)
+
+
+def row_softmax(X, Y):
+    """Fills Y with the softmax of each row of X."""
+    M, N = X.shape
+    grid = (M,)
+    B = triton.next_power_of_2(N)
+    softmax_kernel[grid](X, Y, *X.stride(), *Y.stride(), N, B)

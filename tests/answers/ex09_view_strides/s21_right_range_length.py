@@ -1,0 +1,37 @@
+# kind: right
+# what: two steps, permute and slice, each a function; the new size is len(range(start, size, step))
+# shows: steps that do not divide, start = size − 1, one dimension, three dimensions in a cycle, stride 0, offset not 0
+"""ex09_view_strides · strides of a view
+
+Chapter 09 · difficulty 2 of 5 · 20 minutes
+
+Permuting and slicing move no number: they make a new shape, new strides and a new first address over the same memory.
+Given those of a tensor, compute those of T.permute(order)[start_0::step_0, start_1::step_1, ...].
+
+    shape, strides, offset    ->    shape, strides, offset of the view        tuples of whole numbers; offset in elements
+
+    order[n]     which of the old dimensions becomes the new dimension n
+    starts[n], steps[n]     of the new dimension n; 0 ≤ start < size, step ≥ 1
+
+Element (i, j, ...) lies at offset + i · strides[0] + j · strides[1] + ... Example: a (3, 4) matrix with strides (4, 1),
+transposed, then [1::2, 0::1], has shape (2, 3), strides (2, 4), offset 1.
+
+Not allowed: asking a tensor (torch), the finished function from flashlab or solutions/.
+
+Hint: where does the first element of the view lie? And how far is it from there to the next one along each dimension?
+"""
+
+
+def permuted(numbers, order):
+    return [numbers[old] for old in order]
+
+
+def view(shape, strides, offset, order, starts, steps):
+    """(shape, strides, offset) of the permuted and sliced view."""
+    sizes = permuted(shape, order)
+    jumps = permuted(strides, order)
+    for start, jump in zip(starts, jumps):
+        offset += start * jump
+    sizes = [len(range(start, size, step)) for start, size, step in zip(starts, sizes, steps)]
+    jumps = [jump * step for jump, step in zip(jumps, steps)]
+    return tuple(sizes), tuple(jumps), offset

@@ -1,0 +1,57 @@
+# kind: one mistake
+# what: K_j's mask was copied from Q_i's and asks keys < N_q; it should ask keys < N_k (the store's mask is right)
+# shows: N_q < N_k: scores of the keys from N_q on are 0; N_q > N_k: loads beyond K
+"""ex10_tile_of_scores · one tile of S as a Triton program
+
+Chapter 10 · difficulty 3 of 5 · 30 minutes
+
+S = Q Kᵀ · scale on the GPU, one program for each tile of B_r queries and B_c keys. It has every detail of FA2's kernel
+except the loop: pointers, strides, guards, 64-bit offsets, a grid.
+
+    Q (N_q, d)   K (N_k, d)   ->   S (N_q, N_k)        any strides, any N_q, N_k; d = 16, 32, 64, ...
+
+    program (i, j):    rows = i·B_r + (0 ... B_r − 1)     keys = j·B_c + (0 ... B_c − 1)     cols = 0 ... d − 1
+                       element (row, col) of Q is at   Q + row · stride_Qn + col · stride_Qd
+
+Each tensor has two strides of its own. stride_Qn, stride_Kn and stride_Sn pass from one row to the next, stride_Qd, stride_Kd
+and stride_Sm from one column to the next; the columns of S are the keys, and m counts them.
+Q and K have the same dtype, float16 or float32; S is float32, and scale multiplies the float32 product. i is program_id(0),
+j is program_id(1).
+
+- Load and store only what exists: a mask for rows beyond N_q and for keys beyond N_k.
+- row · stride can pass 2³¹ for long sequences: turn the row numbers into 64 bits first (`.to(tl.int64)`).
+- tl.dot(..., input_precision="ieee") keeps float32 exact: on a GPU its default rounds to 19 bits (TF32).
+- No size is 0.
+
+Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than tiles of S, a second load or
+store of the same tile by one program, atomics, the finished function from flashlab or solutions/.
+
+Hint: rows[:, None] is a column of row numbers, cols[None, :] a row of column numbers. Their sum is a tile of addresses.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scores_kernel(Q, K, S, stride_Qn, stride_Qd, stride_Kn, stride_Kd, stride_Sn, stride_Sm, scale, N_q, N_k,
+                  d: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr):
+    """Tile (i, j) of S. Query `row` and key `key` meet in row `row` and column `key` of S."""
+    rows = tl.program_id(0).to(tl.int64) * B_r + tl.arange(0, B_r)
+    keys = tl.program_id(1).to(tl.int64) * B_c + tl.arange(0, B_c)
+    cols = tl.arange(0, d)
+
+    Q_ptrs = Q + rows[:, None] * stride_Qn + cols[None, :] * stride_Qd
+    Q_i = tl.load(Q_ptrs, mask=rows[:, None] < N_q, other=0.0)
+    K_ptrs = K + keys[:, None] * stride_Kn + cols[None, :] * stride_Kd
+    K_j = tl.load(K_ptrs, mask=keys[:, None] < N_q, other=0.0)
+
+    S_ij = scale * tl.dot(Q_i, K_j.T, input_precision="ieee")
+    S_ptrs = S + rows[:, None] * stride_Sn + keys[None, :] * stride_Sm
+    tl.store(S_ptrs, S_ij, mask=(rows[:, None] < N_q) & (keys[None, :] < N_k))
+
+
+def scores(Q, K, S, scale, B_r, B_c):
+    """Fills S with Q Kᵀ · scale."""
+    grid = (triton.cdiv(Q.shape[0], B_r), triton.cdiv(K.shape[0], B_c))
+    scores_kernel[grid](Q, K, S, *Q.stride(), *K.stride(), *S.stride(), scale, len(Q), len(K), Q.shape[1], B_r, B_c)

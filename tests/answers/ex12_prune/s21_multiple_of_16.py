@@ -1,0 +1,39 @@
+# kind: one mistake
+# what: pads d and d_v to the next multiple of 16; it should be the next power of two, 16 at least
+# shows: widths like 40, 80, 96, 160 and a limit between the two sums: choices are kept that do not fit
+"""ex12_prune · what is worth trying
+
+Chapter 12 · difficulty 2 of 5 · 20 minutes
+
+A search over tile sizes compiles and times each choice: seconds apiece, on a GPU that others could use. Most of the grid can be
+ruled out with arithmetic. Each choice is a tuple (B_r, B_c, num_warps, num_stages). Keep those that meet both conditions:
+
+    shared memory    Q_i takes B_r rows of D elements for as long as the program lives. Each of the num_stages stages of the
+                     pipeline holds a K_j of B_c rows of D elements and a V_j of B_c rows of D_v. Together: at most `limit` bytes
+    rows             each warp has 16 rows of the tile of scores at least: B_r ≥ 16 · num_warps
+
+D and D_v are d and d_v padded to the next power of two, and to 16 at least: a tile's sides are powers of two. An element
+takes element_size bytes. S_ij, P_ij and O_i live in registers and take no shared memory here.
+B_r, B_c and num_warps are powers of two, num_stages is 1 or more. d and d_v are between 1 and 256.
+
+Not allowed: the finished function from flashlab or solutions/.
+
+Hint: write down the bytes of one choice first. What is there once, what num_stages times?
+"""
+
+
+def prune(grid, d, d_v, element_size, limit):
+    """The list of those choices in `grid`, a list of tuples, that meet both conditions; in any order."""
+    D = (d + 15) // 16 * 16
+    D_v = (d_v + 15) // 16 * 16
+    kept = []
+    for B_r, B_c, num_warps, num_stages in grid:
+        smem = B_r * D * element_size
+        smem += num_stages * B_c * D * element_size
+        smem += num_stages * B_c * D_v * element_size
+        if smem > limit:
+            continue
+        if B_r < 16 * num_warps:
+            continue
+        kept.append((B_r, B_c, num_warps, num_stages))
+    return kept

@@ -1,0 +1,33 @@
+# kind: right
+# what: the blocks with a hidden place are collected in a set, so that one that is cut at both ends counts once
+# shows: within the contract: left = -1, left = 0, left beyond the beginning, length a multiple of B_c or not
+
+"""ex13_window_tiles · what a window leaves to read
+
+Chapter 13 · difficulty 2 of 5 · 15 minutes
+
+In a decode step the query is the last of `length` tokens, and its key is in the cache already. With a sliding window it sees its
+own key and the `left` keys before it, or all before it if there are not so many; left = -1 stands for no window. Key block j holds
+keys j · B_c, ..., (j + 1) · B_c − 1. A program that knows its window starts at the first block with a key that is seen, and ends
+after the last one.
+
+Return (first, end, masked): the blocks to visit are first, ..., end − 1, and `masked` of them hold a place that is not to be seen,
+be it before the window or behind the last key. length and B_c are 1 or more, left is -1 or more.
+
+Not allowed: the mask as a tensor, the finished function from flashlab or solutions/.
+
+Hint: which is the first key that is seen, which the last?
+"""
+
+def window_tiles(length, left, B_c):
+    """(first, end, masked), three whole numbers."""
+    mine = length - 1
+    oldest = 0 if left == -1 else max(mine - left, 0)
+    first, before = divmod(oldest, B_c)         # `before`: places of that block in front of the window
+    last, place = divmod(mine, B_c)
+    cut = set()
+    if before > 0:
+        cut.add(first)
+    if place < B_c - 1:
+        cut.add(last)
+    return first, last + 1, len(cut)

@@ -1,0 +1,56 @@
+# kind: one mistake
+# what: the owner's number is taken to grow by one ((owner + 1) % R) instead of travelling with the block (roll by one rank)
+# shows: R ≥ 3 with the usual owners [0, 1, 2]: gives [1, 2, 0], the blocks that lie there are [2, 0, 1]; R = 2 hides it
+
+"""ex14_ring_step · one step of the ring, for all ranks
+
+Chapter 14 · difficulty 3 of 5 · 25 minutes
+
+R ranks share a sequence: rank r keeps queries r·n to (r+1)·n − 1. Each also holds one block of n keys and values, and the whole
+number owner[r] says whose block that is. In a step every rank attends to the block that it holds, takes the result into its O
+and L, and passes the block, and its owner's number, on to rank r + 1, the last rank to rank 0. Here all ranks are in one
+process, as the first dimension:
+
+    Q (R, n, d)   K (R, n, d)   V (R, n, d_v)   owner (R,)   O (R, n, d_v)   L (R, n)   ->   K, V, owner, O, L after the step
+
+O is finished: the output over the keys met so far, already divided. L is their natural-log logsumexp. A query that has met no
+key it may see has O = 0 and L = -inf, before the step or after it. `attend`, which is given, hides the keys that come after
+a query and returns such a finished pair for one rank and one block.
+Scores lie between −1000 and 1000. Tensors are float32, and no size is 0.
+
+Not allowed: changing the inputs, the finished function from flashlab or solutions/.
+
+Hint: exp(L) is the sum of exponentials that O was divided by. What share of the two sums together is the old one's?
+"""
+
+import torch
+
+inf = float("inf")
+
+
+def attend(Q, K, V, rank, owner):
+    """Causal attention of one rank's queries (n, d) to one block of keys (n, d): O (n, d_v), L (n,)."""
+    n, d = Q.shape
+    after = torch.arange(n) + owner * n > (torch.arange(n) + rank * n)[:, None]        # (n, n)  key after query
+    S = (Q @ K.T * d**-0.5).masked_fill(after, -inf)                                   # (n, n)
+    L = torch.logsumexp(S, -1)                                                         # (n,)
+    P = torch.exp(S - L.masked_fill(L == -inf, 0)[:, None])                            # (n, n)
+    return P @ V, L
+
+
+def ring_step(Q, K, V, owner, O, L):
+    """(K, V, owner, O, L) after one step of all ranks."""
+    R = Q.shape[0]
+    O_out, L_out = [], []
+    for r in range(R):
+        O_r, L_r = attend(Q[r], K[r], V[r], r, int(owner[r]))
+        L_new = torch.logaddexp(L[r], L_r)
+        base = L_new.masked_fill(L_new == -inf, 0)
+        a = torch.exp(L[r] - base)[:, None]
+        b = torch.exp(L_r - base)[:, None]
+        O_out.append(a * O[r] + b * O_r)
+        L_out.append(L_new)
+    K = torch.cat((K[-1:], K[:-1]))
+    V = torch.cat((V[-1:], V[:-1]))
+    owner = (owner + 1) % R
+    return K, V, owner, torch.stack(O_out), torch.stack(L_out)

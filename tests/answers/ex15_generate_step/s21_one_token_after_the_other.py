@@ -1,0 +1,58 @@
+# kind: right
+# what: token by token and head by head, as a loop: put the key and value away, then attend to everything up to it
+# shows: within the contract: length 0, n > 1, grouped heads, anything (nan too) in the other rows of the caches
+
+"""ex15_generate_step · new tokens, old keys
+
+Chapter 15 · difficulty 3 of 5 · 25 minutes
+
+A model that writes keeps the keys and values of the tokens so far. `length` tokens are in the cache; now n more come at once: a
+piece of the prompt, or a single one, the last that was chosen. This is the attention of one layer for them.
+
+    Q        (H_q, n, d)          queries of the new tokens, not yet rotated
+    K, V     (H_kv, n, d)         their keys, not yet rotated, and values
+    K_cache  (H_kv, longest, d)   rows 0 to length − 1: keys of the tokens so far, as they are after the rotation
+    V_cache  (H_kv, longest, d)   the same for values. The other rows hold anything
+
+- The token after `length` others has the position `length`, since the first one has 0. rotate(X, positions) turns each row of
+  X (H, n, d) by its position; queries and keys are rotated, values never.
+- The new keys and values go into the cache, behind those that are there.
+- A new token sees all tokens so far, itself, and none after it. Scores are divided by √d.
+- H_q is a multiple of H_kv: each key head serves H_q / H_kv query heads, those that stand next to each other.
+
+Return O (H_q, n, d). Change the caches in place; nothing else may change. There is always room: length + n ≤ longest.
+Scores lie between −1000 and 1000. Tensors are float32; length is a Python int, 0 or more; no other size is 0.
+
+Not allowed: the finished function from flashlab.gpt, flashlab.flash_attention, or solutions/.
+
+Hint: write down the positions of the new tokens, and which columns of the scores each of them may see.
+"""
+
+import torch
+
+
+def rotate(X, positions):
+    """X (H, n, d) with each row turned by its position: columns m and m + d/2 are a pair."""
+    half = X.shape[-1] // 2
+    angle = positions[:, None].to(X.dtype) * 10.0 ** (-torch.arange(half, dtype=X.dtype) / half)
+    cos, sin = angle.cos(), angle.sin()
+    a, b = X[..., :half], X[..., half:]
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def generate_step(Q, K, V, K_cache, V_cache, length):
+    """O (H_q, n, d) of n new tokens, whose keys and values are in the cache afterwards."""
+    H_q, n, d = Q.shape
+    group = H_q // K.shape[0]
+    O = torch.empty_like(Q)
+    for i in range(n):
+        position = torch.tensor([length + i])
+        q = rotate(Q[:, i:i + 1], position)[:, 0]                       # (H_q, d)
+        K_cache[:, length + i] = rotate(K[:, i:i + 1], position)[:, 0]
+        V_cache[:, length + i] = V[:, i]
+        seen = length + i + 1
+        for h in range(H_q):
+            keys, values = K_cache[h // group, :seen], V_cache[h // group, :seen]
+            weights = torch.softmax(keys @ q[h] / d ** 0.5, dim=0)      # (seen,)
+            O[h, i] = weights @ values
+    return O

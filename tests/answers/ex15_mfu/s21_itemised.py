@@ -1,0 +1,51 @@
+# kind: right
+# what: long-hand, every matrix has its own line; forward first, then times three
+# shows: within the contract: kv_width smaller than width, any batch, half of the N · N pairs also where N is odd
+
+"""ex15_mfu · how much of a GPU a model uses
+
+Chapter 15 · difficulty 2 of 5 · 15 minutes
+
+A training step has taken `seconds`. How much of what the GPU can do was the model's own work? Three numbers say so:
+
+    weights    those that a token is multiplied with. In each layer: Q is width × width, K and V are width × kv_width each, the
+               output's matrix is width × width, the MLP has two of width × 4·width. Once: the head, width × vocabulary.
+               The embedding's row is looked up, nothing is multiplied; norms are too small to count
+    flops      of the whole step, forward and backward, for batch texts of N tokens. A multiplication and an addition are 2 FLOPs.
+               Weights: 2 for each weight and token in the forward pass. Attention: QKᵀ and PV, each 2 · width FLOPs for each pair
+               of query and key in each layer; the mask is causal, and half of the N · N pairs count. The backward pass of any
+               product is two products of the same size
+    share      flops a second over peak, what the GPU can do a second: the model FLOPs utilisation, MFU
+
+What is computed a second time does not count, be it in FlashAttention's backward pass or elsewhere.
+Return the three as Python numbers; flops may be a float. No size is 0.
+
+Not allowed: asking flashlab.gpt, the finished function from solutions/.
+
+Hint: all that is multiplied is counted three times, once forward and twice backward.
+"""
+
+def utilisation(layers, width, kv_width, vocabulary, batch, N, seconds, peak):
+    """(weights, flops, share)"""
+    matrices = {
+        "Q": width * width,
+        "K": width * kv_width,
+        "V": width * kv_width,
+        "output": width * width,
+        "MLP up": width * 4 * width,
+        "MLP down": 4 * width * width,
+    }
+    head = width * vocabulary
+    weights = layers * sum(matrices.values()) + head
+
+    tokens = batch * N
+    pairs = batch * layers * N * N / 2
+    forward_weights = 2 * weights * tokens
+    forward_scores = 2 * width * pairs
+    forward_values = 2 * width * pairs
+    forward = forward_weights + forward_scores + forward_values
+    backward = 2 * forward
+    flops = forward + backward
+
+    share = flops / seconds / peak
+    return weights, flops, share
