@@ -107,7 +107,7 @@ EXERCISE = Exercise(
         Mistake("clipped_index", "a query block that sees no key visited one block, as if its last query saw key 0", "visited, where the last query sees no key: 0; clip the number of keys to 0, not the index of the last one",
                 (VISITED, "max(0, last + N_k - N_q) // B_c + 1")),
         Mistake("int_for_floor", "int() or math.trunc was taken for the floor, and rounds −1/2 to 0, not to −1: a query block that sees no key visited one block",
-                "the division: // rounds down below 0 too, or clip the number of keys to 0 first", (VISITED, "max(0, int((last + N_k - N_q) / B_c) + 1)")),
+                "the division: // rounds down below 0 too; int(… / …) rounds towards 0", (VISITED, "max(0, int((last + N_k - N_q) / B_c) + 1)")),
         Mistake("shift_never_negative", "the shift was max(0, N_k − N_q): more queries than keys were lined up at the first key", "N_k − N_q may be negative: the last query is lined up with the last key",
                 ("last + 1 + N_k - N_q", "last + 1 + max(0, N_k - N_q)"), ("first + 1 + N_k - N_q", "first + 1 + max(0, N_k - N_q)")),
     ],

@@ -92,7 +92,7 @@ EXERCISE = Exercise(
         Mistake("weighted_by_L_of_all", "the weights were L_a / L and L_b / L, without an exponential", "the weights: exp(L_a − L), exp(L_b − L)",
                 ("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "(L_a / L_safe).nan_to_num(0, 0, 0), (L_b / L_safe).nan_to_num(0, 0, 0)"),
                 also=[[("torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "torch.where(L_a == -inf, 0.0, L_a / L), torch.where(L_b == -inf, 0.0, L_b / L)")]]),
-        Mistake("L_safe_returned", "the L that came back was 0 where no half saw a key, not −inf", "the L that is returned: −inf stays −inf, a stand-in for it is for the exponents alone", ("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L_safe")),
+        Mistake("L_safe_returned", "the L that came back was 0 where no half saw a key, not −inf", "the L that is returned: −inf stays −inf, also through the log; a stand-in, for m or for the sum, is for the weights alone", ("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L_safe")),
         Mistake("L_finite_returned", "the L that came back was a large negative number where no half saw a key, not −inf", "which L is returned: −inf stays −inf", ("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L.clamp(min=-1e30)"),
                 also=[[("w_b[:, None] * O_b, L", f"w_b[:, None] * O_b, L.clamp(min={x})")] for x in ("-1e4", "-1e9", "torch.finfo(L.dtype).min")]),
         Mistake("weights_not_normalised", "the weights were exp(L_a) and exp(L_b), not divided by their sum", "the weights: exp(L_a − L), exp(L_b − L)",

@@ -45,7 +45,7 @@ EXERCISE = Exercise(
                 ("mine = i < N", "i = tl.minimum(i, N - 1)\n    mine = i < N")),
         Mistake("guard_off_by_one", "the mask let element N through, one too many: ≤ for <", "the last element is N − 1, so i < N", ("mine = i < N", "mine = i <= N"), stray=True),
         Mistake("guard_too_tight", "the mask left out the last element", "the last element is N − 1, so i < N", ("mine = i < N", "mine = i < N - 1")),
-        Mistake("guard_of_the_block", "positions within the block were held against N, not within the vector", "the mask: i, the element's number, against N", ("mine = i < N", "mine = tl.arange(0, B) < N")),
+        Mistake("guard_of_the_block", "positions within the block were held against N, not within the vector", "the mask: the number in the vector, p · B and the place in the block, against N", ("mine = i < N", "mine = tl.arange(0, B) < N")),
         Mistake("a_forgotten", "X was not multiplied by a", "a · x + y", ("a * x + y", "x + y")),
         Mistake("a_times_both", "Y was multiplied by a too", "a · x + y", ("a * x + y", "a * (x + y)")),
         Mistake("Y_not_loaded", "X took the place of Y: a · X + X", "a · x + y, with y loaded from Y", ("tl.load(Y + i, mine)", "tl.load(X + i, mine)")),

@@ -124,7 +124,7 @@ EXERCISE = Exercise(
                         machine.start(n + slots, n % slots)
                 """,
                 also=[[("range(min(machine.slots, tiles))", "range(min(2, tiles))"), ("n % machine.slots", "n % 2"), (AGAIN, "if n + 2 < tiles:\n            machine.start(n + 2, slot)")]]),
-        Mistake("in_batches", "the slots were filled, all computed with, and only then filled again: the copies stood still meanwhile", "start one new copy after each computation",
+        Mistake("in_batches", "the slots were filled, all computed with, and only then filled again: no new copy was started meanwhile", "start one new copy after each computation",
                 body="""
                 for first in range(0, tiles, machine.slots):
                     batch = range(first, min(tiles, first + machine.slots))
@@ -153,7 +153,7 @@ EXERCISE = Exercise(
                     if k + machine.slots < tiles:
                         machine.start(order[k + machine.slots], k % machine.slots)
                 """),
-        Mistake("copied_past_the_end", "copies of tiles that do not exist were asked for", "the conditions: a tile's number is below tiles", ("if n + machine.slots < tiles:", "if True:"),
+        Mistake("copied_past_the_end", "tiles that do not exist were asked for, and copies of them started", "the conditions: a tile's number is below tiles", ("if n + machine.slots < tiles:", "if True:"),
                 also=[[("range(min(machine.slots, tiles))", "range(machine.slots)")]]),
         Mistake("drained_from_slot_0", "the last tiles were computed with in the order of the slots, from 0 on, though the oldest lies elsewhere", "tile n: in slot n mod slots, to the end",
                 body="""
