@@ -34,10 +34,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Output:
-    """One result. `axes` names its dimensions; "query" and "key" are also counted in blocks of B_r and B_c."""
+    """One result. `axes` names its dimensions; "query" and "key" are also counted in blocks of B_r and B_c.
+
+    codes: of a result that the exercise's `call` made of the answer, what its numbers 0, 1, ... mean
+    """
 
     name: str
     axes: tuple = ()
+    codes: tuple = ()
 
 
 class Breach(Exception):
