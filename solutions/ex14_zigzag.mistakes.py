@@ -51,7 +51,7 @@ def case(world):
 
 EXERCISE = Exercise(
     function="work",
-    outputs=(Output("pairs", ("rank", "step", "query chunk", "key chunk"), ("left out", "whole", "with a mask")),),
+    outputs=(Output("pair", ("rank", "step", "query chunk", "key chunk"), ((NOT, "left out"), (WHOLE, "whole"), (MASKED, "with a mask"))),),
     call=call,
     truth=truth,
     cases=[case(world) for world in (1, 2, 3, 4, 5, 8)],

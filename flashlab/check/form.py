@@ -36,7 +36,7 @@ class Case:
 class Output:
     """One result. `axes` names its dimensions; "query" and "key" are also counted in blocks of B_r and B_c.
 
-    codes: of a result that the exercise's `call` made of the answer, what its numbers 0, 1, ... mean
+    codes: (number, word) of numbers that stand for something else in what the exercise's `call` made of an answer
     """
 
     name: str

@@ -17,9 +17,10 @@ def first_wrong(exercise, judged, expected):
     if not isinstance(truth, torch.Tensor):
         return f"{output.name} is {value!r} instead of {truth!r}"
     index = first_index(value, truth, bound)
-    if output.codes:
+    words, numbers = dict(output.codes), [float(T[index]) for T in (value, truth)]
+    if words.keys() & set(numbers):
         at = ", ".join(f"{axis} {i}" for axis, i in zip(output.axes, index, strict=True))
-        return f"{at} is {' instead of '.join(f'“{output.codes[int(T[index])]}”' for T in (value, truth))}"
+        return f"{output.name} of {at} is {' instead of '.join(f'“{words[x]}”' if x in words else f'{x:g}' for x in numbers)}"
     place = f"{output.name}[{', '.join(map(str, index))}]" if index else output.name
     return f"{place} is {_numbers(value[index], truth[index])}{_blocks(output.axes, index, truth.shape, judged.case.sizes)}"
 
