@@ -12,7 +12,7 @@ from flashlab.check.cases import attention_case
 from flashlab.check.gradients import GRADIENTS, Backward
 from flashlab.check.runner import Problem as Trouble
 
-inf = float("inf")
+inf, nan = float("inf"), float("nan")
 
 
 def said(name, fn):
@@ -231,6 +231,14 @@ def pattern(x, y, *axes):
 def test_no_digits_are_lost_where_an_infinity_is_what_is_wrong():
     text = pattern(torch.tensor([-1e4, -1e4, 1.0, 2.0]), torch.tensor([-inf, -inf, 1.0, 2.0]), "query")
     assert "nearly right" not in text and "ueries 0 to 1 of T are wrong" in text, text
+
+
+@pytest.mark.parametrize("x, said", [
+    ([nan, nan, 1.0, 2.0], "NaN, or never written, in T for queries 0 to 1, and only there"),
+    ([nan, inf, 1.0, 2.0], "infinite or NaN in T for queries 0 to 1, and only there"),
+])
+def test_all_that_is_not_finite_is_told_also_where_infinity_belongs(x, said):
+    assert said in pattern(torch.tensor(x), torch.tensor([-inf, 0.0, 1.0, 2.0]), "query")
 
 
 def test_rows_of_zeros_are_no_factor_of_their_own():

@@ -88,8 +88,8 @@ def _not_finite(name, axes, seen):
         return f"{name} holds infinities: an exponential overflowed, or something was divided by 0"
     if bad.all():
         return f"every entry of {name} is NaN (or was never written)"
-    bad = ~seen.x.isfinite() & seen.y.isfinite()
-    what = "infinite or NaN" if (seen.x.isinf() & bad).any() else "NaN, or never written,"
+    bad |= seen.x.isinf() & seen.y.isfinite()
+    what = "infinite or NaN" if seen.x[bad].isinf().any() else "NaN, or never written,"
     return f"{what} in {name} for {where.part(axes or ('row',), bad, seen.sizes)}, and only there"
 
 
