@@ -299,7 +299,8 @@ def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
         stands_for = kernel | sizes | {name: value for name, value in stands_for.items() if hasattr(module, name)} | broken
         with monkeypatch.context() as patch:
             patch.setattr(hopper, "gl", gl)
-            for one, value in (of_spans | {"gl": gl, "BEYOND": beyond}).items():
+            patch.setattr(hopper, "mbarrier", mbarrier)
+            for one, value in (of_spans | {"gl": gl, "mbarrier": mbarrier, "BEYOND": beyond}).items():
                 patch.setattr(spans, one, value)
             patch.setattr(turns, "gl", gl)
             patch.setattr(turns, "TOGETHER", together)

@@ -11,7 +11,8 @@ from flashlab.bench.spans import Problem
 def test_packed_and_batched_are_one_computation():
     Q, K, V = (torch.randn(2, 33, 3, 16) for _ in range(3))
     batched = Problem(2, 3, 33, 16, causal=True)
-    assert torch.allclose(spans.attend(batched, Q, K, V), spans.attend(batched._replace(packed=True), Q, K, V), atol=1e-6)
+    packed, cu_seqlens = batched._replace(packed=True), torch.tensor([0, 33, 66], dtype=torch.int32)
+    assert torch.allclose(spans.attend(batched, None, Q, K, V), spans.attend(packed, cu_seqlens, Q, K, V), atol=1e-6)
 
 
 def test_the_full_set_has_a_window_and_four_packed_calls_for_each_width():

@@ -14,7 +14,7 @@ pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluo
 
 import hopper_stand_in  # noqa: E402
 
-from flashlab.kernels import fa2_hopper  # noqa: E402
+from flashlab.kernels import fa2_hopper, spans  # noqa: E402
 
 TWO = {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False}
 THREE = TWO | {"consumers": 3}
@@ -57,7 +57,7 @@ def forgets_parity(slot, phase, stages):
     return (slot + 1) % stages, phase
 
 
-def skips_its_turns(count, slot, phase, signals, me, consumers, stages):
+def skips_its_turns(count, slot, phase, signals, me, consumers, stages, turns):
     return slot, phase
 
 
@@ -154,3 +154,38 @@ def test_packed_sequences(monkeypatch, case, alone):
                                causal=causal, window=window)
         assert verdict.ok, f"sequence {s}: {verdict}"
     assert (O[:, :, cu_q[-1]:] == 0).all() and (L[:, :, cu_q[-1]:] == -torch.inf).all()
+
+
+TABLES = {
+    "as above": LENGTHS[0], "one": [300], "only empty ones": [0, 0, 0], "whole blocks": [128, 256, 64],
+    "more than one look": [int(n) for n in torch.randint(0, 90, (300,), generator=torch.Generator().manual_seed(0))],
+}
+
+
+@pytest.mark.parametrize("lengths", TABLES.values(), ids=TABLES)
+@pytest.mark.parametrize("rest", [0, 70])
+def test_the_table_of_blocks(lengths, rest):
+    """Every block of every sequence once, in line, none empty; the rows after the last sequence see nothing."""
+    B, others = 64, [n // 2 + 1 for n in lengths]
+    cu, other = (torch.tensor([0, *itertools.accumulate(n)], dtype=torch.int32) for n in (lengths, others))
+    N = int(cu[-1]) + rest
+    table, (kernel, grid, arguments) = spans.table_of_blocks(cu, other, N, int(other[-1]), B)
+    kernel[grid](**arguments)
+    expected = [[i, int(cu[s]), n, int(other[s]), others[s], s] for s, n in enumerate(lengths) for i in range(-(-n // B))]
+    expected += [[i, int(cu[-1]), rest, int(other[-1]), 0, len(lengths)] for i in range(-(-rest // B))]
+    assert int(table[0]) == len(expected) and table[1:].view(-1, 6)[:len(expected)].tolist() == expected
+    assert (table[1:].view(-1, 6)[len(expected):, [2, 4]] == 0).all(), "blocks that are not there have rows"
+
+
+@pytest.mark.parametrize("numbers", [[0, 40, 20], [-9, 16, 99], [5, 2, 1], [2**30, 7, -(2**30)], [0, 32, 0, 32, 0, 32, 0]], ids=str)
+def test_a_table_from_wrong_numbers_stays_inside(numbers):
+    """What a GPU is not asked: numbers that fall, are negative or too large."""
+    cu = torch.tensor(numbers, dtype=torch.int32)
+    table, (kernel, grid, arguments) = spans.table_of_blocks(cu, cu, 32, 32, 16)
+    guarded = torch.full((len(table) + 60,), -7, dtype=torch.int32)
+    kernel[grid](**arguments | {"table": guarded})
+    rows = guarded[1:len(table)].view(-1, 6)
+    assert 0 <= guarded[0] <= len(rows) and (guarded[len(table):] == -7).all()
+    for start, length in ((rows[:, 1], rows[:, 2]), (rows[:, 3], rows[:, 4])):
+        assert (start >= 0).all() and (length >= 0).all() and (start + length <= 32).all()
+    assert ((rows[:, 5] >= 0) & (rows[:, 5] < len(numbers))).all()

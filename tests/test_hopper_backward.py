@@ -137,7 +137,7 @@ def test_nobody_waits_for_ever(monkeypatch, N_q, N_k, causal, consumers):
     blocks, heads, done, waited, steps = -(-N_k // (64 * consumers)), 3, {}, 0, 0
     waiting, running = [], {}
     for machine.program in range(heads * blocks):
-        j, head = kernel.place.fn(block, (N_q, N_k, 1, 1, 1, None, None, None, None), causal)
+        head, j, *_ = kernel.place.fn((N_q, N_k, 1, 1, 1, None, None, None, None, blocks), causal)
         waiting.append((head, j))
     assert sorted(waiting) == [(head, j) for head in range(heads) for j in range(blocks)]
     while waiting or running:
@@ -269,7 +269,7 @@ BROKEN = {
     "a slot is let go too early": {"step": edited(
         "step", ("        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n" + FREE,
                  FREE + "        __import__('time').sleep(0.01)\n        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n"))},
-    "no mask past the end": {"only_visible": lambda P, *_: P},
+    "no mask past the end": {"without_hidden": lambda P, *_: P},
     "K_s becomes dK too early": {"consumer": edited("consumer", ("    sync(K_READ, consumers * 128)\n", ""))},
 }
 

@@ -50,11 +50,10 @@ def pairs(d=HEAD_DIMS, long_N=TOKENS, packed_N=(1024, 4096)):
     return found
 
 
-def attend(problem, Q, K, V):
+def attend(problem, cu_seqlens, Q, K, V):
     """O of Q, K and V (B, N, H, d), packed or batched, as (B, N, H, d)."""
     if not problem.packed:
         return flash_attention(*(T.transpose(1, 2) for T in (Q, K, V)), **problem.masks).transpose(1, 2)
-    cu_seqlens = torch.arange(0, problem.B * problem.N + 1, problem.N, device=Q.device, dtype=torch.int32)
     return flash_attention_varlen(*(T.flatten(0, 1) for T in (Q, K, V)), cu_seqlens, cu_seqlens, **problem.masks).view_as(Q)
 
 
@@ -62,13 +61,14 @@ def calls(problem, tensors):
     """({"forward", "backward"}: a call, the Verdicts' words where they are wrong, else None)."""
     Q, K, V, dO = tensors
     leaves = [T.detach().requires_grad_() for T in (Q, K, V)]
-    O = attend(problem, *leaves)
+    cu_seqlens = torch.arange(0, problem.B * problem.N + 1, problem.N, device=Q.device, dtype=torch.int32)     # all layers share it
+    O = attend(problem, cu_seqlens, *leaves)
     backward = partial(torch.autograd.grad, O, leaves, dO, retain_graph=True)
     one = [T[-1:, :, -1:].transpose(1, 2) for T in (O.detach(), Q, K, V, dO, *backward())]
     verdicts = (oracle.judge(one[0], None, *one[1:4], **problem.masks),
                 oracle.judge_gradients(*one[5:], *one[1:5], **problem.masks))
     wrong = next((f"refused: {problem}: {verdict}" for verdict in verdicts if not verdict.ok), None)
-    return {"forward": partial(attend, problem, Q, K, V), "backward": backward}, wrong
+    return {"forward": partial(attend, problem, cu_seqlens, Q, K, V), "backward": backward}, wrong
 
 
 def kernels(problem, tensors):

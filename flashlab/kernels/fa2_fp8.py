@@ -32,6 +32,7 @@ from flashlab.kernels.hopper import (
     arrive,
     counters,
     following,
+    forward_signals,
     opaque,
     pinned,
     row_maximum,
@@ -42,7 +43,7 @@ from flashlab.kernels.hopper import (
 )
 from flashlab.kernels.launch import descriptor, heads_together, programs_at_a_time
 from flashlab.kernels.plans import temporary
-from flashlab.kernels.spans import blocks_seen, only_visible, place
+from flashlab.kernels.spans import announce, announced, blocks_seen, only_visible, place
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 ROWS = gl.constexpr(64)                                # query rows of a consumer, which have a scale of their own
@@ -60,19 +61,14 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
     Q, K, V, O_out = descriptors
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
-    counter, next_tile, next_full, next_free = schedule
+    counter, board = schedule
     N_q, N_k, H_q, group, together, tiles, left, right, table = sizes               # no window, nothing packed
     all_threads: gl.constexpr = consumers * 128 + 32
     keys: gl.constexpr = K_s.shape[3]
-    one: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
     slot, phase, turn, filled = 0, 0, 0, 0
     tile = place(gl.program_id(0), sizes, consumers * ROWS)
     while tile >= 0:
-        coming = place(gl.num_programs(0) + gl.atomic_add(counter, 1), sizes, consumers * ROWS)
-        mbarrier.wait(next_free.index(turn & 1), ((turn >> 1) & 1) ^ 1)            # two places: one is read while one is written
-        next_tile.index(turn & 1).store(gl.full([1], coming, gl.int64, one))
-        mbarrier.arrive(next_full.index(turn & 1), count=1)
-
+        coming, _ = announce(gl.atomic_add(counter, 1), board, turn, sizes, consumers * ROWS)
         i, head = gl.cast(tile & 0xFFFFFFFF, gl.int32), gl.cast(tile >> 32, gl.int32)
         b, h = head // H_q, head % H_q
         h_kv = h // group                              # grouped-query attention: neighbours share a key head, uncopied
@@ -272,10 +268,9 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     Q_scales, K_scales, V_scales = scales
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
-    counter, next_tile, next_full, next_free = schedule
+    counter, board = schedule
     N_q, N_k, H_q, group, together, tiles, left, right, table = sizes               # no window, nothing packed
     keys: gl.constexpr = K_s.shape[3]
-    one: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     T_q, T_k = (N_q + ROWS - 1) // ROWS, (N_k + keys - 1) // keys                  # how many blocks with a scale
     Q = Q_s.index(me).reshape([ROWS, d])
     slot, phase, turn = 0, 0, 0
@@ -291,10 +286,8 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
         if first_row >= N_q:
             blocks = 0
         mbarrier.wait(Q_full.index(me), turn & 1)
-        mbarrier.wait(next_full.index(turn & 1), (turn >> 1) & 1)
-        coming = gl.max(next_tile.index(turn & 1).load(one), 0)
-        mbarrier.arrive(next_free.index(turn & 1), count=1)
-        slot, phase = pass_over(all_blocks - blocks, slot, phase, signals, me, consumers, stages)
+        coming, _ = announced(board, turn, sizes)
+        slot, phase = pass_over(all_blocks - blocks, slot, phase, signals, me, consumers, stages, True)
         if blocks == 0:
             mbarrier.arrive(Q_free.index(me), count=1)
         else:
@@ -332,27 +325,10 @@ def fa2_fp8_kernel(Q, K, V, O, Q_scales, K_scales, V_scales, counter, scale, N_q
     K_s = gl.allocate_shared_memory(K.dtype, [stages, 1, 1, keys, d], K.layout)
     V_s = gl.allocate_shared_memory(V.dtype, [stages, 1, 1, d, keys], V.layout)
     O_s = gl.allocate_shared_memory(O.dtype, [consumers, 1, ROWS, d], O.layout)
-    next_tile = gl.allocate_shared_memory(gl.int64, [2, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
-    Q_full = gl.allocate_shared_memory(gl.int64, [consumers, 1], mbarrier.MBarrierLayout())
-    Q_free = gl.allocate_shared_memory(gl.int64, [consumers, 1], mbarrier.MBarrierLayout())
-    K_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
-    V_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
-    next_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    next_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    for n in gl.static_range(consumers):
-        mbarrier.init(Q_full.index(n), count=1)
-        mbarrier.init(Q_free.index(n), count=1)
-    for n in gl.static_range(stages):
-        mbarrier.init(K_full.index(n), count=1)
-        mbarrier.init(V_full.index(n), count=1)
-    for n in gl.static_range(2):
-        mbarrier.init(next_full.index(n), count=1)
-        mbarrier.init(next_free.index(n), count=consumers)
-
     descriptors, scales, buffers = (Q, K, V, O), (Q_scales, K_scales, V_scales), (Q_s, K_s, V_s, O_s)
-    signals, schedule = (Q_full, Q_free, K_full, V_full), (counter, next_tile, next_full, next_free)
+    signals, board = forward_signals(consumers, stages)
     sizes = (N_q, N_k, H_q, group, together, tiles, None, None, None)
-    shared = (descriptors, scales, buffers, signals, schedule, sizes, scale)
+    shared = (descriptors, scales, buffers, signals, (counter, board), sizes, scale)
     # Warps, and registers a thread, of all but the first, which has the launch's warps and what registers are left.
     if consumers == 2:
         gl.warp_specialize([

@@ -38,6 +38,7 @@ from flashlab.kernels.hopper import (
     arrive,
     counters,
     following,
+    forward_signals,
     opaque,
     pinned,
     row_maximum,
@@ -58,7 +59,19 @@ from flashlab.kernels.launch import (
 )
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.sequences import slots
-from flashlab.kernels.spans import blocks_seen, only_visible, place, rows_of, table_of_slots, tiles_of, whole_blocks, within
+from flashlab.kernels.spans import (
+    announce,
+    announced,
+    blocks_seen,
+    not_before,
+    only_visible,
+    place,
+    rows_of,
+    table_of_blocks,
+    tiles_of,
+    whole_blocks,
+    within,
+)
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 ROWS = gl.constexpr(64)                                # query rows of a consumer: what one wgmma of a warpgroup takes
@@ -70,28 +83,25 @@ LOWEST = gl.constexpr(-1e30)                           # below any score
 
 @gluon.jit
 def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr):
-    """Publish the number of the next tile, then have Q, K and V of this one copied, as fast as buffers become free."""
+    """Have Q, K and V of tile after tile copied, as fast as buffers become free, and tell the consumers which tile comes next."""
     descriptors, L, buffers, signals, schedule, sizes, scale = shared
     Q, K, V, O_out = descriptors
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
-    counter, next_tile, next_full, next_free = schedule
+    counter, board = schedule
     N_q, N_k, H_q, group, together, tiles, left, right, table = sizes
     all_threads: gl.constexpr = consumers * 128 + 32
     keys: gl.constexpr = K_s.shape[-2]
-    one: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
     slot, phase, turn, filled = 0, 0, 0, 0
     tile = place(gl.program_id(0), sizes, consumers * ROWS)
+    rows = rows_of(tile, sizes)
     while tile >= 0:
-        coming = place(gl.num_programs(0) + gl.atomic_add(counter, 1), sizes, consumers * ROWS)
-        mbarrier.wait(next_free.index(turn & 1), ((turn >> 1) & 1) ^ 1)            # two places: one is read while one is written
-        next_tile.index(turn & 1).store(gl.full([1], coming, gl.int64, one))
-        mbarrier.arrive(next_full.index(turn & 1), count=1)
-
+        ticket = gl.atomic_add(counter, 1)             # asked for here, looked at when the slots are full
+        coming, coming_rows = tile, rows
         head = gl.cast(tile >> 32, gl.int32)
         b, h = head // H_q, head % H_q
         h_kv = h // group                              # grouped-query attention: neighbours share a key head, uncopied
-        i, start_q, n_q, start_k, n_k = rows_of(tile, sizes)                       # n_q, n_k: the sequence's own
+        i, start_q, n_q, start_k, n_k = rows           # n_q, n_k: the sequence's own
         for c in gl.static_range(consumers):
             mbarrier.wait(Q_free.index(c), (turn & 1) ^ 1)
             mbarrier.expect(Q_full.index(c), ROWS * d * 2)                         # TMA counts the zeros past the ends, too
@@ -112,7 +122,9 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
             tma.async_copy_global_to_shared(V, at, V_full.index(slot), V_s.index(slot))
             slot, phase = following(slot, phase, stages)
             filled += 1
-        tile, turn = coming, turn + 1
+            if n == gl.minimum(stages, end - first) - 1:
+                coming, coming_rows = announce(ticket, board, turn, sizes, consumers * ROWS)
+        tile, rows, turn = coming, coming_rows, turn + 1
     # The counter is the next launch's, too: who is the last to take nothing any more sets it back.
     if gl.atomic_add(counter + 1, 1) == gl.num_programs(0) - 1:
         gl.store(counter, 0)
@@ -120,24 +132,27 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
 
 
 @gluon.jit
-def issue_scores(Q, K_s, slot, me: gl.constexpr, consumers: gl.constexpr):
+def issue_scores(Q, K_s, slot, me: gl.constexpr, consumers: gl.constexpr, turns: gl.constexpr):
     """Start S = Q K^T of the block in a slot, when it is this consumer's turn, and pass the turn on."""
     keys: gl.constexpr = K_s.shape[-2]
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, keys, 16])
     K_j = K_s.index(slot).reshape([keys, Q.shape[1]])
     zeros = gl.zeros([ROWS, keys], gl.float32, layout)
-    sync(TURN + me, 256)                               # two consumers' threads: the one before arrives, this one waits
+    if turns:
+        sync(TURN + me, 256)                           # two consumers' threads: the one before arrives, this one waits
     S = warpgroup_mma(Q, K_j.permute((1, 0)), zeros, use_acc=False, is_async=True)
-    arrive(TURN + (me + 1) % consumers, 256)
+    if turns:
+        arrive(TURN + (me + 1) % consumers, 256)
     return S
 
 
 @gluon.jit
-def step(state, Q, buffers, signals, scale_log2, n, span, masked: gl.constexpr, causal: gl.constexpr, me: gl.constexpr,
+def step(state, Q, buffers, signals, scale_log2, n, span, mask: gl.constexpr, causal: gl.constexpr, me: gl.constexpr,
          consumers: gl.constexpr, stages: gl.constexpr, unrolled: gl.constexpr):
     """One block: start S of the next and O += P V of this one, then the softmax of the next under the second product.
 
     n: how many blocks are still to come, the next one among them; span: which rows these are, and what they see
+    mask: what puts -inf in S where a key of the next block is hidden, or None
     At d = 128 O is rescaled while S is computed, and P rounded as soon as it is there. At d = 64, with three consumers, fewer
     registers are left: O is rescaled when its product is done, and P stays float32 until the one before has been used.
     """
@@ -149,7 +164,7 @@ def step(state, Q, buffers, signals, scale_log2, n, span, masked: gl.constexpr, 
     operand: gl.constexpr = gl.DotOperandLayout(0, O.type.layout, 2)
     all_threads: gl.constexpr = consumers * 128 + 32
 
-    S = issue_scores(Q, K_s, next_slot, me, consumers)
+    S = issue_scores(Q, K_s, next_slot, me, consumers, span[4] is None)
     mbarrier.wait(V_full.index(slot), phase)
     if wide:
         O = scaled_rows(O, alpha)
@@ -157,8 +172,8 @@ def step(state, Q, buffers, signals, scale_log2, n, span, masked: gl.constexpr, 
     S = warpgroup_mma_wait(1, deps=[S])                # S is there, O's product still runs
     arrive(next_slot + K_FREE, all_threads)
 
-    if masked:
-        S = only_visible(S, span, n - 1, causal)
+    if mask is not None:
+        S = mask(S, span, n - 1, causal)
     m_new = gl.maximum(m, row_maximum(S, 1 if wide else 2))
     P_next = gl.exp2(S * scale_log2 - (m_new * scale_log2)[:, None])
     alpha = gl.exp2(m * scale_log2 - m_new * scale_log2)
@@ -182,13 +197,14 @@ def step(state, Q, buffers, signals, scale_log2, n, span, masked: gl.constexpr, 
 
 
 @gluon.jit
-def pass_over(count, slot, phase, signals, me: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr):
+def pass_over(count, slot, phase, signals, me: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, turns: gl.constexpr):
     """Let go of blocks that no row of this consumer sees: the others wait for its turns, the producer for its slots."""
     Q_full, Q_free, K_full, V_full = signals
     all_threads: gl.constexpr = consumers * 128 + 32
     for _ in range(0, count):
-        sync(TURN + me, 256)
-        arrive(TURN + (me + 1) % consumers, 256)
+        if turns:
+            sync(TURN + me, 256)
+            arrive(TURN + (me + 1) % consumers, 256)
         mbarrier.wait(K_full.index(slot), phase)       # not before it is full: the producer would count it for the round before
         arrive(slot + K_FREE, all_threads)
         mbarrier.wait(V_full.index(slot), phase)
@@ -209,7 +225,7 @@ def attend(Q, buffers, signals, scale_log2, span, end, slot, phase, causal: gl.c
     keys: gl.constexpr = K_s.shape[-2]
     O_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
     mbarrier.wait(K_full.index(slot), phase)
-    S = issue_scores(Q, K_s, slot, me, consumers)
+    S = issue_scores(Q, K_s, slot, me, consumers, left is None)
     S = warpgroup_mma_wait(0, deps=[S])
     arrive(slot + K_FREE, consumers * 128 + 32)
     n = end - 1 - first                                # blocks after this one
@@ -233,22 +249,23 @@ def attend(Q, buffers, signals, scale_log2, span, end, slot, phase, causal: gl.c
         at_left = gl.maximum(0, gl.minimum(n - at_right, whole - first))
     if crossing:                                       # 64 rows whose last keys lie in two blocks
         for j in range(0, at_right):
-            state = step(state, Q, buffers, signals, scale_log2, n - j, span, True, causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, only_visible, causal, me, consumers, stages, unrolled)
         n = n - at_right
     whole = n - at_left
     if unrolled:                                       # two blocks a round: what is P in one is P_next in the other, and stays put
         for _ in range(0, whole & 1):
-            state = step(state, Q, buffers, signals, scale_log2, n, span, False, causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n, span, None, causal, me, consumers, stages, unrolled)
         n = n - (whole & 1)
         for j in range(0, whole & -2, 2):
-            state = step(state, Q, buffers, signals, scale_log2, n - j, span, False, causal, me, consumers, stages, unrolled)
-            state = step(state, Q, buffers, signals, scale_log2, n - j - 1, span, False, causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, None, causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j - 1, span, None, causal, me, consumers, stages, unrolled)
     else:
         for j in range(0, whole):
-            state = step(state, Q, buffers, signals, scale_log2, n - j, span, False, causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, n - j, span, None, causal, me, consumers, stages, unrolled)
     if left is not None:
         for j in range(0, at_left):
-            state = step(state, Q, buffers, signals, scale_log2, at_left - j, span, True, causal, me, consumers, stages, unrolled)
+            state = step(state, Q, buffers, signals, scale_log2, at_left - j, span, not_before, causal, me, consumers, stages,
+                         unrolled)
     return state
 
 
@@ -279,12 +296,11 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     Q_in, K_in, V_in, O_out = descriptors
     Q_s, K_s, V_s, O_s = buffers
     Q_full, Q_free, K_full, V_full = signals
-    counter, next_tile, next_full, next_free = schedule
+    counter, board = schedule
     N_q, N_k, H_q, group, together, tiles, left, right, table = sizes
     packed: gl.constexpr = table is not None
     keys: gl.constexpr = K_s.shape[-2]
     rows_of_S: gl.constexpr = gl.SliceLayout(1, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, keys, 16]))
-    one: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     scale_log2 = scale * LOG2_E
     Q = Q_s.index(me).reshape([ROWS, d])
     slot, phase, turn = 0, 0, 0
@@ -302,12 +318,7 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
             first = gl.where(first_row < n_q, first, all_first)
         end = gl.where(first_row < n_q, end, first)
         mbarrier.wait(Q_full.index(me), turn & 1)
-        mbarrier.wait(next_full.index(turn & 1), (turn >> 1) & 1)
-        coming = gl.max(next_tile.index(turn & 1).load(one), 0)
-        mbarrier.arrive(next_free.index(turn & 1), count=1)
-        if consumers < 4:                              # four have no registers to spare
-            rows = rows_of(coming, sizes)              # asked for long before they are needed
-        slot, phase = pass_over(all_end - end, slot, phase, signals, me, consumers, stages)
+        slot, phase = pass_over(all_end - end, slot, phase, signals, me, consumers, stages, left is None)
         if end == first:
             mbarrier.arrive(Q_free.index(me), count=1)
         else:
@@ -326,11 +337,10 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
             arrive(slot + V_FREE, consumers * 128 + 32)
             slot, phase = next_slot, next_phase
             if left is not None:
-                slot, phase = pass_over(first - all_first, slot, phase, signals, me, consumers, stages)
+                slot, phase = pass_over(first - all_first, slot, phase, signals, me, consumers, stages, False)
             write_out(O, m, l_i, scale_log2, O_out, O_s.index(me), L, head, first_row, start_q, n_q, N_q, left is not None, packed)
-        if consumers == 4:
-            rows = rows_of(coming, sizes)
-        tile, turn = coming, turn + 1
+        tile, rows = announced(board, turn, sizes)
+        turn += 1
     tma.store_wait(0)
 
 
@@ -339,30 +349,16 @@ def fa2_hopper_kernel(Q, K, V, O, L, counter, scale, N_q, N_k, H_q, group, toget
                       keys: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr,
                       crossing: gl.constexpr, unrolled: gl.constexpr, registers: gl.constexpr, num_warps: gl.constexpr):
     """Shared memory and the signals in it, then every warp goes to its own work."""
+    if table is not None:
+        tiles = H_q * gl.load(table)                   # which the host does not know
     Q_s = gl.allocate_shared_memory(Q.dtype, [consumers] + Q.block_shape, Q.layout)
     K_s = gl.allocate_shared_memory(K.dtype, [stages] + K.block_shape, K.layout)
     V_s = gl.allocate_shared_memory(V.dtype, [stages] + V.block_shape, V.layout)
     O_s = gl.allocate_shared_memory(O.dtype, [consumers] + O.block_shape, O.layout)
-    next_tile = gl.allocate_shared_memory(gl.int64, [2, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
-    Q_full = gl.allocate_shared_memory(gl.int64, [consumers, 1], mbarrier.MBarrierLayout())
-    Q_free = gl.allocate_shared_memory(gl.int64, [consumers, 1], mbarrier.MBarrierLayout())
-    K_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
-    V_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
-    next_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    next_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    for n in gl.static_range(consumers):
-        mbarrier.init(Q_full.index(n), count=1)
-        mbarrier.init(Q_free.index(n), count=1)
-    for n in gl.static_range(stages):
-        mbarrier.init(K_full.index(n), count=1)
-        mbarrier.init(V_full.index(n), count=1)
-    for n in gl.static_range(2):
-        mbarrier.init(next_full.index(n), count=1)
-        mbarrier.init(next_free.index(n), count=consumers)
-
     descriptors, buffers = (Q, K, V, O), (Q_s, K_s, V_s, O_s)
-    signals, schedule = (Q_full, Q_free, K_full, V_full), (counter, next_tile, next_full, next_free)
-    shared = (descriptors, L, buffers, signals, schedule, (N_q, N_k, H_q, group, together, tiles, left, right, table), scale)
+    signals, board = forward_signals(consumers, stages)
+    sizes = (N_q, N_k, H_q, group, together, tiles, left, right, table)
+    shared = (descriptors, L, buffers, signals, (counter, board), sizes, scale)
     # Warps, and registers a thread, of all but the first, which has the launch's warps and what registers are left.
     if consumers == 2:
         gl.warp_specialize([
@@ -432,10 +428,13 @@ def launch(Q, K, V, O, L, *, causal, scale, left=None, right=None, cu_seqlens_q=
     arguments |= {name: tiles_of(T, n, packed) for name, T, n in (("Q", Q, 64), ("K", K, keys), ("V", V, keys))}
     arguments["O"] = tiles_of(O, 64, packed, (B * H_q, N_q, d))
     if packed:
-        arguments["table"], *arguments["before"] = table_of_slots(cu_seqlens_q, cu_seqlens_k, N_q, N_k, rows)
+        arguments["table"], *arguments["before"] = table_of_blocks(cu_seqlens_q, cu_seqlens_k, N_q, N_k, rows)
     tiles = B * H_q * slots(N_q, rows, batch)
     arguments |= {"N_q": N_q, "N_k": N_k, "H_q": H_q, "group": H_q // H_kv, "tiles": tiles, "left": left, "right": right}
-    arguments |= {"together": heads_together(Q, K, V) if causal else 1, "d": d, "causal": causal}
+    arguments |= {"together": 1, "d": d, "causal": causal}
+    if causal or left is not None:                     # tiles that see few keys, of all these heads, come last
+        in_use = N_k // (batch or 1) if left is None else left + right + 4 * rows
+        arguments["together"] = heads_together(Q, K, V, in_use)
     arguments |= {"ragged": packed or left is not None or N_k % keys > 0}
     arguments["crossing"] = left is not None or causal and (packed or (N_k - N_q) % 64 > 0)
     return (min(tiles, programs_at_a_time(Q, 8)),), arguments | choice | {"num_warps": 4}

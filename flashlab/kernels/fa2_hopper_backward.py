@@ -62,7 +62,7 @@ from flashlab.kernels.launch import (
 )
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.sequences import output_rows, rows_of_part, slots
-from flashlab.kernels.spans import first_tile, rounds, rows_of_slot, table_of_slots, tiles_of, within
+from flashlab.kernels.spans import first_tile, rounds, rows_in_table, table_of_blocks, tiles_of, within, without_hidden
 from flashlab.kernels.turns import TOGETHER, last_groups_first, round_at, turn, wait_for
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
@@ -75,17 +75,22 @@ DQ_FREE = gl.constexpr(15)
 
 
 @gluon.jit
-def place(keys: gl.constexpr, sizes, ordered: gl.constexpr):
-    """Which key block of which head? `together` heads at a time; of these the first blocks first: causal ones are seen by most.
+def place(sizes, ordered: gl.constexpr):
+    """Which key block of which head, and its rows: (head, block, start_k, N_k, start_q, N_q, sequence), the sequence's own sizes.
 
+    `together` heads at a time; of these the first blocks first: causal ones are seen by most
     ordered: causal blocks that wait for one another, see turns.py
     """
-    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head = sizes
-    T_c, program = (N_k + keys - 1) // keys if table is None else gl.num_programs(0) // H_kv, gl.program_id(0)
-    j, head = program % (together * T_c) // together, program // (together * T_c) * together + program % together
+    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head, blocks = sizes
+    program = gl.program_id(0)
+    j, head = program % (together * blocks) // together, program // (together * blocks) * together + program % together
     if ordered:
-        j = last_groups_first(j, T_c)
-    return j, head
+        j = last_groups_first(j, blocks)
+    if table is None:
+        return head, j, 0, N_k, 0, N_q, 0
+    else:
+        j, start_k, n_k, start_q, n_q, sequence = rows_in_table(table, j)
+        return head, j, start_k, n_k, start_q, n_q, sequence
 
 
 @gluon.jit
@@ -96,10 +101,9 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
     Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
     K_full, V_full, Q_full, dO_full = signals
-    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head = sizes
-    slot_k, head_kv = place(consumers * ROWS, sizes, ordered and causal)
+    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head, blocks = sizes
+    head_kv, j, start_k, n_k, start_q, n_q, sequence = place(sizes, ordered and causal)
     b, h_kv = head_kv // H_kv, head_kv % H_kv
-    j, start_k, n_k, start_q, n_q = rows_of_slot(slot_k, N_k, N_q, table)          # n_q, n_k: the sequence's own
     first, whole_from, whole_to, end = rounds(j, n_q, n_k, left, right, causal, consumers * ROWS)
     mbarrier.expect(K_full, consumers * ROWS * d * 2)                              # TMA counts the zeros past the ends, too
     for c in gl.static_range(consumers):
@@ -110,7 +114,7 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
     for n in range(0, group * tiles):
         h, k = h_kv * group + n // tiles, n % tiles
         i = round_at(k // consumers, j, first, end, causal, ordered) * consumers + k % consumers
-        tile = first_tile(b * H_kv * group + h, end, slot_k, j, start_k, start_q, sizes, consumers, consumers * ROWS) + i
+        tile = first_tile(b * H_kv * group + h, end, start_q, sequence, sizes, consumers, consumers * ROWS) + i
         if n >= stages:
             sync(slot + SLOT_FREE, consumers * 128 + 32)
         mbarrier.expect(Q_full.index(slot), ROWS * d * 2)
@@ -127,21 +131,6 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
         tma.async_copy_global_to_shared(L, [tile, 0], dO_full.index(slot), L_s.index(slot))
         tma.async_copy_global_to_shared(D, [tile, 0], dO_full.index(slot), D_s.index(slot))
         slot, phase = following(slot, phase, stages)
-
-
-@gluon.jit
-def only_visible(P, first_key, first_row, limits, causal: gl.constexpr):
-    """P^T with 0 where a key is hidden or past the end. limits: row i sees keys from i + lower on, and those before i + upper."""
-    lower, upper, N_k = limits
-    keys = first_key + gl.arange(0, ROWS, gl.SliceLayout(1, P.type.layout))
-    if causal or lower is not None:
-        rows = first_row + gl.arange(0, ROWS, gl.SliceLayout(0, P.type.layout))
-    if lower is not None:
-        end = gl.minimum(rows + upper, N_k)
-        return gl.where((keys[:, None] >= (rows + lower)[None, :]) & (keys[:, None] < end[None, :]), P, 0.0)
-    if causal:
-        return gl.where(keys[:, None] < rows[None, :] + upper, P, 0.0)
-    return gl.where(keys[:, None] < N_k, P, 0.0)
 
 
 @gluon.jit
@@ -163,16 +152,15 @@ def adder(shared, d: gl.constexpr, consumers: gl.constexpr, causal: gl.constexpr
     descriptors, buffers, signals, sizes, scale = shared
     Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
-    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head = sizes
-    slot_k, head_kv = place(consumers * ROWS, sizes, ordered and causal)
-    j, start_k, n_k, start_q, n_q = rows_of_slot(slot_k, N_k, N_q, table)
+    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head, blocks = sizes
+    head_kv, j, start_k, n_k, start_q, n_q, sequence = place(sizes, ordered and causal)
     first, whole_from, whole_to, end = rounds(j, n_q, n_k, left, right, causal, consumers * ROWS)
     tiles, seen = (end - first) * consumers, -1
     if tiles > 0:
         arrive(DQ_FREE, 160)
     for m in range(0, group * tiles):
         n = round_at(m % tiles // consumers, j, first, end, causal, ordered)
-        of_the_head = first_tile(head_kv * group + m // tiles, end, slot_k, j, start_k, start_q, sizes, consumers, consumers * ROWS)
+        of_the_head = first_tile(head_kv * group + m // tiles, end, start_q, sequence, sizes, consumers, consumers * ROWS)
         tile = of_the_head + n * consumers + m % consumers
         if ordered:
             wait_for(turns + tile, turn(j, n, N_q, N_k, end, causal, consumers * ROWS), seen)
@@ -215,7 +203,7 @@ def step(state, n, first_key, first_row, limits, shared, owner: gl.constexpr, me
     S = warpgroup_mma_wait(1, deps=[S])                # S is there, dP's product still runs
     P = gl.exp2(S * (scale * LOG2_E) - L_i[None, :])
     if masked:
-        P = only_visible(P, first_key, first_row, limits, causal)
+        P = without_hidden(P, first_key, first_row, limits, causal)
     dV = warpgroup_mma(gl.convert_layout(P.to(Q_s.dtype), operand), dO_i, dV, is_async=True)
     D_i = D_s.index(slot).reshape([ROWS]).load(columns)
     dP = warpgroup_mma_wait(1, deps=[dP])
@@ -252,10 +240,9 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
     Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
     K_full, V_full, Q_full, dO_full = signals
-    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head = sizes
+    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head, blocks = sizes
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
-    slot_k, head_kv = place(consumers * ROWS, sizes, ordered and causal)
-    j, start_k, n_k, start_q, n_q = rows_of_slot(slot_k, N_k, N_q, table)
+    head_kv, j, start_k, n_k, start_q, n_q, sequence = place(sizes, ordered and causal)
     first, whole_from, whole_to, end = rounds(j, n_q, n_k, left, right, causal, consumers * ROWS)
     first_key = (j * consumers + me) * ROWS
     limits = (None, n_k - n_q + 1, n_k) if left is None else (n_k - n_q - left, n_k - n_q + right + 1, n_k)
@@ -301,7 +288,7 @@ def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k
                            tiles_of_a_head, group: gl.constexpr, parts: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
                            stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr, ordered: gl.constexpr,
                            registers: gl.constexpr, num_warps: gl.constexpr):
-    """Shared memory and the signals in it, then every warp goes to its own work."""
+    """Shared memory and the signals in it."""
     Q_s = gl.allocate_shared_memory(Q.dtype, [stages] + Q.block_shape, Q.layout)
     dO_s = gl.allocate_shared_memory(Q.dtype, [stages] + dO.block_shape, dO.layout)
     K_s = gl.allocate_shared_memory(Q.dtype, [consumers] + K.block_shape, K.layout)
@@ -322,8 +309,19 @@ def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k
         mbarrier.init(dO_full.index(n), count=1)
 
     descriptors, buffers = (Q, K, V, dO, L, D, dQ, dK, dV, turns), (Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s)
-    sizes = (N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head)
+    blocks = (N_k + consumers * ROWS - 1) // (consumers * ROWS) if table is None else gl.load(table)
+    sizes = (N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head, blocks)
     shared = (descriptors, buffers, (K_full, V_full, Q_full, dO_full), sizes, scale)
+    if table is None:
+        go_apart(shared, d, consumers, stages, causal, ragged, ordered, parts, registers)
+    elif gl.program_id(0) < H_kv * blocks:             # the host launches as many programs as there may be blocks
+        go_apart(shared, d, consumers, stages, causal, ragged, ordered, parts, registers)
+
+
+@gluon.jit
+def go_apart(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr,
+             ordered: gl.constexpr, parts: gl.constexpr, registers: gl.constexpr):
+    """Every warp goes to its own work."""
     # Warps, and registers a thread, of all but the first, which has the launch's warps and what registers are left.
     if consumers == 2:
         gl.warp_specialize([
@@ -434,7 +432,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
     arguments |= {"parts": parts, "ragged": packed or left is not None or N_k % block > 0}
     before = [first]
     if packed:
-        arguments["table"], table_first = table_of_slots(cu_seqlens_k, cu_seqlens_q, N_k, N_q, block)
+        arguments["table"], table_first = table_of_blocks(cu_seqlens_k, cu_seqlens_q, N_k, N_q, block)
         before.append(table_first)
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "N_q": N_q, "tiles_of_a_head": tiles, "H_q": H_q, "cu_seqlens": cu_seqlens_q,
             "batch": batch, "B": block, "d": d, "num_warps": 4}

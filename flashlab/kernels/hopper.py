@@ -12,6 +12,7 @@ from triton._C.libtriton import ir
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language._core import builtin
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 _counters: dict[tuple, torch.Tensor] = {}
 
@@ -107,3 +108,25 @@ def row_shares(P):
 def scaled_rows(x, alpha):
     """x with each row multiplied by its alpha."""
     return x * gl.convert_layout(alpha, gl.SliceLayout(1, x.type.layout))[:, None]
+
+
+@gluon.jit
+def forward_signals(consumers: gl.constexpr, stages: gl.constexpr):
+    """The mbarriers of a forward pass: (Q_full, Q_free, K_full, V_full), and a board on which the next tile is written down."""
+    Q_full = gl.allocate_shared_memory(gl.int64, [consumers, 1], mbarrier.MBarrierLayout())
+    Q_free = gl.allocate_shared_memory(gl.int64, [consumers, 1], mbarrier.MBarrierLayout())
+    K_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
+    V_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
+    numbers = gl.allocate_shared_memory(gl.int64, [12, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    next_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    next_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    for n in gl.static_range(consumers):
+        mbarrier.init(Q_full.index(n), count=1)
+        mbarrier.init(Q_free.index(n), count=1)
+    for n in gl.static_range(stages):
+        mbarrier.init(K_full.index(n), count=1)
+        mbarrier.init(V_full.index(n), count=1)
+    for n in gl.static_range(2):
+        mbarrier.init(next_full.index(n), count=1)
+        mbarrier.init(next_free.index(n), count=consumers)
+    return (Q_full, Q_free, K_full, V_full), (numbers, next_full, next_free)

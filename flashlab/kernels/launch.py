@@ -148,12 +148,16 @@ def programs_at_a_time(T, num_warps, shared_bytes=None):
     return gpu.multi_processor_count * max(1, of_an_sm)
 
 
-def heads_together(Q, K, V):
-    """How many heads to walk at a time so that their keys and values stay in the L2 cache. It divides the number of heads."""
+def heads_together(Q, K, V, keys=None):
+    """How many heads to walk at a time so that their keys and values stay in the L2 cache. It divides the number of heads.
+
+    keys: so many of a head's N_k are read by programs that run side by side (all)
+    """
     heads, L2 = Q.shape[0] * Q.shape[1], 32 * 2**20
     if Q.is_cuda:
         L2 = torch.cuda.get_device_properties(Q.device).L2_cache_size
-    return largest_divisor(heads, L2 * heads // max(1, (K.numel() + V.numel()) * K.itemsize))      # a group's heads share theirs
+    in_use = (K[..., :keys, :].numel() + V[..., :keys, :].numel()) * K.itemsize
+    return largest_divisor(heads, L2 * heads // max(1, in_use))                    # a group's heads share theirs
 
 
 @functools.lru_cache(1024)

@@ -106,6 +106,6 @@ def search(slot, cu_seqlens, other_cu_seqlens, batch, N, other_N, B):
 @triton.jit
 def bounds(s, cu_seqlens, batch, N):
     """Where sequence s begins and ends. After the last one comes what is left of the N rows."""
-    start = tl.minimum(tl.maximum(tl.load(cu_seqlens + s), 0), N)
+    start = tl.minimum(tl.maximum(tl.load(cu_seqlens + s, mask=s <= batch, other=N), 0), N)
     stop = tl.minimum(tl.load(cu_seqlens + s + 1, mask=s < batch, other=N), N)
     return start, tl.maximum(start, stop)
