@@ -26,13 +26,7 @@ Every signal is one of a pair, `full` and `free`, for one buffer. Who counts on 
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
 from flashlab.kernels.hopper import (
     arrive,
@@ -82,6 +76,16 @@ LOWEST = gl.constexpr(-1e30)                           # below any score
 
 
 @gluon.jit
+def ask_for(T, T_s, full, slot, free, j, b, h_kv, rows, packed: gl.constexpr, threads: gl.constexpr):
+    """Have block j of K or V copied into a slot as soon as that is free."""
+    i, start_q, n_q, start_k, n_k = rows
+    at = within(start_k, n_k, h_kv, j * T_s.shape[-2]) if packed else [b, h_kv, j * T_s.shape[-2], 0]
+    sync(slot + free, threads)
+    mbarrier.expect(full.index(slot), T_s.shape[-2] * T_s.shape[-1] * 2)           # TMA counts the zeros past the ends, too
+    tma.async_copy_global_to_shared(T, at, full.index(slot), T_s.index(slot))
+
+
+@gluon.jit
 def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr):
     """Have Q, K and V of tile after tile copied, as fast as buffers become free, and tell the consumers which tile comes next."""
     descriptors, L, buffers, signals, schedule, sizes, scale = shared
@@ -92,36 +96,30 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
     N_q, N_k, H_q, group, together, tiles, left, right, table = sizes
     all_threads: gl.constexpr = consumers * 128 + 32
     keys: gl.constexpr = K_s.shape[-2]
-    slot, phase, turn, filled = 0, 0, 0, 0
+    packed: gl.constexpr = table is not None
+    slot, turn = 0, 0
     tile = place(gl.program_id(0), sizes, consumers * ROWS)
     rows = rows_of(tile, sizes)
     while tile >= 0:
         ticket = gl.atomic_add(counter, 1)             # asked for here, looked at when the slots are full
-        coming, coming_rows = tile, rows
+        coming, coming_rows = tile, rows               # of the same types: there is always a block, and then these are others
         head = gl.cast(tile >> 32, gl.int32)
         b, h = head // H_q, head % H_q
         h_kv = h // group                              # grouped-query attention: neighbours share a key head, uncopied
         i, start_q, n_q, start_k, n_k = rows           # n_q, n_k: the sequence's own
+        first, end = blocks_seen(i * consumers * ROWS, n_q, n_k, left, right, consumers * ROWS, keys, causal, packed)
+        ask_for(K, K_s, K_full, slot, K_FREE, end - 1, b, h_kv, rows, packed, all_threads)         # room for it comes before Q's
         for c in gl.static_range(consumers):
             mbarrier.wait(Q_free.index(c), (turn & 1) ^ 1)
-            mbarrier.expect(Q_full.index(c), ROWS * d * 2)                         # TMA counts the zeros past the ends, too
+            mbarrier.expect(Q_full.index(c), ROWS * d * 2)
             row = (i * consumers + c) * ROWS
-            at = [b, h, row, 0] if table is None else within(start_q, n_q, h, row)
+            at = within(start_q, n_q, h, row) if packed else [b, h, row, 0]
             tma.async_copy_global_to_shared(Q, at, Q_full.index(c), Q_s.index(c))
-        first, end = blocks_seen(i * consumers * ROWS, n_q, n_k, left, right, consumers * ROWS, keys, causal, table is not None)
         for n in range(0, end - first):
-            first_key = (end - 1 - n) * keys
-            at = [b, h_kv, first_key, 0] if table is None else within(start_k, n_k, h_kv, first_key)
-            if filled >= stages:
-                sync(slot + K_FREE, all_threads)
-            mbarrier.expect(K_full.index(slot), keys * d * 2)
-            tma.async_copy_global_to_shared(K, at, K_full.index(slot), K_s.index(slot))
-            if filled >= stages:
-                sync(slot + V_FREE, all_threads)
-            mbarrier.expect(V_full.index(slot), keys * d * 2)
-            tma.async_copy_global_to_shared(V, at, V_full.index(slot), V_s.index(slot))
-            slot, phase = following(slot, phase, stages)
-            filled += 1
+            ask_for(V, V_s, V_full, slot, V_FREE, end - 1 - n, b, h_kv, rows, packed, all_threads)
+            slot, _ = following(slot, 0, stages)
+            if n + 1 < end - first:
+                ask_for(K, K_s, K_full, slot, K_FREE, end - 2 - n, b, h_kv, rows, packed, all_threads)
             if n == gl.minimum(stages, end - first) - 1:
                 coming, coming_rows = announce(ticket, board, turn, sizes, consumers * ROWS)
         tile, rows, turn = coming, coming_rows, turn + 1
@@ -304,6 +302,9 @@ def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
     scale_log2 = scale * LOG2_E
     Q = Q_s.index(me).reshape([ROWS, d])
     slot, phase, turn = 0, 0, 0
+    for n in gl.static_range(stages):                  # all slots are free
+        arrive(n + K_FREE, consumers * 128 + 32)
+        arrive(n + V_FREE, consumers * 128 + 32)
     if me == consumers - 1:                            # as if the last one had just issued: the first turn is consumer 0's
         arrive(TURN, 256)
     tile = place(gl.program_id(0), sizes, consumers * ROWS)
