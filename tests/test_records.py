@@ -191,7 +191,7 @@ def test_tmas_backward_is_ahead_at_narrow_heads_and_it_pays_to_begin_apart():
                               if row["implementation"] == "fa2_tma_backward" and not row["causal"]}
                              for name in ("_apart", "_same_start", ""))
     assert len(apart) == 6 and all(apart[size] > 1.02 * together[size] for size in apart)
-    assert all(0.77 < apart[64, N] < 0.79 and 0.84 <= lean[64, N] < 0.855 for N in (1024, 4096, 16384))
+    assert all(0.77 < apart[64, N] < 0.79 and 0.835 <= lean[64, N] <= 0.855 for N in (1024, 4096, 16384))
 
 
 def test_decode_steps_read_at_a_copys_rate_where_they_fill_the_card():
@@ -283,10 +283,12 @@ def test_two_gpus_of_a_ring():
 
 def test_windows_and_packed_sequences():
     """Chapter 16: a window of an eighth of the keys, and sequences of equal lengths, packed."""
-    rows = load_results("spans_h200")["rows"]
-    assert all(3.2 < row["times_faster"] < 3.9 for row in rows if row["left"])
-    packed = {(row["d"], row["N"], row["causal"], row["pass"]): row["times_faster"] for row in rows if row["packed"]}
-    assert len(packed) == 16 and all((0.88 if N == 4096 else 0.85) < ratio < 1.03 for (_, N, *_), ratio in packed.items())
+    rows, before = (load_results(f"spans{name}_h200")["rows"] for name in ("", "_before"))
+    assert all(3.6 < row["times_faster"] < 3.9 for row in rows if row["left"])
+    packed, old = ({(row["d"], row["N"], row["causal"], row["pass"]): row["times_faster"] for row in some if row["packed"]}
+                   for some in (rows, before))
+    assert len(packed) == len(old) == 16 and all(0.95 < ratio < 1.02 for ratio in packed.values())
+    assert round(min(old.values()), 2) == 0.85 and min(old, key=old.get)[1] == 1024
 
 
 def test_no_kernel_touched_memory_that_is_not_its_own():
@@ -299,13 +301,16 @@ def test_no_kernel_touched_memory_that_is_not_its_own():
 
 def test_random_calls_and_tensors_of_more_than_two_to_the_31_elements():
     fuzz, large = load_results("reliability_h200"), load_results("large_h200")
-    assert fuzz["tried"] >= 5000 and fuzz["packed"] > 2000 and not fuzz["wrong"]
+    since = [load_results(f"reliability_{first}_h200") for first in (9000, 11000)]           # the numbers of their first calls
+    assert fuzz["tried"] >= 5000 and fuzz["packed"] > 2000 and not any(run["wrong"] for run in (fuzz, *since))
+    assert sum(run["tried"] for run in since) > 1200 and sum(run["packed"] for run in since) > 600
     right = [row for row in large["rows"] if "skipped" not in row]
     assert len(right) == 18 and all(row["elements"] > 2**31 and row["error"] <= row["bound"] for row in right)
     assert {row["skipped"] for row in large["rows"] if "skipped" in row} == {"it takes no window"}
 
 
 def test_soundness_of_the_hopper_kernels_and_of_decoding_as_they_are():
-    for record, held in (("soundness_hopper", 188), ("soundness_backward", 134), ("soundness_tma", 118)):
+    records = {"soundness_hopper": 138, "soundness_hopper_and_decode": 188, "soundness_backward": 134, "soundness_tma": 118}
+    for record, held in records.items():
         rows = load_results(f"{record}_h200")["rows"]
         assert not [row for row in rows if "wrong" in row] and sum("bound" in row for row in rows) == held

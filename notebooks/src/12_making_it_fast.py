@@ -923,7 +923,7 @@ figures.gain_of_rung(by_tma, "fa2_tma_backward")
 # %% [markdown]
 # **Compare.** At $d = 64$ TMA's rung is ahead everywhere. At $d = 128$ it is even without a mask, or a little behind, and behind with one; why has not been taken apart.
 #
-# At $d = 64$ without a mask its programs have become *lean* since: two stages in place of three, and 168 registers a thread at most, so that an SM runs three in place of two. The assembler warns that so few registers let no two products be under way at once, and counting on is cheaper there than dividing to find the next head and tile. While one program waits, two others work: 0.84 to 0.85 times cuDNN's speed, after 0.78 to 0.79 (`results/backward_tma_apart_h200.json`).
+# At $d = 64$ without a mask its programs have become *lean* since: two stages in place of three, and 168 registers a thread at most, so that an SM runs three in place of two. The assembler warns that so few registers let no two products be under way at once, and counting on is cheaper there than dividing to find the next head and tile. While one program waits, two others work: 0.84 to 0.86 times cuDNN's speed, after 0.78 to 0.79 (`results/backward_tma_apart_h200.json`).
 #
 # The last rung takes the largest step here, too. Its gain over the one before, by size:
 

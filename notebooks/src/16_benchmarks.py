@@ -407,7 +407,9 @@ for what, ratios in kinds.items():
     print(f"{what}: {min(ratios):.2f} to {max(ratios):.2f} times the speed")
 
 # %% [markdown]
-# A window of an eighth of the keys leaves less than a quarter of the causal triangle: by its scores it could be 4.3 times as fast. Tiles at both of its edges are computed whole and have masks; how much of the difference that is, has not been measured. Nor what exactly short packed sequences pay for: their programs look up where they begin, and a batch's need not. The least of each range is the forward pass at $d = 64$ with a mask, in a version of the kernel that looked up too early for its registers; that has been taken back and not been timed again.
+# A window of an eighth of the keys leaves less than a quarter of the causal triangle: by its scores it could be 4.3 times as fast. Tiles at both of its edges are computed whole and have masks, and a tile's beginning and end weigh more where it sees few keys; how much of the difference each is, has not been measured.
+#
+# Packing cost more at first, up to 15 percent at 1024 (`results/spans_before_h200.json`). Changed since: tiles that see few keys, of all heads, come last, so that no long one keeps the other SMs waiting at the end; no program looks at blocks that a batch would not have; a mask where a block needs one, not where it might; and one warp looks up where a sequence lies, and tells the others. What each brought is not recorded; the older run also timed the making of `cu_seqlens`, which the layers of a model share.
 #
 # **Takeaway.** A benchmark shows the sizes somebody chose. Ask for yours.
 
