@@ -13,7 +13,7 @@ products, so that one's exponentials run beside another's products:
     consumer 1           QK 1   softmax 0 . PV 0    QK 2   softmax 1 . PV 1
 
 Keys are walked from the last block to the first: what needs a mask, the diagonal or a short last block, comes first, outside the
-loop, and a window's left edge last. Programs stay, as in fa2_persistent.py, but a counter gives them their next query block.
+loop, and a window's left edge last; its rows see too unlike blocks for turns. Programs stay, and a counter hands out their tiles.
 
 Every signal is one of a pair, `full` and `free`, for one buffer. Who counts on which:
 
@@ -131,7 +131,7 @@ def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.conste
 
 @gluon.jit
 def issue_scores(Q, K_s, slot, me: gl.constexpr, consumers: gl.constexpr, turns: gl.constexpr):
-    """Start S = Q K^T of the block in a slot, when it is this consumer's turn, and pass the turn on."""
+    """Start S = Q K^T of the block in a slot. With turns, when it is this consumer's, which it passes on."""
     keys: gl.constexpr = K_s.shape[-2]
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, keys, 16])
     K_j = K_s.index(slot).reshape([keys, Q.shape[1]])

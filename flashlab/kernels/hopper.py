@@ -1,5 +1,5 @@
 """What a kernel of warpgroups that work apart needs and Gluon has no word for: named barriers, rings of buffers, fences for values,
-sums by TMA, counters that outlive a launch.
+sums by TMA, counters that outlive a launch, and the signals that two kernels share.
 
 A warpgroup is 128 threads whose matrix products run on the tensor cores while the threads go on. Two kinds of barriers keep
 warpgroups apart. An mbarrier lies in shared memory and counts bytes, too: TMA arrives there when a tile has landed. A named
@@ -117,7 +117,7 @@ def forward_signals(consumers: gl.constexpr, stages: gl.constexpr):
     Q_free = gl.allocate_shared_memory(gl.int64, [consumers, 1], mbarrier.MBarrierLayout())
     K_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
     V_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
-    numbers = gl.allocate_shared_memory(gl.int64, [12, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    numbers = gl.allocate_shared_memory(gl.int64, [12, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))    # six, in two places
     next_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     next_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     for n in gl.static_range(consumers):

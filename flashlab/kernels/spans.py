@@ -46,7 +46,7 @@ def place(tile, sizes, B_r: gl.constexpr):
 
 @gluon.jit
 def rows_in_table(table, at):
-    """(block, start, N, other_start, other_N, sequence) of a block in the table: see `write_table`."""
+    """(block, start, N, other_start, other_N, sequence) of a block in the table: see `table_of_blocks`."""
     row = table + 1 + at * 6
     return gl.load(row), gl.load(row + 1), gl.load(row + 2), gl.load(row + 3), gl.load(row + 4), gl.load(row + 5)
 
