@@ -100,7 +100,7 @@ def flash_attention_varlen(
     check_heads(Q, K)
     check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
     options = _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
-    O, L = _attend(Q, K, V, options._replace(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k))
+    O, L = _attend(Q, K, V, options._replace(cu_seqlens_q=cu_seqlens_q.contiguous(), cu_seqlens_k=cu_seqlens_k.contiguous()))
     O, L = O.squeeze(0).transpose(0, 1), L.squeeze(0)        # O[0] has a gradient that copies, a squeeze's is a view
     return (O, L) if return_lse else O
 

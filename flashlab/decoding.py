@@ -5,6 +5,7 @@ It checks its arguments, writes new keys into the cache by `torch.ops.flashlab.c
 """
 
 import torch
+from torch.autograd import forward_ad
 
 from flashlab import again
 from flashlab.attention import pick_backend
@@ -146,6 +147,10 @@ def _check_numbers(lengths, block_table, cache, added, N_max):
 
 
 def _check_no_gradient(**tensors):
+    if forward_ad._current_level >= 0 and any(T is not None and forward_ad.unpack_dual(T).tangent is not None
+                                              for T in tensors.values()):
+        raise RuntimeError("flash_attention_decode has no gradient, nor a forward-mode derivative, as jvp, jacfwd, linearize and "
+                           "forward_ad want. Use flashlab.rungs.naive.naive_forward, whose operations autograd knows")
     if torch.is_grad_enabled():
         for name, T in tensors.items():
             if T is not None and T.requires_grad:

@@ -131,6 +131,7 @@ class Peeking(TorchFunctionMode):
     """Within: `check` hears of each tensor whose memory is read past PyTorch's operations, as (name of the call, 0, tensor)."""
 
     READ_PAST_OPERATIONS = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__}
+    READ_LISTS = {torch.tensor, torch.as_tensor}               # of tensors with one element
 
     def __init__(self, check):
         super().__init__()
@@ -139,4 +140,7 @@ class Peeking(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in self.READ_PAST_OPERATIONS:
             self.check(func.__name__.strip("_"), 0, args[0])
+        if func in self.READ_LISTS and args and isinstance(args[0], (list, tuple)):
+            for n, T in enumerate(tensors(args[0])):
+                self.check(func.__name__, n, T)
         return func(*args, **(kwargs or {}))

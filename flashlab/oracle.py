@@ -96,6 +96,16 @@ def _naive(compute, truth, Q, K, *others):
     return compute(Q.to(wide), K.to(wide), *others)
 
 
+def _naive_gradients(truth, Q, K, V, dO, *masks):
+    """As `_naive`, of gradients. Where dP does not fit the dtype either, of a smaller dO: they are linear in it."""
+    for shift in (0, 4, 8, 12):
+        found = _naive(lambda *tensors: _gradients(*tensors, *masks), truth, Q, K, V, dO * 2.0**-shift)
+        found = [T.to(torch.float64) * 2.0**shift for T in found]
+        if all((n.isfinite() | ~t.isfinite()).all() for n, t in zip(found, truth, strict=True)):
+            break
+    return found
+
+
 def _hidden(N_q, N_k, causal, window, device):
     """True where the query does not see the key, (N_q, N_k)."""
     left, right = (-1, -1) if window is None else window
@@ -236,7 +246,7 @@ def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, window=None, scale
     """
     masks = dict(causal=causal, window=window, scale=scale, dropout_p=dropout_p, keep=keep)
     truth = gradients(Q, K, V, dO, **masks)
-    naive = _naive(lambda *tensors: _gradients(*tensors, *masks.values()), truth, *(T.detach() for T in (Q, K, V, dO)))
+    naive = _naive_gradients(truth, *(T.detach() for T in (Q, K, V, dO)), *masks.values())
     eps = torch.finfo(Q.dtype).eps * (16 if Q.dtype == torch.float64 else 1)    # there the truth rounds as much itself
     stored = _from_storing_O_and_L(Q, K, V, dO, eps, **masks)
     names = ("dQ", "dK", "dV")
@@ -261,7 +271,7 @@ def _from_storing_O_and_L(Q, K, V, dO, eps, *, causal, window, scale, dropout_p,
     O, dP = P * kept @ per_query_head[1], dO @ per_query_head[1].mT * kept
     eps_sum = min(eps, torch.finfo(torch.float32).eps)                                  # sums are float32 at least
     move_D = (eps / 2 + 4 * eps_sum) * (dO * O).abs().sum(-1, keepdim=True)             # (..., N_q, 1)
-    move_P = 2 * eps_sum * L.abs().masked_fill(L.isinf(), 0) * P
+    move_P = 3 * eps_sum * L.abs().masked_fill(L.isinf(), 0) * P
     move_dS = P * move_D + move_P * (dP - (dO * O).sum(-1, keepdim=True)).abs()
     size = abs(Q.shape[-1] ** -0.5 if scale is None else scale)
     dQ = size * move_dS @ per_query_head[0].abs()

@@ -121,8 +121,10 @@ def check_window(window, causal, N_q, N_k):
     check_bool(causal=causal)
     if window is None:
         return causal, None
-    if not isinstance(window, (tuple, list)) or len(window) != 2 or any(type(limit) is not int for limit in window):
+    if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(map(_is_integer, window)):
         raise TypeError(f"window must be None or two integers (left, right), got {describe(window)}")
+    if any(type(limit) is not int for limit in window):                # NumPy's
+        window = int(window[0]), int(window[1])
     if min(window) < -1:
         raise ValueError(f"window must have left and right >= 0, or -1 for no limit, got {tuple(window)}")
     left, right = window[0], 0 if causal else window[1]
@@ -135,6 +137,10 @@ def check_window(window, causal, N_q, N_k):
     return False, (left, right)
 
 
+def _is_integer(x):
+    return type(x) is int or isinstance(x, numbers.Integral) and not isinstance(x, bool)
+
+
 def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
     """Raise unless these say where the sequences packed in Q (..., T_q, d) and K (..., T_k, d) begin and end.
 
@@ -145,15 +151,22 @@ def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
             raise TypeError(f"{name} must be a torch.Tensor, got {describe(cu_seqlens)}")
         if (cu_seqlens.dtype, cu_seqlens.device) != (torch.int32, Q.device):
             raise TypeError(f"{name} must be an int32 tensor on Q's device {Q.device}, got {describe(cu_seqlens)}")
+        if cu_seqlens.is_nested or cu_seqlens.layout != torch.strided:
+            raise TypeError(f"{name} must be a dense tensor, strided and not nested, got {describe(cu_seqlens)}")
         if cu_seqlens.ndim != 1 or len(cu_seqlens) < 2:
             raise ValueError(f"{name} must have one dimension, (batch + 1,), and two entries or more, got {describe(cu_seqlens)}")
         if len(cu_seqlens) != len(cu_seqlens_q):
             raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, got {describe(cu_seqlens)}")
         if cu_seqlens.device.type == "cpu" and not torch.compiler.is_compiling():
+            if torch._C._functorch.is_batchedtensor(cu_seqlens):
+                continue                               # vmap's rule refuses it in words
             places = cu_seqlens.tolist()
-            if places[0] != 0 or places != sorted(places) or places[-1] > N:
+            wrong = [n for n, place in enumerate(places) if not (places[n - 1] if n else 0) <= place <= (N if n else 0)]
+            if wrong:
+                first = max(0, wrong[0] - 4)
+                at = f", from entry {first} on" if len(places) > 8 else ""
                 raise ValueError(f"{name} must begin with 0, never fall and end with {N} at most, the rows there are, "
-                                 f"got {places[:8]}{' and so on' if len(places) > 8 else ''}")
+                                 f"got {places[first:first + 8]}{at}")
 
 
 def check_positive(**sizes):

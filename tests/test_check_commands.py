@@ -215,6 +215,35 @@ def test_a_learners_file_is_left_alone_and_named(sandbox, capsys, way):
 
 # ---- python -m flashlab check
 
+def test_debug_says_why_there_is_nothing_to_step_through(sandbox, capsys):
+    assert cli.main(["--debug", NAME]) == 1
+    assert f"{NAME}: not implemented yet" in capsys.readouterr().out
+
+
+def test_a_root_that_is_none_is_not_passed_over(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FLASHLAB_ROOT", str(tmp_path))
+    with pytest.raises(SystemExit):
+        cli.main([])
+    assert f"FLASHLAB_ROOT must name a folder that holds solutions/, got '{tmp_path}'" in capsys.readouterr().err
+
+
+def test_a_solution_that_is_missing_is_said_to_be(sandbox, capsys):
+    solve("ex01_heads")
+    source.solution_path(NAME).unlink()
+    form.exercise.cache_clear()
+    with pytest.raises(SystemExit):
+        cli.main([])
+    assert f"solutions/{NAME}.py could not be read: No such file or directory" in capsys.readouterr().err
+
+
+def test_an_overview_that_cannot_be_kept_says_so(sandbox, capsys):
+    solve(NAME)
+    (sandbox / progress.FILE).mkdir()                      # in its place nothing can be written, not even by root
+    assert cli.main([NAME[:4]]) == 0
+    out = capsys.readouterr().out
+    assert "1 of" in out and "This is not remembered, neither what passed" in out.splitlines()[-1]
+
+
 def test_the_overview_lists_all_and_fails_only_for_what_is_begun(sandbox, capsys):
     assert cli.main([]) == 0
     out = capsys.readouterr().out

@@ -363,3 +363,11 @@ def test_pages_cost_no_stage_of_the_pipeline(compiled):
     """Fails if the copies of K and V wait for the number of their page: they would be a tile less ahead."""
     shared = {name: compiled[name].shared_bytes for name in ("90", "90 pages of 64", "90 pages of 16")}
     assert len(set(shared.values())) == 1, shared
+
+
+@pytest.mark.parametrize("of", ["Q", "K_cache"])
+def test_a_forward_mode_derivative_is_refused(of):
+    """torch.func.jvp would get a tangent of 0 without a word."""
+    tensors = {"Q": X, "K_cache": CACHE, "V_cache": CACHE, "lengths": TWO}
+    with pytest.raises(RuntimeError, match="flash_attention_decode has no gradient, nor a forward-mode derivative, as jvp"):
+        torch.func.jvp(lambda T: flashlab.flash_attention_decode(**tensors | {of: T}), (tensors[of],), (tensors[of],))

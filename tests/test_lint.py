@@ -153,7 +153,7 @@ ADD = ["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", "X=fp32[70]", "Y
     ([*ADD, "--grid", "2,x"], "argument --grid: expected one to three numbers >= 1"),
     ([*ADD, "--grid", "1,1,1,1"], "argument --grid: expected one to three numbers >= 1"),
     ([*ADD, "--grid", "99999999999"], "of at most 65536 programs"),
-    ([*ADD, "N=many", "--grid", "2"], "vector_add_kernel did not run with these arguments"),
+    ([*ADD[:-2], "N=many", "B=64", "--grid", "2"], "vector_add_kernel did not run with these arguments"),
 ])
 def test_a_wrong_command_line_is_explained(argv, words, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -164,3 +164,19 @@ def test_a_wrong_command_line_is_explained(argv, words, capsys):
 @pytest.mark.parametrize("target", [80, 86, 89, 90, 100])
 def test_every_target_has_a_name(target, capsys):
     assert doctor.main([*ADD, "--target", str(target)]) == 0 and f"(sm_{target})" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words, said", [
+    (["N=64", "N=32"], "each argument is given once, got N twice"),
+    (["N=99999999999999999999"], "an integer fits in 64 bits, got '99999999999999999999'"),
+])
+def test_an_argument_twice_or_too_large(words, said, capsys):
+    with pytest.raises(SystemExit):
+        lint.main(["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", *words])
+    assert said in capsys.readouterr().err
+
+
+def test_help_comes_before_the_kernel_is_looked_for(capsys):
+    with pytest.raises(SystemExit) as end:
+        lint.main(["--kernel=", "--help"])
+    assert end.value.code == 0 and "NAME=VALUE" in capsys.readouterr().out

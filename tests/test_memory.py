@@ -187,6 +187,14 @@ def test_what_reads_past_pytorchs_operations_is_refused_in_hbm(peek):
     assert A.tolist()[0][1] == 1
 
 
+def test_a_list_of_elements_is_read_too():
+    with Memory(), kernel("k", A=A):
+        with pytest.raises(MemoryModelError, match="tensor in kernel 'k': operand 0, A .* is in HBM"):
+            torch.tensor([1.0, A[0, 0], A[1, 1]])
+        tile = load(A, slice(None))
+        assert torch.tensor([tile[0, 0], tile[1, 1]]).shape == (2,)
+
+
 def test_tiles_that_grow_are_measured():
     with Memory(sram_bytes=1000) as mem, kernel("k", A=A):
         with pytest.raises(SRAMOverflow, match=r"resize_ makes a tile \(4096,\) float32 of 16.0 KiB"):

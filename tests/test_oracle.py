@@ -148,3 +148,14 @@ def test_sums_of_one_term_after_the_other_are_right(monkeypatch):
         assert judge_in_orders(lambda n, grads=grads, T=(Q, K, V, dO): judge_gradients(*grads, *T), 256, "cpu").ok
     assert strict, "no draw was unlucky: this shows nothing"
 
+
+def test_gradients_are_judged_where_dP_does_not_fit_the_dtype():
+    """dP = dO V^T goes beyond 65504 here, and dQ and dK do not."""
+    g = torch.Generator().manual_seed(0)
+    Q, K = (torch.randn(1, 1, 32, 64, generator=g).half() for _ in range(2))
+    V = (torch.randint(0, 2, (1, 1, 32, 64), generator=g) * 200 - 100).half()
+    dO = torch.full_like(V, 50)
+    truth = oracle.gradients(Q, K, V, dO)
+    assert (dO @ V.mT).isinf().any()
+    assert oracle.judge_gradients(*(T.half() for T in truth), Q, K, V, dO).ok
+    assert not oracle.judge_gradients(*((1.03 * T).half() for T in truth), Q, K, V, dO).ok

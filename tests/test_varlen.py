@@ -64,6 +64,23 @@ def test_every_sequence_is_attended_to_by_itself(backend, masks):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_cu_seqlens_that_are_every_other_element(backend):
+    *tensors, cu_q, cu_k = packed(*LENGTHS)
+    apart = [torch.stack((cu, cu * 0 + 99), 1)[:, 0] for cu in (cu_q, cu_k)]
+    hold_against_float64(*tensors, *apart, backend=backend, masks={"causal": True})
+
+
+@needs_triton
+def test_a_rung_called_by_itself_takes_them_too():
+    Q, K, V, _, cu_q, cu_k = packed(*LENGTHS)
+    apart = [torch.stack((cu, cu * 0 + 99), 1)[:, 0] for cu in (cu_q, cu_k)]
+    Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))
+    O, L = fa2.fa2_triton_forward(Q, K, V, cu_seqlens_q=apart[0], cu_seqlens_k=apart[1])
+    expected = fa2.fa2_triton_forward(Q, K, V, cu_seqlens_q=cu_q, cu_seqlens_k=cu_k)
+    assert torch.equal(O, expected[0]) and torch.equal(L, expected[1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_in_16_bits(backend, dtype):
     hold_against_float64(*packed([20, 45], [50, 30], dtype=dtype, d=59, d_v=80), backend=backend, masks={"window": (12, 7)})
@@ -217,6 +234,10 @@ REFUSED = {
     "not from 0": ({"cu_seqlens_q": CU + 1}, ValueError, r"cu_seqlens_q must begin with 0, .* got \[1, 9\]"),
     "too long": ({"cu_seqlens_k": 2 * CU}, ValueError, r"cu_seqlens_k must .* end with 8 at most, .* got \[0, 16\]"),
     "falling": ({"cu_seqlens_q": CU[[0, 1, 0]], "cu_seqlens_k": CU[[0, 1, 1]]}, ValueError, "cu_seqlens_q must .* never fall"),
+    "falling late": ({"cu_seqlens_q": CU[[0] * 20 + [1, 0]], "cu_seqlens_k": CU[[0] * 20 + [1, 1]]}, ValueError,
+                     r"cu_seqlens_q must .* never fall .* got \[0, 0, 0, 8, 0\], from entry 17 on"),
+    "negative": ({"cu_seqlens_q": CU[[0, 0, 1]] - CU[[0, 1, 0]], "cu_seqlens_k": CU[[0, 0, 1]]}, ValueError, r"got \[0, -8, 8\]"),
+    "sparse": ({"cu_seqlens_q": CU.to_sparse()}, TypeError, "cu_seqlens_q must be a dense tensor, strided and not nested, got"),
     "heads": ({"K": X[:, [0, 1, 1]], "V": X[:, [0, 1, 1]]}, ValueError, "H_q = 2 and H_kv = 3"),
 }
 
@@ -263,3 +284,16 @@ def test_a_call_like_one_before_goes_straight_to_its_rung(window, batch, monkeyp
     hold_against_float64(*packed(queries, keys), backend="triton", masks=masks | {"window": (3, 4)})
     hold_against_float64(*packed([20, *queries[1:], 20], [0, *keys]), backend="triton", masks=masks)
     assert len(picked) == 6
+
+
+def test_vmap_over_cu_seqlens_is_refused_in_words():
+    with pytest.raises(NotImplementedError, match="wants the same cu_seqlens_q and cu_seqlens_k for all"):
+        torch.func.vmap(lambda cu: flashlab.flash_attention_varlen(X, X, X, cu, cu))(torch.stack([CU, CU]))
+
+
+def test_a_window_of_numpys_integers():
+    import numpy
+
+    Q = X.transpose(0, 1)[None]
+    O, expected = (flashlab.flash_attention(Q, Q, Q, window=window) for window in ((numpy.int64(2), numpy.int32(1)), (2, 1)))
+    assert torch.equal(O, expected)

@@ -24,6 +24,8 @@ from flashlab.check import (
 from flashlab.check.report import CaseResult, Report
 from flashlab.compiler import import_triton, interpreted, why_no_kernels
 
+UNREMEMBERED = "This is not remembered"                # begins what a report says of a folder that cannot be written to
+
 
 def check(name=None, fn=None, *, hint=False, debug=False):
     """Check an exercise: the file exercises/<name>.py, or the function given. The start of a name will do; without one, your
@@ -84,7 +86,7 @@ def _with_hints(exercise, fn, hint, terminal):
     elif terminal:                                     # a notebook's card has it folded in
         report.offer = f"One way to write it: `{command.line('check', exercise.name, '--solutions')}`"
     if lost:
-        report.offer += f"\nThis is not remembered, neither what passed nor which hints you saw: {lost}."
+        report.offer += f"\n{UNREMEMBERED}, neither what passed nor which hints you saw: {lost}."
     return report
 
 

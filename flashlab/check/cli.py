@@ -72,7 +72,7 @@ def check_these(chosen, hint):
 
 def show_overview(names=()):
     """Every exercise, or these, with its state; those begun are checked. Not begun is no failure."""
-    rows, failed = [], []
+    rows, failed, lost = [], [], ""
     print(overview.HEADING)
     for row in overview.Overview.now(names).rows:
         name, text, state = row[0], stubs.present(row[0]), row[-1]
@@ -80,18 +80,23 @@ def show_overview(names=()):
             report = process.checked_apart(name)
             state = overview.PASSED if report.passed else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report.passed else [report]
+            lost = lost or next((line for line in report.offer.split("\n") if line.startswith(checker.UNREMEMBERED)), "")
         elif state == overview.PASSED:
             state = "passed in a notebook"
         print(overview.row_text(*row[:-1], state), flush=True)
-        rows.append(name)
+        known = state if state in (overview.PASSED, overview.NOT_BEGUN) else overview.BEGUN
+        rows.append((*row[:-1], overview.PASSED if row[-1] == overview.PASSED else known))
     for report in failed:
         print(f"\n{report}")
-    print(f"\n{overview.Overview.now(rows).last_line()}")
+    print(f"\n{overview.Overview(rows).last_line()}" + (lost and f"\n{lost}"))
     return 1 if failed else 0
 
 
 def debug(name):
-    return 0 if checker.checked(name, debug=True, terminal=True).passed else 1
+    report = checker.checked(name, debug=True, terminal=True)
+    if not report.cases:                                   # nothing ran that the debugger could have stepped through
+        print(report)
+    return 0 if report.passed else 1
 
 
 def watch(name=None):

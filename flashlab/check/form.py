@@ -142,7 +142,7 @@ class Exercise:
 
     @cached_property
     def parsed(self):
-        return source.Parsed(self.name, source.solution_path(self.name).read_text(encoding="utf-8"))
+        return source.Parsed(self.name, source.solution_text(self.name))
 
     @property
     def head(self):

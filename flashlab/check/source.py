@@ -50,15 +50,28 @@ class Region(NamedTuple):
 
 def root():
     """The folder that holds solutions/ and exercises/: FLASHLAB_ROOT, the repository, or where the work is done."""
-    for folder in (os.environ.get("FLASHLAB_ROOT"), Path(flashlab.__file__).parent.parent, ".", ".."):
-        if folder and (Path(folder) / "solutions").is_dir():
+    said = os.environ.get("FLASHLAB_ROOT")
+    for folder in (said,) if said else (Path(flashlab.__file__).parent.parent, ".", ".."):
+        if (Path(folder) / "solutions").is_dir():
             return Path(folder).absolute()
+    if said:
+        raise SourceError(f"FLASHLAB_ROOT must name a folder that holds solutions/, got {said!r}")
     raise SourceError("no folder solutions/ beside the package or where you are: work in a clone of the repository, "
                       "or set FLASHLAB_ROOT to one")
 
 
 def solution_path(name):
     return root() / "solutions" / f"{name}.py"
+
+
+def solution_text(name):
+    """What solutions/<name>.py holds. Raises: SourceError that says how to bring it back"""
+    path = solution_path(name)
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{path} could not be read: {getattr(error, 'strerror', None) or error}. `git checkout {path}` brings it "
+                          "back") from None
 
 
 def exercise_path(name):

@@ -10,7 +10,7 @@ from flashlab.check import form, progress, source
 
 def stub(name):
     """The text that exercises/<name>.py starts out with. Raises: source.SourceError for markers that do not match."""
-    return source.Parsed(name, source.solution_path(name).read_text(encoding="utf-8")).stub()
+    return source.Parsed(name, source.solution_text(name)).stub()
 
 
 def present(name):

@@ -193,9 +193,12 @@ def parse_value(text):
             raise argparse.ArgumentTypeError(f"a tensor has at most 2**28 elements here, got {text!r}")
         return torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype)
     try:
-        return ast.literal_eval(text)
+        value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+    if type(value) is int and not -2**63 <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"an integer fits in 64 bits, got {text!r}")
+    return value
 
 
 def parse_grid(text):
@@ -222,6 +225,8 @@ def find_kernel(text):
 
 def main(argv=None):
     """`doctor --kernel MODULE:NAME ...`."""
+    if {"-h", "--help"} & set(argv or ()):                     # before anybody looks for the kernel
+        argv = ["--help"]
     parser = argparse.ArgumentParser("python -m flashlab doctor", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernel", required=True, type=find_kernel, metavar="MODULE:NAME", help="a @triton.jit function")
@@ -250,5 +255,8 @@ def _arguments(kernel, pairs):
         name, equals, value = pair.partition("=")
         if not equals or name not in known:
             raise ValueError(f"an argument is written NAME=VALUE, with NAME among {', '.join(known)}; got {pair!r}")
-        found[name] = parse_value(value)
+        value = parse_value(value)
+        if name in found:
+            raise ValueError(f"each argument is given once, got {name} twice")
+        found[name] = value
     return found

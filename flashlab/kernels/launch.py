@@ -49,6 +49,7 @@ def as_kernels_take(Q, K, *, window=None, cu_seqlens_q=None, cu_seqlens_k=None, 
         left, right = window
         options |= {"left": K.shape[2] if left == -1 else left, "right": Q.shape[2] if right == -1 else right}
     if cu_seqlens_q is not None:
+        cu_seqlens_q, cu_seqlens_k = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()      # no kernel has a stride for them
         options |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "batch": len(cu_seqlens_q) - 1}
     return options
 
