@@ -166,6 +166,7 @@ def test_without_solutions_the_command_says_what_is_missing(sandbox, monkeypatch
     (sandbox / "solutions").rename(sandbox / "elsewhere")
     monkeypatch.setattr("flashlab.__file__", str(sandbox / "flashlab/__init__.py"))
     monkeypatch.chdir(sandbox)
+    monkeypatch.delenv("FLASHLAB_ROOT")
     with pytest.raises(SystemExit) as stop:
         cli.main(["check", *argv])
     assert stop.value.code == 2 and "no folder solutions/" in capsys.readouterr().err
