@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
+import flashlab  # before triton: it decides whether kernels are interpreted
 from flashlab import cost
 from flashlab.compiler import interpreted
 from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
@@ -67,6 +67,17 @@ def check_backward(Q, K, V, dO, *, causal=False, scale=None, B_r=None, B_c=None)
 def test_large_scores(seed):
     """Scores of some hundreds: L is as large, and its last digit in float32 moves every weight."""
     check_backward(*inputs(70, 70, 64, 64, H_q=2, H_kv=2, seed=seed), scale=30.0)
+
+
+@pytest.mark.parametrize("seed, scale, causal", [(4, 10, True), (5, 30, True), (35, -30, False)])
+def test_large_scores_of_few_rows(seed, scale, causal):
+    """Where few rows add to dV, nothing averages out: L is rounded, made one to base 2, and so is the score beside it."""
+    g = torch.Generator().manual_seed(seed)
+    Q, K, V, dO = (torch.randn(1, 1, 32, 64, generator=g).to(DEVICE) for _ in range(4))
+    leaves = [T.clone().requires_grad_() for T in (Q, K, V)]
+    O = flashlab.flash_attention(*leaves, causal=causal, scale=scale, backend="triton")
+    verdict = judge_gradients(*torch.autograd.grad(O, leaves, dO), Q, K, V, dO, causal=causal, scale=scale)
+    assert verdict.ok, str(verdict)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
