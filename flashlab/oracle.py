@@ -97,13 +97,16 @@ def _naive(compute, truth, Q, K, *others):
 
 
 def _naive_gradients(truth, Q, K, V, dO, *masks):
-    """As `_naive`, of gradients. Where dP does not fit the dtype either, of a smaller dO: they are linear in it."""
+    """As `_naive`, of gradients. Where dP does not fit the dtype either, of a smaller dO: they are linear in it. Where the weights
+    do not, as with dropout of nearly all, everything is computed in the next wider dtype."""
+    compute = lambda *tensors: _gradients(*tensors, *masks)
     for shift in (0, 4, 8, 12):
-        found = _naive(lambda *tensors: _gradients(*tensors, *masks), truth, Q, K, V, dO * 2.0**-shift)
+        found = _naive(compute, truth, Q, K, V, dO * 2.0**-shift)
         found = [T.to(torch.float64) * 2.0**shift for T in found]
         if all((n.isfinite() | ~t.isfinite()).all() for n, t in zip(found, truth, strict=True)):
-            break
-    return found
+            return found
+    wide = torch.float32 if Q.dtype.itemsize == 2 else torch.float64
+    return compute(*(T.to(wide) for T in (Q, K, V, dO)))
 
 
 def _hidden(N_q, N_k, causal, window, device):
