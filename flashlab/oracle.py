@@ -274,7 +274,7 @@ def _from_storing_O_and_L(Q, K, V, dO, eps, *, causal, window, scale, dropout_p,
     O, dP = P * kept @ per_query_head[1], dO @ per_query_head[1].mT * kept
     eps_sum = min(eps, torch.finfo(torch.float32).eps)                                  # sums are float32 at least
     move_D = (eps / 2 + 4 * eps_sum) * (dO * O).abs().sum(-1, keepdim=True)             # (..., N_q, 1)
-    move_P = 3 * eps_sum * L.abs().masked_fill(L.isinf(), 0) * P
+    move_P = 3 * eps_sum * L.abs().masked_fill(L.isinf(), 0) * P                        # L, L to base 2, the score beside it
     move_dS = P * move_D + move_P * (dP - (dO * O).sum(-1, keepdim=True)).abs()
     size = abs(Q.shape[-1] ** -0.5 if scale is None else scale)
     dQ = size * move_dS @ per_query_head[0].abs()
