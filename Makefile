@@ -29,7 +29,7 @@ check: $(INSTALLED)     ## your exercises: those begun are checked, with your pr
 	@$(PY) -m flashlab check $(CHECK_ARGS)
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
-	@$(call timed,ruff,$(PY) -m ruff check flashlab notebooks/src notebooks/build.py solutions tests)
+	@$(call timed,ruff,$(PY) -m ruff check flashlab flashlab_course notebooks/src notebooks/build.py solutions tests)
 	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --sample)
 	@$(call timed,notebooks,$(PY) notebooks/build.py --check)
 
@@ -43,7 +43,7 @@ exercises: $(INSTALLED) ## exercises/ and docs/mistakes.md from solutions/; your
 	$(PY) solutions/build.py
 
 figures: $(INSTALLED)   ## redraw the pictures
-	$(PY) -m flashlab.figures
+	$(PY) -m flashlab_course.figures
 
 bench: $(INSTALLED)     ## measure the ladder on this GPU; BENCH_ARGS passes arguments on
 	$(PY) -m flashlab bench $(BENCH_ARGS)

@@ -13,7 +13,7 @@ never get a thread. A warp in which no thread has an element leaves at the guard
 Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
 N lies between 1 and 10,000, block between 1 and 1024: to go through the blocks one by one is fast enough.
 
-Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+Not allowed: launching it (flashlab_course.gpu), the finished function from solutions/.
 
 Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
 """

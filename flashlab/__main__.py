@@ -6,12 +6,12 @@ import os
 import sys
 
 import flashlab
-from flashlab import command as typed
+from flashlab_course import command as typed
 
 COMMANDS = {
-    "doctor": ("flashlab.doctor", "what this machine can do, and what to fix"),
-    "check": ("flashlab.check", "check your exercises"),
-    "bench": ("flashlab.bench.cli", "measure the ladder on a GPU"),
+    "doctor": ("flashlab_course.doctor", "what this machine can do, and what to fix"),
+    "check": ("flashlab_course.check", "check your exercises"),
+    "bench": ("flashlab_course.bench.cli", "measure the ladder on a GPU"),
     "ladder": ("flashlab.ladder", "the rungs, and what is new in each"),
 }
 
@@ -27,7 +27,7 @@ def print_ladder():
 
 
 def _own_kernels(what):
-    from flashlab.lesson import yours
+    from flashlab_course.lesson import yours
 
     return yours.implementations(what)
 

@@ -116,7 +116,7 @@ RUNGS = [
     Rung(10, "fa2_persistent_forward", "flashlab.kernels.fa2_persistent", "+ persistent", "12", cost.fa2_forward, "#1F3FA8", "s",
          "programs that stay and take block after block, the longest first", by_tma=True, heads=True, tiled=True,
          proven=True, detour=True),
-    Rung(11, "fa2_hopper_forward", "flashlab.kernels.fa2_hopper", "Gluon, Hopper", "12", cost.fa2_forward, "#E6194B", "D",
+    Rung(11, "fa2_hopper_forward", "flashlab.operator.hopper_forward", "Gluon, Hopper", "12", cost.fa2_forward, "#E6194B", "D",
          "warps that only load, warps that only compute, and products under exponentials", by_tma=True, heads=True,
          takes=tuple(FEW), proven=True),
 ]
@@ -126,7 +126,7 @@ RUNGS = [
 DECODING_RUNGS = [
     Rung(0, "split_kv_forward", "flashlab.rungs.split_kv", "split K/V", "13", cost.split_kv_forward, "#00838F", "P",
          "the keys of a query block go to several programs; a second kernel merges their O and L", tiled=True),
-    Rung(1, "fa2_decode_forward", "flashlab.kernels.decode", "Flash-Decoding", "13", cost.fa2_forward, "#5B8DB8", "P",
+    Rung(1, "fa2_decode_forward", "flashlab.operator.decode_kernels", "Flash-Decoding", "13", cost.fa2_forward, "#5B8DB8", "P",
          "the keys are shared out among programs, and their results merged", heads=True, takes=("window",), proven=True),
 ]
 DECODE = DECODING_RUNGS[1]
@@ -156,7 +156,7 @@ BACKWARD_RUNGS = [
          "dQ added up by atomic operations: five matrix products instead of seven", heads=True, tiled=True, proven=True),
     Rung(8, "fa2_tma_backward", "flashlab.kernels.fa2_tma_backward", "+ TMA", "12", cost.fa2_backward, "#17807E", "o",
          "TMA copies the tiles of Q and dO, and adds the tiles of dQ to HBM", by_tma=True, heads=True, tiled=True, proven=True),
-    Rung(9, "fa2_hopper_backward", "flashlab.kernels.fa2_hopper_backward", "Gluon, Hopper", "12", cost.fa2_backward, "#E6194B", "D",
+    Rung(9, "fa2_hopper_backward", "flashlab.operator.hopper_backward", "Gluon, Hopper", "12", cost.fa2_backward, "#E6194B", "D",
          "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True, heads=True, takes=tuple(FEW),
          proven=True),
 ]

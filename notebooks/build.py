@@ -109,7 +109,7 @@ def run(notebook, folder):
 @contextlib.contextmanager
 def untouched_exercises():
     """A folder for the checker in place of the repository: the solutions, a stub of each, and nobody's progress."""
-    from flashlab.check.stubs import fresh_root  # here: it imports PyTorch
+    from flashlab_course.check.stubs import fresh_root  # here: it imports PyTorch
 
     with tempfile.TemporaryDirectory(prefix="flashlab_") as folder:
         fresh_root(Path(folder))
@@ -249,7 +249,7 @@ def run_all(step, sources, folder, at_once=1):
 
 
 def record(path, seconds, failed):
-    from flashlab.bench.results import provenance
+    from flashlab_course.bench.results import provenance
 
     result = {"what": "each built notebook run from the top", "seconds": seconds, "failed": failed}
     result["provenance"] = provenance(f"python notebooks/build.py --record {path}")

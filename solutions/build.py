@@ -12,8 +12,8 @@ import argparse
 import re
 import sys
 
-from flashlab import command
-from flashlab.check import checker, form, source, stubs
+from flashlab_course import command
+from flashlab_course.check import checker, form, source, stubs
 
 PATH = "docs/mistakes.md"
 ROW = re.compile(r"^\| `(\w+)` \| (?:`([\w +]+)`|—) \| (.*) \| (.*) \|$", re.MULTILINE)

@@ -1,6 +1,6 @@
 """docs/check_times.md: how long the checker takes here. python solutions/check_times.py measures and writes it.
 
-Each figure of a first call comes from a process of its own that has imported torch and flashlab.check and nothing more: what a
+Each figure of a first call comes from a process of its own that has imported torch and flashlab_course.check and nothing more: what a
 learner waits for after restarting a notebook's kernel.
 """
 
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from flashlab.check import checker, form, source
+from flashlab_course.check import checker, form, source
 
 PATH = "docs/check_times.md"
 LIMITS = {False: 2.0, True: 8.0}       # seconds of a passing check: plain PyTorch, interpreted Triton; twice that for a failing one

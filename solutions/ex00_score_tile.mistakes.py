@@ -1,7 +1,7 @@
 """Cases and mistakes of ex00_score_tile."""
 
-from flashlab.check.cases import epsilon, exact, in_float64, normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.cases import epsilon, exact, in_float64, normal
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def case(name, N_q, N_k, d, i, j, B_r, B_c, *, draw=normal, seed):

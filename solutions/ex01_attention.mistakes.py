@@ -1,9 +1,9 @@
 """Cases and mistakes of ex01_attention."""
 
 from flashlab import oracle
-from flashlab.check.alternatives import Problem
-from flashlab.check.cases import EDGE, EPSILONS, HUGE, attention_case, epsilon, in_float64
-from flashlab.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.alternatives import Problem
+from flashlab_course.check.cases import EDGE, EPSILONS, HUGE, attention_case, epsilon, in_float64
+from flashlab_course.check.form import Exercise, Mistake, Output, Variant
 
 EXERCISE = Exercise(
     function="attention",

@@ -3,8 +3,8 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check.cases import EPSILONS, LARGE, LOOSE, epsilon, far_below, in_float64, normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.cases import EPSILONS, LARGE, LOOSE, epsilon, far_below, in_float64, normal
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def case(name, N_q, N_k, H, d, *, seed, factor=1.0, below=False):

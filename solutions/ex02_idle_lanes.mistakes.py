@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def case(name, N, block):
@@ -14,7 +14,7 @@ def case(name, N, block):
 
 def truth(N, block):
     """Asked of the interpreter."""
-    from flashlab.gpu import simt
+    from flashlab_course.gpu import simt
 
     A = torch.zeros(N)
     trace = simt.launch(simt.vector_add, -(-N // block), block)(A, A, A.clone(), N)

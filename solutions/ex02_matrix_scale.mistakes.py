@@ -1,7 +1,7 @@
 """Cases and mistakes of ex02_matrix_scale."""
 
-from flashlab.check.cases import normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.cases import normal
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def case(name, rows, cols, block, *, seed):
@@ -14,7 +14,7 @@ def case(name, rows, cols, block, *, seed):
 
 
 def truth(X, factors, block):
-    from flashlab.gpu import simt
+    from flashlab_course.gpu import simt
 
     rows, cols = X.shape
     A, C = X.clone(), X.clone()

@@ -1,7 +1,7 @@
 """Cases and mistakes of ex02_vector_add."""
 
-from flashlab.check.cases import normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.cases import normal
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def case(name, N, block, *, seed):

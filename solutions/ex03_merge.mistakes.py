@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab.check.cases import LOOSE, epsilon, in_float64, normal
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.cases import LOOSE, epsilon, in_float64, normal
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 inf = float("inf")
 

@@ -2,9 +2,9 @@
 
 import torch
 
-from flashlab.check.cases import LOOSE, epsilon, in_float64, normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 from flashlab.memory import kernel, store
+from flashlab_course.check.cases import LOOSE, epsilon, in_float64, normal
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def call(fn, x, B):

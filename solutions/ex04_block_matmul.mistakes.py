@@ -2,9 +2,9 @@
 
 import torch
 
-from flashlab.check.cases import normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
 from flashlab.memory import KiB, kernel
+from flashlab_course.check.cases import normal
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def call(fn, A, B, B_m, B_n, B_k):

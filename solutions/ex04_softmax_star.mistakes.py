@@ -3,10 +3,10 @@
 from torch.overrides import TorchFunctionMode
 
 from flashlab import oracle
-from flashlab.check import runner
-from flashlab.check.alternatives import Problem
-from flashlab.check.cases import HUGE, attention_case, epsilon, in_float64, whole_rescaled, widest
-from flashlab.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check import runner
+from flashlab_course.check.alternatives import Problem
+from flashlab_course.check.cases import HUGE, attention_case, epsilon, in_float64, whole_rescaled, widest
+from flashlab_course.check.form import Exercise, Mistake, Output, Variant
 
 STAR = ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=True)")
 

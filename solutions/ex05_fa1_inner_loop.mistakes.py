@@ -2,10 +2,10 @@
 
 import torch
 
-from flashlab.check.alternatives import Problem
-from flashlab.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64
-from flashlab.check.form import Breach, Exercise, Hint, Mistake, Output, Variant
 from flashlab.memory import kernel, load, store, tiles
+from flashlab_course.check.alternatives import Problem
+from flashlab_course.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64
+from flashlab_course.check.form import Breach, Exercise, Hint, Mistake, Output, Variant
 
 inf = float("inf")
 FINITE = ("-1e4", "-1e9", "-1e30", "torch.finfo(S_ij.dtype).min")

@@ -1,6 +1,6 @@
 """Cases and mistakes of ex05_tile_sizes."""
 
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def case(name, sram_bytes, d, d_v, element_size, features=()):

@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab.check.cases import features_of
-from flashlab.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
+from flashlab_course.check.cases import features_of
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
 
 VISITED = "-(-seen_by_last // B_c)"
 

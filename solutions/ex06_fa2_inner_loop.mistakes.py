@@ -3,10 +3,10 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check.alternatives import Problem
-from flashlab.check.cases import HUGE, attention_case, epsilon, equal_weights, in_float64, whole_rescaled
-from flashlab.check.form import Exercise, Hint, Mistake, Output, Variant
 from flashlab.memory import KiB, kernel, tiles
+from flashlab_course.check.alternatives import Problem
+from flashlab_course.check.cases import HUGE, attention_case, epsilon, equal_weights, in_float64, whole_rescaled
+from flashlab_course.check.form import Exercise, Hint, Mistake, Output, Variant
 
 
 def call(fn, Q, K, V, B_r, B_c, scale):

@@ -1,9 +1,9 @@
 """Cases and mistakes of ex06_published_line: the mistakes are the published ones, left in."""
 
 from flashlab import oracle
-from flashlab.check.alternatives import Problem
-from flashlab.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64, widest
-from flashlab.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.alternatives import Problem
+from flashlab_course.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64, widest
+from flashlab_course.check.form import Exercise, Mistake, Output, Variant
 
 LINE_3 = ("keys > queries", "queries > keys")
 LINE_6 = ("l * torch.exp(m - m_new) + P.sum(-1)", "l + torch.exp(m - m_new) + P.sum(-1)")

@@ -1,8 +1,8 @@
 """Cases and mistakes of ex07_traffic_fa1."""
 
-from flashlab.check.form import Exercise, Mistake, Output, Variant
-from flashlab.check.traffic import TILED_CASES, measured, terms
 from flashlab.rungs.fa1 import fa1_forward
+from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.traffic import TILED_CASES, measured, terms
 
 READS = "N_k * (d + d_v) + T_c * N_q * (d + d_v + 2)"
 WRITES = "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) + N_q"

@@ -1,8 +1,8 @@
 """Cases and mistakes of ex07_traffic_fa2."""
 
-from flashlab.check.form import Exercise, Mistake, Output, Variant
-from flashlab.check.traffic import TILED_CASES, measured, terms
 from flashlab.rungs.fa2 import fa2_forward
+from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.traffic import TILED_CASES, measured, terms
 
 READS = "N_q * d + T_r * N_k * (d + d_v)"
 WRITES = "N_q * d_v + N_q"

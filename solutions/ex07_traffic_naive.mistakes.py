@@ -1,8 +1,8 @@
 """Cases and mistakes of ex07_traffic_naive."""
 
-from flashlab.check.form import Exercise, Mistake, Output, Variant
-from flashlab.check.traffic import case, measured, terms
 from flashlab.rungs.naive import naive_forward
+from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.traffic import case, measured, terms
 
 READS = "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v"
 WRITES = "3 * N_q * N_k + N_q * d_v + N_q"

@@ -3,9 +3,9 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check import runner
-from flashlab.check.cases import features_of, normal, widest
-from flashlab.check.form import Breach, Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check import runner
+from flashlab_course.check.cases import features_of, normal, widest
+from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output, Variant
 
 
 def call(fn, Q, K, V, dO, causal, scale):

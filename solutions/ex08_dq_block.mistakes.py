@@ -3,9 +3,9 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check.cases import EDGE, LARGE, LOOSE, far_below, features_of, normal
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 from flashlab.memory import KiB, kernel, tiles
+from flashlab_course.check.cases import EDGE, LARGE, LOOSE, far_below, features_of, normal
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 
 def call(fn, Q, K, V, dO, L, D, B_r, B_c, scale, causal):

@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab.check.cases import normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.cases import normal
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def case(name, N_q, N_k, d, d_v, rows, cols, *, scale=0.5, hide=False, seed):

@@ -2,10 +2,10 @@
 
 import torch
 
-from flashlab.check import compiled
-from flashlab.check.cases import apart, normal
-from flashlab.check.compiled import refused
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check import compiled
+from flashlab_course.check.cases import apart, normal
+from flashlab_course.check.compiled import refused
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 
 def case(name, M, N, K, B_m=16, B_n=16, B_k=16, dtype=torch.float32, *, steps=(1, 1, 1), cancelling=False, seed):

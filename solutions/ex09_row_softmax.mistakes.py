@@ -2,9 +2,9 @@
 
 import torch
 
-from flashlab.check import compiled
-from flashlab.check.cases import EPSILONS, apart, epsilon, normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check import compiled
+from flashlab_course.check.cases import EPSILONS, apart, epsilon, normal
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def case(name, M, N, dtype=torch.float32, factor=1.0, shift=0.0, *, units=16, steps=(1, 1), seed):

@@ -1,6 +1,6 @@
 """Cases and mistakes of ex09_tile_offsets."""
 
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def case(name, i, j, B_m, B_n, M, N, stride_m, stride_n):

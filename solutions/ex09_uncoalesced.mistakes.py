@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
-from flashlab.gpu.simt import launch, threadIdx
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.gpu.simt import launch, threadIdx
 
 
 def case(name, start, stride, itemsize):

@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def case(name, shape, strides, offset, order, starts, steps):

@@ -2,9 +2,9 @@
 
 import torch
 
-from flashlab.check import compiled
-from flashlab.check.cases import apart, features_of, normal
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check import compiled
+from flashlab_course.check.cases import apart, features_of, normal
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 Q_MASK = "mask=rows < N_q, other=0.0"
 K_MASK = "mask=keys < N_k, other=0.0"

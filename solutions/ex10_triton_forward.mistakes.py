@@ -3,9 +3,9 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check import compiled
-from flashlab.check.alternatives import Problem
-from flashlab.check.cases import (
+from flashlab_course.check import compiled
+from flashlab_course.check.alternatives import Problem
+from flashlab_course.check.cases import (
     BELOW,
     EDGE,
     EPSILONS,
@@ -19,7 +19,7 @@ from flashlab.check.cases import (
     normal,
     whole_rescaled,
 )
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 UPDATE_O = 'O_i = alpha[:, None] * O_i + tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")'
 UPDATE_L = "l_i = alpha * l_i + tl.sum(P_ij, 1)"

@@ -3,9 +3,9 @@
 import torch
 
 from flashlab import oracle
-from flashlab.check import compiled
-from flashlab.check.cases import EDGE, LARGE, LOOSE, apart, far_below, features_of, normal
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check import compiled
+from flashlab_course.check.cases import EDGE, LARGE, LOOSE, apart, far_below, features_of, normal
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 
 def call(fn, Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):

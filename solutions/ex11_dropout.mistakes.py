@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab.check.cases import EPSILONS, epsilon, in_float64, normal
-from flashlab.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.cases import EPSILONS, epsilon, in_float64, normal
+from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
 
 
 def case(name, N_q, N_k, d_v, rows, cols, *, p, seed):

@@ -3,9 +3,9 @@
 import torch
 from torch.overrides import TorchFunctionMode
 
-from flashlab.check import runner
-from flashlab.check.cases import LOOSE, normal, whole_rescaled, widest
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check import runner
+from flashlab_course.check.cases import LOOSE, normal, whole_rescaled, widest
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 FACTOR, MAXIMUM, ALPHA = "factor = scale * LOG2_E", "torch.maximum(m_i, S_ij.amax(-1) * factor)", "alpha = torch.exp2(m_i - m_new)"
 P, L = "P_ij = torch.exp2(S_ij * factor - m_new[:, None])", "(m_i + torch.log2(l_i)) / LOG2_E"

@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant
-from flashlab.gpu.schedule import NOTHING, Pipeline
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.gpu.schedule import NOTHING, Pipeline
 
 AGAIN = "if n + machine.slots < tiles:\n            machine.start(n + machine.slots, slot)"
 FILL = "for n in range(min(machine.slots, tiles)):\n        machine.start(n, n)"

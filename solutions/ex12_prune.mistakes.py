@@ -4,7 +4,7 @@ from itertools import product
 
 import torch
 
-from flashlab.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
 
 KiB = 1024
 SHARED, IF = "element_size * (B_r * D + num_stages * B_c * (D + D_v))", "if shared <= limit and B_r >= 16 * num_warps:"

@@ -1,7 +1,7 @@
 """Cases and mistakes of ex12_registers."""
 
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
-from flashlab.gpu.occupancy import SM
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.gpu.occupancy import SM
 
 THREADS, WARP, REGISTERS = "2048 // (32 * num_warps)", "-(-32 * registers // 256) * 256", "65536 // (per_warp * num_warps)"
 SHARED, LEAST = "228 * 1024 // (shared + 1024)", "min(by_threads, by_registers, by_shared, 32)"

@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
 
 FIRST, LAST = "seen_by_first = max(0, first + 1 + N_k - N_q) if causal else N_k", "seen_by_last = max(0, last + 1 + N_k - N_q) if causal else N_k"
 WHOLE, END = "seen_by_first // B_c", "-(-seen_by_last // B_c)"

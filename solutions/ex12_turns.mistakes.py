@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant
-from flashlab.gpu.schedule import finish, take_turns
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.gpu.schedule import finish, take_turns
 
 FIRST = "if me == 1:\n        todo.append((\"arrive\", 0))"
 SYNC, PRODUCT = 'todo.append(("sync", me))', 'if n >= skip:\n            todo.append(("product", n))'

@@ -1,6 +1,6 @@
 """Cases and mistakes of ex13_choose_splits."""
 
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 TIME, START = "-(-(P * s) // SMs) * (-(-T // s) + 2)", "-(-P // SMs) * (T + 2)"
 RANGE, IF = "range(2, T + 1)", "if time < least:"

@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab.check.cases import normal
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.cases import normal
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 K_PUT, V_PUT = "K_cache[b, :, n:n + N_new] = K_new[b]", "V_cache[b, :, n:n + N_new] = V_new[b]"
 LOOP, END = "for b, n in enumerate(lengths.tolist()):", "return lengths + N_new"

@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab.check.cases import normal
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.cases import normal
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 N, PAGE = "n = torch.arange(start, min(start + B_c, length) if start < length else start)", "page = block_table[b, n // page_size].long()"
 GATHER, LOOK = "K_pages[page, h, n % page_size]", "block_table[b, n // page_size]"

@@ -5,10 +5,10 @@ from dataclasses import replace
 import torch
 
 from flashlab import oracle
-from flashlab.check.alternatives import Problem
-from flashlab.check.cases import EPSILONS, HUGE, attention_case, epsilon
-from flashlab.check.form import Exercise, Hint, Mistake, Output, Variant
 from flashlab.memory import KiB
+from flashlab_course.check.alternatives import Problem
+from flashlab_course.check.cases import EPSILONS, HUGE, attention_case, epsilon
+from flashlab_course.check.form import Exercise, Hint, Mistake, Output, Variant
 
 
 def chunks_of(N_k, cuts):

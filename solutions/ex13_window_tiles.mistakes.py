@@ -1,6 +1,6 @@
 """Cases and mistakes of ex13_window_tiles."""
 
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 START, BOUNDS = "start = 0 if left == -1 else max(0, length - 1 - left)", "first, end = start // B_c, -(-length // B_c)"
 CROSSED = "{j for j, cut in ((first, start), (end - 1, length)) if cut % B_c}"

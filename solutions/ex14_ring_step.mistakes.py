@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab.check.cases import LOOSE, far_below, normal
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.cases import LOOSE, far_below, normal
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 inf = float("inf")
 MERGE = "O_sum = old[:, None] * O[r] + new[:, None] * O_j"

@@ -1,6 +1,6 @@
 """Cases and mistakes of ex14_ring_traffic."""
 
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 BLOCK, FORWARD, SUMS = "block = N // R * H_kv * (d + d_v)", "forward = (R - 1) * block * itemsize", "sums = R * block * 4 if R > 1 else 0"
 RESULT = "return forward, forward + sums"

@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
 
 SOURCE, MINE, THEIRS = "source = (rank - step) % world", "mine = (rank, 2 * world - 1 - rank)", "theirs = (source, 2 * world - 1 - source)"
 PAIRS = "[(q, k, q == k) for q in mine for k in theirs if k <= q]"

@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab.check.cases import LOOSE, normal
-from flashlab.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.cases import LOOSE, normal
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
 
 POSITIONS, TURNED = "torch.arange(length, length + n)", "Q, K = rotate(Q, positions), rotate(K, positions)"
 K_IN, V_IN = "K_cache[:, length:end] = K", "V_cache[:, length:end] = V"

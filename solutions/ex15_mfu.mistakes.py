@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant
 
 NAMES = "weights", "flops", "share"
 LAYER, HEAD, PAIRS = "2 * width * width + 2 * width * kv_width + 2 * width * 4 * width", "+ width * vocabulary", "batch * N * N / 2"

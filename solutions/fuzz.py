@@ -16,7 +16,7 @@ import random
 import sys
 import traceback
 
-from flashlab.check import checker, form, overview, runner, source
+from flashlab_course.check import checker, form, overview, runner, source
 
 SECONDS = 1.0                  # per case: a loop that never ends is common here
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult, ast.BitAnd, ast.BitOr)

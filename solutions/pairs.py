@@ -10,7 +10,7 @@ import random
 import time
 from itertools import combinations
 
-from flashlab.check import checker, form, source
+from flashlab_course.check import checker, form, source
 
 PATH = "docs/pairs.md"
 HEAD = """# Two mistakes at once

@@ -64,7 +64,7 @@ def same_numbers():
 @pytest.fixture
 def sandbox(tmp_path, monkeypatch):
     """A fresh root that the checker takes for its own."""
-    from flashlab.check import stubs
+    from flashlab_course.check import stubs
 
     stubs.fresh_root(tmp_path)
     monkeypatch.setenv("FLASHLAB_ROOT", str(tmp_path))

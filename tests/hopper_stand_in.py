@@ -11,8 +11,12 @@ from types import SimpleNamespace
 
 import torch
 
-from flashlab.kernels import fa2_hopper, fa2_hopper_backward, hopper, plans, spans, turns
+from flashlab.kernels import plans
 from flashlab.kernels.launch import empty
+from flashlab.operator import hopper_backward as fa2_hopper_backward  # noqa: E402
+from flashlab.operator import hopper_forward as fa2_hopper  # noqa: E402
+from flashlab.operator import hopper_words as hopper  # noqa: E402
+from flashlab.operator import spans, turns  # noqa: E402
 
 PATIENCE = 20                          # seconds until a wait counts as a deadlock
 

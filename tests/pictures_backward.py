@@ -2,12 +2,12 @@
 
 import torch
 
-from flashlab import figures
 from flashlab.memory import Memory
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.fa2_backward import fa2_backward_two_pass
 from flashlab.rungs.naive import naive_forward
 from flashlab.rungs.naive_backward import naive_backward
+from flashlab_course import figures
 
 STEPS = [10.0**-n for n in range(1, 9)]
 ERRORS = [{"dtype": dtype, "causal": causal, "max": 9 * rms, "rms": rms}

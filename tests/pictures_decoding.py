@@ -1,6 +1,6 @@
 """The pictures of chapter 13, each drawn on small data."""
 
-from flashlab import figures
+from flashlab_course import figures
 
 RATES = {"decode": 3.6, "decode, paged": 3.5, "sdpa_flash": 0.9, "fa2_hopper_forward": 0.5}     # TB/s, made up
 PROVENANCE = {"device": "Invented GPU", "torch": "0.0", "triton": "0.0", "date": "2000-01-01T00:00:00"}

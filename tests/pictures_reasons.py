@@ -1,6 +1,7 @@
 """The pictures of chapter 16's second half, each drawn on small made-up data."""
 
-from flashlab import cost, figures
+from flashlab import cost
+from flashlab_course import figures
 
 EXP_RATE = 4e12
 

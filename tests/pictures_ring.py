@@ -2,14 +2,14 @@
 
 import torch
 
-from flashlab import figures
-from flashlab.ring import part, zigzag_shard
+from flashlab.operator.ring import part, zigzag_shard
+from flashlab_course import figures
 
 PROVENANCE = {"device": "Invented GPU", "torch": "0.0", "triton": "0.0", "date": "2000-01-01T00:00:00"}
 
 
 def logs(R=2, n=4, causal=True, zigzag=True):
-    """What flashlab.ring_check would note of a run."""
+    """What flashlab_course.ring_check would note of a run."""
     places = torch.arange(R * n)[:, None]
     owned = [(zigzag_shard(places, r, R) if causal and zigzag else places[r * n:(r + 1) * n])[:, 0].tolist() for r in range(R)]
     found = []

@@ -1,8 +1,8 @@
 """The pictures of chapter 12, each drawn on small data."""
 
-from flashlab import figures
 from flashlab.cost import attention_flops
-from flashlab.gpu.schedule import FOUR_STEPS, iterations
+from flashlab_course import figures
+from flashlab_course.gpu.schedule import FOUR_STEPS, iterations
 
 
 def four_steps(count=3):

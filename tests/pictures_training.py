@@ -1,6 +1,6 @@
 """The pictures of chapter 15, each drawn on small made-up data."""
 
-from flashlab import figures
+from flashlab_course import figures
 
 SPEEDS = {"naive": 4e4, "SDPA math": 3e4, "flash_attention": 1e5, "SDPA flash": 1e5, "SDPA cuDNN": 1.1e5}
 PART = {"attention": 9.0, "projections": 5.0, "mlp": 8.0, "head": 0.5, "the rest": 1.5}

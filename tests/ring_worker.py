@@ -8,7 +8,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-import flashlab.ring as ring
+import flashlab.operator.ring as ring
 from flashlab import oracle
 
 # name: ranks, B, H_q, H_kv, N, d, d_v, options. N / 2R: 1, odd, and more than one tile

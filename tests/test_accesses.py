@@ -10,12 +10,12 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 
-from flashlab.check import source  # noqa: E402
-from flashlab.compiler import interpreted  # noqa: E402
-from flashlab.gpu.matmul import matmul  # noqa: E402
-from flashlab.gpu.matrix_add import matrix_add  # noqa: E402
-from flashlab.gpu.vector_add import vector_add  # noqa: E402
-from flashlab.lesson.accesses import result_of, touched, touched_by  # noqa: E402
+from flashlab.triton_mode import interpreted  # noqa: E402
+from flashlab_course.check import source  # noqa: E402
+from flashlab_course.gpu.matmul import matmul  # noqa: E402
+from flashlab_course.gpu.matrix_add import matrix_add  # noqa: E402
+from flashlab_course.gpu.vector_add import vector_add  # noqa: E402
+from flashlab_course.lesson.accesses import result_of, touched, touched_by  # noqa: E402
 
 interpreted_only = pytest.mark.skipif(not interpreted(), reason="watches the interpreter's accesses")
 
@@ -67,14 +67,14 @@ def test_how_often_a_product_loads_its_operands():
 
 @interpreted_only
 def test_a_run_too_large_to_draw_says_so(monkeypatch):
-    monkeypatch.setattr("flashlab.lesson.accesses.MAX_ACCESSES", 5)
+    monkeypatch.setattr("flashlab_course.lesson.accesses.MAX_ACCESSES", 5)
     with pytest.raises(Exception) as error:
         touched(lambda: vector_add(torch.ones(10), torch.ones(10), B=4))
     assert "too many to draw" in str(error.value) + str(error.value.__cause__)
 
 
 def test_on_a_gpu_nothing_is_run_and_it_says_why(monkeypatch):
-    monkeypatch.setattr("flashlab.lesson.accesses.interpreted", lambda: False)
+    monkeypatch.setattr("flashlab_course.lesson.accesses.interpreted", lambda: False)
     seen = touched(lambda: 1 / 0)
     assert "TRITON_INTERPRET=1" in seen.problem and seen.accesses == []
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flashlab import again, decoding
-from flashlab.attention import flash_attention
-from flashlab.decoding import flash_attention_decode
 from flashlab.memory import Memory
+from flashlab.operator import again, decoding
+from flashlab.operator.attention import flash_attention
+from flashlab.operator.decoding import flash_attention_decode
 
 ORDINARY = {"causal": False, "window": None, "scale": None, "seed": None, "return_lse": False, "backend": "auto",
             "deterministic": False}

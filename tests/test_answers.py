@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flashlab.check import checker, form, source
-from flashlab.compiler import interpreted
+from flashlab.triton_mode import interpreted
+from flashlab_course.check import checker, form, source
 
 FOLDER = Path(__file__).with_name("answers")
 REPORTS = FOLDER / "reports.json"
@@ -56,7 +56,7 @@ if __name__ == "__main__":
     import os
     import tempfile
 
-    from flashlab.check import stubs
+    from flashlab_course.check import stubs
 
     with tempfile.TemporaryDirectory() as folder:
         stubs.fresh_root(Path(folder))

@@ -6,9 +6,9 @@ import sys
 import pytest
 import torch
 
-from flashlab.attention import Options, flash_attention, pick_backend
-from flashlab.compiler import interpreted
+from flashlab.operator.attention import Options, flash_attention, pick_backend
 from flashlab.oracle import attention, judge, judge_gradients, max_error
+from flashlab.triton_mode import interpreted
 
 try:
     from flashlab.kernels import fa2
@@ -69,8 +69,8 @@ def spy(monkeypatch):
             return Q.new_empty(*Q.shape[:3], V.shape[-1]), Q.new_empty(Q.shape[:3], dtype=torch.float32)
         return run
 
-    monkeypatch.setattr("flashlab.attention._run_torch", stand_in("torch"))
-    monkeypatch.setattr("flashlab.attention._run_triton", stand_in("triton"))
+    monkeypatch.setattr("flashlab.operator.attention._run_torch", stand_in("torch"))
+    monkeypatch.setattr("flashlab.operator.attention._run_triton", stand_in("triton"))
     return ran
 
 
@@ -87,7 +87,7 @@ def gpu(monkeypatch, capability=(9, 0), interpreted=False):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "Some GPU")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr("flashlab.attention.interpreted", lambda: interpreted)
+    monkeypatch.setattr("flashlab.operator.attention.interpreted", lambda: interpreted)
 
 
 @needs_triton
@@ -121,12 +121,12 @@ def test_without_triton(monkeypatch):
 
 
 def test_it_is_loaded_on_first_use_and_without_triton():
-    """`import flashlab` must stay cheap; flashlab.attention must not need triton."""
+    """`import flashlab` must stay cheap; flashlab.operator.attention must not need triton."""
     code = (
         "import sys; sys.modules['triton'] = None\n"
         "import flashlab\n"
-        "assert 'flashlab.attention' not in sys.modules\n"
-        "from flashlab.attention import flash_attention\n"
+        "assert 'flashlab.operator.attention' not in sys.modules\n"
+        "from flashlab.operator.attention import flash_attention\n"
         "assert flashlab.flash_attention is flash_attention and not hasattr(flashlab, 'flash_atention')\n"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

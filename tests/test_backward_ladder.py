@@ -7,9 +7,9 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import ladder
-from flashlab.attention import flash_attention
-from flashlab.compiler import interpreted
+from flashlab.operator.attention import flash_attention
 from flashlab.oracle import attention, gradients, judge_gradients, max_error
+from flashlab.triton_mode import interpreted
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 from test_kernel_ladder import OnGPU, first_column_cut  # noqa: E402

@@ -1,6 +1,6 @@
 """Bank conflicts counted, swizzling undone, and the layouts of a matrix instruction's tiles."""
 
-from flashlab.gpu.banks import PIECES, accumulator_lane, column_of_pieces, operand_lane, plain, steps, swizzled
+from flashlab_course.gpu.banks import PIECES, accumulator_lane, column_of_pieces, operand_lane, plain, steps, swizzled
 
 
 def test_steps_are_the_most_words_of_one_bank():

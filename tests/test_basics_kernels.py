@@ -9,10 +9,10 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 
-from flashlab.compiler import interpreted  # noqa: E402
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all  # noqa: E402
-from flashlab.gpu import largest_score, matmul, matrix_add, row_softmax, vector_add, vector_sum  # noqa: E402
-from flashlab.gpu.matmul import tile_in_groups  # noqa: E402
+from flashlab.triton_mode import interpreted  # noqa: E402
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all  # noqa: E402
+from flashlab_course.gpu import largest_score, matmul, matrix_add, row_softmax, vector_add, vector_sum  # noqa: E402
+from flashlab_course.gpu.matmul import tile_in_groups  # noqa: E402
 
 DEVICE = "cpu" if interpreted() else "cuda"
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]

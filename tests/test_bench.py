@@ -12,13 +12,13 @@ import torch
 
 import flashlab  # noqa: F401
 from flashlab import cost, oracle
-from flashlab.bench import forward, launch, passes, peers, problems, timing
-from flashlab.bench.forward import FORWARD
-from flashlab.bench.problems import Implementation, Problem, naive_over_heads
-from flashlab.bench.results import ROOT, load_results, save
-from flashlab.bench.rows import Row, as_json, read, table
 from flashlab.ladder import PEERS
 from flashlab.memory import Memory
+from flashlab_course.bench import forward, launch, passes, peers, problems, timing
+from flashlab_course.bench.forward import FORWARD
+from flashlab_course.bench.problems import Implementation, Problem, naive_over_heads
+from flashlab_course.bench.results import ROOT, load_results, save
+from flashlab_course.bench.rows import Row, as_json, read, table
 
 SMALL = Problem(24, 8, False, "float32", 2, 3)
 RECORD = {"device": "NVIDIA H100 80GB HBM3", "date": "2026-11-20T10:00:00+00:00", "torch": "2.11.0", "triton": "3.6.0",
@@ -297,7 +297,7 @@ def test_a_key_that_this_version_does_not_know_does_not_break_reading():
 def test_live_where_there_is_a_gpu_recorded_elsewhere_and_it_says_which(tmp_path, monkeypatch):
     results = {"what": "forward", "provenance": RECORD, "rows": []}
     save(results, tmp_path / "results/forward_h200.json")
-    monkeypatch.setattr("flashlab.bench.results.ROOT", tmp_path)
+    monkeypatch.setattr("flashlab_course.bench.results.ROOT", tmp_path)
     monkeypatch.setattr(forward, "why_no_gpu", lambda: "no GPU")
     found, words = forward.live_or_recorded()
     assert found == results

@@ -7,11 +7,11 @@ import torch
 
 import flashlab  # noqa: F401
 from flashlab import oracle
-from flashlab.bench import backward, cli, passes, timing
-from flashlab.bench.problems import Implementation, Problem
-from flashlab.bench.results import ROOT, load_results
-from flashlab.bench.rows import table
 from flashlab.ladder import BACKWARD_KERNELS
+from flashlab_course.bench import backward, cli, passes, timing
+from flashlab_course.bench.problems import Implementation, Problem
+from flashlab_course.bench.results import ROOT, load_results
+from flashlab_course.bench.rows import table
 
 SMALL = Problem(24, 16, True, "float32", 2, 3)
 

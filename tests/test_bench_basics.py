@@ -10,12 +10,12 @@ import flashlab  # noqa: F401  before Triton: it decides whether kernels are int
 
 pytest.importorskip("triton")
 
-from flashlab.bench import cli, ncu, timing  # noqa: E402
-from flashlab.bench.basics import counters, sections  # noqa: E402
-from flashlab.bench.basics.here import Here, rows_of, timed  # noqa: E402
-from flashlab.bench.basics.sections import SECTIONS, run_sections  # noqa: E402
-from flashlab.compiler import interpreted  # noqa: E402
-from flashlab.gpu import cuda, simt  # noqa: E402
+from flashlab.triton_mode import interpreted  # noqa: E402
+from flashlab_course.bench import cli, ncu, timing  # noqa: E402
+from flashlab_course.bench.basics import counters, sections  # noqa: E402
+from flashlab_course.bench.basics.here import Here, rows_of, timed  # noqa: E402
+from flashlab_course.bench.basics.sections import SECTIONS, run_sections  # noqa: E402
+from flashlab_course.gpu import cuda, simt  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not interpreted(), reason="for machines without a GPU: with one, the measurements themselves run")
 SHRINK = {"coalescing": 512, "key_loading": 128, "matmul": 128, "matmul_tiles": 128, "matmul_order": 128, "precision": 128}

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401
-from flashlab.bench import backward, cli, counters, ncu, passes, results
-from flashlab.bench.basics import sections
-from flashlab.bench.problems import Problem, implementations
-from flashlab.bench.rows import CounterRow, as_json
+from flashlab_course.bench import backward, cli, counters, ncu, passes, results
+from flashlab_course.bench.basics import sections
+from flashlab_course.bench.problems import Problem, implementations
+from flashlab_course.bench.rows import CounterRow, as_json
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 

@@ -9,8 +9,8 @@ import torch
 
 import flashlab  # noqa: F401
 from flashlab import oracle
-from flashlab.bench import counters, ncu, problems, results, rows, timing
-from flashlab.bench.problems import Implementation, Problem
+from flashlab_course.bench import counters, ncu, problems, results, rows, timing
+from flashlab_course.bench.problems import Implementation, Problem
 
 SMALL = Problem(24, 8, False, "float32", 2, 3)
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
-from flashlab.bench import decode, decode_checks
-from flashlab.compiler import import_triton
+from flashlab.triton_mode import import_triton
+from flashlab_course.bench import decode, decode_checks
 
 
 @pytest.mark.parametrize("number", range(6))

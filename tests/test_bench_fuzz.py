@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401
-from flashlab.bench import fuzz
-from flashlab.bench.options import in_processes
+from flashlab_course.bench import fuzz
+from flashlab_course.bench.options import in_processes
 
 
 @pytest.mark.parametrize("number", range(0, 12 * 37, 37))

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401
-from flashlab import gpt
-from flashlab.bench import cli, timing
-from flashlab.bench import gpt as bench_gpt
+from flashlab_course import gpt
+from flashlab_course.bench import cli, timing
+from flashlab_course.bench import gpt as bench_gpt
 
 TINY = gpt.Shape(layers=1, width=32, heads=2, kv_heads=2)
 SMALL = {"device": "cpu", "ceilings": lambda: {"matmul_tflops": 0.1, "copy_tb_s": 0.01}, "shape": TINY, "sizes": (16, 32, 64),

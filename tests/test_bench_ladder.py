@@ -8,9 +8,9 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import ladder
-from flashlab.bench import forward, passes, soundness, tune
-from flashlab.bench.problems import Problem
-from flashlab.compiler import interpreted
+from flashlab.triton_mode import interpreted
+from flashlab_course.bench import forward, passes, soundness, tune
+from flashlab_course.bench.problems import Problem
 
 tuning = pytest.importorskip("flashlab.kernels.tuning", reason="triton is not installed (it exists for Linux only)")
 pytestmark = pytest.mark.skipif(not interpreted(), reason="on the CPU, by Triton's interpreter")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from flashlab.bench import large
-from flashlab.bench.large import Case
+from flashlab_course.bench import large
+from flashlab_course.bench.large import Case
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 SMALL = [Case(3, 2, 40, 16, None), Case(1, 1, 90, 16, 7)]

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
-from flashlab.bench import parts
-from flashlab.bench.problems import Problem
+from flashlab_course.bench import parts
+from flashlab_course.bench.problems import Problem
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 
-from flashlab.compiler import interpreted  # noqa: E402
-from flashlab.compiler.ahead_of_time import compile_all  # noqa: E402
+from flashlab.triton_mode import interpreted  # noqa: E402
+from flashlab_course.compiler.ahead_of_time import compile_all  # noqa: E402
 
 
 @pytest.fixture(scope="module")

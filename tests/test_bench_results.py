@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401
-from flashlab.bench import results
+from flashlab_course.bench import results
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):

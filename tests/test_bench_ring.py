@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from flashlab.bench import ring as bench
-from flashlab.bench.ring import Case, Team
+from flashlab_course.bench import ring as bench
+from flashlab_course.bench.ring import Case, Team
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ["--device", "cpu", "--H", "1", "--head-dim", "16", "--dtype", "float32"]
 SPOILT = """
-import flashlab.ring as ring
+import flashlab.operator.ring as ring
 whole = ring.part
 ring.part = lambda rank, step, *sizes, **options: whole(rank, step, *sizes, **options) if rank == 0 or step == 0 else None
-from flashlab.bench.ring import main
+from flashlab_course.bench.ring import main
 main({arguments!r})
 """
 
@@ -44,10 +44,10 @@ def two(*words):
 
 def test_a_run_writes_rows_that_were_checked(tmp_path):
     out = tmp_path / "ring_x.json"
-    status, said = two("-m", "flashlab.bench.ring", *SMALL, "--N", "64", "--out", str(out))
+    status, said = two("-m", "flashlab_course.bench.ring", *SMALL, "--N", "64", "--out", str(out))
     assert status == 0, said
     results = json.loads(out.read_text())
-    assert results["what"] == "ring" and results["complete"] and "flashlab.bench.ring" in results["provenance"]["command"]
+    assert results["what"] == "ring" and results["complete"] and "flashlab_course.bench.ring" in results["provenance"]["command"]
     rows = {(row["mode"], row["passes"], row["ranks"]): row for row in results["rows"]}
     both = [(mode, passes, ranks) for mode in ("all", "causal, zig-zag") for passes in bench.PASSES for ranks in (1, 2)]
     assert set(rows) == {*both, ("causal, in order", "forward", 2)}

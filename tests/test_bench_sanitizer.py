@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from flashlab import ladder
-from flashlab.bench import sanitizer
+from flashlab_course.bench import sanitizer
 
 CLEAN = """========= COMPUTE-SANITIZER
 calls 20
@@ -84,8 +84,8 @@ def test_each_shape_is_one_that_the_kernel_takes(name, monkeypatch):
 
 def test_the_controls_compile():
     pytest.importorskip("triton")
-    from flashlab.bench import controls
-    from flashlab.compiler import ahead_of_time
+    from flashlab.triton_mode import ahead_of_time
+    from flashlab_course.bench import controls
 
     out = torch.empty(2, dtype=torch.int32, device="meta")
     jobs = [(controls.dispatch_kernel, {"out": out, "num_warps": 4}, 90)]

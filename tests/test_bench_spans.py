@@ -4,8 +4,8 @@ import json
 
 import torch
 
-from flashlab.bench import spans
-from flashlab.bench.spans import Problem
+from flashlab_course.bench import spans
+from flashlab_course.bench.spans import Problem
 
 
 def test_packed_and_batched_are_one_computation():

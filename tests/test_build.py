@@ -184,7 +184,7 @@ def test_record_writes_seconds_and_provenance(folder, monkeypatch):
     build.main([], folder)
     before = (folder / "00_tiny.ipynb").read_text()
     bench = types.SimpleNamespace(provenance=lambda command: {"device": "a GPU", "command": command})
-    monkeypatch.setitem(sys.modules, "flashlab.bench.results", bench)
+    monkeypatch.setitem(sys.modules, "flashlab_course.bench.results", bench)
     assert build.main(["--record", str(folder / "r.json")], folder) == 0
     result = json.loads((folder / "r.json").read_text())
     assert result["provenance"]["device"] == "a GPU" and result["failed"] == []
@@ -253,7 +253,7 @@ def test_an_author_who_forgot_to_build_is_told_all_the_same(worked_in, capsys):
 
 
 def test_a_notebook_runs_beside_fresh_stubs_not_a_learners_answers(folder):
-    cell = "from flashlab.check import check\ncheck('ex03_merge').mistake, check('ex01_attention').mistake"
+    cell = "from flashlab_course.check import check\ncheck('ex03_merge').mistake, check('ex01_attention').mistake"
     write(folder, f"{HEADER}\n# %%\n{cell}\n")
     assert build.main([], folder) == 0
     assert built(folder).cells[1].outputs[-1].data["text/plain"] == "('not_implemented', 'not_implemented')"

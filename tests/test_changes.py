@@ -1,6 +1,6 @@
 """The diff of two rungs: the idea alone, without comments and indentation."""
 
-from flashlab.lesson import changes
+from flashlab_course.lesson import changes
 
 
 def before(x):

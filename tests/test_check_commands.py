@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flashlab.check import cli, form, progress, source, stubs
+from flashlab_course.check import cli, form, progress, source, stubs
 
 spec = importlib.util.spec_from_file_location("solutions_build", Path(__file__).resolve().parents[1] / "solutions/build.py")
 build = importlib.util.module_from_spec(spec)
@@ -165,7 +165,7 @@ def test_a_new_exercise_gets_its_stub_and_its_place_in_the_table(sandbox, capsys
     text = HEAD + "def f(x):\n    # >>> your turn: double x\n    return 2 * x\n    # <<<\n"
     source.solution_path("ex03_toy").write_text(text, encoding="utf-8")
     source.solution_path("ex03_toy").with_suffix(".mistakes.py").write_text(
-        "from flashlab.check.form import Case, Exercise, Mistake, Output\n"
+        "from flashlab_course.check.form import Case, Exercise, Mistake, Output\n"
         "EXERCISE = Exercise('f', (Output('y'),), [Case('one', lambda: {'x': 3})], [\n"
         "    Mistake('tripled', 'x was tripled', 'the factor', ('2 * x', '3 * x'))], [], [], ints_only=True)\n", encoding="utf-8")
     count = len(build.stored_diagnoses())
@@ -343,7 +343,7 @@ def test_the_command_line_has_it(sandbox):
 # ---- without Triton
 
 def test_without_triton_the_verdict_is_in_words(sandbox, monkeypatch):
-    from flashlab.check import check
+    from flashlab_course.check import check
 
     monkeypatch.setitem(sys.modules, "triton", None)
     report = check("ex10_triton_forward")

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from flashlab.check import altered, case_inputs, checker, diagnose, failing, form, patterns, raised, run_case, say, special
-from flashlab.check.alternatives import ATTENTION, Problem
-from flashlab.check.cases import attention_case
-from flashlab.check.gradients import GRADIENTS, Backward
-from flashlab.check.runner import Problem as Trouble
+from flashlab_course.check import altered, case_inputs, checker, diagnose, failing, form, patterns, raised, run_case, say, special
+from flashlab_course.check.alternatives import ATTENTION, Problem
+from flashlab_course.check.cases import attention_case
+from flashlab_course.check.gradients import GRADIENTS, Backward
+from flashlab_course.check.runner import Problem as Trouble
 
 inf, nan = float("inf"), float("nan")
 

@@ -7,8 +7,8 @@ import importlib.util
 
 import pytest
 
-from flashlab.check import checker, diagnose, form, source, state, stubs
-from flashlab.compiler import interpreted
+from flashlab.triton_mode import interpreted
+from flashlab_course.check import checker, diagnose, form, source, state, stubs
 
 TRITON = importlib.util.find_spec("triton") is not None        # Linux only: elsewhere its exercises are left out
 EXERCISES = [name for name in form.names() if TRITON or not form.exercise(name).triton]

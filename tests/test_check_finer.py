@@ -6,9 +6,9 @@ import importlib.util
 import pytest
 import torch
 
-from flashlab.check import checker, form, runner, source
-from flashlab.check.cases import apart, exact, in_float64
-from flashlab.compiler import interpreted
+from flashlab.triton_mode import interpreted
+from flashlab_course.check import checker, form, runner, source
+from flashlab_course.check.cases import apart, exact, in_float64
 
 TRITON = importlib.util.find_spec("triton") is not None
 MOVING = ["ex05_fa1_inner_loop", "ex08_D", *(["ex09_vector_add"] if TRITON else [])]       # shown by itself, modelled, interpreted

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from flashlab.check import Report, checker, form
-from flashlab.compiler import import_triton
+from flashlab.triton_mode import import_triton
+from flashlab_course.check import Report, checker, form
 
 spec = importlib.util.spec_from_file_location("solutions_fuzz", Path(__file__).resolve().parents[1] / "solutions/fuzz.py")
 fuzz = importlib.util.module_from_spec(spec)
@@ -40,7 +40,7 @@ def test_the_same_seed_spoils_in_the_same_way_and_another_in_another():
 
 def test_a_checker_that_raises_turns_the_fuzz_red(monkeypatch, capsys):
     monkeypatch.setattr(form.Exercise, "invoke", None)             # nothing can be run: not even the solution
-    monkeypatch.setattr("flashlab.check.judge.expect.__defaults__", ({},))
+    monkeypatch.setattr("flashlab_course.check.judge.expect.__defaults__", ({},))
     assert fuzz.main(["ex01_heads", "--count", "6"]) == 1
     assert "RAISED" in capsys.readouterr().out
 

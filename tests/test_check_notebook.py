@@ -8,7 +8,7 @@ import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
-from flashlab.check import form, stubs
+from flashlab_course.check import form, stubs
 
 pytest.importorskip("triton")
 
@@ -24,7 +24,7 @@ NARROW_KERNEL = (body_of("ex10_triton_forward").replace("i.to(tl.int64) * B_r", 
                  .replace("tl.arange(0, B_c).to(tl.int64)", "tl.arange(0, B_c)"))
 
 CELLS = [
-    "from flashlab.check import check",
+    "from flashlab_course.check import check",
     'check("ex03_merge")',
     body_of("ex03_merge") + '\ncheck("ex03_merge", merge)',
     WRONG_MERGE + '\ncheck("ex03_merge", merge)',

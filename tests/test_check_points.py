@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from flashlab.check import checker, form, source
+from flashlab_course.check import checker, form, source
 
 HEAD = """
 import math
@@ -12,7 +12,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+from flashlab_course.gpu.simt import blockDim, blockIdx, launch, threadIdx
 inf = float("inf")
 """
 TRITON_HEAD = "import torch\nimport triton\nimport triton.language as tl\n"
@@ -155,7 +155,7 @@ READY = {
             return *paper_tile_sizes(sram_bytes, d, element_size), B
         """,
     "ex06_use_of_L": """
-        from flashlab.check import form
+        from flashlab_course.check import form
         def combine(O_a, L_a, O_b, L_b):
             return form.exercise("ex06_use_of_L").solution()(O_a, L_a, O_b, L_b)
         """,
@@ -169,13 +169,13 @@ READY = {
             return mem.read // 4, mem.written // 4
         """,
     "ex02_vector_add": """
-        from flashlab.gpu import simt
+        from flashlab_course.gpu import simt
         def vector_add(A, B, block):
             C = torch.zeros(len(A))
             return C, simt.launch(simt.vector_add, -(-len(A) // block), block)(A, B, C, len(A)).threads
         """,
     "ex02_idle_lanes": """
-        from flashlab.gpu import simt
+        from flashlab_course.gpu import simt
         def lanes(N, block):
             A = torch.zeros(N)
             trace = simt.launch(simt.vector_add, -(-N // block), block)(A, A, A.clone(), N)
@@ -208,7 +208,7 @@ def test_a_solution_of_another_root_is_no_answer_either(tmp_path):
 def test_a_solution_that_is_imported_is_no_answer(sandbox):
     """Here the learner's file holds the function of solutions/, which is not the one that the checker compares with."""
     path = source.exercise_path("ex03_merge")
-    path.write_text("import sys\nsys.path.insert(0, '.')\nfrom pathlib import Path\nfrom flashlab.check import source\n"
+    path.write_text("import sys\nsys.path.insert(0, '.')\nfrom pathlib import Path\nfrom flashlab_course.check import source\n"
                     "text = source.solution_path('ex03_merge')\n"
                     "merge = source.load_text(text.read_text(), 'taken over', text)['merge']\n")
     report = checker.examine(form.exercise("ex03_merge"))

@@ -5,8 +5,8 @@ import textwrap
 
 import pytest
 
-from flashlab.check import checker, form, judge, runner, source, structure
-from flashlab.compiler import interpreted
+from flashlab.triton_mode import interpreted
+from flashlab_course.check import checker, form, judge, runner, source, structure
 
 pytest.importorskip("triton")
 if not interpreted():
@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.compiler.watch import Traffic, watch
+from flashlab_course.compiler.watch import Traffic, watch
 
 COMMENT = re.compile(r"(?<=\S) +# .*")
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n"
@@ -135,11 +135,11 @@ def test_the_numbers_are_right_but(name, mistake, words, swaps):
 
 def test_a_kernel_of_the_package_is_no_answer():
     report = said("ex09_row_softmax", """
-        from flashlab.gpu import row_softmax as ready
+        from flashlab_course.gpu import row_softmax as ready
         def row_softmax(X, Y):
             Y.copy_(ready.row_softmax(X.contiguous()))
         """)
-    is_called(report, "ready_answer", "`row_softmax` of flashlab.gpu.row_softmax")
+    is_called(report, "ready_answer", "`row_softmax` of flashlab_course.gpu.row_softmax")
 
 
 def test_a_kernels_own_nan_is_stored():

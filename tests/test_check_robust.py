@@ -14,7 +14,7 @@ import numpy
 import pytest
 import torch
 
-from flashlab.check import Report, check, checker, form, limits, loading, progress, stubs
+from flashlab_course.check import Report, check, checker, form, limits, loading, progress, stubs
 
 NAME = "ex03_safe_softmax"
 SECONDS = 0.4                  # the time limit in these tests

@@ -19,8 +19,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flashlab.check import check, checker, form, judge, limits
 from flashlab.memory import Memory, active, kernel
+from flashlab_course.check import check, checker, form, judge, limits
 
 NAME = "ex03_safe_softmax"
 MODELLED = "ex06_fa2_inner_loop"         # on modelled memory, with a kernel of its own
@@ -228,7 +228,7 @@ LEFT = {
     "a Tensor's methods": (leaves_nothing_of_torch, "Tensor.amax"),
     "builtins": (leaves_no_builtins, "builtins.len"),
     "math": (lambda: setattr(math, "pi", 3), "math.pi"),
-    "another checker": (leaves_another_checker, "flashlab.check.judge.error_of"),
+    "another checker": (leaves_another_checker, "flashlab_course.check.judge.error_of"),
     "streams": (leaves_streams, None),
     "a directory": (leaves_no_directory, "the working directory"),
     "no grad": (lambda: torch.set_grad_enabled(False), "grad mode"),

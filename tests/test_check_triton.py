@@ -2,8 +2,8 @@
 
 import pytest
 
-from flashlab.check import checker, compiled, form, source
-from flashlab.compiler import interpreted
+from flashlab.triton_mode import interpreted
+from flashlab_course.check import checker, compiled, form, source
 
 pytest.importorskip("triton")
 interpreted_only = pytest.mark.skipif(not interpreted(), reason="watches the interpreter's accesses: a GPU follows them, or stops")

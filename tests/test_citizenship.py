@@ -10,8 +10,8 @@ from torch.autograd import forward_ad
 from torch.utils.flop_counter import FlopCounterMode
 
 from flashlab import cost
-from flashlab.attention import flash_attention, flash_attention_varlen
-from flashlab.compiler import interpreted
+from flashlab.operator.attention import flash_attention, flash_attention_varlen
+from flashlab.triton_mode import interpreted
 
 SMALL = {"N_q": 9, "N_k": 12, "d": 4, "d_v": 3, "B": 2, "H_q": 2, "H_kv": 1, "device": "cpu"}
 

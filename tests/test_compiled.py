@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, CompileError, compile_all, compile_for, try_all
-from flashlab.compiler.layouts import layouts
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, CompileError, compile_all, compile_for, try_all
+from flashlab_course.compiler.layouts import layouts
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 
@@ -72,7 +72,7 @@ def test_a_kernel_travels_with_the_kernels_and_constants_that_it_uses():
 
 def test_who_holds_what_follows_the_strides():
     """Chapter 09's appendix draws it: lanes go along the dimension whose stride is 1, and lanes that differ cost shared memory."""
-    from flashlab.gpu.matrix_add import matrix_add_kernel
+    from flashlab_course.gpu.matrix_add import matrix_add_kernel
 
     X = torch.empty(64, 64, device="meta")
     rows, turned = {"stride_Xm": 64, "stride_Xn": 1}, {"stride_Ym": 1, "stride_Yn": 64}
@@ -94,7 +94,7 @@ def test_a_kernel_that_does_not_compile_says_where(monkeypatch):
 
 def test_a_window_and_packed_sequences_fit_too():
     """Absent from an ordinary call, they cost it nothing; present, they must not push the kernel out of its registers."""
-    from flashlab.kernels.sequences import ORDINARY
+    from flashlab.operator.sequences import ORDINARY
 
     ordinary = launch_arguments(bf16, 128, True)
     assert {name: ordinary[name] for name in ORDINARY} == ORDINARY and set(ORDINARY.values()) == {None}

@@ -7,21 +7,16 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import ladder
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
-from flashlab.gpu.occupancy import occupancy
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
+from flashlab_course.gpu.occupancy import occupancy
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 
 from test_compiled_ladder import BY_TMA, PACKED, PRODUCT, WINDOW  # noqa: E402
 
-from flashlab.kernels import (  # noqa: E402
-    fa2_atomic_backward,
-    fa2_backward,
-    fa2_hopper_backward,
-    fa2_split_backward,
-    fa2_tma_backward,
-)
+from flashlab.kernels import fa2_atomic_backward, fa2_backward, fa2_split_backward, fa2_tma_backward
 from flashlab.kernels.tuning import Tiles  # noqa: E402
+from flashlab.operator import hopper_backward as fa2_hopper_backward  # noqa: E402
 
 COPIES = {80: "cp.async.cg", 89: "cp.async.cg", 90: "cp.async.cg", 100: "cp.async.cg"}
 DKDV, DQ = 1, 2                        # which launch of three

@@ -7,19 +7,13 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import ladder
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 
-from flashlab.kernels import (  # noqa: E402
-    fa2_exp2,
-    fa2_hopper,
-    fa2_persistent,
-    fa2_pipelined,
-    fa2_split,
-    fa2_tma,
-)
+from flashlab.kernels import fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma
 from flashlab.kernels.tuning import Tiles  # noqa: E402
+from flashlab.operator import hopper_forward as fa2_hopper  # noqa: E402
 
 PRODUCT = {80: "mma.sync", 86: "mma.sync", 89: "mma.sync", 90: "wgmma.mma_async", 100: "tcgen05.mma"}   # its name in PTX
 BY_THREADS, BY_TMA = "cp.async.cg", "cp.async.bulk.tensor"

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 import flashlab
-import flashlab.decoding
+import flashlab.operator.decoding
 from flashlab import ladder
-from flashlab.compiler import interpreted
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
-from flashlab.kernels.splits import MOST, choose_splits
+from flashlab.operator.splits import MOST, choose_splits
 from flashlab.oracle import judge, judge_gradients
+from flashlab.triton_mode import interpreted
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 
 try:
-    from flashlab.kernels import decode
+    from flashlab.operator import decode_kernels as decode
 except ImportError:
     decode = None
 needs_triton = pytest.mark.skipif(decode is None, reason="triton is not installed (it exists for Linux only)")
@@ -198,7 +198,7 @@ def test_nothing_to_attend_from_or_to(backend, B, N_q, N_max):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_torch_compile_takes_it_whole(backend):
     def step(Q, K_cache, V_cache, lengths, K_new, V_new):
-        O = flashlab.decoding.flash_attention_decode(2 * Q, K_cache, V_cache, lengths, K_new=K_new, V_new=V_new, splits=2,
+        O = flashlab.operator.decoding.flash_attention_decode(2 * Q, K_cache, V_cache, lengths, K_new=K_new, V_new=V_new, splits=2,
                                                      window=(9, 0), backend=backend)
         return O + 1, lengths + 1
 
@@ -214,8 +214,8 @@ def test_torch_compile_takes_it_whole(backend):
 def test_pytorch_finds_the_operators_as_it_expects_them():
     Q, K, V, *_, lengths, _ = (T.cpu() if T is not None else None for T in case([5, 9], d=16))
     new = torch.ones(2, 2, 1, 16)
-    for operator, arguments in ((flashlab.decoding.CACHE_APPEND, (new, new, K, V, lengths, None, "torch")),
-                                (flashlab.decoding.ATTENTION_DECODE, (Q, K, V, lengths, None, 0, None, 0.5, None, "torch"))):
+    for operator, arguments in ((flashlab.operator.decoding.CACHE_APPEND, (new, new, K, V, lengths, None, "torch")),
+                                (flashlab.operator.decoding.ATTENTION_DECODE, (Q, K, V, lengths, None, 0, None, 0.5, None, "torch"))):
         torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
 
 

@@ -7,8 +7,8 @@ import numpy
 import pytest
 import torch
 
-from flashlab import compiler, doctor
-from flashlab.chapters import CHAPTERS
+from flashlab_course import compiler, doctor
+from flashlab_course.chapters import CHAPTERS
 
 
 @pytest.fixture

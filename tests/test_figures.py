@@ -21,20 +21,21 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.text import Text  # noqa: E402
 
-from flashlab import cost, figures, sweeps  # noqa: E402
-from flashlab.compiler.layouts import Layout as Held  # noqa: E402
-from flashlab.figures import gallery, style  # noqa: E402
-from flashlab.figures.budget import tile_bytes  # noqa: E402
-from flashlab.figures.softmax import softmax_states  # noqa: E402
-from flashlab.figures.tiles import replay  # noqa: E402
-from flashlab.figures.words import bytes_text  # noqa: E402
-from flashlab.gpu.simt import launch, vector_add  # noqa: E402
+from flashlab import cost
 from flashlab.ladder import RUNGS, Rung, find  # noqa: E402
-from flashlab.lesson.accesses import Access, Layout, Touched  # noqa: E402
 from flashlab.memory import KiB, Memory  # noqa: E402
 from flashlab.rungs.fa1 import fa1_forward  # noqa: E402
 from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
 from flashlab.rungs.naive import naive_forward  # noqa: E402
+from flashlab_course import figures, sweeps  # noqa: E402
+from flashlab_course.compiler.layouts import Layout as Held  # noqa: E402
+from flashlab_course.figures import gallery, style  # noqa: E402
+from flashlab_course.figures.budget import tile_bytes  # noqa: E402
+from flashlab_course.figures.softmax import softmax_states  # noqa: E402
+from flashlab_course.figures.tiles import replay  # noqa: E402
+from flashlab_course.figures.words import bytes_text  # noqa: E402
+from flashlab_course.gpu.simt import launch, vector_add  # noqa: E402
+from flashlab_course.lesson.accesses import Access, Layout, Touched  # noqa: E402
 from tests import (  # noqa: E402
     pictures_backward,
     pictures_decoding,
@@ -280,9 +281,9 @@ def test_every_implementation_has_one_color_of_its_own():
 
 def test_every_picture_is_found_in_figures():
     folder = Path(figures.__file__).parent
-    for module in (import_module(f"flashlab.figures.{path.stem}") for path in folder.glob("*.py") if "__" not in path.stem):
+    for module in (import_module(f"flashlab_course.figures.{path.stem}") for path in folder.glob("*.py") if "__" not in path.stem):
         here = {name for name, f in vars(module).items() if hasattr(f, "__wrapped__") and f.__module__ == module.__name__}
-        assert here <= set(DRAWN), f"{module.__name__} draws what flashlab.figures does not have"
+        assert here <= set(DRAWN), f"{module.__name__} draws what flashlab_course.figures does not have"
 
 
 def test_figures_import_what_they_draw_and_nobody_s_private_names():
@@ -290,7 +291,7 @@ def test_figures_import_what_they_draw_and_nobody_s_private_names():
     for path in Path(figures.__file__).parent.glob("*.py"):
         imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom | ast.Import)]
         modules = {getattr(node, "module", None) or node.names[0].name for node in imports}
-        assert not [m for m in modules if m.startswith(("flashlab.bench", "flashlab.check"))], path.name
+        assert not [m for m in modules if m.startswith(("flashlab_course.bench", "flashlab_course.check"))], path.name
         assert not [alias.name for node in imports for alias in node.names if alias.name.startswith("_")], path.name
     assert "matplotlib" not in Path(sweeps.__file__).read_text()
 

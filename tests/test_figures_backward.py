@@ -6,11 +6,12 @@ import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from flashlab import cost, figures
-from flashlab.figures.backward import moved_by_tensor
+from flashlab import cost
 from flashlab.memory import Memory
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.fa2_backward import fa2_backward, fa2_backward_two_pass
+from flashlab_course import figures
+from flashlab_course.figures.backward import moved_by_tensor
 
 
 def whole(fig):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flashlab import figures
+from flashlab_course import figures
 from tests.pictures_decoding import all_of, decode, fp8
 from tests.test_figures import labels, source, title
 

@@ -5,12 +5,13 @@ import math
 import pytest
 import torch
 
-from flashlab import cost, figures
-from flashlab.figures.budget import tile_bytes
-from flashlab.figures.work import H100, moved_by_tensor, state_share, unit_times
+from flashlab import cost
 from flashlab.memory import KiB, Memory
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
+from flashlab_course import figures
+from flashlab_course.figures.budget import tile_bytes
+from flashlab_course.figures.work import H100, moved_by_tensor, state_share, unit_times
 
 
 def title(fig):

@@ -9,11 +9,11 @@ matplotlib.use("Agg")
 from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 from matplotlib.patches import Rectangle  # noqa: E402
 
-from flashlab import figures  # noqa: E402
-from flashlab.figures.gpu import BUSY  # noqa: E402
-from flashlab.figures.style import READ, WRITTEN, color  # noqa: E402
-from flashlab.gpu import simt  # noqa: E402
-from flashlab.gpu.simt import launch  # noqa: E402
+from flashlab_course import figures  # noqa: E402
+from flashlab_course.figures.gpu import BUSY  # noqa: E402
+from flashlab_course.figures.style import READ, WRITTEN, color  # noqa: E402
+from flashlab_course.gpu import simt  # noqa: E402
+from flashlab_course.gpu.simt import launch  # noqa: E402
 
 
 def title(fig):

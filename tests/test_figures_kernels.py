@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from flashlab import figures
+from flashlab_course import figures
 from tests import pictures_backward as data
 
 
@@ -57,7 +57,7 @@ def test_published_lines_stand_beside_lines_that_are_in_the_source(name, lines):
 
 
 def test_a_line_that_left_the_source_is_missed(monkeypatch):
-    from flashlab.figures import published
+    from flashlab_course.figures import published
 
     where = published.PUBLISHED["fa1_backward"]
     monkeypatch.setitem(published.PUBLISHED, "fa1_backward", (*where[:3], [(1, "x", "no such line", "")]))

@@ -7,12 +7,12 @@ from matplotlib.patches import FancyArrow, Rectangle
 
 matplotlib.use("Agg")
 
-from flashlab import figures  # noqa: E402
-from flashlab.figures.machine import CORE  # noqa: E402
-from flashlab.gpu.simt import block_sum, launch  # noqa: E402
 from flashlab.ladder import RUNGS  # noqa: E402
 from flashlab.memory import A100_SRAM, KiB, Memory  # noqa: E402
 from flashlab.rungs.naive import naive_forward  # noqa: E402
+from flashlab_course import figures  # noqa: E402
+from flashlab_course.figures.machine import CORE  # noqa: E402
+from flashlab_course.gpu.simt import block_sum, launch  # noqa: E402
 
 
 def title(fig):

@@ -2,11 +2,12 @@
 
 import pytest
 
-from flashlab import cost, figures
-from flashlab.figures.benchmarks import on_each_other
-from flashlab.figures.reasons import overlap, whole_tiles
-from flashlab.figures.style import color
+from flashlab import cost
 from flashlab.ladder import RUNGS, find
+from flashlab_course import figures
+from flashlab_course.figures.benchmarks import on_each_other
+from flashlab_course.figures.reasons import overlap, whole_tiles
+from flashlab_course.figures.style import color
 from tests.pictures_reasons import EXP_RATE, points, with_masks
 from tests.test_figures import drawn_in, invented_counters, invented_results, labels, source, title
 

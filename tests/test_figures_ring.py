@@ -2,7 +2,7 @@
 
 import pytest
 
-from flashlab import figures
+from flashlab_course import figures
 from tests import pictures_ring as data
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from flashlab import figures
-from flashlab.figures.benchmarks import first_kernel_name, kernel_name, shown
-from flashlab.figures.rungs import gains, rung_before
+from flashlab_course import figures
+from flashlab_course.figures.benchmarks import first_kernel_name, kernel_name, shown
+from flashlab_course.figures.rungs import gains, rung_before
 from tests.pictures_schedules import GRID, climb, search
 from tests.test_figures import labels, source, title
 

@@ -12,14 +12,14 @@ pytest.importorskip("triton")
 from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 from matplotlib.patches import Rectangle  # noqa: E402
 
-from flashlab import figures  # noqa: E402
-from flashlab.compiler import interpreted  # noqa: E402
-from flashlab.compiler.layouts import Layout  # noqa: E402
-from flashlab.figures.accesses import LOADED, STORED, WRONG  # noqa: E402
-from flashlab.gpu.matmul import matmul  # noqa: E402
-from flashlab.gpu.matrix_add import matrix_add  # noqa: E402
-from flashlab.gpu.vector_add import one_by_one_kernel, vector_add  # noqa: E402
-from flashlab.lesson.accesses import Touched, touched  # noqa: E402
+from flashlab.triton_mode import interpreted  # noqa: E402
+from flashlab_course import figures  # noqa: E402
+from flashlab_course.compiler.layouts import Layout  # noqa: E402
+from flashlab_course.figures.accesses import LOADED, STORED, WRONG  # noqa: E402
+from flashlab_course.gpu.matmul import matmul  # noqa: E402
+from flashlab_course.gpu.matrix_add import matrix_add  # noqa: E402
+from flashlab_course.gpu.vector_add import one_by_one_kernel, vector_add  # noqa: E402
+from flashlab_course.lesson.accesses import Touched, touched  # noqa: E402
 
 interpreted_only = pytest.mark.skipif(not interpreted(), reason="watches the interpreter's accesses")
 

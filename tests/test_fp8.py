@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
-from flashlab import fp8, oracle
-from flashlab.fp8 import EPS
+from flashlab import oracle
+from flashlab.operator import fp8  # noqa: E402
+from flashlab.operator.fp8 import EPS
 
 
 def inputs(N_q, N_k, d, H_q=2, H_kv=2, outliers=False):
@@ -145,9 +146,10 @@ pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluo
 
 import hopper_stand_in  # noqa: E402
 
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all  # noqa: E402
-from flashlab.kernels import fa2_fp8, fa2_hopper  # noqa: E402
-from flashlab.kernels import quantize as quantizing  # noqa: E402
+from flashlab.operator import fp8_kernel as fa2_fp8  # noqa: E402
+from flashlab.operator import hopper_forward as fa2_hopper  # noqa: E402
+from flashlab.operator import quantize as quantizing  # noqa: E402
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all  # noqa: E402
 
 PLACES = torch.arange(16)
 KEY_AT = ((PLACES >> 1) & 1) * 8 + ((PLACES >> 2) & 3) * 2 + (PLACES & 1)      # of the 16 keys that change places, which is where
@@ -281,7 +283,7 @@ def test_the_tensor_cores_multiply_e4m3(compiled, name):
 
 
 def test_bench_tries_awkward_calls(monkeypatch):
-    from flashlab.bench import fp8 as bench
+    from flashlab_course.bench import fp8 as bench
 
     monkeypatch.setattr(bench, "AWKWARD", [(1, 4, 2, 70, 200, 64, True), (1, 1, 1, 3, 7, 256, False)])
     rows = list(bench.soundness(lambda: False, "cpu"))
@@ -292,7 +294,7 @@ def test_bench_tries_awkward_calls(monkeypatch):
 
 def test_bench_goes_on_after_a_call_that_raises(monkeypatch, tmp_path, capsys):
     """And says at the end that something is wrong: so fails whoever waits for its exit code."""
-    from flashlab.bench import fp8 as bench
+    from flashlab_course.bench import fp8 as bench
 
     def raises(*T, **options):
         if T[0].shape[-1] == 256:
@@ -311,8 +313,8 @@ def test_bench_goes_on_after_a_call_that_raises(monkeypatch, tmp_path, capsys):
 
 
 def test_bench_times_what_is_right_and_says_what_is_wrong():
-    from flashlab.bench import fp8 as bench
-    from flashlab.bench.problems import Problem
+    from flashlab_course.bench import fp8 as bench
+    from flashlab_course.bench.problems import Problem
 
     problem = Problem(256, 64, True, H=2)
     Q, K, V = inputs(256, 256, 64)

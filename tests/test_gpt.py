@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401   before Triton
-from flashlab import gpt
-from flashlab.gpt.count import kept_bytes
-from flashlab.gpt.model import angles, rotate
+from flashlab_course import gpt
+from flashlab_course.gpt.count import kept_bytes
+from flashlab_course.gpt.model import angles, rotate
 
 TINY = gpt.Shape(layers=2, width=32, heads=4, kv_heads=2)
 ATTENTIONS = ("naive", "SDPA math", "flash_attention")
@@ -216,7 +216,7 @@ def test_kernels_of_a_range_are_counted_once():
     """On a GPU the profiler lists a range among its own kernels; made-up events, as there is no GPU here."""
     from types import SimpleNamespace as Event
 
-    from flashlab.gpt.profile import on_the_gpu
+    from flashlab_course.gpt.profile import on_the_gpu
 
     kernel = lambda name, us: Event(name=name, duration=us)
     op = Event(kernels=[kernel("gemm", 5.0)], cpu_children=[])

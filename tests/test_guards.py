@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
-from flashlab.compiler import interpreted
 from flashlab.oracle import attention, judge, max_error
+from flashlab.triton_mode import interpreted
 
-guards = pytest.importorskip("flashlab.kernels.guards", reason="triton is not installed (it exists for Linux only)")
+guards = pytest.importorskip("flashlab_course.gpu.guards", reason="triton is not installed (it exists for Linux only)")
 DEVICE = "cpu" if interpreted() else "cuda"
 
 

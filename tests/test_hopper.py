@@ -14,7 +14,8 @@ pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluo
 
 import hopper_stand_in  # noqa: E402
 
-from flashlab.kernels import fa2_hopper, spans  # noqa: E402
+from flashlab.operator import hopper_forward as fa2_hopper  # noqa: E402
+from flashlab.operator import spans
 
 TWO = {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False}
 THREE = TWO | {"consumers": 3}

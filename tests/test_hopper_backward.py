@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
-from flashlab.compiler import interpreted
 from flashlab.oracle import attention, judge_gradients
+from flashlab.triton_mode import interpreted
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluon")
@@ -19,7 +19,9 @@ pytestmark = [pytest.mark.skipif(not interpreted(), reason="the kernels around i
 
 import hopper_stand_in  # noqa: E402
 
-from flashlab.kernels import fa2_hopper_backward, groups, spans, turns  # noqa: E402
+from flashlab.kernels import groups  # noqa: E402
+from flashlab.operator import hopper_backward as fa2_hopper_backward  # noqa: E402
+from flashlab.operator import spans, turns  # noqa: E402
 
 TWO, THREE = {"consumers": 2, "stages": 3}, {"consumers": 3, "stages": 4}
 

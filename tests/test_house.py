@@ -124,12 +124,12 @@ def test_rungs_never_import_one_another():
 
 def test_answers_find_what_has_moved_where_it_was():
     """Stubs of an earlier edition began with these lines."""
-    from flashlab.fa2 import fa2_forward
-    from flashlab.fa2_backward import fa2_backward
-    from flashlab.gpu import simt
     from flashlab.rungs import fa2
     from flashlab.rungs import fa2_backward as backward
-    from flashlab.simt import blockDim, blockIdx, launch, threadIdx
+    from flashlab.rungs.fa2 import fa2_forward
+    from flashlab.rungs.fa2_backward import fa2_backward
+    from flashlab_course.gpu import simt
+    from flashlab_course.gpu.simt import blockDim, blockIdx, launch, threadIdx
 
     assert fa2_forward is fa2.fa2_forward and fa2_backward is backward.fa2_backward
     assert (blockDim, blockIdx, launch, threadIdx) == (simt.blockDim, simt.blockIdx, simt.launch, simt.threadIdx)

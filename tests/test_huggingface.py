@@ -9,9 +9,10 @@ from itertools import pairwise
 import pytest
 import torch
 
-from flashlab import flash_attention, huggingface
-from flashlab.compiler import import_triton, interpreted
+from flashlab import flash_attention
+from flashlab.operator import huggingface
 from flashlab.oracle import max_error
+from flashlab.triton_mode import import_triton, interpreted
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")           # read by transformers when it is imported
 transformers = pytest.importorskip("transformers", minversion="5.23", reason="transformers is not installed: it is an extra")
@@ -297,7 +298,7 @@ def test_without_transformers(monkeypatch):
 
 def test_flashlab_after_transformers():
     """transformers imports Triton: without a GPU flash_attention runs on its PyTorch rungs all the same."""
-    code = ("from transformers import LlamaForCausalLM; import torch, flashlab; from flashlab import huggingface; "
+    code = ("from transformers import LlamaForCausalLM; import torch, flashlab; from flashlab.operator import huggingface; "
             "huggingface.register(); Q = torch.randn(1, 1, 5, 8); print(flashlab.flash_attention(Q, Q, Q).shape)")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0 and "[1, 1, 5, 8]" in run.stdout, run.stderr

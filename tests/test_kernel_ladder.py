@@ -7,8 +7,8 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import ladder, oracle
-from flashlab.attention import flash_attention
-from flashlab.compiler import interpreted
+from flashlab.operator.attention import flash_attention
+from flashlab.triton_mode import interpreted
 
 tuning = pytest.importorskip("flashlab.kernels.tuning", reason="triton is not installed (it exists for Linux only)")
 

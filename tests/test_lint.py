@@ -9,9 +9,9 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 
-from flashlab import doctor  # noqa: E402
-from flashlab.compiler import interpreted, lint  # noqa: E402
-from flashlab.gpu import row_softmax, vector_add  # noqa: E402
+from flashlab.triton_mode import interpreted, lint  # noqa: E402
+from flashlab_course import doctor  # noqa: E402
+from flashlab_course.gpu import row_softmax, vector_add  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not interpreted(), reason="the lint is for machines without a GPU")
 OFFSET = tl.constexpr(1)
@@ -88,7 +88,7 @@ def test_without_a_watched_run_the_report_says_so(monkeypatch, capsys):
     monkeypatch.undo()
     tensors = ["X=fp16[70]", "Y=fp16[70]", "Out=fp16[70]", "N=70", "B=64"]
     for grid, says in ((["--grid", "2"], False), ([], True)):
-        assert doctor.main(["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", *tensors, *grid]) == 0
+        assert doctor.main(["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", *tensors, *grid]) == 0
         assert (lint.UNWATCHED in capsys.readouterr().out) == says
 
 
@@ -130,21 +130,21 @@ def test_doctor_lints_a_kernel_from_the_command_line(capsys):
     assert doctor.main(["--kernel", "tests.test_lint:unguarded_kernel", *arguments]) == 1
     assert "1 element past its end of Out" in capsys.readouterr().out
     sound = ["X=bf16[70]", "Y=bf16[70]", "Out=bf16[70]", "N=70", "B=64", "--target", "80"]
-    assert doctor.main(["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", *sound]) == 0
+    assert doctor.main(["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", *sound]) == 0
     assert "A100" in capsys.readouterr().out
 
 
-ADD = ["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", "X=fp32[70]", "Y=fp32[70]", "Out=fp32[70]", "N=70", "B=64"]
+ADD = ["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", "X=fp32[70]", "Y=fp32[70]", "Out=fp32[70]", "N=70", "B=64"]
 
 
 @pytest.mark.parametrize("argv, words", [
     (["--kernel", "flashlab.nothing:kernel"], "No module named"),
-    (["--kernel", "flashlab.gpu.vector_add:no_kernel"], "no_kernel"),
-    (["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", "X=fp16[4]"], "missing: Y, Out, N, B"),
-    (["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", "X=fp8[4]"], "fp16, bf16"),
-    (["--kernel", "flashlab.gpu.vector_add:vector_add"], "vector_add is no @triton.jit function"),
+    (["--kernel", "flashlab_course.gpu.vector_add:no_kernel"], "no_kernel"),
+    (["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", "X=fp16[4]"], "missing: Y, Out, N, B"),
+    (["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", "X=fp8[4]"], "fp16, bf16"),
+    (["--kernel", "flashlab_course.gpu.vector_add:vector_add"], "vector_add is no @triton.jit function"),
     (["--kernel", ".relative:kernel"], "expected MODULE:NAME"),
-    (["--kernel", "flashlab.gpu.vector_add"], "expected MODULE:NAME"),
+    (["--kernel", "flashlab_course.gpu.vector_add"], "expected MODULE:NAME"),
     ([*ADD, "Z=3"], "with NAME among X, Y, Out, N, B, num_warps, num_stages; got 'Z=3'"),
     ([*ADD, "64"], "written NAME=VALUE"),
     ([*ADD, "X=fp16[99999999999]"], "at most 2**28 elements here, got 'fp16[99999999999]'"),
@@ -172,7 +172,7 @@ def test_every_target_has_a_name(target, capsys):
 ])
 def test_an_argument_twice_or_too_large(words, said, capsys):
     with pytest.raises(SystemExit):
-        lint.main(["--kernel", "flashlab.gpu.vector_add:vector_add_kernel", *words])
+        lint.main(["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", *words])
     assert said in capsys.readouterr().err
 
 

@@ -5,7 +5,6 @@ import threading
 import pytest
 import torch
 
-from flashlab.compiler import interpreted
 from flashlab.memory import (
     KiB,
     Memory,
@@ -19,6 +18,7 @@ from flashlab.memory import (
     tiles,
 )
 from flashlab.tiles import largest_square_tile
+from flashlab.triton_mode import interpreted
 
 A = torch.arange(12.0).reshape(3, 4)       # 48 bytes
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flashlab.lesson import misprints
+from flashlab_course.lesson import misprints
 
 
 @pytest.mark.parametrize("copied", misprints.COPIES.values(), ids=misprints.COPIES)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from flashlab.gpu.occupancy import SM, occupancy
+from flashlab_course.gpu.occupancy import SM, occupancy
 
 
 @pytest.mark.parametrize("block, blocks, limited_by, share", [

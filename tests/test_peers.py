@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from flashlab import oracle
-from flashlab.compiler import import_triton
+from flashlab.triton_mode import import_triton
 
 PEERS = Path(__file__).parent / "peers"
 LENGTHS_Q, LENGTHS_K = [5, 0, 9], [7, 3, 4]
@@ -116,7 +116,7 @@ def test_run_wants_a_checkout():
 def test_what_skips_transformers_tests_is_what_flashlab_says():
     """A refusal in other words would count as a failure, or no longer be a refusal at all."""
     scope = runpy.run_path(PEERS / "scope.py")
-    said = (PEERS.parents[1] / "flashlab" / "huggingface.py").read_text(encoding="utf-8")
+    said = (PEERS.parents[1] / "flashlab" / "operator" / "huggingface.py").read_text(encoding="utf-8")
     assert [words for words in scope["REFUSALS"] if words not in said] == []
     assert scope["refused"]("this model adds a pattern of its own") and scope["refused"]("Q must be 4-D") is None
 

@@ -11,14 +11,14 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import cost
-from flashlab.compiler import interpreted
 from flashlab.ladder import BACKWARD_RUNGS, DECODING_RUNGS, RUNGS
 from flashlab.memory import KiB, Memory, kernel, load, store, tiles
-from flashlab.player import play, record, record_kernel
 from flashlab.rungs.block_matmul import block_matmul
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.naive import naive_forward
+from flashlab.triton_mode import interpreted
+from flashlab_course.player import play, record, record_kernel
 
 ON_MEMORY = [r for r in RUNGS + BACKWARD_RUNGS + DECODING_RUNGS if not r.heads]
 inf = float("inf")

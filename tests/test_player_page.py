@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from flashlab.memory import KiB, kernel, load, store, tiles
-from flashlab.player import play, record
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
+from flashlab_course.player import play, record
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"

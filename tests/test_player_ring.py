@@ -9,15 +9,16 @@ import sys
 import pytest
 import torch
 
-from flashlab import oracle, ring_check
-from flashlab.check import form
-from flashlab.figures.ring import RANKS
-from flashlab.lesson import replay
-from flashlab.player import play, record, ring_recording
-from flashlab.player.page import CSS
-from flashlab.player.still import RANKS as OF_STILLS
-from flashlab.ring import part, zigzag_shard
+from flashlab import oracle
+from flashlab.operator.ring import part, zigzag_shard
 from flashlab.rungs.naive import naive_forward
+from flashlab_course import ring_check
+from flashlab_course.check import form
+from flashlab_course.figures.ring import RANKS
+from flashlab_course.lesson import replay
+from flashlab_course.player import play, record, ring_recording
+from flashlab_course.player.page import CSS
+from flashlab_course.player.still import RANKS as OF_STILLS
 from tests.test_player_page import BROWSER, in_browser
 
 N, R = 64, 4
@@ -27,7 +28,7 @@ N, R = 64, 4
 def run(tmp_path_factory):
     """The notes of four processes, each case forward and backward."""
     log = tmp_path_factory.mktemp("ring") / "ring.json"
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(R), "-m", "flashlab.ring_check"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(R), "-m", "flashlab_course.ring_check"]
     done = subprocess.run([*command, "--N", str(N), "--json", str(log)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(log.read_text(encoding="utf-8"))["runs"]

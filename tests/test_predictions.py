@@ -6,10 +6,10 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from flashlab.check import check, form, source
-from flashlab.lesson import compare, nearest, reveal
-from flashlab.lesson.predictions import FILE
-from flashlab.lesson.reference import _aligned
+from flashlab_course.check import check, form, source
+from flashlab_course.lesson import compare, nearest, reveal
+from flashlab_course.lesson.predictions import FILE
+from flashlab_course.lesson.reference import _aligned
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import statistics
 import pytest
 
 from flashlab import ladder
-from flashlab.bench.results import load_results
-from flashlab.figures.rungs import gains, rung_before, search_rows
+from flashlab_course.bench.results import load_results
+from flashlab_course.figures.rungs import gains, rung_before, search_rows
 
 RECORDS = {what: load_results(f"{what}_h200") for what in ("forward", "backward", "tune")}
 BACKWARD_BY_TMA = load_results("backward_tma_h200")                      # a rung that came after the others had been timed
@@ -261,7 +261,7 @@ def test_odd_sizes_and_types_as_chapter_16_says():
 
 
 def test_four_stages_read_a_full_cards_caches_fastest():
-    """What kernels/decode.py's best_tiles says, of contiguous caches; one program an SM."""
+    """What operator/decode_kernels.py's best_tiles says, of contiguous caches; one program an SM."""
     rows = [row for row in load_results("decode_sweep_h200")["rows"] if row["B"] == 32 and not row["paged"] and row.get("tb_s")]
     best = max(rows, key=lambda row: row["tb_s"])
     assert len(rows) > 100 and (best["tiles"], best["splits"]) == ([64, 4, 4], 1)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from flashlab.check import form, source
-from flashlab.compiler import interpreted
-from flashlab.lesson import replay
+from flashlab.triton_mode import interpreted
+from flashlab_course.check import form, source
+from flashlab_course.lesson import replay
 
 MOVING = [name for name in form.names() if form.exercise(name).sram_bytes or form.exercise(name).show]
 

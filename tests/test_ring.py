@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from flashlab.ring import bytes_sent, merge, part, ring_attention, zigzag_shard, zigzag_unshard
+from flashlab.operator.ring import bytes_sent, merge, part, ring_attention, zigzag_shard, zigzag_unshard
 from tests.ring_worker import CASES
 
 ROOT = Path(__file__).resolve().parent.parent

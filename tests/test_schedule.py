@@ -2,7 +2,7 @@
 
 import pytest
 
-from flashlab.gpu.schedule import (
+from flashlab_course.gpu.schedule import (
     FOUR_STEPS,
     HALF_COPIED,
     NOTHING,

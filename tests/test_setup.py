@@ -13,9 +13,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from flashlab import __main__ as cli
-from flashlab import doctor
-from flashlab.chapters import CHAPTERS
-from flashlab.figures.rungs import gains
+from flashlab_course import doctor
+from flashlab_course.chapters import CHAPTERS
+from flashlab_course.figures.rungs import gains
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -124,7 +124,7 @@ sys.meta_path.insert(0, Hide())
 
 
 def test_flashlab_imports_without_triton_and_doctor_says_what_to_do():
-    answer = python(WITHOUT_TRITON + "import flashlab; from flashlab import doctor; print(doctor.as_text(doctor.report()))")
+    answer = python(WITHOUT_TRITON + "from flashlab_course import doctor; print(doctor.as_text(doctor.report()))")
     assert answer.returncode == 0, answer.stderr
     assert "not installed: its chapters cannot run" in answer.stdout or "it has no wheels for" in answer.stdout
     blocked = " ".join(c.number for c in CHAPTERS if c.needs_triton)
@@ -139,8 +139,8 @@ def test_where_triton_came_first_all_but_its_kernels_work(first):
     answer = python(first + """
 import sys; assert "triton" in sys.modules
 import flashlab, torch
-from flashlab import doctor
-from flashlab.check import check
+from flashlab_course import doctor
+from flashlab_course.check import check
 from flashlab.ladder import RUNGS
 from flashlab.memory import Memory
 from flashlab.oracle import judge
@@ -151,7 +151,7 @@ for rung in RUNGS:
     if not rung.heads:
         with Memory():
             assert judge(*rung.function(Q[0, 0], Q[0, 0], Q[0, 0]), Q[0, 0], Q[0, 0], Q[0, 0]).ok
-from flashlab.gpu.vector_add import vector_add
+from flashlab_course.gpu.vector_add import vector_add
 attention = flashlab.flash_attention
 for kernel in (lambda: attention(Q, Q, Q, backend="triton"), lambda: attention(Q, Q, Q, dropout_p=0.5),
                lambda: vector_add(Q.flatten(), Q.flatten())):
@@ -168,7 +168,7 @@ print(check("ex09_vector_add").message)
 
 def test_a_forbidden_interpreter_says_what_to_do():
     pytest.importorskip("triton")
-    answer = python("import flashlab; from flashlab import compiler, doctor; print(compiler.why_no_kernels());"
+    answer = python("from flashlab import triton_mode; from flashlab_course import doctor; print(triton_mode.why_no_kernels());"
                     "print(doctor.check_triton())", TRITON_INTERPRET="0")
     assert answer.stdout.count("TRITON_INTERPRET=0 as Triton was imported forbade its interpreter") == 2, answer.stderr
 

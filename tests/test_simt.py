@@ -5,8 +5,8 @@ import shutil
 import pytest
 import torch
 
-from flashlab.gpu import cuda, simt
-from flashlab.gpu.simt import blockDim, blockIdx, launch, shared, syncthreads, threadIdx
+from flashlab_course.gpu import cuda, simt
+from flashlab_course.gpu.simt import blockDim, blockIdx, launch, shared, syncthreads, threadIdx
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -249,7 +249,7 @@ def _source(name):
 def test_without_a_gpu_a_cuda_kernel_points_to_the_interpreter():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(RuntimeError, match="flashlab.gpu.simt"):
+    with pytest.raises(RuntimeError, match="flashlab_course.gpu.simt"):
         cuda.kernel("vector_add")
     with pytest.raises(KeyError, match="there are vector_add"):
         cuda.kernel("vector_sub")

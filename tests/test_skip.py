@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flashlab.chapters import CHAPTERS
-from flashlab.skip import skip_the_rest
+from flashlab_course.chapters import CHAPTERS
+from flashlab_course.skip import skip_the_rest
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,7 +38,7 @@ def test_without_triton_the_chapter_says_so_and_reaches_the_end(chapter):
 
 
 def test_without_results_the_benchmarks_say_how_to_make_them():
-    before = "from flashlab import bench"
+    before = "from flashlab_course import bench"
     before += "\ndef missing(name='', *_): raise FileNotFoundError(f'{bench.ROOT}/results has no {name}')"
     before += "\nbench.load_results = bench.live_or_recorded = missing"
     done = run_all("src/16_benchmarks.py", before)

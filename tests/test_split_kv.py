@@ -9,12 +9,12 @@ from flashlab import cost
 from flashlab.ladder import DECODING_RUNGS, RUNGS, rung
 from flashlab.memory import Memory
 from flashlab.oracle import judge
-from flashlab.player import record
-from flashlab.player.parts import Grid
-from flashlab.player.scene import Scene
 from flashlab.rungs import fa2, split_kv
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.split_kv import split_kv_forward
+from flashlab_course.player import record
+from flashlab_course.player.parts import Grid
+from flashlab_course.player.scene import Scene
 
 sizes = st.integers(1, 40)
 

@@ -11,9 +11,9 @@ import time
 import pytest
 
 from flashlab import __main__ as cli
-from flashlab import command, doctor
-from flashlab.bench import load_results, results
-from flashlab.check import check, form, progress, source, stubs
+from flashlab_course import command, doctor
+from flashlab_course.bench import load_results, results
+from flashlab_course.check import check, form, progress, source, stubs
 
 NAME = "ex03_merge"
 
@@ -30,8 +30,8 @@ def terminal(monkeypatch, encoding, errors="strict"):
 @pytest.mark.parametrize("encoding, errors", [("ascii", "strict"), ("ascii", "surrogateescape"), ("cp437", "strict")])
 def test_a_terminal_that_lacks_letters_gets_others(sandbox, monkeypatch, encoding, errors, argv):
     if argv == ["doctor"]:
-        monkeypatch.setattr("flashlab.doctor.check_speed", lambda: [])
-        monkeypatch.setattr("flashlab.doctor.check_chapters", lambda: doctor.Finding("matmul", "1 TFLOP/s (1024³ float32)"))
+        monkeypatch.setattr("flashlab_course.doctor.check_speed", lambda: [])
+        monkeypatch.setattr("flashlab_course.doctor.check_chapters", lambda: doctor.Finding("matmul", "1 TFLOP/s (1024³ float32)"))
     written = terminal(monkeypatch, encoding, errors)
     cli.main(argv)
     assert {"check": "minutes", NAME: "Hint 1 of ", "ladder": "fa2_forward", "doctor": "(1024"}[argv[:2][-1]] in written()
@@ -99,7 +99,7 @@ def test_the_console_command_is_the_module():
 
 COUNT = """
 import sys
-from flashlab.check import progress
+from flashlab_course.check import progress
 print("ready", flush=True); sys.stdin.readline()
 for n in range(25):
     progress.update(f"ex{sys.argv[1]}_{n}", tries=n)

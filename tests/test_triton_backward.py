@@ -5,9 +5,9 @@ import torch
 
 import flashlab  # before triton: it decides whether kernels are interpreted
 from flashlab import cost
-from flashlab.compiler import interpreted
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 from flashlab.oracle import attention, judge_gradients, max_error
+from flashlab.triton_mode import interpreted
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 from test_triton_forward import DEVICE, LAYOUTS, elements, far_apart, guarded, interpreted_only, stretched, watched  # noqa: E402

@@ -11,8 +11,8 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import cost
-from flashlab.compiler import interpreted
 from flashlab.oracle import attention, judge, max_error
+from flashlab.triton_mode import interpreted
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 fa2_triton_forward = fa2.fa2_triton_forward

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import flashlab
 from flashlab import ladder
-from flashlab.compiler import interpreted
 from flashlab.oracle import attention, judge, judge_gradients, max_error
+from flashlab.triton_mode import interpreted
 
 try:
     from flashlab.kernels import fa2
@@ -176,7 +176,7 @@ def test_gradcheck(sequences):
 def test_torch_compile_takes_both_whole(backend):
     """cu_seqlens stays on its device: nothing in the graph looks at its numbers."""
     def layer(Q, K, V, cu_q, cu_k):
-        return flashlab.attention.flash_attention_varlen(2 * Q, K, V, cu_q, cu_k, window=(4, 0), backend=backend).square().sum()
+        return flashlab.operator.attention.flash_attention_varlen(2 * Q, K, V, cu_q, cu_k, window=(4, 0), backend=backend).square().sum()
 
 
     torch._dynamo.reset()
@@ -270,7 +270,7 @@ def test_wrong_cu_seqlens_touch_nothing_outside():
 def test_a_call_like_one_before_goes_straight_to_its_rung(window, batch, monkeypatch):
     """On a GPU: here calls are remembered although kernels are interpreted. Other numbers in cu_seqlens are no other kind of call;
     other limits, or one sequence more, are."""
-    from flashlab import attention as operator
+    from flashlab.operator import attention as operator
 
     picked = []
     pick = ladder.pick

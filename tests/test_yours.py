@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from flashlab import cost, figures, sweeps
-from flashlab.check import form, source
-from flashlab.compiler import import_triton, interpreted
-from flashlab.lesson import yours
+from flashlab import cost
 from flashlab.oracle import judge_gradients
+from flashlab.triton_mode import import_triton, interpreted
+from flashlab_course import figures, sweeps
+from flashlab_course.check import form, source
+from flashlab_course.lesson import yours
 
 needs_interpreter = pytest.mark.skipif(not interpreted(), reason="counted by Triton's interpreter")
 
@@ -93,8 +94,8 @@ def test_gradients_of_a_head_whose_columns_are_no_power_of_two():
 @pytest.mark.skipif(not torch.cuda.is_available() or not import_triton(), reason="needs a GPU")
 @pytest.mark.parametrize("what, name", [("forward", "ex10_triton_forward"), ("backward", "ex11_dkdv")])
 def test_on_a_gpu_the_learners_kernel_is_timed_beside_the_others(what, name):
-    from flashlab import bench
-    from flashlab.bench import backward, forward, rows, timing
+    from flashlab_course import bench
+    from flashlab_course.bench import backward, forward, rows, timing
 
     write(name)
     which = {"forward": forward, "backward": backward}[what]
@@ -138,7 +139,7 @@ def both_ways(attention):
     pytest.param(["ex11_dkdv"], "your dK and dV, interpreted", marks=needs_interpreter),
     pytest.param(["ex10_triton_forward", "ex11_dkdv"], "your kernels, interpreted", marks=needs_interpreter)])
 def test_a_model_can_train_with_what_has_passed(passed, title):
-    from flashlab.attention import flash_attention
+    from flashlab.operator.attention import flash_attention
 
     every = ["ex08_autograd_function"] + ["ex10_triton_forward", "ex11_dkdv"] * interpreted()
     assert yours.attentions() == ({}, every)

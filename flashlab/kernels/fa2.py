@@ -10,7 +10,7 @@ import triton.language as tl
 
 from flashlab.kernels.dropout import kept
 from flashlab.kernels.launch import check_call, forward, pick_tiles, shared_arguments
-from flashlab.kernels.sequences import ORDINARY, key_blocks_seen, output_rows, sequence_at, slots, visible
+from flashlab.operator.sequences import ORDINARY, key_blocks_seen, output_rows, sequence_at, slots, visible
 
 
 @triton.jit

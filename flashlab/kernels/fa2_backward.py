@@ -14,7 +14,7 @@ from flashlab.kernels.dropout import kept
 from flashlab.kernels.groups import head_and_tile
 from flashlab.kernels.launch import backward, check_backward_call, little_shared_memory, padded, shared_arguments
 from flashlab.kernels.plans import temporary
-from flashlab.kernels.sequences import (
+from flashlab.operator.sequences import (
     ORDINARY,
     key_blocks_seen,
     output_rows,

@@ -11,8 +11,8 @@ import torch
 import triton
 
 from flashlab import validate
-from flashlab.compiler import check_device, interpreted
 from flashlab.kernels import plans
+from flashlab.triton_mode import check_device, interpreted
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 TENSORS = ("seed", "cu_seqlens_q", "cu_seqlens_k", "lengths", "block_table")           # among a call's options

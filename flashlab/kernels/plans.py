@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 import triton
 
-from flashlab.compiler import interpreted
+from flashlab.triton_mode import interpreted
 
 RUN = triton.JITFunction.run       # who has put another in its place wants to hear of every launch: see compiler/watch.py
 AT_MOST = 512                      # kinds of calls remembered

@@ -46,7 +46,7 @@ my_share = None     # between 0 and 1
 # **Run.** Plain attention first: every matrix is written to HBM and read back for the next operation. Watch $S$ and $P$.
 
 # %% tags=["shown"]
-from flashlab.player import play, record
+from flashlab_course.player import play, record
 
 play(record(naive_forward, Q, K, V))
 
@@ -62,7 +62,7 @@ play(*(record(forward, Q, K, V, **tiles, sram_bytes=1024) for forward in (fa1_fo
 # crosses between HBM and the chip is counted.
 
 # %%
-from flashlab.lesson import compare
+from flashlab_course.lesson import compare
 from flashlab import cost
 from flashlab.memory import Memory
 
@@ -100,7 +100,7 @@ said = compare("how far FA2's output is from naive's", my_kind, kind)
 # FlashAttention work on $S$ without ever having all of it.
 
 # %%
-from flashlab import figures
+from flashlab_course import figures
 
 figures.tile_of_scores(16, 16, B_r=4, B_c=4, i=1, j=2)
 
@@ -110,7 +110,7 @@ figures.tile_of_scores(16, 16, B_r=4, B_c=4, i=1, j=2)
 # wrong, or that it is right. Stuck? `check("ex00_score_tile", hint=True)` gives one hint at a time.
 
 # %%
-from flashlab.check import check
+from flashlab_course.check import check
 
 check("ex00_score_tile")
 
@@ -118,7 +118,7 @@ check("ex00_score_tile")
 # Once an exercise passes, `reveal` shows the reference beside your own answer. Two answers may differ and both be right.
 
 # %%
-from flashlab.lesson import reveal
+from flashlab_course.lesson import reveal
 
 reveal("ex00_score_tile")
 
@@ -226,7 +226,7 @@ my_traffic = None     # bytes, e.g. 20 * MiB
 # up is the same factor everywhere.
 
 # %%
-from flashlab import sweeps
+from flashlab_course import sweeps
 
 points = sweeps.over_N([128, 256, 512, 1024], d=64)
 last = {p["rung"]: p["measured"] for p in points if p["N"] == 1024}
@@ -241,7 +241,7 @@ said.on(figures.traffic_against_N(points), x=1024)
 # generous, too: a block gets at most 163 KiB on an A100, 227 KiB on an H100 or H200, and keeps its sums in registers.
 
 # %%
-from flashlab.bench import load_results, where
+from flashlab_course.bench import load_results, where
 
 counted = load_results("counters_h100")
 for row in counted["rows"]:
@@ -262,7 +262,7 @@ print(f"Recorded on {where(counted)}")
 # around it, and without a GPU every chapter still runs to its end.
 
 # %%
-from flashlab import doctor
+from flashlab_course import doctor
 
 print(doctor.as_text(doctor.report()))
 
@@ -282,7 +282,7 @@ figures.ladder()
 
 # %%
 from IPython.display import Markdown
-from flashlab.chapters import CHAPTERS
+from flashlab_course.chapters import CHAPTERS
 
 lines = [f"- [{c.number}]({c.number}_{c.name}.ipynb) {c.builds}" + (f" · *a GPU adds {c.gpu_adds}*" if c.gpu_adds else "")
          for c in CHAPTERS]

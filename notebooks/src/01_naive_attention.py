@@ -29,7 +29,7 @@ my_weight = None     # between 0 and 1
 # **Run and compare.** With $d = 2$ and three keys the whole computation fits on a line. The values are easy to recognize in the output: (10, 0), (0, 10) and (5, 5).
 
 # %%
-from flashlab.lesson import compare, reveal  # flashlab first, then torch
+from flashlab_course.lesson import compare, reveal  # flashlab first, then torch
 from flashlab.oracle import judge
 import torch
 
@@ -91,7 +91,7 @@ my_factor = None
 # **Run and compare.** The same scores, squeezed and stretched. Where softmax is nearly all or nothing it is **saturated**: a small change of a score changes nothing.
 
 # %%
-from flashlab import figures
+from flashlab_course import figures
 
 S, points = (Q @ K.T * 64**-0.5).double(), []
 for spread in [0.25, 0.5, 1, 2, 4, 8, 16]:
@@ -240,7 +240,7 @@ said = compare("NaN where two queries see no key", my_nans, O_formula.isnan().su
 # **Attention** ([exercises/ex01_attention.py](../exercises/ex01_attention.py), 20 minutes). One head, causal or not, any $N_q$ and $N_k$, empty rows included. Fill in the stub, save, and run this cell. The checker also takes a function that you wrote in a cell: `check("ex01_attention", my_function)`.
 
 # %%
-from flashlab.check import check
+from flashlab_course.check import check
 
 check("ex01_attention")
 

@@ -28,8 +28,8 @@ my_registers = None     # bytes, e.g. 5 * MiB
 # **Run.** A **lane** does one addition or multiplication at a time. A **tensor core** is a unit of its own that multiplies two small matrices in one instruction; nearly all of a GPU's TFLOP/s come from there.
 
 # %%
-from flashlab import figures  # flashlab first, then torch
-from flashlab.lesson import compare, reveal
+from flashlab_course import figures  # flashlab first, then torch
+from flashlab_course.lesson import compare, reveal
 import torch
 
 figures.gpu_drawn("A100")     # change me: "H100"
@@ -58,7 +58,7 @@ my_rate = None     # TB/s
 # **Run and compare.** Each dot is one buffer size, read again and again by the whole GPU.
 
 # %%
-from flashlab.bench import numbers, pick
+from flashlab_course.bench import numbers, pick
 
 rows, words = numbers("memory_bandwidth")
 said = compare("TB/s from a buffer that L2 holds", my_rate, pick(rows, footprint=16 * MiB)[0]["tb_s"], "TB/s")
@@ -97,7 +97,7 @@ my_operations = {"A100": None, "H100": None, "this machine": None}
 # **Run and compare.** A100: published (312 TFLOP/s in 16 bits, 1.5 TB/s). H100: a matrix product and a copy, as measured. This machine: the two rates that `doctor` reports.
 
 # %%
-from flashlab import doctor
+from flashlab_course import doctor
 
 ceilings, words = numbers("ceilings")
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -191,7 +191,7 @@ print("C = A + B:", torch.equal(C, A + B))
 # On a GPU the loop goes away. You write what *one* thread does, and start as many threads as there is work. Each finds out who it is from `threadIdx.x`, its number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would.
 
 # %%
-from flashlab.gpu.simt import blockDim, blockIdx, launch, shared, syncthreads, threadIdx
+from flashlab_course.gpu.simt import blockDim, blockIdx, launch, shared, syncthreads, threadIdx
 
 
 def double(X):
@@ -208,7 +208,7 @@ print(X.tolist(), f"by {trace.threads} threads")
 # **Grid and guard** ([exercises/ex02_vector_add.py](../exercises/ex02_vector_add.py), 15 minutes). Write the kernel of vector addition and the number of blocks, for any $N$.
 
 # %%
-from flashlab.check import check
+from flashlab_course.check import check
 
 check("ex02_vector_add")
 
@@ -219,7 +219,7 @@ reveal("ex02_vector_add")
 # The same in CUDA C++ (spoils the exercise above). Apart from types and braces there is no difference.
 
 # %%
-from flashlab.gpu import cuda, simt
+from flashlab_course.gpu import cuda, simt
 
 print(cuda.kernel_lines("vector_add"))
 
@@ -278,7 +278,7 @@ said = compare("vector addition with copies", my_ms, pinned, "ms")
 said.on(figures.host_and_gpu(rows, words), axis="x")
 
 # %% [markdown]
-# A launch holds two more traps. It returns at once, before the kernel has run, so a clock on the CPU measures nothing: time with **events** that the GPU itself records before and after. And it returns no error: you have to ask. flashlab/gpu/cuda/vector_add.cu does both, compares its own result, and says:
+# A launch holds two more traps. It returns at once, before the kernel has run, so a clock on the CPU measures nothing: time with **events** that the GPU itself records before and after. And it returns no error: you have to ask. flashlab_course/gpu/cuda/vector_add.cu does both, compares its own result, and says:
 
 # %%
 rows, words = numbers("programs", live=False)
@@ -484,7 +484,7 @@ said = compare("sums that are right without a barrier", my_right, int(torch.iscl
 my_blocks = None
 
 # %%
-from flashlab.gpu.occupancy import occupancy
+from flashlab_course.gpu.occupancy import occupancy
 
 said = compare("blocks of 256 threads with 128 registers", my_blocks, occupancy(256, registers=128).blocks)
 figures.sm_filled(256, registers=128, shared=48 * 1024)     # change me
@@ -527,7 +527,7 @@ said.on(figures.bytes_in_flight(rows, ns, tb_s, words), axis="x")
 # %% [markdown]
 # ## Does the interpreter tell the truth?
 #
-# The CUDA C++ sources are in flashlab/gpu/cuda. On a GPU this cell compiles them at run time and holds them against the interpreter; elsewhere it reads the recorded comparison.
+# The CUDA C++ sources are in flashlab_course/gpu/cuda. On a GPU this cell compiles them at run time and holds them against the interpreter; elsewhere it reads the recorded comparison.
 
 # %%
 rows, words = numbers("simulator")

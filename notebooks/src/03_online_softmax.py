@@ -29,9 +29,9 @@ my_largest_x = None
 # **Run and compare.** Count upwards until the exponential is infinite. A score is a sum of $d$ products, and nothing in attention keeps it small.
 
 # %%
-from flashlab import figures  # flashlab first, then torch
+from flashlab_course import figures  # flashlab first, then torch
 import torch
-from flashlab.lesson import compare, nearest, reveal
+from flashlab_course.lesson import compare, nearest, reveal
 
 x = torch.arange(1, 200)
 largest = {dtype: x[torch.exp(x.to(dtype)).isfinite()].max().item() for dtype in (torch.float32, torch.float16)}
@@ -62,7 +62,7 @@ for m in [0.0, 1.0, -5.0, 60.0, 200.0]:
 # All shifts agree but the last: $e^{3 - 200}$ is too small for a float32, becomes 0, and $0/0$ follows. So a shift can be too small or too large. **Your turn** ([exercises/ex03_safe_softmax.py](../exercises/ex03_safe_softmax.py), 10 minutes): choose one that is safe for every row, whatever its scores, and write the softmax of each row of $S$. Save the file and run the cell; it also takes a function from a cell, `check("ex03_safe_softmax", my_function)`.
 
 # %%
-from flashlab.check import check
+from flashlab_course.check import check
 
 check("ex03_safe_softmax")
 
@@ -455,7 +455,8 @@ my_bytes = None     # a function of N, for example lambda N: 4 * N * 64
 # **Run and compare.** Dots are counted under `Memory`, dashed lines are the closed forms. A function is drawn as a curve through the picture.
 
 # %%
-from flashlab import cost, sweeps
+from flashlab import cost
+from flashlab_course import sweeps
 
 points = sweeps.over_N([8, 16, 32], d=64, rungs=["naive_forward", "online_softmax_forward"])
 measured = {p["N"]: p["measured"] for p in points if p["rung"] == "online_softmax_forward"}

@@ -27,9 +27,9 @@ my_products = None
 # The picture marks the tiles that make one tile of $C$; each pair with the same number is multiplied, and the products are added up. Change `tile` to see what another one needs.
 
 # %%
-from flashlab import figures  # flashlab first, then torch
+from flashlab_course import figures  # flashlab first, then torch
 import torch
-from flashlab.lesson import compare, reveal
+from flashlab_course.lesson import compare, reveal
 
 A = torch.arange(32.0).reshape(8, 4)
 B = torch.arange(32.0).flip(0).reshape(4, 8)
@@ -63,7 +63,7 @@ print("tiles(N, B):   ", [(part.start, part.stop) for part in tiles(N, B_r)])
 # The quiet repair is worse than the error. The number of blocks is $\lceil N / B \rceil$ and the last one is short: in this course a tile size always means "at most". **Your turn** ([exercises/ex04_block_matmul.py](../exercises/ex04_block_matmul.py), 25 minutes): the whole product by tiles, on modelled memory, with each byte counted, 16-bit inputs and sizes that no tile divides.
 
 # %%
-from flashlab.check import check
+from flashlab_course.check import check
 
 check("ex04_block_matmul")
 
@@ -365,7 +365,7 @@ figures.tile_traversal({"fa2_forward": mem.log}, 64, 64)
 # The same, smaller and line by line. Watch $Q_i$, $O_i$, $l_i$ and $m_i$: how long does each stay on the chip? (The lines are those that chapter 06 asks for. To write them unaided, watch the tiles only.)
 
 # %%
-from flashlab.player import play, record
+from flashlab_course.player import play, record
 from flashlab.rungs.fa2 import fa2_forward
 
 q, k, v = (torch.randn(16, 4) for _ in range(3))

@@ -19,10 +19,11 @@
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost, figures, sweeps
-from flashlab.check import check
-from flashlab.figures.budget import tile_bytes
-from flashlab.lesson import compare, replay, reveal, yours
+from flashlab import cost
+from flashlab_course import figures, sweeps
+from flashlab_course.check import check
+from flashlab_course.figures.budget import tile_bytes
+from flashlab_course.lesson import compare, replay, reveal, yours
 from flashlab.memory import KiB, Memory, SRAMOverflow, tiles
 from flashlab.oracle import attention, judge, max_error
 from flashlab.rungs.fa1 import fa1_forward
@@ -55,7 +56,7 @@ figures.tile_traversal({"fa1_forward": mem.log}, 64, 64)
 # The same, smaller and line by line. Watch which tensors stay while others come and go. (Its last function, `_step`, spoils the second exercise of this chapter. To write it unaided, watch the tiles only.)
 
 # %%
-from flashlab.player import play, record
+from flashlab_course.player import play, record
 
 q, k, v = (torch.randn(16, 4) for _ in range(3))
 play(record(fa1_forward, q, k, v, B_r=4, B_c=4, sram_bytes=1024))

@@ -22,10 +22,11 @@ import inspect
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost, figures, sweeps
-from flashlab.check import check
-from flashlab.figures.work import state_share, unit_times
-from flashlab.lesson import compare, replay, reveal, yours
+from flashlab import cost
+from flashlab_course import figures, sweeps
+from flashlab_course.check import check
+from flashlab_course.figures.work import state_share, unit_times
+from flashlab_course.lesson import compare, replay, reveal, yours
 from flashlab.memory import KiB, Memory, kernel, load, store, tiles
 from flashlab.oracle import attention, judge, max_error
 from flashlab.rungs import fa1, fa2
@@ -129,7 +130,7 @@ figures.tile_traversal(logs, 64, 64)
 # Both at work, side by side on one clock: at each moment they have moved about as many bytes. Which is done first, and what did the other one carry back and forth meanwhile?
 
 # %%
-from flashlab.player import play, record
+from flashlab_course.player import play, record
 
 q, k, v = (torch.randn(16, 4) for _ in range(3))
 toy = {"B_r": 4, "B_c": 4, "sram_bytes": 1024}

@@ -28,11 +28,12 @@ import math
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost, figures, sweeps
-from flashlab.bench import load_results, where
-from flashlab.check import check
+from flashlab import cost
+from flashlab_course import figures, sweeps
+from flashlab_course.bench import load_results, where
+from flashlab_course.check import check
 from flashlab.ladder import RUNGS
-from flashlab.lesson import compare, reveal, yours
+from flashlab_course.lesson import compare, reveal, yours
 from flashlab.memory import KiB, Memory
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward

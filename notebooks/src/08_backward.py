@@ -19,9 +19,10 @@
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import cost, figures
-from flashlab.check import check
-from flashlab.lesson import compare, nearest, reveal
+from flashlab import cost
+from flashlab_course import figures
+from flashlab_course.check import check
+from flashlab_course.lesson import compare, nearest, reveal
 from flashlab.memory import Memory, tiles
 from flashlab.oracle import gradients, judge_gradients, max_error
 from flashlab.rungs.fa1 import fa1_forward
@@ -334,7 +335,7 @@ _ = compare("dQ's share of FA1's backward", my_dQ_share,
 # **Play it**, in small: watch the column of $dQ$, which fills and empties at each step, and $dK_j$, $dV_j$, which leave the chip once.
 
 # %%
-from flashlab.player import play, record
+from flashlab_course.player import play, record
 
 q, k, v, do = (torch.randn(16, 4) for _ in range(4))
 o, l, m = fa1_forward(q, k, v, return_lm=True)
@@ -454,7 +455,7 @@ for name, mem in (("FA1", mem1), ("FA2", mem2), ("FA2, causal", causal)):
 # Algorithms get copied by hand, and the copies circulate. Here are both of them from such a set of notes, set as code that runs. A line counts as wrong if it alone, in a program that is right otherwise, changes a gradient, moves bytes for nothing, or does not run. First FA1, with dropout; $B_r \ne B_c$ and $N_q \ne N_k$.
 
 # %%
-from flashlab.lesson import misprints
+from flashlab_course.lesson import misprints
 
 copied = misprints.COPIES["FA1"]
 copied

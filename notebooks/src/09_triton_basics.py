@@ -17,8 +17,8 @@
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
-from flashlab.doctor import as_text, check_triton, import_triton
-from flashlab.skip import skip_the_rest
+from flashlab_course.doctor import as_text, check_triton, import_triton
+from flashlab_course.skip import skip_the_rest
 
 print(as_text([check_triton()]))
 if import_triton() is None:
@@ -29,11 +29,11 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab import figures
-from flashlab.lesson.accesses import result_of, touched, touched_by
-from flashlab.bench import numbers, pick
-from flashlab.check import check
-from flashlab.lesson import compare, replay, reveal
+from flashlab_course import figures
+from flashlab_course.lesson.accesses import result_of, touched, touched_by
+from flashlab_course.bench import numbers, pick
+from flashlab_course.check import check
+from flashlab_course.lesson import compare, replay, reveal
 
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -120,10 +120,10 @@ compare("zeros that survive the copy", my_survivors, int((memory[1, 10:] == 0).s
 figures.vector_accesses({"copy_kernel": touched(lambda: copy_kernel[grid](X, Out, 4))})
 
 # %% [markdown]
-# **Compare.** The last program sticks out. Triton's interpreter does not notice, and a GPU rarely does. From now on `flashlab.compiler.lint` does: it holds every address against the tensors, and says what else a GPU would do differently.
+# **Compare.** The last program sticks out. Triton's interpreter does not notice, and a GPU rarely does. From now on `flashlab_course.compiler.lint` does: it holds every address against the tensors, and says what else a GPU would do differently.
 
 # %%
-from flashlab.compiler import lint
+from flashlab.triton_mode import lint
 
 print(lint.as_text(lint.lint_kernel(copy_kernel, {"X": X, "Out": Out, "B": 4}, grid=grid)))
 
@@ -139,7 +139,7 @@ check("ex09_vector_add")
 # Your kernel's addresses, right or wrong, under those of a finished one. Run this cell again while you work on the exercise, also with other sizes: `B = 8`, or 8 elements.
 
 # %%
-from flashlab.gpu import vector_add as vectors
+from flashlab_course.gpu import vector_add as vectors
 
 N, B = 10, 4
 X, Y, Out = torch.randn(N, device=device), torch.randn(N, device=device), torch.empty(N, device=device)
@@ -271,8 +271,8 @@ my_sectors = {"along a row": None, "down a column": None}
 # **Run and compare**, in chapter 02's thread-by-thread interpreter (SIMT: single instruction, multiple threads), which knows the address that each lane asks for.
 
 # %%
-from flashlab.gpu import simt
-from flashlab.gpu.simt import launch
+from flashlab_course.gpu import simt
+from flashlab_course.gpu.simt import launch
 
 A, B_, C = (torch.zeros(64, 64) for _ in range(3))
 traces = {"along a row": launch(simt.matrix_add, (2, 64), (32, 1))(A, B_, C, 64, 64),
@@ -414,7 +414,7 @@ check("ex09_row_softmax")
 # Your program's rows, under those of the package's kernel. Each element should be loaded once and stored once, whatever you do in between.
 
 # %%
-from flashlab.gpu import row_softmax as softmaxes
+from flashlab_course.gpu import row_softmax as softmaxes
 
 X, Y = torch.randn(5, 11, device=device), torch.empty(5, 11, device=device)
 figures.matrix_accesses({"wanted": touched(lambda: softmaxes.row_softmax(X, B_m=1)), "yours": touched_by("ex09_row_softmax", X, Y)})
@@ -475,7 +475,7 @@ figures.bars(ms, f"One kernel, {min(ms.values()):.3f} to {max(ms.values()):,.0f}
 my_product = {"programs": None, "loads of A": None, "loads of B": None}
 
 # %%
-from flashlab.gpu import matmul as matmuls
+from flashlab_course.gpu import matmul as matmuls
 
 A, B = torch.randn(80, 48, device=device), torch.randn(48, 112, device=device)
 seen = touched(lambda: matmuls.matmul(A, B, B_m=16, B_n=16, B_k=16))

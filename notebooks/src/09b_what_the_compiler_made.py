@@ -17,8 +17,8 @@
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
-from flashlab.doctor import as_text, check_triton, import_triton
-from flashlab.skip import skip_the_rest
+from flashlab_course.doctor import as_text, check_triton, import_triton
+from flashlab_course.skip import skip_the_rest
 
 print(as_text([check_triton()]))
 if import_triton() is None:
@@ -30,11 +30,11 @@ import re
 
 import torch
 
-from flashlab import figures
-from flashlab.bench import numbers, pick
-from flashlab.compiler.ahead_of_time import compile_all, compile_for
-from flashlab.compiler.layouts import layouts
-from flashlab.lesson import compare
+from flashlab_course import figures
+from flashlab_course.bench import numbers, pick
+from flashlab_course.compiler.ahead_of_time import compile_all, compile_for
+from flashlab_course.compiler.layouts import layouts
+from flashlab_course.lesson import compare
 
 
 def meta(*shape, dtype=torch.float16):
@@ -53,7 +53,7 @@ counted, counter_words = numbers("counters", live=False)       # hardware counte
 my_thread = {"elements": None, "loads of X": None}
 
 # %%
-from flashlab.gpu import vector_add as vectors
+from flashlab_course.gpu import vector_add as vectors
 
 V = meta(4096, dtype=torch.float32)
 compiled = compile_for(vectors.vector_add_kernel, {"X": V, "Y": V, "Out": V, "N": 4096, "B": 1024}, 90)
@@ -91,7 +91,7 @@ compare("loads of X for N = 4097", my_loads_4097, len(loads) // 2)
 my_lanes = {"X": None, "Y": None, "Out": None}
 
 # %%
-from flashlab.gpu import matrix_add as matrices
+from flashlab_course.gpu import matrix_add as matrices
 
 M = meta(4096, 4096, dtype=torch.float32)
 strides = {"stride_Xm": 4096, "stride_Xn": 1, "stride_Ym": 1, "stride_Yn": 4096, "stride_Om": 4096, "stride_On": 1}
@@ -131,7 +131,7 @@ figures.bars(ms, f"Transposed or not: {truth['transposed load, stride known']:.2
 # **Compare.** As long as the stride is known, both versions become the same loads. The PTX shows it without a GPU:
 
 # %%
-from flashlab.gpu import largest_score
+from flashlab_course.gpu import largest_score
 
 sizes = {"Q": meta(128, 64), "K": meta(4096, 64), "Out": meta(128, dtype=torch.float32), "stride_Qn": 64, "stride_Kn": 64, "N_k": 4096,
          "d": 64, "B_r": 128, "B_c": 64}
@@ -176,7 +176,7 @@ figures.bars(ms, f"One number at a time takes {slower:.1f} times as long", words
 my_instructions = {"constexpr": None, "run-time": None}     # {"ex2": …, "sqrt": …} each
 
 # %%
-from flashlab.gpu import branches
+from flashlab_course.gpu import branches
 
 kernels = {"constexpr": branches.constexpr_branch_kernel, "run-time": branches.runtime_branch_kernel}
 jobs = [(kernel, {"X": V, "Out": V, "B": 1024, "flag": flag}, 90) for kernel in kernels.values() for flag in (0, 2)]
@@ -199,7 +199,7 @@ figures.branches_in_code(counts)
 my_strips = {"row by row": None, "at best": None}
 
 # %%
-from flashlab.gpu.matmul import tiles_in_order
+from flashlab_course.gpu.matmul import tiles_in_order
 
 
 def strips(tiles):
@@ -271,7 +271,7 @@ figures.speed_and_error(rows, words)
 # **Compare.** By their errors, PyTorch's product rounds and Triton's cuts off. The speed hangs on $B$'s layout: Hopper's tensor cores take 32-bit operands only with $K$ as the contiguous direction. A row-major $B$ is turned around on its way to shared memory, 4 bytes at a time where 16 would go:
 
 # %%
-from flashlab.gpu import matmul as matmuls
+from flashlab_course.gpu import matmul as matmuls
 
 A = meta(4096, 4096, dtype=torch.float32)
 common = {"A": A, "B": A, "C": A, "M": 4096, "N": 4096, "K": 4096, "group": 8, "precision": "tf32", "stride_Cm": 4096, "stride_Cn": 1,
@@ -398,7 +398,7 @@ figures.bars(speeds, f"Half the warps, {cost:.1f} times the time", words, "TFLOP
 my_atomics = {"element": None, "block": None}
 
 # %%
-from flashlab.gpu import vector_sum
+from flashlab_course.gpu import vector_sum
 
 rows, words = numbers("atomics", needs=[{"how": how} for how in ("element", "block", "partial")])
 ms = {row["how"]: row["ms"] for row in rows}

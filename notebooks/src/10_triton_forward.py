@@ -17,8 +17,8 @@
 
 # %%
 import flashlab  # first: it tells Triton where to run
-from flashlab.doctor import as_text, check_triton, import_triton
-from flashlab.skip import skip_the_rest
+from flashlab_course.doctor import as_text, check_triton, import_triton
+from flashlab_course.skip import skip_the_rest
 
 print(as_text([check_triton()]))
 if import_triton() is None:
@@ -35,12 +35,12 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab import figures
-from flashlab.check import check
-from flashlab.compiler import interpreted
+from flashlab_course import figures
+from flashlab_course.check import check
+from flashlab.triton_mode import interpreted
 from flashlab.kernels.fa2 import fa2_forward_kernel, fa2_triton_forward, launch
-from flashlab.kernels.guards import forward_with
-from flashlab.lesson import compare, nearest, replay, reveal, yours
+from flashlab_course.gpu.guards import forward_with
+from flashlab_course.lesson import compare, nearest, replay, reveal, yours
 from flashlab.memory import Memory
 from flashlab.oracle import attention, judge, max_error
 from flashlab.rungs import fa2
@@ -526,7 +526,7 @@ print(f"O differs by at most {max_error(O[0, 0], O_rung.double()):.1e}, L by {ma
 my_accepted = None     # 1, 2, 3 or "none"
 
 # %%
-from flashlab.attention import pick_backend
+from flashlab.operator.attention import pick_backend
 
 Q, K, V = (torch.randn(1, h, 64, 32, device=device) for h in (4, 2, 2))
 print("auto picks here: {} ({})".format(*pick_backend(Q.device, Q.dtype, 32)))
@@ -593,7 +593,7 @@ _ = compare("a bfloat16 product here", my_bf16_error, errors[False])
 my_registers = None
 
 # %%
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all, compile_for
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all, compile_for
 
 Q = torch.empty(1, 16, 4096, 128, dtype=torch.float16, device="meta")        # only shapes, strides and dtypes matter
 _, arguments = launch(Q, Q, Q, Q, torch.empty(1, 16, 4096, device="meta"), causal=True, scale=128**-0.5)
@@ -628,7 +628,7 @@ except RuntimeError as error:
 # `lint_kernel` closes these gaps for a kernel of your own. It compiles it for an H100, and where kernels are interpreted it runs it once more and holds every address against the tensors. Here is this section's product of bfloat16 tiles, not upcast. (On a GPU only the compiler speaks; there NVIDIA's `compute-sanitizer` watches the addresses.)
 
 # %%
-from flashlab.compiler import lint
+from flashlab.triton_mode import lint
 
 tile = torch.randn(16, 16, dtype=torch.bfloat16)
 launched = {"A": tile, "B": tile, "C": torch.empty(16, 16), "upcast": False, "n": 16}

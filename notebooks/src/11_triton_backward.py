@@ -17,8 +17,8 @@
 
 # %%
 import flashlab  # first: it tells Triton where to run
-from flashlab.doctor import as_text, check_triton, import_triton
-from flashlab.skip import skip_the_rest
+from flashlab_course.doctor import as_text, check_triton, import_triton
+from flashlab_course.skip import skip_the_rest
 
 print(as_text([check_triton()]))
 if import_triton() is None:
@@ -31,13 +31,13 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab import figures
-from flashlab.check import check
-from flashlab.compiler import interpreted
+from flashlab_course import figures
+from flashlab_course.check import check
+from flashlab.triton_mode import interpreted
 from flashlab.kernels import fa2_backward as kernels
 from flashlab.kernels.dropout import dropout_keep_mask
 from flashlab.kernels.fa2 import fa2_triton_forward
-from flashlab.lesson import compare, nearest, replay, reveal, yours
+from flashlab_course.lesson import compare, nearest, replay, reveal, yours
 from flashlab.memory import Memory, tiles
 from flashlab.oracle import attention, gradients, judge_gradients, max_error
 from flashlab.rungs.fa2_backward import fa2_backward_two_pass
@@ -475,7 +475,7 @@ print("same bits after the same torch.manual_seed:", all(torch.equal(a, b) for a
 my_spills = {"64 × 128, 8 warps": None, "32 × 128, 4 warps": None, "128 × 128, 8 warps": None}     # True or False
 
 # %%
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 
 X = torch.empty(1, 16, 4096, 128, dtype=torch.bfloat16, device="meta")
 _, dkdv, dq = kernels.launch(X, X, X, X, X, torch.empty(1, 16, 4096, device="meta"), None, X, X, X, causal=True, scale=128**-0.5)
@@ -500,7 +500,7 @@ figures.compiled_kernels(rows)
 my_ratio = None
 
 # %%
-from flashlab.bench import load_results, where
+from flashlab_course.bench import load_results, where
 
 recorded = load_results("backward_h200")
 at = {row["implementation"]: row for row in recorded["rows"] if (row["d"], row["N"], row["causal"]) == (128, 4096, True)}

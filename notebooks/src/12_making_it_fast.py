@@ -17,8 +17,8 @@
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
-from flashlab.doctor import as_text, check_triton, import_triton
-from flashlab.skip import skip_the_rest
+from flashlab_course.doctor import as_text, check_triton, import_triton
+from flashlab_course.skip import skip_the_rest
 
 print(as_text([check_triton()]))
 if import_triton() is None:
@@ -30,16 +30,18 @@ from importlib import import_module
 
 import torch
 
-from flashlab import bench, cost, figures, ladder
-from flashlab.check import check
-from flashlab.compiler.ahead_of_time import SHARED_LIMIT, compile_all
-from flashlab.figures.rungs import gains, rung_before, search_rows
-from flashlab.figures.style import label                       # "fa2_exp2_forward" -> "+ base 2"
-from flashlab.gpu import banks, schedule
-from flashlab.gpu.occupancy import occupancy
-from flashlab.kernels import fa2, fa2_exp2, fa2_hopper, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma, fa2_tuned, tuning
+from flashlab import cost, ladder
+from flashlab_course import bench, figures
+from flashlab_course.check import check
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
+from flashlab_course.figures.rungs import gains, rung_before, search_rows
+from flashlab_course.figures.style import label                       # "fa2_exp2_forward" -> "+ base 2"
+from flashlab_course.gpu import banks, schedule
+from flashlab_course.gpu.occupancy import occupancy
+from flashlab.kernels import fa2, fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma, fa2_tuned, tuning
+from flashlab.operator import hopper_forward as fa2_hopper
 from flashlab.kernels.launch import best_tiles
-from flashlab.lesson import changes, compare, reveal
+from flashlab_course.lesson import changes, compare, reveal
 
 # %% [markdown]
 # ## The ladder
@@ -631,7 +633,7 @@ said = compare("tensor cores of consumers in turns", my_in_turns, busy, "%")
 figures.timelines(turns, "tensor cores", "two consumers that take turns, five products and five softmaxes each.")
 
 # %% [markdown]
-# The kernel in `flashlab/kernels/fa2_hopper.py` does this in Gluon, the language under Triton, and one thing more: a consumer issues the next block's $QK^\top$ before it has finished this block's softmax. Its docstring lists who signals whom. How it was compiled:
+# The kernel in `flashlab/operator/hopper_forward.py` does this in Gluon, the language under Triton, and one thing more: a consumer issues the next block's $QK^\top$ before it has finished this block's softmax. Its docstring lists who signals whom. How it was compiled:
 
 # %%
 gpu = made["fa2_hopper_forward"]
@@ -721,7 +723,7 @@ figures.compiled_kernels([{"name": label(name), "registers": gpu.registers, "spi
 fits = {label(name): occupancy(threads_of(gpu), gpu.registers, gpu.shared_bytes) for name, gpu in made.items()}
 low, high = min(fit.share for fit in fits.values()), max(fit.share for fit in fits.values())
 figures.bars({name: 100 * fit.share for name, fit in fits.items()}, f"Every rung fills {low:.0%} to {high:.0%} of an SM's threads",
-             "Modelled: flashlab.gpu.occupancy, from the compiled kernels' registers, threads and shared memory; H100, d = 128.",
+             "Modelled: flashlab_course.gpu.occupancy, from the compiled kernels' registers, threads and shared memory; H100, d = 128.",
              "% of the 2048 threads of an SM")
 
 # %% [markdown]
@@ -860,7 +862,8 @@ figures.bars({f"{name}, d = {width}": ratio for name, by_d in timed.items() for 
 my_largest = None
 
 # %%
-from flashlab.kernels import fa2_atomic_backward, fa2_hopper_backward, fa2_split_backward, fa2_tma_backward
+from flashlab.kernels import fa2_atomic_backward, fa2_split_backward, fa2_tma_backward
+from flashlab.operator import hopper_backward as fa2_hopper_backward
 
 modules = {"two passes": fa2_split_backward, "one kernel": fa2_atomic_backward, "TMA": fa2_tma_backward, "Hopper": fa2_hopper_backward}
 jobs, L = [], meta(1, 16, 4096, dtype=torch.float32)

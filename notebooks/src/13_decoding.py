@@ -21,12 +21,13 @@ import math
 import flashlab  # first: it tells Triton whether to compile or to interpret
 import torch
 
-from flashlab import bench, cost, figures
-from flashlab.check import check
-from flashlab.lesson import changes, compare, replay, reveal
+from flashlab import cost
+from flashlab_course import bench, figures
+from flashlab_course.check import check
+from flashlab_course.lesson import changes, compare, replay, reveal
 from flashlab.memory import Memory, format_bytes
 from flashlab.oracle import attention, judge, max_error
-from flashlab.player import play, record
+from flashlab_course.player import play, record
 from flashlab.rungs import fa2, split_kv
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.split_kv import split_kv_forward
@@ -206,7 +207,7 @@ print(f"splits for a batch of 1, 9, 32: {list(best.values())} (modelled)")
 figures.time_of_splits({s: steps_of(s) for s in range(1, 81)}, 8, 1024, SMs, also=(17,))
 
 # %% [markdown]
-# **Compare.** It is a saw. Each tooth begins with a wave that is nearly empty; and there is no gain in going far to the right, since each program has to begin and to store. `flashlab/kernels/splits.py` decides by this rule. It is a model: programs share SMs, and waves do not end at a stroke. A record of the clock follows at the end.
+# **Compare.** It is a saw. Each tooth begins with a wave that is nearly empty; and there is no gain in going far to the right, since each program has to begin and to store. `flashlab/operator/splits.py` decides by this rule. It is a model: programs share SMs, and waves do not end at a stroke. A record of the clock follows at the end.
 #
 # **Takeaway.** Split until every SM has work, and look where the last wave ends.
 
@@ -397,7 +398,7 @@ print(f"up to {100 * off:.1f} % of a number (measured here): of 1 that is {off:.
 my_rotation = None
 
 # %%
-from flashlab.fp8 import flash_attention_fp8, hadamard
+from flashlab.operator.fp8 import flash_attention_fp8, hadamard
 
 N, d = 1024, 128
 few = [torch.randn(N, d) + 10 * torch.randn(N, d) * (torch.rand(N, d) < 0.001) for _ in range(2)]    # one in a thousand is large
@@ -430,7 +431,7 @@ figures.bars(errors, f"A rotation leaves {gains['few numbers']:.0f} % of the err
              "root mean square of the error, against float64", log=True)
 
 # %% [markdown]
-# **Compare.** The paper reports 2.6 times less error than a plain FP8 attention has, on numbers like the first kind. `flashlab/fp8.py` does here, step by step, what a kernel for Hopper in `flashlab/kernels/fa2_fp8.py` does on the GPU. **Change this and run again**: larger outliers, more columns. When does the rotation stop to help?
+# **Compare.** The paper reports 2.6 times less error than a plain FP8 attention has, on numbers like the first kind. `flashlab/operator/fp8.py` does here, step by step, what a kernel for Hopper in `flashlab/operator/fp8_kernel.py` does on the GPU. **Change this and run again**: larger outliers, more columns. When does the rotation stop to help?
 #
 # And its speed? The tensor cores take half the time for a product; the exponentials take as long as before, and weights have to be rounded besides. **Predict** for an H200, $N = 16384$, $d = 128$, no mask: how many times as fast as chapter 12's last rung in bfloat16 is the FP8 kernel, on numbers that are quantised already? And together with quantising $Q$, $K$ and $V$?
 
@@ -475,8 +476,8 @@ print(", ".join(f"{name}: {100 * n / wide:.0f} % of the time" for name, n in mov
 # The rest of the chapter needs Triton.
 
 # %%
-from flashlab.doctor import as_text, check_triton, import_triton
-from flashlab.skip import skip_the_rest
+from flashlab_course.doctor import as_text, check_triton, import_triton
+from flashlab_course.skip import skip_the_rest
 
 print(as_text([check_triton()]))
 if import_triton() is None:
@@ -485,9 +486,9 @@ if import_triton() is None:
 # %%
 import inspect
 
-from flashlab.kernels.decode import decode_kernel, merge_kernel
+from flashlab.operator.decode_kernels import decode_kernel, merge_kernel
 from flashlab.kernels.fa2_exp2 import fa2_exp2_kernel
-from flashlab.kernels.splits import choose_splits
+from flashlab.operator.splits import choose_splits
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 

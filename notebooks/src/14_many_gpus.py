@@ -25,12 +25,14 @@ from pathlib import Path
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import bench, figures, flash_attention, ring
-from flashlab.check import check
-from flashlab.gpu.schedule import Span
-from flashlab.lesson import compare, replay, reveal
+from flashlab import flash_attention
+from flashlab.operator import ring
+from flashlab_course import bench, figures
+from flashlab_course.check import check
+from flashlab_course.gpu.schedule import Span
+from flashlab_course.lesson import compare, replay, reveal
 from flashlab.oracle import attention, max_error
-from flashlab.player import play, ring_recording
+from flashlab_course.player import play, ring_recording
 from flashlab.rungs.online_softmax import merge
 
 torch.manual_seed(0)
@@ -104,7 +106,7 @@ my_owner = None     # a rank, 0 to 3
 # %%
 with tempfile.TemporaryDirectory() as folder:
     log = Path(folder, "ring.json")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4", "-m", "flashlab.ring_check", "--json", str(log)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4", "-m", "flashlab_course.ring_check", "--json", str(log)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     print(done.stderr[-2000:] if done.returncode else done.stdout.splitlines()[0])
     run = json.loads(log.read_text())
@@ -130,7 +132,7 @@ figures.ring_parts(run["runs"]["all"], run["N"], "Measured here: four processes 
 # %% [markdown]
 # ## The time between two steps
 #
-# A message takes time. Sent after the step, it adds to it. But the block is not needed until the next step, and computing only reads it: so each rank *first* asks for the next block, *then* computes, then waits. These lines of `flashlab/ring.py` do it; NCCL, which carries messages between GPUs, copies on a CUDA stream of its own, beside the kernel.
+# A message takes time. Sent after the step, it adds to it. But the block is not needed until the next step, and computing only reads it: so each rank *first* asks for the next block, *then* computes, then waits. These lines of `flashlab/operator/ring.py` do it; NCCL, which carries messages between GPUs, copies on a CUDA stream of its own, beside the kernel.
 
 # %%
 source = Path(ring.__file__).read_text().splitlines()
@@ -321,7 +323,7 @@ for H_kv in (32, 8):
         said = compare("the ring's bytes for each of Ulysses", my_times_ulysses, sent["ring"] / sent["Ulysses"], "times")
 
 # %% [markdown]
-# Half of $R$ times, without groups. Ulysses sends less, needs no merge and no zig-zag: for its kernel the sequence is whole. But nothing is computed while it trades, and $R$ has to divide the heads, those of the keys as well: with $H_{kv} = 8$, eight ranks are the end. The ring has no such limit and hides what it sends. Large systems combine them: Ulysses within a host, a ring among hosts. `flashlab.ring.ulysses_attention` is 20 lines; compare it with the ring's.
+# Half of $R$ times, without groups. Ulysses sends less, needs no merge and no zig-zag: for its kernel the sequence is whole. But nothing is computed while it trades, and $R$ has to divide the heads, those of the keys as well: with $H_{kv} = 8$, eight ranks are the end. The ring has no such limit and hides what it sends. Large systems combine them: Ulysses within a host, a ring among hosts. `flashlab.operator.ring.ulysses_attention` is 20 lines; compare it with the ring's.
 #
 # **Takeaway.** Fewer bytes in the open, or more bytes hidden: heads set the limit of the one, rows of the other.
 
@@ -339,7 +341,7 @@ try:
 except FileNotFoundError:
     recorded = None
     print("No run on several GPUs is recorded yet. On a host with four of them:")
-    print("torchrun --nproc-per-node 4 -m flashlab.bench.ring --out results/ring_h200.json")
+    print("torchrun --nproc-per-node 4 -m flashlab_course.bench.ring --out results/ring_h200.json")
 else:
     rows = [row for row in recorded["rows"] if row["ms"] and (row["mode"], row["passes"]) == ("causal, zig-zag", "forward+backward")]
     last = max(rows, key=lambda row: (row["ranks"], row["N"]))
@@ -352,7 +354,7 @@ figures.ring_memory(recorded) if recorded else None
 # %% [markdown]
 # **Compare.** Long sequences hide what is sent: a block takes a rank $O((N/R)^2)$ to compute and $O(N/R)$ to send. On two H200s the ring is 1.92 to 1.99 times as fast as one GPU at $N = 262144$ with zig-zag, 1.62 to 1.66 times at 32,768; in order, causal, 1.34 times. Without a mask, forward and backward, it was even 2.11: nobody has looked into why. Memory is another matter. What a rank holds is proportional to $N/R$, but it is more than its shard: blocks on their way, and sums in float32. On two GPUs that is as much as the second one spares, 11.5 GiB against 10.0 on one GPU alone, and only more GPUs make it less.
 #
-# The bench holds every result against float64 and against one GPU before it times it. It also times a ring that computes and sends nothing, and one that sends and computes nothing, and so knows how much of the messages was hidden: the fields `compute_ms`, `send_ms` and `hidden` of each row, where there is a record. On one host, `torchrun --nproc-per-node 4 -m flashlab.bench.ring --trace traces` writes a profile of each rank instead: open it in [ui.perfetto.dev](https://ui.perfetto.dev) and look for copies beside kernels.
+# The bench holds every result against float64 and against one GPU before it times it. It also times a ring that computes and sends nothing, and one that sends and computes nothing, and so knows how much of the messages was hidden: the fields `compute_ms`, `send_ms` and `hidden` of each row, where there is a record. On one host, `torchrun --nproc-per-node 4 -m flashlab_course.bench.ring --trace traces` writes a profile of each rank instead: open it in [ui.perfetto.dev](https://ui.perfetto.dev) and look for copies beside kernels.
 #
 # ## An open question
 #

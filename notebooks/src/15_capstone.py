@@ -19,9 +19,9 @@
 import flashlab  # first: it tells Triton where to run
 import torch
 
-from flashlab import figures, gpt
-from flashlab.check import check
-from flashlab.lesson import compare, nearest, reveal, yours
+from flashlab_course import figures, gpt
+from flashlab_course.check import check
+from flashlab_course.lesson import compare, nearest, reveal, yours
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)                             # the matrices are small: a second thread would mostly wait for the first
@@ -44,7 +44,7 @@ print(f"{len(tokens):,} tokens to train on, {len(held_back):,} held back. It beg
 print(gpt.text()[:148])
 
 # %% [markdown]
-# In each layer the attention lets tokens look at those before them, then an MLP works on each token alone. Positions enter as rotations of $Q$ and $K$, so nothing limits the length. Here is the layer's code, from `flashlab/gpt/model.py`; the whole model has less than 150 lines.
+# In each layer the attention lets tokens look at those before them, then an MLP works on each token alone. Positions enter as rotations of $Q$ and $K$, so nothing limits the length. Here is the layer's code, from `flashlab_course/gpt/model.py`; the whole model has less than 150 lines.
 
 # %%
 import inspect
@@ -300,8 +300,8 @@ figures.time_of_a_token(points, "Measured here: 2 layers of 128 columns, the lik
 my_bound = {"8 key heads": None, "2 key heads": None}
 
 # %%
-from flashlab.bench import load_results
-from flashlab.gpt.count import decode_bytes
+from flashlab_course.bench import load_results
+from flashlab_course.gpt.count import decode_bytes
 
 copy = load_results("forward_h200")["ceilings"]["copy_tb_s"]
 bounds = {}
@@ -325,7 +325,7 @@ my_longest = {"naive": None, "SDPA math": None}
 my_gib_at_32768 = None
 
 # %%
-from flashlab.bench import where
+from flashlab_course.bench import where
 
 recorded = load_results("gpt_h200")
 rows = {(row["implementation"], row["context"]): row for row in recorded["rows"]}
@@ -376,7 +376,7 @@ import importlib.util
 if with_transformers := importlib.util.find_spec("transformers") is not None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from flashlab import huggingface
+    from flashlab.operator import huggingface
 
     torch.manual_seed(0)
     config = LlamaConfig(vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,

@@ -17,8 +17,9 @@
 
 # %%
 import flashlab  # first: it tells Triton where to run
-from flashlab import bench, cost, figures
-from flashlab.skip import skip_the_rest
+from flashlab import cost
+from flashlab_course import bench, figures
+from flashlab_course.skip import skip_the_rest
 
 try:
     results, source = bench.live_or_recorded()
@@ -35,7 +36,7 @@ except FileNotFoundError as error:
 # **Your kernel.** Once your `ex10_triton_forward` and `ex11_dkdv` pass and there is a GPU here, this cell measures them at the same sizes, and they stand in every plot of run times below, as "yours". Until then nothing is added.
 
 # %%
-from flashlab.lesson import compare, yours
+from flashlab_course.lesson import compare, yours
 
 results, backward = yours.into(results), yours.into(backward)
 for run, exercise in ((results, "ex10_triton_forward"), (backward, "ex11_dkdv")):
@@ -56,8 +57,8 @@ d, causal = 128, False                               # change me: 64 or 128, Fal
 # %%
 from dataclasses import replace
 
-from flashlab.figures.benchmarks import first_kernel_name, kernel_name, shown
-from flashlab.figures.style import label             # "sdpa_flash" -> "SDPA flash"
+from flashlab_course.figures.benchmarks import first_kernel_name, kernel_name, shown
+from flashlab_course.figures.style import label             # "sdpa_flash" -> "SDPA flash"
 
 
 def measured(name, d=d, causal=causal, results=results):
@@ -185,7 +186,7 @@ figures.times_of_calls(runs[0], marks, "Measured here, on the CPU: scaled_dot_pr
 # %% [markdown]
 # The first call pays for set-up: run the function a few times before you measure (*warm-up*), and throw those times away. After that a few slow calls move the mean and leave the median alone.
 #
-# On a GPU four more things go wrong. A launch returns before the work is done, so the GPU's own *events* must take the time (chapter 09 times one kernel in five ways). Inputs linger in the L2 cache: it is overwritten between runs. The clock rate drops as the chip warms up: the contestants take turns. And a speed to compare with has to come from the same run. `flashlab/bench/timing.py` does all four.
+# On a GPU four more things go wrong. A launch returns before the work is done, so the GPU's own *events* must take the time (chapter 09 times one kernel in five ways). Inputs linger in the L2 cache: it is overwritten between runs. The clock rate drops as the chip warms up: the contestants take turns. And a speed to compare with has to come from the same run. `flashlab_course/bench/timing.py` does all four.
 #
 # **Predict**: by how many per cent do the 20th and the 80th percentile differ, in the row where they differ most?
 
@@ -320,7 +321,7 @@ said.on(figures.relative_speed(results, d, causal, live=live), x=last)
 my_leads = None
 
 # %%
-from flashlab.figures.rungs import gains
+from flashlab_course.figures.rungs import gains
 
 rival = max((name for name in others if last in others[name]), key=lambda name: kernel[last]["ms"] / others[name][last]["ms"])
 all_sizes = gains(results, ours, rival)
@@ -507,7 +508,7 @@ said.on(figures.roofline(longest, copy, matmul, f"Speeds {source}; bytes: DRAM c
 my_ps = None     # picoseconds
 
 # %%
-from flashlab.figures.work import H100
+from flashlab_course.figures.work import H100
 
 exp_rate = H100["exp"] if results["provenance"]["capability"] == "9.0" else None        # an H100 and an H200 are the same chip
 fastest = max(r["tflops"] for r in measured(ours, 64, False).values())
@@ -532,7 +533,7 @@ said.on(figures.time_of_a_score(results, exp_rate, live=live), axis="x")
 my_copy_share = None     # per cent
 
 # %%
-from flashlab.figures.reasons import copy_ms, tiles_of
+from flashlab_course.figures.reasons import copy_ms, tiles_of
 
 ways, ways_words = bench.numbers("timing_ways", name="timing_h200")
 launch = next((row["ms"] for row in ways if row["how"] == "Python's clock, not synchronized"), None)
@@ -575,7 +576,7 @@ figures.bars({name: us[name] for name in us if "," not in name}, f"A call takes 
 print(f"when every call checked its arguments and chose a kernel: {before['flash_attention']:.0f} µs, SDPA {before['sdpa']:.0f} µs (recorded)")
 
 # %% [markdown]
-# **Compare.** Most of what a call took was looking at it. What is to be checked and which kernel runs follow from shapes, strides and options, so a call like one before goes straight to its launches (`flashlab/again.py`). Rungs that copy by TMA make their descriptors each time.
+# **Compare.** Most of what a call took was looking at it. What is to be checked and which kernel runs follow from shapes, strides and options, so a call like one before goes straight to its launches (`flashlab/operator/again.py`). Rungs that copy by TMA make their descriptors each time.
 #
 # **Takeaway.** Ask of every benchmark which sizes it shows; the convention chooses what you get to see.
 

@@ -9,7 +9,7 @@ import pytest
 import scope
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel, testing_utils
 
-from flashlab import huggingface
+from flashlab.operator import huggingface
 
 UNWANTED = "require_flash_attn", "require_torch_accelerator", "require_torch_gpu", "slow"
 calls = 0                                              # of flashlab's attention, ever

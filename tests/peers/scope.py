@@ -16,7 +16,7 @@ BY_TEST = {
     "test_flash_attn_2_can_dispatch_composite_models": "the name flash_attention_2 in a config",
     "test_flash_attn_2_can_compile_with_attention_mask_None_without_graph_break": "torch.compile without a break of its graph",
 }
-# Of transformers' tests: words of an error of flashlab/huggingface.py, and what is left out if they are in it.
+# Of transformers' tests: words of an error of flashlab/operator/huggingface.py, and what is left out if they are in it.
 REFUSALS = {
     "output_attentions=True": "attention weights",
     "attention_mask must be 2-D": "masks of four dimensions",

@@ -1,5 +1,5 @@
 # kind: point missed
-# what: launches a kernel in flashlab.gpu's interpreter and reads the counts off the trace; the stub says to count before, without launching it
+# what: launches a kernel in flashlab_course.gpu's interpreter and reads the counts off the trace; the stub says to count before, without launching it
 # shows: numbers are right for N up to 10,000 and blocks up to 1024; the launch itself is what is not allowed
 """ex02_idle_lanes · counting idle lanes before the launch
 
@@ -16,14 +16,14 @@ never get a thread. A warp in which no thread has an element leaves at the guard
 Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
 N lies between 1 and 10,000, block between 1 and 1024: to go through the blocks one by one is fast enough.
 
-Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+Not allowed: launching it (flashlab_course.gpu), the finished function from solutions/.
 
 Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
 """
 
 import torch
 
-from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+from flashlab_course.gpu.simt import blockDim, blockIdx, launch, threadIdx
 
 
 def probe(X, N):

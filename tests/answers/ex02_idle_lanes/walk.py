@@ -15,7 +15,7 @@ A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads tak
 never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
 Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
 
-Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+Not allowed: launching it (flashlab_course.gpu), the finished function from solutions/.
 
 Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
 """

@@ -16,7 +16,7 @@ never get a thread. A warp in which no thread has an element leaves at the guard
 Example: N = 8, block = 64 gives blocks 1, without 56, idle 24.
 N is at least 1.
 
-Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+Not allowed: launching it (flashlab_course.gpu), the finished function from solutions/.
 
 Hint: look at one block with e elements. How many warps does it need for them, and how many lanes are those?
 """

@@ -29,7 +29,7 @@ Hint: both directions need a ceil in the grid and a guard in the kernel. Which o
 
 import torch
 
-from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+from flashlab_course.gpu.simt import blockDim, blockIdx, launch, threadIdx
 
 
 def scale_kernel(X, factors, Y, rows, cols):

@@ -5,7 +5,7 @@
 
 import torch
 
-from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+from flashlab_course.gpu.simt import blockDim, blockIdx, launch, threadIdx
 
 
 def scale_kernel(X, factors, Y, rows, cols):

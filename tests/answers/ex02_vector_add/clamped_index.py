@@ -5,7 +5,7 @@
 
 import torch
 
-from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+from flashlab_course.gpu.simt import blockDim, blockIdx, launch, threadIdx
 
 
 def add_kernel(A, B, C, N):

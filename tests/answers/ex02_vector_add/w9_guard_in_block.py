@@ -13,7 +13,7 @@ Vector addition, thread by thread: first the kernel, which is written for one th
     thread i of the whole grid has number threadIdx.x within its block, which is number blockIdx.x and has blockDim.x threads
 
 Thread i adds element i; a thread without an element does nothing. N need not be a multiple of the block. Every element has to
-be written, and no thread may touch what lies outside. The interpreter of flashlab.gpu.simt runs the kernel; its lines are
+be written, and no thread may touch what lies outside. The interpreter of flashlab_course.gpu.simt runs the kernel; its lines are
 those of CUDA C++.
 Tensors are float32, and no size is 0.
 
@@ -25,7 +25,7 @@ Hint: how many elements do the blocks before mine take? And what does a thread d
 
 import torch
 
-from flashlab.gpu.simt import blockDim, blockIdx, launch, threadIdx
+from flashlab_course.gpu.simt import blockDim, blockIdx, launch, threadIdx
 
 
 def add_kernel(A, B, C, N):

@@ -16,7 +16,7 @@ stride 0 means that all lanes read the same element; a negative stride walks bac
 Examples in float32: start 0, stride 1: 4 sectors, coalesced. Stride 2: 8 sectors, not coalesced. Stride 0: 1 sector,
 coalesced, since fewer is as good. The results are an int and a bool.
 
-Not allowed: launching it (flashlab.gpu), the finished function from solutions/.
+Not allowed: launching it (flashlab_course.gpu), the finished function from solutions/.
 
 Hint: which byte does lane n read first, and in which sector is it?
 """

@@ -18,7 +18,7 @@ is 1 to 32, registers 1 to 255, shared 0 to 227 · 1024; num_warps · 32 · regi
 registers allow 0 programs. Example: 8 warps, 168 registers and 100,000 bytes give 8 by threads, 1 by registers, 2 by shared
 memory, so the SM holds 1.
 
-Not allowed: asking flashlab.gpu, the finished function from solutions/.
+Not allowed: asking flashlab_course.gpu, the finished function from solutions/.
 
 Hint: each limit is what the SM has, divided by what one program takes, rounded down.
 """

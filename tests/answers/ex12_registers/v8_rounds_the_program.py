@@ -17,7 +17,7 @@ Return how many programs each of the first three allows, and how many the SM hol
 shared 0 to 227 · 1024; num_warps · 32 · registers may be more than an SM has, and then registers allow 0 programs.
 Example: 8 warps, 168 registers and 100,000 bytes give 8 by threads, 1 by registers, 2 by shared memory, so the SM holds 1.
 
-Not allowed: asking flashlab.gpu, the finished function from solutions/.
+Not allowed: asking flashlab_course.gpu, the finished function from solutions/.
 
 Hint: each limit is what the SM has, divided by what one program takes, rounded down.
 """

@@ -23,7 +23,7 @@ piece of the prompt, or a single one, the last that was chosen. This is the atte
 Return O (H_q, n, d). Change the caches in place; nothing else may change. There is always room: length + n ≤ longest.
 Scores lie between −1000 and 1000. Tensors are float32; length is a Python int, 0 or more; no other size is 0.
 
-Not allowed: the finished function from flashlab.gpt, flashlab.flash_attention, or solutions/.
+Not allowed: the finished function from flashlab_course.gpt, flashlab.flash_attention, or solutions/.
 
 Hint: write down the positions of the new tokens, and which columns of the scores each of them may see.
 """

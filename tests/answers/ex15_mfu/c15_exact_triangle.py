@@ -19,7 +19,7 @@ A training step has taken `seconds`. How much of what the GPU can do was the mod
 What is computed a second time does not count, be it in FlashAttention's backward pass or elsewhere.
 Return the three as Python numbers; flops may be a float. No size is 0.
 
-Not allowed: asking flashlab.gpt, the finished function from solutions/.
+Not allowed: asking flashlab_course.gpt, the finished function from solutions/.
 
 Hint: all that is multiplied is counted three times, once forward and twice backward.
 """

@@ -1,0 +1,1 @@
+"""flash_attention and what a model needs beside it."""

@@ -1,0 +1,284 @@
+"""flash_attention_decode(): the public operator for generating text, a few new queries before a cache of keys and values.
+
+It checks its arguments, writes new keys into the cache by `torch.ops.flashlab.cache_append`, and attends by
+`torch.ops.flashlab.attention_decode`. Neither waits for the GPU, so that a CUDA graph can capture both.
+"""
+
+import torch
+from torch.autograd import forward_ad
+
+from flashlab.operator import again
+from flashlab.operator.attention import pick_backend
+from flashlab.triton_mode import check_device, import_triton
+from flashlab.validate import (
+    MAX_HEAD_DIM,
+    check_bool,
+    check_head_dims,
+    check_positive,
+    check_qkv,
+    check_scale,
+    check_window,
+    describe,
+)
+
+BACKENDS = ("auto", "triton", "torch")
+
+
+def flash_attention_decode(
+    Q, K_cache, V_cache, lengths, *, block_table=None, K_new=None, V_new=None, window=None, scale=None, splits=None,
+    return_lse=False, backend="auto",
+):
+    """Exact attention of N_q new queries to the keys and values in a cache, for sequences of different lengths.
+
+    Shapes:  Q (B, H_q, N_q, d), K_cache (B, H_kv, N_max, d), V_cache (B, H_kv, N_max, d_v) -> O (B, H_q, N_q, d_v) in Q's dtype;
+             with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64 inputs)
+             any strides; H_q a multiple of H_kv. N_q is small: 1, or as many as are proposed and verified at a time
+    Lengths: (B,) int32, on Q's device. Sequence b has the keys 0 to lengths[b] - 1 of its cache, those of the new queries
+             included: they are its last N_q. What the cache holds behind them is not looked at
+    New:     with K_new (B, H_kv, N_q, d) and V_new (B, H_kv, N_q, d_v) lengths counts the keys that were there before. The new
+             ones are written into the cache, at lengths[b] to lengths[b] + N_q - 1, and then attended to with the others. The
+             caller adds N_q to lengths
+    Paged:   with block_table (B, max_pages), int32, K_cache is (pages, H_kv, page_size, d), V_cache likewise: key n of sequence b
+             lies in page block_table[b, n // page_size], at n % page_size. N_max is max_pages * page_size
+    Causal:  always, bottom-right aligned: new query i sees the keys up to lengths - N_q + i; if there are none, O = 0, L = -inf
+    Window:  (left, right): query i sees `left` keys before its own, -1 for all; right says nothing more than causal does
+    Splits:  into how many chunks the keys of a head are cut; None: `kernels.splits.choose_splits` says, by N_max and the GPU
+    No wait: the numbers in lengths and block_table are checked on the CPU only. On a GPU wrong ones give meaningless results, but
+             read and write nothing outside of the caches; a new key for which there is no room is not written.
+             The torch backend does wait: it walks the sequences one by one
+    Gradient: none. flash_attention has one
+    Backend: "triton" runs operator/decode_kernels.py, "torch" the formula, "auto" see `attention.pick_backend`
+    Raises:  TypeError or ValueError before anything is launched; RuntimeError where a gradient is asked for
+    Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023, arXiv:2309.06180
+    """
+    options, new = (window, scale, splits, return_lse, backend), (K_new, V_new)
+    call = again.signature(options, Q, K_cache, V_cache, lengths, block_table, *new)
+    tensors = {"Q": Q, "K": K_cache, "V": V_cache, "lengths": lengths, "block_table": block_table, "K_new": K_new, "V_new": V_new}
+    if call and (results := again.made(call, **tensors)):
+        return results if return_lse else results[0]
+    _check_cache(Q, K_cache, V_cache, lengths, block_table)
+    N_q, N_max = Q.shape[2], _room(K_cache, block_table)
+    added = _check_new(Q, K_cache, V_cache, K_new, V_new)
+    _, window = check_window(window, True, N_q, N_max)
+    scale = check_scale(scale, Q.shape[-1])
+    check_bool(return_lse=return_lse)
+    if splits is not None:
+        check_positive(splits=splits)
+    _check_backend(backend, Q, V_cache)
+    _check_numbers(lengths, block_table, K_cache, added, N_max)
+    _check_no_gradient(Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
+    if added:
+        CACHE_APPEND(K_new, V_new, K_cache, V_cache, lengths, block_table, backend)
+    O, L = ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
+    if call and Q.is_cuda:
+        _remember(call, tensors, added, window, scale, splits)
+    return (O, L) if return_lse else O
+
+
+def _room(cache, block_table):
+    """N_max, how many keys of one sequence the cache can hold."""
+    return cache.shape[2] if block_table is None else block_table.shape[1] * cache.shape[2]
+
+
+# ---- what is wrong with an argument
+
+def _check_cache(Q, K_cache, V_cache, lengths, block_table):
+    check_qkv(Q, K_cache, V_cache, ndim=4, names=("K_cache", "V_cache"))
+    (B, H_q), H_kv = Q.shape[:2], K_cache.shape[1]
+    if H_q == 0 or H_kv == 0 or H_q % H_kv:
+        raise ValueError(f"Q must have a multiple of K_cache's heads, at least one, got H_q = {H_q} and H_kv = {H_kv}")
+    _check_int32("lengths", lengths, Q, 1, "(B,)")
+    if block_table is None and K_cache.shape[0] != B:
+        raise ValueError(f"K_cache must have Q's batch size B = {B}, or come with a block_table, got {describe(K_cache)}")
+    if block_table is not None:
+        _check_int32("block_table", block_table, Q, 2, "(B, max_pages)")
+        if K_cache.shape[0] == 0 or K_cache.shape[2] == 0:
+            raise ValueError(f"K_cache must have at least one page of at least one row with a block_table, got {describe(K_cache)}")
+
+
+def _check_int32(name, T, Q, ndim, shape):
+    if not isinstance(T, torch.Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {describe(T)}")
+    if T.dtype != torch.int32 or T.device != Q.device:
+        raise TypeError(f"{name} must be an int32 tensor on Q's device {Q.device}, got {describe(T)}")
+    if T.ndim != ndim or T.shape[0] != Q.shape[0]:
+        raise ValueError(f"{name} must have the shape {shape} with Q's batch size B = {Q.shape[0]}, got {describe(T)}")
+
+
+def _check_new(Q, K_cache, V_cache, K_new, V_new):
+    """How many keys are to be written: N_q, or 0 without new ones."""
+    if K_new is None and V_new is None:
+        return 0
+    for name, T, cache in (("K_new", K_new, K_cache), ("V_new", V_new, V_cache)):
+        shape = Q.shape[0], cache.shape[1], Q.shape[2], cache.shape[3]
+        if not isinstance(T, torch.Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, as K_new and V_new come together, got {describe(T)}")
+        if T.dtype != Q.dtype or T.device != Q.device:
+            raise TypeError(f"{name} must match Q's dtype and device, {Q.dtype} on {Q.device}, got {describe(T)}")
+        if tuple(T.shape) != tuple(shape):
+            raise ValueError(f"{name} must have the shape (B, H_kv, N_q, d) = {tuple(shape)}, got {describe(T)}")
+    return Q.shape[2]
+
+
+def _check_backend(backend, Q, V_cache):
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend == "triton":
+        if Q.dtype == torch.float64:
+            raise TypeError(f"Q must be float16, bfloat16 or float32 with backend='triton', got {describe(Q)}")
+        check_head_dims(Q, V_cache, MAX_HEAD_DIM)
+
+
+def _check_numbers(lengths, block_table, cache, added, N_max):
+    """On the CPU alone: on a GPU it would mean to wait for it, and a traced tensor has no numbers."""
+    if lengths.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    numbers = lengths.tolist()
+    if min(numbers, default=0) < 0 or max(numbers, default=0) + added > N_max:
+        raise ValueError(f"lengths must lie between 0 and {N_max - added}, the cache's room for {N_max} keys"
+                         f"{f' less {added} new ones' if added else ''}, got {describe(numbers)}")
+    if block_table is not None:
+        pages, page_size = cache.shape[:3:2]
+        for row, length in zip(block_table.tolist(), numbers, strict=True):
+            used = row[:-(-(length + added) // page_size)]
+            if used and not 0 <= min(used) <= max(used) < pages:
+                raise ValueError(f"block_table must name pages 0 to {pages - 1} of K_cache for all keys of a sequence, "
+                                 f"got {describe(used)}")
+
+
+def _check_no_gradient(**tensors):
+    if forward_ad._current_level >= 0 and any(T is not None and forward_ad.unpack_dual(T).tangent is not None
+                                              for T in tensors.values()):
+        raise RuntimeError("flash_attention_decode has no gradient, nor a forward-mode derivative, as jvp, jacfwd, linearize and "
+                           "forward_ad want. Use flashlab.rungs.naive.naive_forward, whose operations autograd knows")
+    if torch.is_grad_enabled():
+        for name, T in tensors.items():
+            if T is not None and T.requires_grad:
+                raise RuntimeError(f"flash_attention_decode has no gradient, and {name} requires one. Call it under "
+                                   "torch.no_grad(), or use flash_attention, which has one")
+
+
+# ---- the two operators, defined with torch.library, so that torch.compile takes them whole
+
+torch.library.define("flashlab::cache_append",
+                     "(Tensor K_new, Tensor V_new, Tensor(a!) K_cache, Tensor(b!) V_cache, Tensor lengths, Tensor? block_table, "
+                     "str backend) -> ()")
+torch.library.define("flashlab::attention_decode",
+                     "(Tensor Q, Tensor K_cache, Tensor V_cache, Tensor lengths, Tensor? block_table, "
+                     "int added, int[]? window, float scale, int? splits, str backend) -> (Tensor, Tensor)")
+CACHE_APPEND = torch.ops.flashlab.cache_append.default
+ATTENTION_DECODE = torch.ops.flashlab.attention_decode.default
+
+
+@torch.library.impl("flashlab::cache_append", "default")
+def _(K_new, V_new, K_cache, V_cache, lengths, block_table, backend):
+    if decode := _kernels(backend, K_new, V_new):
+        decode.append(K_new, V_new, K_cache, V_cache, lengths, block_table)
+        return
+    N_q, room, pages = K_new.shape[2], _room(K_cache, block_table), len(K_cache)
+    for b, length in enumerate(lengths.tolist()):
+        for n, key in enumerate(range(length, length + N_q)):
+            page, slot = (b, key) if block_table is None else (int(block_table[b, key // K_cache.shape[2]]), key % K_cache.shape[2])
+            if 0 <= key < room and 0 <= page < pages:
+                K_cache[page, :, slot] = K_new[b, :, n]
+                V_cache[page, :, slot] = V_new[b, :, n]
+
+
+@torch.library.impl("flashlab::attention_decode", "default")
+def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend):
+    if decode := _kernels(backend, Q, V_cache):
+        limits = {} if window is None else {"causal": False, "left": window[0], "right": 0}
+        kind = _kind(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits)
+        return decode.forward(None, decode.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table, added=added,
+                              scale=scale, splits=splits, kind=kind, **limits)
+    O = Q.new_empty(*Q.shape[:3], V_cache.shape[-1])
+    L = Q.new_empty(Q.shape[:3], dtype=_dtype_of_L(Q))
+    with torch.autocast(Q.device.type, enabled=False):                     # it would round float32
+        for b, N_k in enumerate((lengths + added).tolist()):
+            K, V = (_keys(cache, block_table, b, N_k) for cache in (K_cache, V_cache))
+            O[b], L[b] = _attend(Q[b], K, V, window, scale)
+    return O, L
+
+
+@torch.library.register_fake("flashlab::cache_append")
+def _(*arguments):
+    """Returns nothing."""
+
+
+@torch.library.register_fake("flashlab::attention_decode")
+def _(Q, K_cache, V_cache, *options):
+    """Shapes and dtypes alone: what torch.compile asks for while it traces."""
+    return Q.new_empty(*Q.shape[:3], V_cache.shape[-1]), Q.new_empty(Q.shape[:3], dtype=_dtype_of_L(Q))
+
+
+def _dtype_of_L(Q):
+    return torch.float64 if Q.dtype == torch.float64 else torch.float32
+
+
+def _kernels(backend, Q, V):
+    """The module of the kernels, None where they are not to run. Raises: RuntimeError where they cannot"""
+    if backend == "auto":
+        backend, _ = pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]))
+    if backend == "torch":
+        return None
+    if import_triton() is None:
+        raise RuntimeError("backend='triton' needs triton, which is not installed and exists for Linux only. Use "
+                           "backend='torch' or 'auto' here")
+    check_device("Q, K_cache, V_cache", Q)
+    from flashlab.operator import decode_kernels as decode
+
+    return decode
+
+
+# ---- the same call again
+
+def _kind(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits):
+    from flashlab.kernels import plans
+
+    return plans.kind((added, window and tuple(window), scale, splits), Q, K_cache, V_cache, lengths, block_table)
+
+
+def _remember(call, tensors, added, window, scale, splits):
+    """The plans of the launches that this call has just made, where it has some."""
+    if import_triton() is None:
+        return
+    from flashlab.kernels import plans
+    from flashlab.operator import decode_kernels as decode
+
+    attended = plans.known((decode.launch, _kind(*list(tensors.values())[:5], added, window, scale, splits)))
+    appended = plans.known((decode.append, decode.kind_of_append(**tensors))) if added else None
+    if attended and (appended or not added):
+        again.remember(call, _replay, (appended, attended) if added else (attended,))
+
+
+def _replay(steps, tensors, device):
+    """Whether all of the launches were made. Keys that were written, and are written again, are the same."""
+    from flashlab.kernels import plans
+
+    return all(plans.again(step, tensors, device) for step in steps)
+
+
+# ---- without Triton
+
+def _keys(cache, block_table, b, N_k):
+    """(H_kv, N_k, d): what the cache holds of sequence b."""
+    if block_table is None:
+        return cache[b, :, :N_k]
+    pages = block_table[b, :-(-N_k // cache.shape[2])]
+    return cache[pages.long()].transpose(0, 1).flatten(1, 2)[:, :N_k]
+
+
+def _attend(Q, K, V, window, scale):
+    """O and L of one sequence, all heads at a time: with few queries, S is small enough to be stored."""
+    (H_q, N_q, _), (H_kv, N_k, _) = Q.shape, K.shape
+    Q, K, V = (T.to(_dtype_of_L(Q)) for T in (Q, K, V))
+    S = Q.unflatten(0, (H_kv, H_q // H_kv)) @ K.mT[:, None] * scale        # (H_kv, group, N_q, N_k)
+    place = torch.arange(N_q, device=Q.device)[:, None] + N_k - N_q        # (N_q, 1)   the key that a query stands at
+    keys = torch.arange(N_k, device=Q.device)                              # (N_k,)
+    hidden = keys > place                                                  # (N_q, N_k)
+    if window is not None and window[0] >= 0:
+        hidden = hidden | (keys < place - window[0])
+    S = S.masked_fill(hidden, -torch.inf)
+    L = S.logsumexp(-1)                                                    # (H_kv, group, N_q)
+    P = S.softmax(-1).masked_fill((L == -torch.inf)[..., None], 0)         # 0/0 where no key is visible
+    return (P @ V[:, None]).flatten(0, 1), L.flatten(0, 1)

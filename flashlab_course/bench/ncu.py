@@ -1,0 +1,94 @@
+"""What the hardware's counters saw of a few launches: ncu (Nsight Compute) over a Python process of its own, and its log.
+
+Under ncu every kernel starts with empty caches: what one kernel left in the L2 cache for the next is read from DRAM again, and
+what still sits in the L2 when a kernel ends is not counted as written.
+"""
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from flashlab_course.bench.results import ROOT
+
+BYTES = {"byte": 1, "Kbyte": 10**3, "Mbyte": 10**6, "Gbyte": 10**9, "Tbyte": 10**12}
+
+
+def why_no_ncu():
+    """Why there are no counters here, or ""."""
+    return "" if shutil.which("ncu") else "ncu (Nsight Compute, part of the CUDA toolkit) is not on the PATH"
+
+
+def profiled(launch):
+    """In the process under ncu: one launch between cudaProfilerStart and cudaProfilerStop, all that ncu looks at."""
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    launch()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+
+
+def command(metrics, child, log):
+    """ncu over the Python code `child`, for these metrics."""
+    return ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--metrics", ",".join(metrics),
+            "--print-units", "base", "--csv", "--log-file", str(log), sys.executable, "-c", child]
+
+
+def count(metrics, child, *, partial=False, timeout=120, run=subprocess.run):
+    """The kernels that the Python code `child` launches while profiled, with their counters: see `parse`.
+
+    Raises: RuntimeError with ncu's or the child's last words if it fails; ValueError as parse
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "ncu.csv")
+        environment = os.environ | {"LC_ALL": "C"}                         # ncu writes numbers as the locale does
+        done = run(command(metrics, child, log), capture_output=True, text=True, cwd=ROOT, env=environment, timeout=timeout)
+        text = log.read_text() if log.exists() else ""
+    if done.returncode != 0:
+        errors = "\n".join(line for line in text.splitlines() if line.startswith("==ERROR=="))
+        raise RuntimeError(last_words(f"{done.stdout}\n{done.stderr}\n{errors}"))
+    return parse(text, metrics, partial=partial)
+
+
+def parse(text, metrics, *, partial=False):
+    """The kernels of an `ncu --csv` log in order of launch: [{"name", and a number for each metric}].
+
+    metrics   {ncu's name: ours}; what has "bytes" in its name must come in a unit of bytes
+    partial   a metric that is no number is left out, as not every GPU has every counter; else all must be there
+    Raises: ValueError if there is no table, or a counter is missing or in a unit that is not bytes
+    """
+    lines = [line for line in text.splitlines() if line.startswith('"')]   # ncu's own messages start with ==
+    if len(lines) < 2 or not lines[0].startswith('"ID"'):
+        raise ValueError(f"ncu wrote no table: {last_words(text)}")
+    kernels = {}
+    for cell in csv.DictReader(lines):
+        kernel = kernels.setdefault(int(cell["ID"]), {"name": short_name(cell["Kernel Name"])})
+        metric, unit, value = (cell[f"Metric {key}"] for key in ("Name", "Unit", "Value"))
+        is_number, in_bytes = value[:1].isdigit(), "bytes" in metric
+        if metric not in metrics or partial and not is_number:
+            continue
+        if not is_number or in_bytes and unit not in BYTES:
+            kind = "a number of bytes" if in_bytes else "a number"
+            raise ValueError(f"ncu: {metric} of {kernel['name']} must be {kind}, got {value!r} in unit {unit!r}")
+        value = value.replace(",", "")                                     # 1,234,567
+        number = float(value) if "." in value else int(value)
+        kernel[metrics[metric]] = round(number * BYTES[unit]) if in_bytes else number
+    for kernel in () if partial else kernels.values():
+        if missing := set(metrics.values()) - set(kernel):
+            raise ValueError(f"ncu: no {', '.join(sorted(missing))} for kernel {kernel['name']}")
+    return [kernels[number] for number in sorted(kernels)]
+
+
+def short_name(kernel):
+    """A C++ kernel's name without what all of them share, 160 characters at most."""
+    return re.sub(r"^void |at::native::|c10::|\(anonymous namespace\)::|<unnamed>::", "", kernel)[:160]
+
+
+def last_words(text):
+    return " / ".join([line for line in text.splitlines() if line.strip()][-3:])[-300:] or "nothing at all"

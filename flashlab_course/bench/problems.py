@@ -1,0 +1,107 @@
+"""What is measured: the sizes, their inputs, and the forward passes that take (B, H, N, d).
+
+Naive attention is naive_forward itself, vmapped over the heads: the same eager operations, each one launch for all heads.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from itertools import product
+from typing import NamedTuple
+
+import torch
+
+from flashlab import cost
+from flashlab.ladder import RUNGS
+from flashlab.operator.attention import flash_attention
+from flashlab.rungs.naive import naive_forward
+from flashlab.triton_mode import import_triton
+from flashlab.validate import check_positive
+from flashlab_course.bench.peers import peers
+
+TOKENS = 16384                         # B·N and H·d stay the same for every N and d: equal inputs, equal work per query and key
+WIDTH = 2048
+SIZES = (512, 1024, 2048, 4096, 8192, 16384)
+QUICK_SIZES = (1024, 4096, 16384)
+HEAD_DIMS = (64, 128)
+MASKS = {"both": (False, True), "yes": (True,), "no": (False,)}
+COUNTER_HEADS = 16
+
+
+class Problem(NamedTuple):
+    """One size to run at: Q is (B, H, N, d), K and V are (B, H / share, N, d)."""
+
+    N: int
+    d: int
+    causal: bool = False
+    dtype: str = "bfloat16"
+    B: int = 1
+    H: int = COUNTER_HEADS
+    share: int = 1                     # how many query heads share a key and value head
+
+    @property
+    def flops(self):
+        return cost.attention_flops(self.B, self.H, self.N, self.N, self.d, causal=self.causal)
+
+    def __str__(self):
+        shared = f", {self.share} heads share" if self.share > 1 else ""
+        return f"{self.dtype} d {self.d}{' causal' if self.causal else ''} N {self.N}{shared}"
+
+
+class Implementation(NamedTuple):
+    name: str
+    forward: Callable                  # forward(Q, K, V, causal) -> (O, L), all (B, H, ...); L is None where the library keeps it
+
+
+def problem_grid(N=SIZES, d=HEAD_DIMS, causal=(False, True), dtype=("bfloat16",), share=1):
+    """Every combination, with about TOKENS = B·N and WIDTH = H·d.
+
+    Raises: TypeError, ValueError if an N or d is not an integer >= 1, or share does not divide the heads
+    """
+    for n, width in product(N, d):
+        check_positive(N=n, d=width)
+        if max(1, WIDTH // width) % share:
+            raise ValueError(f"share must divide the {max(1, WIDTH // width)} heads of d = {width}, got {share}")
+    return [Problem(n, width, masked, t, max(1, TOKENS // n), max(1, WIDTH // width), share)
+            for t, width, masked, n in product(dtype, d, causal, N)]
+
+
+def implementations():
+    """name -> Implementation: naive attention, the rungs that take heads, PyTorch's backends."""
+    found = [Implementation(RUNGS[0].name, naive_over_heads)]
+    found += [Implementation(rung.name, partial(run_rung, rung)) for rung in RUNGS if rung.heads]
+    found += [Implementation(name, forward) for name, forward in peers().items()]
+    return {implementation.name: implementation for implementation in found}
+
+
+def naive_over_heads(Q, K, V, causal):
+    """naive_forward for (B, H, N, d): the operations it makes for one head, each launched once for all heads."""
+    if (share := Q.shape[1] // K.shape[1]) > 1:
+        K, V = (T.repeat_interleave(share, 1) for T in (K, V))
+    heads = [T.flatten(0, 1) for T in (Q, K, V)]                            # (B·H, N, d)
+    O, L = torch.vmap(partial(naive_forward, causal=causal))(*heads)
+    return O.unflatten(0, Q.shape[:2]), L.unflatten(0, Q.shape[:2])
+
+
+def run_rung(rung, Q, K, V, causal):
+    return flash_attention(Q, K, V, causal=causal, backend=rung.name, return_lse=True)
+
+
+def inputs(problem, device):
+    """Random Q, K, V. The seed is the problem's, so every implementation sees the same numbers."""
+    generator = torch.Generator(device).manual_seed(problem.N + problem.d)
+    heads = problem.H, problem.H // problem.share, problem.H // problem.share
+    return [torch.randn(problem.B, H, problem.N, problem.d, generator=generator, device=device,
+                        dtype=getattr(torch, problem.dtype)) for H in heads]
+
+
+def tiles(name, problem):
+    """The tile sizes that the kernel of that name picks, {"B_r", "B_c"}; {} for all others, and without Triton."""
+    for rung in RUNGS:
+        if rung.name == name and rung.heads and import_triton():
+            launch = getattr(import_module(rung.module), "launch", None)
+            shape = (problem.B, problem.H, problem.N, problem.d)
+            X, L = torch.empty(shape, dtype=getattr(torch, problem.dtype), device="meta"), torch.empty(shape[:3], device="meta")
+            arguments = launch(X, X, X, X, L, causal=problem.causal, scale=1.0)[1] if launch else {}
+            return {side: arguments[side] for side in ("B_r", "B_c") if side in arguments}
+    return {}

@@ -1,0 +1,128 @@
+"""How time and memory are measured here: by the GPU's events, warm, with a cold L2 cache, and by turns.
+
+The clocks of a GPU drift as it warms up. So the functions take turns, several rounds of them with the order changed, and the
+numbers to compare with (SDPA's flash kernel, a big matmul, a copy) come from the same run.
+"""
+
+import random
+import time
+from functools import partial
+
+import torch
+
+from flashlab_course.doctor import ask_driver
+
+MATMUL_SIZE, COPY_BYTES, PAUSE_BYTES = 8192, 2**30, 2**30
+OUT_OF_TIME = "not measured: the time budget was used up"
+
+
+def time_ms(function, warmup=25, rep=60):
+    """ms of each of many runs, by the GPU's events, as triton.testing.do_bench takes them, and with a longer pause between runs.
+
+    warmup, rep: ms to spend, pauses included. In the pause the GPU overwrites its L2 cache, and Python gets ahead: what is timed
+    is the GPU's work, not how long a launch takes the host (see the host's time beside it in results/).
+    """
+    everything = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    pause = torch.empty(min(PAUSE_BYTES, everything // 32), dtype=torch.int8, device="cuda")
+
+    def timed(runs):
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(3)] for _ in range(runs)]
+        for before, start, end in events:
+            before.record()
+            pause.zero_()
+            start.record()
+            function()
+            end.record()
+        torch.cuda.synchronize()
+        return [(before.elapsed_time(end), start.elapsed_time(end)) for before, start, end in events]
+
+    function()                                         # compiles
+    once = sorted(whole for whole, _ in timed(5))[2]
+    timed(max(1, int(warmup / once)))
+    return [ms for _, ms in timed(max(1, int(rep / once)))]
+
+
+quick_ms = partial(time_ms, warmup=10, rep=30)
+
+
+def interleaved_times(functions, timer, rounds, expired):
+    """{name: ms of all its runs}, {name: why it failed}: the functions take turns, and each round has another order."""
+    names, shuffle = list(functions), random.Random(0).shuffle
+    times, failed = {name: [] for name in names}, {}
+    for _ in range(rounds):
+        shuffle(names)                                 # who follows a kernel that heats the GPU runs at lower clocks
+        for name in names:
+            if expired() or name in failed:
+                continue
+            ms, reason = attempt(timer, functions[name])
+            if reason:
+                failed[name] = reason
+            else:
+                times[name] += ms
+    return times, failed
+
+
+def attempt(function, *args):
+    """(result, None), or (None, why it failed). Memory that others left cached is freed first, so that it starves nobody."""
+    torch.cuda.empty_cache()
+    try:
+        return function(*args), None
+    except torch.OutOfMemoryError:
+        return None, "out of memory"
+    except Exception as error:                                             # whatever a kernel may raise: its row says it
+        return None, f"{type(error).__name__}: {(str(error) or 'no message').splitlines()[0][:300]}"
+
+
+CARD = {"sm_mhz": "clocks.sm", "memory_mhz": "clocks.mem", "celsius": "temperature.gpu", "watts": "power.draw"}
+
+
+def card_under(function, ms, seconds=0.3):
+    """{name of CARD: number} of a GPU that is busy with calls of this function, each of so many ms; None where nobody knows."""
+    if not torch.cuda.is_available():
+        return None
+    for _ in range(max(1, int(1e3 * seconds / ms))):                       # enqueued: they run while the driver is asked
+        function()
+    said = ask_driver(*CARD.values())
+    torch.cuda.synchronize()
+    numbers = {name: float(text) for name, text in zip(CARD, said, strict=False) if text.replace(".", "", 1).isdigit()}
+    return numbers or None
+
+
+def peak_bytes(function):
+    """Most memory that PyTorch held during one call beyond what it held before: results count, inputs do not. None on a CPU."""
+    if not torch.cuda.is_available():
+        return None
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    function()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def statistics(ms, *, moved=0, flops=0):
+    """Median, 20th and 80th percentile of many runs; TB/s and TFLOP/s at the median of what one run moves and computes."""
+    at = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64)
+    low, median, high = torch.tensor(ms, dtype=torch.float64).quantile(at).tolist()
+    found = {"ms": round(median, 6), "ms_low": round(low, 6), "ms_high": round(high, 6)}
+    if moved:
+        found |= {"bytes": moved, "tb_s": round(moved / median / 1e9, 4)}
+    if flops:
+        found |= {"flops": flops, "tflops": round(flops / median / 1e9, 3)}
+    return found
+
+
+def ceilings(device="cuda", timer=time_ms):
+    """What no kernel here can beat by much: a big bfloat16 matmul's TFLOP/s, a device copy's TB/s, bytes read + written."""
+    A, B = (torch.randn(MATMUL_SIZE, MATMUL_SIZE, device=device, dtype=torch.bfloat16) for _ in range(2))
+    matmul = statistics(timer(lambda: A @ B), flops=2 * MATMUL_SIZE**3)
+    source = torch.randn(COPY_BYTES // 4, device=device)
+    target = torch.empty_like(source)
+    copy = statistics(timer(lambda: target.copy_(source)), moved=2 * COPY_BYTES)
+    return {"matmul_tflops": matmul["tflops"], "copy_tb_s": copy["tb_s"]}
+
+
+def deadline(seconds, clock=time.monotonic):
+    """A function that says whether `seconds` have passed since now."""
+    end = clock() + seconds
+    return lambda: clock() >= end

@@ -1,0 +1,269 @@
+"""From a learner's wrong answers to the mistakes that give the same ones: one known mistake, or two made together."""
+
+import time
+from dataclasses import dataclass
+from itertools import combinations
+
+from flashlab_course.check import explain, judge, where
+from flashlab_course.check.runner import FINAL, Outcome, Problem
+
+LOOKS = {"whole numbers": 400, "PyTorch": 150, "Triton": 80}     # cases tried for two mistakes at once: 0.5 s, 2 s in Triton
+SECONDS = 10.0                         # and where a pair runs for ever, no longer than this, of this thread
+
+
+@dataclass
+class Diagnosis:
+    """The mistakes that explain the answers: none, one, or two made together. `partly`: only the smallest failing case."""
+
+    mistakes: tuple = ()
+    partly: bool = False
+    explanation: explain.Explanation | None = None     # where no known mistake gives these answers
+
+    @property
+    def name(self):
+        names = [m.name for m in self.mistakes] or (self.explanation.names if self.explanation else [])
+        return " + ".join(names) or None
+
+
+def judge_all(exercise, fn, *, own_file=None):
+    """Every case, from the smallest; a timeout ends the round, and so does a stub."""
+    return _to_the_end(judge_one(exercise, case, fn, own_file=own_file) for case in exercise.cases)
+
+
+def judge_known(exercise, mistake):
+    """judge_all of a known mistake, each case run once a process."""
+    return _to_the_end(outcome(exercise, (mistake,), case) for case in exercise.cases)
+
+
+def _to_the_end(all_judged):
+    judged = []
+    for one in all_judged:
+        judged.append(one)
+        if one.problem is not None and one.problem.kind in FINAL:
+            break
+    return judged
+
+
+def judge_one(exercise, case, fn, *, own_file=None):
+    """One case; in float32 where the answer cannot take its float64, or computes in float32 whatever comes: both are right."""
+    judged = judge.judge(exercise, case, fn, own_file=own_file)
+    if case.narrow is not None and (judged.problem is not None or judged.wrong and _in_32_bits(judged)):
+        return judge.judge(exercise, case.narrow, fn, own_file=own_file)
+    return judged
+
+
+def _in_32_bits(judged):
+    values = [judged.outcome.values[n] for n, *_ in judged.wrong]
+    return all((value.float() == value).all() for value in values)
+
+
+def name_mistake(exercise, judged):
+    """One known mistake that gives the same answers, a way of computing that does, two mistakes together, or part of it."""
+    failing = [k for k in judged if not k.passed]
+    if failing[0].problem is not None and failing[0].problem.kind in FINAL:
+        return Diagnosis()
+    order = failing + [k for k in judged if k.passed]          # a failing case tells mistakes apart soonest
+    for same in (judge.agree, _agree_in_numbers, _agree_where_finite):
+        for mistake in (form for m in exercise.mistakes for form in m.forms):
+            if _explains(exercise, (mistake,), order, same) and (same is judge.agree or _tell(failing)):
+                return Diagnosis((mistake,))
+    explanation = explain.explain(exercise, judged)
+    if explanation.names:
+        return Diagnosis(explanation=explanation)
+    if _tell(failing):                                         # the same exception, or NaN, has many causes
+        pair = _in_different_cases(exercise, failing, judged) or _pair(exercise, order, failing[0])
+        if pair:
+            return Diagnosis(pair)
+    partly = _name_partly(exercise, failing, judged)
+    return partly if partly.mistakes and not explanation.looks else Diagnosis(explanation=explanation)
+
+
+def _explains(exercise, mistakes, order, same=judge.agree):
+    return all(same(exercise, outcome(exercise, mistakes, k.case), k) for k in order)
+
+
+def _agree_in_numbers(exercise, a, b):
+    """The same numbers, whatever was moved for them: a mistake made in a program of another shape."""
+    if a.problem is not None or b.problem is not None:
+        return judge.agree(exercise, a, b)
+    return bool(a.wrong) == bool(b.wrong) and (not a.wrong or judge.agree_in_values(exercise, a, b)) and bool(b.wrong or b.passed)
+
+
+def _agree_where_finite(exercise, a, b):
+    """The same numbers where the known mistake has numbers: who makes it may have kept NaN away from a row without keys."""
+    if a.problem is not None or b.problem is not None:
+        return judge.agree(exercise, a, b)
+    if not (a.wrong or b.passed) or len(a.outcome.values) != len(b.outcome.values):
+        return False
+    expected = judge.expect(exercise, b.case)
+    return all(map(_same_where_finite, a.outcome.values, b.outcome.values, expected.truth, expected.bounds))
+
+
+def _same_where_finite(x, y, truth, bound):
+    if not hasattr(x, "isfinite") or x.shape != y.shape:
+        return not hasattr(x, "isfinite") and type(x) is type(y) and x == y
+    finite = x.isfinite() | ~truth.isfinite()
+    wrong = where.wrong_entries(y, truth, bound)
+    rest = wrong[~finite]
+    if wrong[finite].any():                                    # NaN for NaN is fine beside numbers that tell
+        rest = rest & y[~finite].isfinite()
+    return not rest.any() and judge.close(x[finite], y[finite], truth[finite], bound)
+
+
+# ---- two mistakes
+
+class Search:
+    """How long two mistakes are looked for: by the cases looked at, so that a report does not depend on the machine."""
+
+    def __init__(self, exercise):
+        self.exercise = exercise
+        self.looks = LOOKS["Triton" if exercise.triton else "whole numbers" if exercise.ints_only else "PyTorch"]
+        self.deadline = time.thread_time() + SECONDS
+
+    @property
+    def over(self):
+        return self.looks <= 0 or time.thread_time() > self.deadline
+
+    def agree(self, mistakes, k):
+        self.looks -= 1
+        return judge.agree(self.exercise, outcome(self.exercise, mistakes, k.case), k)
+
+
+def _in_different_cases(exercise, failing, judged):
+    """Two mistakes of which each gives all that is wrong in some failing cases, and fails nowhere the learner is right."""
+    right = [k for k in judged if k.passed]
+    search = Search(exercise)
+    gives = {}
+    for mistake in exercise.mistakes:
+        if search.over:
+            break
+        cells = frozenset(k.case.name for k in failing if search.agree((mistake,), k))
+        if cells:
+            gives[mistake] = cells
+    everything = frozenset(k.case.name for k in failing)
+    for a, b in combinations(gives, 2):
+        if gives[a] | gives[b] == everything and _harmless(exercise, a, b, gives, failing, right):
+            return a, b
+    return ()
+
+
+def _harmless(exercise, a, b, gives, failing, right):
+    """Does each of the two fail only where the learner does, and not where the other one gives all?"""
+    for mistake, other in ((a, b), (b, a)):
+        elsewhere = [k for k in failing if k.case.name not in gives[mistake]]
+        if not all(outcome(exercise, (mistake,), k.case).passed for k in [*right, *elsewhere]):
+            return False
+        if not _tell([k for k in failing if k.case.name in gives[mistake] - gives[other]]):
+            return False
+    return True
+
+
+def _pair(exercise, order, first):
+    """Two mistakes in the same code that give all answers together, the most likely ones first, as long as the search goes on."""
+    search = Search(exercise)
+    for pair in likely_pairs(exercise, first):
+        if search.over:
+            break
+        if all(search.agree(pair, k) for k in order) and all(_fails_with(exercise, m, order) for m in pair):
+            return pair
+    return ()
+
+
+def _fails_with(exercise, mistake, order):
+    """Does the mistake alone fail only where the learner does? Else something keeps it from showing, and it is not that."""
+    return all(outcome(exercise, (mistake,), k.case).passed for k in order if k.passed)
+
+
+def likely_pairs(exercise, first):
+    """Pairs of mistakes that can give what the smallest failing case shows: each gives one of its wrong results, or one of them
+    gives all and the other shows later, or both show in it."""
+    alone = {m: outcome(exercise, (m,), first.case) for m in exercise.mistakes if not m.same_as}
+    gives = [m for m in alone if judge.agree(exercise, alone[m], first)]
+    shows = [m for m in alone if not alone[m].passed and m not in gives and alone[m].problem is None]
+    shows.sort(key=lambda m: abs(len(alone[m].wrong) - len(first.wrong)))
+    yield from _one_result_each(exercise, alone, first)
+    for a in gives:
+        for b in alone:
+            if b is not a and alone[b].passed:
+                yield _in_written_order(exercise, a, b)
+    likely = gives or _gives_a_result(exercise, alone, first)
+    others = [form for m in alone for form in m.forms[1:]]
+    for a in likely:                                           # b need not show by itself in this case, or shows with other numbers
+        for b in (*alone, *others):
+            if b.name != a.name:
+                yield _in_written_order(exercise, a, b)
+    for a, b in combinations(shows, 2):
+        yield _in_written_order(exercise, a, b)
+
+
+def _gives_a_result(exercise, alone, first):
+    """The mistakes that give one of several wrong results as the learner has it."""
+    if first.problem is not None or len(first.wrong) < 2:
+        return []
+    truth = judge.expect(exercise, first.case).truth
+    return [m for m, k in alone.items() if k.problem is None and len(k.outcome.values) == len(truth) and
+            any(judge.close(k.outcome.values[n], first.outcome.values[n], truth[n], bound) for n, _, bound in first.wrong)]
+
+
+def _one_result_each(exercise, alone, first):
+    """Pairs of which one gives the first wrong result as the learner has it, and the other the second."""
+    if first.problem is not None or len(first.wrong) < 2:
+        return
+    truth = judge.expect(exercise, first.case).truth
+
+    def giving(n, bound):
+        return [m for m, k in alone.items() if k.problem is None and len(k.outcome.values) > n and
+                judge.close(k.outcome.values[n], first.outcome.values[n], truth[n], bound)]
+
+    (n, _, bound_n), (m, _, bound_m) = first.wrong[:2]
+    for a in giving(n, bound_n):
+        for b in giving(m, bound_m):
+            if a is not b:
+                yield _in_written_order(exercise, a, b)
+
+
+def _in_written_order(exercise, a, b):
+    names = [m.name for m in exercise.mistakes]
+    return (a, b) if names.index(a.name) < names.index(b.name) else (b, a)
+
+
+# ---- part of it
+
+def _name_partly(exercise, failing, judged):
+    """One mistake alone gives the smallest failing case, and fails nowhere the learner is right."""
+    first = failing[0]
+    if first.problem is not None or exercise.ints_only:        # whole numbers agree by chance
+        return Diagnosis()
+    matches = [m for m in exercise.mistakes if judge.agree_in_values(exercise, outcome(exercise, (m,), first.case), first)
+               and outcome(exercise, (m,), first.case).wrong]
+    right = [k.case for k in judged if k.passed]
+    matches = [m for m in matches if all(outcome(exercise, (m,), case).passed for case in right)]
+    if len(matches) > 1:                                       # the same numbers: the number of programs may tell
+        matches = [m for m in matches if judge.agree(exercise, outcome(exercise, (m,), first.case), first)]
+    if len(matches) == 1 and _tell([first]):
+        return Diagnosis((matches[0],), partly=True)
+    return Diagnosis()
+
+
+def _tell(judged):
+    """Are there numbers that two different mistakes hardly share: neither NaN nor 0?"""
+    values = [k.outcome.values[n] for k in judged if k.problem is None for n, *_ in k.wrong]
+    return sum(int((v.isfinite() & (v != 0)).sum()) if hasattr(v, "isfinite") else 1 for v in values) > 1
+
+
+def outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache for the process
+    """What the solution with these mistakes does on a case. Two mistakes that cannot be made together never explain anything."""
+    key = (exercise.name, mistakes, case.name)
+    if key not in cache:
+        cache[key] = _run(exercise, mistakes, case)
+    return cache[key]
+
+
+def _run(exercise, mistakes, case):
+    try:
+        fn = exercise.wrong(*mistakes)
+    except Exception:                                          # the first swap took the text of the second away, or apart
+        if len(mistakes) == 1:
+            raise
+        return judge.Judged(case, Outcome(), Problem("impossible", ""))
+    return judge.judge(exercise, case, fn)

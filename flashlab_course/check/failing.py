@@ -1,0 +1,59 @@
+"""A case in the learner's own hands: its inputs, what should come out, and running a function on it without the checker around.
+
+    from flashlab_course.check import case_inputs, expected, run_case
+    inputs = case_inputs("ex06_fa2_inner_loop", "two key blocks")
+    expected("ex06_fa2_inner_loop", "two key blocks")["O"]
+    run_case("ex06_fa2_inner_loop", "two key blocks", fa2_program)["O"]
+"""
+
+import torch
+
+from flashlab_course.check import form, judge, source
+
+
+def case_of(exercise, case):
+    """The case of that name. Raises: KeyError with the names there are."""
+    for known in [*exercise.cases, *(wide.narrow for wide in exercise.cases if wide.narrow is not None)]:
+        if known.name == case:
+            return known
+    raise KeyError(f"{exercise.name} has no case {case!r}; it has {', '.join(repr(known.name) for known in exercise.cases)}")
+
+
+def case_inputs(name, case):
+    """{argument: value} of one case, new at each call: print them, change them, call your function with them."""
+    return case_of(form.exercise(name), case).make()
+
+
+def expected(name, case):
+    """{result: what it should be}, in the dtype of the solution's results."""
+    exercise = form.exercise(name)
+    found = judge.expect(exercise, case_of(exercise, case))
+    pairs = zip(found.truth, found.outcome.values, strict=True)
+    values = [true.to(mine.dtype) if isinstance(true, torch.Tensor) else true for true, mine in pairs]
+    return {output.name: value for output, value in zip(exercise.outputs, values, strict=True)}
+
+
+def run_case(name, case, fn=None):
+    """{result: what fn makes of this case}. fn is called as the checker calls it, in your own process: print and debug in it.
+
+    Without fn it is the one in exercises/.
+    """
+    exercise = form.exercise(name)
+    if fn is None:
+        path = source.exercise_path(name)
+        fn = source.load_text(path.read_text(encoding="utf-8"), f"exercise {name}", path)[exercise.function]
+    inputs = case_of(exercise, case).make()
+    values = exercise.invoke(fn, inputs)
+    if exercise.triton:
+        values = tuple(inputs[output] for output in exercise.writes)
+    values = values if isinstance(values, (tuple, list)) else (values,)
+    return {output.name: value for output, value in zip(exercise.outputs, values, strict=False)}
+
+
+def lines(exercise, case):
+    """What to paste into a notebook cell to have this case at hand."""
+    name = f'"{exercise.name}", "{case.name}"'
+    direct = exercise.call is None and not exercise.triton
+    use = f"{exercise.function}(**inputs)" if direct else f"run_case({name}, {exercise.function})"
+    return "\n".join([f"from flashlab_course.check import case_inputs, expected{'' if direct else ', run_case'}",
+                      f"inputs = case_inputs({name})", f"right = expected({name})", f"found = {use}"])

@@ -1,0 +1,218 @@
+"""The form of an exercise: its cases, its truth, and the mistakes it knows. solutions/README.md shows how to add one."""
+
+import importlib.util
+import inspect
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+
+import numpy
+import torch
+
+from flashlab_course.check import source
+
+KNOWN = ".mistakes.py"         # solutions/<name>.py is the answer, solutions/<name>.mistakes.py defines EXERCISE
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set of inputs. `features` says in words what is special about it: "more than one key block"."""
+
+    name: str
+    make: Callable             # () -> {argument: value}; the same values at each call
+    features: frozenset = frozenset()
+    sizes: dict = field(default_factory=dict)    # what the report prints, and what the block numbers are counted with
+    loose: float = 0.0         # relative error allowed on top: eps · |score| where scores are large
+    units: int = 16            # units in the last place allowed on top; fewer where all of the arithmetic is exact
+    narrow: "Case | None" = None                 # the same in float32, for an answer that cannot take this one's float64
+
+    def __str__(self):
+        return f"{self.name} ({', '.join(f'{k} {v}' for k, v in self.sizes.items())})" if self.sizes else self.name
+
+
+@dataclass(frozen=True)
+class Output:
+    """One result. `axes` names its dimensions; "query" and "key" are also counted in blocks of B_r and B_c.
+
+    codes: (number, word) of numbers that stand for something else in what the exercise's `call` made of an answer
+    """
+
+    name: str
+    axes: tuple = ()
+    codes: tuple = ()
+
+
+class Breach(Exception):
+    """What the function did is against the rules: for an exercise's `call`, and for who watches. kind as in runner.Problem;
+    results: what it returned all the same."""
+
+    def __init__(self, kind, text, results=None):
+        super().__init__(text)
+        self.kind, self.results = kind, results
+
+
+class Mistake:
+    """A known wrong version of the solution: swaps of text inside the marked regions, a new body, or new functions.
+
+    what   one sentence on what the wrong version does, in the past tense, as said to the learner
+    look   one sentence on what to look at
+    swaps  (old, new) pairs; the code of each old must stand exactly once in the regions, comments and spaces aside
+    body   the whole text of the only region
+    code   functions that replace those of the same names
+    also   other swaps that make the same mistake with other numbers: -1e9 where swaps has -1e6
+    stray  only accesses outside the tensors tell it apart: the interpreter sees them, a GPU follows them or stops
+    """
+
+    def __init__(self, name, what, look, *swaps, body=None, code=None, same_as=None, also=(), stray=False):
+        self.name, self.what, self.look, self.same_as, self.stray = name, what, look, same_as, stray
+        self.swaps, self.body, self.code = swaps, body, code
+        self.forms = [self, *(Mistake(name, what, look, *other, same_as=same_as) for other in also)]
+
+    def __repr__(self):
+        return f"Mistake({self.name!r})"
+
+    def apply(self, parsed):
+        """The wrong version of a parsed solution. Raises: source.SourceError if the text no longer matches."""
+        return parsed.edited(self.name, self.swaps, self.body, self.code)
+
+
+class Hint(str):
+    """A hint with the features it is about: it comes first where exactly the cases with one of them fail."""
+
+    def __new__(cls, text, *about):
+        hint = super().__new__(cls, text)
+        hint.about = frozenset(about)
+        return hint
+
+
+class Variant(Mistake):
+    """A correct version written another way: it must pass."""
+
+    def __init__(self, name, *swaps, body=None, code=None):
+        super().__init__(name, "", "", *swaps, body=body, code=code)
+
+
+@dataclass(eq=False)
+class Exercise:
+    """Everything the checker knows about an exercise; title, chapter, difficulty and minutes stand in the solution's docstring."""
+
+    function: str                        # what the learner writes
+    outputs: tuple                       # of Output
+    cases: list                          # of Case, from the smallest to the nastiest
+    mistakes: list                       # of Mistake
+    variants: list                       # of Variant, at least one
+    hints: list                          # of str or Hint, the gentlest first
+    truth: Callable | None = None        # (**inputs) -> outputs in float64; None: the solution in float64
+    call: Callable | None = None         # (fn, inputs) -> outputs; None: fn with the solution's own signature
+    sram_bytes: Callable | None = None   # (**inputs) -> bytes: run under flashlab.memory.Memory and hold the traffic
+    forbid: Callable | None = None       # (shape, **inputs) -> a sentence if no tensor of that shape may be made, else None
+    without: tuple = ()                  # what may not be called: keys of points.LIBRARY, "autograd"
+    off_limits: tuple = ()               # rooms of flashlab that may not be called, besides points.READY
+    loops: Callable | None = None        # (**inputs) -> ("heads", 8): no line may run 8 times; None where that tells nothing
+    most: Callable | None = None         # (**inputs) -> {tensor: most elements in one load}
+    reads: tuple = ()                    # Triton: the inputs that are put between NaNs
+    writes: tuple = ()                   # Triton: the outputs that are poisoned; they are the results
+    traffic: Callable | None = None      # Triton: (**inputs) -> {tensor: (elements loaded, elements stored)}, the closed form
+    fewer: Callable | None = None        # (**inputs) -> may a right answer move less than that, or than the solution?
+    after: list = field(default_factory=list)    # (exercise, fn) -> (Mistake, what was seen) or None: what no case can show
+    alternatives: Callable | None = None # (inputs) -> alternatives.Problem or gradients.Backward: wrong ways to compute it, by name
+    parts: dict = field(default_factory=dict)    # {an argument that is a tuple: the names of its parts}
+    terms: Callable | None = None        # (**inputs) -> {name: number}: what a wrong whole number may be off by
+    ints_only: bool = False              # the answers are whole numbers: compared exactly
+    slack: float = 4                     # a result may be off by this many times the solution's own rounding error
+    seconds: float = 3                   # per case
+    show: Callable | None = None         # (fn, **inputs): a call on modelled memory for the player, where `call` makes none
+    name: str = ""
+
+    @property
+    def triton(self):
+        return bool(self.writes)
+
+    @property
+    def moves(self):
+        """Does an answer move tiles between HBM and chip, so that the player can show it?"""
+        return self.triton or self.sram_bytes is not None or self.show is not None
+
+    def needed(self, inputs):
+        """{tensor: (bytes loaded, bytes stored)}: the closed form of the traffic."""
+        return {name: (loaded * inputs[name].element_size(), stored * inputs[name].element_size())
+                for name, (loaded, stored) in self.traffic(**inputs).items()}
+
+    @cached_property
+    def parsed(self):
+        return source.Parsed(self.name, source.solution_text(self.name))
+
+    @property
+    def head(self):
+        """Title, chapter, difficulty, minutes."""
+        return self.parsed.head
+
+    @property
+    def not_allowed(self):
+        """What the stub says of it: "Not allowed: ..."."""
+        return " ".join(re.search(r"^Not allowed: .*?(?=\n\n)", self.parsed.text, re.MULTILINE | re.DOTALL)[0].split())
+
+    @cached_property
+    def signature(self):
+        return inspect.signature(self.solution())
+
+    @cache                               # noqa: B019    one for each exercise, as long as the process
+    def solution(self):
+        return source.load_text(self.parsed.text, f"solution of {self.name}", source.solution_path(self.name))[self.function]
+
+    @cache                               # noqa: B019
+    def wrong(self, *mistakes):
+        """The function with these mistakes made in it, one after the other."""
+        parsed = self.parsed
+        for mistake in mistakes:
+            parsed = mistake.apply(parsed)
+        return source.load_text(parsed.text, f"{self.name} with {' and '.join(m.name for m in mistakes)}")[self.function]
+
+    def invoke(self, fn, inputs):
+        """Call fn as the solution's signature says: positions for what has one, keywords for the rest."""
+        if self.call is not None:
+            return self.call(fn, **inputs)
+        only = inspect.Parameter.KEYWORD_ONLY
+        kinds = {name: p.kind for name, p in self.signature.parameters.items() if name in inputs}
+        return fn(*(inputs[name] for name, kind in kinds.items() if kind is not only),
+                  **{name: inputs[name] for name, kind in kinds.items() if kind is only})
+
+
+def whole(value):
+    """The int that a value is: Python's own, numpy's, a tensor's that holds nothing else. None for everything else."""
+    if isinstance(value, (bool, numpy.bool_, float)) or getattr(value, "ndim", 0) or getattr(value, "dtype", None) == torch.bool:
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def names():
+    """Every exercise, in the order of the chapters; within one as its notebook comes to them."""
+    root = source.root()
+    known = sorted(path.name.removesuffix(KNOWN) for path in (root / "solutions").glob(f"ex*{KNOWN}"))
+    return sorted(known, key=lambda name: (name[:4], _place(root, name)))
+
+
+@cache
+def _place(root, name):
+    """Where the chapter's text first names an exercise; behind all others if it does not."""
+    chapters = sorted((root / "notebooks" / "src").glob(f"{name[2:4]}*.py"))
+    return next(((n, at) for n, path in enumerate(chapters) if (at := path.read_text(encoding="utf-8").find(name)) >= 0),
+                (len(chapters), 0))
+
+
+@cache
+def exercise(name):
+    """The Exercise of that name. Raises: KeyError for an unknown one."""
+    if name not in names():
+        raise KeyError(name)
+    path = source.solution_path(name).with_name(f"{name}{KNOWN}")
+    spec = importlib.util.spec_from_file_location(f"flashlab_mistakes.{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.EXERCISE.name = name
+    return module.EXERCISE

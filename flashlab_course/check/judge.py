@@ -1,0 +1,257 @@
+"""Holding an outcome against the truth: which output is wrong, by how much, and whether two answers are wrong alike."""
+
+import math
+import re
+from dataclasses import dataclass, field
+
+import numpy
+import torch
+
+from flashlab_course.check import structure
+from flashlab_course.check.cases import doubled
+from flashlab_course.check.form import whole
+from flashlab_course.check.runner import Outcome, Problem, run
+
+TENTH = 0.1                    # a result that is 0 throughout is a difference of terms of about 1: it may be off by their rounding
+SANE = 0.02                    # the solution's own rounding, at most, relative to the result: 16-bit results come close
+RIGHT_NUMBERS = ("changed_inputs", "view_of_input")    # problems of answers that have results to compare
+GIST = {"SRAMOverflow": 40, "MemoryModelError": 40}    # letters of a message that are compared: these name the learner's own lines
+CLOSER = 100                   # two wrong answers are the same if they are this much closer to each other than to the truth
+
+
+@dataclass
+class Expected:
+    """What a case should give: the solution's own outcome, and the truth in float64."""
+
+    outcome: Outcome
+    truth: tuple
+    bounds: tuple
+
+
+@dataclass
+class Judged:
+    """One case of the learner's."""
+
+    case: object
+    outcome: Outcome
+    problem: Problem | None = None         # no result that could be compared
+    wrong: list = field(default_factory=list)    # (output's number, error, bound)
+    beside: list = field(default_factory=list)   # the same, of an answer whose problem is not its numbers: it changed its inputs
+    structure: list = field(default_factory=list)    # of structure.Finding
+
+    @property
+    def passed(self):
+        return self.problem is None and not self.wrong and not self.structure
+
+    @property
+    def only_structure(self):
+        """Are the numbers right, and only the way to them is not?"""
+        return self.problem is None and not self.wrong and bool(self.structure)
+
+
+def expect(exercise, case, cache={}):    # noqa: B006    one cache for the process: the solution does not change
+    """The Expected of a case, computed once."""
+    key = (exercise.name, case.name)
+    if key not in cache:
+        cache[key] = expected_of(exercise, case, case.make())
+    return cache[key]
+
+
+def expected_of(exercise, case, inputs):
+    outcome = run(exercise, exercise.solution(), inputs, limit=60)
+    if outcome.problem is not None:
+        raise RuntimeError(f"the solution of {exercise.name} fails: {outcome.problem.text} {outcome.problem.lines}")
+    if exercise.truth is not None:
+        truth = exercise.truth(**inputs)
+    elif exercise.ints_only:
+        truth = outcome.values
+    else:
+        truth = wide(exercise, inputs)
+    truth = truth if isinstance(truth, tuple) else (truth,)
+    if not all(error_of(mine, true) <= SANE * _size(true) for mine, true in zip(outcome.values, truth, strict=True)):
+        raise RuntimeError(f"the solution of {exercise.name} is not what its truth says")
+    bounds = tuple(_bound(exercise, case, mine, true) for mine, true in zip(outcome.values, truth, strict=True))
+    return Expected(outcome, truth, bounds)
+
+
+def wide(exercise, inputs, limit=60):
+    """What the solution gives in float64; () where it fails."""
+    return run(exercise, exercise.solution(), doubled(inputs), limit=limit).values
+
+
+def _bound(exercise, case, mine, true):
+    """How far off a correct answer may be: a few times the solution's own rounding, and a few units in the last place."""
+    if exercise.ints_only or not isinstance(true, (torch.Tensor, float)):
+        return 0.0
+    if isinstance(true, float):
+        return 1e-6 * max(1.0, abs(true))
+    eps = torch.finfo(mine.dtype).eps if mine.dtype.is_floating_point else 0.0
+    finite = true[true.isfinite()].abs()
+    largest = finite.max().item() if finite.numel() else 0.0
+    units = min(case.units, 4) if eps > 1e-5 else case.units    # 16-bit results: their one rounding is in the solution's own error
+    return exercise.slack * distance(mine, true) + (units * eps + case.loose) * max(largest, TENTH)
+
+
+def _size(true):
+    """The largest finite entry of a result; at least a thousandth, so that zeros may be off by a rounding."""
+    finite = torch.as_tensor(true).double().abs()
+    finite = finite[finite.isfinite()]
+    return max(finite.max().item() if finite.numel() else 0.0, 1e-3)
+
+
+def distance(x, truth):
+    """max |x − truth|; equal infinities are 0 apart, a NaN on one side only is NaN."""
+    x, truth = torch.as_tensor(x).double(), torch.as_tensor(truth).double()
+    if not x.numel():
+        return 0.0
+    same = (x == truth) | (x.isnan() & truth.isnan())
+    return (x - truth).abs().masked_fill(same, 0).max().item()
+
+
+# ---- one case
+
+def judge(exercise, case, fn, *, own_file=None, inputs=None, expected=None, limit=None):
+    """Run fn on the case and say what is wrong with what it did."""
+    expected = expected or expect(exercise, case)
+    outcome = run(exercise, fn, case.make() if inputs is None else inputs, own_file=own_file, limit=limit)
+    judged = Judged(case, outcome, outcome.problem)
+    try:
+        _compare(exercise, judged, expected)
+    except Exception as error:                                 # a result of a kind that nobody thought of
+        judged.problem = Problem("unreadable", f"its result could not be compared ({type(error).__name__}: {error})")
+    return judged
+
+
+def _compare(exercise, judged, expected):
+    outcome = judged.outcome
+    if judged.problem is None or judged.problem.kind in RIGHT_NUMBERS and outcome.values:
+        outcome.values = tuple(map(_plain, outcome.values, expected.outcome.values)) + outcome.values[len(expected.outcome.values):]
+        breach = _contract(exercise, outcome, expected.outcome)
+        wrong = _wrong(outcome, expected) if breach is None else []
+        judged.wrong, judged.beside = (wrong, []) if judged.problem is None else ([], wrong)
+        judged.problem = breach or judged.problem
+    if judged.problem is None or judged.problem.kind in ("changed_inputs",):
+        judged.structure = structure.findings(exercise, outcome, expected.outcome, not judged.wrong)
+
+
+def _wrong(outcome, expected):
+    return [(n, error, bound) for n, (value, truth, bound) in
+            enumerate(zip(outcome.values, expected.truth, expected.bounds, strict=True))
+            if not (error := error_of(value, truth)) <= bound]
+
+
+def error_of(value, truth):
+    """How far off a result is, of whatever kind it is."""
+    if isinstance(truth, (torch.Tensor, float)):
+        return distance(value, truth)
+    return 0.0 if value == truth else math.inf
+
+
+def _contract(exercise, outcome, right):
+    """Number, type, shape and dtype of the results, as the solution has them."""
+    names = [output.name for output in exercise.outputs]
+    listing = f"({', '.join(names)})" if len(names) > 1 else names[0]
+    container = outcome.facts.get("container")
+    if container == "NoneType":
+        return Problem("wrong_type", f"it returned nothing (None); {listing} was expected. Is there a `return`?")
+    if (len(names) > 1) != (container in ("tuple", "list") or len(outcome.values) > 1) or len(outcome.values) != len(names):
+        got = f"a {container} of {len(outcome.values)}" if container in ("tuple", "list") else f"one {container}"
+        return Problem("wrong_type", f"it returned {got}; {listing} was expected")
+    for name, value, mine in zip(names, outcome.values, right.values, strict=True):
+        if problem := _contract_of_one(exercise, name, value, mine):
+            return problem
+    return None
+
+
+def _plain(value, mine):
+    """A number of numpy's, or a tensor that is one, as the Python number that was expected; a list of such as a tuple."""
+    if isinstance(mine, bool) and getattr(value, "shape", None) == () and value.dtype in (torch.bool, numpy.bool_):
+        return bool(value)
+    if isinstance(mine, int) and not isinstance(mine, bool) and (number := whole(value)) is not None:
+        return number
+    if isinstance(mine, tuple) and isinstance(value, (tuple, list)) and all(whole(part) is not None for part in value):
+        return tuple(map(whole, value))
+    return value
+
+
+def _contract_of_one(exercise, name, value, mine):
+    if not isinstance(mine, torch.Tensor):
+        if isinstance(mine, (int, float)) and not isinstance(mine, bool):
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                return Problem("wrong_type", f"{name} is {_describe(value)}; a Python number was expected")
+            if exercise.ints_only and not isinstance(value, int):
+                return Problem("wrong_type", f"{name} is the float {value!r}; a whole number (int) was expected: "
+                                             "`//` divides whole numbers, `/` makes floats")
+        elif type(value) is not type(mine):
+            return Problem("wrong_type", f"{name} is {_describe(value)}; a {type(mine).__name__} was expected")
+        return None
+    if not isinstance(value, torch.Tensor):
+        return Problem("wrong_type", f"{name} is {_describe(value)}; a torch.Tensor was expected")
+    if value.layout != mine.layout or value.device != mine.device:
+        return Problem("wrong_type", f"{name} is a {str(value.layout).removeprefix('torch.')} tensor on the device {value.device}; "
+                                     f"an ordinary one on {mine.device} was expected")
+    if value.shape != mine.shape:
+        return Problem("wrong_shape", f"{name} has shape {tuple(value.shape)}; {tuple(mine.shape)} was expected")
+    if value.dtype != mine.dtype:
+        return Problem("wrong_dtype", f"{name} has dtype {_short(value.dtype)}; {_short(mine.dtype)} was expected")
+    return None
+
+
+def _short(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+def _describe(value):
+    text = repr(value)
+    return f"{text if len(text) < 40 else text[:37] + '...'} ({type(value).__name__})"
+
+
+# ---- the same answer?
+
+def agree(exercise, a, b):
+    """Did two Judged do the same on this case: same problem, or same wrong values, NaN for NaN, and the same traffic?"""
+    if a.passed or b.passed or (a.problem is None) != (b.problem is None):
+        return a.passed and b.passed
+    if a.problem is not None:
+        same = (a.problem.kind, a.problem.error) == (b.problem.kind, b.problem.error) and _gist(a.problem) == _gist(b.problem)
+        return same and (a.problem.kind != "wrong_shape" or all(map(_alike, a.outcome.values, b.outcome.values)))
+    return agree_in_values(exercise, a, b) and structure.agree(a, b)
+
+
+def _gist(problem):
+    """The message without its numbers and the code it quotes: another shape, the same mistake."""
+    plain = "".join(c for c in re.sub("`[^`]*`", "", problem.text) if c.isalpha())
+    return "" if problem.kind == "timeout" else plain[: GIST.get(problem.error, 90)]
+
+
+def _alike(x, y):
+    """The same numbers in the same shape, as far as two ways of computing them may differ: there is no truth of that shape."""
+    if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
+        return type(x) is type(y)
+    if x.shape != y.shape or not x.dtype.is_floating_point or not y.dtype.is_floating_point:
+        return x.shape == y.shape and x.dtype == y.dtype and torch.equal(x, y)
+    finite = x[x.isfinite()].abs()
+    return distance(x, y) <= (finite.max().item() if finite.numel() else 0.0) / CLOSER
+
+
+def agree_in_values(exercise, a, b):
+    expected = expect(exercise, a.case)
+    return len(a.outcome.values) == len(b.outcome.values) and all(
+        close(*four) for four in zip(a.outcome.values, b.outcome.values, expected.truth, expected.bounds, strict=True))
+
+
+def close(x, y, truth, bound):
+    """The same wrong answer: closer to each other than to the truth by a factor of a hundred, or within rounding."""
+    if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
+        return type(x) is type(y) and x == y
+    if x.shape != y.shape:
+        return False
+    x, y, truth = x.double(), y.double(), truth.double()
+    odd = ~(x.isfinite() & y.isfinite())
+    if not bool(((x == y) | (x.isnan() & y.isnan()))[odd].all()):
+        return False
+    x, y, truth = x[~odd], y[~odd], truth[~odd]
+    if not x.numel():
+        return True
+    error = (y - truth).nan_to_num(0, 0, 0).abs().max()
+    return bool(((x - y).abs() <= 2 * bound + error / CLOSER).all())

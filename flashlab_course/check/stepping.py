@@ -1,0 +1,93 @@
+"""check(..., debug=True): the smallest failing case once more, without protection, under Python's debugger."""
+
+import contextlib
+import pdb
+import traceback
+
+from flashlab_course.check import runner
+
+KEYS = "n: next line · s: step into a call · p x: print x · u, d: up and down the stack · c: go on · q: leave"
+
+
+class Stepper(pdb.Pdb):
+    """Goes on until the learner's function is reached, and stops there."""
+
+    def __init__(self, file, function):
+        super().__init__(nosigint=True)
+        self.file, self.function, self.arrived = file, function, False
+
+    def _here(self, frame):
+        code = frame.f_code
+        self.arrived = self.arrived or (code.co_filename, code.co_name) == (self.file, self.function)
+        return self.arrived
+
+    def user_line(self, frame):
+        if self._here(frame):
+            super().user_line(frame)
+
+    def user_call(self, frame, arguments):
+        if self.arrived:
+            super().user_call(frame, arguments)
+
+    def user_return(self, frame, value):
+        if self.arrived:
+            super().user_return(frame, value)
+
+    def user_exception(self, frame, info):
+        if self.arrived:
+            super().user_exception(frame, info)
+
+
+def step(exercise, fn, report):
+    """Run fn on the smallest case that fails (the smallest, if none does) and stop in it."""
+    results = list(zip(exercise.cases, report.cases, strict=True))
+    case = next((case for case, result in results if result.passed is False), results[0][0])
+    own = runner.file_of(fn)
+    print(f"{report}\n\nThe case “{case}” once more, without a time limit and with your output shown.")
+    if report.mistake == "debugger":
+        print(f"It stops where you wrote breakpoint().\n{KEYS}")
+        _run(exercise, fn, case)
+    elif report.trace and report.mistake == "raised":
+        print(f"It stops where the exception was raised.\n{KEYS}")
+        _post_mortem(exercise, fn, case, own)
+    else:
+        print(f"It stops at the first line of {exercise.function}.\n{KEYS}")
+        with contextlib.suppress(pdb.bdb.BdbQuit):
+            Stepper(own, _name(fn, exercise)).runcall(_run, exercise, fn, case)
+
+
+def _name(fn, exercise):
+    """The name that the function's code has: in a cell it may be called anything."""
+    for _ in range(5):
+        if hasattr(fn, "__code__"):
+            return fn.__code__.co_name
+        fn = getattr(fn, "fn", None) or getattr(fn, "func", None) or getattr(fn, "__wrapped__", None) or type(fn).__call__
+    return exercise.function
+
+
+def _run(exercise, fn, case):
+    with contextlib.suppress(pdb.bdb.BdbQuit), runner.unprotected(exercise, fn, case.make()) as inputs:
+        result = exercise.invoke(fn, inputs)
+        if not exercise.triton:
+            print(f"It returned {result!r}"[:2000])
+
+
+def _post_mortem(exercise, fn, case, own):
+    try:
+        _run(exercise, fn, case)
+    except Exception as error:
+        error = runner.unwrapped(error)
+        print("".join(traceback.format_exception_only(error)).rstrip())
+        pdb.post_mortem(_own_part(error.__traceback__, own))
+
+
+def _own_part(tb, own):
+    """The traceback, down to the innermost frame of the learner's."""
+    last, part = None, tb
+    while part is not None:
+        if part.tb_frame.f_code.co_filename == own:
+            last = part
+        part = part.tb_next
+    if last is not None:
+        last.tb_next = None
+    return tb

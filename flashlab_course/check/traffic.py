@@ -1,0 +1,47 @@
+"""What the traffic exercises of chapter 07 share: truth from the memory model, cases, the terms of a formula."""
+
+import torch
+
+from flashlab.memory import KiB, Memory
+from flashlab_course.check.form import Case
+
+
+def measured(rung, N_q, N_k, d, d_v, **tiles):
+    """(reads, writes) of a rung in elements, counted by the memory model on float32 tensors."""
+    Q, K, V = torch.ones(N_q, d), torch.ones(N_k, d), torch.ones(N_k, d_v)
+    with Memory(1024 * KiB) as mem:
+        rung(Q, K, V, **tiles)
+    return mem.read // 4, mem.written // 4
+
+
+def terms(N_q, N_k, d, d_v, B_r=None, B_c=None):
+    """Products that a traffic formula is made of, by name."""
+    found = {"N_q·N_k": N_q * N_k, "N_q·d": N_q * d, "N_k·d": N_k * d, "N_q·d_v": N_q * d_v, "N_k·d_v": N_k * d_v}
+    found |= {"N_q": N_q, "N_k": N_k}
+    if B_r:
+        T_r, T_c = -(-N_q // B_r), -(-N_k // B_c)
+        found |= {"T_c·N_q": T_c * N_q, "T_c·N_q·d": T_c * N_q * d, "T_c·N_q·d_v": T_c * N_q * d_v,
+                  "T_r·N_k": T_r * N_k, "T_r·N_k·d": T_r * N_k * d, "T_r·N_k·d_v": T_r * N_k * d_v}
+    return found
+
+
+def case(name, N_q, N_k, d, d_v, B_r=None, B_c=None):
+    sizes = {"N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v} | ({"B_r": B_r, "B_c": B_c} if B_r else {})
+    holds = {"N_q ≠ N_k": N_q != N_k, "d_v ≠ d": d_v != d}
+    if B_r:
+        holds |= {"a short last key block": N_k % B_c != 0, "a short last query block": N_q % B_r != 0, "B_r ≠ B_c": B_r != B_c,
+                  "more than one key block": N_k > B_c, "more than one query block": N_q > B_r}
+    return Case(name, lambda: dict(sizes), frozenset(f for f, true in holds.items() if true), sizes)
+
+
+TILED_CASES = [
+    case("one block of each", 3, 3, 2, 2, 3, 3),
+    case("two key blocks", 3, 6, 2, 2, 3, 3),
+    case("two query blocks", 6, 3, 2, 2, 3, 3),
+    case("B_r ≠ B_c", 12, 12, 4, 4, 2, 3),
+    case("d_v ≠ d", 8, 12, 3, 5, 4, 3),
+    case("a short last key block", 9, 8, 3, 2, 3, 3),
+    case("a short last query block", 8, 9, 3, 2, 3, 3),
+    case("short last blocks", 11, 13, 4, 3, 4, 5),
+    case("larger", 50, 31, 7, 5, 8, 12),
+]

@@ -1,0 +1,180 @@
+"""Where an answer goes wrong: the first wrong number, the rows and blocks that are wrong, the key block it starts with."""
+
+import math
+
+import torch
+
+from flashlab_course.check import judge
+
+BLOCKS = {"query": ("query block i", "B_r"), "key": ("key block j", "B_c")}
+LISTED = 6                     # row numbers that are listed one by one
+
+
+def first_wrong(exercise, judged, expected):
+    """(sentence) where the first wrong output first goes wrong, counted in blocks too."""
+    n, _, bound = judged.wrong[0]
+    output, value, truth = exercise.outputs[n], judged.outcome.values[n], expected.truth[n]
+    if not isinstance(truth, torch.Tensor):
+        return f"{output.name} is {value!r} instead of {truth!r}"
+    index = first_index(value, truth, bound)
+    words, numbers = dict(output.codes), [float(T[index]) for T in (value, truth)]
+    if words.keys() & set(numbers):
+        at = ", ".join(f"{axis} {i}" for axis, i in zip(output.axes, index, strict=True))
+        return f"{output.name} of {at} is {' instead of '.join(f'“{words[x]}”' if x in words else f'{x:g}' for x in numbers)}"
+    place = f"{output.name}[{', '.join(map(str, index))}]" if index else output.name
+    return f"{place} is {_numbers(value[index], truth[index])}{_blocks(output.axes, index, truth.shape, judged.case.sizes)}"
+
+
+def first_index(value, truth, bound):
+    """Where the first wrong number of a result is; () for a number that stands alone."""
+    if not isinstance(truth, torch.Tensor):
+        return ()
+    return tuple(wrong_entries(value, truth, bound).nonzero()[0].tolist())
+
+
+def wrong_entries(value, truth, bound):
+    """Where value is off by more than the bound: a bool tensor. Equal infinities are right, NaN where NaN belongs as well."""
+    x, y = value.double(), truth.double()
+    same = (x == y) | (x.isnan() & y.isnan())
+    return ~(((x - y).abs() <= bound) | same)
+
+
+def _blocks(axes, index, shape, sizes):
+    """" (query block i = 0, its query 1; key block j = 2, its key 0)", as far as there are several blocks."""
+    said = []
+    for axis, i, n in zip(axes, index, shape, strict=False):
+        letter, size = BLOCKS.get(axis, (None, None))
+        if size in sizes and n > sizes[size]:
+            said.append(f"{letter} = {i // sizes[size]}, its {axis} {i % sizes[size]}")
+    return f" ({'; '.join(said)})" if said else ""
+
+
+def _numbers(x, y):
+    """Both with as many digits as tell them apart."""
+    x, y = float(x), float(y)
+    digits = next((n for n in (4, 6, 8) if f"{x:.{n}g}" != f"{y:.{n}g}"), 12)
+    return f"{'NaN' if math.isnan(x) else f'{x:.{digits}g}'} instead of {y:.{digits}g}"
+
+
+# ---- which outputs, which rows
+
+def outputs(exercise, failing):
+    """"L is right in every case, O is not.", where there are several outputs and some of them are right. failing: all that fail."""
+    compared = [k for k in failing if k.problem is None and (k.wrong or not k.structure)]
+    if len(exercise.outputs) < 2 or not compared:
+        return ""
+    bad = sorted({n for k in compared for n, *_ in k.wrong})
+    good = [o.name for n, o in enumerate(exercise.outputs) if n not in bad]
+    if not good or not bad:
+        return ""
+    names = [exercise.outputs[n].name for n in bad]
+    every = "every case" if all(k.problem is None for k in failing) else "every case that gave results"
+    return f"{listing(good)} {'is' if len(good) == 1 else 'are'} right in {every}; {listing(names)} {_is_not(names)}"
+
+
+def _is_not(names):
+    return "is not" if len(names) == 1 else "are not"
+
+
+def listing(names):
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def region(name, axes, wrong, sizes):
+    """Which part of an output is wrong, if it is a part: rows, columns, blocks. wrong: a bool tensor."""
+    if wrong.ndim == 0 or not wrong.any() or wrong.all():
+        return ""
+    axis, bad, block, whole = _slab(axes, wrong, sizes)
+    if not bad:
+        return f"{int(wrong.sum())} of the {wrong.numel()} entries of {name} are wrong"
+    if whole:
+        return f"{axis_span(axis, bad)} of {name} {'are' if len(bad) > 1 else 'is'} wrong{block}; the rest is right"
+    return f"{name} is wrong only in {axis_span(axis, bad)}{block}, in {int(wrong.sum())} of {wrong.numel()} entries"
+
+
+def part(axes, entries, sizes):
+    """What some entries of an output share: "columns 8 to 10", "5 entries of row 2", else how many they are."""
+    axis, bad, block, whole = _slab(axes, entries, sizes)
+    if not bad:
+        return f"{int(entries.sum())} of {entries.numel()} entries"
+    count = int(entries.sum())
+    few = "" if whole else f"{count} {'entry' if count == 1 else 'entries'} of "
+    return f"{few}{axis_span(axis, bad)}{block}"
+
+
+def _slab(axes, entries, sizes):
+    """(axis, the numbers along it where entries are, their block in words, whether they fill it); no numbers if everywhere."""
+    for dim, axis in enumerate(axes):
+        along = entries.movedim(dim, 0).flatten(1) if entries.ndim > 1 else entries[:, None]
+        if not along.any(1).all():
+            bad = along.any(1).nonzero().flatten().tolist()
+            return axis, bad, _as_block(axis, bad, len(along), sizes), bool(along[bad].all())
+    return "", [], "", False
+
+
+def axis_span(axis, numbers):
+    """"row 3", "queries 2 to 5", "keys 0, 2, 4"."""
+    return f"{plural(axis) if len(numbers) > 1 else axis} {span(numbers)}"
+
+
+def plural(axis):
+    return "queries" if axis == "query" else f"{axis}s"
+
+
+def span(numbers):
+    if len(numbers) == 1:
+        return f"{numbers[0]}"
+    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    more = ", ..." if len(numbers) > LISTED else ""
+    return ", ".join(map(str, numbers[:LISTED])) + more
+
+
+def _as_block(axis, numbers, size, sizes):
+    """", which is query block i = 1", where the wrong rows are exactly that."""
+    letter, name = BLOCKS.get(axis, (None, None))
+    if name not in sizes:
+        return ""
+    block = sizes[name]
+    first = numbers[0] // block
+    if size > block and numbers == list(range(first * block, min(size, (first + 1) * block))):
+        return f", which is {letter} = {first}"
+    if first > 0 and numbers == list(range(first * block, size)):
+        return f", all from {letter} = {first} on"
+    return ""
+
+
+# ---- from which key block on
+
+def from_key_block(exercise, judged, fn):
+    """Run the learner's function on the first key block alone, on the first two, ...: where does it go wrong?"""
+    inputs, sizes = judged.case.make(), judged.case.sizes
+    if not {"N_k", "B_c"} <= set(sizes) or not {"K", "V"} <= set(inputs) or inputs["K"].ndim != 2 or inputs.get("causal"):
+        return ""
+    blocks = -(-sizes["N_k"] // sizes["B_c"])
+    if blocks == 1:
+        return ""
+    for count in range(1, blocks):
+        part = dict(inputs, K=inputs["K"][: count * sizes["B_c"]], V=inputs["V"][: count * sizes["B_c"]])
+        wrong = _wrong_on(exercise, judged, fn, part)
+        if wrong is None:
+            return ""
+        if wrong:
+            return "" if count == 1 else _until(count - 1)
+    return _until(blocks - 1)
+
+
+def _until(j):
+    seen = "key block j = 0" if j == 1 else f"key blocks j = 0 to {j - 1}"
+    return f"Right while it sees only {seen}, wrong once j = {j} comes in."
+
+
+def _wrong_on(exercise, judged, fn, inputs):
+    """Is fn wrong on these inputs? None where the exercise is not defined for them."""
+    try:
+        copies = {k: v.clone() if hasattr(v, "clone") else v for k, v in inputs.items()}
+        expected = judge.expected_of(exercise, judged.case, copies)
+    except Exception:                                          # N_q = N_k may be part of the exercise, for instance
+        return None
+    again = judge.judge(exercise, judged.case, fn, inputs=inputs, expected=expected)
+    return bool(again.problem or again.wrong)

@@ -1,0 +1,1 @@
+"""What the compiler makes of a kernel: watched runs, ahead-of-time compilation, layouts, the lint."""

@@ -1,0 +1,262 @@
+"""What would fail, differ or be slow on a GPU, of a Triton kernel that is green in the interpreter.
+
+    lint_kernel(kernel, {"X": X, "Y": Y, "N": 70, "B": 32}, grid=(3,))     # a list of Finding
+    lint_call(lambda: row_softmax(X))                                      # every kernel that the call launches
+    python -m flashlab doctor --kernel flashlab_course.gpu.vector_add:vector_add_kernel X=fp16[70] Y=fp16[70] Out=fp16[70] N=70 B=64
+
+The kernel is compiled ahead of time, so no GPU is needed. With a grid it is also run in the interpreter, where every
+address is held against the tensors: on a GPU a stray load or store passes silently, or ends the process.
+"""
+
+import argparse
+import ast
+import importlib
+import inspect
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from flashlab.triton_mode import interpreted
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, CompileError, try_all
+from flashlab_course.compiler.watch import bind, watch
+
+GPUS = {80: "an A100 (sm_80)", 86: "an A10 (sm_86)", 89: "an L4 (sm_89)", 90: "an H100 (sm_90)", 100: "a B200 (sm_100)"}
+LEVELS = ("fails", "wrong", "differs", "slow")             # worst first
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    rule: str              # dot_k, mixed_dot, compile, shared, stray_load, stray_store, stray_atomic, bf16, tf32, spills
+    level: str             # of LEVELS
+    text: str
+    fix: str
+
+    def __str__(self):
+        return f"{self.level}: {self.text}\n  fix: {self.fix}"
+
+
+def lint_kernel(kernel, arguments, *, grid=None, target=90):
+    """The Findings for one launch, worst first; an empty list if there is nothing to say.
+
+    arguments   every parameter's value by name; num_warps and num_stages may stand among them
+    grid        with it, where kernels are interpreted, the launch is run and its addresses watched
+    target      80, 90 or 100: A100, H100, B200
+    """
+    findings = []
+    if grid is not None and interpreted():
+        with watch(Strays()) as seen:
+            kernel[grid](**arguments)
+        findings += seen.findings()
+    return _ordered(findings + _compiled_findings([(kernel, arguments)], target))
+
+
+def lint_call(function, *, target=90):
+    """The Findings for every kernel that function() launches in the interpreter, each kernel's arguments taken as launched."""
+    if not interpreted():
+        raise RuntimeError("lint_call watches the interpreter; with a GPU use lint_kernel, or compute-sanitizer")
+    with watch(Strays()) as seen:
+        function()
+    return _ordered(dict.fromkeys(seen.findings() + _compiled_findings(seen.launches, target)))
+
+
+UNWATCHED = "addresses were not watched: that takes a grid and the interpreter (TRITON_INTERPRET=1), or NVIDIA's compute-sanitizer"
+
+
+def as_text(findings, watched=None):
+    """The findings, one below the other. watched: whether a run was watched for stray addresses; None: if interpreted()."""
+    text = "\n".join(map(str, findings)) if findings else "nothing found"
+    return text if (interpreted() if watched is None else watched) else f"{text}\n{UNWATCHED}"
+
+
+def _ordered(findings):
+    return sorted(findings, key=lambda finding: LEVELS.index(finding.level))
+
+
+# ---- what the compiler says
+
+
+def _compiled_findings(launches, target):
+    """launches: (kernel, arguments by name), all of them compiled in one process."""
+    results = try_all((kernel, arguments, target) for kernel, arguments in launches)
+    return [finding for (kernel, _), result in zip(launches, results, strict=True)
+            for finding in _findings_of(kernel.fn.__name__, result, target)]
+
+
+def _findings_of(name, result, target):
+    if isinstance(result, CompileError):
+        return [_compile_error(name, result)]
+    found, limit = [], SHARED_LIMIT[target]
+    if result.shared_bytes > limit:
+        found.append(Finding("shared", "fails", f"{name} needs {result.shared_bytes / 1024:.0f} KiB of shared memory, a program on "
+                             f"{GPUS[target]} may use {limit / 1024:.0f} KiB", "smaller tiles, or fewer num_stages"))
+    if interpreted() and re.search(r"(mma|add|sub|mul|fma|max|min)[.\w:]*bf16", result.ptx):
+        found.append(Finding("bf16", "differs", f"{name} computes in bfloat16: right on a GPU, silently wrong in the interpreter",
+                             "while interpreting, widen what is loaded: .to(tl.float32)"))
+    if "tf32" in result.ptx:
+        found.append(Finding("tf32", "differs",
+                             f"{name} multiplies float32 in TF32, with 10 bits of mantissa; the interpreter keeps all 23",
+                             'tl.dot(..., input_precision="ieee"), slower; or allow for errors near 1e-3'))
+    if result.spills:
+        waits = any("serializ" in line for line in result.warnings)
+        also = ", and its matrix instructions wait for each other" if waits else ""
+        found.append(Finding("spills", "slow", f"{name} uses all {result.registers} registers and spills {result.spills} bytes a "
+                             f"thread to memory{also}", "smaller tiles, or more num_warps"))
+    return found
+
+
+def _compile_error(name, error):
+    place = f" at `{error.line}`" if error.line else ""
+    if "K >= 16" in error.reason:
+        return Finding("dot_k", "fails", f"{name} does not compile{place}: tl.dot needs at least 16 along K, its inner dimension",
+                       "pad the inner dimension to 16 with zeros (a masked load does it), or use tl.sum(a * b)")
+    if "same dtype" in error.reason:
+        return Finding("mixed_dot", "fails", f"{name} does not compile{place}: {error.reason}", "cast one operand: p.to(v.dtype)")
+    return Finding("compile", "fails", f"{name} does not compile{place}: {error.reason}",
+                   "as the message says; the interpreter is laxer")
+
+
+# ---- what the interpreter sees
+
+
+class Strays:
+    """The launches of a stretch of interpreted code, and the accesses that hit no tensor; those are left out."""
+
+    def __init__(self):
+        self.launches, self.strays, self.tensors = [], {}, {}
+
+    def launched(self, kernel, args, kwargs, grid):
+        arguments = bind(kernel, args, kwargs)
+        self.kernel = kernel.fn.__name__
+        self.tensors = {key: value for key, value in arguments.items() if isinstance(value, torch.Tensor)}
+        self.ranges = {key: _addresses(T) for key, T in self.tensors.items()}
+        self.launches.append((kernel, arguments))
+
+    def accessed(self, kind, addresses, mask, program):
+        known = np.zeros(addresses.shape, dtype=bool)
+        for start, stop in self.ranges.values():
+            known |= (addresses >= start) & (addresses < stop)
+        lost = mask & ~known
+        if lost.any() and self.ranges:
+            self.strays.setdefault((self.kernel, kind), (*self._nearest(int(addresses[lost][0])), int(lost.sum()), program))
+        return mask & known
+
+    def _nearest(self, address):
+        def distance(name):
+            start, stop = self.ranges[name]
+            return max(start - address, address - stop + 1)
+
+        name = min(self.ranges, key=distance)
+        start, stop = self.ranges[name]
+        size = self.tensors[name].element_size()
+        steps = (start - address) // size if address < start else (address - stop) // size + 1
+        return name, f"{steps} element{'s' * (steps > 1)} {'before its start' if address < start else 'past its end'}"
+
+    def findings(self):
+        found = []
+        for (kernel, kind), (name, where, count, program) in self.strays.items():
+            verb = {"load": "loads", "store": "stores", "atomic": "updates"}[kind]
+            found.append(Finding(f"stray_{kind}", "wrong", f"{kernel} {verb} outside its tensors: {count} addresses in program "
+                                 f"{program}, the first one {where} of {name}; a GPU does not notice, or ends the process",
+                                 f"a mask in tl.{'atomic_add' if kind == 'atomic' else kind} that is False past the edge"))
+        return found
+
+
+def _addresses(T):
+    """First address of T, and the one after its last element."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(T.shape, T.stride(), strict=True)) if T.numel() else 0
+    return T.data_ptr(), T.data_ptr() + extent * T.element_size()
+
+
+# ---- the command line
+
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "i32": torch.int32, "i64": torch.int64}
+
+
+LAUNCH_OPTIONS = ("num_warps", "num_stages")               # what a launch takes beside a kernel's parameters
+LARGEST, MOST_PROGRAMS = 2**28, 2**16                      # elements of a tensor: 1 GiB of float32; programs that are interpreted
+
+
+def parse_value(text):
+    """fp16[64,32] is a random tensor; the rest as Python writes it: 70, 0.5, True, "ieee"."""
+    if match := re.fullmatch(r"(\w+)\[(.*)\]", text):
+        sizes = match[2].split(",")
+        if match[1] not in DTYPES or not all(size.strip().isdecimal() for size in sizes):
+            raise argparse.ArgumentTypeError(f"a tensor is written fp16[64,32], with one of {', '.join(DTYPES)}; got {text!r}")
+        shape, dtype = [int(size) for size in sizes], DTYPES[match[1]]
+        if math.prod(shape) > LARGEST:
+            raise argparse.ArgumentTypeError(f"a tensor has at most 2**28 elements here, got {text!r}")
+        return torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype)
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    if type(value) is int and not -2**63 <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"an integer fits in 64 bits, got {text!r}")
+    return value
+
+
+def parse_grid(text):
+    """4, or 4,2: up to three numbers of programs."""
+    sizes = text.split(",")
+    if len(sizes) > 3 or not all(size.strip().isdecimal() for size in sizes) or not 0 < math.prod(map(int, sizes)) <= MOST_PROGRAMS:
+        raise argparse.ArgumentTypeError(f"expected one to three numbers >= 1, such as 4,2, of at most {MOST_PROGRAMS} programs in "
+                                         f"all, got {text!r}")
+    return tuple(map(int, sizes))
+
+
+def find_kernel(text):
+    """The @triton.jit function MODULE:NAME."""
+    module, _, name = text.partition(":")
+    try:
+        kernel = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"expected MODULE:NAME, such as flashlab.kernels.fa2:fa2_forward_kernel, got {text!r}: "
+                                         f"{error}") from None
+    if not inspect.isfunction(getattr(kernel, "fn", None)):
+        raise argparse.ArgumentTypeError(f"{name} is no @triton.jit function")
+    return kernel
+
+
+def main(argv=None):
+    """`doctor --kernel MODULE:NAME ...`."""
+    if {"-h", "--help"} & set(argv or ()):                     # before anybody looks for the kernel
+        argv = ["--help"]
+    parser = argparse.ArgumentParser("python -m flashlab doctor", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernel", required=True, type=find_kernel, metavar="MODULE:NAME", help="a @triton.jit function")
+    parser.add_argument("arguments", nargs="*", metavar="NAME=VALUE", help="its arguments: X=fp16[64,32] N=64")
+    parser.add_argument("--grid", type=parse_grid,
+                        help="programs: 4, or 4,2; then it is also run in the interpreter, its addresses watched")
+    parser.add_argument("--target", type=int, choices=SHARED_LIMIT, default=90, help="compute capability (90)")
+    args = parser.parse_args(argv)
+    name = args.kernel.fn.__name__
+    try:
+        arguments = _arguments(args.kernel, args.arguments)
+        findings = lint_kernel(args.kernel, arguments, grid=args.grid, target=args.target)
+    except (ValueError, argparse.ArgumentTypeError) as error:
+        parser.error(str(error))
+    except Exception as error:                                 # the interpreter's, for an argument of the wrong kind
+        parser.error(f"{name} did not run with these arguments: {type(error).__name__}: {str(error)[:500]}")
+    print(f"{name} on {GPUS[args.target]}\n{as_text(findings, watched=args.grid is not None and interpreted())}")
+    return 1 if any(finding.level in ("fails", "wrong") for finding in findings) else 0
+
+
+def _arguments(kernel, pairs):
+    """{name: value} of NAME=VALUE. Raises: ValueError, argparse.ArgumentTypeError"""
+    known = [*inspect.signature(kernel.fn).parameters, *LAUNCH_OPTIONS]
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name not in known:
+            raise ValueError(f"an argument is written NAME=VALUE, with NAME among {', '.join(known)}; got {pair!r}")
+        value = parse_value(value)
+        if name in found:
+            raise ValueError(f"each argument is given once, got {name} twice")
+        found[name] = value
+    return found

@@ -1,0 +1,194 @@
+"""A watched run: every kernel that is launched, and, where kernels are interpreted, every load and store on its way.
+
+    with watch(watcher):
+        function()
+
+    with watch(Traffic(Q=Q, K=K, O=O)) as traffic:             # a watcher that counts what moves between HBM and the programs
+        function()
+    traffic.read["K"], traffic.written["O"], traffic.programs
+
+The lint and the checker watch: what a launch was given, which addresses a program touches and with which mask.
+"""
+
+import contextlib
+import inspect
+import math
+
+import numpy as np
+import torch
+
+from flashlab.triton_mode import interpreted
+
+
+@contextlib.contextmanager
+def watch(watcher):
+    """Within: `watcher` hears of each launch and, where kernels are interpreted, of each access.
+
+    watcher.launched(kernel, args, kwargs, grid)              kernel[grid](*args, **kwargs) is about to run, kernel.fn its function;
+                                                              grid is a tuple of numbers
+    watcher.accessed(kind, addresses, mask, program) -> mask  a "load", "store" or "atomic" at an array of addresses, uint64, where
+                                                              mask holds; it is carried out where the mask returned does
+    Compiled runs end in a synchronize, so that an error of a kernel comes out here and not in some later call.
+    """
+    with _interpreter(watcher) if interpreted() else _compiled(watcher):
+        yield watcher
+
+
+@contextlib.contextmanager
+def _interpreter(watcher):
+    from triton.runtime import interpreter
+
+    run, real = interpreter.InterpretedFunction.run, interpreter._interpreter
+
+    patched = set()                                    # files of functions whose language this launch has patched
+
+    def launch(kernel, *args, grid, warmup, **kwargs):
+        watcher.launched(kernel, args, kwargs, _numbers(kernel, args, kwargs, grid))
+        patched.clear()
+        return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+
+    def call(function, *args, **kwargs):
+        # Triton patches its language for each call of a function in a kernel, tl.zeros among them: 10 ms every time.
+        # Once a launch is enough for those of one file.
+        file = function.fn.__code__.co_filename
+        if file not in patched:
+            interpreter._patch_lang(function.fn)
+            patched.add(file)
+        try:
+            return function.rewrite()(*args, **kwargs)
+        except Exception as error:
+            raise interpreter.InterpreterError(repr(error)) from error
+
+    kept = interpreter.InterpretedFunction.__call__
+    interpreter._interpreter = _Between(real, watcher)
+    interpreter.InterpretedFunction.run, interpreter.InterpretedFunction.__call__ = launch, call
+    try:
+        yield
+    finally:
+        interpreter._interpreter = real
+        interpreter.InterpretedFunction.run, interpreter.InterpretedFunction.__call__ = run, kept
+
+
+@contextlib.contextmanager
+def _compiled(watcher):
+    from triton.runtime.jit import JITFunction
+
+    run = JITFunction.run
+
+    def launch(kernel, *args, grid, warmup, **kwargs):
+        watcher.launched(kernel, args, kwargs, _numbers(kernel, args, kwargs, grid))
+        return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+
+    JITFunction.run = launch
+    try:
+        yield
+        torch.cuda.synchronize()
+    finally:
+        JITFunction.run = run
+
+
+def _numbers(kernel, args, kwargs, grid):
+    """The grid as a tuple; it may be a function of the launch's arguments."""
+    grid = grid(bind(kernel, args, kwargs)) if callable(grid) else grid
+    return tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+
+
+class _Between:
+    """Stands before the interpreter's C module, which does the loads, the stores and the atomic updates."""
+
+    def __init__(self, real, watcher):
+        self._real, self._watcher = real, watcher
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    def load(self, pointers, mask, other, dtype):
+        return self._real.load(pointers, self._allowed("load", pointers, mask), other, dtype)
+
+    def store(self, pointers, value, mask):
+        return self._real.store(pointers, value, self._allowed("store", pointers, mask))
+
+    def atomic_rmw(self, operation, pointers, value, mask, order):
+        return self._real.atomic_rmw(operation, pointers, value, self._allowed("atomic", pointers, mask), order)
+
+    def atomic_cas(self, pointers, expected, value, order):
+        if not self._allowed("atomic", pointers, np.ones(np.shape(pointers), dtype=bool)).all():
+            raise IndexError("tl.atomic_cas outside every tensor")         # it has no mask that could leave the address out
+        return self._real.atomic_cas(pointers, expected, value, order)
+
+    def _allowed(self, kind, pointers, mask):
+        return self._watcher.accessed(kind, np.asarray(pointers).astype(np.uint64), np.asarray(mask).astype(bool), program())
+
+
+class Traffic:
+    """A watcher that counts the bytes between HBM and the programs, tensor by tensor, as flashlab.memory does for PyTorch.
+
+    What a mask leaves out is not counted, and an address that one load asks for several times counts once. An atomic update
+    reads and writes. Where kernels are compiled nobody sees their accesses: then only launches and programs are counted.
+
+    read, written    {name: bytes}
+    atomic           {name: elements that were updated by atomics}
+    largest          {name: most elements in a single load}
+    launches         [(kernel, args, kwargs)]
+    programs         how many programs all launches had together
+    """
+
+    def __init__(self, **tensors):
+        self._places = {name: _Place(T) for name, T in tensors.items()}
+        self.read, self.written, self.atomic, self.largest = (dict.fromkeys(tensors, 0) for _ in range(4))
+        self.launches, self.programs = [], 0
+
+    def launched(self, kernel, args, kwargs, grid):
+        self.launches.append((kernel, args, kwargs))
+        self.programs += math.prod(grid)
+
+    def accessed(self, kind, addresses, mask, program):
+        live = addresses[mask]
+        if live.size:
+            live = np.sort(live) if kind == "atomic" else np.unique(live)      # every atomic update of an address is made
+            for name, place in self._places.items():
+                if place.start <= live[-1] and live[0] < place.stop:
+                    self._count(kind, name, int(place.holds(live).sum()), place.itemsize)
+        return mask
+
+    def _count(self, kind, name, elements, itemsize):
+        if kind in ("load", "atomic"):
+            self.read[name] += elements * itemsize
+        if kind in ("store", "atomic"):
+            self.written[name] += elements * itemsize
+        if kind == "atomic":
+            self.atomic[name] += elements
+        if kind == "load":
+            self.largest[name] = max(self.largest[name], elements)
+
+
+class _Place:
+    """Where in memory the elements of a tensor lie."""
+
+    def __init__(self, T):
+        extent = 1 + sum((size - 1) * stride for size, stride in zip(T.shape, T.stride(), strict=True)) if T.numel() else 0
+        self.itemsize, self.start = T.element_size(), T.data_ptr()
+        self.stop = self.start + extent * self.itemsize
+        self._mine = np.zeros(extent, dtype=bool)        # False in the gaps of a view
+        torch.from_numpy(self._mine).as_strided(T.shape, T.stride()).fill_(True)
+
+    def holds(self, addresses):
+        """Which of the addresses are those of an element."""
+        found = (addresses >= self.start) & (addresses < self.stop)
+        found[found] = self._mine[((addresses[found] - np.uint64(self.start)) // np.uint64(self.itemsize)).astype(np.int64)]
+        return found
+
+
+def program():
+    """The place in the grid, (x, y, z), of the interpreted program that runs."""
+    from triton.runtime import interpreter
+
+    return tuple(interpreter.interpreter_builder.grid_idx or ())
+
+
+def bind(kernel, args, kwargs):
+    """The launch's arguments by parameter name, defaults included; num_warps and num_stages where they were given."""
+    signature = inspect.signature(kernel.fn)
+    bound = signature.bind(*args, **{key: value for key, value in kwargs.items() if key in signature.parameters})
+    bound.apply_defaults()
+    return bound.arguments | {key: value for key, value in kwargs.items() if key in ("num_warps", "num_stages")}

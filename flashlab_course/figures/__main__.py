@@ -1,0 +1,5 @@
+import sys
+
+from flashlab_course.figures.gallery import main
+
+main(sys.argv[1:])

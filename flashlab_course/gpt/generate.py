@@ -1,0 +1,90 @@
+"""Writing text: one token after the other, with the keys and values of the tokens so far kept (the KV cache), or without."""
+
+from functools import partial
+
+import torch
+
+from flashlab.operator.decoding import flash_attention_decode
+
+
+class Cache:
+    """Keys and values of the tokens so far, of every layer: K, V (layers, B, H_kv, longest, d), filled from the left.
+
+    A token's key and value depend on the tokens before it alone, so they never change once they are there. Keys are kept as they
+    are after the rotation by their position.
+    """
+
+    def __init__(self, model, batch, longest):
+        shape, weight = model.shape, model.head.weight
+        self.K = weight.new_empty(shape.layers, batch, shape.kv_heads, longest, shape.d)
+        self.V = torch.empty_like(self.K)
+        self.lengths = torch.zeros(batch, dtype=torch.int32, device=weight.device)
+        self.length, self.longest = 0, longest                               # tokens that are there, tokens that there is room for
+
+    def attend(self, attention, layer, Q, K, V):
+        """Append the new tokens' K and V, and let their queries look at everything that is there."""
+        end = self.length + K.shape[2]
+        if end > self.longest:
+            raise ValueError(f"longest must be at least the tokens that are written, got {self.longest} for {end}")
+        keys, values = self.K[layer], self.V[layer]
+        if Q.shape[2] == 1:                                                  # one token at a time: few queries, many keys
+            return flash_attention_decode(Q, keys, values, self.lengths, K_new=K, V_new=V)
+        keys[:, :, self.length : end], values[:, :, self.length : end] = K, V
+        return attention(Q, keys[:, :, :end], values[:, :, :end], causal=True)
+
+    def advance(self, N):
+        """The new tokens are in every layer now."""
+        self.length += N
+        self.lengths += N                                                    # the same number where the GPU reads it
+
+
+class Captured:
+    """The step of one token as a CUDA graph: hundreds of launches that the host makes at once, each time it is called.
+
+    Nothing in the graph may change but the numbers in its tensors: where the tokens stand, and how many keys there are, is read
+    on the GPU, from cache.lengths.
+    """
+
+    def __init__(self, model, cache, new):
+        self.cache, self.new, self.graph = cache, new.clone(), torch.cuda.CUDAGraph()
+        length = cache.length
+        with torch.cuda.graph(self.graph):             # launches are noted, none is made
+            self.logits = model(self.new, cache)
+        cache.length = length
+
+    def __call__(self, new):
+        self.new.copy_(new)
+        self.graph.replay()
+        self.cache.length += 1
+        return self.logits
+
+
+@torch.no_grad()
+def generate(model, prompt, count, *, cached=True, graph=False, temperature=0.0, seed=0):
+    """The prompt (B, N) with `count` tokens written behind it, (B, N + count).
+
+    cached:      False: everything is computed again for each token, the last of which needs N + count − 1 of them
+    graph:       True, on a GPU with a cache: the third token's step is captured in a CUDA graph, and replayed from there on
+    temperature: 0 takes the likeliest token; above it, one is drawn with probabilities softmax(logits / temperature)
+    """
+    if prompt.dim() != 2 or prompt.shape[1] < 1:
+        raise ValueError(f"prompt must be (B, N) with a token at least, got {tuple(prompt.shape)}")
+    if graph and not (cached and prompt.is_cuda):
+        raise ValueError(f"graph must be False without a cache or a GPU, got {graph} with cached={cached} on {prompt.device}")
+    tokens, draw = prompt, torch.Generator(prompt.device).manual_seed(seed)
+    cache = Cache(model, len(prompt), prompt.shape[1] + count) if cached else None
+    new, step = prompt, partial(model, cache=cache)                          # the first call reads the prompt: the prefill
+    for n in range(count):
+        if graph and n == 2:                                                 # what compiles has compiled
+            step = Captured(model, cache, new)
+        logits = step(new) if cached else model(tokens)
+        chosen = choose(logits[:, -1].float(), temperature, draw)            # (B, 1)
+        tokens, new = torch.cat((tokens, chosen), dim=1), chosen
+    return tokens
+
+
+def choose(logits, temperature, generator):
+    """A token (B, 1) by logits (B, tokens)."""
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    return torch.multinomial(torch.softmax(logits / temperature, -1), 1, generator=generator)

@@ -1,0 +1,48 @@
+"""Vector addition in Triton: the smallest kernel there is, and the same work done one number at a time.
+
+A CUDA thread adds one element; a Triton program adds a block of B elements, and the compiler hands them to its threads.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from flashlab.triton_mode import interpreted
+from flashlab_course.gpu.launching import check_on, check_same
+
+
+@triton.jit
+def vector_add_kernel(X, Y, Out, N, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)             # (B,)  which elements are mine: a block of offsets, not one
+    mine = i < N                                           # (B,)  the last block sticks out
+    x = tl.load(X + i, mine)                               # (B,)  a pointer plus a block of offsets: a block of pointers
+    y = tl.load(Y + i, mine)
+    tl.store(Out + i, x + y, mine)
+
+
+@triton.jit
+def one_by_one_kernel(X, Y, Out, N, B: tl.constexpr):
+    start = tl.program_id(0) * B
+    for i in range(start, tl.minimum(start + B, N)):       # scalars: every thread of the program does the same addition
+        tl.store(Out + i, tl.load(X + i) + tl.load(Y + i))
+
+
+def vector_add(X, Y, *, B=1024, kernel=vector_add_kernel):
+    """X + Y.
+
+    Shapes:  X (N,), Y (N,) -> (N,), all contiguous; float16, bfloat16, float32
+    Grid:    ceil(N / B) programs of B elements, B a power of two
+    Raises:  TypeError or ValueError before anything is launched
+    """
+    check_same("X", X, "Y", Y)
+    for name, T in (("X", X), ("Y", Y)):
+        check_on(name, T, ndim=1, contiguous=True)
+    if (N := X.numel()) >= 2**31:
+        raise ValueError(f"X must have fewer than 2^31 elements, the kernel counts them in int32; got {N}")
+    if interpreted() and X.dtype == torch.bfloat16:        # the interpreter's bfloat16 arithmetic is wrong: widen, then round
+        return vector_add(X.float(), Y.float(), B=B, kernel=kernel).bfloat16()
+    Out = torch.empty_like(X)
+    if N:
+        with torch.cuda.device_of(X):
+            kernel[(triton.cdiv(N, B),)](X, Y, Out, N, B)
+    return Out

@@ -1,0 +1,19 @@
+"""What a notebook says to its learner: how good a prediction was, what the reference looks like beside the learner's own answer.
+
+    my_share = None                                        # in one cell: replace None
+    said = compare("share of the running state", my_share, share)
+    said.on(figures.traffic_against_N(points), x=1024)     # the same picture, with the prediction on it
+    reveal("ex06_fa2_inner_loop")                          # once it passes
+    replay("ex06_fa2_inner_loop")                          # their own lines in the player
+    points = sweeps.over_N(Ns) + yours.over_N(Ns)          # their own code among the curves
+    print(changes(fa2._step, another._step))               # what one rung changes in the code of another
+    misprints.COPIES["FA2"]                                # a published algorithm as code that runs, misprints and all
+"""
+
+from flashlab_course.lesson import misprints, yours
+from flashlab_course.lesson.changes import changes
+from flashlab_course.lesson.moving import replay
+from flashlab_course.lesson.predictions import compare, nearest
+from flashlab_course.lesson.reference import reveal
+
+__all__ = ["changes", "compare", "misprints", "nearest", "replay", "reveal", "yours"]

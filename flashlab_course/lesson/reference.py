@@ -1,0 +1,118 @@
+"""The reference answer of an exercise, beside the learner's own once that passes."""
+
+import ast
+import contextlib
+import difflib
+import html
+import re
+import textwrap
+from dataclasses import dataclass
+
+from flashlab_course.check import form, progress, source, stubs
+
+MARK = re.compile(r"^ *# (>>> your turn: |your turn: |<<<$)")
+COMMENT = re.compile(r"\s+#.*$")        # behind code
+# The class twice, since JupyterLab has rules of its own for tables: aligned at the right, rows striped.
+STYLE = """<style>
+.flashlab-reveal { max-width: 100%; overflow-x: auto;
+  color: var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit)); }
+.flashlab-reveal.flashlab-reveal table { border-collapse: collapse; width: 100%; table-layout: fixed;
+  font-family: var(--jp-code-font-family, monospace); font-size: 0.86em; }
+.flashlab-reveal.flashlab-reveal table tr:nth-child(n) { background: none; }
+.flashlab-reveal.flashlab-reveal table th { text-align: left; padding: 0.3em 0.8em; }
+.flashlab-reveal.flashlab-reveal table td { text-align: left; white-space: pre-wrap; overflow-wrap: anywhere; padding: 0 0.8em;
+  vertical-align: top; }
+.flashlab-reveal.flashlab-reveal table td.other { background: color-mix(in srgb, currentColor 12%, transparent); }
+.flashlab-reveal.flashlab-reveal table td + td {
+  border-left: 1px solid var(--jp-border-color2, var(--vscode-panel-border, #8888)); }
+</style>"""
+
+
+@dataclass
+class Reveal:
+    """What `reveal` shows: a sentence, and the two texts beside each other. `mine` is "" where there is none."""
+
+    message: str
+    mine: str = ""
+    reference: str = ""
+
+    def __str__(self):
+        if not self.reference:
+            return self.message
+        if not self.mine:
+            return f"{self.message}\n\n{self.reference}"
+        texts = self.mine.splitlines(), self.reference.splitlines()
+        lines = difflib.unified_diff(*texts, "yours", "the reference", lineterm="", n=len(texts[0]))
+        return "\n".join([self.message, "", *lines])
+
+    __repr__ = __str__
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {"text/plain": str(self), "text/html": self._repr_html_()}
+
+    def _repr_html_(self):
+        said = f"<p>{html.escape(self.message)}</p>"
+        if not self.reference:
+            return said
+        head = ["your answer", "the reference"] if self.mine else ["the reference"]
+        rows = [f"<tr>{''.join(_cell(text, changed and bool(self.mine)) for text in texts)}</tr>"
+                for *texts, changed in _aligned(self.mine, self.reference)]
+        titles = "".join(f"<th>{title}</th>" for title in head)
+        return f"{STYLE}<div class='flashlab-reveal'>{said}<table><tr>{titles}</tr>{''.join(rows)}</table></div>"
+
+
+def _cell(text, changed):
+    text = re.sub(r"(?<=\S) {3,}#", "  #", text)             # half a page is too narrow for comments in a column
+    return f"<td{' class=other' if changed else ''}>{html.escape(text)}</td>"
+
+
+def _aligned(mine, reference):
+    """Rows (mine, reference, differ) of the two texts, lines of equal code beside each other; (reference, False) without a mine."""
+    left, right = mine.splitlines(), reference.splitlines()
+    if not mine:
+        return [(line, False) for line in right]
+    matcher = difflib.SequenceMatcher(None, *([_bare(line) for line in side] for side in (left, right)), autojunk=False)
+    rows = []
+    for tag, a, b, c, d in matcher.get_opcodes():
+        for n in range(max(b - a, d - c)):
+            rows.append((left[a + n] if a + n < b else "", right[c + n] if c + n < d else "", tag != "equal"))
+    return rows
+
+
+def _bare(line):
+    """The code of a line, without its comment and its spaces: Q[a:b] and Q[a : b] are the same."""
+    return re.sub(r"\s", "", COMMENT.sub("", line))
+
+
+def reveal(name, fn=None, *, anyway=False):
+    """The reference answer of an exercise, beside the learner's own: the file in exercises/, or the function given.
+
+    It is shown once the exercise has passed. anyway=True shows it before. Raises: ValueError for an unknown exercise.
+    """
+    if name not in form.names():
+        raise ValueError(f"name must be an exercise, such as {form.names()[0]!r}, got {name!r}")
+    exercise = form.exercise(name)
+    if not anyway and not progress.of(name)["passed"]:
+        return Reveal(f"The reference appears here once {name} passes. Stuck? check(\"{name}\", hint=True) gives one hint more "
+                      f"at each call, and reveal(\"{name}\", anyway=True) shows the reference now.")
+    mine, reference = _own(exercise, fn), _code(exercise.parsed.text)
+    if mine:
+        return Reveal(f"{name}: lines that differ are shaded. Different is not wrong: the checker passed yours.", mine, reference)
+    return Reveal(f"{name}: one way to write it.", "", reference)
+
+
+def _own(exercise, fn):
+    """The learner's answer as text; "" where the file is still the stub."""
+    if fn is not None:
+        return textwrap.dedent(source.of(fn)).strip()
+    text = stubs.present(exercise.name)
+    return _code(text) if text is not None and stubs.begun(exercise.name, text) else ""
+
+
+def _code(text):
+    """A module's text without its docstring and the marks around what is to be written; all of it if Python cannot read it."""
+    with contextlib.suppress(SyntaxError, ValueError):
+        first = ast.parse(text).body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            text = "\n".join(text.split("\n")[first.end_lineno:])
+    return "\n".join(line for line in text.split("\n") if not MARK.match(line)).strip()
