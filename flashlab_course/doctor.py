@@ -237,7 +237,7 @@ def as_text(findings):
 def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
     if any(word.split("=")[0] == "--kernel" for word in argv):      # look at a kernel, not at the machine
-        from flashlab.triton_mode import lint
+        from flashlab_course.compiler import lint
 
         return lint.main(argv)
     parser = argparse.ArgumentParser("python -m flashlab doctor", description=__doc__)

@@ -84,7 +84,7 @@ def test_each_shape_is_one_that_the_kernel_takes(name, monkeypatch):
 
 def test_the_controls_compile():
     pytest.importorskip("triton")
-    from flashlab.triton_mode import ahead_of_time
+    from flashlab_course.compiler import ahead_of_time
     from flashlab_course.bench import controls
 
     out = torch.empty(2, dtype=torch.int32, device="meta")

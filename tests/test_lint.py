@@ -9,8 +9,9 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 
-from flashlab.triton_mode import interpreted, lint  # noqa: E402
+from flashlab.triton_mode import interpreted  # noqa: E402
 from flashlab_course import doctor  # noqa: E402
+from flashlab_course.compiler import lint  # noqa: E402
 from flashlab_course.gpu import row_softmax, vector_add  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not interpreted(), reason="the lint is for machines without a GPU")

@@ -123,7 +123,7 @@ figures.vector_accesses({"copy_kernel": touched(lambda: copy_kernel[grid](X, Out
 # **Compare.** The last program sticks out. Triton's interpreter does not notice, and a GPU rarely does. From now on `flashlab_course.compiler.lint` does: it holds every address against the tensors, and says what else a GPU would do differently.
 
 # %%
-from flashlab.triton_mode import lint
+from flashlab_course.compiler import lint
 
 print(lint.as_text(lint.lint_kernel(copy_kernel, {"X": X, "Out": Out, "B": 4}, grid=grid)))
 

@@ -628,7 +628,7 @@ except RuntimeError as error:
 # `lint_kernel` closes these gaps for a kernel of your own. It compiles it for an H100, and where kernels are interpreted it runs it once more and holds every address against the tensors. Here is this section's product of bfloat16 tiles, not upcast. (On a GPU only the compiler speaks; there NVIDIA's `compute-sanitizer` watches the addresses.)
 
 # %%
-from flashlab.triton_mode import lint
+from flashlab_course.compiler import lint
 
 tile = torch.randn(16, 16, dtype=torch.bfloat16)
 launched = {"A": tile, "B": tile, "C": torch.empty(16, 16), "upcast": False, "n": 16}
