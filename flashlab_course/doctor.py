@@ -191,10 +191,10 @@ def check_backend():
 
 def check_kernel():
     """Which kernels of the ladder run here for plain inputs, forward and backward, and why no later one."""
-    from flashlab import ladder
+    from flashlab.operator import pick
 
     Q = torch.empty(1, 4, 1024, 128, dtype=torch.bfloat16, device="cuda" if torch.cuda.is_available() else "cpu")
-    (kernel, reasons), (back, backward_reasons) = (ladder.pick(Q, Q, Q, backward=backward) for backward in (False, True))
+    (kernel, reasons), (back, backward_reasons) = (pick.pick(Q, Q, Q, backward=backward) for backward in (False, True))
     reasons = reasons | backward_reasons
     why = "".join(f"; not {name}: {reason}" for name, reason in reasons.items())
     how = "at bfloat16, N 1024, d 128" if Q.is_cuda else "interpreted"

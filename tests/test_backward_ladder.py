@@ -7,6 +7,7 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import ladder
+from flashlab.operator import pick
 from flashlab.operator.attention import flash_attention
 from flashlab.oracle import attention, gradients, judge_gradients, max_error
 from flashlab.triton_mode import interpreted
@@ -150,7 +151,7 @@ def test_the_best_kernel_that_takes_a_call_runs(monkeypatch, capability, sizes, 
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: SimpleNamespace(multi_processor_count=132))
     monkeypatch.setattr(ladder, "BACKWARD_KERNELS", PROVEN)
     monkeypatch.setattr(ladder, "SMALL", 0)
-    kernel, reasons = ladder.pick(*gpu_inputs(**sizes), backward=True, **options)
+    kernel, reasons = pick.pick(*gpu_inputs(**sizes), backward=True, **options)
     assert kernel.name == expected
     names = [kernel.name for kernel in PROVEN]
     assert list(reasons) == names[: names.index(expected): -1] and (not reasons or why in list(reasons.values())[-1])
@@ -168,8 +169,8 @@ def test_a_kernel_that_no_gpu_has_tried_is_not_picked(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: SimpleNamespace(multi_processor_count=132))
     monkeypatch.setattr(ladder, "BACKWARD_KERNELS", [kernel._replace(proven=kernel.number <= 5) for kernel in PROVEN])
-    assert ladder.pick(*gpu_inputs(), backward=True)[0].name == "fa2_split_backward"
-    words = ladder.explain(*gpu_inputs(), backward=True, deterministic=True)
+    assert pick.pick(*gpu_inputs(), backward=True)[0].name == "fa2_split_backward"
+    words = pick.explain(*gpu_inputs(), backward=True, deterministic=True)
     assert "not fa2_tuned_backward: it has not been held against" in words and "not fa2_atomic_backward: it adds dQ" in words
 
 

@@ -84,8 +84,8 @@ def test_each_shape_is_one_that_the_kernel_takes(name, monkeypatch):
 
 def test_the_controls_compile():
     pytest.importorskip("triton")
-    from flashlab_course.compiler import ahead_of_time
     from flashlab_course.bench import controls
+    from flashlab_course.compiler import ahead_of_time
 
     out = torch.empty(2, dtype=torch.int32, device="meta")
     jobs = [(controls.dispatch_kernel, {"out": out, "num_warps": 4}, 90)]

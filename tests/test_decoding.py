@@ -6,6 +6,7 @@ import torch
 import flashlab
 import flashlab.operator.decoding
 from flashlab import ladder
+from flashlab.operator import pick
 from flashlab.operator.splits import MOST, choose_splits
 from flashlab.oracle import judge, judge_gradients
 from flashlab.triton_mode import interpreted
@@ -295,13 +296,13 @@ class OnAGPU(torch.Tensor):
 @needs_triton
 def test_when_it_is_picked(monkeypatch):
     """Once it is proven: for few queries before many keys, and not with dropout."""
-    picked = lambda H_q=8, H_kv=1, N_q=1, N_k=4096, **options: ladder.pick(
+    picked = lambda H_q=8, H_kv=1, N_q=1, N_k=4096, **options: pick.pick(
         *(torch.empty(1, H, N, 64, dtype=torch.float16).as_subclass(OnAGPU) for H, N in ((H_q, N_q), (H_kv, N_k), (H_kv, N_k))),
         **{"causal": True, "dropout_p": 0.0} | options)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(ladder, "DECODE", ladder.DECODE._replace(proven=False))
+    monkeypatch.setattr(pick, "DECODE", ladder.DECODE._replace(proven=False))
     assert "not been held against float64" in picked()[1]["fa2_decode_forward"]
-    monkeypatch.setattr(ladder, "DECODE", ladder.DECODE._replace(proven=True))
+    monkeypatch.setattr(pick, "DECODE", ladder.DECODE._replace(proven=True))
     assert picked()[0] is picked(N_q=8)[0] is picked(window=(99, 0), causal=False)[0] is ladder.DECODE
     for other in ({"N_q": 9}, {"N_k": 1000}):
         kernel, reasons = picked(**other)

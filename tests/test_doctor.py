@@ -7,7 +7,8 @@ import numpy
 import pytest
 import torch
 
-from flashlab_course import compiler, doctor
+from flashlab import triton_mode
+from flashlab_course import doctor
 from flashlab_course.chapters import CHAPTERS
 
 
@@ -21,7 +22,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(doctor, "import_triton", lambda: module)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
         monkeypatch.setattr(numpy, "__version__", numpy_version)
-        for place in (doctor, compiler):
+        for place in (doctor, triton_mode):
             monkeypatch.setattr(place, "interpreted", lambda: interpret not in ("", "0"))
         monkeypatch.delenv("TRITON_INTERPRET", raising=False)
         if interpret:

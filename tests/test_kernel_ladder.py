@@ -7,6 +7,7 @@ import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import ladder, oracle
+from flashlab.operator import pick
 from flashlab.operator.attention import flash_attention
 from flashlab.triton_mode import interpreted
 
@@ -122,7 +123,7 @@ def test_the_best_kernel_that_takes_a_call_runs(monkeypatch, capability, sizes, 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
     monkeypatch.setattr(ladder, "KERNELS", [kernel._replace(proven=True) for kernel in ladder.KERNELS])
     monkeypatch.setattr(ladder, "SMALL", 0)
-    kernel, reasons = ladder.pick(*gpu_inputs(**sizes), **options)
+    kernel, reasons = pick.pick(*gpu_inputs(**sizes), **options)
     assert kernel.name == expected
     names = [kernel.name for kernel in ladder.KERNELS]
     assert list(reasons) == names[: names.index(expected): -1] and (not reasons or why in list(reasons.values())[-1])
@@ -131,18 +132,18 @@ def test_the_best_kernel_that_takes_a_call_runs(monkeypatch, capability, sizes, 
 def test_a_small_call_is_not_worth_a_descriptor(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     monkeypatch.setattr(ladder, "KERNELS", [kernel._replace(proven=True) for kernel in ladder.KERNELS])
-    kernel, reasons = ladder.pick(*gpu_inputs())
+    kernel, reasons = pick.pick(*gpu_inputs())
     assert kernel.name == "fa2_pipelined_forward" and "so small a call" in reasons["fa2_hopper_forward"]
     large = [T.expand(64, -1, 2048, -1) for T in gpu_inputs(N_q=1, N_k=1)]
-    assert "so small a call" not in ladder.explain(*large)
+    assert "so small a call" not in pick.explain(*large)
 
 
 def test_a_kernel_that_no_gpu_has_tried_is_not_picked(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     monkeypatch.setattr(ladder, "KERNELS", [kernel._replace(proven=kernel.number <= 6) for kernel in ladder.KERNELS])
-    kernel, reasons = ladder.pick(*gpu_inputs())
+    kernel, reasons = pick.pick(*gpu_inputs())
     assert kernel.name == "fa2_split_forward" and "not been held against float64" in reasons["fa2_hopper_forward"]
-    assert "not fa2_tuned_forward: it has not been" in ladder.explain(*gpu_inputs())
+    assert "not fa2_tuned_forward: it has not been" in pick.explain(*gpu_inputs())
 
 
 @pytest.mark.skipif(not interpreted(), reason="about Triton's interpreter")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import flashlab
 from flashlab import ladder
+from flashlab.operator import pick
 from flashlab.oracle import attention, judge, judge_gradients, max_error
 from flashlab.triton_mode import interpreted
 
@@ -273,8 +274,8 @@ def test_a_call_like_one_before_goes_straight_to_its_rung(window, batch, monkeyp
     from flashlab.operator import attention as operator
 
     picked = []
-    pick = ladder.pick
-    monkeypatch.setattr(ladder, "pick", lambda *tensors, **options: picked.append(options) or pick(*tensors, **options))
+    before = pick.pick
+    monkeypatch.setattr(pick, "pick", lambda *tensors, **options: picked.append(options) or before(*tensors, **options))
     monkeypatch.setattr(operator, "_taken", {})
     monkeypatch.setattr(operator, "_keep", lambda kind, Q, *of_a_rung: operator._taken.update({kind: of_a_rung}))
     queries, keys, masks = [40] * batch, [30] + [10] * (batch - 1), {"window": window, "causal": window is None}

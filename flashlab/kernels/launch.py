@@ -23,7 +23,7 @@ def check_call(Q, K, V, *, B_r, B_c, causal, scale, dropout_p, seed, determinist
                window=None, cu_seqlens_q=None, cu_seqlens_k=None):
     """Raise TypeError or ValueError unless kernels can take these. Returns the options as kernels take them, by name.
 
-    deterministic: no kernel takes it; it decides which kernels may run (`ladder.pick`)
+    deterministic: no kernel takes it; it decides which kernels may run (`pick.pick`)
     window, cu_seqlens: few rungs take them; the options of other calls do not name them
     """
     validate.check_qkv(Q, K, V, ndim=4, dtypes=dtypes)

@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from flashlab import ladder
-from flashlab.operator import again, transforms
+from flashlab.operator import again, pick, transforms
 from flashlab.triton_mode import import_triton, interpreted
 from flashlab.validate import (
     MAX_HEAD_DIM,
@@ -49,7 +49,7 @@ def flash_attention(
     Scores:  float32: one beyond 3.4e38 is inf, and its row NaN; one below -3.4e38 is -inf and weighs nothing, as if it were hidden
     Deterministic: same inputs, same bits, in dQ too, which the fastest kernels add up in whatever order their programs come;
              None: as torch.are_deterministic_algorithms_enabled() says
-    Backend: "triton" runs the best of flashlab/kernels that takes the call, see `ladder.pick`, a kernel's name that one or
+    Backend: "triton" runs the best of flashlab/kernels that takes the call, see `pick.pick`, a kernel's name that one or
              raises, "torch" the rungs fa2.py and fa2_backward.py, "auto" see `pick_backend`
     Left out: ALiBi, soft-capped scores, biases and masks of any other shape. PyTorch's FlexAttention
              (torch.nn.attention.flex_attention) compiles a kernel for those; sequences of different lengths want
@@ -344,7 +344,7 @@ def _run_triton(Q, K, V, options):
     if options.backend in KERNELS:
         rung = ladder.rung(options.backend).for_options(**options.of_few)
     else:
-        rung, _ = ladder.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p, **options.of_few)
+        rung, _ = pick.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p, **options.of_few)
     results = rung.function(Q, K, V, **options.of_a_kernel)
     _keep(kind, Q, rung.home.KERNEL, rung.launches())
     return results
@@ -360,7 +360,7 @@ def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
     if options.backend in BACKWARD_KERNELS:
         rung = ladder.rung(options.backend).for_options(**options.of_few)
     else:
-        rung, _ = ladder.pick(Q, K, V, backward=True, causal=options.causal, dropout_p=options.dropout_p,
+        rung, _ = pick.pick(Q, K, V, backward=True, causal=options.causal, dropout_p=options.dropout_p,
                               deterministic=options.deterministic, **options.of_few)
     grads = rung.function(Q, K, V, O, dO, L, dL=dL, **options.of_a_backward_kernel)
     _keep(kind, Q, rung.launches(options.deterministic))

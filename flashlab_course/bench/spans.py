@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from tqdm import tqdm
 
-from flashlab import ladder, oracle
+from flashlab import oracle
+from flashlab.operator import pick
 from flashlab.operator.attention import flash_attention, flash_attention_varlen
 from flashlab_course.bench import timing
 from flashlab_course.bench.options import add_budget_and_out, positive
@@ -75,8 +76,8 @@ def kernels(problem, tensors):
     """The rungs that run it, by name."""
     Q, K, V = (T.transpose(1, 2) for T in tensors[:3])
     options = {"causal": problem.causal, "dropout_p": 0.0, "window": None if problem.left is None else [problem.left, 0]}
-    return {"forward": ladder.pick(Q, K, V, **options)[0].name,
-            "backward": ladder.pick(Q, K, V, **options, deterministic=False, backward=True)[0].name}
+    return {"forward": pick.pick(Q, K, V, **options)[0].name,
+            "backward": pick.pick(Q, K, V, **options, deterministic=False, backward=True)[0].name}
 
 
 def measure(pair, *, device="cuda", timer=timing.time_ms, rounds=3, expired=lambda: False):

@@ -39,7 +39,7 @@ from flashlab_course.figures.style import label                       # "fa2_exp
 from flashlab_course.gpu import banks, schedule
 from flashlab_course.gpu.occupancy import occupancy
 from flashlab.kernels import fa2, fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma, fa2_tuned, tuning
-from flashlab.operator import hopper_forward as fa2_hopper
+from flashlab.operator import hopper_forward as fa2_hopper, pick
 from flashlab.kernels.launch import best_tiles
 from flashlab_course.lesson import changes, compare, reveal
 
@@ -653,12 +653,12 @@ clock("fa2_hopper_forward", my_gain_of_warps)
 # %% [markdown]
 # **Compare.** Ahead at every size. In the model turns help most where product and softmax take equally long. In the kernel `setmaxnreg` takes registers from the producer, which needs few, and gives them to the consumers, which hold $O$, $S$ and $P$. One program fills the SM, so no other hides its waiting: its own warps hide one another's.
 #
-# Which rung runs? `flash_attention` asks from the top of the ladder: on an H100 or H200 the Hopper rung takes most calls, elsewhere and for what it refuses a rung below does. A small call goes to a rung without TMA, since the host needs longer to make descriptors than the GPU for the scores. `ladder.explain` says which rung it is here, and why none above:
+# Which rung runs? `flash_attention` asks from the top of the ladder: on an H100 or H200 the Hopper rung takes most calls, elsewhere and for what it refuses a rung below does. A small call goes to a rung without TMA, since the host needs longer to make descriptors than the GPU for the scores. `pick.explain` says which rung it is here, and why none above:
 
 # %%
 here = "cuda" if torch.cuda.is_available() else "cpu"
 X = torch.empty(1, 16, 4096, 128, dtype=torch.bfloat16, device=here)
-print(f"on this machine's {here}: {ladder.explain(X, X, X, causal=True)}\na call of fewer than {ladder.SMALL:,} scores is small")
+print(f"on this machine's {here}: {pick.explain(X, X, X, causal=True)}\na call of fewer than {pick.SMALL:,} scores is small")
 
 # %% [markdown]
 # **Takeaway.** Copies, products and exponentials each have a unit of their own. A fast kernel keeps the tensor cores busy and does the other two meanwhile.
