@@ -7,7 +7,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import textwrap
 import time
 from dataclasses import asdict, dataclass, field
@@ -78,9 +77,10 @@ def check_triton():
 
 def check_numpy():
     triton, version = import_triton(), numpy.__version__
-    if triton and interpreted() and version_tuple(triton.__version__) < (3, 7) and version_tuple(version) >= (2, 4):
-        return Finding("numpy", f"{version}: Triton {triton.__version__}'s interpreter fails with it on range(0, n, B)",
-                       "broken", f'{PIP} "numpy<2.4"', {"version": version})
+    old_triton = triton and interpreted() and version_tuple(triton.__version__) < (3, 7)
+    if old_triton and version_tuple(version) >= (2, 4):
+        text = f"{version}: Triton {triton.__version__}'s interpreter fails with it on range(0, n, B)"
+        return Finding("numpy", text, "broken", f'{PIP} "numpy<2.4"', {"version": version})
     return check_version("numpy", version)
 
 
@@ -90,24 +90,20 @@ def driver_version():
 
 
 def ask_driver(*fields):
-    """What nvidia-smi says of the first GPU that it lists, as text, a piece for each field; [] if it is missing or sees no GPU."""
+    """The first GPU's fields as nvidia-smi prints them; [] if it is missing or sees no GPU."""
     if not shutil.which("nvidia-smi"):
         return []
-    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
-    answer = subprocess.run(command, capture_output=True, text=True)
-    return [piece.strip() for piece in answer.stdout.split("\n")[0].split(",")] if answer.returncode == 0 else []
+    query = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    answer = subprocess.run(query, capture_output=True, text=True)
+    if answer.returncode:
+        return []
+    return [piece.strip() for piece in answer.stdout.split("\n")[0].split(",")]
 
 
 def check_gpu():
     driver = driver_version()
     if not torch.cuda.is_available():
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-        if hidden or not driver:
-            return Finding("gpu", "none seen; rungs run in PyTorch on the CPU, kernels in the interpreter, plots show "
-                                  "recorded GPU results", "note", "unset CUDA_VISIBLE_DEVICES to use the GPU" if driver
-                           else "nothing to fix; README says how to use a remote GPU")
-        fix = "update the NVIDIA driver, then reboot" if torch.version.cuda else f"{PIP} --force-reinstall torch"
-        return Finding("gpu", f"the driver ({driver}) sees one, this torch does not", "broken", fix)
+        return no_gpu(driver)
     gpu = gpu_properties()
     text = (f"{gpu['name']}, compute capability {gpu['capability']}, {gpu['SMs']} SMs, {gpu['memory_GiB']} GiB, "
             f"L2 {gpu['L2_MiB']} MiB, shared memory {gpu['shared_per_SM_KiB']} KiB per SM and "
@@ -117,6 +113,16 @@ def check_gpu():
         return Finding("gpu", f"{text}: older than Triton supports (8.0)", "note",
                        "use an A100, L4, RTX 30 or newer for the Triton chapters", data)
     return Finding("gpu", text, data=data)
+
+
+def no_gpu(driver):
+    """Why torch sees no GPU: none is there, none is to be seen, or this torch cannot use the one the driver sees."""
+    if driver and os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1"):
+        fix = "update the NVIDIA driver, then reboot" if torch.version.cuda else f"{PIP} --force-reinstall torch"
+        return Finding("gpu", f"the driver ({driver}) sees one, this torch does not", "broken", fix)
+    tip = "unset CUDA_VISIBLE_DEVICES to use the GPU" if driver else "nothing to fix; README says how to use a remote GPU"
+    return Finding("gpu", "none seen; rungs run in PyTorch on the CPU, kernels in the interpreter, plots show "
+                          "recorded GPU results", "note", tip)
 
 
 def gpu_properties():
@@ -135,18 +141,17 @@ def gpu_properties():
 
 def seconds_per_call(function, device, calls):
     """Best of five: the shortest run is the one least disturbed."""
-    best = float("inf")
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None      # launches return at once
+    times = []
     function()                                              # the first call pays for set-up
     for _ in range(5):
-        if device == "cuda":
-            torch.cuda.synchronize()                        # launches return at once: wait before and after
+        wait()
         start = time.perf_counter()
         for _ in range(calls):
             function()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, (time.perf_counter() - start) / calls)
-    return best
+        wait()
+        times.append((time.perf_counter() - start) / calls)
+    return min(times)
 
 
 def copy_bandwidth(device):
@@ -208,8 +213,7 @@ def check_chapters():
     blocked = [c.number for c in CHAPTERS if c.needs_triton and not triton]
     lesser = [c for c in CHAPTERS if c.gpu_adds and not gpu and c.number not in blocked]
     full = [c.number for c in CHAPTERS if c not in lesser and c.number not in blocked]
-    text = f"{' '.join(full)} run in full"
-    text += "".join(f"; {c.number} runs, a GPU adds {c.gpu_adds}" for c in lesser)
+    text = "".join([f"{' '.join(full)} run in full", *(f"; {c.number} runs, a GPU adds {c.gpu_adds}" for c in lesser)])
     data = {"full": full, "without_gpu": [c.number for c in lesser], "blocked": blocked}
     if blocked:
         return Finding("chapters", f"{text}; {' '.join(blocked)} need Triton", "note", ELSEWHERE, data)
@@ -235,15 +239,8 @@ def as_text(findings):
 
 
 def main(argv=None):
-    argv = sys.argv[1:] if argv is None else argv
-    if any(word.split("=")[0] == "--kernel" for word in argv):      # look at a kernel, not at the machine
-        from flashlab_course.compiler import lint
-
-        return lint.main(argv)
     parser = argparse.ArgumentParser("python -m flashlab doctor", description=__doc__)
     parser.add_argument("--json", action="store_true", help="machine-readable")
-    parser.add_argument("--kernel", metavar="MODULE:NAME",
-                        help="say what would fail or differ on a GPU, of a Triton kernel; see `doctor --kernel= --help`")
     args = parser.parse_args(argv)
     findings = report()
     print(json.dumps([asdict(f) for f in findings], indent=1) if args.json else as_text(findings))

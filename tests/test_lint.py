@@ -10,8 +10,8 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from flashlab.triton_mode import interpreted  # noqa: E402
-from flashlab_course import doctor  # noqa: E402
 from flashlab_course.compiler import lint  # noqa: E402
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT  # noqa: E402
 from flashlab_course.gpu import row_softmax, vector_add  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not interpreted(), reason="the lint is for machines without a GPU")
@@ -83,14 +83,9 @@ def test_a_sound_kernel_gets_no_finding():
     assert lint.as_text([]) == "nothing found"
 
 
-def test_without_a_watched_run_the_report_says_so(monkeypatch, capsys):
+def test_without_a_watched_run_the_report_says_so(monkeypatch):
     monkeypatch.setattr(lint, "interpreted", lambda: False)                # as on a GPU
-    assert lint.as_text([]).splitlines() == ["nothing found", lint.UNWATCHED]
-    monkeypatch.undo()
-    tensors = ["X=fp16[70]", "Y=fp16[70]", "Out=fp16[70]", "N=70", "B=64"]
-    for grid, says in ((["--grid", "2"], False), ([], True)):
-        assert doctor.main(["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", *tensors, *grid]) == 0
-        assert (lint.UNWATCHED in capsys.readouterr().out) == says
+    assert lint.as_text([]).splitlines() == ["nothing found", *lint.UNWATCHED.splitlines()]
 
 
 @pytest.mark.parametrize("kernel, rule, where", [
@@ -126,58 +121,5 @@ def test_a_kernel_from_a_notebook_can_be_compiled_with_the_helpers_and_constants
     assert lint.lint_kernel(space["cell_kernel"], {"X": torch.zeros(16, 16), "K": 3}) == []
 
 
-def test_doctor_lints_a_kernel_from_the_command_line(capsys):
-    arguments = ["X=fp32[70]", "Out=fp32[70]", "N=70", "B=64", "--grid", "2"]
-    assert doctor.main(["--kernel", "tests.test_lint:unguarded_kernel", *arguments]) == 1
-    assert "1 element past its end of Out" in capsys.readouterr().out
-    sound = ["X=bf16[70]", "Y=bf16[70]", "Out=bf16[70]", "N=70", "B=64", "--target", "80"]
-    assert doctor.main(["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", *sound]) == 0
-    assert "A100" in capsys.readouterr().out
-
-
-ADD = ["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", "X=fp32[70]", "Y=fp32[70]", "Out=fp32[70]", "N=70", "B=64"]
-
-
-@pytest.mark.parametrize("argv, words", [
-    (["--kernel", "flashlab.nothing:kernel"], "No module named"),
-    (["--kernel", "flashlab_course.gpu.vector_add:no_kernel"], "no_kernel"),
-    (["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", "X=fp16[4]"], "missing: Y, Out, N, B"),
-    (["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", "X=fp8[4]"], "fp16, bf16"),
-    (["--kernel", "flashlab_course.gpu.vector_add:vector_add"], "vector_add is no @triton.jit function"),
-    (["--kernel", ".relative:kernel"], "expected MODULE:NAME"),
-    (["--kernel", "flashlab_course.gpu.vector_add"], "expected MODULE:NAME"),
-    ([*ADD, "Z=3"], "with NAME among X, Y, Out, N, B, num_warps, num_stages; got 'Z=3'"),
-    ([*ADD, "64"], "written NAME=VALUE"),
-    ([*ADD, "X=fp16[99999999999]"], "at most 2**28 elements here, got 'fp16[99999999999]'"),
-    ([*ADD, "X=fp16[,]"], "a tensor is written fp16[64,32]"),
-    ([*ADD, "--grid", "0"], "argument --grid: expected one to three numbers >= 1"),
-    ([*ADD, "--grid", "2,x"], "argument --grid: expected one to three numbers >= 1"),
-    ([*ADD, "--grid", "1,1,1,1"], "argument --grid: expected one to three numbers >= 1"),
-    ([*ADD, "--grid", "99999999999"], "of at most 65536 programs"),
-    ([*ADD[:-2], "N=many", "B=64", "--grid", "2"], "vector_add_kernel did not run with these arguments"),
-])
-def test_a_wrong_command_line_is_explained(argv, words, capsys):
-    with pytest.raises(SystemExit) as stop:
-        doctor.main(argv)
-    assert stop.value.code == 2 and words in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("target", [80, 86, 89, 90, 100])
-def test_every_target_has_a_name(target, capsys):
-    assert doctor.main([*ADD, "--target", str(target)]) == 0 and f"(sm_{target})" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("words, said", [
-    (["N=64", "N=32"], "each argument is given once, got N twice"),
-    (["N=99999999999999999999"], "an integer fits in 64 bits, got '99999999999999999999'"),
-])
-def test_an_argument_twice_or_too_large(words, said, capsys):
-    with pytest.raises(SystemExit):
-        lint.main(["--kernel", "flashlab_course.gpu.vector_add:vector_add_kernel", *words])
-    assert said in capsys.readouterr().err
-
-
-def test_help_comes_before_the_kernel_is_looked_for(capsys):
-    with pytest.raises(SystemExit) as end:
-        lint.main(["--kernel=", "--help"])
-    assert end.value.code == 0 and "NAME=VALUE" in capsys.readouterr().out
+def test_every_target_has_a_name():
+    assert set(lint.GPUS) == set(SHARED_LIMIT) and all(f"sm_{arch}" in name for arch, name in lint.GPUS.items())

@@ -2,17 +2,11 @@
 
     lint_kernel(kernel, {"X": X, "Y": Y, "N": 70, "B": 32}, grid=(3,))     # a list of Finding
     lint_call(lambda: row_softmax(X))                                      # every kernel that the call launches
-    python -m flashlab doctor --kernel flashlab_course.gpu.vector_add:vector_add_kernel X=fp16[70] Y=fp16[70] Out=fp16[70] N=70 B=64
 
 The kernel is compiled ahead of time, so no GPU is needed. With a grid it is also run in the interpreter, where every
 address is held against the tensors: on a GPU a stray load or store passes silently, or ends the process.
 """
 
-import argparse
-import ast
-import importlib
-import inspect
-import math
 import re
 from dataclasses import dataclass
 
@@ -64,13 +58,14 @@ def lint_call(function, *, target=90):
     return _ordered(dict.fromkeys(seen.findings() + _compiled_findings(seen.launches, target)))
 
 
-UNWATCHED = "addresses were not watched: that takes a grid and the interpreter (TRITON_INTERPRET=1), or NVIDIA's compute-sanitizer"
+UNWATCHED = ("addresses were not watched: that takes the interpreter (TRITON_INTERPRET=1), "
+             "or NVIDIA's compute-sanitizer")
 
 
-def as_text(findings, watched=None):
-    """The findings, one below the other. watched: whether a run was watched for stray addresses; None: if interpreted()."""
+def as_text(findings):
+    """The findings, one below the other."""
     text = "\n".join(map(str, findings)) if findings else "nothing found"
-    return text if (interpreted() if watched is None else watched) else f"{text}\n{UNWATCHED}"
+    return text if interpreted() else f"{text}\n{UNWATCHED}"
 
 
 def _ordered(findings):
@@ -170,93 +165,3 @@ def _addresses(T):
     """First address of T, and the one after its last element."""
     extent = 1 + sum((size - 1) * stride for size, stride in zip(T.shape, T.stride(), strict=True)) if T.numel() else 0
     return T.data_ptr(), T.data_ptr() + extent * T.element_size()
-
-
-# ---- the command line
-
-
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "i32": torch.int32, "i64": torch.int64}
-
-
-LAUNCH_OPTIONS = ("num_warps", "num_stages")               # what a launch takes beside a kernel's parameters
-LARGEST, MOST_PROGRAMS = 2**28, 2**16                      # elements of a tensor: 1 GiB of float32; programs that are interpreted
-
-
-def parse_value(text):
-    """fp16[64,32] is a random tensor; the rest as Python writes it: 70, 0.5, True, "ieee"."""
-    if match := re.fullmatch(r"(\w+)\[(.*)\]", text):
-        sizes = match[2].split(",")
-        if match[1] not in DTYPES or not all(size.strip().isdecimal() for size in sizes):
-            raise argparse.ArgumentTypeError(f"a tensor is written fp16[64,32], with one of {', '.join(DTYPES)}; got {text!r}")
-        shape, dtype = [int(size) for size in sizes], DTYPES[match[1]]
-        if math.prod(shape) > LARGEST:
-            raise argparse.ArgumentTypeError(f"a tensor has at most 2**28 elements here, got {text!r}")
-        return torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype)
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-    if type(value) is int and not -2**63 <= value < 2**63:
-        raise argparse.ArgumentTypeError(f"an integer fits in 64 bits, got {text!r}")
-    return value
-
-
-def parse_grid(text):
-    """4, or 4,2: up to three numbers of programs."""
-    sizes = text.split(",")
-    if len(sizes) > 3 or not all(size.strip().isdecimal() for size in sizes) or not 0 < math.prod(map(int, sizes)) <= MOST_PROGRAMS:
-        raise argparse.ArgumentTypeError(f"expected one to three numbers >= 1, such as 4,2, of at most {MOST_PROGRAMS} programs in "
-                                         f"all, got {text!r}")
-    return tuple(map(int, sizes))
-
-
-def find_kernel(text):
-    """The @triton.jit function MODULE:NAME."""
-    module, _, name = text.partition(":")
-    try:
-        kernel = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"expected MODULE:NAME, such as flashlab.kernels.fa2:fa2_forward_kernel, got {text!r}: "
-                                         f"{error}") from None
-    if not inspect.isfunction(getattr(kernel, "fn", None)):
-        raise argparse.ArgumentTypeError(f"{name} is no @triton.jit function")
-    return kernel
-
-
-def main(argv=None):
-    """`doctor --kernel MODULE:NAME ...`."""
-    if {"-h", "--help"} & set(argv or ()):                     # before anybody looks for the kernel
-        argv = ["--help"]
-    parser = argparse.ArgumentParser("python -m flashlab doctor", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernel", required=True, type=find_kernel, metavar="MODULE:NAME", help="a @triton.jit function")
-    parser.add_argument("arguments", nargs="*", metavar="NAME=VALUE", help="its arguments: X=fp16[64,32] N=64")
-    parser.add_argument("--grid", type=parse_grid,
-                        help="programs: 4, or 4,2; then it is also run in the interpreter, its addresses watched")
-    parser.add_argument("--target", type=int, choices=SHARED_LIMIT, default=90, help="compute capability (90)")
-    args = parser.parse_args(argv)
-    name = args.kernel.fn.__name__
-    try:
-        arguments = _arguments(args.kernel, args.arguments)
-        findings = lint_kernel(args.kernel, arguments, grid=args.grid, target=args.target)
-    except (ValueError, argparse.ArgumentTypeError) as error:
-        parser.error(str(error))
-    except Exception as error:                                 # the interpreter's, for an argument of the wrong kind
-        parser.error(f"{name} did not run with these arguments: {type(error).__name__}: {str(error)[:500]}")
-    print(f"{name} on {GPUS[args.target]}\n{as_text(findings, watched=args.grid is not None and interpreted())}")
-    return 1 if any(finding.level in ("fails", "wrong") for finding in findings) else 0
-
-
-def _arguments(kernel, pairs):
-    """{name: value} of NAME=VALUE. Raises: ValueError, argparse.ArgumentTypeError"""
-    known = [*inspect.signature(kernel.fn).parameters, *LAUNCH_OPTIONS]
-    found = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or name not in known:
-            raise ValueError(f"an argument is written NAME=VALUE, with NAME among {', '.join(known)}; got {pair!r}")
-        value = parse_value(value)
-        if name in found:
-            raise ValueError(f"each argument is given once, got {name} twice")
-        found[name] = value
-    return found

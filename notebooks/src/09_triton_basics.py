@@ -595,7 +595,7 @@ figures.bars(speeds, f"float16 operands are {faster:.0f} times as fast as float3
 # %% [markdown]
 # ## Will it run on a GPU?
 #
-# The interpreter accepts what a GPU would refuse, or do differently. `lint_kernel` compiles, which needs no GPU; from a terminal it is `python -m flashlab doctor --kernel module:name ...`. Three launches of one small product, $A$ ($D \times K$) times $B$ ($K \times D$). **Predict** for each: `"nothing"`, `"fails"` or `"differs"`.
+# The interpreter accepts what a GPU would refuse, or do differently. `lint_kernel` compiles, which needs no GPU. Three launches of one small product, $A$ ($D \times K$) times $B$ ($K \times D$). **Predict** for each: `"nothing"`, `"fails"` or `"differs"`.
 
 # %%
 @triton.jit
