@@ -78,6 +78,10 @@ def table():
             yield row(f"  {room}", lines, "", tokens, "", f"{tokens / max(1, code_lines):.1f}")
 
 
+def report():
+    """The table, and what is too long."""
+    return "\n".join([*table(), *too_long()])
+
+
 if __name__ == "__main__":
-    print(*table(), sep="\n")
-    print(*too_long(), sep="\n")
+    print(report())

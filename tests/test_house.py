@@ -1,53 +1,46 @@
-"""The house: imports point one way, no module takes another's private names, nothing grows beyond reading."""
+"""The house: imports point one way, no module takes another's private names, every folder keeps its budget."""
 
 import ast
-from pathlib import Path
 
+import house
 import pytest
+from house import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "flashlab"
+PACKAGES = ("flashlab", "flashlab_course")
 MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-           for path in sorted(PACKAGE.rglob("*.py"))}
+           for package in PACKAGES for path in house.files(package)}
 
-# What each room may know of the others. A room is a folder of flashlab/, or a file that stands by itself.
-FOUNDATION = {"command", "validate", "chapters", "skip", "cost", "oracle"}       # know nothing, or validate
-MAY_KNOW = {
-    "command": set(), "validate": set(), "chapters": set(), "skip": set(), "cost": set(), "oracle": set(),
-    "ops": set(), "frames": set(),                                       # what an operation moves; whose line it stands in
-    "memory": {"frames", "ops", "validate"},
+# What each room may know of the others. A room is a folder of a package, or a file that stands by itself.
+FLASHLAB = {
+    "validate": set(), "cost": set(), "torch_internals": set(),
+    "oracle": {"validate"},
+    "triton_mode": {"validate"},
+    "memory": {"validate"},
     "tiles": {"memory", "validate"},
-    "compiler": {"validate"},
     "rungs": {"memory", "tiles", "validate"},
-    "kernels": {"compiler", "validate"},
-    "gpu": {"compiler", "validate"},
-    "ladder": {"cost"},                                                  # names its functions; imports them on use
-    "transforms": {"cost"},                                              # what PyTorch asks of an operator
-    "again": set(),
-    "attention": {"again", "compiler", "kernels", "ladder", "rungs", "transforms", "validate"},
-    "decoding": {"again", "attention", "compiler", "kernels", "validate"},
-    "fp8": {"compiler", "kernels", "validate"},
-    "huggingface": {"attention", "validate"},
-    "gpt": {"attention", "decoding"},
-    "ring": {"attention", "transforms", "validate"},
-    "ring_check": {"oracle", "ring"},
-    "sweeps": {"ladder", "memory", "tiles", "validate"},
-    "doctor": {"attention", "chapters", "command", "compiler", "ladder"},
-    "bench": FOUNDATION | {"attention", "compiler", "decoding", "doctor", "fp8", "gpt", "gpu", "kernels", "ladder", "ring",
-                           "rungs"},
-    "figures": FOUNDATION | {"gpu", "ladder", "memory", "rungs", "sweeps", "tiles"},
-    "lesson": FOUNDATION | {"bench", "check", "compiler", "figures", "kernels", "ladder", "memory", "player", "rungs", "sweeps",
-                            "tiles"},
-    "player": {"compiler", "ladder", "memory"},
-    "check": FOUNDATION | {"compiler", "gpu", "ladder", "memory", "rungs", "tiles"},
-    "__main__": {"bench", "check", "command", "doctor", "ladder", "lesson"},
-    "fa2": {"rungs"}, "fa2_backward": {"rungs"}, "simt": {"gpu"},        # where exercise answers used to find them
+    "kernels": {"torch_internals", "triton_mode", "validate"},
+    "ladder": {"cost", "kernels"},                     # names its functions and imports them on use
+    "operator": {"cost", "kernels", "ladder", "oracle", "rungs", "tiles", "torch_internals", "triton_mode", "validate"},
 }
-LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 450, 60
+ALL_OF_FLASHLAB = set(FLASHLAB)
+COURSE = {
+    "command": set(), "chapters": set(), "skip": set(),
+    "sweeps": set(), "compiler": set(),
+    "gpu": {"compiler"},
+    "gpt": set(),
+    "doctor": {"chapters", "command"},
+    "check": {"chapters", "command", "compiler", "gpu"},
+    "bench": {"chapters", "command", "compiler", "doctor", "gpt", "gpu"},
+    "figures": {"compiler", "gpu", "sweeps"},
+    "player": {"compiler"},
+    "lesson": {"bench", "chapters", "check", "command", "compiler", "figures", "gpu", "player", "sweeps"},
+}
 
 
 def room(module):
-    return module.split(".")[1] if "." in module else "flashlab"
+    """("flashlab", "rungs") of flashlab.rungs.fa2."""
+    package, _, rest = module.partition(".")
+    return package, rest.partition(".")[0]
 
 
 def imports(name):
@@ -64,27 +57,40 @@ def imports(name):
                 yield (inner, []) if inner in MODULES else (module, [alias.name])
 
 
-GRAPH = {name: {module for module, _ in imports(name) if module in MODULES} - {name, "flashlab"} for name in MODULES}
+GRAPH = {name: {module for module, _ in imports(name) if module in MODULES} - {name, *PACKAGES} for name in MODULES}
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name != "flashlab"])
-def test_a_room_knows_only_what_it_may(name):
-    allowed = MAY_KNOW[room(name)] | {room(name)}
-    known = {module: room(module) for module in GRAPH[name]}
-    assert not {module for module, where in known.items() if where not in allowed}, f"{name} may know {sorted(allowed)}"
+def allowed(name, other):
+    """May the module `name` import the module `other`?"""
+    (package, mine), (others_package, other_room) = room(name), room(other)
+    if mine in ("", "__main__") or (package, mine) == (others_package, other_room):
+        return mine != "" or package == others_package                   # __main__ may know all
+    if package == "flashlab":
+        return others_package == "flashlab" and other_room in FLASHLAB[mine]
+    return other_room in (ALL_OF_FLASHLAB if others_package == "flashlab" else COURSE[mine])
 
 
-def test_nothing_of_the_package_knows_the_notebooks():
+def test_a_room_knows_only_what_it_may():
+    """flashlab never imports flashlab_course; check, bench, figures and player do not know one another."""
+    assert [f"{name} imports {other}" for name in MODULES for other in GRAPH[name] if not allowed(name, other)] == []
+
+
+def test_every_room_is_on_the_list():
+    rooms = {room(name) for name in MODULES} - {(package, "") for package in PACKAGES} - {("flashlab", "__main__")}
+    assert {one for package, one in rooms if package == "flashlab"} == set(FLASHLAB)
+    assert {one for package, one in rooms if package == "flashlab_course"} == set(COURSE)
+
+
+def test_nothing_of_the_packages_knows_the_notebooks():
     others = ("notebooks", "tests", "solutions", "exercises")
-    assert not [name for name in MODULES for module, _ in imports(name) if module.split(".")[0] in others]
+    assert [name for name in MODULES for module, _ in imports(name) if module.split(".")[0] in others] == []
 
 
 def test_there_is_no_circle():
     done, path = set(), []
 
     def walk(name):
-        if name in path:
-            raise AssertionError("circle: " + " -> ".join([*path[path.index(name):], name]))
+        assert name not in path, "circle: " + " -> ".join([*path[path.index(name):], name])
         if name not in done:
             path.append(name)
             for other in sorted(GRAPH[name]):
@@ -95,44 +101,40 @@ def test_there_is_no_circle():
         walk(name)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_no_module_takes_a_private_name_of_another(name):
+def private_names_taken(name):
+    """The private names of other modules that a module uses."""
+    is_private = lambda text: text.startswith("_") and not text.startswith("__")
     tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
-    taken = [f"{module}.{one}" for module, names in imports(name) for one in names
-             if module.split(".")[0] == "flashlab" and one.startswith("_") and not one.startswith("__")]
-    modules = {alias.asname or alias.name.split(".")[-1] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+    yield from (f"{module}.{one}" for module, names in imports(name) for one in names
+                if module.split(".")[0] in PACKAGES and is_private(one))
+    modules = {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
                for alias in node.names if f"{node.module}.{alias.name}" in MODULES}
-    taken += [f"{node.value.id}.{node.attr}" for node in ast.walk(tree) if isinstance(node, ast.Attribute)
-              and isinstance(node.value, ast.Name) and node.value.id in modules
-              and node.attr.startswith("_") and not node.attr.startswith("__")]
-    assert not taken
+    yield from (f"{node.value.id}.{node.attr}" for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name) and node.value.id in modules and is_private(node.attr))
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_files_and_functions_stay_readable(name):
-    text = MODULES[name].read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= LINES_OF_A_FILE
-    long = {node.name: node.end_lineno - node.lineno + 1 for node in ast.walk(ast.parse(text))
-            if isinstance(node, ast.FunctionDef)}
-    assert not {function: n for function, n in long.items() if n > LINES_OF_A_FUNCTION}
+def test_no_module_takes_a_private_name_of_another():
+    assert {name: taken for name in MODULES if (taken := list(private_names_taken(name)))} == {}
 
 
 def test_rungs_never_import_one_another():
     rungs = {name for name in MODULES if name.startswith("flashlab.rungs.")}
-    assert not {(name, other) for name in rungs for other in GRAPH[name] & rungs}
+    assert [(name, other) for name in rungs for other in GRAPH[name] & rungs] == []
 
 
-def test_answers_find_what_has_moved_where_it_was():
-    """Stubs of an earlier edition began with these lines."""
-    from flashlab.rungs import fa2
-    from flashlab.rungs import fa2_backward as backward
-    from flashlab.rungs.fa2 import fa2_forward
-    from flashlab.rungs.fa2_backward import fa2_backward
-    from flashlab_course.gpu import simt
-    from flashlab_course.gpu.simt import blockDim, blockIdx, launch, threadIdx
+@pytest.mark.parametrize("folder", house.BUDGETS)
+def test_a_folder_keeps_its_budget(folder):
+    lines, tokens, _ = house.total(house.files(folder))
+    line_budget, token_budget = house.BUDGETS[folder]
+    assert lines <= line_budget and tokens <= token_budget, f"\n{house.report()}"
 
-    assert fa2_forward is fa2.fa2_forward and fa2_backward is backward.fa2_backward
-    assert (blockDim, blockIdx, launch, threadIdx) == (simt.blockDim, simt.blockIdx, simt.launch, simt.threadIdx)
+
+def test_no_file_and_no_function_is_longer_than_a_reader_can_hold_in_mind():
+    assert list(house.too_long()) == []
+
+
+def test_lines_are_not_dense():
+    assert house.tokens_of_a_line() <= house.TOKENS_OF_A_LINE, f"\n{house.report()}"
 
 
 def test_what_make_test_samples_exists():
