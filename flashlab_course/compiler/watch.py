@@ -18,106 +18,31 @@ import numpy as np
 import torch
 
 from flashlab.triton_mode import interpreted
+from flashlab_course.compiler.triton_internals import heard_interpreter, heard_launches
 
 
 @contextlib.contextmanager
 def watch(watcher):
     """Within: `watcher` hears of each launch and, where kernels are interpreted, of each access.
 
-    watcher.launched(kernel, args, kwargs, grid)              kernel[grid](*args, **kwargs) is about to run, kernel.fn its function;
-                                                              grid is a tuple of numbers
-    watcher.accessed(kind, addresses, mask, program) -> mask  a "load", "store" or "atomic" at an array of addresses, uint64, where
-                                                              mask holds; it is carried out where the mask returned does
+    watcher.launched(kernel, args, kwargs, grid)
+        kernel[grid](*args, **kwargs) is about to run; kernel.fn is its function, grid a tuple of numbers
+    watcher.accessed(kind, addresses, mask, program) -> mask
+        a "load", "store" or "atomic" at an array of addresses, uint64, where mask holds; it is carried out where the
+        mask that is returned holds
     Compiled runs end in a synchronize, so that an error of a kernel comes out here and not in some later call.
     """
-    with _interpreter(watcher) if interpreted() else _compiled(watcher):
+    def launched(kernel, args, kwargs, grid):
+        watcher.launched(kernel, args, kwargs, _numbers(kernel, args, kwargs, grid))
+
+    with heard_interpreter(launched, watcher.accessed) if interpreted() else heard_launches(launched):
         yield watcher
-
-
-@contextlib.contextmanager
-def _interpreter(watcher):
-    from triton.runtime import interpreter
-
-    run, real = interpreter.InterpretedFunction.run, interpreter._interpreter
-
-    patched = set()                                    # files of functions whose language this launch has patched
-
-    def launch(kernel, *args, grid, warmup, **kwargs):
-        watcher.launched(kernel, args, kwargs, _numbers(kernel, args, kwargs, grid))
-        patched.clear()
-        return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
-
-    def call(function, *args, **kwargs):
-        # Triton patches its language for each call of a function in a kernel, tl.zeros among them: 10 ms every time.
-        # Once a launch is enough for those of one file.
-        file = function.fn.__code__.co_filename
-        if file not in patched:
-            interpreter._patch_lang(function.fn)
-            patched.add(file)
-        try:
-            return function.rewrite()(*args, **kwargs)
-        except Exception as error:
-            raise interpreter.InterpreterError(repr(error)) from error
-
-    kept = interpreter.InterpretedFunction.__call__
-    interpreter._interpreter = _Between(real, watcher)
-    interpreter.InterpretedFunction.run, interpreter.InterpretedFunction.__call__ = launch, call
-    try:
-        yield
-    finally:
-        interpreter._interpreter = real
-        interpreter.InterpretedFunction.run, interpreter.InterpretedFunction.__call__ = run, kept
-
-
-@contextlib.contextmanager
-def _compiled(watcher):
-    from triton.runtime.jit import JITFunction
-
-    run = JITFunction.run
-
-    def launch(kernel, *args, grid, warmup, **kwargs):
-        watcher.launched(kernel, args, kwargs, _numbers(kernel, args, kwargs, grid))
-        return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
-
-    JITFunction.run = launch
-    try:
-        yield
-        torch.cuda.synchronize()
-    finally:
-        JITFunction.run = run
 
 
 def _numbers(kernel, args, kwargs, grid):
     """The grid as a tuple; it may be a function of the launch's arguments."""
     grid = grid(bind(kernel, args, kwargs)) if callable(grid) else grid
     return tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
-
-
-class _Between:
-    """Stands before the interpreter's C module, which does the loads, the stores and the atomic updates."""
-
-    def __init__(self, real, watcher):
-        self._real, self._watcher = real, watcher
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
-
-    def load(self, pointers, mask, other, dtype):
-        return self._real.load(pointers, self._allowed("load", pointers, mask), other, dtype)
-
-    def store(self, pointers, value, mask):
-        return self._real.store(pointers, value, self._allowed("store", pointers, mask))
-
-    def atomic_rmw(self, operation, pointers, value, mask, order):
-        return self._real.atomic_rmw(operation, pointers, value, self._allowed("atomic", pointers, mask), order)
-
-    def atomic_cas(self, pointers, expected, value, order):
-        if not self._allowed("atomic", pointers, np.ones(np.shape(pointers), dtype=bool)).all():
-            raise IndexError("tl.atomic_cas outside every tensor")         # it has no mask that could leave the address out
-        return self._real.atomic_cas(pointers, expected, value, order)
-
-    def _allowed(self, kind, pointers, mask):
-        return self._watcher.accessed(kind, np.asarray(pointers).astype(np.uint64), np.asarray(mask).astype(bool), program())
 
 
 class Traffic:
@@ -177,13 +102,6 @@ class _Place:
         found = (addresses >= self.start) & (addresses < self.stop)
         found[found] = self._mine[((addresses[found] - np.uint64(self.start)) // np.uint64(self.itemsize)).astype(np.int64)]
         return found
-
-
-def program():
-    """The place in the grid, (x, y, z), of the interpreted program that runs."""
-    from triton.runtime import interpreter
-
-    return tuple(interpreter.interpreter_builder.grid_idx or ())
 
 
 def bind(kernel, args, kwargs):

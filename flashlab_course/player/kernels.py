@@ -7,7 +7,8 @@ import torch
 
 from flashlab.ladder import find
 from flashlab.triton_mode import interpreted, why_no_kernels
-from flashlab_course.compiler.watch import bind, program, watch
+from flashlab_course.compiler.triton_internals import program
+from flashlab_course.compiler.watch import bind, watch
 from flashlab_course.player.lines import Tracer, code_of
 from flashlab_course.player.record import corner, finish, run
 from flashlab_course.player.recording import AXES, MAX_STEPS, VECTORS, Move, Step, Tensor
