@@ -1,4 +1,4 @@
-"""How to type a command of the course, so that it runs where the reader stands; and what a terminal can show of its answer."""
+"""How to type a command of the course so that it runs where the reader stands, and what a terminal can show."""
 
 import codecs
 import os
@@ -17,9 +17,10 @@ def line(*words):
 
 
 def python():
-    """This Python as a terminal finds it: "python" if that is the one, a relative path below the working directory, or the whole.
+    """This Python as a terminal finds it: "python" if that is the one, else a path relative to the working directory,
+    else the whole path.
 
-    A notebook's terminal opens in the folder that the file browser shows, and its shell may set PATH anew: the whole path there.
+    A notebook's terminal opens in the folder that the file browser shows and may set PATH anew: there, the whole path.
     """
     if "ipykernel" in sys.modules:
         return shlex.quote(sys.executable)
@@ -34,7 +35,7 @@ def python():
 
 
 def _same(path):
-    """Is that this Python? Links are not followed: an environment's python is a link to the one that lacks its packages."""
+    """Is that this Python? Links are not followed: an environment's python links to one that lacks its packages."""
     return path is not None and os.path.normcase(os.path.abspath(path)) == os.path.normcase(sys.executable)
 
 

@@ -120,7 +120,8 @@ def no_gpu(driver):
     if driver and os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1"):
         fix = "update the NVIDIA driver, then reboot" if torch.version.cuda else f"{PIP} --force-reinstall torch"
         return Finding("gpu", f"the driver ({driver}) sees one, this torch does not", "broken", fix)
-    tip = "unset CUDA_VISIBLE_DEVICES to use the GPU" if driver else "nothing to fix; README says how to use a remote GPU"
+    tip = ("unset CUDA_VISIBLE_DEVICES to use the GPU" if driver else
+           "nothing to fix; README says how to use a remote GPU")
     return Finding("gpu", "none seen; rungs run in PyTorch on the CPU, kernels in the interpreter, plots show "
                           "recorded GPU results", "note", tip)
 

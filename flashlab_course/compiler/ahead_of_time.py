@@ -1,4 +1,4 @@
-"""What the compiler makes of a Triton kernel for a GPU that need not be here: registers, spills, shared memory, PTX, SASS.
+"""What the compiler makes of a Triton kernel for a GPU that need not be here: registers, spills, PTX, SASS.
 
 Triton decides while it is imported whether kernels are interpreted or compiled (TRITON_INTERPRET), and a process that
 interprets cannot compile. So the compiling is done by a second process, child.py, with the variable off.
@@ -49,8 +49,8 @@ class Compiled:
 
 
 class CompileError(RuntimeError):
-    """The compiler refuses a kernel: `kind` is its exception's class, `line` the code it stumbled over ("" if it does not say),
-    `reason` its words."""
+    """The compiler refuses a kernel: `kind` is its exception's class, `reason` its words, `line` the code it
+    stumbled over ("" if it does not say)."""
 
     def __init__(self, kernel, kind, text):
         super().__init__(f"{kernel} does not compile: {kind}: {text[-4000:]}")
@@ -73,7 +73,7 @@ def compile_for(kernel, arguments, arch):
 
 
 def compile_all(jobs):
-    """`compile_for` for a list of (kernel, arguments, arch), in one process. Raises: as compile_for, for the first that fails."""
+    """`compile_for` for a list of (kernel, arguments, arch), in one process. Raises for the first that fails."""
     results = try_all(jobs)
     for result in results:
         if isinstance(result, CompileError):
@@ -92,7 +92,7 @@ def try_all(jobs, *, specialise=True):
         if arch not in SHARED_LIMIT:
             raise ValueError(f"arch must be one of {', '.join(map(str, SHARED_LIMIT))}, got {arch!r}")
     request = [_as_data(*job) | {"specialise": specialise} for job in jobs]
-    program = [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]    # -P: this folder holds no modules to import
+    program = [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]    # -P: import nothing from this folder
     answer = subprocess.run(program, input=json.dumps(request), capture_output=True, text=True,
                             env=os.environ | {"TRITON_INTERPRET": "0"})
     if answer.returncode:
@@ -108,7 +108,7 @@ def _result(kernel, result):
 
 
 def _as_data(kernel, arguments, arch):
-    """The job as plain data: the kernel by its source, so that the second process imports Triton alone; a tensor by its dtype."""
+    """The job as plain data: the kernel by its source, a tensor by its dtype; so the child need not import torch."""
     name = kernel.fn.__name__
     missing = [parameter for parameter in inspect.signature(kernel.fn).parameters if parameter not in arguments]
     if missing:

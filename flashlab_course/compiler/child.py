@@ -1,6 +1,6 @@
-"""Compile kernels: a program of its own, for a process that interprets kernels cannot compile them. See ahead_of_time.py.
+"""Compiles kernels in a process of its own, because a process that interprets kernels cannot. See ahead_of_time.py.
 
-stdin: a list of jobs as JSON. stdout, last line: a list of results, one for each job. A kernel comes as source text, so that
+stdin: a list of jobs as JSON. stdout, last line: a list of results, one for each job. A kernel comes as source text, so
 nothing but Triton is imported.
 """
 
@@ -18,14 +18,15 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64", "int32": "*i32", "int64": "*i64",
-            "float8_e4m3fn": "*fp8e4nv"}
+POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64", "int32": "*i32",
+            "int64": "*i64", "float8_e4m3fn": "*fp8e4nv"}
 BLACKWELL = 100            # has a ptxas of its own in Triton's wheel
 
 
 def kernel_of(job):
     name = f"<{job['kernel']}>"
-    linecache.cache[name] = (len(job["source"]), None, job["source"].splitlines(keepends=True), name)     # Triton reads it there
+    lines = job["source"].splitlines(keepends=True)
+    linecache.cache[name] = (len(job["source"]), None, lines, name)     # Triton reads the source there
     namespace = {"__name__": "kernel"}
     exec(compile(job["source"], name, "exec"), namespace)
     return namespace[job["kernel"]]

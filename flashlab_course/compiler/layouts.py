@@ -11,7 +11,7 @@ ACCESS = re.compile(r"tt\.(load|store) .*: tensor<([\dx]+)x!tt\.ptr<\w+>, (#\w+)
 
 
 class Layout(NamedTuple):
-    """One load or store of a tile. Each tuple has a number for each dimension of the tile; `order` begins with the fastest."""
+    """One load or store of a tile. The tuples have a number for each dimension; `order` begins with the fastest."""
 
     kind: str                  # "load" or "store"
     shape: tuple
@@ -33,7 +33,7 @@ class Layout(NamedTuple):
 
 
 def layouts(ttgir):
-    """The Layout of each load and store of a kernel, in its order. Those of other kinds than #ttg.blocked are left out."""
+    """The Layout of each load and store of a kernel, in order; only those of kind #ttg.blocked."""
     numbers = lambda text: tuple(int(n) for n in text.split(","))
     known = {name: tuple(map(numbers, parts)) for name, *parts in BLOCKED.findall(ttgir)}
     return [Layout(kind, tuple(int(n) for n in shape.split("x")), *known[name])

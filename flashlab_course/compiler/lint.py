@@ -25,7 +25,7 @@ LEVELS = ("fails", "wrong", "differs", "slow")             # worst first
 class Finding:
     """One line of the report."""
 
-    rule: str              # dot_k, mixed_dot, compile, shared, stray_load, stray_store, stray_atomic, bf16, tf32, spills
+    rule: str              # dot_k, mixed_dot, compile, shared, stray_load/store/atomic, bf16, tf32, spills
     level: str             # of LEVELS
     text: str
     fix: str
@@ -50,7 +50,7 @@ def lint_kernel(kernel, arguments, *, grid=None, target=90):
 
 
 def lint_call(function, *, target=90):
-    """The Findings for every kernel that function() launches in the interpreter, each kernel's arguments taken as launched."""
+    """The Findings for every kernel that function() launches in the interpreter, with the arguments of the launch."""
     if not interpreted():
         raise RuntimeError("lint_call watches the interpreter; with a GPU use lint_kernel, or compute-sanitizer")
     with watch(Strays()) as seen:
@@ -87,19 +87,22 @@ def _findings_of(name, result, target):
         return [_compile_error(name, result)]
     found, limit = [], SHARED_LIMIT[target]
     if result.shared_bytes > limit:
-        found.append(Finding("shared", "fails", f"{name} needs {result.shared_bytes / 1024:.0f} KiB of shared memory, a program on "
+        found.append(Finding("shared", "fails",
+                             f"{name} needs {result.shared_bytes / 1024:.0f} KiB of shared memory, a program on "
                              f"{GPUS[target]} may use {limit / 1024:.0f} KiB", "smaller tiles, or fewer num_stages"))
     if interpreted() and re.search(r"(mma|add|sub|mul|fma|max|min)[.\w:]*bf16", result.ptx):
-        found.append(Finding("bf16", "differs", f"{name} computes in bfloat16: right on a GPU, silently wrong in the interpreter",
+        found.append(Finding("bf16", "differs",
+                             f"{name} computes in bfloat16: right on a GPU, silently wrong in the interpreter",
                              "while interpreting, widen what is loaded: .to(tl.float32)"))
     if "tf32" in result.ptx:
         found.append(Finding("tf32", "differs",
-                             f"{name} multiplies float32 in TF32, with 10 bits of mantissa; the interpreter keeps all 23",
+                             f"{name} multiplies float32 in TF32, with 10 bits of mantissa; the interpreter keeps 23",
                              'tl.dot(..., input_precision="ieee"), slower; or allow for errors near 1e-3'))
     if result.spills:
         waits = any("serializ" in line for line in result.warnings)
         also = ", and its matrix instructions wait for each other" if waits else ""
-        found.append(Finding("spills", "slow", f"{name} uses all {result.registers} registers and spills {result.spills} bytes a "
+        found.append(Finding("spills", "slow",
+                             f"{name} uses all {result.registers} registers and spills {result.spills} bytes a "
                              f"thread to memory{also}", "smaller tiles, or more num_warps"))
     return found
 
@@ -107,10 +110,12 @@ def _findings_of(name, result, target):
 def _compile_error(name, error):
     place = f" at `{error.line}`" if error.line else ""
     if "K >= 16" in error.reason:
-        return Finding("dot_k", "fails", f"{name} does not compile{place}: tl.dot needs at least 16 along K, its inner dimension",
+        return Finding("dot_k", "fails",
+                       f"{name} does not compile{place}: tl.dot needs at least 16 along K, its inner dimension",
                        "pad the inner dimension to 16 with zeros (a masked load does it), or use tl.sum(a * b)")
     if "same dtype" in error.reason:
-        return Finding("mixed_dot", "fails", f"{name} does not compile{place}: {error.reason}", "cast one operand: p.to(v.dtype)")
+        return Finding("mixed_dot", "fails", f"{name} does not compile{place}: {error.reason}",
+                       "cast one operand: p.to(v.dtype)")
     return Finding("compile", "fails", f"{name} does not compile{place}: {error.reason}",
                    "as the message says; the interpreter is laxer")
 
@@ -137,7 +142,8 @@ class Strays:
             known |= (addresses >= start) & (addresses < stop)
         lost = mask & ~known
         if lost.any() and self.ranges:
-            self.strays.setdefault((self.kernel, kind), (*self._nearest(int(addresses[lost][0])), int(lost.sum()), program))
+            first_lost = self._nearest(int(addresses[lost][0]))
+            self.strays.setdefault((self.kernel, kind), (*first_lost, int(lost.sum()), program))
         return mask & known
 
     def _nearest(self, address):
@@ -155,9 +161,10 @@ class Strays:
         found = []
         for (kernel, kind), (name, where, count, program) in self.strays.items():
             verb = {"load": "loads", "store": "stores", "atomic": "updates"}[kind]
-            found.append(Finding(f"stray_{kind}", "wrong", f"{kernel} {verb} outside its tensors: {count} addresses in program "
-                                 f"{program}, the first one {where} of {name}; a GPU does not notice, or ends the process",
-                                 f"a mask in tl.{'atomic_add' if kind == 'atomic' else kind} that is False past the edge"))
+            text = (f"{kernel} {verb} outside its tensors: {count} addresses in program {program}, "
+                    f"the first one {where} of {name}; a GPU does not notice, or ends the process")
+            call = "atomic_add" if kind == "atomic" else kind
+            found.append(Finding(f"stray_{kind}", "wrong", text, f"a mask in tl.{call} that is False past the edge"))
         return found
 
 

@@ -85,7 +85,7 @@ class _Listener:
 
     def atomic_cas(self, pointers, expected, value, order):
         if not self._allowed("atomic", pointers, np.ones(np.shape(pointers), dtype=bool)).all():
-            raise IndexError("tl.atomic_cas outside every tensor")         # it has no mask that could leave the address out
+            raise IndexError("tl.atomic_cas outside every tensor")     # it has no mask to leave the address out
         return self._real.atomic_cas(pointers, expected, value, order)
 
     def _allowed(self, kind, pointers, mask):

@@ -3,7 +3,7 @@
     with watch(watcher):
         function()
 
-    with watch(Traffic(Q=Q, K=K, O=O)) as traffic:             # a watcher that counts what moves between HBM and the programs
+    with watch(Traffic(Q=Q, K=K, O=O)) as traffic:             # counts what moves between HBM and the programs
         function()
     traffic.read["K"], traffic.written["O"], traffic.programs
 
@@ -46,10 +46,10 @@ def _numbers(kernel, args, kwargs, grid):
 
 
 class Traffic:
-    """A watcher that counts the bytes between HBM and the programs, tensor by tensor, as flashlab.memory does for PyTorch.
+    """A watcher that counts the bytes between HBM and the programs, tensor by tensor, as flashlab.memory does.
 
-    What a mask leaves out is not counted, and an address that one load asks for several times counts once. An atomic update
-    reads and writes. Where kernels are compiled nobody sees their accesses: then only launches and programs are counted.
+    What a mask leaves out is not counted, and an address that one load asks for several times counts once. An atomic
+    update reads and writes. Compiled kernels hide their accesses: for them only launches and programs are counted.
 
     read, written    {name: bytes}
     atomic           {name: elements that were updated by atomics}
@@ -70,7 +70,7 @@ class Traffic:
     def accessed(self, kind, addresses, mask, program):
         live = addresses[mask]
         if live.size:
-            live = np.sort(live) if kind == "atomic" else np.unique(live)      # every atomic update of an address is made
+            live = np.sort(live) if kind == "atomic" else np.unique(live)      # atomic updates of one address all count
             for name, place in self._places.items():
                 if place.start <= live[-1] and live[0] < place.stop:
                     self._count(kind, name, int(place.holds(live).sum()), place.itemsize)
@@ -91,7 +91,8 @@ class _Place:
     """Where in memory the elements of a tensor lie."""
 
     def __init__(self, T):
-        extent = 1 + sum((size - 1) * stride for size, stride in zip(T.shape, T.stride(), strict=True)) if T.numel() else 0
+        steps = sum((size - 1) * stride for size, stride in zip(T.shape, T.stride(), strict=True))
+        extent = 1 + steps if T.numel() else 0
         self.itemsize, self.start = T.element_size(), T.data_ptr()
         self.stop = self.start + extent * self.itemsize
         self._mine = np.zeros(extent, dtype=bool)        # False in the gaps of a view
@@ -100,7 +101,8 @@ class _Place:
     def holds(self, addresses):
         """Which of the addresses are those of an element."""
         found = (addresses >= self.start) & (addresses < self.stop)
-        found[found] = self._mine[((addresses[found] - np.uint64(self.start)) // np.uint64(self.itemsize)).astype(np.int64)]
+        offsets = (addresses[found] - np.uint64(self.start)) // np.uint64(self.itemsize)
+        found[found] = self._mine[offsets.astype(np.int64)]
         return found
 
 

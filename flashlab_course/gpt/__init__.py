@@ -15,5 +15,5 @@ from flashlab_course.gpt.model import GPT, Shape
 from flashlab_course.gpt.profile import parts
 from flashlab_course.gpt.train import decode, encode, held_back_loss, progress, split, text, train, windows
 
-__all__ = ["ATTENTIONS", "GPT", "Cache", "Shape", "decode", "encode", "flops_per_token", "generate", "held_back_loss", "mfu",
-           "parts", "progress", "split", "text", "train", "training_bytes", "weights", "windows"]
+__all__ = ["ATTENTIONS", "GPT", "Cache", "Shape", "decode", "encode", "flops_per_token", "generate", "held_back_loss",
+           "mfu", "parts", "progress", "split", "text", "train", "training_bytes", "weights", "windows"]

@@ -25,14 +25,17 @@ def flash(Q, K, V, causal=True):
 
 def sdpa(backend):
     """PyTorch's scaled_dot_product_attention by this backend, "math", "flash" or "cudnn": that one, or an error."""
-    backend = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}[backend]
+    backend = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION,
+               "cudnn": SDPBackend.CUDNN_ATTENTION}[backend]
 
     def attention(Q, K, V, causal=True):
-        one_query = Q.shape[2] == 1                          # it sees every key; SDPA's mask is top-left, and would show it one
+        one_query = Q.shape[2] == 1                          # sees every key; SDPA's top-left mask would show it one
         if not one_query and Q.shape[2] != K.shape[2] and causal:
-            raise ValueError(f"PyTorch's causal mask is top-left aligned: N_q must be N_k or 1, got {Q.shape[2]} and {K.shape[2]}")
+            raise ValueError("PyTorch's causal mask is top-left aligned: N_q must be N_k or 1, "
+                             f"got {Q.shape[2]} and {K.shape[2]}")
         with sdpa_kernel(backend):
-            return scaled_dot_product_attention(Q, K, V, is_causal=causal and not one_query, enable_gqa=Q.shape[1] != K.shape[1])
+            return scaled_dot_product_attention(Q, K, V, is_causal=causal and not one_query,
+                                                enable_gqa=Q.shape[1] != K.shape[1])
 
     return attention
 

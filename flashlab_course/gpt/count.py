@@ -1,7 +1,7 @@
 """What a training step costs by formula: FLOPs a token, and the bytes that are kept for the backward pass.
 
-Conventions: a multiplication and an addition are 2 FLOPs. Only matrix products count. With a causal mask half of the pairs of
-query and key count, as everywhere in this course. What a backward pass computes a second time does not count.
+Conventions: a multiplication and an addition are 2 FLOPs. Only matrix products count. With a causal mask half of the
+pairs of query and key count, as everywhere in this course. What a backward pass computes a second time does not count.
 """
 
 FORWARD, BACKWARD = 1, 2       # a product's gradients are two products of the same size
@@ -15,10 +15,10 @@ def weights(shape):
 
 
 def flops_per_token(shape, N, causal=True):
-    """FLOPs of a training step, for each token of a context of N: 6 for each weight, 12 · layers · width · N for QKᵀ and PV.
+    """FLOPs of a training step per token of a context of N: 6 for each weight, 12 · layers · width · N for QKᵀ and PV.
 
-    2 FLOPs for each weight in the forward pass and 4 in the backward. A query meets N keys, N / 2 of them on average with a mask,
-    in two products of 2 · width FLOPs, and those as well are counted three times.
+    2 FLOPs for each weight in the forward pass and 4 in the backward. A query meets N keys, N / 2 on average with a
+    mask, in two products of 2 · width FLOPs each; the backward pass makes these three times as many, too.
     """
     pairs = N / 2 if causal else N
     return (FORWARD + BACKWARD) * (2 * weights(shape) + shape.layers * 2 * 2 * shape.width * pairs)
@@ -33,14 +33,14 @@ def mfu(tokens_per_second, shape, N, peak, causal=True):
 
 
 def kept_bytes(shape, batch, N, naive=False):
-    """Bytes that autograd keeps from the forward to the backward pass, in float32 on a CPU, weights left out. Held by a test
-    against what it does keep, to the byte.
+    """Bytes that autograd keeps from the forward to the backward pass, in float32 on a CPU, without the weights.
+    A test holds the formula against what autograd keeps, to the byte.
 
     naive: is the attention the naive one, which keeps P, N × N for each head, and a mask? Else it keeps O and L.
     """
     width, kv = shape.width, shape.kv_heads * shape.d
     norm = 3 * width + 1                                         # input, input / rms, the same times weights; 1 / rms
-    fused = width + kv + (width + 2 * kv) + width + shape.heads  # Q and K rotated, V in the product it is a part of, O, L
+    fused = width + kv + (width + 2 * kv) + width + shape.heads  # rotated Q and K; V inside its product; O; L
     attention = 3 * width + shape.heads * N if naive else fused  # Q, K and V with as many heads as Q, P
     layer = 2 * norm + attention + width + 2 * 4 * width         # what the matrices out, down and the GELU are given
     numbers = shape.layers * layer + norm + shape.tokens         # and the loss: a probability for each token there is
@@ -50,11 +50,11 @@ def kept_bytes(shape, batch, N, naive=False):
 
 
 def training_bytes(shape, batch, N, naive=False):
-    """Bytes in float32 at the end of a forward pass: weights, their gradients, AdamW's two averages, and what autograd keeps."""
+    """Bytes in float32 after a forward pass: weights, gradients, AdamW's two averages, and what autograd keeps."""
     return 4 * 4 * (weights(shape) + shape.tokens * shape.width) + kept_bytes(shape, batch, N, naive)
 
 
 def decode_bytes(shape, batch, N, element_size):
-    """Bytes that one step of generation has to read, for `batch` texts of N tokens: the weights once, each text's K and V once."""
+    """Bytes that one step of generation reads for `batch` texts of N tokens: weights once, each text's K and V once."""
     cache = 2 * shape.layers * shape.kv_heads * shape.d * N
     return element_size * (weights(shape) + batch * cache)

@@ -1,4 +1,4 @@
-"""Writing text: one token after the other, with the keys and values of the tokens so far kept (the KV cache), or without."""
+"""Writing text token by token, with a cache of the keys and values so far (the KV cache) or without."""
 
 from functools import partial
 
@@ -10,8 +10,8 @@ from flashlab.operator.decoding import flash_attention_decode
 class Cache:
     """Keys and values of the tokens so far, of every layer: K, V (layers, B, H_kv, longest, d), filled from the left.
 
-    A token's key and value depend on the tokens before it alone, so they never change once they are there. Keys are kept as they
-    are after the rotation by their position.
+    A token's key and value depend only on the tokens before it, so they never change. Keys are kept
+    as they are after the rotation by their position.
     """
 
     def __init__(self, model, batch, longest):
@@ -19,7 +19,7 @@ class Cache:
         self.K = weight.new_empty(shape.layers, batch, shape.kv_heads, longest, shape.d)
         self.V = torch.empty_like(self.K)
         self.lengths = torch.zeros(batch, dtype=torch.int32, device=weight.device)
-        self.length, self.longest = 0, longest                               # tokens that are there, tokens that there is room for
+        self.length, self.longest = 0, longest                               # tokens held, and room for tokens
 
     def attend(self, attention, layer, Q, K, V):
         """Append the new tokens' K and V, and let their queries look at everything that is there."""
@@ -27,7 +27,7 @@ class Cache:
         if end > self.longest:
             raise ValueError(f"longest must be at least the tokens that are written, got {self.longest} for {end}")
         keys, values = self.K[layer], self.V[layer]
-        if Q.shape[2] == 1:                                                  # one token at a time: few queries, many keys
+        if Q.shape[2] == 1:                                                  # one token: few queries, many keys
             return flash_attention_decode(Q, keys, values, self.lengths, K_new=K, V_new=V)
         keys[:, :, self.length : end], values[:, :, self.length : end] = K, V
         return attention(Q, keys[:, :, :end], values[:, :, :end], causal=True)
@@ -41,8 +41,8 @@ class Cache:
 class Captured:
     """The step of one token as a CUDA graph: hundreds of launches that the host makes at once, each time it is called.
 
-    Nothing in the graph may change but the numbers in its tensors: where the tokens stand, and how many keys there are, is read
-    on the GPU, from cache.lengths.
+    Only the numbers in its tensors may change between calls: the position of the token and the number of keys
+    are read on the GPU, from cache.lengths.
     """
 
     def __init__(self, model, cache, new):
@@ -64,16 +64,17 @@ def generate(model, prompt, count, *, cached=True, graph=False, temperature=0.0,
     """The prompt (B, N) with `count` tokens written behind it, (B, N + count).
 
     cached:      False: everything is computed again for each token, the last of which needs N + count − 1 of them
-    graph:       True, on a GPU with a cache: the third token's step is captured in a CUDA graph, and replayed from there on
+    graph:       True, on a GPU with a cache: the third token's step is captured in a CUDA graph and replayed afterwards
     temperature: 0 takes the likeliest token; above it, one is drawn with probabilities softmax(logits / temperature)
     """
     if prompt.dim() != 2 or prompt.shape[1] < 1:
         raise ValueError(f"prompt must be (B, N) with a token at least, got {tuple(prompt.shape)}")
     if graph and not (cached and prompt.is_cuda):
-        raise ValueError(f"graph must be False without a cache or a GPU, got {graph} with cached={cached} on {prompt.device}")
+        raise ValueError("graph must be False without a cache or a GPU, "
+                         f"got {graph} with cached={cached} on {prompt.device}")
     tokens, draw = prompt, torch.Generator(prompt.device).manual_seed(seed)
     cache = Cache(model, len(prompt), prompt.shape[1] + count) if cached else None
-    new, step = prompt, partial(model, cache=cache)                          # the first call reads the prompt: the prefill
+    new, step = prompt, partial(model, cache=cache)                          # the first call reads the prompt
     for n in range(count):
         if graph and n == 2:                                                 # what compiles has compiled
             step = Captured(model, cache, new)

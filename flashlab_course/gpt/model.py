@@ -33,7 +33,7 @@ class GPT(nn.Module):
     """Tokens (B, N) -> logits (B, N, tokens) of the token after each.
 
     shape:     a Shape
-    attention: Q (B, H_q, N_q, d), K and V (B, H_kv, N_k, d), causal -> O (B, H_q, N_q, d), bottom-right aligned where N_q < N_k
+    attention: Q (B, H_q, N_q, d), K, V (B, H_kv, N_k, d), causal -> O (B, H_q, N_q, d), bottom-right aligned
     seed:      of the weights. They are drawn on the CPU, so they are the same for every attention and on every machine
     """
 
@@ -82,7 +82,8 @@ class Block(nn.Module):
             Q, K, V = self.heads(self.norm_1(x))
             Q, K = rotate(Q, turn), rotate(K, turn)
         with record_function("attention"):
-            O = self.attention(Q, K, V, causal=True) if cache is None else cache.attend(self.attention, self.layer, Q, K, V)
+            O = (self.attention(Q, K, V, causal=True) if cache is None else
+                 cache.attend(self.attention, self.layer, Q, K, V))
         with record_function("projections"):
             x = x + self.out(O.transpose(1, 2).flatten(2))                   # (B, H_q, N, d) -> (B, N, width)
         with record_function("mlp"):
@@ -96,7 +97,7 @@ class Block(nn.Module):
 
 
 def angles(first, N, d, device):
-    """cos and sin (N, d/2) of the angles by which the tokens first … first + N − 1 are turned: position · BASE^(−2n/d).
+    """cos and sin (N, d/2) of the rotation of tokens first … first + N − 1: angles position · BASE^(−2n/d).
 
     first: a number, or a tensor of one
     """
@@ -109,7 +110,8 @@ def angles(first, N, d, device):
 def rotate(X, turn):
     """X (B, H, N, d) with column n and column n + d/2 turned as a pair, by the token's angle.
 
-    A product of two rotated rows depends on the difference of their positions alone. Nothing is learned, so no length is too long.
+    A product of two rotated rows depends only on the difference of their positions. Nothing is learned:
+    any length will do.
     """
     cos, sin = turn
     a, b = X.chunk(2, dim=-1)
@@ -131,7 +133,7 @@ def check_shape(shape):
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ValueError(f"shape.{name} must be an integer >= 1, got {size!r}")
     if shape.width % (2 * shape.heads):
-        raise ValueError(f"shape.width must be a multiple of 2 · heads, since rotary positions turn pairs of columns, got width "
-                         f"{shape.width} and {shape.heads} heads")
+        raise ValueError("shape.width must be a multiple of 2 · heads, since rotary positions turn pairs of columns, "
+                         f"got width {shape.width} and {shape.heads} heads")
     if shape.heads % shape.kv_heads:
         raise ValueError(f"shape.heads must be a multiple of kv_heads, got {shape.heads} and {shape.kv_heads}")

@@ -17,8 +17,8 @@ STEP_BACK = "autograd::engine::evaluate_function: "    # what autograd calls eac
 def parts(model, tokens, dtype=None, steps=2):
     """({part: ms of a step}, [(kernel or operation, ms of a step, calls of a step)], the longest first).
 
-    On a GPU the times are those of its kernels, on a CPU those of PyTorch's operations. "the rest" is what no part of the model
-    claims: the norm at the end, the embedding, the loss, the optimizer.
+    On a GPU the times are those of its kernels, on a CPU those of PyTorch's operations. "the rest" belongs to no
+    part of the model: the norm at the end, the embedding, the loss, the optimizer.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     train_step(model, optimizer, tokens, dtype)                              # compiles, and allocates
@@ -30,8 +30,9 @@ def parts(model, tokens, dtype=None, steps=2):
             torch.cuda.synchronize()
     whole = on_the_gpu if gpu else on_the_cpu
     own = (lambda e: e.self_device_time_total) if gpu else (lambda e: e.self_cpu_time_total)
-    works = [e for e in profiler.key_averages() if own(e) > 0 and (e.device_type == DeviceType.CUDA) == gpu and e.key not in PARTS
-             and not (gpu and e.is_user_annotation)]                         # a GPU's ranges: their kernels are there by themselves
+    named = lambda e: e.key in PARTS or (gpu and e.is_user_annotation)       # ranges, whose kernels are listed as well
+    works = [e for e in profiler.key_averages()
+             if own(e) > 0 and (e.device_type == DeviceType.CUDA) == gpu and not named(e)]
     ms = lambda microseconds: microseconds / 1e3 / steps
     found = {part: ms(sum(map(whole, events))) for part, events in events_of_parts(profiler.events()).items()}
     found["the rest"] = ms(sum(map(own, works))) - sum(found.values())
@@ -44,15 +45,16 @@ def on_the_cpu(event):
 
 
 def on_the_gpu(event):
-    """µs of the kernels that an event and those within it have launched. A range is listed among its own kernels: left out."""
-    return sum(kernel.duration for kernel in event.kernels if kernel.name not in PARTS) + sum(map(on_the_gpu, event.cpu_children))
+    """µs of the kernels that an event and those inside it launched, without the ranges listed among its own kernels."""
+    own = sum(kernel.duration for kernel in event.kernels if kernel.name not in PARTS)
+    return own + sum(map(on_the_gpu, event.cpu_children))
 
 
 def events_of_parts(events):
     """{part: events}: its ranges in the forward pass, and the steps of autograd that belong to them.
 
-    Autograd numbers its steps as the forward pass makes them, and the profiler keeps the number with both: a step back has the
-    number that an operation had in the range in which it ran.
+    Autograd numbers its steps as the forward pass makes them, and the profiler keeps the number with both: a step
+    of the backward pass has the number of the operation that it belongs to.
     """
     events = [e for e in events if e.device_type == DeviceType.CPU]
     ranges = sorted((e for e in events if e.name in PARTS), key=lambda e: e.time_range.start)

@@ -36,7 +36,7 @@ def split(tokens):
 
 
 def windows(tokens, batch, context, generator):
-    """(batch, context + 1) tokens: pieces of the text from random places. The generator is the CPU's: the same on each machine."""
+    """(batch, context + 1) tokens: pieces of the text from random places, the same on every machine."""
     if len(tokens) < context + 1:
         raise ValueError(f"context must be less than the text's {len(tokens)} tokens, got {context}")
     starts = torch.randint(len(tokens) - context, (batch, 1), generator=generator)
@@ -58,7 +58,7 @@ def train(model, tokens, steps, *, batch=8, context=128, learning_rate=2e-3, see
         optimizer.param_groups[0]["lr"] = learning_rate * pace(step, steps)
         losses.append(train_step(model, optimizer, windows(tokens, batch, context, draw).to(device), dtype))
         now = time.monotonic() - began
-        if report and (now - said > 0.5 or step == steps - 1):               # reading the loss waits for the GPU: not each step
+        if report and (now - said > 0.5 or step == steps - 1):               # not each step: reading the loss waits
             said = now
             report(step + 1, steps, losses[-1].item(), (step + 1) * batch * context / now)
     return torch.stack(losses).tolist()
@@ -92,7 +92,7 @@ def held_back_loss(model, tokens, *, batch=8, context=128, seed=1):
 
 
 def progress(name):
-    """A `report` for train: one line that is written over, in a notebook and in a terminal; elsewhere only the last one."""
+    """A `report` for train: one line, overwritten in a notebook or terminal; elsewhere only the last one."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     handle = None
 

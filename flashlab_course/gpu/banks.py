@@ -1,8 +1,8 @@
 """Shared memory's banks, and which lane of a warp holds which element of a matrix instruction's tile.
 
-Shared memory has 32 banks of 4 bytes, and in each step a bank serves one word: lanes that want different words of one bank
-wait for one another. Tiles lie in it in pieces of 16 bytes, eight to a row of 128. A matrix instruction reads the same piece of
-eight rows at once; `swizzled` puts the pieces so that those eight lie in different banks.
+Shared memory has 32 banks of 4 bytes, and in each step a bank serves one word: lanes that want different words of one
+bank wait for one another. Tiles lie in it in pieces of 16 bytes, eight to a row of 128. A matrix instruction reads the
+same piece of eight rows at once; `swizzled` places the pieces so that those eight lie in different banks.
 """
 
 from flashlab.validate import check_positive
@@ -17,25 +17,26 @@ def plain(row, piece):
 
 
 def swizzled(row, piece):
-    """The same with the row's number mixed in: exclusive or, so that no two pieces of a row meet, and none leaves it."""
+    """The piece's place with the row's number mixed in by exclusive or: no two pieces of a row meet, none leaves it."""
     return piece ^ row % PIECES
 
 
 def steps(addresses):
-    """How many steps shared memory needs for words at these byte addresses, read at once: the most that one bank gives."""
+    """How many steps shared memory needs to read words at these addresses at once: the most that one bank gives."""
     words = {address // WORD for address in addresses}         # lanes that want the same word share it
     banks = [word % BANKS for word in words]
     return max((banks.count(bank) for bank in set(banks)), default=0)
 
 
 def column_of_pieces(column, place=plain, row_bytes=128, rows=8):
-    """The addresses of all words that lie in one column of pieces, for `rows` rows: what a matrix instruction reads at once."""
+    """The addresses of all words in one column of pieces, for `rows` rows: what a matrix instruction reads at once."""
     check_positive(row_bytes=row_bytes, rows=rows)
-    return [row * row_bytes + place(row, column) * PIECE + word for row in range(rows) for word in range(0, PIECE, WORD)]
+    return [row * row_bytes + place(row, column) * PIECE + word
+            for row in range(rows) for word in range(0, PIECE, WORD)]
 
 
 def accumulator_lane(row, column):
-    """The lane of a warp that holds this element of the 16 x 8 float32 result of one step of mma or wgmma (PTX, m16n8)."""
+    """The lane of a warp that holds this element of the 16 x 8 float32 result of one step of mma or wgmma (m16n8)."""
     return row % 8 * 4 + column // 2 % 4
 
 

@@ -1,7 +1,7 @@
-"""Two ways to hand K to a matrix product, for comparing their memory access: the largest score of every query, max over QKᵀ.
+"""Two ways to hand K to a matrix product, compared by their memory access: the largest score of every query.
 
-`transposed_load` computes pointers to a (d, B_c) tile, so the load itself transposes. Otherwise the tile is loaded as it lies,
-(B_c, d), and transposed on chip. The `blind` kernel is the same code, compiled without knowing that K's last stride is 1.
+`transposed_load` computes pointers to a (d, B_c) tile, so the load itself transposes. Otherwise the tile is loaded as
+it lies, (B_c, d), and transposed on chip. The `blind` kernel is compiled without knowing that K's last stride is 1.
 """
 
 import torch
@@ -19,7 +19,7 @@ def largest_score(Q, K, Out, stride_Qn, stride_Kn, stride_Kd, N_k, d: tl.constex
     for j in range(0, N_k // B_c):                         # for measuring: N_k is a multiple of B_c, N_q of B_r
         keys = j * B_c + tl.arange(0, B_c)                 # (B_c,)
         if transposed_load:
-            K_jT = tl.load(K + keys * stride_Kn + col[:, None] * stride_Kd)              # (d, B_c)  a column of pointers per key
+            K_jT = tl.load(K + keys * stride_Kn + col[:, None] * stride_Kd)              # (d, B_c)  a column per key
         else:
             K_jT = tl.load(K + keys[:, None] * stride_Kn + col * stride_Kd).T            # (B_c, d), then transposed
         m_i = tl.maximum(m_i, tl.max(tl.dot(Q_i, K_jT, input_precision="ieee"), 1))      # (B_r,)

@@ -1,4 +1,4 @@
-"""Checks that the kernels of chapters 02 and 09 share: an error names the argument, what it was and what was expected."""
+"""Checks shared by the kernels of chapters 02 and 09: an error names the argument, its value and the expectation."""
 
 import torch
 import triton
@@ -38,8 +38,9 @@ def check_descriptor(name, T):
     """Raise unless a tensor descriptor can describe the matrix T: rows without gaps, everything in whole 16 bytes."""
     step = T.stride(0) * T.element_size()
     if T.stride(1) != 1 or step % 16 or T.data_ptr() % 16:
-        raise ValueError(f"{name} must have last stride 1, and rows that start at multiples of 16 bytes, for a tensor descriptor; "
-                         f"got strides {T.stride()} of {T.element_size()} bytes each. The kernels with pointers take any strides")
+        raise ValueError(f"{name} must have last stride 1, and rows that start at multiples of 16 bytes, for a tensor "
+                         f"descriptor; got strides {T.stride()} of {T.element_size()} bytes each. The kernels with "
+                         "pointers take any strides")
 
 
 def scratch_for_descriptors(device):

@@ -1,7 +1,7 @@
 """Tiled matrix product in Triton: a program makes one tile of C, in an order that re-reads A and B from the L2 cache.
 
-`matmul_kernel` uses pointers and masks. `matmul_descriptor_kernel` is the same product with tensor descriptors: the address
-arithmetic and the masks are gone, and on Hopper and newer the copies are done by a unit of their own (TMA).
+`matmul_kernel` uses pointers and masks. `matmul_descriptor_kernel` is the same product with tensor descriptors: the
+address arithmetic and the masks are gone, and on Hopper and newer TMA, a unit of its own, does the copies.
 """
 
 import torch
@@ -103,7 +103,7 @@ def matmul(A, B, *, precision="ieee", group=8, descriptors=False, **tiles):
         raise ValueError(f"B must have as many rows as A has columns, {A.shape[1]}, got {B.shape[0]}")
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    if interpreted() and A.dtype == torch.bfloat16:        # the interpreter's bfloat16 arithmetic is wrong: widen, then round
+    if interpreted() and A.dtype == torch.bfloat16:        # the interpreter's bfloat16 is wrong: widen, then round
         return matmul(A.float(), B.float(), group=group, descriptors=descriptors, **tiles).bfloat16()
     C = torch.empty(A.shape[0], B.shape[1], dtype=A.dtype, device=A.device)
     if not C.numel():

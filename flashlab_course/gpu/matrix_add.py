@@ -47,7 +47,7 @@ def matrix_add(X, Y, *, B_m=32, B_n=64, descriptors=False):
     check_same("X", X, "Y", Y)
     check_on("X", X, ndim=2)
     check_on("Y", Y, ndim=2)
-    if interpreted() and X.dtype == torch.bfloat16:        # the interpreter's bfloat16 arithmetic is wrong: widen, then round
+    if interpreted() and X.dtype == torch.bfloat16:        # the interpreter's bfloat16 is wrong: widen, then round
         return matrix_add(X.float(), Y.float(), B_m=B_m, B_n=B_n, descriptors=descriptors).bfloat16()
     M, N = X.shape
     Out = torch.empty(M, N, dtype=X.dtype, device=X.device)

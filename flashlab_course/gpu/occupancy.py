@@ -12,7 +12,7 @@ WARP = 32
 
 
 class SM(NamedTuple):
-    """One SM's limits; the defaults are an H100's or H200's (compute capability 9.0). An A100's shared: 164, 163 KiB."""
+    """One SM's limits, by default an H100's or H200's. An A100 has 164 and 163 KiB of shared memory."""
 
     threads: int = 2048
     blocks: int = 32
@@ -25,7 +25,7 @@ class SM(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """`blocks` an SM holds, the `limited_by` that allows no more, how many `each` limit allows, the `share` of the SM's threads."""
+    """`blocks` an SM holds; `limited_by` which limit; how many `each` limit allows; the `share` of the SM's threads."""
 
     blocks: int
     limited_by: str
@@ -46,7 +46,8 @@ def occupancy(threads, registers=32, shared=0, sm=None):
             raise ValueError(f"{name} must be at most {allowed} for one block or thread, got {asked}")
     warps = -(-threads // WARP)
     per_warp = -(-registers * WARP // 256) * 256           # registers are handed out in pieces of 256 a warp
-    each = {"threads": sm.threads // (WARP * warps), "blocks": sm.blocks, "registers": sm.registers // (per_warp * warps),
+    each = {"threads": sm.threads // (WARP * warps), "blocks": sm.blocks,
+            "registers": sm.registers // (per_warp * warps),
             "shared memory": sm.shared // (shared + sm.reserved)}
     limited_by = min(each, key=each.get)
     return Fit(each[limited_by], limited_by, each, each[limited_by] * WARP * warps / sm.threads)

@@ -1,7 +1,7 @@
 """Softmax of every row in one kernel: a row is read once, stays on chip, and is written once.
 
-Eager PyTorch without a fused softmax takes five kernels and reads or writes the matrix eight times (max, subtract, exp, sum,
-divide). Here a program holds whole rows, so the maximum, the exponentials and the sum never leave the SM.
+Eager PyTorch without a fused softmax takes five kernels and reads or writes the matrix eight times (max, subtract, exp,
+sum, divide). Here a program holds whole rows, so the maximum, the exponentials and the sum never leave the SM.
 """
 
 import torch
@@ -17,7 +17,7 @@ MAX_COLUMNS = 32768        # a program keeps whole rows in registers: 1024 threa
 @triton.jit
 def row_softmax_kernel(X, Y, M, stride_X: tl.constexpr, stride_Y: tl.constexpr, N: tl.constexpr,
                        B_m: tl.constexpr, B_n: tl.constexpr):
-    # N and the strides are constants so that the compiler sees what they are multiples of: with 8, float16 loads are 16 bytes wide
+    # N and the strides are constants, so the compiler knows multiples of 8: then loads are 16 bytes wide
     rows = tl.program_id(0).to(tl.int64) * B_m + tl.arange(0, B_m)     # (B_m,)
     cols = tl.arange(0, B_n)                                           # (B_n,)  B_n >= N: the whole row
     inside = (rows[:, None] < M) & (cols < N)                          # (B_m, B_n)
@@ -29,9 +29,9 @@ def row_softmax_kernel(X, Y, M, stride_X: tl.constexpr, stride_Y: tl.constexpr, 
 
 
 def tiling(N):
-    """(B_m, B_n, num_warps): short rows share a program, long ones get more warps, so that a thread holds 16 numbers or so.
+    """(B_m, B_n, num_warps): short rows share a program, long ones get more warps; a thread holds about 16 numbers.
 
-    Rows of an odd length start anywhere: their numbers are loaded one by one, 32 a thread, by fewer warps that wait less.
+    Rows of an odd length start anywhere: they are loaded number by number, 32 a thread, by fewer warps that wait less.
     """
     B_n = triton.next_power_of_2(N)
     if N % 8:
@@ -54,7 +54,7 @@ def row_softmax(X, *, B_m=None, num_warps=None):
         raise ValueError(f"X must have at most {MAX_COLUMNS} columns, a program holds whole rows; got {N}")
     if N > 1 and X.stride(1) != 1:
         raise ValueError(f"X must have rows without gaps (stride 1), got strides {X.stride()}")
-    if interpreted() and X.dtype == torch.bfloat16:        # the interpreter's bfloat16 arithmetic is wrong: widen, then round
+    if interpreted() and X.dtype == torch.bfloat16:        # the interpreter's bfloat16 is wrong: widen, then round
         return row_softmax(X.float(), B_m=B_m, num_warps=num_warps).bfloat16()
     Y = torch.empty(M, N, dtype=X.dtype, device=X.device)
     if not Y.numel():

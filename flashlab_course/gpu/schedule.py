@@ -13,7 +13,7 @@ from typing import NamedTuple
 from flashlab.validate import check_positive
 
 FOUR_STEPS = (("load A", 1), ("load B", 1), ("multiply", 1), ("store C", 1))
-HALF_COPIED, NOTHING = -1, -2          # what `compute` reads from a slot whose copy still runs, and from one that holds none
+HALF_COPIED, NOTHING = -1, -2          # what `compute` reads from a slot still being copied to, and from an empty one
 
 
 class Span(NamedTuple):
@@ -38,7 +38,7 @@ def busy(spans, unit):
 def iterations(steps, count, overlapped=True):
     """The Spans of a loop: `steps` are (name, time) and follow one another; each has a unit of its own.
 
-    overlapped: a unit begins the next iteration as soon as it is free; otherwise each iteration waits for the one before.
+    overlapped: a unit begins the next iteration as soon as it is free; otherwise each iteration waits for the last one.
     """
     check_positive(count=count)
     free, spans, now = dict.fromkeys((name for name, _ in steps), 0), [], 0
@@ -52,7 +52,7 @@ def iterations(steps, count, overlapped=True):
 
 
 def pipelined(copies, work, slots):
-    """The Spans of a loop over tiles at its best: each copy begins when the one before has ended and its slot is free."""
+    """The Spans of the best loop over tiles: a copy begins when the last one has ended and its slot is free."""
     check_positive(slots=slots)
     copied, done, spans = 0, [], []
     for n, (copy, takes) in enumerate(zip(copies, work, strict=True)):
@@ -71,12 +71,13 @@ def alternating(rounds, product, softmax):
         for me in (0, 1):
             begin = max(tensor, free[me])
             tensor, free[me] = begin + product, begin + product + softmax
-            spans += [Span(f"tensor cores, {me}", str(n), begin, tensor), Span(f"exponentials, {me}", str(n), tensor, free[me])]
+            spans += [Span(f"tensor cores, {me}", str(n), begin, tensor),
+                      Span(f"exponentials, {me}", str(n), tensor, free[me])]
     return spans
 
 
 class Pipeline:
-    """A program with a copy engine beside it. Copies take one another's place in the queue; the program waits when it says so.
+    """A program with a copy engine beside it. The engine copies one tile at a time; the program waits where it says so.
 
     copies, work   how long the copy and the computation of each tile take
     seen           the tile that each computation found in its slot, or HALF_COPIED, or NOTHING
@@ -122,10 +123,10 @@ class Pipeline:
 
 
 def take_turns(programs, product, softmax):
-    """(spans, hung) of consumers that share the tensor cores: unit "tensor cores, c" and "exponentials, c" for consumer c.
+    """(spans, hung) of consumers that share the tensor cores: units "tensor cores, c" and "exponentials, c".
 
-    A program is a list of ("product", n), ("softmax", n), ("arrive", barrier) and ("sync", barrier), done one after the other.
-    A softmax takes `softmax` steps. So many a product takes `product` alone; products at the same time share the tensor cores,
+    A program is a list of ("product", n), ("softmax", n), ("arrive", barrier) and ("sync", barrier), done in order.
+    A softmax takes `softmax` steps, a product alone `product` steps; products at the same time share the tensor cores,
     a step each by turns. `sync` waits for one `arrive` more on that barrier. hung: somebody waits for ever.
     Raises: ValueError for an instruction that is none of these
     """

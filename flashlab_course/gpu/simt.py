@@ -3,15 +3,15 @@
     trace = launch(vector_add, grid=2, block=64)(A, B, C, N)       # CUDA C++: vector_add<<<2, 64>>>(A, B, C, N)
     print(trace)                                                    # each step of each warp, lane by lane
 
-A kernel is a Python function written for one thread, line by line as in CUDA C++ (flashlab_course/gpu/cuda/*.cu): it finds its element
-from threadIdx, blockIdx and blockDim and returns nothing. Tensors arrive as pointers: A[i] is the i-th number from A's first.
-Understood: assignments, calls, if/elif/else, while, for over range, return.
+A kernel is a Python function written for one thread, line by line as in CUDA C++ (gpu/cuda/*.cu): it finds its element
+from threadIdx, blockIdx and blockDim and returns nothing. Tensors arrive as pointers: A[i] is the i-th number from A's
+first. Understood: assignments, calls, if/elif/else, while, for over range, return.
 
 What is modelled: the 32 lanes of a warp take every step together. Where they disagree on a branch, the warp runs both
-sides one after the other, each with only its own lanes active, and they join again after it. With launch(..., shared=n) a block
-has n numbers that all its threads see, `shared`; at syncthreads() a warp waits until the block's other warps are there too.
-What is not modelled: time, caches, and the order of warps (here each goes as far as it can before the next one starts; on a GPU
-in any order, many at once).
+sides one after the other, each with only its own lanes active, and they join again after it. With launch(..., shared=n)
+a block has n numbers that all its threads see, `shared`; at syncthreads() a warp waits for the block's other warps.
+What is not modelled: time, caches, and the order of warps (here each goes as far as it can before the next one starts;
+on a GPU in any order, many at once).
 """
 
 import ast
@@ -62,8 +62,8 @@ class Step(NamedTuple):
 
 class _OnlyInAKernel:
     def refuse(self, *_):
-        raise RuntimeError("threadIdx, blockIdx, blockDim, gridDim, shared and syncthreads exist only inside a kernel that "
-                           "launch() runs; shared also needs launch(..., shared=how many numbers)")
+        raise RuntimeError("threadIdx, blockIdx, blockDim, gridDim, shared and syncthreads exist only inside a kernel "
+                           "that launch() runs; shared also needs launch(..., shared=how many numbers)")
 
     __getattr__ = __getitem__ = __setitem__ = __call__ = refuse
 
@@ -88,7 +88,7 @@ def matrix_add(A, B, C, rows, cols):
 
 
 def matrix_add_down_columns(A, B, C, rows, cols):
-    row = blockIdx.x * blockDim.x + threadIdx.x            # x walks down a column: the right answer, from scattered addresses
+    row = blockIdx.x * blockDim.x + threadIdx.x            # x walks down a column: right, from scattered addresses
     col = blockIdx.y * blockDim.y + threadIdx.y
     if row < rows and col < cols:
         C[row * cols + col] = A[row * cols + col] + B[row * cols + col]
@@ -142,7 +142,8 @@ def launch(kernel, grid, block, shared=0):
 
     def run(*arguments):
         if len(arguments) != len(names):
-            raise TypeError(f"{kernel.__name__} takes {len(names)} arguments ({', '.join(names)}), got {len(arguments)}")
+            raise TypeError(f"{kernel.__name__} takes {len(names)} arguments ({', '.join(names)}), "
+                            f"got {len(arguments)}")
         log, trace = [], Trace(kernel.__name__, grid, block, lines)
         given = {name: _Pointer(name, value, log) if isinstance(value, torch.Tensor) else value
                  for name, value in zip(names, arguments, strict=True)}
@@ -179,7 +180,7 @@ class _Warp:
         self.globals = kernel.__globals__
 
     def run(self, statements, active):
-        """Run statements with these lanes active; returns those that have not left the kernel. Yields at each barrier."""
+        """Run statements with these lanes active; returns the lanes still in the kernel. Yields at each barrier."""
         active = list(active)
         for node in statements:
             if not active:
@@ -206,8 +207,9 @@ class _Warp:
 
     def wait(self, node, active):
         if len(active) < len(self.lanes):
-            raise RuntimeError(f"{self.trace.kernel}, line {node.lineno}: {len(active)} of {len(self.lanes)} lanes of a warp reach "
-                               "syncthreads(). Every thread of the block has to; a GPU would hang or go on wrongly")
+            raise RuntimeError(f"{self.trace.kernel}, line {node.lineno}: {len(active)} of {len(self.lanes)} lanes of a "
+                               "warp reach syncthreads(). Every thread of the block has to; a GPU would hang or go on "
+                               "wrongly")
 
     def loop(self, node, active, ask):
         """Go round for as long as any lane wants to; those that are done wait for the others."""
@@ -240,7 +242,8 @@ class _Warp:
         accesses = [Access(group[0][0], group[0][1], tuple(offset for _, _, offset in group))
                     for group in zip(*per_lane, strict=False)]     # the k-th access of each lane is one instruction
         mask = tuple(n in answer for n in range(WARP))
-        self.trace.add(Step(self.block, self.number, node.lineno, self.trace.lines[node.lineno - 1], mask, tuple(accesses)))
+        source = self.trace.lines[node.lineno - 1]
+        self.trace.add(Step(self.block, self.number, node.lineno, source, mask, tuple(accesses)))
         return answer
 
     def value(self, node, n):
@@ -297,14 +300,16 @@ def _parse(kernel):
                 node.code = compile(ast.Module([node], []), kernel.__name__, "exec")
                 node.barrier = isinstance(node, ast.Expr) and ast.unparse(node.value) == "syncthreads()"
             elif isinstance(node, ast.stmt):
-                raise SyntaxError(f"{kernel.__name__}, line {node.lineno} `{source.splitlines()[node.lineno - 1].strip()}`: "
-                                  "the interpreter knows assignments, calls, if, while, for over range and a bare return")
+                line = source.splitlines()[node.lineno - 1].strip()
+                raise SyntaxError(f"{kernel.__name__}, line {node.lineno} `{line}`: the interpreter knows assignments, "
+                                  "calls, if, while, for over range and a bare return")
     return body, source.splitlines()
 
 
 def _dim3(name, value):
     sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    if not 1 <= len(sizes) <= 3 or any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in sizes):
+    whole = lambda size: isinstance(size, int) and not isinstance(size, bool) and size >= 1
+    if not 1 <= len(sizes) <= 3 or not all(map(whole, sizes)):
         raise ValueError(f"{name} must be one to three integers >= 1, got {value!r}")
     return Dim3(*sizes)
 
@@ -317,7 +322,7 @@ class Trace:
 
     def add(self, step):
         if len(self.steps) == MAX_STEPS:
-            raise RuntimeError(f"{self.kernel} has taken {MAX_STEPS} steps: a loop that never ends, or a launch too large")
+            raise RuntimeError(f"{self.kernel} has taken {MAX_STEPS} steps: an endless loop, or a launch too large")
         self.steps.append(step)
 
     @property

@@ -15,7 +15,7 @@ from flashlab_course.gpu.launching import check_on, check_same
 def vector_add_kernel(X, Y, Out, N, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)             # (B,)  which elements are mine: a block of offsets, not one
     mine = i < N                                           # (B,)  the last block sticks out
-    x = tl.load(X + i, mine)                               # (B,)  a pointer plus a block of offsets: a block of pointers
+    x = tl.load(X + i, mine)                               # (B,)  a pointer plus offsets: a block of pointers
     y = tl.load(Y + i, mine)
     tl.store(Out + i, x + y, mine)
 
@@ -39,7 +39,7 @@ def vector_add(X, Y, *, B=1024, kernel=vector_add_kernel):
         check_on(name, T, ndim=1, contiguous=True)
     if (N := X.numel()) >= 2**31:
         raise ValueError(f"X must have fewer than 2^31 elements, the kernel counts them in int32; got {N}")
-    if interpreted() and X.dtype == torch.bfloat16:        # the interpreter's bfloat16 arithmetic is wrong: widen, then round
+    if interpreted() and X.dtype == torch.bfloat16:        # the interpreter's bfloat16 is wrong: widen, then round
         return vector_add(X.float(), Y.float(), B=B, kernel=kernel).bfloat16()
     Out = torch.empty_like(X)
     if N:

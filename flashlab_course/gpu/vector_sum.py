@@ -23,14 +23,14 @@ def sum_by_block_kernel(X, Out, N, B: tl.constexpr):
 @triton.jit
 def partial_sums_kernel(X, Out, N, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
-    tl.store(Out + tl.program_id(0), tl.sum(tl.load(X + i, i < N, 0.0), 0))     # no atomic: each program has its own place
+    tl.store(Out + tl.program_id(0), tl.sum(tl.load(X + i, i < N, 0.0), 0))     # no atomic: one place a program
 
 
 def vector_sum(X, *, how="partial", B=1024):
     """The sum of X as a tensor of one float32.
 
     Shapes:  X (N,) contiguous float32 -> (1,)
-    how:     "element": an atomic addition per element; "block": one per program; "partial": none, a second launch of a single
+    how:     "element": an atomic addition per element; "block": one per program; "partial": none; a second, single
              program adds the programs' sums, in the same order every time
     Raises:  TypeError or ValueError before anything is launched
     """

@@ -47,7 +47,7 @@ def _compile(name):
     from torch.utils import cpp_extension
 
     if cpp_extension.CUDA_HOME is None:
-        cpp_extension.CUDA_HOME = "/usr/local/cuda"        # torch asks for the toolkit's headers; these sources use none
+        cpp_extension.CUDA_HOME = "/usr/local/cuda"        # torch wants the toolkit's headers; nothing uses them
     return torch.cuda._compile_kernel(source(name), name)
 
 
