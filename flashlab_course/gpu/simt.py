@@ -207,8 +207,8 @@ class _Warp:
 
     def wait(self, node, active):
         if len(active) < len(self.lanes):
-            raise RuntimeError(f"{self.trace.kernel}, line {node.lineno}: {len(active)} of {len(self.lanes)} lanes of a "
-                               "warp reach syncthreads(). Every thread of the block has to; a GPU would hang or go on "
+            raise RuntimeError(f"{self.trace.kernel}, line {node.lineno}: {len(active)} of {len(self.lanes)} lanes of "
+                               "a warp reach syncthreads(). Every thread of the block has to; a GPU would hang or go on "
                                "wrongly")
 
     def loop(self, node, active, ask):
@@ -322,7 +322,7 @@ class Trace:
 
     def add(self, step):
         if len(self.steps) == MAX_STEPS:
-            raise RuntimeError(f"{self.kernel} has taken {MAX_STEPS} steps: an endless loop, or a launch too large")
+            raise RuntimeError(f"{self.kernel} has taken {MAX_STEPS} steps: a loop that never ends, or too large a launch")
         self.steps.append(step)
 
     @property
