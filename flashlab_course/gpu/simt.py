@@ -208,8 +208,8 @@ class _Warp:
     def wait(self, node, active):
         if len(active) < len(self.lanes):
             raise RuntimeError(f"{self.trace.kernel}, line {node.lineno}: {len(active)} of {len(self.lanes)} lanes of "
-                               "a warp reach syncthreads(). Every thread of the block has to; a GPU would hang or go on "
-                               "wrongly")
+                               "a warp reach syncthreads(). Every thread of the block has to; "
+                               "a GPU would hang or go on wrongly")
 
     def loop(self, node, active, ask):
         """Go round for as long as any lane wants to; those that are done wait for the others."""
@@ -322,7 +322,7 @@ class Trace:
 
     def add(self, step):
         if len(self.steps) == MAX_STEPS:
-            raise RuntimeError(f"{self.kernel} has taken {MAX_STEPS} steps: a loop that never ends, or too large a launch")
+            raise RuntimeError(f"{self.kernel} has taken {MAX_STEPS} steps: a loop that never ends, or a large launch")
         self.steps.append(step)
 
     @property
