@@ -8,8 +8,8 @@ an appendix has a letter behind its number, 09b.
     python notebooks/build.py --record results/notebooks_<device>.json
                                            write nothing but this file: that the built notebooks ran here, and how long
 
-A learner works in notebooks/ and exercises/. So every run has fresh stubs in a folder of its own, and where a built notebook
-has been worked in, the one that git has is held against the source; a notebook that git does not know is nobody's business.
+A learner works in notebooks/ and exercises/. So every run has fresh stubs in a folder of its own, and where a built
+notebook has been worked in, git's copy is held against the source; a notebook that git does not know is left alone.
 """
 
 import argparse
@@ -128,7 +128,8 @@ def check_outputs(notebook):
             if output.output_type == "error" or "Traceback (most recent call last)" in text:
                 raise NotebookError(f"a cell shows a traceback:\n{indent(cell.source)}\n{indent(plain(text))}")
             if path := MACHINE_PATH.search(text.replace(str(HERE.parent), "/home/flashlab")):
-                raise NotebookError(f"a cell shows a path of the machine it ran on, {path[0]!r}:\n{indent(cell.source)}")
+                raise NotebookError(f"a cell shows a path of the machine it ran on, {path[0]!r}:\n"
+                                    f"{indent(cell.source)}")
     if not any(cell.get("outputs") for cell in notebook.cells):
         raise NotebookError("no cell has an output")
 
@@ -141,7 +142,7 @@ def output_text(output):
 
 
 def built(source_notebook, path):
-    """The built notebook at `path`, or, where a learner has worked in it, what git has of it. Raises: NotebookError if neither
+    """The built notebook at `path`, or git's copy where a learner has worked in it. Raises: NotebookError if neither
     holds the cells of its source."""
     try:
         if not path.exists():
@@ -181,9 +182,9 @@ def check_agreement(source_notebook, name, text):
 
 
 def hide_answers(notebook):
-    """Collapse every output until the learner runs its cell; JupyterLab then opens it. Who only reads, elsewhere, sees them all.
+    """Collapse every output until the learner runs its cell: JupyterLab opens it then. Other viewers show every output.
 
-    In place of a collapsed output JupyterLab prints the first line of the cell's first output, which is often the answer: an
+    In place of a collapsed output JupyterLab prints the first line of the cell's first output, often the answer: an
     output that holds nothing goes before it. A cell tagged "shown" is left open.
     """
     for cell in notebook.cells:
@@ -260,7 +261,8 @@ def record(path, seconds, failed):
 def main(argv=None, folder=HERE):
     parser = argparse.ArgumentParser(
         "build.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("numbers", nargs="*", metavar="NN", help="as a notebook's name begins: 09, 09b; all if none is given")
+    parser.add_argument("numbers", nargs="*", metavar="NN",
+                        help="as a notebook's name begins: 09, 09b; all if none is given")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--check", action="store_true", help="write nothing; fail if a notebook fails or is out of date")
     mode.add_argument("--record", type=Path, metavar="JSON", help="write how long each built notebook ran here")
@@ -268,7 +270,7 @@ def main(argv=None, folder=HERE):
     step = check if args.check else rerun if args.record else build
     start = time.perf_counter()
     at_once = min(2, os.cpu_count()) if args.check else 1       # who builds or records wants times of an idle machine
-    if at_once > 1:                                             # more threads than cores wait for one another most of the time
+    if at_once > 1:                                             # with more threads than cores, threads mostly wait
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     seconds, failed = run_all(step, find(folder, args.numbers), folder, at_once)
     if args.check:

@@ -1,4 +1,4 @@
-"""How large the house is: lines and tokens of every folder against its budget. `python tests/house.py` prints the table.
+"""Lines and tokens of every folder against its budget, and what is too long: `python tests/house.py` prints them.
 
 Tokens are counted as well as lines, because a budget of lines alone buys dense lines.
 """

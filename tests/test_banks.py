@@ -30,5 +30,5 @@ def test_every_lane_holds_its_share():
 
 
 def test_the_scores_of_one_product_are_the_operand_of_the_next():
-    """Two results side by side have every element where the left operand of the next product wants it: P needs no exchange."""
+    """Two results side by side have every element where the next product wants its left operand: no exchange."""
     assert all(accumulator_lane(row, column) == operand_lane(row, column) for row in range(16) for column in range(16))

@@ -80,7 +80,8 @@ def test_a_collapsed_output_does_not_show_its_first_line(folder):
     write(folder, HEADER + CELLS + "\n# %% tags=[\"shown\"]\nprint(answer)\n")
     build.main([], folder)
     cells = built(folder).cells
-    assert cells[2].metadata["jupyter"]["outputs_hidden"] and [output.get("data") for output in cells[2].outputs][0] == {}
+    assert cells[2].metadata["jupyter"]["outputs_hidden"]
+    assert [output.get("data") for output in cells[2].outputs][0] == {}
     assert len(cells[2].outputs) == 2 and len(cells[3].outputs) == 1, "one that is shown needs nothing before it"
     build.hide_answers(notebook := built(folder))
     assert notebook == built(folder), "hiding twice hides more"
@@ -119,7 +120,7 @@ def test_an_error_that_only_this_run_shows_is_found(folder, capsys, monkeypatch)
     write(folder, HEADER + "\n# %%\nimport os\nprint(1 / int(os.environ.get('DIVISOR', 1)))\n")
     assert build.main([], folder) == 0
     monkeypatch.setenv("DIVISOR", "0")
-    assert build.main(["--check"], folder) == 1                     # source and built notebook agree: only running finds it
+    assert build.main(["--check"], folder) == 1                     # only running it shows the difference
     assert "ZeroDivisionError" in capsys.readouterr().out
 
 
@@ -218,7 +219,8 @@ def types_a_prediction(folder):
 
 def saves_an_error(folder):
     notebook = built(folder)
-    notebook.cells[2].outputs = [nbformat.v4.new_output("error", ename="NameError", evalue="x", traceback=["Traceback: x"])]
+    error = nbformat.v4.new_output("error", ename="NameError", evalue="x", traceback=["Traceback: x"])
+    notebook.cells[2].outputs = [error]
     notebook.cells.append(nbformat.v4.new_code_cell("x"))
     nbformat.write(notebook, folder / "00_tiny.ipynb")
 

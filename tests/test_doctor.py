@@ -98,7 +98,8 @@ def test_a_gpu_is_described(machine, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (properties.major, properties.minor))
     finding = doctor.check_gpu()
     assert finding.level == "ok"
-    assert all(word in finding.text for word in ("9.0", "132 SMs", "L2 50.0 MiB", "228 KiB per SM", "227 KiB per block"))
+    words = ("9.0", "132 SMs", "L2 50.0 MiB", "228 KiB per SM", "227 KiB per block")
+    assert all(word in finding.text for word in words)
     properties.major, properties.minor = 7, 5                       # a T4
     assert doctor.check_gpu().level == "note"
 
@@ -115,7 +116,8 @@ def test_a_device_that_cannot_compute_is_a_finding_not_a_crash(monkeypatch):
 def test_the_report_of_this_machine(capsys):
     code = doctor.main(["--json"])
     findings = {f["topic"]: f for f in json.loads(capsys.readouterr().out)}
-    assert set(findings) == {"python", "torch", "triton", "numpy", "gpu", "copy", "matmul", "backend", "kernel", "chapters"}
+    assert set(findings) == {"python", "torch", "triton", "numpy", "gpu", "copy", "matmul", "backend", "kernel",
+                             "chapters"}
     assert findings["copy"]["data"]["GB_per_s"] > 0.1 and "measured here" in findings["copy"]["text"]
     assert findings["matmul"]["data"]["TFLOP_per_s"] > 1e-4 and "measured here" in findings["matmul"]["text"]
     assert {"kernel", "backward"} < set(findings["kernel"]["data"]), "which kernels run, of both passes"

@@ -1,4 +1,4 @@
-"""The small GPT: the same whoever computes its attention, the same with a cache as without, and the counts are what happens."""
+"""The small GPT: the same with every attention, the same with a cache as without, and its counts are what happens."""
 
 import pytest
 import torch
@@ -119,7 +119,8 @@ def test_a_wrong_attention_is_another_curve():
     """The comparison above can fail: scores three times too large show, early as it is."""
     tokens, _ = gpt.split(gpt.encode(gpt.text()))
     wrong = lambda Q, K, V, causal: gpt.ATTENTIONS["naive"](3 * Q, K, V, causal)
-    found = [gpt.train(gpt.GPT(TINY, attention), tokens, 25, batch=4, context=48) for attention in (wrong, gpt.ATTENTIONS["naive"])]
+    found = [gpt.train(gpt.GPT(TINY, attention), tokens, 25, batch=4, context=48)
+             for attention in (wrong, gpt.ATTENTIONS["naive"])]
     assert max(abs(a - b) for a, b in zip(*found, strict=True)) > 3e-4
 
 
@@ -127,7 +128,7 @@ def test_a_wrong_attention_is_another_curve():
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 def test_the_same_text_with_a_cache_as_without(kv_heads):
-    """Fails if a new token gets the wrong position, if the cache keeps the wrong rows, or if a query sees too few keys."""
+    """Fails if a new token gets the wrong position, the cache keeps the wrong rows, or a query sees too few keys."""
     one, prompt = model(shape=TINY._replace(kv_heads=kv_heads)), words(11, batch=2)
     for weight in one.parameters():
         weight.data *= 6 if weight.dim() == 2 else 1                         # else every token is about as likely
@@ -154,7 +155,8 @@ def test_drawn_text_follows_its_seed():
     assert torch.equal(first, same) and not torch.equal(first, other)
     with pytest.raises(ValueError, match=r"prompt must be \(B, N\)"):
         gpt.generate(one, prompt[0], 1)
-    with pytest.raises(ValueError, match="graph must be False without a cache or a GPU, got True with cached=True on cpu"):
+    said = "graph must be False without a cache or a GPU, got True with cached=True on cpu"
+    with pytest.raises(ValueError, match=said):
         gpt.generate(one, prompt, 1, graph=True)
 
 
@@ -171,7 +173,8 @@ def test_flops_are_those_that_pytorch_counts():
 
 def test_weights_and_mfu():
     one = model()
-    matrices = sum(weight.numel() for name, weight in one.named_parameters() if weight.dim() == 2 and "embedding" not in name)
+    matrices = sum(weight.numel() for name, weight in one.named_parameters()
+                   if weight.dim() == 2 and "embedding" not in name)
     assert gpt.weights(TINY) == matrices
     assert gpt.flops_per_token(TINY, 64) == 6 * matrices + 6 * 2 * 32 * 64
     assert gpt.mfu(1000, TINY, 64, 1000 * gpt.flops_per_token(TINY, 64)) == 1
@@ -239,6 +242,7 @@ def test_titles_say_what_is_drawn():
     said = {name: draw().get_suptitle().replace("\n", " ") for name, draw in pictures_training.pictures().items()}
     assert said["training_memory"] == "24 GiB has room for 8,192 tokens with naive, 16,384 tokens with flash_attention"
     assert said["parts_of_a_step"] == "Attention takes 67 % of a step with naive, 38 % of a step with flash_attention"
-    assert said["time_of_a_token"] == "After 128 tokens, one more takes 16 ms without and 2 ms with a cache: 8.0 times less"
+    assert said["time_of_a_token"] == ("After 128 tokens, one more takes 16 ms without and 2 ms with a cache: "
+                                       "8.0 times less")
     assert said["share_of_attention"] == "From N = 16,384 on, attention is most of the work"
     assert "8,192 with naive, 8,192 with SDPA math, at least 32,768 with flash_attention" in said["training_by_context"]

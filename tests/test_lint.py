@@ -79,7 +79,8 @@ def test_too_large_a_tile_runs_out_of_registers_and_the_worst_finding_comes_firs
 
 def test_a_sound_kernel_gets_no_finding():
     X, Out = torch.randn(70), torch.empty(70)
-    assert lint.lint_kernel(vector_add.vector_add_kernel, {"X": X, "Y": X, "Out": Out, "N": 70, "B": 64}, grid=(2,)) == []
+    arguments = {"X": X, "Y": X, "Out": Out, "N": 70, "B": 64}
+    assert lint.lint_kernel(vector_add.vector_add_kernel, arguments, grid=(2,)) == []
     assert lint.as_text([]) == "nothing found"
 
 

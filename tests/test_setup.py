@@ -34,7 +34,7 @@ def python(code, **env):
 
 def test_each_pin_is_exact_and_within_the_range_of_pyproject():
     ranges = {r.name: r for r in map(Requirement, PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"])}
-    assert {pin.name for pin in PINS} == set(ranges)        # else a newcomer lacks a package, or installs one for nothing
+    assert {pin.name for pin in PINS} == set(ranges)        # nothing is missing, nothing installed in vain
     for pin in PINS:
         (spec,) = pin.specifier
         assert spec.operator == "=="
@@ -131,7 +131,8 @@ def test_flashlab_imports_without_triton_and_doctor_says_what_to_do():
     assert f"{blocked} need Triton" in " ".join(answer.stdout.split())
 
 
-@pytest.mark.parametrize("first", ["import triton", "import torch._dynamo", "from torch.utils.flop_counter import FlopCounterMode",
+@pytest.mark.parametrize("first", ["import triton", "import torch._dynamo",
+                                   "from torch.utils.flop_counter import FlopCounterMode",
                                    "import torch; torch.compile(lambda x: x + 1, backend='eager')(torch.ones(3))"])
 def test_where_triton_came_first_all_but_its_kernels_work(first):
     """transformers, torch.compile and torch's own counters import it too, and without a GPU it then asks for one."""
@@ -163,12 +164,14 @@ print(doctor.check_triton().fix)
 print(check("ex09_vector_add").message)
 """)
     assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.count("import flashlab first") == 5 and answer.stdout.count("Triton was imported before flashlab") == 4
+    assert answer.stdout.count("import flashlab first") == 5
+    assert answer.stdout.count("Triton was imported before flashlab") == 4
 
 
 def test_a_forbidden_interpreter_says_what_to_do():
     pytest.importorskip("triton")
-    answer = python("from flashlab import triton_mode; from flashlab_course import doctor; print(triton_mode.why_no_kernels());"
+    answer = python("from flashlab import triton_mode; from flashlab_course import doctor; "
+                    "print(triton_mode.why_no_kernels());"
                     "print(doctor.check_triton())", TRITON_INTERPRET="0")
     assert answer.stdout.count("TRITON_INTERPRET=0 as Triton was imported forbade its interpreter") == 2, answer.stderr
 
@@ -238,17 +241,19 @@ def test_readme_counts_the_exercises_and_their_mistakes():
 
 
 def test_readme_says_what_was_recorded():
-    """The last kernels against SDPA flash and cuDNN at all sizes, and where they lead or trail by more than runs scatter."""
+    """The last kernels against SDPA flash and cuDNN at all sizes, and where they lead or trail beyond the scatter."""
     flash, cudnn, stands = {}, {}, {}
     for what in ("forward", "backward"):
         results = json.loads((ROOT / f"results/{what}_h200.json").read_text())
-        flash[what], cudnn[what] = (gains(results, f"fa2_hopper_{what}", other) for other in ("sdpa_flash", "sdpa_cudnn"))
+        flash[what], cudnn[what] = (gains(results, f"fa2_hopper_{what}", other)
+                                    for other in ("sdpa_flash", "sdpa_cudnn"))
         ahead, behind = (sum(not tied and (ratio > 1) == up for _, ratio, tied in cudnn[what]) for up in (True, False))
         stands[what] = f"ahead at {ahead} of {len(cudnn[what])} {what} sizes and behind at {behind}"
     ratios = {(what, who): [ratio for _, ratio, _ in found[what]] for what in stands
               for who, found in (("flash", flash), ("cudnn", cudnn))}
     span = {key: f"{min(found):.2f} to {max(found):.2f}" for key, found in ratios.items()}
-    says = (f"Recorded on an H200, chapter 12's last kernel runs the forward pass at {span['forward', 'flash']} times the speed of "
+    says = ("Recorded on an H200, chapter 12's last kernel runs the forward pass at "
+            f"{span['forward', 'flash']} times the speed of "
             f"SDPA's FlashAttention-2 and {span['forward', 'cudnn']} times that of cuDNN, the backward pass at "
             f"{span['backward', 'flash']} and {span['backward', 'cudnn']} times. Against cuDNN it is, beyond the "
             f"scatter of repeated runs, {stands['forward']}, and {stands['backward']}. The files are "

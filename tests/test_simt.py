@@ -1,4 +1,4 @@
-"""The SIMT interpreter against expected results and, where there is a GPU, against the CUDA C++ kernels it stands for."""
+"""The SIMT interpreter against expected results and, with a GPU, against the CUDA C++ kernels it stands for."""
 
 import shutil
 
@@ -100,7 +100,8 @@ def test_a_loop_runs_until_its_last_lane_is_done_and_lanes_that_returned_stay_aw
 
 
 def grid_of_three_axes(Out):
-    Out[(blockIdx.z * 3 + blockIdx.y) * 2 + blockIdx.x] = blockIdx.x + 10 * blockIdx.y + 100 * blockIdx.z + 1000 * blockDim.x
+    place = (blockIdx.z * 3 + blockIdx.y) * 2 + blockIdx.x
+    Out[place] = blockIdx.x + 10 * blockIdx.y + 100 * blockIdx.z + 1000 * blockDim.x
 
 
 def test_the_axes_of_a_grid():
@@ -126,8 +127,8 @@ def no_guard(A, B, C, N):
 
 def test_an_access_outside_names_the_line_the_thread_and_the_tensor():
     A, B, C = (torch.zeros(70) for _ in range(3))
-    with pytest.raises(IndexError, match=r"no_guard, line 3 `C\[i\] = A\[i\] \+ B\[i\]`, block \(1, 0, 0\), thread \(6, 0, 0\): "
-                                         r"loads A\[70\], but A has 70 elements"):
+    where = r"no_guard, line 3 `C\[i\] = A\[i\] \+ B\[i\]`, block \(1, 0, 0\), thread \(6, 0, 0\): "
+    with pytest.raises(IndexError, match=where + r"loads A\[70\], but A has 70 elements"):
         launch(no_guard, 2, 64)(A, B, C, 70)
 
 
@@ -221,7 +222,8 @@ def one_warp_waits(X):
         syncthreads()
 
 
-@pytest.mark.parametrize("kernel, words", [(half_a_warp_waits, "16 of 32 lanes"), (one_warp_waits, "others that have ended")])
+@pytest.mark.parametrize("kernel, words", [
+    (half_a_warp_waits, "16 of 32 lanes"), (one_warp_waits, "others that have ended")])
 def test_a_barrier_that_some_never_reach_is_refused(kernel, words):
     with pytest.raises(RuntimeError, match=words):
         launch(kernel, 1, 64)(torch.zeros(1))
@@ -282,7 +284,8 @@ def test_the_divergent_kernel_agrees_with_the_gpu(period):
 
 @gpu
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="needs nvcc")
-@pytest.mark.parametrize("name, arguments", [("vector_add", (1001, 64)), ("matrix_add", (101, 67)), ("two_paths", (4096, 10))])
+@pytest.mark.parametrize("name, arguments", [
+    ("vector_add", (1001, 64)), ("matrix_add", (101, 67)), ("two_paths", (4096, 10))])
 def test_the_programs_build_run_and_check_themselves(name, arguments):
     lines = cuda.run_program(name, *arguments).splitlines()
     assert lines and all("ms" in line for line in lines)
