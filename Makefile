@@ -16,7 +16,7 @@ ONE_THREAD = env OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 # $(call timed,name,command): run it, say how long it took.
 timed = start=$$(date +%s); $(2) || exit $$?; echo "[make] $(1): $$(($$(date +%s) - start)) s"
 
-.PHONY: help lab check test test-all notebooks exercises figures bench
+.PHONY: help lab check test test-all house notebooks exercises figures bench
 .DEFAULT_GOAL = help
 
 help:       ## this list
@@ -35,6 +35,9 @@ test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook 
 
 test-all: $(INSTALLED)  ## every unit test; `make test` leaves out repetitions, see tests/conftest.py
 	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --dist loadgroup)
+
+house:      ## lines and tokens of every folder against its budget, and what is too long
+	@$(PYTHON) tests/house.py
 
 notebooks: $(INSTALLED) ## rebuild notebooks/*.ipynb from notebooks/src; NOTEBOOKS="03 06" only these
 	@$(call timed,notebooks,$(PY) notebooks/build.py $(NOTEBOOKS))
