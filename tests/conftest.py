@@ -10,7 +10,6 @@ import pytest
 # Tests with many like cases: of these, --sample keeps one in so many. The same ones each time.
 SAMPLED = {
     "test_check_exercises.py": {"test_a_mistake_gets_its_own_name": 24, "test_a_correct_version_written_another_way_passes": 8},
-    "test_answers.py": {"test_an_answer_gets_its_report": 32},
     "test_check_fuzz.py": {"test_every_spoilt_solution_gets_its_verdict": 10},
     "test_check_diagnosis.py": {"test_two_mistakes_are_both_named": 3},
     "test_hopper.py": {"test_packed_sequences": 4},
@@ -59,6 +58,14 @@ def same_numbers():
     import torch
 
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def sampled(request):
+    """sampled(cases, n): one in n of a list of like cases where --sample is given, else all. The same ones each time."""
+    def choose(cases, n):
+        return cases[::n] if request.config.getoption("sample") else cases
+    return choose
 
 
 @pytest.fixture

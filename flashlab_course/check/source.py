@@ -124,13 +124,15 @@ class Parsed:
         """The text of the regions alone: what is shown once the exercise passes."""
         return "\n\n".join("\n".join(self.lines[r.start : r.stop]) for r in self.regions)
 
+    def todo(self, region):
+        """What stands in the stub in place of a region: its task, and a NotImplementedError that names it."""
+        return f'{region.indent}# your turn: {region.task}\n{region.indent}raise NotImplementedError("{self.name}: {region.task}")'
+
     def stub(self):
-        """What the learner gets: each region is its task and a NotImplementedError."""
+        """What the learner gets: a todo in place of each region."""
         lines, done = [], 0
         for region in self.regions:
-            lines += self.lines[done : region.start - 1]
-            lines += [f"{region.indent}# your turn: {region.task}",
-                      f'{region.indent}raise NotImplementedError("{self.name}: {region.task}")']
+            lines += [*self.lines[done : region.start - 1], self.todo(region)]
             done = region.stop + 1
         return "\n".join(lines + self.lines[done:])
 
