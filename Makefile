@@ -39,7 +39,7 @@ test-all: $(INSTALLED)  ## every unit test; `make test` leaves out repetitions, 
 notebooks: $(INSTALLED) ## rebuild notebooks/*.ipynb from notebooks/src; NOTEBOOKS="03 06" only these
 	@$(call timed,notebooks,$(PY) notebooks/build.py $(NOTEBOOKS))
 
-exercises: $(INSTALLED) ## exercises/ and docs/mistakes.md from solutions/; yours, once begun, are left alone
+exercises: $(INSTALLED) ## exercises/ from solutions/; yours, once begun, are left alone
 	$(PY) solutions/build.py
 
 figures: $(INSTALLED)   ## redraw the pictures

@@ -1,7 +1,6 @@
 """Cases and mistakes of ex01_attention."""
 
 from flashlab import oracle
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import EDGE, EPSILONS, HUGE, attention_case, epsilon, in_float64
 from flashlab_course.check.form import Exercise, Mistake, Output, Variant
 
@@ -10,7 +9,6 @@ EXERCISE = Exercise(
     outputs=(Output("O", ("query", "column")),),
     truth=lambda Q, K, V, causal=False, scale=None: oracle.attention(Q, K, V, causal=causal, scale=scale)[0],
     without=("attention",),
-    alternatives=Problem,
     cases=[
         attention_case("one query, three keys", 1, 3, 4, seed=1),
         attention_case("square", 4, 4, 4, seed=2),
@@ -100,6 +98,10 @@ EXERCISE = Exercise(
                 also=[[("Q.shape[-1] ** -0.5 if scale is None", "Q.shape[-1] ** 0.5 if scale is None"), ("S = Q @ K.T * scale", "S = Q @ K.T / scale")]]),
         Mistake("mask_shift_reversed", "the mask was shifted by N_q − N_k, with the wrong sign", "query i sees the keys up to i + N_k − N_q",
                 (".triu(N_k - N_q + 1)", ".triu(N_q - N_k + 1)")),
+        Mistake("mask_shift_never_negative",
+                "N_k − N_q was not allowed below 0: with more queries than keys the mask lined up the first query and key",
+                "the case N_q > N_k: the shift is negative, and the first queries see nothing",
+                (".triu(N_k - N_q + 1)", ".triu(max(N_k - N_q, 0) + 1)")),
         Mistake("mask_always", "the mask was applied without being asked for", "the mask: only where causal is True", ("if causal:", "if True:")),
         Mistake("mask_when_not_asked", "causal was read the wrong way round", "the mask: where causal is True, and nowhere else", ("if causal:", "if not causal:")),
         Mistake("mask_added_as_number", "the mask went into the scores as ones and zeros, which lowers hidden ones by 1 and hides nothing",

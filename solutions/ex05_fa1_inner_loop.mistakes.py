@@ -3,7 +3,6 @@
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64
 from flashlab_course.check.form import Breach, Exercise, Hint, Mistake, Output, Variant
 
@@ -80,7 +79,6 @@ EXERCISE = Exercise(
     call=call,
     show=show,
     truth=truth,
-    alternatives=Problem,
     cases=[
         case("one step", 2, 3, 3, B_c=3),
         case("two steps", 2, 4, 3, B_c=2, seed=11),

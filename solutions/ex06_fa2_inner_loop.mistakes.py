@@ -4,7 +4,6 @@ import torch
 
 from flashlab import oracle
 from flashlab.memory import KiB, kernel, tiles
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import HUGE, attention_case, epsilon, equal_weights, in_float64, whole_rescaled
 from flashlab_course.check.form import Exercise, Hint, Mistake, Output, Variant
 
@@ -35,7 +34,6 @@ EXERCISE = Exercise(
     truth=truth,
     sram_bytes=sram_bytes,
     most=lambda Q, K, V, B_r, B_c, scale: {"K": B_c * K.shape[1], "V": B_c * V.shape[1]},
-    alternatives=Problem,
     cases=[
         attention_case("one key block", 2, 3, 3, B_r=2, B_c=3, scale=1.0),
         attention_case("two key blocks", 2, 6, 3, B_r=2, B_c=3, scale=1.0, seed=8),

@@ -1,7 +1,6 @@
 """Cases and mistakes of ex06_published_line: the mistakes are the published ones, left in."""
 
 from flashlab import oracle
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64, widest
 from flashlab_course.check.form import Exercise, Mistake, Output, Variant
 
@@ -23,7 +22,6 @@ EXERCISE = Exercise(
     truth=lambda Q, K, V, B_c, scale: oracle.attention(Q, K, V, causal=True, scale=scale),
     without=("attention",),
     forbid=forbid,
-    alternatives=lambda inputs: Problem(inputs | {"causal": True}),
     cases=[
         attention_case("one query, one key", 1, 1, 2, B_c=1, scale=1.0),
         attention_case("one block", 3, 3, 3, B_c=3, scale=0.5, seed=1),
@@ -66,6 +64,8 @@ EXERCISE = Exercise(
         Mistake("scale_zero_replaced", "a scale of 0 was taken for none at all, and 1/√d put in its place", "scale: any number, 0 too; `scale or ...` and `if scale` take 0 for none",
                 ("Q @ K_j.T * scale", "Q @ K_j.T * (scale or Q.shape[-1] ** -0.5)")),
         Mistake("line_8", "line 8 is still there: O was divided by l in every step, and once more in line 10", "line 8: it has to go, since line 7 adds undivided terms; line 10 divides once at the end", LINE_8),
+        Mistake("divided_twice", "O was divided by l twice", "lines 8 and 10: how many divisions are there?",
+                ("O = O / l[:, None]\n    return", "O = O / l[:, None] / l[:, None]\n    return")),
         Mistake("line_10_removed", "O was divided by l in every step and not at the end: the wrong one of lines 8 and 10 was removed",
                 "line 8: it has to go, and line 10 to stay; an O divided by l no longer matches line 7, which adds undivided terms", LINE_8, ("O = O / l[:, None]\n    return", "return")),
         Mistake("both_removed", "O was never divided by l: lines 8 and 10 are both gone", "line 10: the weights have to sum to 1", ("O = O / l[:, None]\n    return", "return")),

@@ -4,7 +4,6 @@ import torch
 
 from flashlab import oracle
 from flashlab_course.check import compiled
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import (
     BELOW,
     EDGE,
@@ -75,7 +74,6 @@ EXERCISE = Exercise(
     traffic=traffic,
     fewer=lambda causal, **rest: causal,
     most=lambda Q, B_r, B_c, **rest: {"Q": B_r * Q.shape[2], "K": B_c * Q.shape[2], "V": B_c * Q.shape[2]},
-    alternatives=Problem,
     cases=[
         case("one tile", 16, 16, seed=1000),
         case("two key blocks", 16, 32, seed=1003),
@@ -121,6 +119,14 @@ EXERCISE = Exercise(
         Mistake("scale_twice", "the scores held the scale twice", "each place where the scale enters S_ij: once", ('tl.trans(K_j), input_precision="ieee") * scale', 'tl.trans(K_j), input_precision="ieee") * scale * scale')),
         Mistake("k_not_transposed", "Q_i was multiplied by K_j, not by its transpose", "tl.dot(Q_i, tl.trans(K_j))", ("tl.dot(Q_i, tl.trans(K_j)", "tl.dot(Q_i, K_j")),
         Mistake("tail_dropped", "the last, short key block was never visited", "the number of key blocks: ⌈N_k / B_c⌉ (tl.cdiv)", ("tl.cdiv(N_k, B_c)", "tl.maximum(1, N_k // B_c)")),
+        Mistake("end_by_first_query", "with causal, the key blocks ended where the block's first query ends, not its last",
+                "where the key blocks end: the last query of the block sees the most keys",
+                ("tl.cdiv(N_k, B_c)",
+                 "tl.cdiv(tl.maximum(0, tl.minimum(N_k, i * B_r + 1 + N_k - N_q)) if causal else N_k, B_c)")),
+        Mistake("last_key_left_out", "with causal, the key blocks ended one key early: before the last query's own key",
+                "where the key blocks end: it is the number of keys, one more than the last key's index",
+                ("tl.cdiv(N_k, B_c)",
+                 "tl.cdiv(tl.maximum(0, tl.minimum((i + 1) * B_r, N_q) - 1 + N_k - N_q) if causal else N_k, B_c)")),
         Mistake("tail_not_masked", "keys beyond N_k were not hidden, or with causal alone: their score was 0, not −inf, and weighed exp(0 − m)",
                 "S_ij where keys ≥ N_k: it has to be −inf", ("tl.where(keys < N_k, S_ij, -float(\"inf\"))", "S_ij")),
         Mistake("no_guard_K_V", "K and V, or V alone, were loaded for keys beyond N_k: without a guard, or with one that lets them through", "the masks of the loads of K and V: keys < N_k",

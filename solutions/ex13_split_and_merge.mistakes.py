@@ -6,7 +6,6 @@ import torch
 
 from flashlab import oracle
 from flashlab.memory import KiB
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import EPSILONS, HUGE, attention_case, epsilon
 from flashlab_course.check.form import Exercise, Hint, Mistake, Output, Variant
 
@@ -53,7 +52,6 @@ EXERCISE = Exercise(
     sram_bytes=lambda Q, **rest: 64 * KiB,
     fewer=lambda K, cuts, **rest: 0 in (chunk.stop - chunk.start for chunk in chunks_of(len(K), cuts)),     # Q, for an empty chunk
     most=lambda Q, K, V, cuts, B_c, scale: {"K": B_c * K.shape[1], "V": B_c * V.shape[1]},
-    alternatives=Problem,
     cases=[
         case("one chunk", 1, 3, cuts=(), B_c=3, scale=1.0),
         case("two chunks", 1, 6, cuts=(3,), B_c=3, scale=1.0, seed=1),

@@ -1,7 +1,7 @@
 """From a learner's wrong answers to the mistakes that give the same ones: one known mistake, or two made together."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from flashlab_course.check import explain, judge, where
@@ -17,12 +17,11 @@ class Diagnosis:
 
     mistakes: tuple = ()
     partly: bool = False
-    explanation: explain.Explanation | None = None     # where no known mistake gives these answers
+    said: list = field(default_factory=list)           # sentences, where no known mistake gives these answers
 
     @property
     def name(self):
-        names = [m.name for m in self.mistakes] or (self.explanation.names if self.explanation else [])
-        return " + ".join(names) or None
+        return " + ".join(m.name for m in self.mistakes) or None
 
 
 def judge_all(exercise, fn, *, own_file=None):
@@ -58,7 +57,7 @@ def _in_32_bits(judged):
 
 
 def name_mistake(exercise, judged):
-    """One known mistake that gives the same answers, a way of computing that does, two mistakes together, or part of it."""
+    """One known mistake that gives the same answers, two mistakes together, or one that gives the smallest failing case."""
     failing = [k for k in judged if not k.passed]
     if failing[0].problem is not None and failing[0].problem.kind in FINAL:
         return Diagnosis()
@@ -67,15 +66,12 @@ def name_mistake(exercise, judged):
         for mistake in (form for m in exercise.mistakes for form in m.forms):
             if _explains(exercise, (mistake,), order, same) and (same is judge.agree or _tell(failing)):
                 return Diagnosis((mistake,))
-    explanation = explain.explain(exercise, judged)
-    if explanation.names:
-        return Diagnosis(explanation=explanation)
     if _tell(failing):                                         # the same exception, or NaN, has many causes
         pair = _in_different_cases(exercise, failing, judged) or _pair(exercise, order, failing[0])
         if pair:
             return Diagnosis(pair)
     partly = _name_partly(exercise, failing, judged)
-    return partly if partly.mistakes and not explanation.looks else Diagnosis(explanation=explanation)
+    return partly if partly.mistakes else Diagnosis(said=explain.explain(exercise, judged))
 
 
 def _explains(exercise, mistakes, order, same=judge.agree):

@@ -117,7 +117,6 @@ class Exercise:
     traffic: Callable | None = None      # Triton: (**inputs) -> {tensor: (elements loaded, elements stored)}, the closed form
     fewer: Callable | None = None        # (**inputs) -> may a right answer move less than that, or than the solution?
     after: list = field(default_factory=list)    # (exercise, fn) -> (Mistake, what was seen) or None: what no case can show
-    alternatives: Callable | None = None # (inputs) -> alternatives.Problem or gradients.Backward: wrong ways to compute it, by name
     parts: dict = field(default_factory=dict)    # {an argument that is a tuple: the names of its parts}
     terms: Callable | None = None        # (**inputs) -> {name: number}: what a wrong whole number may be off by
     ints_only: bool = False              # the answers are whole numbers: compared exactly

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from flashlab_course.check import diagnose, explain, failing, hints, judge, raised, special, structure, where
+from flashlab_course.check import diagnose, failing, hints, judge, raised, special, structure, where
 from flashlab_course.check.report import Report
 
 PRINTED_LINES = 12
@@ -23,8 +23,7 @@ def failed(exercise, fn, judged, place):
     texts = [*_named(exercise, diagnosis), *_shown(exercise, fn, judged, first, diagnosis)]
     points = first.only_structure
     against = points or first.problem is not None and first.problem.kind == "autograd"
-    looks = [m.look for m in diagnosis.mistakes] or (diagnosis.explanation.looks if diagnosis.explanation else [])
-    looked = " ".join(sentence(f"Look at: {look}") for look in dict.fromkeys(looks))
+    looked = " ".join(sentence(f"Look at: {look}") for look in dict.fromkeys(m.look for m in diagnosis.mistakes))
     name = first.problem.kind if first.problem is not None else first.structure[0].name if points else None
     return Report(False, exercise.name, mistake=diagnosis.name or name,
                   message="\n".join(text.strip() for text in texts if text.strip()),
@@ -50,8 +49,6 @@ def _and_the_numbers(first, report, place):
 
 def _named(exercise, diagnosis):
     whats = [m.what for m in diagnosis.mistakes]
-    if diagnosis.explanation and diagnosis.explanation.names:
-        whats = diagnosis.explanation.said
     if not whats:
         return []
     said = " ".join(sentence(what, exercise) for what in whats)
@@ -80,8 +77,7 @@ def _shown(exercise, fn, judged, first, diagnosis):
                     + where.from_key_block(exercise, first, fn))
         if (text := where.outputs(exercise, [k for k in judged if not k.passed])):
             said.append(sentence(text, exercise))
-        if diagnosis.explanation and not diagnosis.explanation.names:
-            said += [sentence(text, exercise) for text in diagnosis.explanation.said]
+        said += [sentence(text, exercise) for text in diagnosis.said]
     found = findings(first, exercise, named=bool(diagnosis.name))
     return said + ([f"There {found[0][0].lower()}{found[0][1:]}", *found[1:]] if first.only_structure else found)
 
@@ -99,8 +95,6 @@ def _of_problem(exercise, first, judged):
     said = [f"The numbers are right{rounded}, but {problem.text}." if right else sentence(f"There {problem.text}")]
     if problem.kind == "wrong_dtype" and "has dtype float32;" in problem.text:
         said.append("A tensor is float32 where none is asked for: `torch.zeros`, `torch.full` and others take `dtype=`.")
-    if problem.kind in SHAPES and (text := explain.exchanged_shapes(exercise, first)):
-        said.append(sentence(text, exercise))
     if problem.kind == "raised":
         said += [sentence(f"In that line {problem.seen}")] if problem.seen else []
         said += [sentence(text)] if (text := raised.meaning(problem)) else []

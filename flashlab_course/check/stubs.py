@@ -58,9 +58,9 @@ def digest(text):
 
 
 def fresh_root(folder):
-    """Fill an empty folder that the checker can take for the repository (FLASHLAB_ROOT): solutions, docs, the chapters' texts,
+    """Fill an empty folder that the checker can take for the repository (FLASHLAB_ROOT): solutions, the chapters' texts,
     a stub of each exercise, and nobody's progress."""
-    for part in ("solutions", "docs", "notebooks/src"):
+    for part in ("solutions", "notebooks/src"):
         shutil.copytree(source.root() / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "exercises").mkdir()
     for name in form.names():
