@@ -2,7 +2,7 @@
 
 from flashlab import oracle
 from flashlab_course.check.cases import EDGE, EPSILONS, HUGE, attention_case, epsilon, in_float64
-from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Exercise, Mistake, Output
 
 EXERCISE = Exercise(
     function="attention",
@@ -145,23 +145,6 @@ EXERCISE = Exercise(
                 also=[[("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.max())\n    P = (P / P.sum(-1, keepdim=True)).nan_to_num(0)")]]),
         Mistake("zeroed_where_anything_is_hidden", "each row with a hidden key was set to 0, not only those that see no key", "the rows of zeros: only those whose scores are −inf throughout",
                 ("(S == -inf).all(-1, keepdim=True)", "(S == -inf).any(-1, keepdim=True)")),
-    ],
-    variants=[
-        Variant("by hand, mask from indices", body="""
-            d = Q.size(1)
-            q = Q / d**0.5 if scale is None else Q * scale
-            scores = torch.einsum("id,jd->ij", q, K)
-            visible = torch.full_like(scores, True, dtype=torch.bool)
-            if causal:
-                i, j = torch.arange(len(Q)), torch.arange(len(K))
-                visible = j[None, :] <= i[:, None] + len(K) - len(Q)
-            weights = torch.where(visible, scores, torch.tensor(-inf))
-            top = weights.max(dim=1, keepdim=True).values
-            e = torch.where(visible, torch.exp(weights - top), torch.zeros(()))
-            total = e.sum(1, keepdim=True)
-            return (e / torch.where(total == 0, torch.ones(()), total)) @ V
-            """),
-        Variant("nan_to_num", ("P.masked_fill((S == -inf).all(-1, keepdim=True), 0)", "P.nan_to_num(0)")),
     ],
     hints=[
         "Without the mask it is three lines: S = Q @ K.T * scale, P = torch.softmax(S, dim=-1), O = P @ V.",

@@ -5,7 +5,7 @@ from torch.overrides import TorchFunctionMode
 from flashlab import oracle
 from flashlab_course.check import runner
 from flashlab_course.check.cases import HUGE, attention_case, epsilon, in_float64, whole_rescaled, widest
-from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Exercise, Mistake, Output
 
 STAR = ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=True)")
 
@@ -157,28 +157,6 @@ EXERCISE = Exercise(
                 ("K_j, V_j = K[start : start + B_c], V[start : start + B_c]", "K_j, V_j = (torch.nn.functional.pad(T[start : start + B_c], (0, 0, 0, max(0, start + B_c - len(T)))) for T in (K, V))")),
         Mistake("cut_into_B_c", "the keys were cut into B_c blocks, not into blocks of B_c", "a block has at most B_c keys: `split` takes their size, `chunk` their number",
                 ('for start in range(0, len(K), B_c):\n        K_j, V_j = K[start : start + B_c], V[start : start + B_c]', "for K_j, V_j in zip(K.chunk(B_c), V.chunk(B_c)):")),
-    ],
-    variants=[
-        Variant("one pass for the maximum, one for the rest", body="""
-            scale, m = Q.shape[-1] ** -0.5, torch.full((len(Q), 1), -inf)
-            for a in range(0, len(K), B_c):
-                m = torch.maximum(m, (Q @ K[a : a + B_c].T * scale).amax(1, keepdim=True))
-            l, O = 0, 0
-            for a in range(0, len(K), B_c):
-                P = torch.exp(Q @ K[a : a + B_c].T * scale - m)
-                l, O = l + P.sum(1, keepdim=True), O + P @ V[a : a + B_c]
-            return O / l
-            """),
-        Variant("weights of finished tiles, merged by their logsumexp", body="""
-            O, L = torch.zeros(len(Q), V.shape[1]), torch.full((len(Q),), -inf)
-            for k, v in zip(K.split(B_c), V.split(B_c)):
-                s = Q @ k.T / Q.shape[1] ** 0.5
-                L_j = s.logsumexp(1)
-                L_new = torch.logaddexp(L, L_j)
-                O = O * (L - L_new).exp()[:, None] + s.softmax(1) @ v * (L_j - L_new).exp()[:, None]
-                L = L_new
-            return O
-            """),
     ],
     hints=[
         "A tile in units of its own maximum m_j is exp(m_j − m) times too large against one in units of m. Keep one m for all.",

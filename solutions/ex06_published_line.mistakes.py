@@ -2,7 +2,7 @@
 
 from flashlab import oracle
 from flashlab_course.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64, widest
-from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Exercise, Mistake, Output
 
 LINE_3 = ("keys > queries", "queries > keys")
 LINE_6 = ("l * torch.exp(m - m_new) + P.sum(-1)", "l + torch.exp(m - m_new) + P.sum(-1)")
@@ -103,17 +103,6 @@ EXERCISE = Exercise(
         Mistake("hidden_block_counts_as_0", "the maximum of a block that a query sees nothing of was taken to be 0, and the larger of 0 and m became the new m", "line 4: max(m, rowmax(S)), also where all of S is −inf: m is finite by then, since every query sees key 0",
                 ("torch.maximum(m, S.amax(-1))", "torch.maximum(m, S.amax(-1).masked_fill(S.amax(-1) == -inf, 0))")),
         Mistake("block_number_and_place", "a key was numbered by its block's number plus its place in the block", "the keys of block j: j · B_c and the place in the block", ("torch.arange(start, start + len(K_j))", "torch.arange(len(K_j)) + start // B_c")),
-    ],
-    variants=[
-        Variant("query blocks of one", body="""
-            outs, logs = [], []
-            for n, q in enumerate(Q):
-                s = (K[: n + 1] @ q) * scale
-                total = s.logsumexp(0)
-                outs.append((s - total).exp() @ V[: n + 1])
-                logs.append(total)
-            return torch.stack(outs), torch.stack(logs)
-            """),
     ],
     hints=[
         "Line 3: may query 0 see key 1? May query 1 see key 0?",

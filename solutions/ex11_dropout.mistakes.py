@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import EPSILONS, epsilon, in_float64, normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, N_q, N_k, d_v, rows, cols, *, p, seed):
@@ -79,14 +79,6 @@ EXERCISE = Exercise(
         Mistake("no_dropout", "dropout was left out: as if everything had been kept", "keep and dropout_p belong to dV and to dP", (Z, "keep * 0.0 + 1.0")),
         Mistake("measured_rate", "what stays was divided by the share that happened to stay in this tile, not by 1 − p", "Z: 1 − p is the chance to stay, whatever this tile has drawn",
                 (Z, "keep / (keep * 1.0).mean().clamp_min(1e-9)"), also=[[(Z, "keep / (keep * 1.0).mean()")]]),
-    ],
-    variants=[
-        Variant("where", body="""
-            import torch
-            zero, factor = torch.zeros_like(P_ij), 1 / (1 - dropout_p)
-            dP = torch.where(keep, dO_i @ V_j.T * factor, zero)
-            return torch.where(keep, P_ij, zero).T @ dO_i * factor, P_ij * dP - P_ij * D_i[:, None]
-            """),
     ],
     hints=[
         "Z_ij = keep / (1 − p) is a constant of this step: it multiplies P on the way forward and dP on the way back.",

@@ -9,9 +9,7 @@ import pytest
 
 # Tests with many like cases: of these, --sample keeps one in so many. The same ones each time.
 SAMPLED = {
-    "test_check_exercises.py": {"test_a_mistake_gets_its_own_name": 24, "test_a_correct_version_written_another_way_passes": 8},
     "test_check_fuzz.py": {"test_every_spoilt_solution_gets_its_verdict": 10},
-    "test_check_diagnosis.py": {"test_two_mistakes_are_both_named": 3},
     "test_hopper.py": {"test_packed_sequences": 4},
     "test_hopper_backward.py": {"test_packed_sequences": 4, "test_nobody_waits_for_ever": 3},
     "test_check_robust.py": {"test_each_gets_its_verdict": 6, "test_whatever_it_returns_is_described": 6},

@@ -124,14 +124,6 @@ def test_what_takes_seconds_to_import_is_imported_before_the_clock_runs(monkeypa
 
 # ---- hints and the player
 
-@pytest.mark.parametrize("name", form.names())
-def test_a_hint_is_about_a_feature_that_some_case_has(name):
-    exercise = form.exercise(name)
-    known = frozenset({"the numbers are right"}).union(*(case.features for case in exercise.cases))
-    for hint in exercise.hints:
-        assert getattr(hint, "about", frozenset()) <= known, hint
-
-
 @pytest.mark.parametrize("name, mistake, words", [
     ("ex05_fa1_inner_loop", "dropout_not_rescaled", "Without dropout all is right"),
     ("ex06_use_of_L", "no_empty_half", "Only where neither half saw a key"),

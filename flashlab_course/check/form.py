@@ -87,13 +87,6 @@ class Hint(str):
         return hint
 
 
-class Variant(Mistake):
-    """A correct version written another way: it must pass."""
-
-    def __init__(self, name, *swaps, body=None, code=None):
-        super().__init__(name, "", "", *swaps, body=body, code=code)
-
-
 @dataclass(eq=False)
 class Exercise:
     """Everything the checker knows about an exercise; title, chapter, difficulty and minutes stand in the solution's docstring."""
@@ -102,7 +95,6 @@ class Exercise:
     outputs: tuple                       # of Output
     cases: list                          # of Case, from the smallest to the nastiest
     mistakes: list                       # of Mistake
-    variants: list                       # of Variant, at least one
     hints: list                          # of str or Hint, the gentlest first
     truth: Callable | None = None        # (**inputs) -> outputs in float64; None: the solution in float64
     call: Callable | None = None         # (fn, inputs) -> outputs; None: fn with the solution's own signature
