@@ -1,8 +1,10 @@
-"""Answers by writers who had read neither the known mistakes nor the checker: right ones pass, the others get their report.
+"""Answers by writers who had not read the known mistakes: right ones pass, the others get their report.
 
-tests/answers/<exercise>.jsonl holds one answer a line: its name, its kind, what was done, what the report called it (None where it
-only says what is wrong and where), and the code, either whole or as what was written into the stub.
-`python tests/test_answers.py` runs them all and writes the reports anew.
+tests/answers/<exercise>.jsonl holds an answer a line: its name and kind, what was done, what the report called it (None
+where it only says what is wrong and where), and the code, either whole or as what was written into the stub.
+
+    python tests/test_answers.py                                        run them all, write their reports anew
+    python tests/test_answers.py ex03_merge NAME KIND WHAT < code.py    add one: all that stands below the docstring
 """
 
 import ast
@@ -27,7 +29,7 @@ def answers(name):
 
 
 def written(parsed, row):
-    """The answer as a file: the stub with its regions written and some lines around them changed, or with other code below its head."""
+    """The answer as a file: the stub with its regions written and lines around them changed, or with other code in it."""
     if "code" in row:
         end = ast.parse(parsed.text).body[0].end_lineno
         return "\n".join([*parsed.lines[:end], "", row["code"]])
@@ -64,13 +66,14 @@ def complaint(row, report):
 
 
 @pytest.mark.skipif(not interpreted() and TRITON, reason="recorded where kernels are interpreted")
-@pytest.mark.parametrize("name", form.names())
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in form.names()])
 def test_answers_get_their_reports(sandbox, sampled, name):
     exercise = form.exercise(name)
     if exercise.triton and not TRITON:
         pytest.skip("needs Triton")
-    reports = [(row, examined(exercise, row)) for row in sampled(answers(name), 8)]
-    failed = [f"{row['name']} ({row['what']}): {said}\n{report}" for row, report in reports if (said := complaint(row, report))]
+    reports = [(row, examined(exercise, row)) for row in sampled(answers(name), 16)]
+    failed = [f"{row['name']} ({row['what']}): {said}\n{report}"
+              for row, report in reports if (said := complaint(row, report))]
     assert not failed, "\n\n".join(failed)
 
 
@@ -80,17 +83,24 @@ def test_three_in_four_single_mistakes_are_named():
     assert found[True] / found.total() >= 0.75, found
 
 
+def write(name, rows):
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (FOLDER / f"{name}.jsonl").write_text(text, encoding="utf-8")
+
+
 if __name__ == "__main__":
     import os
+    import sys
     import tempfile
 
     from flashlab_course.check import stubs
 
+    if len(sys.argv) > 1:
+        name, slug, kind, what = sys.argv[1:]
+        write(name, [*answers(name), {"name": slug, "kind": kind, "what": what, "report": None, "code": sys.stdin.read()}])
     with tempfile.TemporaryDirectory() as folder:
         stubs.fresh_root(Path(folder))
         os.environ["FLASHLAB_ROOT"] = folder
-        for name in form.names():
-            rows = [row if row["kind"] == "right" else {**row, "report": examined(form.exercise(name), row).mistake}
-                    for row in answers(name)]
-            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            (FOLDER / f"{name}.jsonl").write_text(text, encoding="utf-8")
+        for name in sys.argv[1:2] or form.names():
+            write(name, [row if row["kind"] == "right" else {**row, "report": examined(form.exercise(name), row).mistake}
+                         for row in answers(name)])

@@ -30,7 +30,7 @@ def test_the_solution_passes_and_the_stub_is_not_implemented_yet(name):
 @each
 def test_mistakes_get_their_own_names(name, sampled):
     exercise = form.exercise(name)
-    for known in sampled(exercise.mistakes, 24):
+    for known in sampled(exercise.mistakes, 60):
         for form_of_it in () if known.stray and not interpreted() else known.forms:
             with state.normal():
                 judged = diagnose.judge_known(exercise, form_of_it)
