@@ -99,7 +99,8 @@ EXERCISE = Exercise(
         Mistake("mask_shift_reversed", "the mask was shifted by N_q − N_k, with the wrong sign", "query i sees the keys up to i + N_k − N_q",
                 (".triu(N_k - N_q + 1)", ".triu(N_q - N_k + 1)")),
         Mistake("mask_shift_never_negative",
-                "N_k − N_q was not allowed below 0: with more queries than keys the mask lined up the first query and key",
+                "the shift N_k − N_q was kept from falling below 0: with more queries than keys the mask lined up the first "
+                "query with the first key",
                 "the case N_q > N_k: the shift is negative, and the first queries see nothing",
                 (".triu(N_k - N_q + 1)", ".triu(max(N_k - N_q, 0) + 1)")),
         Mistake("mask_always", "the mask was applied without being asked for", "the mask: only where causal is True", ("if causal:", "if True:")),
