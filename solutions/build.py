@@ -61,7 +61,8 @@ def counted_in(readme):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser("build.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser("build.py", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
     args = parser.parse_args(argv)
     try:

@@ -29,7 +29,8 @@ def answers(name):
 
 
 def written(parsed, row):
-    """The answer as a file: the stub with its regions written and lines around them changed, or with other code in it."""
+    """The answer as a file: the stub with its regions written and lines around them changed, or with other code in
+    it."""
     if "code" in row:
         end = ast.parse(parsed.text).body[0].end_lineno
         return "\n".join([*parsed.lines[:end], "", row["code"]])
@@ -97,10 +98,12 @@ if __name__ == "__main__":
 
     if len(sys.argv) > 1:
         name, slug, kind, what = sys.argv[1:]
-        write(name, [*answers(name), {"name": slug, "kind": kind, "what": what, "report": None, "code": sys.stdin.read()}])
+        write(name,
+              [*answers(name), {"name": slug, "kind": kind, "what": what, "report": None, "code": sys.stdin.read()}])
     with tempfile.TemporaryDirectory() as folder:
         stubs.fresh_root(Path(folder))
         os.environ["FLASHLAB_ROOT"] = folder
         for name in sys.argv[1:2] or form.names():
-            write(name, [row if row["kind"] == "right" else {**row, "report": examined(form.exercise(name), row).mistake}
-                         for row in answers(name)])
+            write(name,
+                  [row if row["kind"] == "right" else {**row, "report": examined(form.exercise(name), row).mistake}
+                   for row in answers(name)])

@@ -12,7 +12,8 @@ import pytest
 
 from flashlab_course.check import cli, form, progress, source, stubs
 
-spec = importlib.util.spec_from_file_location("solutions_build", Path(__file__).resolve().parents[1] / "solutions/build.py")
+spec = importlib.util.spec_from_file_location("solutions_build",
+                                              Path(__file__).resolve().parents[1] / "solutions/build.py")
 build = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(build)
 
@@ -91,7 +92,8 @@ def test_no_mistake_leans_on_the_layout_of_its_solution(sampled):
 
 
 def reformatted(parsed, comment):
-    """The solution with this comment in the place of those in its regions, and at the end of each statement without one."""
+    """The solution with this comment in the place of those in its regions, and at the end of each statement without
+    one."""
     lines, ends = list(parsed.lines), {}
     for token in tokenize.generate_tokens(io.StringIO(parsed.text).readline):
         if token.type in (tokenize.COMMENT, tokenize.NEWLINE):
@@ -132,7 +134,8 @@ def test_build_check_finds_a_solution_without_a_spec(sandbox, capsys):
 
 def change_solution(name=NAME):
     path = source.solution_path(name)
-    path.write_text(path.read_text(encoding="utf-8").replace("\nHint: ", "\nIn other words.\n\nHint: "), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace("\nHint: ", "\nIn other words.\n\nHint: "),
+                    encoding="utf-8")
 
 
 def test_a_stub_follows_its_solution_where_no_one_has_written_into_it(sandbox, capsys):
@@ -165,7 +168,8 @@ def test_a_new_exercise_gets_its_stub_and_is_counted(sandbox, capsys):
     source.solution_path("ex03_toy").with_suffix(".mistakes.py").write_text(
         "from flashlab_course.check.form import Case, Exercise, Mistake, Output\n"
         "EXERCISE = Exercise('f', (Output('y'),), [Case('one', lambda: {'x': 3})], [\n"
-        "    Mistake('tripled', 'x was tripled', 'the factor', ('2 * x', '3 * x'))], [], ints_only=True)\n", encoding="utf-8")
+        "    Mistake('tripled', 'x was tripled', 'the factor', ('2 * x', '3 * x'))], [], ints_only=True)\n",
+        encoding="utf-8")
     assert build.main(["--check"]) == 1
     out = capsys.readouterr().out
     assert "exercises/ex03_toy.py differs" in out and "README.md counts other exercises or mistakes" in out
@@ -187,7 +191,8 @@ def test_the_readme_counts_what_there_is():
 
 STUB = form.exercise(NAME).parsed.stub()
 WRITTEN = {
-    "half an answer, the error still there": STUB.replace("    raise Not", "    m_a, m_b = state_a[1], state_b[1]\n    raise Not"),
+    "half an answer, the error still there": STUB.replace("    raise Not",
+                                                          "    m_a, m_b = state_a[1], state_b[1]\n    raise Not"),
     "a note alone": STUB + "# ask about m\n",
     "a syntax error": STUB.replace("    raise Not", "    m = torch.maximum(\n    raise Not"),
     "not UTF-8": STUB.encode() + b"# caf\xe9\n",
@@ -251,7 +256,8 @@ def test_an_overview_that_cannot_be_kept_says_so(sandbox, capsys):
 def test_the_overview_lists_all_and_fails_only_for_what_is_begun(sandbox, capsys):
     assert cli.main([]) == 0
     out = capsys.readouterr().out
-    assert out.count("not begun") == len(form.names()) and f"0 of {len(form.names())} passed. Next: {form.names()[0]} · " in out
+    assert out.count("not begun") == len(form.names())
+    assert f"0 of {len(form.names())} passed. Next: {form.names()[0]} · " in out
     solve(NAME)
     assert cli.main([]) == 0
     assert "passed" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """Every exercise: the solution passes, the stub is not implemented, each mistake gets its own name.
 
-An exercise that is added is found by itself: nothing here names one. test_answers.py holds answers written in other ways.
+An exercise that is added is found by itself: nothing here names one. test_answers.py holds answers written in other
+ways.
 """
 
 import importlib.util
@@ -78,7 +79,7 @@ def test_exercises_are_the_stubs_of_the_solutions():
     for name in form.names():
         texts = [stubs.present(name), stubs.git("show", f":./exercises/{name}.py"), stubs.committed(name)]
         theirs = all(text and stubs.begun(name, text) for text in texts)
-        assert theirs or stubs.stub(name) in texts, f"exercises/{name}.py is not the stub of its solution: make exercises"
+        assert theirs or stubs.stub(name) in texts, f"exercises/{name}.py is not its solution's stub: make exercises"
     paths = stubs.git("ls-tree", "--name-only", "HEAD", "exercises/").split()
     assert set(paths) <= {f"exercises/{name}.py" for name in form.names()}, "a stub has no solution"
 

@@ -1,4 +1,5 @@
-"""Spoilt solutions: whatever a random edit makes of one, the checker has a verdict, and names a mistake or says it cannot."""
+"""Spoilt solutions: whatever a random edit makes of one, the checker has a verdict, and names a mistake or says it
+cannot."""
 
 import random
 
@@ -12,7 +13,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")        # spoilt code gives Syn
 SECONDS = 1.0                  # per case: a loop that never ends is common here
 EXERCISES = [name for name in form.names() if import_triton() or not form.exercise(name).triton]
 RESULTS = ("None", "3", "()", "'text'", "[x]", "x, x", "lambda: x", "(y for y in [x])", "x[0]", "x.double()", "x.T",
-           "x.to('meta')", "x.long()", "x.bool()", "x.reshape(-1)", "x + 1j", "x.to_sparse()", "float('nan')", "{x}", "x[:0]",
+           "x.to('meta')", "x.long()", "x.bool()", "x.reshape(-1)", "x + 1j", "x.to_sparse()", "float('nan')", "{x}",
+           "x[:0]",
            "x * float('inf')", "object()", "x.numpy()", "x is x", "[x] * 200", "10**5000", "print")
 
 
@@ -23,7 +25,8 @@ def another_token(rng, lines):
     here = [one for one in source.code(lines[at]) if one[0].strip()]
     if here:
         _, start, stop = rng.choice(here)
-        lines[at] = lines[at][:start] + rng.choice([*(token for token, *_ in tokens), "0", "1e30", "None"]) + lines[at][stop:]
+        lines[at] = lines[at][:start] + rng.choice([*(token for token, *_ in tokens), "0", "1e30",
+                                                    "None"]) + lines[at][stop:]
 
 
 def line_dropped(rng, lines):
@@ -83,7 +86,8 @@ def test_edits_are_of_many_kinds_and_the_same_ones_each_time():
 def test_a_diagnosis_that_fails_leaves_the_verdict(monkeypatch):
     """Its cause is said, and where the numbers go wrong all the same."""
     exercise = form.exercise("ex03_merge")
-    monkeypatch.setattr(exercise, "mistakes", [form.Mistake("no_such_code", "it was wrong", "it", ("no such code", "1"))])
+    monkeypatch.setattr(exercise, "mistakes",
+                        [form.Mistake("no_such_code", "it was wrong", "it", ("no such code", "1"))])
     solution = exercise.solution()
     report = checker.examine(exercise, lambda a, b: tuple(2 * part for part in solution(a, b)))
     assert isinstance(report, Report) and not report.passed and report.mistake is None

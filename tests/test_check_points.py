@@ -46,7 +46,8 @@ def is_called(report, mistake, *words):
 # ---- a library did it
 
 SOFTMAX = ["torch.softmax(S, -1)", "S.softmax(dim=1)", "F.softmax(S, 1)", "torch.nn.Softmax(dim=-1)(S)",
-           "torch.special.softmax(S, -1)", "torch.exp(torch.log_softmax(S, -1))", "torch.exp(S - S.logsumexp(1, keepdim=True))"]
+           "torch.special.softmax(S, -1)", "torch.exp(torch.log_softmax(S, -1))",
+           "torch.exp(S - S.logsumexp(1, keepdim=True))"]
 
 
 @pytest.mark.parametrize("expression", SOFTMAX)
@@ -59,7 +60,8 @@ ATTENTION = {
     "ex01_attention": """
         def attention(Q, K, V, *, causal=False, scale=None):
             seen = torch.ones(len(Q), len(K), dtype=torch.bool).tril(len(K) - len(Q)) if causal else None
-            return F.scaled_dot_product_attention(Q[None], K[None], V[None], attn_mask=seen, scale=scale)[0].nan_to_num(0)
+            O = F.scaled_dot_product_attention(Q[None], K[None], V[None], attn_mask=seen, scale=scale)[0]
+            return O.nan_to_num(0)
         """,
     "ex01_heads": """
         def multi_head(X_q, X_k, X_v, H):
@@ -202,7 +204,8 @@ def test_a_solution_of_another_root_is_no_answer_either(tmp_path):
 def test_a_solution_that_is_imported_is_no_answer(sandbox):
     """Here the learner's file holds the function of solutions/, which is not the one that the checker compares with."""
     path = source.exercise_path("ex03_merge")
-    path.write_text("import sys\nsys.path.insert(0, '.')\nfrom pathlib import Path\nfrom flashlab_course.check import source\n"
+    path.write_text("import sys\nsys.path.insert(0, '.')\nfrom pathlib import Path\n"
+                    "from flashlab_course.check import source\n"
                     "text = source.solution_path('ex03_merge')\n"
                     "merge = source.load_text(text.read_text(), 'taken over', text)['merge']\n")
     report = checker.examine(form.exercise("ex03_merge"))
@@ -297,7 +300,8 @@ TOO_LARGE = {
 @pytest.mark.parametrize("what", TOO_LARGE)
 def test_a_tensor_that_should_not_be_made(what):
     report = said(*TOO_LARGE[what])
-    assert not report.passed and any(text in report.message for text in ("was made", "were made", "one operation")), str(report)
+    assert not report.passed and any(text in report.message
+                                     for text in ("was made", "were made", "one operation")), str(report)
     assert report.mistake in ("too_large", "loop", "jacobian"), str(report)
 
 
@@ -325,7 +329,8 @@ PIECES = {
 def test_a_piece_that_is_too_large(what):
     name, code, words = PIECES[what]
     report = edited(name, ("tiles(len(K), B_c)", "tiles(len(K), 2 * B_c)")) if code is None else said(name, code)
-    assert report.mistake in ("tile_too_large", "all_at_once") and "The numbers are right, but" in report.message, str(report)
+    assert report.mistake in ("tile_too_large",
+                              "all_at_once") and "The numbers are right, but" in report.message, str(report)
     assert words in report.message and "have to be" not in report.message, str(report)
 
 
@@ -335,7 +340,8 @@ def test_a_tile_that_does_not_fit_is_shown_in_the_learners_line():
             row = torch.cat([load(x, part) for part in tiles(len(x), B)])
             return row.max(), torch.exp(row - row.max()).sum()
         """)
-    assert ":11: row = torch.cat(" in report.message and "live: 96 tiles made in line 11 (2,)" in report.message, str(report)
+    assert ":11: row = torch.cat(" in report.message, str(report)
+    assert "live: 96 tiles made in line 11 (2,)" in report.message, str(report)
 
 
 KEPT_ON_CHIP = {
@@ -442,11 +448,13 @@ ONE_BLOCK = """
 def test_one_block_that_loops_over_the_matrix():
     text = form.exercise("ex02_matrix_scale").parsed.text
     body = text[text.index("    col = blockIdx.x"):text.index("    # <<<")]
-    report = edited("ex02_matrix_scale", ("return -(-cols // block[0]), -(-rows // block[1])", "return 1, 1"), (body, ONE_BLOCK))
+    report = edited("ex02_matrix_scale", ("return -(-cols // block[0]), -(-rows // block[1])", "return 1, 1"),
+                    (body, ONE_BLOCK))
     is_called(report, "too_few_programs", "the grid has 32 threads, 96 are asked for")
 
 
-@pytest.mark.parametrize("mine", ["threadIdx.x * gridDim.x + blockIdx.x", "N - 1 - (blockIdx.x * blockDim.x + threadIdx.x)"])
+@pytest.mark.parametrize("mine",
+                         ["threadIdx.x * gridDim.x + blockIdx.x", "N - 1 - (blockIdx.x * blockDim.x + threadIdx.x)"])
 def test_threads_that_take_each_others_elements(mine):
     report = edited("ex02_vector_add", ("blockIdx.x * blockDim.x + threadIdx.x", mine), ("if i < N:", "if 0 <= i < N:"))
     is_called(report, "threads_exchanged", "stored an element of C that belongs to thread")
@@ -483,7 +491,8 @@ RIGHT = {
                 m = max(m_a.item(), m_b.item())
                 a, b = (math.exp(x.item() - m) if x > -inf else 0.0 for x in (m_a, m_b))
                 rows.append((a * O_a + b * O_b, m, a * l_a.item() + b * l_b.item()))
-            return torch.stack([r[0] for r in rows]), torch.tensor([r[1] for r in rows]), torch.tensor([r[2] for r in rows])
+            O, m, l = zip(*rows)
+            return torch.stack(O), torch.tensor(m), torch.tensor(l)
         """),
     "numpy's whole numbers": ("ex06_causal_skipping", """
         def key_blocks(i, N_q, N_k, B_r, B_c):

@@ -9,11 +9,34 @@ import pytest
 
 from flashlab import __main__
 from flashlab_course import command
-from flashlab_course.check import check, checker, cli, form, limits, overview, process, progress, source, stubs, watching
+from flashlab_course.check import (
+    check,
+    checker,
+    cli,
+    form,
+    limits,
+    overview,
+    process,
+    progress,
+    source,
+    stubs,
+    watching,
+)
 
 NAME = "ex03_safe_softmax"
-GOOD = "import torch\n\ndef safe_softmax(S):\n    E = (S - S.amax(1, True)).exp()\n    return (E / E.sum(1, True)).nan_to_num(0)\n"
-C = "import ctypes, itertools, os, threading, time\nlibc = ctypes.CDLL(None)\n\ndef safe_softmax(S):\n    {}\n    return S\n"
+GOOD = """import torch
+
+def safe_softmax(S):
+    E = (S - S.amax(1, True)).exp()
+    return (E / E.sum(1, True)).nan_to_num(0)
+"""
+C = """import ctypes, itertools, os, threading, time
+libc = ctypes.CDLL(None)
+
+def safe_softmax(S):
+    {}
+    return S
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +153,8 @@ def rounds(monkeypatch, *actions):
 def test_watching_checks_what_is_saved_and_goes_on_after_a_pass(sandbox, capsys, monkeypatch):
     name = "ex05_tile_sizes"
     solution = source.solution_path(name).read_text(encoding="utf-8")
-    rounds(monkeypatch, lambda: write(solution.replace("return", "return 1,"), name), lambda: None, lambda: write(solution, name))
+    rounds(monkeypatch, lambda: write(solution.replace("return", "return 1,"), name), lambda: None,
+           lambda: write(solution, name))
     assert cli.main(["--watch", name]) == 0
     out = capsys.readouterr().out
     assert out.count(f"{name}: not implemented yet") == 1, "checked again though nothing was saved"
@@ -188,7 +212,7 @@ def test_every_command_that_is_printed_runs_from_anywhere(sandbox, tmp_path_fact
 
 def test_a_printed_command_is_never_broken_into_lines():
     report = check(NAME, lambda S: S)
-    report.offer = f"A hint: `{'x' * 60} -m flashlab check ex03 --hint` and more words that fill the rest of the line and go on"
+    report.offer = f"A hint: `{'x' * 60} -m flashlab check ex03 --hint` and more words that fill the line and go on"
     assert f"{'x' * 60} -m flashlab check ex03 --hint" in str(report)
 
 

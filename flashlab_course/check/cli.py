@@ -11,12 +11,17 @@ def main(argv=None):
     """Returns 0 if everything that was checked passed."""
     parser = argparse.ArgumentParser("python -m flashlab check",
                                      description="Check your exercises; without a name, all that you have begun.")
-    parser.add_argument("exercises", nargs="*", metavar="EX", help="such as ex06_fa2_inner_loop, or the start of a name: ex06")
+    parser.add_argument("exercises", nargs="*", metavar="EX",
+                        help="such as ex06_fa2_inner_loop, or the start of a name: ex06")
     parser.add_argument("--hint", action="store_true", help="show one hint more at each call")
-    parser.add_argument("--watch", action="store_true", help="check whenever the file is saved; after a pass, the next exercise")
-    parser.add_argument("--debug", action="store_true", help="step through the smallest case that fails, with Python's debugger")
-    parser.add_argument("--reset", metavar="EX", nargs="+", help="restore these stubs; your versions are kept beside them")
-    parser.add_argument("--solutions", action="store_true", help="show the solution of the exercises that you have passed")
+    parser.add_argument("--watch", action="store_true",
+                        help="check whenever the file is saved; after a pass, the next exercise")
+    parser.add_argument("--debug", action="store_true",
+                        help="step through the smallest case that fails, with Python's debugger")
+    parser.add_argument("--reset", metavar="EX", nargs="+",
+                        help="restore these stubs; your versions are kept beside them")
+    parser.add_argument("--solutions", action="store_true",
+                        help="show the solution of the exercises that you have passed")
     args = parser.parse_args(argv)
     try:
         return _run(parser, args)
@@ -56,7 +61,8 @@ def _one(parser, text):
     """The full name of one exercise."""
     found = _named(parser, text)
     if len(found) > 1:
-        parser.error(f"argument --reset: {text!r} begins {len(found)} exercises, name those that you mean: {', '.join(found)}")
+        parser.error(f"argument --reset: {text!r} begins {len(found)} exercises, name those that you mean: "
+                     f"{', '.join(found)}")
     return found[0]
 
 
@@ -80,7 +86,8 @@ def show_overview(names=()):
             report = process.checked_apart(name)
             state = overview.PASSED if report.passed else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report.passed else [report]
-            lost = lost or next((line for line in report.offer.split("\n") if line.startswith(checker.UNREMEMBERED)), "")
+            lost = lost or next((line for line in report.offer.split("\n") if line.startswith(checker.UNREMEMBERED)),
+                                "")
         elif state == overview.PASSED:
             state = "passed in a notebook"
         print(overview.row_text(*row[:-1], state), flush=True)
@@ -143,7 +150,8 @@ def show_solutions(names, ask_for_all):
     for name in passed:
         print(f"{name}\n{textwrap.indent(textwrap.dedent(form.exercise(name).parsed.answer()), '    ')}\n")
     for name in set(names) - set(passed) if ask_for_all else ():
-        print(f"{name}: its solution is shown here once it passes (`{command.line('check', name, '--hint')}` helps on the way)")
+        print(f"{name}: its solution is shown here once it passes (`{command.line('check', name, '--hint')}` helps on "
+              "the way)")
     if not passed and not ask_for_all:
         print("no exercise has passed yet")
     return 0 if passed or not ask_for_all else 1

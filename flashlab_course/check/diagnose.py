@@ -7,13 +7,15 @@ from itertools import combinations
 from flashlab_course.check import explain, judge, where
 from flashlab_course.check.runner import FINAL, Outcome, Problem
 
-LOOKS = {"whole numbers": 400, "PyTorch": 150, "Triton": 80}     # cases tried for two mistakes at once: 0.5 s, 2 s in Triton
+# cases tried for two mistakes at once: 0.5 s, 2 s in Triton
+LOOKS = {"whole numbers": 400, "PyTorch": 150, "Triton": 80}
 SECONDS = 10.0                         # and where a pair runs for ever, no longer than this, of this thread
 
 
 @dataclass
 class Diagnosis:
-    """The mistakes that explain the answers: none, one, or two made together. `partly`: only the smallest failing case."""
+    """The mistakes that explain the answers: none, one, or two made together. `partly`: only the smallest failing
+    case."""
 
     mistakes: tuple = ()
     partly: bool = False
@@ -44,7 +46,8 @@ def _to_the_end(all_judged):
 
 
 def judge_one(exercise, case, fn, *, own_file=None):
-    """One case; in float32 where the answer cannot take its float64, or computes in float32 whatever comes: both are right."""
+    """One case; in float32 where the answer cannot take its float64, or computes in float32 whatever comes: both are
+    right."""
     judged = judge.judge(exercise, case, fn, own_file=own_file)
     if case.narrow is not None and (judged.problem is not None or judged.wrong and _in_32_bits(judged)):
         return judge.judge(exercise, case.narrow, fn, own_file=own_file)
@@ -57,7 +60,8 @@ def _in_32_bits(judged):
 
 
 def name_mistake(exercise, judged):
-    """One known mistake that gives the same answers, two mistakes together, or one that gives the smallest failing case."""
+    """One known mistake that gives the same answers, two mistakes together, or one that gives the smallest failing
+    case."""
     failing = [k for k in judged if not k.passed]
     if failing[0].problem is not None and failing[0].problem.kind in FINAL:
         return Diagnosis()
@@ -82,11 +86,13 @@ def _agree_in_numbers(exercise, a, b):
     """The same numbers, whatever was moved for them: a mistake made in a program of another shape."""
     if a.problem is not None or b.problem is not None:
         return judge.agree(exercise, a, b)
-    return bool(a.wrong) == bool(b.wrong) and (not a.wrong or judge.agree_in_values(exercise, a, b)) and bool(b.wrong or b.passed)
+    return bool(a.wrong) == bool(b.wrong) and (not a.wrong
+                                               or judge.agree_in_values(exercise, a, b)) and bool(b.wrong or b.passed)
 
 
 def _agree_where_finite(exercise, a, b):
-    """The same numbers where the known mistake has numbers: who makes it may have kept NaN away from a row without keys."""
+    """The same numbers where the known mistake has numbers: who makes it may have kept NaN away from a row without
+    keys."""
     if a.problem is not None or b.problem is not None:
         return judge.agree(exercise, a, b)
     if not (a.wrong or b.passed) or len(a.outcome.values) != len(b.outcome.values):
@@ -126,7 +132,8 @@ class Search:
 
 
 def _in_different_cases(exercise, failing, judged):
-    """Two mistakes of which each gives all that is wrong in some failing cases, and fails nowhere the learner is right."""
+    """Two mistakes of which each gives all that is wrong in some failing cases, and fails nowhere the learner is
+    right."""
     right = [k for k in judged if k.passed]
     search = Search(exercise)
     gives = {}
@@ -155,7 +162,8 @@ def _harmless(exercise, a, b, gives, failing, right):
 
 
 def _pair(exercise, order, first):
-    """Two mistakes in the same code that give all answers together, the most likely ones first, as long as the search goes on."""
+    """Two mistakes in the same code that give all answers together, the most likely ones first, as long as the search
+    goes on."""
     search = Search(exercise)
     for pair in likely_pairs(exercise, first):
         if search.over:
@@ -166,13 +174,14 @@ def _pair(exercise, order, first):
 
 
 def _fails_with(exercise, mistake, order):
-    """Does the mistake alone fail only where the learner does? Else something keeps it from showing, and it is not that."""
+    """Does the mistake alone fail only where the learner does? Else something keeps it from showing, and it is not
+    that."""
     return all(outcome(exercise, (mistake,), k.case).passed for k in order if k.passed)
 
 
 def likely_pairs(exercise, first):
-    """Pairs of mistakes that can give what the smallest failing case shows: each gives one of its wrong results, or one of them
-    gives all and the other shows later, or both show in it."""
+    """Pairs of mistakes that can give what the smallest failing case shows: each gives one of its wrong results, or one
+    of them gives all and the other shows later, or both show in it."""
     alone = {m: outcome(exercise, (m,), first.case) for m in exercise.mistakes if not m.same_as}
     gives = [m for m in alone if judge.agree(exercise, alone[m], first)]
     shows = [m for m in alone if not alone[m].passed and m not in gives and alone[m].problem is None]
@@ -184,7 +193,8 @@ def likely_pairs(exercise, first):
                 yield _in_written_order(exercise, a, b)
     likely = gives or _gives_a_result(exercise, alone, first)
     others = [form for m in alone for form in m.forms[1:]]
-    for a in likely:                                           # b need not show by itself in this case, or shows with other numbers
+    # b need not show by itself in this case, or shows with other numbers
+    for a in likely:
         for b in (*alone, *others):
             if b.name != a.name:
                 yield _in_written_order(exercise, a, b)
@@ -198,7 +208,8 @@ def _gives_a_result(exercise, alone, first):
         return []
     truth = judge.expect(exercise, first.case).truth
     return [m for m, k in alone.items() if k.problem is None and len(k.outcome.values) == len(truth) and
-            any(judge.close(k.outcome.values[n], first.outcome.values[n], truth[n], bound) for n, _, bound in first.wrong)]
+            any(judge.close(k.outcome.values[n], first.outcome.values[n], truth[n], bound)
+                for n, _, bound in first.wrong)]
 
 
 def _one_result_each(exercise, alone, first):
@@ -230,7 +241,8 @@ def _name_partly(exercise, failing, judged):
     first = failing[0]
     if first.problem is not None or exercise.ints_only:        # whole numbers agree by chance
         return Diagnosis()
-    matches = [m for m in exercise.mistakes if judge.agree_in_values(exercise, outcome(exercise, (m,), first.case), first)
+    matches = [m for m in exercise.mistakes
+               if judge.agree_in_values(exercise, outcome(exercise, (m,), first.case), first)
                and outcome(exercise, (m,), first.case).wrong]
     right = [k.case for k in judged if k.passed]
     matches = [m for m in matches if all(outcome(exercise, (m,), case).passed for case in right)]
@@ -248,7 +260,8 @@ def _tell(judged):
 
 
 def outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache for the process
-    """What the solution with these mistakes does on a case. Two mistakes that cannot be made together never explain anything."""
+    """What the solution with these mistakes does on a case. Two mistakes that cannot be made together never explain
+    anything."""
     key = (exercise.name, mistakes, case.name)
     if key not in cache:
         cache[key] = _run(exercise, mistakes, case)
@@ -258,7 +271,8 @@ def outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache fo
 def _run(exercise, mistakes, case):
     try:
         fn = exercise.wrong(*mistakes)
-    except Exception:                                          # the first swap took the text of the second away, or apart
+    # the first swap took the text of the second away, or apart
+    except Exception:
         if len(mistakes) == 1:
             raise
         return judge.Judged(case, Outcome(), Problem("impossible", ""))

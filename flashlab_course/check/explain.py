@@ -1,4 +1,5 @@
-"""What can be said of wrong numbers that no known mistake gives: sentences that hold in every case where they are wrong."""
+"""What can be said of wrong numbers that no known mistake gives: sentences that hold in every case where they are
+wrong."""
 
 from itertools import permutations
 

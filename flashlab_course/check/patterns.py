@@ -80,8 +80,8 @@ def _not_finite(name, axes, seen):
     if bad.all():
         return f"every entry of {name} is NaN (or was never written)"
     bad |= seen.x.isinf() & seen.y.isfinite()
-    what = "infinite or NaN" if seen.x[bad].isinf().any() else "NaN, or never written,"
-    return f"{what} in {name} for {where.part(axes or ('row',), bad, seen.sizes)}, and only there"
+    what = "infinite or NaN" if seen.x[bad].isinf().any() else "NaN, or was never written,"
+    return f"{name} is {what} in {where.part(axes or ('row',), bad, seen.sizes)} and nowhere else"
 
 
 def _zero(name, axes, cases):
