@@ -1,8 +1,7 @@
 """What code may find changed around it, and leave changed behind it: PyTorch's settings and modes, the process, patched
 functions.
 
-    with normal():                 # a check runs in the same surroundings wherever it is called, and leaves them as it
-    found them
+    with normal():                 # a check runs in the same surroundings wherever it is called, and restores them
         with unchanged(left):      # what is changed inside is put back; its name is added to left
             ...
 """
