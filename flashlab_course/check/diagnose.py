@@ -14,8 +14,7 @@ SECONDS = 10.0                         # and where a pair runs for ever, no long
 
 @dataclass
 class Diagnosis:
-    """The mistakes that explain the answers: none, one, or two made together. `partly`: only the smallest failing
-    case."""
+    """The mistakes that explain the answers: none, one, or two. partly: they explain the smallest failing case only."""
 
     mistakes: tuple = ()
     partly: bool = False
@@ -60,13 +59,12 @@ def _in_32_bits(judged):
 
 
 def name_mistake(exercise, judged):
-    """One known mistake that gives the same answers, two mistakes together, or one that gives the smallest failing
-    case."""
+    """The Diagnosis: one known mistake that gives the same answers, two together, or part of it."""
     failing = [k for k in judged if not k.passed]
     if failing[0].problem is not None and failing[0].problem.kind in FINAL:
         return Diagnosis()
     order = failing + [k for k in judged if k.passed]          # a failing case tells mistakes apart soonest
-    for same in (judge.agree, _agree_in_numbers, _agree_where_finite):
+    for same in (judge.agree, _agree_where_finite):
         for mistake in (form for m in exercise.mistakes for form in m.forms):
             if _explains(exercise, (mistake,), order, same) and (same is judge.agree or _tell(failing)):
                 return Diagnosis((mistake,))
@@ -82,17 +80,11 @@ def _explains(exercise, mistakes, order, same=judge.agree):
     return all(same(exercise, outcome(exercise, mistakes, k.case), k) for k in order)
 
 
-def _agree_in_numbers(exercise, a, b):
-    """The same numbers, whatever was moved for them: a mistake made in a program of another shape."""
-    if a.problem is not None or b.problem is not None:
-        return judge.agree(exercise, a, b)
-    return bool(a.wrong) == bool(b.wrong) and (not a.wrong
-                                               or judge.agree_in_values(exercise, a, b)) and bool(b.wrong or b.passed)
-
-
 def _agree_where_finite(exercise, a, b):
-    """The same numbers where the known mistake has numbers: who makes it may have kept NaN away from a row without
-    keys."""
+    """The same numbers wherever the known mistake gives numbers, whatever was moved for them.
+
+    The learner's program may have another shape, or keep NaN out of a row without keys.
+    """
     if a.problem is not None or b.problem is not None:
         return judge.agree(exercise, a, b)
     if not (a.wrong or b.passed) or len(a.outcome.values) != len(b.outcome.values):
@@ -132,8 +124,7 @@ class Search:
 
 
 def _in_different_cases(exercise, failing, judged):
-    """Two mistakes of which each gives all that is wrong in some failing cases, and fails nowhere the learner is
-    right."""
+    """Two mistakes that share the failing cases: each gives the answers of some, and passes where the learner does."""
     right = [k for k in judged if k.passed]
     search = Search(exercise)
     gives = {}
@@ -151,7 +142,7 @@ def _in_different_cases(exercise, failing, judged):
 
 
 def _harmless(exercise, a, b, gives, failing, right):
-    """Does each of the two fail only where the learner does, and not where the other one gives all?"""
+    """Does each of the two pass where the learner does, and in the failing cases that the other explains alone?"""
     for mistake, other in ((a, b), (b, a)):
         elsewhere = [k for k in failing if k.case.name not in gives[mistake]]
         if not all(outcome(exercise, (mistake,), k.case).passed for k in [*right, *elsewhere]):
@@ -162,8 +153,7 @@ def _harmless(exercise, a, b, gives, failing, right):
 
 
 def _pair(exercise, order, first):
-    """Two mistakes in the same code that give all answers together, the most likely ones first, as long as the search
-    goes on."""
+    """Two mistakes that give all answers when made together: the first such pair that the search comes to, or ()."""
     search = Search(exercise)
     for pair in likely_pairs(exercise, first):
         if search.over:
@@ -174,14 +164,15 @@ def _pair(exercise, order, first):
 
 
 def _fails_with(exercise, mistake, order):
-    """Does the mistake alone fail only where the learner does? Else something keeps it from showing, and it is not
-    that."""
+    """False if the mistake alone fails a case that the learner passes."""
     return all(outcome(exercise, (mistake,), k.case).passed for k in order if k.passed)
 
 
 def likely_pairs(exercise, first):
-    """Pairs of mistakes that can give what the smallest failing case shows: each gives one of its wrong results, or one
-    of them gives all and the other shows later, or both show in it."""
+    """Pairs of mistakes that can give the smallest failing case, the most likely first.
+
+    Each gives one of its wrong results; or one gives all of them and the other shows later; or both fail there.
+    """
     alone = {m: outcome(exercise, (m,), first.case) for m in exercise.mistakes if not m.same_as}
     gives = [m for m in alone if judge.agree(exercise, alone[m], first)]
     shows = [m for m in alone if not alone[m].passed and m not in gives and alone[m].problem is None]
@@ -193,8 +184,7 @@ def likely_pairs(exercise, first):
                 yield _in_written_order(exercise, a, b)
     likely = gives or _gives_a_result(exercise, alone, first)
     others = [form for m in alone for form in m.forms[1:]]
-    # b need not show by itself in this case, or shows with other numbers
-    for a in likely:
+    for a in likely:                                           # b may pass this case by itself, or give other numbers
         for b in (*alone, *others):
             if b.name != a.name:
                 yield _in_written_order(exercise, a, b)
@@ -254,14 +244,13 @@ def _name_partly(exercise, failing, judged):
 
 
 def _tell(judged):
-    """Are there numbers that two different mistakes hardly share: neither NaN nor 0?"""
+    """Is there more than one wrong number other than 0 and NaN? Different mistakes often share those two."""
     values = [k.outcome.values[n] for k in judged if k.problem is None for n, *_ in k.wrong]
     return sum(int((v.isfinite() & (v != 0)).sum()) if hasattr(v, "isfinite") else 1 for v in values) > 1
 
 
 def outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache for the process
-    """What the solution with these mistakes does on a case. Two mistakes that cannot be made together never explain
-    anything."""
+    """What the solution with these mistakes does on a case. Two that cannot be made together explain nothing."""
     key = (exercise.name, mistakes, case.name)
     if key not in cache:
         cache[key] = _run(exercise, mistakes, case)
@@ -271,8 +260,7 @@ def outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache fo
 def _run(exercise, mistakes, case):
     try:
         fn = exercise.wrong(*mistakes)
-    # the first swap took the text of the second away, or apart
-    except Exception:
+    except Exception:                              # the first edit changed the text that the second looks for
         if len(mistakes) == 1:
             raise
         return judge.Judged(case, Outcome(), Problem("impossible", ""))
