@@ -30,7 +30,7 @@ check: $(INSTALLED)     ## your exercises: those begun are checked, with your pr
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
 	@$(call timed,ruff,$(PY) -m ruff check flashlab flashlab_course notebooks/src notebooks/build.py solutions tests)
-	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --sample)
+	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --dist loadgroup --sample)
 	@$(call timed,notebooks,$(PY) notebooks/build.py --check)
 
 test-all: $(INSTALLED)  ## every unit test; `make test` leaves out repetitions, see tests/conftest.py
@@ -42,7 +42,7 @@ house:      ## lines and tokens of every folder against its budget, and what is 
 notebooks: $(INSTALLED) ## rebuild notebooks/*.ipynb from notebooks/src; NOTEBOOKS="03 06" only these
 	@$(call timed,notebooks,$(PY) notebooks/build.py $(NOTEBOOKS))
 
-exercises: $(INSTALLED) ## exercises/ and docs/mistakes.md from solutions/; yours, once begun, are left alone
+exercises: $(INSTALLED) ## exercises/ from solutions/; yours, once begun, are left alone
 	$(PY) solutions/build.py
 
 figures: $(INSTALLED)   ## redraw the pictures

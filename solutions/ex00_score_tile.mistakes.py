@@ -1,7 +1,7 @@
 """Cases and mistakes of ex00_score_tile."""
 
 from flashlab_course.check.cases import epsilon, exact, in_float64, normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, N_q, N_k, d, i, j, B_r, B_c, *, draw=normal, seed):
@@ -66,19 +66,6 @@ EXERCISE = Exercise(
                 ("return Q_i @ K_j.T * Q.shape[-1] ** -0.5", "full = Q.new_zeros(B_r, B_c)\n    full[: len(Q_i), : len(K_j)] = Q_i @ K_j.T * Q.shape[-1] ** -0.5\n    return full")),
         Mistake("starts_by_the_other_size", "a tile started at a multiple of the other tile size: the keys at j · B_r, or the queries at i · B_c", "the two slices: rows go in steps of B_r, keys in steps of B_c",
                 ("K[j * B_c : (j + 1) * B_c]", "K[j * B_r : j * B_r + B_c]"), also=[[("Q[i * B_r : (i + 1) * B_r]", "Q[i * B_c : i * B_c + B_r]")]]),
-    ],
-    variants=[
-        Variant("cut out of a strip", body="""
-            strip = Q[i * B_r : (i + 1) * B_r] @ K.T
-            return strip[:, j * B_c : (j + 1) * B_c] / Q.shape[1] ** 0.5
-            """),
-        Variant("score by score", body="""
-            import torch
-
-            rows, keys = range(i * B_r, min((i + 1) * B_r, len(Q))), range(j * B_c, min((j + 1) * B_c, len(K)))
-            return torch.stack([torch.stack([(Q[r] * K[c]).sum() for c in keys]) for r in rows]) / Q.shape[-1] ** 0.5
-            """),
-        Variant("tiles by split", ("Q[i * B_r : (i + 1) * B_r]", "Q.split(B_r)[i]"), ("K[j * B_c : (j + 1) * B_c]", "K.split(B_c)[j]")),
     ],
     hints=[
         "Tile i of the queries begins at row i * B_r and has B_r rows. Q[a:b] gives rows a to b − 1, fewer if Q ends before.",

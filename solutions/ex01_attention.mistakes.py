@@ -1,16 +1,14 @@
 """Cases and mistakes of ex01_attention."""
 
 from flashlab import oracle
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import EDGE, EPSILONS, HUGE, attention_case, epsilon, in_float64
-from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Exercise, Mistake, Output
 
 EXERCISE = Exercise(
     function="attention",
     outputs=(Output("O", ("query", "column")),),
     truth=lambda Q, K, V, causal=False, scale=None: oracle.attention(Q, K, V, causal=causal, scale=scale)[0],
     without=("attention",),
-    alternatives=Problem,
     cases=[
         attention_case("one query, three keys", 1, 3, 4, seed=1),
         attention_case("square", 4, 4, 4, seed=2),
@@ -100,6 +98,11 @@ EXERCISE = Exercise(
                 also=[[("Q.shape[-1] ** -0.5 if scale is None", "Q.shape[-1] ** 0.5 if scale is None"), ("S = Q @ K.T * scale", "S = Q @ K.T / scale")]]),
         Mistake("mask_shift_reversed", "the mask was shifted by N_q − N_k, with the wrong sign", "query i sees the keys up to i + N_k − N_q",
                 (".triu(N_k - N_q + 1)", ".triu(N_q - N_k + 1)")),
+        Mistake("mask_shift_never_negative",
+                "the shift N_k − N_q was kept from falling below 0: with more queries than keys the mask lined up the first "
+                "query with the first key",
+                "the case N_q > N_k: the shift is negative, and the first queries see nothing",
+                (".triu(N_k - N_q + 1)", ".triu(max(N_k - N_q, 0) + 1)")),
         Mistake("mask_always", "the mask was applied without being asked for", "the mask: only where causal is True", ("if causal:", "if True:")),
         Mistake("mask_when_not_asked", "causal was read the wrong way round", "the mask: where causal is True, and nowhere else", ("if causal:", "if not causal:")),
         Mistake("mask_added_as_number", "the mask went into the scores as ones and zeros, which lowers hidden ones by 1 and hides nothing",
@@ -143,23 +146,6 @@ EXERCISE = Exercise(
                 also=[[("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.max())\n    P = (P / P.sum(-1, keepdim=True)).nan_to_num(0)")]]),
         Mistake("zeroed_where_anything_is_hidden", "each row with a hidden key was set to 0, not only those that see no key", "the rows of zeros: only those whose scores are −inf throughout",
                 ("(S == -inf).all(-1, keepdim=True)", "(S == -inf).any(-1, keepdim=True)")),
-    ],
-    variants=[
-        Variant("by hand, mask from indices", body="""
-            d = Q.size(1)
-            q = Q / d**0.5 if scale is None else Q * scale
-            scores = torch.einsum("id,jd->ij", q, K)
-            visible = torch.full_like(scores, True, dtype=torch.bool)
-            if causal:
-                i, j = torch.arange(len(Q)), torch.arange(len(K))
-                visible = j[None, :] <= i[:, None] + len(K) - len(Q)
-            weights = torch.where(visible, scores, torch.tensor(-inf))
-            top = weights.max(dim=1, keepdim=True).values
-            e = torch.where(visible, torch.exp(weights - top), torch.zeros(()))
-            total = e.sum(1, keepdim=True)
-            return (e / torch.where(total == 0, torch.ones(()), total)) @ V
-            """),
-        Variant("nan_to_num", ("P.masked_fill((S == -inf).all(-1, keepdim=True), 0)", "P.nan_to_num(0)")),
     ],
     hints=[
         "Without the mask it is three lines: S = Q @ K.T * scale, P = torch.softmax(S, dim=-1), O = P @ V.",

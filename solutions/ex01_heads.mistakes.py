@@ -4,7 +4,7 @@ import torch
 
 from flashlab import oracle
 from flashlab_course.check.cases import EPSILONS, LARGE, LOOSE, epsilon, far_below, in_float64, normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, N_q, N_k, H, d, *, seed, factor=1.0, below=False):
@@ -109,20 +109,6 @@ EXERCISE = Exercise(
         Mistake("one_maximum", "one maximum was subtracted from many rows (all, or those of a head), so that rows far below it underflow to 0 / 0", "the maximum: one for each query of each head",
                 ("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.max())\n    P = P / P.sum(-1, keepdim=True)"),
                 also=[[("P = torch.softmax(S, dim=-1)", "P = torch.exp(S - S.max())\n    P = (P / P.sum(-1, keepdim=True)).nan_to_num(0)")]]),
-    ],
-    variants=[
-        Variant("one head for all by vmap", body="""
-            d = X_q.shape[1] // H
-            heads = [X.reshape(len(X), H, d) for X in (X_q, X_k, X_v)]
-            O = torch.vmap(lambda Q, K, V: torch.softmax(Q @ K.T / d**0.5, -1) @ V, in_dims=1, out_dims=1)(*heads)
-            return O.reshape(len(X_q), H * d)
-            """),
-        Variant("einsum", body="""
-            d = X_q.size(1) // H
-            q, k, v = (X.unflatten(1, (H, d)) for X in (X_q, X_k, X_v))
-            p = (torch.einsum("ihd,jhd->hij", q, k) / d**0.5).softmax(2)
-            return torch.einsum("hij,jhd->ihd", p, v).flatten(1)
-            """),
     ],
     hints=[
         "X.view(N, H, d).transpose(0, 1) has shape (H, N, d), and [h] of it is X[:, h*d:(h+1)*d].",

@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, N, block):
@@ -90,16 +90,6 @@ EXERCISE = Exercise(
                 ("32 * warps - N", "blocks * (-block % 32)")),
         Mistake("without_of_all_lanes", "the lanes of all warps were counted, not the threads of all blocks", "without: a block has `block` threads, whatever its warps could hold",
                 ("without = blocks * block - N", "without = blocks * -(-block // 32) * 32 - N")),
-    ],
-    variants=[
-        Variant("block by block", body="""
-            import math
-            blocks, idle = math.ceil(N / block), 0
-            for b in range(blocks):
-                elements = min(block, N - b * block)
-                idle += (32 - elements % 32) % 32
-            return blocks, blocks * block - N, idle
-            """),
     ],
     hints=[
         "blocks = -(-N // block), and blocks * block threads are launched for N elements.",

@@ -1,7 +1,7 @@
 """Cases and mistakes of ex02_matrix_scale."""
 
 from flashlab_course.check.cases import normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, rows, cols, block, *, seed):
@@ -94,11 +94,6 @@ EXERCISE = Exercise(
         Mistake("y_offset_missing", "blockIdx.y was not used: every block worked on the first rows", "row: the blocks above mine come first", ("blockIdx.y * blockDim.y +", "")),
         Mistake("blocks_taken_as_square", "rows were divided by the block's size along x, as if blocks were square", "the grid: block[0] goes along a row, block[1] down",
                 (GRID, "-(-cols // block[0]), -(-rows // block[0])")),
-    ],
-    variants=[
-        Variant("leave early, one index", ("if row < rows and col < cols:\n        Y[row * cols + col] = factors[row] * X[row * cols + col]",
-                                          "if row >= rows or col >= cols:\n        return\n    i = row * cols + col\n    Y[i] = X[i] * factors[row]"),
-                (GRID, "(cols + block[0] - 1) // block[0], (rows + block[1] - 1) // block[1]")),
     ],
     hints=[
         "col = blockIdx.x * blockDim.x + threadIdx.x; row is the same with y.",

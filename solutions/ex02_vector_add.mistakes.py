@@ -1,7 +1,7 @@
 """Cases and mistakes of ex02_vector_add."""
 
 from flashlab_course.check.cases import normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, N, block, *, seed):
@@ -62,12 +62,6 @@ EXERCISE = Exercise(
         Mistake("rounded_half", "the number of blocks was round(N / block + 0.5), which is one too many where N / block is an odd number",
                 "blocks_needed: Python's round takes a half to the even number; ceil(N / block) is -(-N // block)", ("-(-N // block)", "round(N / block + 0.5)")),
         Mistake("added_to_C", "what lay in C was added to: C held NaN, or whatever was there before", "C[i]: set to the sum, whatever lies there", ("C[i] = A[i] + B[i]", "C[i] = C[i] + A[i] + B[i]")),
-    ],
-    variants=[
-        Variant("leave early", ("if i < N:\n        C[i] = A[i] + B[i]", "if i >= N:\n        return\n    C[i] = A[i] + B[i]"),
-                ("-(-N // block)", "(N + block - 1) // block")),
-        Variant("a loop over the grid", ("if i < N:\n        C[i] = A[i] + B[i]",
-                                         "while i < N:\n        C[i] = A[i] + B[i]\n        i += 10_000")),
     ],
     hints=[
         "The blocks before mine take blockIdx.x * blockDim.x elements. Add my number within the block.",

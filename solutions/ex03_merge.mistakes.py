@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import LOOSE, epsilon, in_float64, normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 inf = float("inf")
 
@@ -121,17 +121,6 @@ EXERCISE = Exercise(
                 "the larger of m_a and m_b: −inf takes part in it as it is; only what is subtracted needs a stand-in",
                 ("torch.maximum(m_a, m_b)", "torch.maximum(m_a.masked_fill(m_a == -inf, 0), m_b.masked_fill(m_b == -inf, 0))"),
                 also=[[("torch.maximum(m_a, m_b)", "torch.maximum(m_a.masked_fill(m_a == -inf, 0), m_b.masked_fill(m_b == -inf, 0)).masked_fill((m_a == -inf) & (m_b == -inf), -inf)")]]),
-    ],
-    variants=[
-        Variant("through logsumexp", body="""
-            m = torch.stack([m_a, m_b]).max(0).values
-            shift = torch.where(torch.isinf(m), torch.zeros_like(m), m)
-            parts = [(torch.exp(x - shift), o, s) for x, o, s in ((m_a, O_a, l_a), (m_b, O_b, l_b))]
-            return sum(f.unsqueeze(1) * o for f, o, _ in parts), m, sum(f * s for f, _, s in parts)
-            """),
-        Variant("nan_to_num", ("m_safe = m.masked_fill(m == -inf, 0)", "m_safe = m"),
-                ("torch.exp(m_a - m_safe)", "torch.exp(m_a - m_safe).nan_to_num(0)"),
-                ("torch.exp(m_b - m_safe)", "torch.exp(m_b - m_safe).nan_to_num(0)")),
     ],
     hints=[
         "exp(score − m) = exp(score − m_a) · exp(m_a − m): one factor turns all of half a's terms at once.",

@@ -4,7 +4,7 @@ import torch
 
 from flashlab.memory import kernel, store
 from flashlab_course.check.cases import LOOSE, epsilon, in_float64, normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def call(fn, x, B):
@@ -123,22 +123,6 @@ EXERCISE = Exercise(
         Mistake("L_for_l", "the second result was m + log(l)", "what is returned: l itself", ("return m, l", "return m, m + torch.log(l)")),
         Mistake("padded_with_zeros", "a short last piece was filled up with zeros, and each of them adds exp(0 − m)", "the last piece: it is short, or filled up with −inf",
                 ("piece = load(x, part)", "piece = torch.nn.functional.pad(load(x, part), (0, B - (part.stop - part.start)))")),
-    ],
-    variants=[
-        Variant("the sign of the change decides", body="""
-            m, l = None, None
-            for start in range(0, x.numel(), B):
-                piece = load(x, slice(start, min(start + B, x.numel())))
-                top = piece.max()
-                if m is None:
-                    m, l = top, (piece - top).exp().sum()
-                elif top > m:
-                    m, l = top, l * (m - top).exp() + (piece - top).exp().sum()
-                else:
-                    l = l + (piece - m).exp().sum()
-            return m, l
-            """),
-        Variant("a very negative start", ("torch.full((), -inf)", "torch.tensor(-1e30)")),
     ],
     hints=[
         "exp(x − m_new) = exp(x − m) · exp(m − m_new): one factor turns all the old terms at once.",

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import LOOSE, normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 inf = float("inf")
 
@@ -109,24 +109,6 @@ EXERCISE = Exercise(
         Mistake("in_float32", "float64 scores were turned into float32 on the way", "the dtype: S's own throughout", ("m = S.amax(-1, keepdim=True)", "wide, S = S.dtype, S.float()\n    m = S.amax(-1, keepdim=True)"), ("return P / l.masked_fill(l == 0, 1)", "return (P / l.masked_fill(l == 0, 1)).to(wide)")),
         Mistake("zeroed_where_anything_is_hidden", "each row with a hidden key was set to 0, not only those hidden throughout", "the rows of zeros: only those whose scores are −inf throughout",
                 ("return P / l.masked_fill(l == 0, 1)", "return (P / l.masked_fill(l == 0, 1)).masked_fill((S == -inf).any(-1, keepdim=True), 0)")),
-    ],
-    variants=[
-        Variant("through the logarithm of the sum", body="""
-            top = S.max(dim=1, keepdim=True).values
-            top = torch.where(top == -inf, torch.zeros_like(top), top)
-            L = top + (S - top).exp().sum(dim=1, keepdim=True).log()
-            return torch.where(L == -inf, torch.zeros_like(S), torch.exp(S - torch.where(L == -inf, torch.zeros_like(L), L)))
-            """),
-        Variant("row by row", body="""
-            rows = []
-            for s in S:
-                if bool((s == -inf).all()):
-                    rows.append(torch.zeros_like(s))
-                    continue
-                e = (s - s.max()).exp()
-                rows.append(e / e.sum())
-            return torch.stack(rows)
-            """),
     ],
     hints=[
         "S.amax(-1, keepdim=True) has shape (N_q, 1): it broadcasts against S.",

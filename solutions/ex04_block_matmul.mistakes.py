@@ -4,7 +4,7 @@ import torch
 
 from flashlab.memory import KiB, kernel
 from flashlab_course.check.cases import normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def call(fn, A, B, B_m, B_n, B_k):
@@ -122,19 +122,6 @@ EXERCISE = Exercise(
                 ("store(C, rows, C_tile, cols)", "store(C, rows, C_tile if rows.start // B_m == cols.start // B_n else C_tile * 0, cols)"),
                 also=[[("for rows in tiles(A.shape[0], B_m):\n        for cols in tiles(B.shape[1], B_n):", "for rows, cols in zip(tiles(A.shape[0], B_m), tiles(B.shape[1], B_n)):\n        if True:")]]),
         Mistake("added_to_C", "the sum began with what C held", "each tile of C: its sum starts at 0, whatever C held", ("C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)", "C_tile = load(C, rows, cols).float()")),
-    ],
-    variants=[
-        Variant("ranges, columns outside", body="""
-            (M, K), N = A.shape, B.shape[1]
-            for n in range(0, N, B_n):
-                for m in range(0, M, B_m):
-                    total = None
-                    for k in range(0, K, B_k):
-                        a = load(A, slice(m, min(m + B_m, M)), slice(k, min(k + B_k, K))).float()
-                        b = load(B, slice(k, min(k + B_k, K)), slice(n, min(n + B_n, N))).float()
-                        total = a @ b if total is None else total.addmm_(a, b)
-                    store(C, slice(m, min(m + B_m, M)), total, slice(n, min(n + B_n, N)))
-            """),
     ],
     hints=[
         "for rows in tiles(M, B_m): for cols in tiles(N, B_n): one tile of C. The sum starts at 0 here.",

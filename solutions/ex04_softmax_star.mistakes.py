@@ -4,9 +4,8 @@ from torch.overrides import TorchFunctionMode
 
 from flashlab import oracle
 from flashlab_course.check import runner
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import HUGE, attention_case, epsilon, in_float64, whole_rescaled, widest
-from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Exercise, Mistake, Output
 
 STAR = ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "S_j.amax(-1, keepdim=True)")
 
@@ -53,7 +52,6 @@ EXERCISE = Exercise(
     forbid=forbid,
     after=[narrow],
     without=("attention",),
-    alternatives=Problem,
     cases=[
         attention_case("one key, one block", 1, 1, 2, B_c=1),
         attention_case("one block", 2, 3, 3, B_c=3, seed=1),
@@ -106,7 +104,8 @@ EXERCISE = Exercise(
         Mistake("one_maximum", "one maximum was taken for all queries of the tile", "the maximum: each row has a maximum of its own",
                 ("torch.maximum(m, S_j.amax(-1, keepdim=True))", "torch.maximum(m, S_j.max())")),
         Mistake("tail_dropped", "the last, short block was never visited", "the blocks: ⌈N_k / B_c⌉ of them, the last one short",
-                ("range(0, len(K), B_c)", "range(0, len(K) // B_c * B_c, B_c)")),
+                ("range(0, len(K), B_c)", "range(0, len(K) // B_c * B_c, B_c)"),
+                also=[[("range(0, len(K), B_c)", "range(0, max(1, round(len(K) / B_c)) * B_c, B_c)")]]),
         Mistake("scale_missing", "the scores were not scaled by 1/√d", "S_j = Q K_jᵀ / √d", ("* Q.shape[-1] ** -0.5", "")),
         Mistake("no_keepdim", "the sums of the rows were broadcast along the columns of O",
                 "the shapes: l of shape (N_q,) needs `[:, None]` or `keepdim=True` to meet O (N_q, d_v)",
@@ -131,6 +130,8 @@ EXERCISE = Exercise(
         Mistake("scale_of_tile", "the scores were scaled by the number of keys in the tile, 1/√B_c", "the scale: 1/√d, whatever the tile", ("Q.shape[-1] ** -0.5", "len(K_j) ** -0.5"),
                 also=[[("Q.shape[-1] ** -0.5", "B_c ** -0.5")]]),
         Mistake("scale_of_N_k", "the scores were scaled by 1/√N_k", "the scale: 1/√d", ("Q.shape[-1] ** -0.5", "len(K) ** -0.5")),
+        Mistake("scale_of_d_v", "the scores were scaled by 1/√d_v, not by 1/√d", "the scale: d is the number of Q's columns",
+                ("Q.shape[-1] ** -0.5", "V.shape[-1] ** -0.5")),
         Mistake("scale_d", "the scores were divided by d where √d belongs", "the scale: 1/√d, once", ("Q.shape[-1] ** -0.5", "Q.shape[-1] ** -1.0")),
         Mistake("scale_multiplied", "the scores were multiplied by √d, not divided", "the scale: 1/√d, which is d ** -0.5", ("Q.shape[-1] ** -0.5", "Q.shape[-1] ** 0.5")),
         Mistake("V_at_block_number", "V was cut at the block's number, j, where K was cut at j · B_c", "the slice of V: the same keys as K",
@@ -156,28 +157,6 @@ EXERCISE = Exercise(
                 ("K_j, V_j = K[start : start + B_c], V[start : start + B_c]", "K_j, V_j = (torch.nn.functional.pad(T[start : start + B_c], (0, 0, 0, max(0, start + B_c - len(T)))) for T in (K, V))")),
         Mistake("cut_into_B_c", "the keys were cut into B_c blocks, not into blocks of B_c", "a block has at most B_c keys: `split` takes their size, `chunk` their number",
                 ('for start in range(0, len(K), B_c):\n        K_j, V_j = K[start : start + B_c], V[start : start + B_c]', "for K_j, V_j in zip(K.chunk(B_c), V.chunk(B_c)):")),
-    ],
-    variants=[
-        Variant("one pass for the maximum, one for the rest", body="""
-            scale, m = Q.shape[-1] ** -0.5, torch.full((len(Q), 1), -inf)
-            for a in range(0, len(K), B_c):
-                m = torch.maximum(m, (Q @ K[a : a + B_c].T * scale).amax(1, keepdim=True))
-            l, O = 0, 0
-            for a in range(0, len(K), B_c):
-                P = torch.exp(Q @ K[a : a + B_c].T * scale - m)
-                l, O = l + P.sum(1, keepdim=True), O + P @ V[a : a + B_c]
-            return O / l
-            """),
-        Variant("weights of finished tiles, merged by their logsumexp", body="""
-            O, L = torch.zeros(len(Q), V.shape[1]), torch.full((len(Q),), -inf)
-            for k, v in zip(K.split(B_c), V.split(B_c)):
-                s = Q @ k.T / Q.shape[1] ** 0.5
-                L_j = s.logsumexp(1)
-                L_new = torch.logaddexp(L, L_j)
-                O = O * (L - L_new).exp()[:, None] + s.softmax(1) @ v * (L_j - L_new).exp()[:, None]
-                L = L_new
-            return O
-            """),
     ],
     hints=[
         "A tile in units of its own maximum m_j is exp(m_j − m) times too large against one in units of m. Keep one m for all.",

@@ -3,9 +3,8 @@
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64
-from flashlab_course.check.form import Breach, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Breach, Exercise, Hint, Mistake, Output
 
 inf = float("inf")
 FINITE = ("-1e4", "-1e9", "-1e30", "torch.finfo(S_ij.dtype).min")
@@ -80,7 +79,6 @@ EXERCISE = Exercise(
     call=call,
     show=show,
     truth=truth,
-    alternatives=Problem,
     cases=[
         case("one step", 2, 3, 3, B_c=3),
         case("two steps", 2, 4, 3, B_c=2, seed=11),
@@ -200,22 +198,6 @@ EXERCISE = Exercise(
         Mistake("m_raised_to_0", "a maximum of −inf became 0 before the larger of old and new was taken, so that m_new did not fall below 0, and was 0 where no key is visible", "m_new: the larger of m_i and the tile's maximum; a stand-in for −inf belongs to the exponents alone",
                 ("m_new = torch.maximum(m_i, S_ij.amax(-1))", "m_new = torch.maximum(m_i.masked_fill(m_i == -inf, 0), S_ij.amax(-1))"),
                 also=[[("m_new = torch.maximum(m_i, S_ij.amax(-1))", "m_new = torch.maximum(m_i.masked_fill(m_i == -inf, 0), S_ij.amax(-1).masked_fill(S_ij.amax(-1) == -inf, 0))")]]),
-    ],
-    variants=[
-        Variant("unnormalised inside", body="""
-            s = (Q_i * scale) @ K_j.transpose(0, 1)
-            if hidden is not None:
-                s = torch.where(hidden, torch.tensor(-inf, dtype=s.dtype), s)
-            top = torch.cat([m_i[:, None], s], 1).max(1, keepdim=True).values
-            finite = torch.where(top == -inf, torch.zeros_like(top), top)
-            w = (s - finite).exp()
-            old = (m_i[:, None] - finite).exp() * l_i[:, None]
-            l = old + w.sum(1, keepdim=True)
-            if keep is not None:
-                w = torch.where(keep, w / (1 - dropout_p), torch.zeros_like(w))
-            O = torch.where(l > 0, (O_i * old + w @ V_j) / l, torch.zeros_like(O_i))
-            return O, l[:, 0], top[:, 0]
-            """),
     ],
     hints=[
         "The sum behind O_i is l_i · O_i, in units of exp(m_i). alpha · l_i · O_i is the same sum in units of exp(m_new).",

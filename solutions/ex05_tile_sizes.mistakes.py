@@ -1,6 +1,6 @@
 """Cases and mistakes of ex05_tile_sizes."""
 
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, sram_bytes, d, d_v, element_size, features=()):
@@ -75,16 +75,6 @@ EXERCISE = Exercise(
                 ("-(-M // (4 * d))", "-(-sram_bytes // (4 * d * element_size))")),
         Mistake("four_for_the_element_size", "M was divided by d · element_size, as if the 4 in 4d were the bytes of an element", "the 4 in 4d: tiles of Q, K, V and O, whatever an element takes",
                 ("-(-M // (4 * d))", "-(-M // (element_size * d))")),
-    ],
-    variants=[
-        Variant("solving the quadratic", body="""
-            import math
-            M = sram_bytes // element_size
-            D = max(d, d_v)
-            root = (math.isqrt(64 * D * D + 12 * M) - 8 * D) // 6
-            published = math.ceil(M / (4 * d))
-            return published if published < d else d, published, max(16, root // 16 * 16)
-            """),
     ],
     hints=[
         "M = sram_bytes // element_size. Then B_c = -(-M // (4 * d)) and B_r = min(B_c, d).",

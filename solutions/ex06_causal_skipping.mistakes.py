@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import features_of
-from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, whole
 
 VISITED = "-(-seen_by_last // B_c)"
 
@@ -110,18 +110,6 @@ EXERCISE = Exercise(
                 "the division: // rounds down below 0 too; int(… / …) rounds towards 0", (VISITED, "max(0, int((last + N_k - N_q) / B_c) + 1)")),
         Mistake("shift_never_negative", "the shift was max(0, N_k − N_q): more queries than keys were lined up at the first key", "N_k − N_q may be negative: the last query is lined up with the last key",
                 ("last + 1 + N_k - N_q", "last + 1 + max(0, N_k - N_q)"), ("first + 1 + N_k - N_q", "first + 1 + max(0, N_k - N_q)")),
-    ],
-    variants=[
-        Variant("block by block", body="""
-            full = visited = 0
-            rows = range(i * B_r, min(N_q, i * B_r + B_r))
-            for start in range(0, N_k, B_c):
-                keys = range(start, min(N_k, start + B_c))
-                sees = [[k <= q + N_k - N_q for k in keys] for q in rows]
-                visited += any(map(any, sees))
-                full += all(map(all, sees))
-            return full, visited
-            """),
     ],
     hints=[
         "Query n sees n + 1 + N_k − N_q keys: clip that to 0 … N_k.",

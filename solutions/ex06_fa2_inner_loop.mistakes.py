@@ -4,9 +4,8 @@ import torch
 
 from flashlab import oracle
 from flashlab.memory import KiB, kernel, tiles
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import HUGE, attention_case, epsilon, equal_weights, in_float64, whole_rescaled
-from flashlab_course.check.form import Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Exercise, Hint, Mistake, Output
 
 
 def call(fn, Q, K, V, B_r, B_c, scale):
@@ -35,7 +34,6 @@ EXERCISE = Exercise(
     truth=truth,
     sram_bytes=sram_bytes,
     most=lambda Q, K, V, B_r, B_c, scale: {"K": B_c * K.shape[1], "V": B_c * V.shape[1]},
-    alternatives=Problem,
     cases=[
         attention_case("one key block", 2, 3, 3, B_r=2, B_c=3, scale=1.0),
         attention_case("two key blocks", 2, 6, 3, B_r=2, B_c=3, scale=1.0, seed=8),
@@ -189,28 +187,6 @@ EXERCISE = Exercise(
                 ("torch.zeros(len(Q_i), V.shape[-1], dtype=L.dtype)", "torch.zeros_like(Q_i)")),
         Mistake("unit_of_the_first_block", "each block was added in the unit of the first block's maximum: what rises far above that overflows", "the unit: the maximum so far, in each block, with O_i and l_i converted to it",
                 ("m_new = torch.maximum(m_i, S_ij.amax(-1))", "m_new = S_ij.amax(-1) if cols.start == 0 else m_i")),
-    ],
-    variants=[
-        Variant("scaled Q, state in one list", body="""
-            Q_i = load(Q, rows).to(L.dtype) * scale
-            state = [torch.zeros(len(Q_i), V.shape[-1], dtype=L.dtype), torch.zeros(len(Q_i), 1, dtype=L.dtype),
-                     torch.full((len(Q_i), 1), -1e30, dtype=L.dtype)]
-            start = 0
-            while start < len(K):
-                cols = slice(start, min(start + B_c, len(K)))
-                S = Q_i @ load(K, cols).to(L.dtype).T
-                m = torch.maximum(state[2], S.max(1, keepdim=True).values)
-                S = S.sub_(m).exp_()
-                old = (state[2] - m).exp()
-                state = [state[0] * old + S @ load(V, cols).to(L.dtype), state[1] * old + S.sum(1, keepdim=True), m]
-                start += B_c
-            store(O, rows, state[0] / state[1])
-            store(L, rows, (state[2] + state[1].log())[:, 0])
-            """),
-        Variant("normalised in each step, as FA1 does",
-                ("l_i = alpha * l_i + P_ij.sum(-1)", "l_old, l_i = l_i, alpha * l_i + P_ij.sum(-1)"),
-                ("alpha[:, None] * O_i + P_ij @ V_j", "((alpha * l_old)[:, None] * O_i + P_ij @ V_j) / l_i[:, None]"),
-                ("O_i / l_i[:, None])", "O_i)")),
     ],
     hints=[
         "For a single key block: S_ij, its row maximum m, P_ij = exp(S_ij − m), l = rowsum(P_ij), O = P_ij V_j / l, L = m + log l.",

@@ -1,9 +1,8 @@
 """Cases and mistakes of ex06_published_line: the mistakes are the published ones, left in."""
 
 from flashlab import oracle
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import EDGE, HUGE, attention_case, epsilon, in_float64, widest
-from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Exercise, Mistake, Output
 
 LINE_3 = ("keys > queries", "queries > keys")
 LINE_6 = ("l * torch.exp(m - m_new) + P.sum(-1)", "l + torch.exp(m - m_new) + P.sum(-1)")
@@ -23,7 +22,6 @@ EXERCISE = Exercise(
     truth=lambda Q, K, V, B_c, scale: oracle.attention(Q, K, V, causal=True, scale=scale),
     without=("attention",),
     forbid=forbid,
-    alternatives=lambda inputs: Problem(inputs | {"causal": True}),
     cases=[
         attention_case("one query, one key", 1, 1, 2, B_c=1, scale=1.0),
         attention_case("one block", 3, 3, 3, B_c=3, scale=0.5, seed=1),
@@ -66,6 +64,8 @@ EXERCISE = Exercise(
         Mistake("scale_zero_replaced", "a scale of 0 was taken for none at all, and 1/√d put in its place", "scale: any number, 0 too; `scale or ...` and `if scale` take 0 for none",
                 ("Q @ K_j.T * scale", "Q @ K_j.T * (scale or Q.shape[-1] ** -0.5)")),
         Mistake("line_8", "line 8 is still there: O was divided by l in every step, and once more in line 10", "line 8: it has to go, since line 7 adds undivided terms; line 10 divides once at the end", LINE_8),
+        Mistake("divided_twice", "O was divided by l twice", "lines 8 and 10: how many divisions are there?",
+                ("O = O / l[:, None]\n    return", "O = O / l[:, None] / l[:, None]\n    return")),
         Mistake("line_10_removed", "O was divided by l in every step and not at the end: the wrong one of lines 8 and 10 was removed",
                 "line 8: it has to go, and line 10 to stay; an O divided by l no longer matches line 7, which adds undivided terms", LINE_8, ("O = O / l[:, None]\n    return", "return")),
         Mistake("both_removed", "O was never divided by l: lines 8 and 10 are both gone", "line 10: the weights have to sum to 1", ("O = O / l[:, None]\n    return", "return")),
@@ -103,17 +103,6 @@ EXERCISE = Exercise(
         Mistake("hidden_block_counts_as_0", "the maximum of a block that a query sees nothing of was taken to be 0, and the larger of 0 and m became the new m", "line 4: max(m, rowmax(S)), also where all of S is −inf: m is finite by then, since every query sees key 0",
                 ("torch.maximum(m, S.amax(-1))", "torch.maximum(m, S.amax(-1).masked_fill(S.amax(-1) == -inf, 0))")),
         Mistake("block_number_and_place", "a key was numbered by its block's number plus its place in the block", "the keys of block j: j · B_c and the place in the block", ("torch.arange(start, start + len(K_j))", "torch.arange(len(K_j)) + start // B_c")),
-    ],
-    variants=[
-        Variant("query blocks of one", body="""
-            outs, logs = [], []
-            for n, q in enumerate(Q):
-                s = (K[: n + 1] @ q) * scale
-                total = s.logsumexp(0)
-                outs.append((s - total).exp() @ V[: n + 1])
-                logs.append(total)
-            return torch.stack(outs), torch.stack(logs)
-            """),
     ],
     hints=[
         "Line 3: may query 0 see key 1? May query 1 see key 0?",

@@ -4,7 +4,7 @@ import torch
 
 from flashlab import oracle
 from flashlab_course.check.cases import LOOSE, epsilon, in_float64, normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 inf = float("inf")
 
@@ -140,20 +140,6 @@ EXERCISE = Exercise(
                 ("L = torch.logaddexp(L_a, L_b)", "m = torch.where(L_b == -inf, L_a, L_b).masked_fill((L_a == -inf) & (L_b == -inf), 0)\n    L = m + torch.log(torch.exp(L_a - m) + torch.exp(L_b - m))"), (WEIGHTS, "torch.exp(L_a - m), torch.exp(L_b - m)"), NORMALISED),
         Mistake("nothing_weighs_1", "an L of −inf became 0 before the weights were made: a half without keys weighed exp(0)", "a half without keys: its weight is exp(−inf), 0",
                 ("L = torch.logaddexp(L_a, L_b)", "none = (L_a == -inf) & (L_b == -inf)\n    L_a, L_b = (x.masked_fill((x == -inf) & ~none, 0) for x in (L_a, L_b))\n    L = torch.logaddexp(L_a, L_b)")),
-    ],
-    variants=[
-        Variant("by the maximum", body="""
-            top = torch.maximum(L_a, L_b)
-            top = torch.where(torch.isfinite(top), top, torch.zeros(()))
-            a, b = (L_a - top).exp().unsqueeze(1), (L_b - top).exp().unsqueeze(1)
-            total = a + b
-            O = (a * O_a + b * O_b) / total.clamp_min(1e-38)
-            return O, top + total.squeeze(1).log()
-            """),
-        Variant("sigmoid", body="""
-            w = torch.sigmoid(L_a - L_b).nan_to_num(0.5)[:, None]
-            return w * O_a + (1 - w) * O_b, torch.logaddexp(L_a, L_b)
-            """),
     ],
     hints=[
         "exp(L_a) is the sum of the exponentials of half a. The sum over all keys is exp(L_a) + exp(L_b).",

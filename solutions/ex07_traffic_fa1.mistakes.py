@@ -1,7 +1,7 @@
 """Cases and mistakes of ex07_traffic_fa1."""
 
 from flashlab.rungs.fa1 import fa1_forward
-from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Exercise, Mistake, Output
 from flashlab_course.check.traffic import TILED_CASES, measured, terms
 
 READS = "N_k * (d + d_v) + T_c * N_q * (d + d_v + 2)"
@@ -59,28 +59,6 @@ EXERCISE = Exercise(
                 (READS, "int(N_k * (d + d_v) + N_k / B_c * N_q * (d + d_v + 2))"), (WRITES, "int(N_q * (d_v + 2) + N_k / B_c * N_q * (d_v + 2) + N_q)")),
         Mistake("one_block_too_many", "T_c was one too many where B_c divides N_k", "T_c = ⌈N_k / B_c⌉ is -(-N_k // B_c): neither N_k // B_c + 1 nor round(N_k / B_c + 0.5)",
                 ("-(-N_k // B_c)", "(N_k // B_c + 1)"), also=[[("-(-N_k // B_c)", "round(N_k / B_c + 0.5)")]]),
-    ],
-    variants=[
-        Variant("the loops themselves", body="""
-            reads, writes = 0, N_q * (d_v + 2) + N_q
-            for j in range(0, N_k, B_c):
-                reads += (min(j + B_c, N_k) - j) * (d + d_v)
-                for i in range(0, N_q, B_r):
-                    rows = min(i + B_r, N_q) - i
-                    reads, writes = reads + rows * (d + d_v + 2), writes + rows * (d_v + 2)
-            return reads, writes
-            """),
-        Variant("walking the loops", body="""
-            reads, writes = 0, N_q * d_v + 2 * N_q
-            for j in range(0, N_k, B_c):
-                keys = min(B_c, N_k - j)
-                reads += keys * d + keys * d_v
-                for i in range(0, N_q, B_r):
-                    rows = min(B_r, N_q - i)
-                    reads += rows * d + rows * d_v + 2 * rows
-                    writes += rows * d_v + 2 * rows
-            return reads, writes + N_q
-            """),
     ],
     hints=[
         "K and V are read once: N_k·(d + d_v). All query blocks together are N_q rows, whatever B_r is.",

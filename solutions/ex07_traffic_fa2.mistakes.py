@@ -1,7 +1,7 @@
 """Cases and mistakes of ex07_traffic_fa2."""
 
 from flashlab.rungs.fa2 import fa2_forward
-from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Exercise, Mistake, Output
 from flashlab_course.check.traffic import TILED_CASES, measured, terms
 
 READS = "N_q * d + T_r * N_k * (d + d_v)"
@@ -51,16 +51,6 @@ EXERCISE = Exercise(
                 ("-(-N_q // B_r)", "(N_q // B_r + 1)"), also=[[("-(-N_q // B_r)", "round(N_q / B_r + 0.5)")]]),
         Mistake("one_block_read_once", "K and V were counted as read once where all keys fit into one block", "K and V: once for each query block, T_r times, also where they are one block", ("T_r = -(-N_q // B_r)", "T_r = 1 if B_c >= N_k else -(-N_q // B_r)")),
         Mistake("product_rounded_up", "N_q / B_r stayed a fraction, and the product was rounded up", "T_r: ⌈N_q / B_r⌉, rounded up before it multiplies", (READS, "N_q * d + -(-N_q * N_k * (d + d_v) // B_r)")),
-    ],
-    variants=[
-        Variant("walking the loops", body="""
-            reads = writes = 0
-            for i in range(0, N_q, B_r):
-                rows = min(B_r, N_q - i)
-                reads += rows * d + sum(min(B_c, N_k - j) * (d + d_v) for j in range(0, N_k, B_c))
-                writes += rows * (d_v + 1)
-            return reads, writes
-            """),
     ],
     hints=[
         "Q, O and L cross HBM once: N_q·d reads, N_q·d_v + N_q writes.",

@@ -1,7 +1,7 @@
 """Cases and mistakes of ex07_traffic_naive."""
 
 from flashlab.rungs.naive import naive_forward
-from flashlab_course.check.form import Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Exercise, Mistake, Output
 from flashlab_course.check.traffic import case, measured, terms
 
 READS = "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v"
@@ -64,13 +64,6 @@ EXERCISE = Exercise(
         Mistake("d_for_V", "V was counted with d columns", "V is (N_k, d_v)", (READS, "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d")),
         Mistake("d_for_O", "O was counted with d columns", "O is (N_q, d_v)", (WRITES, "3 * N_q * N_k + N_q * d + N_q")),
         Mistake("softmax_two_passes", "the softmax was counted as two passes over S", "one operation reads its operand once, whatever it computes", (READS, "(N_q + N_k) * d + 5 * N_q * N_k + N_k * d_v")),
-    ],
-    variants=[
-        Variant("operation by operation", body="""
-            S = N_q * N_k
-            table = [(N_q * d + N_k * d, S), (S, S), (S, S), (S + N_k * d_v, N_q * d_v), (S, N_q)]
-            return sum(r for r, _ in table), sum(w for _, w in table)
-            """),
     ],
     hints=[
         "S = QKᵀ reads N_q·d + N_k·d and writes N_q·N_k. S · scale reads N_q·N_k and writes N_q·N_k.",

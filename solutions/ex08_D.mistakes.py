@@ -4,7 +4,7 @@ import torch
 
 from flashlab.memory import KiB, kernel, tiles
 from flashlab_course.check.cases import normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def call(fn, O, dO, B_r):
@@ -78,15 +78,6 @@ EXERCISE = Exercise(
         Mistake("reversed", "the rows of dO and O were put together in reverse order", "row n of dO meets row n of O", ("(dO_i * O_i)", "(dO_i * O_i.flip(0))")),
         Mistake("block_from_its_length", "the block's number was rows.start divided by the block's own length, which is wrong for a short last block", "the index of load and store: rows, as it came",
                 ("O_i = load(O, rows)", "size = rows.stop - rows.start\n    rows = slice(rows.start // size * size, rows.start // size * size + size)\n    O_i = load(O, rows)")),
-    ],
-    variants=[
-        Variant("a scalar product for each row", ("(dO_i * O_i).sum(-1)", "(dO_i[:, None, :] @ O_i[:, :, None])[:, 0, 0]")),
-        Variant("half of the columns at a time", body="""
-            half = O.shape[1] // 2
-            first = (load(dO, rows, slice(0, half)).to(D.dtype) * load(O, rows, slice(0, half)).to(D.dtype)).sum(-1)
-            second = (load(dO, rows, slice(half, O.shape[1])).to(D.dtype) * load(O, rows, slice(half, O.shape[1])).to(D.dtype)).sum(-1)
-            store(D, rows, first + second)
-            """),
     ],
     hints=[
         "For one row: D_i = dO_i · O_i, a scalar product of two vectors of length d_v.",

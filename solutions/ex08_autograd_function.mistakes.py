@@ -5,7 +5,7 @@ import torch
 from flashlab import oracle
 from flashlab_course.check import runner
 from flashlab_course.check.cases import features_of, normal, widest
-from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output
 
 
 def call(fn, Q, K, V, dO, causal, scale):
@@ -233,11 +233,6 @@ EXERCISE = Exercise(
         Mistake("gradient_of_the_scaled", "dQ or dK lacked the factor scale, as where it is the gradient of scale · Q or scale · K", "dQ and dK: gradients of Q and K themselves, with the factor scale in each",
                 ("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(scale * Q, K, V, causal=causal, scale=1.0)"), ("ctx.save_for_backward(Q, K, V, O, L)", "ctx.save_for_backward(scale * Q, K, V, O, L)"), ("scale=ctx.scale)", "scale=1.0)"),
                 also=[[("fa2_forward(Q, K, V, causal=causal, scale=scale)", "fa2_forward(Q, scale * K, V, causal=causal, scale=1.0)"), ("ctx.save_for_backward(Q, K, V, O, L)", "ctx.save_for_backward(Q, scale * K, V, O, L)"), ("scale=ctx.scale)", "scale=1.0)")]]),
-    ],
-    variants=[
-        Variant("the backward in two passes, options in one tuple",
-                ("ctx.causal, ctx.scale = causal, scale", "ctx.options = {\"causal\": causal, \"scale\": scale}"),
-                ("fa2_backward(Q, K, V, O, dO, L, causal=ctx.causal, scale=ctx.scale)", "__import__(\"flashlab.rungs.fa2_backward\", fromlist=[\"x\"]).fa2_backward_two_pass(Q, K, V, O, dO, L, **ctx.options)")),
     ],
     hints=[
         "ctx.save_for_backward(Q, K, V, O, L) takes tensors only. causal and scale go on ctx as attributes: ctx.causal = causal.",

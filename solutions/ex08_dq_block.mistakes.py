@@ -5,7 +5,7 @@ import torch
 from flashlab import oracle
 from flashlab.memory import KiB, kernel, tiles
 from flashlab_course.check.cases import EDGE, LARGE, LOOSE, far_below, features_of, normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 
 def call(fn, Q, K, V, dO, L, D, B_r, B_c, scale, causal):
@@ -161,17 +161,6 @@ EXERCISE = Exercise(
                 ("P_ij = P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "pass")),
         Mistake("L_left_natural", "S was taken to base 2 and L was not: 2 to the power of S · log2(e) − L", "the exponent: L is a natural logarithm, so exp(S − L), or 2 to the power of (S − L) · log2(e)",
                 ("torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "torch.exp2(Q_i @ K_j.T * (scale * 1.4426950408889634) - L_i[:, None])")),
-    ],
-    variants=[
-        Variant("only the keys that a query sees are loaded", ("K_j = load(K, cols)", "cols = slice(cols.start, min(cols.stop, rows.stop + N_k - N_q)) if causal else cols\n        K_j = load(K, cols)")),
-        Variant("nothing is loaded where no query sees a key",
-                ("Q_i = load(Q, rows)", "if causal and rows.stop - 1 + len(K) - len(Q) < 0:\n        store(dQ, rows, torch.zeros(rows.stop - rows.start, Q.shape[1]))\n        return\n    Q_i = load(Q, rows)")),
-        Variant("scale at the end, scores hidden by -inf",
-                ("torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "Q_i @ K_j.T * scale - L_i[:, None]"),
-                ("masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "masked_fill(hidden_tile(rows, cols, N_q, N_k), -inf)"),
-                ("dP_ij = dO_i", "P_ij = P_ij.exp()\n        dP_ij = dO_i"), (SUM, "dQ_i + dS_ij @ K_j"), ("store(dQ, rows, dQ_i)", "store(dQ, rows, dQ_i * scale)")),
-        Variant("in place, from the last visible block to the first",
-                ("for cols in tiles(N_k, B_c):", "for cols in reversed(tiles(N_k, B_c)):"), ("break", "continue"), ("dQ_i = " + SUM, "dQ_i += scale * dS_ij @ K_j")),
     ],
     hints=[
         "Nothing is corrected later, because L makes each P_ij final. So dQ_i starts at 0 and only adds.",

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, N_q, N_k, d, d_v, rows, cols, *, scale=0.5, hide=False, seed):
@@ -84,13 +84,6 @@ EXERCISE = Exercise(
                 (DK, "scale * scale * (dS_ij.T @ Q_i)")),
         Mistake("scale_twice_in_dQ", "dQ held the scale twice, dK once", "each place where the scale enters dQ_i, K and dS with it: once in all", (DQ, "scale * scale * (dS_ij @ K_j)")),
         Mistake("D_averaged_in_tile", "D was the mean of dP over this tile alone, weighted by P and divided by the weights' sum in the tile", "D_i: its sum runs over all keys, and it is given", (DS, "P_ij * (dP_ij - ((P_ij * dP_ij).sum(-1) / P_ij.sum(-1).masked_fill(P_ij.sum(-1) == 0, 1))[:, None])")),
-    ],
-    variants=[
-        Variant("scale in dS", (DS, "scale * " + DS), (DQ, "dS_ij @ K_j"), (DK, "dS_ij.T @ Q_i")),
-        Variant("transposed throughout", body="""
-            dS = (P_ij.T * (V_j @ dO_i.T - D_i[None, :])).mul_(scale)
-            return (K_j.T @ dS).T.contiguous(), dS @ Q_i
-            """),
     ],
     hints=[
         "dP_ij is the other gradient of O = P V: dO_i V_jᵀ. dS_ij is the softmax gradient, with the D_i that is given.",

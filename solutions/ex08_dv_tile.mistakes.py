@@ -4,7 +4,7 @@ import torch
 
 from flashlab import oracle
 from flashlab_course.check.cases import BELOW, EDGE, LARGE, LOOSE, attention_case, epsilon, exact, far_below, in_float64, normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 inf = float("inf")
 
@@ -124,14 +124,6 @@ EXERCISE = Exercise(
                 (WEIGHTS, "torch.exp2(S_ij * 1.4426950408889634 - L_safe[:, None])")),
         Mistake("lowest_number_and_L", "hidden scores were a finite number, and L = −inf was subtracted from it: that is inf, and so is its exponential", "rows with L_i = −inf: weights of 0, whatever stands for hidden scores",
                 ("masked_fill(hidden, -inf)", "masked_fill(hidden, torch.finfo(S_ij.dtype).min)"), ("L_i.masked_fill(L_i == -inf, 0)", "L_i")),
-    ],
-    variants=[
-        Variant("scaled Q, weights set to 0 where hidden", body="""
-            P = torch.exp((Q_i * scale) @ K_j.T - L_i.clamp_min(-1e30)[:, None])
-            if hidden is not None:
-                P = torch.where(hidden, torch.zeros_like(P), P)
-            return P, torch.einsum("rc,rv->cv", P, dO_i)
-            """),
     ],
     hints=[
         "exp(S − L) = exp(S − m) / l: the division is inside the exponent already, so there is no second pass over the row.",

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, N, K, M, *, seed, dY=None):
@@ -68,16 +68,6 @@ EXERCISE = Exercise(
         Mistake("reshaped", "W or X was reshaped to the shape of its transpose, which deals the numbers out in another order", "the transpose: W.T and X.T",
                 (DX, "dY @ W.reshape(W.shape[1], W.shape[0])"), (DW, "X.reshape(X.shape[1], X.shape[0]) @ dY"),
                 also=[[(DX, "dY @ W.reshape(W.shape[1], W.shape[0])")], [(DW, "X.reshape(X.shape[1], X.shape[0]) @ dY")]]),
-    ],
-    variants=[
-        Variant("einsum", (DX, "__import__('torch').einsum('nm,km->nk', dY, W)"), (DW, "__import__('torch').einsum('nk,nm->km', X, dY)")),
-        Variant("row by row", body="""
-            dX, dW = X * 0, W * 0
-            for n in range(len(X)):
-                dX[n] = W @ dY[n]
-                dW += X[n][:, None] * dY[n][None, :]
-            return dX, dW
-            """),
     ],
     hints=[
         "Write the product for one element: Y[n, m] = Σ_k X[n, k] · W[k, m]. By how much does Y[n, m] move when X[n, k] moves by 1?",

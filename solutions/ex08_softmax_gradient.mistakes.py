@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, N_q, N_k, *, seed, hide=(), features=()):
@@ -80,10 +80,6 @@ EXERCISE = Exercise(
                 ("D = (P * dP)", "P = P / P.sum(-1, keepdim=True)\n    D = (P * dP)")),
         Mistake("D_plain_mean", "the plain mean of dP was subtracted, not the mean weighted by P", "D = Σ_k dP_k · P_k: the weights P stand in the sum", ("(P * dP).sum(-1", "dP.mean(-1")),
         Mistake("own_term_left_out", "the sum behind the minus left out the key itself, k ≠ j", "the diagonal of diag(P) − P Pᵀ: P_j − P_j², so the sum runs over all keys, j too", ("P * (dP - D)", "P * (dP - (D - P * dP))")),
-    ],
-    variants=[
-        Variant("multiplied out", ("P * (dP - D)", "P * dP - P * D")),
-        Variant("D through einsum", ("(P * dP).sum(-1, keepdim=True)", "torch.einsum('qk,qk->q', P, dP).unsqueeze(1)")),
     ],
     hints=[
         "Split the sum over k: the diagonal part gives dP_j · P_j, the rest −P_j · Σ_k dP_k · P_k.",

@@ -5,7 +5,7 @@ import torch
 from flashlab_course.check import compiled
 from flashlab_course.check.cases import apart, normal
 from flashlab_course.check.compiled import refused
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 
 def case(name, M, N, K, B_m=16, B_n=16, B_k=16, dtype=torch.float32, *, steps=(1, 1, 1), cancelling=False, seed):
@@ -126,26 +126,6 @@ EXERCISE = Exercise(
                 also=[[("acc = tl.zeros((B_m, B_n), tl.float32)", "acc = tl.zeros((B_m, B_n), tl.float32)\n    if (tl.program_id(0) + 1) * B_m > M:\n        return")],
                       [("acc = tl.zeros((B_m, B_n), tl.float32)", "acc = tl.zeros((B_m, B_n), tl.float32)\n    if (tl.program_id(1) + 1) * B_n > N:\n        return")]]),
         Mistake("grid_one_more", "the grid was M // B_m + 1 by N // B_n + 1: a program too many wherever a tile size divides", "the grid: (⌈M / B_m⌉, ⌈N / B_n⌉), triton.cdiv", (GRID, "(M // B_m + 1, N // B_n + 1)")),
-    ],
-    variants=[
-        Variant("pointers that move", code="""
-            @triton.jit
-            def matmul_kernel(A, B, C, M, N, K, stride_Am, stride_Ak, stride_Bk, stride_Bn, stride_Cm, stride_Cn,
-                              B_m: tl.constexpr, B_n: tl.constexpr, B_k: tl.constexpr):
-                rows = tl.program_id(0).to(tl.int64) * B_m + tl.arange(0, B_m)
-                cols = tl.program_id(1).to(tl.int64) * B_n + tl.arange(0, B_n)
-                inner = tl.arange(0, B_k)
-                A_tile = A + rows[:, None] * stride_Am + inner[None, :] * stride_Ak
-                B_tile = B + inner[:, None] * stride_Bk + cols[None, :] * stride_Bn
-                acc = tl.zeros((B_m, B_n), tl.float32)
-                for left in range(K, 0, -B_k):
-                    a = tl.load(A_tile, mask=(rows[:, None] < M) & (inner[None, :] < left), other=0.0)
-                    b = tl.load(B_tile, mask=(inner[:, None] < left) & (cols[None, :] < N), other=0.0)
-                    acc += tl.dot(a, b, input_precision="ieee")
-                    A_tile += B_k * stride_Ak
-                    B_tile += B_k * stride_Bk
-                tl.store(C + rows[:, None] * stride_Cm + cols[None, :] * stride_Cn, acc, mask=(rows[:, None] < M) & (cols[None, :] < N))
-            """),
     ],
     hints=[
         "rows = tl.program_id(0) * B_m + tl.arange(0, B_m) and cols likewise; inner = k * B_k + tl.arange(0, B_k) changes in the loop.",

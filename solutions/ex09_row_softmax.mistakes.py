@@ -4,7 +4,7 @@ import torch
 
 from flashlab_course.check import compiled
 from flashlab_course.check.cases import EPSILONS, apart, epsilon, normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, M, N, dtype=torch.float32, factor=1.0, shift=0.0, *, units=16, steps=(1, 1), seed):
@@ -76,12 +76,6 @@ EXERCISE = Exercise(
         Mistake("fixed_B", "B was fixed, so that a longer row lost its end", "B ≥ N: triton.next_power_of_2(N)", ("triton.next_power_of_2(N)", "16"), also=[[("triton.next_power_of_2(N)", str(B))] for B in (32, 64, 128, 256, 512, 1024)]),
         Mistake("shift_never_negative", "the maximum was taken over a 0 as well, of the padding or the start: a row far below 0 underflows", "the maximum: of the row's own numbers, also where all are negative",
                 ("x - tl.max(x, 0)", "x - tl.maximum(tl.max(x, 0), 0.0)")),
-    ],
-    variants=[
-        Variant("mask afterwards", ('x = tl.load(X + row * stride_Xm + cols * stride_Xn, cols < N, -float("inf")).to(tl.float32)',
-                                    'x = tl.load(X + row * stride_Xm + cols * stride_Xn, mask=cols < N, other=0.0).to(tl.float32)\n    x = tl.where(cols < N, x, -float("inf"))'),
-                ("tl.exp(x - tl.max(x, 0))", "tl.exp(x - tl.max(x, axis=0))"), ("e / tl.sum(e, 0)", "e * (1.0 / tl.sum(e, axis=0))")),
-        Variant("wider than needed", ("B = triton.next_power_of_2(N)", "B = 2 * triton.next_power_of_2(N)")),
     ],
     hints=[
         'x = tl.load(X + row * stride_Xm + cols * stride_Xn, cols < N, -float("inf")).to(tl.float32), with row = tl.program_id(0).to(tl.int64).',

@@ -1,6 +1,6 @@
 """Cases and mistakes of ex09_tile_offsets."""
 
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, i, j, B_m, B_n, M, N, stride_m, stride_n):
@@ -83,12 +83,6 @@ EXERCISE = Exercise(
                 (OFFSETS, "(rows.int() * stride_m + cols.int() * stride_n).long()")),
         Mistake("rows_within_tile", "the row's number within the tile was held against M", "inside: rows of the matrix, of which the tile begins at i · B_m", (INSIDE, "(rows - i * B_m < M) & (cols < N)")),
         Mistake("cols_within_tile", "the column's number within the tile was held against N", "inside: columns of the matrix, of which the tile begins at j · B_n", (INSIDE, "(rows < M) & (cols - j * B_n < N)")),
-    ],
-    variants=[
-        Variant("meshgrid", body="""
-            rows, cols = torch.meshgrid(torch.arange(i * B_m, (i + 1) * B_m), torch.arange(j * B_n, (j + 1) * B_n), indexing="ij")
-            return rows * stride_m + stride_n * cols, ~((rows >= M) | (cols >= N))
-            """),
     ],
     hints=[
         "rows = i * B_m + torch.arange(B_m), and its column shape is rows[:, None].",

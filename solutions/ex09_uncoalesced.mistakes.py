@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 from flashlab_course.gpu.simt import launch, threadIdx
 
 
@@ -85,14 +85,6 @@ EXERCISE = Exercise(
                 also=[[("len(touched) <= itemsize", "stride in (-1, 0, 1)")]]),
         Mistake("same_start", "coalesced meant no more sectors than a load of stride 1 from the same start, which may itself take one too many", "coalesced: itemsize sectors are the fewest, from wherever a load starts",
                 ("len(touched) <= itemsize", "len(touched) <= len({(start + n) * itemsize // 32 for n in range(32)})")),
-    ],
-    variants=[
-        Variant("a list of bytes", body="""
-            first_bytes = [itemsize * (start + stride * lane) for lane in range(32)]
-            sectors = sorted(set(byte // 32 for byte in first_bytes))
-            least = 32 * itemsize // 32
-            return len(sectors), not len(sectors) > least
-            """),
     ],
     hints=[
         "Lane n reads byte (start + n * stride) * itemsize, and that is in sector number byte // 32.",

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, N, B, a=0.5, dtype=torch.float32, *, seed):
@@ -67,13 +67,6 @@ EXERCISE = Exercise(
                 ("mine = i < N", "mine = i < N\n    if (tl.program_id(0) + 1) * B > N:\n        return")),
         Mistake("grid_one_more", "the grid was N // B + 1: a program too many wherever B divides N", "the grid: triton.cdiv(N, B)", ("(triton.cdiv(N, B),)", "(N // B + 1,)")),
         Mistake("rest_for_the_last", "the last program took N mod B elements, none where B divides N", "the mask: i < N, whatever N mod B is", ("mine = i < N", "mine = tl.arange(0, B) < tl.where(tl.program_id(0) == tl.num_programs(0) - 1, N % B, B)")),
-    ],
-    variants=[
-        Variant("in the vectors' own dtype", ("a * x + y", "(a * x).to(x.dtype) + y")),
-        Variant("a grid that is a function", ("grid = (triton.cdiv(N, B),)", "grid = lambda meta: (triton.cdiv(N, meta['B']),)")),
-        Variant("pointers moved first", ("i = tl.program_id(0) * B + tl.arange(0, B)\n    mine = i < N",
-                                         "start = tl.program_id(0) * B\n    X += start\n    Y += start\n    Out += start\n    i = tl.arange(0, B)\n    mine = i < N - start"),
-                ("tl.load(X + i, mine)", "tl.load(X + i, mask=mine, other=0.0)"), ("triton.cdiv(N, B)", "(N + B - 1) // B")),
     ],
     hints=[
         "i = tl.program_id(0) * B + tl.arange(0, B) are the numbers of my elements.",

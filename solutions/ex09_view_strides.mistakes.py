@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, shape, strides, offset, order, starts, steps):
@@ -83,16 +83,6 @@ EXERCISE = Exercise(
         Mistake("offset_in_bytes", "the offset came back in bytes", "offset in elements", ("return tuple(shape), tuple(strides), offset", "return tuple(shape), tuple(strides), 4 * offset")),
         Mistake("starts_and_steps_of_the_old", "starts[n] and steps[n] were applied to the old dimension n, as if T were sliced first and permuted afterwards", "starts[n] and steps[n] belong to the new dimension n",
                 ("shape = [shape[n] for n in order]", "shape = [shape[n] for n in order]\n    starts, steps = [starts[n] for n in order], [steps[n] for n in order]")),
-    ],
-    variants=[
-        Variant("one dimension at a time", body="""
-            sizes, jumps = [], []
-            for n, start, step in zip(order, starts, steps):
-                offset += start * strides[n]
-                sizes.append(len(range(start, shape[n], step)))
-                jumps.append(step * strides[n])
-            return tuple(sizes), tuple(jumps), offset
-            """),
     ],
     hints=[
         "Permute first: shape = [shape[n] for n in order], and the strides in the same way.",

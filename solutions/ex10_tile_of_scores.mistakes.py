@@ -4,7 +4,7 @@ import torch
 
 from flashlab_course.check import compiled
 from flashlab_course.check.cases import apart, features_of, normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 Q_MASK = "mask=rows < N_q, other=0.0"
 K_MASK = "mask=keys < N_k, other=0.0"
@@ -109,15 +109,6 @@ EXERCISE = Exercise(
                       [("cols = tl.arange(0, d)[None, :]", "cols = tl.arange(0, d)[None, :]\n    if (tl.program_id(1) + 1) * B_c > N_k:\n        return")]]),
         Mistake("grid_one_more", "the grid was N_q // B_r + 1 by N_k // B_c + 1: a program too many wherever a tile size divides", "the grid: triton.cdiv in both directions",
                 ("(triton.cdiv(len(Q), B_r), triton.cdiv(len(K), B_c))", "(len(Q) // B_r + 1, len(K) // B_c + 1)")),
-    ],
-    variants=[
-        Variant("K loaded transposed, offsets cast later",
-                ("tl.program_id(0).to(tl.int64) * B_r", "tl.program_id(0) * B_r"), ("tl.program_id(1).to(tl.int64) * B_c", "tl.program_id(1) * B_c"),
-                ("rows * stride_Qn", "rows.to(tl.int64) * stride_Qn"),
-                ("keys = tl.trans(keys)", ""),
-                ("K_j = tl.load(K + keys * stride_Kn + cols * stride_Kd, " + K_MASK + ")", "keys = tl.trans(keys)\n    K_j = tl.load(K + keys.to(tl.int64) * stride_Kn + tl.trans(cols) * stride_Kd, " + K_MASK + ")"),
-                ("tl.trans(K_j)", "K_j"),
-                ("rows * stride_Sn + keys * stride_Sm", "rows.to(tl.int64) * stride_Sn + keys.to(tl.int64) * stride_Sm")),
     ],
     hints=[
         "rows = tl.program_id(0).to(tl.int64) * B_r + tl.arange(0, B_r)[:, None] has shape (B_r, 1). Keys go the same way with program_id(1).",

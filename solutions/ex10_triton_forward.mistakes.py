@@ -4,7 +4,6 @@ import torch
 
 from flashlab import oracle
 from flashlab_course.check import compiled
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import (
     BELOW,
     EDGE,
@@ -19,7 +18,7 @@ from flashlab_course.check.cases import (
     normal,
     whole_rescaled,
 )
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 UPDATE_O = 'O_i = alpha[:, None] * O_i + tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")'
 UPDATE_L = "l_i = alpha * l_i + tl.sum(P_ij, 1)"
@@ -75,7 +74,6 @@ EXERCISE = Exercise(
     traffic=traffic,
     fewer=lambda causal, **rest: causal,
     most=lambda Q, B_r, B_c, **rest: {"Q": B_r * Q.shape[2], "K": B_c * Q.shape[2], "V": B_c * Q.shape[2]},
-    alternatives=Problem,
     cases=[
         case("one tile", 16, 16, seed=1000),
         case("two key blocks", 16, 32, seed=1003),
@@ -195,14 +193,14 @@ EXERCISE = Exercise(
                 ('        S_ij = tl.where(keys < N_k, S_ij, -float("inf"))\n', "        seen = keys < N_k + tl.zeros_like(S_ij).to(tl.int64)\n"),
                 ('            S_ij = tl.where(keys <= rows[:, None] + N_k - N_q, S_ij, -float("inf"))', "            seen = seen & (keys <= rows[:, None] + N_k - N_q)"),
                 ("P_ij = tl.exp(S_ij - m_safe[:, None])", "P_ij = tl.where(seen, tl.exp(S_ij - m_safe[:, None]), 0.0)")),
-    ],
-    variants=[
-        Variant("P in float32", ("tl.dot(P_ij.to(V_j.dtype), V_j,", "tl.dot(P_ij, V_j.to(tl.float32),")),
-        Variant("causal blocks skipped, exp2, K transposed in the load",
-                ("for j in range(0, tl.cdiv(N_k, B_c)):", "end = N_k\n    if causal:\n        end = tl.minimum(N_k, tl.maximum(0, tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q))\n    for j in range(0, tl.cdiv(end, B_c)):"),
-                ("K + keys[:, None] * stride_Kn + cols * stride_Kd, mask=keys[:, None] < N_k", "K + keys[None, :] * stride_Kn + cols[:, None] * stride_Kd, mask=keys[None, :] < N_k"),
-                ("tl.trans(K_j)", "K_j"), ("tl.exp(m_i - m_safe)", "tl.exp2((m_i - m_safe) * 1.4426950408889634)"),
-                ("tl.exp(S_ij - m_safe[:, None])", "tl.exp2((S_ij - m_safe[:, None]) * 1.4426950408889634)")),
+        Mistake("end_by_first_query", "with causal, the key blocks ended where the block's first query ends, not its last",
+                "where the key blocks end: the last query of the block sees the most keys",
+                ("tl.cdiv(N_k, B_c)",
+                 "tl.cdiv(tl.maximum(0, tl.minimum(N_k, i * B_r + 1 + N_k - N_q)) if causal else N_k, B_c)")),
+        Mistake("last_key_left_out", "with causal, the key blocks ended one key early: before the last query's own key",
+                "where the key blocks end: it is the number of keys, one more than the last key's index",
+                ("tl.cdiv(N_k, B_c)",
+                 "tl.cdiv(tl.maximum(0, tl.minimum((i + 1) * B_r, N_q) - 1 + N_k - N_q) if causal else N_k, B_c)")),
     ],
     hints=[
         "Addresses of a tile: Q + rows[:, None] * stride_Qn + cols * stride_Qd, mask=rows[:, None] < N_q, other=0.0.",

@@ -5,7 +5,7 @@ import torch
 from flashlab import oracle
 from flashlab_course.check import compiled
 from flashlab_course.check.cases import EDGE, LARGE, LOOSE, apart, far_below, features_of, normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 
 def call(fn, Q, K, V, dO, L, D, dK, dV, causal, scale, B_r, B_c):
@@ -156,32 +156,6 @@ EXERCISE = Exercise(
         Mistake("mask_not_turned", "the mask had queries down and keys across, while the tile has keys down and queries across", "the mask of S_T: keys[:, None] against rows",
                 ("keys[:, None] <= rows + N_k - N_q", "keys <= rows[:, None] + N_k - N_q")),
         Mistake("mask_as_a_factor", "hidden weights were multiplied by 0: where a query sees no key, exp(S + ∞) is inf, and 0 · inf is NaN", "hidden weights: chosen to be 0, not multiplied", ("P_T = tl.where(keys[:, None] <= rows + N_k - N_q, P_T, 0.0)", "P_T = P_T * (keys[:, None] <= rows + N_k - N_q)")),
-    ],
-    variants=[
-        Variant("scale on dS, before it is rounded", (DS, "scale * P_T * (dP_T - D_i)"), ("dK_j += scale * tl.dot", "dK_j += tl.dot")),
-        Variant("products of float32 numbers", (DV, "dV_j += tl.dot(P_T, dO_i.to(tl.float32)"), (DK, "dK_j += scale * tl.dot(dS_T, Q_i.to(tl.float32)")),
-        Variant("one loop over heads and blocks, hidden blocks skipped, S not transposed", body="""
-            first = 0
-            if causal:
-                first = tl.maximum(0, tl.minimum(N_q, j.to(tl.int32) * B_c + N_q - N_k)) // B_r
-            count = tl.cdiv(N_q, B_r) - first
-            for step in range(0, group * count):
-                h = h_kv * group + step // count
-                rows = (first + step % count).to(tl.int64) * B_r + tl.arange(0, B_r)
-                Q_i = tl.load(Q + h * stride_Qh + rows[:, None] * stride_Qn + cols * stride_Qd, mask=rows[:, None] < N_q, other=0.0)
-                dO_i = tl.load(dO + h * stride_dOh + rows[:, None] * stride_dOn + cols * stride_dOd, mask=rows[:, None] < N_q, other=0.0)
-                L_i = tl.load(L + h * stride_Lh + rows * stride_Ln, mask=rows < N_q, other=float("inf"))
-                D_i = tl.load(D + h * stride_Dh + rows * stride_Dn, mask=rows < N_q, other=0.0)
-                L_i = tl.where(L_i == -float("inf"), float("inf"), L_i)
-                S = tl.dot(Q_i, tl.trans(K_j), input_precision="ieee") * scale
-                P = tl.exp2((S - L_i[:, None]) * 1.4426950408889634)
-                if causal:
-                    P = tl.where(keys <= rows[:, None] + N_k - N_q, P, 0.0)
-                dS = P * (tl.dot(dO_i, tl.trans(V_j), input_precision="ieee") - D_i[:, None])
-                dV_j = tl.dot(tl.trans(P.to(dO_i.dtype)), dO_i, dV_j, input_precision="ieee")
-                dK_j = tl.dot(tl.trans(dS.to(Q_i.dtype)), Q_i, dK_j, input_precision="ieee")
-            dK_j = dK_j * scale
-            """),
     ],
     hints=[
         "Two loops: over the query heads h = h_kv · group + g, and over the query blocks i of each. dK_j and dV_j live through both.",

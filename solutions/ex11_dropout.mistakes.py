@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import EPSILONS, epsilon, in_float64, normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, N_q, N_k, d_v, rows, cols, *, p, seed):
@@ -48,7 +48,8 @@ EXERCISE = Exercise(
         Mistake("one_plus_p", "what stays was divided by 1 + p, not by 1 − p", "Z: the mean of keep is 1 − p, and keep / (1 − p) has the mean 1", (Z, "keep / (1 + dropout_p)")),
         Mistake("not_rescaled", "what stays was not divided by 1 − p", "Z: dropout must leave the mean as it was", (Z, "keep * 1.0")),
         Mistake("multiplied", "what stays was multiplied by 1 − p, not divided", "Z = keep / (1 − p)", (Z, "keep * (1 - dropout_p)")),
-        Mistake("divided_by_p", "what stays was divided by p, not by 1 − p", "Z: p is the share that is dropped", (Z, "keep / max(dropout_p, 1e-9)")),
+        Mistake("divided_by_p", "what stays was divided by p, not by 1 − p", "Z: p is the share that is dropped", (Z, "keep / max(dropout_p, 1e-9)"),
+                also=[[(Z, "keep.to(P_ij.dtype).div(dropout_p)")]]),
         Mistake("mask_inverted", "what was dropped in the forward was kept, and the other way round", "what True means in keep", (Z, "~keep / (1 - dropout_p)")),
         Mistake("another_mask", "a new mask was drawn: the backward dropped other weights than the forward", "keep: it is the forward's mask, drawn again from the same seed and place",
                 (Z, "(__import__('torch').rand(keep.shape, generator=__import__('torch').Generator().manual_seed(1)) >= dropout_p) / (1 - dropout_p)")),
@@ -78,14 +79,6 @@ EXERCISE = Exercise(
         Mistake("no_dropout", "dropout was left out: as if everything had been kept", "keep and dropout_p belong to dV and to dP", (Z, "keep * 0.0 + 1.0")),
         Mistake("measured_rate", "what stays was divided by the share that happened to stay in this tile, not by 1 − p", "Z: 1 − p is the chance to stay, whatever this tile has drawn",
                 (Z, "keep / (keep * 1.0).mean().clamp_min(1e-9)"), also=[[(Z, "keep / (keep * 1.0).mean()")]]),
-    ],
-    variants=[
-        Variant("where", body="""
-            import torch
-            zero, factor = torch.zeros_like(P_ij), 1 / (1 - dropout_p)
-            dP = torch.where(keep, dO_i @ V_j.T * factor, zero)
-            return torch.where(keep, P_ij, zero).T @ dO_i * factor, P_ij * dP - P_ij * D_i[:, None]
-            """),
     ],
     hints=[
         "Z_ij = keep / (1 − p) is a constant of this step: it multiplies P on the way forward and dP on the way back.",

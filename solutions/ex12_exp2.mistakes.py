@@ -5,7 +5,7 @@ from torch.overrides import TorchFunctionMode
 
 from flashlab_course.check import runner
 from flashlab_course.check.cases import LOOSE, normal, whole_rescaled, widest
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 FACTOR, MAXIMUM, ALPHA = "factor = scale * LOG2_E", "torch.maximum(m_i, S_ij.amax(-1) * factor)", "alpha = torch.exp2(m_i - m_new)"
 P, L = "P_ij = torch.exp2(S_ij * factor - m_new[:, None])", "(m_i + torch.log2(l_i)) / LOG2_E"
@@ -155,29 +155,6 @@ EXERCISE = Exercise(
                 ("K_j, V_j = K[first:first + B_c], V[first:first + B_c]", "K_j, V_j = (torch.nn.functional.pad(T[first:first + B_c], (0, 0, 0, max(0, first + B_c - len(T)))) for T in (K, V))")),
         Mistake("not_folded", "the scores were multiplied twice, by the scale and by log2(e)", "one factor, scale · log2(e), that each score meets once",
                 (FACTOR, "factor = LOG2_E"), ("S_ij = Q @ K_j.T", "S_ij = Q @ K_j.T * scale")),
-    ],
-    variants=[
-        Variant("2 ** x, the factor in Q", body="""
-            Q, N_q = Q * (scale * LOG2_E), len(Q)
-            O, l, m = Q.new_zeros(N_q, V.shape[1]), Q.new_zeros(N_q, 1), Q.new_full((N_q, 1), -inf)
-            for start in range(0, len(K), B_c):
-                S = Q @ K[start : start + B_c].T
-                m_new = torch.maximum(m, S.amax(-1, keepdim=True))
-                P, alpha = 2 ** (S - m_new), 2 ** (m - m_new)
-                O, l, m = alpha * O + P @ V[start : start + B_c], alpha * l + P.sum(-1, keepdim=True), m_new
-            return O / l, ((m + torch.log2(l)) / LOG2_E)[:, 0]
-            """),
-        Variant("the factor folded into Q", (FACTOR, "Q, factor = Q * (scale * LOG2_E), 1.0")),
-        Variant("with powers of Python", (ALPHA, "alpha = 2.0 ** (m_i - m_new)"), (P, "P_ij = 2.0 ** (S_ij * factor - m_new[:, None])")),
-        Variant("the maximum of all keys first", body="""
-            factor, blocks = scale * LOG2_E, list(zip(K.split(B_c), V.split(B_c)))
-            m = torch.stack([(Q @ K_j.T).amax(-1) for K_j, _ in blocks]).amax(0) * factor
-            l, O = 0, 0
-            for K_j, V_j in blocks:
-                P = torch.exp2(Q @ K_j.T * factor - m[:, None])
-                l, O = l + P.sum(-1), O + P @ V_j
-            return O / l[:, None], (m + torch.log2(l)) / LOG2_E
-            """),
     ],
     hints=[
         "factor = scale * LOG2_E, once, before the loop. S_ij is Q @ K_j.T, and nothing else.",

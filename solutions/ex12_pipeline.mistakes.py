@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output
 from flashlab_course.gpu.schedule import NOTHING, Pipeline
 
 AGAIN = "if n + machine.slots < tiles:\n            machine.start(n + machine.slots, slot)"
@@ -167,31 +167,6 @@ EXERCISE = Exercise(
                     machine.wait(slot)
                     machine.compute(slot)
                 """),
-    ],
-    variants=[
-        Variant("the slots from last to first", ("machine.start(n, n)", "machine.start(n, machine.slots - 1 - n)"), ("slot = n % machine.slots", "slot = machine.slots - 1 - n % machine.slots")),
-        Variant("the next copy at the top of the loop", body="""
-            ahead = machine.slots - 1
-            for n in range(min(ahead, tiles)):
-                machine.start(n, n)
-            for n in range(tiles):
-                if n + ahead < tiles:
-                    machine.start(n + ahead, (n + ahead) % machine.slots)
-                machine.wait(n % machine.slots)
-                machine.compute(n % machine.slots)
-            """),
-        Variant("with a queue of free slots", body="""
-            free, flying, coming = list(range(machine.slots)), [], 0
-            for _ in range(tiles):
-                while free and coming < tiles:
-                    flying.append(free.pop())
-                    machine.start(coming, flying[-1])
-                    coming += 1
-                slot = flying.pop(0)
-                machine.wait(slot)
-                machine.compute(slot)
-                free.append(slot)
-            """),
     ],
     hints=[
         "Before the loop, start the copies of the first min(machine.slots, tiles) tiles, each into its own slot.",

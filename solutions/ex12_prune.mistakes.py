@@ -4,7 +4,7 @@ from itertools import product
 
 import torch
 
-from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, whole
 
 KiB = 1024
 SHARED, IF = "element_size * (B_r * D + num_stages * B_c * (D + D_v))", "if shared <= limit and B_r >= 16 * num_warps:"
@@ -93,23 +93,6 @@ EXERCISE = Exercise(
         Mistake("wider_for_all", "tiles were taken to be as wide as the wider of D and D_v, where only one of them is", "the bytes: each tile has its own width, D for Q_i and K_j, D_v for V_j",
                 (SHARED, "element_size * (B_r * max(D, D_v) + num_stages * B_c * 2 * max(D, D_v))"), also=[[(SHARED, "element_size * (B_r * D + num_stages * B_c * 2 * max(D, D_v))")]]),
         Mistake("one_buffer_for_both", "a stage was counted as one buffer, as wide as the wider of K_j and V_j", "a stage: a tile of K and a tile of V, D + D_v columns", (SHARED, "element_size * (B_r * D + num_stages * B_c * max(D, D_v))")),
-    ],
-    variants=[
-        Variant("in one expression", body="""
-            width = lambda n: max(16, 1 << (n - 1).bit_length())
-            fits = lambda B_r, B_c, warps, stages: (B_r * width(d) + stages * B_c * (width(d) + width(d_v))) * element_size <= limit
-            return [choice for choice in grid if fits(*choice) and choice[0] // choice[2] >= 16]
-            """),
-        Variant("what does not fit is taken out, largest first", body="""
-            import math
-            pad = [2 ** max(4, math.ceil(math.log2(n))) for n in (d, d_v)]
-            left = sorted(set(grid), reverse=True)
-            for choice in list(left):
-                stage = choice[1] * sum(pad)
-                if element_size * (choice[0] * pad[0] + choice[3] * stage) > limit or choice[0] < 16 * choice[2]:
-                    left.remove(choice)
-            return left
-            """),
     ],
     hints=[
         "D is 16, doubled for as long as it is smaller than d; D_v the same with d_v.",

@@ -1,6 +1,6 @@
 """Cases and mistakes of ex12_registers."""
 
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 from flashlab_course.gpu.occupancy import SM
 
 THREADS, WARP, REGISTERS = "2048 // (32 * num_warps)", "-(-32 * registers // 256) * 256", "65536 // (per_warp * num_warps)"
@@ -87,14 +87,6 @@ EXERCISE = Exercise(
         Mistake("one_piece_more", "a warp was counted with 32 · registers // 256 + 1 pieces, one too many where they fit exactly", "per warp: 32 · registers rounded up to a multiple of 256", (WARP, "(32 * registers // 256 + 1) * 256")),
         Mistake("reserve_as_minimum", "the system's KiB was taken for the least that a program takes: the larger of shared and 1024", "shared memory: 1 KiB more for each program, on top of its own", (SHARED, "228 * 1024 // max(shared, 1024)")),
         Mistake("whole_kib", "shared memory was rounded up to whole KiB", "shared memory: bytes, none of them rounded", (SHARED, "228 * 1024 // (-(-shared // 1024) * 1024 + 1024)")),
-    ],
-    variants=[
-        Variant("rounded per thread", (WARP, "32 * ((registers + 7) // 8 * 8)")),
-        Variant("in units of the hardware", body="""
-            import math
-            allowed = [64 // num_warps, 256 // (num_warps * math.ceil(registers / 8)), 233472 // (shared + 1024)]
-            return *allowed, sorted([*allowed, 32])[0]
-            """),
     ],
     hints=[
         "by_threads = 2048 // (32 * num_warps). The other limits have the same form.",

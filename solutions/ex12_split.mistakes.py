@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, whole
 
 FIRST, LAST = "seen_by_first = max(0, first + 1 + N_k - N_q) if causal else N_k", "seen_by_last = max(0, last + 1 + N_k - N_q) if causal else N_k"
 WHOLE, END = "seen_by_first // B_c", "-(-seen_by_last // B_c)"
@@ -107,21 +107,6 @@ EXERCISE = Exercise(
                 (FIRST, "seen_by_first = max(0, first + 1 + N_k - N_q) if causal else -(-N_k // B_c) * B_c")),
         Mistake("masked_by_sizes", "the number of masked blocks was ⌈B_r / B_c⌉ everywhere, though the diagonal may cut one more", "whole: how many blocks the first query sees to their end",
                 ("return seen_by_first // B_c, -(-seen_by_last // B_c)", "return (max(0, -(-seen_by_last // B_c) - -(-B_r // B_c)) if causal else N_k // B_c), -(-seen_by_last // B_c)")),
-    ],
-    variants=[
-        Variant("as the kernel writes it", body="""
-            whole, end = N_k // B_c, -(-N_k // B_c)
-            if causal:
-                whole = max(0, i * B_r + N_k - N_q + 1) // B_c
-                end = max(0, -(-(min(N_q, (i + 1) * B_r) + N_k - N_q) // B_c))
-            return whole, end
-            """),
-        Variant("block by block", body="""
-            rows = range(i * B_r, min(N_q, i * B_r + B_r))
-            sees = lambda n, k: k < N_k and (not causal or k <= n + N_k - N_q)
-            blocks = [[[sees(n, k) for k in range(j, j + B_c)] for n in rows] for j in range(0, N_k, B_c)]
-            return sum(all(map(all, block)) for block in blocks), sum(any(map(any, block)) for block in blocks)
-            """),
     ],
     hints=[
         "Without a mask: whole = N_k // B_c, end = ⌈N_k / B_c⌉. They differ where the last block is short.",

@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output
 from flashlab_course.gpu.schedule import finish, take_turns
 
 FIRST = "if me == 1:\n        todo.append((\"arrive\", 0))"
@@ -101,26 +101,6 @@ EXERCISE = Exercise(
         Mistake("first_turn_only_without_skip", "consumer 0 got its first turn only where its first round, or consumer 1's, is not sat out: else both wait for ever", "the first turn: somebody gives it, whoever sits out what",
                 (FIRST, "if me == 1 and skip == 0:\n        todo.append((\"arrive\", 0))"),
                 also=[[(FIRST, "if me == 0 and skip == 0:\n        todo.append((\"arrive\", 0))")]]),
-    ],
-    variants=[
-        Variant("consumer 0 does not wait for the first turn", body="""
-            todo = []
-            for n in range(rounds):
-                todo += [("sync", me)] * (n > 0 or me == 1)
-                todo += [("product", n)] * (n >= skip)
-                todo += [("arrive", 1 - me)]
-                todo += [("softmax", n)] * (n >= skip)
-            return todo
-            """),
-        Variant("the rounds that are sat out in a loop of their own", body="""
-            mine, theirs = ("sync", me), ("arrive", 1 - me)
-            todo = [("arrive", 0)] if me else []
-            for _ in range(skip):
-                todo += [mine, theirs]
-            for n in range(skip, rounds):
-                todo += [mine, ("product", n), theirs, ("softmax", n)]
-            return tuple(todo)
-            """),
     ],
     hints=[
         "One round: (\"sync\", me), (\"product\", n), (\"arrive\", 1 − me), (\"softmax\", n).",

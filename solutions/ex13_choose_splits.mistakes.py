@@ -1,6 +1,6 @@
 """Cases and mistakes of ex13_choose_splits."""
 
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 TIME, START = "-(-(P * s) // SMs) * (-(-T // s) + 2)", "-(-P // SMs) * (T + 2)"
 RANGE, IF = "range(2, T + 1)", "if time < least:"
@@ -75,18 +75,6 @@ EXERCISE = Exercise(
                       [(START, "-(-P // SMs) * (T + 2)\n    before = least"), ("best, least = s, time", "best, least = s, time\n        if time > before:\n            break\n        before = time")],
                       [(START, "-(-P // SMs) * (T + 2)\n    before = least"), ("best, least = s, time", "best, least = s, time\n        if time >= before:\n            break\n        before = time")]]),
         Mistake("no_waves", "the work was shared out evenly over the SMs, as if there were no waves: P · s · (⌈T / s⌉ + 2) / SMs", "the waves: a last one that is not full takes as long as a full one", (TIME, "max(-(-P * s * (-(-T // s) + 2) // SMs), -(-T // s) + 2)"), (START, "max(-(-P * (T + 2) // SMs), T + 2)")),
-    ],
-    variants=[
-        Variant("min with a key", body="""
-            import math
-            def time(s):
-                return math.ceil(P * s / SMs) * (math.ceil(T / s) + 2)
-            return min(range(1, T + 1), key=time)
-            """),
-        Variant("a list of pairs", body="""
-            times = [(((P * s + SMs - 1) // SMs) * ((T + s - 1) // s + 2), s) for s in range(1, T + 1)]
-            return sorted(times)[0][1]
-            """),
     ],
     hints=[
         "⌈a / b⌉ of whole numbers is -(-a // b).",

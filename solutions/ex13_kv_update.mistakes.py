@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 K_PUT, V_PUT = "K_cache[b, :, n:n + N_new] = K_new[b]", "V_cache[b, :, n:n + N_new] = V_new[b]"
 LOOP, END = "for b, n in enumerate(lengths.tolist()):", "return lengths + N_new"
@@ -116,24 +116,6 @@ EXERCISE = Exercise(
         Mistake("written_into_a_copy", "the new tokens were written into a copy of the caches where there are several heads: transposed, they cannot be one long list without one", "the caches themselves: a `reshape` may copy, an index assigns in place",
                 (K_PUT, "(K_cache if K_cache.shape[1] == 1 or K_cache.shape[0] == 1 else K_cache.clone())[b, :, n:n + N_new] = K_new[b]"),
                 (V_PUT, "(V_cache if V_cache.shape[1] == 1 or V_cache.shape[0] == 1 else V_cache.clone())[b, :, n:n + N_new] = V_new[b]")),
-    ],
-    variants=[
-        Variant("all sequences at once", body="""
-            t = torch.arange(K_new.shape[2])
-            b, places = torch.arange(len(lengths))[:, None], lengths.long()[:, None] + t        # (B, 1), (B, N_new)
-            K_cache[b, :, places] = K_new.transpose(1, 2)
-            V_cache[b, :, places] = V_new.transpose(1, 2)
-            return lengths + len(t)
-            """),
-        Variant("token after token", body="""
-            after = lengths.clone()
-            for b in range(K_cache.shape[0]):
-                for t in range(K_new.shape[2]):
-                    K_cache[b, :, int(lengths[b]) + t].copy_(K_new[b, :, t])
-                    V_cache[b, :, int(lengths[b]) + t].copy_(V_new[b, :, t])
-                    after[b] += 1
-            return after
-            """),
     ],
     hints=[
         "Sequence b: places lengths[b], ..., lengths[b] + N_new − 1 of all its heads.",

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 N, PAGE = "n = torch.arange(start, min(start + B_c, length) if start < length else start)", "page = block_table[b, n // page_size].long()"
 GATHER, LOOK = "K_pages[page, h, n % page_size]", "block_table[b, n // page_size]"
@@ -96,31 +96,6 @@ EXERCISE = Exercise(
         Mistake("last_page_of_the_tile", "a page was left out where the tile, or the sequence, ends within it", "the last page: that of key min(start + B_c, length) − 1",
                 ("min(start + B_c, length) if start < length else start", "max(start, min(start + B_c, length) // page_size * page_size)")),
         Mistake("a_page_too_few", "⌈B_c / page_size⌉ pages were read from that of `start` on: a tile that begins within a page may reach into one more", "the pages: up to that of the tile's last key", ("K_j[: len(n)] = K_pages[page, h, n % page_size]", "n = n[n // page_size < start // page_size + -(-B_c // page_size)]\n    K_j[: len(n)] = K_pages[page[: len(n)], h, n % page_size]")),
-    ],
-    variants=[
-        Variant("page by page", body="""
-            size, K_j = K_pages.shape[2], torch.zeros(B_c, K_pages.shape[3])
-            for p in range(start // size, -(-min(start + B_c, length) // size)):
-                first, end = max(start, p * size), min(start + B_c, length, (p + 1) * size)
-                if first < end:
-                    K_j[first - start : end - start] = K_pages[int(block_table[b, p]), h, first - p * size : end - p * size]
-            return K_j
-            """),
-        Variant("with where and clamped entries", body="""
-            keys = torch.arange(B_c) + start
-            there = keys < length
-            safe = torch.where(there, keys, torch.zeros_like(keys))
-            pages = block_table[b].long()[safe // K_pages.size(2)]
-            pages = torch.where(there, pages, torch.zeros_like(pages))
-            rows = K_pages[:, h][pages, safe % K_pages.size(2)]
-            return torch.where(there.unsqueeze(1), rows, torch.zeros(()))
-            """),
-        Variant("all pages of the sequence, then a slice", body="""
-            size = K_pages.shape[2]
-            used = (length + size - 1) // size
-            keys = K_pages[block_table[b, :used].long(), h].reshape(used * size, -1)[:length][start:start + B_c]
-            return torch.cat([keys, torch.zeros(B_c - len(keys), K_pages.shape[-1])])
-            """),
     ],
     hints=[
         "Key n is row n % page_size of the sequence's page n // page_size, and block_table[b, n // page_size] says which page of the pool that is.",

@@ -6,9 +6,8 @@ import torch
 
 from flashlab import oracle
 from flashlab.memory import KiB
-from flashlab_course.check.alternatives import Problem
 from flashlab_course.check.cases import EPSILONS, HUGE, attention_case, epsilon
-from flashlab_course.check.form import Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Exercise, Hint, Mistake, Output
 
 
 def chunks_of(N_k, cuts):
@@ -53,7 +52,6 @@ EXERCISE = Exercise(
     sram_bytes=lambda Q, **rest: 64 * KiB,
     fewer=lambda K, cuts, **rest: 0 in (chunk.stop - chunk.start for chunk in chunks_of(len(K), cuts)),     # Q, for an empty chunk
     most=lambda Q, K, V, cuts, B_c, scale: {"K": B_c * K.shape[1], "V": B_c * V.shape[1]},
-    alternatives=Problem,
     cases=[
         case("one chunk", 1, 3, cuts=(), B_c=3, scale=1.0),
         case("two chunks", 1, 6, cuts=(3,), B_c=3, scale=1.0, seed=1),
@@ -142,32 +140,6 @@ EXERCISE = Exercise(
                 ("Q_i = load(Q, slice(None))", "if not blocks:\n        return\n    Q_i = load(Q, slice(None))")),
         Mistake("merge_starts_at_0", "the maximum of the merge started at 0, or did not fall below it: the weights of rows far below 0 underflow", "the merge: the largest L_part, also where it is negative",
                 (f"L_all = {ALL}", "m = L_s.amax(0).clamp(min=0)\n    L_all = m + torch.log(torch.exp(L_s - m).sum(0))"), (WEIGHT, "torch.exp(L_s[s] - m) / torch.exp(L_s - m).sum(0)")),
-    ],
-    variants=[
-        Variant("Q is not read for an empty chunk", ("Q_i = load(Q, slice(None))", "if not blocks:\n        store(O_part, part, torch.zeros(len(Q), V.shape[-1], dtype=Q.dtype))\n        store(L_part, part, torch.full((len(Q),), -inf, dtype=Q.dtype))\n        return\n    Q_i = load(Q, slice(None))")),
-        Variant("a running merge", code='''
-def merge_program(O_part, L_part, O, L, splits):
-    n = len(L)
-    top, total, mixed = torch.full((n,), -inf, dtype=L.dtype), torch.zeros(n, dtype=L.dtype), torch.zeros(n, O.shape[-1], dtype=L.dtype)
-    for s in range(splits):
-        rows = slice(s * n, s * n + n)
-        new = load(L_part, rows)
-        higher = torch.maximum(top, new)
-        shift = higher.masked_fill(higher == -inf, 0)
-        old, now = torch.exp(top - shift), torch.exp(new - shift)
-        mixed = old[:, None] * mixed + now[:, None] * load(O_part, rows)
-        total, top = old * total + now, higher
-    store(O, slice(0, n), mixed / total[:, None])
-    store(L, slice(0, n), top + torch.log(total))
-'''),
-        Variant("all parts at once", code='''
-def merge_program(O_part, L_part, O, L, splits):
-    there = load(L_part, slice(0, splits * len(L))).reshape(splits, -1)
-    shares = torch.softmax(there, 0)
-    parts = load(O_part, slice(0, splits * len(L))).reshape(splits, len(L), -1)
-    store(O, slice(0, len(L)), (shares[..., None] * parts).sum(0))
-    store(L, slice(0, len(L)), torch.logsumexp(there, 0))
-'''),
     ],
     hints=[
         "The first kernel: chapter 06's loop over `blocks`, one division, O to O_part[part] and m_i + log(l_i) to L_part[part].",

@@ -1,6 +1,6 @@
 """Cases and mistakes of ex13_window_tiles."""
 
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 START, BOUNDS = "start = 0 if left == -1 else max(0, length - 1 - left)", "first, end = start // B_c, -(-length // B_c)"
 CROSSED = "{j for j, cut in ((first, start), (end - 1, length)) if cut % B_c}"
@@ -78,22 +78,6 @@ EXERCISE = Exercise(
         Mistake("whole_for_masked", "the blocks that are seen whole were counted", "masked: the others", ("len(crossed)", "end - first - len(crossed)")),
         Mistake("first_always_masked", "the first block was counted as masked wherever the window hides keys, also where it begins with that block", "masked: the first block needs a mask where some of its keys lie before the window",
                 (CROSSED, "{j for j, cut in ((end - 1, length),) if cut % B_c} | ({first} if start > 0 else set())")),
-    ],
-    variants=[
-        Variant("by the keys at both ends", body="""
-            oldest = length - 1 - left if 0 <= left < length else 0
-            newest = length - 1
-            first, last = oldest // B_c, newest // B_c
-            before = oldest != first * B_c
-            behind = newest != (last + 1) * B_c - 1
-            masked = int(before or behind) if first == last else before + behind
-            return first, last + 1, masked
-            """),
-        Variant("block by block", body="""
-            low = 0 if left < 0 else max(length - left - 1, 0)
-            js = [j for j in range((length + B_c - 1) // B_c) if (j + 1) * B_c > low]
-            return js[0], js[-1] + 1, sum(j * B_c < low or (j + 1) * B_c > length for j in js)
-            """),
     ],
     hints=[
         "The query stands at place length − 1. The first key that it sees is at max(0, length − 1 − left), or 0 without a window.",

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import LOOSE, far_below, normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 inf = float("inf")
 MERGE = "O_sum = old[:, None] * O[r] + new[:, None] * O_j"
@@ -110,26 +110,6 @@ EXERCISE = Exercise(
                 ("m = torch.maximum(L[r], L_j)", "L_r = L[r].masked_fill(L[r] == -inf, 0)\n        m = torch.maximum(L_r, L_j)"), (FACTORS, "old, new = torch.exp(L_r - m), torch.exp(L_j - m)")),
         Mistake("sigmoids_of_infinities", "sigmoids of L_j − L were taken also where a query has met no key: −inf − (−inf) is NaN, in the new L, or in O too", "rows whose L, L_j or both are −inf: they need a stand-in where the difference is taken",
                 (DIVIDED, "O_all.append(O[r] - torch.sigmoid(L_j - L[r])[:, None] * (O[r] - O_j))"), (NEW_L, "L_all.append(L[r] - torch.nn.functional.logsigmoid(L[r] - L_j))")),
-    ],
-    variants=[
-        Variant("logaddexp and sigmoid", body="""
-            pairs = [attend(Q[r], K[r], V[r], r, owner[r].item()) for r in range(Q.shape[0])]
-            O_j, L_j = (torch.stack(column) for column in zip(*pairs))
-            weight = torch.sigmoid(L_j - L).masked_fill(L_j == -inf, 0)
-            return K.roll(1, 0), V.roll(1, 0), owner.roll(1, 0), torch.lerp(O, O_j, weight[..., None]), torch.logaddexp(L, L_j)
-            """),
-        Variant("as shares of the new L", body="""
-            R = len(Q)
-            O_all, L_all = torch.empty_like(O), torch.empty_like(L)
-            for r in range(R):
-                O_j, L_j = attend(Q[r], K[r], V[r], r, int(owner[r]))
-                L_r = torch.stack([L[r], L_j]).logsumexp(0)
-                shift = torch.where(torch.isinf(L_r), 0.0, L_r)
-                O_all[r] = torch.exp(L[r] - shift).unsqueeze(1) * O[r] + torch.exp(L_j - shift).unsqueeze(1) * O_j
-                L_all[r] = L_r
-            before = [(r - 1) % R for r in range(R)]
-            return K[before], V[before], owner[before], O_all, L_all
-            """),
     ],
     hints=[
         "Three things happen to each rank: attend(...) gives O_j and L_j; they are merged with O[r] and L[r]; the block goes on to rank r + 1.",

@@ -1,6 +1,6 @@
 """Cases and mistakes of ex14_ring_traffic."""
 
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 BLOCK, FORWARD, SUMS = "block = N // R * H_kv * (d + d_v)", "forward = (R - 1) * block * itemsize", "sums = R * block * 4 if R > 1 else 0"
 RESULT = "return forward, forward + sums"
@@ -80,16 +80,6 @@ EXERCISE = Exercise(
         Mistake("swapped", "backward came before forward", "the order in `return`: forward, backward", (RESULT, "return forward + sums, forward")),
         Mistake("sums_of_query_heads", "dK and dV were counted with H_q heads", "dK and dV: the sums over a group have the shape of K and V", (SUMS, "sums = R * (N // R) * H_q * (d + d_v) * 4 if R > 1 else 0")),
         Mistake("sums_home_in_16_bits", "the last step of dK and dV, to their owner, was counted in the inputs' size, not in float32", "the sums: 4 bytes an element in each of their R steps", (SUMS, "sums = (R - 1) * block * 4 + block * itemsize if R > 1 else 0")),
-    ],
-    variants=[
-        Variant("step by step", body="""
-            n, forward, backward = N // R, 0, 0
-            for _ in range(R - 1):
-                forward += n * H_kv * d * itemsize + n * H_kv * d_v * itemsize
-            for step in range(R if R > 1 else 0):
-                backward += 4 * n * H_kv * (d + d_v)
-            return forward, backward + forward
-            """),
     ],
     hints=[
         "A block is K and V of N/R rows and H_kv heads: N/R · H_kv · (d + d_v) elements.",

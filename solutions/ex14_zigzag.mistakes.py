@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant, whole
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, whole
 
 SOURCE, MINE, THEIRS = "source = (rank - step) % world", "mine = (rank, 2 * world - 1 - rank)", "theirs = (source, 2 * world - 1 - source)"
 PAIRS = "[(q, k, q == k) for q in mine for k in theirs if k <= q]"
@@ -83,17 +83,6 @@ EXERCISE = Exercise(
         Mistake("one_chunk_of_higher_ranks", "of a higher rank's block only one chunk was computed with: the late queries see both", "a block of a higher rank: both its chunks lie before the late queries",
                 (PAIRS, "[(q, k, q == k) for q in mine for k in theirs if k <= q and (source <= rank or k == source)]"),
                 also=[[(PAIRS, "[(q, k, q == k) for q in mine for k in theirs if k <= q and (source <= rank or k != source)]")]]),
-    ],
-    variants=[
-        Variant("case by case", body="""
-            late, source = 2 * world - 1 - rank, (rank + world - step) % world
-            if step == 0:
-                return [(rank, rank, True), (late, rank, False), (late, late, True)]
-            if source < rank:
-                return [(rank, source, False), (late, source, False)]
-            return [(late, source, False), (late, 2 * world - source - 1, False)]
-            """),
-        Variant("as a set", (PAIRS, "{(q, k, bool(q == k)) for q in mine for k in theirs if not k > q}")),
     ],
     hints=[
         "Of 8 chunks and 4 ranks: rank 0 has 0 and 7, rank 1 has 1 and 6, rank 3 has 3 and 4.",

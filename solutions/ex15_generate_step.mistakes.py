@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import LOOSE, normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 POSITIONS, TURNED = "torch.arange(length, length + n)", "Q, K = rotate(Q, positions), rotate(K, positions)"
 K_IN, V_IN = "K_cache[:, length:end] = K", "V_cache[:, length:end] = V"
@@ -123,20 +123,6 @@ EXERCISE = Exercise(
         Mistake("piece_starts_anew", "several new tokens were taken for the beginning of the text: they saw themselves alone", "the keys: a piece of a prompt comes after what the cache holds",
                 (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(length + 1) | ((torch.arange(end) < length) & (n > 1))")),
         Mistake("new_ones_see_themselves", "a new token saw the cache and itself, and none of the new ones before it", "the mask: new token i sees all that came before it, new or not", (HIDDEN, "torch.cat([torch.zeros(n, length, dtype=torch.bool), ~torch.eye(n, dtype=torch.bool)], 1)")),
-    ],
-    variants=[
-        Variant("one token after the other", body="""
-            group, rows = len(Q) // len(K), []
-            for t in range(Q.shape[1]):
-                here, end = torch.tensor([length + t]), length + t + 1
-                K_cache[:, end - 1 : end] = rotate(K[:, t : t + 1], here)
-                V_cache[:, end - 1] = V[:, t]
-                q = rotate(Q[:, t : t + 1], here).unflatten(0, (len(K), group))
-                P = torch.softmax(q @ K_cache[:, None, :end].mT / Q.shape[-1] ** 0.5, dim=-1)
-                rows.append((P @ V_cache[:, None, :end]).flatten(0, 1))
-            return torch.cat(rows, dim=1)
-            """),
-        Variant("a mask of positions", (HIDDEN, "torch.arange(end)[None] > positions[:, None]")),
     ],
     hints=[
         "The new tokens have the positions torch.arange(length, length + n).",

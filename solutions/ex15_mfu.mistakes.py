@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, Variant
+from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output
 
 NAMES = "weights", "flops", "share"
 LAYER, HEAD, PAIRS = "2 * width * width + 2 * width * kv_width + 2 * width * 4 * width", "+ width * vocabulary", "batch * N * N / 2"
@@ -91,13 +91,6 @@ EXERCISE = Exercise(
         Mistake("upside_down", "the share came out upside down", "share: what was done over what could have been done", (SHARE, "seconds * peak / flops")),
         Mistake("percent", "the share is in per cent", "share: between 0 and 1", (SHARE, "100 * flops / seconds / peak")),
         Mistake("swapped", "weights and flops came back in the other order", "the order of the three: weights, flops, share", ("return weights, flops,", "return flops, weights,")),
-    ],
-    variants=[
-        Variant("by the token", body="""
-            weights = layers * (10 * width**2 + 2 * width * kv_width) + width * vocabulary
-            a_token = 6 * weights + 6 * layers * width * N
-            return weights, a_token * batch * N, a_token * batch * N / seconds / peak
-            """),
     ],
     hints=[
         "weights: layers · (2 · width² + 2 · width · kv_width + 8 · width²) + width · vocabulary.",

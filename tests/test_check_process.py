@@ -9,11 +9,33 @@ import pytest
 
 from flashlab import __main__
 from flashlab_course import command
-from flashlab_course.check import check, checker, cli, form, limits, overview, process, progress, source, stubs, watching
+from flashlab_course.check import (
+    check,
+    checker,
+    cli,
+    form,
+    limits,
+    overview,
+    process,
+    progress,
+    source,
+    stubs,
+)
 
 NAME = "ex03_safe_softmax"
-GOOD = "import torch\n\ndef safe_softmax(S):\n    E = (S - S.amax(1, True)).exp()\n    return (E / E.sum(1, True)).nan_to_num(0)\n"
-C = "import ctypes, itertools, os, threading, time\nlibc = ctypes.CDLL(None)\n\ndef safe_softmax(S):\n    {}\n    return S\n"
+GOOD = """import torch
+
+def safe_softmax(S):
+    E = (S - S.amax(1, True)).exp()
+    return (E / E.sum(1, True)).nan_to_num(0)
+"""
+C = """import ctypes, itertools, os, threading, time
+libc = ctypes.CDLL(None)
+
+def safe_softmax(S):
+    {}
+    return S
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -112,45 +134,6 @@ def test_the_overview_survives_every_accident(sandbox, capsys):
     assert "ex11_dropout" in out, "the table is cut off"
 
 
-# ---- --watch
-
-def rounds(monkeypatch, *actions):
-    """A pause that does the next of these things, and in the end is interrupted."""
-    todo = iter(actions)
-
-    def pause():
-        action = next(todo, None)
-        if action is None:
-            raise KeyboardInterrupt
-        action()
-
-    monkeypatch.setattr(watching, "pause", pause)
-
-
-def test_watching_checks_what_is_saved_and_goes_on_after_a_pass(sandbox, capsys, monkeypatch):
-    name = "ex05_tile_sizes"
-    solution = source.solution_path(name).read_text(encoding="utf-8")
-    rounds(monkeypatch, lambda: write(solution.replace("return", "return 1,"), name), lambda: None, lambda: write(solution, name))
-    assert cli.main(["--watch", name]) == 0
-    out = capsys.readouterr().out
-    assert out.count(f"{name}: not implemented yet") == 1, "checked again though nothing was saved"
-    assert out.count(f"{name}: not yet") == 1 and out.count(f"{name}: passed") == 1
-    following = form.names()[form.names().index(name) + 1]
-    assert f"Next: {following}" in out and f"{following}: not implemented yet" in out
-
-
-def test_watching_begins_with_what_comes_next_and_ends_with_the_last(sandbox, capsys, monkeypatch):
-    rounds(monkeypatch)
-    for name in form.names():
-        progress.update(name, passed=name != NAME)
-    write(GOOD)
-    assert cli.main(["--watch"]) == 0
-    assert "Every exercise has passed." in capsys.readouterr().out and progress.of(NAME)["passed"]
-    with pytest.raises(SystemExit):
-        cli.main(["--watch", "ex03"])
-    assert "takes one exercise: ex03_safe_softmax," in capsys.readouterr().err
-
-
 # ---- the commands that are printed
 
 def test_a_command_names_the_python_that_runs_it(monkeypatch, tmp_path):
@@ -188,7 +171,7 @@ def test_every_command_that_is_printed_runs_from_anywhere(sandbox, tmp_path_fact
 
 def test_a_printed_command_is_never_broken_into_lines():
     report = check(NAME, lambda S: S)
-    report.offer = f"A hint: `{'x' * 60} -m flashlab check ex03 --hint` and more words that fill the rest of the line and go on"
+    report.offer = f"A hint: `{'x' * 60} -m flashlab check ex03 --hint` and more words that fill the line and go on"
     assert f"{'x' * 60} -m flashlab check ex03 --hint" in str(report)
 
 

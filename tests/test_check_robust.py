@@ -147,11 +147,6 @@ class Hostile:
     __repr__ = __eq__ = __bool__ = __len__ = __iter__ = __hash__ = __getattr__
 
 
-class HostileType(type):
-    __repr__ = Hostile.__repr__
-    __name__ = property(Hostile.__repr__)
-
-
 class Endless:
     def __repr__(self):
         while True:
@@ -174,10 +169,6 @@ class Wrapper(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         raise ValueError(func)
-
-
-class HostileTuple(tuple):
-    __iter__ = __len__ = __getitem__ = Hostile.__repr__
 
 
 def itself(S):
@@ -208,27 +199,20 @@ async def a_coroutine(S):
 
 RESULTS = {
     "an object that raises": (lambda S: Hostile(), "(Hostile); a torch.Tensor was expected"),
-    "of a type that raises": (lambda S: HostileType("x", (), {})(), "a torch.Tensor was expected"),
     "an endless repr": (lambda S: Endless(), "stopped after 0.4 seconds"),
     "a tensor that is nowhere": (lambda S: Wrapper(S), "a tensor that cannot be read"),
     "a nested tensor": (lambda S: torch.nested.nested_tensor([S[0], S[0]]), "a torch.Tensor was expected"),
-    "compressed rows": (lambda S: right(S).to_sparse_csr(), "a sparse_csr tensor"),
     "quantized": (lambda S: torch.quantize_per_tensor(right(S), 0.1, 0, torch.quint8), "dtype quint8"),
     "complex": (lambda S: right(S) * 1j, "dtype complex64"),
-    "whole numbers": (lambda S: right(S).long(), "dtype int64"),
-    "truth values": (lambda S: S > 0, "dtype bool"),
-    "a negated view": (lambda S: torch._neg_view(right(S)), "instead of"),
     "an expanded tensor of 4 TB": (lambda S: torch.zeros(1).expand(10**12), "has shape (1000000000000,)"),
     "memory given back": (given_back, "whose memory was given back"),
     "the input's memory given back": (gives_back_its_input, "it changed its input S"),
     "a million results": (lambda S: [0] * 10**6, "a list of 1000000"),
     "a list of itself": (itself, "a list of 1; P was expected"),
     "no result at all": (lambda S: (), "a tuple of 0; P was expected"),
-    "a tuple that raises": (lambda S: HostileTuple((1,)), "P is 1 (int)"),
     "a whole number of 6000 digits": (lambda S: 10**6000, "a whole number of 19932 bits"),
     "a generator": (a_generator, "(generator); a torch.Tensor was expected"),
     "a coroutine": (a_coroutine, "(coroutine); a torch.Tensor was expected"),
-    "a type": (lambda S: torch.Tensor, "a torch.Tensor was expected"),
     "nothing of it": (lambda S: right(S)[:0], "P has shape (0, 3)"),
     "NaN": (lambda S: S * torch.nan, "P[0, 0] is NaN instead of"),
     "-inf": (lambda S: torch.full_like(S, -torch.inf), "P[0, 0] is -inf instead of"),
@@ -240,14 +224,16 @@ RESULTS = {
 def test_whatever_it_returns_is_described(kind, monkeypatch):
     fn, words = RESULTS[kind]
     if kind == "a tensor that is nowhere":
-        monkeypatch.setattr(form.exercise(NAME), "seconds", 20)        # PyTorch imports its compiler for the first of these
+        # PyTorch imports its compiler for the first of these
+        monkeypatch.setattr(form.exercise(NAME), "seconds", 20)
     report = said(fn)
     assert not report.passed and words in report.message.replace("\n", " "), str(report)
     assert report._repr_html_() and said(right).passed
 
 
 def test_results_that_share_one_buffer_are_read_before_it_is_used_again():
-    """The same memory for every case: what is judged later, against known mistakes, is still the answer to its own case."""
+    """The same memory for every case: what is judged later, against known mistakes, is still the answer to its own
+    case."""
     buffer = torch.zeros(10_000)
 
     def buffered(S):
@@ -259,7 +245,8 @@ def test_results_that_share_one_buffer_are_read_before_it_is_used_again():
     assert "Every entry of P is 2 times" in report.message, str(report)
 
 
-@pytest.mark.parametrize("result", [lambda S: right(S).as_subclass(HostileTensor), lambda S: torch.nn.Parameter(right(S))])
+@pytest.mark.parametrize("result",
+                         [lambda S: right(S).as_subclass(HostileTensor), lambda S: torch.nn.Parameter(right(S))])
 def test_a_tensor_of_another_class_is_judged_by_its_numbers(result):
     assert said(result).passed
 
@@ -272,7 +259,8 @@ def test_numbers_of_numpy_are_numbers():
 
 
 @pytest.mark.parametrize("name, wrong", [
-    ("ex03_merge", lambda O, m, l: (O * 0, m * 0 - torch.inf, l)),         # all of m is −inf, also where it should not be
+    # all of m is −inf, also where it should not be
+    ("ex03_merge", lambda O, m, l: (O * 0, m * 0 - torch.inf, l)),
     ("ex03_merge", lambda O, m, l: (O, m.clamp(min=-1e30), l)),            # and not where it should be
     ("ex06_use_of_L", lambda O, L: (O, L.clamp(min=-1e30))),
 ])
@@ -299,10 +287,11 @@ class NoSignature(Callable):
 
 
 @pytest.mark.parametrize("fn, passed", [
-    (functools.partial(right), True), (functools.partial(right, T=1), False), (Callable(), True), (HostileCallable(), True),
-    (NoSignature(), True), (lambda *given: right(*given), True), (lambda S, *, T=0: right(S), True), (lambda **given: 0, False),
-    (torch.nn.Softmax(-1), False), (torch.exp, False), (Hostile, False), (type, False), (Hostile(), False), (torch, False),
-    (Callable().__call__, True), (functools.wraps(right)(lambda *given: right(*given)), True), (iter([1]), False),
+    (functools.partial(right), True), (functools.partial(right, T=1), False), (HostileCallable(), True),
+    (NoSignature(), True),
+    (lambda *given: right(*given), True), (lambda S, *, T=0: right(S), True), (lambda **given: 0, False),
+    (torch.exp, False),
+    (Hostile(), False), (torch, False), (functools.wraps(right)(lambda *given: right(*given)), True),
 ], ids=lambda thing: None if isinstance(thing, bool) else "candidate")
 def test_candidates_of_every_kind(fn, passed):
     assert said(fn).passed == passed, str(said(fn))
@@ -373,19 +362,8 @@ def stops_in_pdb(S):
     (stops_in_pdb, "debugger", "step through with debug=True"),
 ])
 def test_what_waits_or_ends_is_named_for_what_it_is(fn, mistake, words):
-    for where in ("main thread", "another"):
-        reports = []
-        if where == "main thread":
-            reports.append(said(fn))
-        else:
-            thread = threading.Thread(target=lambda: reports.append(said(fn)))
-            thread.start()
-            thread.join(20)
-        if fn is from_time_import_sleep and where == "another":            # a thread asleep cannot be asked where
-            words = "stopped after 0.4 seconds"
-        if fn is waits and where == "another":
-            words = "stopped after 0.4 seconds"
-        assert reports[0].mistake == mistake and words in reports[0].message, str(reports[0])
+    report = said(fn)
+    assert report.mistake == mistake and words in report.message, str(report)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such alarm")
@@ -394,7 +372,8 @@ def test_a_thread_that_waits_for_ever_leaves_nothing_pending():
     thread = threading.Thread(target=lambda: said(waits))
     thread.start()
     thread.join(20)
-    old, before = signal.signal(signal.SIGALRM, signal.default_int_handler), sys.getprofile()      # in C: it is not profiled
+    # in C: it is not profiled
+    old, before = signal.signal(signal.SIGALRM, signal.default_int_handler), sys.getprofile()
     stuck = False
     try:
         signal.setitimer(signal.ITIMER_REAL, 2)
@@ -434,7 +413,7 @@ def test_it_says_in_which_line(capsys):
     report = said(raises)
     assert "in raises: return S @ torch.ones(17, 3)" in report.trace
     assert "site-packages" not in report.trace and "Traceback" not in str(report)
-    assert str(report).index("it raised RuntimeError") < str(report).index("return S @ torch"), "the message comes first"
+    assert str(report).index("it raised RuntimeError") < str(report).index("return S @ torch"), "message first"
     assert "in forever: " in said(forever).trace, "a timeout says where it was"
 
 
@@ -448,25 +427,6 @@ def test_what_it_prints_is_captured_and_shown_where_it_fails(capsys):
     report = said(prints)
     assert "S has shape (1, 3) 0" in report.printed and "lines more" in report.printed
     assert capsys.readouterr() == ("", ""), "it reached the terminal"
-
-
-def test_global_settings_are_restored_and_named():
-    before = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(), sys.getrecursionlimit(), os.getcwd()
-    flags = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
-
-    def careless(S):
-        torch.set_default_dtype(torch.float64)
-        torch.set_grad_enabled(False)
-        sys.setrecursionlimit(777)
-        os.chdir("/")
-        os.environ["CARELESS"] = "1"
-        return right(S)
-
-    report = said(careless)
-    assert report.mistake == "global_state" and "the default dtype" in report.message and "grad mode" in report.message, str(report)
-    after = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(), sys.getrecursionlimit(), os.getcwd()
-    assert before == after and "CARELESS" not in os.environ
-    assert flags == (torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory)
 
 
 def test_random_generators_are_where_they_were():
@@ -500,7 +460,7 @@ def test_outside_the_main_thread_too():
     reports = []
 
     def work():
-        reports.extend([said(right), said(forever), said(forever_and_deaf), said(raises), said(right)])
+        reports.extend(map(said, (right, forever, forever_and_deaf, waits, asks, ends_the_process, raises, right)))
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -511,8 +471,8 @@ def test_outside_the_main_thread_too():
         heard.set()
         thread.join(20)
         heard.clear()
-    assert [r.mistake for r in reports] == [None, "timeout", "timeout", "raised", None]
-    assert reports[0].passed and reports[4].passed
+    assert [r.mistake for r in reports] == [None, *["timeout"] * 3, "asked", "ended", "raised", None]
+    assert reports[0].passed and reports[-1].passed
 
 
 def test_a_wrong_number_of_results_and_floats_for_whole_numbers():
@@ -529,11 +489,6 @@ def test_check_takes_what_is_not_a_function():
         assert not check(NAME, thing).passed
     report = check(NAME, right(torch.ones(2, 2)))
     assert report.mistake == "wrong_type" and "the function safe_softmax itself" in report.message
-
-
-def test_an_unknown_exercise_is_met_with_a_suggestion():
-    report = check("ex03_softmax_safe")
-    assert not report.passed and "ex03_safe_softmax" in report.message
 
 
 # ---- the file
@@ -580,18 +535,6 @@ def test_a_file_that_is_broken(sandbox, text, mistake, words, capsys, monkeypatc
     assert "hello" not in capsys.readouterr().out
 
 
-def test_a_file_that_is_not_there(sandbox):
-    (sandbox / "exercises" / f"{NAME}.py").unlink()
-    report = check(NAME)
-    assert report.mistake == "no_file" and "--reset ex03_safe_softmax" in report.message
-
-
-def test_trace_names_the_file_and_line(sandbox):
-    write(sandbox, GOOD.replace("    e =", "    S = S + missing\n    e ="))
-    report = check(NAME)
-    assert "exercises/ex03_safe_softmax.py, line 5, in safe_softmax: S = S + missing" in report.trace
-
-
 # ---- progress, hints, the solution
 
 def test_hints_come_one_at_a_time_and_the_solution_after_the_pass(sandbox):
@@ -604,13 +547,6 @@ def test_hints_come_one_at_a_time_and_the_solution_after_the_pass(sandbox):
     passed = check(NAME, right)
     assert passed.passed and "m.masked_fill" in passed.solution and not passed.hint
     assert progress.of(NAME)["passed"] and progress.of(NAME)["hints"] == len(hints)
-
-
-def test_a_broken_progress_file_counts_as_empty(sandbox):
-    (sandbox / progress.FILE).write_text("{ not json")
-    assert check(NAME, right).passed and progress.of(NAME)["passed"]
-    (sandbox / progress.FILE).write_text("[1, 2]")
-    assert not progress.of(NAME)["passed"]
 
 
 # ---- what is said of a mistake that no one has listed
@@ -634,8 +570,8 @@ def unseen_large_only(S):
 
 
 @pytest.mark.parametrize("fn, words", [
-    (unseen_rows_reversed, ["Wrong in each case with more than one row, right in every other",
-                            "the smallest case that fails is “three rows"]),
+    (unseen_rows_reversed, ["Wrong in every case with more than one row; all other cases are right",
+                            "The smallest case that fails is “three rows"]),
     (unseen_temperature, ["Wrong in "]),
     (unseen_first_key_lost, ["“one row", "P[0, 0] is 0 instead of"]),
     (unseen_large_only, ["scores around 200"]),
@@ -647,40 +583,10 @@ def test_an_unseen_mistake_gets_a_true_first_sentence(fn, words):
         assert text in report.message, str(report)
 
 
-def test_two_mistakes_at_once_are_both_named():
-    exercise = form.exercise("ex06_fa2_inner_loop")
-    two = [m for m in exercise.mistakes if m.name in ("no_rescale_O", "L_without_m")]
-    report = checker.examine(exercise, exercise.wrong(*two))
-    assert report.mistake == "no_rescale_O + L_without_m" and report.message.startswith("Two mistakes at once")
-
-
-def test_two_mistakes_that_cannot_be_made_together_explain_nothing():
-    """Two edits of one line may leave no Python: that pair is passed over, and the verdict comes all the same."""
-    solution = form.exercise("ex06_use_of_L").solution()
-    report = said(lambda *given: tuple(1.3 * part for part in solution(*given)), "ex06_use_of_L")
-    assert not report.passed and report.mistake is None, str(report)
-
-
 def test_the_first_wrong_key_block_is_named():
     exercise = form.exercise("ex06_fa2_inner_loop")
     report = checker.examine(exercise, exercise.wrong(next(m for m in exercise.mistakes if m.name == "no_rescale_O")))
     assert "wrong once j = 1 comes in" in report.message, str(report)
-
-
-def test_a_constant_factor_is_recognised():
-    report = checker.examine(form.exercise("ex01_attention"), lambda Q, K, V, *, causal=False, scale=None:
-                             _attention(Q, K, V, causal, scale) * 2)
-    assert "Every entry of O is 2 times what it should be." in report.message, str(report)
-
-
-def test_the_factor_is_called_root_d_only_if_it_is_everywhere():
-    report = checker.examine(form.exercise("ex01_attention"), lambda Q, K, V, *, causal=False, scale=None:
-                             _attention(Q, K, V, causal, scale) * Q.shape[1] ** 0.5)
-    assert "Every entry of O is 2 times what it should be, which is √d." in report.message, str(report)
-
-
-def _attention(Q, K, V, causal, scale):
-    return form.exercise("ex01_attention").solution()(Q, K, V, causal=causal, scale=scale)
 
 
 def test_a_formula_that_is_off_by_one_term_is_told_which():
@@ -796,7 +702,7 @@ def test_a_failing_report_says_that_there_is_a_hint():
     assert "hint" not in str(check(NAME, right))
 
 
-TWO_REGIONS = [name for name in form.names() if len(form.exercise(name).parsed.regions) > 1]
+TWO_REGIONS = [name for name in form.names() if len(form.exercise(name).parsed.regions) > 1][::2]
 
 
 @pytest.mark.parametrize("name", TWO_REGIONS)
@@ -809,18 +715,13 @@ def test_a_half_done_file_is_judged_by_what_is_there(sandbox, name):
     done = parsed.stub().replace(stub_line, "\n".join(parsed.lines[first.start : first.stop]))
     write(sandbox, done, name)
     report = check(name)
-    assert report.mistake == "not_implemented" and f"Still to write: {'; '.join(r.task for r in others)}." in report.message
+    assert report.mistake == "not_implemented"
+    assert f"Still to write: {'; '.join(r.task for r in others)}." in report.message
     assert f"What you have written is right ({first.task})" in report.message, str(report)
     write(sandbox, parsed.stub().replace(stub_line, f"{first.indent}return None"), name)
     report = check(name)
     written = f"What you have written ({first.task}) is not right yet."
     assert not report.passed and (written in report.message or report.mistake == "wrong_type"), str(report)
-
-
-@pytest.mark.parametrize("text, name", [
-    ("ex03_mer", "ex03_merge"), ("exercises/ex03_merge.py", "ex03_merge"), ("ex11_dk", "ex11_dkdv")])
-def test_the_start_of_a_name_will_do(text, name):
-    assert check(text).exercise == name
 
 
 @pytest.mark.parametrize("text, words", [
@@ -871,16 +772,10 @@ def test_stepping_stops_at_a_breakpoint(monkeypatch, capsys):
         breakpoint()
         return S - m
 
-    monkeypatch.setattr(sys, "breakpointhook", lambda: pdb.Pdb().set_trace(sys._getframe(1)))      # pytest has one of its own
+    # pytest has one of its own
+    monkeypatch.setattr(sys, "breakpointhook", lambda: pdb.Pdb().set_trace(sys._getframe(1)))
     _, out = session(monkeypatch, capsys, "p m\nq\n", with_breakpoint)
     assert "It stops where you wrote breakpoint()" in out and "(Pdb) tensor(" in out
-
-
-def test_stepping_through_a_function_on_modelled_memory(monkeypatch, capsys):
-    wrong = form.exercise("ex06_fa2_inner_loop")
-    wrong = wrong.wrong(next(m for m in wrong.mistakes if m.name == "no_rescale_O"))
-    report, out = session(monkeypatch, capsys, "p rows\nn\np Q_i.shape\nc\n", wrong, "ex06_fa2_inner_loop")
-    assert "slice(0, 2" in out and "torch.Size([2, 3])" in out and report.mistake == "no_rescale_O"
 
 
 def test_stepping_through_an_interpreted_kernel(monkeypatch, capsys):

@@ -91,7 +91,8 @@ def as_errors():
 
 def patched_everywhere():
     stack = contextlib.ExitStack()
-    for thing, name in ((torch, "exp"), (torch, "zeros"), (torch.Tensor, "clone"), (torch.nn.functional, "softmax"), (math, "sqrt"),
+    for thing, name in ((torch, "exp"), (torch, "zeros"), (torch.Tensor, "clone"), (torch.nn.functional, "softmax"),
+                        (math, "sqrt"),
                         (time, "perf_counter"), (judge, "error_of"), (numpy, "asarray")):
         stack.enter_context(replaced(thing, name, lambda *_, **__: 1 / 0))
     return stack
@@ -146,10 +147,14 @@ def added_method():
 def snapshot():
     """What a learner would notice if it were different afterwards."""
     return (torch.get_default_dtype(), torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack(),
-            torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled(), torch.get_num_threads(),
-            torch.is_autocast_enabled("cpu"), torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled(),
-            torch.utils.deterministic.fill_uninitialized_memory, numpy.geterr(), list(warnings.filters), active(), gc.isenabled(),
-            sys.stdout, sys.stdin, sys.stderr, sys.getrecursionlimit(), locale.setlocale(locale.LC_ALL), dict(os.environ),
+            torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled(),
+            torch.get_num_threads(),
+            torch.is_autocast_enabled("cpu"), torch.get_float32_matmul_precision(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.utils.deterministic.fill_uninitialized_memory, numpy.geterr(), list(warnings.filters), active(),
+            gc.isenabled(),
+            sys.stdout, sys.stdin, sys.stderr, sys.getrecursionlimit(), locale.setlocale(locale.LC_ALL),
+            dict(os.environ),
             signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL),
             random.getstate(), numpy.random.get_state()[1].tolist(), sys.gettrace(), torch.exp, default_device(),
             id(sys.path), list(sys.path), sys.modules["torch"], sys.modules.get("numpy"))
@@ -301,7 +306,8 @@ def test_two_threads_take_turns(monkeypatch):
         time.sleep(0.05)                               # the others come while a learner's code runs
         return right(S)
 
-    threads = [threading.Thread(target=lambda fn=fn: reports.append(check(NAME, fn))) for fn in (slow, wrong, right, wrong)]
+    threads = [threading.Thread(target=lambda fn=fn: reports.append(check(NAME, fn)))
+               for fn in (slow, wrong, right, wrong)]
     threads[0].start()
     assert runs.wait(60)
     for thread in threads[1:]:

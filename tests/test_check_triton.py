@@ -1,4 +1,5 @@
-"""Triton exercises: stray and missed accesses are seen and located, nothing ends the process, the compiler has its say."""
+"""Triton exercises: stray and missed accesses are seen and located, nothing ends the process, the compiler has its
+say."""
 
 import pytest
 
@@ -6,7 +7,8 @@ from flashlab.triton_mode import interpreted
 from flashlab_course.check import checker, compiled, form, source
 
 pytest.importorskip("triton")
-interpreted_only = pytest.mark.skipif(not interpreted(), reason="watches the interpreter's accesses: a GPU follows them, or stops")
+interpreted_only = pytest.mark.skipif(not interpreted(),
+                                      reason="watches the interpreter's accesses: a GPU follows them, or stops")
 FORWARD, TILE = form.exercise("ex10_triton_forward"), form.exercise("ex10_tile_of_scores")
 
 
@@ -88,5 +90,6 @@ def test_a_kernel_with_helpers_and_constants_is_judged_as_well():
     ("%2 = arith.muli %c16, %stride : i32", []),
 ])
 def test_narrow_products_are_those_of_a_position_and_an_argument(line, found):
-    ttir = f"tt.func @f(%X: !tt.ptr<f32>, %stride: i32) attributes {{}} {{\n  %1 = tt.get_program_id x : i32\n  {line}\n}}"
+    ttir = ("tt.func @f(%X: !tt.ptr<f32>, %stride: i32) attributes {} {\n"
+            f"  %1 = tt.get_program_id x : i32\n  {line}\n}}")
     assert compiled.narrow_products(ttir) == found

@@ -234,12 +234,6 @@ def test_readme_lists_every_chapter():
     assert len(re.findall(r"\(notebooks/\d\d[a-z]?_\w+\.ipynb\)", readme)) == len(CHAPTERS)
 
 
-def test_readme_counts_the_exercises_and_their_mistakes():
-    mistakes, exercises = re.search(r"\*\*(\d+) mistakes in (\d+) exercises", (ROOT / "docs/mistakes.md").read_text()).groups()
-    readme = (ROOT / "README.md").read_text()
-    assert f"**{exercises} exercises** with" in readme and f"[{mistakes} mistakes](docs/mistakes.md)" in readme
-
-
 def test_readme_says_what_was_recorded():
     """The last kernels against SDPA flash and cuDNN at all sizes, and where they lead or trail beyond the scatter."""
     flash, cudnn, stands = {}, {}, {}

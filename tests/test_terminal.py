@@ -1,4 +1,5 @@
-"""The commands where things are not as they should be: terminals, pipes, Ctrl-C, files missing, spoilt or not to be written."""
+"""The commands where things are not as they should be: terminals, pipes, Ctrl-C, files missing, spoilt or not to be
+written."""
 
 import io
 import os
@@ -31,10 +32,12 @@ def terminal(monkeypatch, encoding, errors="strict"):
 def test_a_terminal_that_lacks_letters_gets_others(sandbox, monkeypatch, encoding, errors, argv):
     if argv == ["doctor"]:
         monkeypatch.setattr("flashlab_course.doctor.check_speed", lambda: [])
-        monkeypatch.setattr("flashlab_course.doctor.check_chapters", lambda: doctor.Finding("matmul", "1 TFLOP/s (1024³ float32)"))
+        monkeypatch.setattr("flashlab_course.doctor.check_chapters",
+                            lambda: doctor.Finding("matmul", "1 TFLOP/s (1024³ float32)"))
     written = terminal(monkeypatch, encoding, errors)
     cli.main(argv)
-    assert {"check": "minutes", NAME: "Hint 1 of ", "ladder": "fa2_forward", "doctor": "(1024"}[argv[:2][-1]] in written()
+    assert {"check": "minutes", NAME: "Hint 1 of ", "ladder": "fa2_forward",
+            "doctor": "(1024"}[argv[:2][-1]] in written()
     assert "?" not in written().replace("?\n", "") or NAME in argv
 
 
@@ -47,7 +50,8 @@ def test_letters_are_replaced_by_what_they_look_like():
 
 
 def python(*argv, **kwargs):
-    return subprocess.Popen([sys.executable, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
+    return subprocess.Popen([sys.executable, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            **kwargs)
 
 
 def test_the_c_locale_is_enough(sandbox):
@@ -138,8 +142,9 @@ def test_a_stub_that_cannot_be_written_is_said(sandbox, monkeypatch, capsys):
     assert capsys.readouterr().out == f"exercises/{NAME}.py could not be written: Read-only file system\n"
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"ex03_merge": {"hints": -3, "tries": null, "passed": "yes", "stub": [1]}}',
-                                  '{"ex03_merge": [1], "ex99": 3}', "null", "1e999", '"', "\xff"])
+@pytest.mark.parametrize("text",
+                         ["[" * 100_000, '{"ex03_merge": {"hints": -3, "tries": null, "passed": "yes", "stub": [1]}}',
+                          '{"ex03_merge": [1], "ex99": 3}', "null", "1e999", '"', "\xff"])
 def test_a_progress_file_of_any_content_counts_as_far_as_it_is_right(sandbox, text, capsys):
     (sandbox / progress.FILE).write_bytes(text.encode("latin-1"))
     assert progress.of(NAME) == {"passed": False, "tries": 0, "hints": 0, "stub": "", "file": ""}

@@ -13,7 +13,8 @@ BELOW = 900.0                  # the stubs promise −1000: what starts, or is c
 EDGE = 997.0                   # so near to it that a hidden score of −1000 has some weight beside them
 EPSILONS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 DIGITS = 2e-9                  # a logarithm of 2 that was typed with ten digits may be off by that
-LOOSE = 2e-4                   # a score of 500 is known to 500 · 2⁻²⁴ = 3e-5, and so is the logarithm of its exponential
+# a score of 500 is known to 500 · 2⁻²⁴ = 3e-5, and so is the logarithm of its exponential
+LOOSE = 2e-4
 
 
 def normal(*shape, seed, dtype=torch.float32, factor=1.0):
@@ -23,7 +24,8 @@ def normal(*shape, seed, dtype=torch.float32, factor=1.0):
 
 
 def exact(*shape, seed):
-    """Reproducible numbers with two digits behind the binary point: sums and products of a few are exact, in any order."""
+    """Reproducible numbers with two digits behind the binary point: sums and products of a few are exact, in any
+    order."""
     return (normal(*shape, seed=seed) * 4).round() / 4
 
 
@@ -33,12 +35,14 @@ def apart(T, step):
 
 
 def widest(Q, V):
-    """More columns than this no tensor beside the scores has: two of Q's or V's side by side, a column for l and one for m."""
+    """More columns than this no tensor beside the scores has: two of Q's or V's side by side, a column for l and one
+    for m."""
     return 2 * max(Q.shape[-1], V.shape[-1]) + 2
 
 
 def equal_weights(case):
-    """The case with the same weight for all keys: what adds up in O is a sum that 16 bits would round more and more coarsely."""
+    """The case with the same weight for all keys: what adds up in O is a sum that 16 bits would round more and more
+    coarsely."""
     def make():
         inputs = case.make()
         return inputs | {"Q": torch.zeros_like(inputs["Q"]), "V": torch.full_like(inputs["V"], 1 + 7 / 1024)}
@@ -49,8 +53,8 @@ def equal_weights(case):
 def in_float64(case):
     """The case in float64, where a small number shows that float32 swallows: an ε in a denominator.
 
-    Where its arithmetic is exact in float32, an answer that keeps some of its sums in float32 passes; one that cannot take
-    float64 at all is judged by the case as it was.
+    Where its arithmetic is exact in float32, an answer that keeps some of its sums in float32 passes; one that cannot
+    take float64 at all is judged by the case as it was.
     """
     return replace(case, name=f"{case.name}, in float64", make=lambda: doubled(case.make()), loose=DIGITS, narrow=case,
                    features=case.features | {"float64 inputs"})
@@ -67,27 +71,30 @@ def doubled(value):
 
 def epsilon(*swaps, sizes=EPSILONS, name="epsilon", what="a small number was added to the denominator",
             look="the denominator: an ε changes every row, also those that need none"):
-    """The mistake of an ε that nothing asks for, of any of the usual sizes. swaps: (old, new with ε) pairs, each a place for it."""
+    """The mistake of an ε that nothing asks for, of any of the usual sizes. swaps: (old, new with ε) pairs, each a
+    place for it."""
     first, *others = ([(old, new.replace("ε", str(size)))] for old, new in swaps for size in sizes)
     return Mistake(name, what, look, *first, also=others)
 
 
 def whole_rescaled(l, O, alpha, kept):
-    """Forms of the mistake that alpha multiplies the new tile as well: in O alone, in l alone, in both, and with `kept` for alpha,
-    which is 1 the first time. l, O: (old, new) with {} where the factor stands."""
+    """Forms of the mistake that alpha multiplies the new tile as well: in O alone, in l alone, in both, and with `kept`
+    for alpha, which is 1 the first time. l, O: (old, new) with {} where the factor stands."""
     both = [[(old, new.format(factor)) for old, new in (l, O)] for factor in (alpha, kept)]
     return [*both[:1], *([pair] for swaps in both for pair in swaps)]
 
 
-def attention_case(name, N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=None, scale=None, large=False, factor=None,
+def attention_case(name, N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=None, scale=None, large=False,
+                   factor=None,
                    below=False, exactly=False, dtype=torch.float32, seed=0, features=(), **more):
     """Q, K, V and the arguments that are given, as a Case whose features follow from the sizes.
 
-    factor: what Q is multiplied by, LARGE where large is set. below: every score is far below 0, about −below if that is a number.
-    exactly: of `exact` numbers.
+    factor: what Q is multiplied by, LARGE where large is set. below: every score is far below 0, about −below if that
+    is a number. exactly: of `exact` numbers.
     """
     d_v = d if d_v is None else d_v
-    given = {k: v for k, v in {"B_r": B_r, "B_c": B_c, "causal": causal, "scale": scale}.items() if v is not None} | more
+    given = {k: v for k, v in {"B_r": B_r, "B_c": B_c, "causal": causal, "scale": scale}.items()
+             if v is not None} | more
     sizes = {"N_q": N_q, "N_k": N_k, "d": d} | ({"d_v": d_v} if d_v != d else {})
     sizes |= {k: v for k, v in given.items() if k in ("B_r", "B_c", "scale") or k == "causal" and v}
 
@@ -110,7 +117,8 @@ def attention_case(name, N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=
 
 
 def far_below(Q, K, scale=None, about=BELOW):
-    """Q and K changed so that every score is about −BELOW, where a maximum that starts at 0 shows; at −EDGE they differ less."""
+    """Q and K changed so that every score is about −BELOW, where a maximum that starts at 0 shows; at −EDGE they differ
+    less."""
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
     one, other = torch.zeros(Q.shape[-1], dtype=Q.dtype), torch.zeros(Q.shape[-1], dtype=Q.dtype)
     share = 0.5 if about == BELOW else 1.0             # at the edge all of it in Q: K's would be rounded away in dS K
@@ -150,7 +158,8 @@ def _features(N_q, N_k, d, d_v, B_r=None, B_c=None, causal=False, scale=None, la
 
 ORDER = list(_features(1, 1, 1, 1))            # every feature, whether it holds or not
 IMPLIES = {                                    # the second comes with the first: where both fit, the first is said
-    "queries that see no key": frozenset({"a causal mask", "more queries than keys", "N_q ≠ N_k", "more than one query"}),
+    "queries that see no key": frozenset({"a causal mask", "more queries than keys", "N_q ≠ N_k",
+                                          "more than one query"}),
     "a causal mask and fewer queries than keys": frozenset({"a causal mask", "fewer queries than keys", "N_q ≠ N_k",
         "more than one key"}),
     "more than two key blocks": frozenset({"more than one key block", "more than one key"}),
@@ -167,7 +176,8 @@ IMPLIES = {                                    # the second comes with the first
     "only scores far below 0": frozenset({"large scores"}),
 }
 # Worth a word only where exactly the cases that have them fail.
-WEAK = {"fewer queries than keys", "more queries than keys", "N_q ≠ N_k", "B_r ≠ B_c", "more than one key", "more than one query",
+WEAK = {"fewer queries than keys", "more queries than keys", "N_q ≠ N_k", "B_r ≠ B_c", "more than one key",
+        "more than one query",
         "a scale other than 1/√d", "d_v ≠ d"}
 
 

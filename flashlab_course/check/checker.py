@@ -28,11 +28,11 @@ UNREMEMBERED = "This is not remembered"                # begins what a report sa
 
 
 def check(name=None, fn=None, *, hint=False, debug=False):
-    """Check an exercise: the file exercises/<name>.py, or the function given. The start of a name will do; without one, your
-    progress is shown.
+    """Check an exercise: the file exercises/<name>.py, or the function given. The start of a name will do; without one,
+    your progress is shown.
 
-    hint=True adds one more hint at each call. debug=True then runs your function once more, on the smallest case that fails, under
-    Python's debugger: it stops where the function raised an exception, else at its first line.
+    hint=True adds one more hint at each call. debug=True then runs your function once more, on the smallest case that
+    fails, under Python's debugger: it stops where the function raised an exception, else at its first line.
     The Report shows itself as a panel in a notebook; `report.passed` is the answer.
     """
     if limits.running():
@@ -75,7 +75,8 @@ def _with_hints(exercise, fn, hint, terminal):
     hints = min(known["hints"] + (hint and not report.passed), len(to_tell))
     started = report.mistake != "not_implemented"
     file = stubs.digest(text) if text is not None else known["file"]
-    lost = progress.update(exercise.name, passed=report.passed or known["passed"], tries=known["tries"] + started, hints=hints,
+    lost = progress.update(exercise.name, passed=report.passed or known["passed"], tries=known["tries"] + started,
+                           hints=hints,
                            file="" if report.passed else file)
     if not report.passed:
         unchanged = text is not None and known["file"] == file and started       # the stub's report asks by itself
@@ -124,7 +125,8 @@ def examine(exercise, fn=None):
 def _examine(exercise, fn):
     if exercise.triton and import_triton() is None:
         return Report(False, exercise.name, mistake="no_triton",
-                      message="This exercise is a Triton kernel, and Triton is not installed here: it exists for Linux only. "
+                      message="This exercise is a Triton kernel, and Triton is not installed here: it exists for Linux "
+                              "only. "
                               "On macOS or Windows use WSL2, Colab or any Linux machine; no GPU is needed.")
     if exercise.triton and (why := why_no_kernels()):
         return Report(False, exercise.name, mistake="no_triton",
@@ -187,14 +189,17 @@ def _stub_report(exercise, text, place):
     if place != "your cell":                           # a cell may hold one function of several
         left = loading.missing(exercise, text) or left
     done = [region for region in exercise.parsed.regions if region not in left]
-    said = [f"{say.sentence(head.title)} {'Still to write' if done else 'To write'}: {'; '.join(region.task for region in left)}."]
+    said = [f"{say.sentence(head.title)} {'Still to write' if done else 'To write'}: "
+            f"{'; '.join(region.task for region in left)}."]
     if done:
         said.append(_half_done(exercise, text, done))
     if place == "your cell":
         said.append("The stub's NotImplementedError is still in it.")
     else:
-        said.append(f"Open `{place}` (difficulty {head.difficulty} of 5, about {head.minutes} minutes), write, save it and check "
-                    f"again; or write `{exercise.function}` in a cell and call `check(\"{exercise.name}\", {exercise.function})`. "
+        said.append(f"Open `{place}` (difficulty {head.difficulty} of 5, about {head.minutes} minutes), write, save it "
+                    "and check "
+                    f"again; or write `{exercise.function}` in a cell and call `check(\"{exercise.name}\", "
+                    f"{exercise.function})`. "
                     f"{_why_a_stub(exercise, text)}")
     return Report(False, exercise.name, mistake="not_implemented", message="\n".join(said))
 
@@ -211,7 +216,8 @@ def _why_a_stub(exercise, text):
 
 def _half_done(exercise, text, done):
     tasks = "; ".join(region.task for region in done)
-    namespace, error = runner.protected(lambda: source.load_text(loading.filled(exercise, text), f"{exercise.name}, filled"),
+    namespace, error = runner.protected(lambda: source.load_text(loading.filled(exercise, text),
+                                                                 f"{exercise.name}, filled"),
                                         loading.SECONDS)
     if error is not None or not runner.is_callable(namespace.get(exercise.function)):
         return f"Written: {tasks}."
@@ -220,7 +226,8 @@ def _half_done(exercise, text, done):
         return f"What you have written is right ({tasks}): with the rest filled in, every case passes."
     first = next(k for k in judged if not k.passed)
     shown = _first_wrong(exercise, first) or (first.problem.text if first.problem else first.structure[0].text)
-    return f"What you have written ({tasks}) is not right yet. With the rest filled in, in the case “{first.case}”, {shown}."
+    return (f"What you have written ({tasks}) is not right yet. With the rest filled in, in the case “{first.case}”, "
+            f"{shown}.")
 
 
 # ---- passed
@@ -229,12 +236,14 @@ def _passed(exercise, fn, judged):
     if left := sorted({name for k in judged for name in k.outcome.left}):
         return Report(False, exercise.name, mistake="global_state", printed=say.printed(judged[0]),
                       message=f"The results are right, but your function changed {' and '.join(left)} and left it so: "
-                              "every later cell would run with it. I put it back. Set such things outside, or restore them.")
+                              "every later cell would run with it. I put it back. Set such things outside, or restore "
+                              "them.")
     for look in exercise.after:
         if (found := look(exercise, fn)) is not None:
             mistake, seen = found
             return Report(False, exercise.name, mistake=mistake.name, hint=say.sentence(f"Look at: {mistake.look}"),
-                          message=f"{say.sentence(mistake.what, exercise)}\nEvery case passes. {say.sentence(seen, exercise)}")
+                          message=f"{say.sentence(mistake.what, exercise)}\nEvery case passes. "
+                                  f"{say.sentence(seen, exercise)}")
     return Report(True, exercise.name, message=_praise(exercise), solution=textwrap.dedent(exercise.parsed.answer()))
 
 
@@ -255,12 +264,14 @@ def _failed_for_certain(exercise, fn, judged, place):
         report = say.failed(exercise, fn, judged, place)
     except Exception as error:
         shown = _first_wrong(exercise, first)
-        said = [f"The numbers are wrong. Naming the mistake failed with {type(error).__name__}: {runner.message_of(error)}.",
+        said = [f"The numbers are wrong. Naming the mistake failed with {type(error).__name__}: "
+                f"{runner.message_of(error)}.",
                 f"In the case “{first.case}”, {shown}: the first wrong number." if shown else "",
                 say.sentence(f"In the case “{first.case}” {first.problem.text}") if first.problem else "",
                 *(say.sentence(text) for text in say.findings(first))]
         report = Report(False, exercise.name, mistake=first.problem.kind if first.problem else None,
-                        message="\n".join(filter(None, said)), trace=say.trace(first.problem, place), printed=say.printed(first))
+                        message="\n".join(filter(None, said)), trace=say.trace(first.problem, place),
+                        printed=say.printed(first))
     report.where = _place(exercise, first)
     return report
 

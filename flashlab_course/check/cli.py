@@ -1,22 +1,25 @@
-"""python -m flashlab check [EX ...] [--hint] [--watch] [--debug] [--reset EX ...] [--solutions]"""
+"""python -m flashlab check [EX ...] [--hint] [--debug] [--reset EX ...] [--solutions]"""
 
 import argparse
 import textwrap
 
 from flashlab_course import command
-from flashlab_course.check import checker, form, overview, process, progress, source, stubs, watching
+from flashlab_course.check import checker, form, overview, process, progress, source, stubs
 
 
 def main(argv=None):
     """Returns 0 if everything that was checked passed."""
     parser = argparse.ArgumentParser("python -m flashlab check",
                                      description="Check your exercises; without a name, all that you have begun.")
-    parser.add_argument("exercises", nargs="*", metavar="EX", help="such as ex06_fa2_inner_loop, or the start of a name: ex06")
+    parser.add_argument("exercises", nargs="*", metavar="EX",
+                        help="such as ex06_fa2_inner_loop, or the start of a name: ex06")
     parser.add_argument("--hint", action="store_true", help="show one hint more at each call")
-    parser.add_argument("--watch", action="store_true", help="check whenever the file is saved; after a pass, the next exercise")
-    parser.add_argument("--debug", action="store_true", help="step through the smallest case that fails, with Python's debugger")
-    parser.add_argument("--reset", metavar="EX", nargs="+", help="restore these stubs; your versions are kept beside them")
-    parser.add_argument("--solutions", action="store_true", help="show the solution of the exercises that you have passed")
+    parser.add_argument("--debug", action="store_true",
+                        help="step through the smallest case that fails, with Python's debugger")
+    parser.add_argument("--reset", metavar="EX", nargs="+",
+                        help="restore these stubs; your versions are kept beside them")
+    parser.add_argument("--solutions", action="store_true",
+                        help="show the solution of the exercises that you have passed")
     args = parser.parse_args(argv)
     try:
         return _run(parser, args)
@@ -26,16 +29,16 @@ def main(argv=None):
 
 def _run(parser, args):
     if args.reset:
-        if args.exercises or args.hint or args.watch or args.debug or args.solutions:
+        if args.exercises or args.hint or args.debug or args.solutions:
             parser.error("--reset goes with no other option, and takes the exercises itself: --reset EX ...")
         return reset([_one(parser, text) for text in args.reset])
     chosen = [name for text in args.exercises for name in _named(parser, text)]
     if args.solutions:
         return show_solutions(chosen or form.names(), ask_for_all=bool(chosen))
-    if args.watch or args.debug:
-        if len(chosen) > 1 or args.debug and not chosen:
-            parser.error(f"--{'debug' if args.debug else 'watch'} takes one exercise{_which(chosen)}")
-        return debug(*chosen) if args.debug else watch(*chosen)
+    if args.debug:
+        if len(chosen) != 1:
+            parser.error(f"--debug takes one exercise{_which(chosen)}")
+        return debug(*chosen)
     if len(chosen) == len(args.exercises) > 0:             # each name or beginning stands for one
         return check_these(chosen, args.hint)
     if args.hint:
@@ -56,7 +59,8 @@ def _one(parser, text):
     """The full name of one exercise."""
     found = _named(parser, text)
     if len(found) > 1:
-        parser.error(f"argument --reset: {text!r} begins {len(found)} exercises, name those that you mean: {', '.join(found)}")
+        parser.error(f"argument --reset: {text!r} begins {len(found)} exercises, name those that you mean: "
+                     f"{', '.join(found)}")
     return found[0]
 
 
@@ -80,7 +84,8 @@ def show_overview(names=()):
             report = process.checked_apart(name)
             state = overview.PASSED if report.passed else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report.passed else [report]
-            lost = lost or next((line for line in report.offer.split("\n") if line.startswith(checker.UNREMEMBERED)), "")
+            lost = lost or next((line for line in report.offer.split("\n") if line.startswith(checker.UNREMEMBERED)),
+                                "")
         elif state == overview.PASSED:
             state = "passed in a notebook"
         print(overview.row_text(*row[:-1], state), flush=True)
@@ -97,14 +102,6 @@ def debug(name):
     if not report.cases:                                   # nothing ran that the debugger could have stepped through
         print(report)
     return 0 if report.passed else 1
-
-
-def watch(name=None):
-    try:
-        return watching.watch(name)
-    except KeyboardInterrupt:
-        print()
-        return 0
 
 
 def reset(names):
@@ -143,7 +140,8 @@ def show_solutions(names, ask_for_all):
     for name in passed:
         print(f"{name}\n{textwrap.indent(textwrap.dedent(form.exercise(name).parsed.answer()), '    ')}\n")
     for name in set(names) - set(passed) if ask_for_all else ():
-        print(f"{name}: its solution is shown here once it passes (`{command.line('check', name, '--hint')}` helps on the way)")
+        print(f"{name}: its solution is shown here once it passes (`{command.line('check', name, '--hint')}` helps on "
+              "the way)")
     if not passed and not ask_for_all:
         print("no exercise has passed yet")
     return 0 if passed or not ask_for_all else 1

@@ -1,7 +1,8 @@
 """For Exercise.after: what a GPU's compiler says of a learner's Triton kernel, which the interpreter has just run.
 
 `refused` says what does not compile, `narrow` what is computed in 32 bits: row · stride passes 2³¹ only for tensors of
-gigabytes. And where the exercise knows the mistake TF32, it says where tl.dot would round float32, which the interpreter keeps.
+gigabytes. And where the exercise knows the mistake TF32, it says where tl.dot would round float32, which the
+interpreter keeps.
 """
 
 import re
@@ -14,7 +15,8 @@ from flashlab_course.compiler.ahead_of_time import CompileError, try_all
 from flashlab_course.compiler.lint import lint_call
 from flashlab_course.compiler.watch import bind, watch
 
-REFUSED = Mistake("does_not_compile", "the interpreter runs this kernel, but Triton's compiler refuses it, so no GPU can",
+REFUSED = Mistake("does_not_compile",
+                  "the interpreter runs this kernel, but Triton's compiler refuses it, so no GPU can",
                   "the line that the compiler names: not all of Python exists in a kernel")
 REFUSALS = ("CompilationError", "UnsupportedLanguageConstruct", "CompileTimeAssertionFailure")
 TF32 = "tf32"                  # the mistake that an exercise has where tl.dot must keep float32
@@ -36,8 +38,8 @@ def refused(**names):
 
 
 def narrow(name):
-    """The mistake of this name if position · stride is multiplied in 32 bits anywhere, TF32 if tl.dot rounds float32 to it. Says so
-    if nothing compiles at all."""
+    """The mistake of this name if position · stride is multiplied in 32 bits anywhere, TF32 if tl.dot rounds float32 to
+    it. Says so if nothing compiles at all."""
     def look(exercise, fn):
         result = _first_kernel(exercise, fn)
         if isinstance(result, CompileError):
@@ -58,8 +60,8 @@ def _sixteen_bit_cases(exercise):
 
 
 def _first_kernel(exercise, fn):
-    """What the compiler makes of the first kernel that fn launches, with 16-bit inputs if there is such a case: it is stricter
-    there. None if the kernel's source cannot be had, or an argument is no plain value."""
+    """What the compiler makes of the first kernel that fn launches, with 16-bit inputs if there is such a case: it is
+    stricter there. None if the kernel's source cannot be had, or an argument is no plain value."""
     case = [*_sixteen_bit_cases(exercise), *exercise.cases][0]
     guard = Guard(case.make(), exercise.reads, exercise.writes)
     with watch(guard):

@@ -1,28 +1,28 @@
 """From a learner's wrong answers to the mistakes that give the same ones: one known mistake, or two made together."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from flashlab_course.check import explain, judge, where
 from flashlab_course.check.runner import FINAL, Outcome, Problem
 
-LOOKS = {"whole numbers": 400, "PyTorch": 150, "Triton": 80}     # cases tried for two mistakes at once: 0.5 s, 2 s in Triton
+# cases tried for two mistakes at once: 0.5 s, 2 s in Triton
+LOOKS = {"whole numbers": 400, "PyTorch": 150, "Triton": 80}
 SECONDS = 10.0                         # and where a pair runs for ever, no longer than this, of this thread
 
 
 @dataclass
 class Diagnosis:
-    """The mistakes that explain the answers: none, one, or two made together. `partly`: only the smallest failing case."""
+    """The mistakes that explain the answers: none, one, or two. partly: they explain the smallest failing case only."""
 
     mistakes: tuple = ()
     partly: bool = False
-    explanation: explain.Explanation | None = None     # where no known mistake gives these answers
+    said: list = field(default_factory=list)           # sentences, where no known mistake gives these answers
 
     @property
     def name(self):
-        names = [m.name for m in self.mistakes] or (self.explanation.names if self.explanation else [])
-        return " + ".join(names) or None
+        return " + ".join(m.name for m in self.mistakes) or None
 
 
 def judge_all(exercise, fn, *, own_file=None):
@@ -45,7 +45,8 @@ def _to_the_end(all_judged):
 
 
 def judge_one(exercise, case, fn, *, own_file=None):
-    """One case; in float32 where the answer cannot take its float64, or computes in float32 whatever comes: both are right."""
+    """One case; in float32 where the answer cannot take its float64, or computes in float32 whatever comes: both are
+    right."""
     judged = judge.judge(exercise, case, fn, own_file=own_file)
     if case.narrow is not None and (judged.problem is not None or judged.wrong and _in_32_bits(judged)):
         return judge.judge(exercise, case.narrow, fn, own_file=own_file)
@@ -58,39 +59,32 @@ def _in_32_bits(judged):
 
 
 def name_mistake(exercise, judged):
-    """One known mistake that gives the same answers, a way of computing that does, two mistakes together, or part of it."""
+    """The Diagnosis: one known mistake that gives the same answers, two together, or part of it."""
     failing = [k for k in judged if not k.passed]
     if failing[0].problem is not None and failing[0].problem.kind in FINAL:
         return Diagnosis()
     order = failing + [k for k in judged if k.passed]          # a failing case tells mistakes apart soonest
-    for same in (judge.agree, _agree_in_numbers, _agree_where_finite):
+    for same in (judge.agree, _agree_where_finite):
         for mistake in (form for m in exercise.mistakes for form in m.forms):
             if _explains(exercise, (mistake,), order, same) and (same is judge.agree or _tell(failing)):
                 return Diagnosis((mistake,))
-    explanation = explain.explain(exercise, judged)
-    if explanation.names:
-        return Diagnosis(explanation=explanation)
     if _tell(failing):                                         # the same exception, or NaN, has many causes
         pair = _in_different_cases(exercise, failing, judged) or _pair(exercise, order, failing[0])
         if pair:
             return Diagnosis(pair)
     partly = _name_partly(exercise, failing, judged)
-    return partly if partly.mistakes and not explanation.looks else Diagnosis(explanation=explanation)
+    return partly if partly.mistakes else Diagnosis(said=explain.explain(exercise, judged))
 
 
 def _explains(exercise, mistakes, order, same=judge.agree):
     return all(same(exercise, outcome(exercise, mistakes, k.case), k) for k in order)
 
 
-def _agree_in_numbers(exercise, a, b):
-    """The same numbers, whatever was moved for them: a mistake made in a program of another shape."""
-    if a.problem is not None or b.problem is not None:
-        return judge.agree(exercise, a, b)
-    return bool(a.wrong) == bool(b.wrong) and (not a.wrong or judge.agree_in_values(exercise, a, b)) and bool(b.wrong or b.passed)
-
-
 def _agree_where_finite(exercise, a, b):
-    """The same numbers where the known mistake has numbers: who makes it may have kept NaN away from a row without keys."""
+    """The same numbers wherever the known mistake gives numbers, whatever was moved for them.
+
+    The learner's program may have another shape, or keep NaN out of a row without keys.
+    """
     if a.problem is not None or b.problem is not None:
         return judge.agree(exercise, a, b)
     if not (a.wrong or b.passed) or len(a.outcome.values) != len(b.outcome.values):
@@ -130,7 +124,7 @@ class Search:
 
 
 def _in_different_cases(exercise, failing, judged):
-    """Two mistakes of which each gives all that is wrong in some failing cases, and fails nowhere the learner is right."""
+    """Two mistakes that share the failing cases: each gives the answers of some, and passes where the learner does."""
     right = [k for k in judged if k.passed]
     search = Search(exercise)
     gives = {}
@@ -148,7 +142,7 @@ def _in_different_cases(exercise, failing, judged):
 
 
 def _harmless(exercise, a, b, gives, failing, right):
-    """Does each of the two fail only where the learner does, and not where the other one gives all?"""
+    """Does each of the two pass where the learner does, and in the failing cases that the other explains alone?"""
     for mistake, other in ((a, b), (b, a)):
         elsewhere = [k for k in failing if k.case.name not in gives[mistake]]
         if not all(outcome(exercise, (mistake,), k.case).passed for k in [*right, *elsewhere]):
@@ -159,7 +153,7 @@ def _harmless(exercise, a, b, gives, failing, right):
 
 
 def _pair(exercise, order, first):
-    """Two mistakes in the same code that give all answers together, the most likely ones first, as long as the search goes on."""
+    """Two mistakes that give all answers when made together: the first such pair that the search comes to, or ()."""
     search = Search(exercise)
     for pair in likely_pairs(exercise, first):
         if search.over:
@@ -170,13 +164,15 @@ def _pair(exercise, order, first):
 
 
 def _fails_with(exercise, mistake, order):
-    """Does the mistake alone fail only where the learner does? Else something keeps it from showing, and it is not that."""
+    """False if the mistake alone fails a case that the learner passes."""
     return all(outcome(exercise, (mistake,), k.case).passed for k in order if k.passed)
 
 
 def likely_pairs(exercise, first):
-    """Pairs of mistakes that can give what the smallest failing case shows: each gives one of its wrong results, or one of them
-    gives all and the other shows later, or both show in it."""
+    """Pairs of mistakes that can give the smallest failing case, the most likely first.
+
+    Each gives one of its wrong results; or one gives all of them and the other shows later; or both fail there.
+    """
     alone = {m: outcome(exercise, (m,), first.case) for m in exercise.mistakes if not m.same_as}
     gives = [m for m in alone if judge.agree(exercise, alone[m], first)]
     shows = [m for m in alone if not alone[m].passed and m not in gives and alone[m].problem is None]
@@ -188,7 +184,7 @@ def likely_pairs(exercise, first):
                 yield _in_written_order(exercise, a, b)
     likely = gives or _gives_a_result(exercise, alone, first)
     others = [form for m in alone for form in m.forms[1:]]
-    for a in likely:                                           # b need not show by itself in this case, or shows with other numbers
+    for a in likely:                                           # b may pass this case by itself, or give other numbers
         for b in (*alone, *others):
             if b.name != a.name:
                 yield _in_written_order(exercise, a, b)
@@ -202,7 +198,8 @@ def _gives_a_result(exercise, alone, first):
         return []
     truth = judge.expect(exercise, first.case).truth
     return [m for m, k in alone.items() if k.problem is None and len(k.outcome.values) == len(truth) and
-            any(judge.close(k.outcome.values[n], first.outcome.values[n], truth[n], bound) for n, _, bound in first.wrong)]
+            any(judge.close(k.outcome.values[n], first.outcome.values[n], truth[n], bound)
+                for n, _, bound in first.wrong)]
 
 
 def _one_result_each(exercise, alone, first):
@@ -234,7 +231,8 @@ def _name_partly(exercise, failing, judged):
     first = failing[0]
     if first.problem is not None or exercise.ints_only:        # whole numbers agree by chance
         return Diagnosis()
-    matches = [m for m in exercise.mistakes if judge.agree_in_values(exercise, outcome(exercise, (m,), first.case), first)
+    matches = [m for m in exercise.mistakes
+               if judge.agree_in_values(exercise, outcome(exercise, (m,), first.case), first)
                and outcome(exercise, (m,), first.case).wrong]
     right = [k.case for k in judged if k.passed]
     matches = [m for m in matches if all(outcome(exercise, (m,), case).passed for case in right)]
@@ -246,13 +244,13 @@ def _name_partly(exercise, failing, judged):
 
 
 def _tell(judged):
-    """Are there numbers that two different mistakes hardly share: neither NaN nor 0?"""
+    """Is there more than one wrong number other than 0 and NaN? Different mistakes often share those two."""
     values = [k.outcome.values[n] for k in judged if k.problem is None for n, *_ in k.wrong]
     return sum(int((v.isfinite() & (v != 0)).sum()) if hasattr(v, "isfinite") else 1 for v in values) > 1
 
 
 def outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache for the process
-    """What the solution with these mistakes does on a case. Two mistakes that cannot be made together never explain anything."""
+    """What the solution with these mistakes does on a case. Two that cannot be made together explain nothing."""
     key = (exercise.name, mistakes, case.name)
     if key not in cache:
         cache[key] = _run(exercise, mistakes, case)
@@ -262,7 +260,7 @@ def outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache fo
 def _run(exercise, mistakes, case):
     try:
         fn = exercise.wrong(*mistakes)
-    except Exception:                                          # the first swap took the text of the second away, or apart
+    except Exception:                              # the first edit changed the text that the second looks for
         if len(mistakes) == 1:
             raise
         return judge.Judged(case, Outcome(), Problem("impossible", ""))

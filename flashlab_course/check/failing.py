@@ -1,4 +1,5 @@
-"""A case in the learner's own hands: its inputs, what should come out, and running a function on it without the checker around.
+"""A case in the learner's own hands: its inputs, what should come out, and running a function on it without the checker
+around.
 
     from flashlab_course.check import case_inputs, expected, run_case
     inputs = case_inputs("ex06_fa2_inner_loop", "two key blocks")
@@ -16,7 +17,8 @@ def case_of(exercise, case):
     for known in [*exercise.cases, *(wide.narrow for wide in exercise.cases if wide.narrow is not None)]:
         if known.name == case:
             return known
-    raise KeyError(f"{exercise.name} has no case {case!r}; it has {', '.join(repr(known.name) for known in exercise.cases)}")
+    raise KeyError(f"{exercise.name} has no case {case!r}; it has "
+                   f"{', '.join(repr(known.name) for known in exercise.cases)}")
 
 
 def case_inputs(name, case):
@@ -34,7 +36,8 @@ def expected(name, case):
 
 
 def run_case(name, case, fn=None):
-    """{result: what fn makes of this case}. fn is called as the checker calls it, in your own process: print and debug in it.
+    """{result: what fn makes of this case}. fn is called as the checker calls it, in your own process: print and debug
+    in it.
 
     Without fn it is the one in exercises/.
     """

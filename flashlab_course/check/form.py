@@ -1,4 +1,5 @@
-"""The form of an exercise: its cases, its truth, and the mistakes it knows. solutions/README.md shows how to add one."""
+"""The form of an exercise: its cases, its truth, and the mistakes it knows. solutions/README.md shows how to add
+one."""
 
 import importlib.util
 import inspect
@@ -26,7 +27,8 @@ class Case:
     sizes: dict = field(default_factory=dict)    # what the report prints, and what the block numbers are counted with
     loose: float = 0.0         # relative error allowed on top: eps · |score| where scores are large
     units: int = 16            # units in the last place allowed on top; fewer where all of the arithmetic is exact
-    narrow: "Case | None" = None                 # the same in float32, for an answer that cannot take this one's float64
+    # the same in float32, for an answer that cannot take this one's float64
+    narrow: "Case | None" = None
 
     def __str__(self):
         return f"{self.name} ({', '.join(f'{k} {v}' for k, v in self.sizes.items())})" if self.sizes else self.name
@@ -45,8 +47,8 @@ class Output:
 
 
 class Breach(Exception):
-    """What the function did is against the rules: for an exercise's `call`, and for who watches. kind as in runner.Problem;
-    results: what it returned all the same."""
+    """What the function did is against the rules: for an exercise's `call`, and for who watches. kind as in
+    runner.Problem; results: what it returned all the same."""
 
     def __init__(self, kind, text, results=None):
         super().__init__(text)
@@ -87,43 +89,40 @@ class Hint(str):
         return hint
 
 
-class Variant(Mistake):
-    """A correct version written another way: it must pass."""
-
-    def __init__(self, name, *swaps, body=None, code=None):
-        super().__init__(name, "", "", *swaps, body=body, code=code)
-
-
 @dataclass(eq=False)
 class Exercise:
-    """Everything the checker knows about an exercise; title, chapter, difficulty and minutes stand in the solution's docstring."""
+    """Everything the checker knows about an exercise; title, chapter, difficulty and minutes stand in the solution's
+    docstring."""
 
     function: str                        # what the learner writes
     outputs: tuple                       # of Output
     cases: list                          # of Case, from the smallest to the nastiest
     mistakes: list                       # of Mistake
-    variants: list                       # of Variant, at least one
     hints: list                          # of str or Hint, the gentlest first
     truth: Callable | None = None        # (**inputs) -> outputs in float64; None: the solution in float64
     call: Callable | None = None         # (fn, inputs) -> outputs; None: fn with the solution's own signature
     sram_bytes: Callable | None = None   # (**inputs) -> bytes: run under flashlab.memory.Memory and hold the traffic
-    forbid: Callable | None = None       # (shape, **inputs) -> a sentence if no tensor of that shape may be made, else None
+    # (shape, **inputs) -> a sentence if no tensor of that shape may be made, else None
+    forbid: Callable | None = None
     without: tuple = ()                  # what may not be called: keys of points.LIBRARY, "autograd"
     off_limits: tuple = ()               # rooms of flashlab that may not be called, besides points.READY
-    loops: Callable | None = None        # (**inputs) -> ("heads", 8): no line may run 8 times; None where that tells nothing
+    # (**inputs) -> ("heads", 8): no line may run 8 times; None where that tells nothing
+    loops: Callable | None = None
     most: Callable | None = None         # (**inputs) -> {tensor: most elements in one load}
     reads: tuple = ()                    # Triton: the inputs that are put between NaNs
     writes: tuple = ()                   # Triton: the outputs that are poisoned; they are the results
-    traffic: Callable | None = None      # Triton: (**inputs) -> {tensor: (elements loaded, elements stored)}, the closed form
+    # Triton: (**inputs) -> {tensor: (elements loaded, elements stored)}, the closed form
+    traffic: Callable | None = None
     fewer: Callable | None = None        # (**inputs) -> may a right answer move less than that, or than the solution?
-    after: list = field(default_factory=list)    # (exercise, fn) -> (Mistake, what was seen) or None: what no case can show
-    alternatives: Callable | None = None # (inputs) -> alternatives.Problem or gradients.Backward: wrong ways to compute it, by name
+    # (exercise, fn) -> (Mistake, what was seen) or None: what no case can show
+    after: list = field(default_factory=list)
     parts: dict = field(default_factory=dict)    # {an argument that is a tuple: the names of its parts}
     terms: Callable | None = None        # (**inputs) -> {name: number}: what a wrong whole number may be off by
     ints_only: bool = False              # the answers are whole numbers: compared exactly
     slack: float = 4                     # a result may be off by this many times the solution's own rounding error
     seconds: float = 3                   # per case
-    show: Callable | None = None         # (fn, **inputs): a call on modelled memory for the player, where `call` makes none
+    # (fn, **inputs): a call on modelled memory for the player, where `call` makes none
+    show: Callable | None = None
     name: str = ""
 
     @property
@@ -160,7 +159,8 @@ class Exercise:
 
     @cache                               # noqa: B019    one for each exercise, as long as the process
     def solution(self):
-        return source.load_text(self.parsed.text, f"solution of {self.name}", source.solution_path(self.name))[self.function]
+        return source.load_text(self.parsed.text, f"solution of {self.name}",
+                                source.solution_path(self.name))[self.function]
 
     @cache                               # noqa: B019
     def wrong(self, *mistakes):
@@ -168,7 +168,8 @@ class Exercise:
         parsed = self.parsed
         for mistake in mistakes:
             parsed = mistake.apply(parsed)
-        return source.load_text(parsed.text, f"{self.name} with {' and '.join(m.name for m in mistakes)}")[self.function]
+        return source.load_text(parsed.text,
+                                f"{self.name} with {' and '.join(m.name for m in mistakes)}")[self.function]
 
     def invoke(self, fn, inputs):
         """Call fn as the solution's signature says: positions for what has one, keywords for the rest."""
@@ -182,7 +183,8 @@ class Exercise:
 
 def whole(value):
     """The int that a value is: Python's own, numpy's, a tensor's that holds nothing else. None for everything else."""
-    if isinstance(value, (bool, numpy.bool_, float)) or getattr(value, "ndim", 0) or getattr(value, "dtype", None) == torch.bool:
+    if isinstance(value, (bool, numpy.bool_, float)) or getattr(value, "ndim", 0) or getattr(value, "dtype",
+                                                                                             None) == torch.bool:
         return None
     try:
         return operator.index(value)
@@ -201,7 +203,8 @@ def names():
 def _place(root, name):
     """Where the chapter's text first names an exercise; behind all others if it does not."""
     chapters = sorted((root / "notebooks" / "src").glob(f"{name[2:4]}*.py"))
-    return next(((n, at) for n, path in enumerate(chapters) if (at := path.read_text(encoding="utf-8").find(name)) >= 0),
+    return next(((n, at) for n, path in enumerate(chapters)
+                 if (at := path.read_text(encoding="utf-8").find(name)) >= 0),
                 (len(chapters), 0))
 
 

@@ -1,8 +1,8 @@
-"""Guarded tensors for Triton exercises: inputs lie in a sea of NaN, outputs in a sea of poison, and every access is held
-against the addresses that belong to a tensor.
+"""Guarded tensors for Triton exercises: inputs lie in a sea of NaN, outputs in a sea of poison, and every access is
+held against the addresses that belong to a tensor.
 
-On a GPU a stray load or store may crash, or pass silently. Here it is seen and located: by the interpreter's own loads and
-stores where kernels are interpreted, by the NaN it drags in and the poison it overwrites where they are compiled.
+On a GPU a stray load or store may crash, or pass silently. Here it is seen and located: by the interpreter's own loads
+and stores where kernels are interpreted, by the NaN it drags in and the poison it overwrites where they are compiled.
 """
 
 import numpy as np
@@ -12,9 +12,11 @@ from flashlab.triton_mode import interpreted
 from flashlab_course.compiler.watch import Traffic
 
 BAND = 2048                    # elements before and after each tensor: an access astray by a tile stays inside
-# Two patterns for each dtype, both NaN where there is one: what a kernel reads beside an input is not what fills an output.
+# Two patterns for each dtype, both NaN where there is one: what a kernel reads beside an input is not what fills an
+# output.
 POISON_BITS = {torch.float32: (torch.int32, 0x7FC0BEEF, 0x7FC0FACE), torch.float16: (torch.int16, 0x7EEF, 0x7EAD),
-               torch.bfloat16: (torch.int16, 0x7FEF, 0x7FCD), torch.float64: (torch.int64, 0x7FF80000DEADBEEF, 0x7FF80000FEEDFACE),
+               torch.bfloat16: (torch.int16, 0x7FEF, 0x7FCD),
+               torch.float64: (torch.int64, 0x7FF80000DEADBEEF, 0x7FF80000FEEDFACE),
                torch.int32: (torch.int32, -0x35014542, -0x35014543),
                torch.int64: (torch.int64, -0x35014541_35014542, -0x35014541_35014543)}
 SIDES = {"row": "below its last row", "column": "right of its last column", "element": "past its end"}
@@ -27,7 +29,8 @@ class _Sea:
     """
 
     def __init__(self, name, T, gap, output):
-        self.name, self.shape, self.dtype, self.itemsize, self.output = name, tuple(T.shape), T.dtype, T.element_size(), output
+        self.name, self.shape, self.output = name, tuple(T.shape), output
+        self.dtype, self.itemsize = T.dtype, T.element_size()
         self.strides, size = [], max(1, T.stride(-1)) if T.ndim else 1
         for n in reversed(range(T.ndim)):
             self.strides.insert(0, size)
@@ -47,7 +50,8 @@ class _Sea:
         inside = torch.zeros(len(self.buffer), dtype=torch.bool)
         inside[BAND:].as_strided(self.shape, self.strides).fill_(True)
         self.inside = inside.numpy()
-        self.stored = np.zeros(len(self.buffer), dtype=bool)                 # what kernels stored, where they are interpreted
+        # what kernels stored, where they are interpreted
+        self.stored = np.zeros(len(self.buffer), dtype=bool)
         self.by = np.full((len(self.buffer), 3), -1, dtype=np.int32)         # and which program did so last
         self.start = self.buffer.data_ptr()
         self.stop = self.start + self.buffer.nbytes
@@ -61,7 +65,8 @@ class _Sea:
         for stride in self.strides:
             place.append(rest // stride)
             rest %= stride
-        for n in range(len(place) - 2):                  # heads lie behind each other: past the last one is below its last row
+        # heads lie behind each other: past the last one is below its last row
+        for n in range(len(place) - 2):
             if (past := place[n] - self.shape[n] + 1) > 0:
                 place[n] -= past
                 place[n + 1] += past * self.shape[n + 1]
@@ -91,7 +96,8 @@ class Guard:
         self.interpreted = interpreted()
         device = "cpu" if self.interpreted else "cuda"
         self.reads, self.writes, self.seas, self.inputs = reads, writes, {}, dict(inputs)
-        self.stray = []                                  # (kind, tensor, where, program), the first of each kind and tensor
+        # (kind, tensor, where, program), the first of each kind and tensor
+        self.stray = []
         self.others = set()                              # (start, stop) of what a learner's launcher allocated itself
         self.scratch = 0                                 # bytes moved to and from that
         self.repeated = {}                               # name: the most elements that one store named more than once
@@ -179,7 +185,8 @@ class Guard:
             self.stray.append((kind, name, where, program))
 
     def facts(self):
-        """What was seen: how much moved, stray accesses, what was overwritten beside the tensors, what no kernel stored."""
+        """What was seen: how much moved, stray accesses, what was overwritten beside the tensors, what no kernel
+        stored."""
         facts = {"programs": self.traffic.programs, "grids": self.grids, "stray": self.stray}
         facts |= {"overwritten": {}, "missed": {}, "by_others": {}}
         for name, sea in self.seas.items():
@@ -195,7 +202,8 @@ class Guard:
                 self._missing(facts["by_others"], sea, sea.inside & ~written & changed)
         if self.interpreted:
             facts |= {"moved": {name: (self.traffic.read[name], self.traffic.written[name]) for name in self.seas},
-                      "largest": dict(self.traffic.largest), "atomic": dict(self.traffic.atomic), "scratch": self.scratch,
+                      "largest": dict(self.traffic.largest), "atomic": dict(self.traffic.atomic),
+                      "scratch": self.scratch,
                       "repeated": self.repeated,
                       "workers": len(self.workers),
                       "by": {name: self.seas[name].by[self.seas[name].inside] for name in self.writes}}

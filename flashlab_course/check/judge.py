@@ -12,11 +12,14 @@ from flashlab_course.check.cases import doubled
 from flashlab_course.check.form import whole
 from flashlab_course.check.runner import Outcome, Problem, run
 
-TENTH = 0.1                    # a result that is 0 throughout is a difference of terms of about 1: it may be off by their rounding
+# a result that is 0 throughout is a difference of terms of about 1: it may be off by their rounding
+TENTH = 0.1
 SANE = 0.02                    # the solution's own rounding, at most, relative to the result: 16-bit results come close
 RIGHT_NUMBERS = ("changed_inputs", "view_of_input")    # problems of answers that have results to compare
-GIST = {"SRAMOverflow": 40, "MemoryModelError": 40}    # letters of a message that are compared: these name the learner's own lines
-CLOSER = 100                   # two wrong answers are the same if they are this much closer to each other than to the truth
+# letters of a message that are compared: these name the learner's own lines
+GIST = {"SRAMOverflow": 40, "MemoryModelError": 40}
+# two wrong answers are the same if they are this much closer to each other than to the truth
+CLOSER = 100
 
 
 @dataclass
@@ -36,7 +39,8 @@ class Judged:
     outcome: Outcome
     problem: Problem | None = None         # no result that could be compared
     wrong: list = field(default_factory=list)    # (output's number, error, bound)
-    beside: list = field(default_factory=list)   # the same, of an answer whose problem is not its numbers: it changed its inputs
+    # the same, of an answer whose problem is not its numbers: it changed its inputs
+    beside: list = field(default_factory=list)
     structure: list = field(default_factory=list)    # of structure.Finding
 
     @property
@@ -80,7 +84,8 @@ def wide(exercise, inputs, limit=60):
 
 
 def _bound(exercise, case, mine, true):
-    """How far off a correct answer may be: a few times the solution's own rounding, and a few units in the last place."""
+    """How far off a correct answer may be: a few times the solution's own rounding, and a few units in the last
+    place."""
     if exercise.ints_only or not isinstance(true, (torch.Tensor, float)):
         return 0.0
     if isinstance(true, float):
@@ -88,7 +93,8 @@ def _bound(exercise, case, mine, true):
     eps = torch.finfo(mine.dtype).eps if mine.dtype.is_floating_point else 0.0
     finite = true[true.isfinite()].abs()
     largest = finite.max().item() if finite.numel() else 0.0
-    units = min(case.units, 4) if eps > 1e-5 else case.units    # 16-bit results: their one rounding is in the solution's own error
+    # 16-bit results: their one rounding is in the solution's own error
+    units = min(case.units, 4) if eps > 1e-5 else case.units
     return exercise.slack * distance(mine, true) + (units * eps + case.loose) * max(largest, TENTH)
 
 
@@ -125,7 +131,8 @@ def judge(exercise, case, fn, *, own_file=None, inputs=None, expected=None, limi
 def _compare(exercise, judged, expected):
     outcome = judged.outcome
     if judged.problem is None or judged.problem.kind in RIGHT_NUMBERS and outcome.values:
-        outcome.values = tuple(map(_plain, outcome.values, expected.outcome.values)) + outcome.values[len(expected.outcome.values):]
+        outcome.values = tuple(map(_plain, outcome.values,
+                                   expected.outcome.values)) + outcome.values[len(expected.outcome.values):]
         breach = _contract(exercise, outcome, expected.outcome)
         wrong = _wrong(outcome, expected) if breach is None else []
         judged.wrong, judged.beside = (wrong, []) if judged.problem is None else ([], wrong)
@@ -154,7 +161,8 @@ def _contract(exercise, outcome, right):
     container = outcome.facts.get("container")
     if container == "NoneType":
         return Problem("wrong_type", f"it returned nothing (None); {listing} was expected. Is there a `return`?")
-    if (len(names) > 1) != (container in ("tuple", "list") or len(outcome.values) > 1) or len(outcome.values) != len(names):
+    if (len(names) > 1) != (container in ("tuple", "list")
+                            or len(outcome.values) > 1) or len(outcome.values) != len(names):
         got = f"a {container} of {len(outcome.values)}" if container in ("tuple", "list") else f"one {container}"
         return Problem("wrong_type", f"it returned {got}; {listing} was expected")
     for name, value, mine in zip(names, outcome.values, right.values, strict=True):
@@ -164,7 +172,8 @@ def _contract(exercise, outcome, right):
 
 
 def _plain(value, mine):
-    """A number of numpy's, or a tensor that is one, as the Python number that was expected; a list of such as a tuple."""
+    """A number of numpy's, or a tensor that is one, as the Python number that was expected; a list of such as a
+    tuple."""
     if isinstance(mine, bool) and getattr(value, "shape", None) == () and value.dtype in (torch.bool, numpy.bool_):
         return bool(value)
     if isinstance(mine, int) and not isinstance(mine, bool) and (number := whole(value)) is not None:
@@ -188,7 +197,8 @@ def _contract_of_one(exercise, name, value, mine):
     if not isinstance(value, torch.Tensor):
         return Problem("wrong_type", f"{name} is {_describe(value)}; a torch.Tensor was expected")
     if value.layout != mine.layout or value.device != mine.device:
-        return Problem("wrong_type", f"{name} is a {str(value.layout).removeprefix('torch.')} tensor on the device {value.device}; "
+        return Problem("wrong_type",
+                       f"{name} is a {str(value.layout).removeprefix('torch.')} tensor on the device {value.device}; "
                                      f"an ordinary one on {mine.device} was expected")
     if value.shape != mine.shape:
         return Problem("wrong_shape", f"{name} has shape {tuple(value.shape)}; {tuple(mine.shape)} was expected")
@@ -209,11 +219,13 @@ def _describe(value):
 # ---- the same answer?
 
 def agree(exercise, a, b):
-    """Did two Judged do the same on this case: same problem, or same wrong values, NaN for NaN, and the same traffic?"""
+    """Did two Judged do the same on this case: same problem, or same wrong values, NaN for NaN, and the same
+    traffic?"""
     if a.passed or b.passed or (a.problem is None) != (b.problem is None):
         return a.passed and b.passed
     if a.problem is not None:
-        same = (a.problem.kind, a.problem.error) == (b.problem.kind, b.problem.error) and _gist(a.problem) == _gist(b.problem)
+        same = (a.problem.kind, a.problem.error) == (b.problem.kind,
+                                                     b.problem.error) and _gist(a.problem) == _gist(b.problem)
         return same and (a.problem.kind != "wrong_shape" or all(map(_alike, a.outcome.values, b.outcome.values)))
     return agree_in_values(exercise, a, b) and structure.agree(a, b)
 
@@ -225,7 +237,8 @@ def _gist(problem):
 
 
 def _alike(x, y):
-    """The same numbers in the same shape, as far as two ways of computing them may differ: there is no truth of that shape."""
+    """The same numbers in the same shape, as far as two ways of computing them may differ: there is no truth of that
+    shape."""
     if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
         return type(x) is type(y)
     if x.shape != y.shape or not x.dtype.is_floating_point or not y.dtype.is_floating_point:

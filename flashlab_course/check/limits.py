@@ -1,4 +1,5 @@
-"""What a learner's code may take, time and memory, and what it may not do while it is checked: ask, wait, end the process."""
+"""What a learner's code may take, time and memory, and what it may not do while it is checked: ask, wait, end the
+process."""
 
 import builtins
 import contextlib
@@ -37,7 +38,8 @@ class Halt(BaseException):
 
 
 class Last:
-    """Where a process of its own can be lost (process.py): `arm(seconds)` ends it if nothing else has, `disarm()` does not."""
+    """Where a process of its own can be lost (process.py): `arm(seconds)` ends it if nothing else has, `disarm()` does
+    not."""
 
     arm = disarm = staticmethod(lambda *_: None)
 
@@ -52,7 +54,8 @@ def running():
 
 
 def limited(body, seconds):
-    """body(), stopped by TimeUp or MemoryUp. A signal in the main thread; a thread of its own elsewhere, and on Windows."""
+    """body(), stopped by TimeUp or MemoryUp. A signal in the main thread; a thread of its own elsewhere, and on
+    Windows."""
     in_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer")
     _running.append(monotonic() + seconds)
     outside = len(_threads)
@@ -113,7 +116,8 @@ def _limited_by_signal(body, seconds):
         if done or not watch.look():
             return
         rings.append(frame)
-        if len(rings) > 3:                     # an `except:` in a loop swallows it each time: raise at every further line
+        # an `except:` in a loop swallows it each time: raise at every further line
+        if len(rings) > 3:
             _raise_at_every_line(frame, watch.over)
         raise watch.over
 
@@ -137,7 +141,8 @@ def _limited_by_signal(body, seconds):
 
 
 # Python itself, what is installed beside torch, and this package: an exception in a finalizer of theirs is lost.
-LIBRARIES = tuple(os.path.dirname(path) for path in (os.__file__, os.path.dirname(torch.__file__), os.path.dirname(__file__)))
+LIBRARIES = tuple(os.path.dirname(path)
+                  for path in (os.__file__, os.path.dirname(torch.__file__), os.path.dirname(__file__)))
 
 
 def _raise_at_every_line(frame, over):
@@ -191,8 +196,9 @@ class _Served(BaseException):
 def _withdraw(thread):
     """What was to be raised in a thread that waits for ever, or that has ended, must not stay to be raised.
 
-    Python 3.11 tells all threads that it is pending until some thread has raised one, and a thread with a profile function asks
-    again and again at its next call, and in each signal's handler once more: until a RecursionError, or for ever.
+    Python 3.11 tells all threads that it is pending until some thread has raised one, and a thread with a profile
+    function asks again and again at its next call, and in each signal's handler once more: until a RecursionError, or
+    for ever.
     """
     _raise_in(thread, None)
     try:
@@ -263,7 +269,8 @@ class NoInput(io.TextIOBase):
     def _refuse(self, *_):
         if _in_debugger():
             raise Halt("debugger", DEBUGGER)
-        raise Halt("asked", "it reads from the keyboard (sys.stdin), and nobody is there to type: its arguments are all it gets")
+        raise Halt("asked",
+                   "it reads from the keyboard (sys.stdin), and nobody is there to type: its arguments are all it gets")
 
     read = readline = readlines = __next__ = _refuse
 

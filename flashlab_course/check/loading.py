@@ -32,7 +32,8 @@ def function_from_file(exercise):
     if error is not None:
         raise _failed(error, exercise, path, shown)
     if exercise.function not in namespace:
-        raise Unusable("no_function", f"{shown} no longer defines {exercise.function}. `{reset}` restores the stub and keeps your "
+        raise Unusable("no_function",
+                       f"{shown} no longer defines {exercise.function}. `{reset}` restores the stub and keeps your "
                                       "version beside it.")
     return namespace[exercise.function], text
 
@@ -47,7 +48,8 @@ def _failed(error, exercise, path, shown):
     if isinstance(error, (limits.TimeUp, limits.MemoryUp, limits.Halt)):
         text = f"it was still running after {SECONDS:g} seconds" if isinstance(error, limits.TimeUp) else problem.text
         return Unusable(problem.kind, f"{shown} could not be loaded: {text}.", trace)
-    return Unusable("raised", f"{shown} could not be loaded: {type(error).__name__}: {runner.message_of(error)}.", trace)
+    return Unusable("raised", f"{shown} could not be loaded: {type(error).__name__}: {runner.message_of(error)}.",
+                    trace)
 
 
 # ---- regions still to be written

@@ -21,7 +21,8 @@ def state(name):
 def matches(text):
     """Names of exercises that a text may mean: the one of that name, or those that it begins."""
     text = text.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
-    return [name for name in form.names() if name == text] or [name for name in form.names() if text and name.startswith(text)]
+    return [name for name in form.names() if name == text] or [name for name in form.names() if text
+                                                               and name.startswith(text)]
 
 
 def similar(text):
@@ -43,7 +44,8 @@ def find(name):
         return found[0]
     if found:
         listed = "\n".join(f"{one}: {state(one)}" for one in found)
-        return Report(False, name, mistake="several_exercises", message=f"{len(found)} exercises begin with that:\n{listed}")
+        return Report(False, name, mistake="several_exercises",
+                      message=f"{len(found)} exercises begin with that:\n{listed}")
     return Report(False, name, mistake="unknown_exercise",
                   message=f"There is no exercise of that name. Did you mean {', '.join(similar(name))}? "
                           "`check()` shows them all.")
@@ -99,7 +101,8 @@ class Overview:
         chapters = {}
         for name, *_, how in self.rows:
             chapters.setdefault(name[2:4], []).append(f"{marks[how]} <code>{html.escape(name)}</code>")
-        lines = "".join(f"<p class='cases'>{chapter} &nbsp; {' &nbsp; '.join(ones)}</p>" for chapter, ones in chapters.items())
+        lines = "".join(f"<p class='cases'>{chapter} &nbsp; {' &nbsp; '.join(ones)}</p>"
+                        for chapter, ones in chapters.items())
         last = f"<p><span class='verdict'>{html.escape(self.last_line())}</span></p>"
         call = f"<p><code>check(\"{self.next}\")</code> checks its file in exercises/.</p>" if self.next else ""
         return panel(last + call + lines, GREEN if self.next is None else AMBER, "overview")

@@ -29,10 +29,12 @@ READY = {"rungs", "kernels", "operator", "oracle", "cost", "sweeps", "ladder", "
 
 # What `without` of an exercise names: functions of PyTorch, and what is said of them.
 LIBRARY = {
-    "softmax": ({"softmax", "log_softmax", "softmin", "logsumexp", "logcumsumexp", "gumbel_softmax", "cross_entropy", "_softmax"},
+    "softmax": ({"softmax", "log_softmax", "softmin", "logsumexp", "logcumsumexp", "gumbel_softmax", "cross_entropy",
+                 "_softmax"},
                 "a library's softmax"),
     "attention": ({"scaled_dot_product_attention", "multi_head_attention_forward"}, "a library's attention"),
-    "base_e": ({"exp", "exp_", "expm1", "log", "log_", "log1p", "logaddexp"}, "to base e, and this exercise is about base 2"),
+    "base_e": ({"exp", "exp_", "expm1", "log", "log_", "log1p", "logaddexp"},
+               "to base e, and this exercise is about base 2"),
     "strides": ({"stride", "storage_offset", "data_ptr"}, "PyTorch's own answer"),
 }
 GRADIENTS = {"grad", "backward"}
@@ -45,7 +47,8 @@ def watched(exercise, fn, inputs, facts):
     with contextlib.ExitStack() as stack:
         modules = _Modules(exercise, fn)
         if not list(_tensors(inputs.values())) or modules.given & {"flashlab_course.gpu.simt"}:
-            stack.enter_context(Calls(modules, facts))       # slow where much Python runs; elsewhere operations say enough
+            # slow where much Python runs; elsewhere operations say enough
+            stack.enter_context(Calls(modules, facts))
         stack.enter_context(Functions(exercise, modules, inputs, facts))
         if exercise.forbid is not None:
             stack.enter_context(Shapes(exercise, inputs, facts))
@@ -95,7 +98,8 @@ def _caller(frame):
 
 
 def _learners(frame):
-    """Is it a line of the learner's, and not the package's, Triton's, or an exercise's own `call`? form.py calls what was given."""
+    """Is it a line of the learner's, and not the package's, Triton's, or an exercise's own `call`? form.py calls what
+    was given."""
     filename = "" if frame is None else frame.f_code.co_filename
     if filename.startswith(PACKAGES):
         return filename == form.__file__
@@ -139,7 +143,8 @@ def _ready(facts, function, module):
 # ---- every call of a Python function
 
 class Calls:
-    """Notes calls of ready answers, also of those that compute with plain numbers, and the threads that flashlab_course.gpu.simt ran."""
+    """Notes calls of ready answers, also of those that compute with plain numbers, and the threads that
+    flashlab_course.gpu.simt ran."""
 
     def __init__(self, modules, facts):
         self.modules, self.facts = modules, facts
@@ -167,7 +172,9 @@ class Calls:
 
     def _by_the_package(self, frame, module):
         """Was it called by what the stub imports, and not by the learner?"""
-        return not module.startswith("solutions") and frame is not None and frame.f_code.co_filename.startswith(PACKAGES)
+        if module.startswith("solutions") or frame is None:
+            return False
+        return frame.f_code.co_filename.startswith(PACKAGES)
 
     def _launch(self, kernel):
         code = getattr(kernel, "__code__", None)
@@ -176,10 +183,12 @@ class Calls:
 
 
 def _threads(trace, given):
-    """{tensor: the thread, counted through the grid, that stored each element last; -1 where none did}: arrays (elements, 1)."""
+    """{tensor: the thread, counted through the grid, that stored each element last; -1 where none did}: arrays
+    (elements, 1)."""
     found, block = {}, math.prod(trace.block)
     for step in trace.steps:
-        first = ((step.block.z * trace.grid.y + step.block.y) * trace.grid.x + step.block.x) * block + step.warp * simt.WARP
+        first = ((step.block.z * trace.grid.y + step.block.y) * trace.grid.x
+                 + step.block.x) * block + step.warp * simt.WARP
         for access in step.accesses:
             if access.kind == "store" and access.array in given:
                 numbers = given[access.array].numbers
@@ -215,7 +224,8 @@ class Functions(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         frame, name = _caller(sys._getframe(1)), getattr(func, "__name__", "").removeprefix("special_")
         if name in GRADIENTS and "autograd" in self.exercise.without and _learners(frame):
-            raise form.Breach("autograd", f"it asked autograd for the gradient{_line(frame)}")      # its first use takes seconds
+            # its first use takes seconds
+            raise form.Breach("autograd", f"it asked autograd for the gradient{_line(frame)}")
         out = func(*args, **(kwargs or {}))
         if _learners(frame) and name != "__get__":
             self._look(name, args, out, frame)
@@ -243,7 +253,8 @@ class Functions(TorchFunctionMode):
             self._compute(name, args, out, frame)
 
     def _count(self, name, out, frame):
-        """One line that runs the same operation once for each head, say, or makes a tensor of as many Python numbers."""
+        """One line that runs the same operation once for each head, say, or makes a tensor of as many Python
+        numbers."""
         self.runs[frame.f_code, frame.f_lasti, name] += 1
         listed = name == "tensor" and isinstance(out, torch.Tensor) and out.numel() >= self.most
         if self.runs[frame.f_code, frame.f_lasti, name] >= self.most or listed:

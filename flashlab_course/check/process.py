@@ -1,6 +1,7 @@
 """An exercise in a process of its own: what ends the process, or never returns, costs that exercise alone.
 
-The limits inside (limits.py) come first and know the line. Here is what is left: a crash, an exit, a call into C that holds on.
+The limits inside (limits.py) come first and know the line. Here is what is left: a crash, an exit, a call into C that
+holds on.
 """
 
 import faulthandler
@@ -21,7 +22,8 @@ from flashlab_course.check import checker, form, limits, runner, source
 from flashlab_course.check.report import Report
 
 GRACE = 1.5                    # seconds beyond a limit before the process is ended
-BETWEEN = 60                   # seconds that the checker itself may take from one run to the next: a __del__ can end up there
+# seconds that the checker itself may take from one run to the next: a __del__ can end up there
+BETWEEN = 60
 FACTOR = 1.25                  # of memory beyond the limit inside
 POLL = 0.1                     # seconds between two looks at the memory
 
@@ -35,7 +37,8 @@ def checked_apart(name, hint=False):
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)        # of fork in a process with threads: see context()
+            # of fork in a process with threads: see context()
+            warnings.simplefilter("ignore", DeprecationWarning)
             process = started.Process(target=_child, args=(sender, name, hint, str(trace), sys.path), daemon=False)
             process.start()
         sender.close()
@@ -45,7 +48,8 @@ def checked_apart(name, hint=False):
             process.kill()
             process.join()
         if report is None:
-            report = _lost(name, process.exitcode, too_much, trace.read_text(errors="replace") if trace.exists() else "")
+            report = _lost(name, process.exitcode, too_much,
+                           trace.read_text(errors="replace") if trace.exists() else "")
     return report
 
 
@@ -68,7 +72,8 @@ def _child(sender, name, hint, trace, path):
     for stream in (1, 2):                              # what C code prints goes where Python's last words go
         os.dup2(file.fileno(), stream)
     faulthandler.enable(file)
-    limits.Last.arm = staticmethod(lambda seconds: faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=file))
+    limits.Last.arm = staticmethod(lambda seconds: faulthandler.dump_traceback_later(seconds + GRACE, exit=True,
+                                                                                     file=file))
     limits.Last.disarm = staticmethod(lambda: limits.Last.arm(BETWEEN))
     try:
         sender.send(checker.checked(name, hint=hint, terminal=True))
@@ -104,7 +109,8 @@ def _lost(name, code, too_much, trace):
     lines = re.findall(rf'File "{re.escape(str(path))}", line (\d+) in (\S+)', trace)
     own = [f"exercises/{path.name}, line {n}, in {function}: {_code(path, n)}" for n, function in lines]
     return Report(False, name, mistake=mistake, trace="\n".join(own[:6][::-1]),
-                  message=f"Your code could not be judged: {said}. It ran in a process of its own, so nothing else is lost.")
+                  message=f"Your code could not be judged: {said}. It ran in a process of its own, so nothing else is "
+                          "lost.")
 
 
 def _why(code, too_much, trace):
@@ -114,7 +120,8 @@ def _why(code, too_much, trace):
         return "timeout", "it did not come back from a call into C, long after its time was over"
     if code < 0:
         words = signal.strsignal(-code) or signal.Signals(-code).name
-        known = {signal.SIGSEGV: "it crashed the process (segmentation fault)", signal.SIGABRT: "it aborted the process",
+        known = {signal.SIGSEGV: "it crashed the process (segmentation fault)",
+                 signal.SIGABRT: "it aborted the process",
                  signal.SIGKILL: "its process was killed, perhaps because the machine ran out of memory"}
         return "crash", known.get(-code, f"its process was ended by a signal ({words.lower()})")
     return "ended", f"it ended the whole process (os._exit, code {code})"

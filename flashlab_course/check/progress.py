@@ -9,7 +9,8 @@ from flashlab_course.check import source
 
 try:
     import fcntl
-except ImportError:                                                      # Windows has none: there the last of two writers wins
+# Windows has none: there the last of two writers wins
+except ImportError:
     fcntl = None
 
 FILE = ".progress.json"
@@ -30,8 +31,9 @@ def load(file):
 
 
 def change(file, make):
-    """Replace a JSON file of the root by make(the dict that it holds), in one step and one process after the other: two notebooks
-    may do so at the same time. Returns "", or why it could not be kept: a folder that cannot be written to loses it, nothing else.
+    """Replace a JSON file of the root by make(the dict that it holds), in one step and one process after the other: two
+    notebooks may do so at the same time. Returns "", or why it could not be kept: a folder that cannot be written to
+    loses it, nothing else.
     """
     try:
         with _alone():

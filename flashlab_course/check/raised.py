@@ -8,26 +8,33 @@ import traceback
 
 import torch
 
-BROADCAST = ("Shapes are lined up at the right, and a size of 1 (or none) is stretched. Was one of the tensors made with a wrong "
+BROADCAST = ("Shapes are lined up at the right, and a size of 1 (or none) is stretched. Was one of the tensors made "
+             "with a wrong "
              "size? A (N,) that should meet the rows of a (N, M) has to become (N, 1) with `[:, None]`")
 PRODUCT = "A product (a, b) @ (b, c) needs the same b in the middle: is one of the two to be transposed (`.T`)?"
-PRODUCTS = ("Many products at once, (H, a, b) @ (H, b, c), need the same H and the same b. Was each tensor split with its own "
+PRODUCTS = ("Many products at once, (H, a, b) @ (H, b, c), need the same H and the same b. Was each tensor split with "
+            "its own "
             "number of rows? Are the last two dimensions of one to be exchanged?")
-DTYPES = "The two sides have different dtypes: turn 16-bit tiles into that of the sums right after the load (`.to(...)`)"
+DTYPES = ("The two sides have different dtypes: turn 16-bit tiles into that of the sums right after the load "
+          "(`.to(...)`)")
 
 # (exception's class or "", pattern in its text, what to say)
 MEANINGS = [
     ("", r"size of tensor a \(\d+\) must match", BROADCAST),
-    ("", r"shapes? .*(cannot be|not be) broadcast|broadcast.*shape|could not be broadcast|[Cc]annot .*broadcast", BROADCAST),
+    ("", r"shapes? .*(cannot be|not be) broadcast|broadcast.*shape|could not be broadcast|[Cc]annot .*broadcast",
+     BROADCAST),
     ("", r"Expected size for first two dimensions|batch1|batch2", PRODUCTS),
     ("", r"mat1 and mat2 shapes|size mismatch|inconsistent tensor size", PRODUCT),
     ("", r"same dtype|expected scalar type|dtype.* but got|must have the same dtype", DTYPES),
     ("", r"Boolean value of Tensor with more than one value|truth value of an array",
-     "`if`, `and`, `or`, `max(a, b)` and `min(a, b)` need one truth value: for tensors there are torch.where, &, |, torch.maximum"),
-    ("", r"out of bounds for dimension", "An index lies outside of the tensor: a dimension of n has the indices 0 to n − 1"),
+     "`if`, `and`, `or`, `max(a, b)` and `min(a, b)` need one truth value: for tensors there are torch.where, &, |, "
+     "torch.maximum"),
+    ("", r"out of bounds for dimension",
+     "An index lies outside of the tensor: a dimension of n has the indices 0 to n − 1"),
     ("TypeError", r"object of type 'int' has no len|'int' object is not (iterable|subscriptable)",
      "A number stands where a tuple belongs: a grid in one direction is `(n,)`, with its comma"),
-    ("IndexError", r"too many indices", "The tensor has fewer dimensions than there are indices: print its shape before that line"),
+    ("IndexError", r"too many indices",
+     "The tensor has fewer dimensions than there are indices: print its shape before that line"),
     ("IndexError", r"Dimension out of range",
      "The dimension does not exist: a tensor of n dimensions has 0 to n − 1, or −1 for the last"),
     ("IndexError", r"list index out of range|tuple index out of range",
@@ -35,20 +42,23 @@ MEANINGS = [
     ("", r"argument 'input' .*must be Tensor, not (float|int)",
      "A torch function got a plain number: `math.exp`, or a tensor from the start"),
     ("UnboundLocalError", "",
-     "The name is assigned in the function, but not on the way to this line: what if the loop or the branch never ran?"),
+     "The name is assigned in the function, but not on the way to this line: what if the loop or branch never ran?"),
     ("NameError", "", "The name is not known here: is it spelled as where it was assigned?"),
     ("ZeroDivisionError", "", "Something was divided by 0, or floor division had 0 on its right"),
     ("", r"result type .* can't be cast", "An in-place operation cannot change a tensor's dtype: assign to a new name"),
-    ("", r"view size is not compatible", "`view` needs numbers that lie one after the other: `reshape` copies where it has to"),
+    ("", r"view size is not compatible",
+     "`view` needs numbers that lie one after the other: `reshape` copies where it has to"),
     ("TypeError", r"missing \d+ required|takes \d+ positional|unexpected keyword",
      "The call and the definition do not have the same arguments"),
-    ("TypeError", r"'NoneType'", "Something is None: did a function return nothing, or is the argument None in this case?"),
+    ("TypeError", r"'NoneType'",
+     "Something is None: did a function return nothing, or is the argument None in this case?"),
     ("", r"incorrect number of gradients",
      "backward returns one value for each argument of forward after ctx, None for what has no gradient"),
     ("", r"a leaf Variable that requires grad|modified by an inplace operation",
      "Autograd needs what was changed in place: assign to a new name"),
     ("SRAMOverflow", "",
-     "The SRAM has room for what the algorithm keeps at a time, and little more: which of the tiles that are alive there are not "
+     "The SRAM has room for what the algorithm keeps at a time, and little more: which of the tiles that are alive "
+     "there are not "
      "needed together?"),
     ("", r"arange.*power of (2|two)|must be a power of (2|two)",
      "A block in Triton has a power of two of elements: triton.next_power_of_2"),
@@ -91,15 +101,18 @@ def resembling(error):
 
 def seen(error, text, own_file):
     """"alpha has shape (4,), O_i (4, 3)": the tensors of the innermost line of the learner's, as they were then."""
-    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == own_file]
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)
+              if frame.f_code.co_filename == own_file]
     if own_file is None or not frames or "thread (" in text:           # a kernel run thread by thread says where itself
         return ""
     frame, line = frames[-1]
     found = {}
     for name in _names(_statement(own_file, line)):
         value = frame.f_locals.get(name)
-        if type(value) in (torch.Tensor, torch.nn.Parameter) or type(value).__module__ == "triton.language.core":   # nothing of the
-            shape = getattr(value, "shape", None)                                                                  # learner's runs
+        # nothing of the
+        if type(value) in (torch.Tensor, torch.nn.Parameter) or type(value).__module__ == "triton.language.core":
+            # learner's runs
+            shape = getattr(value, "shape", None)
             if shape is not None:
                 found[name] = (tuple(shape), getattr(value, "dtype", ""))
     return _told(found)

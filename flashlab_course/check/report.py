@@ -1,4 +1,5 @@
-"""What the checker says: message first, then where, then what to look at; a panel in a notebook, plain text elsewhere."""
+"""What the checker says: message first, then where, then what to look at; a panel in a notebook, plain text
+elsewhere."""
 
 import html
 import textwrap
@@ -8,7 +9,8 @@ WIDTH = 100
 
 # The colours of the notebook's own theme, then of VS Code's, then some that read on white and on black.
 STYLE = """
-.flashlab-check {{ border: 1px solid var(--jp-border-color2, var(--vscode-panel-border, #8888)); border-left: 4px solid {accent};
+.flashlab-check {{ border: 1px solid var(--jp-border-color2, var(--vscode-panel-border, #8888));
+  border-left: 4px solid {accent};
   border-radius: 4px; padding: 0.6em 1em; margin: 0.3em 0; max-width: 60em; line-height: 1.45;
   color: var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit));
   background: var(--jp-layout-color1, var(--vscode-editor-background, transparent));
@@ -18,7 +20,8 @@ STYLE = """
 .flashlab-check code, .flashlab-check pre {{ font-family: var(--jp-code-font-family, monospace); font-size: 0.92em;
   background: var(--jp-layout-color2, var(--vscode-textCodeBlock-background, #8881)); color: inherit; }}
 .flashlab-check pre {{ padding: 0.5em; overflow-x: auto; white-space: pre; }}
-.flashlab-check .cases {{ color: var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit)); font-size: 0.92em; }}
+.flashlab-check .cases {{ font-size: 0.92em;
+  color: var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit)); }}
 """
 GREEN = "var(--jp-success-color1, var(--vscode-testing-iconPassed, #2e9d4f))"
 RED = "var(--jp-error-color1, var(--vscode-testing-iconFailed, #d5453a))"
@@ -99,7 +102,8 @@ class Report:
 
     def _repr_html_(self):
         accent, kind = _look(self)
-        parts = [f"<p><span class='verdict'>{html.escape(self._verdict())}</span> · <code>{html.escape(self.exercise)}</code></p>"]
+        parts = [f"<p><span class='verdict'>{html.escape(self._verdict())}</span> · "
+                 f"<code>{html.escape(self.exercise)}</code></p>"]
         parts += [f"<p>{_inline(line)}</p>" for line in self.message.split("\n")]
         parts += [f"<p>{_inline(line)}</p>" for line in self.hint.split("\n") if line]
         if self._counted():
@@ -113,12 +117,14 @@ class Report:
             parts.append("<details><summary>To try that case in a cell of your own</summary>"
                          f"<pre>{html.escape(self.snippet)}</pre></details>")
         if self.solution:
-            parts.append(f"<details><summary>One way to write it</summary><pre>{html.escape(self.solution)}</pre></details>")
+            parts.append("<details><summary>One way to write "
+                         f"it</summary><pre>{html.escape(self.solution)}</pre></details>")
         return panel("".join(parts), accent, kind)
 
 
 def panel(inner, accent, kind):
-    """HTML in the checker's frame. Its own class for each colour: a notebook holds several panels, and styles are global there."""
+    """HTML in the checker's frame. Its own class for each colour: a notebook holds several panels, and styles are
+    global there."""
     style = STYLE.format(accent=accent).replace(".flashlab-check", f".flashlab-check.{kind}")
     return f"<style>{style}</style><div class='flashlab-check {kind}'>{inner}</div>"
 

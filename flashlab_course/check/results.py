@@ -1,4 +1,5 @@
-"""What a learner's function returned, made safe to look at: plain tensors and numbers, and for anything else a name and a text.
+"""What a learner's function returned, made safe to look at: plain tensors and numbers, and for anything else a name and
+a text.
 
 Whatever is asked of a foreign object may raise, lie, or never end: it is asked here, under the time limit, once.
 """
@@ -75,7 +76,8 @@ def _text(value):
 
 
 def _tensor(value):
-    """A copy, an ordinary torch.Tensor: one that shares its memory with an earlier result would change with the next call."""
+    """A copy, an ordinary torch.Tensor: one that shares its memory with an earlier result would change with the next
+    call."""
     try:
         with torch._C.DisableTorchFunctionSubclass():
             T = value if type(value) is torch.Tensor else torch.Tensor.as_subclass(value, torch.Tensor)

@@ -1,4 +1,5 @@
-"""Running a learner's code so that the checker survives it: limits, captured output, inputs and surroundings verified."""
+"""Running a learner's code so that the checker survives it: limits, captured output, inputs and surroundings
+verified."""
 
 import collections
 import contextlib
@@ -18,7 +19,8 @@ from flashlab_course.check import limits, points, raised, results, state
 from flashlab_course.check.form import Breach
 from flashlab_course.check.results import tensors
 
-COMPILING = 5                  # a kernel that is compiled for a GPU may take this many times the limit: the first launch builds it
+# a kernel that is compiled for a GPU may take this many times the limit: the first launch builds it
+COMPILING = 5
 
 IMPORTS_MUCH = re.compile(r"\b(torch\.func|functorch|compile|vjp|jvp|vmap|jacrev|jacfwd|jacobian|hessian)\b")
 
@@ -50,7 +52,8 @@ class Outcome:
 
 
 def import_for(exercise, text=""):
-    """Import what takes seconds before any clock runs: a limit that breaks an import off leaves half of a package behind.
+    """Import what takes seconds before any clock runs: a limit that breaks an import off leaves half of a package
+    behind.
 
     text: the learner's, in which torch.func or torch.compile may be called, though it is of no use there
     """
@@ -110,7 +113,8 @@ def _with(context, body):
 
 @contextlib.contextmanager
 def unprotected(exercise, fn, inputs):
-    """For stepping: the inputs as a case has them, on modelled or guarded memory, with no limit and nothing captured."""
+    """For stepping: the inputs as a case has them, on modelled or guarded memory, with no limit and nothing
+    captured."""
     guard = _guard(exercise, inputs)
     modelled = memory.Memory(exercise.sram_bytes(**inputs)) if exercise.sram_bytes else contextlib.nullcontext()
     with state.unchanged([]), _watched(exercise, fn, guard, {}), modelled:
@@ -127,7 +131,8 @@ def _guard(exercise, inputs):
 
 @contextlib.contextmanager
 def _watched(exercise, fn, guard, facts):
-    """Hold a Triton exercise's loads and stores against its tensors; what was seen ends up in facts, also after an error."""
+    """Hold a Triton exercise's loads and stores against its tensors; what was seen ends up in facts, also after an
+    error."""
     if guard is None:
         yield
         return
@@ -144,15 +149,18 @@ def _watched(exercise, fn, guard, facts):
 
 
 def protected(body, seconds):
-    """(what body() returned, None), or (None, the exception) with its output swallowed: for loading a learner's file."""
+    """(what body() returned, None), or (None, the exception) with its output swallowed: for loading a learner's
+    file."""
     box = {}
     error = _protected(lambda: limits.limited(lambda: box.update(result=body()), seconds), [], limits.Sink())
     return (box.get("result"), None) if error is None else (None, error)
 
 
 def _protected(body, left, sink):
-    """body() with its output in the sink, and everything put back after it. Returns what it raised, whatever that is."""
-    with state.unchanged(left), warnings.catch_warnings(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
+    """body() with its output in the sink, and everything put back after it. Returns what it raised, whatever that
+    is."""
+    with (state.unchanged(left), warnings.catch_warnings(),
+          contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink)):
         warnings.simplefilter("ignore")
         try:
             body()
@@ -174,22 +182,26 @@ def _changed(inputs, keep):
         before = keep[name]
         try:
             with torch._C.DisableTorchFunctionSubclass():
-                same_kind = (T.shape, T.dtype, T.layout) == (before.shape, before.dtype, before.layout) and results.readable(T)
+                same_kind = (T.shape, T.dtype, T.layout) == (before.shape, before.dtype,
+                                                             before.layout) and results.readable(T)
                 same = same_kind and torch.equal(T.detach().nan_to_num(0.125), before.nan_to_num(0.125))
         except Exception:                              # its class was exchanged, for instance
             same_kind = same = False
         if not same_kind:
             return Problem("changed_inputs", f"it changed its input {name} into another shape or dtype")
         if not same:
-            return Problem("changed_inputs", f"it changed its input {name} in place: whoever called it still needs {name}. "
-                                             "Assign to a new name (`x = x * a`), not into the tensor (`x *= a`, `x[...] = a`)")
+            return Problem("changed_inputs",
+                           f"it changed its input {name} in place: whoever called it still needs {name}. "
+                                             "Assign to a new name (`x = x * a`), not into the tensor (`x *= a`, "
+                                             "`x[...] = a`)")
     return None
 
 
 # ---- errors
 
 def _interrupted_by_user(error):
-    """Ctrl-C or the stop button, not a `raise KeyboardInterrupt` in the learner's code: that has its own line on top."""
+    """Ctrl-C or the stop button, not a `raise KeyboardInterrupt` in the learner's code: that has its own line on
+    top."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return "raise KeyboardInterrupt" not in (last.line or "")
 
@@ -217,7 +229,8 @@ def describe(error, exercise, own_file, seconds):
         return Problem("raised", "it called exit(): a function returns its result instead", lines, name)
     if not isinstance(error, memory.MemoryModelError):         # whose text is written for a learner, line by line
         text = (" ".join(text.split()) or "no message") + raised.resembling(error)
-    if isinstance(error, memory.SRAMOverflow):                 # the checker has chosen its size: the advice is for other callers
+    # the checker has chosen its size: the advice is for other callers
+    if isinstance(error, memory.SRAMOverflow):
         text = text.removesuffix(memory.OVERFLOW_ADVICE).rstrip()
     return Problem("raised", f"it raised {name}: {text}", lines, name, raised.seen(error, text, own_file))
 
@@ -270,7 +283,8 @@ def file_of(fn):
         code = _attribute(fn, "__code__")
         if code is not None:
             return _attribute(code, "co_filename")
-        inner = [_attribute(fn, name) for name in ("fn", "func", "__func__", "__wrapped__")] + [_attribute(type(fn), "__call__")]
+        inner = [_attribute(fn, name)
+                 for name in ("fn", "func", "__func__", "__wrapped__")] + [_attribute(type(fn), "__call__")]
         fn = next((part for part in inner if part is not None), None)
     return None
 

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import torch
 
-from flashlab_course.check import diagnose, explain, failing, hints, judge, raised, special, structure, where
+from flashlab_course.check import diagnose, failing, hints, judge, raised, special, structure, where
 from flashlab_course.check.report import Report
 
 PRINTED_LINES = 12
 NAMES = {"alpha", "beta"}      # keep their small letter at the start, as an exercise's own names do
-AFTER_A_NAME = ("was", "is", "were", "are", "and", "has", "holds", "held", "came", "started", "counted", "did", "took", "lined",
+AFTER_A_NAME = ("was", "is", "were", "are", "and", "has", "holds", "held", "came", "started", "counted", "did", "took",
+                "lined",
                 "of", "in")
 SHAPES = ("wrong_type", "wrong_shape", "wrong_dtype")
 
@@ -23,8 +24,7 @@ def failed(exercise, fn, judged, place):
     texts = [*_named(exercise, diagnosis), *_shown(exercise, fn, judged, first, diagnosis)]
     points = first.only_structure
     against = points or first.problem is not None and first.problem.kind == "autograd"
-    looks = [m.look for m in diagnosis.mistakes] or (diagnosis.explanation.looks if diagnosis.explanation else [])
-    looked = " ".join(sentence(f"Look at: {look}") for look in dict.fromkeys(looks))
+    looked = " ".join(sentence(f"Look at: {look}") for look in dict.fromkeys(m.look for m in diagnosis.mistakes))
     name = first.problem.kind if first.problem is not None else first.structure[0].name if points else None
     return Report(False, exercise.name, mistake=diagnosis.name or name,
                   message="\n".join(text.strip() for text in texts if text.strip()),
@@ -35,7 +35,8 @@ def failed(exercise, fn, judged, place):
 
 def _numbers_alone(judged):
     """The cases as if no input had been changed, where an answer did that and its numbers are wrong too; else []."""
-    alone = [replace(k, problem=None, wrong=k.beside, beside=[]) if k.problem and k.problem.kind in judge.RIGHT_NUMBERS else k
+    alone = [replace(k, problem=None, wrong=k.beside, beside=[]) if k.problem and k.problem.kind in judge.RIGHT_NUMBERS
+             else k
              for k in judged]
     return alone if any(k.wrong for k in alone) and all(k.problem is None for k in alone) else []
 
@@ -50,16 +51,14 @@ def _and_the_numbers(first, report, place):
 
 def _named(exercise, diagnosis):
     whats = [m.what for m in diagnosis.mistakes]
-    if diagnosis.explanation and diagnosis.explanation.names:
-        whats = diagnosis.explanation.said
     if not whats:
         return []
     said = " ".join(sentence(what, exercise) for what in whats)
     if len(diagnosis.mistakes) > 1:
         return [f"Two mistakes at once give these numbers. {said}"]
     if diagnosis.partly:                               # no more than that is known
-        as_if = "The smallest case that fails comes out as if this had been done, and some of the others do not"
-        return [sentence(f"{as_if}: {whats[0]}", exercise)]
+        return [sentence(f"Most likely: {whats[0]}", exercise),
+                "That explains the smallest failing case exactly, but not all of them."]
     return [said]
 
 
@@ -67,10 +66,10 @@ def _shown(exercise, fn, judged, first, diagnosis):
     """What is special, and where: true whether or not the mistake is known."""
     if first.only_structure and (special.numbers_are_right(judged) or not diagnosis.name):
         later = "" if special.numbers_are_right(judged) else " Later cases have wrong numbers as well."
-        return [*findings(first), f"That is in case “{first.case}”.{later}"]
+        return [*findings(first), f"It fails in the case “{first.case}”.{later}"]
     if special.numbers_are_right(judged) and first.problem is not None:
         means = [sentence(text)] if (text := raised.meaning(first.problem)) else []
-        return [f"The numbers are right, but {first.problem.text}.", f"That is in case “{first.case}”.", *means]
+        return [f"The numbers are right, but {first.problem.text}.", f"It fails in the case “{first.case}”.", *means]
     said = [special.special(judged) if len(judged) > 1 else f"Already in the smallest case, “{first.case}”."]
     if first.problem is not None:
         said += _of_problem(exercise, first, judged)
@@ -80,8 +79,7 @@ def _shown(exercise, fn, judged, first, diagnosis):
                     + where.from_key_block(exercise, first, fn))
         if (text := where.outputs(exercise, [k for k in judged if not k.passed])):
             said.append(sentence(text, exercise))
-        if diagnosis.explanation and not diagnosis.explanation.names:
-            said += [sentence(text, exercise) for text in diagnosis.explanation.said]
+        said += [sentence(text, exercise) for text in diagnosis.said]
     found = findings(first, exercise, named=bool(diagnosis.name))
     return said + ([f"There {found[0][0].lower()}{found[0][1:]}", *found[1:]] if first.only_structure else found)
 
@@ -98,9 +96,7 @@ def _of_problem(exercise, first, judged):
     rounded = " up to rounding" if right and not _numbers_fit(exercise, first, rounding=0) else ""
     said = [f"The numbers are right{rounded}, but {problem.text}." if right else sentence(f"There {problem.text}")]
     if problem.kind == "wrong_dtype" and "has dtype float32;" in problem.text:
-        said.append("A tensor is float32 where none is asked for: `torch.zeros`, `torch.full` and others take `dtype=`.")
-    if problem.kind in SHAPES and (text := explain.exchanged_shapes(exercise, first)):
-        said.append(sentence(text, exercise))
+        said.append("A tensor is float32 where none is asked for: `torch.zeros` and `torch.full` take `dtype=`.")
     if problem.kind == "raised":
         said += [sentence(f"In that line {problem.seen}")] if problem.seen else []
         said += [sentence(text)] if (text := raised.meaning(problem)) else []
@@ -110,13 +106,16 @@ def _of_problem(exercise, first, judged):
 def _numbers_fit(exercise, judged, rounding=2e-3):
     """Results of another type, shape or dtype whose numbers are right."""
     expected, values = judge.expect(exercise, judged.case), judged.outcome.values
-    ordinary = all(not isinstance(v, torch.Tensor) or v.device.type == "cpu" and v.layout == torch.strided for v in values)
+    ordinary = all(not isinstance(v, torch.Tensor) or v.device.type == "cpu" and v.layout == torch.strided
+                   for v in values)
     if len(values) != len(expected.truth) or not ordinary:
         return False
     try:
-        pairs = [(torch.as_tensor(v).double(), torch.as_tensor(t).double()) for v, t in zip(values, expected.truth, strict=True)]
+        pairs = [(torch.as_tensor(v).double(), torch.as_tensor(t).double())
+                 for v, t in zip(values, expected.truth, strict=True)]
         return all(_near(*pair, bound, rounding) for pair, bound in zip(pairs, expected.bounds, strict=True))
-    except Exception:                                          # lists of different lengths, strings, sparse tensors, anything
+    # lists of different lengths, strings, sparse tensors, anything
+    except Exception:
         return False
 
 
@@ -124,14 +123,17 @@ def _near(x, y, bound, rounding):
     """Equal but for their shape and a rounding, to 16 bits if it is that large."""
     if x.numel() != y.numel():
         return False
-    return not y.numel() or judge.distance(x.reshape(y.shape), y) <= max(bound, rounding * float(y.abs().nan_to_num(0, 0, 0).max()))
+    return not y.numel() or judge.distance(x.reshape(y.shape), y) <= max(bound,
+                                                                         rounding * float(y.abs().nan_to_num(0, 0,
+                                                                                                             0).max()))
 
 
 def sentence(text, exercise=None):
     """With a full stop, and with a capital unless it starts with a name: alpha, O_i, `row`."""
     first, _, rest = text.partition(" ")
     first = first.rstrip(",:;")
-    names = NAMES | ({o.name for o in exercise.outputs} | set(exercise.signature.parameters) if exercise is not None else set())
+    names = NAMES | ({o.name for o in exercise.outputs} | set(exercise.signature.parameters) if exercise is not None
+                     else set())
     a_name = first in names and (not rest or rest.split()[0] in AFTER_A_NAME)
     if first == "a" or len(first) > 1 and first.isalpha() and first.islower() and not a_name:
         text = text[0].upper() + text[1:]

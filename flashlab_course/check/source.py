@@ -1,4 +1,5 @@
-"""Reading solutions/: the marked regions, the stub made from them, wrong versions made from them, and loading a file afresh.
+"""Reading solutions/: the marked regions, the stub made from them, wrong versions made from them, and loading a file
+afresh.
 
     # >>> your turn: one line that says what to write
     ...the answer...
@@ -70,7 +71,8 @@ def solution_text(name):
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path} could not be read: {getattr(error, 'strerror', None) or error}. `git checkout {path}` brings it "
+        raise SourceError(f"{path} could not be read: {getattr(error, 'strerror', None) or error}. `git checkout "
+                          f"{path}` brings it "
                           "back") from None
 
 
@@ -124,22 +126,26 @@ class Parsed:
         """The text of the regions alone: what is shown once the exercise passes."""
         return "\n\n".join("\n".join(self.lines[r.start : r.stop]) for r in self.regions)
 
+    def todo(self, region):
+        """What stands in the stub in place of a region: its task, and a NotImplementedError that names it."""
+        error = f'raise NotImplementedError("{self.name}: {region.task}")'
+        return f"{region.indent}# your turn: {region.task}\n{region.indent}{error}"
+
     def stub(self):
-        """What the learner gets: each region is its task and a NotImplementedError."""
+        """What the learner gets: a todo in place of each region."""
         lines, done = [], 0
         for region in self.regions:
-            lines += self.lines[done : region.start - 1]
-            lines += [f"{region.indent}# your turn: {region.task}",
-                      f'{region.indent}raise NotImplementedError("{self.name}: {region.task}")']
+            lines += [*self.lines[done : region.start - 1], self.todo(region)]
             done = region.stop + 1
         return "\n".join(lines + self.lines[done:])
 
     def edited(self, what, swaps=(), body=None, code=None):
-        """A copy with swaps made inside the regions, the only region's body replaced, or functions added that replace others."""
+        """A copy with swaps made inside the regions, the only region's body replaced, or functions added that replace
+        others."""
         lines = list(self.lines)
         if body is not None:
             if len(self.regions) != 1:
-                raise SourceError(f"{self.name}, {what}: a body needs exactly one region, there are {len(self.regions)}")
+                raise SourceError(f"{self.name}, {what}: a body needs one region, there are {len(self.regions)}")
             region = self.regions[0]
             lines[region.start : region.stop] = _indented(body, region.indent)
         if swaps:
@@ -157,7 +163,8 @@ class Parsed:
                                   f"found {len(places)} times: {old!r}")
             n, start, stop = places[0]
             parts[n] = parts[n][:start] + new.lstrip(" ") + parts[n][stop:]
-        for region, part in reversed(list(zip(self.regions, parts, strict=True))):    # from the end: line numbers stay true
+        # from the end: line numbers stay true
+        for region, part in reversed(list(zip(self.regions, parts, strict=True))):
             lines[region.start : region.stop] = part.split("\n")
         return lines
 

@@ -24,7 +24,7 @@ def special(judged):
     if not passing:
         return f"{what} in every case, from the smallest on: “{failing[0]}”."
     if feature := singled_out(judged):
-        return f"{what} in each case with {feature}, right in every other; {smallest}."
+        return f"{what} in every case with {feature}; all other cases are right. T{smallest[1:]}."
     if feature := isolated(judged):
         having = [k.case for k in judged if feature in k.case.features]
         return f"{what} only with {feature}, in {len(failing)} of {len(having)} such cases; {smallest}."
@@ -33,12 +33,14 @@ def special(judged):
 
 def _what(failing):
     kinds = {k.problem.kind if k.problem is not None else "" for k in failing}
-    known = {"raised": "An error", "timeout": "Stopped", "autograd": "Against the rules"}     # no numbers: not called wrong
+    # no numbers: not called wrong
+    known = {"raised": "An error", "timeout": "Stopped", "autograd": "Against the rules"}
     return known.get(kinds.pop(), "Wrong") if len(kinds) == 1 else "Wrong"
 
 
 def singled_out(judged):
-    """The feature that all failing cases have and no passing one, "" if there is none or it could be another one as well."""
+    """The feature that all failing cases have and no passing one, "" if there is none or it could be another one as
+    well."""
     found = _shared(judged)
     found = [f for f in found if not any(f in IMPLIES.get(other, ()) for other in found)]
     strong = [f for f in found if f not in WEAK]
@@ -56,7 +58,8 @@ def _shared(judged):
 
 
 def isolated(judged):
-    """A feature of all failing cases, though some with it are right, if one failing case has nothing else that is special."""
+    """A feature of all failing cases, though some with it are right, if one failing case has nothing else that is
+    special."""
     failing = [k.case.features for k in judged if not k.passed]
     everywhere = frozenset.intersection(*(k.case.features for k in judged))
     shared = [f for f in in_order(frozenset.intersection(*failing) - everywhere) if f not in WEAK]

@@ -1,6 +1,7 @@
-"""What code may find changed around it, and leave changed behind it: PyTorch's settings and modes, the process, patched functions.
+"""What code may find changed around it, and leave changed behind it: PyTorch's settings and modes, the process, patched
+functions.
 
-    with normal():                 # a check runs in the same surroundings wherever it is called, and leaves them as it found them
+    with normal():                 # a check runs in the same surroundings wherever it is called, and restores them
         with unchanged(left):      # what is changed inside is put back; its name is added to left
             ...
 """
@@ -121,7 +122,8 @@ SETTINGS = {
                                  lambda both: torch.set_anomaly_enabled(*both), (False, True)),
     "autocast": Setting(_autocast, lambda both: _put_autocast(*both), (False, False)),
     "the number of threads": Setting(torch.get_num_threads, torch.set_num_threads),
-    "the float32 matmul precision": Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
+    "the float32 matmul precision": Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision,
+                                            "highest"),
     "the deterministic-algorithms flag": Setting(
         lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
         lambda both: _put_deterministic(*both), (True, True)),
@@ -156,7 +158,8 @@ def _restore(before):
 
 
 def _equal(a, b):
-    if isinstance(a, (list, tuple)):                   # of modes, of streams: the same ones, whatever they say of themselves
+    # of modes, of streams: the same ones, whatever they say of themselves
+    if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(x is y or type(x) is type(y) and type(x) in (bool, int) and x == y
                                         for x, y in zip(a, b, strict=True))
     return a is b or type(a) is type(b) and a == b
@@ -191,7 +194,8 @@ def _patched():
             else:
                 known[key] = value
         for key in set(now) - set(known):
-            if thing is torch.Tensor and hasattr(torch._C.TensorBase, key):      # it hides the method that was inherited
+            # it hides the method that was inherited
+            if thing is torch.Tensor and hasattr(torch._C.TensorBase, key):
                 found.append((f"{name}.{key}", thing, key, now[key], AS_FOUND))
             else:
                 known[key] = now[key]
@@ -234,8 +238,8 @@ _lock, _depth = threading.RLock(), 0
 
 @contextlib.contextmanager
 def normal():
-    """The surroundings of a check, and afterwards those of before, also the random generators. Within itself it does nothing; two
-    threads take turns."""
+    """The surroundings of a check, and afterwards those of before, also the random generators. Within itself it does
+    nothing; two threads take turns."""
     global _depth
     with _lock:
         if _depth:
@@ -284,8 +288,10 @@ def unchanged(left):
             for name, thing, key, _, original in _patched():
                 left.append(name)
                 _set(thing, key, original)
-            for name in [name for name, module in modules.items() if module is not None and sys.modules.get(name) is None]:
-                left.append(f"sys.modules[{name!r}]")          # removed: whoever imports it next gets a second one, or none
+            for name in [name for name, module in modules.items() if module is not None
+                         and sys.modules.get(name) is None]:
+                # removed: whoever imports it next gets a second one, or none
+                left.append(f"sys.modules[{name!r}]")
                 sys.modules[name] = modules[name]
             left += _restore(before)
             _put_handlers(handlers)

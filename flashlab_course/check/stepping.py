@@ -61,7 +61,8 @@ def _name(fn, exercise):
     for _ in range(5):
         if hasattr(fn, "__code__"):
             return fn.__code__.co_name
-        fn = getattr(fn, "fn", None) or getattr(fn, "func", None) or getattr(fn, "__wrapped__", None) or type(fn).__call__
+        fn = getattr(fn, "fn", None) or getattr(fn, "func", None) or getattr(fn, "__wrapped__",
+                                                                             None) or type(fn).__call__
     return exercise.function
 
 

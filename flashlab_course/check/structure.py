@@ -1,4 +1,5 @@
-"""What no number shows: what was moved, how often, by which programs, where it was stored. Each breach is a Finding with a name."""
+"""What no number shows: what was moved, how often, by which programs, where it was stored. Each breach is a Finding
+with a name."""
 
 from typing import NamedTuple
 
@@ -13,7 +14,8 @@ class Finding(NamedTuple):
 
 
 def findings(exercise, outcome, right, numbers_right):
-    """Every Finding on one case, the gravest first. right: the solution's outcome on it; its facts are what is needed."""
+    """Every Finding on one case, the gravest first. right: the solution's outcome on it; its facts are what is
+    needed."""
     facts, right = outcome.facts, right.facts
     if right.get("programs") and not facts.get("programs"):
         return [Finding("no_launch", f"no kernel was launched: {_results(exercise)} came from elsewhere")]
@@ -53,12 +55,15 @@ def _stored(facts):
     certain = "moved" in facts                           # a GPU shows only what is there in the end
     for name, (missing, total, first) in facts.get("missed", {}).items():
         how = "" if certain else ", or stored as the NaN that lay there"
-        said.append(Finding("not_stored", f"{missing} of the {total} elements of {name} were never stored{how}, the first {first}"))
+        said.append(Finding("not_stored",
+                            f"{missing} of the {total} elements of {name} were never stored{how}, the first {first}"))
     for name, again in facts.get("repeated", {}).items():
-        said.append(Finding("stored_repeatedly", f"one store wrote to elements of {name} more than once, {again} times too "
+        said.append(Finding("stored_repeatedly",
+                            f"one store wrote to elements of {name} more than once, {again} times too "
                                                  "often: what does not exist is masked"))
     for name, (missing, total, first) in facts.get("by_others", {}).items():
-        said.append(Finding("not_by_kernel", f"no kernel stored {missing} of the {total} elements of {name}, the first {first}: "
+        said.append(Finding("not_by_kernel",
+                            f"no kernel stored {missing} of the {total} elements of {name}, the first {first}: "
                                              "they came from elsewhere"))
     return said
 
@@ -74,11 +79,13 @@ def _programs(facts, right):
         return [Finding("one_program" if got == 1 else "too_few_programs", f"{grid}, {wanted} are asked for")]
     if len(facts.get("grids", ())) == 1 and facts["grids"] != right["grids"]:
         turned, asked = (" × ".join(map(str, of["grids"][0])) for of in (facts, right))
-        return [Finding("grid_turned", f"the grid has {turned} {unit}s, {asked} are asked for: which axis counts what?")]
+        return [Finding("grid_turned",
+                        f"the grid has {turned} {unit}s, {asked} are asked for: which axis counts what?")]
     if 0 < (workers := facts.get("workers", 0)) < right.get("workers", 0):
         return [Finding("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
     if unit == "thread" and workers > right.get("workers", 0):
-        return [Finding("done_twice", f"{workers} threads stored something, and {right['workers']} have an element of their own: "
+        return [Finding("done_twice",
+                        f"{workers} threads stored something, and {right['workers']} have an element of their own: "
                                       "the others must store nothing")]
     return _exchanged(facts.get("by", {}), right.get("by", {}), unit)
 
@@ -92,7 +99,8 @@ def _exchanged(by, right, unit):
             did, should = (tuple(map(int, of[first])) for of in (programs, right[name]))
             did, should = (did[0], should[0]) if unit == "thread" else (did, should)
             what, belong = ("an element", "belongs") if unit == "thread" else ("elements", "belong")
-            return [Finding(f"{unit}s_exchanged", f"{unit} {did} stored {what} of {name} that {belong} to {unit} {should}: "
+            return [Finding(f"{unit}s_exchanged",
+                            f"{unit} {did} stored {what} of {name} that {belong} to {unit} {should}: "
                                                   f"{len(other)} of {len(programs)} are with another than asked for")]
     return []
 
@@ -103,7 +111,8 @@ def _tiles(facts):
     said = []
     for name, most in facts.get("most", {}).items():
         if (got := facts.get("largest", {}).get(name, 0)) > most:
-            said.append(Finding("tile_too_large", f"{got} elements of {name} were loaded at once: at most {most} are allowed"))
+            said.append(Finding("tile_too_large",
+                                f"{got} elements of {name} were loaded at once: at most {most} are allowed"))
     return said
 
 
@@ -113,13 +122,16 @@ def _traffic(exercise, facts, right, numbers_right):
     said = []
     for name, elements in facts.get("atomic", {}).items():
         if elements:
-            said.append(Finding("atomics", f"atomics updated {elements} elements of {name}: each belongs to one program, "
+            said.append(Finding("atomics",
+                                f"atomics updated {elements} elements of {name}: each belongs to one program, "
                                            "which can store it"))
     for name in sorted(set(needed) | set(moved)) if moved else ():
         pairs = zip(("read", "stored"), moved.get(name, (0, 0)), needed.get(name, (0, 0)), strict=True)
-        said += [finding for verb, got, wanted in pairs if (finding := _moved(name, verb, got, wanted, less, "needed" in facts))]
+        said += [finding for verb, got, wanted in pairs
+                 if (finding := _moved(name, verb, got, wanted, less, "needed" in facts))]
     if facts.get("eager", 0) > right.get("eager", 0):
-        said.append(Finding("outside_the_kernel", f"operations outside the kernel moved {facts['eager']} bytes through HBM, where "
+        said.append(Finding("outside_the_kernel",
+                            f"operations outside the kernel moved {facts['eager']} bytes through HBM, where "
                                                   f"{right['eager']} are enough"))
     if facts.get("scratch"):
         said.append(Finding("scratch", f"{facts['scratch']} elements of tensors of your own went through HBM"))

@@ -20,7 +20,8 @@ def present(name):
 
 
 def begun(name, text):
-    """Has a learner written into this file? Then it lacks one of the stub's NotImplementedErrors, or is no Python any more."""
+    """Has a learner written into this file? Then it lacks one of the stub's NotImplementedErrors, or is no Python any
+    more."""
     try:
         ast.parse(text)
     except (SyntaxError, ValueError):
@@ -58,9 +59,9 @@ def digest(text):
 
 
 def fresh_root(folder):
-    """Fill an empty folder that the checker can take for the repository (FLASHLAB_ROOT): solutions, docs, the chapters' texts,
-    a stub of each exercise, and nobody's progress."""
-    for part in ("solutions", "docs", "notebooks/src"):
+    """Fill an empty folder that the checker can take for the repository (FLASHLAB_ROOT): solutions, the chapters'
+    texts, a stub of each exercise, and nobody's progress."""
+    for part in ("solutions", "notebooks/src"):
         shutil.copytree(source.root() / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "exercises").mkdir()
     for name in form.names():

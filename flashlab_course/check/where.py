@@ -1,4 +1,5 @@
-"""Where an answer goes wrong: the first wrong number, the rows and blocks that are wrong, the key block it starts with."""
+"""Where an answer goes wrong: the first wrong number, the rows and blocks that are wrong, the key block it starts
+with."""
 
 import math
 
@@ -20,9 +21,11 @@ def first_wrong(exercise, judged, expected):
     words, numbers = dict(output.codes), [float(T[index]) for T in (value, truth)]
     if words.keys() & set(numbers):
         at = ", ".join(f"{axis} {i}" for axis, i in zip(output.axes, index, strict=True))
-        return f"{output.name} of {at} is {' instead of '.join(f'“{words[x]}”' if x in words else f'{x:g}' for x in numbers)}"
+        called = [f"“{words[x]}”" if x in words else f"{x:g}" for x in numbers]
+        return f"{output.name} of {at} is {called[0]} instead of {called[1]}"
     place = f"{output.name}[{', '.join(map(str, index))}]" if index else output.name
-    return f"{place} is {_numbers(value[index], truth[index])}{_blocks(output.axes, index, truth.shape, judged.case.sizes)}"
+    blocks = _blocks(output.axes, index, truth.shape, judged.case.sizes)
+    return f"{place} is {_numbers(value[index], truth[index])}{blocks}"
 
 
 def first_index(value, truth, bound):
@@ -33,7 +36,8 @@ def first_index(value, truth, bound):
 
 
 def wrong_entries(value, truth, bound):
-    """Where value is off by more than the bound: a bool tensor. Equal infinities are right, NaN where NaN belongs as well."""
+    """Where value is off by more than the bound: a bool tensor. Equal infinities are right, NaN where NaN belongs as
+    well."""
     x, y = value.double(), truth.double()
     same = (x == y) | (x.isnan() & y.isnan())
     return ~(((x - y).abs() <= bound) | same)
@@ -59,7 +63,8 @@ def _numbers(x, y):
 # ---- which outputs, which rows
 
 def outputs(exercise, failing):
-    """"L is right in every case, O is not.", where there are several outputs and some of them are right. failing: all that fail."""
+    """"L is right in every case, O is not.", where there are several outputs and some of them are right. failing: all
+    that fail."""
     compared = [k for k in failing if k.problem is None and (k.wrong or not k.structure)]
     if len(exercise.outputs) < 2 or not compared:
         return ""
@@ -103,7 +108,8 @@ def part(axes, entries, sizes):
 
 
 def _slab(axes, entries, sizes):
-    """(axis, the numbers along it where entries are, their block in words, whether they fill it); no numbers if everywhere."""
+    """(axis, the numbers along it where entries are, their block in words, whether they fill it); no numbers if
+    everywhere."""
     for dim, axis in enumerate(axes):
         along = entries.movedim(dim, 0).flatten(1) if entries.ndim > 1 else entries[:, None]
         if not along.any(1).all():
@@ -149,7 +155,8 @@ def _as_block(axis, numbers, size, sizes):
 def from_key_block(exercise, judged, fn):
     """Run the learner's function on the first key block alone, on the first two, ...: where does it go wrong?"""
     inputs, sizes = judged.case.make(), judged.case.sizes
-    if not {"N_k", "B_c"} <= set(sizes) or not {"K", "V"} <= set(inputs) or inputs["K"].ndim != 2 or inputs.get("causal"):
+    if not {"N_k", "B_c"} <= set(sizes) or not {"K",
+                                                "V"} <= set(inputs) or inputs["K"].ndim != 2 or inputs.get("causal"):
         return ""
     blocks = -(-sizes["N_k"] // sizes["B_c"])
     if blocks == 1:
