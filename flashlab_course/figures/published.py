@@ -2,10 +2,8 @@
 
 import inspect
 
-import matplotlib.pyplot as plt
-from matplotlib.patches import Rectangle
-
 from flashlab.rungs import fa1_backward, fa2_backward
+from flashlab_course.figures.plots import box, panels
 from flashlab_course.figures.style import figure, finish
 
 DIFFERS = "#FDEBD8"
@@ -64,25 +62,19 @@ def algorithm_beside_code(name):
         raise ValueError(f"name must be one of {', '.join(PUBLISHED)}, got {name!r}")
     title, where, module, lines = PUBLISHED[name]
     source = inspect.getsource(module)
-    fig, ax = plt.subplots(figsize=(10.4, 0.9 + 0.34 * len(lines)))
+    fig, (ax,) = panels(1, size=(10.4, 0.9 + 0.34 * len(lines)))
     for y, (number, formula, code, differs) in enumerate(lines):
         if code not in source:
             raise ValueError(f"{module.__name__} has no line {code!r} any more")
         if differs:
-            ax.add_patch(Rectangle((0, y - 0.5), 1, 1, fc=DIFFERS, lw=0))
-        inside = ax.get_yaxis_transform()
-        ax.text(0.005, y, str(number), ha="left", va="center", color="#555555", fontsize=9, transform=inside)
-        ax.text(0.04, y, f"${formula}$", va="center", fontsize=10.5, transform=inside)
-        ax.text(0.31, y, _whole_line(source, code), va="center", fontsize=8, family="monospace", transform=inside)
-        ax.text(0.995, y, differs, ha="right", va="center", fontsize=8, color="#9A4A00", transform=inside)
+            box(ax, 0, y - 0.5, fill=DIFFERS, lw=0)
+        ours = next(line for line in source.splitlines() if code in line).split("  #")[0].strip()
+        ax.text(0.005, y, number, va="center", color="#555555", fontsize=9)
+        ax.text(0.04, y, f"${formula}$", va="center", fontsize=10.5)
+        ax.text(0.31, y, ours if len(ours) <= 62 else ours[:60] + " …", va="center", fontsize=8, family="monospace")
+        ax.text(0.995, y, differs, ha="right", va="center", fontsize=8, color="#9A4A00")
     ax.set(xlim=(0, 1), ylim=(len(lines) - 0.4, -0.6))
     ax.axis("off")
     changed = sum(bool(differs) for *_, differs in lines)
     return finish(fig, f"{title} beside our lines: {changed} of {len(lines)} are not the same",
                   f"Published: {where}, in our words and letters. Code: flashlab/rungs/{name}.py. Shaded: what differs.")
-
-
-def _whole_line(source, code):
-    """The line that holds this code, without its comment, no longer than there is room."""
-    line = next(line for line in source.splitlines() if code in line).split("  #")[0].strip()
-    return line if len(line) <= 62 else line[:60] + " …"

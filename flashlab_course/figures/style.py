@@ -1,4 +1,4 @@
-"""How the pictures look: one style, titles and provenance, names at the lines' ends, axes in bytes.
+"""How the pictures look: one style, titles and sources, names at the ends of lines, axes in bytes, numbers in words.
 
 A rung's or a peer's name, colour and marker are those of flashlab.ladder.
 """
@@ -15,10 +15,12 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from flashlab.ladder import find
-from flashlab_course.figures.words import bytes_text
+from flashlab.memory import format_bytes
 
 INK, FAINT, READ, WRITTEN = "#222222", "#D9D9D9", "#4A5568", "#B4BDCB"
-YOURS = "#C2185B"               # what the learner predicted or wrote; of nothing else
+BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#7A1FA2"
+PALE, GREY = "#F3F3F3", "#AAAAAA"      # a cell with nothing in it, and its edge
+YOURS = "#C2185B"                      # what the learner predicted or wrote, and nothing else
 STYLE = {
     "figure.facecolor": "white", "savefig.facecolor": "white", "axes.facecolor": "white",    # a light card on a dark page
     "figure.dpi": 110, "savefig.dpi": 130, "figure.constrained_layout.use": True,
@@ -29,11 +31,11 @@ STYLE = {
     "axes.grid": False, "grid.color": "#E6E6E6", "grid.linewidth": 0.8, "axes.axisbelow": True,
     "lines.linewidth": 1.8, "lines.markersize": 6, "hatch.color": "#BBBBBB", "hatch.linewidth": 0.8,
 }
-HALO = [withStroke(linewidth=3, foreground="white")]           # text stays readable where a line passes
+HALO = [withStroke(linewidth=3, foreground="white")]           # keeps text readable where a line passes behind it
 
 
 def sharpen():
-    """In a notebook: pictures with twice the pixels at the same size, sharp on any screen. Elsewhere nothing."""
+    """Draw with twice the pixels at the same size where a notebook shows the pictures."""
     if "IPython" not in sys.modules or (shell := sys.modules["IPython"].get_ipython()) is None:
         return
     from matplotlib_inline.config import InlineBackend  # comes with IPython
@@ -42,7 +44,7 @@ def sharpen():
 
 
 def figure(function):
-    """Draw in the course's style, then let go of the figure: it is shown by being returned, and never a second time."""
+    """Draw in the course's style and close the figure: a notebook shows what is returned, and shows it once."""
     @functools.wraps(function)
     def draw(*args, **kwargs):
         before = set(plt.get_fignums())
@@ -73,19 +75,26 @@ def ramp(dark, lightest):
     return LinearSegmentedColormap.from_list(dark, [tuple(1 - lightest * (1 - c) for c in to_rgb(dark)), dark])
 
 
-def ink_on(shade):
-    """White or INK, whichever can be read on that shade."""
-    return "white" if 0.299 * shade[0] + 0.587 * shade[1] + 0.114 * shade[2] < 0.55 else INK
+def shades(dark, count, lightest=0.15):
+    """So many colours, from a light tint to the colour itself."""
+    return [ramp(dark, lightest)(n / max(1, count - 1)) for n in range(count)]
 
 
-def finish(fig, title, provenance, note="", ends=None):
-    """Title on top, provenance below, in the width there is; then the names at the lines' ends. ends: ax -> as label_ends."""
+def ink_on(fill):
+    """White or INK, whichever can be read on that colour."""
+    red, green, blue = to_rgb(fill)
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else INK
+
+
+def finish(fig, title, source):
+    """Title on top, source at the bottom, and the name of each labelled line at its right end."""
     width = fig.get_figwidth()
     fig.suptitle(wrap(title, 9.8 * width), x=0.01, ha="left", fontsize=12, fontweight="bold")
-    below = wrap(provenance, 16 * width) + (f"\n{wrap(f'Missing: {note}.', 16 * width)}" if note else "")
+    below = "\n".join(wrap(line, 16 * width) for line in source.split("\n"))
     fig.supxlabel(below, x=0.01, ha="left", fontsize=8, color="#555555")
-    for ax, labels in (ends or {}).items():
-        label_ends(ax, labels)
+    for ax in fig.axes:
+        if not ax.get_legend():
+            label_ends(ax)
     return fig
 
 
@@ -95,21 +104,36 @@ def wrap(text, width):
     return textwrap.fill(tied, int(width)).replace("\N{NO-BREAK SPACE}", " ")
 
 
-def label_ends(ax, ends):
-    """Names at the ends of lines, (x, y, text, colour) each; those in one column are pushed apart until none overlaps."""
+def label_ends(ax):
+    """The names of lines at their ends; those at the same x are pushed apart until none overlaps."""
+    low, high = sorted(ax.get_ylim())
+    ends = {}
+    for line in ax.lines:
+        if not line.get_label().startswith("_"):                         # matplotlib's word for a line without a name
+            x, y = max(tuple(point) for point in line.get_xydata().tolist() if low <= point[1] <= high)
+            ends.setdefault(x, []).append((y, line))
+    if not ends:
+        return
     ax.figure.draw_without_rendering()                                   # fixes the layout that pixels refer to
     per_point = ax.figure.dpi / 72
-    gap, height = 13 * per_point, lambda end: ax.transData.transform(end[:2])[1]
-    for column in (sorted((end for end in ends if end[0] == x), key=height) for x in dict.fromkeys(end[0] for end in ends)):
-        at = [height(end) for end in column]
+    gap = 13 * per_point
+    for x, column in ends.items():
+        height = {line: ax.transData.transform((x, y))[1] for y, line in column}
+        column.sort(key=lambda end: height[end[1]])
+        at = [height[line] for _, line in column]
         for _ in range(100):
             at[0] = max(at[0], ax.bbox.y0 + gap / 2)                     # not into the tick labels
             for n in range(len(at) - 1):
                 push = max(0, gap - (at[n + 1] - at[n]))
                 at[n], at[n + 1] = at[n] - push / 2, at[n + 1] + push / 2
-        for (x, y, text, colour), place in zip(column, at, strict=True):
-            ax.annotate(text, (x, y), (9, (place - height((x, y))) / per_point), textcoords="offset points", va="center",
-                        color=colour, fontweight="bold", fontsize=9, annotation_clip=False, zorder=5, path_effects=HALO)
+        for (y, line), place in zip(column, at, strict=True):
+            note(ax, line.get_label(), x, y, 9, (place - height[line]) / per_point, color=line.get_color(), fontweight="bold",
+                 annotation_clip=False, zorder=5, path_effects=HALO)
+
+
+def note(ax, text, x, y, right=4, up=0, **look):
+    """Text beside the point (x, y), so many points to the right and up."""
+    ax.annotate(text, (x, y), (right, up), textcoords="offset points", **{"va": "center", "fontsize": 9} | look)
 
 
 def bare(ax):
@@ -118,30 +142,70 @@ def bare(ax):
     ax.spines[:].set_visible(False)
 
 
-def log_axes(ax, ticks, xlabel, ylabel):
-    ax.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
-    _ticks(ax.xaxis, FixedLocator(ticks), "{:.0f}".format)
-    ax.grid(axis="y")
-
-
-def byte_axis(axis, linear_to=None):
+def byte_axis(axis):
     """Ticks in B, KiB, MiB: at powers of 2, 4 or 16 on a log axis, at four to eight round places on a linear one."""
-    if linear_to is None:
-        low, high = axis.get_view_interval()
+    low, high = axis.get_view_interval()
+    if axis.get_scale() == "log":
         places = LogLocator(base=next((base for base in (2, 4) if math.log(high / low, base) < 6), 16))
     else:
-        step = 2 ** math.floor(math.log2(max(linear_to, 4) / 4))
-        places = FixedLocator([n * step for n in range(int(linear_to / step) + 1)])
-    _ticks(axis, places, bytes_text)
+        step = 2 ** math.floor(math.log2(max(high, low, 4) / 4))
+        places = FixedLocator([n * step for n in range(int(max(high, low) / step) + 1)])
+    set_ticks(axis, places, bytes_text)
 
 
 def plain_log(axis, text="{:g}".format):
     """Numbers instead of powers of ten, at 1, 2 and 5 where there is room for them."""
     low, high = axis.get_view_interval()
-    _ticks(axis, LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)), text)
+    set_ticks(axis, LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)), text)
 
 
-def _ticks(axis, places, text):
-    axis.set_major_locator(places)
+def set_ticks(axis, places, text="{:g}".format):
+    axis.set_major_locator(FixedLocator(places) if isinstance(places, list) else places)
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda x, _: text(x)))
+
+
+def bytes_text(n):
+    return format_bytes(n).replace(".0 ", " ")
+
+
+def si_text(n, unit):
+    for power, prefix in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if n >= 10**power:
+            return f"{n / 10**power:.3g} {prefix}{unit}"
+    return f"{n:.3g} {unit}"
+
+
+def ratio_text(a, b):
+    """a / b in two significant digits, written out: 4.3, 43, 1900."""
+    x = a / b
+    return f"{round(x, 1 - int(math.floor(math.log10(abs(x))))):.0f}" if x >= 10 else f"{x:.1f}"
+
+
+def every(rows, key, text=str):
+    """Every value that the rows hold under key, as text: '64', or '64/128'."""
+    return "/".join(text(value) for value in sorted({row[key] for row in rows}))
+
+
+def group(rows, key):
+    """value under key -> the rows that have it."""
+    groups = {}
+    for row in rows:
+        groups.setdefault(row[key], []).append(row)
+    return groups
+
+
+def by(rows, x, y):
+    """The points (row[x], row[y]) in order of x, without the rows that have no y."""
+    return sorted((row[x], row[y]) for row in rows if row[y] is not None)
+
+
+def mask_text(causal):
+    return "causal" if causal else "no mask"
+
+
+def recorded(results, live=False):
+    """Where and when results of a benchmark were measured."""
+    p = results["provenance"]
+    verb = "Measured here" if live else "Recorded"
+    return f"{verb} on {p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}."
