@@ -15,7 +15,8 @@ from pkgutil import iter_modules
 from flashlab_course.figures.chapter_01 import A100
 from flashlab_course.figures.chapter_02 import GPUS
 from flashlab_course.figures.chapter_16 import WITHOUT_L
-from flashlab_course.figures.style import YOURS, sharpen
+from flashlab_course.figures.colors import YOURS
+from flashlab_course.figures.style import sharpen
 
 for module in (import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__) if found.name != "__main__"):
     globals().update({name: found for name, found in vars(module).items() if hasattr(found, "__wrapped__")})

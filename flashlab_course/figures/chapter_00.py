@@ -5,8 +5,10 @@ import textwrap
 
 from flashlab.ladder import RUNGS
 from flashlab.validate import check_positive
+from flashlab_course.figures.colors import BLUE, READ
 from flashlab_course.figures.plots import box, curves, panels
-from flashlab_course.figures.style import BLUE, READ, bytes_text, figure, finish
+from flashlab_course.figures.style import figure, finish
+from flashlab_course.figures.words import bytes_text
 
 A100_L2 = 40 * 2**20       # NVIDIA A100 whitepaper
 

@@ -5,23 +5,10 @@ import math
 from flashlab.ladder import RUNGS
 from flashlab.memory import A100_SRAM
 from flashlab.validate import check_positive
+from flashlab_course.figures.colors import BLUE, FAINT, INK, ORANGE, READ, WRITTEN
 from flashlab_course.figures.plots import axes, box, cells, curves, first_and_last, panels, plot
-from flashlab_course.figures.style import (
-    BLUE,
-    FAINT,
-    INK,
-    ORANGE,
-    READ,
-    WRITTEN,
-    by,
-    byte_axis,
-    bytes_text,
-    figure,
-    finish,
-    note,
-    ratio_text,
-    si_text,
-)
+from flashlab_course.figures.style import byte_axis, figure, finish, note
+from flashlab_course.figures.words import by, bytes_text, ratio_text, si_text
 
 # NVIDIA A100 40 GB, as in Dao et al. 2022 (arXiv:2205.14135), section 2.1 and figure 1.
 A100 = {"HBM": {"bytes": 40e9, "bytes_per_s": 1.5e12}, "SRAM": {"bytes": 108 * A100_SRAM, "bytes_per_s": 19e12}}

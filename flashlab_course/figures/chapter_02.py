@@ -1,22 +1,10 @@
 """The pictures of chapter 02 that need no measurement: a GPU, what fills an SM, warps, blocks, a sum in shared memory."""
 
 from flashlab.validate import check_positive
+from flashlab_course.figures.colors import BLUE, GREY, INK, PALE, READ, WRITTEN
 from flashlab_course.figures.plots import box, cells, first_and_last, panels, stack
-from flashlab_course.figures.style import (
-    BLUE,
-    GREY,
-    INK,
-    PALE,
-    READ,
-    WRITTEN,
-    bare,
-    bytes_text,
-    figure,
-    finish,
-    note,
-    ratio_text,
-    si_text,
-)
+from flashlab_course.figures.style import bare, figure, finish, note
+from flashlab_course.figures.words import bytes_text, ratio_text, si_text
 from flashlab_course.gpu.occupancy import SM, occupancy
 from flashlab_course.gpu.simt import WARP
 

@@ -1,22 +1,10 @@
 """The pictures of chapter 02's measurements: rates, latencies, copies and the roofline."""
 
 from flashlab.ladder import RUNGS
+from flashlab_course.figures.colors import BLUE, FAINT, INK, ORANGE, READ, WRITTEN, color
 from flashlab_course.figures.plots import axes, curves, panels, plot, stack
-from flashlab_course.figures.style import (
-    BLUE,
-    FAINT,
-    HALO,
-    INK,
-    ORANGE,
-    READ,
-    WRITTEN,
-    bytes_text,
-    color,
-    figure,
-    finish,
-    note,
-    ratio_text,
-)
+from flashlab_course.figures.style import HALO, figure, finish, note
+from flashlab_course.figures.words import bytes_text, ratio_text
 from flashlab_course.gpu.simt import WARP
 
 NAME = {"fontweight": "bold", "path_effects": HALO}

@@ -6,23 +6,10 @@ from collections import Counter
 import torch
 from matplotlib.ticker import MaxNLocator
 
+from flashlab_course.figures.colors import BLUE, FAINT, GREEN, INK, PURPLE, READ, WRITTEN, color
 from flashlab_course.figures.plots import curves, panels, plot, stack, wall
-from flashlab_course.figures.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    PURPLE,
-    READ,
-    WRITTEN,
-    by,
-    bytes_text,
-    color,
-    figure,
-    finish,
-    group,
-    note,
-)
+from flashlab_course.figures.style import figure, finish, note
+from flashlab_course.figures.words import by, bytes_text, group
 
 ONLINE = color("online_softmax_forward")
 

@@ -6,26 +6,10 @@ import torch
 from matplotlib.ticker import MaxNLocator
 
 from flashlab.validate import check_positive
+from flashlab_course.figures.colors import BLUE, FAINT, GREEN, GREY, ORANGE, PALE, READ, WRITTEN, color, shades
 from flashlab_course.figures.plots import axes, box, grid, panels, plot
-from flashlab_course.figures.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    GREY,
-    ORANGE,
-    PALE,
-    READ,
-    WRITTEN,
-    by,
-    byte_axis,
-    bytes_text,
-    color,
-    figure,
-    finish,
-    label,
-    note,
-    shades,
-)
+from flashlab_course.figures.style import byte_axis, figure, finish, note
+from flashlab_course.figures.words import by, bytes_text, label
 
 REPLAYED = "Modelled: replayed from the log of flashlab.memory."
 

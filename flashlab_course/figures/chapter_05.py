@@ -2,8 +2,10 @@
 
 from flashlab.memory import KiB
 from flashlab.tiles import paper_tile_sizes
+from flashlab_course.figures.colors import BLUE, INK, READ, WRITTEN, color
 from flashlab_course.figures.plots import axes, ceiling, heading, panels, plot, stack
-from flashlab_course.figures.style import BLUE, HALO, INK, READ, WRITTEN, bytes_text, color, figure, finish, label, note
+from flashlab_course.figures.style import HALO, figure, finish, note
+from flashlab_course.figures.words import bytes_text, label
 
 BLOCK_LIMITS = {"a block on an A100 gets": 163 * KiB, "on an H100": 227 * KiB}      # shared memory, CUDA C++ Programming Guide
 

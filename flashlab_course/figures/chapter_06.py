@@ -3,20 +3,10 @@
 import math
 
 from flashlab.validate import check_positive
+from flashlab_course.figures.colors import ORANGE, READ, WRITTEN, color, ink_on, shades
 from flashlab_course.figures.plots import box, panels, stack
-from flashlab_course.figures.style import (
-    ORANGE,
-    READ,
-    WRITTEN,
-    bytes_text,
-    color,
-    figure,
-    finish,
-    ink_on,
-    label,
-    note,
-    shades,
-)
+from flashlab_course.figures.style import figure, finish, note
+from flashlab_course.figures.words import bytes_text, label
 
 # Dense rates of one H100 SXM. Products (bfloat16) and float32: NVIDIA's data sheet, a multiply-add counted as two.
 # Exponentials: 16 a clock and SM (CUDA C++ Programming Guide) x 132 SMs x 1.83 GHz, as in FlashAttention-3, arXiv:2407.08608, 3.1.

@@ -11,26 +11,10 @@ import torch
 from flashlab import cost
 from flashlab.ladder import BACKWARD_RUNGS, RUNGS, find
 from flashlab_course.figures.chapter_05 import BLOCK_LIMITS
+from flashlab_course.figures.colors import FAINT, color, marker
 from flashlab_course.figures.plots import axes, heading, panels, plot, wall
-from flashlab_course.figures.style import (
-    FAINT,
-    HALO,
-    by,
-    byte_axis,
-    bytes_text,
-    color,
-    every,
-    figure,
-    finish,
-    group,
-    label,
-    marker,
-    mask_text,
-    note,
-    plain_log,
-    ratio_text,
-    recorded,
-)
+from flashlab_course.figures.style import HALO, byte_axis, figure, finish, note, plain_log
+from flashlab_course.figures.words import by, bytes_text, every, group, label, mask_text, ratio_text, recorded
 
 NAIVE, FA2 = RUNGS[0].name, color("fa2_forward")
 

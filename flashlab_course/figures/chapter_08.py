@@ -6,25 +6,10 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from flashlab.validate import check_positive
 from flashlab_course.figures.chapter_04 import REPLAYED, replay
 from flashlab_course.figures.chapter_06 import moved_by_tensor, tensor_panels
+from flashlab_course.figures.colors import BLUE, GREEN, INK, ORANGE, READ, WRITTEN, color, ramp, shades
 from flashlab_course.figures.plots import box, cells, curves, grid, panels, stack, wall
-from flashlab_course.figures.style import (
-    BLUE,
-    GREEN,
-    INK,
-    ORANGE,
-    READ,
-    WRITTEN,
-    by,
-    bytes_text,
-    color,
-    figure,
-    finish,
-    group,
-    label,
-    note,
-    ramp,
-    shades,
-)
+from flashlab_course.figures.style import figure, finish, note
+from flashlab_course.figures.words import by, bytes_text, group, label
 
 
 @figure

@@ -5,8 +5,9 @@
 
 import numpy as np
 
+from flashlab_course.figures.colors import BLUE, FAINT, INK, ORANGE, READ, ramp, shades
 from flashlab_course.figures.plots import box, grid, panels
-from flashlab_course.figures.style import BLUE, FAINT, INK, ORANGE, READ, bare, figure, finish, ramp, shades, wrap
+from flashlab_course.figures.style import bare, figure, finish, wrap
 
 SEEN = "Measured here: every address that Triton's interpreter was given."
 

@@ -3,26 +3,10 @@
 import numpy as np
 from matplotlib.colors import to_rgb
 
+from flashlab_course.figures.colors import BLUE, FAINT, INK, ORANGE, PALE, READ, WRITTEN, YOURS, ramp
 from flashlab_course.figures.plots import axes, box, cells, curves, first_and_last, grid, panels, plot
-from flashlab_course.figures.style import (
-    BLUE,
-    FAINT,
-    HALO,
-    INK,
-    ORANGE,
-    PALE,
-    READ,
-    WRITTEN,
-    YOURS,
-    bare,
-    by,
-    figure,
-    finish,
-    note,
-    plain_log,
-    ramp,
-    set_ticks,
-)
+from flashlab_course.figures.style import HALO, bare, figure, finish, note, plain_log, set_ticks
+from flashlab_course.figures.words import by
 from flashlab_course.gpu.simt import SECTOR
 
 COMPILED = "Measured here: compiled, not run."

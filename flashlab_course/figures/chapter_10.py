@@ -6,25 +6,10 @@ import torch
 
 from flashlab.validate import check_positive
 from flashlab_course.figures.chapter_04 import REPLAYED, blocks, replay
+from flashlab_course.figures.colors import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, READ, YOURS, ramp, shades
 from flashlab_course.figures.plots import box, first_and_last, grid, heading, panels, stack, wall
-from flashlab_course.figures.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PALE,
-    PURPLE,
-    READ,
-    YOURS,
-    byte_axis,
-    bytes_text,
-    figure,
-    finish,
-    note,
-    ramp,
-    shades,
-)
+from flashlab_course.figures.style import figure, finish, note, set_ticks
+from flashlab_course.figures.words import bytes_text
 
 LIGHT, MISSING = "#BD90D1", "#F6D5C6"      # half of PURPLE; an address outside the tensor
 HEADS = (PURPLE, BLUE, GREEN, "#A97400")
@@ -215,7 +200,7 @@ def compiled_kernels(rows):
     left.set_yticks(range(len(rows)), [row["name"] for row in rows])
     most = max((row["limit"] for row in rows if not row.get("refused")), default=2**16)
     right.set(xlabel="shared memory a program", xlim=(0, 1.12 * most))
-    byte_axis(right.xaxis)
+    set_ticks(right.xaxis, list(range(0, most + 1, 64 * 2**10)), bytes_text)
     return finish(fig, compiled_text(rows), "Measured here: compiled by Triton for a GPU that need not be here. Dashed: the most there is.")
 
 

@@ -6,24 +6,10 @@ results: a dict as flashlab_course.bench writes it.
 from itertools import product
 
 from flashlab.ladder import BACKWARD_KERNELS, KERNELS
+from flashlab_course.figures.colors import BLUE, FAINT, INK, ORANGE, PALE, READ, color, ramp
 from flashlab_course.figures.plots import axes, box, cells, panels, plot, stack, timeline
-from flashlab_course.figures.style import (
-    BLUE,
-    FAINT,
-    INK,
-    ORANGE,
-    PALE,
-    READ,
-    bare,
-    color,
-    figure,
-    finish,
-    label,
-    mask_text,
-    note,
-    ramp,
-    recorded,
-)
+from flashlab_course.figures.style import bare, figure, finish, note
+from flashlab_course.figures.words import label, mask_text, recorded
 from flashlab_course.gpu.banks import PIECES, accumulator_lane, column_of_pieces, operand_lane, plain, steps, swizzled
 from flashlab_course.gpu.schedule import finish as end_of
 

@@ -4,27 +4,10 @@ import math
 
 from flashlab.ladder import DECODE, rung
 from flashlab.validate import check_positive
+from flashlab_course.figures.colors import BLUE, FAINT, GREEN, GREY, ORANGE, PURPLE, READ, color, shades
 from flashlab_course.figures.plots import axes, box, ceiling, curves, panels, plot, stack
-from flashlab_course.figures.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    GREY,
-    HALO,
-    ORANGE,
-    PURPLE,
-    READ,
-    bytes_text,
-    color,
-    every,
-    figure,
-    finish,
-    group,
-    label,
-    note,
-    recorded,
-    shades,
-)
+from flashlab_course.figures.style import HALO, figure, finish, note
+from flashlab_course.figures.words import bytes_text, every, group, label, recorded
 
 PER_ROW = 22                       # SMs in a row of the drawing: 132 are six rows
 SEQUENCES = (BLUE, ORANGE, GREEN, "#A97400", PURPLE)

@@ -2,8 +2,10 @@
 
 from matplotlib.patches import Polygon
 
+from flashlab_course.figures.colors import BLUE, INK, ORANGE, READ, ramp
 from flashlab_course.figures.plots import axes, box, cells, curves, panels, plot
-from flashlab_course.figures.style import BLUE, INK, ORANGE, READ, bare, by, figure, finish, ramp
+from flashlab_course.figures.style import bare, figure, finish
+from flashlab_course.figures.words import by
 
 RANKS = (BLUE, ORANGE, "#5E8C1F", "#E0A100", "#8E5EA2", READ, "#B03A6F", "#2A9D8F")
 OF_RINGS = {1: READ, 2: BLUE, 4: ORANGE, 8: "#5E8C1F"}      # a line's colour, by the number of GPUs

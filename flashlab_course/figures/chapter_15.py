@@ -1,20 +1,9 @@
 """The pictures of a model in training, chapters 11 and 15: losses, memory, the parts of a step, the time of a token."""
 
+from flashlab_course.figures.colors import BLUE, GREEN, INK, ORANGE, PURPLE, YOURS
 from flashlab_course.figures.plots import axes, curves, panels, plot, stack
-from flashlab_course.figures.style import (
-    BLUE,
-    GREEN,
-    INK,
-    ORANGE,
-    PURPLE,
-    YOURS,
-    by,
-    figure,
-    finish,
-    group,
-    note,
-    ratio_text,
-)
+from flashlab_course.figures.style import figure, finish, note
+from flashlab_course.figures.words import by, group, ratio_text
 
 OF_ATTENTION = {"naive": INK, "SDPA math": PURPLE, "flash_attention": GREEN, "SDPA flash": ORANGE, "SDPA cuDNN": BLUE}
 OF_PART = {"attention": GREEN, "projections": BLUE, "mlp": "#56B4E9", "head": "#E69F00", "the rest": "#BBBBBB"}

@@ -6,22 +6,10 @@ focus: the name of the implementation that the title is about; None is the ladde
 
 from flashlab.ladder import BACKWARD_RUNGS, RUNGS
 from flashlab_course.figures.chapter_07 import kernels_measured, missing
+from flashlab_course.figures.colors import color, marker
 from flashlab_course.figures.plots import axes, ceiling, panels, plot
-from flashlab_course.figures.style import (
-    by,
-    bytes_text,
-    color,
-    every,
-    figure,
-    finish,
-    group,
-    label,
-    marker,
-    mask_text,
-    plain_log,
-    ratio_text,
-    recorded,
-)
+from flashlab_course.figures.style import figure, finish, plain_log
+from flashlab_course.figures.words import by, bytes_text, every, group, label, mask_text, ratio_text, recorded
 
 FLASH = "sdpa_flash"           # the same algorithm in CUDA: the peer that titles compare with
 # A backend of SDPA has no line in plots where another line says nearly the same: math's time is much like naive attention's, the

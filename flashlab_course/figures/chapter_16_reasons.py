@@ -7,24 +7,10 @@ from flashlab import cost
 from flashlab.ladder import RUNGS
 from flashlab_course.figures.chapter_12 import RANGES, overlap
 from flashlab_course.figures.chapter_16 import FEW, SLOW, WITHOUT_L, first_kernel_name, kernel_name, series_of
+from flashlab_course.figures.colors import INK, ORANGE, READ, YOURS, color, marker
 from flashlab_course.figures.plots import axes, ceiling, curves, heading, panels, plot, stack
-from flashlab_course.figures.style import (
-    HALO,
-    INK,
-    ORANGE,
-    READ,
-    YOURS,
-    by,
-    color,
-    figure,
-    finish,
-    group,
-    label,
-    marker,
-    mask_text,
-    note,
-    recorded,
-)
+from flashlab_course.figures.style import HALO, figure, finish, note
+from flashlab_course.figures.words import by, group, label, mask_text, recorded
 
 
 @figure

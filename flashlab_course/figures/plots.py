@@ -9,22 +9,8 @@ import matplotlib.pyplot as plt
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
-from flashlab_course.figures.style import (
-    BLUE,
-    FAINT,
-    HALO,
-    INK,
-    ORANGE,
-    READ,
-    bare,
-    byte_axis,
-    figure,
-    finish,
-    ink_on,
-    note,
-    plain_log,
-    set_ticks,
-)
+from flashlab_course.figures.colors import BLUE, FAINT, INK, ORANGE, READ, ink_on
+from flashlab_course.figures.style import HALO, bare, byte_axis, figure, finish, note, plain_log, set_ticks
 
 
 def panels(columns, rows=1, size=(8, 4), **options):
@@ -108,7 +94,7 @@ def stack(ax, rows, behind=(), xlabel="", room=1.14, height=0.66, byte=False, ti
         left = 0
         for length, fill, *text in parts:
             ax.barh(y, length, height, left=left, color=fill)
-            if text and length > 0.05 * longest:
+            if text and length > 0.012 * longest * max(map(len, text[0].split("\n"))):      # there is room for it
                 ax.text(left + length / 2, y, *text, ha="center", va="center", fontsize=8, color=ink_on(fill))
             left += length
         if behind:
@@ -151,7 +137,8 @@ def grid(ax, width, height, xlabel="", ylabel="", columns=(), rows=(), title="",
     ax.set(xlim=(-0.05, width + 0.05), ylim=(height + 0.05, -0.05), xlabel=xlabel, ylabel=ylabel)
     for set_names, names in ((ax.set_xticks, columns), (ax.set_yticks, rows)):
         named = names if isinstance(names, dict) else dict(enumerate(names))
-        set_names([n + 0.5 for n in named], list(named.values()), fontsize=size)
+        look = {"labels": list(named.values()), "fontsize": size} if named else {}
+        set_names([n + 0.5 for n in named], **look)
     if equal:
         ax.set_aspect("equal")
     bare(ax)

@@ -1,7 +1,4 @@
-"""How the pictures look: one style, titles and sources, names at the ends of lines, axes in bytes, numbers in words.
-
-A rung's or a peer's name, colour and marker are those of flashlab.ladder.
-"""
+"""How the pictures look: one style, titles and sources, names at the ends of lines, ticks in bytes."""
 
 import functools
 import math
@@ -10,17 +7,12 @@ import sys
 import textwrap
 
 import matplotlib.pyplot as plt
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from flashlab.ladder import find
-from flashlab.memory import format_bytes
+from flashlab_course.figures.colors import INK
+from flashlab_course.figures.words import bytes_text
 
-INK, FAINT, READ, WRITTEN = "#222222", "#D9D9D9", "#4A5568", "#B4BDCB"
-BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#7A1FA2"
-PALE, GREY = "#F3F3F3", "#AAAAAA"      # a cell with nothing in it, and its edge
-YOURS = "#C2185B"                      # what the learner predicted or wrote, and nothing else
 STYLE = {
     "figure.facecolor": "white", "savefig.facecolor": "white", "axes.facecolor": "white",    # a light card on a dark page
     "figure.dpi": 110, "savefig.dpi": 130, "figure.constrained_layout.use": True,
@@ -55,35 +47,6 @@ def figure(function):
                 for number in set(plt.get_fignums()) - before:
                     plt.close(number)
     return draw
-
-
-def label(name):
-    """The title of a rung or peer; a name that the ladder does not know stays as it is."""
-    return one.title if (one := find(name)) else name
-
-
-def color(name):
-    return one.color if (one := find(name)) else YOURS if str(name).startswith("yours") else READ
-
-
-def marker(name):
-    return one.marker if (one := find(name)) else "*" if str(name).startswith("yours") else "o"
-
-
-def ramp(dark, lightest):
-    """A colour map from a tint that holds `lightest` of the colour, the rest white, up to the colour itself."""
-    return LinearSegmentedColormap.from_list(dark, [tuple(1 - lightest * (1 - c) for c in to_rgb(dark)), dark])
-
-
-def shades(dark, count, lightest=0.15):
-    """So many colours, from a light tint to the colour itself."""
-    return [ramp(dark, lightest)(n / max(1, count - 1)) for n in range(count)]
-
-
-def ink_on(fill):
-    """White or INK, whichever can be read on that colour."""
-    red, green, blue = to_rgb(fill)
-    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else INK
 
 
 def finish(fig, title, source):
@@ -163,49 +126,3 @@ def set_ticks(axis, places, text="{:g}".format):
     axis.set_major_locator(FixedLocator(places) if isinstance(places, list) else places)
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda x, _: text(x)))
-
-
-def bytes_text(n):
-    return format_bytes(n).replace(".0 ", " ")
-
-
-def si_text(n, unit):
-    for power, prefix in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if n >= 10**power:
-            return f"{n / 10**power:.3g} {prefix}{unit}"
-    return f"{n:.3g} {unit}"
-
-
-def ratio_text(a, b):
-    """a / b in two significant digits, written out: 4.3, 43, 1900."""
-    x = a / b
-    return f"{round(x, 1 - int(math.floor(math.log10(abs(x))))):.0f}" if x >= 10 else f"{x:.1f}"
-
-
-def every(rows, key, text=str):
-    """Every value that the rows hold under key, as text: '64', or '64/128'."""
-    return "/".join(text(value) for value in sorted({row[key] for row in rows}))
-
-
-def group(rows, key):
-    """value under key -> the rows that have it."""
-    groups = {}
-    for row in rows:
-        groups.setdefault(row[key], []).append(row)
-    return groups
-
-
-def by(rows, x, y):
-    """The points (row[x], row[y]) in order of x, without the rows that have no y."""
-    return sorted((row[x], row[y]) for row in rows if row[y] is not None)
-
-
-def mask_text(causal):
-    return "causal" if causal else "no mask"
-
-
-def recorded(results, live=False):
-    """Where and when results of a benchmark were measured."""
-    p = results["provenance"]
-    verb = "Measured here" if live else "Recorded"
-    return f"{verb} on {p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}."

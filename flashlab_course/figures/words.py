@@ -1,0 +1,57 @@
+"""Numbers as the pictures' titles and axes say them, and rows of measurements grouped and listed."""
+
+import math
+
+from flashlab.ladder import find
+from flashlab.memory import format_bytes
+
+
+def label(name):
+    """The title of a rung or peer; a name that the ladder does not know stays as it is."""
+    return one.title if (one := find(name)) else name
+
+
+def bytes_text(n):
+    return format_bytes(n).replace(".0 ", " ")
+
+
+def si_text(n, unit):
+    for power, prefix in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if n >= 10**power:
+            return f"{n / 10**power:.3g} {prefix}{unit}"
+    return f"{n:.3g} {unit}"
+
+
+def ratio_text(a, b):
+    """a / b in two significant digits, written out: 4.3, 43, 1900."""
+    x = a / b
+    return f"{round(x, 1 - int(math.floor(math.log10(abs(x))))):.0f}" if x >= 10 else f"{x:.1f}"
+
+
+def every(rows, key, text=str):
+    """Every value that the rows hold under key, as text: '64', or '64/128'."""
+    return "/".join(text(value) for value in sorted({row[key] for row in rows}))
+
+
+def group(rows, key):
+    """value under key -> the rows that have it."""
+    groups = {}
+    for row in rows:
+        groups.setdefault(row[key], []).append(row)
+    return groups
+
+
+def by(rows, x, y):
+    """The points (row[x], row[y]) in order of x, without the rows that have no y."""
+    return sorted((row[x], row[y]) for row in rows if row[y] is not None)
+
+
+def mask_text(causal):
+    return "causal" if causal else "no mask"
+
+
+def recorded(results, live=False):
+    """Where and when results of a benchmark were measured."""
+    p = results["provenance"]
+    verb = "Measured here" if live else "Recorded"
+    return f"{verb} on {p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}."
