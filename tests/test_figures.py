@@ -10,24 +10,24 @@ import pytest
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402
-import torch  # noqa: E402
 from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 
-from flashlab.memory import KiB  # noqa: E402
 from flashlab_course import figures, sweeps  # noqa: E402
 from flashlab_course.figures import __main__ as command  # noqa: E402
 from flashlab_course.figures import colors, style, words  # noqa: E402
 from tests import pictures as data  # noqa: E402
-from tests.pictures import CALLS, Touched, title  # noqa: E402
+from tests.pictures import CALLS, title  # noqa: E402
 
 DRAWN = [name for name, f in vars(figures).items() if hasattr(f, "__wrapped__")]
 
 
 def boxes_overlap(fig, texts):
     renderer = FigureCanvasAgg(fig).get_renderer()
-    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts if text.get_visible() and text.get_text()]
+    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts if text.get_visible()
+             and text.get_text()]
     return [(a, b) for n, (a, box_a) in enumerate(boxes) for b, box_b in boxes[n + 1:]
-            if box_a.x0 < box_b.x1 - 1 and box_b.x0 < box_a.x1 - 1 and box_a.y0 < box_b.y1 - 2 and box_b.y0 < box_a.y1 - 2]
+            if box_a.x0 < box_b.x1 - 1 and box_b.x0 < box_a.x1 - 1 and box_a.y0 < box_b.y1 - 2
+            and box_b.y0 < box_a.y1 - 2]
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -42,7 +42,7 @@ def test_says_what_it_draws_and_nothing_falls_off_the_page(name):
     canvas.draw()
     everything = fig.get_tightbbox(canvas.get_renderer())                # inches
     width, height = fig.get_size_inches()
-    assert everything.x0 > -0.02 and everything.y0 > -0.02 and everything.x1 < width + 0.02 and everything.y1 < height + 0.02
+    assert min(everything.x0, everything.y0, width - everything.x1, height - everything.y1) > -0.02
     written = [fig._suptitle, fig._supxlabel]
     for ax in fig.axes:
         written += [ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label, *ax.texts]
@@ -73,7 +73,8 @@ REFUSED = {
         lambda: figures.times_of_tiles(data.search(), causal=True),
     "no decode step of H_q = 32, H_kv = 4": lambda: figures.decode_steps(data.decode(skipped=("decode",))),
     "no decode step of H_q = 16, H_kv = 16": lambda: figures.decode_steps(data.decode(), H_q=16, H_kv=16),
-    "times of fp8 kernel, flash_attention_fp8, fa2_hopper_forward": lambda: figures.fp8_times(data.fp8(("flash_attention_fp8",))),
+    "times of fp8 kernel, flash_attention_fp8, fa2_hopper_forward":
+        lambda: figures.fp8_times(data.fp8(("flash_attention_fp8",))),
     "rings of two GPUs or more": lambda: figures.ring_speedup(data.rings() | {"rows": []}),
     "rows of mode 'all'": lambda: figures.ring_memory(data.rings() | {"rows": []}, mode="all"),
 }
@@ -104,7 +105,8 @@ def test_every_implementation_has_one_color_of_its_own():
 
 def test_figures_measure_nothing_and_judge_nothing():
     for path in Path(figures.__file__).parent.glob("*.py"):
-        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom | ast.Import)]
+        imports = [node for node in ast.walk(ast.parse(path.read_text()))
+                   if isinstance(node, ast.ImportFrom | ast.Import)]
         modules = {getattr(node, "module", None) or node.names[0].name for node in imports}
         assert not [m for m in modules if m.startswith(("flashlab_course.bench", "flashlab_course.check"))], path.name
     assert "matplotlib" not in Path(sweeps.__file__).read_text()

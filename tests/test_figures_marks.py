@@ -17,7 +17,7 @@ from matplotlib.patches import FancyArrow, Rectangle  # noqa: E402
 
 from flashlab import cost  # noqa: E402
 from flashlab.ladder import RUNGS, Rung, find  # noqa: E402
-from flashlab.memory import A100_SRAM, KiB  # noqa: E402
+from flashlab.memory import A100_SRAM  # noqa: E402
 from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
 from flashlab.rungs.fa2_backward import fa2_backward, fa2_backward_two_pass  # noqa: E402
 from flashlab.rungs.naive import naive_forward  # noqa: E402
@@ -72,13 +72,15 @@ def test_sizes_are_drawn_to_scale():
     large, small = (patch.get_width() * patch.get_height() for patch in left.patches)
     assert large / small == pytest.approx(40e9 / (108 * A100_SRAM))            # areas, not logarithms
     assert [bar.get_width() for bar in right.patches] == [1.5, 19]
-    shapes = [(patch.get_height(), patch.get_width()) for patch in figures.attention_matrices(100, 200, 10).axes[0].patches]
+    shapes = [(patch.get_height(), patch.get_width())
+              for patch in figures.attention_matrices(100, 200, 10).axes[0].patches]
     assert shapes == [(100, 10), (200, 10), (200, 10), (100, 200), (100, 200), (100, 10)]
 
 
 @pytest.mark.parametrize("N_q, N_k", [(4, 4), (3, 8), (8, 3)])
 def test_causal_mask_is_the_oracles(N_q, N_k):
-    visible = {(int(patch.get_y()), int(patch.get_x())) for patch in squares(figures.causal_mask(N_q, N_k).axes[-1], READ)}
+    visible = {(int(patch.get_y()), int(patch.get_x()))
+               for patch in squares(figures.causal_mask(N_q, N_k).axes[-1], READ)}
     assert visible == {(i, j) for i in range(N_q) for j in range(N_k) if j <= i + N_k - N_q}
 
 
@@ -93,15 +95,17 @@ def test_traffic_by_op_adds_up_to_the_memory():
 
 def test_every_crossing_is_an_arrow():
     arrows = [patch for patch in picture("crossings").axes[0].patches if isinstance(patch, FancyArrow)]
-    assert len(arrows) == 10                                                   # one down and one up for each of five operations
+    assert len(arrows) == 10, "one down and one up for each of five operations"
     assert sum(same_color(arrow.get_facecolor(), RUNGS[0].color) for arrow in arrows) == 4
 
 
 def test_squares_are_as_many_as_there_are_things():
-    assert counts(picture("tile_of_scores"), BLUE) == [1 * 2 + 4 * 2 + 1 * 4], "d = 2: a row of Q, four of K, four scores"
+    assert counts(picture("tile_of_scores"),
+                  BLUE) == [1 * 2 + 4 * 2 + 1 * 4], "d = 2: a row of Q, four of K, four scores"
     assert counts(figures.who_sees_whom(5, 4), "white") == [0, 4 * 3 // 2, 0]
     assert counts(picture("warp_lanes"), BLUE) == [32 + 32 + 8]
-    assert counts(picture("grid_and_guard"), BLUE) == [70] and counts(picture("grid_and_guard: two axes"), BLUE) == [200]
+    assert counts(picture("grid_and_guard"), BLUE) == [70] and counts(picture("grid_and_guard: two axes"),
+                                                                      BLUE) == [200]
     assert counts(picture("tile_order"), BLUE) == [4, 4]
     chip = figures.gpu_drawn("A100").axes[0]
     assert len([patch for patch in chip.patches if patch.get_width() == 0.84]) == figures.GPUS["A100"]["SMs"] == 108
@@ -132,7 +136,7 @@ def test_littles_law_meets_the_bandwidth():
 def test_the_rounds_of_a_sum_are_those_of_the_kernel():
     values, total = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0], torch.zeros(1)
     launch(simt.block_sum, 1, 8, shared=8)(torch.tensor(values), total)
-    assert texts(figures.halving(values).axes[0])[-9] == f"{total.item():g}" == "31"   # the first number of the last row
+    assert texts(figures.halving(values).axes[0])[-9] == f"{total.item():g}" == "31"    # in the last row
 
 
 def test_a_roofline_tells_measured_from_modelled_and_gives_rungs_their_colour():
@@ -157,13 +161,14 @@ def test_softmax_states_are_the_softmax_of_each_prefix():
     assert softmax_states([-math.inf, 1.0])[-1] == (1.0, 1.0, 0.0)
 
 
-@pytest.mark.parametrize("N_q, N_k, causal", [(64, 64, False), (64, 64, True), (40, 72, True), (72, 40, True), (50, 33, False)])
+@pytest.mark.parametrize("N_q, N_k, causal",
+                         [(64, 64, False), (64, 64, True), (40, 72, True), (72, 40, True), (50, 33, False)])
 def test_replay_visits_every_tile_once_and_accounts_for_every_byte(N_q, N_k, causal):
     for name, log in data.logs(N_q=N_q, N_k=N_k, causal=causal).items():
         visits, moves = replay(log)
         tiles = [(i, j) for i in range(math.ceil(N_q / 16)) for j in range(math.ceil(N_k / 16))]
         if name == "fa1_forward":
-            tiles.sort(key=lambda tile: tile[1])                         # key blocks outside, queries inside; skips none
+            tiles.sort(key=lambda tile: tile[1])                 # key blocks outside, queries inside; skips none
         elif causal:
             tiles = [(i, j) for i, j in tiles if j * 16 <= min(N_q, (i + 1) * 16) - 1 + N_k - N_q]
         assert [(rows[0] // 16, cols[0] // 16) for rows, cols in visits] == tiles
@@ -218,7 +223,7 @@ def test_share_of_S_with_and_without_the_minimum():
 
 
 def test_times_of_units_follow_from_the_published_rates():
-    """At d = 128 an H100 needs half as long for the exponentials as for the products (FlashAttention-3, section 3.1)."""
+    """At d = 128 an H100's exponentials take half as long as its products (FlashAttention-3, section 3.1)."""
     times = unit_times(128, 8)
     assert times["exponential"] / times["products"] == pytest.approx(0.5, abs=0.01)
     assert times["other float32"] == 8 / (H100["float32"] / 2)           # a lone operation takes a multiply-add's place
@@ -227,7 +232,8 @@ def test_times_of_units_follow_from_the_published_rates():
 @pytest.mark.parametrize("f", [fa2_backward, fa2_backward_two_pass])
 def test_traffic_by_tensor_adds_up_to_the_cost(f):
     Q, K, V, dO = (torch.randn(40, 8).half() for _ in range(4))
-    moved = moved_by_tensor(measure(f, Q, K, V, *fa2_forward(Q, K, V)[:1], dO, fa2_forward(Q, K, V)[1], B_r=8, B_c=8).log, "dQ")
+    moved = moved_by_tensor(measure(f, Q, K, V, *fa2_forward(Q, K, V)[:1], dO, fa2_forward(Q, K, V)[1], B_r=8,
+                                    B_c=8).log, "dQ")
     read, written, _ = getattr(cost, f.__name__)(40, 40, 8, B_r=8, B_c=8, element_size=2)
     assert [sum(column) for column in zip(*moved.values(), strict=True)] == [read, written]
 
@@ -262,7 +268,8 @@ def test_counters_stand_beside_their_model():
     failed = data.counters()
     failed["rows"][-1] |= {"dram_read": None, "dram_written": None, "l2_bytes": None, "skipped": "no permission"}
     fig = figures.model_vs_counters(failed)
-    assert "At N = 8192 DRAM moves" in title(fig) and "Missing: FA2 in Triton at N = 16384: no permission." in source(fig)
+    assert "At N = 8192 DRAM moves" in title(fig)
+    assert "Missing: FA2 in Triton at N = 16384: no permission." in source(fig)
 
 
 def test_the_backward_pictures_are_what_they_are_of():
@@ -283,9 +290,11 @@ def test_the_backward_pictures_are_what_they_are_of():
 def test_a_run_that_ended_early_says_why_in_its_place():
     problem = "it raised ValueError: no grid"
     for draw in (figures.vector_accesses, figures.matrix_accesses, figures.times_touched):
-        for run in (Touched(problem=problem), Touched({"X": None, "Y": None}, [], problem)):     # before or after a launch
+        for run in (Touched(problem=problem),
+                    Touched({"X": None, "Y": None}, [], problem)):     # before or after a launch
             fig = draw({"yours": run, "absent": None})
-            assert texts(fig.axes[0])[0].replace("\n", " ") == f"yours: {problem}" and not any(ax.axison for ax in fig.axes)
+            assert texts(fig.axes[0])[0].replace("\n",
+                                                 " ") == f"yours: {problem}" and not any(ax.axison for ax in fig.axes)
     assert "no grid" in texts(figures.memory_line(Touched(problem=problem)).axes[0])[0]
 
 
@@ -293,11 +302,13 @@ def test_a_run_that_ended_early_says_why_in_its_place():
 def test_lanes_of_a_vector_those_the_mask_holds_back_and_those_astray():
     from flashlab_course.gpu.vector_add import one_by_one_kernel, vector_add
 
-    fig = figures.vector_accesses({"wanted": touched(lambda: vector_add(torch.ones(10), torch.ones(10), B=4)), "yours": None})
+    fig = figures.vector_accesses({"wanted": touched(lambda: vector_add(torch.ones(10), torch.ones(10), B=4)),
+                                   "yours": None})
     assert title(fig) == "wanted: 36 addresses, the masks hold back 6, none lies outside the tensors"
     assert [len(squares(ax, color)) for ax, color in zip(fig.axes, (BLUE, BLUE, READ), strict=True)] == [10, 10, 10]
     X, Y, Out = torch.zeros(3, 16)[:, :10]
-    fig = figures.vector_accesses({"careless": touched(lambda: one_by_one_kernel[(3,)](X, Y, Out, 12, 4))})   # told of 12 elements
+    fig = figures.vector_accesses({"careless": touched(lambda: one_by_one_kernel[(3,)](X, Y, Out, 12,
+                                                                                       4))})   # told of 12 elements
     assert "6 lie outside the tensors" in title(fig) and counts(fig, ORANGE) == [2, 2, 2]
 
 
@@ -358,7 +369,8 @@ def test_a_rung_is_compared_with_the_one_before_and_never_with_a_detour():
     assert rung_before("fa2_persistent_forward") == rung_before("fa2_hopper_forward") == "fa2_tma_forward"
     assert rung_before("fa2_split_backward") == "fa2_triton_backward"
     results = data.climb()
-    assert {round(ratio, 3) for _, ratio, _ in gains(results, "fa2_hopper_forward", "sdpa_cudnn")} == {round(500 / 480, 3)}
+    assert {round(ratio, 3)
+            for _, ratio, _ in gains(results, "fa2_hopper_forward", "sdpa_cudnn")} == {round(500 / 480, 3)}
     for row in results["rows"]:
         if (row["implementation"], row["N"]) == ("fa2_tma_forward", 1024):
             row |= {"skipped": "out of memory", "ms": None}
@@ -371,7 +383,8 @@ def test_ties_are_hollow():
     marks = [line for line in picture("gain_of_rung: tie").axes[0].lines if line.get_marker() not in ("None", "")]
     assert {line.get_markerfacecolor() for line in marks} == {"white"}
     results = data.forward()
-    results["rows"] += [row | {"implementation": "tied"} for row in results["rows"] if row["implementation"] == "fa2_triton_forward"]
+    results["rows"] += [row | {"implementation": "tied"} for row in results["rows"]
+                        if row["implementation"] == "fa2_triton_forward"]
     tied = [line for line in figures.relative_speed(results).axes[0].lines if line.get_color() == color("tied")]
     assert {line.get_markerfacecolor() for line in tied if line.get_marker() != "None"} == {"white"}
 
@@ -400,7 +413,8 @@ def test_a_part_of_a_ring_that_is_missing_or_done_twice_is_said():
         found = data.ring_logs()
         spoil(found)
         assert "missing or computed twice" in title(figures.ring_parts(found, 8, "Measured here."))
-    names = lambda **options: [ax.get_title("center") for ax in figures.ring_parts(data.ring_logs(**options), 8, "-").axes]
+    names = lambda **options: [ax.get_title("center")
+                               for ax in figures.ring_parts(data.ring_logs(**options), 8, "-").axes]
     assert names() == [f"keys of rank {r}" for r in (0, 1, 1, 0)] and "nothing to do" in names(zigzag=False)
 
 
@@ -413,7 +427,8 @@ def scratch_rung(monkeypatch):
     before = RUNGS[:]
     RUNGS.append(Rung(99, "scratch_forward", "scratch", "the next idea", chapter="99", new="-", cost=cost.fa2_forward,
                       color="#123456", marker="P", tiled=True, heads=True))
-    yield lambda rows: [row | {"implementation": "scratch_forward"} for row in rows if row["implementation"] == "fa2_triton_forward"]
+    yield lambda rows: [row | {"implementation": "scratch_forward"} for row in rows
+                        if row["implementation"] == "fa2_triton_forward"]
     RUNGS[:] = before
 
 
@@ -430,7 +445,8 @@ def test_a_new_rung_is_drawn_without_a_change_to_any_figure(scratch_rung):
     results["rows"] += scratch_rung(results["rows"])
     for draw in AGAINST_N:
         fig = draw(results)
-        assert "the next idea" in title(fig) and "the next idea" in texts(fig.axes[0]) and markers(fig, "#123456") == {"P"}
+        assert "the next idea" in title(fig) and "the next idea" in texts(fig.axes[0]) and markers(fig,
+                                                                                                   "#123456") == {"P"}
     counters["rows"] += [row | {"dram_read": 2 * row["dram_read"]} for row in scratch_rung(counters["rows"])]
     assert f"{bytes_text(7 * 16 * 16384 * 64 * 2)} for the kernel" in title(figures.model_vs_counters(counters))
 
@@ -470,14 +486,16 @@ def test_lines_on_each_other_take_turns():
     assert turns == {"a": (0, 3), "b": (1, 3), "c": (0, 1), "d": (2, 3)}
     results = data.forward()
     assert "lie on each other" not in source(figures.runtime_against_N(results))
-    results["rows"] += [row | {"implementation": "yours"} for row in results["rows"] if row["implementation"] == "sdpa_flash"]
+    results["rows"] += [row | {"implementation": "yours"} for row in results["rows"]
+                        if row["implementation"] == "sdpa_flash"]
     fig = figures.runtime_against_N(results)
     assert "lie on each other" in source(fig) and markers(fig, find("sdpa_flash").color) == {"s"}
 
 
 def test_the_learners_kernel_stands_in_every_plot_and_in_no_title():
     results = data.with_masks()
-    results["rows"] += [row | {"implementation": "yours"} for row in results["rows"] if row["implementation"] == "fa2_triton_forward"]
+    results["rows"] += [row | {"implementation": "yours"} for row in results["rows"]
+                        if row["implementation"] == "fa2_triton_forward"]
     for draw in (*AGAINST_N, figures.relative_speed):
         fig = draw(results)
         assert "yours" in texts(fig.axes[0]) and "yours" not in title(fig).split(" the speed of")[-1], draw.__name__

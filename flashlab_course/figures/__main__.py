@@ -11,7 +11,8 @@ def main(arguments):
         raise SystemExit("usage: python -m flashlab_course.figures [OUT_DIR]    (default: docs)")
     folder = Path(*arguments or ["docs"])
     if not folder.is_dir():
-        raise SystemExit(f"python -m flashlab_course.figures: OUT_DIR must be a folder that is there, got {str(folder)!r}")
+        raise SystemExit("python -m flashlab_course.figures: OUT_DIR must be a folder that is there, got "
+                         f"{str(folder)!r}")
     figures.traffic_against_N(sweeps.over_N([256, 512, 1024, 2048, 4096])).savefig(folder / "traffic.png", dpi=130)
     print(f"wrote {folder / 'traffic.png'}")
 

@@ -2,7 +2,7 @@
 
 from flashlab.ladder import RUNGS
 from flashlab_course.figures.colors import BLUE, FAINT, INK, ORANGE, READ, WRITTEN, color
-from flashlab_course.figures.plots import axes, curves, panels, plot, stack
+from flashlab_course.figures.plots import axes, curves, panel, plot, stack
 from flashlab_course.figures.style import HALO, figure, finish, note
 from flashlab_course.figures.words import bytes_text, ratio_text
 from flashlab_course.gpu.simt import WARP
@@ -15,9 +15,11 @@ def bandwidth_by_footprint(rows, words, l2_bytes):
     """TB/s read against how much memory is read over and over. rows: dicts of "footprint" and "tb_s"."""
     points = sorted((row["footprint"], row["tb_s"]) for row in rows if row.get("level") != "shared memory")
     (near, fast), (far, slow) = max(points, key=lambda point: point[1]), points[-1]
-    return curves([("", points, BLUE)], f"{bytes_text(near)} that the L2 cache holds come {ratio_text(fast, slow)} times as fast as "
-                  f"{bytes_text(far)} from HBM", words, "memory read again and again (bytes)", "TB/s read", size=(8, 3.6), log="x",
-                  byte="x", ylim=(0, 1.15 * fast), walls={f"L2 cache, {bytes_text(l2_bytes)}": l2_bytes})
+    return curves([("", points, BLUE)],
+                  f"{bytes_text(near)} that the L2 cache holds come {ratio_text(fast, slow)} times as fast as "
+                  f"{bytes_text(far)} from HBM", words, "memory read again and again (bytes)", "TB/s read",
+                  size=(8, 3.6), log="x", byte="x", ylim=(0, 1.15 * fast),
+                  walls={f"L2 cache, {bytes_text(l2_bytes)}": l2_bytes})
 
 
 @figure
@@ -25,28 +27,35 @@ def latency_by_footprint(rows, words):
     """ns for one load that depends on the load before, against how much memory the loads are spread over."""
     points = sorted((row["footprint"], row["ns"]) for row in rows if row["level"] != "shared memory")
     near, far = next(row["ns"] for row in rows if row["level"] == "shared memory"), points[-1][1]
-    return curves([("", points, BLUE)], f"A load from HBM takes {far:.0f} ns, {ratio_text(far, near)} times as long as one from shared "
-                  "memory", words, "memory that the loads are spread over (bytes)", "ns for one load", size=(8, 3.6), log="x",
-                  byte="x", ylim=(0, 1.15 * max(ns for _, ns in points)), ceilings={f"shared memory, {near:.0f} ns": near})
+    return curves([("", points, BLUE)],
+                  f"A load from HBM takes {far:.0f} ns, {ratio_text(far, near)} times as long as one from shared "
+                  "memory", words, "memory that the loads are spread over (bytes)", "ns for one load", size=(8, 3.6),
+                  log="x", byte="x", ylim=(0, 1.15 * max(ns for _, ns in points)),
+                  ceilings={f"shared memory, {near:.0f} ns": near})
 
 
 @figure
 def op_times(rows, tb_s, tflops, words):
-    """Measured time of each operation, beside the times that its bytes and its FLOPs need at best, at tb_s and tflops."""
-    fig, (ax,) = panels(1, size=(8, 1.4 + 0.42 * len(rows)))
-    stack(ax, {row["op"]: [(row["ms"] * 1000, FAINT)] for row in rows}, [f"{row['ms'] * 1000:.0f} µs" for row in rows], "µs")
+    """Measured time of each operation, beside what its bytes and its FLOPs need at best, at tb_s and tflops."""
+    fig, ax = panel(8, 1.4 + 0.42 * len(rows))
+    stack(ax, {row["op"]: [(row["ms"] * 1000, FAINT)] for row in rows}, [f"{row['ms'] * 1000:.0f} µs" for row in rows],
+          "µs")
     needs = [(row["bytes"] / tb_s / 1e6, row["flops"] / tflops / 1e6) for row in rows]
     for colour, times in zip((BLUE, ORANGE), zip(*needs, strict=True), strict=True):
         ax.plot(times, range(len(rows)), "|", color=colour, ms=17, mew=3)
     waits = sum(move > compute for move, compute in needs)
-    return finish(fig, f"{waits} of {len(rows)} operations need longer for their bytes (blue) than for their arithmetic (orange)",
+    return finish(fig, f"{waits} of {len(rows)} operations need longer for their bytes (blue) than for their "
+                       "arithmetic (orange)",
                   f"{words} Grey: measured time. Marks: at best, at {tb_s:.3g} TB/s and {tflops:.0f} TFLOP/s.")
 
 
 @figure
 def bytes_in_flight(rows, latency_ns, tb_s, words):
-    """TB/s against the bytes on their way at once, with Little's law dashed. rows: "in_flight", "tb_s", "each" (bytes a thread)."""
-    fig, (ax,) = panels(1)
+    """TB/s against the bytes on their way at once, with Little's law dashed.
+
+    rows: "in_flight", "tb_s", "each" (bytes a thread).
+    """
+    fig, ax = panel()
     low, high = min(row["in_flight"] for row in rows) / 2, max(row["in_flight"] for row in rows) * 2
     enough = latency_ns * tb_s * 1000
     plot(ax, "", [(low, low / latency_ns / 1000), (enough, tb_s), (high, tb_s)], INK, "--", lw=1.3)
@@ -64,15 +73,19 @@ def bytes_in_flight(rows, latency_ns, tb_s, words):
 
 @figure
 def host_and_gpu(rows, words):
-    """The sum of two vectors in the CPU's memory: added there, or copied to the GPU, added and copied back. rows: host_copies."""
+    """The sum of two vectors in the CPU's memory: added there, or copied to the GPU, added and copied back.
+
+    rows: host_copies.
+    """
     ms = {(row["what"], row["memory"]): row["ms"] for row in rows}
     added = ms["x + y on the GPU", ""]
     parts = {"on the CPU": [(ms["x + y on the CPU", ""], BLUE, "x + y")]}
     for memory in ("pinned", "pageable"):
-        parts[f"on the GPU, {memory} memory"] = [(ms["two copies to the GPU", memory], WRITTEN, "x, y there"), (added, BLUE, "x + y"),
+        parts[f"on the GPU, {memory} memory"] = [(ms["two copies to the GPU", memory], WRITTEN, "x, y there"),
+                                                 (added, BLUE, "x + y"),
                                                  (ms["one copy back", memory], WRITTEN, "sum back")]
     totals = [sum(took for took, *_ in steps) for steps in parts.values()]
-    fig, (ax,) = panels(1, size=(8, 2.5))
+    fig, ax = panel(8, 2.5)
     stack(ax, parts, [f"{total:.0f} ms" for total in totals], "ms")
     slow = ratio_text(totals[1] - added, added)
     return finish(fig, f"The GPU adds in {added:.2g} ms; the copies there and back take {slow} times as long at best",
@@ -80,8 +93,8 @@ def host_and_gpu(rows, words):
 
 
 def upright(rows, key, names, texts, xlabel):
-    """A new figure with an upright bar of ms for each row: blue from a whole warp on, grey below, with its text on top."""
-    fig, (ax,) = panels(1, size=(8, 3.3))
+    """A new figure with a bar of ms for each row, its text on top: blue from a whole warp on, grey below."""
+    fig, ax = panel(8, 3.3)
     for x, (row, text) in enumerate(zip(rows, texts, strict=True)):
         ax.bar(x, row["ms"], 0.66, color=BLUE if row[key] >= WARP else READ)
         ax.text(x, row["ms"], text, ha="center", va="bottom", fontsize=8.5)
@@ -92,14 +105,17 @@ def upright(rows, key, names, texts, xlabel):
 
 @figure
 def time_by_period(rows, words, counted=()):
-    """ms of two_paths where neighbours agree in groups of `period`. counted: rows of "period" and "lanes_per_instruction"."""
+    """ms of two_paths where neighbours agree in groups of `period`.
+
+    counted: rows of "period" and "lanes_per_instruction".
+    """
     lanes = {row["period"]: f"{row['lanes_per_instruction']:.0f} of {WARP}\nlanes" for row in counted}
     fig = upright(rows, "period", ["all" if row["period"] > 1000 else row["period"] for row in rows],
                   [lanes.get(row["period"], "") for row in rows], "period: so many neighbours take the same path")
     within = max(row["ms"] for row in rows if row["period"] < WARP)
     across = min(row["ms"] for row in rows if row["period"] >= WARP)
-    return finish(fig, f"Where a warp's lanes disagree it takes both paths, {within / across:.2f} times the time; where whole warps "
-                       "disagree, nothing", f"{words}{' Lanes: hardware counter.' if lanes else ''}")
+    return finish(fig, f"Where a warp's lanes disagree it takes both paths, {within / across:.2f} times the time; "
+                       "where whole warps disagree, nothing", f"{words}{' Lanes: hardware counter.' if lanes else ''}")
 
 
 @figure
@@ -109,8 +125,8 @@ def time_by_block(rows, words):
     idle = [f"{WARP - block} of {WARP} lanes\nhave no thread" if block < WARP else "" for block in blocks]
     fig = upright(rows, "block", blocks, idle, "threads in a block")
     full = next(row["ms"] for row in rows if row["block"] >= WARP)
-    return finish(fig, f"A block of {blocks[0]} threads takes {ratio_text(rows[0]['ms'], full)} times as long as one of {WARP}: the "
-                       "empty lanes are paid for", words)
+    return finish(fig, f"A block of {blocks[0]} threads takes {ratio_text(rows[0]['ms'], full)} times as long as one "
+                       f"of {WARP}: the empty lanes are paid for", words)
 
 
 @figure
@@ -122,7 +138,7 @@ def bandwidth_by_block(rows, words):
                   f"{ratio_text(cuda[best], cuda[WARP])} times fewer bytes a second than blocks of {best}", words,
                   "threads in a block", "TB/s moved", size=(8, 3.6), log="x", ticks=sorted(cuda),
                   ylim=(0, 1.15 * max(row["tb_s"] for row in rows)),
-                  ceilings={"PyTorch": row["tb_s"] for row in rows if row["by"] == "PyTorch"})
+                  ceilings={row["by"]: row["tb_s"] for row in rows if row["by"] == "PyTorch"})
 
 
 @figure
@@ -136,16 +152,19 @@ def roofline(points, tb_s, tflops, words):
     ridge = tflops / tb_s
     at = {point["op"]: point["flops"] / point["bytes"] for point in points}
     low, right = min([*at.values(), 0.1]) / 2, max([*at.values(), ridge])
-    fig, (ax,) = panels(1, size=(8, 4.8))
-    plot(ax, "", [(low, low * tb_s), (ridge, tflops), (12 * right, tflops)], INK, "--", lw=1.3)      # room for names at the right
+    fig, ax = panel(8, 4.8)
+    # room for names at the right
+    plot(ax, "", [(low, low * tb_s), (ridge, tflops), (12 * right, tflops)], INK, "--", lw=1.3)
     titles, places = {r.title: r.name for r in RUNGS}, {}
     for point in points:
         op, x, measured = point["op"], at[point["op"]], point.get("tflops")
         y = measured or min(x * tb_s, tflops)
-        colour = color(point.get("rung") or titles.get(op.replace("(Triton)", "in Triton"), ""))     # results/ has brackets
+        # results/ has brackets
+        colour = color(point.get("rung") or titles.get(op.replace("(Triton)", "in Triton"), ""))
         ax.plot(x, y, "o", color=colour, mfc=colour if measured else "white", ms=7)
         near = [place for place in places if max(place[0] / x, x / place[0], place[1] / y, y / place[1]) < 1.25]
-        places.setdefault(near[0] if near else (x, y, colour), []).append(op)          # points on each other share a line of text
+        # points on each other share a line of text
+        places.setdefault(near[0] if near else (x, y, colour), []).append(op)
     above = 0
     for (x, y, colour), ops in sorted(places.items(), reverse=True):
         if x <= ridge:                                                   # under the slope

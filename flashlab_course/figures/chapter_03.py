@@ -7,7 +7,7 @@ import torch
 from matplotlib.ticker import MaxNLocator
 
 from flashlab_course.figures.colors import BLUE, FAINT, GREEN, INK, PURPLE, READ, WRITTEN, color
-from flashlab_course.figures.plots import curves, panels, plot, stack, wall
+from flashlab_course.figures.plots import curves, panel, panels, plot, stack, wall
 from flashlab_course.figures.style import figure, finish, note
 from flashlab_course.figures.words import by, bytes_text, group
 
@@ -16,9 +16,12 @@ ONLINE = color("online_softmax_forward")
 
 @figure
 def largest_exponentials(largest):
-    """e^x on a log axis, and where each float format ends. largest: torch dtype -> largest whole x whose exponential is finite."""
+    """e^x on a log axis, and where each float format ends.
+
+    largest: torch dtype -> largest whole x whose exponential is finite.
+    """
     names = {dtype: str(dtype).removeprefix("torch.") for dtype in largest}
-    fig, (ax,) = panels(1, size=(8, 3.6))
+    fig, ax = panel(8, 3.6)
     right = 1.15 * max(largest.values())
     plot(ax, "", [(0, 1), (right, math.exp(right))], style="-")             # a straight line: the axis is logarithmic
     for dtype, x in largest.items():
@@ -29,20 +32,22 @@ def largest_exponentials(largest):
         note(ax, f"x = {x}", x, math.exp(x), 7, -8, fontweight="bold")
     ax.set(yscale="log", xlabel="x", ylabel="exp(x)")
     ax.margins(x=0)                                                    # no fixed limits: a prediction may lie anywhere
-    return finish(fig, "exp(x) becomes inf: " + ", ".join(f"{names[dtype]} at x = {x + 1}" for dtype, x in largest.items()),
+    return finish(fig,
+                  "exp(x) becomes inf: " + ", ".join(f"{names[dtype]} at x = {x + 1}" for dtype, x in largest.items()),
                   "Measured here: dots, the largest whole x with a finite exponential. Dashed: torch.finfo(dtype).max.")
 
 
 @figure
 def softmax_passes(costs):
     """HBM bytes of each softmax. costs: name -> (read, written), in the order to draw them."""
-    fig, (ax,) = panels(1, size=(8, 1.4 + 0.5 * len(costs)))
+    fig, ax = panel(8, 1.4 + 0.5 * len(costs))
     stack(ax, {name: [(read, READ), (written, WRITTEN)] for name, (read, written) in costs.items()},
-          [f"{bytes_text(read)} read + {bytes_text(written)} written" for read, written in costs.values()], "HBM traffic (bytes)",
-          room=1.02, byte=True)
+          [f"{bytes_text(read)} read + {bytes_text(written)} written" for read, written in costs.values()],
+          "HBM traffic (bytes)", room=1.02, byte=True)
     totals = {name: sum(both) for name, both in costs.items()}
     most, least = max(totals, key=totals.get), min(totals, key=totals.get)
-    return finish(fig, f"From {most} to {least}: {bytes_text(totals[most])} of HBM traffic becomes {bytes_text(totals[least])}",
+    return finish(fig, f"From {most} to {least}: {bytes_text(totals[most])} of HBM traffic becomes "
+                       f"{bytes_text(totals[least])}",
                   "Modelled: bytes counted by flashlab.memory. Dark: read, light: written.")
 
 
@@ -51,7 +56,7 @@ def softmax_states(xs):
     m, l, states = -math.inf, 0.0, []
     for x in map(float, xs):
         m_new = max(m, x)
-        seen = m_new > -math.inf                                       # -inf - -inf: nothing seen yet, nothing to rescale
+        seen = m_new > -math.inf                       # else -inf - -inf: nothing seen yet, nothing to rescale
         alpha = math.exp(m - m_new) if seen else 1.0
         l = alpha * l + (math.exp(x - m_new) if seen else 0.0)
         m = m_new
@@ -69,13 +74,15 @@ def running_state(xs):
     steps = range(1, len(xs) + 1)
     plot(top, "", zip(steps, xs, strict=True), READ, "o", ms=5)
     plot(top, "m, the largest score so far", zip(steps, ms, strict=True), ONLINE, "-", drawstyle="steps-post")
-    plot(bottom, "l, the sum of exp(score − m)", zip(steps, ls, strict=True), ONLINE, "o-", ms=4, drawstyle="steps-post")
+    plot(bottom, "l, the sum of exp(score − m)", zip(steps, ls, strict=True), ONLINE, "o-", ms=4,
+         drawstyle="steps-post")
     for ax in (top, bottom):
         ax.vlines(rescaled, 0, 1, transform=ax.get_xaxis_transform(), color=INK, lw=0.9, ls=":")
     last, raised = -math.inf, 0
     for n in rescaled:                                                 # neighbours' labels stand on top of one another
         raised = (raised + 1) % 4 if n - last < len(xs) / 8 else 0
-        note(top, f"α = {alphas[n - 1]:.2g}", n, 1, 0, 6 + 10 * raised, xycoords=top.get_xaxis_transform(), fontsize=8, ha="center")
+        note(top, f"α = {alphas[n - 1]:.2g}", n, 1, 0, 6 + 10 * raised, xycoords=top.get_xaxis_transform(), fontsize=8,
+             ha="center")
         last = n
     top.set_ylabel("score")
     top.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -88,9 +95,12 @@ def running_state(xs):
 
 @figure
 def records(counts, N, expected):
-    """How often the running maximum of N random scores grows, over many rows. counts: one number a row; expected: their mean."""
+    """How often the running maximum of N random scores grows, over many rows.
+
+    counts: one number a row; expected: their mean.
+    """
     rows = Counter(counts)
-    fig, (ax,) = panels(1, size=(8, 3.2))
+    fig, ax = panel(8, 3.2)
     ax.bar(list(rows), list(rows.values()), 0.8, color=ONLINE)
     wall(ax, f"1 + 1/2 + … + 1/{N} = {expected:.2f}", expected)
     ax.set(xlabel="new maxima in a row of scores, the first counted", ylabel="rows")
@@ -118,11 +128,14 @@ def rounding_of_l(points):
 
 @figure
 def shares_of_weight(states, counts):
-    """What part of a row's softmax weight each shard of its keys holds. states: (O, m, l) of each shard; counts: its keys."""
+    """What part of a row's softmax weight each shard of its keys holds.
+
+    states: (O, m, l) of each shard; counts: its keys.
+    """
     top = max(float(m) for _, m, _ in states)
     weights = [float(l) * math.exp(float(m) - top) for _, m, l in states]
     shares, keys = ([100 * part / sum(parts) for part in parts] for parts in (weights, counts))
-    fig, (ax,) = panels(1, size=(8, 3.2))
+    fig, ax = panel(8, 3.2)
     for n, (share, part) in enumerate(zip(shares, keys, strict=True)):
         ax.bar(n - 0.2, part, 0.38, color=FAINT)
         ax.bar(n + 0.2, share, 0.38, color=ONLINE)

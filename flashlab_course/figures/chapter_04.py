@@ -1,4 +1,4 @@
-"""The pictures of chapter 04: products by tiles, and the order in which a kernel visits them, replayed from a Memory's log."""
+"""The pictures of chapter 04: products by tiles, and the order in which a kernel visits tiles."""
 
 import math
 
@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator
 
 from flashlab.validate import check_positive
 from flashlab_course.figures.colors import BLUE, FAINT, GREEN, GREY, ORANGE, PALE, READ, WRITTEN, color, shades
-from flashlab_course.figures.plots import axes, box, grid, panels, plot
+from flashlab_course.figures.plots import axes, box, canvas, grid, panel, panels, plot
 from flashlab_course.figures.style import byte_axis, figure, finish, note
 from flashlab_course.figures.words import by, bytes_text, label
 
@@ -26,18 +26,19 @@ def block_product(M, K, N, B_m, B_k, B_n, tile=(1, 1)):
     rows, inner, columns = blocks(M, B_m), blocks(K, B_k), blocks(N, B_n)
     i, j = min(tile[0], len(rows) - 1), min(tile[1], len(columns) - 1)
     gap = 0.12 * max(M, K, N)
-    fig, (ax,) = panels(1, size=(6.4, 6.4 * (K + M + gap) / (K + N + gap) + 0.6))
-    for name, x, y, down, across, marked in (("A", 0, K + gap, rows, inner, lambda r, c: c + 1 if r == i else ""),
-                                             ("B", K + gap, 0, inner, columns, lambda r, c: r + 1 if c == j else ""),
-                                             ("C", K + gap, K + gap, rows, columns, lambda r, c: "Σ" if (r, c) == (i, j) else "")):
+    fig, ax = panel(6.4, 6.4 * (K + M + gap) / (K + N + gap) + 0.6)
+    marks = {"A": {(i, n): n + 1 for n in range(len(inner))}, "B": {(n, j): n + 1 for n in range(len(inner))},
+             "C": {(i, j): "Σ"}}
+    for name, x, y, down, across in (("A", 0, K + gap, rows, inner), ("B", K + gap, 0, inner, columns),
+                                     ("C", K + gap, K + gap, rows, columns)):
         for r, (top, bottom) in enumerate(down):
             for c, (left, right) in enumerate(across):
-                text = marked(r, c)
-                box(ax, x + left, y + top, right - left, bottom - top, READ if text else PALE, text, edge=GREY, lw=0.8, size=10)
+                text = marks[name].get((r, c), "")
+                box(ax, x + left, y + top, right - left, bottom - top, READ if text else PALE, text, edge=GREY, lw=0.8,
+                    size=10)
         width = across[-1][1]
         ax.text(x + width / 2, y - 0.02 * (M + K), f"{name}  {down[-1][1]} × {width}", ha="center", va="bottom")
-    ax.set(xlim=(-0.02 * (K + N), 1.02 * (K + gap + N)), ylim=(1.02 * (K + gap + M), -0.08 * (M + K)), aspect="equal")
-    ax.axis("off")
+    canvas(ax, (-0.02 * (K + N), 1.02 * (K + gap + N)), (1.02 * (K + gap + M), -0.08 * (M + K)))
     return finish(fig, f"One tile of C is a sum of {len(inner)} products: a row of A's tiles with a column of B's",
                   f"Definition: tiles of at most {B_m} × {B_k} of A, {B_k} × {B_n} of B. Equal numbers are multiplied.")
 
@@ -48,7 +49,7 @@ def matmul_traffic(points):
 
     points: dicts of edge, formula, and measured, None where the tiles do not fit
     """
-    fig, (ax,) = panels(1, size=(8, 3.8))
+    fig, ax = panel(8, 3.8)
     over = [p for p in points if p["measured"] is None]
     fits = by(points, "edge", "measured")
     plot(ax, "", by(points, "edge", "formula"), BLUE, "--", lw=1.4)
@@ -72,7 +73,7 @@ def attention_tiles(T_r=4, T_c=4, i=0, rows=2, d=128):
     check_positive(T_r=T_r, T_c=T_c, rows=rows, d=d)
     if not 0 <= i < T_r:
         raise ValueError(f"i must be one of the {T_r} blocks of queries, 0 to {T_r - 1}, got {i}")
-    fig, (ax,) = panels(1, size=(8, 6.4))
+    fig, ax = panel(8, 6.4)
     deep, gap = 2.6, 0.7                                                 # deep: how long the side d is drawn
     x, y, out = deep + gap, T_c + gap, deep + T_c + 2 * gap
 
@@ -94,8 +95,7 @@ def attention_tiles(T_r=4, T_c=4, i=0, rows=2, d=128):
                              (out + deep / 2, 0, f"V  {N_k} × {d}"), (out + deep / 2, y, f"O  {N_q} × {d}"),
                              (middle, y, f"S  {N_q} × {N_k}")):
         ax.text(left, top - 0.1, words, ha="center", va="bottom")
-    ax.set(xlim=(-0.1, out + deep + 0.1), ylim=(y + T_r + 0.1, -0.5), aspect="equal")
-    ax.axis("off")
+    canvas(ax, (-0.1, out + deep + 0.1), (y + T_r + 0.1, -0.5))
     terms = " + ".join(f"S{lowered(i + 1, c + 1)} V{lowered(c + 1)}" for c in range(T_c))
     return finish(fig, f"O{lowered(i + 1)} = {terms}: one row of tiles makes one block of O",
                   f"Definition: blocks of {rows} rows, tiles of S {rows} × {rows}; the side d is not to scale. "
@@ -120,19 +120,22 @@ def star_weights(s, B_c):
         ax.bar(range(len(s)), weights.tolist(), 0.8, color=colour)
         ax.set(ylabel="weight (%)", ylim=(0, 1.35 * highest), title=name)
         for start, stop in blocks(len(s), B_c):
-            ax.text((start + stop - 1) / 2, 1.17 * highest, f"tile: {weights[start:stop].sum():.0f} %", ha="center", fontsize=9)
+            ax.text((start + stop - 1) / 2, 1.17 * highest, f"tile: {weights[start:stop].sum():.0f} %", ha="center",
+                    fontsize=9)
         ax.vlines([start - 0.5 for start, _ in blocks(len(s), B_c)[1:]], *ax.get_ylim(), color=FAINT, lw=1)
     axs[1].set(xlabel="key", xlim=(-0.5, len(s) - 0.5))
     whole, mine = ([part.sum().item() for part in weights.split(B_c)] for weights, _ in rows.values())
     n = max(range(len(whole)), key=lambda n: abs(mine[n] - whole[n]))
-    return finish(fig, f"Tile {n + 1} of this row holds {whole[n]:.0f} % of the weight; softmax* gives it {mine[n]:.0f} %",
+    return finish(fig,
+                  f"Tile {n + 1} of this row holds {whole[n]:.0f} % of the weight; softmax* gives it {mine[n]:.0f} %",
                   f"Measured here: one query, {len(s)} keys, tiles of {B_c}, in float64.")
 
 
 def replay(log):
     """The visits (rows, cols) in order, and for each the moves (verb, tensor, bytes) of its step.
 
-    A tile is visited when a matrix product follows the loads of Q_i and K_j. Loads before it and stores after it are its own.
+    A tile is visited when a matrix product follows the loads of Q_i and K_j. Loads before it and stores after it are
+    its own.
     """
     visits, moves, pending = [], [], []
     Q_rows = K_rows = None
@@ -141,7 +144,7 @@ def replay(log):
             pending.append((event.kind, event.name, event.read))
             Q_rows = event.rows if event.name == "Q" else Q_rows
             K_rows = event.rows if event.name == "K" else K_rows
-        elif event.kind == "store":                                         # pending: of a query block that sees no key at all
+        elif event.kind == "store":                      # pending: of a query block that sees no key at all
             (moves[-1] if moves and not pending else pending).append((event.kind, event.name, event.written))
         elif event.name == "mm" and K_rows:
             if not visits or visits[-1] != (Q_rows, K_rows) or any(name in "QK" for _, name, _ in pending):
@@ -169,7 +172,8 @@ def tile_traversal(logs, N_q, N_k):
                              f"{seen[0]} and {seen[1]}")
     replays = {name: replay(log) for name, log in logs.items()}
     tensors = [T for T in ("Q", "K", "V", "O", "l", "m", "L") if any(e.name == T for log in logs.values() for e in log)]
-    fig, axs = panels(len(logs), 3, size=(5.2 * len(logs), 7.6), sharey="row", height_ratios=[3.4, 0.32 * len(tensors) + 0.2, 1.3])
+    fig, axs = panels(len(logs), 3, size=(5.2 * len(logs), 7.6), sharey="row",
+                      height_ratios=[3.4, 0.32 * len(tensors) + 0.2, 1.3])
     longest = max(len(moves) for _, moves in replays.values())
     for n, (name, (visits, moves)) in enumerate(replays.items()):
         tiles, moved, nbytes = axs[n::len(logs)]
@@ -182,8 +186,8 @@ def tile_traversal(logs, N_q, N_k):
     axs[0].set_ylabel("query block i")
     axs[2 * len(logs)].set_ylabel("bytes a step")
     byte_axis(axs[2 * len(logs)].yaxis)
-    return finish(fig, traversal_title(replays, N_q, N_k), f"{REPLAYED} Numbers: order of visits. "
-                  "▼ load from HBM, △ store to HBM; dark bars read, light bars written.")
+    return finish(fig, traversal_title(replays, N_q, N_k), f"{REPLAYED} Numbers: order of visits. ▼ load from HBM, △ "
+                                                           "store to HBM; dark bars read, light bars written.")
 
 
 def traversal_title(replays, N_q, N_k):
@@ -193,15 +197,17 @@ def traversal_title(replays, N_q, N_k):
     visits, moves = replays[least]
     if len(replays) == 1:
         always = [T for T in "QKVOlmL" if all(any(tensor == T for _, tensor, _ in step) for step in moves)]
-        return f"{label(least)} moves {', '.join(always)} in each of its {len(moves)} steps: {bytes_text(totals[least])}"
+        each = ", ".join(always)
+        return f"{label(least)} moves {each} in each of its {len(moves)} steps: {bytes_text(totals[least])}"
     there = math.prod(len(blocks_of(visits, axis, N)) for axis, N in ((0, N_q), (1, N_k)))
     if len(visits) < there:                                # two causes for one difference: the title claims neither
         return (f"{label(least)} skips {there - len(visits)} of {there} tiles: {bytes_text(totals[least])}, "
                 f"{label(most)} {bytes_text(totals[most])}")
-    loads = {name: {T for step in moves for verb, T, _ in step if verb == "load"} for name, (_, moves) in replays.items()}
+    loads = {name: {T for step in moves for verb, T, _ in step if verb == "load"}
+             for name, (_, moves) in replays.items()}
     spared = ", ".join(T for T in ("O", "l", "m") if T in loads[most] - loads[least])
-    return (f"{label(least)} keeps {spared} on the chip and moves {bytes_text(totals[least])} where {label(most)} moves "
-            f"{bytes_text(totals[most])}")
+    return (f"{label(least)} keeps {spared} on the chip and moves {bytes_text(totals[least])} where {label(most)} "
+            f"moves {bytes_text(totals[most])}")
 
 
 def blocks_of(visits, axis, N):
@@ -218,7 +224,7 @@ def draw_tiles(ax, name, visits, N_q, N_k):
             if n is None:
                 box(ax, left, top, width, height, "white", edge=GREY, hatch="///", lw=0.8)
                 continue
-            roomy = 2 * width > cols[0][1] and 2 * height > rows[0][1]        # a short last tile has no room for its number
+            roomy = 2 * width > cols[0][1] and 2 * height > rows[0][1]    # not a short last tile
             box(ax, left, top, width, height, fills[n], n + 1 if len(visits) <= 100 and roomy else "", lw=1.5,
                 size=10 if len(visits) <= 36 else 7)
     skipped = len(rows) * len(cols) - len(visits)
@@ -243,7 +249,8 @@ def draw_moves(ax, colour, moves, tensors):
 
 def draw_bytes(ax, moves):
     """Bars of the bytes read and written in each step."""
-    read, written = ([sum(nbytes for v, _, nbytes in step if v == verb) for step in moves] for verb in ("load", "store"))
+    read, written = ([sum(nbytes for v, _, nbytes in step if v == verb) for step in moves]
+                     for verb in ("load", "store"))
     steps = range(1, len(moves) + 1)
     ax.bar(steps, read, 0.8, color=READ)
     ax.bar(steps, written, 0.8, bottom=read, color=WRITTEN)

@@ -3,37 +3,41 @@
 from flashlab.memory import KiB
 from flashlab.tiles import paper_tile_sizes
 from flashlab_course.figures.colors import BLUE, INK, READ, WRITTEN, color
-from flashlab_course.figures.plots import axes, ceiling, heading, panels, plot, stack
+from flashlab_course.figures.plots import axes, ceiling, heading, panel, panels, plot, stack
 from flashlab_course.figures.style import HALO, figure, finish, note
 from flashlab_course.figures.words import bytes_text, label
 
-BLOCK_LIMITS = {"a block on an A100 gets": 163 * KiB, "on an H100": 227 * KiB}      # shared memory, CUDA C++ Programming Guide
+# shared memory, CUDA C++ Programming Guide
+BLOCK_LIMITS = {"a block on an A100 gets": 163 * KiB, "on an H100": 227 * KiB}
 
 
 def tile_bytes(B_r, B_c, d, element_size=4):
     """What FA1's inner step keeps on chip, in the order in which it comes: name -> bytes."""
-    numbers = {"K_j": B_c * d, "V_j": B_c * d, "Q_i": B_r * d, "O_i": B_r * d, "S_ij": B_r * B_c, "scaled S_ij": B_r * B_c,
-               "P_ij": B_r * B_c}
+    numbers = {"K_j": B_c * d, "V_j": B_c * d, "Q_i": B_r * d, "O_i": B_r * d, "S_ij": B_r * B_c,
+               "scaled S_ij": B_r * B_c, "P_ij": B_r * B_c}
     return {name: element_size * n for name, n in numbers.items()}
 
 
 @figure
 def tiles_in_sram(stacks, sram_bytes):
     """Tiles end to end against the size of the SRAM. stacks: name -> {tile: bytes}, as tile_bytes makes them."""
-    fig, (ax,) = panels(1, size=(9, 2 + 0.75 * len(stacks)))
+    fig, ax = panel(9, 2 + 0.75 * len(stacks))
     longest = max(sum(tiles.values()) for tiles in stacks.values())
-    parts = lambda tiles: [(nbytes, BLUE if "_ij" in tile else WRITTEN, tile.replace(" ", "\n")) for tile, nbytes in tiles.items()]
+    parts = lambda tiles: [(nbytes, BLUE if "_ij" in tile else WRITTEN, tile.replace(" ", "\n"))
+                           for tile, nbytes in tiles.items()]
     stack(ax, {name: parts(tiles) for name, tiles in stacks.items()}, xlabel="bytes on chip", byte=True)
     for bar in ax.patches:
         bar.set(ec="white", lw=1.2)
     budgets = sorted({"the model's budget": sram_bytes, **BLOCK_LIMITS}.items(), key=lambda pair: pair[1])
-    for n, (words, nbytes) in enumerate(budgets):                        # the words go down like stairs, or they would overlap
+    for n, (words, nbytes) in enumerate(budgets):                # the words go down like stairs, or they would overlap
         ax.axvline(nbytes, color=INK, ls="--", lw=1.6 if nbytes == sram_bytes else 0.8)
-        note(ax, f"{words}: {bytes_text(nbytes)}", nbytes, len(stacks) - 0.4 + 0.3 * n, -4, 0, va="top", ha="right", fontsize=8,
-             path_effects=HALO)
+        note(ax, f"{words}: {bytes_text(nbytes)}", nbytes, len(stacks) - 0.4 + 0.3 * n, -4, 0, va="top", ha="right",
+             fontsize=8, path_effects=HALO)
     ax.set(xlim=(0, 1.05 * max(longest, *BLOCK_LIMITS.values())), ylim=(len(stacks) - 0.4 + 0.32 * len(budgets), -0.5))
-    return finish(fig, "; ".join(fit_text(name.replace("\n", " "), tiles, sram_bytes) for name, tiles in stacks.items()),
-                  "Modelled: tiles of FA1's inner step in the order in which they come. Grey: strips of d columns. Blue: squares.")
+    return finish(fig,
+                  "; ".join(fit_text(name.replace("\n", " "), tiles, sram_bytes) for name, tiles in stacks.items()),
+                  "Modelled: tiles of FA1's inner step in the order in which they come. Grey: strips of d columns. "
+                  "Blue: squares.")
 
 
 def fit_text(name, tiles, sram_bytes):
@@ -47,11 +51,12 @@ def fit_text(name, tiles, sram_bytes):
 
 @figure
 def share_of_S(ds, sram_bytes):
-    """How much of the SRAM one S_ij takes under the paper's rule, with and without its min(·, d), for each head dimension."""
+    """How much of the SRAM one S_ij takes under the paper's rule, with and without its min(·, d), against d."""
     M = sram_bytes // 4
     tiles = {d: paper_tile_sizes(sram_bytes, d, 4) for d in ds}
-    with_min, without = {d: B_r * B_c / M for d, (B_r, B_c) in tiles.items()}, {d: B_c * B_c / M for d, (_, B_c) in tiles.items()}
-    fig, (ax,) = panels(1, size=(8, 3.8))
+    with_min = {d: B_r * B_c / M for d, (B_r, B_c) in tiles.items()}
+    without = {d: B_c * B_c / M for d, (_, B_c) in tiles.items()}
+    fig, ax = panel(8, 3.8)
     for name, shares, colour, style in (("B_r = min(⌈M/4d⌉, d)", with_min, color("fa1_forward"), "o-"),
                                         ("B_r = ⌈M/4d⌉", without, READ, "o--")):
         plot(ax, "", shares, colour, style)
@@ -59,8 +64,9 @@ def share_of_S(ds, sram_bytes):
     ceiling(ax, f"all of the SRAM, {bytes_text(sram_bytes)}", 1, "right")
     ax.margins(y=0.15)                                                 # no fixed limits: a prediction may lie anywhere
     axes(ax, "head dimension d", "share of the SRAM that S_ij takes", log="xy", ticks=ds)
-    return finish(fig, f"At d = {ds[0]} one S_ij would take {without[ds[0]]:.2g} times the SRAM; with min(·, d) it takes "
-                       f"{with_min[ds[0]]:.2g}", f"Modelled: the paper's rule, M = {M} elements of 4 bytes.")
+    return finish(fig,
+                  f"At d = {ds[0]} one S_ij would take {without[ds[0]]:.2g} times the SRAM; with min(·, d) it takes "
+                  f"{with_min[ds[0]]:.2g}", f"Modelled: the paper's rule, M = {M} elements of 4 bytes.")
 
 
 @figure
@@ -82,5 +88,6 @@ def sram_occupancy(memories):
         ax.grid(False)
     axs[-1].set_xlabel("loads, stores and operations, in order")
     first, *others = [f"{100 * share:.0f} % of the SRAM in {label(name)}" for name, share in shares.items()]
-    return finish(fig, ", ".join([f"At the peak, live tiles take {first}", *(one.replace(" of the SRAM", "") for one in others)]),
+    return finish(fig, ", ".join([f"At the peak, live tiles take {first}",
+                                  *(one.replace(" of the SRAM", "") for one in others)]),
                   "Modelled: replayed from the log of flashlab.memory, one program at a time.")

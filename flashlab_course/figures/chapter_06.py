@@ -4,18 +4,19 @@ import math
 
 from flashlab.validate import check_positive
 from flashlab_course.figures.colors import ORANGE, READ, WRITTEN, color, ink_on, shades
-from flashlab_course.figures.plots import box, panels, stack
+from flashlab_course.figures.plots import box, panel, panels, stack, write
 from flashlab_course.figures.style import figure, finish, note
 from flashlab_course.figures.words import bytes_text, label
 
 # Dense rates of one H100 SXM. Products (bfloat16) and float32: NVIDIA's data sheet, a multiply-add counted as two.
-# Exponentials: 16 a clock and SM (CUDA C++ Programming Guide) x 132 SMs x 1.83 GHz, as in FlashAttention-3, arXiv:2407.08608, 3.1.
+# Exponentials: 16 a clock and SM (CUDA C++ Programming Guide) x 132 SMs x 1.83 GHz, as in FlashAttention-3,
+# arXiv:2407.08608, 3.1.
 H100 = {"product": 989e12, "float32": 67e12, "exp": 3.9e12}
 TENSORS = ("Q", "K", "V", "O", "dO", "l", "m", "L", "D", "dQ", "dK", "dV")
 
 
 def moved_by_tensor(log, eager=None):
-    """tensor -> (bytes read, bytes written) of a log; eager: the tensor that eager kernels count for, None to leave them out."""
+    """tensor -> (bytes read, bytes written) of a log. eager: the tensor that eager kernels count for, if any."""
     moved = {}
     for event in log:
         name = eager if event.kind == "eager" else event.name
@@ -32,14 +33,17 @@ def state_share(log):
 
 
 def tensor_panels(moved):
-    """A new figure with a panel for each kernel: the bytes read and written for each tensor. moved: name -> moved_by_tensor(log)."""
+    """A new figure with a panel for each kernel: the bytes read and written for each tensor.
+
+    moved: name -> moved_by_tensor(log).
+    """
     tensors = [T for T in TENSORS if any(T in parts for parts in moved.values())]
     fig, axs = panels(len(moved), size=(4.4 * max(len(moved), 1.6), 1.8 + 0.3 * len(tensors)), sharey=True, sharex=True)
     longest = max(sum(both) for parts in moved.values() for both in parts.values())
     for ax, (name, parts) in zip(axs, moved.items(), strict=True):
         both = {T: parts.get(T, (0, 0)) for T in tensors}
-        stack(ax, {T: [(read, READ), (written, WRITTEN)] for T, (read, written) in both.items()}, xlabel="HBM traffic (bytes)",
-              room=longest / max(map(sum, both.values())), byte=True, colour=color(name),
+        stack(ax, {T: [(read, READ), (written, WRITTEN)] for T, (read, written) in both.items()},
+              xlabel="HBM traffic (bytes)", room=longest / max(map(sum, both.values())), byte=True, colour=color(name),
               title=f"{label(name)}: {bytes_text(sum(map(sum, parts.values())))}")
         ax.grid(axis="x")
     return fig
@@ -61,7 +65,8 @@ def unit_times(d, other):
 
     A lone operation takes the place of a multiply-add, which the float32 rate counts as two.
     """
-    return {"products": 4 * d / H100["product"], "exponential": 1 / H100["exp"], "other float32": 2 * other / H100["float32"]}
+    return {"products": 4 * d / H100["product"], "exponential": 1 / H100["exp"],
+            "other float32": 2 * other / H100["float32"]}
 
 
 @figure
@@ -70,7 +75,7 @@ def time_by_unit(ds, others):
 
     ds: head dimensions; others: d -> float32 operations a score, exponentials not counted
     """
-    fig, (ax,) = panels(1, size=(8, 1.3 + 0.95 * len(ds)))
+    fig, ax = panel(8, 1.3 + 0.95 * len(ds))
     times = {d: unit_times(d, others[d]) for d in ds}
     for y, parts in enumerate(times.values()):
         for n, (words, time) in enumerate(parts.items()):
@@ -79,7 +84,8 @@ def time_by_unit(ds, others):
     longest = max(max(parts.values()) for parts in times.values())
     ax.set(xlim=(0, 1.45e12 * longest), ylim=(len(ds) - 0.5, -0.5), xlabel="picoseconds a score, on the whole GPU")
     ax.set_yticks(range(len(ds)), [f"d = {d}" for d in ds])
-    claim = ", ".join(f"{100 * parts['exponential'] / parts['products']:.0f} % at d = {d}" for d, parts in times.items())
+    claim = ", ".join(f"{100 * parts['exponential'] / parts['products']:.0f} % at d = {d}"
+                      for d, parts in times.items())
     products, float32, exps = (f"{rate / 1e12:.3g}" for rate in H100.values())
     return finish(fig, f"The exponentials take this much of the products' time: {claim}",
                   f"Published rates of an H100: {products} TFLOP/s in 16-bit products, {float32} in float32, {exps} T "
@@ -99,25 +105,30 @@ def programs_on_sms(B, H, N, B_r, sms=108):
             box(ax, 0, wave * length, sms, length, "#F0F0F0", lw=0)
             box(ax, 0, wave * length, min(sms, programs - wave * sms), length, color(name), lw=0.6)
         times.append(waves * length)
-        ax.set_title(f"{label(name)}: {programs} programs on {min(sms, programs)} of {sms} SMs, {waves} wave{'s' * (waves > 1)}",
-                     color=color(name), fontweight="bold", fontsize=9)
-        note(ax, f"done at {waves * length}", sms, waves * length, 0, -3, ha="right", va="top", fontweight="bold", color=color(name))
+        ax.set_title(f"{label(name)}: {programs} programs on {min(sms, programs)} of {sms} SMs, {waves} "
+                     f"wave{'s' * (waves > 1)}", color=color(name), fontweight="bold", fontsize=9)
+        note(ax, f"done at {waves * length}", sms, waves * length, 0, -3, ha="right", va="top", fontweight="bold",
+             color=color(name))
         ax.set(xlabel="SM", xlim=(0, sms), ylim=(1.12 * max(times), 0))
     axs[0].set(ylabel="time (one FA2 program = 1)")
     ratio = times[0] / times[1]
-    claim = f"FA2's smaller programs finish {ratio:.1f} times sooner" if ratio > 1 else "FA2's smaller programs gain nothing here"
-    return finish(fig, f"{claim} (B = {B}, H = {H}, N = {N})",
+    claim = f"finish {ratio:.1f} times sooner" if ratio > 1 else "gain nothing here"
+    return finish(fig, f"FA2's smaller programs {claim} (B = {B}, H = {H}, N = {N})",
                   f"Modelled: every tile takes equally long, one program an SM; {sms} SMs, B_r = {B_r}. Grey: idle.")
 
 
 @figure
 def split_among_warps(B_r, B_c, d, warps=4):
-    """One tile of work shared by warps: split by keys (FA1) and by queries (FA2). Colours are warps; grey is read by all."""
+    """One tile of work shared by warps: split by keys (FA1) and by queries (FA2).
+
+    Colours are warps; grey is read by all.
+    """
     check_positive(B_r=B_r, B_c=B_c, d=d, warps=warps)
     fig, axs = panels(2, size=(9, 4.9))
     deep, side, gap = 1.6, 4.0, 0.55
     x, y, out = deep + gap, side + gap, deep + side + 2 * gap
-    for ax, name, by_keys, title, words in ((axs[0], "fa1_forward", True, "FA1: split-K", f"keys split: {warps} partial $O_i$ to add"),
+    for ax, name, by_keys, title, words in ((axs[0], "fa1_forward", True, "FA1: split-K",
+                                             f"keys split: {warps} partial $O_i$ to add"),
                                             (axs[1], "fa2_forward", False, "FA2: split-Q",
                                              "queries split: each warp has its own rows")):
         tints, whole = shades(color(name), warps, 0.35), ["#E6E6E6"]
@@ -126,15 +137,17 @@ def split_among_warps(B_r, B_c, d, warps=4):
         strips(ax, x, y, side, side, tints, not by_keys, "$P_{ij}$")
         strips(ax, out, 0, deep, side, tints if by_keys else whole, True, "$V_j$")
         for n in reversed(range(warps if by_keys else 1)):                   # split by keys: a whole O_i for each warp
-            strips(ax, out + 0.16 * n, y + 0.16 * n, deep, side, [tints[n]] if by_keys else tints, True, "" if n else "$O_i$")
+            strips(ax, out + 0.16 * n, y + 0.16 * n, deep, side, [tints[n]] if by_keys else tints, True,
+                   "" if n else "$O_i$")
         ax.text(x + side / 2, y + side + 0.75, words, ha="center", va="top")
         ax.set(xlim=(-0.1, out + deep + 0.7), ylim=(y + side + 1.3, -0.15), aspect="equal")
         ax.set_title(title, color=color(name), fontweight="bold", fontsize=11)
         ax.axis("off")
     passed = (warps - 1) * 4 * B_r * (d + 2)
-    return finish(fig, f"Split by keys, {bytes_text(passed)} pass between {warps} warps for every tile; split by queries, none",
-                  f"Definition, after Dao 2023, section 3.3: B_r = {B_r}, B_c = {B_c}, d = {d}; the float32 O_i, m, l of "
-                  f"{warps - 1} warps go through shared memory. A shade is a warp; grey is read by all.")
+    return finish(fig, f"Split by keys, {bytes_text(passed)} pass between {warps} warps for every tile; split by "
+                       "queries, none",
+                  f"Definition, after Dao 2023, section 3.3: B_r = {B_r}, B_c = {B_c}, d = {d}; the float32 O_i, m, l "
+                  f"of {warps - 1} warps go through shared memory. A shade is a warp; grey is read by all.")
 
 
 def strips(ax, x, y, width, height, fills, across, text):
@@ -145,4 +158,5 @@ def strips(ax, x, y, width, height, fills, across, text):
             box(ax, x, y + k * height / n, width, height / n, fill, lw=1.2)
         else:
             box(ax, x + k * width / n, y, width / n, height, fill, lw=1.2)
-    ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=12, color=ink_on(fills[(n - 1) // 2]))
+    write(ax, x + width / 2, y + height / 2, text, 12,
+            color=ink_on(fills[(n - 1) // 2]))

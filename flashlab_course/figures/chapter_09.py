@@ -1,12 +1,15 @@
-"""The pictures of chapter 09 that show what a kernel touches: which program loads and stores which element, how often, where.
+"""The pictures of chapter 09 that show which program loads and stores which element, how often and where.
 
-`runs` is a dict: a name -> flashlab_course.lesson.accesses.Touched, or None, which is left out. A run that ended early says why.
+`runs` is a dict: a name -> flashlab_course.lesson.accesses.Touched, or None, which is left out. A run that ended early
+says why.
 """
+
+from itertools import pairwise
 
 import numpy as np
 
 from flashlab_course.figures.colors import BLUE, FAINT, INK, ORANGE, READ, ramp, shades
-from flashlab_course.figures.plots import box, grid, panels
+from flashlab_course.figures.plots import box, grid, panels, write
 from flashlab_course.figures.style import bare, figure, finish, wrap
 
 SEEN = "Measured here: every address that Triton's interpreter was given."
@@ -26,7 +29,8 @@ def run_panels(runs, height):
         for ax in line[0 if run.problem else len(run.tensors):]:
             ax.axis("off")
         if run.problem:
-            line[0].text(0, 0.5, wrap(f"{label}: {run.problem}", 60), transform=line[0].transAxes, va="center", fontsize=9, color=READ)
+            line[0].text(0, 0.5, wrap(f"{label}: {run.problem}", 60), transform=line[0].transAxes, va="center",
+                         fontsize=9, color=READ)
         else:
             done[label] = run, list(zip(line, run.tensors, strict=False))
     return fig, done
@@ -52,7 +56,8 @@ def vector_accesses(runs):
         said.append(f"{label}: {sum(access.mask.size for access in run.accesses)} addresses, "
                     f"{f'the masks hold back {held}' if held else 'no mask holds one back'}, {strays or 'none'} "
                     f"{'lie' if strays else 'lies'} outside the tensors")
-    return finish(fig, "; ".join(said), f"{SEEN} Blue: loaded. Grey: stored. Dashed: held back by the mask. Orange: outside the tensor.")
+    return finish(fig, "; ".join(said),
+                  f"{SEEN} Blue: loaded. Grey: stored. Dashed: held back by the mask. Orange: outside the tensor.")
 
 
 def lanes_of(ax, run, name):
@@ -63,7 +68,8 @@ def lanes_of(ax, run, name):
         reach += [int(access.elements.min()), int(access.elements.max())]
         for element, on, stray in zip(access.elements.ravel(), access.mask.ravel(), strays.ravel(), strict=True):
             if on:
-                box(ax, element + 0.08, y, 0.84, 0.8, ORANGE if stray else BLUE if access.kind == "load" else READ, lw=0)
+                box(ax, element + 0.08, y, 0.84, 0.8, ORANGE if stray else BLUE if access.kind == "load" else READ,
+                    lw=0)
             else:
                 box(ax, element + 0.08, y, 0.84, 0.8, "none", edge=INK, lw=0.9, ls=(0, (2, 2)))
     ax.axvspan(0, size, color="#F1F1F1", lw=0, zorder=0)
@@ -101,8 +107,9 @@ def matrix_accesses(runs):
             draw_owners(ax, run, name, lead)
         said.append(lead + owner_text(run))
     title = "; ".join(said)
-    return finish(fig, title[:1].upper() + title[1:], f"{SEEN} In a square: the program that touches it, counted in the order in which "
-                  "they run. White: no program. Orange: stored by more than one.")
+    return finish(fig, title[:1].upper() + title[1:],
+                  f"{SEEN} In a square: the program that touches it, counted in the order in which they run. White: no "
+                  "program. Orange: stored by more than one.")
 
 
 def draw_owners(ax, run, name, lead):
@@ -112,8 +119,8 @@ def draw_owners(ax, run, name, lead):
         mine = owners.get(int(element), [])
         twice = len(mine) > 1 and "store" in run.kind(name)
         text = "!" if twice else "" if not mine else f"{mine[0]}{'+' * (len(mine) > 1)}"
-        box(ax, col, row, fill=ORANGE if twice else tints[mine[0]] if mine else "white", text=text if small else "", size=8,
-            edge="white" if mine else FAINT, lw=1 if small else 0)
+        box(ax, col, row, fill=ORANGE if twice else tints[mine[0]] if mine else "white", text=text if small else "",
+            size=8, edge="white" if mine else FAINT, lw=1 if small else 0)
     grid(ax, where.shape[1], where.shape[0], equal=True)
     ax.set_title(f"{lead}{run.kind(name)} {name}")
 
@@ -128,13 +135,14 @@ def owner_text(run):
                ((stored.count(0), "never stored"), (sum(n > 1 for n in stored), "stored by several")) if n]
         said += bad or [f"each element of {name} is stored by one of {len(run.programs())} programs"]
     strays, held = strays_of(run)
-    said += [f"the masks hold back {held} addresses"] * bool(held) + [f"{strays} addresses outside the tensors"] * bool(strays)
+    said += [f"the masks hold back {held} addresses"] * bool(held)
+    said += [f"{strays} addresses outside the tensors"] * bool(strays)
     return ", ".join(said)
 
 
 @figure
 def memory_line(run):
-    """The elements of each matrix in the order in which they lie in memory, coloured by the program that touches them."""
+    """The elements of each matrix as they lie in memory, coloured by the program that touches them."""
     if run.problem:
         return finish(run_panels({"Where the tiles lie in memory": run}, 1)[0], "Where the tiles lie in memory", SEEN)
     fig, axs = panels(1, len(run.tensors), size=(9.6, 1.1 + 0.75 * len(run.tensors)))
@@ -144,13 +152,15 @@ def memory_line(run):
         last = max(owners, default=0)
         for element in range(last + 1):
             mine = owners.get(element)
-            box(ax, element, 0, fill=tints[mine[0]] if mine else "#EDEDED", text=mine[0] if mine and last < 60 else "", lw=0.6, size=7.5)
+            box(ax, element, 0, fill=tints[mine[0]] if mine else "#EDEDED", text=mine[0] if mine and last < 60 else "",
+                lw=0.6, size=7.5)
         first = sorted(element for element, mine in owners.items() if mine[0] == 0)
-        count = 1 + sum(b - a > 1 for a, b in zip(first, first[1:]))
+        count = 1 + sum(b - a > 1 for a, b in pairwise(first))
         pieces.append(f"{count} piece{'s' * (count > 1)} of {name}")
         grid(ax, last + 1, 1, ylabel=name, columns={0: 0, last: last})
     axs[-1].set_xlabel("address, in elements from the tensor's first")
-    return finish(fig, f"Program 0's tile lies in {', '.join(pieces)}", f"{SEEN} In a square: the program that touches it.")
+    return finish(fig, f"Program 0's tile lies in {', '.join(pieces)}",
+                  f"{SEEN} In a square: the program that touches it.")
 
 
 @figure
@@ -165,8 +175,8 @@ def times_touched(runs):
             low, high, top = counts.min(), counts.max(), max(8, counts.max())
             often = f"{low}" if low == high else f"{low} to {high}"
             ax.imshow(counts, cmap=ramp(READ if run.kind(name) == "store" else BLUE, 0.0), vmin=0, vmax=top)
-            ax.text(0.5, 0.5, f"{often}×", transform=ax.transAxes, ha="center", va="center", fontsize=15, fontweight="bold",
-                    color="white" if counts.mean() > 0.5 * top else INK)
+            write(ax, 0.5, 0.5, f"{often}×", 15, transform=ax.transAxes,
+                    fontweight="bold", color="white" if counts.mean() > 0.5 * top else INK)
             ax.set(title=f"{lead}{run.kind(name)} {name}, {counts.shape[0]} × {counts.shape[1]}", xticks=[], yticks=[])
             words.append(f"{name} {often}")
         said.append(lead + ", ".join(words))
@@ -177,8 +187,10 @@ def times_touched(runs):
 def tiles_and_addresses(tiles, offsets=None):
     """Tiles of matrices, and the address that each of their elements has.
 
-    tiles: name -> (matrix, (row, height), (column, width)); what sticks out is drawn too, with the address it would have
-    offsets: name -> somebody's (height, width) offsets for that tile: those are written in, and wrong ones are orange; what
+    tiles: name -> (matrix, (row, height), (column, width)); what sticks out is drawn too, with the address it would
+    have
+    offsets: name -> somebody's (height, width) offsets for that tile: those are written in, and wrong ones are orange;
+    what
              has another shape is left out
     """
     fig, axs = panels(len(tiles), size=(min(9.6, 4.8 * len(tiles)), 4.1))
@@ -206,8 +218,9 @@ def tiles_and_addresses(tiles, offsets=None):
         wrong = sum(shown[place] != address[place] for place in tile)
         inside = [address[place] for place in tile if place in matrix]
         said.append(f"{name}: {tile_text(wrong, len(outside), len(hit), inside, given is not None)}")
-    return finish(fig, "; ".join(said), "Definition: row · stride 0 + column · stride 1. Blue: the tile. Dashed: no element of the "
-                  "matrix. Orange frame: the element that really lies at such an address.")
+    return finish(fig, "; ".join(said),
+                  "Definition: row · stride 0 + column · stride 1. Blue: the tile. Dashed: no element of the matrix. "
+                  "Orange frame: the element that really lies at such an address.")
 
 
 def tile_text(wrong, outside, hit, inside, given):
@@ -226,13 +239,15 @@ def address_walk(views):
     straight = {}
     for ax, (name, T) in zip(axs, views.items(), strict=True):
         walk = [i * T.stride(0) + j * T.stride(1) for i in range(T.shape[0]) for j in range(T.shape[1])]
-        straight[name] = len({b - a for a, b in zip(walk, walk[1:])}) == 1
+        straight[name] = len({b - a for a, b in pairwise(walk)}) == 1
         ax.plot(walk, "o-", color=BLUE if straight[name] else ORANGE)
-        ax.set(xlabel="element, row by row", title=name, xticks=range(0, len(walk), 3), yticks=range(0, max(walk) + 1, 4))
+        ax.set(xlabel="element, row by row", title=name, xticks=range(0, len(walk), 3),
+               yticks=range(0, max(walk) + 1, 4))
         ax.grid(axis="y")
     axs[0].set_ylabel("address, in elements")
     lines, bent = (", ".join(name for name in straight if straight[name] == yes) for yes in (True, False))
-    title = " and ".join([f"one stride describes {lines}"] * bool(lines) + [f"none describes {bent}, read row by row"] * bool(bent))
+    title = " and ".join([f"one stride describes {lines}"] * bool(lines) + [f"none describes {bent}, read row by row"]
+                         * bool(bent))
     return finish(fig, title[0].upper() + title[1:], "Measured here: T.stride().")
 
 
@@ -246,10 +261,12 @@ def layout_addresses(views):
     tints = shades(BLUE, count, 0.08)
     height, widths = max(T.shape[0] for T in views.values()), [T.shape[1] + 1.5 for T in views.values()]
     longest = max(sum(widths) - 1.5, count)
-    fig, (top, below) = panels(1, 2, size=(9, 2.4 + 9 * height / longest), height_ratios=[1, height * count / longest / 1.2])
+    fig, (top, below) = panels(1, 2, size=(9, 2.4 + 9 * height / longest),
+                               height_ratios=[1, height * count / longest / 1.2])
     for address in range(count):
         box(top, address, 0, fill=tints[address], text=address, lw=1.5)
-    top.set(xlim=(-0.1, count + 0.1), ylim=(1.05, -0.05), aspect="equal", title="memory: addresses, counted in elements")
+    top.set(xlim=(-0.1, count + 0.1), ylim=(1.05, -0.05), aspect="equal",
+            title="memory: addresses, counted in elements")
     x = 0
     for (name, T), width in zip(views.items(), widths, strict=True):
         for i, j in np.ndindex(*T.shape):
@@ -261,4 +278,5 @@ def layout_addresses(views):
     for ax in (top, below):
         ax.axis("off")
     return finish(fig, f"{len(views)} tensors, one memory: only the strides differ",
-                  "Measured here: T.stride() and T.storage_offset(). Element (i, j) lies at offset + i · stride 0 + j · stride 1.")
+                  "Measured here: T.stride() and T.storage_offset(). Element (i, j) lies at offset + i · stride 0 + j "
+                  "· stride 1.")

@@ -1,4 +1,4 @@
-"""The pictures of chapter 12: the kernels of the ladder beside each other, a search over tiles, who works when, what lies where.
+"""The pictures of chapter 12: kernels beside each other, a search over tiles, who works when, what lies where.
 
 results: a dict as flashlab_course.bench writes it.
 """
@@ -7,7 +7,7 @@ from itertools import product
 
 from flashlab.ladder import BACKWARD_KERNELS, KERNELS
 from flashlab_course.figures.colors import BLUE, FAINT, INK, ORANGE, PALE, READ, color, ramp
-from flashlab_course.figures.plots import axes, box, cells, panels, plot, stack, timeline
+from flashlab_course.figures.plots import axes, box, cells, panel, panels, plot, stack, timeline
 from flashlab_course.figures.style import bare, figure, finish, note
 from flashlab_course.figures.words import label, mask_text, recorded
 from flashlab_course.gpu.banks import PIECES, accumulator_lane, column_of_pieces, operand_lane, plain, steps, swizzled
@@ -31,7 +31,7 @@ def overlap(a, b):
 
 
 def gains(results, name, against=None):
-    """(row, its speed over another's at the same size, whether the two are tied) for each size that both were measured at.
+    """(row, its speed over another's, whether the two are tied) for each size that both were measured at.
 
     against: the other's name; the rung before it if None
     """
@@ -43,7 +43,9 @@ def gains(results, name, against=None):
 
 @figure
 def gain_of_rung(results, name, against=None, live=False):
-    """A kernel's speed as a multiple of another's, against N: a line for each d and mask. Hollow: the ranges of the two overlap.
+    """A kernel's speed as a multiple of another's, against N: a line for each d and mask.
+
+    Hollow: the ranges of the two overlap.
 
     against: the other's name; the rung before it if None
     """
@@ -51,7 +53,7 @@ def gain_of_rung(results, name, against=None, live=False):
     found = gains(results, name, against)
     if not found:
         raise ValueError(f"results hold no size at which {name!r} and {against!r} were both measured")
-    fig, (ax,) = panels(1, size=(8, 3.6))
+    fig, ax = panel(8, 3.6)
     smallest, lines = min(row["d"] for row, *_ in found), {}
     for row, gain, tied in found:
         colour = READ if row["d"] == smallest else color(name)
@@ -76,8 +78,9 @@ def kernels_beside_peers(results, d=128, N=4096, causal=False):
     kernels = [one for one in (BACKWARD_KERNELS if results["what"] == "backward" else KERNELS) if one.name in speeds]
     if not kernels:
         raise ValueError(f"results hold no measured kernel of the ladder for d = {d}, N = {N}, causal = {causal}")
-    ours, peers = {one.name: speeds[one.name] for one in kernels}, {name: speeds[name] for name in PEERS if name in speeds}
-    fig, (ax,) = panels(1, size=(9, 1.7 + 0.42 * len(kernels)))
+    ours, peers = {one.name: speeds[one.name] for one in kernels}, {name: speeds[name] for name in PEERS
+                                                                    if name in speeds}
+    fig, ax = panel(9, 1.7 + 0.42 * len(kernels))
     stack(ax, {one.title: [(ours[one.name], one.color)] for one in kernels}, xlabel="TFLOP/s")
     for y, (name, speed) in enumerate(ours.items()):
         gain = f"   {speed / speeds[before]:.2f} ×" if (before := rung_before(name)) in speeds else ""
@@ -85,15 +88,16 @@ def kernels_beside_peers(results, d=128, N=4096, causal=False):
     for name, speed in peers.items():
         right = name == max(peers, key=peers.get)
         ax.axvline(speed, color=color(name), lw=2)
-        note(ax, f"{label(name)} {speed:.0f}", speed, 1, 4 if right else -4, 6, ha="left" if right else "right", fontweight="bold",
-             xycoords=ax.get_xaxis_transform(), color=color(name), annotation_clip=False)
+        note(ax, f"{label(name)} {speed:.0f}", speed, 1, 4 if right else -4, 6, ha="left" if right else "right",
+             fontweight="bold", xycoords=ax.get_xaxis_transform(), color=color(name), annotation_clip=False)
     ax.set_xlim(0, 1.12 * max(*peers.values(), *ours.values()))
     first, *_, last = ours.values()
     said = "".join(f", {last / speed:.2f} × {label(name)}" for name, speed in peers.items())
-    detour = "".join(f" “{one.title}” is a detour: the next is compared with what was before it." for one in kernels if one.detour)
+    detour = "".join(f" “{one.title}” is a detour: the next is compared with what was before it." for one in kernels
+                     if one.detour)
     return finish(fig, f"{kernels[-1].title} runs at {last:.0f} TFLOP/s: {last / first:.2f} × the first kernel{said}",
-                  f"{recorded(results)} {results['what'].capitalize()}, d = {d}, N = {N}, {mask_text(causal)}. "
-                  f"In the bars: TFLOP/s, and the speed as a multiple of the rung's before.{detour}")
+                  f"{recorded(results)} {results['what'].capitalize()}, d = {d}, N = {N}, {mask_text(causal)}. In the "
+                  f"bars: TFLOP/s, and the speed as a multiple of the rung's before.{detour}")
 
 
 def search_rows(results, implementation, d, N, causal):
@@ -112,8 +116,8 @@ def tile_panels(choices, draw):
     fig, axs = panels(len(widths), len(heights), size=(9.4, 1.4 + 1.3 * len(heights)))
     for ax, tile in zip(axs, product(heights, widths), strict=True):
         drawn = [[draw((*tile, warp, stage)) for stage in stages] for warp in warps]
-        cells(ax, [[fill for fill, _ in row] for row in drawn], [[text for _, text in row] for row in drawn], gap=0.04, size=8,
-              columns=stages, rows=warps)
+        cells(ax, [[fill for fill, _ in row] for row in drawn], [[text for _, text in row] for row in drawn], gap=0.04,
+              size=8, columns=stages, rows=warps)
         ax.invert_yaxis()
         ax.set_title(f"{tile[0]} × {tile[1]}", fontsize=9)
     fig.supylabel("warps", fontsize=9)
@@ -133,17 +137,20 @@ def times_of_tiles(results, choices=None, by_hand=(), implementation="fa2_tuned_
     times = {tuple(row["tiles"]): row["ms"] for row in rows}
     by_hand, best, worst = tuple(by_hand), rows[0]["ms"], rows[-1]["ms"]
     tint = lambda ms: ramp("#1F3FA8", 0.06)((worst - ms) / (worst - best or 1))[:3]
-    fig = tile_panels(choices or times, lambda one: (tint(times[one]), f"{times[one]:.2f}") if one in times else (PALE, ""))
+    fig = tile_panels(choices or times,
+                      lambda one: (tint(times[one]), f"{times[one]:.2f}") if one in times else (PALE, ""))
     hand = times.get(by_hand)
     if by_hand:
-        heights, widths, warps, stages = (sorted({choice[k] for choice in choices or times}).index(by_hand[k]) for k in range(4))
+        heights, widths, warps, stages = (sorted({choice[k] for choice in choices or times}).index(by_hand[k])
+                                          for k in range(4))
         panel = fig.axes[heights * len({choice[1] for choice in choices or times}) + widths]
         box(panel, stages + 0.06, warps + 0.06, 0.88, 0.88, "none", edge=ORANGE, lw=2.5)
-    against = f"; what the hand had picked takes {100 * (hand / best - 1):.1f} % longer than the fastest" if hand else ""
-    return finish(fig, f"Of {len(times)} choices the slowest takes {worst / best:.2f} times as long as the fastest{against}",
-                  f"{recorded(results)} {label(implementation)}, d = {d}, N = {N}, {mask_text(causal)}; in the cells: ms. Each panel is "
-                  f"a tile B_r × B_c, across: stages of the pipeline. {'Framed: picked by hand. ' * bool(by_hand)}Empty: ruled out, or "
-                  "not reached.")
+    against = f"what the hand had picked takes {100 * (hand / best - 1):.1f} % longer than the fastest" if hand else ""
+    return finish(fig, f"Of {len(times)} choices the slowest takes {worst / best:.2f} times as long as the "
+                  f"fastest{'; ' * bool(hand)}{against}",
+                  f"{recorded(results)} {label(implementation)}, d = {d}, N = {N}, {mask_text(causal)}; in the cells: "
+                  "ms. Each panel is a tile B_r × B_c, across: stages of the pipeline. "
+                  f"{'Framed: picked by hand. ' * bool(by_hand)}Empty: ruled out, or not reached.")
 
 
 @figure
@@ -183,36 +190,39 @@ def share_of(spans, unit):
 
 @figure
 def pieces_in_banks(column=2):
-    """Eight rows of a tile in shared memory, plain and swizzled: where the pieces lie that one matrix instruction reads at once."""
+    """Eight rows of a tile in shared memory, plain and swizzled, and the pieces that one instruction reads at once."""
     fig, axs = panels(2, size=(9.4, 3.5))
     needed = []
     for ax, (name, place) in zip(axs, {"row after row": plain, "swizzled": swizzled}.items(), strict=True):
         lies = [sorted(range(PIECES), key=lambda piece: place(row, piece)) for row in range(PIECES)]
         needed.append(steps(column_of_pieces(column, place)))
-        cells(ax, [[ORANGE if piece == column else "#F0F0F0" for piece in row] for row in lies], lies, xlabel="banks", ylabel="row",
-              columns=[f"{4 * x}–{4 * x + 3}" for x in range(PIECES)], rows=range(PIECES), size=7,
+        cells(ax, [[ORANGE if piece == column else "#F0F0F0" for piece in row] for row in lies], lies, xlabel="banks",
+              ylabel="row", columns=[f"{4 * x}–{4 * x + 3}" for x in range(PIECES)], rows=range(PIECES), size=7,
               title=f"{name}: {needed[-1]} step{'s' * (needed[-1] > 1)}")
-    return finish(fig, f"Piece {column} of eight rows: {needed[0]} steps where the rows lie as they are, {needed[1]} where they are "
-                       "swizzled", "Modelled: rows of 64 numbers of 16 bits, in pieces of 16 bytes; 32 banks of 4 bytes. The number is "
-                       "the piece's own.")
+    return finish(fig, f"Piece {column} of eight rows: {needed[0]} steps where the rows lie as they are, {needed[1]} "
+                       "where they are swizzled",
+                  "Modelled: rows of 64 numbers of 16 bits, in pieces of 16 bytes; 32 banks of 4 bytes. The number is "
+                  "the piece's own.")
 
 
 @figure
 def lanes_of_products(rows=16, columns=16):
     """Which lane of a warp holds which element: of a product's result, and of the next product's left operand."""
     fig, axs = panels(2, size=(9.4, 4.3))
-    lanes = [[[lane(row, column) for column in range(columns)] for row in range(rows)] for lane in (accumulator_lane, operand_lane)]
+    lanes = [[[lane(row, column) for column in range(columns)] for row in range(rows)]
+             for lane in (accumulator_lane, operand_lane)]
     tints = ramp(BLUE, lightest=0.15)
-    for ax, held, name in zip(axs, lanes, ("S, the result of the first product", "P, the left operand of the second"), strict=True):
+    for ax, held, name in zip(axs, lanes, ("S, the result of the first product", "P, the left operand of the second"),
+                              strict=True):
         for y, row in enumerate(held):
             for x in range(0, columns, 2):                               # a lane holds two neighbours
                 box(ax, x, y, 2, 1, ORANGE if row[x] == 5 else tints(row[x] / 31)[:3], row[x], lw=0, size=7)
         ax.set(title=name, xlabel="column", ylabel="row", xticks=[], yticks=[], xlim=(0, columns), ylim=(rows, 0))
         bare(ax)
-    same = lanes[0] == lanes[1]
-    title = "Every lane holds the same elements of S and of P: nothing has to move" if same else "S and P lie in different lanes"
-    return finish(fig, title, "Definition: PTX, mma.m16n8 and m16k16 with 16-bit operands; wgmma's are the same for each of its "
-                              "warps. Orange: lane 5.")
+    assert lanes[0] == lanes[1]
+    return finish(fig, "Every lane holds the same elements of S and of P: nothing has to move",
+                  "Definition: PTX, mma.m16n8 and m16k16 with 16-bit operands; wgmma's are the same for each of its "
+                  "warps. Orange: lane 5.")
 
 
 @figure
@@ -225,7 +235,8 @@ def instructions_of_rungs(counts, per, words):
     fig, axs = panels(len(kinds), size=(9.4, 1.3 + 0.36 * len(counts)), sharey=True)
     for ax, kind in zip(axs, kinds, strict=True):
         found = {name: of[kind] for name, of in counts.items()}
-        stack(ax, {name: [(n, BLUE if n else FAINT)] for name, n in found.items()}, [f"{n:,}" for n in found.values()], room=1.5)
+        stack(ax, {name: [(n, BLUE if n else FAINT)] for name, n in found.items()}, [f"{n:,}" for n in found.values()],
+              room=1.5)
         ax.set(xlim=(0, 1.5 * max(1, *found.values())), xticks=[], title=kind)
         bare(ax)
     first, last = list(counts)[0], list(counts)[-1]

@@ -1,11 +1,11 @@
-"""The pictures of chapter 13: SMs that work, what splits cost, a cache in pages, what a window reads, recorded times."""
+"""The pictures of chapter 13: busy SMs, what splits cost, a cache in pages, what a window reads, recorded times."""
 
 import math
 
 from flashlab.ladder import DECODE, rung
 from flashlab.validate import check_positive
 from flashlab_course.figures.colors import BLUE, FAINT, GREEN, GREY, ORANGE, PURPLE, READ, color, shades
-from flashlab_course.figures.plots import axes, box, ceiling, curves, panels, plot, stack
+from flashlab_course.figures.plots import axes, box, ceiling, curves, panel, panels, plot, stack, write
 from flashlab_course.figures.style import HALO, figure, finish, note
 from flashlab_course.figures.words import bytes_text, every, group, label, recorded
 
@@ -37,7 +37,8 @@ def sms_busy(programs, sms=132):
     least, most = min(shares, key=shares.get), max(shares, key=shares.get)
     among = f", with {most} {shares[most]:.0%}" if most != least else ""
     return finish(fig, f"With {least} {shares[least]:.0%} of {sms} SMs work on average{among}",
-                  "Modelled: one program at a time on an SM, all equally long. In a square: its programs, one after the other.")
+                  "Modelled: one program at a time on an SM, all equally long. In a square: its programs, one after "
+                  "the other.")
 
 
 @figure
@@ -62,19 +63,23 @@ def cost_of_splits(points, N_k, d):
 
 @figure
 def time_of_splits(times, P, T, SMs, also=()):
-    """The time of each number of splits, the least marked. times: {splits: steps of one key block}; also: other splits to name."""
+    """The time of each number of splits, the least marked.
+
+    times: {splits: steps of one key block}; also: other splits to name.
+    """
     best = min(times, key=lambda s: (times[s], s))
-    fig, (ax,) = panels(1, size=(8.6, 4))
+    fig, ax = panel(8.6, 4)
     plot(ax, "", times, SPLIT, "-", lw=1.2)
-    for s, text, up in ((best, f"{best} splits: {times[best]} steps", -9), *((s, f"{s}: {times[s]}", 12) for s in also)):
+    for s, text, up in ((best, f"{best} splits: {times[best]} steps", -9),
+                        *((s, f"{s}: {times[s]}", 12) for s in also)):
         ax.plot(s, times[s], "P", color=SPLIT, ms=9, mec="white", zorder=4)
         note(ax, text, s, times[s], 5, up, fontweight="bold", path_effects=HALO)
     axes(ax, "splits", "steps of one key block", log="y", xlim=(0, 1.05 * max(times)),
          ylim=(0.7 * times[best], 1.4 * max(times.values())))
     word = "splits are" if best > 1 else "split is"
     return finish(fig, f"{best} {word} {times[1] / times[best]:.1f} times as fast as none",
-                  f"Modelled: P = {P} programs before the split, T = {T} key blocks each, {SMs} SMs; with s splits ⌈P·s / SMs⌉ "
-                  "waves of ⌈T / s⌉ + 2 steps.")
+                  f"Modelled: P = {P} programs before the split, T = {T} key blocks each, {SMs} SMs; with s splits "
+                  "⌈P·s / SMs⌉ waves of ⌈T / s⌉ + 2 steps.")
 
 
 @figure
@@ -88,21 +93,23 @@ def pages_drawn(block_table, lengths, page_size, pages):
             page(ax, p, b, number, *drawn[number])
     for number in range(pages):
         page(pool, number, 0, number, *drawn[number])
-    ax.set(xlim=(0, pages), ylim=(len(lengths), 0), title="block table: the pages of each sequence, in order", xticks=[])
+    ax.set(xlim=(0, pages), ylim=(len(lengths), 0), title="block table: the pages of each sequence, in order",
+           xticks=[])
     ax.set_yticks([b + 0.4 for b in range(len(lengths))], [f"sequence {b}: {n} keys" for b, n in enumerate(lengths)])
     pool.set(xlim=(0, pages), ylim=(1, 0), title="the pool, in memory", xticks=[])
     pool.set_yticks([0.4], ["K_pages, V_pages"])
     for one in (ax, pool):
         one.tick_params(length=0)
         one.spines[:].set_visible(False)
-    return finish(fig, f"{sum(lengths)} keys in {sum(used)} pages of {page_size}: {sum(lengths) / (page_size * sum(used)):.0%} of their "
-                       "room is used", "Definition: the number is the page's place in the pool; the coloured part holds keys.")
+    return finish(fig, f"{sum(lengths)} keys in {sum(used)} pages of {page_size}: "
+                       f"{sum(lengths) / (page_size * sum(used)):.0%} of their room is used",
+                  "Definition: the number is the page's place in the pool; the coloured part holds keys.")
 
 
 def page(ax, x, y, number, full, colour):
     box(ax, x + 0.04, y, 0.92, 0.8, "#F3F3F3", edge=GREY, lw=0.8)
     box(ax, x + 0.04, y, 0.92 * full, 0.8, colour, lw=0)
-    ax.text(x + 0.5, y + 0.42, number, ha="center", va="center", fontsize=9, fontweight="bold", path_effects=HALO)
+    write(ax, x + 0.5, y + 0.42, number, 9, fontweight="bold", path_effects=HALO)
 
 
 @figure
@@ -111,15 +118,17 @@ def bytes_of_steps(found, words):
     lengths = sorted({length for curve in found.values() for length in curve})
     last = max(next(iter(found.values())))
     said = "; ".join(f"{bytes_text(curve[last])} with {name}" for name, curve in found.items())
-    return curves([(name, curve, colour, "-") for (name, curve), colour in zip(found.items(), (WHOLE, SPLIT, BLUE, READ), strict=False)],
-                  f"At {last:,} keys a step reads {said}", words, "keys in the cache", "bytes read in a step", size=(8.4, 4.2), log="xy",
-                  byte="y", ticks=[4**n for n in range(1, 16) if lengths[0] <= 4**n <= lengths[-1]], names="{:,.0f}".format,
+    return curves([(name, curve, colour, "-") for (name, curve),
+                   colour in zip(found.items(), (WHOLE, SPLIT, BLUE, READ), strict=False)],
+                  f"At {last:,} keys a step reads {said}", words, "keys in the cache", "bytes read in a step",
+                  size=(8.4, 4.2), log="xy", byte="y",
+                  ticks=[4**n for n in range(1, 16) if lengths[0] <= 4**n <= lengths[-1]], names="{:,.0f}".format,
                   xlim=(0.8 * lengths[0], 8 * lengths[-1]))
 
 
 @figure
 def decode_steps(results, H_q=32, H_kv=4):
-    """The rate at which a decode step reads its cache, against the length of the text, for the smallest and the largest batch.
+    """The rate at which a decode step reads its cache, against the text's length, for the smallest and largest batch.
 
     results: of bench decode. Raises: ValueError where it has no step of these heads
     """
@@ -138,16 +147,16 @@ def decode_steps(results, H_q=32, H_kv=4):
             plot(ax, names.get(name, label(name)), {row["N"]: row["tb_s"] for row in line},
                  DECODE.color if name in names else color(name), "o--" if "paged" in name else "o-")
         Ns = sorted({row["N"] for row in mine})
-        axes(ax, "keys of a text", log="x", ticks=Ns, names=lambda N: f"{N / 1024:.0f}k", title=f"batch of {B}", ylim=(0, 1.15 * copy),
-             xlim=(Ns[0] / 1.3, 20 * Ns[-1]))
+        axes(ax, "keys of a text", log="x", ticks=Ns, names=lambda N: f"{N / 1024:.0f}k", title=f"batch of {B}",
+             ylim=(0, 1.15 * copy), xlim=(Ns[0] / 1.3, 20 * Ns[-1]))
         ax.grid(False)
         ceiling(ax, f"copy, {copy:.2f} TB/s", copy)
         said += [f"{row['of_copy']:.0%} of a copy's rate at B = {B}, N = {row['N']}"
                  for row in [row for row in mine if row["implementation"] == "decode"][-1:]]
     axs[0].set_ylabel("TB/s of K and V")
     return finish(fig, f"{DECODE.title} reads its cache at {' and '.join(said)}",
-                  f"{recorded(results)} bfloat16, d = {rows[0]['d']}, {H_q} query heads, {H_kv} key heads, one query each. "
-                  f"Dashed: a copy; pages of {results.get('page_size', '?')} keys.")
+                  f"{recorded(results)} bfloat16, d = {rows[0]['d']}, {H_q} query heads, {H_kv} key heads, one query "
+                  f"each. Dashed: a copy; pages of {results.get('page_size', '?')} keys.")
 
 
 HOPPER, FP8 = rung("fa2_hopper_forward"), "#56B4E9"
@@ -171,17 +180,19 @@ def fp8_times(results):
     kernels = [rows[FP8_ROWS[0]] for rows in found]
     several = len({row["d"] for row in kernels}) > 1
     names = [f"N = {row['N']}" + f", d = {row['d']}" * several + ", causal" * row["causal"] for row in kernels]
-    fig, (ax,) = panels(1, size=(8.8, 1.7 + 0.46 * len(found)))
+    fig, ax = panel(8.8, 1.7 + 0.46 * len(found))
     stack(ax, {name: [(100 / kernel, FP8), (100 / whole - 100 / kernel, "#B0DBF5")]
-               for name, kernel, whole in zip(names, alone, together, strict=True)}, xlabel="% of the bfloat16 kernel's time")
+               for name, kernel, whole in zip(names, alone, together, strict=True)},
+          xlabel="% of the bfloat16 kernel's time")
     for y, (kernel, whole) in enumerate(zip(alone, together, strict=True)):
         note(ax, f"{kernel:.2f} times as fast", 100 / kernel, y, -6, ha="right")
         note(ax, f"{whole:.2f} with quantising", max(100, 100 / whole), y, 6)
     ax.axvline(100, color=HOPPER.color, ls="--", lw=1.4)
-    note(ax, f"bfloat16: {HOPPER.title}", 100, 1, 4, 8, xycoords=ax.get_xaxis_transform(), fontweight="bold", color=HOPPER.color)
+    note(ax, f"bfloat16: {HOPPER.title}", 100, 1, 4, 8, xycoords=ax.get_xaxis_transform(), fontweight="bold",
+         color=HOPPER.color)
     ax.set(xlim=(0, 140), xticks=range(0, 101, 20))
-    ax.legend(ax.patches[:2], ["kernel", "quantising Q, K and V"], ncols=2, loc="lower left", bbox_to_anchor=(0, 1), frameon=False,
-              fontsize=9, handlelength=1)
+    ax.legend(ax.patches[:2], ["kernel", "quantising Q, K and V"], ncols=2, loc="lower left", bbox_to_anchor=(0, 1),
+              frameon=False, fontsize=9, handlelength=1)
     tokens = " or ".join(f"{n:,}" for n in sorted({row["B"] * row["N"] for row in kernels}))
     return finish(fig, f"FP8's kernel is {span(alone)} times as fast as bfloat16's, with quantising {span(together)}",
                   f"{recorded(results)} d = {every(kernels, 'd')}, {kernels[0]['H']} heads, {tokens} tokens in all.")

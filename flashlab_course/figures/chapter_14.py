@@ -3,7 +3,7 @@
 from matplotlib.patches import Polygon
 
 from flashlab_course.figures.colors import BLUE, INK, ORANGE, READ, ramp
-from flashlab_course.figures.plots import axes, box, cells, curves, panels, plot
+from flashlab_course.figures.plots import axes, box, cells, curves, panels, plot, write
 from flashlab_course.figures.style import bare, figure, finish
 from flashlab_course.figures.words import by
 
@@ -17,7 +17,8 @@ THOUSANDS = {"xlabel": "N, rows of the whole sequence", "names": lambda N: f"{N 
 def ring_parts(ranks, N, words):
     """Who computed what when: a row for each rank, a column for each step, in each a small matrix of scores.
 
-    ranks: of each rank {"calls": [{"queries", "keys", "causal"}]}, places in the sequence, as flashlab_course.ring_check notes them
+    ranks: of each rank {"calls": [{"queries", "keys", "causal"}]}, places in the sequence, as
+    flashlab_course.ring_check notes them
     """
     R, size, causal = len(ranks), N // (2 * len(ranks)), ranks[0]["calls"][0]["causal"]
     owned = [set(rank["calls"][0]["queries"]) for rank in ranks]           # step 0 is a rank's own block, all of it
@@ -45,7 +46,8 @@ def ring_parts(ranks, N, words):
     whole = len(times) == (R * (2 * R + 1) if causal else 4 * R * R) and set(times.values()) == {1}
     came = "every score has been computed once" if whole else "scores are missing or computed twice"
     return finish(fig, f"After {R} steps of {R} ranks {came}",
-                  f"{words} Down: queries, across: keys, in chunks of {size} rows. Coloured: computed in this step; grey: before.")
+                  f"{words} Down: queries, across: keys, in chunks of {size} rows. Coloured: computed in this step; "
+                  "grey: before.")
 
 
 def pairs_of(call, size):
@@ -75,20 +77,25 @@ def ring_work(works, words):
         slowest = [max(step) for step in zip(*work, strict=True)]
         needed[name] = sum(slowest)
         tint = lambda share: ramp(BLUE, lightest=0.12)(share)[:3] if share else "#F2F2F2"
-        cells(ax, [[tint(share) for share in rank] for rank in work], [[f"{share:.2g}" for share in rank] for rank in work],
-              columns=[f"step {step}" for step in range(R)], rows=[*(f"rank {r}" for r in range(R)), "slowest"])
+        cells(ax, [[tint(share) for share in rank] for rank in work],
+              [[f"{share:.2g}" for share in rank] for rank in work], columns=[f"step {step}" for step in range(R)],
+              rows=[*(f"rank {r}" for r in range(R)), "slowest"])
         for step, share in enumerate(slowest):
-            ax.text(step + 0.5, R + 0.5, f"{share:.2g}", ha="center", va="center", fontsize=9, fontweight="bold")
+            write(ax, step + 0.5, R + 0.5, f"{share:.2g}", 9, fontweight="bold")
         ax.set(ylim=(R + 1, 0), title=f"{name}: {needed[name]:g} blocks' time")
     total = sum(map(sum, next(iter(works.values()))))
     (first, slow), *_, (last, fast) = needed.items()
-    return finish(fig, f"The slowest rank sets the pace: {total / slow:.2g} times one GPU's speed {first}, {total / fast:.2g} times {last}",
+    return finish(fig, f"The slowest rank sets the pace: {total / slow:.2g} times one GPU's speed {first}, "
+                       f"{total / fast:.2g} times {last}",
                   f"Modelled: {words} 1 is a block of scores without a mask; a step takes as long as its slowest rank.")
 
 
 @figure
 def ring_speedup(results):
-    """How many times as fast as one GPU at the same N: recorded. Filled: forward; hollow: forward and backward together."""
+    """How many times as fast as one GPU at the same N: recorded.
+
+    Filled: forward; hollow: forward and backward together.
+    """
     rows = [row for row in results["rows"] if row["ms"] and row["speedup"] and row["ranks"] > 1]
     if not rows:
         raise ValueError("results must have rows of rings of two GPUs or more that were measured, got none")
@@ -103,12 +110,13 @@ def ring_speedup(results):
             plot(ax, "", points(mode, ranks, "forward+backward"), shade, fill="white")
             if mode != "all":
                 plot(ax, f"{ranks}, in order", points("causal, in order", ranks, "forward"), BEFORE)
-        axes(ax, log="x", ticks=sizes, title=title, xlim=(0.85 * sizes[0], 2.6 * sizes[-1]), ylim=(0, 1.12 * most), **THOUSANDS)
+        axes(ax, log="x", ticks=sizes, title=title, xlim=(0.85 * sizes[0], 2.6 * sizes[-1]), ylim=(0, 1.12 * most),
+             **THOUSANDS)
     axs[0].set_ylabel("times as fast as one GPU")
     best = max(rows, key=lambda row: (row["ranks"], row["N"], row["speedup"]))
     return finish(fig, f"{best['ranks']} GPUs are {best['speedup']:.2f} times as fast as one at N = {best['N']}",
-                  f"{where(results)} The title: {row_text(best)}. Filled: forward; hollow: forward and backward. Dashed: as many times as "
-                  "there are GPUs.")
+                  f"{where(results)} The title: {row_text(best)}. Filled: forward; hollow: forward and backward. "
+                  "Dashed: as many times as there are GPUs.")
 
 
 @figure
@@ -118,16 +126,18 @@ def ring_memory(results, mode="causal, zig-zag", passes="forward+backward"):
             if row["ms"] and (row["mode"], row["passes"]) == (mode, passes)]
     if not rows:
         raise ValueError(f"results must have rows of mode {mode!r} and passes {passes!r}, got none")
-    lines = {ranks: by([row for row in rows if row["ranks"] == ranks], "N", "GiB") for ranks in sorted({row["ranks"] for row in rows})}
+    lines = {ranks: by([row for row in rows if row["ranks"] == ranks], "N", "GiB")
+             for ranks in sorted({row["ranks"] for row in rows})}
     sizes, most = sorted({row["N"] for row in rows}), max(rows, key=lambda row: (row["N"], row["ranks"]))
     alone = dict(lines.get(1, [])).get(most["N"])
     beside = f", one GPU alone {alone:.1f}" if alone and most["ranks"] > 1 else ""
     words = row_text(most)
-    return curves([(f"{ranks} GPU{'s' * (ranks > 1)}", line, OF_RINGS.get(ranks, INK)) for ranks, line in lines.items()],
+    return curves([(f"{ranks} GPU{'s' * (ranks > 1)}", line, OF_RINGS.get(ranks, INK))
+                   for ranks, line in lines.items()],
                   f"At N = {most['N']} each of {most['ranks']} GPUs holds {most['GiB']:.1f} GiB{beside}",
                   f"{where(results)} {words[0].upper()}{words[1:]}: shards, results and what is held meanwhile.",
-                  THOUSANDS["xlabel"], "GiB on one GPU, at most", size=(8, 3.9), log="xy", ticks=sizes, names=THOUSANDS["names"],
-                  xlim=(0.9 * sizes[0], 1.7 * sizes[-1]))
+                  THOUSANDS["xlabel"], "GiB on one GPU, at most", size=(8, 3.9), log="xy", ticks=sizes,
+                  names=THOUSANDS["names"], xlim=(0.9 * sizes[0], 1.7 * sizes[-1]))
 
 
 def row_text(row):

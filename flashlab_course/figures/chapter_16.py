@@ -1,4 +1,4 @@
-"""The pictures of chapters 11 and 16: times, rates, memory and errors that were measured on a GPU, and the reasons for them.
+"""The pictures of chapters 11 and 16: times, rates, memory and errors that were measured on a GPU.
 
 results: a dict as flashlab_course.bench writes it; live: whether they were measured just now
 focus: the name of the implementation that the title is about; None is the ladder's last GPU kernel among those measured
@@ -7,13 +7,13 @@ focus: the name of the implementation that the title is about; None is the ladde
 from flashlab.ladder import BACKWARD_RUNGS, RUNGS
 from flashlab_course.figures.chapter_07 import kernels_measured, missing
 from flashlab_course.figures.colors import color, marker
-from flashlab_course.figures.plots import axes, ceiling, panels, plot
+from flashlab_course.figures.plots import axes, ceiling, panel, plot
 from flashlab_course.figures.style import figure, finish, plain_log
 from flashlab_course.figures.words import by, bytes_text, every, group, label, mask_text, ratio_text, recorded
 
 FLASH = "sdpa_flash"           # the same algorithm in CUDA: the peer that titles compare with
-# A backend of SDPA has no line in plots where another line says nearly the same: math's time is much like naive attention's, the
-# memory and the error of efficient are much like those of flash.
+# A backend of SDPA has no line in plots where another line says nearly the same: math's time is much like naive
+# attention's, the memory and the error of efficient are much like those of flash.
 NO_LINE = {"ms": "sdpa_math", "tflops": "sdpa_math", "peak_bytes": "sdpa_efficient", "rms_error": "sdpa_efficient"}
 WITHOUT_L = "naive, O alone"   # the name of naive attention's rows where it computes no logsumexp
 SLOW = 3                       # a bar of more than this many times the fastest is left out: it would squash the others
@@ -26,14 +26,15 @@ def kernel_name(results):
 
 
 def first_kernel_name(results):
-    """The name of the course's first kernel among those measured, the plainest one: its rows say which tiles it took."""
+    """The name of the course's first kernel among those measured, the plainest one."""
     return kernels_measured(results)[0].name
 
 
 def shown(results, key=None, focus=None):
-    """The implementations that plots show, in the order of the rows: of the course's kernels the first and the last measured.
+    """The implementations that plots show: of the course's kernels only the first and the last that were measured.
 
-    Those between stand beside each other in chapter 12. key: what a plot is of: see NO_LINE; focus: who is shown in any case
+    Those between stand beside each other in chapter 12. key: what a plot is of: see NO_LINE; focus: who is shown in any
+    case
     """
     between = {rung.name for rung in kernels_measured(results)[1:-1]}
     names = dict.fromkeys(row["implementation"] for row in results["rows"])
@@ -43,7 +44,8 @@ def shown(results, key=None, focus=None):
 def series_of(results, key, d, causal, focus=None):
     """implementation -> its measured rows in order of N, of those shown, in the dtype with most rows."""
     names = shown(results, key, focus)
-    rows = [r for r in results["rows"] if r["d"] == d and r["causal"] == causal and r.get("pass", "forward") == results["what"]
+    rows = [r for r in results["rows"] if r["d"] == d and r["causal"] == causal
+            and r.get("pass", "forward") == results["what"]
             and r["implementation"] in names and not r.get("skipped") and r.get(key) is not None]
     if not rows:
         raise ValueError(f"results hold no measured {key!r} for d = {d}, causal = {causal}")
@@ -52,7 +54,7 @@ def series_of(results, key, d, causal, focus=None):
 
 
 def on_each_other(lines, closeness=0.04):
-    """name -> (turn, of how many): lines that differ by less than `closeness` wherever both are, and so hide each other.
+    """name -> (turn, of how many): lines that differ by less than `closeness` throughout, and so hide each other.
 
     lines: name -> {x: y}. They are drawn in dashes of alternating colour, each in its turn.
     """
@@ -68,11 +70,12 @@ def against_N(results, key, ylabel, d, causal, focus, byte="", log="xy"):
     """A new figure with one line an implementation; and its rows, as from series_of."""
     series = series_of(results, key, d, causal, focus)
     turns = on_each_other({name: dict(by(rows, "N", key)) for name, rows in series.items()})
-    fig, (ax,) = panels(1, size=(8, 4.8))
+    fig, ax = panel(8, 4.8)
     for name, rows in series.items():
         strong, (turn, n) = name == focus, turns[name]
-        plot(ax, label(name), by(rows, "N", key), color(name), marker(name), lw=2.8 if strong or n > 1 else 1.5, ms=6 if strong else 5,
-             zorder=3 if strong else 2, ls=(5 * turn, (5, 5 * (n - 1))) if n > 1 else "-", markevery=(turn % len(rows), n))
+        plot(ax, label(name), by(rows, "N", key), color(name), marker(name), lw=2.8 if strong or n > 1 else 1.5,
+             ms=6 if strong else 5, zorder=3 if strong else 2, ls=(5 * turn, (5, 5 * (n - 1))) if n > 1 else "-",
+             markevery=(turn % len(rows), n))
     rows = [row for part in series.values() for row in part]
     tokens = {row["B"] * row["N"] for row in rows}
     axes(ax, "N" + (f" (batch × N = {tokens.pop()})" if len(tokens) == 1 else ""), ylabel, log=log, byte=byte,
@@ -81,7 +84,7 @@ def against_N(results, key, ylabel, d, causal, focus, byte="", log="xy"):
 
 
 def source_of(results, series, key, live):
-    """The line at the bottom: where, what, which lines lie on each other, which have no line and what was not measured."""
+    """The line at the bottom: where and what was measured, which lines hide each other, and who has none."""
     rows = [row for part in series.values() for row in part]
     d, causal = rows[0]["d"], rows[0]["causal"]
     asked = [row for row in results["rows"] if (row["d"], row["causal"]) == (d, causal)]
@@ -93,26 +96,27 @@ def source_of(results, series, key, live):
     between = len(absent) - len(peers)
     absent = [f"the {between} kernels between the first and the last (chapter 12)"] * bool(between) + peers
     without = f" Not drawn: {', '.join(absent)}." if absent else ""
-    return (f"{recorded(results, live)} {results['what'].capitalize()}, {every(rows, 'dtype')}, d = {d}, H = {every(rows, 'H')}, "
-            f"{mask_text(causal)}.{twins}{without}" + missing(results, [row for row in asked if row["implementation"] in drawn]))
+    return (f"{recorded(results, live)} {results['what'].capitalize()}, {every(rows, 'dtype')}, d = {d}, H = "
+            f"{every(rows, 'H')}, {mask_text(causal)}.{twins}{without}"
+            + missing(results, [row for row in asked if row["implementation"] in drawn]))
 
 
 def both_at(series, focus, other, key):
-    """(N, the focus's value, the other's) at the largest N that both were measured at; None where they never both were."""
+    """(N, the focus's value, the other's) at the largest N that both were measured at; None if there is none."""
     ours, theirs = (dict(by(series.get(name, []), "N", key)) for name in (focus, other))
     N = max(ours.keys() & theirs.keys(), default=None)
     return N and (N, ours[N], theirs[N])
 
 
 def duel(results, series, key, focus, sentence, text):
-    """The kernel against the first rung; sentence: with {N}, {name}, {ours}, {naive}, {theirs} and {ratio} to fill in."""
+    """The kernel against the first rung. sentence: with {N}, {name}, {ours}, {naive}, {theirs}, {ratio} to fill in."""
     first = (BACKWARD_RUNGS if results["what"] == "backward" else RUNGS)[0]
     if not (found := both_at(series, focus, first.name, key)):
         return f"{label(focus)} and {first.title} attention were not both measured here"
     N, ours, theirs = found
     whole = ", L included," if results["what"] == "forward" else ""      # its logsumexp takes about half of its bytes
-    return sentence.format(N=N, name=label(focus), ours=text(ours), naive=f"{first.title} attention{whole}", theirs=text(theirs),
-                           ratio=ratio_text(theirs, ours))
+    return sentence.format(N=N, name=label(focus), ours=text(ours), naive=f"{first.title} attention{whole}",
+                           theirs=text(theirs), ratio=ratio_text(theirs, ours))
 
 
 @figure
@@ -123,8 +127,8 @@ def runtime_against_N(results, d=128, causal=False, focus=None, live=False):
     for name, rows in series.items():
         low, high = ([row.get(key, row["ms"]) for row in rows] for key in ("ms_low", "ms_high"))
         ax.fill_between([row["N"] for row in rows], low, high, color=color(name), alpha=0.2, lw=0)
-    title = duel(results, series, "ms", focus, "At N = {N}, {name} takes {ours}; {naive} {theirs}, {ratio} times as long",
-                 "{:.3g} ms".format)
+    title = duel(results, series, "ms", focus,
+                 "At N = {N}, {name} takes {ours}; {naive} {theirs}, {ratio} times as long", "{:.3g} ms".format)
     return finish(fig, title, source_of(results, series, "ms", live))
 
 
@@ -132,10 +136,10 @@ def runtime_against_N(results, d=128, causal=False, focus=None, live=False):
 def peak_memory_against_N(results, d=128, causal=False, focus=None, live=False):
     """Peak memory beyond the inputs, against N."""
     focus = focus or kernel_name(results)
-    ylabel = "peak memory beyond Q, K, V (bytes)" if results["what"] == "forward" else "peak memory, both passes (bytes)"
+    ylabel = f"peak memory{' beyond Q, K, V' if results['what'] == 'forward' else ', both passes'} (bytes)"
     fig, _, series = against_N(results, "peak_bytes", ylabel, d, causal, focus, byte="y")
-    title = duel(results, series, "peak_bytes", focus, "At N = {N}, {name} needs {ours}; {naive} {theirs}, {ratio} times as much",
-                 bytes_text)
+    title = duel(results, series, "peak_bytes", focus,
+                 "At N = {N}, {name} needs {ours}; {naive} {theirs}, {ratio} times as much", bytes_text)
     return finish(fig, title, source_of(results, series, "peak_bytes", live))
 
 
@@ -144,7 +148,8 @@ def tflops(results, d=128, causal=False, focus=None, live=False):
     """TFLOP/s against N for every implementation, under the measured matmul ceiling (dashed)."""
     focus = focus or kernel_name(results)
     fig, ax, series = against_N(results, "tflops", "TFLOP/s", d, causal, focus, log="x")
-    top, most = results.get("ceilings", {}).get("matmul_tflops"), max(row["tflops"] for rows in series.values() for row in rows)
+    top = results.get("ceilings", {}).get("matmul_tflops")
+    most = max(row["tflops"] for rows in series.values() for row in rows)
     ax.set_ylim(0, 1.08 * max(most, top or 0))
     if top:
         ceiling(ax, f"a plain matmul: {top:.0f} TFLOP/s", top)

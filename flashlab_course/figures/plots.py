@@ -13,6 +13,11 @@ from flashlab_course.figures.colors import BLUE, FAINT, INK, ORANGE, READ, ink_o
 from flashlab_course.figures.style import HALO, bare, byte_axis, figure, finish, note, plain_log, set_ticks
 
 
+def panel(width=8, height=4):
+    """A new figure of so many inches and its axes."""
+    return plt.subplots(figsize=(width, height))
+
+
 def panels(columns, rows=1, size=(8, 4), **options):
     """A new figure and the list of its axes, row by row."""
     fig, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **options)
@@ -23,9 +28,10 @@ def panels(columns, rows=1, size=(8, 4), **options):
 def curves(lines, title, source, x, y, *, size=(8, 4), ceilings=(), walls=(), **look):
     """A line chart of one panel.
 
-    lines: tuples, the arguments of `plot`; ceilings, walls: dashed lines across and up, words -> place; look: as `axes` takes it
+    lines: tuples, the arguments of `plot`; ceilings, walls: dashed lines across and up, words -> place; look: as `axes`
+    takes it
     """
-    fig, (ax,) = panels(1, size=size)
+    fig, ax = panel(*size)
     for line in lines:
         plot(ax, *line)
     axes(ax, x, y, **look)
@@ -37,7 +43,10 @@ def curves(lines, title, source, x, y, *, size=(8, 4), ceilings=(), walls=(), **
 
 
 def plot(ax, name, points, colour=READ, style="o-", fill=None, **look):
-    """One line through points, a dict or pairs (x, y), with its name at its end. fill: the colour inside the markers."""
+    """One line through points, a dict or pairs (x, y), with its name at its end.
+
+    fill: the colour inside the markers.
+    """
     points = list(points.items() if isinstance(points, dict) else points)
     if points:
         ax.plot(*zip(*points, strict=True), style, color=colour, mfc=fill or colour, label=name or None, **look)
@@ -46,7 +55,8 @@ def plot(ax, name, points, colour=READ, style="o-", fill=None, **look):
 def axes(ax, xlabel="", ylabel="", log="", byte="", ticks=None, names="{:.0f}".format, **limits):
     """Labels, scales and ticks.
 
-    log, byte: of the letters x and y, the axes that are logarithmic, or in bytes; ticks: places on the x axis, named by `names`
+    log, byte: of the letters x and y, the axes that are logarithmic, or in bytes; ticks: places on the x axis, named by
+    `names`
     """
     ax.set(xlabel=xlabel, ylabel=ylabel, **{f"{letter}scale": "log" for letter in log}, **limits)
     for letter, axis in (("x", ax.xaxis), ("y", ax.yaxis)):
@@ -74,8 +84,11 @@ def wall(ax, words, place, colour=INK):
 
 @figure
 def bars(values, title, source, xlabel, *, log=False, worse=()):
-    """A bar for each name with its number behind it. worse: names in the colour of what goes wrong; source: where it comes from."""
-    fig, (ax,) = panels(1, size=(8.6, 1 + 0.42 * max(1, len(values))))
+    """A bar for each name with its number behind it.
+
+    worse: names in the colour of what goes wrong; source: where it comes from.
+    """
+    fig, ax = panel(8.6, 1 + 0.42 * max(1, len(values)))
     numbers = [f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in values.values()]
     stack(ax, {name: [(value, ORANGE if name in worse else BLUE)] for name, value in values.items()}, numbers, xlabel)
     if log:
@@ -87,15 +100,16 @@ def bars(values, title, source, xlabel, *, log=False, worse=()):
 def stack(ax, rows, behind=(), xlabel="", room=1.14, height=0.66, byte=False, title="", colour=INK):
     """Bars from left to right, one row below the other.
 
-    rows: name -> [(length, colour, text inside, if any)]; behind: a text after each bar; room: the axis over the longest bar
+    rows: name -> [(length, colour, text inside, if any)]; behind: a text after each bar; room: the axis over the
+    longest bar
     """
     longest = max((sum(part[0] for part in parts) for parts in rows.values()), default=1)
     for y, parts in enumerate(rows.values()):
         left = 0
         for length, fill, *text in parts:
             ax.barh(y, length, height, left=left, color=fill)
-            if text and length > 0.012 * longest * max(map(len, text[0].split("\n"))):      # there is room for it
-                ax.text(left + length / 2, y, *text, ha="center", va="center", fontsize=8, color=ink_on(fill))
+            if text and length > 0.0095 * longest * max(map(len, text[0].split("\n"))):      # there is room for it
+                write(ax, left + length / 2, y, text[0], 8, color=ink_on(fill))
             left += length
         if behind:
             note(ax, behind[y], left, y)
@@ -107,6 +121,17 @@ def stack(ax, rows, behind=(), xlabel="", room=1.14, height=0.66, byte=False, ti
     heading(ax, title, colour)
 
 
+def canvas(ax, across, down, equal=True):
+    """Axes for a drawing: limits in both directions and nothing around them."""
+    ax.set(xlim=across, ylim=down, aspect="equal" if equal else "auto")
+    ax.axis("off")
+
+
+def write(ax, x, y, text, size=9, **look):
+    """Text in the middle of the point (x, y)."""
+    ax.text(x, y, text, **{"ha": "center", "va": "center", "fontsize": size} | look)
+
+
 def heading(ax, title, colour=INK):
     """The title of a panel."""
     ax.set_title(title, color=colour, fontweight="bold")
@@ -116,7 +141,7 @@ def box(ax, x, y, width=1, height=1, fill=FAINT, text="", edge="white", size=9, 
     """A rectangle with its upper left corner at (x, y) and text in the middle."""
     ax.add_patch(Rectangle((x, y), width, height, fc=fill, ec=edge, **{"lw": 1} | look))
     if text != "":
-        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=size, color=ink or ink_on(fill))
+        write(ax, x + width / 2, y + height / 2, text, size, color=ink or ink_on(fill))
 
 
 def cells(ax, fills, texts=(), gap=0, size=9, **look):
@@ -133,7 +158,10 @@ def cells(ax, fills, texts=(), gap=0, size=9, **look):
 
 
 def grid(ax, width, height, xlabel="", ylabel="", columns=(), rows=(), title="", colour=INK, equal=False, size=8):
-    """The axes around cells: limits, names in the middle of columns and rows, no spines. columns, rows: {number: name} or names."""
+    """The axes around cells: limits, names in the middle of columns and rows, no spines.
+
+    columns, rows: {number: name} or names.
+    """
     ax.set(xlim=(-0.05, width + 0.05), ylim=(height + 0.05, -0.05), xlabel=xlabel, ylabel=ylabel)
     for set_names, names in ((ax.set_xticks, columns), (ax.set_yticks, rows)):
         named = names if isinstance(names, dict) else dict(enumerate(names))

@@ -14,10 +14,12 @@ from flashlab_course.figures.colors import INK
 from flashlab_course.figures.words import bytes_text
 
 STYLE = {
-    "figure.facecolor": "white", "savefig.facecolor": "white", "axes.facecolor": "white",    # a light card on a dark page
+    # a light card on a dark page
+    "figure.facecolor": "white", "savefig.facecolor": "white", "axes.facecolor": "white",
     "figure.dpi": 110, "savefig.dpi": 130, "figure.constrained_layout.use": True,
     "figure.constrained_layout.h_pad": 0.08, "figure.constrained_layout.w_pad": 0.08,
-    "font.family": "DejaVu Sans", "font.size": 10,             # comes with matplotlib: the same picture on every machine
+    # comes with matplotlib: the same picture on every machine
+    "font.family": "DejaVu Sans", "font.size": 10,
     "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": "#777777",
     "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 10, "axes.titlelocation": "left",
     "axes.grid": False, "grid.color": "#E6E6E6", "grid.linewidth": 0.8, "axes.axisbelow": True,
@@ -90,8 +92,8 @@ def label_ends(ax):
                 push = max(0, gap - (at[n + 1] - at[n]))
                 at[n], at[n + 1] = at[n] - push / 2, at[n + 1] + push / 2
         for (y, line), place in zip(column, at, strict=True):
-            note(ax, line.get_label(), x, y, 9, (place - height[line]) / per_point, color=line.get_color(), fontweight="bold",
-                 annotation_clip=False, zorder=5, path_effects=HALO)
+            note(ax, line.get_label(), x, y, 9, (place - height[line]) / per_point, color=line.get_color(),
+                 fontweight="bold", annotation_clip=False, zorder=5, path_effects=HALO)
 
 
 def note(ax, text, x, y, right=4, up=0, **look):
