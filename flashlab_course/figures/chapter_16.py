@@ -91,7 +91,7 @@ def source_of(results, series, key, live):
     drawn = {*shown(results, key), *series}
     turns = on_each_other({name: dict(by(part, "N", key)) for name, part in series.items()})
     twins = " Dashes of two or more colours: lines that lie on each other." * any(n > 1 for _, n in turns.values())
-    absent = {row["implementation"] for row in asked} - drawn
+    absent = [name for name in dict.fromkeys(row["implementation"] for row in asked) if name not in drawn]
     peers = [label(name) for name in absent if name in NO_LINE.values()]
     between = len(absent) - len(peers)
     absent = [f"the {between} kernels between the first and the last (chapter 12)"] * bool(between) + peers
@@ -101,22 +101,18 @@ def source_of(results, series, key, live):
             + missing(results, [row for row in asked if row["implementation"] in drawn]))
 
 
-def both_at(series, focus, other, key):
-    """(N, the focus's value, the other's) at the largest N that both were measured at; None if there is none."""
-    ours, theirs = (dict(by(series.get(name, []), "N", key)) for name in (focus, other))
-    N = max(ours.keys() & theirs.keys(), default=None)
-    return N and (N, ours[N], theirs[N])
-
-
 def duel(results, series, key, focus, sentence, text):
-    """The kernel against the first rung. sentence: with {N}, {name}, {ours}, {naive}, {theirs}, {ratio} to fill in."""
+    """The kernel against the first rung, at the largest N that both were measured at.
+
+    sentence: with {N}, {name}, {ours}, {naive}, {theirs} and {ratio} to fill in
+    """
     first = (BACKWARD_RUNGS if results["what"] == "backward" else RUNGS)[0]
-    if not (found := both_at(series, focus, first.name, key)):
+    ours, theirs = (dict(by(series.get(name, []), "N", key)) for name in (focus, first.name))
+    if (N := max(ours.keys() & theirs.keys(), default=None)) is None:
         return f"{label(focus)} and {first.title} attention were not both measured here"
-    N, ours, theirs = found
     whole = ", L included," if results["what"] == "forward" else ""      # its logsumexp takes about half of its bytes
-    return sentence.format(N=N, name=label(focus), ours=text(ours), naive=f"{first.title} attention{whole}",
-                           theirs=text(theirs), ratio=ratio_text(theirs, ours))
+    return sentence.format(N=N, name=label(focus), ours=text(ours[N]), naive=f"{first.title} attention{whole}",
+                           theirs=text(theirs[N]), ratio=ratio_text(theirs[N], ours[N]))
 
 
 @figure

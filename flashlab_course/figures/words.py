@@ -43,7 +43,7 @@ def group(rows, key):
 
 def by(rows, x, y):
     """The points (row[x], row[y]) in order of x, without the rows that have no y."""
-    return sorted((row[x], row[y]) for row in rows if row[y] is not None)
+    return sorted((row[x], row[y]) for row in rows if row.get(y) is not None)
 
 
 def mask_text(causal):
