@@ -16,7 +16,7 @@ SAMPLED = {
     "test_check_robust.py": {"test_each_gets_its_verdict": 6, "test_whatever_it_returns_is_described": 6},
     "test_check_surroundings.py": {"test_the_state_around_a_check_neither_breaks_it_nor_is_broken": 4,
                                    "test_what_a_function_changes_is_put_back_and_named": 4},
-    "test_figures.py": {"test_renders_and_nothing_falls_off_the_page": 3},
+    "test_figures.py": {"test_says_what_it_draws_and_nothing_falls_off_the_page": 3},
     "test_rungs.py": {"test_within_the_error_bound": 3},
     "test_backward.py": {"test_within_the_error_bound": 3, "test_the_default_tiles_fit_and_fill_the_sram": 4},
     "test_skip.py": {"test_without_triton_the_chapter_says_so_and_reaches_the_end": 6},

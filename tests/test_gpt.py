@@ -232,17 +232,3 @@ def test_progress_off_a_terminal_says_the_last_line_alone(capsys):
     report(1, 2, 3.0, 10.0)
     report(2, 2, 2.5, 1234.5)
     assert capsys.readouterr().out == "it: step 2 of 2, loss 2.50, 1,234 tokens/s\n"
-
-
-# ---- the pictures' titles
-
-def test_titles_say_what_is_drawn():
-    from tests import pictures_training
-
-    said = {name: draw().get_suptitle().replace("\n", " ") for name, draw in pictures_training.pictures().items()}
-    assert said["training_memory"] == "24 GiB has room for 8,192 tokens with naive, 16,384 tokens with flash_attention"
-    assert said["parts_of_a_step"] == "Attention takes 67 % of a step with naive, 38 % of a step with flash_attention"
-    assert said["time_of_a_token"] == ("After 128 tokens, one more takes 16 ms without and 2 ms with a cache: "
-                                       "8.0 times less")
-    assert said["share_of_attention"] == "From N = 16,384 on, attention is most of the work"
-    assert "8,192 with naive, 8,192 with SDPA math, at least 32,768 with flash_attention" in said["training_by_context"]

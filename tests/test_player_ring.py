@@ -14,7 +14,7 @@ from flashlab.operator.ring import part, zigzag_shard
 from flashlab.rungs.naive import naive_forward
 from flashlab_course import ring_check
 from flashlab_course.check import form
-from flashlab_course.figures.ring import RANKS
+from flashlab_course.figures.chapter_14 import RANKS
 from flashlab_course.lesson import replay
 from flashlab_course.player import play, record, ring_recording
 from flashlab_course.player.page import CSS

@@ -8,7 +8,7 @@ import pytest
 
 from flashlab import ladder
 from flashlab_course.bench.results import load_results
-from flashlab_course.figures.rungs import gains, rung_before, search_rows
+from flashlab_course.figures.chapter_12 import gains, rung_before, search_rows
 
 RECORDS = {what: load_results(f"{what}_h200") for what in ("forward", "backward", "tune")}
 BACKWARD_BY_TMA = load_results("backward_tma_h200")                      # a rung that came after the others had been timed

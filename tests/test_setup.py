@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from flashlab import __main__ as cli
 from flashlab_course import doctor
 from flashlab_course.chapters import CHAPTERS
-from flashlab_course.figures.rungs import gains
+from flashlab_course.figures.chapter_12 import gains
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -2,7 +2,13 @@
 
 import math
 
+from flashlab.ladder import find
 from flashlab.memory import format_bytes
+
+
+def label(name):
+    """The title of a rung or peer; a name that the ladder does not know stays as it is."""
+    return one.title if (one := find(name)) else name
 
 
 def bytes_text(n):
@@ -33,3 +39,19 @@ def group(rows, key):
     for row in rows:
         groups.setdefault(row[key], []).append(row)
     return groups
+
+
+def by(rows, x, y):
+    """The points (row[x], row[y]) in order of x, without the rows that have no y."""
+    return sorted((row[x], row[y]) for row in rows if row.get(y) is not None)
+
+
+def mask_text(causal):
+    return "causal" if causal else "no mask"
+
+
+def recorded(results, live=False):
+    """Where and when results of a benchmark were measured."""
+    p = results["provenance"]
+    verb = "Measured here" if live else "Recorded"
+    return f"{verb} on {p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}."

@@ -22,7 +22,7 @@ import torch
 from flashlab import cost
 from flashlab_course import figures, sweeps
 from flashlab_course.check import check
-from flashlab_course.figures.budget import tile_bytes
+from flashlab_course.figures.chapter_05 import tile_bytes
 from flashlab_course.lesson import compare, replay, reveal, yours
 from flashlab.memory import KiB, Memory, SRAMOverflow, tiles
 from flashlab.oracle import attention, judge, max_error

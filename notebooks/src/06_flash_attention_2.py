@@ -25,7 +25,7 @@ import torch
 from flashlab import cost
 from flashlab_course import figures, sweeps
 from flashlab_course.check import check
-from flashlab_course.figures.work import state_share, unit_times
+from flashlab_course.figures.chapter_06 import state_share, unit_times
 from flashlab_course.lesson import compare, replay, reveal, yours
 from flashlab.memory import KiB, Memory, kernel, load, store, tiles
 from flashlab.oracle import attention, judge, max_error

@@ -34,8 +34,8 @@ from flashlab import cost, ladder
 from flashlab_course import bench, figures
 from flashlab_course.check import check
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
-from flashlab_course.figures.rungs import gains, rung_before, search_rows
-from flashlab_course.figures.style import label                       # "fa2_exp2_forward" -> "+ base 2"
+from flashlab_course.figures.chapter_12 import gains, rung_before, search_rows, share_of
+from flashlab_course.figures.words import label                       # "fa2_exp2_forward" -> "+ base 2"
 from flashlab_course.gpu import banks, schedule
 from flashlab_course.gpu.occupancy import occupancy
 from flashlab.kernels import fa2, fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma, fa2_tuned, tuning
@@ -608,7 +608,7 @@ my_alone = None     # per cent
 # %%
 free = [[(what, n) for n in range(5) for what in ("product", "softmax")] for _ in range(2)]
 alone, _ = schedule.take_turns(free, product=2, softmax=2)
-said = compare("tensor cores of consumers left alone", my_alone, 100 * figures.schedules.share_of(alone, "tensor cores"), "%")
+said = compare("tensor cores of consumers left alone", my_alone, 100 * share_of(alone, "tensor cores"), "%")
 figures.timelines({"left alone": alone}, "tensor cores", "two consumers; products at the same time share the tensor cores.")
 
 # %% [markdown]
@@ -628,7 +628,7 @@ my_in_turns = {"softmax of 2": None, "softmax of 3": None}
 
 # %%
 turns = {f"softmax of {softmax}": schedule.alternating(5, product=2, softmax=softmax) for softmax in (2, 3)}
-busy = {name: 100 * figures.schedules.share_of(spans, "tensor cores") for name, spans in turns.items()}
+busy = {name: 100 * share_of(spans, "tensor cores") for name, spans in turns.items()}
 said = compare("tensor cores of consumers in turns", my_in_turns, busy, "%")
 figures.timelines(turns, "tensor cores", "two consumers that take turns, five products and five softmaxes each.")
 

@@ -57,8 +57,8 @@ d, causal = 128, False                               # change me: 64 or 128, Fal
 # %%
 from dataclasses import replace
 
-from flashlab_course.figures.benchmarks import first_kernel_name, kernel_name, shown
-from flashlab_course.figures.style import label             # "sdpa_flash" -> "SDPA flash"
+from flashlab_course.figures.chapter_16 import first_kernel_name, kernel_name, shown
+from flashlab_course.figures.words import label             # "sdpa_flash" -> "SDPA flash"
 
 
 def measured(name, d=d, causal=causal, results=results):
@@ -321,7 +321,7 @@ said.on(figures.relative_speed(results, d, causal, live=live), x=last)
 my_leads = None
 
 # %%
-from flashlab_course.figures.rungs import gains
+from flashlab_course.figures.chapter_12 import gains
 
 rival = max((name for name in others if last in others[name]), key=lambda name: kernel[last]["ms"] / others[name][last]["ms"])
 all_sizes = gains(results, ours, rival)
@@ -508,7 +508,7 @@ said.on(figures.roofline(longest, copy, matmul, f"Speeds {source}; bytes: DRAM c
 my_ps = None     # picoseconds
 
 # %%
-from flashlab_course.figures.work import H100
+from flashlab_course.figures.chapter_06 import H100
 
 exp_rate = H100["exp"] if results["provenance"]["capability"] == "9.0" else None        # an H100 and an H200 are the same chip
 fastest = max(r["tflops"] for r in measured(ours, 64, False).values())
@@ -533,7 +533,7 @@ said.on(figures.time_of_a_score(results, exp_rate, live=live), axis="x")
 my_copy_share = None     # per cent
 
 # %%
-from flashlab_course.figures.reasons import copy_ms, tiles_of
+from flashlab_course.figures.chapter_16_reasons import copy_ms, tiles_of
 
 ways, ways_words = bench.numbers("timing_ways", name="timing_h200")
 launch = next((row["ms"] for row in ways if row["how"] == "Python's clock, not synchronized"), None)
@@ -620,7 +620,7 @@ for name in ("naive_forward", "sdpa_math"):
 said = compare("rms error against the kernel's", my_errors, {label(name): rms[name][first] for name in ("naive_forward", "sdpa_math")})
 guesses = said.guess if isinstance(said.guess, dict) else {}
 at = {first * (1 + n / 50): guess * kernel[first]["rms_error"] for n, guess in enumerate(guesses.values()) if guess}
-replace(said, guess=at or None).on(figures.error_against_float64(results, d, causal, live=live, key="rms_error"))
+replace(said, guess=at or None).on(figures.error_against_float64(results, d, causal, live=live))
 
 # %% [markdown]
 # **Compare.** The fused kernels keep $S_{ij}$, $l_i$ and $O_i$ in float32 on the chip. They round $P_{ij}$ for the tensor cores and $O$ when it is stored. SDPA math rounds $O$ alone, so it is *more* accurate. How much should that be? Chapter 10's experiment again, in two lines:
