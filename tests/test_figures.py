@@ -641,10 +641,10 @@ def test_live_measurements_are_not_called_recorded():
 
 
 def test_command_line_draws_into_the_folder(tmp_path, monkeypatch, capsys):
-    (tmp_path / "bench.json").write_text(json.dumps(invented_results()))
-    (tmp_path / "counters.json").write_text(json.dumps(invented_counters()))
+    (tmp_path / "bench.json").write_text(json.dumps({"runs": [invented_results()]}))
+    (tmp_path / "counters.json").write_text(json.dumps({"runs": [invented_counters()]}))
     (tmp_path / "other.json").write_text("{}")
-    (tmp_path / "search.json").write_text(json.dumps(pictures_schedules.search()))
+    (tmp_path / "search.json").write_text(json.dumps({"runs": [pictures_schedules.search()]}))
     pictures = dict(gallery.gallery(tmp_path))
     assert {"traffic", "tile_traversal", "counters_counters", "bench_tflops", "timelines"} <= pictures.keys()
     assert "choices the slowest" in title(pictures["search_times_of_tiles"]())

@@ -78,7 +78,7 @@ def gallery(results_dir="results"):
     yield from _schedules()
     for path in sorted(Path(results_dir).glob("*.json")):
         try:
-            results = json.loads(path.read_text(encoding="utf-8"))
+            results = (json.loads(path.read_text(encoding="utf-8")).get("runs") or [{}])[0]
         except ValueError as error:
             raise ValueError(f"{path} is no JSON: {error}") from None
         for name, draw in OF_RESULTS.get(results.get("what"), {}).items():
