@@ -9,7 +9,20 @@ import sys
 
 import torch
 
-from flashlab_course.bench import backward, counters, decode, forward, fp8, gpt, launch, options, parts, results, spans, tune
+from flashlab_course.bench import (
+    backward,
+    counters,
+    decode,
+    forward,
+    fp8,
+    gpt,
+    launch,
+    options,
+    parts,
+    results,
+    spans,
+    tune,
+)
 from flashlab_course.bench.basics import sections
 from flashlab_course.bench.timing import deadline
 

@@ -12,7 +12,7 @@ from flashlab.operator import fp8
 from flashlab.operator.attention import flash_attention
 from flashlab_course.bench import timing
 from flashlab_course.bench.checks import poisoned_outputs
-from flashlab_course.bench.options import add_integers, positive
+from flashlab_course.bench.options import add_integers
 from flashlab_course.bench.peers import peers
 from flashlab_course.bench.problems import MASKS, inputs, problem_grid
 

@@ -12,7 +12,14 @@ from flashlab_course.bench.basics.access import atomics, coalescing, key_loading
 from flashlab_course.bench.basics.clocks import timing_ways
 from flashlab_course.bench.basics.counters import counters
 from flashlab_course.bench.basics.here import Here, rows_of
-from flashlab_course.bench.basics.memory import ceilings, host_copies, in_flight, memory_bandwidth, memory_latency, roofline
+from flashlab_course.bench.basics.memory import (
+    ceilings,
+    host_copies,
+    in_flight,
+    memory_bandwidth,
+    memory_latency,
+    roofline,
+)
 from flashlab_course.bench.basics.products import matmul, matmul_order, matmul_tiles, precision, softmax
 from flashlab_course.bench.basics.threads import divergence, idle_lanes, programs, simulator, vector_addition
 from flashlab_course.bench.options import add_names
