@@ -1,7 +1,7 @@
 """As `bench forward`, of the backward pass. Each implementation runs as autograd runs it.
 
-Naive attention, too, keeps its P from the forward pass. TFLOP/s count 2.5 times the forward's operations, five matrix products
-for two, as the field does; what a kernel computes twice does not count twice. peak_bytes is that of both passes together.
+Naive attention, too, keeps its P from the forward pass. TFLOP/s count 2.5 times the forward's operations, five matrix
+products for two, as the field does; what a kernel computes twice counts once. peak_bytes is that of both passes.
 """
 
 from functools import partial
@@ -68,4 +68,5 @@ def pieces(args):
 def add_arguments(parser):
     """The options of `bench backward`."""
     passes.add_arguments(BACKWARD, parser, implementations())
-    parser.add_argument("--deterministic", action="store_true", help="the course's kernels give the same bits each time")
+    words = "the course's kernels give the same bits each time"
+    parser.add_argument("--deterministic", action="store_true", help=words)

@@ -1,7 +1,7 @@
 """What a result is held against before it is timed: float64, on poisoned outputs, as much of it as the memory holds.
 
-A check gives the first fields of a row: errors, None where they are not finite, as JSON knows no such numbers; and "skipped",
-which says what is wrong, or None.
+A check gives the first fields of a row: errors, None where they are not finite, as JSON knows no such numbers; and
+"skipped", which says what is wrong, or None.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ CHECKED_SCORES = 2**28                 # per check: in float64 one such matrix t
 
 @contextlib.contextmanager
 def poisoned_outputs():
-    """PyTorch fills what it allocates with NaN: what a kernel forgets to write is seen, not what lay there from the call before."""
+    """PyTorch fills what it allocates with NaN, so that what a kernel forgets to write is seen."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")                                    # on operations that are not deterministic
@@ -32,8 +32,8 @@ def poisoned_outputs():
 def check(call, Q, K, V, causal=False):
     """Run `call` -> (O, L or None) on the whole problem, and judge the end of its result.
 
-    The end: of the last batch the last heads, and of those the last query rows, CHECKED_SCORES scores at most (fewer on a
-    small GPU). That is every row of at least one head up to N = 16384.
+    The end: of the last batch the last heads, and of those the last query rows, CHECKED_SCORES scores at most (fewer on
+    a small GPU). That is every row of at least one head up to N = 16384.
     """
     with poisoned_outputs():
         O, L = call()
@@ -66,7 +66,7 @@ def check_gradients(call, Q, K, V, dO, causal=False):
 
 
 def judged_part(heads, N, share, scores):
-    """How many of the last query heads, and of the last key heads, have about so many scores: whole groups, one at least."""
+    """How many of the last query heads and key heads have about so many scores: whole groups, one at least."""
     groups = max(1, min(heads // share, scores // (share * N**2)))
     return groups * share, groups
 

@@ -26,13 +26,13 @@ from flashlab_course.bench import (
 from flashlab_course.bench.basics import sections
 from flashlab_course.bench.timing import deadline
 
-# Each has SECONDS, add_arguments(parser) and pieces(args), see results.collect; and why_not() if it needs more than a GPU.
-SUBJECTS = {"forward": forward, "backward": backward, "counters": counters, "basics": sections, "tune": tune, "launch": launch,
-            "parts": parts, "spans": spans, "decode": decode, "fp8": fp8, "gpt": gpt}
+# Each has SECONDS, add_arguments(parser), pieces(args), see results.collect; and why_not() if it needs more than a GPU.
+SUBJECTS = {"forward": forward, "backward": backward, "counters": counters, "basics": sections, "tune": tune,
+            "launch": launch, "parts": parts, "spans": spans, "decode": decode, "fp8": fp8, "gpt": gpt}
 
 NO_GPU = """bench measures on a GPU, and on this machine {why}.
-Instead: recorded results are in results/, and notebooks/16_benchmarks.ipynb plots them; README.md says how to use a remote GPU;
-`python -m flashlab doctor` says what this machine can do."""
+Instead: recorded results are in results/, and notebooks/16_benchmarks.ipynb plots them; README.md says how to use a
+remote GPU; `python -m flashlab doctor` says what this machine can do."""
 
 
 def parsers():
@@ -42,7 +42,8 @@ def parsers():
     adder = parser.add_subparsers(dest="what", metavar="what", required=True, title="what, each with its own --help")
     each = {}
     for name, subject in SUBJECTS.items():
-        each[name] = adder.add_parser(name, help=subject.__doc__.splitlines()[0], description=subject.__doc__, **formatted)
+        words = {"help": subject.__doc__.splitlines()[0], "description": subject.__doc__}
+        each[name] = adder.add_parser(name, **words, **formatted)
         subject.add_arguments(each[name])
         options.add_common(each[name], subject.SECONDS)
     return parser, each
@@ -60,13 +61,14 @@ def main(argv=None, yours=None):
         return 2
     args.own = yours(args.what) if yours and getattr(args, "yours", False) else {}
     if getattr(args, "yours", False) and not args.own:
-        parser.error(f"--yours: your {args.what} kernel has not passed yet; `python -m flashlab check` says how far it is")
+        say = "kernel has not passed yet; `python -m flashlab check` says how far it is"
+        parser.error(f"--yours: your {args.what} {say}")
     out, label = args.out, args.label
     if is_full_set(args, each[args.what]):
         label = label or "all"
         out = out or results.ROOT / "results" / f"{args.what}_{results.gpu_slug(torch.cuda.get_device_name())}.json"
     if out and out.exists():
-        results.read(out)                              # a file that cannot take the run says so before anything is measured
+        results.read(out)                              # a file that cannot take the run says so first
     args.expired = deadline(args.budget_seconds)
     run = results.start(args.what, shlex.join(["python", "-m", "flashlab", "bench", *argv]), label or shlex.join(argv))
     results.collect(run, subject.pieces(args), out)

@@ -1,7 +1,7 @@
-"""Decoding, one new query before a cache of N keys: the rate at which K and V are read, beside a copy, SDPA and our other kernels.
+"""Decoding, one new query before a cache of N keys: the rate at which K and V are read, beside a copy and others.
 
-The cache is contiguous, and in pages of --page-size that lie in no order. Every implementation is held against float64 at every
-size before it is timed.
+The cache is contiguous, and in pages of --page-size that lie in no order. Beside it are SDPA's backends and the forward
+kernels. Every implementation is held against float64 at every size before it is timed.
 """
 
 from functools import partial
@@ -24,7 +24,7 @@ SECONDS = 240.0
 HEADS = {"gqa": (32, 4), "mha": (16, 16)}              # H_q, H_kv
 BATCHES, LENGTHS = (1, 4, 16, 32), (1024, 4096, 16384, 65536, 131072)
 MOST_BYTES = 60e9                                      # of the caches, both of them
-FORWARD = ("fa2_pipelined_forward", "fa2_hopper_forward")                  # what flash_attention runs where keys are not shared out
+FORWARD = ("fa2_pipelined_forward", "fa2_hopper_forward")      # what flash_attention runs where keys are not shared out
 SDPA = [name for name in BACKENDS if name != "sdpa_math"]
 
 
@@ -48,7 +48,7 @@ def problems(heads=tuple(HEADS), B=BATCHES, N=LENGTHS):
 
 
 def in_pages(cache, table, page_size):
-    """The keys of a cache (B, H, N, d) where the table says: (pages, H, page_size, d), NaN in what is left of the last pages."""
+    """A cache (B, H, N, d) in pages where the table says: (pages, H, page_size, d), NaN where a page has no keys."""
     B, H, N, d = cache.shape
     pages = cache.new_empty(table.numel(), H, page_size, d)
     for n in range(table.shape[1]):
@@ -77,7 +77,8 @@ def implementations(Q, K, V, page_size, backend="auto"):
     table = shuffled_table(B, N, page_size, torch.Generator(device).manual_seed(N), device)
     pages = [in_pages(cache, table, page_size) for cache in (K, V)]
     decode = partial(flash_attention_decode, backend=backend)
-    found = {"decode": partial(decode, Q, K, V, lengths), "decode, paged": partial(decode, Q, *pages, lengths, block_table=table)}
+    paged = partial(decode, Q, *pages, lengths, block_table=table)
+    found = {"decode": partial(decode, Q, K, V, lengths), "decode, paged": paged}
     found |= {name: lambda name=name: run_sdpa(BACKENDS[name], Q, K, V, False)[0] for name in SDPA}
     return found | {name: partial(flash_attention, Q, K, V, backend=name) for name in FORWARD}
 
@@ -91,18 +92,18 @@ def check(call, Q, K, V):
     return fields(verdict, error=verdict.error_O)
 
 
-def measure(problem, page_size, *, device="cuda", backend="auto", timer=timing.quick_ms, rounds=2, expired=timing.never):
+def measure(problem, page_size, *, device="cuda", backend="auto", timer=timing.quick_ms, rounds=2, **options):
     """The rows of one size, all implementations and a copy by turns.
 
-    of_copy: its share of the copy's TB/s, bytes read and written together; vs_sdpa, vs_forward: how many times faster it is than
-    the best of those of the same size
+    of_copy: its share of the copy's TB/s, bytes read and written together
+    vs_sdpa, vs_forward: the time of the fastest of those over its own
     """
     tensors = inputs(problem, device)
     source = torch.zeros(timing.COPY_BYTES, dtype=torch.int8, device=device)
     copy = partial(torch.empty_like(source).copy_, source)
     calls = implementations(*tensors, page_size, backend) | {"copy": copy}
     right = lambda call: {"skipped": None} if call is copy else check(call, *tensors)
-    rows = timing.measure(calls, right, rounds, timer=timer, expired=expired, moved=problem.bytes)
+    rows = timing.measure(calls, right, rounds, timer=timer, moved=problem.bytes, **options)
     copied = rows.pop("copy")["ms"]
     copy_tb_s = copied and round(2 * timing.COPY_BYTES / copied / 1e9, 4)
     best = {what: min((rows[name]["ms"] for name in names if rows[name]["ms"]), default=None)

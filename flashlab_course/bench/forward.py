@@ -32,7 +32,7 @@ def add_arguments(parser):
 
 
 def live_or_recorded(name="forward_h200", seconds=60.0):
-    """(results, words): a short forward run where there is a GPU, else results/<name>.json; the words say which it is."""
+    """(results, words): a short forward run where there is a GPU, else results/<name>.json; the words say which."""
     if why_no_gpu():
         results = load_results(name)
         return results, f"recorded on {where(results)}"

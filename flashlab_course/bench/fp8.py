@@ -20,7 +20,7 @@ SECONDS = 300.0
 SIZES, QUICK_SIZES = (4096, 16384), (16384,)
 BASELINE, HOPPER = "sdpa_cudnn", "fa2_hopper_forward"
 ALONE, QUANTISING, WHOLE = "fp8 kernel", "fp8 quantising", "flash_attention_fp8"
-LARGEST_ERROR = 1.5 * 2 * fp8.EPS     # of Gaussian inputs, relative to O: four roundings, and what the tensor cores drop
+LARGEST_ERROR = 1.5 * 2 * fp8.EPS      # of Gaussian inputs, relative to O: four roundings, what the tensor cores drop
 CHECKED_SCORES = 2**26
 
 
@@ -51,7 +51,7 @@ def functions(Q, K, V, causal):
 
 
 def check(call, Q, K, V, causal):
-    """The first fields of a row. error: the root mean square of O's error over that of O, at the end of the last head."""
+    """The first fields of a row. error: the root mean square of O's error over that of O, at the last head's end."""
     with poisoned_outputs():
         O = call()
     keys = (slice(-1, None), slice(-1, None))
@@ -60,7 +60,8 @@ def check(call, Q, K, V, causal):
     error = ((O[part].double() - truth).square().mean() / truth.square().mean()).sqrt().item()
     if error < LARGEST_ERROR:                          # NaN is not
         return {"error": error, "skipped": None}
-    return {"error": None, "skipped": f"refused: its error is {error:.4f} of O, {LARGEST_ERROR:.4f} at most was expected"}
+    refused = f"refused: its error is {error:.4f} of O, {LARGEST_ERROR:.4f} at most was expected"
+    return {"error": None, "skipped": refused}
 
 
 def measure(problem, calls, tensors, **timed):
@@ -90,6 +91,7 @@ def pieces(args):
 def add_arguments(parser):
     """The options of `bench fp8`."""
     add_integers(parser, "--N", None, "sequence lengths (4096 16384)")
-    parser.add_argument("--d", type=int, choices=fp8.HEAD_DIMS, nargs="+", default=[64, 128], help="head dimensions (64 128)")
+    words = "head dimensions (64 128)"
+    parser.add_argument("--d", type=int, choices=fp8.HEAD_DIMS, nargs="+", default=[64, 128], help=words)
     parser.add_argument("--causal", choices=list(MASKS), default="both", help="(both)")
     parser.add_argument("--quick", action="store_true", help="N 16384 only, in two short rounds")

@@ -1,8 +1,8 @@
 """A small GPT trained and writing, by each attention: loss curves, generation, tokens/s and memory by context.
 
-Training is in bfloat16 autocast, generation in bfloat16. An attention that had no room for a context is not tried at longer ones.
-Times are those of a user's clock, the host's work included, unlike those of `bench forward`; MFU is the share of a large matrix
-product's FLOP/s in the same run.
+Training is in bfloat16 autocast, generation in bfloat16. An attention that had no room for a context is not tried at
+longer ones. Times are those of a user's clock, the host's work included, unlike those of `bench forward`; MFU is the
+share of a large matrix product's FLOP/s in the same run.
 """
 
 import time
@@ -34,7 +34,7 @@ class Sizes(NamedTuple):
     steps: int = 300
     # As GPT-2's "medium" is wide and half as deep; heads of 128 columns, as today's models have.
     shape: gpt.Shape = gpt.Shape(layers=12, width=1024, heads=8, kv_heads=8)
-    tokens: int = 16384                                # of a step, in as many pieces as it takes; one piece where that is longer
+    tokens: int = 16384                # of a step, in as many pieces as it takes; one piece where that is longer
     contexts: tuple = CONTEXTS
     prompts: tuple = (1024, 8192, 32768)
     batches: tuple = (1, 8)
@@ -62,7 +62,7 @@ def curve(sizes, attention, device):
 
 
 def training(sizes, attention, device, N, batch, peak_flops, seconds=0.5):
-    """tokens/s, MFU and peak bytes of training steps: one to warm up, then as many as the seconds hold, one at least."""
+    """tokens/s, MFU and peak bytes of training: a step to warm up, then as many as the seconds hold, one at least."""
     model = gpt.GPT(sizes.shape, attention).to(device)
     optimizer, tokens = torch.optim.AdamW(model.parameters(), lr=1e-4), text(batch, N, device)
 
@@ -94,8 +94,8 @@ def by_context(sizes, attentions, device, expired, peak_flops):
 
 
 def generation(sizes, device, expired, copy_tb_s):
-    """Rows of writing behind prompts: with a cache and its steps in a CUDA graph, with a cache, and without one, where each token
-    takes a whole forward pass.
+    """Rows of writing behind prompts: with a cache and its steps in a CUDA graph, with a cache, and without one, where
+    each token takes a whole forward pass.
 
     bound_tokens_s: what a copy's speed allows, if each token reads the weights and the cache once.
     """
@@ -151,4 +151,5 @@ def add_arguments(parser):
     add_names(parser, "--implementations", gpt.ATTENTIONS)
     parser.add_argument("--longest", type=positive(int, "an integer >= 1"), default=CONTEXTS[-1], metavar="N",
                         help=f"the longest context to train at ({CONTEXTS[-1]})")
-    parser.add_argument("--yours", action="store_true", help="your own kernels too: those of chapters 10 and 11 that pass")
+    words = "your own kernels too: those of chapters 10 and 11 that pass"
+    parser.add_argument("--yours", action="store_true", help=words)

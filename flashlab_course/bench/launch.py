@@ -1,6 +1,6 @@
-"""What a call costs the host: microseconds of Python and launching for a problem so small that the GPU waits, B = H = 1.
+"""What a call costs the host: microseconds of Python and launching, for a problem so small that the GPU waits.
 
-Each function is called many times without waiting for the GPU, and the clock is Python's. `compiled` is under torch.compile.
+B = H = 1. Each function is called many times without waiting for the GPU, by Python's clock.
 """
 
 import time
@@ -19,7 +19,7 @@ CALLS, ROUNDS = 300, 15
 
 
 def functions(N, d, device="cuda"):
-    """{name: a call without arguments}: forward passes, and backward passes of outputs that stand, eager and compiled."""
+    """{name: a call}: forward passes, eager and compiled, and backward passes of outputs that stand."""
     Q, K, V = (torch.randn(1, 1, N, d, device=device, dtype=torch.bfloat16) for _ in range(3))
     leaves = [T.clone().requires_grad_() for T in (Q, K, V)]
     dO = torch.randn_like(Q)

@@ -1,7 +1,7 @@
-"""What the hardware's counters saw of a few launches: ncu (Nsight Compute) over a Python process of its own, and its log.
+"""What the hardware's counters saw of a few launches: ncu (Nsight Compute) over a Python process, and its log.
 
-Under ncu every kernel starts with empty caches: what one kernel left in the L2 cache for the next is read from DRAM again, and
-what still sits in the L2 when a kernel ends is not counted as written.
+Under ncu every kernel starts with empty caches: what one kernel left in the L2 cache for the next is read from DRAM
+again, and what still sits in the L2 when a kernel ends is not counted as written.
 """
 
 import csv
@@ -49,8 +49,9 @@ def count(metrics, child, *, timeout=120, run=subprocess.run):
         raise RuntimeError(reason)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "ncu.csv")
-        environment = os.environ | {"LC_ALL": "C"}                         # ncu writes numbers as the locale does
-        done = run(command(metrics, child, log), capture_output=True, text=True, cwd=ROOT, env=environment, timeout=timeout)
+        options = {"capture_output": True, "text": True, "cwd": ROOT, "timeout": timeout}
+        options["env"] = os.environ | {"LC_ALL": "C"}                      # ncu writes numbers as the locale does
+        done = run(command(metrics, child, log), **options)
         text = log.read_text() if log.exists() else ""
     if done.returncode != 0:
         errors = "\n".join(line for line in text.splitlines() if line.startswith("==ERROR=="))
@@ -59,7 +60,7 @@ def count(metrics, child, *, timeout=120, run=subprocess.run):
 
 
 def parse(text, metrics):
-    """The kernels of an `ncu --csv` log in order of launch: [{"name", and a number for each metric that this GPU counts}].
+    """The kernels of an `ncu --csv` log in order of launch: [{"name", a number for each metric that this GPU counts}].
 
     metrics: {ncu's name: ours}; what has "bytes" in its name must come in a unit of bytes
     Raises:  ValueError if there is no table, or bytes in a unit that is none
@@ -74,7 +75,8 @@ def parse(text, metrics):
         if metric not in metrics or not value[:1].isdigit():
             continue
         if "bytes" in metric and unit not in BYTES:
-            raise ValueError(f"ncu: {metric} of {kernel['name']} must be a number of bytes, got {value!r} in unit {unit!r}")
+            found = f"got {value!r} in unit {unit!r}"
+            raise ValueError(f"ncu: {metric} of {kernel['name']} must be a number of bytes, {found}")
         number = float(value.replace(",", ""))                             # 1,234,567
         kernel[metrics[metric]] = round(number * BYTES[unit]) if "bytes" in metric else number
     return [kernels[number] for number in sorted(kernels)]

@@ -9,12 +9,14 @@ from flashlab_course.bench.problems import MASKS
 
 def add_common(parser, seconds):
     """What every subject takes. seconds: how long it may measure by default."""
-    parser.add_argument("--budget-seconds", type=positive(float, "a number of seconds > 0"), default=seconds, metavar="S",
-                        help=f"what is not measured by then is recorded as skipped ({seconds:.0f})")
-    parser.add_argument("--out", type=json_path, metavar="JSON", help="the file to write; without it the full set goes to "
-                        "results/<what>_<gpu>.json, and a part of it (any other option but --budget-seconds) nowhere")
-    parser.add_argument("--label", help="the run's name in that file, in the place of one of the same name (the full set: all; "
-                        "a part: the words of the command)")
+    number = positive(float, "a number of seconds > 0")
+    words = f"what is not measured by then is recorded as skipped ({seconds:.0f})"
+    parser.add_argument("--budget-seconds", type=number, default=seconds, metavar="S", help=words)
+    words = ("the file to write; without it the full set goes to results/<what>_<gpu>.json, and a part of it "
+             "(any other option but --budget-seconds) nowhere")
+    parser.add_argument("--out", type=json_path, metavar="JSON", help=words)
+    words = "the run's name in that file, in place of one of that name (the full set: all; a part: the command)"
+    parser.add_argument("--label", help=words)
 
 
 def add_sizes(parser, names, *, N, quick_N, d, causal, chosen=None):
@@ -25,7 +27,8 @@ def add_sizes(parser, names, *, N, quick_N, d, causal, chosen=None):
     parser.add_argument("--causal", choices=list(MASKS), default=causal, help=f"({causal})")
     parser.add_argument("--dtype", choices=("bfloat16", "float16"), nargs="+", default=["bfloat16"], help="(bfloat16)")
     add_names(parser, "--implementations", names, chosen)
-    parser.add_argument("--quick", action="store_true", help=f"N {' '.join(map(str, quick_N))} only, in one short round")
+    words = f"N {' '.join(map(str, quick_N))} only, in one short round"
+    parser.add_argument("--quick", action="store_true", help=words)
 
 
 def add_integers(parser, name, default, words):

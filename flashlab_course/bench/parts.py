@@ -1,7 +1,7 @@
 """What each part of a kernel costs: fa2_tma_forward whole, and with one part of its loop left out.
 
-A variant computes nonsense and is never checked; the whole kernel is, before anything is timed. What a part costs is what its
-absence saves, and parts run beside one another: the savings need not add up.
+A variant computes nonsense and is never checked; the whole kernel is, before anything is timed. What a part costs is
+what its absence saves, and parts run beside one another: the savings need not add up.
 """
 
 import importlib.util
@@ -22,7 +22,7 @@ PRODUCT = ('PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")', "PV =
 EXPONENTIALS = ("P_ij = tl.exp2(S_ij * scale_log2 - m_safe[:, None])", "P_ij = S_ij * scale_log2 - m_safe[:, None]")
 MAXIMA = ("m_new = tl.maximum(m_i, tl.max(S_ij, 1) * scale_log2)", "m_new = m_i")
 SUMS = ("l_i = alpha * l_i + tl.sum(P_ij, 1)", "l_i = alpha * l_i")
-LEFT_OUT = {                                           # name: the lines of the kernel that change, and what becomes of them
+LEFT_OUT = {                           # name: the lines of the kernel that change, and what becomes of them
     "nothing": [],
     "exponentials of P": [EXPONENTIALS],
     "row maxima": [MAXIMA],
@@ -41,8 +41,8 @@ def variant(left_out):
     """
     source = Path(rung(KERNEL).home.__file__).read_text(encoding="utf-8")
     for old, new in LEFT_OUT[left_out]:
-        if source.count(old) != 1:
-            raise ValueError(f"the source of {KERNEL} must have this line once, it has it {source.count(old)} times: {old}")
+        if (times := source.count(old)) != 1:
+            raise ValueError(f"the source of {KERNEL} must have this line once, it has it {times} times: {old}")
         source = source.replace(old, new)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "variant.py")

@@ -25,7 +25,7 @@ class Pass(NamedTuple):
 
 def measure(which, problem, forwards, *, device="cuda", timer=timing.time_ms, rounds=5, expired=timing.never):
     """A row for each of `forwards`, {name: forward(Q, K, V, causal) -> (O, L or None)}."""
-    tensors = cache(partial(which.inputs, problem, device))                # made at the first call: out of memory, each row says so
+    tensors = cache(partial(which.inputs, problem, device))    # made at the first call: each row says "out of memory"
     calls = {name: partial(which.call, forward, tensors, problem.causal) for name, forward in forwards.items()}
     rows = timing.measure(
         calls,
@@ -58,4 +58,5 @@ def add_arguments(which, parser, forwards):
     add_sizes(parser, forwards, N=SIZES, quick_N=which.quick_sizes, d=HEAD_DIMS, causal="both")
     parser.add_argument("--share", type=positive(int, "an integer >= 1"), default=1, metavar="H",
                         help="query heads that share a key and value head: grouped-query attention (1)")
-    parser.add_argument("--yours", action="store_true", help="your own kernel too: that of chapter 10 or 11, once it passes")
+    words = "your own kernel too: that of chapter 10 or 11, once it passes"
+    parser.add_argument("--yours", action="store_true", help=words)

@@ -1,6 +1,6 @@
 """What is measured: the sizes, their inputs, and the forward passes that take (B, H, N, d).
 
-Naive attention is naive_forward itself, vmapped over the heads: the same eager operations, each one launch for all heads.
+Naive attention is naive_forward itself, vmapped over the heads: the same eager operations, launched once for all.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ from flashlab.triton_mode import import_triton
 from flashlab.validate import check_positive
 from flashlab_course.bench.peers import peers
 
-TOKENS = 16384                         # B·N and H·d stay the same for every N and d: equal inputs, equal work per query and key
+TOKENS = 16384                         # B·N and H·d are the same for every N and d: equal inputs, equal work per score
 WIDTH = 2048
 SIZES = (512, 1024, 2048, 4096, 8192, 16384)
 QUICK_SIZES = (1024, 4096, 16384)
@@ -64,7 +64,7 @@ def problem_grid(N=SIZES, d=HEAD_DIMS, causal=(False, True), dtype=("bfloat16",)
 
 
 def implementations():
-    """{name: forward}, forward(Q, K, V, causal) -> (O, L or None): naive attention, the rungs that take heads, the peers."""
+    """{name: forward(Q, K, V, causal) -> (O, L or None)}: naive attention, the rungs that take heads, the peers."""
     rungs = {rung.name: partial(run_rung, rung.name) for rung in KERNELS}
     return {RUNGS[0].name: naive_over_heads} | rungs | peers()
 

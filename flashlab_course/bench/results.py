@@ -27,7 +27,7 @@ def start(what, command=None, label="all", **parts):
 
 
 def collect(run, pieces, out=None, say=print):
-    """The run with all pieces of a subject, each a part's name and rows to add to it or values to put there; then complete.
+    """The run, complete: with all pieces of a subject, each a part's name and the rows or values to add to it.
 
     `out` is written after each piece, and each row is said as it comes.
     """
@@ -50,7 +50,8 @@ UNSAID = ("ms_low", "ms_high", "runs", "bytes", "flops", "kernels", "losses", "n
 def line(row):
     """A row for a terminal: its fields, and why there is no measurement where there is none."""
     said = {name: value for name, value in row.items() if value is not None and name not in UNSAID}
-    return ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in said.items())
+    short = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in said.items()}
+    return ", ".join(f"{name} {value}" for name, value in short.items())
 
 
 def provenance(command=None):
@@ -71,10 +72,10 @@ def provenance(command=None):
 
 
 def commit(root=ROOT):
-    """The variable FLASHLAB_COMMIT (for a copy without history); else HEAD, -dirty if flashlab/ differs; else "unknown"."""
+    """$FLASHLAB_COMMIT (for a copy without history); else HEAD, -dirty if flashlab*/ differs; else "unknown"."""
     if given := os.environ.get("FLASHLAB_COMMIT"):
         return given
-    if (root / ".git").exists() and shutil.which("git"):                   # not the repository of whoever installed flashlab
+    if (root / ".git").exists() and shutil.which("git"):   # not the repository of whoever installed flashlab
         head, dirty = (
             subprocess.run(["git", *words], cwd=root, capture_output=True, text=True).stdout.strip()
             for words in (["rev-parse", "--verify", "HEAD"], ["status", "--porcelain", "--", "flashlab*"])
@@ -162,7 +163,8 @@ def where(run):
     """Of a recorded run: which device, when, which version of the course."""
     p = run["provenance"]
     head, *dirty = p["commit"].split("-")
-    return f"{p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}, commit {'-'.join([head[:8], *dirty])}"
+    commit = "-".join([head[:8], *dirty])
+    return f"{p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}, commit {commit}"
 
 
 def gpu_slug(name):
@@ -178,5 +180,6 @@ def why_no_gpu():
     if interpreted():
         return "TRITON_INTERPRET runs the kernels on the CPU: unset it"
     if import_triton() is None:
-        return f"Triton is not installed, which times and runs the kernels: `{command.line('doctor')}` says how to get it"
+        doctor = command.line("doctor")
+        return f"Triton is not installed, which times and runs the kernels: `{doctor}` says how to get it"
     return ""

@@ -1,10 +1,10 @@
-"""Ring attention on the GPUs of one host against flash_attention on one of them, at the same length of the whole sequence.
+"""Ring attention on the GPUs of one host against flash_attention on one of them, at the same length of the sequence.
 
     torchrun --nproc-per-node 4 -m flashlab_course.bench.ring --out results/ring_h200.json
 
-Rank 0 alone is the ring of one: flash_attention over all N, while the others wait. Then all of them are a ring. Every result is
-checked before it is timed. A ring is timed three ways: as it is, computing without sending, and sending without computing;
-what the first takes beyond the second is communication that was not hidden.
+Rank 0 alone is the ring of one: flash_attention over all N, while the others wait. Then all of them are a ring. Every
+result is checked before it is timed. A ring is timed three ways: as it is, computing without sending, and sending
+without computing; what the first takes beyond the second is communication that was not hidden.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Windows and packed sequences: a window beside the causal mask at one long N, packed sequences of equal lengths beside the batch.
+"""Windows and packed sequences: a window beside the causal mask at one long N, packed sequences beside a batch.
 
 Forward and backward, each pair by turns. The last head of each call is held against float64 first.
 """
@@ -35,7 +35,7 @@ class Problem(NamedTuple):
 
 
 def pairs(d=HEAD_DIMS, long_N=TOKENS, packed_N=(1024, 4096)):
-    """(a problem, what it is timed beside): a window of an eighth of the keys and the causal mask, then packed and batched."""
+    """(a problem, what it is timed beside): a window of an eighth of the keys, the causal mask; packed, batched."""
     found = []
     for width in d:
         one = Problem(1, max(1, WIDTH // width), long_N, width)
@@ -58,7 +58,8 @@ def attend(problem, cu_seqlens, Q, K, V):
 def calls(problem, Q, K, V, dO):
     """{"forward", "backward": a call, and its check against float64}, of the last head."""
     leaves = [T.detach().requires_grad_() for T in (Q, K, V)]
-    cu_seqlens = torch.arange(0, problem.B * problem.N + 1, problem.N, device=Q.device, dtype=torch.int32)     # all layers share it
+    ends = [n * problem.N for n in range(problem.B + 1)]
+    cu_seqlens = torch.tensor(ends, device=Q.device, dtype=torch.int32)            # all layers of a model share it
     backward = partial(torch.autograd.grad, attend(problem, cu_seqlens, *leaves), leaves, dO, retain_graph=True)
     last = lambda tensors: [T[-1:, :, -1:].transpose(1, 2) for T in tensors]
 
@@ -69,7 +70,8 @@ def calls(problem, Q, K, V, dO):
     def check_backward(call):
         return fields(oracle.judge_gradients(*last([*call(), Q, K, V, dO]), **problem.masks))
 
-    return {"forward": (partial(attend, problem, cu_seqlens, Q, K, V), check_forward), "backward": (backward, check_backward)}
+    forward = partial(attend, problem, cu_seqlens, Q, K, V)
+    return {"forward": (forward, check_forward), "backward": (backward, check_backward)}
 
 
 def measure(it, beside, *, device="cuda", timer=timing.time_ms, rounds=3, expired=timing.never):

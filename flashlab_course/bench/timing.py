@@ -1,7 +1,7 @@
 """How time and memory are measured here, and the loop behind every number: `measure`.
 
-Time is the GPU's own, by its events, warm, with a cold L2 cache. The clocks of a GPU drift as it warms up: so functions take
-turns, several rounds of them with the order changed, and the numbers to compare with come from the same run.
+Time is the GPU's own, by its events, warm, with a cold L2 cache. The clocks of a GPU drift as it warms up: so functions
+take turns, several rounds of them with the order changed, and the numbers to compare with come from the same run.
 """
 
 import random
@@ -20,10 +20,10 @@ def never():
 
 
 def time_ms(function, warmup=25, rep=60):
-    """ms of each of many runs, by the GPU's events, as triton.testing.do_bench takes them, and with a longer pause between runs.
+    """ms of each of many runs, by the GPU's events, as triton.testing.do_bench takes them, with a longer pause between.
 
-    warmup, rep: ms to spend, pauses included. In the pause the GPU overwrites its L2 cache, and Python gets ahead: what is timed
-    is the GPU's work, not how long a launch takes the host (`bench launch` measures that).
+    warmup, rep: ms to spend, pauses included. In the pause the GPU overwrites its L2 cache, and Python gets ahead:
+    timed is the GPU's work, not how long a launch takes the host (`bench launch` measures that).
     """
     everything = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     pause = torch.empty(min(PAUSE_BYTES, everything // 32), dtype=torch.int8, device="cuda")
@@ -51,7 +51,7 @@ quick_ms = partial(time_ms, warmup=10, rep=30)
 def measure(calls, check, rounds=5, *, timer=time_ms, expired=never, against=(), **work):
     """A row for each of `calls`, {name: function}: all are checked, then those that are right take turns at the clock.
 
-    check:   check(call) -> the first fields of its row; "skipped" must be among them: why the call is not timed, None if it is right
+    check:   check(call) -> the first fields of its row, "skipped" among them: why it is not timed, None if it is right
     against: names whose time over a row's own, round by round, becomes its "vs_<name>": above 1 where the row is faster
     work:    moved, flops: of one call, see `statistics`
     """
@@ -59,7 +59,7 @@ def measure(calls, check, rounds=5, *, timer=time_ms, expired=never, against=(),
     names = [name for name, row in rows.items() if row["skipped"] is None]
     turns, shuffle = {name: [] for name in names}, random.Random(0).shuffle
     for _ in range(rounds):
-        shuffle(names)                                 # whoever follows a kernel that heats the GPU runs at lower clocks
+        shuffle(names)                 # whoever follows a kernel that heats the GPU runs at lower clocks
         for name in names:
             if rows[name]["skipped"] is None and not expired():
                 ms, rows[name]["skipped"] = attempt(timer, calls[name])
@@ -81,24 +81,25 @@ def timed_row(turns, name, against, **work):
     row = statistics(sum(turns[name], []), **work) | {"runs": sum(map(len, turns[name]))}
     for other in against:
         # in the same round both ran at about the same clocks
-        ratios = [median(theirs) / median(ours) for theirs, ours in zip(turns.get(other, ()), turns[name], strict=False)]
+        rounds = zip(turns.get(other, ()), turns[name], strict=False)
+        ratios = [median(theirs) / median(ours) for theirs, ours in rounds]
         row[f"vs_{other}"] = round(median(ratios), 4) if ratios else None
     return row
 
 
 def attempt(function, *args):
-    """(result, None), or (None, why it failed). Memory that others left cached is freed first, so that it starves nobody."""
+    """(result, None), or (None, why it failed). Memory that others left cached is freed first."""
     torch.cuda.empty_cache()
     try:
         return function(*args), None
     except torch.OutOfMemoryError:
         return None, "out of memory"
-    except Exception as error:                                             # whatever a kernel may raise: its row says it
+    except Exception as error:         # whatever a kernel may raise: its row says it
         return None, f"{type(error).__name__}: {(str(error) or 'no message').splitlines()[0][:300]}"
 
 
 def peak_bytes(function):
-    """Most memory that PyTorch held during one call beyond what it held before: results count, inputs do not. None on a CPU."""
+    """Most memory that PyTorch held during a call beyond what it held before: not the inputs. None on a CPU."""
     if not torch.cuda.is_available():
         return None
     torch.cuda.synchronize()
@@ -110,7 +111,7 @@ def peak_bytes(function):
 
 
 def statistics(ms, *, moved=0, flops=0):
-    """Median, 20th and 80th percentile of many runs; TB/s and TFLOP/s at the median of what one run moves and computes."""
+    """Median, 20th and 80th percentile of many runs; TB/s and TFLOP/s of what one run moves and computes."""
     at = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64)
     low, middle, high = torch.tensor(ms, dtype=torch.float64).quantile(at).tolist()
     found = {"ms": round(middle, 6), "ms_low": round(low, 6), "ms_high": round(high, 6)}
@@ -122,7 +123,7 @@ def statistics(ms, *, moved=0, flops=0):
 
 
 def ceilings(device="cuda", timer=time_ms):
-    """What no kernel here can beat by much: a big bfloat16 matmul's TFLOP/s, a device copy's TB/s, bytes read + written."""
+    """What no kernel can beat by much: a big bfloat16 matmul's TFLOP/s, a copy's TB/s, bytes read + written."""
     A, B = (torch.randn(MATMUL_SIZE, MATMUL_SIZE, device=device, dtype=torch.bfloat16) for _ in range(2))
     matmul = statistics(timer(lambda: A @ B), flops=2 * MATMUL_SIZE**3)
     source = torch.randn(COPY_BYTES // 4, device=device)

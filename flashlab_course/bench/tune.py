@@ -1,40 +1,19 @@
-"""The search for tile sizes, warps and stages: what fits is compiled, checked and timed. Kernels take the fastest from then on."""
+"""The search for tile sizes, warps and stages: what fits is compiled, checked and timed, and the fastest kept."""
 
 import math
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 
 import torch
 
 from flashlab import ladder
-from flashlab_course.bench import backward, forward, timing
+from flashlab_course.bench import backward, problems, timing
+from flashlab_course.bench.checks import check, check_gradients
 from flashlab_course.bench.options import add_sizes
-from flashlab_course.bench.problems import MASKS, problem_grid
 
 SECONDS = 900.0
 TUNABLE = ("fa2_tuned_forward", "fa2_pipelined_forward", "fa2_tma_forward", "fa2_persistent_forward",
            "fa2_tuned_backward", "fa2_atomic_backward", "fa2_tma_backward")
-
-
-class Backward(torch.autograd.Function):
-    """O, whose gradients are those of a backward kernel's launch with given tiles."""
-
-    @staticmethod
-    def forward(ctx, Q, K, V, causal, launch):
-        from flashlab.kernels.fa2 import fa2_triton_forward  # here and below: it needs Triton
-
-        O, L = fa2_triton_forward(Q, K, V, causal=causal)
-        ctx.save_for_backward(Q, K, V, O, L)
-        ctx.causal, ctx.launch = causal, launch
-        return O
-
-    @staticmethod
-    def backward(ctx, dO):
-        from flashlab.kernels.launch import backward
-
-        Q, K, V, O, L = ctx.saved_tensors
-        options = {"causal": ctx.causal, "scale": Q.shape[-1] ** -0.5, "dropout_p": 0.0, "seed": None}
-        return *backward(ctx.launch, Q, K, V, O, dO, L, None, **options), None, None
 
 
 def tunable_kernels(name):
@@ -43,48 +22,55 @@ def tunable_kernels(name):
     return module.KERNELS if name.endswith("backward") else {"queries": module.KERNEL}
 
 
-def forward_with(name, stays, tiles):
-    """(Q, K, V, causal) -> (O, L), by a rung's kernel with these tiles; of a backward rung the gradients of O are."""
-    from flashlab.kernels import launch
+def with_tiles(name, stays, problem, device):
+    """(call(tiles) of a rung's kernel, its check), on random inputs."""
+    from flashlab.kernels import launch  # here and below: they need Triton
+    from flashlab.kernels.fa2 import fa2_triton_forward
 
     module, kernel = import_module(ladder.rung(name).module), tunable_kernels(name)[stays]
-    if name.endswith("backward"):
-        with_tiles = partial(module.launch, tiles={stays: tiles})
-        return lambda Q, K, V, causal: (Backward.apply(Q, K, V, causal, with_tiles), None)
-    call = partial(launch.forward, kernel, partial(module.launch, tiles=tiles), dropout_p=0.0, seed=None)
-    return lambda Q, K, V, causal: call(Q, K, V, causal=causal, scale=Q.shape[-1] ** -0.5)
+    options = {"causal": problem.causal, "scale": problem.d**-0.5, "dropout_p": 0.0, "seed": None}
+    if not name.endswith("backward"):
+        tensors = problems.inputs(problem, device)
+        call = lambda tiles: launch.forward(kernel, partial(module.launch, tiles=tiles), *tensors, **options)
+        return call, lambda call: check(call, *tensors, problem.causal)
+    *qkv, dO = backward.inputs(problem, device)
+    O, L = fa2_triton_forward(*qkv, causal=problem.causal)
+
+    def call(tiles):
+        return launch.backward(partial(module.launch, tiles={stays: tiles}), *qkv, O, dO, L, None, **options)
+
+    return call, lambda call: check_gradients(call, *qkv, dO, problem.causal)
 
 
-def search(name, problem, stays="queries", *, device="cuda", timer=timing.quick_ms, limit=None, grid=None, expired=timing.never):
+def search(name, problem, stays="queries", *, device="cuda", limit=None, grid=None, timer=timing.quick_ms, **timed):
     """[tiles, ms or None, why not or None] for each candidate, the fastest first; remembered for this GPU.
 
     stays: which of the rung's kernels, by `tunable_kernels`
     """
     from flashlab.kernels import tuning
 
-    which = backward.BACKWARD if name.endswith("backward") else forward.FORWARD
-    tensors, dtype = cache(partial(which.inputs, problem, device)), getattr(torch, problem.dtype)
+    dtype, d = getattr(torch, problem.dtype), problem.d
     if limit is None:
         limit = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
-    calls = {tiles: partial(which.call, forward_with(name, stays, tiles), tensors, problem.causal)
-             for tiles in tuning.candidates(problem.d, problem.d, dtype, limit, grid, stays)}
-    check = lambda call: which.check(call, tensors(), problem.causal)
-    rows = timing.measure(calls, check, 1, timer=partial(which.timed, timer), expired=expired)
-    table = sorted(([list(tiles), row["ms"], row["skipped"]] for tiles, row in rows.items()), key=lambda row: row[1] or math.inf)
+    call, check = with_tiles(name, stays, problem, device)
+    calls = {tiles: partial(call, tiles) for tiles in tuning.candidates(d, d, dtype, limit, grid, stays)}
+    rows = timing.measure(calls, check, 1, timer=timer, **timed)
+    table = [[list(tiles), row["ms"], row["skipped"]] for tiles, row in rows.items()]
+    table.sort(key=lambda row: row[1] or math.inf)
     if table and table[0][1]:
-        kernel = tunable_kernels(name)[stays]
-        tuning.remember(tuning.key(kernel, problem.d, problem.d, dtype, problem.causal), problem.N, table)
+        key = tuning.key(tunable_kernels(name)[stays], d, d, dtype, problem.causal)
+        tuning.remember(key, problem.N, table)
     return table
 
 
 def pieces(args):
     """A row for each candidate of each kernel that the options ask for, the fastest of a kernel first."""
-    for problem in problem_grid(args.N or (4096,), args.d, MASKS[args.causal], args.dtype):
+    for problem in problems.problem_grid(args.N or (4096,), args.d, problems.MASKS[args.causal], args.dtype):
         for name in args.implementations:
             for stays, kernel in tunable_kernels(name).items():
                 size = problem._asdict() | {"implementation": name, "kernel": kernel.fn.__name__}
                 table = search(name, problem, stays, expired=args.expired)
-                yield "rows", [size | {"tiles": tiles, "ms": ms, "skipped": reason} for tiles, ms, reason in table]
+                yield "rows", [size | {"tiles": tiles, "ms": ms, "skipped": why} for tiles, ms, why in table]
 
 
 def add_arguments(parser):

@@ -1,12 +1,14 @@
 """Chapter 09 on memory access: neighbours, views, loads of K, atomic additions."""
 
+from functools import partial
+
 import torch
 
 from flashlab_course.gpu import cuda
 
 
 def coalescing(here):
-    """The same matrix addition with neighbours along a row, down a column, at strides, and in Triton on transposed views."""
+    """Matrix addition with neighbours along a row, down a column, at strides, and in Triton on transposed views."""
     from flashlab_course.gpu.matrix_add import matrix_add
 
     M = N = 8192 // here.shrink
@@ -24,14 +26,14 @@ def coalescing(here):
     along = cuda.kernel("matrix_add")((-(-N // 32), -(-M // 8)), (32, 8))
     down = cuda.kernel("matrix_add_down_columns")((-(-M // 32), -(-N // 8)), (32, 8))
     for access, kernel in (("along rows", along), ("down columns", down)):
-        yield {"by": "CUDA C++", "access": access}, here.timed(lambda kernel=kernel: by_cuda(kernel), total, moved=12 * M * N)
+        yield {"by": "CUDA C++", "access": access}, here.timed(partial(by_cuda, kernel), total, moved=12 * M * N)
     yield {"by": "Triton", "access": "both row-major"}, by_triton(X, Y)
     yield {"by": "Triton", "access": "one transposed"}, by_triton(X, Y.T)
     yield {"by": "Triton", "access": "both transposed"}, by_triton(X.T, Y.T)
     yield {"by": "Triton", "access": "descriptors"}, by_triton(X, Y, descriptors=True)
     yield {"by": "PyTorch", "access": "both row-major"}, here.timed(lambda: X + Y, total, moved=12 * M * N)
     yield {"by": "PyTorch", "access": "one transposed"}, here.timed(lambda: X + Y.T, X + Y.T, moved=12 * M * N)
-    for step in (1, 2, 4, 8, 16, 32):                      # every step-th number of a row: the rest of each sector is wasted
+    for step in (1, 2, 4, 8, 16, 32):                  # every step-th number: the rest of each sector is wasted
         A, B = (here.randn(M // 2, N // 4 * step)[:, ::step] for _ in range(2))
         yield {"by": "Triton", "access": "strided", "stride": step}, by_triton(A, B)
 
@@ -46,13 +48,13 @@ def key_loading(here):
         truth = torch.cat([(part.float() @ K.float().T).amax(1) for part in Q.split(2048)])
         for blind in (False, True):
             for transposed in (False, True):
-                options = {"transposed_load": transposed, "blind": blind}
-                call = here.timed(lambda options=options: largest_scores(Q, K, **options), truth, 1e-2, flops=2 * N * N * d)
-                yield {"d": d, "transposed_load": transposed, "stride_known": not blind}, call
+                call = partial(largest_scores, Q, K, transposed_load=transposed, blind=blind)
+                labels = {"d": d, "transposed_load": transposed, "stride_known": not blind}
+                yield labels, here.timed(call, truth, 1e-2, flops=2 * N * N * d)
 
 
 def atomics(here):
-    """A sum by atomic additions per element, per program, and without; and in how many ways the last digits come out."""
+    """A sum by atomic additions per element, per program, without; in how many ways the last digits come out."""
     from flashlab_course.gpu.vector_sum import vector_sum
 
     X = here.randn(2**24 // here.shrink)

@@ -10,7 +10,7 @@ RUNS, IN_A_GRAPH = 50, 20
 
 
 def timing_ways(here):
-    """A row softmax of 32 MiB, which the L2 cache holds: by Python's clock, by a CUDA graph on a warm cache, by do_bench."""
+    """A row softmax of 32 MiB, which the L2 cache holds: by Python's clock, in a CUDA graph, by do_bench."""
     from flashlab_course.gpu.row_softmax import row_softmax
 
     rows, columns = here.size(8192, 2), 1016               # a length of its own: no other section has compiled it
@@ -47,7 +47,7 @@ def by_do_bench(function):
 
 
 def in_a_graph(function):
-    """ms of a launch, from replays of a graph of many: nothing between them, and each finds in L2 what the one before left."""
+    """ms of a launch, from replays of a graph of many: each finds in L2 what the one before left."""
     function()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()

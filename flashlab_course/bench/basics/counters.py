@@ -41,7 +41,8 @@ def launches(here):
         yield {"kernel": "matrix_add", "access": access} | asked, partial(kernel, X, Y, Out, n, n)
     yield {"kernel": "Triton matrix_add", "access": "both row-major"} | asked, partial(matrix_add, X, Y)
     yield {"kernel": "Triton matrix_add", "access": "both transposed"} | asked, partial(matrix_add, X.T, Y.T)
-    yield {"kernel": "Triton matrix_add", "access": "stride 8", "asked": 8 * wide[0].numel()}, partial(matrix_add, *wide)
+    asked = {"asked": 8 * wide[0].numel()}
+    yield {"kernel": "Triton matrix_add", "access": "stride 8"} | asked, partial(matrix_add, *wide)
     x = here.randn(n)
     for block in (8, 32, 256):
         kernel = cuda.kernel("vector_add")(-(-n // block), block)
@@ -63,8 +64,9 @@ def of_products(here, n):
     asked = half.nbytes * (1 + len(half) // 128)           # Q once; K once for each block of 128 queries
     for blind in (False, True):
         for transposed in (False, True):
-            labels = {"kernel": "largest_score", "transposed_load": transposed, "stride_known": not blind, "asked": asked}
-            yield labels, partial(largest_scores, half, half, transposed_load=transposed, blind=blind)
+            labels = {"kernel": "largest_score", "transposed_load": transposed, "stride_known": not blind}
+            call = partial(largest_scores, half, half, transposed_load=transposed, blind=blind)
+            yield labels | {"asked": asked}, call
     A, B = (here.randn(n, n, dtype=torch.float16) for _ in range(2))
     small = SMALL_TILES if here.shrink > 1 else {}
     for group in (1, 8):
@@ -87,6 +89,7 @@ def counters(here, count=ncu.count):
     kernels = count(METRICS, child, timeout=150)
     labels = [labels for labels, _ in launches(here)]
     if len(labels) != len(kernels):
-        raise ValueError(f"ncu saw {len(kernels)} kernels where {len(labels)} were launched: {[k['name'] for k in kernels]}")
+        names = [kernel["name"] for kernel in kernels]
+        raise ValueError(f"ncu saw {len(kernels)} kernels where {len(labels)} were launched: {names}")
     for label, kernel in zip(labels, kernels, strict=True):
         yield label, lambda kernel=kernel: kernel

@@ -54,7 +54,7 @@ def max_error(result, reference):
 
 
 def rows_of(cases):
-    """A row for each of a section's cases, (labels, function that measures); "skipped" says why there is nothing in it."""
+    """A row for each of a section's cases, (labels, function that measures); "skipped" says why one is empty."""
     rows = []
     for labels, measured in cases:
         fields, reason = attempt(measured)

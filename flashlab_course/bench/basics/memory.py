@@ -11,7 +11,7 @@ from flashlab_course.gpu import cuda
 
 
 def memory_bandwidth(here):
-    """TB/s read from a buffer of each size: what fits in the L2 cache comes faster than what does not. And shared memory."""
+    """TB/s read from a buffer of each size: what fits in the L2 cache comes faster. And shared memory."""
     sink, sms = torch.zeros(1, device=here.device), sm_count(here)
     stream = cuda.kernel("stream_read")(8 * sms, 256)      # 8 blocks of 256 threads: 2048 threads, all an SM holds
     for nbytes in here.sizes(n * MiB for n in (1, 2, 4, 8, 16, 24, 32, 40, 48, 64, 96, 128, 256, 512, 1024)):
@@ -30,7 +30,7 @@ def memory_latency(here):
     steps = here.size(2**15, 64)
 
     def ring_of(numbers):
-        """(the numbers, where each cache line has the place of the next: one ring through all, in random order; that order)"""
+        """(numbers, in each cache line the place of the next: one ring through all, in random order; that order)"""
         order = torch.randperm(numbers // 32, device=here.device) * 32
         following = torch.zeros(numbers, dtype=torch.int32, device=here.device)
         following[order] = order.roll(-1).to(torch.int32)
@@ -40,7 +40,7 @@ def memory_latency(here):
         following, order = ring_of(nbytes // 4)
         kernel = cuda.kernel("pointer_chase")(1, 1)
         starts = iter(order[::len(order) // 12])           # far apart: no lines twice
-        kernel(following, 0, len(order) if len(order) <= 2**18 else 1000, sink)    # warm: what fits a cache is there now
+        kernel(following, 0, len(order) if len(order) <= 2**18 else 1000, sink)    # warm: what fits a cache is there
         return per_step(lambda: kernel(following, next(starts), steps, sink))
 
     def shared_chase():
@@ -53,15 +53,15 @@ def memory_latency(here):
         time = gpu_ms if here.device == "cuda" else lambda launch: launch() or 1.0
         return {"ns": round(sorted(time(launch) for _ in range(9))[4] / steps * 1e6, 2)}
 
-    for nbytes in here.sizes(n * KiB for n in (16, 64, 128, 512, 2 * 1024, 8 * 1024, 16 * 1024, 128 * 1024, 1024 * 1024)):
+    for nbytes in here.sizes(n * KiB for n in (16, 64, 128, 512, 2**11, 2**13, 2**14, 2**17, 2**20)):
         yield {"level": "cache or HBM", "footprint": nbytes}, partial(chase, nbytes)
     yield {"level": "shared memory", "footprint": 16 * KiB}, shared_chase
 
 
 def in_flight(here):
-    """TB/s from HBM against the bytes on their way at once: threads an SM, times the 4 or 16 bytes that each waits for."""
+    """TB/s from HBM against the bytes on their way at once: threads an SM, times the 4 or 16 that each waits for."""
     sink, nbytes, sms = torch.zeros(1, device=here.device), 2 * GiB // here.shrink, sm_count(here)
-    X = torch.rand(nbytes // 4, device=here.device)        # far larger than the L2 cache; numbers >= 0: the kernels count on it
+    X = torch.rand(nbytes // 4, device=here.device)    # far larger than the L2 cache; >= 0: the kernels count on it
     for size in (4, 16):
         for threads in (64, 128, 256, 512, 1024, 2048):
             block = min(threads, 1024)
@@ -115,7 +115,7 @@ def roofline(here):
     P = torch.softmax(S * d**-0.5, -1)
     x, y = (here.randn(2**27 // here.shrink) for _ in range(2))
     A, B = (here.randn(N, N, dtype=half) for _ in range(2))
-    scores, matrix, rows = H * N * N, 2 * H * N * N, 2 * H * N * d         # of S: numbers and bytes; bytes of Q, K, V or O
+    scores, matrix, rows = H * N * N, 2 * H * N * N, 2 * H * N * d     # numbers and bytes of S; bytes of Q, K, V or O
     product = 2 * scores * d
     fused = here.timed(lambda: fa2_triton_forward(Q, K, V)[0], P @ V, 0.02, moved=4 * rows, flops=2 * product)
     sdpa = partial(scaled_dot_product_attention, Q, K, V)

@@ -1,7 +1,7 @@
 """What chapters 02 and 09 say about a GPU, measured on one.
 
-Each section answers one question with a list of rows. A row is timed only after its result has matched a reference; where
-that fails, or anything else does, the row (or the section) says why in "skipped", and the others go on.
+Each section answers one question with a list of rows. A row is timed only after its result has matched a reference;
+where that fails, or anything else does, the row (or the section) says why in "skipped", and the others go on.
 """
 
 import time
@@ -28,9 +28,9 @@ from flashlab_course.bench.timing import OUT_OF_TIME, attempt
 
 SECONDS = 240.0
 SECTIONS = {section.__name__: section for section in (
-    ceilings, memory_bandwidth, memory_latency, in_flight, host_copies, roofline, simulator, vector_addition, divergence,
-    idle_lanes, coalescing, key_loading, atomics, softmax, matmul, matmul_tiles, matmul_order, precision, timing_ways, counters,
-    programs)}
+    ceilings, memory_bandwidth, memory_latency, in_flight, host_copies, roofline, simulator, vector_addition,
+    divergence, idle_lanes, coalescing, key_loading, atomics, softmax, matmul, matmul_tiles, matmul_order, precision,
+    timing_ways, counters, programs)}
 
 
 def rows_here(name, here):
@@ -62,7 +62,7 @@ def numbers(section, name="basics_h100", live=True, needs=()):
     """(rows, words) of a section: measured here where there is a GPU, else recorded; the words say which, and where.
 
     Rows that were skipped are left out. live=False: recorded in any case (sections that need ncu or nvcc).
-    needs: labels of rows without which those measured here do not do, where a GPU has no room for a tile, say: then recorded.
+    needs: labels of rows without which those measured here do not do: a GPU may have no room for a tile, then recorded.
     Where nothing is recorded rows is [], and the words say how to record it.
     """
     if live and not why_no_gpu():

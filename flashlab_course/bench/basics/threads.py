@@ -10,7 +10,7 @@ from flashlab_course.gpu import cuda, simt
 
 
 def vector_addition(here):
-    """CUDA C++, Triton and PyTorch on the same sum; CUDA with blocks of 1 to 1024 threads; a Triton program of scalars."""
+    """CUDA C++ with blocks of 1 to 1024 threads, Triton and PyTorch on one sum; a Triton program of scalars."""
     from flashlab_course.gpu.vector_add import one_by_one_kernel, vector_add
 
     N = 2**26 // here.shrink + 5                           # a ragged tail
@@ -40,7 +40,7 @@ def divergence(here):
         X, kernel = here.randn(N), cuda.kernel("two_paths")(-(-N // 256), 256)
         kernel(X, N, period, 64)
         group = torch.arange(N, device=here.device) // period % 2
-        within(1e-5, max_error(X, torch.where(group == 0, 2.0, -4.0 / 3)))         # the fixed points of x/2 + 1 and x/4 - 1
+        within(1e-5, max_error(X, torch.where(group == 0, 2.0, -4.0 / 3)))     # fixed points of x/2 + 1 and x/4 - 1
         return here.timed(partial(kernel, X, N, period, rounds))()
 
     for period in (1, 2, 4, 8, 16, 32, 64, 128, 2**30):    # the last: everyone takes the first path
@@ -51,7 +51,8 @@ def programs(here):
     """The three .cu files as programs: what nvcc's build of them prints."""
     if not shutil.which("nvcc"):
         raise RuntimeError("nvcc was not found")
-    sizes = {"vector_add": (100_000_001 // here.shrink, 256), "matrix_add": (10_001, 8_003), "two_paths": (4_194_304, 2000)}
+    vectors = 100_000_001 // here.shrink, 256
+    sizes = {"vector_add": vectors, "matrix_add": (10_001, 8_003), "two_paths": (4_194_304, 2000)}
     for name, arguments in sizes.items():
         run = partial(cuda.run_program, name, *arguments)
         yield {"program": name, "arguments": list(arguments)}, lambda run=run: {"prints": run().splitlines()}
@@ -71,7 +72,8 @@ def simulator(here):
     vectors = lambda *sizes: [here.randn(n) for n in sizes]
     matrices = [here.randn(40, 70) for _ in range(3)]
     cases = [("vector_add", 4, 64, vectors(200, 200, 200), [200]), ("vector_add", 1, 64, vectors(8, 8, 8), [8]),
-             ("matrix_add", (3, 5), (32, 8), matrices, [40, 70]), ("matrix_add_down_columns", (2, 9), (32, 8), matrices, [40, 70]),
+             ("matrix_add", (3, 5), (32, 8), matrices, [40, 70]),
+             ("matrix_add_down_columns", (2, 9), (32, 8), matrices, [40, 70]),
              ("block_sum", 4, 128, vectors(512, 4), [])]
     cases += [("two_paths", 2, 64, vectors(100), [100, period, 5]) for period in (1, 16, 32)]
     for name, grid, block, tensors, given in cases:
