@@ -1,4 +1,4 @@
-"""The loop of all benchmarks without a GPU: what it refuses, how it takes turns, what is written and what is read back."""
+"""The loop of all benchmarks without a GPU: what it refuses, how it takes turns, what is written and read back."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def rows_of(what, *functions, problem=SMALL, **options):
     return {row["implementation"]: row for row in rows}
 
 
-# ---- correct first ----------------------------------------------------------------------------------------------------
+# ---- correct first
 
 
 @pytest.mark.parametrize("what", PASSES)
@@ -103,14 +103,14 @@ def test_implementations_that_run_here_pass_their_check(share, causal):
     """SDPA's mask is top-left: the same, as N_q = N_k."""
     problem = SMALL._replace(share=share, causal=causal)
     found = {"forward": problems.implementations(), "backward": backward.implementations()}
-    for what, names in (("forward", ("naive_forward", "fa2_triton_forward")), ("backward", ("naive_backward", "fa2_atomic_backward"))):
-        names = [name for name in names if "fa2" not in name or problems.import_triton()]
-        chosen = {name: found[what][name] for name in (*names, "sdpa_math", "sdpa_flash")}
+    for what, kernel in (("forward", "fa2_triton_forward"), ("backward", "fa2_atomic_backward")):
+        names = [f"naive_{what}", "sdpa_math", "sdpa_flash", *([kernel] if problems.import_triton() else [])]
+        chosen = {name: found[what][name] for name in names}
         for row in passes.measure(PASSES[what], problem, chosen, device="cpu", timer=lambda call: [1.0], rounds=1):
             assert row["skipped"] is None, row
 
 
-# ---- then time --------------------------------------------------------------------------------------------------------
+# ---- then time
 
 
 def passed(call):
@@ -133,7 +133,7 @@ def test_functions_take_turns_in_changing_order_and_a_failed_one_gets_no_second_
 
 
 def test_ratios_are_taken_round_by_round():
-    """Fails if clocks that drift between rounds count as a difference: here both take three times as long in the last."""
+    """Fails if clocks that drift between rounds count: here both take three times as long in the last."""
     clocks = {"theirs": iter([1.0, 1.0, 3.0]), "mine": iter([0.5, 0.5, 1.5])}
     calls = {name: partial(next, clock) for name, clock in clocks.items()}
     rows = timing.measure(calls, passed, 3, timer=lambda call: [call()], against=("theirs", "nobody"))
@@ -158,7 +158,7 @@ def test_a_check_that_says_nothing_admits_nobody():
         timing.measure({"it": print}, lambda call: {"error": 0.0}, timer=lambda call: [1.0])
 
 
-# ---- what is measured -------------------------------------------------------------------------------------------------
+# ---- what is measured
 
 
 def test_naive_over_heads_moves_what_naive_forward_moves_in_as_many_launches_as_for_one_head():
@@ -189,7 +189,7 @@ def test_flash_attention_4_is_a_peer_where_it_is_installed_and_no_peer_is_left_o
 
 
 def test_each_kernel_rung_is_timed_under_its_own_name(monkeypatch):
-    """Fails if a row's kernel is not the one that runs, or may be refused because somebody asked for the same bits each time."""
+    """Fails if a row's kernel is not the one that runs, or may be refused for the sake of the same bits."""
     asked = []
     monkeypatch.setattr(backward, "flash_attention", lambda Q, K, V, **options: asked.append(options))
     names = [kernel.name for kernel in BACKWARD_KERNELS]
@@ -206,7 +206,7 @@ def test_sizes_keep_tokens_and_width_constant_and_inputs_are_the_same_for_all():
     assert len(grid) == 24 and {p.N for p in grid} == {512 * 2**i for i in range(6)}
     assert {p.B * p.N for p in grid} == {16384} and {p.H * p.d for p in grid} == {2048}
     assert Problem(4096, 128, True, "bfloat16", 4, 16).flops == 2 * 4 * 16 * 4096**2 * 128      # half of 4BHN²d
-    for bad, words in (({"N": [0]}, "N must be an integer >= 1, got 0"), ({"share": 3}, "share must divide the 32 heads")):
+    for bad, words in (({"N": [0]}, "N must be an integer >= 1, got 0"), ({"share": 3}, "share must divide the 32")):
         with pytest.raises(ValueError, match=words):
             problems.problem_grid(**bad)
     first, again = (problems.inputs(SMALL._replace(share=3), "cpu") for _ in range(2))
@@ -219,12 +219,12 @@ def test_sizes_keep_tokens_and_width_constant_and_inputs_are_the_same_for_all():
 def test_a_row_of_a_triton_rung_names_its_tiles():
     best_tiles = pytest.importorskip("flashlab.kernels.launch").best_tiles
     for causal in (False, True):
-        problem = Problem(64, 64, causal, "bfloat16")
-        assert tuple(problems.tiles("fa2_triton_forward", problem).values()) == best_tiles(64, torch.bfloat16, causal)[:2]
+        problem, best = Problem(64, 64, causal, "bfloat16"), best_tiles(64, torch.bfloat16, causal)
+        assert tuple(problems.tiles("fa2_triton_forward", problem).values()) == best[:2]
     assert problems.tiles("sdpa_flash", problem) == problems.tiles("naive_forward", problem) == {}
 
 
-# ---- what is written and read -----------------------------------------------------------------------------------------
+# ---- what is written and read
 
 
 def silent(*_, **__):
@@ -236,10 +236,10 @@ def test_a_run_is_written_after_each_piece_and_replaces_the_one_of_its_label(tmp
     out = tmp_path / "new/forward_x.json"
     for label, ms in (("all", 1.0), ("other", 2.0), ("all", 3.0)):
         run = results.start("forward", "the command", label)
-        pieces = [("ceilings", {"copy_tb_s": 3.0}), ("rows", [{"ms": ms}]), ("rows", [{"ms": ms, "skipped": "no room"}])]
-        assert results.collect(run, pieces, out, silent) is run
+        rows = [("rows", [{"ms": ms}]), ("rows", [{"ms": ms, "skipped": "no room"}])]
+        assert results.collect(run, [("ceilings", {"copy_tb_s": 3.0}), *rows], out, silent) is run
     assert results.read(out)[0] == json.loads(json.dumps(run)) and [p.name for p in out.parent.iterdir()] == [out.name]
-    assert [(one["label"], one["complete"], len(one["rows"])) for one in results.read(out)] == [("all", True, 2), ("other", True, 2)]
+    assert [(one["label"], len(one["rows"])) for one in results.read(out)] == [("all", 2), ("other", 2)]
     assert run["provenance"]["command"] == "the command" and len(results.measured(run)) == 1
 
     def cut_off():
@@ -255,7 +255,8 @@ def test_a_run_is_written_after_each_piece_and_replaces_the_one_of_its_label(tmp
 
 
 def test_a_row_for_a_terminal():
-    assert results.line({"implementation": "naive", "N": 64, "ms": 0.123456, "runs": 3, "skipped": None}) == "implementation naive, N 64, ms 0.1235"
+    row = {"implementation": "naive", "N": 64, "ms": 0.123456, "runs": 3, "skipped": None}
+    assert results.line(row) == "implementation naive, N 64, ms 0.1235"
 
 
 def test_results_are_found_by_name_and_label(tmp_path, monkeypatch):
@@ -263,12 +264,12 @@ def test_results_are_found_by_name_and_label(tmp_path, monkeypatch):
     for label in ("all", "later"):
         results.save({"label": label, "rows": [label]}, tmp_path / "results/forward_x.json")
     monkeypatch.setattr(results, "ROOT", tmp_path)
-    assert results.load_results("forward_x")["rows"] == ["all"] and results.load_results("forward_x", "later")["rows"] == ["later"]
-    for name, label, error, words in (
-            ("forward_x", "sooner", ValueError, r"label must be one of .* \('all', 'later'\), got 'sooner'"),
-            ("counters_b200", None, FileNotFoundError, r"\(forward_x\), got 'counters_b200'.*bench counters --out results/counters_b200")):
-        with pytest.raises(error, match=words):
-            results.load_results(name, label)
+    assert [results.load_results("forward_x", *label)["rows"] for label in ((), ("later",))] == [["all"], ["later"]]
+    with pytest.raises(ValueError, match=r"label must be one of .* \('all', 'later'\), got 'sooner'"):
+        results.load_results("forward_x", "sooner")
+    words = r"\(forward_x\), got 'counters_b200'.*bench counters --out results/counters_b200"
+    with pytest.raises(FileNotFoundError, match=words):
+        results.load_results("counters_b200")
     monkeypatch.setattr(results, "ROOT", tmp_path / "elsewhere")
     monkeypatch.chdir(tmp_path / "notebooks")
     assert results.load_results("forward_x")["rows"] == ["all"]
@@ -289,11 +290,11 @@ def test_live_where_there_is_a_gpu_recorded_elsewhere_and_it_says_which(monkeypa
 
 def test_provenance_says_where_a_number_comes_from(tmp_path, monkeypatch):
     record = results.provenance("make bench")
-    assert record["torch"] == torch.__version__ and record["command"] == "make bench" and record["date"].endswith("+00:00")
+    assert (record["torch"], record["command"], record["date"][-6:]) == (torch.__version__, "make bench", "+00:00")
 
     def git(*words):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        return subprocess.run(["git", *identity, *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
 
     monkeypatch.setenv("FLASHLAB_COMMIT", "from elsewhere")
     assert results.commit(tmp_path) == "from elsewhere"     # a copy that has no history, or a foreign one
@@ -312,8 +313,8 @@ def test_provenance_says_where_a_number_comes_from(tmp_path, monkeypatch):
 
 
 def test_a_gpus_short_name_and_why_nothing_is_measured(monkeypatch):
-    names = {"NVIDIA H100 80GB HBM3": "h100", "NVIDIA A100-SXM4-40GB": "a100", "Tesla T4": "t4", "NVIDIA GeForce RTX 4090": "4090",
-             "Graphics": "graphics"}
+    names = {"NVIDIA H100 80GB HBM3": "h100", "NVIDIA A100-SXM4-40GB": "a100", "Tesla T4": "t4",
+             "NVIDIA GeForce RTX 4090": "4090", "Graphics": "graphics"}
     assert {name: results.gpu_slug(name) for name in names} == names
     for gpu, interpreted, triton, words in ((False, False, True, "no NVIDIA GPU"), (True, True, True, "unset it"),
                                             (True, False, None, "Triton is not installed"), (True, False, True, "")):

@@ -1,4 +1,4 @@
-"""Calls that are held against float64 on a GPU: one table of awkward shapes, and random calls that follow from their number."""
+"""Calls that are held against float64 on a GPU: a table of awkward shapes, and random ones."""
 
 import random
 from itertools import accumulate
@@ -90,7 +90,7 @@ class Call(NamedTuple):
             return dict(zip(("dQ", "dK", "dV"), torch.autograd.grad(O, leaves, tensors[3]), strict=True))
 
     def wrong(self, found, tensors):
-        """What is wrong with outputs or gradients, in words; None where all is right. Each sequence is judged by itself."""
+        """What is wrong with outputs or gradients, in words, or None. Each sequence is judged by itself."""
         named = dict(zip(("Q", "K", "V", "dO"), tensors, strict=True)) | found
         masks = {"causal": self.causal, "window": self.window, "scale": self.scale}
         for sequence, (queries, keys) in enumerate(self.sequences()):
@@ -114,7 +114,7 @@ def judge(one, n, masks):
     return oracle.judge_gradients(dQ, dK, one["dV"], Q, K, one["V"], one["dO"], **masks)
 
 
-# ---- the table: whole tiles, ragged ends, grouped heads, bottom-right, rows without keys, odd widths; windows; packed sequences
+# ---- the table: whole tiles, ragged ends, grouped heads, bottom-right, rows without keys, odd widths; windows; packed
 
 LENGTHS = (333, 50, 0, 1, 640, 200, 1000), (500, 60, 77, 300, 640, 0, 999)
 WINDOWED, PACKED = (1, 4, 2, 4095, 4095), (1, 4, 2, sum(LENGTHS[0]) + 20, sum(LENGTHS[1]) + 5)
@@ -125,7 +125,8 @@ SHAPES = [Call(*sizes) for sizes in (
     (1, 8, 8, 333, 690, 128, 128, True), (4, 8, 8, 1, 5000, 128, 128, True), (1, 2, 2, 500, 7, 64, 64),
     (1, 2, 2, 500, 77, 128, 128, True), (1, 2, 2, 200, 300, 80, 64, True), (1, 2, 1, 97, 113, 59, 24, True),
     (1, 1, 1, 200, 200, 256, 256), (300, 7, 7, 64, 64, 64, 64, True),
-    (*WINDOWED, 64, 64, False, (512, 0)), (*WINDOWED, 128, 128, False, (512, 0)), (*WINDOWED, 128, 128, False, (70, 3000)),
+    (*WINDOWED, 64, 64, False, (512, 0)), (*WINDOWED, 128, 128, False, (512, 0)),
+    (*WINDOWED, 128, 128, False, (70, 3000)),
     (1, 4, 4, 9000, 9000, 64, 64, False, (4500, 100)), (1, 8, 1, 301, 2000, 64, 64, False, (33, 5)),
     (1, 2, 2, 2000, 301, 128, 128, False, (90, 40)), (1, 2, 2, 700, 700, 64, 64, False, (0, 0)),
 )]
@@ -153,7 +154,8 @@ def random_call(number, longest=500):
     wide, narrow = (draw.randint(-1, 300), draw.randint(-1, 300)), (draw.randint(0, 40), draw.randint(-1, 5))
     window = draw.choice((wide, narrow)) if kind.random() < 0.5 else None
     layout = kind.choice(((0, 1, 2, 3), (0, 2, 1, 3), (0, 1, 3, 2)))       # heads first, tokens first, transposed
-    length = lambda: draw.choice((1, draw.randint(1, longest), draw.randint(1, longest), min(longest, 64 * draw.randint(1, 8))))
+    size = lambda: draw.randint(1, longest)
+    length = lambda: draw.choice((1, size(), size(), min(longest, 64 * draw.randint(1, 8))))
     lengths, many = None, draw.randint(1, 5)
     if packed:
         lengths = [[draw.choice((0, length(), length())) for _ in range(many)] for _ in range(2)]
@@ -172,7 +174,8 @@ class DecodeCall:
         self.number, self.dtype = number, draw.choice((*DTYPES, torch.bfloat16))
         self.d, self.d_v = draw.choice(((64, 64), (128, 128), (128, 128), (80, 48), (256, 256)))
         self.H_kv, self.group, self.N_q = draw.choice((1, 2, 4)), draw.choice((1, 4, 8)), draw.choice((1, 1, 2, 3, 9))
-        self.page_size, self.splits = draw.choice((None, None, 16, 64, 256, 48)), draw.choice((None, None, 1, 3, 16, 50))
+        self.page_size = draw.choice((None, None, 16, 64, 256, 48))
+        self.splits = draw.choice((None, None, 1, 3, 16, 50))
         self.window, self.append = draw.choice((None, None, (100, 0), (0, 0))), draw.random() < 0.5
         self.N_max = draw.randint(40, longest)
         most = self.N_max - self.N_q * self.append

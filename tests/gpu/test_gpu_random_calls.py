@@ -1,4 +1,4 @@
-"""Random calls of the operator and of decoding against float64: many on a GPU, a few here, where wrong ones are found as well.
+"""Random calls of the operator and of decoding against float64: many on a GPU, a few here.
 
 A call follows from its number alone: the message of a failure names it.
 """
@@ -63,8 +63,8 @@ def test_calls_are_the_same_each_time_and_of_every_kind():
     assert {call.window is None for call, _ in drawn} == {call.lengths is None for call, _ in drawn} == {True, False}
     assert {deterministic for _, deterministic in drawn} == {True, False}
     decoding = [DecodeCall(number) for number in range(200)]
-    for name, kinds in (("dtype", 3), ("N_q", 4), ("group", 3), ("append", 2), ("page_size", 5), ("window", 3), ("splits", 5)):
-        assert len({getattr(call, name) for call in decoding}) == kinds, name
+    kinds = {"dtype": 3, "N_q": 4, "group": 3, "append": 2, "page_size": 5, "window": 3, "splits": 5}
+    assert {name: len({getattr(call, name) for call in decoding}) for name in kinds} == kinds
     assert all(0 <= length <= call.N_max - call.N_q * call.append for call in decoding for length in call.lengths)
 
 
