@@ -380,7 +380,7 @@ def test_parts_have_a_row_each_and_a_line_that_is_gone_is_an_error(monkeypatch):
 @needs_interpreter
 @needs_triton
 def test_a_search_checks_before_it_times_and_the_kernel_takes_the_fastest(monkeypatch, tmp_path):
-    """Fails if a wrong candidate is timed, other tiles run than are tried, or the next call does not take the winner."""
+    """Fails if a wrong candidate is timed, other tiles run than are tried, or the next call takes not the winner."""
     from flashlab.kernels import fa2_tuned, fa2_tuned_backward, tuning
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -457,7 +457,7 @@ def test_a_gpt_run(monkeypatch):
     ways = [(batch, *way.values()) for batch in (1, 2) for way in bench_gpt.WAYS]
     assert [(row["batch"], row["cached"], row["graph"]) for row in made] == ways
     assert made[0]["bound_tokens_s"] == pytest.approx(1e10 / (gpt.weights(TINY) * 2 + 2 * 2 * 32 * 8), rel=1e-3)
-    assert all("graph must be False" in row["skipped"] if row["graph"] else row["tokens_s"] for row in made)   # on a CPU
+    assert all("graph must be False" in row["skipped"] if row["graph"] else row["tokens_s"] for row in made)
     asked.expired = lambda: True
     late = collected(bench_gpt.pieces(asked, SIZES, "cpu", lambda: limits))
     assert {row["skipped"] for part in ("curves", "rows", "generation") for row in late[part]} == {timing.OUT_OF_TIME}

@@ -73,11 +73,16 @@ def training(sizes, attention, device, N, batch, peak_flops, seconds=0.5):
         return (clock() - began) / steps
 
     seconds_a_step(1)                                  # compiles, and makes the optimizer's averages
-    peak = timing.peak_bytes(partial(seconds_a_step, 1))
-    held = torch.cuda.memory_allocated() if peak is not None else 0
-    rate = batch * N / seconds_a_step(max(1, min(20, int(seconds / seconds_a_step(1)))))
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    once = seconds_a_step(1)
+    peak = torch.cuda.max_memory_allocated() if on_gpu else None
+    if more := min(20, int(seconds / once)):
+        once = seconds_a_step(more)
+    rate = batch * N / once
     mfu = gpt.mfu(rate, sizes.shape, N, peak_flops)
-    return {"tokens_s": round(rate, 1), "mfu": round(mfu, 4), "peak_bytes": peak and peak + held}
+    return {"tokens_s": round(rate, 1), "mfu": round(mfu, 4), "peak_bytes": peak}
 
 
 def by_context(sizes, attentions, device, expired, peak_flops):

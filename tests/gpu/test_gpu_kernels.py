@@ -80,7 +80,7 @@ def wrong(name, call, device="cuda", repeats=REPEATS, deterministic=False):
 
 
 def same_bits(T, other):
-    """The same numbers, and NaN in the same places: those behind the last sequence, and of a sequence that holds NaN."""
+    """The same numbers, and NaN in the same places: behind the last sequence, and in one that holds NaN."""
     return torch.equal(T.isnan(), other.isnan()) and torch.equal(T.nan_to_num(), other.nan_to_num())
 
 

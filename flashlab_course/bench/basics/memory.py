@@ -34,12 +34,12 @@ def memory_latency(here):
         order = torch.randperm(numbers // 32, device=here.device) * 32
         following = torch.zeros(numbers, dtype=torch.int32, device=here.device)
         following[order] = order.roll(-1).to(torch.int32)
-        return following, order.tolist()
+        return following, order
 
     def chase(nbytes):
         following, order = ring_of(nbytes // 4)
         kernel = cuda.kernel("pointer_chase")(1, 1)
-        starts = iter(order[::len(order) // 12])           # far apart: no lines twice
+        starts = iter(order[::len(order) // 12].tolist())  # far apart: no lines twice
         kernel(following, 0, len(order) if len(order) <= 2**18 else 1000, sink)    # warm: what fits a cache is there
         return per_step(lambda: kernel(following, next(starts), steps, sink))
 
