@@ -125,7 +125,7 @@ def test_the_full_set_is_written_under_the_gpus_name_and_the_label_all(gpu, tmp_
     assert "implementation naive_forward, skipped fake" in capsys.readouterr().out
     assert cli.main(["backward", "--budget-seconds", "9"]) == 1 and gpu["names"] == list(backward.implementations())
     gpu.clear()
-    assert cli.main(["counters"]) == 0 and file("counters")[0]["ncu"]
+    assert cli.main(["counters"]) == 0 and file("counters")[0]["rows"]
     assert set(gpu["problems"]) == {Problem(N, 64, False, "bfloat16", 1, 16) for N in (1024, 2048, 4096, 8192, 16384)}
     assert cli.main(["basics", "--label", "again"]) == 0
     assert file("basics")[0]["label"] == "again" and list(file("basics")[0]["sections"]) == list(sections.SECTIONS)

@@ -1,6 +1,5 @@
 """The bytes that the GPU's counters saw move, by ncu (Nsight Compute), one launch of each implementation."""
 
-import shlex
 from functools import partial
 from itertools import product
 
@@ -51,7 +50,6 @@ def counted(name, problem, count=ncu.count):
 
 def pieces(args, count=ncu.count):
     """A row for every problem and implementation."""
-    yield "ncu", {"command": shlex.join(ncu.command(METRICS, "", "LOG")[:-3])}
     sizes = args.N or (QUICK_SIZES if args.quick else SIZES[1:])
     for dtype, d, causal, N in product(args.dtype, args.d, MASKS[args.causal], sizes):
         problem = Problem(N, d, causal, dtype)

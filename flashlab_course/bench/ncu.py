@@ -34,12 +34,6 @@ def profiled(launch):
     torch.cuda.profiler.stop()
 
 
-def command(metrics, child, log):
-    """ncu over the Python code `child`, for these metrics."""
-    return ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--metrics", ",".join(metrics),
-            "--print-units", "base", "--csv", "--log-file", str(log), sys.executable, "-c", child]
-
-
 def count(metrics, child, *, timeout=120, run=subprocess.run):
     """The kernels that the Python code `child` launches while profiled, with their counters: see `parse`.
 
@@ -51,7 +45,9 @@ def count(metrics, child, *, timeout=120, run=subprocess.run):
         log = Path(folder, "ncu.csv")
         options = {"capture_output": True, "text": True, "cwd": ROOT, "timeout": timeout}
         options["env"] = os.environ | {"LC_ALL": "C"}                      # ncu writes numbers as the locale does
-        done = run(command(metrics, child, log), **options)
+        command = ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--print-units", "base", "--csv",
+                   "--metrics", ",".join(metrics), "--log-file", str(log), sys.executable, "-c", child]
+        done = run(command, **options)
         text = log.read_text() if log.exists() else ""
     if done.returncode != 0:
         errors = "\n".join(line for line in text.splitlines() if line.startswith("==ERROR=="))

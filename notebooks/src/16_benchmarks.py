@@ -107,7 +107,15 @@ said.on(figures.work_against_N(Ns, last * kernel[last]["B"], d, kernel[last]["H"
 my_verdict = None
 
 # %% [markdown]
-# **Run and compare.** `measure` is the function behind all run times in this chapter; here with a clock for the CPU. It fails on purpose.
+# `measure` is the loop behind all run times in this chapter. It checks every call, then lets those that are right take turns at the clock, in an order that changes from round to round.
+
+# %%
+import inspect
+
+print(inspect.getsource(bench.measure))
+
+# %% [markdown]
+# **Run and compare.** Here it has a clock for the CPU, and one of the two fails on purpose.
 
 # %%
 import time
