@@ -1,8 +1,8 @@
-"""The benchmark without a GPU: its logic with fake functions and clocks, what it writes, and what it reads back."""
+"""The loop of all benchmarks without a GPU: what it refuses, how it takes turns, what is written and read back."""
 
 import json
+import subprocess
 import sys
-import time
 import types
 from functools import partial
 from importlib.machinery import ModuleSpec
@@ -12,34 +12,29 @@ import torch
 
 import flashlab  # noqa: F401
 from flashlab import cost, oracle
-from flashlab.ladder import PEERS
+from flashlab.ladder import BACKWARD_KERNELS, PEERS
 from flashlab.memory import Memory
-from flashlab_course.bench import forward, launch, passes, peers, problems, timing
-from flashlab_course.bench.forward import FORWARD
-from flashlab_course.bench.problems import Implementation, Problem, naive_over_heads
-from flashlab_course.bench.results import ROOT, load_results, save
-from flashlab_course.bench.rows import Row, as_json, read, table
+from flashlab_course.bench import backward, checks, forward, passes, peers, problems, results, timing
+from flashlab_course.bench.problems import Problem
 
-SMALL = Problem(24, 8, False, "float32", 2, 3)
-RECORD = {"device": "NVIDIA H100 80GB HBM3", "date": "2026-11-20T10:00:00+00:00", "torch": "2.11.0", "triton": "3.6.0",
-          "commit": "0123456789abcdef-dirty"}
-KEYS = {"implementation", "pass", "dtype", "B", "H", "N", "d", "causal", "ms", "ms_low", "ms_high", "tflops", "peak_bytes", "error",
-        "skipped"}
-no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+SMALL = Problem(24, 16, False, "float32", 2, 3)
+PASSES = {"forward": forward.FORWARD, "backward": backward.BACKWARD}
 
 
 def right(Q, K, V, causal):
-    return oracle.attention(Q, K, V, causal=causal, dtype=Q.dtype)
+    return oracle._attention(Q, K, V, causal, None, None, 0.0, None)[0], None
 
 
 def wrong(Q, K, V, causal):
-    O, L = right(Q, K, V, causal)
-    O[-1, -1, -1, -1] += 1e-3                             # one element of one head
-    return O, L
+    """One element of the last head is off, and its gradient."""
+    O = right(Q, K, V, causal)[0]
+    spoilt = torch.zeros_like(O)
+    spoilt[-1, -1, -1, -1] = 1e-3
+    return O + spoilt * (1 + 1000 * Q), None
 
 
 def nan(Q, K, V, causal):
-    return Q * float("nan"), None
+    return (Q + K + V) * float("nan"), None
 
 
 def hungry(Q, K, V, causal):
@@ -50,295 +45,291 @@ def broken(Q, K, V, causal):
     raise ValueError("d must be at most 256, got 512")
 
 
-def timed(log, ms=2.0):
-    """A timer that runs nothing; it notes which function it was given."""
-    def timer(function):
-        log.append(function.func)
-        return [ms, 2 * ms, 3 * ms]
-    return timer
+def rows_of(what, *functions, problem=SMALL, **options):
+    options = {"device": "cpu", "timer": lambda call: [call() and 2.0, 4.0, 6.0]} | options
+    rows = passes.measure(PASSES[what], problem, {function.__name__: function for function in functions}, **options)
+    return {row["implementation"]: row for row in rows}
 
 
-def by_name(rows):
-    return {row.implementation: row for row in rows}
+# ---- correct first
 
 
-@pytest.fixture
-def small_ceilings(monkeypatch):
-    monkeypatch.setattr(timing, "MATMUL_SIZE", 16)
-    monkeypatch.setattr(timing, "COPY_BYTES", 1024)
-
-
-# ---- what is measured -------------------------------------------------------------------------------------------------
-
-
-def test_naive_over_heads_moves_what_naive_forward_moves_in_as_many_launches_as_for_one_head():
-    Q, K, V = problems.inputs(SMALL._replace(dtype="bfloat16"), "cpu")
-    with Memory() as mem:
-        problems.naive_over_heads(Q, K, V, False)
-    one = cost.naive_forward(24, 24, 8, element_size=2)
-    assert (mem.read, mem.written) == (6 * one.read, 6 * one.written)
-    assert [event.kernel for event in mem.log] == ["bmm", "mul", "_softmax", "bmm", "logsumexp", "_to_copy"]
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("share", [1, 3])
-@pytest.mark.parametrize("name", ["naive_forward", "sdpa_math", "sdpa_flash"])
-def test_implementations_that_run_here_pass_their_check(name, share, causal):
-    tensors = problems.inputs(SMALL._replace(share=share), "cpu")
-    assert [T.shape[1] for T in tensors] == [3, 3 // share, 3 // share]
-    verdict = forward.check(problems.implementations()[name].forward, *tensors, causal)
-    assert verdict.ok, verdict
-
-
-def test_the_triton_rung_runs_and_its_L_is_checked_too():
-    pytest.importorskip("triton")
-    kernel = problems.implementations()["fa2_triton_forward"].forward
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    verdict = forward.check(kernel, *problems.inputs(SMALL._replace(d=16), device), True)
-    assert verdict.ok and verdict.bound_L > 0, verdict
-
-
-def test_all_the_names_that_results_and_figures_use():
-    assert set(problems.implementations()) >= {"naive_forward", "fa2_triton_forward", "sdpa_math", "sdpa_efficient", "sdpa_flash",
-                                            "sdpa_cudnn"}
-
-
-def test_every_peer_of_the_ladder_is_measured():
-    assert set(peers.BACKENDS) < set(peers.peers()) <= {peer.name for peer in PEERS}
-
-
-def test_flash_attention_4_is_a_peer_where_it_is_installed(monkeypatch):
-    """A stand-in for its package, which keeps heads behind tokens and returns O and L."""
-    theirs = types.ModuleType("flash_attn.cute")
-
-    def flash_attn_func(q, k, v, causal):
-        assert [T.shape for T in (q, k, v)] == [(2, 24, 3, 8)] * 3
-        return naive_over_heads(*(T.transpose(1, 2) for T in (q, k, v)), causal)[0].transpose(1, 2), None
-
-    theirs.flash_attn_func, theirs.__spec__ = flash_attn_func, ModuleSpec("flash_attn.cute", None)
-    package = types.ModuleType("flash_attn")
-    package.__spec__, package.__path__ = ModuleSpec("flash_attn", None, is_package=True), []
-    assert "fa4" not in peers.peers()
-    monkeypatch.setitem(sys.modules, "flash_attn", package)
-    monkeypatch.setitem(sys.modules, "flash_attn.cute", theirs)
-    assert forward.check(peers.peers()["fa4"], *problems.inputs(SMALL, "cpu"), True).ok
-
-
-def test_the_hosts_time_of_a_call():
-    """Fails if waiting counts, or if it is not the time of one call."""
-    slow = lambda: time.sleep(2e-3)
-    def broken():
-        raise ValueError("no kernel")
-
-    least, failed = launch.host_us({"slow": slow, "broken": broken}, calls=5, rounds=2, wait=lambda: time.sleep(0.1))
-    assert least.keys() == {"slow"} and 2000 <= least["slow"] < 12000 and failed == {"broken": "ValueError: no kernel"}
-
-
-def test_default_problems_keep_tokens_and_width_constant():
-    grid = problems.problem_grid()
-    assert len(grid) == 24 and {p.N for p in grid} == {512 * 2**i for i in range(6)}
-    assert {p.B * p.N for p in grid} == {16384} and {p.H * p.d for p in grid} == {2048}
-    assert Problem(4096, 128, True, "bfloat16", 4, 16).flops == 2 * 4 * 16 * 4096**2 * 128      # half of 4BHN²d
-
-
-@pytest.mark.parametrize("kwargs, words", [({"N": [0]}, "N must be an integer >= 1, got 0"),
-                                           ({"d": ["64"]}, "d must be an integer >= 1, got '64'")])
-def test_bad_sizes_are_named(kwargs, words):
-    with pytest.raises((TypeError, ValueError), match=words):
-        problems.problem_grid(**kwargs)
-
-
-def test_inputs_are_the_same_for_every_implementation_and_not_zero():
-    first, again = problems.inputs(SMALL, "cpu"), problems.inputs(SMALL, "cpu")
-    assert all(torch.equal(a, b) and a.abs().min() > 0 for a, b in zip(first, again, strict=True))
-    assert not torch.equal(first[1], first[2])
-
-
-# ---- correct first ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scores", [24 * 24, 24 * 5, 3])
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_check_of_only_some_heads_and_rows_is_still_right(monkeypatch, scores, causal):
-    monkeypatch.setattr(passes, "CHECKED_SCORES", scores)
-    tensors = problems.inputs(SMALL, "cpu")
-    assert forward.check(right, *tensors, causal).ok
-    assert not forward.check(wrong, *tensors, causal).ok
-
-
-def test_what_is_wrong_fails_or_runs_out_of_memory_is_not_timed_and_its_row_says_why():
-    functions = [right, wrong, nan, hungry, broken]
-    log = []
-    rows = by_name(forward.measure(SMALL, [Implementation(f.__name__, f) for f in functions], device="cpu", timer=timed(log)))
-    assert set(log) == {right}
-    assert rows["right"].skipped is None and rows["right"].error < 1e-6
-    assert rows["wrong"].skipped.startswith("refused: WRONG: O off by 1.00e-03")
-    assert rows["wrong"].error == pytest.approx(1e-3, rel=0.01)
-    assert rows["nan"].skipped.startswith("refused") and rows["nan"].error is None
-    assert rows["hungry"].skipped == "out of memory"
-    assert rows["broken"].skipped == "ValueError: d must be at most 256, got 512"
-    assert all(row.ms is None and row.tflops is None for name, row in rows.items() if name != "right")
+@pytest.mark.parametrize("what", PASSES)
+def test_what_is_wrong_fails_or_runs_out_of_memory_is_not_timed_and_its_row_says_why(what):
+    rows = rows_of(what, right, wrong, nan, hungry, broken)
+    good = rows.pop("right")
+    assert good["skipped"] is None and good["error"] < 1e-5 and good["pass"] == what
+    flops = SMALL.flops * {"forward": 1, "backward": 2.5}[what]
+    assert (good["ms"], good["runs"], good["tflops"]) == (4.0, 15, round(flops / 4e-3 / 1e12, 3))
+    assert all(row["ms"] is None and "tflops" not in row for row in rows.values())
+    assert rows["wrong"]["skipped"].startswith("refused: WRONG") and rows["wrong"]["error"] > 1e-4
+    assert rows["nan"]["skipped"].startswith("refused") and rows["nan"]["error"] is None
+    assert rows["hungry"]["skipped"] == "out of memory"
+    assert rows["broken"]["skipped"] == "ValueError: d must be at most 256, got 512"
 
 
 def test_inputs_that_do_not_fit_skip_every_row():
-    starved = FORWARD._replace(inputs=lambda problem, device: hungry(None, None, None, None))
-    rows = passes.measure(starved, SMALL, [Implementation("right", right)], device="cpu", timer=timed([]))
-    assert rows[0].skipped.startswith("out of memory")
+    starved = forward.FORWARD._replace(inputs=lambda problem, device: hungry(None, None, None, None))
+    assert passes.measure(starved, SMALL, {"right": right}, device="cpu")[0]["skipped"] == "out of memory"
 
 
-# ---- then time --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("what", PASSES)
+@pytest.mark.parametrize("scores", [24 * 24, 24 * 5, 3])
+def test_a_check_of_only_some_heads_and_rows_is_still_right(monkeypatch, scores, what):
+    monkeypatch.setattr(checks, "CHECKED_SCORES", scores)
+    rows = rows_of(what, right, wrong, problem=SMALL._replace(causal=True))
+    assert rows["right"]["skipped"] is None and rows["wrong"]["skipped"]
+
+
+def test_a_check_judges_whole_groups_of_heads_that_share_keys():
+    found = [checks.judged_part(16, N, share, 2**28) for N, share in ((1024, 1), (16384, 1), (4096, 8), (16384, 8))]
+    assert found == [(16, 16), (1, 1), (16, 2), (8, 1)]
+
+
+def test_what_a_kernel_forgets_to_write_is_seen():
+    """Fails if the check is not on poisoned outputs: memory that was just freed often holds the right numbers."""
+    def forgets(Q, K, V, causal):
+        O = right(Q, K, V, causal)[0]
+        O.register_hook(lambda dO: torch.empty_like(dO))
+        return O, None
+
+    assert rows_of("backward", forgets)["forgets"]["skipped"]
+    assert rows_of("forward", lambda Q, K, V, causal: (torch.empty_like(Q), None))["<lambda>"]["skipped"]
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("share, causal", [(1, False), (1, True), (3, True)])
+def test_implementations_that_run_here_pass_their_check(share, causal):
+    """SDPA's mask is top-left: the same, as N_q = N_k."""
+    problem = SMALL._replace(share=share, causal=causal)
+    found = {"forward": problems.implementations(), "backward": backward.implementations()}
+    for what, kernel in (("forward", "fa2_triton_forward"), ("backward", "fa2_atomic_backward")):
+        names = [f"naive_{what}", "sdpa_math", "sdpa_flash", *([kernel] if problems.import_triton() else [])]
+        chosen = {name: found[what][name] for name in names}
+        for row in passes.measure(PASSES[what], problem, chosen, device="cpu", timer=lambda call: [1.0], rounds=1):
+            assert row["skipped"] is None, row
+
+
+# ---- then time
+
+
+def passed(call):
+    return {"skipped": None}
 
 
 def test_functions_take_turns_in_changing_order_and_a_failed_one_gets_no_second_turn():
     log = []
-    functions = {name: partial(print, name) for name in "abcd"}
 
     def timer(function):
-        (name,) = function.args
-        log.append(name)
-        if name == "c":
+        log.append(*function.args)
+        if log[-1] == "c" or len(log) == 11:
             raise torch.OutOfMemoryError("no room")
         return [float(len(log))]
 
-    times, failed = timing.interleaved_times(functions, timer, 3, lambda: False)
+    rows = timing.measure({name: partial(print, name) for name in "abcd"}, passed, 3, timer=timer)
     rounds = [log[:4], log[4:7], log[7:]]
     assert [sorted(turns) for turns in rounds] == [list("abcd"), list("abd"), list("abd")] and rounds[1] != rounds[2]
-    assert {name: len(ms) for name, ms in times.items()} == {"a": 3, "b": 3, "c": 0, "d": 3}
-    assert failed == {"c": "out of memory"}
+    assert rows["c"]["skipped"] == "out of memory" and [rows[name]["runs"] for name in "abd"] == [3, 3, 3]
 
 
-def test_a_row_holds_median_spread_rate_and_ratio():
-    chosen = [Implementation("sdpa_flash", right), Implementation("naive_forward", lambda *args: right(*args))]
-    timer = lambda function: [1.0, 2.0, 3.0] if function.func is right else [8.0] * 5
-    flash, naive = forward.measure(SMALL, chosen, device="cpu", timer=timer, rounds=2)
-    assert (flash.ms, flash.ms_low, flash.ms_high, flash.runs) == (2.0, 1.0, 3.0, 6)
-    assert flash.tflops == round(SMALL.flops / 2e-3 / 1e12, 3) and flash.vs_sdpa_flash == 1.0
-    assert naive.vs_sdpa_flash == 0.25
-    assert (naive.B, naive.H, naive.N, naive.d, naive.dtype, naive.pass_) == (2, 3, 24, 8, "float32", "forward")
+def test_ratios_are_taken_round_by_round():
+    """Fails if clocks that drift between rounds count: here both take three times as long in the last."""
+    clocks = {"theirs": iter([1.0, 1.0, 3.0]), "mine": iter([0.5, 0.5, 1.5])}
+    calls = {name: partial(next, clock) for name, clock in clocks.items()}
+    rows = timing.measure(calls, passed, 3, timer=lambda call: [call()], against=("theirs", "nobody"))
+    assert rows["mine"]["vs_theirs"] == 2.0 and rows["theirs"]["vs_theirs"] == 1.0 and rows["mine"]["vs_nobody"] is None
 
 
-def test_without_the_baseline_there_is_no_ratio():
-    (row,) = forward.measure(SMALL, [Implementation("right", right)], device="cpu", timer=timed([]))
-    assert row.ms == 4.0 and row.vs_sdpa_flash is None
-
-
-def test_what_comes_after_the_budget_is_recorded_as_skipped(small_ceilings):
+def test_what_comes_after_the_budget_is_skipped():
     now = [0.0]
 
     def timer(function):
         now[0] += 10
         return [1.0]
 
-    results = forward.run([SMALL, SMALL._replace(N=16), SMALL._replace(N=8)], [Implementation("right", right)], device="cpu",
-                          timer=timer, rounds=3, expired=timing.deadline(55, clock=lambda: now[0]))
-    first, second, third = results["rows"]                # 20 s go to the ceilings, 30 to the first, 10 to the second
-    assert (first["runs"], second["runs"], third["runs"]) == (3, 1, None)
-    assert third["skipped"] == timing.OUT_OF_TIME and results["complete"]
+    expired = timing.deadline(35, clock=lambda: now[0])
+    sizes = [timing.measure({"it": print}, passed, 3, timer=timer, expired=expired)["it"] for _ in range(3)]
+    assert [row.get("runs") for row in sizes] == [3, 1, None] and sizes[2]["skipped"] == timing.OUT_OF_TIME
 
 
-def test_on_a_cpu_there_is_no_peak(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert timing.peak_bytes(lambda: 1 / 0) is None
+def test_a_check_that_says_nothing_admits_nobody():
+    """Fails if a call is timed that no check has passed: "skipped" has to be among what it says."""
+    with pytest.raises(KeyError):
+        timing.measure({"it": print}, lambda call: {"error": 0.0}, timer=lambda call: [1.0])
 
 
-# ---- what is written and shown ----------------------------------------------------------------------------------------
+# ---- what is measured
 
 
-def test_the_file_of_a_forward_run(tmp_path, small_ceilings):
-    out = tmp_path / "new/forward_x.json"
-    results = forward.run([SMALL], [Implementation("right", right)], out=out, command="the command", device="cpu",
-                          timer=lambda function: [0.001])
-    assert json.loads(out.read_text()) == results and [p.name for p in out.parent.iterdir()] == ["forward_x.json"]
-    assert results["what"] == "forward" and results["complete"]
-    assert results["ceilings"] == {"matmul_tflops": round(2 * 16**3 / 1e-6 / 1e12, 3), "copy_tb_s": round(2048 / 1e-6 / 1e12, 4)}
-    assert results["provenance"]["command"] == "the command"
-    assert all(set(row) >= KEYS for row in results["rows"])
+def test_naive_over_heads_moves_what_naive_forward_moves_in_as_many_launches_as_for_one_head():
+    Q, K, V = problems.inputs(SMALL._replace(dtype="bfloat16"), "cpu")
+    with Memory() as mem:
+        problems.naive_over_heads(Q, K, V, False)
+    one = cost.naive_forward(24, 24, 16, element_size=2)
+    assert (mem.read, mem.written) == (6 * one.read, 6 * one.written)
+    assert [event.kernel for event in mem.log] == ["bmm", "mul", "_softmax", "bmm", "logsumexp", "_to_copy"]
 
 
-def test_a_run_that_is_cut_off_keeps_what_it_had(tmp_path, small_ceilings):
-    calls = []
+def test_flash_attention_4_is_a_peer_where_it_is_installed_and_no_peer_is_left_out(monkeypatch):
+    """A stand-in for its package, which keeps heads behind tokens and returns O and L."""
+    theirs, package = types.ModuleType("flash_attn.cute"), types.ModuleType("flash_attn")
 
-    def timer(function):
-        calls.append(function)
-        if len(calls) > 3:                                # two ceilings, the first problem
-            raise KeyboardInterrupt
-        return [1.0]
+    def flash_attn_func(q, k, v, causal):
+        assert [T.shape for T in (q, k, v)] == [(2, 24, 3, 16)] * 3
+        return problems.naive_over_heads(*(T.transpose(1, 2) for T in (q, k, v)), causal)[0].transpose(1, 2), None
 
-    out = tmp_path / "forward_x.json"
-    with pytest.raises(KeyboardInterrupt):
-        forward.run([SMALL, SMALL], [Implementation("right", right)], out=out, device="cpu", timer=timer, rounds=1)
-    kept = json.loads(out.read_text())
-    assert len(kept["rows"]) == 1 and kept["rows"][0]["ms"] == 1.0 and not kept["complete"]
-
-
-@pytest.mark.parametrize("path", sorted(ROOT.glob("results/forward_*.json")) or [None], ids=lambda p: p.stem if p else "none")
-def test_recorded_forward_results_are_whole(path):
-    if path is None:
-        pytest.skip("nothing recorded yet")
-    results = json.loads(path.read_text())
-    assert results["complete"] and results["provenance"]["commit"] not in ("unknown", "")
-    for row in results["rows"]:
-        assert set(row) >= KEYS
-        assert row["skipped"] or (row["ms_low"] <= row["ms"] <= row["ms_high"] and row["error"] is not None), row
+    theirs.flash_attn_func, theirs.__spec__ = flash_attn_func, ModuleSpec("flash_attn.cute", None)
+    package.__spec__, package.__path__ = ModuleSpec("flash_attn", None, is_package=True), []
+    assert "fa4" not in peers.peers() and set(peers.BACKENDS) < set(peers.peers())
+    monkeypatch.setitem(sys.modules, "flash_attn", package)
+    monkeypatch.setitem(sys.modules, "flash_attn.cute", theirs)
+    assert set(peers.peers()) == {peer.name for peer in PEERS}
+    tensors = problems.inputs(SMALL, "cpu")
+    assert checks.check(lambda: peers.peers()["fa4"](*tensors, True), *tensors, True)["skipped"] is None
 
 
-def test_the_recorded_rows_go_through_a_Row_and_come_out_the_same():
-    for name in ("forward_h200", "backward_h200"):
-        for record in load_results(name)["rows"]:
-            again = as_json(read(Row, record))
-            assert again == record and (name == "backward_h200" or list(again) == list(record))
+def test_each_kernel_rung_is_timed_under_its_own_name(monkeypatch):
+    """Fails if a row's kernel is not the one that runs, or may be refused for the sake of the same bits."""
+    asked = []
+    monkeypatch.setattr(backward, "flash_attention", lambda Q, K, V, **options: asked.append(options))
+    names = [kernel.name for kernel in BACKWARD_KERNELS]
+    for deterministic in (False, True):
+        found = backward.implementations(deterministic)
+        for name in names:
+            found[name](None, None, None, True)
+    assert [options["backend"] for options in asked] == 2 * names
+    assert [options["deterministic"] for options in asked] == len(names) * [False] + len(names) * [True]
 
 
-def test_a_key_that_this_version_does_not_know_does_not_break_reading():
-    record = as_json(passes.empty_row(FORWARD, "naive_forward", SMALL))
-    assert as_json(read(Row, record | {"joules": 3.0})) == record
-
-
-def test_live_where_there_is_a_gpu_recorded_elsewhere_and_it_says_which(tmp_path, monkeypatch):
-    results = {"what": "forward", "provenance": RECORD, "rows": []}
-    save(results, tmp_path / "results/forward_h200.json")
-    monkeypatch.setattr("flashlab_course.bench.results.ROOT", tmp_path)
-    monkeypatch.setattr(forward, "why_no_gpu", lambda: "no GPU")
-    found, words = forward.live_or_recorded()
-    assert found == results
-    assert words == "recorded on NVIDIA H100 80GB HBM3, 2026-11-20, torch 2.11.0, triton 3.6.0, commit 01234567-dirty"
-    monkeypatch.setattr(forward, "why_no_gpu", lambda: "")
-    monkeypatch.setattr(forward, "quick_forward", lambda seconds: {"provenance": RECORD | {"device": f"a GPU for {seconds} s"}})
-    found, words = forward.live_or_recorded(seconds=5)
-    assert words.startswith("measured here on a GPU for 5 s, 2026-11-20")
+def test_sizes_keep_tokens_and_width_constant_and_inputs_are_the_same_for_all():
+    grid = problems.problem_grid()
+    assert len(grid) == 24 and {p.N for p in grid} == {512 * 2**i for i in range(6)}
+    assert {p.B * p.N for p in grid} == {16384} and {p.H * p.d for p in grid} == {2048}
+    assert Problem(4096, 128, True, "bfloat16", 4, 16).flops == 2 * 4 * 16 * 4096**2 * 128      # half of 4BHN²d
+    for bad, words in (({"N": [0]}, "N must be an integer >= 1, got 0"), ({"share": 3}, "share must divide the 32")):
+        with pytest.raises(ValueError, match=words):
+            problems.problem_grid(**bad)
+    first, again = (problems.inputs(SMALL._replace(share=3), "cpu") for _ in range(2))
+    assert all(torch.equal(a, b) and a.abs().min() > 0 for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[1], first[2]) and [T.shape[1] for T in first] == [3, 1, 1]
+    row = SMALL._asdict() | {"ms": 1.0}
+    assert problems.problem_of(row) == SMALL and row.pop("share") and problems.problem_of(row) == SMALL
 
 
 def test_a_row_of_a_triton_rung_names_its_tiles():
     best_tiles = pytest.importorskip("flashlab.kernels.launch").best_tiles
     for causal in (False, True):
-        problem = Problem(64, 64, causal, "bfloat16")
-        row = passes.empty_row(FORWARD, "fa2_triton_forward", problem)
-        assert (row.B_r, row.B_c) == best_tiles(64, torch.bfloat16, causal)[:2]
-        assert "B_r" in as_json(row) and "B_r" not in as_json(passes.empty_row(FORWARD, "sdpa_flash", problem))
+        problem, best = Problem(64, 64, causal, "bfloat16"), best_tiles(64, torch.bfloat16, causal)
+        assert tuple(problems.tiles("fa2_triton_forward", problem).values()) == best[:2]
+    assert problems.tiles("sdpa_flash", problem) == problems.tiles("naive_forward", problem) == {}
 
 
-def test_the_table_shows_rates_ratios_and_reasons():
-    rows = forward.measure(SMALL, [Implementation("sdpa_flash", right), Implementation("naive_forward", hungry)], device="cpu",
-                         timer=lambda function: [1e-6])
-    text = table({"what": "forward", "rows": [as_json(row) for row in rows], "ceilings": {"matmul_tflops": 797.0}})
-    title, line, ceiling, skipped = text.splitlines()
-    assert title.split()[-2:] == ["sdpa_flash", "naive_forward"]
-    assert line.startswith("float32 d 8 N 24") and line.endswith("-") and "(1.00x)" in line
-    assert "797.0" in ceiling and skipped.startswith("skipped: naive_forward, float32 d 8 N 24: out of memory")
+# ---- what is written and read
 
 
-def test_a_check_judges_whole_groups_of_heads_that_share_keys():
-    assert passes.judged_part(16, 1024, 1, 2**28) == (16, 16) and passes.judged_part(16, 16384, 1, 2**28) == (1, 1)
-    assert passes.judged_part(16, 4096, 8, 2**28) == (16, 2) and passes.judged_part(16, 16384, 8, 2**28) == (8, 1)
+def silent(*_, **__):
+    pass
 
 
-def test_the_cards_clocks_are_read_while_it_works(monkeypatch):
-    """Fails if an idle card is asked, or what it does not know becomes a number."""
-    calls, asked = [], []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: calls.append("waited"))
-    monkeypatch.setattr(timing, "ask_driver", lambda *fields: asked.append(list(calls)) or ["1755", "3201", "[N/A]", "688.10"])
-    assert timing.card_under(lambda: calls.append("launched"), 100.0) == {"sm_mhz": 1755.0, "memory_mhz": 3201.0, "watts": 688.1}
-    assert asked == [["launched"] * 3] and calls[-1] == "waited"
-    monkeypatch.setattr(timing, "ask_driver", lambda *fields: [])
-    assert timing.card_under(lambda: None, 1.0) is None
+def test_a_run_is_written_after_each_piece_and_replaces_the_one_of_its_label(tmp_path):
+    """Fails if a run that is cut off keeps nothing, or if the others in its file are lost."""
+    out = tmp_path / "new/forward_x.json"
+    for label, ms in (("all", 1.0), ("other", 2.0), ("all", 3.0)):
+        run = results.start("forward", "the command", label)
+        rows = [("rows", [{"ms": ms}]), ("rows", [{"ms": ms, "skipped": "no room"}])]
+        assert results.collect(run, [("ceilings", {"copy_tb_s": 3.0}), *rows], out, silent) is run
+    assert results.read(out)[0] == json.loads(json.dumps(run)) and [p.name for p in out.parent.iterdir()] == [out.name]
+    assert [(one["label"], len(one["rows"])) for one in results.read(out)] == [("all", 2), ("other", 2)]
+    assert run["provenance"]["command"] == "the command" and len(results.measured(run)) == 1
+
+    def cut_off():
+        yield "rows", [{"ms": 4.0}]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        results.collect(results.start("forward", label="cut off"), cut_off(), out, silent)
+    assert [(one["complete"], len(one["rows"])) for one in results.read(out)] == [(True, 2), (True, 2), (False, 1)]
+    with pytest.raises(ValueError):
+        results.save({"label": "all", "rows": [float("nan")]}, out)        # not JSON: the old file stays
+    assert len(results.read(out)) == 3
+
+
+def test_a_row_for_a_terminal():
+    row = {"implementation": "naive", "N": 64, "ms": 0.123456, "runs": 3, "skipped": None}
+    assert results.line(row) == "implementation naive, N 64, ms 0.1235"
+
+
+def test_results_are_found_by_name_and_label(tmp_path, monkeypatch):
+    (tmp_path / "notebooks").mkdir()
+    for label in ("all", "later"):
+        results.save({"label": label, "rows": [label]}, tmp_path / "results/forward_x.json")
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    assert [results.load_results("forward_x", *label)["rows"] for label in ((), ("later",))] == [["all"], ["later"]]
+    with pytest.raises(ValueError, match=r"label must be one of .* \('all', 'later'\), got 'sooner'"):
+        results.load_results("forward_x", "sooner")
+    words = r"\(forward_x\), got 'counters_b200'.*bench counters --out results/counters_b200"
+    with pytest.raises(FileNotFoundError, match=words):
+        results.load_results("counters_b200")
+    monkeypatch.setattr(results, "ROOT", tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path / "notebooks")
+    assert results.load_results("forward_x")["rows"] == ["all"]
+
+
+def test_live_where_there_is_a_gpu_recorded_elsewhere_and_it_says_which(monkeypatch):
+    provenance = {"device": "a GPU", "date": "2026-11-20T10:00:00+00:00", "torch": "2.11.0", "triton": "3.6.0",
+                  "commit": "0123456789abcdef-dirty"}
+    found, words = forward.live_or_recorded()
+    assert found == results.load_results("forward_h200") and words.startswith("recorded on NVIDIA H200, 2026-")
+    monkeypatch.setattr(forward, "why_no_gpu", lambda: "")
+    monkeypatch.setattr(forward, "start", lambda what: {"provenance": provenance})
+    monkeypatch.setattr(forward, "quick", lambda seconds: [("rows", [{"seconds": seconds}])])
+    found, words = forward.live_or_recorded(seconds=5)
+    assert found["rows"] == [{"seconds": 5}]
+    assert words == "measured here on a GPU, 2026-11-20, torch 2.11.0, triton 3.6.0, commit 01234567-dirty"
+
+
+def test_provenance_says_where_a_number_comes_from(tmp_path, monkeypatch):
+    record = results.provenance("make bench")
+    assert (record["torch"], record["command"], record["date"][-6:]) == (torch.__version__, "make bench", "+00:00")
+
+    def git(*words):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+
+    monkeypatch.setenv("FLASHLAB_COMMIT", "from elsewhere")
+    assert results.commit(tmp_path) == "from elsewhere"     # a copy that has no history, or a foreign one
+    monkeypatch.delenv("FLASHLAB_COMMIT")
+    (tmp_path / "flashlab").mkdir()
+    (tmp_path / "flashlab/a.py").write_text("1")
+    git("init")
+    git("add", ".")
+    assert results.commit(tmp_path) == "unknown"            # nothing committed yet
+    git("commit", "-m", "a")
+    (tmp_path / "results.json").write_text("{}")            # a result is not code
+    assert results.commit(tmp_path) == git("rev-parse", "HEAD")
+    (tmp_path / "flashlab/new.py").write_text("1")
+    assert results.commit(tmp_path) == git("rev-parse", "HEAD") + "-dirty"
+    assert results.commit(tmp_path / "flashlab") == "unknown"
+
+
+def test_a_gpus_short_name_and_why_nothing_is_measured(monkeypatch):
+    names = {"NVIDIA H100 80GB HBM3": "h100", "NVIDIA A100-SXM4-40GB": "a100", "Tesla T4": "t4",
+             "NVIDIA GeForce RTX 4090": "4090", "Graphics": "graphics"}
+    assert {name: results.gpu_slug(name) for name in names} == names
+    for gpu, interpreted, triton, words in ((False, False, True, "no NVIDIA GPU"), (True, True, True, "unset it"),
+                                            (True, False, None, "Triton is not installed"), (True, False, True, "")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+        monkeypatch.setattr(results, "interpreted", lambda: interpreted)
+        monkeypatch.setattr(results, "import_triton", lambda: triton)
+        assert words in results.why_no_gpu() and bool(words) == bool(results.why_no_gpu())
+
+
+RECORDS = [(path.stem, run) for path in sorted(results.ROOT.glob("results/*.json")) for run in results.read(path)]
+
+
+@pytest.mark.parametrize("name, run", RECORDS, ids=[f"{name} {run['label']}" for name, run in RECORDS])
+def test_recorded_runs_are_whole(name, run):
+    assert run["complete"] and run["provenance"]["commit"] not in ("unknown", "") and name.startswith(run["what"])
+    assert len({one["label"] for other, one in RECORDS if other == name}) == sum(other == name for other, _ in RECORDS)
+    for row in results.measured(run) if run["what"] in PASSES else ():
+        assert row["ms_low"] <= row["ms"] <= row["ms_high"] and row["error"] is not None, row

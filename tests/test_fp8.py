@@ -1,8 +1,6 @@
 """FP8 attention: its steps in PyTorch against float64, the kernels against those steps, and as compiled."""
 
-import json
 import types
-from functools import partial
 
 import pytest
 import torch
@@ -280,50 +278,3 @@ def test_the_tensor_cores_multiply_e4m3(compiled, name):
     assert products and all("f32.e4m3.e4m3" in line for line in products)
     assert ptx.count("cvt.rn.satfinite.e4m3x2.f32") and "prmt" not in ptx
     assert "QGMMA" in compiled[name].sass
-
-
-def test_bench_tries_awkward_calls(monkeypatch):
-    from flashlab_course.bench import fp8 as bench
-
-    monkeypatch.setattr(bench, "AWKWARD", [(1, 4, 2, 70, 200, 64, True), (1, 1, 1, 3, 7, 256, False)])
-    rows = list(bench.soundness(lambda: False, "cpu"))
-    assert [(row["ok"], row["from_emulated"]) for row in rows] == [(True, 0)] * 2          # here it is the emulation that runs
-    monkeypatch.setattr(fp8, "flash_attention_fp8", lambda Q, *others, **options: Q)
-    assert not any(row["ok"] for row in bench.soundness(lambda: False, "cpu"))
-
-
-def test_bench_goes_on_after_a_call_that_raises(monkeypatch, tmp_path, capsys):
-    """And says at the end that something is wrong: so fails whoever waits for its exit code."""
-    from flashlab_course.bench import fp8 as bench
-
-    def raises(*T, **options):
-        if T[0].shape[-1] == 256:
-            raise RuntimeError("out of shared memory\nmore of it")
-        return right(*T, **options)
-
-    right, out = fp8.flash_attention_fp8, tmp_path / "fp8.json"
-    monkeypatch.setattr(fp8, "flash_attention_fp8", raises)
-    monkeypatch.setattr(bench, "AWKWARD", [(1, 1, 1, 3, 7, 256, False), (1, 1, 1, 3, 7, 64, False)])
-    monkeypatch.setattr(bench, "soundness", partial(bench.soundness, device="cpu"))
-    with pytest.raises(SystemExit, match="FP8 attention is wrong"):
-        bench.run_asked(types.SimpleNamespace(soundness=True, budget_seconds=60.0), out, "the command")
-    rows = json.loads(out.read_text())["rows"]
-    assert [row["ok"] for row in rows] == [False, True] and rows[0]["raised"] == "RuntimeError: out of shared memory"
-    assert "WRONG {'B': 1" in capsys.readouterr().out
-
-
-def test_bench_times_what_is_right_and_says_what_is_wrong():
-    from flashlab_course.bench import fp8 as bench
-    from flashlab_course.bench.problems import Problem
-
-    problem = Problem(256, 64, True, H=2)
-    Q, K, V = inputs(256, 256, 64)
-    calls = {bench.BASELINE: lambda: oracle.attention(Q, K, V, causal=True)[0], "nothing": lambda: torch.full_like(Q, torch.nan),
-             bench.WHOLE: lambda: fp8.flash_attention_fp8(Q, K, V, causal=True), bench.QUANTISING: lambda: None,
-             "not causal": lambda: fp8.flash_attention_fp8(Q, K, V)}
-    rows = {row["implementation"]: row for row in
-            bench.measure(problem, calls, (Q, K, V), 2, lambda: False, timer=lambda call: [1.0])}
-    assert {name for name, row in rows.items() if "refused" in row.get("skipped", "")} == {"nothing", "not causal"}
-    assert rows[bench.WHOLE]["vs_sdpa_cudnn"] == 1 and 0.03 < rows[bench.WHOLE]["error"] < 0.06
-    assert rows[bench.QUANTISING]["error"] is None and "tflops" not in rows[bench.QUANTISING]
-    assert len(bench.table(problem, rows.values()).splitlines()) == 7

@@ -1,17 +1,20 @@
-"""What chapters 10 to 16 say in words about the recorded runs holds of the records: a new record that says otherwise fails here,
-and then the words have to change. Numbers are no concern of these tests, the chapters read them from the files.
+"""What chapters 10 to 16 say in words about the recorded runs holds of the records: where a new record says otherwise,
+the words have to change. Numbers are no concern of these tests, the chapters read them from the files.
 """
 
 import statistics
+from itertools import product
+from operator import itemgetter
 
 import pytest
 
 from flashlab import ladder
-from flashlab_course.bench.results import load_results
+from flashlab_course.bench import load_results, pick
+from flashlab_course.bench.results import measured
 from flashlab_course.figures.chapter_12 import gains, rung_before, search_rows
 
 RECORDS = {what: load_results(f"{what}_h200") for what in ("forward", "backward", "tune")}
-BACKWARD_BY_TMA = load_results("backward_tma_h200")                      # a rung that came after the others had been timed
+BACKWARD_BY_TMA = load_results("backward_h200", "TMA")     # a rung that came after the others had been timed
 LATER = {"fa2_tma_backward": BACKWARD_BY_TMA, "fa2_hopper_backward": BACKWARD_BY_TMA}
 SIZES = [(d, causal) for d in (64, 128) for causal in (False, True)]
 
@@ -34,7 +37,10 @@ def median(name, *size):
     return statistics.median(gain(name)[size].values())
 
 
-@pytest.mark.parametrize("name", [one.name for one in ladder.KERNELS + ladder.BACKWARD_KERNELS if rung_before(one.name)])
+STEPS = [one.name for one in ladder.KERNELS + ladder.BACKWARD_KERNELS if rung_before(one.name)]
+
+
+@pytest.mark.parametrize("name", STEPS)
 def test_a_rung_is_a_detour_where_it_is_slower_and_nowhere_else(name):
     """`flash_attention` takes the last rung that is none: a slow one in its way would slow everybody down."""
     middle = statistics.median(ratio for _, ratio, _ in gains(record_of(name), name))
@@ -68,12 +74,13 @@ def test_tiles_without_a_stage_ahead_are_never_the_best_and_four_are_good_and_ba
     for row in rows:                                                     # the fastest first
         by_tile.setdefault(tuple(row["tiles"][:3]), []).append(row["tiles"][3])
     assert all(stages[0] > 1 for stages in by_tile.values())
-    assert {stages[0] == 4 for stages in by_tile.values()} == {stages[-1] == 4 for stages in by_tile.values()} == {True, False}
+    for place in (0, -1):
+        assert {stages[place] == 4 for stages in by_tile.values()} == {True, False}
 
 
 def test_one_pipeline_helps_wide_heads_and_short_sequences():
     found = gain("fa2_pipelined_forward")
-    assert all(found[128, causal][512] > 1.02 and found[128, causal][512] > found[128, causal][16384] for causal in (False, True))
+    assert all(found[128, causal][512] > max(1.02, found[128, causal][16384]) for causal in (False, True))
     assert all(ratio < 1.03 for causal in (False, True) for ratio in found[64, causal].values())
     assert found[64, False][16384] < 1 and found[64, True][16384] < 1
 
@@ -86,12 +93,14 @@ def test_rungs_that_are_said_to_be_ahead_everywhere_are(name):
 def test_the_persistent_rung_is_behind_or_tied_at_most_sizes():
     found = gains(RECORDS["forward"], "fa2_persistent_forward")
     assert sum(tied or ratio < 1 for _, ratio, tied in found) > 0.7 * len(found)
-    assert median("fa2_persistent_forward", 128, True) < median("fa2_persistent_forward", 128, False), "the fixed list is why"
+    masked, unmasked = (median("fa2_persistent_forward", 128, causal) for causal in (True, False))
+    assert masked < unmasked, "the fixed list is why"
 
 
 def test_the_backward_rungs_gain_where_chapter_12_says():
     split, one = gain("fa2_split_backward"), gain("fa2_atomic_backward")
-    assert all(split[size][16384] > split[size][1024] for size in SIZES) and min(split[size][1024] for size in SIZES) < 1
+    assert all(split[size][16384] > split[size][1024] for size in SIZES)
+    assert min(split[size][1024] for size in SIZES) < 1
     assert all(ratio < 7 / 5 for by_N in one.values() for ratio in by_N.values())
     assert all(0.95 < statistics.median(one[d, False].values()) < 1.05 for d in (64, 128))
     assert min(one[64, False].values()) < 1 < min(one[128, True].values())
@@ -109,7 +118,8 @@ def test_against_cudnn_the_last_rung_is_behind_at_short_sequences_only(what):
 
 
 def test_cudnn_is_ahead_of_chapter_11s_kernels():
-    assert all(ratio < 1 and not tied for _, ratio, tied in gains(RECORDS["backward"], "fa2_triton_backward", "sdpa_cudnn"))
+    against = gains(RECORDS["backward"], "fa2_triton_backward", "sdpa_cudnn")
+    assert all(ratio < 1 and not tied for _, ratio, tied in against)
 
 
 def test_only_the_last_kernel_is_faster_than_one_unit_after_the_other():
@@ -117,7 +127,7 @@ def test_only_the_last_kernel_is_faster_than_one_unit_after_the_other():
     matmul, exponentials = RECORDS["forward"]["ceilings"]["matmul_tflops"], 3.9
     for d in (64, 128):
         one_after_the_other = 4 * d / matmul + 1 / exponentials                       # picoseconds a score
-        rows = [row for row in RECORDS["forward"]["rows"] if not row["skipped"] and (row["d"], row["causal"]) == (d, False)]
+        rows = [row for row in measured(RECORDS["forward"]) if (row["d"], row["causal"]) == (d, False)]
         first, last = (4 * d / max(row["tflops"] for row in rows if row["implementation"] == name)
                        for name in ("fa2_triton_forward", "fa2_hopper_forward"))
         assert last < one_after_the_other < first
@@ -133,7 +143,7 @@ def test_no_unit_alone_takes_the_time_of_the_tma_rung():
 
 def test_beside_flashattention_4():
     """Forward about even, ahead at short sequences; backward behind, most at d = 64."""
-    rows = [row for row in load_results("forward_fa4_h200")["rows"] if row["implementation"] == "fa2_hopper_forward"]
+    rows = pick(load_results("forward_h200", "FlashAttention-4")["rows"], implementation="fa2_hopper_forward")
     assert len(rows) == 12 and all((row["vs_fa4"] > 1) == (row["N"] <= 4096 or row["causal"]) for row in rows)
     back = {(row["d"], row["N"], row["causal"]): row["vs_fa4"] for row in RECORDS["backward"]["rows"]
             if row["implementation"] == "fa2_hopper_backward"}
@@ -143,7 +153,7 @@ def test_beside_flashattention_4():
 
 
 def test_turns_are_faster_than_two_passes_wherever_both_were_timed():
-    run = load_results("deterministic_h200")
+    run = load_results("backward_h200", "deterministic")
     timed = {}
     for row in run["rows"]:
         if not row["skipped"]:
@@ -154,7 +164,7 @@ def test_turns_are_faster_than_two_passes_wherever_both_were_timed():
 
 
 def test_fp8_pays_at_long_sequences_and_never_twice():
-    """Chapter 13: the kernel is ahead everywhere, and quantising, as long for each token, eats that where N is short and masked."""
+    """Chapter 13: the kernel is ahead everywhere; quantising, as long for each token, eats that where N is short."""
     rows = load_results("fp8_h200")["rows"]
     speed, of_a_token = {}, []
     for row in rows:
@@ -167,8 +177,8 @@ def test_fp8_pays_at_long_sequences_and_never_twice():
     whole = speed["flash_attention_fp8"]
     assert whole[True, 4096] < 1 < min(whole[False, 4096], whole[False, 16384], whole[True, 16384])
     assert all(whole[causal, 4096] < whole[causal, 16384] for causal in (False, True))
-    error = {name: [row["error"] for row in rows if row["implementation"] == name] for name in ("fp8 kernel", "fa2_hopper_forward")}
-    assert all(eight > 20 * sixteen for eight, sixteen in zip(*error.values(), strict=True))
+    eights, sixteens = (pick(rows, implementation=name) for name in ("fp8 kernel", "fa2_hopper_forward"))
+    assert all(eight["error"] > 20 * sixteen["error"] for eight, sixteen in zip(eights, sixteens, strict=True))
 
 
 def test_what_the_counters_say_of_three_rungs():
@@ -177,7 +187,8 @@ def test_what_the_counters_say_of_three_rungs():
     first, middle, last = (kernels[f"fa2_{name}_forward"] for name in ("triton", "tma", "hopper"))
     assert first["tensor_pipe"] < 50 < middle["tensor_pipe"] < 75 < last["tensor_pipe"] < 85
     assert last["tensor_pipe"] > kernels["sdpa_cudnn"]["tensor_pipe"]
-    assert 45 < first["issue_slots"] < 55 and first["issue_slots"] == max(kernel["issue_slots"] for kernel in kernels.values())
+    assert 45 < first["issue_slots"] < 55
+    assert first["issue_slots"] == max(kernel["issue_slots"] for kernel in kernels.values())
     assert last["issue_slots"] * last["ns"] < first["issue_slots"] * first["ns"], "fewer instructions"
     assert all(kernel["dram_read"] == pytest.approx(50.5e6, rel=0.01) for kernel in kernels.values())
 
@@ -187,9 +198,9 @@ def test_tmas_backward_is_ahead_at_narrow_heads_and_it_pays_to_begin_apart():
     assert all(ratio > 1.05 for causal in (False, True) for ratio in found[64, causal].values())
     assert all(0.95 < ratio < 1.03 for ratio in found[128, False].values())
     assert all(0.9 < ratio < 0.97 for ratio in found[128, True].values())
-    apart, together, lean = ({(row["d"], row["N"]): row["vs_sdpa_cudnn"] for row in load_results(f"backward_tma{name}_h200")["rows"]
-                              if row["implementation"] == "fa2_tma_backward" and not row["causal"]}
-                             for name in ("_apart", "_same_start", ""))
+    runs = [load_results("backward_h200", label)["rows"] for label in ("TMA, begun apart", "TMA, same start", "TMA")]
+    apart, together, lean = ({(row["d"], row["N"]): row["vs_sdpa_cudnn"]
+                              for row in pick(rows, implementation="fa2_tma_backward", causal=False)} for rows in runs)
     assert len(apart) == 6 and all(apart[size] > 1.02 * together[size] for size in apart)
     assert all(0.77 < apart[64, N] < 0.79 and 0.835 <= lean[64, N] <= 0.855 for N in (1024, 4096, 16384))
 
@@ -203,9 +214,10 @@ def test_decode_steps_read_at_a_copys_rate_where_they_fill_the_card():
     assert all(steps[16, 32, N]["vs_forward"] < 1 for N in (1024, 4096, 16384, 65536))
     full = [size for size, step in steps.items() if step["bytes"] >= 2**29]
     paged = [{(row["H_kv"], row["B"], row["N"]): row["ms"] for row in some if row["implementation"] == "decode, paged"}
-             for some in (rows, load_results("decode_four_stages_h200")["rows"])]
+             for some in (rows, load_results("decode_h200", "four stages")["rows"])]
     assert len(full) > 15 and min(steps[size]["ms"] / paged[0][size] for size in full) > 0.97
-    assert min(steps[size]["ms"] / paged[1][size] for size in full) < 0.8, "four stages are too many where pages are looked up"
+    slowest = min(steps[size]["ms"] / paged[1][size] for size in full)
+    assert slowest < 0.8, "four stages are too many where pages are looked up"
 
 
 def test_training_ends_where_chapter_15_says():
@@ -216,11 +228,12 @@ def test_training_ends_where_chapter_15_says():
     assert 131 < rows["flash_attention", 262144]["peak_bytes"] / 2**30 < 132.5
     ours = [rows["flash_attention", 1024 * 2**n] for n in range(9)]
     assert all(one["mfu"] < more["mfu"] for one, more in zip(ours, ours[1:], strict=False))
-    assert all(rows[name, row["context"]]["tokens_s"] < row["tokens_s"] for row in ours for name in ("SDPA flash", "SDPA cuDNN"))
+    for name, row in product(("SDPA flash", "SDPA cuDNN"), ours):
+        assert rows[name, row["context"]]["tokens_s"] < row["tokens_s"]
     ends = [row["losses"][-1] for row in run["curves"]]
     assert len(ends) == 5 and max(ends) - min(ends) < 0.02
     written = {(row["prompt"], row["batch"], row["cached"], row["graph"]): row
-               for row in load_results("gpt_generation_h200")["generation"]}
+               for row in load_results("gpt_h200", "generation")["generation"]}
     assert all(row["tokens_s"] > 3 * written[(*size, True, False)]["tokens_s"]
                for (*size, cached, graph), row in written.items() if graph)
     assert written[32768, 8, True, True]["tokens_s"] > 0.7 * written[32768, 8, True, True]["bound_tokens_s"]
@@ -229,40 +242,41 @@ def test_training_ends_where_chapter_15_says():
 
 def test_flexattention_is_behind_cudnn_at_every_size():
     """Chapter 16."""
-    flex = [row["vs_sdpa_cudnn"] for row in load_results("forward_flex_h200")["rows"] if row["implementation"] == "flex_attention"]
+    rows = pick(load_results("forward_h200", "FlexAttention")["rows"], implementation="flex_attention")
+    flex = [row["vs_sdpa_cudnn"] for row in rows]
     assert len(flex) == 12 and (round(min(flex), 2), round(max(flex), 2)) == (0.62, 0.88)
 
 
 def test_odd_sizes_and_types_as_chapter_16_says():
-    def ratios(name, **wanted):
-        return {row["N"]: row["vs_sdpa_cudnn"] for row in load_results(f"{name}_h200")["rows"] if not row["skipped"]
-                and all(row[key] == value for key, value in wanted.items())}
+    def ratios(label, **wanted):
+        rows = pick(measured(load_results("forward_h200", label)), **wanted)
+        return {row["N"]: row["vs_sdpa_cudnn"] for row in rows}
 
-    assert ratios("forward_float16", implementation="fa2_hopper_forward", d=128, causal=False)[16384] > 1.03
-    assert ratios("forward_d256", implementation="fa2_tma_forward", causal=False)[16384] < 0.7
+    assert ratios("float16", implementation="fa2_hopper_forward", d=128, causal=False)[16384] > 1.03
+    assert ratios("d = 256", implementation="fa2_tma_forward", causal=False)[16384] < 0.7
     us = {row["call"]: row["us"] for row in load_results("launch_h200")["rows"]}
-    before = {row["call"]: row["us"] for row in load_results("launch_checked_each_time_h200")["rows"]}
+    before = {row["call"]: row["us"] for row in load_results("launch_h200", "checked each time")["rows"]}
     assert us["flash_attention"] < 2.5 * us["sdpa"] and us["flash_attention, compiled"] < 2.5 * us["sdpa, compiled"]
     assert before["flash_attention"] > 2 * us["flash_attention"], "most of it was looking"
-    speed = {}
-    for record in ("ragged_forward", "ragged_backward", "shared_forward", "shared_backward", "forward_tma", "backward_tma"):
-        what = record.rsplit("_", 1)[-1] if "tma" not in record else record.split("_")[0]
-        speed[record] = {(row["N"], row["causal"]): row["tflops"] for row in load_results(f"{record}_h200")["rows"]
-                         if row["implementation"] == f"fa2_hopper_{what}" and row["d"] == 128}
+    def hopper(what, label):
+        rows = pick(load_results(f"{what}_h200", label)["rows"], implementation=f"fa2_hopper_{what}", d=128)
+        return {(row["N"], row["causal"]): row["tflops"] for row in rows}
+
+    labels = "ragged", "shared heads", "TMA"
+    speed = {(what, label): hopper(what, label) for what, label in product(("forward", "backward"), labels)}
     for what in ("forward", "backward"):
         for causal in (False, True):
-            ragged, shared = speed[f"ragged_{what}"], speed[f"shared_{what}"]
+            ragged, shared = speed[what, "ragged"], speed[what, "shared heads"]
             assert ragged[4095, causal] > 0.95 * ragged[4096, causal]
-            assert shared[4096, causal] > 0.95 * speed[f"{what}_tma"][4096, causal]
-    before = {(row["N"], row["causal"]): row["tflops"] for row in load_results("shared_backward_whole_groups_h200")["rows"]
-              if row["implementation"] == "fa2_hopper_backward"}
-    equal = speed["backward_tma"][4096, True]
+            assert shared[4096, causal] > 0.95 * speed[what, "TMA"][4096, causal]
+    before = hopper("backward", "shared heads, whole groups")
+    equal = speed["backward", "TMA"][4096, True]
     assert 0.77 < before[4096, True] / equal < 0.81
 
 
 def test_four_stages_read_a_full_cards_caches_fastest():
     """What operator/decode_kernels.py's best_tiles says, of contiguous caches; one program an SM."""
-    rows = [row for row in load_results("decode_sweep_h200")["rows"] if row["B"] == 32 and not row["paged"] and row.get("tb_s")]
+    rows = [row for row in measured(load_results("decode_h200", "sweep")) if row["B"] == 32 and not row["paged"]]
     best = max(rows, key=lambda row: row["tb_s"])
     assert len(rows) > 100 and (best["tiles"], best["splits"]) == ([64, 4, 4], 1)
 
@@ -283,34 +297,9 @@ def test_two_gpus_of_a_ring():
 
 def test_windows_and_packed_sequences():
     """Chapter 16: a window of an eighth of the keys, and sequences of equal lengths, packed."""
-    rows, before = (load_results(f"spans{name}_h200")["rows"] for name in ("", "_before"))
+    rows, before = (load_results("spans_h200", label)["rows"] for label in ("all", "before"))
     assert all(3.6 < row["times_faster"] < 3.9 for row in rows if row["left"])
-    packed, old = ({(row["d"], row["N"], row["causal"], row["pass"]): row["times_faster"] for row in some if row["packed"]}
-                   for some in (rows, before))
+    size = itemgetter("d", "N", "causal", "pass")
+    packed, old = ({size(row): row["times_faster"] for row in pick(some, packed=True)} for some in (rows, before))
     assert len(packed) == len(old) == 16 and all(0.95 < ratio < 1.02 for ratio in packed.values())
     assert round(min(old.values()), 2) == 0.85 and min(old, key=old.get)[1] == 1024
-
-
-def test_no_kernel_touched_memory_that_is_not_its_own():
-    """And what racecheck reports of the Gluon kernels, it reports of kernels with nothing to race, too, or of Triton's state."""
-    rows = {(row["kernel"], row["tool"]): row for row in load_results("sanitizer_h200")["rows"]}
-    assert all(row["errors"] == 0 for (_, tool), row in rows.items() if tool == "memcheck") and len(rows) == 10
-    assert rows["control_mbarrier", "racecheck"]["errors"] and rows["control_named_barrier", "racecheck"]["errors"]
-    assert all(rows[f"fa2_hopper_{what}", "racecheck"]["calls"] > 15 for what in ("forward", "backward"))
-
-
-def test_random_calls_and_tensors_of_more_than_two_to_the_31_elements():
-    fuzz, large = load_results("reliability_h200"), load_results("large_h200")
-    since = [load_results(f"reliability_{first}_h200") for first in (9000, 11000)]           # the numbers of their first calls
-    assert fuzz["tried"] >= 5000 and fuzz["packed"] > 2000 and not any(run["wrong"] for run in (fuzz, *since))
-    assert sum(run["tried"] for run in since) > 1200 and sum(run["packed"] for run in since) > 600
-    right = [row for row in large["rows"] if "skipped" not in row]
-    assert len(right) == 18 and all(row["elements"] > 2**31 and row["error"] <= row["bound"] for row in right)
-    assert {row["skipped"] for row in large["rows"] if "skipped" in row} == {"it takes no window"}
-
-
-def test_soundness_of_the_hopper_kernels_and_of_decoding_as_they_are():
-    records = {"soundness_hopper": 138, "soundness_hopper_and_decode": 188, "soundness_backward": 134, "soundness_tma": 118}
-    for record, held in records.items():
-        rows = load_results(f"{record}_h200")["rows"]
-        assert not [row for row in rows if "wrong" in row] and sum("bound" in row for row in rows) == held

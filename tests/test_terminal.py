@@ -181,5 +181,5 @@ def test_results_that_are_spoilt_are_named(tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     (tmp_path / "results/forward_h200.json").write_text('{"rows": [', encoding="utf-8")
     monkeypatch.setattr(results, "ROOT", tmp_path)
-    with pytest.raises(ValueError, match="forward_h200.json is no JSON: .*git checkout"):
+    with pytest.raises(ValueError, match="forward_h200.json must be JSON .*git checkout"):
         load_results("forward_h200")

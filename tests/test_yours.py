@@ -83,7 +83,7 @@ def test_gradients_of_a_head_whose_columns_are_no_power_of_two():
     """Chapter 11 trains with heads of 96 columns; the exercise's kernel knows 16, 32, 64, ..."""
     write("ex11_dkdv")
     leaves = [torch.randn(1, 2, 20, 24, requires_grad=True) for _ in range(3)]
-    O, _ = yours.implementations("backward")["yours"].forward(*leaves, True)
+    O, _ = yours.implementations("backward")["yours"](*leaves, True)
     dO = torch.randn_like(O)
     grads = torch.autograd.grad(O, leaves, dO)
     for h in range(2):
@@ -95,13 +95,13 @@ def test_gradients_of_a_head_whose_columns_are_no_power_of_two():
 @pytest.mark.parametrize("what, name", [("forward", "ex10_triton_forward"), ("backward", "ex11_dkdv")])
 def test_on_a_gpu_the_learners_kernel_is_timed_beside_the_others(what, name):
     from flashlab_course import bench
-    from flashlab_course.bench import backward, forward, rows, timing
+    from flashlab_course.bench import backward, forward, peers, timing
 
     write(name)
     which = {"forward": forward, "backward": backward}[what]
     problem = bench.Problem(256, 64, False, "bfloat16", 1, 4)
-    chosen = [which.implementations()["sdpa_flash"]]
-    results = {"what": what, "rows": [rows.as_json(row) for row in which.measure(problem, chosen, timer=timing.quick_ms, rounds=1)]}
+    chosen = {"sdpa_flash": peers.peers()["sdpa_flash"]}
+    results = {"what": what, "rows": which.measure(problem, chosen, timer=timing.quick_ms, rounds=1)}
     own = yours.into(results)["rows"][-1]
     assert own["implementation"] == "yours" and own["ms"] and own["tflops"] and own["error"] is not None, own
 

@@ -218,8 +218,8 @@ def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True,
 
 def best_tiles(Q, V, B_r, looked_up=False):
     """(B_c, num_warps, num_stages): 32 KiB of K and V a stage. On a Hopper one program an SM with four stages reads a full
-    card's caches fastest (results/decode_sweep_h200.json); elsewhere there is room for two. So there is where programs look up
-    each tile's page and are fewer than SMs (results/decode_four_stages_h200.json): four stages took up to a quarter longer."""
+    card's caches fastest (results/decode_h200.json, "sweep"); elsewhere there is room for two. So there is where programs look up
+    each tile's page and are fewer than SMs ("four stages" there): four stages took up to a quarter longer."""
     wide = max(Q.shape[-1], V.shape[-1])
     if Q.dtype == torch.float32:
         return (32, 8, 2)

@@ -15,28 +15,24 @@ from flashlab_course.bench import (
     decode,
     forward,
     fp8,
-    fuzz,
     gpt,
-    large,
     launch,
+    options,
     parts,
     results,
-    sanitizer,
-    soundness,
     spans,
     tune,
 )
 from flashlab_course.bench.basics import sections
-from flashlab_course.bench.rows import measured
+from flashlab_course.bench.timing import deadline
 
-# Each has add_arguments(parser), which also sets the default run=: run(args, out, command) -> results.
-SUBJECTS = {"forward": forward, "backward": backward, "counters": counters, "basics": sections, "soundness": soundness,
-            "sanitizer": sanitizer, "large": large, "fuzz": fuzz, "tune": tune, "launch": launch, "parts": parts, "spans": spans,
-            "decode": decode, "fp8": fp8, "gpt": gpt}
+# Each has SECONDS, add_arguments(parser), pieces(args), see results.collect; and why_not() if it needs more than a GPU.
+SUBJECTS = {"forward": forward, "backward": backward, "counters": counters, "basics": sections, "tune": tune,
+            "launch": launch, "parts": parts, "spans": spans, "decode": decode, "fp8": fp8, "gpt": gpt}
 
 NO_GPU = """bench measures on a GPU, and on this machine {why}.
-Instead: recorded results are in results/, and notebooks/16_benchmarks.ipynb plots them; README.md says how to use a remote GPU;
-`python -m flashlab doctor` says what this machine can do."""
+Instead: recorded results are in results/, and notebooks/16_benchmarks.ipynb plots them; README.md says how to use a
+remote GPU; `python -m flashlab doctor` says what this machine can do."""
 
 
 def parsers():
@@ -46,33 +42,41 @@ def parsers():
     adder = parser.add_subparsers(dest="what", metavar="what", required=True, title="what, each with its own --help")
     each = {}
     for name, subject in SUBJECTS.items():
-        each[name] = adder.add_parser(name, help=subject.__doc__.splitlines()[0], description=subject.__doc__, **formatted)
-        each[name].set_defaults(why_not=lambda: "")        # a subject that needs more than a GPU says why it cannot run
+        words = {"help": subject.__doc__.splitlines()[0], "description": subject.__doc__}
+        each[name] = adder.add_parser(name, **words, **formatted)
         subject.add_arguments(each[name])
+        options.add_common(each[name], subject.SECONDS)
     return parser, each
 
 
 def main(argv=None, yours=None):
-    """Returns 0 if something was measured. yours: (what) -> {name: Implementation}, what --yours adds."""
+    """Returns 0 if something was measured. yours: (what) -> {name: forward}, what --yours adds."""
     argv = sys.argv[1:] if argv is None else argv
     named = argv and (argv[0] in ("-h", "--help") or not argv[0].startswith("-"))
     parser, each = parsers()
     args = parser.parse_args(argv if named else ["forward", *argv])
-    if why := results.why_no_gpu() or args.why_not():
+    subject = SUBJECTS[args.what]
+    if why := results.why_no_gpu() or getattr(subject, "why_not", lambda: "")():
         print(NO_GPU.format(why=why), file=sys.stderr)
         return 2
     args.own = yours(args.what) if yours and getattr(args, "yours", False) else {}
     if getattr(args, "yours", False) and not args.own:
-        parser.error(f"--yours: your {args.what} kernel has not passed yet; `python -m flashlab check` says how far it is")
-    out = args.out
-    if out is None and is_full_set(args, each[args.what]):
-        out = results.ROOT / "results" / f"{args.what}_{results.gpu_slug(torch.cuda.get_device_name())}.json"
-    found = args.run(args, out, shlex.join(["python", "-m", "flashlab", "bench", *argv]))
+        say = "kernel has not passed yet; `python -m flashlab check` says how far it is"
+        parser.error(f"--yours: your {args.what} {say}")
+    out, label = args.out, args.label
+    if is_full_set(args, each[args.what]):
+        label = label or "all"
+        out = out or results.ROOT / "results" / f"{args.what}_{results.gpu_slug(torch.cuda.get_device_name())}.json"
+    if out and out.exists():
+        results.read(out)                              # a file that cannot take the run says so first
+    args.expired = deadline(args.budget_seconds)
+    run = results.start(args.what, shlex.join(["python", "-m", "flashlab", "bench", *argv]), label or shlex.join(argv))
+    results.collect(run, subject.pieces(args), out)
     print(f"wrote {out}" if out else "nothing written: name a file with --out")
-    return 0 if measured(found) else 1
+    return 0 if results.measured(run) else 1
 
 
 def is_full_set(args, parser):
     """Whether everything is measured that the subject measures by default."""
-    free = ("what", "out", "budget_seconds", "own")               # these choose no part of it
+    free = ("what", "out", "label", "budget_seconds", "own")      # these choose no part of it
     return all(value == parser.get_default(name) for name, value in vars(args).items() if name not in free)

@@ -1,21 +1,18 @@
 """The bytes that the GPU's counters saw move, by ncu (Nsight Compute), one launch of each implementation."""
 
-import shlex
 from functools import partial
 from itertools import product
 
 import torch
-from tqdm import tqdm
 
-from flashlab.ladder import RUNGS
+from flashlab.ladder import KERNELS, RUNGS
 from flashlab_course.bench import ncu
-from flashlab_course.bench.forward import check
-from flashlab_course.bench.options import add_budget_and_out, add_sizes
+from flashlab_course.bench.checks import check
+from flashlab_course.bench.options import add_sizes
 from flashlab_course.bench.problems import MASKS, QUICK_SIZES, SIZES, Problem, implementations, inputs, tiles
-from flashlab_course.bench.results import finish, save, start
-from flashlab_course.bench.rows import CounterRow, as_json, table
-from flashlab_course.bench.timing import OUT_OF_TIME, attempt, deadline
+from flashlab_course.bench.timing import OUT_OF_TIME, attempt
 
+SECONDS = 900.0
 BYTES = {"dram__bytes_read.sum": "dram_read", "dram__bytes_write.sum": "dram_written", "lts__t_bytes.sum": "l2_bytes"}
 SHARES = {                             # percent, averaged over the SMs while they work
     "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active": "tensor_instructions",
@@ -24,66 +21,45 @@ SHARES = {                             # percent, averaged over the SMs while th
     "sm__warps_active.avg.pct_of_peak_sustained_active": "warps",
 }
 METRICS = {**BYTES, **SHARES, "gpu__time_duration.sum": "ns"}
+why_not = ncu.why_no_ncu
 
 
 def launch_once(name, problem):
     """One launch, checked and warm: what ncu is to look at."""
-    problem, forward = Problem(*problem), implementations()[name].forward
+    problem = Problem(*problem)
     tensors = inputs(problem, "cuda")
-    verdict = check(forward, *tensors, problem.causal)
-    if not verdict.ok:
-        raise SystemExit(f"refused: {verdict}")
+    call = partial(implementations()[name], *tensors, problem.causal)
+    if reason := check(call, *tensors, problem.causal)["skipped"]:
+        raise SystemExit(reason)
     torch.cuda.empty_cache()
-    ncu.profiled(partial(forward, *tensors, problem.causal))
+    ncu.profiled(call)
 
 
-def child(name, problem):
-    """The Python code that ncu runs."""
-    return f"from flashlab_course.bench.counters import launch_once; launch_once({name!r}, {tuple(problem)!r})"
-
-
-def count_bytes(name, problem, **options):
-    """The kernels of one launch of implementation `name`, the bytes of each, and of METRICS what else this GPU counts.
+def counted(name, problem, count=ncu.count):
+    """The fields of a row: the kernels of one launch, and their bytes together.
 
     Raises: as ncu.count, and ValueError where bytes are missing
     """
-    kernels = ncu.count(METRICS, child(name, problem), partial=True, **options)
+    child = f"from flashlab_course.bench.counters import launch_once; launch_once({name!r}, {tuple(problem)!r})"
+    kernels = count(METRICS, child)
     for kernel in kernels:
         if missing := set(BYTES.values()) - set(kernel):
             raise ValueError(f"ncu: no {', '.join(sorted(missing))} for kernel {kernel['name']}")
-    return kernels
+    return {key: sum(kernel[key] for kernel in kernels) for key in BYTES.values()} | {"kernels": kernels}
 
 
-def run(problems, names, *, out=None, command=None, count=count_bytes, expired=lambda: False):
-    """Read the counters for every problem and implementation. `out` is written after each."""
-    results = start("counters", command, rows=[])
-    results["provenance"]["ncu"] = shlex.join(ncu.command(METRICS, "", "LOG")[:-3])
-    for problem, name in tqdm([(problem, name) for problem in problems for name in names], unit="launch"):
-        row = CounterRow(name, **problem._asdict())
-        kernels, row.skipped = (None, OUT_OF_TIME) if expired() else attempt(count, name, problem)
-        if kernels:
-            for key, value in tiles(name, problem).items():
-                setattr(row, key, value)
-            for key in BYTES.values():
-                setattr(row, key, sum(kernel[key] for kernel in kernels))
-            row.kernels = kernels
-        results["rows"].append(as_json(row))
-        save(results, out)
-    return finish(results, out)
-
-
-def run_asked(args, out, command):
-    """What the options ask for."""
+def pieces(args, count=ncu.count):
+    """A row for every problem and implementation."""
     sizes = args.N or (QUICK_SIZES if args.quick else SIZES[1:])
-    problems = [Problem(N, d, causal, dtype) for dtype, d, causal, N in product(args.dtype, args.d, MASKS[args.causal], sizes)]
-    results = run(problems, args.implementations, out=out, command=command, expired=deadline(args.budget_seconds))
-    print(table(results))
-    return results
+    for dtype, d, causal, N in product(args.dtype, args.d, MASKS[args.causal], sizes):
+        problem = Problem(N, d, causal, dtype)
+        for name in args.implementations:
+            found, reason = (None, OUT_OF_TIME) if args.expired() else attempt(counted, name, problem, count)
+            row = {"implementation": name} | problem._asdict() | tiles(name, problem)
+            yield "rows", [row | (found or {}) | {"skipped": reason}]
 
 
 def add_arguments(parser):
-    """The options of `bench counters`, and what they run."""
-    names = [RUNGS[0].name, *(rung.name for rung in RUNGS if rung.heads)]
+    """The options of `bench counters`."""
+    names = [RUNGS[0].name, *(rung.name for rung in KERNELS)]
     add_sizes(parser, implementations(), N=SIZES[1:], quick_N=QUICK_SIZES, d=(64,), causal="no", chosen=names)
-    add_budget_and_out(parser, 900.0)
-    parser.set_defaults(run=run_asked, why_not=ncu.why_no_ncu)

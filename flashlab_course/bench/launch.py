@@ -1,6 +1,6 @@
-"""What a call costs the host: microseconds of Python and launching for a problem so small that the GPU waits, B = H = 1.
+"""What a call costs the host: microseconds of Python and launching, for a problem so small that the GPU waits.
 
-Each function is called many times without waiting for the GPU, and the clock is Python's. `compiled` is under torch.compile.
+B = H = 1. Each function is called many times without waiting for the GPU, by Python's clock.
 """
 
 import time
@@ -11,37 +11,15 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from flashlab import ladder
 from flashlab.operator.attention import flash_attention
-from flashlab_course.bench.options import add_budget_and_out, positive
-from flashlab_course.bench.results import finish, start
-from flashlab_course.bench.timing import attempt
+from flashlab_course.bench.options import positive
+from flashlab_course.bench.timing import measure
 
+SECONDS = 120.0
 CALLS, ROUNDS = 300, 15
 
 
-def host_us(functions, calls=CALLS, rounds=ROUNDS, wait=torch.cuda.synchronize):
-    """{name: microseconds a call takes the host}, {name: why there are none}: the least of several rounds, taken by turns.
-
-    Others' work on the machine only adds, and a processor that has been idle runs slowly at first.
-    """
-    least, failed = {}, {}
-    for turn in range(rounds + 1):                     # the first compiles, and is not counted
-        for name in functions.keys() - failed.keys():
-            _, reason = attempt(functions[name])
-            wait()
-            began = time.perf_counter()
-            for _ in range(0 if reason else calls):
-                functions[name]()
-            us = 1e6 * (time.perf_counter() - began) / calls
-            if reason:
-                failed[name] = reason
-            elif turn:
-                least[name] = min(us, least.get(name, us))
-    wait()
-    return least, failed
-
-
 def functions(N, d, device="cuda"):
-    """{name: a call without arguments}: forward passes, and backward passes of outputs that stand, eager and compiled."""
+    """{name: a call}: forward passes, eager and compiled, and backward passes of outputs that stand."""
     Q, K, V = (torch.randn(1, 1, N, d, device=device, dtype=torch.bfloat16) for _ in range(3))
     leaves = [T.clone().requires_grad_() for T in (Q, K, V)]
     dO = torch.randn_like(Q)
@@ -55,28 +33,34 @@ def functions(N, d, device="cuda"):
     return found
 
 
-def run_asked(args, out, command):
-    """What the options ask for."""
-    results = start("launch", command, rows=[])
-    calls, reason = attempt(functions, args.N, args.d)
-    if reason:
-        raise SystemExit(reason)
-    least, failed = host_us(calls)
-    for name in calls:
-        row = {"call": name, "N": args.N, "d": args.d, "us": round(least[name], 2) if name in least else None}
-        results["rows"].append(row | ({"skipped": failed[name]} if name in failed else {}))
-    times = {row["call"]: row["us"] for row in results["rows"]}
-    for name, us in times.items():
-        kind = next((end for end in (", compiled", ", backward") if name.endswith(end)), "")
-        theirs = times.get("sdpa" + kind)
-        print(f"{name:<28}" + (f"{us:8.1f} us  {us / theirs:5.2f} x SDPA" if us and theirs else "       -"))
-    return finish(results, out)
+def host_ms(function, calls=CALLS, wait=torch.cuda.synchronize):
+    """[ms that a call takes the host], of many in a row that nobody waits for."""
+    function()                                         # allocates: later calls find that memory cached
+    wait()
+    began = time.perf_counter()
+    for _ in range(calls):
+        function()
+    found = 1e3 * (time.perf_counter() - began) / calls
+    wait()
+    return [found]
+
+
+def runs(call):
+    """No check but that it runs, which compiles it: the same calls are held against float64 where the GPU is timed."""
+    call()
+    return {"skipped": None}
+
+
+def pieces(args, device="cuda", rounds=ROUNDS, timer=host_ms):
+    """A row for each call. "us" is the 20th percentile of the rounds: others' work on the machine only adds."""
+    rows = measure(functions(args.N, args.d, device), runs, rounds, timer=timer, expired=args.expired)
+    for name, row in rows.items():
+        us = round(1e3 * row["ms_low"], 2) if row["ms"] else None
+        yield "rows", [{"call": name, "N": args.N, "d": args.d, "us": us, "skipped": row["skipped"]}]
 
 
 def add_arguments(parser):
-    """The options of `bench launch`, and what they run."""
+    """The options of `bench launch`."""
     integer = positive(int, "an integer >= 1")
     parser.add_argument("--N", type=integer, default=128, help="(128)")
     parser.add_argument("--d", type=integer, default=64, help="(64)")
-    add_budget_and_out(parser, 120.0)
-    parser.set_defaults(run=run_asked)

@@ -1,7 +1,7 @@
-"""What the hardware's counters saw of a few launches: ncu (Nsight Compute) over a Python process of its own, and its log.
+"""What the hardware's counters saw of a few launches: ncu (Nsight Compute) over a Python process, and its log.
 
-Under ncu every kernel starts with empty caches: what one kernel left in the L2 cache for the next is read from DRAM again, and
-what still sits in the L2 when a kernel ends is not counted as written.
+Under ncu every kernel starts with empty caches: what one kernel left in the L2 cache for the next is read from DRAM
+again, and what still sits in the L2 when a kernel ends is not counted as written.
 """
 
 import csv
@@ -34,34 +34,32 @@ def profiled(launch):
     torch.cuda.profiler.stop()
 
 
-def command(metrics, child, log):
-    """ncu over the Python code `child`, for these metrics."""
-    return ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--metrics", ",".join(metrics),
-            "--print-units", "base", "--csv", "--log-file", str(log), sys.executable, "-c", child]
-
-
-def count(metrics, child, *, partial=False, timeout=120, run=subprocess.run):
+def count(metrics, child, *, timeout=120, run=subprocess.run):
     """The kernels that the Python code `child` launches while profiled, with their counters: see `parse`.
 
     Raises: RuntimeError with ncu's or the child's last words if it fails; ValueError as parse
     """
+    if reason := why_no_ncu():
+        raise RuntimeError(reason)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "ncu.csv")
-        environment = os.environ | {"LC_ALL": "C"}                         # ncu writes numbers as the locale does
-        done = run(command(metrics, child, log), capture_output=True, text=True, cwd=ROOT, env=environment, timeout=timeout)
+        options = {"capture_output": True, "text": True, "cwd": ROOT, "timeout": timeout}
+        options["env"] = os.environ | {"LC_ALL": "C"}                      # ncu writes numbers as the locale does
+        command = ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--print-units", "base", "--csv",
+                   "--metrics", ",".join(metrics), "--log-file", str(log), sys.executable, "-c", child]
+        done = run(command, **options)
         text = log.read_text() if log.exists() else ""
     if done.returncode != 0:
         errors = "\n".join(line for line in text.splitlines() if line.startswith("==ERROR=="))
         raise RuntimeError(last_words(f"{done.stdout}\n{done.stderr}\n{errors}"))
-    return parse(text, metrics, partial=partial)
+    return parse(text, metrics)
 
 
-def parse(text, metrics, *, partial=False):
-    """The kernels of an `ncu --csv` log in order of launch: [{"name", and a number for each metric}].
+def parse(text, metrics):
+    """The kernels of an `ncu --csv` log in order of launch: [{"name", a number for each metric that this GPU counts}].
 
-    metrics   {ncu's name: ours}; what has "bytes" in its name must come in a unit of bytes
-    partial   a metric that is no number is left out, as not every GPU has every counter; else all must be there
-    Raises: ValueError if there is no table, or a counter is missing or in a unit that is not bytes
+    metrics: {ncu's name: ours}; what has "bytes" in its name must come in a unit of bytes
+    Raises:  ValueError if there is no table, or bytes in a unit that is none
     """
     lines = [line for line in text.splitlines() if line.startswith('"')]   # ncu's own messages start with ==
     if len(lines) < 2 or not lines[0].startswith('"ID"'):
@@ -70,18 +68,13 @@ def parse(text, metrics, *, partial=False):
     for cell in csv.DictReader(lines):
         kernel = kernels.setdefault(int(cell["ID"]), {"name": short_name(cell["Kernel Name"])})
         metric, unit, value = (cell[f"Metric {key}"] for key in ("Name", "Unit", "Value"))
-        is_number, in_bytes = value[:1].isdigit(), "bytes" in metric
-        if metric not in metrics or partial and not is_number:
+        if metric not in metrics or not value[:1].isdigit():
             continue
-        if not is_number or in_bytes and unit not in BYTES:
-            kind = "a number of bytes" if in_bytes else "a number"
-            raise ValueError(f"ncu: {metric} of {kernel['name']} must be {kind}, got {value!r} in unit {unit!r}")
-        value = value.replace(",", "")                                     # 1,234,567
-        number = float(value) if "." in value else int(value)
-        kernel[metrics[metric]] = round(number * BYTES[unit]) if in_bytes else number
-    for kernel in () if partial else kernels.values():
-        if missing := set(metrics.values()) - set(kernel):
-            raise ValueError(f"ncu: no {', '.join(sorted(missing))} for kernel {kernel['name']}")
+        if "bytes" in metric and unit not in BYTES:
+            found = f"got {value!r} in unit {unit!r}"
+            raise ValueError(f"ncu: {metric} of {kernel['name']} must be a number of bytes, {found}")
+        number = float(value.replace(",", ""))                             # 1,234,567
+        kernel[metrics[metric]] = round(number * BYTES[unit]) if "bytes" in metric else number
     return [kernels[number] for number in sorted(kernels)]
 
 

@@ -1,4 +1,4 @@
-"""Others' attention, as the benchmarks call it: PyTorch's SDPA by backend, its FlexAttention, FlashAttention-4 where installed."""
+"""Others' attention: PyTorch's SDPA by backend, its FlexAttention, and FlashAttention-4 where it is installed."""
 
 import functools
 import importlib.util
@@ -24,7 +24,7 @@ def peers():
 
 def run_sdpa(backend, Q, K, V, causal):
     """Its mask is top-left: the same, as N_q = N_k."""
-    with sdpa_kernel(backend):                                             # this one or an error, never another in its place
+    with sdpa_kernel(backend):                         # this one or an error, never another in its place
         return scaled_dot_product_attention(Q, K, V, is_causal=causal, enable_gqa=Q.shape[1] != K.shape[1]), None
 
 

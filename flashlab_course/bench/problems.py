@@ -1,9 +1,8 @@
 """What is measured: the sizes, their inputs, and the forward passes that take (B, H, N, d).
 
-Naive attention is naive_forward itself, vmapped over the heads: the same eager operations, each one launch for all heads.
+Naive attention is naive_forward itself, vmapped over the heads: the same eager operations, launched once for all.
 """
 
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from itertools import product
@@ -12,14 +11,14 @@ from typing import NamedTuple
 import torch
 
 from flashlab import cost
-from flashlab.ladder import RUNGS
+from flashlab.ladder import KERNELS, RUNGS
 from flashlab.operator.attention import flash_attention
 from flashlab.rungs.naive import naive_forward
 from flashlab.triton_mode import import_triton
 from flashlab.validate import check_positive
 from flashlab_course.bench.peers import peers
 
-TOKENS = 16384                         # B·N and H·d stay the same for every N and d: equal inputs, equal work per query and key
+TOKENS = 16384                         # B·N and H·d are the same for every N and d: equal inputs, equal work per score
 WIDTH = 2048
 SIZES = (512, 1024, 2048, 4096, 8192, 16384)
 QUICK_SIZES = (1024, 4096, 16384)
@@ -43,14 +42,10 @@ class Problem(NamedTuple):
     def flops(self):
         return cost.attention_flops(self.B, self.H, self.N, self.N, self.d, causal=self.causal)
 
-    def __str__(self):
-        shared = f", {self.share} heads share" if self.share > 1 else ""
-        return f"{self.dtype} d {self.d}{' causal' if self.causal else ''} N {self.N}{shared}"
 
-
-class Implementation(NamedTuple):
-    name: str
-    forward: Callable                  # forward(Q, K, V, causal) -> (O, L), all (B, H, ...); L is None where the library keeps it
+def problem_of(row):
+    """The Problem that a row was measured at."""
+    return Problem(**{name: row[name] for name in Problem._fields if name in row})
 
 
 def problem_grid(N=SIZES, d=HEAD_DIMS, causal=(False, True), dtype=("bfloat16",), share=1):
@@ -62,16 +57,16 @@ def problem_grid(N=SIZES, d=HEAD_DIMS, causal=(False, True), dtype=("bfloat16",)
         check_positive(N=n, d=width)
         if max(1, WIDTH // width) % share:
             raise ValueError(f"share must divide the {max(1, WIDTH // width)} heads of d = {width}, got {share}")
-    return [Problem(n, width, masked, t, max(1, TOKENS // n), max(1, WIDTH // width), share)
-            for t, width, masked, n in product(dtype, d, causal, N)]
+    return [
+        Problem(n, width, masked, t, max(1, TOKENS // n), max(1, WIDTH // width), share)
+        for t, width, masked, n in product(dtype, d, causal, N)
+    ]
 
 
 def implementations():
-    """name -> Implementation: naive attention, the rungs that take heads, PyTorch's backends."""
-    found = [Implementation(RUNGS[0].name, naive_over_heads)]
-    found += [Implementation(rung.name, partial(run_rung, rung)) for rung in RUNGS if rung.heads]
-    found += [Implementation(name, forward) for name, forward in peers().items()]
-    return {implementation.name: implementation for implementation in found}
+    """{name: forward(Q, K, V, causal) -> (O, L or None)}: naive attention, the rungs that take heads, the peers."""
+    rungs = {rung.name: partial(run_rung, rung.name) for rung in KERNELS}
+    return {RUNGS[0].name: naive_over_heads} | rungs | peers()
 
 
 def naive_over_heads(Q, K, V, causal):
@@ -83,25 +78,28 @@ def naive_over_heads(Q, K, V, causal):
     return O.unflatten(0, Q.shape[:2]), L.unflatten(0, Q.shape[:2])
 
 
-def run_rung(rung, Q, K, V, causal):
-    return flash_attention(Q, K, V, causal=causal, backend=rung.name, return_lse=True)
+def run_rung(name, Q, K, V, causal):
+    return flash_attention(Q, K, V, causal=causal, backend=name, return_lse=True)
 
 
 def inputs(problem, device):
     """Random Q, K, V. The seed is the problem's, so every implementation sees the same numbers."""
-    generator = torch.Generator(device).manual_seed(problem.N + problem.d)
-    heads = problem.H, problem.H // problem.share, problem.H // problem.share
-    return [torch.randn(problem.B, H, problem.N, problem.d, generator=generator, device=device,
-                        dtype=getattr(torch, problem.dtype)) for H in heads]
+    B, H, N, d = problem.B, problem.H, problem.N, problem.d
+    normal = drawn(problem.N + problem.d, device, getattr(torch, problem.dtype))
+    return [normal(B, heads, N, d) for heads in (H, H // problem.share, H // problem.share)]
+
+
+def drawn(seed, device, dtype=torch.bfloat16):
+    """normal(*sizes): tensors of random numbers, which follow from the seed."""
+    return partial(torch.randn, generator=torch.Generator(device).manual_seed(seed), device=device, dtype=dtype)
 
 
 def tiles(name, problem):
     """The tile sizes that the kernel of that name picks, {"B_r", "B_c"}; {} for all others, and without Triton."""
-    for rung in RUNGS:
-        if rung.name == name and rung.heads and import_triton():
-            launch = getattr(import_module(rung.module), "launch", None)
-            shape = (problem.B, problem.H, problem.N, problem.d)
-            X, L = torch.empty(shape, dtype=getattr(torch, problem.dtype), device="meta"), torch.empty(shape[:3], device="meta")
-            arguments = launch(X, X, X, X, L, causal=problem.causal, scale=1.0)[1] if launch else {}
-            return {side: arguments[side] for side in ("B_r", "B_c") if side in arguments}
-    return {}
+    rung = next((rung for rung in KERNELS if rung.name == name), None)
+    if not rung or not import_triton():
+        return {}
+    X = torch.empty(problem.B, problem.H, problem.N, problem.d, dtype=getattr(torch, problem.dtype), device="meta")
+    launch = import_module(rung.module).launch
+    arguments = launch(X, X, X, X, torch.empty(X.shape[:3], device="meta"), causal=problem.causal, scale=1.0)[1]
+    return {side: arguments[side] for side in ("B_r", "B_c") if side in arguments}

@@ -1,4 +1,7 @@
-"""results/*.json: the one writer, the one reader, and where a number comes from."""
+"""results/*.json: a file for each benchmark and device, and in it labelled runs; where a number comes from.
+
+    {"runs": [{"label": "all", "what": "forward", "complete": true, "provenance": {...}, "rows": [{...}, ...]}, ...]}
+"""
 
 import json
 import os
@@ -18,16 +21,37 @@ from flashlab_course.doctor import driver_version
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def start(what, command=None, **parts):
-    """Results with nothing measured yet. A run saves them after each step, so that one that is cut off keeps what it had."""
-    return {"what": what, "complete": False, "provenance": provenance(command), **parts}
+def start(what, command=None, label="all", **parts):
+    """A run with nothing measured yet. It is saved after each step, so that one that is cut off keeps what it had."""
+    return {"label": label, "what": what, "complete": False, "provenance": provenance(command), **parts}
 
 
-def finish(results, out):
-    """Say that nothing is missing, and write it."""
-    results["complete"] = True
-    save(results, out)
-    return results
+def collect(run, pieces, out=None, say=print):
+    """The run, complete: with all pieces of a subject, each a part's name and the rows or values to add to it.
+
+    `out` is written after each piece, and each row is said as it comes.
+    """
+    for name, piece in pieces:
+        if isinstance(piece, list):
+            run.setdefault(name, []).extend(piece)
+            for row in piece:
+                say(line(row), flush=True)
+        else:
+            run[name] = run.get(name, {}) | piece
+        save(run, out)
+    run["complete"] = True
+    save(run, out)
+    return run
+
+
+UNSAID = ("ms_low", "ms_high", "runs", "bytes", "flops", "kernels", "losses", "name")
+
+
+def line(row):
+    """A row for a terminal: its fields, and why there is no measurement where there is none."""
+    said = {name: value for name, value in row.items() if value is not None and name not in UNSAID}
+    short = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in said.items()}
+    return ", ".join(f"{name} {value}" for name, value in short.items())
 
 
 def provenance(command=None):
@@ -48,51 +72,99 @@ def provenance(command=None):
 
 
 def commit(root=ROOT):
-    """The variable FLASHLAB_COMMIT (for a copy without history); else HEAD, -dirty if flashlab/ differs; else "unknown"."""
+    """$FLASHLAB_COMMIT (for a copy without history); else HEAD, -dirty if flashlab*/ differs; else "unknown"."""
     if given := os.environ.get("FLASHLAB_COMMIT"):
         return given
-    if (root / ".git").exists() and shutil.which("git"):                   # not the repository of whoever installed flashlab
-        head, dirty = (subprocess.run(["git", *words], cwd=root, capture_output=True, text=True).stdout.strip()
-                       for words in (["rev-parse", "--verify", "HEAD"], ["status", "--porcelain", "--", "flashlab*"]))
+    if (root / ".git").exists() and shutil.which("git"):   # not the repository of whoever installed flashlab
+        head, dirty = (
+            subprocess.run(["git", *words], cwd=root, capture_output=True, text=True).stdout.strip()
+            for words in (["rev-parse", "--verify", "HEAD"], ["status", "--porcelain", "--", "flashlab*"])
+        )
         if head:
             return f"{head}-dirty" if dirty else head
     return "unknown"
 
 
-def save(results, out):
-    """Write the JSON in one move: a reader never sees half of it. Nothing happens if `out` is None."""
+def save(run, out):
+    """Put the run in the file `out`, in the place of one with its label; None: nowhere.
+
+    The file is replaced whole: a reader never sees half of it.
+    """
     if out is None:
         return
     out = Path(out)
+    runs = read(out) if out.exists() else []
+    labels = [one["label"] for one in runs]
+    place = labels.index(run["label"]) if run["label"] in labels else len(runs)
+    runs[place: place + 1] = [run]
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f"{out.name}.part")
-    part.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    part.write_text('{"runs": [\n' + ",\n".join(map(as_text, runs)) + "\n]}\n", encoding="utf-8")
     part.replace(out)
 
 
-def load_results(name):
-    """results/<name>.json, e.g. load_results("forward_h200"), from the repository or the folder of the notebook.
+def as_text(run):
+    """A run as JSON, each row on a line of its own."""
+    parts = []
+    for name, value in run.items():
+        text = json.dumps(value, allow_nan=False)
+        if isinstance(value, list) and value:
+            text = "[\n  " + ",\n  ".join(json.dumps(row, allow_nan=False) for row in value) + "]"
+        parts.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(parts) + "}"
 
-    Raises: FileNotFoundError that says which there are and how to make this one, ValueError for a file that is no JSON
+
+def read(path):
+    """The runs of a file. Raises: ValueError for a file without runs"""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["runs"]
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}. `git checkout {path}` restores a recorded file"
+        raise ValueError(f"{path} must be JSON with a list of runs, but reading it gave {reason}") from None
+
+
+def load_runs(name):
+    """All runs of results/<name>.json, from the repository or a folder above the notebook.
+
+    Raises: FileNotFoundError that says which files there are and how to make this one, ValueError as `read`
     """
     for folder in (ROOT, Path.cwd(), *Path.cwd().parents):
         path = folder / "results" / f"{name}.json"
         if path.exists():
-            try:
-                return json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise ValueError(f"{path} is no JSON: {error}. `git checkout {path}` brings a recorded file back") from None
+            return read(path)
     there = ", ".join(sorted(path.stem for path in (ROOT / "results").glob("*.json"))) or "none"
     what = str(name).partition("_")[0]                                     # a file is called <what>_<gpu>.json
-    raise FileNotFoundError(f"name must be one of {ROOT / 'results'}/*.json ({there}), got {name!r}. To make it, on a machine "
-                            f"with an NVIDIA GPU: python -m flashlab bench {what} --out results/{name}.json")
+    raise FileNotFoundError(
+        f"name must be one of {ROOT / 'results'}/*.json ({there}), got {name!r}. To make it, on a machine "
+        f"with an NVIDIA GPU: python -m flashlab bench {what} --out results/{name}.json"
+    )
 
 
-def where(results):
-    """Of recorded results: which device, when, which version of the course."""
-    p = results["provenance"]
+def load_results(name, label=None):
+    """A run of results/<name>.json, e.g. load_results("forward_h200", "float16"); without a label the file's first.
+
+    Raises: as load_runs, and ValueError for a label that is not in the file
+    """
+    runs = load_runs(name)
+    found = runs[:1] if label is None else [run for run in runs if run["label"] == label]
+    if not found:
+        labels = ", ".join(repr(run["label"]) for run in runs) or "none"
+        raise ValueError(f"label must be one of those in results/{name}.json ({labels}), got {label!r}")
+    return found[0]
+
+
+def measured(run):
+    """The rows that hold a measurement, of a run with rows or with sections of rows."""
+    parts = [run, *run.get("sections", {}).values()]
+    return [row for part in parts for row in part.get("rows", []) if not row.get("skipped")]
+
+
+def where(run):
+    """Of a recorded run: which device, when, which version of the course."""
+    p = run["provenance"]
     head, *dirty = p["commit"].split("-")
-    return f"{p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}, commit {'-'.join([head[:8], *dirty])}"
+    commit = "-".join([head[:8], *dirty])
+    return f"{p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}, commit {commit}"
 
 
 def gpu_slug(name):
@@ -108,5 +180,6 @@ def why_no_gpu():
     if interpreted():
         return "TRITON_INTERPRET runs the kernels on the CPU: unset it"
     if import_triton() is None:
-        return f"Triton is not installed, which times and runs the kernels: `{command.line('doctor')}` says how to get it"
+        doctor = command.line("doctor")
+        return f"Triton is not installed, which times and runs the kernels: `{doctor}` says how to get it"
     return ""

@@ -1,4 +1,4 @@
-"""Windows and packed sequences: a window beside the causal mask at one long N, packed sequences of equal lengths beside the batch.
+"""Windows and packed sequences: a window beside the causal mask at one long N, packed sequences beside a batch.
 
 Forward and backward, each pair by turns. The last head of each call is held against float64 first.
 """
@@ -7,15 +7,15 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from tqdm import tqdm
 
 from flashlab import oracle
-from flashlab.operator import pick
 from flashlab.operator.attention import flash_attention, flash_attention_varlen
 from flashlab_course.bench import timing
-from flashlab_course.bench.options import add_budget_and_out, positive
-from flashlab_course.bench.problems import HEAD_DIMS, TOKENS, WIDTH
-from flashlab_course.bench.results import finish, save, start
+from flashlab_course.bench.checks import fields
+from flashlab_course.bench.options import add_integers, positive
+from flashlab_course.bench.problems import HEAD_DIMS, TOKENS, WIDTH, drawn
+
+SECONDS = 120.0
 
 
 class Problem(NamedTuple):
@@ -33,20 +33,16 @@ class Problem(NamedTuple):
     def masks(self):
         return {"causal": self.causal} | ({} if self.left is None else {"window": (self.left, 0)})
 
-    def __str__(self):
-        what = "packed" if self.packed else "batched" if self.left is None else f"window {self.left}"
-        return f"d {self.d} N {self.N} B {self.B} {'causal ' if self.causal else ''}{what}"
-
 
 def pairs(d=HEAD_DIMS, long_N=TOKENS, packed_N=(1024, 4096)):
-    """(a problem, what it is timed beside): a window of an eighth of the keys and the causal mask, then packed and batched."""
+    """(a problem, what it is timed beside): a window of an eighth of the keys, the causal mask; packed, batched."""
     found = []
     for width in d:
-        H = max(1, WIDTH // width)
-        found.append((Problem(1, H, long_N, width, left=long_N // 8), Problem(1, H, long_N, width, causal=True)))
+        one = Problem(1, max(1, WIDTH // width), long_N, width)
+        found.append((one._replace(left=long_N // 8), one._replace(causal=True)))
         for N in packed_N:
             for causal in (False, True):
-                batched = Problem(max(1, TOKENS // N), H, N, width, causal)
+                batched = one._replace(B=max(1, TOKENS // N), N=N, causal=causal)
                 found.append((batched._replace(packed=True), batched))
     return found
 
@@ -55,77 +51,54 @@ def attend(problem, cu_seqlens, Q, K, V):
     """O of Q, K and V (B, N, H, d), packed or batched, as (B, N, H, d)."""
     if not problem.packed:
         return flash_attention(*(T.transpose(1, 2) for T in (Q, K, V)), **problem.masks).transpose(1, 2)
-    return flash_attention_varlen(*(T.flatten(0, 1) for T in (Q, K, V)), cu_seqlens, cu_seqlens, **problem.masks).view_as(Q)
+    packed = (T.flatten(0, 1) for T in (Q, K, V))
+    return flash_attention_varlen(*packed, cu_seqlens, cu_seqlens, **problem.masks).view_as(Q)
 
 
-def calls(problem, tensors):
-    """({"forward", "backward"}: a call, the Verdicts' words where they are wrong, else None)."""
-    Q, K, V, dO = tensors
+def calls(problem, Q, K, V, dO):
+    """{"forward", "backward": a call, and its check against float64}, of the last head."""
     leaves = [T.detach().requires_grad_() for T in (Q, K, V)]
-    cu_seqlens = torch.arange(0, problem.B * problem.N + 1, problem.N, device=Q.device, dtype=torch.int32)     # all layers share it
-    O = attend(problem, cu_seqlens, *leaves)
-    backward = partial(torch.autograd.grad, O, leaves, dO, retain_graph=True)
-    one = [T[-1:, :, -1:].transpose(1, 2) for T in (O.detach(), Q, K, V, dO, *backward())]
-    verdicts = (oracle.judge(one[0], None, *one[1:4], **problem.masks),
-                oracle.judge_gradients(*one[5:], *one[1:5], **problem.masks))
-    wrong = next((f"refused: {problem}: {verdict}" for verdict in verdicts if not verdict.ok), None)
-    return {"forward": partial(attend, problem, cu_seqlens, Q, K, V), "backward": backward}, wrong
+    ends = [n * problem.N for n in range(problem.B + 1)]
+    cu_seqlens = torch.tensor(ends, device=Q.device, dtype=torch.int32)            # all layers of a model share it
+    backward = partial(torch.autograd.grad, attend(problem, cu_seqlens, *leaves), leaves, dO, retain_graph=True)
+    last = lambda tensors: [T[-1:, :, -1:].transpose(1, 2) for T in tensors]
+
+    def check_forward(call):
+        O, *inputs = last([call(), Q, K, V])
+        return fields(oracle.judge(O, None, *inputs, **problem.masks))
+
+    def check_backward(call):
+        return fields(oracle.judge_gradients(*last([*call(), Q, K, V, dO]), **problem.masks))
+
+    forward = partial(attend, problem, cu_seqlens, Q, K, V)
+    return {"forward": (forward, check_forward), "backward": (backward, check_backward)}
 
 
-def kernels(problem, tensors):
-    """The rungs that run it, by name."""
-    Q, K, V = (T.transpose(1, 2) for T in tensors[:3])
-    options = {"causal": problem.causal, "dropout_p": 0.0, "window": None if problem.left is None else [problem.left, 0]}
-    return {"forward": pick.pick(Q, K, V, **options)[0].name,
-            "backward": pick.pick(Q, K, V, **options, deterministic=False, backward=True)[0].name}
-
-
-def measure(pair, *, device="cuda", timer=timing.time_ms, rounds=3, expired=lambda: False):
-    """Two rows, one for each pass."""
-    it, beside = pair
-    g = torch.Generator(device).manual_seed(it.N)
-    sizes = (it.B, it.N, it.H, it.d)
-    tensors = [torch.randn(sizes, generator=g, device=device, dtype=torch.bfloat16) for _ in range(4)]
-    found = [calls(problem, tensors) for problem in pair]
-    names, rows = kernels(it, tensors) if torch.device(device).type == "cuda" else {}, []
+def measure(it, beside, *, device="cuda", timer=timing.time_ms, rounds=3, expired=timing.never):
+    """Two rows, one for each pass: `it`, and how many times as fast as the other it is."""
+    normal = drawn(it.N, device)
+    tensors = [normal(it.B, it.N, it.H, it.d) for _ in range(4)]
+    both = {"it": calls(it, *tensors), "beside": calls(beside, *tensors)}
     for which in ("forward", "backward"):
-        row = it._asdict() | {"pass": which, "beside": str(beside), "kernel": names.get(which), "ms": None}
-        reason = found[0][1] or found[1][1]
-        if not reason:
-            both = {"it": found[0][0][which], "beside": found[1][0][which]}
-            times, failed = timing.interleaved_times(both, timer, rounds, expired)
-            reason = next(iter(failed.values()), None) or (None if all(times.values()) else timing.OUT_OF_TIME)
-        if reason:
-            rows.append(row | {"skipped": reason})
-            continue
-        row |= timing.statistics(times["it"]) | {"beside_ms": timing.statistics(times["beside"])["ms"]}
-        rows.append(row | {"times_faster": round(row["beside_ms"] / row["ms"], 4)})
-    return rows
+        checks = {of[which][0]: of[which][1] for of in both.values()}
+        named = {name: of[which][0] for name, of in both.items()}
+        rows = timing.measure(named, lambda call: checks[call](call), rounds, timer=timer, expired=expired)
+        mine, other = rows["it"], rows["beside"]
+        row = it._asdict() | {"pass": which, "beside": str(beside)} | mine
+        if mine["ms"] and other["ms"]:
+            row |= {"beside_ms": other["ms"], "times_faster": round(other["ms"] / mine["ms"], 4)}
+        yield row | {"skipped": mine["skipped"] or other["skipped"]}
 
 
-def run(chosen, *, out=None, command=None, **how):
-    """Measure every pair. `out` is written after each."""
-    results = start("spans", command, rows=[])
-    for pair in tqdm(chosen, unit="pair"):
-        rows, reason = timing.attempt(partial(measure, **how), pair)
-        results["rows"] += rows or [pair[0]._asdict() | {"pass": None, "ms": None, "skipped": reason}]
-        save(results, out)
-    return finish(results, out)
-
-
-def run_asked(args, out, command):
-    """What the options ask for."""
-    results = run(pairs(args.d, args.N), out=out, command=command, expired=timing.deadline(args.budget_seconds))
-    for row in results["rows"]:
-        words = f"{row['times_faster']:6.3f} x the speed of {row['beside']}" if row["ms"] else row["skipped"]
-        print(f"{Problem(*(row[name] for name in Problem._fields))!s:<36}{row['pass'] or '':<10}{words}")
-    return results
+def pieces(args):
+    """What the options ask for, pair by pair."""
+    for it, beside in pairs(args.d, args.N):
+        rows, reason = timing.attempt(lambda pair: list(measure(*pair, expired=args.expired)), (it, beside))
+        yield "rows", rows or [it._asdict() | {"ms": None, "skipped": reason}]
 
 
 def add_arguments(parser):
-    """The options of `bench spans`, and what they run."""
-    integer = positive(int, "an integer >= 1")
-    parser.add_argument("--d", type=integer, nargs="+", default=list(HEAD_DIMS), help="head dimensions (64 128)")
-    parser.add_argument("--N", type=integer, default=TOKENS, help=f"sequence length of the window, which is N/8 ({TOKENS})")
-    add_budget_and_out(parser, 120.0)
-    parser.set_defaults(run=run_asked)
+    """The options of `bench spans`."""
+    add_integers(parser, "--d", HEAD_DIMS, "head dimensions")
+    parser.add_argument("--N", type=positive(int, "an integer >= 1"), default=TOKENS,
+                        help=f"sequence length of the window, which is N/8 ({TOKENS})")

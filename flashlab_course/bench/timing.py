@@ -1,26 +1,29 @@
-"""How time and memory are measured here: by the GPU's events, warm, with a cold L2 cache, and by turns.
+"""How time and memory are measured here, and the loop behind every number: `measure`.
 
-The clocks of a GPU drift as it warms up. So the functions take turns, several rounds of them with the order changed, and the
-numbers to compare with (SDPA's flash kernel, a big matmul, a copy) come from the same run.
+Time is the GPU's own, by its events, warm, with a cold L2 cache. The clocks of a GPU drift as it warms up: so functions
+take turns, several rounds of them with the order changed, and the numbers to compare with come from the same run.
 """
 
 import random
 import time
 from functools import partial
+from statistics import median
 
 import torch
-
-from flashlab_course.doctor import ask_driver
 
 MATMUL_SIZE, COPY_BYTES, PAUSE_BYTES = 8192, 2**30, 2**30
 OUT_OF_TIME = "not measured: the time budget was used up"
 
 
-def time_ms(function, warmup=25, rep=60):
-    """ms of each of many runs, by the GPU's events, as triton.testing.do_bench takes them, and with a longer pause between runs.
+def never():
+    return False
 
-    warmup, rep: ms to spend, pauses included. In the pause the GPU overwrites its L2 cache, and Python gets ahead: what is timed
-    is the GPU's work, not how long a launch takes the host (see the host's time beside it in results/).
+
+def time_ms(function, warmup=25, rep=60):
+    """ms of each of many runs, by the GPU's events, as triton.testing.do_bench takes them, with a longer pause between.
+
+    warmup, rep: ms to spend, pauses included. In the pause the GPU overwrites its L2 cache, and Python gets ahead:
+    timed is the GPU's work, not how long a launch takes the host (`bench launch` measures that).
     """
     everything = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     pause = torch.empty(min(PAUSE_BYTES, everything // 32), dtype=torch.int8, device="cuda")
@@ -45,51 +48,58 @@ def time_ms(function, warmup=25, rep=60):
 quick_ms = partial(time_ms, warmup=10, rep=30)
 
 
-def interleaved_times(functions, timer, rounds, expired):
-    """{name: ms of all its runs}, {name: why it failed}: the functions take turns, and each round has another order."""
-    names, shuffle = list(functions), random.Random(0).shuffle
-    times, failed = {name: [] for name in names}, {}
+def measure(calls, check, rounds=5, *, timer=time_ms, expired=never, against=(), **work):
+    """A row for each of `calls`, {name: function}: all are checked, then those that are right take turns at the clock.
+
+    check:   check(call) -> the first fields of its row, "skipped" among them: why it is not timed, None if it is right
+    against: names whose time over a row's own, round by round, becomes its "vs_<name>": above 1 where the row is faster
+    work:    moved, flops: of one call, see `statistics`
+    """
+    rows = {name: checked(check, call, expired) for name, call in calls.items()}
+    names = [name for name, row in rows.items() if row["skipped"] is None]
+    turns, shuffle = {name: [] for name in names}, random.Random(0).shuffle
     for _ in range(rounds):
-        shuffle(names)                                 # who follows a kernel that heats the GPU runs at lower clocks
+        shuffle(names)                 # whoever follows a kernel that heats the GPU runs at lower clocks
         for name in names:
-            if expired() or name in failed:
-                continue
-            ms, reason = attempt(timer, functions[name])
-            if reason:
-                failed[name] = reason
-            else:
-                times[name] += ms
-    return times, failed
+            if rows[name]["skipped"] is None and not expired():
+                ms, rows[name]["skipped"] = attempt(timer, calls[name])
+                turns[name] += [ms] if ms else []
+    for name in names:
+        if rows[name]["skipped"] is None:
+            rows[name] |= timed_row(turns, name, against, **work) if turns[name] else {"skipped": OUT_OF_TIME}
+    return rows
+
+
+def checked(check, call, expired):
+    """The row of a call that has been checked and not timed."""
+    fields, reason = (None, OUT_OF_TIME) if expired() else attempt(check, call)
+    return {"ms": None, "skipped": reason} if reason else {"ms": None, **fields, "skipped": fields["skipped"]}
+
+
+def timed_row(turns, name, against, **work):
+    """What the turns of all, {name: [ms of each run, for each round]}, say of one."""
+    row = statistics(sum(turns[name], []), **work) | {"runs": sum(map(len, turns[name]))}
+    for other in against:
+        # in the same round both ran at about the same clocks
+        rounds = zip(turns.get(other, ()), turns[name], strict=False)
+        ratios = [median(theirs) / median(ours) for theirs, ours in rounds]
+        row[f"vs_{other}"] = round(median(ratios), 4) if ratios else None
+    return row
 
 
 def attempt(function, *args):
-    """(result, None), or (None, why it failed). Memory that others left cached is freed first, so that it starves nobody."""
+    """(result, None), or (None, why it failed). Memory that others left cached is freed first."""
     torch.cuda.empty_cache()
     try:
         return function(*args), None
     except torch.OutOfMemoryError:
         return None, "out of memory"
-    except Exception as error:                                             # whatever a kernel may raise: its row says it
+    except Exception as error:         # whatever a kernel may raise: its row says it
         return None, f"{type(error).__name__}: {(str(error) or 'no message').splitlines()[0][:300]}"
 
 
-CARD = {"sm_mhz": "clocks.sm", "memory_mhz": "clocks.mem", "celsius": "temperature.gpu", "watts": "power.draw"}
-
-
-def card_under(function, ms, seconds=0.3):
-    """{name of CARD: number} of a GPU that is busy with calls of this function, each of so many ms; None where nobody knows."""
-    if not torch.cuda.is_available():
-        return None
-    for _ in range(max(1, int(1e3 * seconds / ms))):                       # enqueued: they run while the driver is asked
-        function()
-    said = ask_driver(*CARD.values())
-    torch.cuda.synchronize()
-    numbers = {name: float(text) for name, text in zip(CARD, said, strict=False) if text.replace(".", "", 1).isdigit()}
-    return numbers or None
-
-
 def peak_bytes(function):
-    """Most memory that PyTorch held during one call beyond what it held before: results count, inputs do not. None on a CPU."""
+    """Most memory that PyTorch held during a call beyond what it held before: not the inputs. None on a CPU."""
     if not torch.cuda.is_available():
         return None
     torch.cuda.synchronize()
@@ -101,19 +111,19 @@ def peak_bytes(function):
 
 
 def statistics(ms, *, moved=0, flops=0):
-    """Median, 20th and 80th percentile of many runs; TB/s and TFLOP/s at the median of what one run moves and computes."""
+    """Median, 20th and 80th percentile of many runs; TB/s and TFLOP/s of what one run moves and computes."""
     at = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64)
-    low, median, high = torch.tensor(ms, dtype=torch.float64).quantile(at).tolist()
-    found = {"ms": round(median, 6), "ms_low": round(low, 6), "ms_high": round(high, 6)}
+    low, middle, high = torch.tensor(ms, dtype=torch.float64).quantile(at).tolist()
+    found = {"ms": round(middle, 6), "ms_low": round(low, 6), "ms_high": round(high, 6)}
     if moved:
-        found |= {"bytes": moved, "tb_s": round(moved / median / 1e9, 4)}
+        found |= {"bytes": moved, "tb_s": round(moved / middle / 1e9, 4)}
     if flops:
-        found |= {"flops": flops, "tflops": round(flops / median / 1e9, 3)}
+        found |= {"flops": flops, "tflops": round(flops / middle / 1e9, 3)}
     return found
 
 
 def ceilings(device="cuda", timer=time_ms):
-    """What no kernel here can beat by much: a big bfloat16 matmul's TFLOP/s, a device copy's TB/s, bytes read + written."""
+    """What no kernel can beat by much: a big bfloat16 matmul's TFLOP/s, a copy's TB/s, bytes read + written."""
     A, B = (torch.randn(MATMUL_SIZE, MATMUL_SIZE, device=device, dtype=torch.bfloat16) for _ in range(2))
     matmul = statistics(timer(lambda: A @ B), flops=2 * MATMUL_SIZE**3)
     source = torch.randn(COPY_BYTES // 4, device=device)

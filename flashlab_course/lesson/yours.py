@@ -19,7 +19,6 @@ from flashlab.tiles import largest_square_tile
 from flashlab.triton_mode import import_triton, interpreted
 from flashlab_course.bench import backward, forward, passes, problems, timing
 from flashlab_course.bench.results import why_no_gpu
-from flashlab_course.bench.rows import Row, as_json, problem_of, read
 from flashlab_course.check import checker, form, source, stubs
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, CompileError, try_all
 from flashlab_course.compiler.watch import Traffic, bind, watch
@@ -131,7 +130,7 @@ TILE = 64                      # of the learner's kernels: no spills at d = 128 
 
 
 def implementations(what):
-    """{name: Implementation} of the learner's own kernels, as `bench forward` and `bench backward` take them; {} if none passes.
+    """{name: forward} of the learner's own kernels, as `bench forward` and `bench backward` take them; {} if none passes.
 
     what: "forward" or "backward"; "gpt" gives {name: attention}, see `attentions`.
     Their backward is their dK, dV with D, dQ and the forward pass of the course's kernels.
@@ -140,7 +139,7 @@ def implementations(what):
         return attentions()[0]
     name, run = {"forward": ("ex10_triton_forward", _forward), "backward": ("ex11_dkdv", _backward)}[what]
     fn = answer(name) if import_triton() else None
-    return {} if fn is None else {"yours": problems.Implementation("yours", partial(run, fn))}
+    return {} if fn is None else {"yours": partial(run, fn)}
 
 
 def _forward(fn, Q, K, V, causal):
@@ -196,9 +195,9 @@ def into(results):
     if not own:
         return results
     which = {"forward": forward.FORWARD, "backward": backward.BACKWARD}[results["what"]]
-    sizes = dict.fromkeys(problem_of(read(Row, row)) for row in results["rows"])
-    found = [row for size in sizes for row in passes.measure(which, size, list(own.values()), timer=timing.quick_ms, rounds=1)]
-    return results | {"rows": results["rows"] + [as_json(row) for row in found]}
+    sizes = dict.fromkeys(problems.problem_of(row) for row in results["rows"])
+    found = [row for size in sizes for row in passes.measure(which, size, own, timer=timing.quick_ms, rounds=1)]
+    return results | {"rows": results["rows"] + found}
 
 
 # ---- training with them

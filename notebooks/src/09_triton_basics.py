@@ -451,7 +451,7 @@ said.on(figures.share_of_copy(rows, words), x=4096)
 my_clocks = {"Python's clock, not synchronized": None, "20 launches in a CUDA graph, L2 warm": None, "Python's clock, first call": None}
 
 # %%
-clocks, clock_words = numbers("timing_ways", name="timing_h200")
+clocks, clock_words = numbers("timing_ways", name="basics_h200")
 ms = {row["how"]: row["ms"] for row in clocks}
 honest = ms["do_bench, L2 cleared"]
 asked = ("Python's clock, not synchronized", "20 launches in a CUDA graph, L2 warm", "Python's clock, first call")

@@ -506,7 +506,7 @@ clock("fa2_tma_forward", my_gain_of_tma)
 my_gain_of_more_keys = None
 
 # %%
-by_tiles = {tuple(row["tiles"]): row["ms"] for row in bench.load_results("tune_tma_forward_h200")["rows"] if row["causal"]}
+by_tiles = {tuple(row["tiles"]): row["ms"] for row in bench.load_results("tune_h200", "TMA")["rows"] if row["causal"]}
 said = compare("128 keys in place of 64", my_gain_of_more_keys, by_tiles[128, 64, 8, 3] / by_tiles[128, 128, 8, 3], "times")
 print("recorded: the search for TMA's tiles, d = 128, N = 4096")
 
@@ -686,7 +686,7 @@ figures.kernels_beside_peers(forward, d, N, causal)
 my_sizes_ahead = {"forward": None, "backward": None}
 
 # %%
-beside = {"forward": bench.load_results("forward_fa4_h200"), "backward": backward}
+beside = {"forward": bench.load_results("forward_h200", "FlashAttention-4"), "backward": backward}
 against = {what: [row for row in run["rows"] if row["implementation"] == f"fa2_hopper_{what}"] for what, run in beside.items()}
 _ = compare("sizes ahead of FlashAttention-4", my_sizes_ahead,
             {what: sum(row["vs_fa4"] > 1 for row in rows) for what, rows in against.items()})
@@ -846,7 +846,7 @@ _ = compare("steps of programs that take turns", my_steps_in_turns, {"all begin 
 my_ordered = {"Hopper, in turns": None, "two passes": None}
 
 # %%
-ordered = bench.load_results("deterministic_h200")
+ordered = bench.load_results("backward_h200", "deterministic")
 names = {"Hopper, in turns": "fa2_hopper_backward", "two passes": "fa2_tuned_backward"}
 timed = {name: {row["d"]: row["vs_sdpa_cudnn"] for row in ordered["rows"]
                 if (row["implementation"], row["N"], row["causal"]) == (one, 4096, False)} for name, one in names.items()}
@@ -882,7 +882,7 @@ figures.compiled_kernels(rows)
 my_backward_gains = {"+ split loops": None, "+ tuned": None, "+ one kernel": None, "+ TMA": None, "Gluon, Hopper": None}
 
 # %%
-by_tma = bench.load_results("backward_tma_h200")               # that rung came later: a run of its own, with those beside it
+by_tma = bench.load_results("backward_h200", "TMA")               # that rung came later: a run of its own, with those beside it
 runs = {rung.name: by_tma if gains(by_tma, rung.name) else backward for rung in ladder.BACKWARD_KERNELS if rung_before(rung.name)}
 climbed = {ladder.rung(name).title: gain(name, run)[0] for name, run in runs.items()}
 said = compare("gains of the backward rungs", my_backward_gains, climbed, "times")
@@ -905,7 +905,7 @@ figures.gain_of_rung(backward, "fa2_atomic_backward")
 my_gain_of_beginning_apart = None
 
 # %%
-together = bench.load_results("backward_tma_same_start_h200")
+together = bench.load_results("backward_h200", "TMA, same start")
 
 
 def unmasked(run):
@@ -914,7 +914,7 @@ def unmasked(run):
             if row["implementation"] == "fa2_tma_backward" and not row["causal"]}
 
 
-begun_apart = bench.load_results("backward_tma_apart_h200")
+begun_apart = bench.load_results("backward_h200", "TMA, begun apart")
 apart = {size: ratio / unmasked(together)[size] for size, ratio in unmasked(begun_apart).items()}
 _ = compare("programs that begin apart", my_gain_of_beginning_apart, apart["d = 64, N = 16384"], "times")
 figures.bars(apart, "It pays at every size to begin apart",
@@ -926,7 +926,7 @@ figures.gain_of_rung(by_tma, "fa2_tma_backward")
 # %% [markdown]
 # **Compare.** At $d = 64$ TMA's rung is ahead everywhere. At $d = 128$ it is even without a mask, or a little behind, and behind with one; why has not been taken apart.
 #
-# At $d = 64$ without a mask its programs have become *lean* since: two stages in place of three, and 168 registers a thread at most, so that an SM runs three in place of two. The assembler warns that so few registers let no two products be under way at once, and counting on is cheaper there than dividing to find the next head and tile. While one program waits, two others work: 0.84 to 0.86 times cuDNN's speed, after 0.78 to 0.79 (`results/backward_tma_apart_h200.json`).
+# At $d = 64$ without a mask its programs have become *lean* since: two stages in place of three, and 168 registers a thread at most, so that an SM runs three in place of two. The assembler warns that so few registers let no two products be under way at once, and counting on is cheaper there than dividing to find the next head and tile. While one program waits, two others work: 0.84 to 0.86 times cuDNN's speed, after 0.78 to 0.79 (`results/backward_h200.json`, the run “TMA, begun apart”).
 #
 # The last rung takes the largest step here, too. Its gain over the one before, by size:
 

@@ -622,7 +622,7 @@ print(judge(O, L, Q[one], K[one, :, :101], V[one, :, :101], window=(15, 0)))
 my_short_step = {"reading": None, "launching": None}
 
 # %%
-ways, ways_words = bench.numbers("timing_ways", name="timing_h200")
+ways, ways_words = bench.numbers("timing_ways", name="basics_h200")
 launch = next(1000 * row["ms"] for row in ways if row["how"] == "Python's clock, not synchronized")
 short = {"reading": 2 * 2048 * H_kv * d * 2 / copy_tb_s / 1e6, "launching": launch}
 _ = compare("a short cache and a launch", my_short_step, short, "µs")
@@ -677,7 +677,7 @@ for heads, words in ((4, "4 key heads for 32"), (16, "16 key heads for 16")):
               f"{row['vs_forward']:.2f} x chapter 12's kernel")
 
 # %% [markdown]
-# **Compare.** One text with 4 key heads is 4 programs of 132 that could run: sharing out the keys is worth most there, and still not all that memory gives, since 134 MB are read in 52 µs, of which starting and merging take a part. 32 texts with 16 key heads fill the GPU without it, and the kernel that shares out nothing is as good or better. What fills the card is read at a copy's rate and a little above it: a copy also has to write. Pages cost up to 3 % where half a gigabyte is read and more. With four stages they cost up to 21 % (`results/decode_four_stages_h200.json`): an SM has room for one such program, which seems to wait for each page's address. So where pages are looked up, and there are fewer programs than SMs, the kernel takes three stages, and an SM has room for two.
+# **Compare.** One text with 4 key heads is 4 programs of 132 that could run: sharing out the keys is worth most there, and still not all that memory gives, since 134 MB are read in 52 µs, of which starting and merging take a part. 32 texts with 16 key heads fill the GPU without it, and the kernel that shares out nothing is as good or better. What fills the card is read at a copy's rate and a little above it: a copy also has to write. Pages cost up to 3 % where half a gigabyte is read and more. With four stages they cost up to 21 % (`results/decode_h200.json`, the run “four stages”): an SM has room for one such program, which seems to wait for each page's address. So where pages are looked up, and there are fewer programs than SMs, the kernel takes three stages, and an SM has room for two.
 
 # %% [markdown]
 # ## An open question

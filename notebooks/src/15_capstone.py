@@ -353,7 +353,7 @@ figures.loss_curves(shown, "naive", f"Recorded on {recorded['provenance']['devic
 my_gain_of_a_graph = None
 
 # %%
-writing = load_results("gpt_generation_h200")
+writing = load_results("gpt_h200", "generation")
 steps = {(row["prompt"], row["batch"], row["cached"], row["graph"]): row for row in writing["generation"]}
 gain = steps[1024, 1, True, True]["tokens_s"] / steps[1024, 1, True, False]["tokens_s"]
 _ = compare("what a graph gives", my_gain_of_a_graph, gain, "times")

@@ -107,7 +107,15 @@ said.on(figures.work_against_N(Ns, last * kernel[last]["B"], d, kernel[last]["H"
 my_verdict = None
 
 # %% [markdown]
-# **Run and compare.** `measure` is the function behind all run times in this chapter; here with a clock for the CPU. It fails on purpose.
+# `measure` is the loop behind all run times in this chapter. It checks every call, then lets those that are right take turns at the clock, in an order that changes from round to round.
+
+# %%
+import inspect
+
+print(inspect.getsource(bench.measure))
+
+# %% [markdown]
+# **Run and compare.** Here it has a clock for the CPU, and one of the two fails on purpose.
 
 # %%
 import time
@@ -122,13 +130,14 @@ def cpu_ms(function, runs=20):
     return times
 
 
-half = bench.Implementation("every_second_key", lambda Q, K, V, causal: bench.naive_over_heads(Q, K[:, :, ::2], V[:, :, ::2], causal))
-full = bench.Implementation("naive_forward", bench.naive_over_heads)
-problem = bench.Problem(N=512, d=64, dtype="float32", H=2)
-rows = bench.measure(problem, [full, half], device="cpu", timer=cpu_ms, rounds=1)
-for row in rows:
-    print(f"{row.implementation:<17} {f'{row.ms:.1f} ms here' if row.ms else 'no time'}; {row.skipped or 'correct'}")
-said = compare("what the benchmark gives to a wrong function", my_verdict, "no time" if rows[1].ms is None else "a time")
+Q, K, V = bench.inputs(bench.Problem(N=512, d=64, dtype="float32", H=2), "cpu")
+calls = {"naive_forward": lambda: bench.naive_over_heads(Q, K, V, False),
+         "every_second_key": lambda: bench.naive_over_heads(Q, K[:, :, ::2], V[:, :, ::2], False)}
+rows = bench.measure(calls, lambda call: bench.check(call, Q, K, V), rounds=1, timer=cpu_ms)
+for name, row in rows.items():
+    clock = f"{row['ms']:.1f} ms here" if row["ms"] else "no time"
+    print(f"{name:<17} {clock}; {row['skipped'] or 'correct'}")
+said = compare("what the benchmark gives to a wrong function", my_verdict, "no time" if rows["every_second_key"]["ms"] is None else "a time")
 
 # %% [markdown]
 # Whatever has not just passed the error bound, on the very tensors to be timed, gets a reason in place of a number. But those tensors are ordinary random numbers.
@@ -142,10 +151,9 @@ def mine(Q, K, V, causal):
 # %%
 from flashlab.oracle import judge
 
-row, = bench.measure(problem, [bench.Implementation("mine", mine)], device="cpu", timer=cpu_ms, rounds=1)
-Q, K, V = bench.inputs(problem, "cpu")
+rows = bench.measure({"mine": lambda: mine(Q, K, V, False)}, lambda call: bench.check(call, Q, K, V), rounds=1, timer=cpu_ms)
 O, L = mine(60 * Q, K, V, False)
-print("random numbers:        ", row.skipped or "admitted, and timed")
+print("random numbers:        ", rows["mine"]["skipped"] or "admitted, and timed")
 print("scores 60 times larger:", judge(O, L, 60 * Q, K, V))
 
 # %% [markdown]
@@ -346,7 +354,7 @@ my_other_sizes = {"float16, d = 128": None, "bfloat16, d = 256": None}
 # %%
 from flashlab.ladder import KERNELS
 
-beyond = [row for name in ("forward_float16", "forward_d256", "forward_long") for row in bench.load_results(f"{name}_h200")["rows"]]
+beyond = [row for kind in ("float16", "d = 256", "long") for row in bench.load_results("forward_h200", kind)["rows"]]
 of_cudnn = {}
 for row in beyond:
     if row["implementation"] in {one.name for one in KERNELS} and not row["causal"] and row["N"] >= 16384 and not row["skipped"]:
@@ -354,7 +362,7 @@ for row in beyond:
         of_cudnn[size] = max(row["vs_sdpa_cudnn"], of_cudnn.get(size, 0))
 _ = compare("other types and widths against cuDNN", my_other_sizes, {size: of_cudnn[size] for size in my_other_sizes}, "times")
 figures.bars(of_cudnn, f"Ahead of cuDNN but at d = 256, where it is {of_cudnn['bfloat16, d = 256']:.2f} times as fast",
-             f"Recorded on {bench.where(bench.load_results('forward_d256_h200'))}, three runs. Forward, no mask, N = 16384 where nothing is said.",
+             f"Recorded on {bench.where(bench.load_results('forward_h200', 'd = 256'))}, three runs. Forward, no mask, N = 16384 where nothing is said.",
              "cuDNN's time over that of the course's best kernel")
 
 # %% [markdown]
@@ -373,7 +381,7 @@ figures.bars(flex, "A generated kernel beside those written by hand", "Recorded 
              "TFLOP/s")
 
 # %% [markdown]
-# At shorter sequences and without a mask, too: 0.62 to 0.88 times cuDNN's speed (`results/forward_flex_h200.json`).
+# At shorter sequences and without a mask, too: 0.62 to 0.88 times cuDNN's speed (`results/forward_h200.json`, the run “FlexAttention”).
 #
 # And then there are sizes that no benchmark shows. A sequence of 4095 tokens has a last tile with a row missing; eight query heads that share a key head leave an eighth of the key blocks. **Predict** the speed of chapter 12's last kernels there, in multiples of their speed at $N = 4096$ with a key head for each.
 
@@ -383,20 +391,20 @@ my_odd_sizes = {"N = 4095, forward": None, "8 heads share, forward": None, "8 he
 # %%
 odd = {}
 for what in ("forward", "backward"):
-    plain = {row["causal"]: row["tflops"] for row in bench.load_results(f"{what}_tma_h200")["rows"]
+    plain = {row["causal"]: row["tflops"] for row in bench.load_results(f"{what}_h200", "TMA")["rows"]
              if (row["implementation"], row["d"], row["N"]) == (f"fa2_hopper_{what}", 128, 4096)}
-    for record, N_asked, words in (("ragged", 4095, "N = 4095"), ("shared", 4096, "8 heads share")):
-        run = bench.load_results(f"{record}_{what}_h200")["rows"]
+    for record, N_asked, words in (("ragged", 4095, "N = 4095"), ("shared heads", 4096, "8 heads share")):
+        run = bench.load_results(f"{what}_h200", record)["rows"]
         mine = {(row["N"], row["causal"]): row["tflops"] for row in run if row["implementation"] == f"fa2_hopper_{what}"}
         for masked in (False, True):
             usual = mine.get((4096, masked)) if record == "ragged" else plain[masked]
             odd[f"{words}, {what}{', causal' if masked else ''}"] = mine[N_asked, masked] / usual
 _ = compare("odd sizes", my_odd_sizes, {name: odd[name] for name in my_odd_sizes}, "times")
-figures.bars(odd, "Shared heads keep nearly all of the speed", f"Recorded on {bench.where(bench.load_results('ragged_forward_h200'))}; "
+figures.bars(odd, "Shared heads keep nearly all of the speed", f"Recorded on {bench.where(bench.load_results('forward_h200', 'ragged'))}; "
              "d = 128. Shared heads: two runs, of two days.", "times the speed at N = 4096, equal heads")
 
 # %% [markdown]
-# **Compare.** The backward kernel has a program for each block of keys of each key head. With 8 query heads on each, 64 heads are 8, and 256 programs are left for 132 SMs; with a mask the longest has 32 times the work of the shortest, and the last SMs wait: 0.79 times the speed (`results/shared_backward_whole_groups_h200.json`). So the heads of a group are shared out among programs that own the same keys, here one program for each head, and their dK and dV are added up in the end.
+# **Compare.** The backward kernel has a program for each block of keys of each key head. With 8 query heads on each, 64 heads are 8, and 256 programs are left for 132 SMs; with a mask the longest has 32 times the work of the shortest, and the last SMs wait: 0.79 times the speed (`results/backward_h200.json`, the run “shared heads, whole groups”). So the heads of a group are shared out among programs that own the same keys, here one program for each head, and their dK and dV are added up in the end.
 #
 # What a window spares, and packing costs, has a record of its own.
 
@@ -410,7 +418,7 @@ for what, ratios in kinds.items():
 # %% [markdown]
 # A window of an eighth of the keys leaves less than a quarter of the causal triangle: by its scores it could be 4.3 times as fast. Tiles at both of its edges are computed whole and have masks, and a tile's beginning and end weigh more where it sees few keys; how much of the difference each is, has not been measured.
 #
-# Packing cost more at first, up to 15 percent at 1024 (`results/spans_before_h200.json`). Changed since: tiles that see few keys, of all heads, come last, so that no long one keeps the other SMs waiting at the end; no program looks at blocks that a batch would not have; a mask where a block needs one, not where it might; and one warp looks up where a sequence lies, and tells the others. What each brought is not recorded; the older run also timed the making of `cu_seqlens`, which the layers of a model share.
+# Packing cost more at first, up to 15 percent at 1024 (`results/spans_h200.json`, the run “before”). Changed since: tiles that see few keys, of all heads, come last, so that no long one keeps the other SMs waiting at the end; no program looks at blocks that a batch would not have; a mask where a block needs one, not where it might; and one warp looks up where a sequence lies, and tells the others. What each brought is not recorded; the older run also timed the making of `cu_seqlens`, which the layers of a model share.
 #
 # **Takeaway.** A benchmark shows the sizes somebody chose. Ask for yours.
 
@@ -535,7 +543,7 @@ my_copy_share = None     # per cent
 # %%
 from flashlab_course.figures.chapter_16_reasons import copy_ms, tiles_of
 
-ways, ways_words = bench.numbers("timing_ways", name="timing_h200")
+ways, ways_words = bench.numbers("timing_ways", name="basics_h200")
 launch = next((row["ms"] for row in ways if row["how"] == "Python's clock, not synchronized"), None)
 said = compare("copying as a share of the time at the smallest N", my_copy_share, 100 * copy_ms(kernel[first], copy) / kernel[first]["ms"], "%")
 B_r, B_c = tiles_of(measured(simple)[first])
@@ -567,7 +575,7 @@ my_host_time = None
 # %%
 calls = bench.load_results("launch_h200")
 us = {row["call"]: row["us"] for row in calls["rows"] if row["us"]}
-before = {row["call"]: row["us"] for row in bench.load_results("launch_checked_each_time_h200")["rows"]}
+before = {row["call"]: row["us"] for row in bench.load_results("launch_h200", "checked each time")["rows"]}
 _ = compare("the host's time of a call", my_host_time, us["flash_attention"] / us["sdpa"], "times")
 figures.bars({name: us[name] for name in us if "," not in name}, f"A call takes the host {us['flash_attention']:.0f} µs, SDPA {us['sdpa']:.0f} µs",
              f"Recorded on {bench.where(calls)}: calls one after the other, nobody waits for the GPU; forward.", "µs a call")

@@ -1,11 +1,12 @@
 """What the hardware's counters say of single launches: sectors, bytes, active lanes."""
 
+from functools import partial
+
 import torch
 
 from flashlab_course.bench import ncu
 from flashlab_course.bench.basics.here import Here
-from flashlab_course.bench.basics.softmax_matmul import SMALL_TILES
-from flashlab_course.bench.timing import attempt
+from flashlab_course.bench.basics.products import SMALL_TILES
 from flashlab_course.gpu import cuda
 
 METRICS = {
@@ -21,7 +22,6 @@ METRICS = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum": "async_load_sectors",
     "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts.sum": "async_load_requests",
 }
-OPTIONAL = ("async_load_sectors", "async_load_requests")   # not every version of ncu has them
 
 
 def launches(here):
@@ -29,45 +29,51 @@ def launches(here):
 
     The label "asked" is how many bytes the kernel's loads want: sectors beyond that moved for nothing.
     """
-    from flashlab_course.gpu.largest_score import largest_scores
-    from flashlab_course.gpu.matmul import matmul as product
     from flashlab_course.gpu.matrix_add import matrix_add
     from flashlab_course.gpu.row_softmax import row_softmax
 
     n = 8192 // here.shrink
     X, Y, Out = here.randn(n, n), here.randn(n, n), torch.empty(n, n, device=here.device)
-    tiles = -(-n // 32), -(-n // 8)
     wide = [here.randn(n // 8, n // 4 * 8)[:, ::8] for _ in range(2)]
+    asked = {"asked": X.nbytes + Y.nbytes}
+    for name, access in (("matrix_add", "along rows"), ("matrix_add_down_columns", "down columns")):
+        kernel = cuda.kernel(name)((-(-n // 32), -(-n // 8)), (32, 8))
+        yield {"kernel": "matrix_add", "access": access} | asked, partial(kernel, X, Y, Out, n, n)
+    yield {"kernel": "Triton matrix_add", "access": "both row-major"} | asked, partial(matrix_add, X, Y)
+    yield {"kernel": "Triton matrix_add", "access": "both transposed"} | asked, partial(matrix_add, X.T, Y.T)
+    asked = {"asked": 8 * wide[0].numel()}
+    yield {"kernel": "Triton matrix_add", "access": "stride 8"} | asked, partial(matrix_add, *wide)
     x = here.randn(n)
-    half = here.randn(max(128, 16384 // here.shrink), 64, dtype=torch.float16)
-    A, B = (here.randn(n, n, dtype=torch.float16) for _ in range(2))
-    small = SMALL_TILES if here.shrink > 1 else {}
-    big = small or {"B_m": 128, "B_n": 256, "B_k": 64, "num_stages": 3}
-    rows = here.randn(n, 4096 // here.shrink, dtype=torch.float16)
-    both = {"asked": X.nbytes + Y.nbytes}
-    yield ({"kernel": "matrix_add", "access": "along rows"} | both,
-           lambda: cuda.kernel("matrix_add")(tiles, (32, 8))(X, Y, Out, n, n))
-    yield ({"kernel": "matrix_add", "access": "down columns"} | both,
-           lambda: cuda.kernel("matrix_add_down_columns")(tiles, (32, 8))(X, Y, Out, n, n))
-    yield {"kernel": "Triton matrix_add", "access": "both row-major"} | both, lambda: matrix_add(X, Y)
-    yield {"kernel": "Triton matrix_add", "access": "both transposed"} | both, lambda: matrix_add(X.T, Y.T)
-    yield {"kernel": "Triton matrix_add", "access": "stride 8", "asked": 8 * wide[0].numel()}, lambda: matrix_add(*wide)
     for block in (8, 32, 256):
-        yield ({"kernel": "vector_add", "block": block},
-               lambda block=block: cuda.kernel("vector_add")(-(-n // block), block)(x, x, Out.view(-1), n))
+        kernel = cuda.kernel("vector_add")(-(-n // block), block)
+        yield {"kernel": "vector_add", "block": block}, partial(kernel, x, x, Out.view(-1), n)
     for period in (1, 16, 32):
-        yield ({"kernel": "two_paths", "period": period},
-               lambda period=period: cuda.kernel("two_paths")(-(-n // 256), 256)(x, n, period, 256))
-    yield {"kernel": "row_softmax", "N": rows.shape[1], "M": n}, lambda: row_softmax(rows)
+        kernel = cuda.kernel("two_paths")(-(-n // 256), 256)
+        yield {"kernel": "two_paths", "period": period}, partial(kernel, x, n, period, 256)
+    rows = here.randn(n, 4096 // here.shrink, dtype=torch.float16)
+    yield {"kernel": "row_softmax", "N": rows.shape[1], "M": n}, partial(row_softmax, rows)
+    yield from of_products(here, n)
+
+
+def of_products(here, n):
+    """The launches of kernels that multiply matrices."""
+    from flashlab_course.gpu.largest_score import largest_scores
+    from flashlab_course.gpu.matmul import matmul
+
+    half = here.randn(here.size(16384, 128), 64, dtype=torch.float16)
+    asked = half.nbytes * (1 + len(half) // 128)           # Q once; K once for each block of 128 queries
     for blind in (False, True):
         for transposed in (False, True):
-            yield ({"kernel": "largest_score", "transposed_load": transposed, "stride_known": not blind,
-                    "asked": half.nbytes + half.nbytes * (len(half) // 128)},        # Q once; K once for each block of 128 queries
-                   lambda t=transposed, b=blind: largest_scores(half, half, transposed_load=t, blind=b))
+            labels = {"kernel": "largest_score", "transposed_load": transposed, "stride_known": not blind}
+            call = partial(largest_scores, half, half, transposed_load=transposed, blind=blind)
+            yield labels | {"asked": asked}, call
+    A, B = (here.randn(n, n, dtype=torch.float16) for _ in range(2))
+    small = SMALL_TILES if here.shrink > 1 else {}
     for group in (1, 8):
-        yield {"kernel": "matmul", "n": n, "group": group}, lambda group=group: product(A, B, group=group, **small)
+        yield {"kernel": "matmul", "n": n, "group": group}, partial(matmul, A, B, group=group, **small)
+    big = small or {"B_m": 128, "B_n": 256, "B_k": 64, "num_stages": 3}
     for warps in (8, 4):
-        yield {"kernel": "matmul", "n": n, "num_warps": warps}, lambda warps=warps: product(A, B, **big, num_warps=warps)
+        yield {"kernel": "matmul", "n": n, "num_warps": warps}, partial(matmul, A, B, **big, num_warps=warps)
 
 
 def launch_for_ncu():
@@ -77,22 +83,13 @@ def launch_for_ncu():
         ncu.profiled(launch)
 
 
-def count(metrics, **options):
-    """The counters of all launches. Raises: as ncu.count."""
-    child = "from flashlab_course.bench.basics.counters import launch_for_ncu; launch_for_ncu()"
-    return ncu.count(metrics, child, partial=True, timeout=150, **options)
-
-
-def counters(here, count=count):
+def counters(here, count=ncu.count):
     """Sectors, bytes and active lanes of one launch each, from the hardware's counters."""
-    if here.device == "cuda" and (why := ncu.why_no_ncu()):
-        raise RuntimeError(why)
-    kernels, reason = attempt(count, METRICS)
-    if reason:
-        kernels, reason = attempt(count, {metric: name for metric, name in METRICS.items() if name not in OPTIONAL})
-    if reason:
-        raise RuntimeError(reason)
+    child = "from flashlab_course.bench.basics.counters import launch_for_ncu; launch_for_ncu()"
+    kernels = count(METRICS, child, timeout=150)
     labels = [labels for labels, _ in launches(here)]
     if len(labels) != len(kernels):
-        raise ValueError(f"ncu saw {len(kernels)} kernels where {len(labels)} were launched: {[k['name'] for k in kernels]}")
-    return [label | kernel for label, kernel in zip(labels, kernels, strict=True)]
+        names = [kernel["name"] for kernel in kernels]
+        raise ValueError(f"ncu saw {len(kernels)} kernels where {len(labels)} were launched: {names}")
+    for label, kernel in zip(labels, kernels, strict=True):
+        yield label, lambda kernel=kernel: kernel

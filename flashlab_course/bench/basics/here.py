@@ -1,6 +1,7 @@
-"""How a section measures: where, and a row only where the result was right; what fails says why in "skipped"."""
+"""How a section measures: its cases one by one, each held against a reference before it is timed."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -14,27 +15,35 @@ class Here(NamedTuple):
     """Where and how to measure. `shrink` divides the sizes: tests run every section on a CPU, on next to nothing."""
 
     device: str = "cuda"
-    timer: object = quick_ms
+    timer: Callable = quick_ms
     shrink: int = 1
 
+    def size(self, n, smallest=1):
+        return max(smallest, n // self.shrink)
+
     def sizes(self, nbytes, smallest=16 * KiB):
-        return sorted({max(smallest, n // self.shrink) for n in nbytes})
+        return sorted({self.size(n, smallest) for n in nbytes})
 
     def randn(self, *shape, dtype=torch.float32):
         return torch.randn(*shape, device=self.device, dtype=dtype)
 
+    def timed(self, function, reference=None, tolerance=0.0, moved=0, flops=0):
+        """A function that measures: the fields of a row, once the result is within `tolerance` of the reference.
 
-def timed(here, function, reference=None, tolerance=0.0, moved=0, flops=0):
-    """Median, 20th and 80th percentile of `function`'s ms, once its result is within `tolerance` of the reference.
+        moved, flops   bytes and operations of one call: with them come TB/s and TFLOP/s
+        """
+        def measured():
+            result = function()
+            row = {} if reference is None else {"error": within(tolerance, max_error(result, reference))}
+            return row | statistics(self.timer(function), moved=moved, flops=flops)
 
-    moved, flops   bytes and operations of one call: with them come TB/s and TFLOP/s
-    Raises: AssertionError if the result is off, or NaN
-    """
-    row, result = {}, function()
-    if reference is not None:
-        row["error"] = max_error(result, reference)
-        assert row["error"] <= tolerance, f"wrong: off by {row['error']:.3g}, allowed {tolerance:.3g}"
-    return row | statistics(here.timer(function), moved=moved, flops=flops)
+        return measured
+
+
+def within(tolerance, error):
+    """The error. Raises: AssertionError if it is larger, or NaN"""
+    assert error <= tolerance, f"wrong: off by {error:.3g}, allowed {tolerance:.3g}"
+    return error
 
 
 def max_error(result, reference):
@@ -45,9 +54,9 @@ def max_error(result, reference):
 
 
 def rows_of(cases):
-    """One row for each (labels, function that measures it)."""
+    """A row for each of a section's cases, (labels, function that measures); "skipped" says why one is empty."""
     rows = []
-    for labels, measure in cases:
-        numbers, reason = attempt(measure)
-        rows.append(labels | (numbers or {}) | ({"skipped": reason} if reason else {}))
+    for labels, measured in cases:
+        fields, reason = attempt(measured)
+        rows.append(labels | (fields or {}) | ({"skipped": reason} if reason else {}))
     return rows
