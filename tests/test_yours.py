@@ -68,14 +68,13 @@ def test_bytes_of_a_kernel_are_counted_by_the_interpreter():
 
 @needs_interpreter
 def test_kernels_are_compiled_for_a_gpu_that_is_not_here():
-    assert yours.compiled(d=64)[0]["name"].startswith("forward, the course's")
+    assert yours.compiled(d=64) == []
     write("ex10_triton_forward")
     write("ex11_dkdv")
     rows = yours.compiled(d=64)
-    assert [row["name"].partition(", 64")[0] for row in rows[2:]] == ["forward, yours", "dK and dV, yours"]
+    assert [row["name"].partition(", 64")[0] for row in rows] == ["forward, yours", "dK and dV, yours"]
     for row in rows:
         assert 16 <= row["registers"] <= 255 and 0 < row["shared"] <= row["limit"] and "mma" in row["name"], row
-        assert row["spills"] == 0 or "yours" in row["name"]
 
 
 @needs_interpreter

@@ -41,8 +41,8 @@ class Reveal:
             return self.message
         if not self.mine:
             return f"{self.message}\n\n{self.reference}"
-        texts = self.mine.splitlines(), self.reference.splitlines()
-        lines = difflib.unified_diff(*texts, "yours", "the reference", lineterm="", n=len(texts[0]))
+        mine = self.mine.splitlines()
+        lines = difflib.unified_diff(mine, self.reference.splitlines(), "yours", "the reference", lineterm="", n=len(mine))
         return "\n".join([self.message, "", *lines])
 
     __repr__ = __str__
@@ -54,24 +54,24 @@ class Reveal:
         said = f"<p>{html.escape(self.message)}</p>"
         if not self.reference:
             return said
-        head = ["your answer", "the reference"] if self.mine else ["the reference"]
-        rows = [f"<tr>{''.join(_cell(text, changed and bool(self.mine)) for text in texts)}</tr>"
-                for *texts, changed in _aligned(self.mine, self.reference)]
-        titles = "".join(f"<th>{title}</th>" for title in head)
-        return f"{STYLE}<div class='flashlab-reveal'>{said}<table><tr>{titles}</tr>{''.join(rows)}</table></div>"
+        if self.mine:
+            rows = [("th", "your answer", "the reference")]
+            rows += [("td class=other" if differ else "td", *lines) for *lines, differ in _aligned(self.mine, self.reference)]
+        else:
+            rows = [("td", line) for line in self.reference.splitlines()]
+        table = "".join(f"<tr>{''.join(_cell(kind, line) for line in lines)}</tr>" for kind, *lines in rows)
+        return f"{STYLE}<div class='flashlab-reveal'>{said}<table>{table}</table></div>"
 
 
-def _cell(text, changed):
-    text = re.sub(r"(?<=\S) {3,}#", "  #", text)             # half a page is too narrow for comments in a column
-    return f"<td{' class=other' if changed else ''}>{html.escape(text)}</td>"
+def _cell(kind, line):
+    line = re.sub(r"(?<=\S) {3,}#", "  #", line)             # half a page is too narrow for comments in a column
+    return f"<{kind}>{html.escape(line)}</{kind[:2]}>"
 
 
 def _aligned(mine, reference):
-    """Rows (mine, reference, differ) of the two texts, lines of equal code beside each other; (reference, False) without a mine."""
+    """Rows (line of mine, line of reference, do they differ?): lines of equal code beside each other."""
     left, right = mine.splitlines(), reference.splitlines()
-    if not mine:
-        return [(line, False) for line in right]
-    matcher = difflib.SequenceMatcher(None, *([_bare(line) for line in side] for side in (left, right)), autojunk=False)
+    matcher = difflib.SequenceMatcher(None, [_bare(line) for line in left], [_bare(line) for line in right], autojunk=False)
     rows = []
     for tag, a, b, c, d in matcher.get_opcodes():
         for n in range(max(b - a, d - c)):
@@ -84,14 +84,19 @@ def _bare(line):
     return re.sub(r"\s", "", COMMENT.sub("", line))
 
 
+def known_exercise(name):
+    """The Exercise of that name. Raises: ValueError for an unknown one."""
+    if name not in form.names():
+        raise ValueError(f"name must be an exercise, such as {form.names()[0]!r}, got {name!r}")
+    return form.exercise(name)
+
+
 def reveal(name, fn=None, *, anyway=False):
     """The reference answer of an exercise, beside the learner's own: the file in exercises/, or the function given.
 
     It is shown once the exercise has passed. anyway=True shows it before. Raises: ValueError for an unknown exercise.
     """
-    if name not in form.names():
-        raise ValueError(f"name must be an exercise, such as {form.names()[0]!r}, got {name!r}")
-    exercise = form.exercise(name)
+    exercise = known_exercise(name)
     if not anyway and not progress.of(name)["passed"]:
         return Reveal(f"The reference appears here once {name} passes. Stuck? check(\"{name}\", hint=True) gives one hint more "
                       f"at each call, and reveal(\"{name}\", anyway=True) shows the reference now.")

@@ -38,8 +38,7 @@ class _Place(NamedTuple):
     start: int                 # the first address, and the one after the last
     stop: int
     itemsize: int
-    lead: tuple                # sizes of batch and head, where it has them
-    lead_strides: tuple        # in elements
+    lead: tuple                # (size, stride) of batch and head, where it has them; strides in elements
     strides: tuple             # of rows and columns; of a vector, of its elements
 
 
@@ -64,30 +63,28 @@ class _Watcher:
         self.phase, self.program, self.places = code.co_name, None, {}
         for name, T in bind(kernel, args, kwargs).items():
             if isinstance(T, torch.Tensor) and T.ndim and T.numel():
-                n = 1 if name in VECTORS or T.ndim == 1 else 2
+                cut = T.ndim - (1 if name in VECTORS or T.ndim == 1 else 2)
                 span = sum((size - 1) * stride for size, stride in zip(T.shape, T.stride(), strict=True)) + 1
-                self.places[name] = _Place(T.data_ptr(), T.data_ptr() + span * T.element_size(), T.element_size(),
-                                           tuple(T.shape[:-n]), T.stride()[:-n], T.stride()[-n:])
-                self.tensors[name] = tuple(T.shape[-n:])
-                if AXES.get(name, ("",))[0] == "i" and len(T.shape[:-n]) > len(self.lead):
-                    self.lead = tuple(T.shape[:-n])
+                lead = tuple(zip(T.shape[:cut], T.stride(), strict=False))
+                self.places[name] = _Place(T.data_ptr(), T.data_ptr() + span * T.element_size(), T.element_size(), lead, T.stride()[cut:])
+                self.tensors[name] = tuple(T.shape[cut:])
+                if AXES.get(name, ("",))[0] == "i" and cut > len(self.lead):
+                    self.lead = tuple(T.shape[:cut])
 
     def accessed(self, kind, addresses, mask, place):
         self._in_program(place)
         mask = np.broadcast_to(mask, addresses.shape)
         name, inside = self._tensor(addresses, mask)
+        allowed = mask & inside
+        if stray := int((mask & ~inside).sum()):
+            self.stray.append(f"{stray} of its {kind}s are outside every tensor and were not carried out")
         if name is None:
-            self.stray += [(kind, int(mask.sum()))] * bool(mask.any())
-            return np.zeros_like(mask)
-        T, allowed = self.places[name], mask & inside
-        if kind == "load":
-            self.read += int(allowed.sum()) * T.itemsize
-        else:
-            self.written += int(allowed.sum()) * T.itemsize
-        if (outside := int((mask & ~inside).sum())):
-            self.stray.append((kind, outside))
+            return allowed
+        T, nbytes = self.places[name], int(allowed.sum()) * self.places[name].itemsize
+        self.read += nbytes if kind == "load" else 0
+        self.written += nbytes if kind != "load" else 0
         head, asked, kept = _spans(T, addresses, allowed)
-        self.moves.append(Move(kind, name, *asked, kept if list(kept) != asked else ()))
+        self.moves.append(Move(kind, name, *asked, kept if kept != asked else ()))
         axis = AXES.get(name, ("",))[0]
         if axis == "i":
             self.head = head
@@ -100,41 +97,38 @@ class _Watcher:
             self.program, self.spans = place, {}
 
     def _tensor(self, addresses, mask):
-        """Whose elements these are, by the lanes that the mask lets through, and which lanes lie inside it."""
-        best, most = (None, None), 0
+        """Whose elements most of these are, of those that the mask lets through, and which of them; (None, none of them)."""
         lanes = mask if mask.any() else np.ones_like(mask)
-        for name, place in self.places.items():
-            inside = (addresses >= np.uint64(place.start)) & (addresses < np.uint64(place.stop))
-            if (inside & lanes).sum() > most:
-                best, most = (name, inside), (inside & lanes).sum()
-        return best
+        inside = {name: (addresses >= np.uint64(place.start)) & (addresses < np.uint64(place.stop)) for name, place in self.places.items()}
+        name = max(inside, key=lambda name: (inside[name] & lanes).sum(), default=None)
+        return (name, inside[name]) if name and (inside[name] & lanes).any() else (None, np.zeros_like(mask))
 
     # ---- from the tracer
 
     def ran(self, frame, file, statement, how):
         if how == "resumes" and not self.moves:
             return False
-        chip, values = {}, {}
+        chip, values = [], {}
         for name, value in frame.f_locals.items():
             data = getattr(getattr(value, "handle", None), "data", None)
             if isinstance(data, np.ndarray) and data.ndim and data.dtype.kind == "f":
-                chip[name], values[name] = Tensor(name, data.shape, data.nbytes), corner(data)
+                chip.append(Tensor(name, data.shape, data.nbytes))
+                values[name] = corner(data)
         self._in_program(program())
         tile = (self.spans["i"], self.spans["j"]) if {"i", "j"} <= set(self.spans) else ()
-        note = "; ".join(f"{n} of its {kind}s are outside every tensor and were not carried out" for kind, n in self.stray)
         self.steps.append(Step(
             (file, statement), 0, self.phase, moves=tuple(self.moves), sets=() if how == "calls" else tuple(sorted(statement.sets)),
-            tile=tile, read=self.read, written=self.written, chip=tuple(chip.values()), values=values, program=self.program,
-            head=self.head, note=note))
+            tile=tile, read=self.read, written=self.written, chip=tuple(chip), values=values, program=self.program,
+            head=self.head, note="; ".join(self.stray)))
         self.moves, self.stray = [], []
         return True
 
     def finish(self, keep_tail):
         """A program's head is known from its first access on; its number in as many dimensions as the grid has."""
-        seen = {(step.phase, step.program): step.head for step in self.steps if step.moves}
+        heads = {(step.phase, step.program): step.head for step in self.steps if step.moves}
         used = max((n + 1 for step in self.steps for n, place in enumerate(step.program) if place), default=1)
         for step in self.steps:
-            step.head = seen.get((step.phase, step.program), step.head)
+            step.head = heads.get((step.phase, step.program), step.head)
             step.program = step.program[:used]
 
 
@@ -143,22 +137,21 @@ def _spans(place, addresses, allowed):
     offsets = (addresses.astype(np.int64) - place.start) // place.itemsize
     anchor = tuple(np.argwhere(allowed)[0]) if allowed.any() else (0,) * offsets.ndim
     head, rest = 0, max(int(offsets[anchor]), 0)
-    for size, stride in zip(place.lead, place.lead_strides, strict=True):
+    for size, stride in place.lead:
         n = min(rest // stride, size - 1) if stride else 0
         head, rest = head * size + n, rest - n * stride
     asked, kept = [], []
     for stride in place.strides:                       # rows first: their stride is the larger one, or K was stored transposed
-        other = [s for s in place.strides if s < stride]
-        at = rest // stride if other or len(place.strides) == 1 else rest % max(place.strides) // stride
+        at = (rest if stride == max(place.strides) else rest % max(place.strides)) // stride
         axis = _axis(offsets, stride)
-        count, lanes, mine = 1, np.array([allowed.any()]), 0
-        if axis is not None:
-            count, mine = offsets.shape[axis], anchor[axis]
-            lanes = allowed.any(axis=tuple(n for n in range(allowed.ndim) if n != axis))
-        start, through = at - mine, np.flatnonzero(lanes)
-        asked.append((int(start), int(start + count)))
-        kept.append((int(start + through[0]), int(start + through[-1] + 1)) if len(through) else (int(start),) * 2)
-    return head, (asked + [()])[:2], (tuple(kept) + ((),))[:2]
+        if axis is None:
+            start, count, through = at, 1, [0] if allowed.any() else []
+        else:
+            start, count = at - int(anchor[axis]), offsets.shape[axis]
+            through = np.flatnonzero(np.moveaxis(allowed, axis, 0).reshape(count, -1).any(1)).tolist()
+        asked.append((start, start + count))
+        kept.append((start + through[0], start + through[-1] + 1) if through else (start, start))
+    return head, (*asked, ())[:2], (*kept, ())[:2]
 
 
 def _axis(offsets, stride):

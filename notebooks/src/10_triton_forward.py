@@ -606,10 +606,10 @@ _ = compare("registers of the forward kernel", my_registers, rows[1]["registers"
 figures.compiled_kernels(rows)
 
 # %% [markdown]
-# Your own kernels, once they pass, stand beside the course's: what an H100 would make of them.
+# Your own kernels, once they pass, stand beside the course's forward kernel: what an H100 would make of them.
 
 # %%
-figures.compiled_kernels(yours.compiled(d=128))
+figures.compiled_kernels([rows[1], *yours.compiled(d=128)])
 
 # %% [markdown]
 # No spills, and tensor cores on each. The limits at the right are what one *program* may use, 163 KiB on an A100 and 227 KiB on an H100; the memory model's 192 KiB are an A100's shared memory and L1 cache together. $O_i$ is in neither: it lives in registers, which the model does not have.
