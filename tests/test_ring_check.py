@@ -17,7 +17,6 @@ def test_four_processes_note_what_they_compute_and_send(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(R), "-m", "flashlab_course.ring_check"]
     done = subprocess.run([*command, "--N", str(N), "--json", str(log)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "Q 0,7 x K 0,7 causal" in done.stdout
     runs = json.loads(log.read_text(encoding="utf-8"))["runs"]
     places = torch.arange(N)[:, None]
     for name, (causal, zigzag) in ring_check.RUNS.items():

@@ -1,9 +1,9 @@
 """Which elements a Triton kernel touches, program by program: what the pictures of loads and stores are drawn from.
 
     seen = touched(lambda: kernel[(3,)](X, Out, 10, 4))          # any launch
-    mine = touched_by("ex09_vector_add", 2.0, X, Y, Out, 4)      # the learner's file, right or wrong; None while it is a stub
+    mine = touched_by("ex09_vector_add", 2.0, X, Y, Out, 4)      # the learner's file; None while it is a stub
 
-Addresses are seen where kernels are interpreted. What lies outside every tensor of the launch is recorded and not carried out.
+Addresses are seen where kernels are interpreted. An access outside every tensor is recorded and not carried out.
 """
 
 from dataclasses import dataclass, field
@@ -47,11 +47,11 @@ class Access(NamedTuple):
 
 @dataclass
 class Touched:
-    """The tensors of a run's launches, by the kernel's names, and every access in order. `problem`: why it ended early, or ""."""
+    """The tensors of a run's launches, by the kernel's names, and every access in order."""
 
     tensors: dict = field(default_factory=dict)
     accesses: list = field(default_factory=list)
-    problem: str = ""
+    problem: str = ""          # why the run ended early
 
     def of(self, tensor):
         return [access for access in self.accesses if access.tensor == tensor]
@@ -104,11 +104,12 @@ class _Watcher:
         addresses, mask = addresses.astype(np.int64), np.broadcast_to(mask, addresses.shape)
         name = min(self.ranges, key=lambda name: self._far(name, addresses, mask))
         start, _, size = self.ranges[name]
-        self.seen.accesses.append(Access(kind, name, tuple(program)[:self.axes], (addresses - start) // size, mask.copy()))
+        elements = (addresses - start) // size
+        self.seen.accesses.append(Access(kind, name, tuple(program)[:self.axes], elements, mask.copy()))
         return mask & np.logical_or.reduce([(addresses >= start) & (addresses < stop) for start, stop in self.storages])
 
     def _far(self, name, addresses, mask):
-        """How many places lie outside the tensor, and how far the first of them: a block belongs where this is least."""
+        """How many places lie outside the tensor, and how far away at most: a block belongs where this is least."""
         start, stop, _ = self.ranges[name]
         lanes = addresses[mask] if mask.any() else addresses.ravel()
         outside = np.maximum(np.maximum(start - lanes, lanes - stop + 1), 0)
@@ -125,7 +126,7 @@ def touched(function):
 
 
 def touched_by(name, *args, **kwargs):
-    """Touched, of the learner's answer to a Triton exercise, called with these arguments; None as long as it is a stub."""
+    """Touched, of the learner's answer to a Triton exercise, called with these arguments; None while it is a stub."""
     text = stubs.present(name)
     if text is None or not stubs.begun(name, text):
         return None

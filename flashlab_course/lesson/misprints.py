@@ -9,6 +9,7 @@ A line is wrong if it alone, in a program that is right, changes a gradient, mov
 """
 
 import functools
+import math
 import textwrap
 from dataclasses import dataclass
 
@@ -82,14 +83,15 @@ class Copied:
         """The numbers of the lines that are wrong: each is tried alone, in a program that is right."""
         right = self._run([self._text(n, 1) for n in self._numbers()])
         found = []
-        for n in (n for n, line in enumerate(self.lines, 1) if not isinstance(line, str)):     # the others are right as printed
+        suspects = [n for n in self._numbers() if self._text(n, 0) != self._text(n, 1)]    # others are right as printed
+        for n in suspects:
             errors, nbytes = self._run([self._text(k, 0 if k == n else 1) for k in self._numbers()])
             if isinstance(errors, str) or max(errors.values()) > CLOSE or nbytes != right[1]:
                 found.append(n)
         return found
 
     def verdict(self, fixes=None):
-        """What the copy gives, in words. fixes: {line number: the learner's code for it, indented or not; "" drops the line}"""
+        """What the copy gives, in words. fixes: {line number: the learner's code for it; "" drops the line}"""
         fixes = fixes or {}
         if unknown := [n for n in fixes if n not in self._numbers()]:
             raise ValueError(f"fixes must be for lines 1 to {len(self.lines)}, got {unknown[0]!r}")
@@ -113,7 +115,7 @@ class Copied:
         return line if isinstance(line, str) else line[which]
 
     def _run(self, texts):
-        """({gradient: its error}, bytes moved) of the program of these lines; (what it raised, 0) if it does not run."""
+        """({gradient: its error}, bytes moved) of the program of these lines; (what it raised, 0) if it fails."""
         inputs, truth = _problem(self.dropout)
         body = textwrap.indent("\n".join(texts), "    ")
         place = {"torch": torch, "load": load, "store": store, "kernel": kernel} | inputs
@@ -121,12 +123,13 @@ class Copied:
             exec(f"def backward():\n{body}\n    return dQ, dK, dV", place)
             with Memory() as mem:
                 found = place["backward"]()
-            errors = {name: max_error(mine, right) for name, mine, right in zip(("dQ", "dK", "dV"), found, truth, strict=True)}
+            errors = [float(max_error(mine, right)) for mine, right in zip(found, truth, strict=True)]
         except SyntaxError as error:   # its own line number counts the def
             return f"SyntaxError in line {error.lineno - 1}: {error.msg}", 0
         except Exception as error:     # noqa: BLE001    a misprint may raise anything
             return f"{type(error).__name__}: {error}".split("\n")[0], 0
-        return {name: error if error == error else float("inf") for name, error in errors.items()}, mem.read + mem.written
+        finite = [float("inf") if math.isnan(error) else error for error in errors]
+        return dict(zip(("dQ", "dK", "dV"), finite, strict=True)), mem.read + mem.written
 
 
 @functools.cache

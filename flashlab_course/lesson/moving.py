@@ -1,4 +1,4 @@
-"""The learner's own exercise in the player, opened where its first wrong number was stored, or at its first stray access."""
+"""The learner's own exercise in the player, opened where its first wrong number was stored."""
 
 from functools import partial
 
@@ -12,11 +12,11 @@ SHOWN = 6                      # of an exercise's cases only the first: those af
 def replay(name, fn=None, case=None):
     """See an answer move, line by line: the file in exercises/, or the function given.
 
-    case  the name of one of the exercise's cases; without it the smallest that fails, or if none does the one with most to see
-    Where a number is wrong the player opens at the line that stored the first wrong one; where a kernel reads or writes outside
-    every tensor, at the line that does so first. For an exercise that is not written yet, or that Python cannot read, a sentence
-    takes the player's place.
-    Raises: ValueError for an exercise that is unknown or moves no tiles; as flashlab_course.player for sizes it cannot show
+    case  the name of one of the exercise's cases; by default the smallest that fails, or the one with most to see
+    If a number is wrong, the player opens at the line that stored the first wrong one; if a kernel reads or writes
+    outside every tensor, at the line that does so first. For an exercise that is not written yet, or that Python cannot
+    read, a sentence takes the player's place.
+    Raises: ValueError for an exercise that is unknown or moves no tiles, and for sizes that the player cannot show
     """
     exercise = known_exercise(name)
     if not exercise.moves:
@@ -44,7 +44,7 @@ def _case(exercise, name):
 
 
 def _most_telling(exercise, fn):
-    """(case, (output, index) of its first wrong number or None): the smallest case that fails, else the one with most features."""
+    """(case, (output, index) of its first wrong number): the smallest that fails, else that with most features."""
     for case in exercise.cases:
         judged = diagnose.judge_one(exercise, case, fn)
         if judged.wrong:

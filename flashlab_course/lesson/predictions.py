@@ -1,4 +1,4 @@
-"""Predictions: scored in words, drawn on the picture they are about, and kept, so that a restarted kernel still knows them."""
+"""Predictions: scored in words, drawn on the picture they are about, and kept for the time after a restart."""
 
 import contextlib
 import json
@@ -28,8 +28,8 @@ class Said:
     def on(self, fig, x=None, axis="y", ax=0):
         """The figure with the prediction drawn on its axes number `ax`, if there is one; else the figure as it is.
 
-        A dict {x: value} becomes a star each, a number a star at `x`, or without x a line across: at that height (axis="y") or
-        place (axis="x"). What lies outside the picture is drawn at its edge, with the value beside it.
+        Each entry of a dict {x: value} becomes a star, a number a star at `x`, or without x a line across: at that
+        height (axis="y") or place (axis="x"). What lies outside the picture is drawn at its edge, with its value.
         """
         if x is None and not isinstance(self.guess, dict):
             _draw_line(fig.axes[ax], _plain(self.guess), axis)
@@ -74,8 +74,8 @@ def compare(name, guess, truth, unit=""):
     """Print how good a prediction was, and return it as Said. Where nothing was predicted, nothing is printed.
 
     name   what was to be predicted: words that no other prediction in the course has
-    guess  the learner's: None, a number, text, True or False; a list or dict of them as truth has, or one for all of it;
-           a function, if truth is a dict: its values at the dict's keys are the prediction
+    guess  the learner's: None, a number, text, True or False; a list or dict of them as truth has, or one for all of
+           it; if truth is a dict, also a function: its values at the dict's keys are the prediction
     truth  what it is
     A guess that was given before and is None now, in a fresh copy of the notebook say, is remembered from then.
     """
@@ -90,7 +90,7 @@ def compare(name, guess, truth, unit=""):
 
 
 def nearest(value, options):
-    """The one of the options, all positive, that a value is nearest to in ratio: where orders of magnitude are to choose from."""
+    """The one of the options, all positive, that a value is nearest to in ratio."""
     return min(options, key=lambda option: abs(math.log(option / value)) if value > 0 else option)
 
 
@@ -112,7 +112,7 @@ def _given(guess):
 # ---- words
 
 def _pairs(name, guess, truth):
-    """(what it is about, guess, truth) of each part that was predicted. One guess for several truths is held against each."""
+    """(what it is about, guess, truth) of each part that was predicted. One guess can be about several truths."""
     if not isinstance(truth, (dict, list, tuple)):
         return [(name, guess, truth)]
     if not isinstance(truth, dict):
@@ -195,6 +195,6 @@ def _remembered(name, guess):
             progress.change(FILE, lambda found: found | {name: plain})
         return guess
     kept = progress.load(FILE).get(name)
-    if isinstance(guess, dict) and isinstance(kept, dict):      # JSON turns a dict's keys into text: as the notebook has them
+    if isinstance(guess, dict) and isinstance(kept, dict):      # JSON has turned the dict's keys into text
         return {key: kept.get(str(key)) for key in guess}
     return guess if kept is None else kept

@@ -20,8 +20,8 @@ STYLE = """<style>
   font-family: var(--jp-code-font-family, monospace); font-size: 0.86em; }
 .flashlab-reveal.flashlab-reveal table tr:nth-child(n) { background: none; }
 .flashlab-reveal.flashlab-reveal table th { text-align: left; padding: 0.3em 0.8em; }
-.flashlab-reveal.flashlab-reveal table td { text-align: left; white-space: pre-wrap; overflow-wrap: anywhere; padding: 0 0.8em;
-  vertical-align: top; }
+.flashlab-reveal.flashlab-reveal table td { text-align: left; white-space: pre-wrap; overflow-wrap: anywhere;
+  padding: 0 0.8em; vertical-align: top; }
 .flashlab-reveal.flashlab-reveal table td.other { background: color-mix(in srgb, currentColor 12%, transparent); }
 .flashlab-reveal.flashlab-reveal table td + td {
   border-left: 1px solid var(--jp-border-color2, var(--vscode-panel-border, #8888)); }
@@ -41,22 +41,20 @@ class Reveal:
             return self.message
         if not self.mine:
             return f"{self.message}\n\n{self.reference}"
-        mine = self.mine.splitlines()
-        lines = difflib.unified_diff(mine, self.reference.splitlines(), "yours", "the reference", lineterm="", n=len(mine))
+        mine, reference = self.mine.splitlines(), self.reference.splitlines()
+        lines = difflib.unified_diff(mine, reference, "yours", "the reference", lineterm="", n=len(mine))
         return "\n".join([self.message, "", *lines])
 
     __repr__ = __str__
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        return {"text/plain": str(self), "text/html": self._repr_html_()}
 
     def _repr_html_(self):
         said = f"<p>{html.escape(self.message)}</p>"
         if not self.reference:
             return said
         if self.mine:
+            aligned = _aligned(self.mine, self.reference)
             rows = [("th", "your answer", "the reference")]
-            rows += [("td class=other" if differ else "td", *lines) for *lines, differ in _aligned(self.mine, self.reference)]
+            rows += [("td class=other" if differ else "td", *lines) for *lines, differ in aligned]
         else:
             rows = [("td", line) for line in self.reference.splitlines()]
         table = "".join(f"<tr>{''.join(_cell(kind, line) for line in lines)}</tr>" for kind, *lines in rows)
@@ -71,8 +69,8 @@ def _cell(kind, line):
 def _aligned(mine, reference):
     """Rows (line of mine, line of reference, do they differ?): lines of equal code beside each other."""
     left, right = mine.splitlines(), reference.splitlines()
-    matcher = difflib.SequenceMatcher(None, [_bare(line) for line in left], [_bare(line) for line in right], autojunk=False)
-    rows = []
+    bare = [[_bare(line) for line in side] for side in (left, right)]
+    matcher, rows = difflib.SequenceMatcher(None, *bare, autojunk=False), []
     for tag, a, b, c, d in matcher.get_opcodes():
         for n in range(max(b - a, d - c)):
             rows.append((left[a + n] if a + n < b else "", right[c + n] if c + n < d else "", tag != "equal"))
@@ -98,11 +96,12 @@ def reveal(name, fn=None, *, anyway=False):
     """
     exercise = known_exercise(name)
     if not anyway and not progress.of(name)["passed"]:
-        return Reveal(f"The reference appears here once {name} passes. Stuck? check(\"{name}\", hint=True) gives one hint more "
-                      f"at each call, and reveal(\"{name}\", anyway=True) shows the reference now.")
+        return Reveal(f"The reference appears here once {name} passes. Stuck? check(\"{name}\", hint=True) gives one "
+                      f"hint more at each call, and reveal(\"{name}\", anyway=True) shows the reference now.")
     mine, reference = _own(exercise, fn), _code(exercise.parsed.text)
     if mine:
-        return Reveal(f"{name}: lines that differ are shaded. Different is not wrong: the checker passed yours.", mine, reference)
+        said = f"{name}: lines that differ are shaded. Different is not wrong: the checker passed yours."
+        return Reveal(said, mine, reference)
     return Reveal(f"{name}: one way to write it.", "", reference)
 
 
@@ -115,8 +114,8 @@ def _own(exercise, fn):
 
 
 def _code(text):
-    """A module's text without its docstring and the marks around what is to be written; all of it if Python cannot read it."""
-    with contextlib.suppress(SyntaxError, ValueError):
+    """A module's text without its docstring and the marks around what is to be written."""
+    with contextlib.suppress(SyntaxError, ValueError):         # a text that Python cannot read is shown whole
         first = ast.parse(text).body[0]
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
             text = "\n".join(text.split("\n")[first.end_lineno:])

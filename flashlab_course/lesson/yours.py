@@ -1,13 +1,12 @@
 """The learner's own code in every curve: their passing exercises as further implementations, named "yours: ...".
 
-    points = sweeps.over_N([256, 512]) + yours.over_N([256, 512])      # bytes: under the memory model, or the interpreter's
-    yours.compiled(d=128)                  # registers, spills, shared memory of their kernels, for an H100
+    points = sweeps.over_N([256, 512]) + yours.over_N([256, 512])      # bytes moved, modelled or interpreted
     results = yours.into(results)          # on a GPU: their run time, TFLOP/s and error beside the others'
 
 What has not passed adds nothing: a notebook runs the same with and without.
 """
 
-from functools import partial
+from functools import cache, partial
 
 import torch
 
@@ -19,24 +18,25 @@ from flashlab_course.bench import backward, forward, passes, problems, timing
 from flashlab_course.bench.results import why_no_gpu
 from flashlab_course.bench.rows import Row, as_json, problem_of, read
 from flashlab_course.check import checker, form, source, stubs
-from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, CompileError, try_all
-from flashlab_course.compiler.watch import Traffic, bind, watch
+from flashlab_course.compiler.watch import Traffic, watch
 
-TENSOR_CORES = ("mma.sync", "wgmma.mma_async", "tcgen05.mma")
 FORWARD, BACKWARD = "ex10_triton_forward", "ex11_dkdv"
-TILE = 64                      # of the learner's kernels: no spills at d = 128 where the loop is written as the chapters do
+TILE = 64                      # of the learner's kernels: at d = 128 a loop as in the chapters does not spill
 
 
-def answer(name, known={}):    # noqa: B006    one memory for the process: an answer is checked once as long as its file is the same
+def answer(name):
     """The learner's function of that exercise if it passes now, else None."""
     text = stubs.present(name)
-    if text is None or not stubs.begun(name, text):
-        return None
-    if known.get(name, ("",))[0] != text:
-        exercise = form.exercise(name)
-        passed = checker.examine(exercise).passed
-        known[name] = text, source.load_text(text, name, source.exercise_path(name))[exercise.function] if passed else None
-    return known[name][1]
+    return _passing(name, text) if text is not None and stubs.begun(name, text) else None
+
+
+@cache
+def _passing(name, text):
+    """Checked once as long as the text of the file is the same."""
+    exercise = form.exercise(name)
+    if checker.examine(exercise).passed:
+        return source.load_text(text, name, source.exercise_path(name))[exercise.function]
+    return None
 
 
 # ---- bytes
@@ -64,7 +64,8 @@ def _point(name, fn, N, d, B, sram_bytes):
         B = max(16, 1 << (B.bit_length() - 1))             # a kernel's tiles are powers of two
     Q, K, V = (torch.randn(N, d) for _ in range(3))
     point = {"rung": f"yours: {title}", "N": N, "d": d, "B": B, "sram_bytes": sram_bytes, "causal": False,
-             "formula": closed_form(N, N, d, B_r=B, B_c=B).traffic, "measured": None, "sram_peak": None, "overflow": None}
+             "formula": closed_form(N, N, d, B_r=B, B_c=B).traffic,
+             "measured": None, "sram_peak": None, "overflow": None}
     if name == FORWARD:
         return point | {"measured": run(fn, Q, K, V, B)}
     try:
@@ -108,7 +109,7 @@ def _triton(fn, Q, K, V, B):
     return sum(traffic.read.values()) + sum(traffic.written.values())
 
 
-# Exercises that can run on whole matrices of one head: title, closed form of the rung it is part of, run(fn, Q, K, V, B).
+# The exercises that can run on whole matrices of one head: (title, closed form of its rung, run(fn, Q, K, V, B)).
 LOOPS = {"ex05_fa1_inner_loop": ("FA1", cost.fa1_forward, _fa1), "ex06_fa2_inner_loop": ("FA2", cost.fa2_forward, _fa2),
          FORWARD: ("FA2 in Triton", cost.fa2_forward, _triton)}
 
@@ -116,7 +117,7 @@ LOOPS = {"ex05_fa1_inner_loop": ("FA1", cost.fa1_forward, _fa1), "ex06_fa2_inner
 # ---- run time, on a GPU
 
 def implementations(what):
-    """{name: Implementation} of the learner's own kernels, as `bench forward` and `bench backward` take them; {} if none passes.
+    """{name: Implementation} of the learner's own kernels, as the benchmarks take them; {} if none passes.
 
     what: "forward" or "backward"; "gpt" gives {name: attention}, see `attentions`.
     Their backward is their dK, dV with D, dQ and the forward pass of the course's kernels.
@@ -126,22 +127,23 @@ def implementations(what):
     fn = answer({"forward": FORWARD, "backward": BACKWARD}[what]) if import_triton() else None
     if fn is None:
         return {}
-    own = partial(_forward, fn) if what == "forward" else lambda Q, K, V, causal: (_OwnKernels.apply(Q, K, V, causal, None, fn), None)
-    return {"yours": problems.Implementation("yours", own)}
+    return {"yours": problems.Implementation("yours", partial(_forward if what == "forward" else _backward, fn))}
 
 
 def into(results):
-    """The results with rows of the learner's own kernel, measured here at the same sizes, where there is a GPU and it passes.
+    """The results with rows of the learner's own kernel, measured here at the same sizes.
 
-    results: of bench forward or backward. Without a GPU, or before it passes, they come back as they are.
+    results: of bench forward or backward. Without a GPU, or before the kernel passes, they come back as they are.
     """
     own = {} if why_no_gpu() else implementations(results["what"])
     if not own:
         return results
     which = {"forward": forward.FORWARD, "backward": backward.BACKWARD}[results["what"]]
     sizes = dict.fromkeys(problem_of(read(Row, row)) for row in results["rows"])
-    found = [row for size in sizes for row in passes.measure(which, size, list(own.values()), timer=timing.quick_ms, rounds=1)]
-    return results | {"rows": results["rows"] + [as_json(row) for row in found]}
+    for size in sizes:
+        found = passes.measure(which, size, list(own.values()), timer=timing.quick_ms, rounds=1)
+        results = results | {"rows": results["rows"] + [as_json(row) for row in found]}
+    return results
 
 
 def _forward(fn, Q, K, V, causal):
@@ -152,8 +154,12 @@ def _forward(fn, Q, K, V, causal):
     return O, L
 
 
+def _backward(fn, Q, K, V, causal):
+    return _OwnKernels.apply(Q, K, V, causal, None, fn), None
+
+
 class _OwnKernels(torch.autograd.Function):
-    """O of the learner's forward kernel, with the gradients of K and V by theirs. Where one of the two is None, the course's runs."""
+    """O by the learner's forward kernel, dK and dV by their backward kernel. For None the course's kernel runs."""
 
     @staticmethod
     def forward(ctx, Q, K, V, causal, forward, dkdv):
@@ -188,11 +194,11 @@ def _padded(T):
 # ---- training with them
 
 def attentions():
-    """What the learner has passed, as a model takes its attention, and what is still open: ({name: attention}, [exercises]).
+    """({name: attention} of what the learner has passed, the names of the exercises that are still open).
 
-    attention(Q, K, V, causal=True) -> O with a gradient, Q (B, H_q, N, d), K and V (B, H_kv, N, d). On a CPU that is the
-    autograd.Function of chapter 08; the kernels of 10 and 11 too where they can run, in the interpreter or on a GPU. Where one
-    of the two has passed, the course's kernel does the other's work.
+    attention(Q, K, V, causal=True) -> O with a gradient, Q (B, H_q, N, d), K and V (B, H_kv, N, d). On a CPU that is
+    the autograd.Function of chapter 08; the kernels of 10 and 11 too where they can run, in the interpreter or on a
+    GPU. If only one of the two kernels has passed, the course's does the other's work.
     """
     on_gpu, found = torch.cuda.is_available(), {}
     names = [] if on_gpu else ["ex08_autograd_function"]
@@ -201,15 +207,16 @@ def attentions():
     if "ex08_autograd_function" in passed:
         found["your autograd.Function"] = partial(_head_by_head, passed["ex08_autograd_function"])
     if own := [name for name in (FORWARD, BACKWARD) if name in passed]:
-        title = "your kernels" if len(own) == 2 else {FORWARD: "your forward kernel", BACKWARD: "your dK and dV"}[own[0]]
+        title = "your kernels" if len(own) > 1 else "your forward kernel" if FORWARD in own else "your dK and dV"
         found[title + ", interpreted" * interpreted()] = partial(_by_kernels, passed.get(FORWARD), passed.get(BACKWARD))
     return found, [name for name in names if name not in passed]
 
 
 def _head_by_head(fn, Q, K, V, causal=True):
     K, V = _for_each_query_head(Q, K, V)
-    heads = [fn(q, k, v, causal, Q.shape[-1] ** -0.5) for q, k, v in zip(*(T.flatten(0, 1) for T in (Q, K, V)), strict=True)]
-    return torch.stack(heads).view(*Q.shape[:3], V.shape[-1])
+    heads = zip(*(T.flatten(0, 1) for T in (Q, K, V)), strict=True)
+    O = [fn(*head, causal, Q.shape[-1] ** -0.5) for head in heads]
+    return torch.stack(O).view(*Q.shape[:3], V.shape[-1])
 
 
 def _by_kernels(forward, dkdv, Q, K, V, causal=True):
@@ -219,44 +226,3 @@ def _by_kernels(forward, dkdv, Q, K, V, causal=True):
 def _for_each_query_head(Q, K, V):
     """K and V with as many heads as Q: the exercises know no groups."""
     return [T.repeat_interleave(Q.shape[1] // T.shape[1], dim=1) for T in (K, V)]
-
-
-# ---- without a GPU: what the compiler makes of it
-
-class _Stop(Exception):
-    """Ends a launch before it runs."""
-
-
-class _FirstLaunch:
-    """Keeps the first launch's kernel and arguments, and stops there."""
-
-    def launched(self, kernel, args, kwargs, grid):
-        self.kernel, self.arguments = kernel, bind(kernel, args, kwargs)
-        raise _Stop
-
-
-def compiled(d=128, causal=True, arch=90, dtype=torch.bfloat16):
-    """What the compiler makes of the learner's passing kernels, for a GPU that need not be here.
-
-    A list of dicts as figures.compiled_kernels draws them: name (with tile sizes and tensor-core instruction), registers a thread,
-    spills in bytes a thread, shared and limit in bytes a program; or name and refused, the compiler's reason.
-    """
-    X, L = torch.empty(16, 4096, d, dtype=dtype, device="meta"), torch.empty(16, 4096, device="meta")
-    jobs = {}
-    for title, name, tensors in (("forward, yours", FORWARD, [X, X, X, X, L]), ("dK and dV, yours", BACKWARD, [X, X, X, X, L, L, X, X])):
-        if fn := answer(name):
-            first = _FirstLaunch()
-            try:
-                with watch(first):
-                    form.exercise(name).call(fn, *tensors, causal, d**-0.5, TILE, TILE)
-            except _Stop:
-                jobs[f"{title}, {first.arguments['B_r']} × {first.arguments['B_c']}"] = first.kernel, first.arguments, arch
-    return [_facts(name, result) for name, result in zip(jobs, try_all(jobs.values()), strict=True)]
-
-
-def _facts(name, result):
-    if isinstance(result, CompileError):
-        return {"name": name, "refused": result.reason}
-    instruction = next((op for op in TENSOR_CORES[::-1] if op in result.ptx), "no tensor cores")
-    return {"name": f"{name}: {instruction}", "registers": result.registers, "spills": result.spills, "shared": result.shared_bytes,
-            "limit": SHARED_LIMIT[result.arch]}

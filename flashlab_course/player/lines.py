@@ -1,4 +1,4 @@
-"""Which line runs: the source of the functions that are followed, and a tracer that reports each of their lines once it has run."""
+"""Which line runs: the source of the functions that are followed, and a tracer that reports each line after it ran."""
 
 import ast
 import inspect
@@ -31,7 +31,7 @@ class Source:
         try:
             tree = ast.parse("\n".join(self.text))
         except SyntaxError:
-            return                                     # no file, or one that has changed since: lines go by their numbers
+            return                                     # no file, or one that has changed since: only line numbers
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 for start in (node, *node.decorator_list):     # a code object begins at its first decorator
@@ -81,7 +81,7 @@ class TooLong(Exception):
 
 
 class Tracer:
-    """Calls ran(frame, file, statement, how) when a line of a followed function has run. It returns whether that is a step.
+    """Calls ran(frame, file, statement, how) when a line of a followed function has run; it returns if that is a step.
 
     how   "done"; "calls": the line is on its way into another followed function; "resumes": that one has returned
     """

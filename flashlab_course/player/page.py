@@ -12,14 +12,15 @@ from flashlab_course.player.recording import Recording
 from flashlab_course.player.scene import bytes_text
 from flashlab_course.player.still import still
 
-CSS, JS = (files("flashlab_course.player").joinpath(name).read_text(encoding="utf-8") for name in ("player.css", "player.js"))
+CSS, JS = ((files("flashlab_course.player") / name).read_text(encoding="utf-8") for name in ("player.css", "player.js"))
 SCALES = {1: 1, 2: 0.85}               # of the pictures, if so many stand side by side
 MORE = 0.75
 BUTTONS = {"first": ("To the start", "M2 2h2v12H2zM14 2v12L5 8z"), "back": ("Back", "M10 2l2 2-4 4 4 4-2 2-6-6z"),
            "play": ("Play", "M4 2v12l9-6z"),
            "on": ("Forward", "M6 2L4 4l4 4-4 4 2 2 6-6z"), "last": ("To the end", "M12 2h2v12h-2zM2 2v12l9-6z")}
 KEYS = """<span>Space plays; ← → step, with Shift by tile; Home, End</span>
-<span><b class="moving"></b>moves or is made in this line</span><span><b class="kept"></b>on chip, or visited before</span>
+<span><b class="moving"></b>moves or is made in this line</span>
+<span><b class="kept"></b>on chip, or visited before</span>
 <span><b class="stored"></b>stored</span>"""
 CROSSED = '<span><b class="crossed"></b>never visited in this run</span>'
 WRONG = '<span><b class="wrong"></b>the element in question</span>'
@@ -30,7 +31,7 @@ def play(*recordings, start=None, at=None):
     """A player of one recording, or of several side by side. In a notebook it shows itself.
 
     start    the step to open at, from 0; of several, that of the first
-    at       (name, index): open where T[index] of the first recording got its last value, and point at it: ("O", (3, 1))
+    at       (name, index), as ("O", (3, 1)): open where the first recording last stores this element, and mark it
 
     Several share a clock: at each moment all have moved as many bytes of HBM traffic, as far as their lines allow.
     Raises: TypeError, ValueError that names the argument
@@ -60,43 +61,43 @@ class Player:
         self.title = html.escape(", ".join(scene.title for scene in scenes))
         self.ticks = _ticks(scenes)
         self.start = next(n for n, tick in enumerate(self.ticks) if tick[0] >= start)
-        ends = [set(scene.tiles) for scene in scenes]
-        self.tiles = [t for t, (before, tick) in enumerate(zip([[None] * len(scenes), *self.ticks], self.ticks, strict=False))
-                      if any(step in end and step != old for end, step, old in zip(ends, tick, before, strict=True))]
+        ends, before = [set(scene.tiles) for scene in scenes], [[None] * len(scenes), *self.ticks]
+        self.tiles = [t for t, tick in enumerate(self.ticks)       # where a lane is at the end of a tile
+                      if any(step in end and step != old for end, step, old in zip(ends, tick, before[t], strict=True))]
         self._html = None
 
     def __repr__(self):
         names = ", ".join(f"{one.title} ({len(one.frames)} lines, {bytes_text(one.moved[-1])})" for one in self.scenes)
         return f"Player of {names}; in a notebook it shows itself, .save(\"player.html\") writes a page"
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        return {"text/plain": repr(self), "text/html": self._repr_html_()}
-
     def _repr_html_(self):
         if self._html is None:
             data = {"lanes": [_changes(scene) for scene in self.scenes], "ticks": self.ticks, "tiles": self.tiles,
                     "start": self.start, "html": f"<style>{CSS}</style>{_stage(self)}"}
             data["id"] = hashlib.sha1(json.dumps(data).encode()).hexdigest()[:12]
-            written = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/").replace("<!--", "<\\!--")
+            written = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+            written = written.replace("</", "<\\/").replace("<!--", "<\\!--")
             image = base64.b64encode(self.png()).decode()
             self._html = (f'<div class="flashlab-player" data-flashlab="{data["id"]}"><img style="max-width:100%" '
-                          f'alt="{self.title}: one step of a run, as a still picture" src="data:image/png;base64,{image}"></div>'
-                          f"<script>{JS.strip()}({written});</script>")
+                          f'alt="{self.title}: one step of a run, as a still picture" '
+                          f'src="data:image/png;base64,{image}"></div><script>{JS.strip()}({written});</script>')
         return self._html
 
     def save(self, path):
         """Write a page of its own."""
-        Path(path).write_text(f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{self.title}</title>'
-                              '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
-                              f"</head><body>{self._repr_html_()}</body></html>", encoding="utf-8")
+        head = (f'<meta charset="utf-8"><title>{self.title}</title><meta name="viewport" content="width=device-width">'
+                '<meta name="color-scheme" content="light dark">')
+        page = f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{self._repr_html_()}</body></html>'
+        Path(path).write_text(page, encoding="utf-8")
 
     def png(self):
-        """The step it opens at as an image; of a run from its start on, which shows little there, one from its middle."""
-        return still(self.scenes, self.ticks[self.start or max(0, self.tiles[len(self.tiles) * 3 // 5] - 1)])
+        """The step it opens at as an image; if that is the first, which shows little, one from the middle."""
+        middle = max(0, self.tiles[len(self.tiles) * 3 // 5] - 1)
+        return still(self.scenes, self.ticks[self.start or middle])
 
 
 def _ticks(scenes):
-    """The steps at which the lanes are, for each place of the slider: that lane goes on that will then have moved the fewest bytes."""
+    """The step of each lane, for each place of the slider. The lane goes on that has moved the fewest bytes then."""
     ticks = [[0] * len(scenes)]
     while True:
         at = list(ticks[-1])
@@ -109,7 +110,7 @@ def _ticks(scenes):
 
 
 def _changes(scene):
-    """What the script gets: the slots that move, and for each step [slot, value, slot, value, ...] of those that change."""
+    """What the script gets: the slots that move, and for each step [slot, value, ...] of those that change."""
     slots = {slot: n for n, slot in enumerate(scene.frames[0])}
     values, steps = {}, []
     for frame in scene.frames:
@@ -123,11 +124,12 @@ def _changes(scene):
 def _stage(player):
     several = len(player.scenes) > 1
     crossed = any(item.kind == "stroke" for scene in player.scenes for item in scene.items)
-    buttons = "".join(
-        f'<button type="button" class="{name}" data-do="{name}" aria-label="{label}"><svg viewBox="0 0 16 16"><path d="{path}"/></svg></button>'
-        for name, (label, path) in BUTTONS.items())
+    buttons = "".join(f'<button type="button" class="{name}" data-do="{name}" aria-label="{label}">'
+                      f'<svg viewBox="0 0 16 16"><path d="{path}"/></svg></button>'
+                      for name, (label, path) in BUTTONS.items())
     bar = (f'{buttons}<input type="range" min="0" value="0" aria-label="Step"><select aria-label="Each step is">'
-           f'<option value="line">by line</option><option value="tile"{" selected" * several}>by tile</option></select><output></output>')
+           f'<option value="line">by line</option><option value="tile"{" selected" * several}>by tile</option></select>'
+           '<output></output>')
     return (f'<div class="stage{" several" * several}" tabindex="0" role="group" aria-label="Player: {player.title}" '
             f'data-lm-suppress-shortcuts="true"><div class="bar">{bar}</div>'
             f'<div class="lanes">{"".join(map(_lane, player.scenes))}</div>'
@@ -139,10 +141,11 @@ def _lane(scene):
     for n, item in enumerate(scene.items):
         drawn[item.kind if item.kind in drawn else "picture"].append(_drawn(n, item))
     w, h = round(scene.width), round(scene.height)
+    svg = (f'<svg class="picture" role="img" aria-label="Tensors in HBM and tiles on chip" width="{w}" height="{h}" '
+           f'viewBox="-1 -1 {w + 2} {h + 2}">{"".join(drawn["picture"])}</svg>')
+    source = f'<div class="source" tabindex="-1">{"".join(drawn["code"])}</div>'
     return (f'<section class="lane" style="--accent:{scene.color};--wide:{w}px"><h4>{html.escape(scene.title)}</h4>'
-            f'<div class="views"><svg class="picture" role="img" aria-label="Tensors in HBM and tiles on chip" width="{w}" height="{h}" '
-            f'viewBox="-1 -1 {w + 2} {h + 2}">{"".join(drawn["picture"])}</svg><div class="said">{"".join(drawn["status"])}'
-            f'<div class="source" tabindex="-1">{"".join(drawn["code"])}</div></div></div></section>')
+            f'<div class="views">{svg}<div class="said">{"".join(drawn["status"])}{source}</div></div></section>')
 
 
 def _drawn(n, item):

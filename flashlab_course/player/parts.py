@@ -46,7 +46,8 @@ class Chip:
             self._lay_out(scene, sizes, row, y + LINE + 8)
 
     def _gauge(self, scene, recording, y):
-        peak, budget, width = max(step.peak for step in recording.steps), recording.sram_bytes, scene.width - LABEL - 112
+        peak, budget = max(step.peak for step in recording.steps), recording.sram_bytes
+        width = scene.width - LABEL - 112
         near = budget <= 8 * peak                      # of a far budget the bar would show nothing
         self.full, self.unit = f" of {bytes_text(budget)}" if near else "", width / (budget if near else 1.25 * peak)
         scene.rect(LABEL, y + 4, width, 8, "rail")
@@ -113,7 +114,7 @@ def _cell(rows, r, c):
 
 
 def _worth_showing(recording):
-    """(name, columns) of the tiles that are computed on chip: m and l first, then sums that are stored, then the others."""
+    """(name, columns) of the tiles that are computed on chip: m and l first, then sums that are stored, then others."""
     stored = {"O"} | {move.name for step in recording.steps for move in step.moves if move.kind == "store"}
     made, columns, computed = [], {}, set()
     for step in recording.steps:
@@ -179,9 +180,4 @@ class Code:
 def _in_words(move):
     """'loads K[4:8]'; of a matrix product both spans."""
     spans = [move.rows, move.cols] if "k" in AXES.get(move.name, ()) else [move.rows]
-    said = f"{move.kind}s {move.name}[{', '.join(map(_span, spans))}]"
-    return said + (f", of which {_span(move.kept[0])} are carried out" if move.kept and move.kept[0] != move.rows else "")
-
-
-def _span(span):
-    return f"{span[0]}:{span[1]}"
+    return f"{move.kind}s {move.name}[{', '.join(f'{start}:{stop}' for start, stop in spans)}]"

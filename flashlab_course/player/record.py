@@ -31,7 +31,7 @@ def record(fn, *args, sram_bytes=None, follow=None, title=None, **kwargs):
     """Run fn(*args, **kwargs) under the memory model and keep what every line did, for `play`.
 
     sram_bytes  the SRAM of the model, 192 KiB if None; the Memory in force, if there is one, is used as it is
-    follow      the function whose lines are shown; it brings the other functions of its file or cell along. None: fn itself
+    follow      the function whose lines are shown, with those of others in its file or cell. None: fn itself
     title       the name over the picture, by default the rung's or the followed function's
 
     An exception ends the recording: the line that raised it is the last step, and the error is kept, not raised.
@@ -40,7 +40,7 @@ def record(fn, *args, sram_bytes=None, follow=None, title=None, **kwargs):
     follow = follow or fn
     file = code_of(follow).co_filename
     with contextlib.nullcontext(active()) if active() is not None else Memory(sram_bytes or A100_SRAM) as mem:
-        torch.empty(0)                                 # the first operation imports PyTorch's compiler: not under the tracer
+        torch.empty(0)                                 # the first operation imports PyTorch's compiler, untraced
         watcher = _Watcher(mem)
         tracer = Tracer(lambda code: code.co_filename == file, watcher.ran, MAX_STEPS)
         error = run(tracer, lambda: fn(*args, **kwargs))
@@ -64,7 +64,7 @@ def finish(watcher, tracer, error, name, title, sram_bytes, lead=()):
     if not watcher.steps:
         if error is not None and not isinstance(error, TooLong):
             raise error
-        raise ValueError(f"no line of {name} ran: `follow` must name a function that is called, in the file that it was defined in")
+        raise ValueError(f"no line of {name} ran: `follow` must name a function that is called")
     watcher.finish(keep_tail=error is not None)
     lines, places = _shown(tracer, watcher.steps)
     for step in watcher.steps:
@@ -72,7 +72,8 @@ def finish(watcher, tracer, error, name, title, sram_bytes, lead=()):
         step.line = places.get((file, statement.start), 0)
         step.last = max(step.line, places.get((file, statement.stop), 0))
     rung = find(name)
-    recording = Recording(title or (rung.title if rung else name), name, lines, watcher.steps, watcher.tensors, sram_bytes, lead)
+    title = title or (rung.title if rung else name)
+    recording = Recording(title, name, lines, watcher.steps, watcher.tensors, sram_bytes, lead)
     if isinstance(error, TooLong):
         raise too_long(recording)
     refuse_if_too_large(recording)
@@ -83,8 +84,8 @@ def finish(watcher, tracer, error, name, title, sram_bytes, lead=()):
 
 
 def _end_where_it_was_raised(steps, places, error):
-    raised = [places[at] for frame in traceback.extract_tb(error.__traceback__) if (at := (frame.filename, frame.lineno)) in places]
-    last = steps[-1]
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    raised, last = [places[frame] for frame in frames if frame in places], steps[-1]
     if raised and last.line <= raised[-1] <= last.last:
         last.sets = ()                                 # the line did not come so far
     elif raised:
@@ -94,7 +95,7 @@ def _end_where_it_was_raised(steps, places, error):
 def _shown(tracer, steps):
     """The lines on show, outer functions first, and the place of each (file, number) among them.
 
-    Of a function: its head, and its body from the first line on that ran. What is left out between them is one line, number 0.
+    Of a function: its head, and its body from the first line on that ran. One line, number 0, stands for those between.
     """
     ran = {(step.line[0], number) for step in steps for number in range(step.line[1].start, step.line[1].stop + 1)}
     lines, places = [], {}
@@ -133,10 +134,11 @@ class _Watcher:
         with _disable_current_modes(), torch._C.DisableTorchFunction():      # we look at tensors, the kernel does not
             chip, hbm, values = self._tensors(frame, known)
         sets = () if how == "calls" else tuple(sorted(statement.sets))
+        live = self.mem.sram_live
         self.steps.append(Step(
-            (file, statement), 0, name, moves=_moves(log), sets=sets, uses=tuple(sorted(statement.reads)), hbm=hbm, chip=chip,
-            values=values, read=self.mem.read - self.base[1], written=self.mem.written - self.base[2], live=self.mem.sram_live,
-            peak=max([self.mem.sram_live, *(event.live for event in log)])))
+            (file, statement), 0, name, moves=_moves(log), sets=sets, uses=tuple(sorted(statement.reads)), hbm=hbm,
+            chip=chip, values=values, read=self.mem.read - self.base[1], written=self.mem.written - self.base[2],
+            live=live, peak=max([live, *(event.live for event in log)])))
         return True
 
     def _tensors(self, frame, known):
@@ -180,11 +182,11 @@ class _Watcher:
 
 
 def _moves(log):
-    return tuple(Move(event.kind, event.name, event.rows, event.cols) for event in log if event.kind in ("load", "store"))
+    return tuple(Move(one.kind, one.name, one.rows, one.cols) for one in log if one.kind in ("load", "store"))
 
 
 def corner(x):
-    """The first numbers of a tile as text: some rows, two columns; of a vector one number a row. Nothing of whole numbers."""
+    """The first numbers of a tile as text: some rows, two columns; of a vector one number a row."""
     if x.ndim > 2 or 0 in x.shape:
         return []
     x = x.reshape(-1, 1) if x.ndim < 2 else x
@@ -192,8 +194,10 @@ def corner(x):
 
 
 def _tiles(log, base):
-    """For each event the tile (rows, cols) that it belongs to, () if none: that of the next product if something was loaded
-    for it, else that of the last."""
+    """For each event the tile (rows, cols) that it belongs to, () if none.
+
+    That is the tile of the next product if something was loaded for it, else that of the last.
+    """
     products = {event.name for event in log[base:]} & MATMULS
     found, spans, since, kernel, tile = {}, {}, base, None, ()
     for n, event in enumerate(log[base:], start=base):

@@ -20,18 +20,12 @@ class Line(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A load or a store: which part of which tensor. Where a kernel's mask lets only some of it through, that is `kept`."""
+    """A load or a store: which part of which tensor. Of a masked one, what the mask lets through."""
 
     kind: str
     name: str
     rows: tuple
     cols: tuple
-    kept: tuple = ()           # (rows, cols)
-
-    @property
-    def span(self):
-        """(rows, cols) of what is carried out."""
-        return self.kept or (self.rows, self.cols)
 
 
 class Tensor(NamedTuple):
@@ -75,7 +69,7 @@ class Recording:
     steps: list
     tensors: dict              # name -> shape, of what the kernels know by name
     sram_bytes: int | None     # None where it is not modelled
-    lead: tuple = ()           # sizes of batch and head, where the tensors have them; the shapes above are those of one head
+    lead: tuple = ()           # sizes of batch and head, if the tensors have them; the shapes above are of one head
     error: str = ""            # what the last line raised
 
     @property
@@ -92,12 +86,12 @@ class Recording:
         return max(self.read, self.written)
 
     def storing(self, name, index):
-        """The step of the last store to T[index], T named as in `kernel(...)`; the first that touches its rows if there is none.
+        """The step of the last store to T[index], T named as in `kernel(...)`; else the first that touches its rows.
 
         Raises: ValueError for a name that is no tensor of the run, or an index outside it
         """
         if name not in self.tensors:
-            raise ValueError(f"at must name a tensor of the run, {', '.join(self.tensors) or 'which has none'}; got {name!r}")
+            raise ValueError(f"at must name a tensor of the run, one of {', '.join(self.tensors)}; got {name!r}")
         index, shape = tuple(index), self.tensors[name]
         sizes = (*(self.lead if len(index) > len(shape) else ()), *shape)
         if len(index) != len(sizes) or not all(0 <= n < size for n, size in zip(index, sizes, strict=True)):
@@ -105,10 +99,14 @@ class Recording:
         head, place = 0, index[-len(shape):]
         for n, size in zip(index[:-len(shape)], sizes, strict=False):
             head = head * size + n
-        steps = [(n, step) for n, step in enumerate(self.steps) if step.head == head]
-        stores = [n for n, step in steps for move in step.moves if (move.kind, move.name) == ("store", name) and _holds(move.span, place)]
-        axis = AXES.get(name, ("i",))[0]
-        touched = [n for n, step in steps if step.tile and axis in "ij" and _holds([step.tile["ij".index(axis)]], place)]
+        axis, stores, touched = AXES.get(name, ("i",))[0], [], []
+        for n, step in enumerate(self.steps):
+            if step.head != head:
+                continue
+            if any(move[:2] == ("store", name) and _holds(move[2:], place) for move in step.moves):
+                stores.append(n)
+            elif step.tile and axis in "ij" and _holds([step.tile["ij".index(axis)]], place):
+                touched.append(n)
         return stores[-1] if stores else touched[0] if touched else 0
 
 
@@ -137,19 +135,20 @@ def refuse_if_too_large(recording):
         if len(cut) > MAX_TILES:
             N, B = extent(recording, axis), cut[0][1]
             along = " and ".join(name for name in recording.tensors if axis in AXES.get(name, ()))
-            raise ValueError(f"the player shows at most {MAX_TILES} × {MAX_TILES} tiles, and the {N} rows of {along} make {len(cut)} tiles "
-                             f"of {B}: take at most {MAX_TILES * B}, or tiles of at least {math.ceil(N / MAX_TILES)}")
+            raise ValueError(f"the player shows at most {MAX_TILES} × {MAX_TILES} tiles, and the {N} rows of {along} "
+                             f"make {len(cut)} tiles of {B}: take at most {MAX_TILES * B}, or tiles of at least "
+                             f"{math.ceil(N / MAX_TILES)}")
 
 
 def too_long(recording):
     """The ValueError for a run of more than MAX_STEPS lines."""
     last = recording.lines[recording.steps[-1].line]
-    sizes = [f"{name} {tuple(shape)}" for name, shape in recording.tensors.items()]
+    sizes = ", ".join(f"{name} {shape}" for name, shape in recording.tensors.items())
     tiles = sum(bool(b.tile) and a.tile != b.tile for a, b in zip(recording.steps, recording.steps[1:], strict=False))
     side = max(1, math.isqrt(tiles))
-    return ValueError(f"the player shows at most {MAX_STEPS} lines of a run; {recording.title} with {', '.join(sizes)} has more. Take "
-                      f"shorter tensors or larger tiles, {side} × {side} of them at most. Or is there a loop that never ends? "
-                      f"The last line was {last.number}: {last.text.strip()}")
+    return ValueError(f"the player shows at most {MAX_STEPS} lines of a run; {recording.title} with {sizes} has more. "
+                      f"Take shorter tensors or larger tiles, {side} × {side} of them at most. Or is there a loop that "
+                      f"never ends? The last line was {last.number}: {last.text.strip()}")
 
 
 def number(x):

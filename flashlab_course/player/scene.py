@@ -10,14 +10,14 @@ from flashlab.memory import format_bytes
 
 @dataclass
 class Item:
-    """A rectangle, its diagonal, a text, a line of code, or the words below the picture. `look` is its class on the page."""
+    """A rectangle, its diagonal, a text, a line of code, or the words beside the picture."""
 
     kind: str                  # rect, stroke, text, code, status
     x: float = 0
     y: float = 0
     w: float = 0
     h: float = 0
-    look: str = ""
+    look: str = ""             # its class on the page
     text: str = ""
     number: int = 0            # of a line of code
 

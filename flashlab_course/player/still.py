@@ -10,11 +10,11 @@ from matplotlib.image import imsave
 from matplotlib.patches import Rectangle
 
 SHARP = 100                            # pixels an inch; the page's pixels are points here, 72 an inch
-LEVELS = 17                            # colours are rounded to multiples of it: flat surfaces need no more, and the file halves
+LEVELS = 17                            # colours are rounded to multiples of it, which halves the file
 INK, QUIET, BAD, EDGE, EMPTY, GREY = "#222222", "#666666", "#B3261E", "#BBBBBB", "#F8F8F8", "#9E9E9E"
 MARGIN, BESIDE, HEAD = 14, 28, 26
 PITCH, LINES, WIDE = 16.5, 30, 560     # a line of code; at most so many; the pixels that they get beside the picture
-LETTER = 6.05                          # of code
+WIDTH = 85                             # letters of a line
 
 
 def still(scenes, tick):
@@ -42,9 +42,8 @@ def still(scenes, tick):
 def _png(fig):
     canvas, file = FigureCanvasAgg(fig), io.BytesIO()
     canvas.draw()
-    pixels = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
-    imsave(file, ((pixels + LEVELS // 2) // LEVELS * LEVELS).astype(np.uint8), format="png", metadata={"Software": None},
-           pil_kwargs={"optimize": True})
+    pixels = np.asarray(canvas.buffer_rgba())[..., :3].astype(int) + LEVELS // 2
+    imsave(file, (pixels - pixels % LEVELS).astype(np.uint8), format="png", metadata={"Software": None})
     return file.getvalue()
 
 
@@ -68,18 +67,18 @@ def _write(ax, lines, x, y, color):
         top = y + 4 + PITCH * n
         if " now" in line.look:
             ax.add_patch(Rectangle((x, top), WIDE, PITCH, fc=_tint(BAD if "bad" in line.look else color, 0.24)))
-        shade = QUIET if "idle" in line.look else INK
-        ax.text(x + 30, top + 12, str(line.number or ""), size=10, color=QUIET, ha="right", family="monospace")
-        ax.text(x + 38, top + 12, line.text[:int((WIDE - 44) / LETTER)], size=10, color=shade, family="monospace", parse_math=False)
+        font = {"size": 10, "family": "monospace", "parse_math": False}
+        ax.text(x + 30, top + 12, str(line.number or ""), color=QUIET, ha="right", **font)
+        ax.text(x + 38, top + 12, line.text[:WIDTH], color=QUIET if "idle" in line.look else INK, **font)
 
 
 def _draw(ax, item, x, y, color):
     x, y, look = x + item.x, y + item.y, item.look.split()
     if item.kind == "text":
-        ax.text(x, y, item.text, size=12.5 if "name" in look else 11, color=QUIET if "off" in look else INK, parse_math=False,
+        ax.text(x, y, item.text, parse_math=False, color=QUIET if "off" in look else INK,
+                size=12.5 if "name" in look else 11, family="monospace" if "digits" in look else "sans-serif",
                 ha="center" if "mid" in look else "right" if "end" in look else "left",
-                weight="bold" if {"name", "head", "strong"} & set(look) else "normal",
-                family="monospace" if "digits" in look else "sans-serif")
+                weight="bold" if {"name", "head", "strong"} & set(look) else "normal")
     elif item.kind == "stroke":
         ax.plot([x, x + item.w], [y, y + item.h], color=EDGE, lw=1)
     elif item.kind == "rect" and item.look in (styles := _styles(color)):
@@ -96,8 +95,9 @@ def _tint(color, share):
 def _styles(color):
     """look: (fill, edge, thickness) of a rectangle; player.css says the same for the page."""
     return {
-        "rail": ("#EEEEEE", "none", 0), "read": ("#5B5B5B", "none", 0), "written": (GREY, "none", 0), "budget": (BAD, "none", 0),
-        "peak": (_tint(color, 0.35), "none", 0), "live": (color, "none", 0), "mark": ("none", BAD, 2),
+        "rail": ("#EEEEEE", "none", 0), "read": ("#5B5B5B", "none", 0), "written": (GREY, "none", 0),
+        "budget": (BAD, "none", 0), "peak": (_tint(color, 0.35), "none", 0), "live": (color, "none", 0),
+        "mark": ("none", BAD, 2),
         "cell": (EMPTY, EDGE, 0.6), "cell seen": (_tint(color, 0.28), EDGE, 0.6), "cell lit": (color, EDGE, 0.6),
         "tensor": (EMPTY, EDGE, 0.6), "tensor absent": ("none", EDGE, 0.6), "tensor load": (color, EDGE, 0.6),
         "tensor store": (color, INK, 1.4), "span here": (_tint(color, 0.4), "none", 0), "span load": (color, "none", 0),

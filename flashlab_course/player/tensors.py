@@ -27,9 +27,10 @@ class Box:
 
     def know(self, steps):
         """A rectangle for each span that moves."""
-        for span in dict.fromkeys(move.span for step in steps for move in step.moves if move.name == self.name):
-            rows, cols = span
-            self.spans[span] = self.scene.rect(*self.place(rows, cols or (0, 1)), "span")
+        for move in (move for step in steps for move in step.moves if move.name == self.name):
+            if (move.rows, move.cols) not in self.spans:
+                place = self.place(move.rows, move.cols or (0, 1))
+                self.spans[move.rows, move.cols] = self.scene.rect(*place, "span")
 
     def mark(self, index):
         """An outline round an element, or round its row where columns are too narrow."""
@@ -43,7 +44,7 @@ class Box:
             self.here = None                           # its tile is gone
         self.program = program
         stored = self.stored.setdefault(step.head, set())
-        now = {move.span: move.kind for move in step.moves if move.name == self.name}
+        now = {(move.rows, move.cols): move.kind for move in step.moves if move.name == self.name}
         for span, kind in now.items():
             if kind == "load":
                 self.here, self.held = span, set(step.sets)
@@ -79,13 +80,14 @@ class Tensors:
                 box.mark(mark[1][-len(recording.tensors[box.name]):])
 
     def _around(self, names, y):
-        """What lies along the query blocks beside the grid, what lies along the key blocks above and below it; where it ends.
+        """Tensors along the query blocks lie beside the grid, those along the key blocks above and below it.
 
-        Results lie at the right and below.
+        Results lie at the right and below. Returns where it ends.
         """
         moved = {(move.kind, move.name) for step in self.recording.steps for move in step.moves}
         results = {name for name in names if ("store", name) in moved or ("load", name) not in moved}
-        left, right, top, below = ([name for name in names if (AXES[name][0] == "i") == beside and (name in results) == after]
+        places = {name: (AXES[name][0] == "i", name in results) for name in names}
+        left, right, top, below = ([name for name in names if places[name] == (beside, after)]
                                    for beside in (True, False) for after in (False, True))
         height, width = (extent(self.recording, axis) * self.row for axis in "ij")
         start = max(sum(map(self._pitch, left)) + 14, 28)
@@ -127,7 +129,7 @@ class Tensors:
         for name in names:
             width, column = self._depth(name)
             turned = AXES[name][0] == "j"
-            row, column = (self.row, column) if turned else (column, self.row)      # the columns of B lie along the grid
+            row, column = (self.row, column) if turned else (column, self.row)      # B's columns lie along the grid
             self._box(name, self.recording.tensors[name], self.x, y, row, column, turned)
             self.scene.text(self.x - 6, y + width / 2 + 4, "name end", name)
             y += width + GAP
@@ -156,16 +158,18 @@ class Tensors:
         cut = {axis: blocks(self.recording, axis) for axis in "ij"}
         visited = dict.fromkeys(step.tile for step in self.recording.steps if step.tile)
         for tile in dict.fromkeys([*((rows, cols) for rows in cut["i"] for cols in cut["j"]), *visited]):
-            (top, bottom), (left, right) = tile
-            place = [self.x + left * self.row, self.y + top * self.row, (right - left) * self.row, (bottom - top) * self.row]
+            (top, bottom), (left, right) = ([edge * self.row for edge in span] for span in tile)
+            place = self.x + left, self.y + top, right - left, bottom - top
             self.tiles[tile] = self.scene.rect(*place, "cell")
             if tile not in visited:
                 self.scene.add("stroke", *place, look="never")
         for axis, spans in cut.items():
             for n, (start, stop) in enumerate(spans if len(spans) <= FEW else []):
                 middle = (start + stop) / 2 * self.row
-                place = (self.x - 6, self.y + middle + 4, "small end") if axis == "i" else (self.x + middle, self.y - 5, "small mid")
-                self.scene.text(*place, str(n))
+                if axis == "i":
+                    self.scene.text(self.x - 6, self.y + middle + 4, "small end", str(n))
+                else:
+                    self.scene.text(self.x + middle, self.y - 5, "small mid", str(n))
 
     def show(self, n, step, frame):
         eager = self._eager(step)
