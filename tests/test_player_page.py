@@ -16,8 +16,9 @@ from flashlab_course.player import play, record
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 BROWSER = next(filter(None, map(shutil.which, (*NAMES, MAC))), None)
-QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--virtual-time-budget=20000"]
+QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+         "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
+         "--virtual-time-budget=20000"]
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome here to run the player's script in")
 
 # What a scenario has at hand, and how its answers come out: as JSON in the page, which the browser prints at the end.
@@ -31,7 +32,7 @@ const seen = (n = 0) => {
   const lane = roots[n].querySelector(".lane"), lit = lane.querySelector(".cell.lit");
   return { at: Number(text("output").split(" ")[0]) - 1, line: Number(lane.querySelector(".source .now i").textContent),
            status: text(".said p"), bytes: [...lane.querySelectorAll(".picture .strong")].map((one) => one.textContent),
-           lit: lit && [lit.getAttribute("x"), lit.getAttribute("y")], slider: Number(roots[n].querySelector("input").value) };
+           lit: lit && [lit.getAttribute("x"), lit.getAttribute("y")] };
 };
 const answers = [];
 const say = (answer) => answers.push(answer);
@@ -50,7 +51,8 @@ def in_browser(tmp_path, players, scenario):
     page = tmp_path / "page.html"
     bodies = "".join(player._repr_html_() for player in players)
     script = HARNESS.replace("%s", scenario)
-    page.write_text(f"<!DOCTYPE html><meta charset='utf-8'><body>{bodies}<script>{script}</script></body>", encoding="utf-8")
+    body = f"<body>{bodies}<script>{script}</script></body>"
+    page.write_text(f"<!DOCTYPE html><meta charset='utf-8'>{body}", encoding="utf-8")
     command = [BROWSER, *QUIET, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120)
     found = re.search(r'<pre id="answers">(.*?)</pre>', done.stdout, re.DOTALL)
@@ -168,7 +170,8 @@ CONTRAST = """
     const worst = {};
     for (const one of stage.querySelectorAll("h4, p, .source *, .keys span, output, button, select, text")) {
       const style = getComputedStyle(one), name = `${one.tagName} ${one.getAttribute("class") ?? ""}`;
-      worst[name] = Math.min(worst[name] ?? 99, contrast(one.tagName === "text" ? style.fill : style.color, ground(one)));
+      const ink = one.tagName === "text" ? style.fill : style.color;
+      worst[name] = Math.min(worst[name] ?? 99, contrast(ink, ground(one)));
     }
     say(worst);
   }

@@ -1,4 +1,4 @@
-"""Predictions are scored in words, drawn, and kept; the reference of an exercise shows itself once the learner's own passes."""
+"""Predictions are scored in words, drawn, and kept; the reference shows itself once the learner's own answer passes."""
 
 import json
 
@@ -37,8 +37,9 @@ def test_an_empty_prediction_prints_nothing(capsys, nothing):
     (True, False, "you said True; it is False."),
     ("seven", 7, "you said seven; a number was asked, not text, and it is 7."),
     (lambda N: N, 7, "you gave a function; its value was asked, and it is 7."),
-    ({"wiht": 1}, {"with": 2}, "how many, wiht: there is no such thing to predict."), (3, True, "you said 3; True or False was asked, and it is True."),
-    (1, True, "True or False was asked"), (True, 1, "you said True; a number was asked, not True or False, and it is 1."),
+    ({"wiht": 1}, {"with": 2}, "how many, wiht: there is no such thing to predict."),
+    (3, True, "you said 3; True or False was asked, and it is True."), (1, True, "True or False was asked"),
+    (True, 1, "you said True; a number was asked, not True or False, and it is 1."),
     ([1, 2], [1, 3], "number 2: you said 2; it is 3"), ([2, 2], {1: 1.9610067, 16: 1.0}, "; it is 1: 1.96, 16: 1."),
     ("yes", False, "you said yes; True or False was asked, and it is False."),
     (1048576.0, 2**20, "you said 1,048,576. Right."),
@@ -90,8 +91,9 @@ def test_a_broken_file_of_predictions_counts_as_empty(capsys, sandbox, text):
     assert json.loads((sandbox / FILE).read_text()) == {"size": 4}
 
 
-@pytest.mark.parametrize("guess, x, drawn", [(50, None, 1), (50, 10, 1), ({10: 5, 100: 500}, None, 2), (lambda N: N * N, None, 2),
-                                             (None, None, 0), ("many", None, 0), (lambda N: "x", None, 0), (-5, 10, 1)])
+@pytest.mark.parametrize("guess, x, drawn", [
+    (50, None, 1), (50, 10, 1), ({10: 5, 100: 500}, None, 2), (lambda N: N * N, None, 2), (None, None, 0),
+    ("many", None, 0), (lambda N: "x", None, 0), (-5, 10, 1)])
 @pytest.mark.parametrize("scale", ["log", "linear"])
 def test_a_prediction_is_drawn_on_the_picture(guess, x, drawn, scale):
     fig, ax = plt.subplots()
@@ -104,8 +106,8 @@ def test_a_prediction_is_drawn_on_the_picture(guess, x, drawn, scale):
     assert len(ax.lines) - before == drawn
 
 
-@pytest.mark.parametrize("guess, x, axis", [(1e30, 10, "y"), (1e30, None, "y"), (1e30, None, "x"), ({10: 1e30}, None, "y"),
-                                            (float("inf"), 10, "y")])
+@pytest.mark.parametrize("guess, x, axis", [
+    (1e30, 10, "y"), (1e30, None, "y"), (1e30, None, "x"), ({10: 1e30}, None, "y"), (float("inf"), 10, "y")])
 def test_a_prediction_outside_the_picture_stands_at_its_edge_with_its_value(guess, x, axis):
     """Drawn in its place it would make a picture of a million pixels, or squeeze all else to a line."""
     fig, ax = plt.subplots(figsize=(6, 4))

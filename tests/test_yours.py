@@ -20,7 +20,8 @@ def _(sandbox):
 
 def write(name, text=None):
     """As a learner would: the solution, or another text, in exercises/."""
-    text = form.exercise(name).parsed.text.replace("# >>> your turn:", "# mine:").replace("# <<<", "") if text is None else text
+    if text is None:
+        text = form.exercise(name).parsed.text.replace("# >>> your turn:", "# mine:").replace("# <<<", "")
     source.exercise_path(name).write_text(text, encoding="utf-8")
 
 
@@ -63,7 +64,8 @@ def test_bytes_of_a_kernel_are_counted_by_the_interpreter():
     write("ex10_triton_forward")
     point, = yours.over_N([128], d=16)
     assert point["rung"] == "yours: FA2 in Triton"
-    assert point["measured"] == point["formula"] == cost.fa2_forward(128, 128, 16, B_r=point["B"], B_c=point["B"]).traffic
+    truth = cost.fa2_forward(128, 128, 16, B_r=point["B"], B_c=point["B"]).traffic
+    assert point["measured"] == point["formula"] == truth
 
 
 @needs_interpreter
@@ -89,7 +91,8 @@ def test_on_a_gpu_the_learners_kernel_is_timed_beside_the_others(what, name):
     which = {"forward": forward, "backward": backward}[what]
     problem = bench.Problem(256, 64, False, "bfloat16", 1, 4)
     chosen = [which.implementations()["sdpa_flash"]]
-    results = {"what": what, "rows": [rows.as_json(row) for row in which.measure(problem, chosen, timer=timing.quick_ms, rounds=1)]}
+    found = which.measure(problem, chosen, timer=timing.quick_ms, rounds=1)
+    results = {"what": what, "rows": [rows.as_json(row) for row in found]}
     own = yours.into(results)["rows"][-1]
     assert own["implementation"] == "yours" and own["ms"] and own["tflops"] and own["error"] is not None, own
 
