@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from flashlab.triton_mode import interpreted
-from flashlab_course.check import form, limits, runner, source, stubs
+from flashlab_course.check import form, limits, runner, source
 from flashlab_course.compiler.watch import bind, watch
+from flashlab_course.lesson.reference import own_text
 
 MAX_ACCESSES = 5000
 SECONDS = 10                   # for a learner's kernel
@@ -127,33 +128,23 @@ def touched(function):
 
 def touched_by(name, *args, **kwargs):
     """Touched, of the learner's answer to a Triton exercise, called with these arguments; None while it is a stub."""
-    text = stubs.present(name)
-    if text is None or not stubs.begun(name, text):
+    if own_text(name) is None:
         return None
     if not interpreted():
         return Touched(problem=COMPILED)
-    watcher = _Watcher()
-
-    def run():
-        with watch(watcher):
-            _load(name, text)(*args, **kwargs)
-
-    _, error = runner.protected(run, SECONDS)
-    if error is not None:
-        watcher.seen.problem = _said(error)
+    with watch(_Watcher()) as watcher:
+        _, error = runner.protected(lambda: _own(name)(*args, **kwargs), SECONDS)
+    watcher.seen.problem = _said(error) if error is not None else ""
     return watcher.seen
 
 
 def result_of(name, *args):
     """What the learner's answer to an exercise returns, right or wrong; None if it is a stub or fails."""
-    text = stubs.present(name)
-    if text is None or not stubs.begun(name, text):
-        return None
-    return runner.protected(lambda: _load(name, text)(*args), SECONDS)[0]
+    return None if own_text(name) is None else runner.protected(lambda: _own(name)(*args), SECONDS)[0]
 
 
-def _load(name, text):
-    return source.load_text(text, name, source.exercise_path(name))[form.exercise(name).function]
+def _own(name):
+    return source.load_text(own_text(name), name, source.exercise_path(name))[form.exercise(name).function]
 
 
 def _said(error):

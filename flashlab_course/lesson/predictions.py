@@ -132,26 +132,23 @@ def _sentence(guess, truth, unit):
         return "there is no such thing to predict."
     if callable(guess):
         return f"you gave a function; its value was asked, and it is {_text(truth)}{unit}."
-    said = f"you said {_text(guess)}{unit if _is_number(guess) else ''}"
-    it_is = f"it is {_text(truth)}{unit}"
+    said, it_is = f"you said {_text(guess)}{unit if _is_number(guess) else ''}", f"it is {_text(truth)}{unit}"
     if _is_number(truth) and isinstance(guess, (str, bool)):   # in Python True == 1
-        return f"{said}; a number was asked, not {'text' if isinstance(guess, str) else 'True or False'}, and {it_is}."
+        return f"{said}; a number was asked, and {it_is}."
     if isinstance(truth, bool) and str(guess) not in ("True", "False"):
         return f"{said}; True or False was asked, and {it_is}."
-    if not _is_number(guess) or not _is_number(truth):
-        return f"{said}. Right." if _words(guess) == _words(truth) else f"{said}; {it_is}."
-    if guess == truth or _text(guess) == _text(truth):
+    if _text(guess) == _text(truth) or not _is_number(truth) and _words(guess) == _words(truth):
         return f"{said}. Right."
-    if truth and abs(guess / truth - 1) <= CLOSE:
-        return f"{said}; {it_is}: close."
     return f"{said}; {it_is}{_how_far(guess, truth, unit)}."
 
 
 def _how_far(guess, truth, unit):
-    if not math.isfinite(guess) or not math.isfinite(truth) or guess * truth <= 0:
+    if not (_is_number(guess) and _is_number(truth) and 0 < guess * truth < math.inf):
         return ""
     ratio = guess / truth
     much = "much" if ratio > 1 else "little"
+    if abs(ratio - 1) <= CLOSE:
+        return ": close"
     if 0.5 < ratio < 2 and unit != " %":                       # per cent of per cent would be read as points
         return f": {100 * abs(ratio - 1):.0f} % too {much}"
     return f": {_text(max(ratio, 1 / ratio), 2)} times too {much}"

@@ -109,13 +109,18 @@ def _own(exercise, fn):
     """The learner's answer as text; "" where the file is still the stub."""
     if fn is not None:
         return textwrap.dedent(source.of(fn)).strip()
-    text = stubs.present(exercise.name)
-    return _code(text) if text is not None and stubs.begun(exercise.name, text) else ""
+    return _code(own_text(exercise.name) or "")
+
+
+def own_text(name):
+    """The text of the learner's file for that exercise; None if it is missing or still the stub."""
+    text = stubs.present(name)
+    return text if text is not None and stubs.begun(name, text) else None
 
 
 def _code(text):
     """A module's text without its docstring and the marks around what is to be written."""
-    with contextlib.suppress(SyntaxError, ValueError):         # a text that Python cannot read is shown whole
+    with contextlib.suppress(SyntaxError, ValueError, IndexError):     # a text that Python cannot read is shown whole
         first = ast.parse(text).body[0]
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
             text = "\n".join(text.split("\n")[first.end_lineno:])

@@ -17,8 +17,9 @@ from flashlab.triton_mode import import_triton, interpreted
 from flashlab_course.bench import backward, forward, passes, problems, timing
 from flashlab_course.bench.results import why_no_gpu
 from flashlab_course.bench.rows import Row, as_json, problem_of, read
-from flashlab_course.check import checker, form, source, stubs
+from flashlab_course.check import checker, form, source
 from flashlab_course.compiler.watch import Traffic, watch
+from flashlab_course.lesson.reference import own_text
 
 FORWARD, BACKWARD = "ex10_triton_forward", "ex11_dkdv"
 TILE = 64                      # of the learner's kernels: at d = 128 a loop as in the chapters does not spill
@@ -26,8 +27,8 @@ TILE = 64                      # of the learner's kernels: at d = 128 a loop as 
 
 def answer(name):
     """The learner's function of that exercise if it passes now, else None."""
-    text = stubs.present(name)
-    return _passing(name, text) if text is not None and stubs.begun(name, text) else None
+    text = own_text(name)
+    return None if text is None else _passing(name, text)
 
 
 @cache
