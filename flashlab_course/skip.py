@@ -1,8 +1,8 @@
-"""Let a notebook end early and in peace: the cells below say that they were skipped, so Run All still reaches the end."""
+"""Let a notebook end early without an error: the cells below say that they were skipped, Run All reaches the end."""
 
 
 def skip_the_rest(reason):
-    """Print the reason. From now on this kernel runs no cell: each prints one line instead, until the kernel is restarted.
+    """Print the reason. Until it is restarted this kernel runs no further cell: each prints one line instead.
 
     Outside IPython only the reason is printed.
     """

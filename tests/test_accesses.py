@@ -1,4 +1,4 @@
-"""What a kernel touches: each load and store is seen, with its program and mask; a learner's answer too, right or wrong."""
+"""What a kernel touches: each load and store is seen, with its program and mask; a learner's answer too."""
 
 import numpy as np
 import pytest
@@ -110,7 +110,7 @@ def test_a_learners_kernel_is_seen_right_or_wrong(sandbox):
 @pytest.mark.parametrize("old, new, said", [
     ("grid = (triton.cdiv(N, B),)", 'raise NotImplementedError("ex09_vector_add: the grid")', "not finished: the grid"),
     ("x = tl.load(X + i, mine)", "x = tl.lod(X + i, mine)", "lod"),
-    ("import triton.language as tl", "import triton.language as tl\nimport nothing_of_that_name", "nothing_of_that_name"),
+    ("import triton.language as tl", "import triton.language as tl\nimport nothing_such", "nothing_such"),
     ("i = tl.program_id(0) * B", "i = = tl.program_id(0) * B", "SyntaxError"),
 ])
 def test_what_ended_a_learners_run_is_said(sandbox, old, new, said):

@@ -1,8 +1,9 @@
-"""The lessons: softmaxes, merge and block products have oracles of their own; the built notebooks keep the course's rules."""
+"""The lessons: softmaxes, merge and block products are right; the built notebooks keep the course's rules."""
 
 import functools
 import importlib.util
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,17 +13,22 @@ from flashlab import cost
 from flashlab.memory import Memory
 from flashlab.oracle import attention, max_error
 from flashlab.rungs.block_matmul import attention_without_softmax, block_matmul, softmax_star_attention
-from flashlab.rungs.online_softmax import merge, safe_softmax, softmax_three_pass, softmax_two_pass, softmax_weighted_sum
+from flashlab.rungs.online_softmax import (
+    merge,
+    safe_softmax,
+    softmax_three_pass,
+    softmax_two_pass,
+    softmax_weighted_sum,
+)
 
 SOFTMAXES = [safe_softmax, softmax_three_pass, softmax_two_pass]
 
 
 @pytest.mark.parametrize("f", SOFTMAXES)
-@pytest.mark.parametrize("N", [1, 7, 97])
-@pytest.mark.parametrize("size", [1, 60, 1000])
-def test_softmaxes(f, N, size):
-    x = torch.randn(N, generator=torch.Generator().manual_seed(N)) * size     # exp(1000) overflows float32
-    assert max_error(f(x), torch.softmax(x.double(), 0)) < 1e-6
+def test_softmaxes(f):
+    for N, size in product((1, 7, 97), (1, 60, 1000)):             # exp(1000) overflows float32
+        x = torch.randn(N, generator=torch.Generator().manual_seed(N)) * size
+        assert max_error(f(x), torch.softmax(x.double(), 0)) < 1e-6
 
 
 @pytest.mark.parametrize("B", [1, 5, 16, 200])
@@ -39,12 +45,13 @@ def test_passes_are_measured(B):
     """Three passes read 3N, two read 2N, one reads N and its values: what the names promise."""
     N, d_v = 50, 8
     x, v = torch.randn(N), torch.randn(N, d_v)
-    for f, expected in [(lambda: softmax_three_pass(x, B=B), (3 * N, N)), (lambda: softmax_two_pass(x, B=B), (2 * N, N)),
-                        (lambda: softmax_weighted_sum(x, v, B=B), (N + N * d_v, d_v)),
-                        (lambda: safe_softmax(x), (5 * N + 2, 3 * N + 2))]:
+    for call, read, written in [
+        (lambda: softmax_three_pass(x, B=B), 3 * N, N), (lambda: softmax_two_pass(x, B=B), 2 * N, N),
+        (lambda: softmax_weighted_sum(x, v, B=B), N + N * d_v, d_v), (lambda: safe_softmax(x), 5 * N + 2, 3 * N + 2),
+    ]:
         with Memory() as mem:
-            f()
-        assert (mem.read // 4, mem.written // 4) == expected
+            call()
+        assert (mem.read // 4, mem.written // 4) == (read, written)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 30, 49, 50])
@@ -67,15 +74,16 @@ def test_merge_of_nothing_is_nothing():
     assert (O == 0).all() and (m == -torch.inf).all() and (l == 0).all()
 
 
-@pytest.mark.parametrize("M,K,N,B_m,B_k,B_n", [(8, 4, 8, 4, 2, 2), (7, 5, 9, 3, 2, 4), (1, 1, 1, 8, 8, 8), (30, 17, 23, 9, 16, 8)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
-def test_block_matmul(M, K, N, B_m, B_k, B_n, dtype):
-    A, B = torch.randn(M, K).to(dtype), torch.randn(K, N).to(dtype)
-    with Memory() as mem:
-        C = block_matmul(A, B, B_m=B_m, B_n=B_n, B_k=B_k)
-    truth = A.double() @ B.double()
-    assert C.dtype == dtype and max_error(C, truth) <= 8 * torch.finfo(dtype).eps * truth.abs().max().clamp(min=1)
-    assert (mem.read, mem.written, mem.matmul_flops) == cost.block_matmul(M, K, N, B_m=B_m, B_n=B_n, element_size=dtype.itemsize)
+def test_block_matmul(dtype):
+    for M, K, N, B_m, B_k, B_n in [(8, 4, 8, 4, 2, 2), (7, 5, 9, 3, 2, 4), (1, 1, 1, 8, 8, 8), (30, 17, 23, 9, 16, 8)]:
+        A, B = torch.randn(M, K).to(dtype), torch.randn(K, N).to(dtype)
+        with Memory() as mem:
+            C = block_matmul(A, B, B_m=B_m, B_n=B_n, B_k=B_k)
+        truth = A.double() @ B.double()
+        assert C.dtype == dtype and max_error(C, truth) <= 8 * torch.finfo(dtype).eps * truth.abs().max().clamp(min=1)
+        expected = cost.block_matmul(M, K, N, B_m=B_m, B_n=B_n, element_size=dtype.itemsize)
+        assert (mem.read, mem.written, mem.matmul_flops) == expected
 
 
 def test_attention_without_softmax_is_two_products():
@@ -133,14 +141,17 @@ def cells(source):
 
 def text_of(cell):
     """What a cell prints, pictures and panels left out: they come with a text for where they cannot be shown."""
-    shown = [output.get("text", "") if output.output_type == "stream" else output.get("data", {}).get("text/plain", "") + "\n"
-             for output in cell.outputs if not DRAWN & set(output.get("data", {}))]
-    return "".join(shown)
+    streams = [output.text for output in cell.outputs if output.output_type == "stream"]
+    shown = [output.data for output in cell.outputs if not DRAWN & set(output.get("data", DRAWN))]
+    return "".join(streams + [data.get("text/plain", "") + "\n" for data in shown])
 
 
 def tables(text):
-    """The printed tables in a text, each a list of its rows: three lines or more in a row that hold equally many numbers, two
-    at least. What stands between the numbers may differ, so a loop that prints a sentence for each step counts as well."""
+    """The printed tables in a text, each a list of its rows.
+
+    A table is three lines or more, one after the other, that hold equally many numbers, at least two. The words between
+    the numbers may differ: a loop that prints a sentence for each step counts.
+    """
     found, rows, before = [], [], 0
     for line in [*text.splitlines(), ""]:
         numbers = len(NUMBER.findall(line))
@@ -150,30 +161,31 @@ def tables(text):
     return [rows for rows in found if len(rows) >= 3]
 
 
-@pytest.mark.parametrize("text, rows", [
-    ("N  bytes\n1  10\n2  20\n3  30\nall fine\n", [3]), ("a = 1, b = 2\n" * 6, [6]), ("1 2\n3 4\n", []), ("x = 1\n" * 9, []),
-    ("[[0.5  inf]\n [-1 nan]\n [1e-3 2]]\n", [3]), ("1 2\n3 4\n5 6\n1 2 3\n4 5 6\n7 8 9\n", [3, 3]), ("S_1 and d_2\n" * 5, [])])
-def test_tables_are_recognised(text, rows):
-    assert [len(table) for table in tables(text)] == rows
+def test_tables_are_recognised():
+    for text, rows in [
+        ("N  bytes\n1  10\n2  20\n3  30\nall fine\n", [3]), ("a = 1, b = 2\n" * 6, [6]), ("1 2\n3 4\n", []),
+        ("x = 1\n" * 9, []), ("[[0.5  inf]\n [-1 nan]\n [1e-3 2]]\n", [3]), ("S_1 and d_2\n" * 5, []),
+        ("1 2\n3 4\n5 6\n1 2 3\n4 5 6\n7 8 9\n", [3, 3]),
+    ]:
+        assert [len(table) for table in tables(text)] == rows
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_a_chapter_prints_little(source):
-    """A wall of numbers is not read: 25 lines a cell, one printed table a section, of five rows; what is larger is a picture."""
+    """A wall of numbers is not read: 25 lines a cell, one printed table a section, of five rows."""
     by_section = {}
     for section, cell in cells(source):
         text = text_of(cell)
-        assert len(text.splitlines()) <= LINES_OF_OUTPUT, f"{section}: a cell prints {len(text.splitlines())} lines:\n{cell.source}"
+        assert len(text.splitlines()) <= LINES_OF_OUTPUT, f"{section}: this cell prints too much:\n{cell.source}"
         by_section.setdefault(section, []).extend(tables(text))
     for section, found in by_section.items():
-        assert len(found) <= 1, f"{section}: {len(found)} printed tables:\n" + "\n\n".join("\n".join(rows) for rows in found)
-        assert all(len(rows) <= ROWS_OF_A_TABLE for rows in found), f"{section}: draw this table:\n" + "\n".join(found[0])
+        assert len(found) <= 1, f"{section}: {len(found)} printed tables"
+        assert all(len(rows) <= ROWS_OF_A_TABLE for rows in found), f"{section}: draw this table:\n{found[0]}"
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_a_chapter_gives_the_learner_something_to_do(source):
-    """Read-only chapters teach little. Something to do is a check of an exercise, a prediction (`my_... = None`), or a cell that
-    is left to the learner (`# Your ...`, TODO); one for every six code cells."""
+    """For every six code cells a check, a prediction (`my_... = None`), or a cell left to the learner (`# Your`)."""
     code = [cell for _, cell in cells(source)]
     to_do = [cell for cell in code if TO_DO.search(cell.source)]
     assert CELLS_FOR_ONE_TO_DO * len(to_do) >= len(code), f"{len(to_do)} things to do in {len(code)} code cells"

@@ -28,7 +28,7 @@ def test_a_copy_shows_its_printed_lines_with_their_numbers():
 def test_a_verdict_says_what_is_off_and_what_is_no_line():
     copied = misprints.COPIES["FA2"]
     fixes = {n: copied.corrected(n) for n in copied.wrong()}
-    nbytes = 8 * 2 * misprints.N_Q * misprints.D_HEAD                    # the whole of O, in float64, for each of two key blocks
+    nbytes = 8 * 2 * misprints.N_Q * misprints.D_HEAD       # the whole of O, in float64, for each of two key blocks
     assert copied.verdict(fixes | {9: "O_i = load(O, i)"}).endswith(f"; {nbytes} bytes too many")
     assert "dQ right, dK off by" in copied.verdict(fixes | {18: "dK_j += dS_ij.T @ Q_i"})
     assert "SyntaxError" in copied.verdict({1: "D = ("})

@@ -4,12 +4,11 @@ import json
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 import torch
 
-from flashlab.memory import KiB, kernel, load, store, tiles
+from flashlab.memory import KiB
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab_course.player import play, record
@@ -17,8 +16,9 @@ from flashlab_course.player import play, record
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 BROWSER = next(filter(None, map(shutil.which, (*NAMES, MAC))), None)
-QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--virtual-time-budget=20000"]
+QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+         "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
+         "--virtual-time-budget=20000"]
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome here to run the player's script in")
 
 # What a scenario has at hand, and how its answers come out: as JSON in the page, which the browser prints at the end.
@@ -32,7 +32,7 @@ const seen = (n = 0) => {
   const lane = roots[n].querySelector(".lane"), lit = lane.querySelector(".cell.lit");
   return { at: Number(text("output").split(" ")[0]) - 1, line: Number(lane.querySelector(".source .now i").textContent),
            status: text(".said p"), bytes: [...lane.querySelectorAll(".picture .strong")].map((one) => one.textContent),
-           lit: lit && [lit.getAttribute("x"), lit.getAttribute("y")], slider: Number(roots[n].querySelector("input").value) };
+           lit: lit && [lit.getAttribute("x"), lit.getAttribute("y")] };
 };
 const answers = [];
 const say = (answer) => answers.push(answer);
@@ -51,7 +51,8 @@ def in_browser(tmp_path, players, scenario):
     page = tmp_path / "page.html"
     bodies = "".join(player._repr_html_() for player in players)
     script = HARNESS.replace("%s", scenario)
-    page.write_text(f"<!DOCTYPE html><meta charset='utf-8'><body>{bodies}<script>{script}</script></body>", encoding="utf-8")
+    body = f"<body>{bodies}<script>{script}</script></body>"
+    page.write_text(f"<!DOCTYPE html><meta charset='utf-8'>{body}", encoding="utf-8")
     command = [BROWSER, *QUIET, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120)
     found = re.search(r'<pre id="answers">(.*?)</pre>', done.stdout, re.DOTALL)
@@ -109,16 +110,14 @@ def test_keys_slider_and_buttons(tmp_path, fa2):
 
 
 def test_space_plays_and_pauses(tmp_path, fa2):
-    answers = in_browser(tmp_path, [play(fa2)], """
-      const stage = roots[0].querySelector(".stage"), named = () => roots[0].querySelector(".play").getAttribute("aria-label");
-      key(0, " "); say(stage.classList.contains("playing")); say(named());
+    playing, at, still_there, again = in_browser(tmp_path, [play(fa2)], """
+      const named = () => roots[0].querySelector(".play").getAttribute("aria-label");
+      key(0, " "); say(named());
       await wait(1500); key(0, " ");
-      const at = seen().at; say(at); say(named()); await wait(1000); say(seen().at === at);
+      const at = seen().at; say(at); await wait(1000); say(seen().at === at && named() === "Play");
       key(0, "End"); key(0, " "); say(seen().at); key(0, " ");
     """)
-    playing, name, at, paused, still_there, again = answers
-    assert (playing, name, paused, still_there, again) == (True, "Pause", "Play", True, 0)
-    assert 3 <= at <= 5, "three lines a second"
+    assert (playing, still_there, again) == ("Pause", True, 0) and 3 <= at <= 5, "three lines a second"
 
 
 def test_two_players_do_not_disturb_each_other(tmp_path, fa2):
@@ -134,33 +133,17 @@ def test_two_players_do_not_disturb_each_other(tmp_path, fa2):
     assert answers[2] == 8 + 8 and answers[3] == [len(fa2.steps) - 1, 0]
 
 
-def my_program(Q, K, V, O, rows, B_c):
-    Q_i = load(Q, rows)
-    O_i = torch.zeros(4, 4)
-    for cols in tiles(len(K), B_c):
-        O_i = O_i + torch.exp(Q_i @ load(K, cols).T) @ load(V, cols)
-    store(O, rows, O_i)
-
-
-def test_a_learners_function_opens_at_the_wrong_element(tmp_path):
-    def call():
-        Q, K, V = inputs()
-        O = torch.empty(12, 4)
-        with kernel("mine", Q=Q, K=K, V=V, O=O):
-            for rows in tiles(12, 4):
-                my_program(Q, K, V, O, rows, 4)
-
-    recording = record(call, follow=my_program, sram_bytes=KiB)
-    shown, mark, stores = in_browser(tmp_path, [play(recording, at=("O", (9, 1)))], """
+def test_the_mark_lies_in_the_tile_that_was_stored(tmp_path, fa2):
+    shown, mark, stored = in_browser(tmp_path, [play(fa2, at=("O", (9, 1)))], """
       say(seen());
-      const box = roots[0].querySelector(".mark"), store = roots[0].querySelector(".span.store");
-      say(["x", "y", "width", "height"].map((name) => Number(box.getAttribute(name))));
-      say(["x", "y", "width", "height"].map((name) => Number(store.getAttribute(name))));
+      for (const look of [".mark", ".span.store"]) {
+        const box = roots[0].querySelector(look);
+        say(["x", "y", "width", "height"].map((name) => Number(box.getAttribute(name))));
+      }
     """)
-    step = recording.storing("O", (9, 1))
-    assert (shown["at"], shown["line"]) == (step, line(recording, step))
-    assert shown["status"].startswith("tile (2, 2)") and "stores O[8:12]" in shown["status"]
-    assert stores[0] < mark[0] + mark[2] / 2 < stores[0] + stores[2] and stores[1] < mark[1] + mark[3] / 2 < stores[1] + stores[3]
+    step = fa2.storing("O", (9, 1))
+    assert (shown["at"], shown["line"]) == (step, line(fa2, step)) and "stores O[8:12]" in shown["status"]
+    assert all(stored[n] < mark[n] + mark[n + 2] / 2 < stored[n] + stored[n + 2] for n in (0, 1))
 
 
 # The smallest contrast of each kind of text, in the player's own light colours and in its dark ones.
@@ -187,7 +170,8 @@ CONTRAST = """
     const worst = {};
     for (const one of stage.querySelectorAll("h4, p, .source *, .keys span, output, button, select, text")) {
       const style = getComputedStyle(one), name = `${one.tagName} ${one.getAttribute("class") ?? ""}`;
-      worst[name] = Math.min(worst[name] ?? 99, contrast(one.tagName === "text" ? style.fill : style.color, ground(one)));
+      const ink = one.tagName === "text" ? style.fill : style.color;
+      worst[name] = Math.min(worst[name] ?? 99, contrast(ink, ground(one)));
     }
     say(worst);
   }
@@ -199,10 +183,3 @@ def test_text_can_be_read_in_light_and_dark(tmp_path, fa2):
     light, dark = in_browser(tmp_path, [play(fa2)], CONTRAST)
     assert len(light) > 8 and light != dark
     assert not {name: ratio for worst in (light, dark) for name, ratio in worst.items() if ratio < 4.5}
-
-
-def test_a_saved_page_needs_nothing_else(tmp_path, fa2):
-    path = Path(tmp_path / "player.html")
-    play(fa2, titles=["mine & yours"]).save(path)
-    text = path.read_text(encoding="utf-8")
-    assert "<title>mine &amp; yours</title>" in text and not re.search(r'(src|href)="(?!data:)', text)

@@ -14,6 +14,11 @@ def _(sandbox):
     """A root of its own for answers."""
 
 
+def wrong(name, mistake):
+    exercise = form.exercise(name)
+    return exercise.wrong(next(one for one in exercise.mistakes if one.name == mistake))
+
+
 @pytest.mark.parametrize("name", MOVING)
 def test_an_answer_on_modelled_memory_moves(name):
     player = replay(name, form.exercise(name).solution())
@@ -28,24 +33,21 @@ def test_a_kernel_moves(name):
 
 
 def test_a_wrong_answer_opens_where_its_first_wrong_number_was_stored():
-    exercise = form.exercise("ex06_fa2_inner_loop")
-    wrong = exercise.wrong(next(m for m in exercise.mistakes if m.name == "no_rescale_O"))
-    player = replay(exercise.name, wrong)
+    name, fn = "ex06_fa2_inner_loop", wrong("ex06_fa2_inner_loop", "no_rescale_O")
+    player = replay(name, fn)
     assert player.marked and "two key blocks" in player.scenes[0].title, "not the smallest case that fails"
     assert player.start > 0
-    assert replay(exercise.name, wrong, case="one key block").scenes[0].title.endswith("one key block")
+    assert replay(name, fn, case="one key block").scenes[0].title.endswith("one key block")
 
 
 @pytest.mark.skipif(not interpreted(), reason="kernels are followed in the interpreter")
 def test_a_stray_access_opens_where_it_happens():
-    exercise = form.exercise("ex09_vector_add")
-    player = replay(exercise.name, exercise.wrong(next(m for m in exercise.mistakes if m.name == "no_guard_load")))
+    player = replay("ex09_vector_add", wrong("ex09_vector_add", "no_guard_load"))
     assert player.start > 0 and not player.marked, "no number is wrong"
 
 
 def test_a_wrong_tile_is_found_in_the_tensor_that_it_is_stored_to():
-    exercise = form.exercise("ex05_fa1_inner_loop")
-    player = replay(exercise.name, exercise.wrong(next(m for m in exercise.mistakes if m.name == "old_division_not_undone")))
+    player = replay("ex05_fa1_inner_loop", wrong("ex05_fa1_inner_loop", "old_division_not_undone"))
     assert player.marked and player.start > 0, "O_i is stored to O"
 
 

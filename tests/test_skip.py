@@ -29,7 +29,7 @@ def run_all(source, before):
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT / "notebooks", timeout=120)
 
 
-@pytest.mark.parametrize("chapter", [chapter for chapter in CHAPTERS if chapter.needs_triton], ids=lambda chapter: chapter.name)
+@pytest.mark.parametrize("chapter", [one for one in CHAPTERS if one.needs_triton], ids=lambda chapter: chapter.name)
 def test_without_triton_the_chapter_says_so_and_reaches_the_end(chapter):
     """Fails on macOS and Windows otherwise: the first cell that imports triton would end Run All with a traceback."""
     done = run_all(f"src/{chapter.number}_{chapter.name}.py", "sys.modules['triton'] = None")

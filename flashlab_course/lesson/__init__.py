@@ -1,4 +1,4 @@
-"""What a notebook says to its learner: how good a prediction was, what the reference looks like beside the learner's own answer.
+"""What a notebook says to its learner: how good a prediction was, how the reference looks beside their own answer.
 
     my_share = None                                        # in one cell: replace None
     said = compare("share of the running state", my_share, share)

@@ -1,9 +1,9 @@
 """Which elements a Triton kernel touches, program by program: what the pictures of loads and stores are drawn from.
 
     seen = touched(lambda: kernel[(3,)](X, Out, 10, 4))          # any launch
-    mine = touched_by("ex09_vector_add", 2.0, X, Y, Out, 4)      # the learner's file, right or wrong; None while it is a stub
+    mine = touched_by("ex09_vector_add", 2.0, X, Y, Out, 4)      # the learner's file; None while it is a stub
 
-Addresses are seen where kernels are interpreted. What lies outside every tensor of the launch is recorded and not carried out.
+Addresses are seen where kernels are interpreted. An access outside every tensor is recorded and not carried out.
 """
 
 from dataclasses import dataclass, field
@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from flashlab.triton_mode import interpreted
-from flashlab_course.check import form, limits, runner, source, stubs
+from flashlab_course.check import form, limits, runner, source
 from flashlab_course.compiler.watch import bind, watch
+from flashlab_course.lesson.reference import own_text
 
 MAX_ACCESSES = 5000
 SECONDS = 10                   # for a learner's kernel
@@ -47,11 +48,11 @@ class Access(NamedTuple):
 
 @dataclass
 class Touched:
-    """The tensors of a run's launches, by the kernel's names, and every access in order. `problem`: why it ended early, or ""."""
+    """The tensors of a run's launches, by the kernel's names, and every access in order."""
 
     tensors: dict = field(default_factory=dict)
     accesses: list = field(default_factory=list)
-    problem: str = ""
+    problem: str = ""          # why the run ended early
 
     def of(self, tensor):
         return [access for access in self.accesses if access.tensor == tensor]
@@ -104,11 +105,12 @@ class _Watcher:
         addresses, mask = addresses.astype(np.int64), np.broadcast_to(mask, addresses.shape)
         name = min(self.ranges, key=lambda name: self._far(name, addresses, mask))
         start, _, size = self.ranges[name]
-        self.seen.accesses.append(Access(kind, name, tuple(program)[:self.axes], (addresses - start) // size, mask.copy()))
+        elements = (addresses - start) // size
+        self.seen.accesses.append(Access(kind, name, tuple(program)[:self.axes], elements, mask.copy()))
         return mask & np.logical_or.reduce([(addresses >= start) & (addresses < stop) for start, stop in self.storages])
 
     def _far(self, name, addresses, mask):
-        """How many places lie outside the tensor, and how far the first of them: a block belongs where this is least."""
+        """How many places lie outside the tensor, and how far away at most: a block belongs where this is least."""
         start, stop, _ = self.ranges[name]
         lanes = addresses[mask] if mask.any() else addresses.ravel()
         outside = np.maximum(np.maximum(start - lanes, lanes - stop + 1), 0)
@@ -125,34 +127,24 @@ def touched(function):
 
 
 def touched_by(name, *args, **kwargs):
-    """Touched, of the learner's answer to a Triton exercise, called with these arguments; None as long as it is a stub."""
-    text = stubs.present(name)
-    if text is None or not stubs.begun(name, text):
+    """Touched, of the learner's answer to a Triton exercise, called with these arguments; None while it is a stub."""
+    if own_text(name) is None:
         return None
     if not interpreted():
         return Touched(problem=COMPILED)
-    watcher = _Watcher()
-
-    def run():
-        with watch(watcher):
-            _load(name, text)(*args, **kwargs)
-
-    _, error = runner.protected(run, SECONDS)
-    if error is not None:
-        watcher.seen.problem = _said(error)
+    with watch(_Watcher()) as watcher:
+        _, error = runner.protected(lambda: _own(name)(*args, **kwargs), SECONDS)
+    watcher.seen.problem = _said(error) if error is not None else ""
     return watcher.seen
 
 
 def result_of(name, *args):
     """What the learner's answer to an exercise returns, right or wrong; None if it is a stub or fails."""
-    text = stubs.present(name)
-    if text is None or not stubs.begun(name, text):
-        return None
-    return runner.protected(lambda: _load(name, text)(*args), SECONDS)[0]
+    return None if own_text(name) is None else runner.protected(lambda: _own(name)(*args), SECONDS)[0]
 
 
-def _load(name, text):
-    return source.load_text(text, name, source.exercise_path(name))[form.exercise(name).function]
+def _own(name):
+    return source.load_text(own_text(name), name, source.exercise_path(name))[form.exercise(name).function]
 
 
 def _said(error):

@@ -9,6 +9,7 @@ A line is wrong if it alone, in a program that is right, changes a gradient, mov
 """
 
 import functools
+import math
 import textwrap
 from dataclasses import dataclass
 
@@ -71,49 +72,46 @@ class Copied:
     lines: list
     dropout: bool
 
+    def __post_init__(self):
+        self.printed = [line if isinstance(line, str) else line[0] for line in self.lines]
+        self.right = [line if isinstance(line, str) else line[1] for line in self.lines]
+
     def __repr__(self):
-        return "\n".join([self.title, *(f"{n:>2}  {self._text(n, 0)}" for n in self._numbers())])
+        return "\n".join([self.title, *(f"{n:>2}  {line}" for n, line in enumerate(self.printed, 1))])
 
     def corrected(self, n):
         """The right form of line n, without its indentation; "" where there should be none."""
-        return self._text(n, 1).strip()
+        return self.right[n - 1].strip()
 
     def wrong(self):
         """The numbers of the lines that are wrong: each is tried alone, in a program that is right."""
-        right = self._run([self._text(n, 1) for n in self._numbers()])
-        found = []
-        for n in (n for n, line in enumerate(self.lines, 1) if not isinstance(line, str)):     # the others are right as printed
-            errors, nbytes = self._run([self._text(k, 0 if k == n else 1) for k in self._numbers()])
-            if isinstance(errors, str) or max(errors.values()) > CLOSE or nbytes != right[1]:
-                found.append(n)
+        found, (_, fewest) = [], self._run(self.right)
+        for n, line in enumerate(self.printed):
+            if line == self.right[n]:
+                continue                               # right as printed
+            errors, nbytes = self._run([*self.right[:n], line, *self.right[n + 1:]])
+            if isinstance(errors, str) or max(errors.values()) > CLOSE or nbytes != fewest:
+                found.append(n + 1)
         return found
 
     def verdict(self, fixes=None):
-        """What the copy gives, in words. fixes: {line number: the learner's code for it, indented or not; "" drops the line}"""
-        fixes = fixes or {}
-        if unknown := [n for n in fixes if n not in self._numbers()]:
-            raise ValueError(f"fixes must be for lines 1 to {len(self.lines)}, got {unknown[0]!r}")
-        texts = [self._text(n, 0) for n in self._numbers()]
-        for n, code in fixes.items():
+        """What the copy gives, in words. fixes: {line number: the learner's code for it; "" drops the line}"""
+        texts = list(self.printed)
+        for n, code in (fixes or {}).items():
+            if n not in range(1, len(texts) + 1):
+                raise ValueError(f"fixes must be for lines 1 to {len(texts)}, got {n!r}")
             indent = len(texts[n - 1]) - len(texts[n - 1].lstrip())
             texts[n - 1] = " " * indent + code.strip()
         errors, nbytes = self._run(texts)
         if isinstance(errors, str):
             return f"does not run: {errors}"
         off = [f"{name} {'right' if error <= CLOSE else f'off by {error:.1g}'}" for name, error in errors.items()]
-        more = nbytes - self._run([self._text(n, 1) for n in self._numbers()])[1]
+        more = nbytes - self._run(self.right)[1]
         moved = "no byte too many" if more == 0 else f"{abs(more)} bytes too {'many' if more > 0 else 'few'}"
         return f"{', '.join(off)}; {moved}"
 
-    def _numbers(self):
-        return range(1, len(self.lines) + 1)
-
-    def _text(self, n, which):
-        line = self.lines[n - 1]
-        return line if isinstance(line, str) else line[which]
-
     def _run(self, texts):
-        """({gradient: its error}, bytes moved) of the program of these lines; (what it raised, 0) if it does not run."""
+        """({gradient: its error}, bytes moved) of the program of these lines; (what it raised, 0) if it fails."""
         inputs, truth = _problem(self.dropout)
         body = textwrap.indent("\n".join(texts), "    ")
         place = {"torch": torch, "load": load, "store": store, "kernel": kernel} | inputs
@@ -121,12 +119,13 @@ class Copied:
             exec(f"def backward():\n{body}\n    return dQ, dK, dV", place)
             with Memory() as mem:
                 found = place["backward"]()
-            errors = {name: max_error(mine, right) for name, mine, right in zip(("dQ", "dK", "dV"), found, truth, strict=True)}
+            errors = [float(max_error(mine, right)) for mine, right in zip(found, truth, strict=True)]
         except SyntaxError as error:   # its own line number counts the def
             return f"SyntaxError in line {error.lineno - 1}: {error.msg}", 0
         except Exception as error:     # noqa: BLE001    a misprint may raise anything
             return f"{type(error).__name__}: {error}".split("\n")[0], 0
-        return {name: error if error == error else float("inf") for name, error in errors.items()}, mem.read + mem.written
+        finite = [float("inf") if math.isnan(error) else error for error in errors]
+        return dict(zip(("dQ", "dK", "dV"), finite, strict=True)), mem.read + mem.written
 
 
 @functools.cache

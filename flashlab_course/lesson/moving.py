@@ -1,11 +1,9 @@
-"""The learner's own exercise in the player: on the case that goes wrong, opened where its first wrong number was stored, or at the
-first stray access."""
+"""The learner's own exercise in the player, opened where its first wrong number was stored."""
 
 from functools import partial
 
-from flashlab_course.check import diagnose, form, judge, loading, source, where
-from flashlab_course.lesson.reference import Reveal
-from flashlab_course.lesson.rings import RINGS, replay_ring
+from flashlab_course.check import diagnose, judge, loading, source, where
+from flashlab_course.lesson.reference import Reveal, known_exercise
 from flashlab_course.player import play, record, record_kernel
 
 SHOWN = 6                      # of an exercise's cases only the first: those after them are large, or of large numbers
@@ -14,18 +12,14 @@ SHOWN = 6                      # of an exercise's cases only the first: those af
 def replay(name, fn=None, case=None):
     """See an answer move, line by line: the file in exercises/, or the function given.
 
-    case  the name of one of the exercise's cases; without it the smallest that fails, or if none does the one with most to see
-    Where a number is wrong the player opens at the line that stored the first wrong one, where a kernel reads or writes outside
-    every tensor at the line that does so first. An exercise that is not written yet, or
-    cannot be read, gives a sentence in place of the player. Those of a ring go all the way round it, and have no cases to choose.
-    Raises: ValueError for an exercise that is unknown or moves no tiles; as flashlab_course.player for sizes it cannot show
+    case  the name of one of the exercise's cases; by default the smallest that fails, or the one with most to see
+    If a number is wrong, the player opens at the line that stored the first wrong one; if a kernel reads or writes
+    outside every tensor, at the line that does so first. For an exercise that is not written yet, or that Python cannot
+    read, a sentence takes the player's place.
+    Raises: ValueError for an exercise that is unknown or moves no tiles, and for sizes that the player cannot show
     """
-    if name not in form.names():
-        raise ValueError(f"name must be an exercise, such as {form.names()[0]!r}, got {name!r}")
-    exercise = form.exercise(name)
-    if name in RINGS and case is not None:
-        raise ValueError(f"case must be None for {name}, which goes round a whole ring, got {case!r}")
-    if not exercise.moves and name not in RINGS:
+    exercise = known_exercise(name)
+    if not exercise.moves:
         raise ValueError(f"{name} moves no tiles between HBM and chip, so there is nothing to see of it")
     try:
         fn = loading.function_from_file(exercise)[0] if fn is None else fn
@@ -33,27 +27,13 @@ def replay(name, fn=None, case=None):
         return Reveal(problem.message)
     if source.markers_left(source.of(fn), name):
         return Reveal(f"Your own lines move here once {name} is written; it need not be right.")
-    if name in RINGS:
-        return replay_ring(name, fn)
     chosen, place = (_case(exercise, case), None) if case is not None else _most_telling(exercise, fn)
     recording = _record(exercise, fn, chosen)
     recording.title = f"{name}: {chosen.name}"
-    at = _in_run(place, recording)
-    return play(recording, at=at, start=_stray(recording) if at is None else None)
-
-
-def _stray(recording):
-    """The first step that loaded or stored outside every tensor, or None."""
-    return next((n for n, step in enumerate(recording.steps) if step.note), None)
-
-
-def _in_run(place, recording):
-    """Where a wrong number is in a tensor of the run, or None: O[index], also for an O_i that is all of O."""
-    name, index = place or ("", ())
-    for known in (name, name.removesuffix("_i")):
-        if index and known in recording.tensors:
-            return known, index
-    return None
+    if at := _in_run(place, recording):
+        return play(recording, at=at)
+    strays = [n for n, step in enumerate(recording.steps) if step.note]
+    return play(recording, start=strays[0] if strays else None)
 
 
 def _case(exercise, name):
@@ -64,7 +44,7 @@ def _case(exercise, name):
 
 
 def _most_telling(exercise, fn):
-    """(case, (output, index) of its first wrong number or None): the smallest case that fails, else the one with most features."""
+    """(case, (output, index) of its first wrong number): the smallest that fails, else that with most features."""
     for case in exercise.cases:
         judged = diagnose.judge_one(exercise, case, fn)
         if judged.wrong:
@@ -74,6 +54,15 @@ def _most_telling(exercise, fn):
         if not judged.passed:
             return judged.case, None
     return max(exercise.cases[:SHOWN], key=lambda case: len(case.features)), None
+
+
+def _in_run(place, recording):
+    """(name, index) of a wrong number in a tensor of the run, or None. An O_i that is all of O is found as O."""
+    name, index = place or ("", ())
+    for known in (name, name.removesuffix("_i")):
+        if index and known in recording.tensors:
+            return known, index
+    return None
 
 
 def _record(exercise, fn, case):

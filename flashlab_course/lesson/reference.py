@@ -20,8 +20,8 @@ STYLE = """<style>
   font-family: var(--jp-code-font-family, monospace); font-size: 0.86em; }
 .flashlab-reveal.flashlab-reveal table tr:nth-child(n) { background: none; }
 .flashlab-reveal.flashlab-reveal table th { text-align: left; padding: 0.3em 0.8em; }
-.flashlab-reveal.flashlab-reveal table td { text-align: left; white-space: pre-wrap; overflow-wrap: anywhere; padding: 0 0.8em;
-  vertical-align: top; }
+.flashlab-reveal.flashlab-reveal table td { text-align: left; white-space: pre-wrap; overflow-wrap: anywhere;
+  padding: 0 0.8em; vertical-align: top; }
 .flashlab-reveal.flashlab-reveal table td.other { background: color-mix(in srgb, currentColor 12%, transparent); }
 .flashlab-reveal.flashlab-reveal table td + td {
   border-left: 1px solid var(--jp-border-color2, var(--vscode-panel-border, #8888)); }
@@ -41,38 +41,36 @@ class Reveal:
             return self.message
         if not self.mine:
             return f"{self.message}\n\n{self.reference}"
-        texts = self.mine.splitlines(), self.reference.splitlines()
-        lines = difflib.unified_diff(*texts, "yours", "the reference", lineterm="", n=len(texts[0]))
+        mine, reference = self.mine.splitlines(), self.reference.splitlines()
+        lines = difflib.unified_diff(mine, reference, "yours", "the reference", lineterm="", n=len(mine))
         return "\n".join([self.message, "", *lines])
 
     __repr__ = __str__
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        return {"text/plain": str(self), "text/html": self._repr_html_()}
 
     def _repr_html_(self):
         said = f"<p>{html.escape(self.message)}</p>"
         if not self.reference:
             return said
-        head = ["your answer", "the reference"] if self.mine else ["the reference"]
-        rows = [f"<tr>{''.join(_cell(text, changed and bool(self.mine)) for text in texts)}</tr>"
-                for *texts, changed in _aligned(self.mine, self.reference)]
-        titles = "".join(f"<th>{title}</th>" for title in head)
-        return f"{STYLE}<div class='flashlab-reveal'>{said}<table><tr>{titles}</tr>{''.join(rows)}</table></div>"
+        if self.mine:
+            aligned = _aligned(self.mine, self.reference)
+            rows = [("th", "your answer", "the reference")]
+            rows += [("td class=other" if differ else "td", *lines) for *lines, differ in aligned]
+        else:
+            rows = [("td", line) for line in self.reference.splitlines()]
+        table = "".join(f"<tr>{''.join(_cell(kind, line) for line in lines)}</tr>" for kind, *lines in rows)
+        return f"{STYLE}<div class='flashlab-reveal'>{said}<table>{table}</table></div>"
 
 
-def _cell(text, changed):
-    text = re.sub(r"(?<=\S) {3,}#", "  #", text)             # half a page is too narrow for comments in a column
-    return f"<td{' class=other' if changed else ''}>{html.escape(text)}</td>"
+def _cell(kind, line):
+    line = re.sub(r"(?<=\S) {3,}#", "  #", line)             # half a page is too narrow for comments in a column
+    return f"<{kind}>{html.escape(line)}</{kind[:2]}>"
 
 
 def _aligned(mine, reference):
-    """Rows (mine, reference, differ) of the two texts, lines of equal code beside each other; (reference, False) without a mine."""
+    """Rows (line of mine, line of reference, do they differ?): lines of equal code beside each other."""
     left, right = mine.splitlines(), reference.splitlines()
-    if not mine:
-        return [(line, False) for line in right]
-    matcher = difflib.SequenceMatcher(None, *([_bare(line) for line in side] for side in (left, right)), autojunk=False)
-    rows = []
+    bare = [[_bare(line) for line in side] for side in (left, right)]
+    matcher, rows = difflib.SequenceMatcher(None, *bare, autojunk=False), []
     for tag, a, b, c, d in matcher.get_opcodes():
         for n in range(max(b - a, d - c)):
             rows.append((left[a + n] if a + n < b else "", right[c + n] if c + n < d else "", tag != "equal"))
@@ -84,20 +82,26 @@ def _bare(line):
     return re.sub(r"\s", "", COMMENT.sub("", line))
 
 
+def known_exercise(name):
+    """The Exercise of that name. Raises: ValueError for an unknown one."""
+    if name not in form.names():
+        raise ValueError(f"name must be an exercise, such as {form.names()[0]!r}, got {name!r}")
+    return form.exercise(name)
+
+
 def reveal(name, fn=None, *, anyway=False):
     """The reference answer of an exercise, beside the learner's own: the file in exercises/, or the function given.
 
     It is shown once the exercise has passed. anyway=True shows it before. Raises: ValueError for an unknown exercise.
     """
-    if name not in form.names():
-        raise ValueError(f"name must be an exercise, such as {form.names()[0]!r}, got {name!r}")
-    exercise = form.exercise(name)
+    exercise = known_exercise(name)
     if not anyway and not progress.of(name)["passed"]:
-        return Reveal(f"The reference appears here once {name} passes. Stuck? check(\"{name}\", hint=True) gives one hint more "
-                      f"at each call, and reveal(\"{name}\", anyway=True) shows the reference now.")
+        return Reveal(f"The reference appears here once {name} passes. Stuck? check(\"{name}\", hint=True) gives one "
+                      f"hint more at each call, and reveal(\"{name}\", anyway=True) shows the reference now.")
     mine, reference = _own(exercise, fn), _code(exercise.parsed.text)
     if mine:
-        return Reveal(f"{name}: lines that differ are shaded. Different is not wrong: the checker passed yours.", mine, reference)
+        said = f"{name}: lines that differ are shaded. Different is not wrong: the checker passed yours."
+        return Reveal(said, mine, reference)
     return Reveal(f"{name}: one way to write it.", "", reference)
 
 
@@ -105,13 +109,18 @@ def _own(exercise, fn):
     """The learner's answer as text; "" where the file is still the stub."""
     if fn is not None:
         return textwrap.dedent(source.of(fn)).strip()
-    text = stubs.present(exercise.name)
-    return _code(text) if text is not None and stubs.begun(exercise.name, text) else ""
+    return _code(own_text(exercise.name) or "")
+
+
+def own_text(name):
+    """The text of the learner's file for that exercise; None if it is missing or still the stub."""
+    text = stubs.present(name)
+    return text if text is not None and stubs.begun(name, text) else None
 
 
 def _code(text):
-    """A module's text without its docstring and the marks around what is to be written; all of it if Python cannot read it."""
-    with contextlib.suppress(SyntaxError, ValueError):
+    """A module's text without its docstring and the marks around what is to be written."""
+    with contextlib.suppress(SyntaxError, ValueError, IndexError):     # a text that Python cannot read is shown whole
         first = ast.parse(text).body[0]
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
             text = "\n".join(text.split("\n")[first.end_lineno:])

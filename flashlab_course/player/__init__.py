@@ -4,7 +4,6 @@
     play(record(fa1_forward, ...), record(fa2_forward, ...))                   # side by side, on one clock
     play(record(call, follow=my_function), at=("O", (3, 1)))                   # opens where O[3, 1] was written
     play(record_kernel(fa2_triton_forward, Q, K, V, B_r=16, B_c=16))           # interpreted Triton kernels
-    play(ring_recording(notes, N, "a ring"))                                    # its ranks, from what they noted
 
 `play(...).save("player.html")` writes a page that needs nothing else.
 """
@@ -14,4 +13,3 @@
 from flashlab_course.player.kernels import record_kernel
 from flashlab_course.player.page import Player, play
 from flashlab_course.player.record import record
-from flashlab_course.player.ring import ring_recording

@@ -1,4 +1,4 @@
-"""Recording Triton kernels line by line, where they are interpreted: each program's loads and stores, with their masks."""
+"""Recording interpreted Triton kernels line by line: what each program loads and stores, as far as its masks let it."""
 
 from typing import NamedTuple
 
@@ -15,12 +15,13 @@ from flashlab_course.player.recording import AXES, MAX_STEPS, VECTORS, Move, Ste
 
 
 def record_kernel(fn, *args, title=None, **kwargs):
-    """Run fn(*args, **kwargs), which launches Triton kernels, and keep what every line of every program did, for `play`.
+    """Run fn(*args, **kwargs), which launches Triton kernels, and keep what every line did, for `play`.
 
-    fn is a launcher, or a function of your own with `kernel[grid](...)` in it. The kernels run in Triton's interpreter, one
-    program after the other. Loads and stores outside the tensors of the launch are shown, and not carried out.
+    fn is a launcher, or a function of your own with `kernel[grid](...)` in it. The kernels run in Triton's interpreter,
+    one program after the other. Loads and stores outside the tensors of the launch are counted, and not carried out.
     An exception ends the recording: the line that raised it is the last step, and the error is kept, not raised.
-    Raises: RuntimeError where kernels are compiled; ValueError for more than 24 × 24 tiles or 3000 lines, or without a launch
+    Raises: RuntimeError where kernels are compiled; ValueError for more than 24 × 24 tiles or 3000 lines, or without a
+            launch
     """
     if not interpreted():
         why = why_no_kernels() or "set TRITON_INTERPRET=1 before flashlab is imported"
@@ -39,9 +40,21 @@ class _Place(NamedTuple):
     start: int                 # the first address, and the one after the last
     stop: int
     itemsize: int
-    lead: tuple                # sizes of batch and head, where it has them
-    lead_strides: tuple        # in elements
-    strides: tuple             # of rows and columns; of a vector, of its elements
+    shape: tuple
+    strides: tuple             # in elements
+    lead: int                  # so many dimensions come before the rows: batch and head
+
+    def holds(self, addresses):
+        return (addresses >= np.uint64(self.start)) & (addresses < np.uint64(self.stop))
+
+    def index(self, addresses):
+        """For each dimension the indices of the elements that lie there."""
+        rest, found = (addresses.astype(np.int64) - self.start) // self.itemsize, {}
+        for n in sorted(range(len(self.shape)), key=lambda n: -self.strides[n]):
+            step = self.strides[n] if self.shape[n] > 1 else 0
+            found[n] = rest // step if step else 0 * rest
+            rest = rest - found[n] * step
+        return [found[n] for n in range(len(self.shape))]
 
 
 class _Watcher:
@@ -52,7 +65,7 @@ class _Watcher:
         self.steps, self.lead = [], ()
         self.phase, self.program, self.spans, self.head = "", None, {}, 0
         self.moves, self.stray = [], []
-        self.read = self.written = 0
+        self.bytes = {"load": 0, "store": 0}
 
     def follows(self, code):
         return (code.co_filename, code.co_name) in self.codes
@@ -65,106 +78,68 @@ class _Watcher:
         self.phase, self.program, self.places = code.co_name, None, {}
         for name, T in bind(kernel, args, kwargs).items():
             if isinstance(T, torch.Tensor) and T.ndim and T.numel():
-                n = 1 if name in VECTORS or T.ndim == 1 else 2
-                span = sum((size - 1) * stride for size, stride in zip(T.shape, T.stride(), strict=True)) + 1
-                self.places[name] = _Place(T.data_ptr(), T.data_ptr() + span * T.element_size(), T.element_size(),
-                                           tuple(T.shape[:-n]), T.stride()[:-n], T.stride()[-n:])
-                self.tensors[name] = tuple(T.shape[-n:])
-                if AXES.get(name, ("",))[0] == "i" and len(T.shape[:-n]) > len(self.lead):
-                    self.lead = tuple(T.shape[:-n])
+                start, size, shape = T.data_ptr(), T.element_size(), tuple(T.shape)
+                lead = T.ndim - (1 if name in VECTORS or T.ndim == 1 else 2)
+                span = sum((n - 1) * stride for n, stride in zip(shape, T.stride(), strict=True)) + 1
+                self.places[name] = _Place(start, start + span * size, size, shape, T.stride(), lead)
+                self.tensors[name] = shape[lead:]
+                if AXES.get(name, ("",))[0] == "i" and lead > len(self.lead):
+                    self.lead = shape[:lead]
 
     def accessed(self, kind, addresses, mask, place):
         self._in_program(place)
         mask = np.broadcast_to(mask, addresses.shape)
-        name, inside = self._tensor(addresses, mask)
-        if name is None:
-            self.stray += [(kind, int(mask.sum()))] * bool(mask.any())
-            return np.zeros_like(mask)
-        T, allowed = self.places[name], mask & inside
-        if kind == "load":
-            self.read += int(allowed.sum()) * T.itemsize
-        else:
-            self.written += int(allowed.sum()) * T.itemsize
-        if (outside := int((mask & ~inside).sum())):
-            self.stray.append((kind, outside))
-        head, asked, kept = _spans(T, addresses, allowed)
-        self.moves.append(Move(kind, name, *asked, kept if list(kept) != asked else ()))
+        lanes = mask if mask.any() else np.ones_like(mask)
+        name = max(self.places, key=lambda name: (self.places[name].holds(addresses) & lanes).sum(), default=None)
+        allowed = mask & self.places[name].holds(addresses) if name else np.zeros_like(mask)
+        if stray := int((mask & ~allowed).sum()):
+            self.stray.append(f"{stray} of its {kind}s are outside every tensor and were not carried out")
+        if allowed.any():
+            self._moved("load" if kind == "load" else "store", name, addresses[allowed])
+        return allowed
+
+    def _moved(self, kind, name, addresses):
+        T = self.places[name]
+        self.bytes[kind] += len(addresses) * T.itemsize
+        index = T.index(addresses)
+        rows, cols, *_ = [*((int(where.min()), int(where.max()) + 1) for where in index[T.lead:]), ()]
+        self.moves.append(Move(kind, name, rows, cols))
         axis = AXES.get(name, ("",))[0]
         if axis == "i":
-            self.head = head
-        if axis in ("i", "j") and kept[0][0] < kept[0][1]:
-            self.spans[axis] = kept[0]
-        return allowed
+            first = [where[0] for where in index[:T.lead]]
+            self.head = int(np.ravel_multi_index(first, T.shape[:T.lead])) if first else 0
+        if axis in ("i", "j"):
+            self.spans[axis] = rows
 
     def _in_program(self, place):
         if place != self.program:
             self.program, self.spans = place, {}
-
-    def _tensor(self, addresses, mask):
-        """Whose elements these are, by the lanes that the mask lets through, and which lanes lie inside it."""
-        best, most = (None, None), 0
-        lanes = mask if mask.any() else np.ones_like(mask)
-        for name, place in self.places.items():
-            inside = (addresses >= np.uint64(place.start)) & (addresses < np.uint64(place.stop))
-            if (inside & lanes).sum() > most:
-                best, most = (name, inside), (inside & lanes).sum()
-        return best
 
     # ---- from the tracer
 
     def ran(self, frame, file, statement, how):
         if how == "resumes" and not self.moves:
             return False
-        chip, values = {}, {}
+        chip, values = [], {}
         for name, value in frame.f_locals.items():
             data = getattr(getattr(value, "handle", None), "data", None)
             if isinstance(data, np.ndarray) and data.ndim and data.dtype.kind == "f":
-                chip[name], values[name] = Tensor(name, data.shape, data.nbytes), corner(data)
+                chip.append(Tensor(name, data.shape, data.nbytes))
+                values[name] = corner(data)
         self._in_program(program())
         tile = (self.spans["i"], self.spans["j"]) if {"i", "j"} <= set(self.spans) else ()
-        note = "; ".join(f"{n} of its {kind}s are outside every tensor and were not carried out" for kind, n in self.stray)
+        sets = () if how == "calls" else tuple(sorted(statement.sets))
         self.steps.append(Step(
-            (file, statement), 0, self.phase, moves=tuple(self.moves), sets=() if how == "calls" else tuple(sorted(statement.sets)),
-            tile=tile, read=self.read, written=self.written, chip=tuple(chip.values()), values=values, program=self.program,
-            head=self.head, note=note))
+            (file, statement), 0, self.phase, moves=tuple(self.moves), sets=sets, tile=tile, read=self.bytes["load"],
+            written=self.bytes["store"], chip=tuple(chip), values=values, program=self.program, head=self.head,
+            note="; ".join(self.stray)))
         self.moves, self.stray = [], []
         return True
 
     def finish(self, keep_tail):
         """A program's head is known from its first access on; its number in as many dimensions as the grid has."""
-        seen = {(step.phase, step.program): step.head for step in self.steps if step.moves}
+        heads = {(step.phase, step.program): step.head for step in self.steps if step.moves}
         used = max((n + 1 for step in self.steps for n, place in enumerate(step.program) if place), default=1)
         for step in self.steps:
-            step.head = seen.get((step.phase, step.program), step.head)
+            step.head = heads.get((step.phase, step.program), step.head)
             step.program = step.program[:used]
-
-
-def _spans(place, addresses, allowed):
-    """(head, (rows, cols) asked for, (rows, cols) that the mask lets through) of one access."""
-    offsets = (addresses.astype(np.int64) - place.start) // place.itemsize
-    anchor = tuple(np.argwhere(allowed)[0]) if allowed.any() else (0,) * offsets.ndim
-    head, rest = 0, max(int(offsets[anchor]), 0)
-    for size, stride in zip(place.lead, place.lead_strides, strict=True):
-        n = min(rest // stride, size - 1) if stride else 0
-        head, rest = head * size + n, rest - n * stride
-    asked, kept = [], []
-    for stride in place.strides:                       # rows first: their stride is the larger one, or K was stored transposed
-        other = [s for s in place.strides if s < stride]
-        at = rest // stride if other or len(place.strides) == 1 else rest % max(place.strides) // stride
-        axis = _axis(offsets, stride)
-        count, lanes, mine = 1, np.array([allowed.any()]), 0
-        if axis is not None:
-            count, mine = offsets.shape[axis], anchor[axis]
-            lanes = allowed.any(axis=tuple(n for n in range(allowed.ndim) if n != axis))
-        start, through = at - mine, np.flatnonzero(lanes)
-        asked.append((int(start), int(start + count)))
-        kept.append((int(start + through[0]), int(start + through[-1] + 1)) if len(through) else (int(start),) * 2)
-    return head, (asked + [()])[:2], (tuple(kept) + ((),))[:2]
-
-
-def _axis(offsets, stride):
-    """The axis of a block of offsets that walks in steps of `stride`, or None."""
-    for axis, size in enumerate(offsets.shape):
-        if size > 1 and (np.diff(offsets.take([0, 1], axis=axis), axis=axis) == stride).all():
-            return axis
-    return None

@@ -1,4 +1,4 @@
-"""Which line runs: the source of the functions that are followed, and a tracer that reports each of their lines once it has run."""
+"""Which line runs: the source of the functions that are followed, and a tracer that reports each line after it ran."""
 
 import ast
 import inspect
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 EVENTS_A_STEP = 4              # a line that repeats itself without an end makes events, but no new steps
 
-_NO_DATA = {"shape", "dtype", "device", "ndim"}        # Q.shape reads nothing of Q
+NO_DATA = {"shape", "dtype", "device", "ndim"}        # Q.shape reads nothing of Q
 
 
 class Statement(NamedTuple):
@@ -31,20 +31,20 @@ class Source:
         try:
             tree = ast.parse("\n".join(self.text))
         except SyntaxError:
-            return                                     # no file, or one that has changed since: lines go by their numbers
+            return                                     # no file, or one that has changed since: only line numbers
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
-                self.functions[node.lineno] = node
-                for decorator in node.decorator_list:  # a code object begins at its first decorator
-                    self.functions[decorator.lineno] = node
-            if isinstance(node, ast.stmt):
+                for start in (node, *node.decorator_list):     # a code object begins at its first decorator
+                    self.functions[start.lineno] = node
+            if isinstance(node, ast.stmt):                     # outer ones come first: the innermost stays
                 statement = _statement(node)
-                for line in range(statement.start, statement.stop + 1):
-                    known = self.statements.get(line)
-                    if known is None or known.start < statement.start:
-                        self.statements[line] = statement
+                self.statements |= dict.fromkeys(range(statement.start, statement.stop + 1), statement)
+
+    def line(self, number):
+        return self.text[number - 1] if number <= len(self.text) else f"line {number}"
 
     def at(self, line):
+        """The Statement that stands there."""
         return self.statements.get(line) or Statement(line, line, frozenset(), frozenset(), False)
 
     def shown(self, first_line):
@@ -59,10 +59,13 @@ class Source:
 
 def _statement(node):
     body = getattr(node, "body", None) or getattr(node, "cases", None)
-    stop = max(node.lineno, body[0].lineno - 1 if isinstance(body[0], ast.stmt) else node.lineno) if body else node.end_lineno
-    inside = {id(name) for part in _blocks(node) for one in part for name in ast.walk(one)}
-    inside |= {id(one.value) for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr in _NO_DATA}
-    names = [name for name in ast.walk(node) if isinstance(name, ast.Name) and id(name) not in inside]
+    stop = node.end_lineno
+    if body:
+        stop = max(node.lineno, body[0].lineno - 1 if isinstance(body[0], ast.stmt) else node.lineno)
+    blocks = [getattr(node, name, None) for name in ("body", "orelse", "finalbody", "handlers")]
+    inside = {name for block in blocks if isinstance(block, list) for one in block for name in ast.walk(one)}
+    inside |= {one.value for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr in NO_DATA}
+    names = [name for name in ast.walk(node) if isinstance(name, ast.Name) and name not in inside]
     sets = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     reads = {name.id for name in names if isinstance(name.ctx, ast.Load)}
     for target in getattr(node, "targets", []):        # C[rows, cols] = ...
@@ -73,17 +76,12 @@ def _statement(node):
     return Statement(node.lineno, stop, frozenset(reads), frozenset(sets), isinstance(node, ast.For | ast.While))
 
 
-def _blocks(node):
-    parts = [getattr(node, name, None) for name in ("body", "orelse", "finalbody", "handlers")]
-    return [part for part in parts if isinstance(part, list)]
-
-
 class TooLong(Exception):
     """More steps than a player shows."""
 
 
 class Tracer:
-    """Calls ran(frame, file, statement, how) when a line of a followed function has run. It returns whether that is a step.
+    """Calls ran(frame, file, statement, how) when a line of a followed function has run; it returns if that is a step.
 
     how   "done"; "calls": the line is on its way into another followed function; "resumes": that one has returned
     """

@@ -1,5 +1,5 @@
-// Plays data.lanes in every root that waits for them. A lane is a list of slots (item, what of it moves), their first values,
-// and for each step the slots that change; values are places in data.words.
+// Plays data.lanes in every root that waits for them. A lane is a list of slots (item, what of it moves), and for each step the
+// slots that change, each followed by its new value.
 (function (data) {
   const SET = {
     look: (element, value) => element.setAttribute("class", value),
@@ -8,27 +8,19 @@
   };
 
   function laneOf(element, lane) {
-    const items = {};
-    element.querySelectorAll("[data-i]").forEach((one) => { items[one.dataset.i] = one; });
-    const shown = [], source = element.querySelector(".source");
-
-    function valuesAt(step) {
-      const values = lane.first.slice();
-      for (let n = 1; n <= step; n++) {
-        const changes = lane.steps[n];
-        for (let c = 0; c < changes.length; c += 2) values[changes[c]] = changes[c + 1];
-      }
-      return values;
-    }
+    const source = element.querySelector(".source"), shown = [];
 
     return function show(step) {
-      valuesAt(step).forEach((value, slot) => {
+      const values = [];
+      for (const changes of lane.steps.slice(0, step + 1))
+        for (let c = 0; c < changes.length; c += 2) values[changes[c]] = changes[c + 1];
+      values.forEach((value, slot) => {
         if (shown[slot] === value) return;
         shown[slot] = value;
         const [item, what] = lane.slots[slot];
-        SET[what](items[item], data.words[value]);
+        SET[what](element.querySelector(`[data-i="${item}"]`), value);
       });
-      const now = source && source.querySelector(".now");
+      const now = source.querySelector(".now");
       if (now && (now.offsetTop < source.scrollTop + 18 || now.offsetTop + 36 > source.scrollTop + source.clientHeight)) {
         source.scrollTop = now.offsetTop - source.clientHeight * 0.4;            // the pane alone: the page stays where it is
       }
@@ -57,37 +49,33 @@
       return direction > 0 ? data.tiles.find((tick) => tick > at) ?? last : data.tiles.findLast((tick) => tick < at) ?? 0;
     }
 
-    function pause() {
+    function turn(on) {
       clearInterval(timer);
       timer = null;
-      stage.classList.remove("playing");
-      find(".play").setAttribute("aria-label", "Play");
-      root.querySelectorAll(".said p").forEach((p) => p.setAttribute("aria-live", "polite"));
-    }
-
-    function go() {
+      stage.classList.toggle("playing", on);
+      find(".play").setAttribute("aria-label", on ? "Pause" : "Play");
+      root.querySelectorAll(".said p").forEach((p) => p.setAttribute("aria-live", on ? "off" : "polite"));
+      if (!on) return;
       if (at === last) show(0);
-      stage.classList.add("playing");
-      find(".play").setAttribute("aria-label", "Pause");
-      root.querySelectorAll(".said p").forEach((p) => p.setAttribute("aria-live", "off"));
       timer = setInterval(() => {
-        if (!root.isConnected || at === last) pause();
+        if (!root.isConnected || at === last) turn(false);
         else show(next(1, unit.value));
-      }, data.milliseconds[unit.value === "line" ? 0 : 1]);
+      }, unit.value === "line" ? 350 : 700);
     }
 
+    const to = (tick) => { turn(false); show(tick); };
     const acts = {
-      play: () => (timer === null ? go() : pause()),
-      first: () => { pause(); show(0); },
-      last: () => { pause(); show(last); },
-      back: (event) => { pause(); show(next(-1, event.shiftKey ? "tile" : unit.value)); },
-      on: (event) => { pause(); show(next(1, event.shiftKey ? "tile" : unit.value)); },
+      play: () => turn(timer === null),
+      first: () => to(0),
+      last: () => to(last),
+      back: (event) => to(next(-1, event.shiftKey ? "tile" : unit.value)),
+      on: (event) => to(next(1, event.shiftKey ? "tile" : unit.value)),
     };
     const keys = { " ": "play", ArrowLeft: "back", ArrowRight: "on", ArrowDown: "on", ArrowUp: "back", Home: "first", End: "last" };
 
     root.querySelectorAll("[data-do]").forEach((button) => button.addEventListener("click", acts[button.dataset.do]));
-    slider.addEventListener("input", () => { pause(); show(Number(slider.value)); });
-    unit.addEventListener("change", () => { if (timer !== null) { pause(); go(); } });
+    slider.addEventListener("input", () => to(Number(slider.value)));
+    unit.addEventListener("change", () => { if (timer !== null) turn(true); });
     stage.addEventListener("keydown", (event) => {
       const tag = event.target.tagName, act = keys[event.key];
       if (!act || event.ctrlKey || event.metaKey || event.altKey || tag === "SELECT" || (tag === "BUTTON" && event.key === " ")) return;

@@ -2,6 +2,7 @@
 
 import contextlib
 import traceback
+from dataclasses import replace
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -23,33 +24,31 @@ from flashlab_course.player.recording import (
 )
 
 SHOWN_ROWS, SHOWN_COLUMNS = 4, 2
-_MATMULS = {"mm", "bmm", "addmm", "baddbmm", "mv", "dot"}
+MATMULS = {"mm", "bmm", "addmm", "baddbmm", "mv", "dot"}
 
 
 def record(fn, *args, sram_bytes=None, follow=None, title=None, **kwargs):
     """Run fn(*args, **kwargs) under the memory model and keep what every line did, for `play`.
 
     sram_bytes  the SRAM of the model, 192 KiB if None; the Memory in force, if there is one, is used as it is
-    follow      the function whose lines are shown, or a list; each brings the other functions of its file or cell along.
-                None: fn itself
+    follow      the function whose lines are shown, with those of others in its file or cell. None: fn itself
     title       the name over the picture, by default the rung's or the followed function's
 
     An exception ends the recording: the line that raised it is the last step, and the error is kept, not raised.
     Raises: ValueError for more than 24 × 24 tiles or 3000 lines, or if no line of `follow` ran
     """
-    follow = [fn] if follow is None else list(follow) if isinstance(follow, (list, tuple)) else [follow]
-    files = {code_of(function).co_filename for function in follow}
-    name = getattr(follow[0], "__name__", type(follow[0]).__name__)
+    follow = follow or fn
+    file = code_of(follow).co_filename
     with contextlib.nullcontext(active()) if active() is not None else Memory(sram_bytes or A100_SRAM) as mem:
-        torch.empty(0)                                 # the first operation imports PyTorch's compiler: not under the tracer
+        torch.empty(0)                                 # the first operation imports PyTorch's compiler, untraced
         watcher = _Watcher(mem)
-        tracer = Tracer(lambda code: code.co_filename in files, watcher.ran, MAX_STEPS)
+        tracer = Tracer(lambda code: code.co_filename == file, watcher.ran, MAX_STEPS)
         error = run(tracer, lambda: fn(*args, **kwargs))
-    return finish(watcher, tracer, error, name, title, mem.sram_bytes)
+    return finish(watcher, tracer, error, getattr(follow, "__name__", type(follow).__name__), title, mem.sram_bytes)
 
 
 def run(tracer, call):
-    """The exception that call() ended with, or None. What the user interrupts is not kept but raised."""
+    """The exception that call() ended with, or None. KeyboardInterrupt is raised."""
     try:
         with tracer.on():
             call()
@@ -65,51 +64,54 @@ def finish(watcher, tracer, error, name, title, sram_bytes, lead=()):
     if not watcher.steps:
         if error is not None and not isinstance(error, TooLong):
             raise error
-        raise ValueError(f"no line of {name} ran: `follow` must name a function that is called, in the file that it was defined in")
+        raise ValueError(f"no line of {name} ran: `follow` must name a function that is called")
     watcher.finish(keep_tail=error is not None)
-    steps = watcher.steps
-    lines, places = _shown(tracer, steps)
-    for step in steps:
+    lines, places = _shown(tracer, watcher.steps)
+    for step in watcher.steps:
         file, statement = step.line
-        step.line, step.last = places.get((file, statement.start), 0), places.get((file, statement.stop), 0)
-        step.last = max(step.line, step.last)
+        step.line = places.get((file, statement.start), 0)
+        step.last = max(step.line, places.get((file, statement.stop), 0))
     rung = find(name)
-    recording = Recording(title or (rung.title if rung else name), name, lines, steps, watcher.tensors, sram_bytes, lead)
+    title = title or (rung.title if rung else name)
+    recording = Recording(title, name, lines, watcher.steps, watcher.tensors, sram_bytes, lead)
     if isinstance(error, TooLong):
         raise too_long(recording)
     refuse_if_too_large(recording)
     if error is not None:
         recording.error = f"{type(error).__name__}: {error}"
-        _end_where_it_was_raised(recording, places, error)
+        _end_where_it_was_raised(recording.steps, places, error)
     return recording
 
 
-def _end_where_it_was_raised(recording, places, error):
-    where = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    last = next((places[at] for at in reversed(where) if at in places), None)
-    step = recording.steps[-1]
-    if last is not None and step.line <= last <= step.last:
-        step.sets = ()                                 # the line did not come so far
-    elif last is not None:
-        recording.steps.append(Step(**{**vars(step), "line": last, "last": last, "moves": (), "sets": (), "uses": ()}))
+def _end_where_it_was_raised(steps, places, error):
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    raised, last = [places[frame] for frame in frames if frame in places], steps[-1]
+    if raised and last.line <= raised[-1] <= last.last:
+        last.sets = ()                                 # the line did not come so far
+    elif raised:
+        steps.append(replace(last, line=raised[-1], last=raised[-1], moves=(), sets=(), uses=()))
 
 
 def _shown(tracer, steps):
-    """The lines on show, outer functions first, and the place of each (file, number) among them."""
+    """The lines on show, outer functions first, and the place of each (file, number) among them.
+
+    Of a function: its head, and its body from the first line on that ran. One line, number 0, stands for those between.
+    """
     ran = {(step.line[0], number) for step in steps for number in range(step.line[1].start, step.line[1].stop + 1)}
     lines, places = [], {}
     for file, first in tracer.functions:
         source = tracer.source(file)
         numbers = source.shown(first) or sorted(number for where, number in ran if where == file)
-        begin = min((n for n in numbers if (file, n) in ran), default=None)
+        begin = next((n for n in numbers if (file, n) in ran), None)
         if begin is None:
             continue
         head = [n for n in numbers if n < begin and source.at(n).start == source.at(numbers[0]).start]
-        if lines:
-            lines.append(Line(0, ""))
-        for n in head + ([0] if any(head[-1:] < [n] < [begin] for n in numbers) else []) + [n for n in numbers if n >= begin]:
+        body = [n for n in numbers if n >= begin]
+        left_out = [0] if len(head) + len(body) < len(numbers) else []
+        lines += [Line(0, "")] if lines else []
+        for n in head + left_out + body:
             places[file, n] = len(lines)
-            lines.append(Line(n, "⋯" if n == 0 else source.text[n - 1] if n <= len(source.text) else f"line {n}"))
+            lines.append(Line(n, source.line(n) if n else "⋯"))
     return lines, places
 
 
@@ -118,31 +120,25 @@ class _Watcher:
 
     def __init__(self, mem):
         self.mem, self.base = mem, (len(mem.log), mem.read, mem.written)
-        self.seen = len(mem.log)
         self.steps, self.tensors = [], {}
-        self.events = []                               # of each step, the places in the log
-        self.first = self.last = None                  # the first and the last step at which something happened
+        self.events = []                               # of each step, its part of the log: (start, stop)
 
     def ran(self, frame, file, statement, how):
-        log = self.mem.log[self.seen:]
+        start = self.events[-1][1] if self.events else self.base[0]
+        log = self.mem.log[start:]
         if how == "resumes" and not log:
             return False
-        self.events.append((self.seen, len(self.mem.log)))
-        self.seen = len(self.mem.log)
+        self.events.append((start, len(self.mem.log)))
         name, known = self.mem.running or ("", {})
         self.tensors |= {key: tuple(T.shape) for key, T in known.items()}
         with _disable_current_modes(), torch._C.DisableTorchFunction():      # we look at tensors, the kernel does not
             chip, hbm, values = self._tensors(frame, known)
-        step = Step((file, statement), 0, name, sets=() if how == "calls" else tuple(sorted(statement.sets)),
-                    uses=tuple(sorted(statement.reads)), hbm=hbm, chip=chip, values=values,
-                    moves=_moves(log),
-                    read=self.mem.read - self.base[1], written=self.mem.written - self.base[2],
-                    live=self.mem.sram_live, peak=max([self.mem.sram_live, *(e.live for e in log)]))
-        if log or name:
-            self.first = len(self.steps) if self.first is None else self.first
-        if log:
-            self.last = len(self.steps)
-        self.steps.append(step)
+        sets = () if how == "calls" else tuple(sorted(statement.sets))
+        live = self.mem.sram_live
+        self.steps.append(Step(
+            (file, statement), 0, name, moves=_moves(log), sets=sets, uses=tuple(sorted(statement.reads)), hbm=hbm,
+            chip=chip, values=values, read=self.mem.read - self.base[1], written=self.mem.written - self.base[2],
+            live=live, peak=max([live, *(event.live for event in log)])))
         return True
 
     def _tensors(self, frame, known):
@@ -156,22 +152,24 @@ class _Watcher:
         chip, hbm, values = {}, {}, {}
         for key, T in names.values():
             there = chip if self.mem.on_chip(T) else hbm
-            key = f"old {key}" if key in there or key in values else key
+            key = f"old {key}" if key in values else key
             there[key] = Tensor(key, tuple(T.shape), T.untyped_storage().nbytes() if there is chip else T.nbytes)
             values[key] = corner(T.detach()) if T.is_floating_point() else []
         return tuple(chip.values()), tuple(hbm.values()), values
 
     def finish(self, keep_tail):
         """Drop what ran before the first byte moved and after the last; say which tile each step works on."""
-        if len(self.mem.log) > self.seen:              # moved by a caller that is not followed, after the last line
-            last, rest = self.steps[-1], self.mem.log[self.seen:]
+        log, (seen, stop) = self.mem.log, self.events[-1]
+        if len(log) > stop:                            # moved by a caller that is not followed, after the last line
+            last = self.steps[-1]
             last.read, last.written = self.mem.read - self.base[1], self.mem.written - self.base[2]
-            last.moves += _moves(rest)
-            self.events[-1], self.last = (self.events[-1][0], len(self.mem.log)), len(self.steps) - 1
-        first = self.first or 0
-        stop = len(self.steps) if keep_tail or self.last is None else self.last + 1
-        self.steps, self.events = self.steps[first:stop], self.events[first:stop]
-        tiles, tile, loops = _tiles(self.mem.log, self.base[0]), (), []
+            last.moves += _moves(log[stop:])
+            self.events[-1] = seen, len(log)
+        moving = [n for n, (start, stop) in enumerate(self.events) if stop > start]
+        first = min([*moving, *(n for n, step in enumerate(self.steps) if step.phase)], default=0)
+        end = len(self.steps) if keep_tail or not moving else moving[-1] + 1
+        self.steps, self.events = self.steps[first:end], self.events[first:end]
+        tiles, tile, loops = _tiles(log, self.base[0]), (), []
         for step, (start, stop) in zip(self.steps, self.events, strict=True):
             if stop > start:
                 tile = tiles[stop - 1]
@@ -184,11 +182,11 @@ class _Watcher:
 
 
 def _moves(log):
-    return tuple(Move(e.kind, e.name, e.rows, e.cols) for e in log if e.kind in ("load", "store"))
+    return tuple(Move(one.kind, one.name, one.rows, one.cols) for one in log if one.kind in ("load", "store"))
 
 
 def corner(x):
-    """The first numbers of a tile as text: some rows, two columns; of a vector one number a row. Nothing of whole numbers."""
+    """The first numbers of a tile as text: some rows, two columns; of a vector one number a row."""
     if x.ndim > 2 or 0 in x.shape:
         return []
     x = x.reshape(-1, 1) if x.ndim < 2 else x
@@ -196,9 +194,11 @@ def corner(x):
 
 
 def _tiles(log, base):
-    """For each event the tile (rows, cols) that it belongs to, () if none: that of the next product if something was loaded
-    for it, else that of the last."""
-    products = {e.name for e in log[base:]} & _MATMULS
+    """For each event the tile (rows, cols) that it belongs to, () if none.
+
+    That is the tile of the next product if something was loaded for it, else that of the last.
+    """
+    products = {event.name for event in log[base:]} & MATMULS
     found, spans, since, kernel, tile = {}, {}, base, None, ()
     for n, event in enumerate(log[base:], start=base):
         if event.kernel != kernel:
@@ -206,11 +206,9 @@ def _tiles(log, base):
         found[n] = tile
         if event.kind == "load":
             since = n if since is None else since
-            for axis, span in zip(AXES.get(event.name, ()), (event.rows, event.cols), strict=False):
-                spans[axis] = span
+            spans |= zip(AXES.get(event.name, ()), (event.rows, event.cols), strict=False)
         elif event.kind == "compute" and (event.name in products or not products) and {"i", "j"} <= set(spans):
             tile = spans["i"], spans["j"]
-            if since is not None:
-                found |= {k: tile for k in range(since, n)}
-            found[n], since = tile, None
+            found |= dict.fromkeys(range(n if since is None else since, n + 1), tile)
+            since = None
     return found

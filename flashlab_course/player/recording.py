@@ -4,10 +4,9 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-MAX_TILES, MAX_STEPS = 24, 3000                        # more than that nobody can follow, and a page should stay small
+MAX_TILES, MAX_STEPS = 24, 3000        # nobody can follow more than that, and a page should stay small
 
 # Which way the tensors of attention and of a product A B = C lie: i along the query blocks, j along the key blocks.
-PARTS = ("O_part", "L_part")                           # lie beside: what several programs leave of the same rows
 VECTORS = ("L", "l", "m", "D", "dL", "L_log2")
 AXES = {**dict.fromkeys(("Q", "O", "dO", "dQ", *VECTORS), ("i", "")),
         **dict.fromkeys(("K", "V", "dK", "dV"), ("j", "")), "A": ("i", "k"), "B": ("k", "j"), "C": ("i", "j")}
@@ -21,13 +20,12 @@ class Line(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A load or a store: which part of which tensor. Where a kernel's mask lets only some of it through, that is `kept`."""
+    """A load or a store: which part of which tensor. Of a masked one, what the mask lets through."""
 
     kind: str
     name: str
     rows: tuple
     cols: tuple
-    kept: tuple = ()           # (rows, cols)
 
 
 class Tensor(NamedTuple):
@@ -71,7 +69,7 @@ class Recording:
     steps: list
     tensors: dict              # name -> shape, of what the kernels know by name
     sram_bytes: int | None     # None where it is not modelled
-    lead: tuple = ()           # sizes of batch and head, where the tensors have them; the shapes above are those of one head
+    lead: tuple = ()           # sizes of batch and head, if the tensors have them; the shapes above are of one head
     error: str = ""            # what the last line raised
 
     @property
@@ -88,38 +86,32 @@ class Recording:
         return max(self.read, self.written)
 
     def storing(self, name, index):
-        """The step of the last store to T[index], T named as in `kernel(...)`; the first that touches its rows if there is none.
+        """The step of the last store to T[index], T named as in `kernel(...)`; else the first that touches its rows.
 
         Raises: ValueError for a name that is no tensor of the run, or an index outside it
         """
         if name not in self.tensors:
-            raise ValueError(f"at must name a tensor of the run, {', '.join(self.tensors) or 'which has none'}; got {name!r}")
+            raise ValueError(f"at must name a tensor of the run, one of {', '.join(self.tensors)}; got {name!r}")
         index, shape = tuple(index), self.tensors[name]
         sizes = (*(self.lead if len(index) > len(shape) else ()), *shape)
         if len(index) != len(sizes) or not all(0 <= n < size for n, size in zip(index, sizes, strict=True)):
             raise ValueError(f"at must be an index of {name} {sizes}, got {index}")
-        head = 0
+        head, place = 0, index[-len(shape):]
         for n, size in zip(index[:-len(shape)], sizes, strict=False):
             head = head * size + n
-        place = index[-len(shape):]
-        hits = [n for n, step in enumerate(self.steps) if step.head == head
-                for move in step.moves if move.kind == "store" and move.name == name and _holds(move, place)]
-        return hits[-1] if hits else self.touching(name, place, head)
-
-    def touching(self, name, place, head=0):
-        """The first step whose tile lies in the rows (columns, for K and V) of that place; 0 if none does."""
-        axis = AXES.get(name, ("i", ""))[0]
+        axis, stores, touched = AXES.get(name, ("i",))[0], [], []
         for n, step in enumerate(self.steps):
-            if step.tile and step.head == head and axis in "ij":
-                start, stop = step.tile["ij".index(axis)]
-                if start <= place[0] < stop:
-                    return n
-        return 0
+            if step.head != head:
+                continue
+            if any(move[:2] == ("store", name) and _holds(move[2:], place) for move in step.moves):
+                stores.append(n)
+            elif step.tile and axis in "ij" and _holds([step.tile["ij".index(axis)]], place):
+                touched.append(n)
+        return stores[-1] if stores else touched[0] if touched else 0
 
 
-def _holds(move, place):
-    spans = [span for span in (move.kept or (move.rows, move.cols)) if span]
-    return all(start <= n < stop for (start, stop), n in zip(spans, place, strict=False))
+def _holds(spans, place):
+    return all(span[0] <= n < span[1] for span, n in zip(spans, place, strict=False) if span)
 
 
 def extent(recording, axis):
@@ -138,29 +130,25 @@ def blocks(recording, axis):
 
 def refuse_if_too_large(recording):
     """Raise ValueError, with what would fit, for a run of too many tiles."""
-    said = []
-    for axis, first in (("i", ("Q", "A")), ("j", ("K", "B"))):
+    for axis in "ij":
         cut = blocks(recording, axis)
         if len(cut) > MAX_TILES:
-            N, B = extent(recording, axis), cut[0][1] - cut[0][0]
-            name = next(name for name in (*first, *recording.tensors) if axis in AXES.get(name, ()) and name in recording.tensors)
-            said.append(f"{name} has {N} {'rows' if name != 'B' else 'columns'} in {len(cut)} tiles of {B}: take at most "
-                        f"{MAX_TILES * B}, or tiles of at least {math.ceil(N / MAX_TILES)}")
-    if said:
-        raise ValueError(f"the player shows at most {MAX_TILES} × {MAX_TILES} tiles. " + "; ".join(said) + ".")
+            N, B = extent(recording, axis), cut[0][1]
+            along = " and ".join(name for name in recording.tensors if axis in AXES.get(name, ()))
+            raise ValueError(f"the player shows at most {MAX_TILES} × {MAX_TILES} tiles, and the {N} rows of {along} "
+                             f"make {len(cut)} tiles of {B}: take at most {MAX_TILES * B}, or tiles of at least "
+                             f"{math.ceil(N / MAX_TILES)}")
 
 
 def too_long(recording):
     """The ValueError for a run of more than MAX_STEPS lines."""
-    last = recording.lines[recording.steps[-1].line] if recording.steps else Line(0, "")
-    sizes = [f"{name} {tuple(shape)}" for name, shape in recording.tensors.items()]
+    last = recording.lines[recording.steps[-1].line]
+    sizes = ", ".join(f"{name} {shape}" for name, shape in recording.tensors.items())
     tiles = sum(bool(b.tile) and a.tile != b.tile for a, b in zip(recording.steps, recording.steps[1:], strict=False))
-    if tiles < 2:
-        return ValueError(f"the player shows at most {MAX_STEPS} lines of a run, and this one has more: is there a loop that never "
-                          f"ends? The last line was {last.number}: {last.text.strip()}")
-    side = math.floor(math.sqrt(tiles))
-    return ValueError(f"the player shows at most {MAX_STEPS} lines of a run; {recording.title} with {', '.join(sizes)} has more: "
-                      f"they were over after {tiles} tiles. Take shorter tensors or larger tiles, {side} × {side} of them at most.")
+    side = max(1, math.isqrt(tiles))
+    return ValueError(f"the player shows at most {MAX_STEPS} lines of a run; {recording.title} with {sizes} has more. "
+                      f"Take shorter tensors or larger tiles, {side} × {side} of them at most. Or is there a loop that "
+                      f"never ends? The last line was {last.number}: {last.text.strip()}")
 
 
 def number(x):

@@ -133,7 +133,7 @@ my_bytes = None     # a function of N
 
 # %% [markdown]
 # **Run and compare.** On PyTorch's `meta` device a tensor tells its size without being allocated, which spares your
-# laptop the longest of them. A function that you predicted is drawn as a dotted line.
+# laptop the longest of them. A function that you predicted is drawn as stars.
 
 # %%
 Ns = [1024, 2048, 4096, 8192, 16384]

@@ -233,7 +233,7 @@ my_traffic = None     # a function of the SRAM in bytes, for example lambda sram
 my_least_sram = None     # bytes
 
 # %% [markdown]
-# **Run and compare.** Each rung with its default tiles, at $N = 1024$ and four sizes of SRAM; your curve and your limit join in.
+# **Run and compare.** Each rung with its default tiles, at $N = 1024$ and four sizes of SRAM; your traffic and your limit join in.
 
 # %%
 points = [p for sram in srams for p in sweeps.over_N([N], d=d, sram_bytes=sram)]

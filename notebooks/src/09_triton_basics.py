@@ -290,7 +290,7 @@ figures.sectors_touched(traces, columns=64)
 check("ex09_uncoalesced")
 
 # %% [markdown]
-# In a matrix of which only every `stride`-th column is used, two such views are added on a GPU. The number of elements stays the same. **Predict** the time as a function of the stride, with stride 1 as 1. It will be drawn as a curve.
+# In a matrix of which only every `stride`-th column is used, two such views are added on a GPU. The number of elements stays the same. **Predict** the time as a function of the stride, with stride 1 as 1. It will be drawn as a star at each stride.
 
 # %%
 my_slowdown = None     # a function, e.g. lambda stride: ...

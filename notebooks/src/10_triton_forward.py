@@ -40,7 +40,7 @@ from flashlab_course.check import check
 from flashlab.triton_mode import interpreted
 from flashlab.kernels.fa2 import fa2_forward_kernel, fa2_triton_forward, launch
 from flashlab_course.gpu.guards import forward_with
-from flashlab_course.lesson import compare, nearest, replay, reveal, yours
+from flashlab_course.lesson import compare, nearest, replay, reveal
 from flashlab.memory import Memory
 from flashlab.oracle import attention, judge, max_error
 from flashlab.rungs import fa2
@@ -604,12 +604,6 @@ for gpu, name in zip(compile_all([(fa2_forward_kernel, arguments, arch) for arch
                  "limit": SHARED_LIMIT[gpu.arch]})
 _ = compare("registers of the forward kernel", my_registers, rows[1]["registers"])
 figures.compiled_kernels(rows)
-
-# %% [markdown]
-# Your own kernels, once they pass, stand beside the course's: what an H100 would make of them.
-
-# %%
-figures.compiled_kernels(yours.compiled(d=128))
 
 # %% [markdown]
 # No spills, and tensor cores on each. The limits at the right are what one *program* may use, 163 KiB on an A100 and 227 KiB on an H100; the memory model's 192 KiB are an A100's shared memory and L1 cache together. $O_i$ is in neither: it lives in registers, which the model does not have.

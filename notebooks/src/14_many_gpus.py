@@ -30,9 +30,8 @@ from flashlab.operator import ring
 from flashlab_course import bench, figures
 from flashlab_course.check import check
 from flashlab_course.gpu.schedule import Span
-from flashlab_course.lesson import compare, replay, reveal
+from flashlab_course.lesson import compare, reveal, yours
 from flashlab.oracle import attention, max_error
-from flashlab_course.player import play, ring_recording
 from flashlab.rungs.online_softmax import merge
 
 torch.manual_seed(0)
@@ -89,19 +88,13 @@ check("ex14_ring_step")
 reveal("ex14_ring_step")
 
 # %% [markdown]
-# `replay` takes your own step all the way round a ring of four ranks, two rows each. A colour stands for one rank's keys. Watch where each colour goes. If something is wrong, the player opens there.
-
-# %%
-replay("ex14_ring_step")
-
-# %% [markdown]
 # Blocks go from rank $r$ to rank $r + 1$. **Predict**: of four ranks, whose keys does rank 0 hold in step 1, after each block has been passed on once?
 
 # %%
 my_owner = None     # a rank, 0 to 3
 
 # %% [markdown]
-# **Run and compare.** The cell starts four processes, as `torchrun` would for four GPUs. They find one another by [torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html); on a CPU its backend gloo carries the messages. Each notes what it sends and receives, which rows its calls of `flash_attention` are given, and the $O$ and $L$ of its last query.
+# **Run and compare.** The cell starts four processes, as `torchrun` would for four GPUs. They find one another by [torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html); on a CPU its backend gloo carries the messages. Each notes which rows its calls of `flash_attention` are given, and how many bytes it sends.
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -116,16 +109,10 @@ for name, verdicts in run["verdicts"].items():
 # %%
 calls = run["runs"]["all"][0]["calls"]
 said = compare("whose keys rank 0 holds in step 1", my_owner, calls[1]["keys"][0] // (run["N"] // 4))
-play(ring_recording(run["runs"]["all"], run["N"], "four processes, no mask"))
-
-# %% [markdown]
-# Step through the run, as the ranks have noted it. In the first half of a step a rank sends its block on and, meanwhile, computes with it. In the second half it merges what it found into its $O$ and $L$, and the next block is there: the colours walk down. All steps at once:
-
-# %%
 figures.ring_parts(run["runs"]["all"], run["N"], "Measured here: four processes over gloo, no mask.")
 
 # %% [markdown]
-# Read a row from left to right: rank 0's queries meet their own keys, then those of rank 3, which came round the end of the ring, then of 2 and 1. Read a column: in every step all blocks are in use, each somewhere else. All ranks compute at the same time, and no one waits for more than its neighbour.
+# A colour stands for one rank's keys. In each step a rank sends its block on and, meanwhile, computes with it; then it merges what it found into its $O$ and $L$, and the next block is there. Read a row from left to right: rank 0's queries meet their own keys, then those of rank 3, which came round the end of the ring, then of 2 and 1. Read a column: in every step all blocks are in use, each somewhere else. All ranks compute at the same time, and no one waits for more than its neighbour.
 #
 # **Takeaway.** Queries stay, keys and values walk; nobody ever holds more than a block of them, and the next one.
 
@@ -205,10 +192,7 @@ check("ex14_zigzag")
 reveal("ex14_zigzag")
 
 # %% [markdown]
-# `replay` sends blocks round the ring and computes the pairs that you return. Are all ranks busy in every step? If a pair is wrong or missing, the player opens there.
-
-# %%
-replay("ex14_zigzag")
+# How much does each rank compute in each step? Once your own way to deal out the sequence passes, it joins in.
 
 # %%
 def work(zigzag, R=4, n=64):
@@ -221,6 +205,8 @@ def work(zigzag, R=4, n=64):
 works = {"in order": work(False), "zig-zag": work(True)}
 slowest = sum(max(step) for step in zip(*works["in order"], strict=True))
 said = compare("speed-up of four ranks in order", my_speedup_in_order, sum(map(sum, works["in order"])) / slowest, "times")
+if mine := yours.answer("ex14_zigzag"):                     # once it passes
+    works["yours"] = [[sum(0.125 if masked else 0.25 for *_, masked in mine(rank, step, 4)) for step in range(4)] for rank in range(4)]
 figures.ring_work(works, "a causal sequence on 4 ranks, messages for free.")
 
 # %% [markdown]
@@ -230,19 +216,28 @@ figures.ring_work(works, "a causal sequence on 4 ranks, messages for free.")
 figures.ring_parts(run["runs"]["causal, zig-zag"], run["N"], "Measured here: four processes over gloo, causal, zig-zag.")
 
 # %% [markdown]
-# Now let the two runs race, on a clock that counts scores: a step takes as long as its slowest rank. **Predict**: at the moment when zig-zag is done with all four steps, in which step, 0 to 3, is the ring in order?
+# Now let the two ways race, on a clock that counts scores: a step takes as long as its slowest rank. **Predict**: at the moment when zig-zag is done with all four steps, in which step, 0 to 3, is the ring in order?
 
 # %%
 my_step_in_order = None
 
 # %%
-in_order, zigzag = (ring_recording(run["runs"][f"causal, {name}"], run["N"], name) for name in ("in order", "zig-zag"))
-now = next(step for step, end in enumerate(in_order.ends) if end > zigzag.total)
+def race(work):
+    """The Spans in which each rank computes, in half blocks of scores: a step begins when the slowest rank is done."""
+    spans, begin = [], 0
+    for step, of_step in enumerate(zip(*work, strict=True)):
+        spans += [Span(f"rank {rank}", str(step), begin, begin + int(2 * own)) for rank, own in enumerate(of_step) if own]
+        begin += int(2 * max(of_step))
+    return spans
+
+
+in_order, zigzag = (race(works[name]) for name in ("in order", "zig-zag"))
+now = next(int(span.name) for span in in_order if span.end > max(span.end for span in zigzag))
 said = compare("step of the ring in order when zig-zag is done", my_step_in_order, now)
-play(in_order, zigzag)
+figures.timelines({"in order": in_order, "zig-zag": zigzag}, "rank 0", "four ranks, causal; a unit of time is half a block of scores.")
 
 # %% [markdown]
-# Play it to the end and look at the bars: the faint part is waiting. In order, rank 0 waits for 3 of the 3.5 units of time, a unit being one block of scores; rank 3 never waits. With zig-zag nobody does, and all is over after 2.
+# The gaps are waiting. In order, rank 0 waits for 6 of the 7 units of time; rank 3 never waits. With zig-zag nobody does, and all is over after 4.
 #
 # Change `R=4` in `work` above to 8 and 16. What does order cost in the limit? Zig-zag has a price, too: everything that asks for a token's *place*, as position embeddings do, has to be dealt out the same way, and a length that does not divide has to be padded. The next cell fails on purpose.
 
