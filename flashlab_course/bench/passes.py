@@ -45,12 +45,9 @@ def pieces(which, args, forwards):
     timer, rounds = (timing.quick_ms, 1) if args.quick else (timing.time_ms, 5)
     chosen = {name: forwards[name] for name in args.implementations} | args.own
     yield "ceilings", timing.ceilings(timer=timer)
-    for problem in problem_grid(args.N or sizes(which, args.quick), args.d, MASKS[args.causal], args.dtype, args.share):
+    sizes = args.N or (which.quick_sizes if args.quick else SIZES)
+    for problem in problem_grid(sizes, args.d, MASKS[args.causal], args.dtype, args.share):
         yield "rows", measure(which, problem, chosen, timer=timer, rounds=rounds, expired=args.expired)
-
-
-def sizes(which, quick):
-    return which.quick_sizes if quick else SIZES
 
 
 def add_arguments(which, parser, forwards):
