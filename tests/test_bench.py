@@ -95,7 +95,7 @@ def test_the_triton_rung_runs_and_its_L_is_checked_too():
     kernel = problems.implementations()["fa2_triton_forward"].forward
     device = "cuda" if torch.cuda.is_available() else "cpu"
     verdict = forward.check(kernel, *problems.inputs(SMALL._replace(d=16), device), True)
-    assert verdict.ok and verdict.bound_L > 0, verdict
+    assert verdict.ok and verdict.bounds["L"] > 0, verdict
 
 
 def test_all_the_names_that_results_and_figures_use():

@@ -79,14 +79,14 @@ def test_causal_tiles_count_by_row_and_by_column():
     assert title(by_key).startswith("Program 0 visits 4 tiles, program 2 visits 2; 4 of 10 visited")
 
 
-def test_tiles_of_a_window_and_of_packed_sequences():
-    """Two blocks a row but for the first, then two sequences of three and two blocks."""
+def test_tiles_of_a_mask_and_of_packed_sequences():
+    """Six blocks a side, then two sequences of three and two blocks."""
     log = lambda n, **mask: data.log_of(data.fa2_forward, *data.tensors(n, n)[:3], B_r=16, B_c=16, **mask)
-    window, packed = [(log(96, window=(16, 0)), 0)], [(log(48, causal=True), 0), (log(32, causal=True), 48)]
-    fig = figures.tile_grids({"window": window, "packed": packed}, 96)
-    assert title(fig) == "Tiles computed: 11 for window, 9 for packed"
-    with pytest.raises(ValueError, match="the log of 'window' must have loads of Q and of K"):
-        figures.tile_grids({"window": [([], 0)]}, 96)
+    causal, packed = [(log(96, causal=True), 0)], [(log(48, causal=True), 0), (log(32, causal=True), 48)]
+    fig = figures.tile_grids({"causal": causal, "packed": packed}, 96)
+    assert title(fig) == "Tiles computed: 21 for causal, 9 for packed"
+    with pytest.raises(ValueError, match="the log of 'causal' must have loads of Q and of K"):
+        figures.tile_grids({"causal": [([], 0)]}, 96)
     corners = {(int(p.get_x()), int(p.get_y())) for p in fig.axes[1].patches[1:]}
     assert (48, 48) in corners and (48, 64) in corners and (0, 48) not in corners
 

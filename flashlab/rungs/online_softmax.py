@@ -62,7 +62,7 @@ def softmax_two_pass(x, *, B=1):
         for part in tiles(len(x), B):                      # pass 1
             x_part = load(x, part)
             m_new = torch.maximum(m, x_part.amax())
-            l = l * torch.exp(m - m_new) + torch.exp(x_part - m_new).sum()    # l counted in units of exp(m): change the unit
+            l = l * torch.exp(m - m_new) + torch.exp(x_part - m_new).sum()    # l was in units of exp(m)
             m = m_new
         for part in tiles(len(x), B):                      # pass 2
             store(y, part, torch.exp(load(x, part) - m) / l)
@@ -117,7 +117,8 @@ def online_softmax_forward(Q, K, V, *, causal=False, scale=None):
     """Exact attention that never stores S: each query walks the keys one at a time.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
-    Traffic: reads N_q·d + N_q·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)  [elements; = cost.online_softmax_forward]
+    Traffic: reads N_q·d + N_q·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)
+             [elements; exactly cost.online_softmax_forward]
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Rabe and Staats 2021, arXiv:2112.05682
@@ -156,7 +157,7 @@ def _step(q, o, l, m, k, v, scale):
     """Add one key to the running softmax of one query."""
     s = (q @ k.T * scale)[:, 0]                            # (1,)
     m_new = torch.maximum(m, s)                            # (1,)
-    m_safe = m_new.masked_fill(m_new == -inf, 0)           # (1,)    a score of -inf came first: -inf − -inf would be NaN
+    m_safe = m_new.masked_fill(m_new == -inf, 0)           # (1,)    no finite score yet: -inf − -inf would be NaN
     alpha = torch.exp(m - m_safe)                          # (1,)    0 the first time: m = -inf
     p = torch.exp(s - m_safe)                              # (1,)
     l = alpha * l + p                                      # (1,)

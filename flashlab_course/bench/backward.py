@@ -48,7 +48,7 @@ def gradient(forward, Q, K, V, dO, causal):
 
 
 def check(forward, Q, K, V, dO, causal):
-    """Run forward and backward on the whole problem, judge the last heads' gradients in float64: oracle.GradientVerdict."""
+    """Run forward and backward on the whole problem, judge the last heads' gradients in float64: oracle.Verdict."""
     run = gradient(forward, Q, K, V, dO, causal)
     with poisoned_outputs():
         grads = run()

@@ -8,6 +8,7 @@ from torch.nn.functional import pad
 from flashlab import oracle
 from flashlab.operator.decoding import flash_attention_decode
 from flashlab_course.bench.forward import poisoned_outputs
+from flashlab_course.bench.orders import judge_in_orders
 
 
 class Case:
@@ -49,7 +50,7 @@ def try_case(case, device="cuda", backend="triton"):
         O, L = flash_attention_decode(Q, *caches, lengths, block_table=table, K_new=K_new, V_new=V_new, window=case.window,
                                       splits=case.splits, return_lse=True, backend=backend)
     for b, end in enumerate(ends):
-        verdict = oracle.judge_in_orders(
+        verdict = judge_in_orders(
             lambda n: oracle.judge(O[b], L[b], Q[b][..., n], K[b, :, :end, n], V[b, :, :end], causal=True, window=case.window),
             case.d, device)
         if not verdict.ok:

@@ -17,6 +17,7 @@ from flashlab import oracle
 from flashlab.operator.attention import flash_attention, flash_attention_varlen
 from flashlab_course.bench.forward import poisoned_outputs
 from flashlab_course.bench.options import add_budget_and_out, add_jobs, in_processes, positive
+from flashlab_course.bench.orders import judge_in_orders
 from flashlab_course.bench.results import finish, save, start
 from flashlab_course.bench.timing import deadline
 
@@ -101,7 +102,7 @@ def judged(O, Q, K, V, dO, dQ, dK, dV, L, options):
     passes = [lambda n: oracle.judge_gradients(dQ[..., n], dK[..., n], dV, Q[..., n], K[..., n], V, dO, **options)]
     if Q.numel():
         passes.insert(0, lambda n: oracle.judge(O, L, Q[..., n], K[..., n], V, **options))
-    verdicts = (oracle.judge_in_orders(judge, Q.shape[-1], Q.device) for judge in passes)
+    verdicts = (judge_in_orders(judge, Q.shape[-1], Q.device) for judge in passes)
     return next((str(verdict) for verdict in verdicts if not verdict.ok), None)
 
 

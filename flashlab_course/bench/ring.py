@@ -125,7 +125,7 @@ def check(case, team, tensors, of_one):
         seen = slice(0, (owned[place] + 1) * size if causal else case.N)
         part = [T.detach()[:, head, here] for T in (tensors[0], O, L, tensors[3])]
         verdict = oracle.judge(part[1], part[2], part[0], K[:, :, seen], V[:, :, seen], causal=causal)
-        worst = max(worst, (verdict.error_O, verdict.bound_O))
+        worst = max(worst, (verdict.error_O, verdict.bounds["O"]))
         wrong += [] if verdict.ok else [f"chunk {owned[place]}: {verdict}"]
         if grads:
             wrong += wrong_gradients(grads, part, K[:, :, seen], V[:, :, seen], here, head, causal)

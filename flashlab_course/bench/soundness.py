@@ -146,7 +146,7 @@ def judged(backward, found, spread, tensors, masks):
     Q, K, V, dO = tensors
     if not backward:
         verdict = oracle.judge(**found, Q=Q, K=K, V=V, **masks)
-        return {"error": verdict.error_O, "bound": verdict.bound_O} | ({} if verdict.ok else {"wrong": str(verdict)})
+        return {"error": verdict.error_O, "bound": verdict.bounds["O"]} | ({} if verdict.ok else {"wrong": str(verdict)})
     verdict = oracle.judge_gradients(*found.values(), Q, K, V, dO, **masks)
     worst = max(found, key=lambda name: verdict.errors[name] / (verdict.bounds[name] or 1.0))
     row = {"of": worst, "error": verdict.errors[worst], "bound": verdict.bounds[worst], "spread": spread}
