@@ -61,7 +61,7 @@ def fa1_forward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=4
     d_v, s, stat = _sizes(d, d_v, element_size)
     T_c, wider = ceil_div(N_k, B_c), stat != s             # the running O is wider than the output
     read = s * N_k * (d + d_v) + T_c * N_q * (s * d + stat * (d_v + 2)) + wider * stat * N_q * d_v
-    written = stat * ((T_c + 1) * N_q * (d_v + 2) + N_q) + wider * s * N_q * d_v    # 1: initialisation; the last term: L
+    written = stat * ((T_c + 1) * N_q * (d_v + 2) + N_q) + wider * s * N_q * d_v    # + N_q: L
     return Cost(read, written, 2 * N_q * N_k * (d + d_v))
 
 

@@ -205,7 +205,7 @@ class Memory(TorchDispatchMode):
         if self.running:                                     # inside a kernel nothing moves, and results take up SRAM
             for T in (*fresh, *targets):
                 self._place(T, op.name, frame)
-            self.log.append(Event(self.running[0], "compute", op.name, (), (), 0, 0, self.sram_live))
+            self._count(self.running[0], "compute", op.name)
         else:
             self._eager(op, fresh, *op.moved(operands, fresh, targets))
         return out

@@ -118,13 +118,10 @@ def judge(O, L, Q, K, V, *, causal=False, window=None, scale=None):
     truth = attention(Q, K, V, **masks)
     naive = _naive(lambda *tensors: _attention(*tensors, **masks), truth, *(T.detach() for T in (Q, K, V)))
     eps = _eps(Q.dtype)
-    found = {"O": O} if L is None else {"O": O, "L": L}
-    errors = {name: max_error(x, t) for (name, x), t in zip(found.items(), truth, strict=False)}
-    bounds = {name: error_bound(n, t, eps) for name, n, t in zip(found, naive, truth, strict=False)}
-    if L is not None:      # a logarithm of a sum whose largest weight is 1: where L is near 0, its rounding is not
-        bounds["L"] += 4 * min(eps, torch.finfo(torch.float32).eps)
-    rms_O = (O.detach().to(torch.float64) - truth[0]).square().mean().sqrt().item() if O.numel() else 0.0
-    return Verdict(errors, bounds, rms_O)
+    # L is the logarithm of a sum whose largest weight is 1: where L is near 0, its rounding is not
+    verdict = _verdict(("O", "L"), (O, L), naive, truth, eps, 2, (0, 4 * min(eps, torch.finfo(torch.float32).eps)))
+    verdict.rms_O = (O.detach().to(torch.float64) - truth[0]).square().mean().sqrt().item() if O.numel() else 0.0
+    return verdict
 
 
 def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
@@ -139,11 +136,16 @@ def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, window=None, scale
     naive = _naive_gradients(truth, *(T.detach() for T in (Q, K, V, dO)), masks)
     eps = _eps(Q.dtype)
     stored = _from_storing_O_and_L(Q, K, V, dO, eps, **masks)
-    names = ("dQ", "dK", "dV")
-    errors = {name: max_error(x, t) for name, x, t in zip(names, (dQ, dK, dV), truth, strict=True)}
-    bounds = {name: error_bound(n, t, eps, factor=3) + x
-              for name, n, t, x in zip(names, naive, truth, stored, strict=True)}
-    return Verdict(errors, bounds)
+    return _verdict(("dQ", "dK", "dV"), (dQ, dK, dV), naive, truth, eps, 3, stored)
+
+
+def _verdict(names, found, naive, truth, eps, factor, more):
+    """The errors, and the bounds by error_bound and so much more for each. What was not found, None, is not judged."""
+    verdict = Verdict({}, {})
+    for name, x, n, t, extra in zip(names, found, naive, truth, more, strict=True):
+        if x is not None:
+            verdict.errors[name], verdict.bounds[name] = max_error(x, t), error_bound(n, t, eps, factor) + extra
+    return verdict
 
 
 def _eps(dtype):

@@ -7,7 +7,7 @@ are no lesson, and stand here once.
 import torch
 
 from flashlab.memory import A100_SRAM, active
-from flashlab.validate import check_bool, check_dropout, check_positive
+from flashlab.validate import check_bool, check_dropout, check_positive, check_qkv, check_scale
 
 
 def paper_tile_sizes(sram_bytes, d, element_size=4):
@@ -43,18 +43,19 @@ def largest_square_tile(d, d_v, element_size, *, wide=8, square=3, multiple=16):
 BACKWARD = {"wide": 9, "square": 5, "multiple": 8}
 
 
-def tile_sizes(B_r, B_c, Q, V, acc, **room):
-    """(B_r, B_c), the default where one is None. acc: the dtype of the tiles; room: as largest_square_tile takes it."""
+def prepare(Q, K, V, causal, scale, B_r, B_c, **room):
+    """Check what all tiled rungs take, and fill in the defaults. room: as largest_square_tile takes it.
+
+    Returns: shift, scale, acc, B_r, B_c. shift is N_k - N_q, which puts query i at key i + shift and the last query at
+             the last key, or None if not causal. acc is the dtype of sums: in 16 bits they would lose the answer
+    """
+    check_qkv(Q, K, V)
+    check_bool(causal=causal)
+    acc = torch.float64 if Q.dtype == torch.float64 else torch.float32
     B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize, **room)
     B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
     check_positive(B_r=B_r, B_c=B_c)
-    return B_r, B_c
-
-
-def causal_shift(causal, Q, K):
-    """N_k - N_q: query i stands at key i + shift, the last query at the last key. None if not causal."""
-    check_bool(causal=causal)
-    return len(K) - len(Q) if causal else None
+    return len(K) - len(Q) if causal else None, check_scale(scale, Q.shape[-1]), acc, B_r, B_c
 
 
 def hidden(rows, cols, shift, device):

@@ -3,8 +3,8 @@
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import causal_shift, hidden, keep_masks, tile_sizes
-from flashlab.validate import check_bool, check_qkv, check_scale
+from flashlab.tiles import hidden, keep_masks, prepare
+from flashlab.validate import check_bool
 
 inf = float("inf")
 
@@ -26,12 +26,8 @@ def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropou
     Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 2, with the running maximum in place of the tile's own
     New:     against online_softmax: blocks of queries and keys instead of one of each
     """
-    check_qkv(Q, K, V)
     check_bool(return_lm=return_lm)
-    shift = causal_shift(causal, Q, K)
-    scale = check_scale(scale, Q.shape[-1])
-    acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
-    B_r, B_c = tile_sizes(B_r, B_c, Q, V, acc)
+    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c)
     draw = keep_masks(dropout_p, rng_state, Q.device, acc)
 
     O = torch.zeros(Q.shape[0], V.shape[-1], dtype=acc, device=Q.device)        # (N_q, d_v)  the running output

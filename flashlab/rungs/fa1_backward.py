@@ -3,8 +3,8 @@
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import BACKWARD, causal_shift, hidden, keep_masks, tile_sizes
-from flashlab.validate import check_like, check_qkv, check_scale
+from flashlab.tiles import BACKWARD, hidden, keep_masks, prepare
+from flashlab.validate import check_like
 
 inf = float("inf")
 
@@ -26,13 +26,9 @@ def fa1_backward(Q, K, V, O, dO, l, m, *, causal=False, scale=None, B_r=None, B_
              stored once, whole, so nobody would read them; N_k·(d + d_v) fewer writes than published
     New:     against naive_backward: tiles; P again from Q, K, m and l, and D from O instead of from P
     """
-    check_qkv(Q, K, V)
-    shift = causal_shift(causal, Q, K)
-    scale = check_scale(scale, Q.shape[-1])
-    acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
+    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c, **BACKWARD)
     check_like(O=(O, (len(Q), V.shape[1]), Q.dtype), dO=(dO, (len(Q), V.shape[1]), Q.dtype),
                l=(l, (len(Q),), acc), m=(m, (len(Q),), acc))
-    B_r, B_c = tile_sizes(B_r, B_c, Q, V, acc, **BACKWARD)
     draw = keep_masks(dropout_p, rng_state, Q.device, acc)
 
     dQ = torch.zeros(Q.shape, dtype=acc, device=Q.device)                       # (N_q, d)  a sum over the key blocks

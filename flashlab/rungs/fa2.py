@@ -3,8 +3,7 @@
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import all_hidden, causal_shift, hidden, tile_sizes
-from flashlab.validate import check_qkv, check_scale
+from flashlab.tiles import all_hidden, hidden, prepare
 
 inf = float("inf")
 
@@ -20,11 +19,7 @@ def fa2_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 1 (line 10 there inverts a factor that must multiply)
     New:     against fa1: the loops trade places, and the division by l leaves the inner one
     """
-    check_qkv(Q, K, V)
-    shift = causal_shift(causal, Q, K)
-    scale = check_scale(scale, Q.shape[-1])
-    acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
-    B_r, B_c = tile_sizes(B_r, B_c, Q, V, acc)
+    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c)
 
     O = torch.empty(Q.shape[0], V.shape[-1], dtype=Q.dtype, device=Q.device)    # (N_q, d_v)
     L = torch.empty(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)

@@ -3,8 +3,8 @@
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import BACKWARD, all_hidden, causal_shift, hidden, tile_sizes
-from flashlab.validate import check_like, check_qkv, check_scale
+from flashlab.tiles import BACKWARD, all_hidden, hidden, prepare
+from flashlab.validate import check_like
 
 inf = float("inf")
 
@@ -59,13 +59,12 @@ def fa2_backward_two_pass(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=Non
 
 
 def _arguments(Q, K, V, O, dO, L, dL, causal, scale, B_r, B_c):
-    check_qkv(Q, K, V)
-    shift = causal_shift(causal, Q, K)
-    acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
+    """Check all of them. Returns: shift, scale, B_r, B_c"""
+    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c, **BACKWARD)
     check_like(O=(O, (len(Q), V.shape[1]), Q.dtype), dO=(dO, (len(Q), V.shape[1]), Q.dtype), L=(L, (len(Q),), acc))
     if dL is not None:
         check_like(dL=(dL, (len(Q),), acc))
-    return shift, check_scale(scale, Q.shape[-1]), *tile_sizes(B_r, B_c, Q, V, acc, **BACKWARD)
+    return shift, scale, B_r, B_c
 
 
 def _preprocess(O, dO, L, dL, B_r):

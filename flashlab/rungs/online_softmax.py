@@ -17,7 +17,7 @@ def safe_softmax(x):
     Shapes:  x (N,) -> (N,)
     Traffic: reads 5·N + 2, writes 3·N + 2   [elements: five operations, each a kernel]
     """
-    _check_vector(x=x)
+    _check(x)
     m = x.amax()                                           # ()
     shifted = x - m                                        # (N,)   at most 0
     weights = torch.exp(shifted)                           # (N,)   between 0 and 1
@@ -30,8 +30,7 @@ def softmax_three_pass(x, *, B=1):
     Shapes:  x (N,) -> (N,); B elements are read at a time
     Traffic: reads 3·N, writes N   [elements]
     """
-    _check_vector(x=x)
-    check_positive(B=B)
+    _check(x, B)
     y = torch.empty_like(x)
     with kernel("softmax_three_pass", x=x, y=y):
         m = torch.full((), -inf, dtype=x.dtype, device=x.device)
@@ -53,8 +52,7 @@ def softmax_two_pass(x, *, B=1):
     Source:  Milakov and Gimelshein 2018, arXiv:1805.02867, Algorithm 3
     New:     against softmax_three_pass: the first two passes become one
     """
-    _check_vector(x=x)
-    check_positive(B=B)
+    _check(x, B)
     y = torch.empty_like(x)
     with kernel("softmax_two_pass", x=x, y=y):
         m = torch.full((), -inf, dtype=x.dtype, device=x.device)
@@ -76,8 +74,7 @@ def softmax_weighted_sum(x, v, *, B=1):
     Traffic: reads N + N·d_v, writes d_v   [elements]
     New:     against softmax_two_pass: the weighted sum is rescaled like l, and divided once at the end
     """
-    _check_vector(x=x)
-    check_positive(B=B)
+    _check(x, B)
     if not isinstance(v, torch.Tensor) or v.ndim != 2 or len(v) != len(x):
         raise ValueError(f"v must be (N, d_v) with N = {len(x)}, got {describe(v)}")
     y = torch.empty(v.shape[1], dtype=v.dtype, device=v.device)
@@ -165,7 +162,7 @@ def _step(q, o, l, m, k, v, scale):
     return o, l, m_new
 
 
-def _check_vector(**vectors):
-    for name, x in vectors.items():
-        if not isinstance(x, torch.Tensor) or x.ndim != 1 or not x.is_floating_point() or len(x) == 0:
-            raise ValueError(f"{name} must be a vector of at least one floating-point number, got {describe(x)}")
+def _check(x, B=1):
+    if not isinstance(x, torch.Tensor) or x.ndim != 1 or not x.is_floating_point() or len(x) == 0:
+        raise ValueError(f"x must be a vector of at least one floating-point number, got {describe(x)}")
+    check_positive(B=B)

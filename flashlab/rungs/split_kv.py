@@ -3,8 +3,8 @@
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import all_hidden, causal_shift, hidden, tile_sizes
-from flashlab.validate import check_positive, check_qkv, check_scale
+from flashlab.tiles import all_hidden, hidden, prepare
+from flashlab.validate import check_positive
 
 inf = float("inf")
 
@@ -22,11 +22,7 @@ def split_kv_forward(Q, K, V, *, causal=False, scale=None, splits=4, B_r=None, B
     Source:  Dao, Haziza, Massa, Sizov 2023, Flash-Decoding for long-context inference
     New:     against fa2: the key blocks of a query block go to several programs; a second kernel merges their O and L
     """
-    check_qkv(Q, K, V)
-    shift = causal_shift(causal, Q, K)
-    scale = check_scale(scale, Q.shape[-1])
-    acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
-    B_r, B_c = tile_sizes(B_r, B_c, Q, V, acc)
+    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c)
     check_positive(splits=splits)
 
     N_q, blocks = Q.shape[0], tiles(K.shape[0], B_c)

@@ -201,7 +201,7 @@ for seen in (16, 32, 48):
 # | line | Algorithm 2 | the rung | |
 # |---|---|---|---|
 # | 1 | save the generator's state $\mathcal R$ | `draw = keep_masks(dropout_p, rng_state, Q.device, acc)` | the caller saves it |
-# | 2 | $B_c = \lceil M/4d \rceil$, $B_r = \min(\lceil M/4d \rceil, d)$ | `B_r, B_c = tile_sizes(B_r, B_c, Q, V, acc)` | smaller tiles, as above |
+# | 2 | $B_c = \lceil M/4d \rceil$, $B_r = \min(\lceil M/4d \rceil, d)$ | `shift, scale, acc, B_r, B_c = prepare(` | smaller tiles, as above |
 # | 3 | $O = 0$, $\ell = 0$, $m = -\infty$ in HBM | `O = torch.zeros(`, `l = torch.zeros(`, `m = torch.full(` | |
 # | 4–6 | cut $Q$, $K$, $V$, $O$, $\ell$, $m$; for each $j$ | `for cols in tiles(K.shape[0], B_c):` | |
 # | 7 | load $K_j$, $V_j$ | `K_j = load(K, cols)`, `V_j = load(V, cols)` | |
