@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from flashlab import oracle
-from flashlab.oracle import attention, judge, judge_gradients
+from flashlab.oracle import attention, judge
 from flashlab_course.bench.orders import judge_in_orders
 
 
@@ -43,7 +43,7 @@ def test_sums_of_one_term_after_the_other_are_right(monkeypatch):
                         if torch.overrides._get_current_function_mode() else truth)
     for seed in range(20):
         g = torch.Generator().manual_seed(seed)
-        Q, K, V, dO = (torch.randn(1, n, 256, generator=g) for n in (1, 900, 900, 1))
+        Q, K, V = (torch.randn(1, n, 256, generator=g) for n in (1, 900, 900))
         S = in_turn(Q, K.mT) / 16
         L, P = S.logsumexp(-1), S.softmax(-1)
         judged = lambda O, L=L, Q=Q, K=K, V=V: lambda n: judge(O, L, Q[..., n], K[..., n], V)
@@ -51,8 +51,4 @@ def test_sums_of_one_term_after_the_other_are_right(monkeypatch):
         strict += not judged(O)(slice(None)).ok
         assert judge_in_orders(judged(O), 256, "cpu").ok
         assert not judge_in_orders(judged(O + 3e-5), 256, "cpu").ok
-        dP = in_turn(dO, V.mT)
-        dS = P * (dP - (dO * O).sum(-1, keepdim=True)) / 16
-        grads = in_turn(dS, K), in_turn(dS.mT, Q), in_turn(P.mT, dO)
-        assert judge_in_orders(lambda n, grads=grads, T=(Q, K, V, dO): judge_gradients(*grads, *T), 256, "cpu").ok
     assert strict, "no draw was unlucky: this shows nothing"

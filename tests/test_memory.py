@@ -29,7 +29,7 @@ def moved(f):
     return mem.read, mem.written
 
 
-@pytest.mark.parametrize("what, f, expected", [
+EAGER = [
     ("an elementwise op reads its operand and writes its result", lambda: A * 2, (48, 48)),
     ("one tensor given twice is read once", lambda: A * A, (48, 48)),
     ("two operands are read", lambda: A + A.clone(), (48 + 96, 48 + 48)),
@@ -56,9 +56,11 @@ def moved(f):
     ("a slice that is added to is read and written once", lambda: exec("B = A + 0; B[0:2] += 1", {"A": A}), (48 + 32, 48 + 32)),
     ("one slice assigned to another moves", lambda: exec("B = A + 0; B[0:1] = B[1:2]", {"A": A}), (48 + 16, 48 + 16)),
     ("a view made in place is free", lambda: A.clone().unsqueeze_(0), (48, 48)),
-])
-def test_eager_traffic(what, f, expected):
-    assert moved(f) == expected, what
+]
+
+
+def test_eager_traffic():
+    assert {what: moved(f) for what, f, _ in EAGER} == {what: expected for what, _, expected in EAGER}
 
 
 def test_inference_mode_is_refused():
@@ -97,14 +99,11 @@ def test_a_kernel_moves_only_what_it_loads_and_stores():
     assert [(e.kind, e.name, e.rows) for e in mem.log if e.kind != "compute"] == [("load", "A", (0, 2)), ("store", "out", (0, 2))]
 
 
-def test_bytes_are_counted_in_each_tensors_own_dtype():
+def test_a_move_is_counted_in_its_tensors_own_dtype_and_copies_even_outside_memory():
     half, out = A.half(), torch.empty(3, 4, dtype=torch.float64)
     with Memory() as mem, kernel("k"):
         store(out, slice(None), load(half, slice(None)))
     assert (mem.read, mem.written) == (24, 96)
-
-
-def test_load_always_copies_even_outside_memory():
     tile = load(A, slice(0, 1))
     tile += 1
     assert A[0, 0] == 0
@@ -292,9 +291,6 @@ def test_every_matrix_product_counts_its_flops():
         with Memory() as mem:
             f()
         assert mem.matmul_flops == expected
-
-
-def test_flops_are_counted():
     with Memory() as mem:
         torch.mm(A, A.T)                   # 2·3·4·3
         (A * 2).sum(-1)                    # 12 + 12
@@ -309,14 +305,11 @@ def test_a_custom_kernel_is_refused():
         triton_rung(X, X, X)
 
 
-def test_tiles_cover_everything_once():
+def test_tiles_cover_everything_once_and_the_default_follows_the_sram():
     assert tiles(7, 3) == [slice(0, 3), slice(3, 6), slice(6, 7)]
     assert tiles(0, 3) == []
     with pytest.raises(ValueError, match="B must be an integer >= 1, got 0"):
         tiles(7, 0)
-
-
-def test_default_tile_follows_the_sram():
     assert largest_square_tile(64, 64, 4) == 64
     assert largest_square_tile(128, 128, 4) == 32
     with Memory(sram_bytes=64 * KiB):

@@ -180,6 +180,22 @@ def test_default_tiles_fit_and_use_the_sram(f, sram):
         assert 0.5 <= mem.sram_peak / sram <= 0.95, f"{mem.sram_peak / sram:.2f} of the SRAM"
 
 
+def live_at_loads(mem):
+    """{(kernel, tensor): what SRAM holds after each load of it}: one number, unless a tile of the step before lives on."""
+    live = {}
+    for event in mem.log:
+        if event.kind == "load" and event.name in ("Q", "K"):
+            live.setdefault((event.kernel, event.name), set()).add(event.live)
+    return live
+
+
+@pytest.mark.parametrize("f", TILED)
+def test_no_tile_outlives_its_step(f):
+    with Memory() as mem:
+        f(*inputs(64, 128, 16, 8), B_r=16, B_c=16)
+    assert all(len(live) == 1 for live in live_at_loads(mem).values())
+
+
 def test_the_papers_tile_rule_overflows():
     """⌈M/4d⌉ fills the SRAM with Q, K, V, O and leaves no room for S and P."""
     B_r, B_c = paper_tile_sizes(192 * KiB, d=64)
