@@ -41,7 +41,8 @@ def forward(name, Q, K, V, **options):
 
 def backward(name, Q, K, V, O, dO, saved, **options):
     if name == "naive_backward":
-        return naive_backward(Q, K, V, dO, **{key: value for key, value in options.items() if key not in ("B_r", "B_c")})
+        options = {key: value for key, value in options.items() if key not in ("B_r", "B_c")}
+        return naive_backward(Q, K, V, dO, **options)
     return rung(name).function(Q, K, V, O, dO, *saved, **options)
 
 
@@ -193,8 +194,8 @@ def measure(name, N_q, N_k, d, d_v, causal, dtype, sram_bytes=10**8, **tile):
 
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=50, deadline=None)
-@given(N_q=st.integers(0, 40), N_k=st.integers(0, 40), d=st.integers(1, 9), d_v=st.integers(1, 9), B_r=st.integers(1, 17),
-       B_c=st.integers(1, 17), causal=st.booleans(), dtype=st.sampled_from(DTYPES))
+@given(N_q=st.integers(0, 40), N_k=st.integers(0, 40), d=st.integers(1, 9), d_v=st.integers(1, 9),
+       B_r=st.integers(1, 17), B_c=st.integers(1, 17), causal=st.booleans(), dtype=st.sampled_from(DTYPES))
 def test_measured_traffic_and_flops_equal_the_closed_form(name, N_q, N_k, d, d_v, B_r, B_c, causal, dtype):
     mem = measure(name, N_q, N_k, d, d_v, causal, dtype, B_r=B_r, B_c=B_c)
     tile = {} if name == "naive_backward" else dict(B_r=B_r, B_c=B_c)
@@ -274,7 +275,7 @@ def test_fa1_with_dropout_equals_naive_given_the_same_mask(causal):
     naive = naive_backward(Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep)
     assert judge_gradients(*naive, Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep).ok
     O, saved = forward("fa1_backward", Q, K, V, **options)
-    for wrong in (dict(B_c=8), dict(rng_state=torch.Generator().manual_seed(6).get_state())):     # another mask than forward
+    for wrong in (dict(B_c=8), dict(rng_state=torch.Generator().manual_seed(6).get_state())):     # other masks
         grads = backward("fa1_backward", Q, K, V, O, dO, saved, **options | wrong)
         assert not judge_gradients(*grads, Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep).ok
 
@@ -301,7 +302,7 @@ def test_bad_arguments_of_naive_and_fa1_are_named():
     O, l, m = fa1_forward(Q, K, V, return_lm=True)
     with pytest.raises(ValueError, match=r"m must be a float32 tensor of shape \(6,\)"):
         fa1_backward(Q, K, V, O, dO, l, m[:, None])
-    with pytest.raises(ValueError, match="rng_state must be a torch.Generator's get_state.*forward and backward need the same one"):
+    with pytest.raises(ValueError, match="rng_state must be a torch.Generator's get_state.*need the same one"):
         fa1_backward(Q, K, V, O, dO, l, m, dropout_p=0.1)
     with pytest.raises(TypeError, match="keep must be a bool tensor"):
         naive_backward(Q, K, V, dO, dropout_p=0.1)

@@ -37,7 +37,7 @@ def in_turn(A, B):
 
 
 def test_sums_of_one_term_after_the_other_are_right(monkeypatch):
-    """Fails if a kernel that adds like this is called wrong where a library's products hardly err, or if what errs more passes."""
+    """A kernel that adds like this is not called wrong where a library's products hardly err; what errs more is."""
     real, strict = oracle._naive, 0
     monkeypatch.setattr(oracle, "_naive", lambda compute, truth, *tensors: real(compute, truth, *tensors)
                         if torch.overrides._get_current_function_mode() else truth)

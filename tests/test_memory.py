@@ -53,8 +53,8 @@ EAGER = [
     ("where with a number", lambda: torch.where(A > 1, A, 0.0), (48 + 12 + 48, 12 + 48)),
     ("out= writes its target only", lambda: torch.add(A, 1, out=torch.empty(3, 4)), (48, 48)),
     ("an element of a tensor is read, as any part of it", lambda: A[0, 0] * 2, (4, 4)),
-    ("a slice that is added to is read and written once", lambda: exec("B = A + 0; B[0:2] += 1", {"A": A}), (48 + 32, 48 + 32)),
-    ("one slice assigned to another moves", lambda: exec("B = A + 0; B[0:1] = B[1:2]", {"A": A}), (48 + 16, 48 + 16)),
+    ("a slice that is added to is read and written once", lambda: exec("B = A + 0; B[0:2] += 1", {"A": A}), (80, 80)),
+    ("one slice assigned to another moves", lambda: exec("B = A + 0; B[0:1] = B[1:2]", {"A": A}), (64, 64)),
     ("a view made in place is free", lambda: A.clone().unsqueeze_(0), (48, 48)),
 ]
 
@@ -96,7 +96,8 @@ def test_a_kernel_moves_only_what_it_loads_and_stores():
         store(out, slice(0, 2), tile)
     assert (mem.read, mem.written) == (32, 32)
     assert torch.equal(out, A[:2] * 2 + 1)
-    assert [(e.kind, e.name, e.rows) for e in mem.log if e.kind != "compute"] == [("load", "A", (0, 2)), ("store", "out", (0, 2))]
+    moves = [(e.kind, e.name, e.rows) for e in mem.log if e.kind != "compute"]
+    assert moves == [("load", "A", (0, 2)), ("store", "out", (0, 2))]
 
 
 def test_a_move_is_counted_in_its_tensors_own_dtype_and_copies_even_outside_memory():
@@ -130,8 +131,8 @@ def test_overflow_names_operation_tile_bytes_budget_line_and_the_living():
             S_ij = K_j @ K_j.T             # 36 more bytes: 84 of 100
             P_ij = S_ij.exp()              # 36 more: too many
             del P_ij
-        for part in ("exp makes a tile (3, 3) float32 of 36 B", "84 B of the SRAM's 100 B", "test_memory.py:", "P_ij = S_ij.exp()",
-                     "K_j (3, 4) float32 48 B", "S_ij (3, 3) float32 36 B", "smaller tiles"):
+        for part in ("exp makes a tile (3, 3) float32 of 36 B", "84 B of the SRAM's 100 B", "test_memory.py:",
+                     "P_ij = S_ij.exp()", "K_j (3, 4) float32 48 B", "S_ij (3, 3) float32 36 B", "smaller tiles"):
             assert part in str(info.value)
         del K_j, S_ij, info
         with kernel("again"):              # the model survives an overflow
@@ -140,7 +141,7 @@ def test_overflow_names_operation_tile_bytes_budget_line_and_the_living():
 
 
 def test_an_operand_in_hbm_is_refused_on_chip():
-    with Memory(), pytest.raises(MemoryModelError, match=r"operand 1, A \(3, 4\) float32, is in HBM.*load\(A, rows\) first"):
+    with Memory(), pytest.raises(MemoryModelError, match=r"operand 1, A \(3, 4\) float32, is in HBM.*load\(A, rows\)"):
         with kernel("k", A=A):
             load(A, slice(None)) + A
 
@@ -159,10 +160,11 @@ def test_a_number_needs_no_load_and_an_element_of_a_tensor_does():
 
 
 def test_what_reads_past_pytorchs_operations_is_refused_in_hbm():
-    peeks = (lambda T: T.tolist(), lambda T: T.numpy(), lambda T: T[0].tolist(), lambda T: torch.tensor([1.0, T[0, 0], T[1, 1]]))
+    peeks = (lambda T: T.tolist(), lambda T: T.numpy(), lambda T: T[0].tolist(),
+             lambda T: torch.tensor([1.0, T[0, 0], T[1, 1]]))
     with Memory(), kernel("k", A=A):
         for peek in peeks:
-            with pytest.raises(MemoryModelError, match=r"in kernel 'k': operand 0, A .* float32, is in HBM.*load\(A, rows\)"):
+            with pytest.raises(MemoryModelError, match=r"in kernel 'k': operand 0, A .* is in HBM.*load\(A, rows\)"):
                 peek(A)
             assert len(peek(load(A, slice(None)))) >= 3
         assert "tensor(" in repr(A) and "11." in f"{A}", "print is for the reader"
@@ -177,7 +179,8 @@ def test_views_and_shapes_of_tensors_in_hbm_move_nothing():
         assert torch.zeros_like(A).sum() == 0 and A.new_zeros(2).shape == (2,)
         with pytest.raises(MemoryModelError, match=r"A \(2, 4\) float32, is in HBM"):
             A[0:2] + 1
-    assert mem.read == 24 + 24 + 16 and [e.name for e in mem.log if e.kind == "load"] == ["A(4, 3)", "A", "tensor(3, 4)"]
+    assert mem.read == 24 + 24 + 16
+    assert [e.name for e in mem.log if e.kind == "load"] == ["A(4, 3)", "A", "tensor(3, 4)"]
 
 
 def test_numbers_and_lists_become_tiles():
@@ -204,7 +207,8 @@ def test_misuse_is_named():
     with Memory():
         with pytest.raises(MemoryModelError, match="load outside a kernel"):
             load(A, slice(None))
-        with kernel("outer"), pytest.raises(MemoryModelError, match="'inner' starts inside kernel 'outer'"), kernel("inner"):
+        refused = pytest.raises(MemoryModelError, match="'inner' starts inside kernel 'outer'")
+        with kernel("outer"), refused, kernel("inner"):
             pass
         with kernel("k"):
             tile = load(A, slice(None))
@@ -326,7 +330,7 @@ def test_table_and_formats():
 
 
 def test_who_watches_a_kernel_sees_what_is_on_chip():
-    """The player draws the tiles that are on chip: a view of a tile is, a tensor in HBM and a tile that is gone are not."""
+    """The player draws what is on chip: a view of a tile is, a tensor in HBM and a tile that is gone are not."""
     T = torch.zeros(4, 2)
     with Memory() as mem:
         assert mem.running is None

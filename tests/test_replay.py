@@ -45,7 +45,8 @@ def test_a_stray_access_opens_where_it_happens():
 
 def test_a_wrong_tile_is_found_in_the_tensor_that_it_is_stored_to():
     exercise = form.exercise("ex05_fa1_inner_loop")
-    player = replay(exercise.name, exercise.wrong(next(m for m in exercise.mistakes if m.name == "old_division_not_undone")))
+    wrong = next(m for m in exercise.mistakes if m.name == "old_division_not_undone")
+    player = replay(exercise.name, exercise.wrong(wrong))
     assert player.marked and player.start > 0, "O_i is stored to O"
 
 

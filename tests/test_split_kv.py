@@ -25,8 +25,8 @@ def inputs(N_q, N_k, d=8, d_v=6, dtype=torch.float32):
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(N_q=sizes, N_k=sizes, splits=st.integers(1, 50), B_r=st.integers(1, 20), B_c=st.integers(1, 12), causal=st.booleans(),
-       dtype=st.sampled_from([torch.float16, torch.float32, torch.float64]))
+@given(N_q=sizes, N_k=sizes, splits=st.integers(1, 50), B_r=st.integers(1, 20), B_c=st.integers(1, 12),
+       causal=st.booleans(), dtype=st.sampled_from([torch.float16, torch.float32, torch.float64]))
 def test_any_number_of_splits_is_right_and_moves_what_the_formula_says(N_q, N_k, splits, B_r, B_c, causal, dtype):
     """A chunk merged twice or dropped, a chunk without a visible key that makes NaN, bytes that nobody counted."""
     Q, K, V = inputs(N_q, N_k, dtype=dtype)
@@ -34,7 +34,8 @@ def test_any_number_of_splits_is_right_and_moves_what_the_formula_says(N_q, N_k,
     with Memory() as mem:
         O, L = split_kv_forward(Q, K, V, **how)
     assert judge(O, L, Q, K, V, causal=causal).ok
-    assert (mem.read, mem.written, mem.matmul_flops) == cost.split_kv_forward(N_q, N_k, 8, 6, element_size=dtype.itemsize, **how)
+    formula = cost.split_kv_forward(N_q, N_k, 8, 6, element_size=dtype.itemsize, **how)
+    assert (mem.read, mem.written, mem.matmul_flops) == formula
 
 
 def test_the_formula_in_elements():
@@ -51,7 +52,7 @@ def test_chunks_are_whole_key_blocks_and_none_is_empty():
             split_kv_forward(*inputs(1, 100), splits=splits, B_c=16)
         assert sum(event.name == "O_part" and event.kind == "store" for event in mem.log) == chunks
         keys = [event.rows for event in mem.log if event.name == "K"]
-        assert keys == [(n, min(n + 16, 100)) for n in range(0, 100, 16)], "every key once, in blocks that no chunk cuts"
+        assert keys == [(n, min(n + 16, 100)) for n in range(0, 100, 16)], "every key once, in whole blocks"
 
 
 def test_programs_do_not_know_of_one_another(monkeypatch):
@@ -98,5 +99,6 @@ def test_the_player_shows_what_the_chunks_leave():
     assert list(boxes["O_part"].spans) == [((0, 1), (0, 4)), ((1, 2), (0, 4))]
     assert list(boxes["L_part"].spans) == [((0, 1), ()), ((1, 2), ())]
     assert grid.bottom > boxes["O_part"].y > boxes["K"].y and boxes["L_part"].x > boxes["O_part"].x
-    without = Grid(Scene("", ""), record(fa2_forward, *inputs(1, 16, d=4, d_v=4), B_r=1, B_c=4, sram_bytes=1024), 0, None, 1)
+    recording = record(fa2_forward, *inputs(1, 16, d=4, d_v=4), B_r=1, B_c=4, sram_bytes=1024)
+    without = Grid(Scene("", ""), recording, 0, None, 1)
     assert not {"O_part", "L_part"} & {box.name for box in without.boxes}

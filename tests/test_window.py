@@ -25,7 +25,8 @@ def test_the_oracle_sees_what_the_definition_says(N_q, N_k, causal, window):
 
 
 @pytest.mark.parametrize("window, causal, same", [
-    (None, True, (True, None)), ((-1, -1), False, (False, None)), ((-1, 0), False, (True, None)), ((-1, 5), True, (True, None)),
+    (None, True, (True, None)), ((-1, -1), False, (False, None)), ((-1, 0), False, (True, None)),
+    ((-1, 5), True, (True, None)),
     ((2, 7), True, (False, (2, 0))), ((11, 2), False, (False, (-1, 2))), ((3, 7), False, (False, (3, -1))),
     ((11, 7), False, (False, None)), ((10, 6), False, (False, (10, 6)))], ids=str)
 def test_what_is_said_twice_or_says_nothing_is_left_out(window, causal, same):
@@ -36,7 +37,8 @@ def test_what_is_said_twice_or_says_nothing_is_left_out(window, causal, same):
 def test_a_bad_window_is_named():
     for window, error, words in (
         (3, TypeError, r"window must be None or two integers \(left, right\), got 3 \(int\)"),
-        ((3,), TypeError, "two integers"), ((1.5, 0), TypeError, "two integers"), ((True, 0), TypeError, "two integers"),
+        ((3,), TypeError, "two integers"), ((1.5, 0), TypeError, "two integers"),
+        ((True, 0), TypeError, "two integers"),
         ("12", TypeError, "two integers"),
         ((-2, 0), ValueError, r"window must have left and right >= 0, or -1 for no limit, got \(-2, 0\)"),
     ):
