@@ -71,7 +71,7 @@ def _tile(Q_i, K_j, V_j, dO_i, l_i, m_i, D_i, scale, hidden_ij=None, keep_ij=Non
     m_safe = m_i.masked_fill(m_i == -inf, 0)               # (B_r,)      no visible key: -inf − -inf would be NaN
     l_safe = l_i.masked_fill(l_i == 0, 1)                  # (B_r,)      no visible key: P_ij stays 0
     P_ij = torch.exp(S_ij - m_safe[:, None]) / l_safe[:, None]    # (B_r, B_c)
-    del S_ij
+    del S_ij                                               # dP_ij needs its place on chip
     dP_ij = dO_i @ V_j.T                                   # (B_r, B_c)
     if keep_ij is None:
         return P_ij, P_ij * (dP_ij - D_i[:, None])

@@ -129,7 +129,7 @@ def _tile(Q_i, K_j, V_j, dO_i, L_i, D_i, scale, hidden_ij=None):
         S_ij = S_ij.masked_fill(hidden_ij, -inf)           # (B_r, B_c)
     L_safe = L_i.masked_fill(L_i == -inf, 0)               # (B_r,)      no visible key: -inf − -inf would be NaN
     P_ij = torch.exp(S_ij - L_safe[:, None])               # (B_r, B_c)
-    del S_ij
+    del S_ij                                               # dP_ij needs its place on chip
     dP_ij = dO_i @ V_j.T                                   # (B_r, B_c)
     dS_ij = P_ij * (dP_ij - D_i[:, None])                  # (B_r, B_c)
     return P_ij, dS_ij
