@@ -9,38 +9,30 @@
         ...                                    # results take up SRAM for as long as they live
         store(O, rows, O_i)                    # SRAM -> HBM
 
-Outside a Memory, `kernel` does nothing, `load` copies and `store` assigns, so a rung runs the same with and without it.
-
-What is counted, operation by operation, is said in ops.py. Free are numbers, unless an operation inside computed them, and
-print, which is for the reader. A Memory sees the thread that entered it, and no other. Where Memories nest, the inner one
-counts, and the outer one adds its counts to its own.
+Outside a Memory, `kernel` only turns autograd off, `load` copies and `store` assigns, so a rung runs the same with and
+without it. ops.py says what is counted, operation by operation. A number is free, unless an operation inside computed
+it, and so is `print`, which is for the reader. A Memory sees the thread that entered it and no other.
 """
 
+import linecache
+import os
 import sys
-import threading
 import weakref
 from collections import Counter
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from flashlab import frames, ops
+from flashlab import ops
 from flashlab.validate import check_positive, describe
 
 KiB = 1024
 A100_SRAM = 192 * KiB      # per SM; NVIDIA A100 whitepaper. The budget when nothing else is said.
 OVERFLOW_ADVICE = "Use smaller tiles, or give Memory a larger sram_bytes."
-
-
-class _OfThread(threading.local):
-    def __init__(self):
-        self.memories = []     # the active Memory is the last one
-
-
-_here = _OfThread()
+UNSEEN = "the model cannot see what it moves. Measure the PyTorch rung instead, or the GPU's own counters."
 
 
 class MemoryModelError(RuntimeError):
@@ -64,26 +56,9 @@ class Event(NamedTuple):
     live: int
 
 
-class _Tile(NamedTuple):
-    nbytes: int
-    shape: tuple
-    dtype: torch.dtype
-    where: tuple           # (file, line) that made it
-
-
 def active():
     """The Memory in force, or None."""
-    return _here.memories[-1] if _here.memories else None
-
-
-@contextmanager
-def apart():
-    """Within: no Memory in force. Afterwards that of before, also if one was entered inside and never left."""
-    before, _here.memories = _here.memories, []
-    try:
-        yield
-    finally:
-        _here.memories = before
+    return next((mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, Memory)), None)
 
 
 def tiles(N, B):
@@ -102,16 +77,8 @@ def kernel(name, **tensors):
         if not isinstance(T, torch.Tensor):
             raise TypeError(f"kernel({name!r}): {key} must be a torch.Tensor in HBM, got {describe(T)}")
     mem = active()
-    with torch.no_grad():
-        if mem is None:
-            yield
-            return
-        mem._launch(name, tensors)
-        try:
-            with ops.Peeking(mem._check_place):
-                yield
-        finally:
-            mem._finish()
+    with torch.no_grad(), mem.launch(name, tensors) if mem else nullcontext():
+        yield
 
 
 def load(T, rows, cols=slice(None)):
@@ -122,7 +89,7 @@ def load(T, rows, cols=slice(None)):
     """
     index = _index("load", T, rows, cols)
     mem = active()
-    return T[index].clone() if mem is None else mem._load(T, index)
+    return T[index].clone() if mem is None else mem.load(T, index)
 
 
 def store(T, rows, tile, cols=slice(None)):
@@ -141,7 +108,7 @@ def store(T, rows, tile, cols=slice(None)):
     if mem is None:
         T[index] = tile
     else:
-        mem._store(T, index, tile)
+        mem.store(T, index, tile)
 
 
 def _index(verb, T, rows, cols):
@@ -170,7 +137,7 @@ class Memory(TorchDispatchMode):
     mem.sram_live              bytes on chip at this moment
     mem.on_chip(T)             True if T is one of the tiles that take them up
 
-    Raises: TypeError, ValueError if sram_bytes is not an integer >= 1
+    Raises: TypeError, ValueError if sram_bytes is not an integer >= 1; MemoryModelError inside another Memory
     """
 
     def __init__(self, sram_bytes=A100_SRAM):
@@ -179,48 +146,23 @@ class Memory(TorchDispatchMode):
         self.sram_bytes = sram_bytes
         self.read = self.written = self.sram_peak = self.hbm_peak = 0
         self.matmul_flops = self.other_flops = 0
-        self.log = []
-        self._sram, self._hbm, self._left_over = {}, {}, {}     # storage -> _Tile, bytes, name of the finished kernel
-        self._refs = {}                                         # storage -> what calls _free when it is gone
         self.sram_live = self._hbm_live = 0
-        self._kernel, self._names = None, {}
-        self.running = None
-        self._pass_through = False                              # load and store do their own counting
-        self._outer, self._covered = None, False                # the Memory around this one; whether one inside it counts
+        self.log, self.running = [], None
+        self._tiles = {}       # storage -> (bytes, what, line that made it) of each tile on chip
+        self._hbm = {}         # storage -> bytes of what was allocated outside kernels
+        self._lost = {}        # storage -> the kernel that ended with it on chip
 
     def __enter__(self):
-        self._outer = outer = active()
-        if outer is not None:
-            if outer is self or outer.running:
-                raise MemoryModelError("a Memory starts inside itself or inside a kernel: put it around the kernel")
-            outer._covered = True
-        _here.memories.append(self)
-        self._watch_triton("add")
+        if active() is not None:
+            raise MemoryModelError("a Memory starts inside a Memory: they do not nest")
+        if "triton" in sys.modules:                          # its compiled kernels bypass PyTorch's dispatcher
+            sys.modules["triton"].knobs.runtime.launch_enter_hook.add(_refuse_triton)
         return super().__enter__()
 
     def __exit__(self, *exc):
-        self._watch_triton("remove")
-        _here.memories.remove(self)
-        if self._outer is not None:
-            self._outer._covered = False
-            self._outer._add(self)
+        if "triton" in sys.modules:
+            sys.modules["triton"].knobs.runtime.launch_enter_hook.remove(_refuse_triton)
         return super().__exit__(*exc)
-
-    def _add(self, inner):
-        """What a Memory inside this one has counted, which this one did not see."""
-        self.hbm_peak = max(self.hbm_peak, self._hbm_live + inner.hbm_peak)
-        self.sram_peak = max(self.sram_peak, inner.sram_peak)
-        for name in ("read", "written", "matmul_flops", "other_flops"):
-            setattr(self, name, getattr(self, name) + getattr(inner, name))
-        self.log += inner.log
-
-    def __repr__(self):
-        return (f"Memory(read {format_bytes(self.read)}, written {format_bytes(self.written)}, "
-                f"SRAM peak {format_bytes(self.sram_peak)} of {format_bytes(self.sram_bytes)}, "
-                f"HBM peak {format_bytes(self.hbm_peak)})")
-
-    def on_chip(self, T):
-        return ops.key(T) in self._sram
 
     def table(self):
         """Read and written per kernel in order of first launch, one line each, and their sum."""
@@ -233,211 +175,207 @@ class Memory(TorchDispatchMode):
         lines += [f"{name:<22}{format_bytes(r):>12}{format_bytes(w):>12}" for name, (r, w) in rows.items()]
         return "\n".join(lines)
 
-    # ---- every PyTorch operation passes here
+    # ---- every operation of PyTorch passes here
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        rules = ops.rules(func)
-        if self._pass_through or self._covered or rules.silent:
-            return func(*args, **kwargs)
-        if torch.is_inference_mode_enabled() and (out := self._by_parts(func, args, kwargs)) is not NotImplemented:
-            return out
-        if rules.view:
-            return func(*args, **kwargs)
-        with torch._C.DisableTorchFunction():                    # what follows looks at tensors a lot: no mode has to hear of it
-            return self._run(func, rules, args, kwargs)
+        op = ops.operation(func)
+        if torch.is_inference_mode_enabled():
+            raise MemoryModelError("Memory cannot count under torch.inference_mode(), where matmul and reshape are not "
+                                   "taken apart: use torch.no_grad()")
+        if op.free:
+            return func(*args, **kwargs or {})
+        with torch._C.DisableTorchFunction():                # no mode has to hear of each shape that is asked for below
+            return self._run(func, op, args, kwargs or {})
 
-    def _by_parts(self, func, args, kwargs):
-        """Inference mode hands on matmul or reshape whole, whose parts come one by one elsewhere."""
-        TorchDispatchMode.__enter__(self)
-        try:
-            return func.decompose(*args, **kwargs)
-        finally:
-            TorchDispatchMode.__exit__(self, None, None, None)
-
-    def _run(self, func, rules, args, kwargs):
-        frame = frames.user_frame(__file__)
-        if not rules.known or frames.is_triton(frame):
-            raise MemoryModelError(
-                f"{func} is a custom or Triton kernel: the model cannot see what it moves. "
-                "Measure the PyTorch rung instead, or the GPU's own counters."
-            )
-        operands = [] if rules.makes_a_number else ops.tensors((*args, *kwargs.values()))
-        if rules.reads_operands:                                 # zeros_like and its kind ask for a shape only
-            for n, T in enumerate(operands):
-                self._check_place(rules.name, n, T)
+    def _run(self, func, op, args, kwargs):
+        frame = _user_frame()
+        if not op.known or frame.f_globals.get("__name__", "").startswith("triton."):
+            raise MemoryModelError(f"{func} is a custom or Triton kernel: {UNSEEN}")
+        operands, targets = op.operands(args, kwargs), op.targets(args, kwargs)
+        for n, T in enumerate(operands):
+            self._check_place(op.name, n, T)
         out = func(*args, **kwargs)
-        results, targets = ops.tensors((out,)), ops.targets(rules, args, kwargs)
-        known = {ops.key(T) for T in operands}
-        fresh = [T for T in results if ops.key(T) not in known]
-        if results and not fresh and not targets or rules.name == "copy_" and ops.same_elements(*args[:2]):
-            return out                                           # nothing moved
-        if not rules.allocates_only:
-            of_matmuls, of_others = ops.flops(rules, args, operands, fresh or targets)
-            self.matmul_flops += of_matmuls
-            self.other_flops += of_others
-        if self._kernel:
-            self._compute(rules, fresh, targets, frame)
+        results, before = ops.tensors((out,)), {ops.key(T) for T in operands}
+        fresh = [T for T in results if ops.key(T) not in before]
+        if results and not fresh and not targets or op.name == "copy_" and ops.same_elements(*args[:2]):
+            return out                                       # nothing moved
+        matmul_flops, other_flops = op.flops(args, operands, fresh or targets)
+        self.matmul_flops += matmul_flops
+        self.other_flops += other_flops
+        if self.running:                                     # inside a kernel nothing moves, and results take up SRAM
+            for T in (*fresh, *targets):
+                self._place(T, op.name, frame)
+            self._count(self.running[0], "compute", op.name)
         else:
-            self._eager(rules, operands, fresh, targets)
+            self._eager(op, fresh, *op.moved(operands, fresh, targets))
         return out
 
-    def _check_place(self, op, n, T):
-        """An operand must be where the operation runs: on chip inside a kernel, in HBM outside."""
-        key = ops.key(T)
-        if key in self._left_over:
-            raise MemoryModelError(
-                f"{op}: operand {n}, {ops.what(T)}, was on chip in kernel {self._left_over[key]!r} and ended with it. "
-                "store() it to HBM before the kernel ends."
-            )
-        if self._kernel and key not in self._sram and (key in self._hbm or not ops.is_number(T)):
-            name = self._names.get(key)
-            how = f"load({name or 'it'}, rows)" if T.ndim else f"load({name or 'it'}, ...) of the slice that holds it"
-            raise MemoryModelError(
-                f"{op} in kernel {self._kernel!r}: operand {n}, {name or 'a tensor'} {ops.what(T)}, is in HBM. "
-                f"Operations see only what is on chip: {how} first."
-            )
-
-    def _eager(self, rules, operands, fresh, targets):
-        read = written = 0
-        if not rules.allocates_only:
-            written = sum(map(ops.nbytes, fresh)) + sum(map(ops.nbytes, targets))
-            read = sum(ops.nbytes(T) for T in ops.sources(rules, operands, targets)
-                       if T.ndim > 0 or ops.key(T) in self._hbm or not ops.is_number(T))
-        if not rules.makes_a_number:                             # a Python number is on its way into a kernel's arguments
+    def _eager(self, op, fresh, reads, writes):
+        """Outside kernels operands come from HBM, and results go there."""
+        read = sum(ops.nbytes(T) for T in reads if not self._goes_by_value(T))
+        written = sum(ops.nbytes(T) for T in writes)
+        if not op.makes_a_number:
             for T in fresh:
-                self._track(self._hbm, T, T.untyped_storage().nbytes())
-        for T in targets:                                        # resize_ and out= may have made it larger
-            if (key := ops.key(T)) in self._hbm:
-                self._hbm_live += T.untyped_storage().nbytes() - self._hbm[key]
-                self._hbm[key] = T.untyped_storage().nbytes()
+                self._hbm[ops.key(T)] = T.untyped_storage().nbytes()
+                self._hbm_live += T.untyped_storage().nbytes()
+                self._hear_of_its_end(T)
         self.hbm_peak = max(self.hbm_peak, self._hbm_live)
         if read or written:
-            self.read += read
-            self.written += written
-            self.log.append(Event(rules.name, "eager", rules.name, (), (), read, written, 0))
+            self._count(op.name, "eager", op.name, read=read, written=written)
 
-    def _compute(self, rules, fresh, targets, frame):
-        for T in (*fresh, *targets):
-            self._place(T, rules.name, frame)
-        self.log.append(Event(self._kernel, "compute", rules.name, (), (), 0, 0, self.sram_live))
+    def _count(self, kernel, kind, name, rows=(), cols=(), read=0, written=0):
+        self.read += read
+        self.written += written
+        self.log.append(Event(kernel, kind, name, rows, cols, read, written, self.sram_live))
 
-    # ---- kernels
+    def _check_place(self, op, n, T):
+        """Raise unless operand n is where the operation runs: on chip inside a kernel, in HBM outside."""
+        if kernel := self._lost.get(ops.key(T)):
+            raise MemoryModelError(f"{op}: operand {n}, {ops.what(T)}, was on chip in kernel {kernel!r} and ended with "
+                                   "it. store() it to HBM before the kernel ends.")
+        if self.running and not self.on_chip(T) and not self._goes_by_value(T):
+            name = self._name(T)
+            raise MemoryModelError(
+                f"{op} in kernel {self.running[0]!r}: operand {n}, {name or 'a tensor'} {ops.what(T)}, is in HBM. "
+                f"Operations see only what is on chip: load({name or 'it'}, rows) first.")
 
-    def _launch(self, name, tensors):
-        if self._kernel:
-            raise MemoryModelError(f"kernel {name!r} starts inside kernel {self._kernel!r}: one launch at a time")
-        for key, T in tensors.items():
-            if ops.key(T) in self._left_over:
-                raise MemoryModelError(f"kernel {name!r}: {key} was on chip in a kernel that has ended: store() it there")
-        self._kernel, self._names = name, {ops.key(T): key for key, T in tensors.items()}
-        self.running = name, tensors
+    def _goes_by_value(self, T):
+        """True for a number that no operation computed: it is an argument of a kernel, and not read from HBM."""
+        return T.ndim == 0 and T.untyped_storage().nbytes() <= T.element_size() and ops.key(T) not in self._hbm
 
-    def _finish(self):
-        for key in self._sram:                                   # whatever still lives is lost with the kernel
-            self._left_over[key] = self._kernel
-        self._sram.clear()
-        self.sram_live, self._kernel, self._names, self.running = 0, None, {}, None
-
-    def _load(self, T, index):
-        self._need_kernel("load", T)
-        with self._uncounted():
-            part = T[index]
-            tile = part.clone(memory_format=torch.contiguous_format)
-            read = ops.nbytes(part)
-            self._place(tile, "load", frames.user_frame(__file__))
-            self.read += read
-            self._log_move("load", T, index, read, 0)
-        return tile
-
-    def _store(self, T, index, tile):
-        self._need_kernel("store", T)
-        with self._uncounted():
-            if tile.ndim > 0 and ops.key(tile) not in self._sram:
-                raise MemoryModelError(f"store in kernel {self._kernel!r}: the tile {ops.what(tile)} is not on chip")
-            part = T[index]
-            part.copy_(tile)
-            written = ops.nbytes(part)
-            self.written += written
-            self._log_move("store", T, index, 0, written)
-
-    def _need_kernel(self, verb, T):
-        if not self._kernel:
-            raise MemoryModelError(f"{verb} outside a kernel: write `with kernel(\"name\", ...):` around the loops")
-        if ops.key(T) in self._sram:
-            raise MemoryModelError(f"{verb} in kernel {self._kernel!r}: T {ops.what(T)} is on chip, not in HBM")
-
-    def _log_move(self, verb, T, index, read, written):
-        spans = [part.indices(size)[:2] for part, size in zip(index, T.shape, strict=False)]
-        name = self._names.get(ops.key(T), "tensor")
-        if name == "tensor" or not ops.same_elements(T, self.running[1][name]):
-            name = f"{name}{tuple(T.shape)}"                     # rows and columns of a view are not those of the tensor
-        cols = spans[1] if len(spans) == 2 else ()
-        self.log.append(Event(self._kernel, verb, name, spans[0], cols, read, written, self.sram_live))
+    # ---- a kernel: what kernel(), load() and store() do under a Memory
 
     @contextmanager
-    def _uncounted(self):
-        self._pass_through = True
+    def launch(self, name, tensors):
+        if self.running:
+            raise MemoryModelError(f"kernel {name!r} starts inside kernel {self.running[0]!r}: one launch at a time")
+        for key, T in tensors.items():
+            if ops.key(T) in self._lost:
+                raise MemoryModelError(f"kernel {name!r}: {key} was on chip in a kernel that has ended: "
+                                       "store() it there")
+        self.running = name, tensors
         try:
-            with torch._C.DisableTorchFunction():
+            with _ReadsPastOperations(self._check_place):
                 yield
-        finally:
-            self._pass_through = False
+        finally:                                             # whatever still lives on chip is lost with the kernel
+            self._lost |= dict.fromkeys(self._tiles, name)
+            self._tiles.clear()
+            self.sram_live, self.running = 0, None
+
+    def load(self, T, index):
+        with self._moving("load", T):
+            part = T[index]
+            tile = part.clone(memory_format=torch.contiguous_format)
+            self._place(tile, "load", _user_frame())
+            self._count_move("load", T, index, read=ops.nbytes(part))
+        return tile
+
+    def store(self, T, index, tile):
+        with self._moving("store", T):
+            if tile.ndim > 0 and not self.on_chip(tile):
+                raise MemoryModelError(f"store in kernel {self.running[0]!r}: the tile {ops.what(tile)} is not on chip")
+            part = T[index]
+            part.copy_(tile)
+            self._count_move("store", T, index, written=ops.nbytes(part))
+
+    @contextmanager
+    def _moving(self, verb, T):
+        """Within: what PyTorch does is counted as a move, and not as operations."""
+        if not self.running:
+            raise MemoryModelError(f"{verb} outside a kernel: write `with kernel(\"name\", ...):` around the loops")
+        if self.on_chip(T):
+            raise MemoryModelError(f"{verb} in kernel {self.running[0]!r}: T {ops.what(T)} is on chip, not in HBM")
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            yield
+
+    def _count_move(self, verb, T, index, **moved):
+        name = self._name(T) or "tensor"
+        if name == "tensor" or not ops.same_elements(T, self.running[1][name]):
+            name = f"{name}{tuple(T.shape)}"                 # rows and columns of a view are not those of the tensor
+        spans = [part.indices(size)[:2] for part, size in zip(index, T.shape, strict=True)]
+        self._count(self.running[0], verb, name, *spans, **moved)
+
+    def _name(self, T):
+        """What the running kernel calls the tensor that T is, or is a view of; None if it has no name."""
+        return {ops.key(known): name for name, known in self.running[1].items()}.get(ops.key(T))
 
     # ---- what is alive
 
+    def on_chip(self, T):
+        return ops.key(T) in self._tiles
+
     def _place(self, T, op, frame):
-        """Give a tile its place on chip, or more of it to one that grew; or say why there is none."""
-        key, nbytes = ops.key(T), T.untyped_storage().nbytes()
-        had = self._sram.get(key)
-        if had is not None and had.nbytes == nbytes:
+        """Give a new tile its place on chip, or say why there is none. A tile written in place has one."""
+        if self.on_chip(T):
             return
-        more = nbytes - (had.nbytes if had else 0)
-        if self.sram_live + more > self.sram_bytes:
-            raise SRAMOverflow(self._overflow_message(T, op, nbytes, frame))
-        tile = _Tile(nbytes, T.shape, T.dtype, (frame.f_code.co_filename, frame.f_lineno))
-        if had:
-            self._sram[key] = tile
-        else:
-            self._track(self._sram, T, tile)
-        self.sram_live += more
+        nbytes = T.untyped_storage().nbytes()
+        if self.sram_live + nbytes > self.sram_bytes:
+            used, budget = format_bytes(self.sram_live), format_bytes(self.sram_bytes)
+            raise SRAMOverflow(f"{op} makes a tile {ops.what(T)} of {format_bytes(nbytes)}, but {used} of the SRAM's "
+                               f"{budget} are in use.\n  at {_in_words(frame)}\n  live: {self._live(frame)}\n"
+                               f"  {OVERFLOW_ADVICE}")
+        self._tiles[ops.key(T)] = nbytes, ops.what(T), frame.f_lineno
+        self._hear_of_its_end(T)
+        self.sram_live += nbytes
         self.sram_peak = max(self.sram_peak, self.sram_live)
 
-    def _track(self, level, T, entry):
-        """Register T's storage in `level` until it is freed. Views share their tensor's storage, so they add nothing."""
-        storage, key = T.untyped_storage(), ops.key(T)
-        level[key] = entry
-        if level is self._hbm:
-            self._hbm_live += entry
-        self._refs[key] = weakref.ref(storage, partial(self._free, key))
+    def _hear_of_its_end(self, T):
+        """A storage dies with the last tensor in it, and its bytes are free from then on."""
+        weakref.finalize(T.untyped_storage(), self._free, ops.key(T))
 
-    def _free(self, key, _):
-        del self._refs[key]
-        self._left_over.pop(key, None)
-        if (tile := self._sram.pop(key, None)) is not None:
-            self.sram_live -= tile.nbytes
+    def _free(self, key):
+        self._lost.pop(key, None)
         self._hbm_live -= self._hbm.pop(key, 0)
+        self.sram_live -= self._tiles.pop(key, (0,))[0]
 
-    def _overflow_message(self, T, op, nbytes, frame):
-        names = {ops.key(T): name for name, T in frames.local_tensors(frame)}
-        tiles = Counter(f"{names.get(key, f'made in line {tile.where[1]}')} {ops.what(tile)} {format_bytes(tile.nbytes)}"
-                        for key, tile in self._sram.items())
-        live = [tile if n == 1 else f"{n} tiles {tile} each" for tile, n in tiles.items()]
-        return (f"{op} makes a tile {ops.what(T)} of {format_bytes(nbytes)}, but {format_bytes(self.sram_live)} of the SRAM's "
-                f"{format_bytes(self.sram_bytes)} are in use.\n"
-                f"  at {frames.in_words(frame)}\n  live: {', '.join(live) or 'nothing'}\n  {OVERFLOW_ADVICE}")
+    def _live(self, frame):
+        """The tiles on chip, in words, by the names that they have in this frame and in those that called it."""
+        names = {}
+        while frame is not None:
+            for name, T in frame.f_locals.items():
+                if isinstance(T, torch.Tensor):
+                    names.setdefault(ops.key(T), name)
+            frame = frame.f_back
+        tiles = Counter(f"{names.get(key, f'made in line {line}')} {what} {format_bytes(nbytes)}"
+                        for key, (nbytes, what, line) in self._tiles.items())
+        return ", ".join(tile if n == 1 else f"{n} tiles {tile} each" for tile, n in tiles.items()) or "nothing"
 
-    # ---- Triton
 
-    def _watch_triton(self, verb):
-        """Compiled kernels bypass PyTorch's dispatcher; Triton's launch hook sees them."""
-        if "triton" in sys.modules:
-            hook = getattr(sys.modules["triton"].knobs.runtime, "launch_enter_hook", None)
-            getattr(hook, verb, lambda _: None)(self._refuse_triton)
+def _refuse_triton(*_):
+    raise MemoryModelError(f"a Triton kernel was launched inside Memory: {UNSEEN}")
 
-    def _refuse_triton(self, *_):
-        raise MemoryModelError("a Triton kernel was launched inside Memory: the model cannot see what it moves. "
-                               "Measure the PyTorch rung instead, or the GPU's own counters.")
+
+class _ReadsPastOperations(TorchFunctionMode):
+    """Inside a kernel: tolist(), numpy() and their kind read memory without an operation that Memory would see."""
+
+    READ_MEMORY = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__,
+                   torch.tensor, torch.as_tensor}            # the last two read lists of tensors with one element
+
+    def __init__(self, check_place):
+        super().__init__()
+        self.check_place = check_place
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in self.READ_MEMORY:
+            for n, T in enumerate(ops.tensors(args)):
+                self.check_place(func.__name__.strip("_"), n, T)
+        return func(*args, **(kwargs or {}))
+
+
+def _user_frame():
+    """The innermost frame of a user's code: not PyTorch's, not this file's, not that of a mode."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and (frame.f_code.co_filename.startswith((__file__, os.path.dirname(torch.__file__)))
+                                        or frame.f_code.co_name == "__torch_function__"):
+        frame = frame.f_back
+    return frame
+
+
+def _in_words(frame):
+    """fa2.py:63: S_ij = Q_i @ K_j.T"""
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    place = "this cell, line " if "ipykernel" in file else f"{os.path.basename(file)}:"
+    return f"{place}{line}: {linecache.getline(file, line).strip()}"
 
 
 def format_bytes(n):

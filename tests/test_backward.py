@@ -1,4 +1,4 @@
-"""The backward rungs in PyTorch: gradcheck, float64, traffic against the closed form, dropout with a mask drawn twice."""
+"""The backward rungs in PyTorch: gradcheck, float64, traffic against the closed form, a dropout mask drawn twice."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flashlab import cost
 from flashlab.ladder import BACKWARD_RUNGS, rung
-from flashlab.memory import KiB, Memory, SRAMOverflow, tiles
+from flashlab.memory import KiB, Memory, SRAMOverflow
 from flashlab.oracle import gradients, judge_gradients, max_error
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa1_backward import fa1_backward
@@ -17,20 +17,14 @@ from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.fa2_backward import fa2_backward, fa2_backward_two_pass
 from flashlab.rungs.naive import naive_forward
 from flashlab.rungs.naive_backward import naive_backward
+from tests import test_rungs
+from tests.test_rungs import DTYPES, SIZES, drawn_mask
 
-# (N_q, N_k, d, d_v, B_r, B_c): ragged tails, N_q != N_k, d_v != d, B_r != B_c, at least three key blocks, rows that see nothing
-SIZES = [
-    (1, 1, 16, 16, 16, 16), (1, 97, 64, 64, 16, 32), (7, 7, 24, 24, 4, 2), (16, 113, 59, 80, 16, 32), (97, 16, 24, 16, 32, 7),
-    (113, 97, 80, 59, 48, 16), (128, 128, 128, 128, 64, 32), (200, 200, 64, 24, 64, 48), (97, 200, 16, 128, 33, 64),
-]
-DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 NAMES = [r.name for r in BACKWARD_RUNGS if not r.heads]
 
 
-def inputs(N_q, N_k, d, d_v, dtype=torch.float32, seed=0, logits=1):
-    g = torch.Generator().manual_seed(seed)
-    Q, K, V, dO = (torch.randn(n, x, generator=g) for n, x in ((N_q, d), (N_k, d), (N_k, d_v), (N_q, d_v)))
-    return (Q * logits).to(dtype), K.to(dtype), V.to(dtype), dO.to(dtype)
+def inputs(N_q, N_k, d, d_v, dtype=torch.float32, logits=1):
+    return *test_rungs.inputs(N_q, N_k, d, d_v, dtype, logits=logits), torch.randn(N_q, d_v).to(dtype)
 
 
 def forward(name, Q, K, V, **options):
@@ -47,7 +41,8 @@ def forward(name, Q, K, V, **options):
 
 def backward(name, Q, K, V, O, dO, saved, **options):
     if name == "naive_backward":
-        return naive_backward(Q, K, V, dO, **{key: value for key, value in options.items() if key not in ("B_r", "B_c")})
+        options = {key: value for key, value in options.items() if key not in ("B_r", "B_c")}
+        return naive_backward(Q, K, V, dO, **options)
     return rung(name).function(Q, K, V, O, dO, *saved, **options)
 
 
@@ -114,13 +109,11 @@ def test_a_row_without_a_visible_key_has_gradient_zero_and_gives_none(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("N_q,N_k", [(0, 5), (5, 0), (0, 0)])
-@pytest.mark.parametrize("causal", [False, True])
-def test_nothing_to_attend_from_or_to(name, N_q, N_k, causal):
-    Q, K, V, dO = inputs(N_q, N_k, 8, 6)
-    dQ, dK, dV = both(name, Q, K, V, dO, causal=causal)
-    for grad, T in ((dQ, Q), (dK, K), (dV, V)):
-        assert grad.shape == T.shape and (grad == 0).all()
+def test_nothing_to_attend_from_or_to(name):
+    for (N_q, N_k), causal in itertools.product([(0, 5), (5, 0), (0, 0)], [False, True]):
+        Q, K, V, dO = inputs(N_q, N_k, 8, 6)
+        for grad, T in zip(both(name, Q, K, V, dO, causal=causal), (Q, K, V), strict=True):
+            assert grad.shape == T.shape and (grad == 0).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -131,25 +124,19 @@ def test_scale_strides_untouched_inputs_and_the_same_bits_twice(name):
     assert judge_gradients(*first, Q, K, V, dO, scale=0.5).ok
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     assert all(torch.equal(T, copy) for T, copy in zip((Q, K, V, dO), copies, strict=True))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_expanded_dO_as_sum_backward_sends_it(name):
-    Q, K, V, _ = inputs(20, 37, 24, 24)
-    dO = torch.ones(()).expand(20, 24)
+    dO = torch.ones(()).expand(20, 24)                                  # as sum().backward() sends it
     assert judge_gradients(*both(name, Q, K, V, dO, B_r=8, B_c=16), Q, K, V, dO).ok
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("which", [1, 2, 3], ids=["K", "V", "dO"])
-def test_nan_is_never_hidden(name, which):
-    tensors = inputs(20, 20, 16, 16)
-    tensors[which][7] = torch.nan
-    Q, K, V, dO = tensors
-    dQ, dK, dV = both(name, Q, K, V, dO, causal=True, B_r=4, B_c=8)
-    assert dQ[7].isnan().all()
-    assert dV[:8].isnan().all() if which == 3 else dQ[8:].isnan().all()     # what query 7 saw; the queries that see key 7
-    assert not judge_gradients(dQ.nan_to_num(), dK, dV, Q, K, V, dO, causal=True).ok
+def test_nan_is_never_hidden(name):
+    for which in (1, 2, 3):                                            # K, V, dO
+        tensors = inputs(20, 20, 16, 16)
+        tensors[which][7] = torch.nan
+        dQ, dK, dV = both(name, *tensors, causal=True, B_r=4, B_c=8)
+        assert dQ[7].isnan().all()
+        assert dV[:8].isnan().all() if which == 3 else dQ[8:].isnan().all()     # what query 7 saw, or who sees key 7
+        assert not judge_gradients(dQ.nan_to_num(), dK, dV, *tensors, causal=True).ok
 
 
 @pytest.mark.parametrize("function", [fa2_backward, fa2_backward_two_pass])
@@ -207,8 +194,8 @@ def measure(name, N_q, N_k, d, d_v, causal, dtype, sram_bytes=10**8, **tile):
 
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=50, deadline=None)
-@given(N_q=st.integers(0, 40), N_k=st.integers(0, 40), d=st.integers(1, 9), d_v=st.integers(1, 9), B_r=st.integers(1, 17),
-       B_c=st.integers(1, 17), causal=st.booleans(), dtype=st.sampled_from(DTYPES))
+@given(N_q=st.integers(0, 40), N_k=st.integers(0, 40), d=st.integers(1, 9), d_v=st.integers(1, 9),
+       B_r=st.integers(1, 17), B_c=st.integers(1, 17), causal=st.booleans(), dtype=st.sampled_from(DTYPES))
 def test_measured_traffic_and_flops_equal_the_closed_form(name, N_q, N_k, d, d_v, B_r, B_c, causal, dtype):
     mem = measure(name, N_q, N_k, d, d_v, causal, dtype, B_r=B_r, B_c=B_c)
     tile = {} if name == "naive_backward" else dict(B_r=B_r, B_c=B_c)
@@ -216,13 +203,13 @@ def test_measured_traffic_and_flops_equal_the_closed_form(name, N_q, N_k, d, d_v
     assert (mem.read, mem.written, mem.matmul_flops) == tuple(expected)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_traffic_of_naive_with_dropout(causal):
-    Q, K, V, dO = inputs(9, 7, 4, 5, torch.float16)
-    keep = torch.rand(9, 7) > 0.3
-    with Memory() as mem:
-        naive_backward(Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep)
-    assert (mem.read, mem.written, mem.matmul_flops) == cost.naive_backward(9, 7, 4, 5, causal=causal, dropout=True, element_size=2)
+def test_traffic_of_naive_with_dropout():
+    for causal in (False, True):
+        tensors, keep = inputs(9, 7, 4, 5, torch.float16), torch.rand(9, 7) > 0.3
+        with Memory() as mem:
+            naive_backward(*tensors, causal=causal, dropout_p=0.3, keep=keep)
+        formula = cost.naive_backward(9, 7, 4, 5, causal=causal, dropout=True, element_size=2)
+        assert (mem.read, mem.written, mem.matmul_flops) == formula
 
 
 def test_why_two_passes():
@@ -237,10 +224,16 @@ def test_why_two_passes():
 
 @pytest.mark.parametrize("name", NAMES[1:])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("d", [16, 24, 59, 64, 80, 128, 256])
-def test_the_default_tiles_fit_and_fill_the_sram(name, dtype, d):
-    mem = measure(name, 260, 260, d, d, True, dtype, sram_bytes=192 * KiB)
-    assert 0.5 <= mem.sram_peak / mem.sram_bytes <= 0.95
+def test_the_default_tiles_fit_and_fill_the_sram(name, dtype):
+    for d in (16, 24, 59, 64, 80, 128, 256):
+        mem = measure(name, 260, 260, d, d, True, dtype, sram_bytes=192 * KiB)
+        assert 0.5 <= mem.sram_peak / mem.sram_bytes <= 0.95, d
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_no_tile_outlives_its_step(name):
+    mem = measure(name, 64, 64, 16, 8, False, torch.float32, B_r=16, B_c=16)
+    assert all(len(live) == 1 for live in test_rungs.live_at_loads(mem).values())
 
 
 def test_the_default_tiles_leave_room_for_dropout():
@@ -271,15 +264,6 @@ def test_peak_memory_of_forward_and_backward_is_linear_in_N_for_flash_and_quadra
 # ---- dropout
 
 
-def drawn_mask(N_q, N_k, B_r, B_c, p, state):
-    """FA1's mask as one matrix: drawn tile by tile, j outer, i inner."""
-    generator = torch.Generator().set_state(state)
-    keep = torch.empty(N_q, N_k, dtype=torch.bool)
-    for cols, rows in itertools.product(tiles(N_k, B_c), tiles(N_q, B_r)):
-        keep[rows, cols] = torch.rand(keep[rows, cols].shape, generator=generator) >= p
-    return keep
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_fa1_with_dropout_equals_naive_given_the_same_mask(causal):
     Q, K, V, dO = inputs(50, 41, 16, 24)
@@ -291,7 +275,7 @@ def test_fa1_with_dropout_equals_naive_given_the_same_mask(causal):
     naive = naive_backward(Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep)
     assert judge_gradients(*naive, Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep).ok
     O, saved = forward("fa1_backward", Q, K, V, **options)
-    for wrong in (dict(B_c=8), dict(rng_state=torch.Generator().manual_seed(6).get_state())):     # another mask than forward
+    for wrong in (dict(B_c=8), dict(rng_state=torch.Generator().manual_seed(6).get_state())):     # other masks
         grads = backward("fa1_backward", Q, K, V, O, dO, saved, **options | wrong)
         assert not judge_gradients(*grads, Q, K, V, dO, causal=causal, dropout_p=0.3, keep=keep).ok
 
@@ -299,18 +283,18 @@ def test_fa1_with_dropout_equals_naive_given_the_same_mask(causal):
 # ---- bad input
 
 
-@pytest.mark.parametrize("function", [fa2_backward, fa2_backward_two_pass])
-def test_bad_arguments_are_named(function):
+def test_bad_arguments_are_named():
     Q, K, V, dO = inputs(6, 8, 4, 3)
     O, L = fa2_forward(Q, K, V)
-    with pytest.raises(ValueError, match=r"dO must be a float32 tensor of shape \(6, 3\), got .*\(3, 6\)"):
-        function(Q, K, V, O, dO.T, L)
-    with pytest.raises(TypeError, match="dO must be a float32 tensor.* got a float16"):
-        function(Q, K, V, O, dO.half(), L)
-    with pytest.raises(ValueError, match=r"L must be a float32 tensor of shape \(6,\)"):
-        function(Q, K, V, O, dO, L[:5])
-    with pytest.raises(ValueError, match="B_r must be an integer >= 1, got 0"):
-        function(Q, K, V, O, dO, L, B_r=0)
+    for function in (fa2_backward, fa2_backward_two_pass):
+        with pytest.raises(ValueError, match=r"dO must be a float32 tensor of shape \(6, 3\), got .*\(3, 6\)"):
+            function(Q, K, V, O, dO.T, L)
+        with pytest.raises(TypeError, match="dO must be a float32 tensor.* got a float16"):
+            function(Q, K, V, O, dO.half(), L)
+        with pytest.raises(ValueError, match=r"L must be a float32 tensor of shape \(6,\)"):
+            function(Q, K, V, O, dO, L[:5])
+        with pytest.raises(ValueError, match="B_r must be an integer >= 1, got 0"):
+            function(Q, K, V, O, dO, L, B_r=0)
 
 
 def test_bad_arguments_of_naive_and_fa1_are_named():
@@ -318,7 +302,7 @@ def test_bad_arguments_of_naive_and_fa1_are_named():
     O, l, m = fa1_forward(Q, K, V, return_lm=True)
     with pytest.raises(ValueError, match=r"m must be a float32 tensor of shape \(6,\)"):
         fa1_backward(Q, K, V, O, dO, l, m[:, None])
-    with pytest.raises(ValueError, match="rng_state must be a torch.Generator's get_state.*forward and backward need the same one"):
+    with pytest.raises(ValueError, match="rng_state must be a torch.Generator's get_state.*need the same one"):
         fa1_backward(Q, K, V, O, dO, l, m, dropout_p=0.1)
     with pytest.raises(TypeError, match="keep must be a bool tensor"):
         naive_backward(Q, K, V, dO, dropout_p=0.1)

@@ -231,7 +231,7 @@ def test_too_many_tiles_are_refused_with_what_would_fit():
 
 def test_too_many_lines_are_refused_with_what_would_fit():
     Q, K, V = toy(N=80)
-    with pytest.raises(ValueError, match=r"at most 3000 lines.*Q \(80, 4\).*larger tiles, 14 × 14 of them"):
+    with pytest.raises(ValueError, match=r"at most 3000 lines.*Q \(80, 4\).*larger tiles, 13 × 13 of them"):
         record(fa2_forward, Q, K, V, B_r=4, B_c=4)
 
 

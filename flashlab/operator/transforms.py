@@ -75,5 +75,6 @@ def _scores(Q, K, options):
 def _scores_of_a_head(N_q, N_k, options):
     if options.window is None:
         return cost.attention_flops(1, 1, N_q, N_k, 1, 1, causal=options.causal) // 4
-    tiles_of_one = cost.fa2_forward(N_q, N_k, 1, 1, B_r=1, B_c=1, window=options.window)    # no tile has a hidden score then
-    return tiles_of_one.matmul_flops // 4
+    left, right = (N_q + N_k if limit == -1 else limit for limit in options.window)
+    places = range(N_k - N_q, N_k)                         # the key that each query stands at
+    return sum(max(0, min(N_k, place + right + 1) - max(0, place - left)) for place in places)

@@ -53,12 +53,13 @@ def attention_without_softmax(Q, K, V, *, B_r, B_c):
 def softmax_star_attention(Q, K, V, *, B_r, B_c):
     """WRONG on purpose: each tile's scores are shifted by the tile's own maximum, and the tiles are then added up.
 
-    softmax*(S_ij) = exp(S_ij − rowmax(S_ij)). Two tiles of one row are thereby in different units, e^(their maximum), and
-    the sum of the weights is never divided out. Chapter 04 shows it fail, and repairs it.
+    softmax*(S_ij) = exp(S_ij − rowmax(S_ij)). Two tiles of one row are thereby in different units, e^(their maximum),
+    and the sum of the weights is never divided out. Chapter 04 shows it fail, and repairs it.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> a matrix (N_q, d_v) that is not attention
     """
-    return _by_tiles("softmax_star_attention", lambda S_ij: torch.exp(S_ij - S_ij.amax(-1, keepdim=True)), Q, K, V, B_r, B_c)
+    star = lambda S_ij: torch.exp(S_ij - S_ij.amax(-1, keepdim=True))
+    return _by_tiles("softmax_star_attention", star, Q, K, V, B_r, B_c)
 
 
 def _by_tiles(name, weight, Q, K, V, B_r, B_c):

@@ -3,13 +3,14 @@
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import hidden, keep_masks, largest_square_tile
-from flashlab.validate import check_bool, check_positive, check_qkv, check_scale
+from flashlab.tiles import hidden, keep_masks, prepare
+from flashlab.validate import check_bool
 
 inf = float("inf")
 
 
-def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout_p=0.0, rng_state=None, return_lm=False):
+def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout_p=0.0, rng_state=None,
+                return_lm=False):
     """Exact attention that never stores S: key blocks outside, query blocks inside.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp;
@@ -18,20 +19,16 @@ def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropou
              skipped, as published
     Dropout: with dropout_p > 0, rng_state is a torch.Generator's get_state(), on Q's device. The same state and tile
              sizes draw the same mask again: j outer, i inner
-    Traffic: reads N_k·(d + d_v) + T_c·N_q·(d + d_v + 2), writes (T_c + 1)·N_q·(d_v + 2) + N_q  [elements; exactly cost.fa1_forward]
+    Traffic: reads N_k·(d + d_v) + T_c·N_q·(d + d_v + 2), writes (T_c + 1)·N_q·(d_v + 2) + N_q
+             [elements; exactly cost.fa1_forward]
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 2, with the running maximum in place of the tile's own
     New:     against online_softmax: blocks of queries and keys instead of one of each
     """
-    check_qkv(Q, K, V)
-    check_bool(causal=causal, return_lm=return_lm)
-    scale = check_scale(scale, Q.shape[-1])
-    acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
-    B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize)
-    B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
-    check_positive(B_r=B_r, B_c=B_c)
-    draw = keep_masks(dropout_p, rng_state, Q.device)
+    check_bool(return_lm=return_lm)
+    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c)
+    draw = keep_masks(dropout_p, rng_state, Q.device, acc)
 
     O = torch.zeros(Q.shape[0], V.shape[-1], dtype=acc, device=Q.device)        # (N_q, d_v)  the running output
     l = torch.zeros(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
@@ -39,43 +36,44 @@ def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropou
     L = torch.empty(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
     with kernel("fa1_forward", Q=Q, K=K, V=V, O=O, l=l, m=m, L=L):
         for cols in tiles(K.shape[0], B_c):            # j, outer
-            _key_block(Q, K, V, O, l, m, L, cols, B_r, causal, scale, dropout_p, draw)
+            _key_block(Q, K, V, O, l, m, L, cols, B_r, shift, scale, draw, dropout_p)
     if K.shape[0] == 0:
         L.fill_(-inf)                                  # no key step came by to store it
     O = O.to(Q.dtype)
     return (O, l, m) if return_lm else (O, L)
 
 
-def _key_block(Q, K, V, O, l, m, L, cols, B_r, causal, scale, dropout_p, draw):
-    """Key block j stays on chip while every query block passes by."""
-    K_j = load(K, cols).to(O.dtype)                                                 # (B_c, d)
-    V_j = load(V, cols).to(O.dtype)                                                 # (B_c, d_v)
-    for rows in tiles(Q.shape[0], B_r):                # i, inner
-        _step(Q, K_j, V_j, O, l, m, L, rows, cols, causal, scale, len(K) - len(Q), dropout_p, draw, cols.stop == len(K))
+def _key_block(Q, K, V, O, l, m, L, cols, B_r, shift, scale, draw, dropout_p):
+    """Key block j stays on chip while every query block passes by, with its O_i, l_i and m_i."""
+    K_j = load(K, cols).to(O.dtype)                        # (B_c, d)
+    V_j = load(V, cols).to(O.dtype)                        # (B_c, d_v)
+    for rows in tiles(Q.shape[0], B_r):                    # i, inner
+        Q_i = load(Q, rows).to(O.dtype)                    # (B_r, d)
+        O_i = load(O, rows)                                # (B_r, d_v)  normalised over the keys seen so far
+        l_i, m_i = load(l, rows), load(m, rows)            # (B_r,)
+        O_i, l_i, m_i = _step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden(rows, cols, shift, Q.device),
+                              draw(rows, cols), dropout_p)
+        store(O, rows, O_i)
+        store(l, rows, l_i)
+        store(m, rows, m_i)
+        if cols.stop == len(K):                            # l_i and m_i are final
+            store(L, rows, m_i + torch.log(l_i))           # log 0 = -inf where no key is visible
+        del Q_i, O_i, l_i, m_i                             # the next query block needs their place on chip
 
 
-def _step(Q, K_j, V_j, O, l, m, L, rows, cols, causal, scale, shift, dropout_p, draw, last):
-    """Add key block j to the running softmax of query block i, which comes from HBM and returns there."""
-    Q_i = load(Q, rows).to(O.dtype)                        # (B_r, d)
-    O_i = load(O, rows)                                    # (B_r, d_v)  normalised over the keys seen so far
-    l_i, m_i = load(l, rows), load(m, rows)                # (B_r,)
-
+def _step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden_ij=None, keep_ij=None, dropout_p=0.0):
+    """Add key block j to the running softmax of query block i."""
     S_ij = Q_i @ K_j.T * scale                             # (B_r, B_c)
-    if causal:
-        S_ij = S_ij.masked_fill(hidden(rows, cols, shift, Q.device), -inf)
+    if hidden_ij is not None:
+        S_ij = S_ij.masked_fill(hidden_ij, -inf)           # (B_r, B_c)
 
     m_new = torch.maximum(m_i, S_ij.amax(-1))              # (B_r,)
     m_safe = m_new.masked_fill(m_new == -inf, 0)           # (B_r,)      no visible key yet: -inf − -inf would be NaN
     alpha = torch.exp(m_i - m_safe)                        # (B_r,)      0 the first time: m_i = -inf
     P_ij = torch.exp(S_ij - m_safe[:, None])               # (B_r, B_c)
     l_new = alpha * l_i + P_ij.sum(-1)                     # (B_r,)
-    if dropout_p > 0:
-        P_ij = P_ij * draw(P_ij) / (1 - dropout_p)         # after the sum: dropout acts on P, the softmax stays whole
+    if keep_ij is not None:
+        P_ij = P_ij * keep_ij / (1 - dropout_p)            # after the sum: dropout acts on P, not on L
     l_safe = l_new.masked_fill(l_new == 0, 1)              # (B_r,)      no visible key: O_i stays 0
-    O_i = ((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]    # (B_r, d_v)  undo the old division, divide anew
-
-    store(O, rows, O_i)
-    store(l, rows, l_new)
-    store(m, rows, m_new)
-    if last:
-        store(L, rows, m_new + torch.log(l_new))           # log 0 = -inf where no key is visible
+    O_i = ((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]    # (B_r, d_v)  undo one division, divide anew
+    return O_i, l_new, m_new

@@ -1,10 +1,10 @@
-"""FlashAttention-1, backward: P is computed again tile by tile; each key block collects its dK, dV, and dQ travels through HBM."""
+"""FlashAttention-1, backward: P again, by tiles; a key block collects its dK and dV, and dQ travels through HBM."""
 
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import causal_mask, keep_masks, largest_square_tile
-from flashlab.validate import check_bool, check_like, check_positive, check_qkv, check_scale
+from flashlab.tiles import BACKWARD, hidden, keep_masks, prepare
+from flashlab.validate import check_like
 
 inf = float("inf")
 
@@ -22,70 +22,59 @@ def fa1_backward(Q, K, V, O, dO, l, m, *, causal=False, scale=None, B_r=None, B_
              [elements; exactly cost.fa1_backward]
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
     Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
-    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 4, but for the zeros of its line 5: a block of dK and dV is stored
-             once, whole, so nobody would read them; N_k·(d + d_v) fewer writes than published
+    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 4, but for the zeros of its line 5: a block of dK and dV is
+             stored once, whole, so nobody would read them; N_k·(d + d_v) fewer writes than published
     New:     against naive_backward: tiles; P again from Q, K, m and l, and D from O instead of from P
     """
-    check_qkv(Q, K, V)
-    check_bool(causal=causal)
-    scale = check_scale(scale, Q.shape[-1])
-    acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
+    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c, **BACKWARD)
     check_like(O=(O, (len(Q), V.shape[1]), Q.dtype), dO=(dO, (len(Q), V.shape[1]), Q.dtype),
                l=(l, (len(Q),), acc), m=(m, (len(Q),), acc))
-    if B_r is None or B_c is None:
-        B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize, wide=9, square=5, multiple=8)
-        B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
-    check_positive(B_r=B_r, B_c=B_c)
-    mask = causal_mask(causal, len(K) - len(Q))
-    draw = keep_masks(dropout_p, rng_state, Q.device)
-    drop = draw and (lambda P_ij: draw(P_ij) / (1 - dropout_p))                 # 0 where dropped, else what keeps the mean
+    draw = keep_masks(dropout_p, rng_state, Q.device, acc)
 
     dQ = torch.zeros(Q.shape, dtype=acc, device=Q.device)                       # (N_q, d)  a sum over the key blocks
     dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
     dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
     with kernel("fa1_backward", Q=Q, K=K, V=V, O=O, dO=dO, l=l, m=m, dQ=dQ, dK=dK, dV=dV):
         for cols in tiles(K.shape[0], B_c):            # j, outer
-            _key_block(Q, K, V, O, dO, l, m, dQ, dK, dV, cols, B_r, scale, mask, drop)
+            _key_block(Q, K, V, O, dO, l, m, dQ, dK, dV, cols, B_r, shift, scale, draw, dropout_p)
     return dQ.to(Q.dtype), dK, dV
 
 
-def _key_block(Q, K, V, O, dO, l, m, dQ, dK, dV, cols, B_r, scale, mask, drop):
+def _key_block(Q, K, V, O, dO, l, m, dQ, dK, dV, cols, B_r, shift, scale, draw, dropout_p):
     """Key block j stays on chip, and so do the sums for its gradients, while every query block passes by."""
-    K_j = load(K, cols).to(l.dtype)                                                 # (B_c, d)
-    V_j = load(V, cols).to(l.dtype)                                                 # (B_c, d_v)
-    dK_j = torch.zeros_like(K_j)                                                    # (B_c, d)
-    dV_j = torch.zeros_like(V_j)                                                    # (B_c, d_v)
-    for rows in tiles(Q.shape[0], B_r):                # i, inner
-        _step(Q, O, dO, l, m, dQ, K_j, V_j, dK_j, dV_j, rows, cols, scale, mask, drop)
+    K_j = load(K, cols).to(l.dtype)                        # (B_c, d)
+    V_j = load(V, cols).to(l.dtype)                        # (B_c, d_v)
+    dK_j = torch.zeros_like(K_j)                           # (B_c, d)
+    dV_j = torch.zeros_like(V_j)                           # (B_c, d_v)
+    for rows in tiles(Q.shape[0], B_r):                    # i, inner
+        Q_i = load(Q, rows).to(l.dtype)                    # (B_r, d)
+        dO_i = load(dO, rows).to(l.dtype)                  # (B_r, d_v)
+        D_i = (dO_i * load(O, rows)).sum(-1)               # (B_r,)      rowsum(P∘dP) over all keys, from O
+        l_i, m_i = load(l, rows), load(m, rows)            # (B_r,)
+        P_ij, dS_ij = _tile(Q_i, K_j, V_j, dO_i, l_i, m_i, D_i, scale, hidden(rows, cols, shift, Q.device),
+                            draw(rows, cols), dropout_p)
+        dV_j += P_ij.T @ dO_i
+        dK_j += scale * dS_ij.T @ Q_i
+        dQ_i = load(dQ, rows)                              # (B_r, d)    the sum so far
+        dQ_i += scale * dS_ij @ K_j
+        store(dQ, rows, dQ_i)
+        del Q_i, dO_i, l_i, m_i, D_i, P_ij, dS_ij, dQ_i    # the next query block needs their place on chip
     store(dK, cols, dK_j)
     store(dV, cols, dV_j)
 
 
-def _step(Q, O, dO, l, m, dQ, K_j, V_j, dK_j, dV_j, rows, cols, scale, mask, drop):
-    """Query block i adds its part to dK_j and dV_j, in place, and key block j its part to dQ_i, through HBM."""
-    Q_i = load(Q, rows).to(l.dtype)                        # (B_r, d)
-    dO_i = load(dO, rows).to(l.dtype)                      # (B_r, d_v)
-    D_i = (dO_i * load(O, rows)).sum(-1)                   # (B_r,)      = rowsum(P∘dP) over all keys, from what is at hand
-
-    P_ij = _weights(Q_i, K_j, l, m, rows, cols, scale, mask)                        # (B_r, B_c)
+def _tile(Q_i, K_j, V_j, dO_i, l_i, m_i, D_i, scale, hidden_ij=None, keep_ij=None, dropout_p=0.0):
+    """P_ij once more, as it met V_j in the forward, and dS_ij. l and m are final now: there is nothing to rescale."""
+    S_ij = Q_i @ K_j.T * scale                             # (B_r, B_c)
+    if hidden_ij is not None:
+        S_ij = S_ij.masked_fill(hidden_ij, -inf)           # (B_r, B_c)
+    m_safe = m_i.masked_fill(m_i == -inf, 0)               # (B_r,)      no visible key: -inf − -inf would be NaN
+    l_safe = l_i.masked_fill(l_i == 0, 1)                  # (B_r,)      no visible key: P_ij stays 0
+    P_ij = torch.exp(S_ij - m_safe[:, None]) / l_safe[:, None]    # (B_r, B_c)
+    del S_ij                                               # dP_ij needs its place on chip
     dP_ij = dO_i @ V_j.T                                   # (B_r, B_c)
-    if drop:
-        kept = drop(P_ij)                                  # (B_r, B_c)  the forward's mask, drawn again
-        dV_j += (P_ij * kept).T @ dO_i
-        dP_ij *= kept
-    else:
-        dV_j += P_ij.T @ dO_i
-    dS_ij = P_ij * (dP_ij - D_i[:, None])                  # (B_r, B_c)
-    dK_j += scale * dS_ij.T @ Q_i
-    dQ_i = load(dQ, rows)                                  # (B_r, d)    the sum so far
-    dQ_i += scale * dS_ij @ K_j
-    store(dQ, rows, dQ_i)
-
-
-def _weights(Q_i, K_j, l, m, rows, cols, scale, mask):
-    """P_ij once more, already normalised: m and l are final now, so there is nothing to rescale."""
-    l_i, m_i = load(l, rows), load(m, rows)                # (B_r,)
-    l_safe = l_i.masked_fill(l_i == 0, 1)                  # (B_r,)      no visible key: P stays 0
-    m_safe = m_i.masked_fill(m_i == -inf, 0)               # (B_r,)      -inf − -inf would be NaN
-    S_ij = mask(Q_i @ K_j.T * scale, rows, cols)           # (B_r, B_c)
-    return torch.exp(S_ij - m_safe[:, None]) / l_safe[:, None]
+    if keep_ij is None:
+        return P_ij, P_ij * (dP_ij - D_i[:, None])
+    kept = keep_ij / (1 - dropout_p)                       # (B_r, B_c)  0 or what keeps the mean
+    dP_ij *= kept
+    return P_ij * kept, P_ij * (dP_ij - D_i[:, None])

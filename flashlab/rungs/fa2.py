@@ -3,42 +3,33 @@
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import band, largest_square_tile
-from flashlab.validate import check_positive, check_qkv, check_scale
+from flashlab.tiles import all_hidden, hidden, prepare
 
 inf = float("inf")
 
 
-def fa2_forward(Q, K, V, *, causal=False, window=None, scale=None, B_r=None, B_c=None):
+def fa2_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
     """Exact attention that never stores S.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
-    Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit; causal is (-1, 0)
     Tiles:   B_r queries by B_c keys at most; the default is tiles.largest_square_tile
-    Traffic: reads N_q·d + T_r·N_k·(d + d_v), fewer if causal or with a window, writes N_q·(d_v + 1)
-             [elements; exactly cost.fa2_forward]
+    Traffic: reads N_q·d + T_r·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1) [elements; exactly cost.fa2_forward]
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 1 (line 10 there inverts a factor that must multiply)
     New:     against fa1: the loops trade places, and the division by l leaves the inner one
     """
-    check_qkv(Q, K, V)
-    seen = band(causal, window, Q.shape[0], K.shape[0])
-    scale = check_scale(scale, Q.shape[-1])
-    acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
-    B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize)
-    B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
-    check_positive(B_r=B_r, B_c=B_c)
+    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c)
 
     O = torch.empty(Q.shape[0], V.shape[-1], dtype=Q.dtype, device=Q.device)    # (N_q, d_v)
     L = torch.empty(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
     with kernel("fa2_forward", Q=Q, K=K, V=V, O=O, L=L):
         for rows in tiles(Q.shape[0], B_r):            # i, outer: on a GPU these programs run at the same time
-            _program(Q, K, V, O, L, rows, B_c, seen, scale)
+            _program(Q, K, V, O, L, rows, B_c, shift, scale)
     return O, L
 
 
-def _program(Q, K, V, O, L, rows, B_c, seen, scale):
+def _program(Q, K, V, O, L, rows, B_c, shift, scale):
     """One query block i from start to end: its O_i, l_i and m_i never leave the chip."""
     Q_i = load(Q, rows).to(L.dtype)                                                 # (B_r, d)
     O_i = torch.zeros(len(Q_i), V.shape[-1], dtype=L.dtype, device=Q.device)        # (B_r, d_v)
@@ -46,22 +37,23 @@ def _program(Q, K, V, O, L, rows, B_c, seen, scale):
     m_i = torch.full((len(Q_i),), -inf, dtype=L.dtype, device=Q.device)             # (B_r,)  -inf: below any score
 
     for cols in tiles(K.shape[0], B_c):                # j, inner
-        if seen.misses(rows, cols):
-            continue                                   # no query of this block sees a key of block j
-        O_i, l_i, m_i = _step(Q_i, O_i, l_i, m_i, K, V, rows, cols, seen, scale)
+        if all_hidden(rows, cols, shift):
+            continue                                   # no query of block i sees a key of block j
+        K_j = load(K, cols).to(L.dtype)                # (B_c, d)
+        V_j = load(V, cols).to(L.dtype)                # (B_c, d_v)
+        O_i, l_i, m_i = _step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden(rows, cols, shift, Q.device))
+        del K_j, V_j                                   # the next key block needs their place on chip
 
-    l_safe = l_i.masked_fill(l_i == 0, 1)                                           # (B_r,)  no visible key: O_i stays 0
+    l_safe = l_i.masked_fill(l_i == 0, 1)              # (B_r,)  no visible key: O_i stays 0
     store(O, rows, O_i / l_safe[:, None])
     store(L, rows, m_i + torch.log(l_i))               # the row's logsumexp; log 0 = -inf where no key is visible
 
 
-def _step(Q_i, O_i, l_i, m_i, K, V, rows, cols, seen, scale):
+def _step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden_ij=None):
     """Add key block j to the running softmax of query block i."""
-    K_j = load(K, cols).to(Q_i.dtype)                      # (B_c, d)
-    V_j = load(V, cols).to(Q_i.dtype)                      # (B_c, d_v)
-
     S_ij = Q_i @ K_j.T * scale                             # (B_r, B_c)
-    S_ij = seen.mask(S_ij, rows, cols)                     # (B_r, B_c)  -inf where the query does not see the key
+    if hidden_ij is not None:
+        S_ij = S_ij.masked_fill(hidden_ij, -inf)           # (B_r, B_c)
 
     m_new = torch.maximum(m_i, S_ij.amax(-1))              # (B_r,)
     m_safe = m_new.masked_fill(m_new == -inf, 0)           # (B_r,)      no visible key yet: -inf − -inf would be NaN

@@ -2,41 +2,38 @@
 
 import torch
 
-from flashlab.validate import check_dropout, check_like, check_qkv, check_scale, check_window
+from flashlab.validate import check_bool, check_dropout, check_like, check_qkv, check_scale
 
 inf = float("inf")
 
 
-def naive_backward(Q, K, V, dO, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
+def naive_backward(Q, K, V, dO, *, causal=False, scale=None, dropout_p=0.0, keep=None):
     """From dO, the gradient of a loss with respect to O, back to Q, K and V, one PyTorch operation after the other.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v), dO (N_q, d_v) -> dQ, dK, dV, each like its tensor
-    Causal, window: as naive_forward; a query that sees no key has dQ = 0 and adds nothing to dK and dV
+    Causal:  as naive_forward; a query that sees no key has dQ = 0 and adds nothing to dK and dV
     Dropout: keep (N_q, N_k), bool, is the mask of the entries of P that the forward kept
-    Traffic: reads 11·N_q·N_k + 3·(N_q + N_k)·d + (2·N_q + N_k)·d_v + N_q, writes 7·N_q·N_k + 2·(N_q + N_k)·d + N_k·d_v + N_q
-             [elements, neither mask nor dropout; cost.naive_backward]
+    Traffic: reads 11·N_q·N_k + 3·(N_q + N_k)·d + (2·N_q + N_k)·d_v + N_q,
+             writes 7·N_q·N_k + 2·(N_q + N_k)·d + N_k·d_v + N_q
+             [elements, neither mask nor dropout; exactly cost.naive_backward]
     Raises:  TypeError or ValueError that names the argument
     Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 3, which reads P from HBM: here it is computed again
     """
     check_qkv(Q, K, V)
+    check_bool(causal=causal)
     check_like(dO=(dO, (Q.shape[0], V.shape[1]), Q.dtype))
     scale = check_scale(scale, Q.shape[-1])
     check_dropout(dropout_p)
     N_q, N_k = Q.shape[0], K.shape[0]
-    causal, window = check_window(window, causal, N_q, N_k)
-    left, right = window or (-1, 0 if causal else -1)      # -1: no limit
 
     S = Q @ K.T                                            # (N_q, N_k)  the forward again, to have P
     S = S * scale                                          # (N_q, N_k)
-    if right >= 0:
-        hidden = torch.ones(N_q, N_k, dtype=torch.bool, device=Q.device).triu(N_k - N_q + right + 1)    # True: key too late
-        S = S.masked_fill(hidden, -inf)
-    if left >= 0:
-        hidden = torch.ones(N_q, N_k, dtype=torch.bool, device=Q.device).tril(N_k - N_q - left - 1)     # True: key too early
+    if causal:
+        hidden = torch.ones(N_q, N_k, dtype=torch.bool, device=Q.device).triu(N_k - N_q + 1)    # True: key too late
         S = S.masked_fill(hidden, -inf)
     P = torch.softmax(S, dim=-1)                           # (N_q, N_k)
-    if right >= 0 and N_q > N_k + right:
-        P[: N_q - N_k - right] = 0                                 # these queries see no key: their softmax was 0/0
+    if causal and N_q > N_k:
+        P[: N_q - N_k] = 0                                 # these queries see no key: their softmax was 0/0
 
     dP = dO @ V.T                                          # (N_q, N_k)  O = P V
     P_kept = P

@@ -17,7 +17,7 @@ def safe_softmax(x):
     Shapes:  x (N,) -> (N,)
     Traffic: reads 5·N + 2, writes 3·N + 2   [elements: five operations, each a kernel]
     """
-    _check_vector(x=x)
+    _check(x)
     m = x.amax()                                           # ()
     shifted = x - m                                        # (N,)   at most 0
     weights = torch.exp(shifted)                           # (N,)   between 0 and 1
@@ -30,8 +30,7 @@ def softmax_three_pass(x, *, B=1):
     Shapes:  x (N,) -> (N,); B elements are read at a time
     Traffic: reads 3·N, writes N   [elements]
     """
-    _check_vector(x=x)
-    check_positive(B=B)
+    _check(x, B)
     y = torch.empty_like(x)
     with kernel("softmax_three_pass", x=x, y=y):
         m = torch.full((), -inf, dtype=x.dtype, device=x.device)
@@ -53,8 +52,7 @@ def softmax_two_pass(x, *, B=1):
     Source:  Milakov and Gimelshein 2018, arXiv:1805.02867, Algorithm 3
     New:     against softmax_three_pass: the first two passes become one
     """
-    _check_vector(x=x)
-    check_positive(B=B)
+    _check(x, B)
     y = torch.empty_like(x)
     with kernel("softmax_two_pass", x=x, y=y):
         m = torch.full((), -inf, dtype=x.dtype, device=x.device)
@@ -62,7 +60,7 @@ def softmax_two_pass(x, *, B=1):
         for part in tiles(len(x), B):                      # pass 1
             x_part = load(x, part)
             m_new = torch.maximum(m, x_part.amax())
-            l = l * torch.exp(m - m_new) + torch.exp(x_part - m_new).sum()    # l counted in units of exp(m): change the unit
+            l = l * torch.exp(m - m_new) + torch.exp(x_part - m_new).sum()    # l was in units of exp(m)
             m = m_new
         for part in tiles(len(x), B):                      # pass 2
             store(y, part, torch.exp(load(x, part) - m) / l)
@@ -76,8 +74,7 @@ def softmax_weighted_sum(x, v, *, B=1):
     Traffic: reads N + N·d_v, writes d_v   [elements]
     New:     against softmax_two_pass: the weighted sum is rescaled like l, and divided once at the end
     """
-    _check_vector(x=x)
-    check_positive(B=B)
+    _check(x, B)
     if not isinstance(v, torch.Tensor) or v.ndim != 2 or len(v) != len(x):
         raise ValueError(f"v must be (N, d_v) with N = {len(x)}, got {describe(v)}")
     y = torch.empty(v.shape[1], dtype=v.dtype, device=v.device)
@@ -117,7 +114,8 @@ def online_softmax_forward(Q, K, V, *, causal=False, scale=None):
     """Exact attention that never stores S: each query walks the keys one at a time.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
-    Traffic: reads N_q·d + N_q·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)  [elements; = cost.online_softmax_forward]
+    Traffic: reads N_q·d + N_q·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)
+             [elements; exactly cost.online_softmax_forward]
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Rabe and Staats 2021, arXiv:2112.05682
@@ -156,7 +154,7 @@ def _step(q, o, l, m, k, v, scale):
     """Add one key to the running softmax of one query."""
     s = (q @ k.T * scale)[:, 0]                            # (1,)
     m_new = torch.maximum(m, s)                            # (1,)
-    m_safe = m_new.masked_fill(m_new == -inf, 0)           # (1,)    a score of -inf came first: -inf − -inf would be NaN
+    m_safe = m_new.masked_fill(m_new == -inf, 0)           # (1,)    no finite score yet: -inf − -inf would be NaN
     alpha = torch.exp(m - m_safe)                          # (1,)    0 the first time: m = -inf
     p = torch.exp(s - m_safe)                              # (1,)
     l = alpha * l + p                                      # (1,)
@@ -164,7 +162,7 @@ def _step(q, o, l, m, k, v, scale):
     return o, l, m_new
 
 
-def _check_vector(**vectors):
-    for name, x in vectors.items():
-        if not isinstance(x, torch.Tensor) or x.ndim != 1 or not x.is_floating_point() or len(x) == 0:
-            raise ValueError(f"{name} must be a vector of at least one floating-point number, got {describe(x)}")
+def _check(x, B=1):
+    if not isinstance(x, torch.Tensor) or x.ndim != 1 or not x.is_floating_point() or len(x) == 0:
+        raise ValueError(f"x must be a vector of at least one floating-point number, got {describe(x)}")
+    check_positive(B=B)

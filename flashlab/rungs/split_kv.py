@@ -3,76 +3,71 @@
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import band, largest_square_tile
-from flashlab.validate import check_positive, check_qkv, check_scale
+from flashlab.tiles import all_hidden, hidden, prepare
+from flashlab.validate import check_positive
 
 inf = float("inf")
 
 
-def split_kv_forward(Q, K, V, *, causal=False, window=None, scale=None, splits=4, B_r=None, B_c=None):
+def split_kv_forward(Q, K, V, *, causal=False, scale=None, splits=4, B_r=None, B_c=None):
     """Exact attention in which the keys of a query block are shared out among programs.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
-    Splits:  the T_c key blocks in `splits` chunks that differ by a block at most; in T_c chunks where there are fewer blocks
-    Window:  (left, right) as in fa2_forward; a chunk that no query sees is walked by nobody, and merged all the same
+    Splits:  the T_c key blocks in `splits` chunks, or T_c if that is less, that differ by a block at most
     Tiles:   B_r queries by B_c keys at most; the default is tiles.largest_square_tile
-    Traffic: reads splits·N_q·d + T_r·N_k·(d + d_v), fewer if causal or with a window, and splits·N_q·(d_v + 1) to merge;
+    Traffic: reads splits·N_q·d + T_r·N_k·(d + d_v), fewer if causal, and splits·N_q·(d_v + 1) to merge;
              writes (splits + 1)·N_q·(d_v + 1)   [elements; exactly cost.split_kv_forward]
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Dao, Haziza, Massa, Sizov 2023, Flash-Decoding for long-context inference
     New:     against fa2: the key blocks of a query block go to several programs; a second kernel merges their O and L
     """
-    check_qkv(Q, K, V)
-    seen = band(causal, window, Q.shape[0], K.shape[0])
-    scale = check_scale(scale, Q.shape[-1])
-    acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
-    B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize)
-    B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
-    check_positive(splits=splits, B_r=B_r, B_c=B_c)
+    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c)
+    check_positive(splits=splits)
 
     N_q, blocks = Q.shape[0], tiles(K.shape[0], B_c)
     T_c, splits = len(blocks), min(splits, len(blocks))                             # no chunk is empty
     chunks = [blocks[T_c * s // splits:T_c * (s + 1) // splits] for s in range(splits)]
     O = torch.empty(N_q, V.shape[-1], dtype=Q.dtype, device=Q.device)               # (N_q, d_v)
     L = torch.empty(N_q, dtype=acc, device=Q.device)                                # (N_q,)
-    O_part = torch.empty(splits * N_q, V.shape[-1], dtype=acc, device=Q.device)    # (splits·N_q, d_v)
-    L_part = torch.empty(splits * N_q, dtype=acc, device=Q.device)             # (splits·N_q,)
+    O_part = torch.empty(splits * N_q, V.shape[-1], dtype=acc, device=Q.device)     # (splits·N_q, d_v)
+    L_part = torch.empty(splits * N_q, dtype=acc, device=Q.device)                  # (splits·N_q,)
     with kernel("split", Q=Q, K=K, V=V, O_part=O_part, L_part=L_part):
         for s, chunk in enumerate(chunks):             # on a GPU these programs run at the same time,
             for rows in tiles(N_q, B_r):               # i, outer: and so do these
-                _program(Q, K, V, O_part, L_part, rows, s, chunk, seen, scale)
+                _program(Q, K, V, O_part, L_part, rows, s, chunk, shift, scale)
     with kernel("merge", O_part=O_part, L_part=L_part, O=O, L=L):
         for rows in tiles(N_q, B_r):
             _merge(O_part, L_part, O, L, rows, splits)
     return O, L
 
 
-def _program(Q, K, V, O_part, L_part, rows, s, chunk, seen, scale):
-    """One query block i and one chunk s of the keys, as if there were no other keys: attention, finished and divided."""
+def _program(Q, K, V, O_part, L_part, rows, s, chunk, shift, scale):
+    """One query block i and one chunk s of the keys, as if there were no others: attention, finished and divided."""
     Q_i = load(Q, rows).to(L_part.dtype)                                            # (B_r, d)
     O_i = torch.zeros(len(Q_i), V.shape[-1], dtype=L_part.dtype, device=Q.device)   # (B_r, d_v)
     l_i = torch.zeros(len(Q_i), dtype=L_part.dtype, device=Q.device)                # (B_r,)
     m_i = torch.full((len(Q_i),), -inf, dtype=L_part.dtype, device=Q.device)        # (B_r,)  -inf: below any score
 
     for cols in chunk:                                 # j, inner: the blocks of this chunk alone
-        if seen.misses(rows, cols):
-            continue                                   # no query of this block sees a key of block j
-        O_i, l_i, m_i = _step(Q_i, O_i, l_i, m_i, K, V, rows, cols, seen, scale)
+        if all_hidden(rows, cols, shift):
+            continue                                   # no query of block i sees a key of block j
+        K_j = load(K, cols).to(L_part.dtype)           # (B_c, d)
+        V_j = load(V, cols).to(L_part.dtype)           # (B_c, d_v)
+        O_i, l_i, m_i = _step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden(rows, cols, shift, Q.device))
+        del K_j, V_j                                   # the next key block needs their place on chip
 
-    l_safe = l_i.masked_fill(l_i == 0, 1)                                           # (B_r,)  no visible key: O_i stays 0
+    l_safe = l_i.masked_fill(l_i == 0, 1)              # (B_r,)  no visible key: O_i stays 0
     part = _place(rows, s, len(Q))
     store(O_part, part, O_i / l_safe[:, None])
     store(L_part, part, m_i + torch.log(l_i))          # log 0 = -inf: a chunk of weight 0
 
 
-def _step(Q_i, O_i, l_i, m_i, K, V, rows, cols, seen, scale):
+def _step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden_ij=None):
     """Add key block j to the running softmax of query block i."""
-    K_j = load(K, cols).to(Q_i.dtype)                      # (B_c, d)
-    V_j = load(V, cols).to(Q_i.dtype)                      # (B_c, d_v)
-
     S_ij = Q_i @ K_j.T * scale                             # (B_r, B_c)
-    S_ij = seen.mask(S_ij, rows, cols)                     # (B_r, B_c)  -inf where the query does not see the key
+    if hidden_ij is not None:
+        S_ij = S_ij.masked_fill(hidden_ij, -inf)           # (B_r, B_c)
 
     m_new = torch.maximum(m_i, S_ij.amax(-1))              # (B_r,)
     m_safe = m_new.masked_fill(m_new == -inf, 0)           # (B_r,)      no visible key yet: -inf − -inf would be NaN
@@ -84,7 +79,7 @@ def _step(Q_i, O_i, l_i, m_i, K, V, rows, cols, seen, scale):
 
 
 def _merge(O_part, L_part, O, L, rows, splits):
-    """Query block i of all chunks: the same running softmax over chunks in place of keys, L_s as the score, O_s as the value."""
+    """Query block i of all chunks: the same running softmax, over chunks with L_s as the score and O_s as the value."""
     n = rows.stop - rows.start
     O_i = torch.zeros(n, O.shape[-1], dtype=L.dtype, device=O.device)               # (B_r, d_v)
     l_i = torch.zeros(n, dtype=L.dtype, device=O.device)                            # (B_r,)
@@ -95,7 +90,7 @@ def _merge(O_part, L_part, O, L, rows, splits):
         O_s = load(O_part, part)                                                    # (B_r, d_v)
         L_s = load(L_part, part)                                                    # (B_r,)
         m_new = torch.maximum(m_i, L_s)                                             # (B_r,)
-        m_safe = m_new.masked_fill(m_new == -inf, 0)                                # (B_r,)  no chunk with a visible key yet
+        m_safe = m_new.masked_fill(m_new == -inf, 0)                                # (B_r,)  no visible key yet
         alpha = torch.exp(m_i - m_safe)                                             # (B_r,)
         p_s = torch.exp(L_s - m_safe)                                               # (B_r,)  the weight of chunk s
         l_i = alpha * l_i + p_s                                                     # (B_r,)

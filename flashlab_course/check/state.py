@@ -27,8 +27,6 @@ import torch.utils.deterministic
 from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
 from torch.utils import _python_dispatch as dispatch
 
-from flashlab import memory
-
 _Fill = torch.utils.deterministic
 AS_FOUND = object()            # a setting that a check does not need otherwise
 
@@ -258,7 +256,7 @@ def _surroundings():
     before, generators = _read(), _generators()
     _look()
     patches = _patched()
-    with warnings.catch_warnings(), torch.inference_mode(False), memory.apart():
+    with warnings.catch_warnings(), torch.inference_mode(False):
         warnings.simplefilter("ignore")
         for _, thing, key, _, original in patches:
             _set(thing, key, original)
@@ -278,7 +276,7 @@ def _surroundings():
 def unchanged(left):
     """Afterwards everything is as before; what had to be put back is named in the list `left`."""
     handlers, figures, modules = _handlers(), _figures(), dict(sys.modules)
-    with torch.inference_mode(False), memory.apart():
+    with torch.inference_mode(False):
         before = _read()
         try:
             yield

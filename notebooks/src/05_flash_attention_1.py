@@ -200,20 +200,20 @@ for seen in (16, 32, 48):
 #
 # | line | Algorithm 2 | the rung | |
 # |---|---|---|---|
-# | 1 | save the generator's state $\mathcal R$ | `draw = keep_masks(dropout_p, rng_state, Q.device)` | the caller saves it |
-# | 2 | $B_c = \lceil M/4d \rceil$, $B_r = \min(\lceil M/4d \rceil, d)$ | `B = largest_square_tile(Q.shape[-1], V.shape[-1], acc.itemsize)` | smaller tiles, as above |
+# | 1 | save the generator's state $\mathcal R$ | `draw = keep_masks(dropout_p, rng_state, Q.device, acc)` | the caller saves it |
+# | 2 | $B_c = \lceil M/4d \rceil$, $B_r = \min(\lceil M/4d \rceil, d)$ | `shift, scale, acc, B_r, B_c = prepare(` | smaller tiles, as above |
 # | 3 | $O = 0$, $\ell = 0$, $m = -\infty$ in HBM | `O = torch.zeros(`, `l = torch.zeros(`, `m = torch.full(` | |
 # | 4–6 | cut $Q$, $K$, $V$, $O$, $\ell$, $m$; for each $j$ | `for cols in tiles(K.shape[0], B_c):` | |
 # | 7 | load $K_j$, $V_j$ | `K_j = load(K, cols)`, `V_j = load(V, cols)` | |
 # | 8 | for each $i$ | `for rows in tiles(Q.shape[0], B_r):` | |
 # | 9 | load $Q_i$, $O_i$, $\ell_i$, $m_i$ | `Q_i = load(Q, rows)`, `O_i = load(O, rows)`, `l_i, m_i = load(l, rows), load(m, rows)` | |
 # | 10 | $S_{ij} = \tau Q_i K_j^\top$ | `S_ij = Q_i @ K_j.T * scale` | |
-# | 11 | $S_{ij} = \mathrm{MASK}(S_{ij})$ | `S_ij = S_ij.masked_fill(hidden(` | |
+# | 11 | $S_{ij} = \mathrm{MASK}(S_{ij})$ | `S_ij = S_ij.masked_fill(hidden_ij, -inf)` | |
 # | 12 | $\tilde m = \mathrm{rowmax}(S_{ij})$, $\tilde P = e^{S_{ij} - \tilde m}$, $\tilde\ell = \mathrm{rowsum}(\tilde P)$ | `P_ij = torch.exp(S_ij - m_safe[:, None])` | **a**: we shift by the running maximum |
 # | 13 | $m^{new} = \max(m_i, \tilde m)$, $\ell^{new} = e^{m_i - m^{new}} \ell_i + e^{\tilde m - m^{new}} \tilde\ell$ | `m_new = torch.maximum(m_i, S_ij.amax(-1))`, `l_new = alpha * l_i + P_ij.sum(-1)` | **a** |
-# | 14 | drop entries of $\tilde P$ | `P_ij = P_ij * draw(P_ij) / (1 - dropout_p)` | both after the sum |
+# | 14 | drop entries of $\tilde P$ | `P_ij = P_ij * keep_ij / (1 - dropout_p)` | both after the sum |
 # | 15 | $O_i \leftarrow \mathrm{diag}(\ell^{new})^{-1}(\mathrm{diag}(\ell_i)\, e^{m_i - m^{new}} O_i + e^{\tilde m - m^{new}} \tilde P V_j)$ | `O_i = ((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]` | **a**, **b** |
-# | 16 | write $\ell_i$, $m_i$ | `store(l, rows, l_new)`, `store(m, rows, m_new)` | |
+# | 16 | write $\ell_i$, $m_i$ | `store(l, rows, l_i)`, `store(m, rows, m_i)` | |
 # | 19 | return $O$, $\ell$, $m$, $\mathcal R$ | `return (O, l, m) if return_lm else (O, L)` | **c** |
 #
 # **b** is notation: $e^{m_i - m^{new}}$ is a vector with an entry for each row, and belongs inside a $\mathrm{diag}$ like $\ell_i$. **c**: every rung of the ladder returns $(O, L)$, so ours also stores $L_i = m_i + \ln l_i$, in the last key step, when $m_i$ and $l_i$ are final: $N_q$ numbers more than the paper writes. **a** deserves a run.

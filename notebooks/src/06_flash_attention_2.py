@@ -16,9 +16,6 @@
 # FA1 keeps a key block on chip and lets all queries pass. [FlashAttention-2](https://arxiv.org/abs/2307.08691) (Dao 2023) does it the other way round. The mathematics stays; what changes is who has to wait, and what has to travel. The paper names three improvements: fewer operations outside matrix products, parallel work along the sequence, and a better division of work among the warps of a program. We take them in the order in which they can be seen.
 
 # %%
-import difflib
-import inspect
-
 import flashlab  # first: it tells Triton where to run
 import torch
 
@@ -26,14 +23,13 @@ from flashlab import cost
 from flashlab_course import figures, sweeps
 from flashlab_course.check import check
 from flashlab_course.figures.chapter_06 import state_share, unit_times
-from flashlab_course.lesson import compare, replay, reveal, yours
+from flashlab_course.lesson import changes, compare, replay, reveal, yours
 from flashlab.memory import KiB, Memory, kernel, load, store, tiles
 from flashlab.oracle import attention, judge, max_error
 from flashlab.rungs import fa1, fa2
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.online_softmax import merge
-from flashlab.tiles import band
 
 torch.manual_seed(0)
 inf = float("inf")
@@ -86,20 +82,19 @@ Ns = [128, 256, 512, 1024]
 figures.traffic_against_N(sweeps.over_N(Ns) + yours.over_N(Ns))
 
 # %% [markdown]
-# From here on the program is no secret. What changed in the inner step, against FA1, comments left out: `-` is FA1, `+` is FA2. `i` still walks query blocks and `j` key blocks; only the nesting changed. (The lines of the mask are left out: FA2's also knows windows, which chapter 10 comes to.)
+# From here on the program is no secret. What changed in the inner step, against FA1, comments left out: `-` is FA1, `+` is FA2.
 
 # %%
-def code(f):
-    """The lines of a function, without its docstring, comments and mask."""
-    lines = [line.split("  #")[0].rstrip() for line in inspect.getsource(f).splitlines()]
-    return [line for line in lines if line and not any(word in line for word in ('"""', "if causal", "hidden(", "seen.mask"))]
-
-for line in difflib.unified_diff(code(fa1._step), code(fa2._step), "fa1._step", "fa2._step", lineterm="", n=0):
-    if not line.startswith("@@"):
-        print(line)
+print(changes(fa1._step, fa2._step))
 
 # %% [markdown]
-# What FA1 loads and stores in the step, FA2 receives and returns. In return $K$ and $V$ are now read by every query block. **Predict** FA2's bytes as a share of FA1's, at the same tiles.
+# And the loop around it, its loads and stores alone. `i` still walks query blocks and `j` key blocks; only the nesting changed.
+
+# %%
+print(changes(fa1._key_block, fa2._program, leave_out=r"torch\.(zeros|full)|_step|draw|hidden|continue|del |l_safe =|if cols"))
+
+# %% [markdown]
+# FA1 loads and stores $O_i$, $l_i$ and $m_i$ inside the loop. FA2 keeps them on chip. In return $K$ and $V$ are now read by every query block. **Predict** FA2's bytes as a share of FA1's, at the same tiles.
 
 # %%
 my_fa2_share = None     # between 0 and 1, or more
@@ -265,7 +260,7 @@ order = tiles(N, B)
 shuffled = [order[n] for n in torch.randperm(len(order))]
 O_shuffled, L_shuffled = torch.empty_like(O), torch.empty_like(L)
 for rows in shuffled:
-    fa2._program(Q, K, V, O_shuffled, L_shuffled, rows, B, band(False, None, N, N), d**-0.5)       # no mask
+    fa2._program(Q, K, V, O_shuffled, L_shuffled, rows, B, None, d**-0.5)       # None: no mask
 print("same bits in any order:", torch.equal(O, O_shuffled) and torch.equal(L, L_shuffled))
 
 # %% [markdown]
@@ -275,7 +270,7 @@ print("same bits in any order:", torch.equal(O, O_shuffled) and torch.equal(L, L
 two = slice(0, 2 * B)
 for cols in tiles(2 * B, B):
     O1, l1, m1, L1 = torch.zeros(N, d), torch.zeros(N), torch.full((N,), -inf), torch.empty(N)    # each starts from nothing
-    fa1._key_block(Q, K[two], V[two], O1, l1, m1, L1, cols, B, False, d**-0.5, 0.0, None)
+    fa1._key_block(Q, K[two], V[two], O1, l1, m1, L1, cols, B, None, d**-0.5, lambda rows, cols: None, 0.0)
 truth, _ = attention(Q, K[two], V[two])                                  # O1 is what the last one wrote
 print(f"error when two key blocks race: {max_error(O1, truth):.2f}, where the largest |O| is {truth.abs().max():.2f}")
 

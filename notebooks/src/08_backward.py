@@ -377,7 +377,7 @@ def mask_drawn(B_r, B_c, N=64):
     draw, keep = keep_masks(0.2, state, "cpu"), torch.empty(N, N)
     for cols in tiles(N, B_c):                                   # j, outer
         for rows in tiles(N, B_r):                               # i, inner
-            keep[rows, cols] = draw(keep[rows, cols]).float()
+            keep[rows, cols] = draw(rows, cols).float()
     return keep > 0
 
 

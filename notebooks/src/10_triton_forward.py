@@ -41,7 +41,7 @@ from flashlab.triton_mode import interpreted
 from flashlab.kernels.fa2 import fa2_forward_kernel, fa2_triton_forward, launch
 from flashlab_course.gpu.guards import forward_with
 from flashlab_course.lesson import compare, nearest, replay, reveal
-from flashlab.memory import Memory
+from flashlab.memory import Memory, kernel, load, tiles
 from flashlab.oracle import attention, judge, max_error
 from flashlab.rungs import fa2
 
@@ -383,11 +383,11 @@ def last_lines(function):
     return found
 
 
-rung, kernel = last_lines(fa2._step), last_lines(fa2_forward_kernel.fn)
-both = [name for name in rung if name in kernel]
-assert both == [name for name in kernel if name in rung]             # the same order
+in_rung, in_kernel = last_lines(fa2._step), last_lines(fa2_forward_kernel.fn)
+both = [name for name in in_rung if name in in_kernel]
+assert both == [name for name in in_kernel if name in in_rung]             # the same order
 for name in both:
-    print(f"{name:<7} PyTorch  {rung[name]}\n{'':<7} Triton   {kernel[name]}")
+    print(f"{name:<7} PyTorch  {in_rung[name]}\n{'':<7} Triton   {in_kernel[name]}")
 
 # %% [markdown]
 # **Takeaway.** A Triton kernel is not another algorithm. It is the same lines, with the outer loop turned into a grid, slices into addresses, and short tiles into masks.
@@ -427,18 +427,23 @@ my_left = {"window": None, "packed": None}
 X = [torch.randn(128, 16) for _ in range(3)]                             # Q, K, V
 
 
-def walk(start, stop, **mask):
-    """What the rung loads and computes for one sequence, and where it begins."""
-    with Memory() as mem:
-        fa2.fa2_forward(*(T[start:stop] for T in X), B_r=16, B_c=16, **mask)
+def walk(start, stop, left=128):
+    """The tiles of one causal sequence that hold a visible score, and where the sequence begins."""
+    Q, K, V = (T[start:stop] for T in X)
+    with Memory() as mem, kernel("walk", Q=Q, K=K, V=V):
+        for rows in tiles(stop - start, 16):
+            Q_i = load(Q, rows)
+            for cols in tiles(stop - start, 16):
+                if cols.start < rows.stop and cols.stop > rows.start - left:
+                    Q_i @ load(K, cols).T @ load(V, cols)
     return mem.log, start
 
 
+# %%
 places = [(0, 50), (50, 80), (80, 128)]
-calls = {"causal": [walk(0, 128, causal=True)], "window (32, 0)": [walk(0, 128, window=(32, 0))],
-         "three sequences": [walk(*place, causal=True) for place in places]}
-tiles = [sum(event.name == "K" for log, _ in logs for event in log) for logs in calls.values()]
-_ = compare("tiles left", my_left, {"window": tiles[1], "packed": tiles[2]})
+calls = {"causal": [walk(0, 128)], "window (32, 0)": [walk(0, 128, left=32)], "three sequences": [walk(*place) for place in places]}
+visits = [sum(event.name == "K" for log, _ in logs for event in log) for logs in calls.values()]
+_ = compare("tiles left", my_left, {"window": visits[1], "packed": visits[2]})
 figures.tile_grids(calls, 128)
 
 # %% [markdown]

@@ -25,7 +25,7 @@ from flashlab import cost
 from flashlab_course import bench, figures
 from flashlab_course.check import check
 from flashlab_course.lesson import changes, compare, replay, reveal
-from flashlab.memory import Memory, format_bytes
+from flashlab.memory import Memory, format_bytes, tiles
 from flashlab.oracle import attention, judge, max_error
 from flashlab_course.player import play, record
 from flashlab.rungs import fa2, split_kv
@@ -118,7 +118,7 @@ print(changes(fa2._program, split_kv._program, leave_out=r"torch\.(zeros|full)|Q
 # And the merge? Read it beside FA2's inner step: the same running softmax, over chunks in place of keys. The "score" of a chunk is its $L_s$, its "value" the finished $O_s$.
 
 # %%
-print(changes(fa2._step, split_kv._merge, leave_out=r"store|load|torch\.(full|zeros)|l_safe|part|mask|return|n ="))
+print(changes(fa2._step, split_kv._merge, leave_out=r"store|load|torch\.(full|zeros)|l_safe|part|mask|hidden|return|n ="))
 
 # %% [markdown]
 # Watch it: two programs with two key blocks each, then the merge. Which lines touch $K$ and $V$, and what do the last ones read instead?
@@ -308,8 +308,8 @@ my_window = None     # per cent
 # %%
 Ns = [2**n for n in range(8, 18)]
 curves = {}
-for name, window in (("no window", (-1, -1)), ("a window of 4096 keys", (4095, 0))):
-    curves[name] = {N: H_kv * cost.fa2_forward(1, N, d, B_r=1, B_c=64, window=window, element_size=2).read for N in Ns}
+for name, window in (("no window", max(Ns)), ("a window of 4096 keys", 4096)):
+    curves[name] = {N: H_kv * cost.fa2_forward(1, min(N, window), d, B_r=1, B_c=64, element_size=2).read for N in Ns}
 last = {name: curve[131072] for name, curve in curves.items()}
 said = compare("what a window reads", my_window, 100 * last["a window of 4096 keys"] / last["no window"], "%")
 figures.bytes_of_steps(curves, f"Modelled: cost.fa2_forward for {H_kv} key heads, d = {d}, 16 bits, one layer.")
@@ -326,22 +326,20 @@ check("ex13_window_tiles")
 reveal("ex13_window_tiles")
 
 # %% [markdown]
-# Now both at once: 65,536 keys in 16 chunks, a window of 4096. The rung cuts the *text* into chunks. **Predict** how many of its 16 programs load a key at all.
+# Now both at once: 65,536 keys in 16 chunks, a window of 4096. The rung cuts the *text* into chunks. **Predict** how many of 16 such programs would load a key at all.
 
 # %%
 my_programs_at_work = None
 
 # %%
-Q, K, V = torch.randn(1, 16), torch.randn(65536, 16), torch.randn(65536, 16)
-with Memory() as mem:
-    O, L = split_kv_forward(Q, K, V, splits=16, window=(4095, 0), B_r=1, B_c=256)
-parts = [n for n, event in enumerate(mem.log) if event.name == "O_part" and event.kind == "store"]
-at_work = sum(any(event.name == "K" for event in mem.log[a:b]) for a, b in zip([0, *parts], parts, strict=False))
+chunks = tiles(65536, 65536 // 16)
+first = 65536 - 4096                                       # the first key that the last query sees
+at_work = sum(chunk.stop > first for chunk in chunks)
 said = compare("programs with a key in the window", my_programs_at_work, at_work)
-print(f"{at_work} of {len(parts)} programs load keys; {judge(O, L, Q, K, V, window=(4095, 0))}")
+print(f"{at_work} of {len(chunks)} programs load keys")
 
 # %% [markdown]
-# **Compare.** Right, and idle again: the others have nothing but a weight of 0 to report. A launcher has to cut the *window* into chunks. The Triton kernel below finds the first and the last tile that is seen, and shares out those.
+# **Compare.** Idle again: the others have nothing but a weight of 0 to report. A launcher has to cut the *window* into chunks. The Triton kernel below finds the first and the last tile that is seen, and shares out those.
 #
 # **Takeaway.** A window bounds the bytes of a step, however long the text: skip the tiles outside it, mask the one or two that it cuts, and share out those that are left.
 
