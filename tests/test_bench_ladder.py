@@ -15,7 +15,7 @@ from flashlab_course.bench.problems import Problem
 tuning = pytest.importorskip("flashlab.kernels.tuning", reason="triton is not installed (it exists for Linux only)")
 pytestmark = pytest.mark.skipif(not interpreted(), reason="on the CPU, by Triton's interpreter")
 
-from flashlab.kernels import fa2_tuned, fa2_tuned_backward  # noqa: E402
+from flashlab.kernels import fa2_split, fa2_split_backward  # noqa: E402
 
 GRID = [tuning.Tiles(64, 32, 4, 1), tuning.Tiles(64, 64, 4, 2), tuning.Tiles(64, 16, 4, 3)]
 SMALL = Problem(64, 16, True, "float16", 1, 1)
@@ -25,10 +25,10 @@ def test_a_search_checks_before_it_times_and_the_kernel_takes_the_fastest(monkey
     """Fails if a wrong candidate is timed, or if the winner is not what the next call launches."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     tuning.tables.cache_clear()
-    real, times = fa2_tuned.launch, iter([[3.0], [2.0]])
+    real, times = fa2_split.launch_tuned, iter([[3.0], [2.0]])
     spoil = lambda Q, K, V, O, L, tiles=None, **options: real(
         Q, K, V, O, torch.empty_like(L) if tiles and tiles.num_stages == 3 else L, tiles=tiles, **options)
-    monkeypatch.setattr(fa2_tuned, "launch", spoil)                      # the third candidate leaves L unwritten
+    monkeypatch.setattr(fa2_split, "launch_tuned", spoil)                      # the third candidate leaves L unwritten
     table = tune.search("fa2_tuned_forward", SMALL, device="cpu", timer=lambda call: next(times), limit=2**20, grid=GRID)
     assert [(tuple(tiles), ms) for tiles, ms, _ in table] == [(GRID[1], 2.0), (GRID[0], 3.0), (GRID[2], None)]
     assert table[2][2].startswith("refused: WRONG")
@@ -42,14 +42,14 @@ def test_each_kernel_of_a_backward_pass_is_searched_by_itself(monkeypatch, tmp_p
     """Fails if the tiles tried are not those that the kernel runs with, or if one kernel's winner is given to the other."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     tuning.tables.cache_clear()
-    real, launched = fa2_tuned_backward.launch, []
+    real, launched = fa2_split_backward.launch_tuned, []
 
     def spy(*tensors, **options):
         launches = real(*tensors, **options)
         launched.append([arguments["B_c"] for _, _, arguments in launches[1:]])
         return launches
 
-    monkeypatch.setattr(fa2_tuned_backward, "launch", spy)
+    monkeypatch.setattr(fa2_split_backward, "launch_tuned", spy)
     times = iter([[3.0], [2.0]])
     timer = lambda call: next(times)
     table = tune.search("fa2_tuned_backward", SMALL, "queries", device="cpu", timer=timer, limit=2**20, grid=GRID[:2])

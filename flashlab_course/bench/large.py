@@ -11,6 +11,7 @@ import torch
 from tqdm import tqdm
 
 from flashlab import ladder
+from flashlab.operator import pick
 from flashlab_course.bench.forward import poisoned_outputs
 from flashlab_course.bench.options import add_budget_and_out
 from flashlab_course.bench.results import finish, save, start
@@ -51,7 +52,7 @@ def try_case(name, case, device="cuda"):
     g = torch.Generator(device).manual_seed(case.N)
     sizes = case.B, case.H, case.N, case.d
     Q, K, V, dO = (torch.randn(sizes, generator=g, device=device, dtype=torch.bfloat16) for _ in range(4))
-    if why_not := kernel.why_not(Q, K, V, **case.masks):
+    if why_not := pick.why_not(kernel, Q, K, V, **case.masks):
         return row | {"skipped": why_not}
     if case.left is not None:                          # keys before a part then owe it their whole gradient
         dO[:, :, ROWS:-ROWS] = 0

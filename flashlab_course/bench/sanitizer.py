@@ -19,6 +19,7 @@ import torch
 from tqdm import tqdm
 
 from flashlab import ladder
+from flashlab.operator import pick
 from flashlab_course.bench.ncu import last_words
 from flashlab_course.bench.options import add_budget_and_out, add_jobs
 from flashlab_course.bench.results import ROOT, finish, save, start
@@ -58,7 +59,7 @@ def calls(name):
         options = {"causal": causal}
         if few:
             options, _ = of_few(few[0], options, tensors)
-        if not kernel.why_not(*tensors[:3], **options, **({"deterministic": True} if deterministic else {})):
+        if not pick.why_not(kernel, *tensors[:3], **options, **({"deterministic": True} if deterministic else {})):
             (gradients if kernel in ladder.BACKWARD_KERNELS else outputs)(name, *tensors, options, deterministic)
             torch.cuda.synchronize()
             made += 1

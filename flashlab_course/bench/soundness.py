@@ -15,6 +15,7 @@ import torch
 from tqdm import tqdm
 
 from flashlab import ladder, oracle
+from flashlab.operator import pick
 from flashlab.operator.attention import flash_attention, flash_attention_varlen
 from flashlab_course.bench.forward import poisoned_outputs
 from flashlab_course.bench.options import add_budget_and_out, add_jobs, in_processes, positive
@@ -58,7 +59,7 @@ def wait(what):
 
 def ways(kernel):
     """The values of `deterministic` that make a difference to a kernel."""
-    return (False, True) if kernel.launches_in_order else (False,)
+    return (False, True) if pick.ordered(kernel) else (False,)
 
 
 def try_shape(kernel, shape, dtype, repeats, device="cuda", wait=wait, deterministic=False):
@@ -72,11 +73,11 @@ def try_shape(kernel, shape, dtype, repeats, device="cuda", wait=wait, determini
     options, parts = {"causal": causal}, [(slice(None), slice(None))]
     if few:
         options, parts = of_few(few[0], options, (Q, K, V, dO))
-    if why_not := kernel.why_not(Q, K, V, **options, **({"deterministic": True} if deterministic else {})):
+    if why_not := pick.why_not(kernel, Q, K, V, **options, **({"deterministic": True} if deterministic else {})):
         return row | {"skipped": why_not}
     backward = kernel in ladder.BACKWARD_KERNELS
     call = partial(gradients if backward else outputs, kernel.name, Q, K, V, dO, options, deterministic)
-    ordered = deterministic or not kernel.launches_in_order and not kernel.why_not(Q, K, V, **options, deterministic=True)
+    ordered = deterministic or not pick.ordered(kernel) and not pick.why_not(kernel, Q, K, V, **options, deterministic=True)
     moving = {"dQ"} if backward and not ordered else set()
     spreads = [0.0] * len(parts)                       # how far dQ moved from run to run, of each part
     with poisoned_outputs():

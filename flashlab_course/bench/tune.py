@@ -34,7 +34,7 @@ class Backward(torch.autograd.Function):
         from flashlab.kernels.launch import backward
 
         Q, K, V, O, L = ctx.saved_tensors
-        options = {"causal": ctx.causal, "scale": Q.shape[-1] ** -0.5, "dropout_p": 0.0, "seed": None}
+        options = {"causal": ctx.causal, "scale": Q.shape[-1] ** -0.5}
         return *backward(ctx.launch, Q, K, V, O, dO, L, None, **options), None, None
 
 
@@ -48,12 +48,12 @@ def forward_with(name, stays, tiles):
     """(Q, K, V, causal) -> (O, L), by a rung's kernel with these tiles; of a backward rung the gradients of O are."""
     from flashlab.kernels import launch
 
-    module, kernel = import_module(ladder.rung(name).module), tunable_kernels(name)[stays]
+    launch_of_rung, kernel = ladder.rung(name).launch, tunable_kernels(name)[stays]
     if name.endswith("backward"):
-        with_tiles = partial(module.launch, tiles={stays: tiles})
+        with_tiles = partial(launch_of_rung, tiles={stays: tiles})
         return lambda Q, K, V, causal: (Backward.apply(Q, K, V, causal, with_tiles), None)
-    with_tiles, options = partial(module.launch, tiles=tiles), {"dropout_p": 0.0, "seed": None}
-    return lambda Q, K, V, causal: launch.forward(kernel, with_tiles, Q, K, V, causal=causal, scale=Q.shape[-1] ** -0.5, **options)
+    with_tiles = partial(launch_of_rung, tiles=tiles)
+    return lambda Q, K, V, causal: launch.forward(kernel, with_tiles, Q, K, V, causal=causal, scale=Q.shape[-1] ** -0.5)
 
 
 def search(name, problem, stays="queries", *, device="cuda", timer=timing.quick_ms, limit=None, grid=None, expired=lambda: False):
