@@ -26,7 +26,6 @@ if import_triton() is None:
 
 # %%
 import re
-from importlib import import_module
 
 import torch
 
@@ -68,7 +67,7 @@ def meta(*shape, dtype=torch.bfloat16):
 def arguments_of(name, d=128):
     Q, L = meta(1, 16, 4096, d), meta(1, 16, 4096, dtype=torch.float32)
     tiles = {"tiles": tuning.Tiles(*best_tiles(d, Q.dtype, True))} if name == "fa2_tma_forward" else {}     # those of the rungs before
-    return import_module(ladder.rung(name).module).launch(Q, Q, Q, Q, L, causal=True, scale=d**-0.5, **tiles)[1]
+    return ladder.rung(name).launch(Q, Q, Q, Q, L, causal=True, scale=d**-0.5, **tiles)[1]
 
 
 made = dict(zip(kernels, compile_all([(kernel, arguments_of(name), 90) for name, kernel in kernels.items()]), strict=True))
