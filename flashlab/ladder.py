@@ -1,7 +1,7 @@
 """The rungs in order, and the peers beside them. Tests, benchmarks, tables and plots loop over these lists.
 
-A rung says everything that others need to know of it: its function, what it adds, what it moves, how it is drawn. A new one
-is a line here; no test, figure or benchmark names it.
+A rung says everything that others need to know of it: its function, what it adds, what it moves, how it is drawn. A new
+one is a line here; no test, figure or benchmark names it.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,6 @@ from importlib import import_module
 from typing import NamedTuple
 
 from flashlab import cost
-
-# The options that few kernels take, and what they are: a call with one of them runs on the best kernel that does
-FEW = {"window": "window", "cu_seqlens_q": "packed sequences", "cu_seqlens_k": "packed sequences"}
 
 
 class Rung(NamedTuple):
@@ -28,13 +25,13 @@ class Rung(NamedTuple):
     new: str               # what changed against the rung before
     heads: bool = False    # takes (B, H, N, d), not one head (N, d)
     tiled: bool = False    # takes B_r and B_c
-    by_tma: bool = False   # a kernel whose launch makes tensor descriptors for TMA, which takes the host some microseconds
-    detour: bool = False   # slower than the one before it, as measured: there to be read, and run where it is asked for by name
-    takes: tuple = ()      # which of the options in FEW it knows
-    proven: bool = False   # a kernel that has been held against float64 on a GPU: flash_attention runs no other there
+    by_tma: bool = False   # its launch makes tensor descriptors for TMA, which takes the host some microseconds
+    detour: bool = False   # measured slower than the one before it: there to be read, and run only by its name
+    proven: bool = False   # held against float64 on a GPU: flash_attention runs no other kernel there
+    launcher: str = "launch"       # of a kernel: the function in its module that makes its launches
 
     def tiles(self, B_r, B_c) -> dict:
-        """What its cost takes of these, by name: a kernel has tiles even where its caller may not choose them."""
+        """The tile sizes as `cost` takes them: a kernel has tiles even where its caller may not choose them."""
         return {"B_r": B_r, "B_c": B_c} if self.tiled or self.heads else {}
 
     @property
@@ -48,37 +45,17 @@ class Rung(NamedTuple):
         return import_module(self.module)
 
     @property
-    def launches_in_order(self):
-        """What launches a backward kernel that can give the same bits each time, and does so only where they are asked for."""
-        return getattr(self.home, "launch_in_order", None)
-
-    def launches(self, deterministic=False):
-        """What makes the launches of a call that has been checked."""
-        return deterministic and self.launches_in_order or self.home.launch
+    def launch(self) -> Callable:
+        """What makes a kernel's launches, for a call that has been checked."""
+        return getattr(self.home, self.launcher)
 
     def why_not(self, Q, K, V, **options):
-        """Why this kernel does not take a call on this GPU, in words; None where it does.
-
-        options: causal, dropout_p, those of FEW that the call has, and of a backward kernel also deterministic
-        """
-        if reason := self.lacks(**{name: options[name] for name in FEW if name in options}):
-            return reason
+        """Why this kernel does not take these tensors on this GPU, in words; None where it does."""
         try:
             module = self.home
         except ImportError as error:
             return f"this Triton lacks what it needs ({error})"
         return getattr(module, "why_not", lambda *_, **__: None)(Q, K, V, **options)
-
-    def lacks(self, **few):
-        """Which of these options of FEW the kernel does not know, in words; None where it knows them all."""
-        lacking = [FEW[name] for name, value in few.items() if value is not None and name not in self.takes]
-        return f"it takes no {lacking[0]}" if lacking else None
-
-    def for_options(self, **few):
-        """This kernel. Raises: ValueError if it lacks one of these options of FEW"""
-        if reason := self.lacks(**few):
-            raise ValueError(f"{self.name} does not take the call: {reason}")
-        return self
 
 
 class Peer(NamedTuple):
@@ -90,44 +67,44 @@ class Peer(NamedTuple):
     marker: str
 
 
+TRITON = {"heads": True, "tiled": True, "proven": True}
+
 RUNGS = [
     Rung(0, "naive_forward", "flashlab.rungs.naive", "naive", "01", cost.naive_forward, "#D55E00", "o",
          "the formula, one PyTorch operation after the other; S and P in HBM"),
     Rung(1, "online_softmax_forward", "flashlab.rungs.online_softmax", "online softmax", "03",
-         cost.online_softmax_forward, "#A97400", "v",
-         "no N x N matrix: each query walks the keys one at a time"),
+         cost.online_softmax_forward, "#A97400", "v", "no N x N matrix: each query walks the keys one at a time"),
     Rung(2, "fa1_forward", "flashlab.rungs.fa1", "FA1", "05", cost.fa1_forward, "#0072B2", "s",
          "blocks: each key block serves all queries; O, l, m travel through HBM", tiled=True),
     Rung(3, "fa2_forward", "flashlab.rungs.fa2", "FA2", "06", cost.fa2_forward, "#009E73", "D",
          "the loops trade places: O, l, m stay on chip, one division at the end", tiled=True),
     Rung(4, "fa2_triton_forward", "flashlab.kernels.fa2", "FA2 in Triton", "10", cost.fa2_forward, "#7A1FA2", "o",
-         "a GPU kernel: one program for each query block of each head", heads=True, tiled=True, takes=tuple(FEW), proven=True),
+         "a GPU kernel: one program for each query block of each head", **TRITON),
     Rung(5, "fa2_exp2_forward", "flashlab.kernels.fa2_exp2", "+ base 2", "12", cost.fa2_forward, "#B0479F", "v",
-         "exponentials to base 2, the scale and log2(e) folded into one factor", heads=True, tiled=True, proven=True),
+         "exponentials to base 2, the scale and log2(e) folded into one factor", **TRITON),
     Rung(6, "fa2_split_forward", "flashlab.kernels.fa2_split", "+ split loop", "12", cost.fa2_forward, "#C2185B", "s",
-         "tiles that every row sees whole have a loop of their own, without masks", heads=True, tiled=True, proven=True),
-    Rung(7, "fa2_tuned_forward", "flashlab.kernels.fa2_tuned", "+ tuned", "12", cost.fa2_forward, "#8C564B", "D",
-         "tile sizes, warps and stages by a search on the GPU at hand", heads=True, tiled=True, proven=True),
-    Rung(8, "fa2_pipelined_forward", "flashlab.kernels.fa2_pipelined", "+ one pipeline", "12", cost.fa2_forward, "#4B5D16", "^",
-         "one loop again, so that loads fill and drain one pipeline; masks in a branch", heads=True, tiled=True, proven=True),
+         "tiles that every row sees whole have a loop of their own, without masks", **TRITON),
+    Rung(7, "fa2_tuned_forward", "flashlab.kernels.fa2_split", "+ tuned", "12", cost.fa2_forward, "#8C564B", "D",
+         "tile sizes, warps and stages by a search on the GPU at hand", launcher="launch_tuned", **TRITON),
+    Rung(8, "fa2_pipelined_forward", "flashlab.kernels.fa2_pipelined", "+ one pipeline", "12", cost.fa2_forward,
+         "#4B5D16", "^", "one loop again, so that loads fill and drain one pipeline; masks in a branch", **TRITON),
     Rung(9, "fa2_tma_forward", "flashlab.kernels.fa2_tma", "+ TMA", "12", cost.fa2_forward, "#17807E", "o",
-         "tiles are copied by TMA, from tensor descriptors: no addresses, no masks", by_tma=True, heads=True, tiled=True,
-         proven=True),
-    Rung(10, "fa2_persistent_forward", "flashlab.kernels.fa2_persistent", "+ persistent", "12", cost.fa2_forward, "#1F3FA8", "s",
-         "programs that stay and take block after block, the longest first", by_tma=True, heads=True, tiled=True,
-         proven=True, detour=True),
-    Rung(11, "fa2_hopper_forward", "flashlab.operator.hopper_forward", "Gluon, Hopper", "12", cost.fa2_forward, "#E6194B", "D",
-         "warps that only load, warps that only compute, and products under exponentials", by_tma=True, heads=True,
-         takes=tuple(FEW), proven=True),
+         "tiles are copied by TMA, from tensor descriptors: no addresses, no masks", by_tma=True, **TRITON),
+    Rung(10, "fa2_persistent_forward", "flashlab.kernels.fa2_persistent", "+ persistent", "12", cost.fa2_forward,
+         "#1F3FA8", "s", "programs that stay and take block after block, the longest first", by_tma=True, detour=True,
+         **TRITON),
+    Rung(11, "fa2_hopper_forward", "flashlab.operator.hopper_forward", "Gluon, Hopper", "12", cost.fa2_forward,
+         "#E6194B", "D", "warps that only load, warps that only compute, and products under exponentials", by_tma=True,
+         heads=True, proven=True),
 ]
 
-# Beside the ladder: they do not take the place of the rung before, but calls of another kind, few queries before many keys. With
-# many queries, as in every table and curve over RUNGS, sharing out the keys only moves more.
+# Beside the ladder, for calls of another kind: few queries before many keys. With many queries, as in every table and
+# curve over RUNGS, sharing out the keys only moves more.
 DECODING_RUNGS = [
     Rung(0, "split_kv_forward", "flashlab.rungs.split_kv", "split K/V", "13", cost.split_kv_forward, "#00838F", "P",
          "the keys of a query block go to several programs; a second kernel merges their O and L", tiled=True),
-    Rung(1, "fa2_decode_forward", "flashlab.operator.decode_kernels", "Flash-Decoding", "13", cost.fa2_forward, "#5B8DB8", "P",
-         "the keys are shared out among programs, and their results merged", heads=True, takes=("window",), proven=True),
+    Rung(1, "fa2_decode_forward", "flashlab.operator.decode_kernels", "Flash-Decoding", "13", cost.fa2_forward,
+         "#5B8DB8", "P", "the keys are shared out among programs, and their results merged", heads=True, proven=True),
 ]
 DECODE = DECODING_RUNGS[1]
 
@@ -142,23 +119,22 @@ BACKWARD_RUNGS = [
     Rung(3, "fa2_backward_two_pass", "flashlab.rungs.fa2_backward", "FA2, two passes", "08",
          cost.fa2_backward_two_pass, "#5E8C1F", "^",
          "dK, dV with the key block fixed, dQ with the query block fixed: each written once", tiled=True),
-    Rung(4, "fa2_triton_backward", "flashlab.kernels.fa2_backward", "FA2 in Triton", "11",
-         cost.fa2_backward_two_pass, "#7A1FA2", "o",
-         "three GPU kernels: D, then one program for each key block, then one for each query block", heads=True, tiled=True,
-         takes=tuple(FEW), proven=True),
+    Rung(4, "fa2_triton_backward", "flashlab.kernels.fa2_backward", "FA2 in Triton", "11", cost.fa2_backward_two_pass,
+         "#7A1FA2", "o", "three GPU kernels: D, then one program for each key block, then one for each query block",
+         **TRITON),
     Rung(5, "fa2_split_backward", "flashlab.kernels.fa2_split_backward", "+ split loops", "12",
          cost.fa2_backward_two_pass, "#C2185B", "s",
-         "tiles without a hidden score have loops of their own, without masks", heads=True, tiled=True, proven=True),
-    Rung(6, "fa2_tuned_backward", "flashlab.kernels.fa2_tuned_backward", "+ tuned", "12",
-         cost.fa2_backward_two_pass, "#8C564B", "D",
-         "tile sizes, warps and stages of each kernel by a search on the GPU at hand", heads=True, tiled=True, proven=True),
-    Rung(7, "fa2_atomic_backward", "flashlab.kernels.fa2_atomic_backward", "+ one kernel", "12", cost.fa2_backward, "#1F3FA8", "v",
-         "dQ added up by atomic operations: five matrix products instead of seven", heads=True, tiled=True, proven=True),
+         "tiles without a hidden score have loops of their own, without masks", **TRITON),
+    Rung(6, "fa2_tuned_backward", "flashlab.kernels.fa2_split_backward", "+ tuned", "12", cost.fa2_backward_two_pass,
+         "#8C564B", "D", "tile sizes, warps and stages of each kernel by a search on the GPU at hand",
+         launcher="launch_tuned", **TRITON),
+    Rung(7, "fa2_atomic_backward", "flashlab.kernels.fa2_atomic_backward", "+ one kernel", "12", cost.fa2_backward,
+         "#1F3FA8", "v", "dQ added up by atomic operations: five matrix products instead of seven", **TRITON),
     Rung(8, "fa2_tma_backward", "flashlab.kernels.fa2_tma_backward", "+ TMA", "12", cost.fa2_backward, "#17807E", "o",
-         "TMA copies the tiles of Q and dO, and adds the tiles of dQ to HBM", by_tma=True, heads=True, tiled=True, proven=True),
-    Rung(9, "fa2_hopper_backward", "flashlab.operator.hopper_backward", "Gluon, Hopper", "12", cost.fa2_backward, "#E6194B", "D",
-         "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True, heads=True, takes=tuple(FEW),
-         proven=True),
+         "TMA copies the tiles of Q and dO, and adds the tiles of dQ to HBM", by_tma=True, **TRITON),
+    Rung(9, "fa2_hopper_backward", "flashlab.operator.hopper_backward", "Gluon, Hopper", "12", cost.fa2_backward,
+         "#E6194B", "D", "a warp that loads, warpgroups that take turns at dQ, which TMA adds up", by_tma=True,
+         heads=True, proven=True),
 ]
 
 PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend; what else may be installed

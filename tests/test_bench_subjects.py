@@ -381,13 +381,13 @@ def test_parts_have_a_row_each_and_a_line_that_is_gone_is_an_error(monkeypatch):
 @needs_triton
 def test_a_search_checks_before_it_times_and_the_kernel_takes_the_fastest(monkeypatch, tmp_path):
     """Fails if a wrong candidate is timed, other tiles run than are tried, or the next call takes not the winner."""
-    from flashlab.kernels import fa2_tuned, fa2_tuned_backward, tuning
+    from flashlab.kernels import fa2_split, fa2_split_backward, tuning
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     tuning.tables.cache_clear()
     small = Problem(64, 16, True, "float16", 1, 1)
     grid = [tuning.Tiles(64, B_c, 4, stages) for B_c, stages in ((32, 1), (64, 2), (16, 3))]
-    real, launched = fa2_tuned.launch, []
+    real, launched = fa2_split.launch_tuned, []
 
     def spoil(Q, K, V, O, L, tiles=None, **options):
         launched.append(tiles)
@@ -398,7 +398,7 @@ def test_a_search_checks_before_it_times_and_the_kernel_takes_the_fastest(monkey
         call()
         return [{1: 3.0, 2: 2.0}[launched[-1].num_stages]]
 
-    monkeypatch.setattr(fa2_tuned, "launch", spoil)                        # the third candidate leaves L unwritten
+    monkeypatch.setattr(fa2_split, "launch_tuned", spoil)                        # the third candidate leaves L unwritten
     options = {"device": "cpu", "limit": 2**20}
     table = tune.search("fa2_tuned_forward", small, timer=by_stages, grid=grid, **options)
     assert [(tuple(tiles), ms) for tiles, ms, _ in table] == [(grid[1], 2.0), (grid[0], 3.0), (grid[2], None)]
@@ -406,14 +406,14 @@ def test_a_search_checks_before_it_times_and_the_kernel_takes_the_fastest(monkey
     Q = torch.randn(1, 1, 64, 16).half()
     arguments = real(Q, Q, Q, Q, Q[..., 0].float(), causal=True, scale=1.0)[1]
     assert (arguments["B_c"], arguments["num_stages"]) == (64, 2)
-    real_backward, blocks = fa2_tuned_backward.launch, []
+    real_backward, blocks = fa2_split_backward.launch_tuned, []
 
     def spy(*tensors, **options):
         launches = real_backward(*tensors, **options)
         blocks.append([arguments["B_c"] for _, _, arguments in launches[1:]])
         return launches
 
-    monkeypatch.setattr(fa2_tuned_backward, "launch", spy)
+    monkeypatch.setattr(fa2_split_backward, "launch_tuned", spy)
     tune.search("fa2_tuned_backward", small, "queries", timer=lambda call: [3.0], grid=grid[:2], **options)
     assert {tuple(block) for block in blocks} == {(128, 32), (128, 64)}    # dK and dV's as picked by hand
     tuning.tables.cache_clear()

@@ -13,7 +13,7 @@ from flashlab.triton_mode import interpreted
 
 tuning = pytest.importorskip("flashlab.kernels.tuning", reason="triton is not installed (it exists for Linux only)")
 
-from flashlab.kernels import fa2_tuned, launch  # noqa: E402
+from flashlab.kernels import fa2_split, launch  # noqa: E402
 from flashlab.kernels.dropout import dropout_keep_mask  # noqa: E402
 
 DEVICE = "cpu" if interpreted() else "cuda"
@@ -51,16 +51,7 @@ def test_within_the_error_bound(kernel, case):
         assert (O[:, :, :hidden] == 0).all() and (L[:, :, :hidden] == -torch.inf).all()
 
 
-@EACH
-def test_dropout_drops_the_same_weights(kernel):
-    """Fails if a kernel draws for other places than the first kernel, whose backward pass draws them again."""
-    (Q, K, V), seed = inputs(40, 50, 16, 16, fp32, H_q=2, H_kv=2), torch.tensor(5, device=DEVICE)
-    O, _ = kernel.function(Q, K, V, dropout_p=0.4, seed=seed, B_r=16, B_c=32)
-    keep = dropout_keep_mask(1, 2, 40, 50, 0.4, 5).to(DEVICE)
-    assert oracle.max_error(O, oracle.attention(Q, K, V, dropout_p=0.4, keep=keep)[0]) < 1e-5
-
-
-@pytest.mark.parametrize("kernel", [ladder.KERNELS[0], *ABOVE], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", pick.KERNELS[:2], ids=lambda kernel: kernel.name)
 def test_dropout_of_nearly_all_weights(kernel):
     """Fails if a weight over 1 - p, up to 100000 here, is rounded to float16, which holds nothing beyond 65504."""
     Q, K, V = inputs(40, 50, 16, 16, fp16)
@@ -94,23 +85,25 @@ def first_column_cut(T):
 
 
 CU = torch.tensor([0, 60, 128], dtype=torch.int32)
+SMALL = {"d": 80, "d_v": 80}                           # the Hopper kernel takes d = d_v = 64 or 128 alone
 
 # capability, inputs, options -> the kernel that runs, and words from the reason why the one above does not
 PICKED = [
     ((9, 0), {}, {}, "fa2_hopper_forward", ""),
     ((9, 0), {"d": 64, "d_v": 64, "dtype": fp16, "N_q": 100, "N_k": 333}, {"causal": True}, "fa2_hopper_forward", ""),
-    ((9, 0), {"d": 80, "d_v": 80}, {}, "fa2_tma_forward", "faster"),
+    ((9, 0), SMALL, {}, "fa2_tma_forward", "faster"),
     ((9, 0), {"d_v": 64}, {}, "fa2_tma_forward", "faster"),
     ((9, 0), {"dtype": fp32}, {}, "fa2_tma_forward", "faster"),
-    ((9, 0), {}, {"dropout_p": 0.1}, "fa2_tma_forward", "faster"),
+    ((9, 0), {}, {"dropout_p": 0.1}, "windows_forward", "no dropout"),
     ((9, 0), {"N_q": 200}, {"causal": True}, "fa2_tma_forward", "faster"),
     ((9, 0), {"N_q": 200}, {"window": [50, 0]}, "fa2_hopper_forward", ""),
     ((9, 0), {"N_q": 200}, {"causal": True, "cu_seqlens_q": CU, "cu_seqlens_k": CU}, "fa2_hopper_forward", ""),
-    ((9, 0), {"d": 80, "d_v": 80}, {"window": [50, 0]}, "fa2_triton_forward", "it takes no window"),
+    ((9, 0), SMALL, {"window": [50, 0]}, "windows_forward", "it takes no window"),
+    ((9, 0), SMALL, {"cu_seqlens_q": CU, "cu_seqlens_k": CU}, "windows_forward", "it takes no packed sequences"),
     ((9, 0), {"d": 59, "d_v": 59}, {}, "fa2_pipelined_forward", "118 bytes"),
-    ((9, 0), {"layout": lambda T: T.mT.contiguous().mT}, {}, "fa2_pipelined_forward", "K's columns lie 128 elements apart"),
+    ((9, 0), {"layout": lambda T: T.mT.contiguous().mT}, {}, "fa2_pipelined_forward", "columns lie 128 elements apart"),
     ((9, 0), {"layout": first_column_cut}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all begin"),
-    ((9, 0), {"layout": lambda T: T[:, :, :1].expand_as(T)}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all"),
+    ((9, 0), {"layout": lambda T: T[:, :, :1].expand_as(T)}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do"),
     ((9, 0), {"N_k": 0}, {}, "fa2_pipelined_forward", "K is empty"),
     ((10, 0), {}, {}, "fa2_tma_forward", "faster"),
     ((8, 0), {}, {}, "fa2_pipelined_forward", "9.0, this GPU has 8.0"),
@@ -121,17 +114,15 @@ PICKED = [
 def test_the_best_kernel_that_takes_a_call_runs(monkeypatch, capability, sizes, options, expected, why):
     """Fails if a kernel is given what it cannot take, or a call ends lower than it must."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
-    monkeypatch.setattr(ladder, "KERNELS", [kernel._replace(proven=True) for kernel in ladder.KERNELS])
-    monkeypatch.setattr(ladder, "SMALL", 0)
+    monkeypatch.setattr(pick, "SMALL", 0)
     kernel, reasons = pick.pick(*gpu_inputs(**sizes), **options)
     assert kernel.name == expected
-    names = [kernel.name for kernel in ladder.KERNELS]
+    names = [kernel.name for kernel in pick.KERNELS]
     assert list(reasons) == names[: names.index(expected): -1] and (not reasons or why in list(reasons.values())[-1])
 
 
 def test_a_small_call_is_not_worth_a_descriptor(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(ladder, "KERNELS", [kernel._replace(proven=True) for kernel in ladder.KERNELS])
     kernel, reasons = pick.pick(*gpu_inputs())
     assert kernel.name == "fa2_pipelined_forward" and "so small a call" in reasons["fa2_hopper_forward"]
     large = [T.expand(64, -1, 2048, -1) for T in gpu_inputs(N_q=1, N_k=1)]
@@ -140,17 +131,31 @@ def test_a_small_call_is_not_worth_a_descriptor(monkeypatch):
 
 def test_a_kernel_that_no_gpu_has_tried_is_not_picked(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(ladder, "KERNELS", [kernel._replace(proven=kernel.number <= 6) for kernel in ladder.KERNELS])
+    monkeypatch.setattr(pick, "KERNELS", [kernel._replace(proven=kernel.number <= 6) for kernel in pick.KERNELS])
     kernel, reasons = pick.pick(*gpu_inputs())
     assert kernel.name == "fa2_split_forward" and "not been held against float64" in reasons["fa2_hopper_forward"]
     assert "not fa2_tuned_forward: it has not been" in pick.explain(*gpu_inputs())
+
+
+def test_an_option_that_a_kernel_lacks_is_refused_by_name():
+    """Fails if a kernel named as backend leaves out a window, packed sequences or dropout in silence."""
+    Q = torch.zeros(1, 1, 32, 64, device=DEVICE)
+    for kernel in [*pick.KERNELS[2:-1], *pick.BACKWARD_KERNELS[2:-1]]:
+        for options, words in (({"window": (3, 0)}, "window"), ({"dropout_p": 0.1}, "dropout")):
+            assert pick.why_not(kernel, Q, Q, Q, causal=True, **options) == f"it takes no {words}"
+        assert pick.why_not(kernel, Q, Q, Q, cu_seqlens_q=CU, cu_seqlens_k=CU) == "it takes no packed sequences"
+    with pytest.raises(ValueError, match="fa2_exp2_forward does not take the call: it takes no window"):
+        flash_attention(Q, Q, Q, window=(3, 0), backend="fa2_exp2_forward")
+    with pytest.raises(ValueError, match="fa2_split_backward does not take the call: it takes no dropout"):
+        leaf = Q.clone().requires_grad_()
+        flash_attention(leaf, Q, Q, dropout_p=0.1, backend="fa2_split_backward").sum().backward()
 
 
 @pytest.mark.skipif(not interpreted(), reason="about Triton's interpreter")
 def test_the_operator_runs_the_kernel_it_is_told_to(monkeypatch):
     """Fails if a kernel named as backend is not the one that runs, or if one that cannot run gives way in silence."""
     Q, K, V = inputs(20, 30, 16, 16)
-    monkeypatch.setattr(fa2_tuned, "fa2_tuned_forward", lambda Q, K, V, **options: (Q + 1, Q.new_zeros(Q.shape[:3]).float()))
+    monkeypatch.setattr(fa2_split, "fa2_tuned_forward", lambda Q, K, V, **options: (Q + 1, Q.new_zeros(Q.shape[:3]).float()))
     assert torch.equal(flash_attention(Q, K, V, backend="fa2_tuned_forward"), Q + 1)
     assert oracle.judge(flash_attention(Q, K, V, backend="fa2_persistent_forward"), None, Q, K, V).ok
     with pytest.raises(ValueError, match="this rung does not take the call: its instructions are Hopper's alone"):
@@ -176,17 +181,17 @@ def test_a_search_is_remembered_and_used(monkeypatch, tmp_path):
     """Fails if a table found at one N does not serve the next, or serves another head dimension, or a broken file is fatal."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     tuning.tables.cache_clear()
-    key = tuning.key(fa2_tuned.KERNEL, 16, 16, fp16, True)
+    key = tuning.key(fa2_split.KERNEL, 16, 16, fp16, True)
     tuning.remember(key, 64, [[[32, 16, 4, 2], 3.0, None], [[64, 32, 4, 1], 2.0, None], [[64, 64, 4, 1], None, "out of memory"]])
     tuning.remember(key, 4096, [[[16, 16, 4, 2], 1.0, None]])
     O, L = torch.empty(1, 1, 70, 16), torch.empty(1, 1, 70)
-    B_r = lambda N, d, **more: fa2_tuned.launch(*inputs(N, N, d, d), O, L, scale=1.0, **{"causal": True} | more)[1]["B_r"]
+    B_r = lambda N, d, **more: fa2_split.launch_tuned(*inputs(N, N, d, d), O, L, scale=1.0, **{"causal": True} | more)[1]["B_r"]
     assert (B_r(70, 16), B_r(2100, 16), B_r(70, 16, B_r=128)) == (64, 16, 128)
-    assert tuning.fastest(fa2_tuned.KERNEL, 24, 24, fp16, True, 70) is None
+    assert tuning.fastest(fa2_split.KERNEL, 24, 24, fp16, True, 70) is None
     assert len(json.loads(tuning.cache_file().read_text())[key]) == 2
     tuning.cache_file().write_text("{ half a fi")
     tuning.tables.cache_clear()
-    assert tuning.fastest(fa2_tuned.KERNEL, 16, 16, fp16, True, 64) is None
+    assert tuning.fastest(fa2_split.KERNEL, 16, 16, fp16, True, 64) is None
     tuning.tables.cache_clear()
 
 

@@ -13,7 +13,7 @@ from flashlab.validate import check_dropout
 
 @triton.jit
 def kept(seed, head, row, key, N_q, N_k, dropout_p: tl.constexpr):
-    """Whether the weights of these rows and keys stay. Those are to be divided by 1 - p, after a sum: float16 may not hold them."""
+    """Whether the weights of these rows and keys stay. Divide by 1 - p after a sum: float16 may not hold one."""
     position = (head * N_q + row) * N_k + key          # int64, one for each weight of each batch and head
     return tl.rand(tl.load(seed), position) >= dropout_p
 
@@ -22,7 +22,7 @@ def dropout_keep_mask(B, H, N_q, N_k, dropout_p, seed):
     """The mask of the kernels as one tensor, computed by PyTorch: for tests, and to look at.
 
     Shapes: seed, an int or a 0-dim int64 tensor -> (B, H, N_q, N_k), bool, True where the weight is kept
-    Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", Philox4x32-10, with tl.rand's counter and key
+    Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3": Philox4x32-10 with tl.rand's counter, key
     """
     check_dropout(dropout_p)
     seed = int(seed)

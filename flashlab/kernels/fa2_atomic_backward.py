@@ -1,19 +1,16 @@
 """FA2's backward pass in one kernel: dQ, too, is computed where dK and dV are, and added up in HBM.
 
-Two kernels compute S and dP twice: seven matrix products for a gradient that takes five. With keys fixed, each program holds a
-share of every dQ_i that sees its keys, and many programs hold a share of the same one: they add it to a float32 dQ in HBM by
-atomic operations, which the L2 cache carries out. Whichever program comes first is first, and float32 addition is not
-associative: the last bits of dQ change from run to run.
+Two kernels compute S and dP twice: seven matrix products for a gradient that takes five. With keys fixed, each
+program holds a share of every dQ_i that sees its keys, and many programs hold a share of the same one: they add it to
+a float32 dQ in HBM by atomic operations, which the L2 cache carries out. Whichever program comes first is first, and
+float32 addition is not associative: the last bits of dQ change from run to run.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels.dropout import kept
 from flashlab.kernels.fa2_backward import preprocess, tiles_by_hand
-from flashlab.kernels.fa2_split_backward import query_tiles, store_rows
-from flashlab.kernels.groups import head_and_tile
 from flashlab.kernels.launch import backward, capability, check_backward_call, refuse, shared_arguments
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.tuning import choose
@@ -22,73 +19,56 @@ LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2
 
 
 @triton.jit
-def add_rows(to, tile, rows_left, d: tl.constexpr):
-    """As `store_rows`, added to what is there."""
-    row, col = tl.arange(0, tile.shape[0])[:, None], tl.arange(0, tile.shape[1])
-    tl.atomic_add(to + row * d + col, tile, mask=(row < rows_left) & (col < d), sem="relaxed")
-
-
-@triton.jit
 def atomic_backward_kernel(
-    Q, K, V, dO, L_log2, D, dQ_sum, dK, dV, seed,      # pointers; L_log2, D, dQ_sum, dK, dV are contiguous
+    Q, K, V, dO, L_log2, D, dQ_sum, dK, dV,            # pointers; L_log2, D, dQ_sum, dK, dV are contiguous
     stride_Qb, stride_Qh, stride_Qn, stride_Qd, stride_dOb, stride_dOh, stride_dOn, stride_dOd,
     stride_Kb, stride_Kh, stride_Kn, stride_Kd, stride_Vb, stride_Vh, stride_Vn, stride_Vd,
-    scale, H_q, H_kv, N_q, N_k,
-    d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr,
+    scale, H_q, H_kv, N_q, N_k, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
     B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
-    # Which key block of which head? First blocks first: causal ones are seen by most queries.
-    T_c = tl.cdiv(N_k, B_c)
+    T_c = tl.cdiv(N_k, B_c)                            # which key block? First ones first: most rows see them
     j, head_kv = tl.program_id(0) % T_c, (tl.program_id(0) // T_c).to(tl.int64)
     b, h_kv, group = head_kv // H_kv, head_kv % H_kv, H_q // H_kv
     keys = j * B_c + tl.arange(0, B_c)                 # (B_c,)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
-    col_ok, col_v_ok = (col < d)[None, :], (col_v < d_v)[None, :]
-    key_ok = keys[:, None] < N_k                       # (B_c, 1)
     K_at = K + b * stride_Kb + h_kv * stride_Kh + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd
-    K_j = tl.load(K_at, mask=key_ok & col_ok, other=0.0)                           # (B_c, B_d)
+    K_j = tl.load(K_at, mask=(keys[:, None] < N_k) & (col < d), other=0.0)         # (B_c, B_d)
     V_at = V + b * stride_Vb + h_kv * stride_Vh + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
-    V_j = tl.load(V_at, mask=key_ok & col_v_ok, other=0.0)                         # (B_c, B_dv)
-    dK_j = tl.zeros((B_c, B_d), D.dtype.element_ty)                                # (B_c, B_d)
-    dV_j = tl.zeros((B_c, B_dv), D.dtype.element_ty)                               # (B_c, B_dv)
-
+    V_j = tl.load(V_at, mask=(keys[:, None] < N_k) & (col_v < d_v), other=0.0)     # (B_c, B_dv)
+    dK_j, dV_j = tl.zeros((B_c, B_d), D.dtype.element_ty), tl.zeros((B_c, B_dv), D.dtype.element_ty)
     # Every query block that sees a key of this block, of every query head that shares these keys.
-    first, whole_from, whole, end = query_tiles(j, N_q, N_k, causal, B_r, B_c)
+    first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
+    whole_from = tl.minimum(end, tl.cdiv(tl.maximum(0, (j + 1) * B_c - 1 + N_q - N_k), B_r)) if causal else 0
+    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles that hide and lack nothing
     for masked in tl.static_range(2):                  # unrolled: two loops, of which only the second has masks
         count = end - first - whole if masked else whole
         for step in range(0, group * count):
-            h, i = head_and_tile(step, count, h_kv * group, first if masked else whole_from)
-            if masked:
-                i += tl.where(i >= whole_from, whole, 0)
-            head = b * H_q + h
-            rows = i * B_r + tl.arange(0, B_r)         # (B_r,)
-            row_ok = rows < N_q if masked else None    # (B_r,)
+            each = tl.maximum(1, count)                # after step // count the compiler takes count > 0
+            h, i = h_kv * group + step // each, (first if masked else whole_from) + step % each
+            i += tl.where(i >= whole_from, whole, 0) if masked else 0
+            head, rows = b * H_q + h, i * B_r + tl.arange(0, B_r)                  # (B_r,)
+            row_ok = rows < N_q if masked else None                                # (B_r,)
             Q_at = Q + b * stride_Qb + h * stride_Qh + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd
-            Q_i = tl.load(Q_at, mask=row_ok[:, None] & col_ok if masked else col_ok, other=0.0)    # (B_r, B_d)
+            Q_i = tl.load(Q_at, mask=row_ok[:, None] & (col < d) if masked else (col < d)[None, :], other=0.0)
             dO_at = dO + b * stride_dOb + h * stride_dOh + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd
-            dO_i = tl.load(dO_at, mask=row_ok[:, None] & col_v_ok if masked else col_v_ok, other=0.0)
-            L_i = tl.load(L_log2 + head * N_q + rows, mask=row_ok, other=float("inf") if masked else None)     # P = 0 past the end
-
+            dO_i = tl.load(dO_at, mask=row_ok[:, None] & (col_v < d_v) if masked else (col_v < d_v)[None, :], other=0.0)
+            L_i = tl.load(L_log2 + head * N_q + rows, mask=row_ok, other=float("inf") if masked else None)
             S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                       # (B_c, B_r)
             P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                            # (B_c, B_r)
-            if masked:                                 # keys past the end, too: exp2(0 - L) may be inf, and inf * 0 in dQ is NaN
-                visible = keys[:, None] <= rows + (N_k - N_q) if causal else keys[:, None] < N_k
-                P_T = tl.where(visible, P_T, 0.0)                                  # (B_c, B_r)
+            if masked:                                 # past the end, too: there exp2(-L) may be inf
+                P_T = tl.where(keys[:, None] <= rows + (N_k - N_q) if causal else keys[:, None] < N_k, P_T, 0.0)
             dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                     # (B_c, B_r)
-            D_i = tl.load(D + head * N_q + rows, mask=row_ok, other=0.0 if masked else None)       # here: earlier costs registers
+            D_i = tl.load(D + head * N_q + rows, mask=row_ok, other=0.0 if masked else None)    # here: fewer registers
             dS_T = P_T * (dP_T * scale - D_i)                                      # (B_c, B_r)
-            if dropout_p > 0:
-                kept_T = kept(seed, head, rows, keys[:, None], N_q, N_k, dropout_p)                # (B_c, B_r)
-                dS_T = P_T * (tl.where(kept_T, dP_T * (scale / (1 - dropout_p)), 0.0) - D_i)
-                P_T = tl.where(kept_T, P_T, 0.0)       # what met V in the forward; over 1 - p after the loop
             dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")       # (B_c, B_dv)
-            dS_T = dS_T.to(Q_i.dtype)
-            dK_j += tl.dot(dS_T, Q_i, input_precision="ieee")                      # (B_c, B_d)
-            dQ_i = tl.dot(dS_T.T, K_j, input_precision="ieee")                     # (B_r, B_d)
-            add_rows(dQ_sum + (head * N_q + i * B_r) * d, dQ_i, N_q - i * B_r, d)
-
-    store_rows(dK + (head_kv * N_k + j * B_c) * d, dK_j, N_k - j * B_c, d)
-    store_rows(dV + (head_kv * N_k + j * B_c) * d_v, dV_j * (1 / (1 - dropout_p)), N_k - j * B_c, d_v)
+            dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")        # (B_c, B_d)
+            dQ_i, row = tl.dot(dS_T.to(Q_i.dtype).T, K_j, input_precision="ieee"), tl.arange(0, B_r)[:, None]
+            dQ_at = dQ_sum + (head * N_q + i * B_r) * d + row * d + tl.arange(0, B_d)
+            tl.atomic_add(dQ_at, dQ_i, mask=(row < N_q - i * B_r) & (tl.arange(0, B_d) < d), sem="relaxed")
+    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # anew: fewer registers
+    dK, dV = dK + (head_kv * N_k + j * B_c) * d, dV + (head_kv * N_k + j * B_c) * d_v
+    tl.store(dK + local * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
+    tl.store(dV + local * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))
 
 
 @triton.jit
@@ -102,23 +82,17 @@ KERNELS = {"keys": atomic_backward_kernel}             # by what its programs ke
 
 
 def fa2_atomic_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, deterministic=False, B_r=None, B_c=None
+    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None
 ):
-    """The gradients of attention for every batch and head, in three launches.
+    """The gradients of attention as `fa2_triton_backward`, without dropout; the bits of dQ change from run to run.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O and dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share the keys
-             dL, like L, where L has a gradient of its own; float16, bfloat16, float32, and float64 when interpreted
-    Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
-    Deterministic: dK and dV; dQ is not, and the call is refused where it must be
-    Tiles:   B_r x B_c, powers of two >= 16, by default what `tuning.choose` finds
-    Error:   at most 3x that of naive_backward in the same dtype, both against float64
-    Raises:  TypeError or ValueError before anything is launched
-    Source:  Dao 2023, arXiv:2307.08691, Algorithm 2
+    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
+             -> dQ, dK, dV, each like its tensor, contiguous
+    Raises:  TypeError or ValueError before anything is launched; ValueError where deterministic
     New:     against fa2_tuned_backward: dQ is added up by atomic operations, five matrix products instead of seven
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p,
-                                  seed=seed, deterministic=deterministic)
+    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
+                                  deterministic=deterministic)
     refuse(why_not(Q, K, V, deterministic=deterministic))
     return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
 
@@ -131,33 +105,40 @@ def why_not(Q, K, V, *, deterministic=False, **options):
 
 
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
-    """The three launches in order, each (kernel, grid, arguments); nothing is checked, nothing runs. tiles: by KERNELS' names."""
-    B, H_kv, N_k, _ = K.shape
+    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
     first, rows = preprocess(O, dO, L, dL, options["scale"])
     by_hand = tiles_of_five_products(Q, V, options, B_r, B_c)
     tiles = choose(atomic_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
     dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
     arguments = shared_arguments(Q, K, V, options, dO=dO) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
-    last = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
-    return (first,
-            (atomic_backward_kernel, (B * H_kv * triton.cdiv(N_k, tiles["B_c"]),), arguments),
-            (finish_kernel, (triton.cdiv(dQ.numel(), 4096),), last))
+    return first, (atomic_backward_kernel, grid_of_keys(K, tiles), arguments), finish(dQ_sum, dQ)
+
+
+def grid_of_keys(K, tiles):
+    """One program for each key block of each key head."""
+    return (K.shape[0] * K.shape[1] * triton.cdiv(K.shape[2], tiles["B_c"]),)
+
+
+def finish(dQ_sum, dQ):
+    """The last launch: dQ in its own dtype."""
+    arguments = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
+    return finish_kernel, (triton.cdiv(dQ.numel(), 4096),), arguments
 
 
 def tiles_of_five_products(Q, V, options, B_r=None, B_c=None):
     """Tile sizes, warps and stages as a launch takes them: `best_tiles` where the caller does not say."""
     tiles, = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
     if B_c is None and (capability(Q) or (0, 0)) >= (10, 0):
-        tiles["B_c"] = 64                              # a Blackwell's tensor memory has no room for five products of 128 columns
+        tiles["B_c"] = 64                              # five products of 128 columns overflow tensor memory
     return tiles
 
 
 def best_tiles(d, dtype, dropout=False, small=False):
-    """((B_r, B_c, num_warps, num_stages),): dQ_i takes registers, too. dropout, small: as of fa2_backward.best_tiles."""
+    """((B_r, B_c, num_warps, num_stages),): dQ_i takes registers, too. small: as of fa2_backward.best_tiles."""
     if dtype in (torch.float32, torch.float64):
         return ((32 if d <= 64 else 16, 32 if d <= 128 else 16, 8, 2),)
     if d <= 64:
-        return ((32 if dropout else 64, 64, 4, 3),)
+        return ((64, 64, 4, 3),)
     if d <= 128:
-        return ((32 if small or dropout else 64, 64 if small else 128, 8, 2),)
+        return ((32 if small else 64, 64 if small else 128, 8, 2),)
     return ((16, 64, 8, 2),)

@@ -1,35 +1,32 @@
 """FA2's forward pass with powers of two: a GPU has an instruction for 2^x, and none for e^x.
 
-exp(scale · s − m) is 2^(s · scale · log2(e) − m · log2(e)). With m kept in base 2 from the start, the scale and log2(e) are one
-factor, and a score costs one fused multiply-add and one exponential where it cost two multiplications, a subtraction and
-an exponential. The maximum is taken before the multiplication: `positive_scale` makes sure that it is the same maximum.
+exp(scale · s − m) is 2^(s · scale · log2(e) − m · log2(e)). With m kept in base 2 from the start, the scale and
+log2(e) are one factor, and a score costs one fused multiply-add and one exponential where it cost two
+multiplications, a subtraction and an exponential. The maximum is taken before the multiplication: `positive_scale`
+makes sure that it is the same maximum.
 """
 
 import triton
 import triton.language as tl
 
-from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import check_call, forward, one_program_a_block, pick_tiles, positive_scale, shared_arguments
+from flashlab.kernels.launch import check_call, forward, grid_of_blocks, pick_tiles, positive_scale, shared_arguments
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit
 def fa2_exp2_kernel(
-    Q, K, V, O, L, seed,                               # pointers to each tensor's first element
-    stride_Qb, stride_Qh, stride_Qn, stride_Qd,        # elements to step over for the next batch, head, row, column
-    stride_Kb, stride_Kh, stride_Kn, stride_Kd,
-    stride_Vb, stride_Vh, stride_Vn, stride_Vd,        # O and L are contiguous: their strides follow from the sizes
-    scale, H_q, H_kv, N_q, N_k,
-    d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr,
-    B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,   # tile sizes; d and d_v padded to powers of two
+    Q, K, V, O, L,                                     # pointers to each tensor's first element
+    stride_Qb, stride_Qh, stride_Qn, stride_Qd, stride_Kb, stride_Kh, stride_Kn, stride_Kd,   # elements to step over to
+    stride_Vb, stride_Vh, stride_Vn, stride_Vd,        # the next batch, head, row, column; O, L contiguous
+    scale, H_q, H_kv, N_q, N_k, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
+    B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,   # tile sizes; d, d_v padded to 2^n
 ):
     # Which query block of which head? Last blocks first: causal ones see most keys, and late long ones leave SMs idle.
     T_r = tl.cdiv(N_q, B_r)
     i = T_r - 1 - tl.program_id(0) % T_r
     head = (tl.program_id(0) // T_r).to(tl.int64)      # int64 in every offset: 2^31 elements are only 4 GB of float16
-    b, h = head // H_q, head % H_q
-    h_kv = h // (H_q // H_kv)                          # grouped-query attention: neighbours share a key head, uncopied
+    b, h, h_kv = head // H_q, head % H_q, head % H_q // (H_q // H_kv)              # neighbours share a key head
     Q += b * stride_Qb + h * stride_Qh
     K += b * stride_Kb + h_kv * stride_Kh
     V += b * stride_Vb + h_kv * stride_Vh
@@ -37,10 +34,9 @@ def fa2_exp2_kernel(
     scale_log2 = scale * LOG2_E                        # > 0
     rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
-    row_ok = rows[:, None] < N_q                       # (B_r, 1)      the last tile is short: read 0 there, write nothing
+    row_ok = rows[:, None] < N_q                       # (B_r, 1)      the last tile is short: read 0, write nothing
     Q_at = Q + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd            # (B_r, B_d)   addresses
     Q_i = tl.load(Q_at, mask=row_ok & (col < d), other=0.0)                        # (B_r, B_d)
-
     m_i = tl.full((B_r,), -float("inf"), tl.float32)                               # (B_r,)       below any score
     l_i = tl.zeros((B_r,), tl.float32)                                             # (B_r,)
     O_i = tl.zeros((B_r, B_dv), tl.float32)                                        # (B_r, B_dv)
@@ -52,46 +48,34 @@ def fa2_exp2_kernel(
         K_j = tl.load(K_at, mask=key_ok & (col < d), other=0.0)                    # (B_c, B_d)
         V_at = V + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd      # (B_c, B_dv)
         V_j = tl.load(V_at, mask=key_ok & (col_v < d_v), other=0.0)                # (B_c, B_dv)
-
-        S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                          # (B_r, B_c)   "ieee": float32, not TF32
+        S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                          # (B_r, B_c)   "ieee": not TF32
         visible = keys <= rows[:, None] + (N_k - N_q) if causal else keys < N_k    # (B_r or 1, B_c)
         S_ij = tl.where(visible, S_ij, -float("inf"))                              # (B_r, B_c)
-
         m_new = tl.maximum(m_i, tl.max(S_ij, 1) * scale_log2)                      # (B_r,)       in base 2
-        m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)                      # (B_r,)       -inf minus -inf would be NaN
-        alpha = tl.exp2(m_i - m_safe)                                              # (B_r,)       0 the first time: m_i = -inf
+        m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)                      # (B_r,)       no -inf - -inf: NaN
+        alpha = tl.exp2(m_i - m_safe)                                              # (B_r,)       0 at first: m_i = -inf
         P_ij = tl.exp2(S_ij * scale_log2 - m_safe[:, None])                        # (B_r, B_c)
         l_i = alpha * l_i + tl.sum(P_ij, 1)                                        # (B_r,)
-        if dropout_p > 0:                                                          # chapter 11; compiled only if asked for
-            P_ij = tl.where(kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p), P_ij, 0.0)  # after the sum
         PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")               # (B_r, B_dv)
-        O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)  divided by l_i after the loop
+        O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)  divided after the loop
         m_i = m_new
-
-    l_safe = tl.where(l_i == 0, 1.0, l_i)                                          # (B_r,)       no visible key: O_i stays 0
+    l_safe = tl.where(l_i == 0, 1.0, l_i)                                          # (B_r,)       no key: O_i stays 0
     O_at = O + (head * N_q + rows)[:, None] * d_v + col_v                          # (B_r, B_dv)
-    tl.store(O_at, O_i / (l_safe * (1 - dropout_p))[:, None], mask=row_ok & (col_v < d_v))
-    L_i = (m_i + tl.log2(l_safe)) / LOG2_E                                         # (B_r,)       -inf + 0: no visible key
-    tl.store(L + head * N_q + rows, L_i, mask=rows < N_q)
+    tl.store(O_at, O_i / l_safe[:, None], mask=row_ok & (col_v < d_v))
+    tl.store(L + head * N_q + rows, (m_i + tl.log2(l_safe)) / LOG2_E, mask=rows < N_q)    # -inf + 0: no visible key
 
 
 KERNEL = fa2_exp2_kernel
 
 
-def fa2_exp2_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
-    """Exact attention for every batch and head in one launch.
+def fa2_exp2_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
+    """Exact attention as `fa2_triton_forward`, without dropout.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v)
-             -> O (B, H_q, N_q, d_v) in Q's dtype, L (B, H_q, N_q) float32, natural-log logsumexp
-             any strides; d, d_v <= 256; H_q a multiple of H_kv; float16, bfloat16, float32
-    Tiles:   B_r x B_c, powers of two >= 16, by default what `launch.pick_tiles` picks
-    Dropout: seed, a 0-dim int64 tensor beside Q, and the place of a weight decide whether it is kept: no mask is stored
-    Error:   at most 2x that of naive in the same dtype, both against float64
+    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v) -> O (B, H_q, N_q, d_v), L (B, H_q, N_q)
     Raises:  TypeError or ValueError before anything is launched
-    Source:  Dao 2023, arXiv:2307.08691, Algorithm 1
     New:     against fa2_triton_forward: exponentials to base 2, the scale and log2(e) one factor
     """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
+    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale)
     return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
 
 
@@ -99,4 +83,4 @@ def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):
     """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
     Q, options["scale"] = positive_scale(Q, options["scale"])
     tiles = pick_tiles(Q, V, options, B_r, B_c)
-    return one_program_a_block(Q, tiles["B_r"]), shared_arguments(Q, K, V, options) | {"O": O, "L": L} | tiles
+    return grid_of_blocks(Q, tiles["B_r"]), shared_arguments(Q, K, V, options) | {"O": O, "L": L} | tiles

@@ -1,24 +1,22 @@
-"""FA2's forward pass by programs that stay: as many as the GPU runs at a time, and each takes one query block after the other.
+"""FA2's forward pass by programs that stay: as many as the GPU runs at a time, and each takes one query block after
+the other.
 
-A grid with a program for each block leaves the order to the hardware, and pays for a program's start and end each time. Here
-program p takes blocks p, p + P, p + 2P, ... of a list with the longest blocks first: what is left over at the end is short.
-The list goes through a few heads at a time, whose K and V stay in the L2 cache meanwhile.
+A grid with a program for each block leaves the order to the hardware, and pays for a program's start and end each
+time. Here program p takes blocks p, p + P, p + 2P, ... of a list with the longest blocks first: what is left over at
+the end is short. The list goes through a few heads at a time, whose K and V stay in the L2 cache meanwhile.
 """
 
 import triton
 import triton.language as tl
 
-from flashlab.kernels.dropout import kept
 from flashlab.kernels.launch import (
     check_call,
-    descriptor,
+    described,
     forward,
     heads_together,
-    padded,
     positive_scale,
     programs_at_a_time,
     refuse,
-    shared_arguments,
     why_no_tma,
 )
 from flashlab.kernels.tuning import choose
@@ -28,78 +26,59 @@ LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2
 
 @triton.jit
 def fa2_persistent_kernel(
-    Q, K, V, O, L, seed,                               # descriptors of (B, H, N, d), all but L and seed
-    scale, H_q, H_kv, N_q, N_k, heads, together,
-    causal: tl.constexpr, dropout_p: tl.constexpr, stages: tl.constexpr,
-    B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,   # tile sizes; d and d_v padded to powers of two
+    Q, K, V, O, L,                                     # descriptors of (B, H, N, d), and a pointer to L
+    scale, H_q, H_kv, N_q, N_k, heads, together, causal: tl.constexpr, stages: tl.constexpr,
+    B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,   # tile sizes; d, d_v padded to 2^n
 ):
     T_r = tl.cdiv(N_q, B_r)
     scale_log2 = scale * LOG2_E                        # > 0
     for tile in range(tl.program_id(0), heads * T_r, tl.num_programs(0)):
-        # Which query block of which head? `together` heads at a time; of these the last blocks first: causal ones see most keys.
+        # Which query block of which head? `together` heads at a time, their last blocks first.
         i = T_r - 1 - tile % (together * T_r) // together
         head = tile // (together * T_r) * together + tile % together
-        b, h = head // H_q, head % H_q
-        h_kv = h // (H_q // H_kv)                      # grouped-query attention: neighbours share a key head, uncopied
-
+        b, h, h_kv = head // H_q, head % H_q, head % H_q // (H_q // H_kv)          # neighbours share a key head
         rows = i * B_r + tl.arange(0, B_r)             # (B_r,)
-        Q_i = Q.load([b, h, i * B_r, 0]).reshape(B_r, B_d)                         # (B_r, B_d)    0 past the ends
+        Q_i = Q.load([b, h, i * B_r, 0]).reshape(B_r, B_d)                         # (B_r, B_d)   0 past the ends
         m_i = tl.full((B_r,), -float("inf"), tl.float32)                           # (B_r,)       below any score
         l_i = tl.zeros((B_r,), tl.float32)                                         # (B_r,)
         O_i = tl.zeros((B_r, B_dv), tl.float32)                                    # (B_r, B_dv)
         end = tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q if causal else N_k        # keys from here on are hidden
         whole = (tl.maximum(0, i * B_r + N_k - N_q + 1) if causal else N_k) // B_c # tiles that the first row sees whole
-        for j in tl.range(0, tl.cdiv(end, B_c), num_stages=stages):                # K and V of `stages` - 1 tiles ahead of j
+        for j in tl.range(0, tl.cdiv(end, B_c), num_stages=stages):                # `stages` - 1 tiles of K, V ahead
             keys = j * B_c + tl.arange(0, B_c)         # (B_c,)
             K_j = K.load([b, h_kv, j * B_c, 0]).reshape(B_c, B_d)                  # (B_c, B_d)
             V_j = V.load([b, h_kv, j * B_c, 0]).reshape(B_c, B_dv)                 # (B_c, B_dv)
-
-            S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                      # (B_r, B_c)   "ieee": float32, not TF32
+            S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                      # (B_r, B_c)   "ieee": not TF32
             if j >= whole:                             # a branch that all threads take or none
                 visible = keys <= rows[:, None] + (N_k - N_q) if causal else keys < N_k
                 S_ij = tl.where(visible, S_ij, -float("inf"))                      # (B_r, B_c)
             m_new = tl.maximum(m_i, tl.max(S_ij, 1) * scale_log2)                  # (B_r,)       in base 2
-            m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)                  # (B_r,)       -inf minus -inf would be NaN
-            alpha = tl.exp2(m_i - m_safe)                                          # (B_r,)       0 the first time: m_i = -inf
+            m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)                  # (B_r,)       no -inf - -inf: NaN
+            alpha = tl.exp2(m_i - m_safe)                                          # (B_r,)       0 at first: m_i = -inf
             P_ij = tl.exp2(S_ij * scale_log2 - m_safe[:, None])                    # (B_r, B_c)
             l_i = alpha * l_i + tl.sum(P_ij, 1)                                    # (B_r,)
-            if dropout_p > 0:                                                      # chapter 11; compiled only if asked for
-                P_ij = tl.where(kept(seed, head.to(tl.int64), rows[:, None], keys, N_q, N_k, dropout_p), P_ij, 0.0)  # after the sum
             PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")           # (B_r, B_dv)
-            O_i = alpha[:, None] * O_i + PV                                        # (B_r, B_dv)  divided by l_i after the loop
+            O_i = alpha[:, None] * O_i + PV                                        # (B_r, B_dv)  divided after the loop
             m_i = m_new
-
-        l_safe = tl.where(l_i == 0, 1.0, l_i)                                      # (B_r,)       no visible key: O_i stays 0
-        O_i = (O_i / (l_safe * (1 - dropout_p))[:, None]).to(Q_i.dtype)            # (B_r, B_dv)
+        l_safe = tl.where(l_i == 0, 1.0, l_i)                                      # (B_r,)       no key: O_i stays 0
+        O_i = (O_i / l_safe[:, None]).to(Q_i.dtype)                                # (B_r, B_dv)
         O.store([b, h, i * B_r, 0], O_i.reshape(1, 1, B_r, B_dv))                  #              nothing past the ends
-        L_i = (m_i + tl.log2(l_safe)) / LOG2_E                                     # (B_r,)       -inf + 0: no visible key
-        tl.store(L + head.to(tl.int64) * N_q + rows, L_i, mask=rows < N_q)
-
+        tl.store(L + head.to(tl.int64) * N_q + rows, (m_i + tl.log2(l_safe)) / LOG2_E, mask=rows < N_q)
 
 KERNEL = fa2_persistent_kernel
+why_not = why_no_tma
 
 
-def fa2_persistent_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
-    """Exact attention for every batch and head in one launch.
+def fa2_persistent_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
+    """Exact attention as `fa2_triton_forward`, without dropout.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v)
-             -> O (B, H_q, N_q, d_v) in Q's dtype, L (B, H_q, N_q) float32, natural-log logsumexp
-             strides as `why_not` says; d, d_v <= 256; H_q a multiple of H_kv; float16, bfloat16, float32
-    Tiles:   B_r x B_c, powers of two >= 16, by default what `tuning.choose` finds
-    Dropout: seed, a 0-dim int64 tensor beside Q, and the place of a weight decide whether it is kept: no mask is stored
-    Error:   at most 2x that of naive in the same dtype, both against float64
-    Raises:  TypeError or ValueError before anything is launched
-    Source:  Dao 2023, arXiv:2307.08691, Algorithm 1
+    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v) -> O (B, H_q, N_q, d_v), L (B, H_q, N_q)
+    Raises:  TypeError or ValueError before anything is launched; ValueError for strides that TMA does not take
     New:     against fa2_tma_forward: programs that take many query blocks, the longest first
     """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
+    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale)
     refuse(why_not(Q, K, V))
     return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
-
-
-def why_not(Q, K, V, **options):
-    """Why this rung does not take a call, in words; None where it does."""
-    return why_no_tma(Q, K, V)
 
 
 def launch(Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
@@ -107,10 +86,6 @@ def launch(Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
     Q, options["scale"] = positive_scale(Q, options["scale"])
     tiles = choose(KERNEL, Q, K, V, options, B_r, B_c, tiles)
     heads = Q.shape[0] * Q.shape[1]
-    arguments = shared_arguments(Q, K, V, options) | {"L": L, "stages": tiles["num_stages"]} | tiles
-    arguments |= {"heads": heads, "together": heads_together(Q, K, V) if options["causal"] else 1}
-    for name, T, rows in (("Q", Q, "B_r"), ("K", K, "B_c"), ("V", V, "B_c"), ("O", O, "B_r")):
-        arguments[name] = descriptor(T, (tiles[rows], padded(T.shape[-1])))
-    wanted = {*KERNEL.arg_names, "num_warps", "num_stages"}
+    options |= {"heads": heads, "together": heads_together(Q, K, V) if options["causal"] else 1}
     programs = min(heads * triton.cdiv(Q.shape[2], tiles["B_r"]), programs_at_a_time(Q, tiles["num_warps"]))
-    return (programs,), {name: value for name, value in arguments.items() if name in wanted}
+    return (programs,), described(KERNEL, Q, K, V, O, L, options, tiles)

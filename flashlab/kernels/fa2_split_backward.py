@@ -1,185 +1,158 @@
 """FA2's backward pass with its loops in two: tiles without a hidden score, and the others, which alone have masks.
 
-A mask costs a comparison and a selection for each score, and is needed on the diagonal and where the last tile is short. With
-keys fixed, the tiles on the diagonal come first and the short one last: the whole ones lie between.
+A mask costs a comparison and a selection for each score, and is needed on the diagonal and where the last tile is
+short. With keys fixed, the tiles on the diagonal come first and the short one last: the whole ones lie between.
 """
 
 import triton
 import triton.language as tl
 
-from flashlab.kernels.dropout import kept
 from flashlab.kernels.fa2_backward import best_tiles, preprocess, tiles_by_hand
-from flashlab.kernels.groups import head_and_tile
 from flashlab.kernels.launch import backward, check_backward_call, shared_arguments
+from flashlab.kernels.tuning import choose
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit
-def query_tiles(j, N_q, N_k, causal: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr):
-    """The tiles of queries for key block j: the first that sees a key, the first whole one, how many are whole, where they end.
-
-    In a whole tile all rows and keys exist, and the first row sees the last key.
-    """
-    end = tl.cdiv(N_q, B_r)
-    first = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0
-    whole_from = tl.minimum(end, tl.cdiv(tl.maximum(0, (j + 1) * B_c - 1 + N_q - N_k), B_r)) if causal else 0
-    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0
-    return first, whole_from, whole, end
-
-
-@triton.jit
-def store_rows(to, tile, rows_left, d: tl.constexpr):
-    """Write a tile where a contiguous tensor's row of d elements begins, of which so many rows are left.
-
-    Addresses from scratch: those that the tile was loaded from would take up registers throughout a loop
-    """
-    row, col = tl.arange(0, tile.shape[0])[:, None], tl.arange(0, tile.shape[1])
-    tl.store(to + row * d + col, tile, mask=(row < rows_left) & (col < d))
-
-
-@triton.jit
 def split_dkdv_kernel(
-    Q, K, V, dO, L_log2, D, dK, dV, seed,              # pointers; L_log2, D, dK, dV are contiguous
+    Q, K, V, dO, L_log2, D, dK, dV,                    # pointers; L_log2, D, dK, dV are contiguous
     stride_Qb, stride_Qh, stride_Qn, stride_Qd, stride_dOb, stride_dOh, stride_dOn, stride_dOd,
     stride_Kb, stride_Kh, stride_Kn, stride_Kd, stride_Vb, stride_Vh, stride_Vn, stride_Vd,
-    scale, H_q, H_kv, N_q, N_k,
-    d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr,
+    scale, H_q, H_kv, N_q, N_k, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
     B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
-    # Which key block of which head? First blocks first: causal ones are seen by most queries.
-    T_c = tl.cdiv(N_k, B_c)
+    T_c = tl.cdiv(N_k, B_c)                            # which key block? First ones first: most rows see them
     j, head_kv = tl.program_id(0) % T_c, (tl.program_id(0) // T_c).to(tl.int64)
     b, h_kv, group = head_kv // H_kv, head_kv % H_kv, H_q // H_kv
     keys = j * B_c + tl.arange(0, B_c)                 # (B_c,)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
-    col_ok, col_v_ok = (col < d)[None, :], (col_v < d_v)[None, :]
-    key_ok = keys[:, None] < N_k                       # (B_c, 1)
     K_at = K + b * stride_Kb + h_kv * stride_Kh + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd
-    K_j = tl.load(K_at, mask=key_ok & col_ok, other=0.0)                           # (B_c, B_d)
+    K_j = tl.load(K_at, mask=(keys[:, None] < N_k) & (col < d), other=0.0)         # (B_c, B_d)
     V_at = V + b * stride_Vb + h_kv * stride_Vh + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
-    V_j = tl.load(V_at, mask=key_ok & col_v_ok, other=0.0)                         # (B_c, B_dv)
-    dK_j = tl.zeros((B_c, B_d), D.dtype.element_ty)                                # (B_c, B_d)
-    dV_j = tl.zeros((B_c, B_dv), D.dtype.element_ty)                               # (B_c, B_dv)
-
+    V_j = tl.load(V_at, mask=(keys[:, None] < N_k) & (col_v < d_v), other=0.0)     # (B_c, B_dv)
+    dK_j, dV_j = tl.zeros((B_c, B_d), D.dtype.element_ty), tl.zeros((B_c, B_dv), D.dtype.element_ty)
     # Every query block that sees a key of this block, of every query head that shares these keys.
-    first, whole_from, whole, end = query_tiles(j, N_q, N_k, causal, B_r, B_c)
+    first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
+    whole_from = tl.minimum(end, tl.cdiv(tl.maximum(0, (j + 1) * B_c - 1 + N_q - N_k), B_r)) if causal else 0
+    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles that hide and lack nothing
     for masked in tl.static_range(2):                  # unrolled: two loops, of which only the second has masks
         count = end - first - whole if masked else whole
         for step in range(0, group * count):
-            h, i = head_and_tile(step, count, h_kv * group, first if masked else whole_from)
-            if masked:
-                i += tl.where(i >= whole_from, whole, 0)
-            head = b * H_q + h
-            rows = i * B_r + tl.arange(0, B_r)         # (B_r,)
-            row_ok = rows < N_q if masked else None    # (B_r,)
+            each = tl.maximum(1, count)                # after step // count the compiler takes count > 0
+            h, i = h_kv * group + step // each, (first if masked else whole_from) + step % each
+            i += tl.where(i >= whole_from, whole, 0) if masked else 0
+            head, rows = b * H_q + h, i * B_r + tl.arange(0, B_r)                  # (B_r,)
+            row_ok = rows < N_q if masked else None                                # (B_r,)
             Q_at = Q + b * stride_Qb + h * stride_Qh + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd
-            Q_i = tl.load(Q_at, mask=row_ok[:, None] & col_ok if masked else col_ok, other=0.0)    # (B_r, B_d)
+            Q_i = tl.load(Q_at, mask=row_ok[:, None] & (col < d) if masked else (col < d)[None, :], other=0.0)
             dO_at = dO + b * stride_dOb + h * stride_dOh + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd
-            dO_i = tl.load(dO_at, mask=row_ok[:, None] & col_v_ok if masked else col_v_ok, other=0.0)
-            L_i = tl.load(L_log2 + head * N_q + rows, mask=row_ok, other=float("inf") if masked else None)     # P = 0 past the end
-
+            dO_i = tl.load(dO_at, mask=row_ok[:, None] & (col_v < d_v) if masked else (col_v < d_v)[None, :], other=0.0)
+            L_i = tl.load(L_log2 + head * N_q + rows, mask=row_ok, other=float("inf") if masked else None)
             S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                       # (B_c, B_r)
             P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                            # (B_c, B_r)
             if causal and masked:
                 P_T = tl.where(keys[:, None] <= rows + (N_k - N_q), P_T, 0.0)      # (B_c, B_r)
             dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                     # (B_c, B_r)
-            D_i = tl.load(D + head * N_q + rows, mask=row_ok, other=0.0 if masked else None)       # here: earlier costs registers
+            D_i = tl.load(D + head * N_q + rows, mask=row_ok, other=0.0 if masked else None)    # here: fewer registers
             dS_T = P_T * (dP_T * scale - D_i)                                      # (B_c, B_r)
-            if dropout_p > 0:
-                kept_T = kept(seed, head, rows, keys[:, None], N_q, N_k, dropout_p)                # (B_c, B_r)
-                dS_T = P_T * (tl.where(kept_T, dP_T * (scale / (1 - dropout_p)), 0.0) - D_i)
-                P_T = tl.where(kept_T, P_T, 0.0)       # what met V in the forward; over 1 - p after the loop
             dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")       # (B_c, B_dv)
             dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")        # (B_c, B_d)
-
-    store_rows(dK + (head_kv * N_k + j * B_c) * d, dK_j, N_k - j * B_c, d)
-    store_rows(dV + (head_kv * N_k + j * B_c) * d_v, dV_j * (1 / (1 - dropout_p)), N_k - j * B_c, d_v)
+    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # anew: fewer registers
+    dK, dV = dK + (head_kv * N_k + j * B_c) * d, dV + (head_kv * N_k + j * B_c) * d_v
+    tl.store(dK + local * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
+    tl.store(dV + local * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))
 
 
 @triton.jit
 def split_dq_kernel(
-    Q, K, V, dO, L_log2, D, dQ, seed,                  # pointers; L_log2, D, dQ are contiguous
+    Q, K, V, dO, L_log2, D, dQ,                        # pointers; L_log2, D, dQ are contiguous
     stride_Qb, stride_Qh, stride_Qn, stride_Qd, stride_dOb, stride_dOh, stride_dOn, stride_dOd,
     stride_Kb, stride_Kh, stride_Kn, stride_Kd, stride_Vb, stride_Vh, stride_Vn, stride_Vd,
-    scale, H_q, H_kv, N_q, N_k,
-    d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr,
+    scale, H_q, H_kv, N_q, N_k, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
     B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
     # Which query block of which head? As in the forward.
     T_r = tl.cdiv(N_q, B_r)
-    i = T_r - 1 - tl.program_id(0) % T_r
-    head = (tl.program_id(0) // T_r).to(tl.int64)
-    b, h = head // H_q, head % H_q
-    h_kv = h // (H_q // H_kv)
+    i, head = T_r - 1 - tl.program_id(0) % T_r, (tl.program_id(0) // T_r).to(tl.int64)
+    b, h, h_kv = head // H_q, head % H_q, head % H_q // (H_q // H_kv)
     K += b * stride_Kb + h_kv * stride_Kh
     V += b * stride_Vb + h_kv * stride_Vh
     rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
-    col_ok, col_v_ok = (col < d)[None, :], (col_v < d_v)[None, :]
     row_ok = rows[:, None] < N_q                       # (B_r, 1)
     Q_at = Q + b * stride_Qb + h * stride_Qh + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd
-    Q_i = tl.load(Q_at, mask=row_ok & col_ok, other=0.0)                           # (B_r, B_d)
+    Q_i = tl.load(Q_at, mask=row_ok & (col < d), other=0.0)                        # (B_r, B_d)
     dO_at = dO + b * stride_dOb + h * stride_dOh + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd
-    dO_i = tl.load(dO_at, mask=row_ok & col_v_ok, other=0.0)                       # (B_r, B_dv)
+    dO_i = tl.load(dO_at, mask=row_ok & (col_v < d_v), other=0.0)                  # (B_r, B_dv)
     L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf")) # (B_r,)
     D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)               # (B_r,)
     dQ_i = tl.zeros((B_r, B_d), D.dtype.element_ty)                                # (B_r, B_d)
-
     end = tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q if causal else N_k            # keys from here on are hidden
-    whole = (tl.maximum(0, i * B_r + N_k - N_q + 1) if causal else N_k) // B_c      # tiles that the first row sees whole
+    whole = (tl.maximum(0, i * B_r + N_k - N_q + 1) if causal else N_k) // B_c     # tiles that the first row sees whole
     for masked in tl.static_range(2):                  # unrolled: two loops, of which only the second has masks
         for j in range(whole if masked else 0, tl.cdiv(end, B_c) if masked else whole):
             keys = j * B_c + tl.arange(0, B_c)         # (B_c,)
             key_ok = keys[:, None] < N_k               # (B_c, 1)
             K_at = K + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd
-            K_j = tl.load(K_at, mask=key_ok & col_ok if masked else col_ok, other=0.0)             # (B_c, B_d)
+            K_j = tl.load(K_at, mask=key_ok & (col < d) if masked else (col < d)[None, :], other=0.0)
             V_at = V + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
-            V_j = tl.load(V_at, mask=key_ok & col_v_ok if masked else col_v_ok, other=0.0)         # (B_c, B_dv)
-
+            V_j = tl.load(V_at, mask=key_ok & (col_v < d_v) if masked else (col_v < d_v)[None, :], other=0.0)
             S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                      # (B_r, B_c)
             P_ij = tl.exp2(S_ij * (scale * LOG2_E) - L_i[:, None])                 # (B_r, B_c)
             if masked:
                 visible = keys <= rows[:, None] + (N_k - N_q) if causal else keys < N_k
                 P_ij = tl.where(visible, P_ij, 0.0)                                # (B_r, B_c)
             dP_ij = tl.dot(dO_i, V_j.T, input_precision="ieee")                    # (B_r, B_c)
-            if dropout_p > 0:
-                stays = kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p) # (B_r, B_c)
-                dP_ij = tl.where(stays, dP_ij / (1 - dropout_p), 0.0)              # (B_r, B_c)
             dS_ij = P_ij * (dP_ij * scale - D_i[:, None])                          # (B_r, B_c)
             dQ_i += tl.dot(dS_ij.to(K_j.dtype), K_j, input_precision="ieee")       # (B_r, B_d)
+    tl.store(dQ + (head * N_q + rows)[:, None] * d + col, dQ_i, mask=row_ok & (col < d))
 
-    dQ_at = dQ + (head * N_q + rows)[:, None] * d + col                            # (B_r, B_d)
-    tl.store(dQ_at, dQ_i, mask=row_ok & (col < d))
+
+KERNELS = {"keys": split_dkdv_kernel, "queries": split_dq_kernel}     # by what their programs keep on chip
 
 
 def fa2_split_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, deterministic=False, B_r=None, B_c=None
+    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None
 ):
-    """The gradients of attention for every batch and head, in three launches.
+    """The gradients of attention as `fa2_triton_backward`, without dropout.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O and dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share the keys
-             dL, like L, where L has a gradient of its own; float16, bfloat16, float32, and float64 when interpreted
-    Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
-    Deterministic: same inputs, same bits, whatever is asked for: no two programs write the same element
-    Tiles:   B_r x B_c for both large kernels, powers of two >= 16; by default each has its own, those of fa2_triton_backward
-    Error:   at most 3x that of naive_backward in the same dtype, both against float64
+    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
+             -> dQ, dK, dV, each like its tensor, contiguous
     Raises:  TypeError or ValueError before anything is launched
-    Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, its loop taken apart
     New:     against fa2_triton_backward: tiles without a hidden score have loops of their own, without masks
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p,
-                                  seed=seed, deterministic=deterministic)
+    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
+                                  deterministic=deterministic)
     return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
+def fa2_tuned_backward(
+    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None
+):
+    """As `fa2_split_backward`. New: tile sizes, warps and stages of each kernel by a search, see tuning.py."""
+    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
+                                  deterministic=deterministic)
+    return backward(launch_tuned, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+
+
+def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, chosen=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
     first, rows = preprocess(O, dO, L, dL, options["scale"])
-    for_dkdv, for_dq = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    for_dkdv, for_dq = chosen or tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
     shared = shared_arguments(Q, K, V, options, dO=dO) | rows
-    return (first,
-            (split_dkdv_kernel, (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), shared | {"dK": dK, "dV": dV} | for_dkdv),
-            (split_dq_kernel, (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),), shared | {"dQ": dQ} | for_dq))
+    grids = (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),)
+    return (first, (split_dkdv_kernel, grids[0], shared | {"dK": dK, "dV": dV} | for_dkdv),
+            (split_dq_kernel, grids[1], shared | {"dQ": dQ} | for_dq))
+
+
+def launch_tuned(Q, K, V, *tensors, B_r=None, B_c=None, tiles=None, **options):
+    """`launch` with the tiles that a search found fastest; those picked by hand where nothing has been searched.
+
+    tiles: by KERNELS' names, those to take instead
+    """
+    by_hand = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    chosen = [choose(kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get(name), hand)
+              for (name, kernel), hand in zip(KERNELS.items(), by_hand, strict=True)]
+    return launch(Q, K, V, *tensors, chosen=chosen, **options)

@@ -1,27 +1,26 @@
 """FA2's backward pass with tensor descriptors: TMA copies the tiles of Q and dO, and adds the tiles of dQ to HBM.
 
-TMA does more than copy: it can add a tile in shared memory to one in HBM, element by element, and the L2 cache carries that out. A
-program hands over dQ_i with one instruction of one thread and goes on with the next tile, where fa2_atomic_backward's threads
-each work out addresses and send their own elements.
+TMA does more than copy: it can add a tile in shared memory to one in HBM, element by element, and the L2 cache
+carries that out. A program hands over dQ_i with one instruction of one thread and goes on with the next tile, where
+fa2_atomic_backward's threads each work out addresses and send their own elements.
 
-And as in the forward one loop is left: no loads need masks, since past the ends TMA reads zeros and adds nothing, and what is
-hidden is masked in a branch.
+And as in the forward one loop is left: no loads need masks, since past the ends TMA reads zeros and adds nothing, and
+what is hidden is masked in a branch.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels.dropout import kept
-from flashlab.kernels.fa2_atomic_backward import add_rows, finish_kernel, tiles_of_five_products
+from flashlab.kernels.fa2_atomic_backward import finish, grid_of_keys, tiles_of_five_products
 from flashlab.kernels.fa2_backward import preprocess
-from flashlab.kernels.fa2_split_backward import query_tiles, store_rows
 from flashlab.kernels.launch import (
     backward,
     capability,
     check_backward_call,
     descriptor,
     fit_for_tma,
+    only_wanted,
     padded,
     refuse,
     shared_arguments,
@@ -34,87 +33,73 @@ LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2
 
 @triton.jit
 def tma_backward_kernel(
-    Q, K, V, dO, L_log2, D, dQ_sum, dK, dV, seed,      # descriptors of (B, H, N, d): Q, K, V, dO, dQ_sum; the others contiguous
-    scale, H_q, H_kv, N_q, N_k,
-    d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr, stages: tl.constexpr, adds: tl.constexpr,
-    lean: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
+    Q, K, V, dO, L_log2, D, dQ_sum, dK, dV,            # descriptors of (B, H, N, d), but pointers L_log2, D, dK, dV
+    scale, H_q, H_kv, N_q, N_k, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, stages: tl.constexpr,
+    adds: tl.constexpr, lean: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
-    # Which key block of which head? First blocks first: causal ones are seen by most queries.
-    T_c = tl.cdiv(N_k, B_c)
+    T_c = tl.cdiv(N_k, B_c)                            # which key block? First ones first: most rows see them
     j, head_kv = tl.program_id(0) % T_c, tl.program_id(0) // T_c
     b, h_kv, group = head_kv // H_kv, head_kv % H_kv, H_q // H_kv
     keys = j * B_c + tl.arange(0, B_c)                 # (B_c,)
     K_j = K.load([b, h_kv, j * B_c, 0]).reshape(B_c, B_d)                          # (B_c, B_d)   0 past the ends
     V_j = V.load([b, h_kv, j * B_c, 0]).reshape(B_c, B_dv)                         # (B_c, B_dv)
-    dK_j = tl.zeros((B_c, B_d), D.dtype.element_ty)                                # (B_c, B_d)
-    dV_j = tl.zeros((B_c, B_dv), D.dtype.element_ty)                               # (B_c, B_dv)
-
+    dK_j, dV_j = tl.zeros((B_c, B_d), D.dtype.element_ty), tl.zeros((B_c, B_dv), D.dtype.element_ty)
     # Every query block that sees a key of this block, of every query head that shares these keys.
-    first, whole_from, whole, end = query_tiles(j, N_q, N_k, causal, B_r, B_c)
+    first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
+    whole_from = tl.minimum(end, tl.cdiv(tl.maximum(0, (j + 1) * B_c - 1 + N_q - N_k), B_r)) if causal else 0
+    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles that hide and lack nothing
     count = tl.maximum(0, end - first)
-    each = tl.maximum(1, count)                        # see head_and_tile
-    # Unmasked, all programs of a head would add to the same dQ_i at the same time: each begins with rows of its own instead.
-    begin = 0 if causal else j % each
+    each = tl.maximum(1, count)                        # after step // count the compiler takes count > 0
+    begin = 0 if causal else j % each                  # all programs of a head would add to the same dQ_i at one time
     h, i = h_kv * group, first + begin
-    for step in tl.range(0, group * count, num_stages=stages):                     # Q and dO of `stages` - 1 tiles ahead
-        if not lean:                                   # else counted on below: that takes fewer registers
+    for step in tl.range(0, group * count, num_stages=stages):                     # `stages` - 1 tiles of Q, dO ahead
+        if not lean:                                   # lean: counted on below, which takes fewer registers
             h, i = h_kv * group + step // each, first + (step + begin) % each
         rows, head = i * B_r + tl.arange(0, B_r), (b * H_q + h).to(tl.int64)       # (B_r,)
-        Q_i = Q.load([b, h, i * B_r, 0]).reshape(B_r, B_d)                         # (B_r, B_d)
+        Q_i = Q.load([b, h, i * B_r, 0]).reshape(B_r, B_d)                         # (B_r, B_d)   0 past the ends
         dO_i = dO.load([b, h, i * B_r, 0]).reshape(B_r, B_dv)                      # (B_r, B_dv)
-        L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf"))     # (B_r,)  P = 0 past the end
+        L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf"))         # P = 0 past the end
         D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # (B_r,)
-
         S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
         P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
-        if (i < whole_from) | (i >= whole_from + whole):                           # a branch that all threads take or none
-            visible = keys[:, None] <= rows + (N_k - N_q) if causal else keys[:, None] < N_k
-            P_T = tl.where(visible, P_T, 0.0)                                      # (B_c, B_r)   past N_k it may be inf
+        if (i < whole_from) | (i >= whole_from + whole):                           # a branch all threads take or none
+            P_T = tl.where(keys[:, None] <= rows + (N_k - N_q) if causal else keys[:, None] < N_k, P_T, 0.0)
         dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
         dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
-        if dropout_p > 0:
-            kept_T = kept(seed, head, rows, keys[:, None], N_q, N_k, dropout_p)    # (B_c, B_r)
-            dS_T = P_T * (tl.where(kept_T, dP_T * (scale / (1 - dropout_p)), 0.0) - D_i)
-            P_T = tl.where(kept_T, P_T, 0.0)           # what met V in the forward; over 1 - p after the loop
         dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)
-        dS_T = dS_T.to(Q_i.dtype)
-        dK_j += tl.dot(dS_T, Q_i, input_precision="ieee")                          # (B_c, B_d)
-        dQ_i = tl.dot(dS_T.T, K_j, input_precision="ieee")                         # (B_r, B_d)
+        dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")            # (B_c, B_d)
+        dQ_i = tl.dot(dS_T.to(Q_i.dtype).T, K_j, input_precision="ieee")           # (B_r, B_d)
         if adds:
             dQ_sum.atomic_add([b, h, i * B_r, 0], dQ_i.reshape(1, 1, B_r, B_d))    #              nothing past the ends
         else:                                          # the interpreter knows no such descriptor: dQ_sum is a pointer
-            add_rows(dQ_sum + (head * N_q + i * B_r) * d, dQ_i, N_q - i * B_r, d)
+            dQ_at = dQ_sum + (head * N_q + rows)[:, None] * d + tl.arange(0, B_d)
+            tl.atomic_add(dQ_at, dQ_i, mask=(rows[:, None] < N_q) & (tl.arange(0, B_d) < d), sem="relaxed")
         if lean:
             i = tl.where(i + 1 == end, first, i + 1)
             h = tl.where(i == first + begin, h + 1, h)
-
     first_row = head_kv.to(tl.int64) * N_k + j * B_c
-    store_rows(dK + first_row * d, dK_j, N_k - j * B_c, d)
-    store_rows(dV + first_row * d_v, dV_j * (1 / (1 - dropout_p)), N_k - j * B_c, d_v)
+    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # anew: fewer registers
+    dK, dV = dK + first_row * d, dV + first_row * d_v
+    tl.store(dK + local * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
+    tl.store(dV + local * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))
 
 
 KERNELS = {"keys": tma_backward_kernel}                # by what its programs keep on chip
 
 
 def fa2_tma_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, deterministic=False, B_r=None, B_c=None
+    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None
 ):
-    """The gradients of attention for every batch and head, in three launches.
+    """The gradients of attention as `fa2_triton_backward`, without dropout; the bits of dQ change from run to run.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O and dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share the keys
-             dL, like L, where L has a gradient of its own; rows of 16, 32, 48, ... bytes; any strides: what TMA cannot read is
-             copied first; float16, bfloat16, float32, and float64 when interpreted
-    Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
-    Deterministic: dK and dV; dQ is not, and the call is refused where it must be
-    Tiles:   B_r x B_c, powers of two >= 16, by default what `tuning.choose` finds
-    Error:   at most 3x that of naive_backward in the same dtype, both against float64
-    Raises:  TypeError or ValueError before anything is launched
-    Source:  Dao 2023, arXiv:2307.08691, Algorithm 2
+    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
+             -> dQ, dK, dV, each like its tensor, contiguous
+    Raises:  TypeError or ValueError before anything is launched;
+             ValueError where deterministic, or for rows that are no multiple of 16 bytes
     New:     against fa2_atomic_backward: TMA copies the tiles and adds dQ up; one loop, whose masks stand in a branch
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p,
-                                  seed=seed, deterministic=deterministic)
+    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
+                                  deterministic=deterministic)
     refuse(why_not(Q, K, V, deterministic=deterministic))
     return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
 
@@ -133,8 +118,7 @@ def why_not(Q, K, V, *, deterministic=False, **options):
 
 
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
-    """The three launches in order, each (kernel, grid, arguments); nothing is checked, nothing runs. tiles: by KERNELS' names."""
-    B, H_kv, N_k, _ = K.shape
+    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
     first, rows = preprocess(O, dO, L, dL, options["scale"])
     by_hand, lean = tiles_by_hand(Q, V, options, B_r, B_c)
     tiles = choose(tma_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
@@ -147,19 +131,16 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None,
         arguments[name] = descriptor(fit_for_tma(T), (tiles[size], padded(T.shape[-1])))
     if arguments["adds"]:
         arguments["dQ_sum"] = descriptor(dQ_sum, (tiles["B_r"], padded(dQ.shape[-1])))
-    wanted = {*tma_backward_kernel.arg_names, "num_warps", "num_stages", "maxnreg"}
-    last = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
-    return (first,
-            (tma_backward_kernel, (B * H_kv * triton.cdiv(N_k, tiles["B_c"]),),
-             {name: value for name, value in arguments.items() if name in wanted}),
-            (finish_kernel, (triton.cdiv(dQ.numel(), 4096),), last))
+    arguments = only_wanted(tma_backward_kernel, arguments)
+    return first, (tma_backward_kernel, grid_of_keys(K, tiles), arguments), finish(dQ_sum, dQ)
 
 
 def tiles_by_hand(Q, V, options, B_r=None, B_c=None):
     """Tile sizes, warps and stages as a launch takes them, and whether the program is lean.
 
-    At d = 64 a Hopper SM has shared memory for three programs of two stages, and registers if none takes more than 168 a thread.
-    So few let no two products be under way, but while one program waits, two others work. With a mask it is no gain.
+    At d = 64 a Hopper SM has shared memory for three programs of two stages, and registers if none takes more than 168
+    a thread. With so few no two products are under way at once, but while one program waits, two others work. With a
+    mask it is no gain.
     """
     tiles = tiles_of_five_products(Q, V, options, B_r, B_c)
     lean = tiles == Tiles(64, 64, 4, 3)._asdict() and not options["causal"] and (capability(Q) or (9, 0)) < (10, 0)

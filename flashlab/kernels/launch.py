@@ -1,6 +1,6 @@
-"""What the launchers of attention kernels share: one check of a call, the arguments that all of these kernels take, tile sizes.
+"""What the launchers of attention kernels share: the check of a call, the arguments of all kernels, tile sizes, TMA.
 
-A call's options (causal, scale, dropout_p, seed) are checked here once, and travel from here to the kernels as one dictionary.
+`check_call` checks a call's options once; from here to the kernels they travel as one dictionary.
 """
 
 import functools
@@ -19,12 +19,12 @@ TENSORS = ("seed", "cu_seqlens_q", "cu_seqlens_k", "lengths", "block_table")    
 SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -inf where -inf * 0 would be NaN
 
 
-def check_call(Q, K, V, *, B_r, B_c, causal, scale, dropout_p, seed, deterministic=False, dtypes=FLOATS,
-               window=None, cu_seqlens_q=None, cu_seqlens_k=None):
-    """Raise TypeError or ValueError unless kernels can take these. Returns the options as kernels take them, by name.
+def check_call(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout_p=0.0, seed=None, window=None,
+               cu_seqlens_q=None, cu_seqlens_k=None, deterministic=False, dtypes=FLOATS):
+    """The options of a call as kernels take them, by name; those that the call leaves out are not among them.
 
-    deterministic: no kernel takes it; it decides which kernels may run (`pick.pick`)
-    window, cu_seqlens: few rungs take them; the options of other calls do not name them
+    deterministic: checked here; it decides which kernel runs, and no kernel takes it
+    Raises: TypeError or ValueError that names the argument
     """
     validate.check_qkv(Q, K, V, ndim=4, dtypes=dtypes)
     validate.check_heads(Q, K)
@@ -43,33 +43,49 @@ def check_call(Q, K, V, *, B_r, B_c, causal, scale, dropout_p, seed, determinist
                            cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
 
 
-def as_kernels_take(Q, K, *, window=None, cu_seqlens_q=None, cu_seqlens_k=None, **options):
+def as_kernels_take(Q, K, *, dropout_p=0.0, seed=None, window=None, cu_seqlens_q=None, cu_seqlens_k=None, **options):
     """The options of a call that has been checked, as kernels take them, by name."""
-    if window is not None:                             # for kernels no limit is one that no key reaches
+    if dropout_p > 0:
+        options |= {"dropout_p": dropout_p, "seed": seed}
+    if window is not None:                             # kernels know no -1: the limit is then one that no key reaches
         left, right = window
         options |= {"left": K.shape[2] if left == -1 else left, "right": Q.shape[2] if right == -1 else right}
-    if cu_seqlens_q is not None:
-        cu_seqlens_q, cu_seqlens_k = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()      # no kernel has a stride for them
+    if cu_seqlens_q is not None:                       # kernels have no stride for these
+        cu_seqlens_q, cu_seqlens_k = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()
         options |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "batch": len(cu_seqlens_q) - 1}
     return options
 
 
 def shared_arguments(Q, K, V, options, **strided):
-    """Pointers, strides and sizes that every kernel here takes, and the options. strided: more tensors with strides, dO."""
+    """Pointers, strides and sizes that every kernel takes, and the options. strided: more tensors with strides, dO."""
     (_, H_q, N_q, d), (_, H_kv, N_k, d_v) = Q.shape, V.shape
-    arguments = {"dropout_p": 0.0, "seed": None}
+    arguments = {}
     for name, T in {"Q": Q, "K": K, "V": V, **strided}.items():
         arguments |= {name: T} | {f"stride_{name}{axis}": step for axis, step in zip("bhnd", T.stride(), strict=True)}
     arguments |= {"H_q": H_q, "H_kv": H_kv, "N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v} | options
     return arguments | {"B_d": padded(d), "B_dv": padded(d_v)}
 
 
-def forward(kernel, launch, Q, K, V, *, kind=None, **options):
-    """O and L by a forward kernel. launch(Q, K, V, O, L, **options) -> its grid and arguments; the call has been checked.
+def described(kernel, Q, K, V, O, L, options, tiles):
+    """The arguments of a forward kernel that takes Q, K, V and O as tensor descriptors."""
+    arguments = shared_arguments(Q, K, V, options) | {"L": L, "stages": tiles["num_stages"]} | tiles
+    for name, T, rows in (("Q", Q, "B_r"), ("K", K, "B_c"), ("V", V, "B_c"), ("O", O, "B_r")):
+        arguments[name] = descriptor(T, (tiles[rows], padded(T.shape[-1])))
+    return only_wanted(kernel, arguments)
 
-    kernel: None where launch gives several launches, each (kernel, grid, arguments)
+
+def only_wanted(kernel, arguments):
+    """Those of the arguments that the kernel, or its launch, takes."""
+    wanted = {*kernel.arg_names, "num_warps", "num_stages", "maxnreg"}
+    return {name: value for name, value in arguments.items() if name in wanted}
+
+
+def forward(kernel, launch, Q, K, V, *, kind=None, **options):
+    """O and L by a forward kernel, for a call that has been checked.
+
+    launch: launch(Q, K, V, O, L, **options) -> the kernel's grid and arguments; among these may be launches that come
+            "before", whose results the kernel reads. Where kernel is None: -> launches, each (kernel, grid, arguments)
     kind:   `plans.kind` of the call, where it is known
-    The arguments may have launches "before" among them, whose results the kernel reads.
     """
     O = empty(*Q.shape[:3], V.shape[-1], Q, packed="batch" in options)
     L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
@@ -102,9 +118,10 @@ def check_backward_call(Q, K, V, O, dO, L, dL, **options):
 
 
 def backward(launch, Q, K, V, O, dO, L, dL, *, kind=None, **options):
-    """dQ, dK, dV by backward kernels. launch(Q, ..., dL, dQ, dK, dV, **options) -> its launches; the call has been checked.
+    """dQ, dK, dV by backward kernels, for a call that has been checked.
 
-    kind: `plans.kind` of the call, where it is known
+    launch: launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, **options) -> launches, each (kernel, grid, arguments)
+    kind:   `plans.kind` of the call, where it is known
     """
     packed = "batch" in options
     dQ, dK, dV = (empty(*T.shape, T, packed=packed) for T in (Q, K, V))
@@ -117,12 +134,13 @@ def backward(launch, Q, K, V, O, dO, L, dL, *, kind=None, **options):
     kind = kind or plans.kind(options.items(), *inputs.values())
     L, dL = (None if T is None else T.contiguous() for T in (L, dL))           # as the forward made them, else copies
     O = O.transpose(1, 2).contiguous().transpose(1, 2) if packed else O.contiguous()
-    plans.run((launch, kind), partial(launch, **options), inputs | {"O": O, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV})
+    tensors = inputs | {"O": O, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV}
+    plans.run((launch, kind), partial(launch, **options), tensors)
     return dQ, dK, dV
 
 
 def tensors_among(options):
-    """Take out of a call's options those that are tensors, or None in the place of one: {name: tensor}."""
+    """Take the tensors out of a call's options, or None where one might stand: {name: tensor}."""
     return {name: options.pop(name) for name in TENSORS if name in options}
 
 
@@ -133,16 +151,18 @@ def empty(B, H, N, d, like, packed=False):
     return torch.empty(B, H, N, d, dtype=like.dtype, device=like.device)
 
 
-def one_program_a_block(Q, B_r):
+def grid_of_blocks(Q, B_r):
     """The grid with a program for each query block of each head. One axis: the other two stop at 65535 programs."""
     return (Q.shape[0] * Q.shape[1] * triton.cdiv(Q.shape[2], B_r),)
 
 
 def programs_at_a_time(T, num_warps, shared_bytes=None):
-    """How many programs the GPU of T runs at a time, if an SM takes eight warps, and programs of so many bytes of shared memory,
-    where that is said; interpreted, a few."""
+    """How many programs the GPU of T runs at a time if an SM takes eight warps; interpreted, a few.
+
+    shared_bytes: of one program, where shared memory may be what limits them
+    """
     if not T.is_cuda:
-        return 4                                       # enough for programs to take several blocks, and for blocks to be left over
+        return 4                                       # so few that a program takes several blocks
     gpu, of_an_sm = torch.cuda.get_device_properties(T.device), 8 // num_warps
     if shared_bytes:
         of_an_sm = min(of_an_sm, gpu.shared_memory_per_multiprocessor // shared_bytes)
@@ -150,7 +170,7 @@ def programs_at_a_time(T, num_warps, shared_bytes=None):
 
 
 def heads_together(Q, K, V, keys=None):
-    """How many heads to walk at a time so that their keys and values stay in the L2 cache. It divides the number of heads.
+    """How many heads to walk at a time so that their keys and values stay in the L2 cache: a divisor of their number.
 
     keys: so many of a head's N_k are read by programs that run side by side (all)
     """
@@ -168,24 +188,24 @@ def largest_divisor(n, at_most):
 
 
 def positive_scale(Q, scale):
-    """(Q, scale) that give the same scores, with scale > 0: scaling then keeps order, and a maximum may be taken before it."""
+    """(Q, scale) that give the same scores, with scale > 0: the largest score is the largest before scaling."""
     return (-Q if scale < 0 else Q), max(abs(scale), SMALLEST_SCALE)
 
 
 def pick_tiles(Q, V, options, B_r=None, B_c=None):
     """Tile sizes, warps and stages as a launch takes them: `best_tiles` where the caller does not say."""
-    crowded = options["causal"] or options.get("left") is not None or options.get("dropout_p", 0.0) > 0    # all take registers
+    crowded = options["causal"] or options.get("left") is not None or options.get("dropout_p")   # all take registers
     best_B_r, best_B_c, num_warps, num_stages = best_tiles(max(Q.shape[-1], V.shape[-1]), Q.dtype, crowded)
     B_r, B_c = B_r or best_B_r, B_c or best_B_c
     if B_r != best_B_r and Q.dtype != torch.float32:
         num_warps = 4 if B_r <= 64 else 8              # tensor cores want at least 16 rows a warp
     if little_shared_memory(Q):
-        num_stages = min(num_stages, 2)                # three stages of 128-wide tiles fill an A100's or H100's, not a 4090's
+        num_stages = min(num_stages, 2)                # three stages of 128-wide tiles fit an A100 or H100, not a 4090
     return {"B_r": B_r, "B_c": B_c, "num_warps": num_warps, "num_stages": num_stages}
 
 
 def best_tiles(d, dtype, causal=False):
-    """(B_r, B_c, num_warps, num_stages): fastest of those tried on an H100 that spill no registers (tests/test_compiled.py)."""
+    """(B_r, B_c, num_warps, num_stages): the fastest of those tried on an H100 that spill no registers."""
     if dtype == torch.float32:
         return (64 if d <= 64 else 32, 32 if d <= 128 else 16, 8, 2)
     if d <= 64:
@@ -194,16 +214,17 @@ def best_tiles(d, dtype, causal=False):
 
 
 def descriptor(T, block, shape=None, **layout):
-    """A tensor descriptor of T (..., N, d): what TMA needs to know to copy a tile of this shape by its coordinates alone.
+    """A tensor descriptor of T (..., N, d): what TMA needs to know to copy a tile of this shape by its coordinates.
 
-    shape:  how the elements of a contiguous T are to be numbered, where not as T's own shape says
-    layout: Gluon's descriptors know how the tile lies in shared memory, too
+    shape:  by which the elements of a contiguous T are numbered; by default T's own
+    layout: how a tile lies in shared memory, for Gluon's descriptors
     """
     if layout:
         from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
     else:
         from triton.tools.tensor_descriptor import TensorDescriptor
-    shape, strides = (shape, [math.prod(shape[n + 1:]) for n in range(len(shape))]) if shape else (T.shape, T.stride())
+    strides = [math.prod(shape[n + 1:]) for n in range(len(shape))] if shape else T.stride()
+    shape = shape or T.shape
     strides = lawful_strides(shape, strides, T.itemsize)
     return TensorDescriptor(T, list(shape), strides, [1] * (len(shape) - len(block)) + list(block), **layout)
 
@@ -223,7 +244,8 @@ def why_no_descriptor(**tensors):
         if T.stride(-1) != 1 and T.shape[-1] > 1:
             return f"{name}'s columns lie {T.stride(-1)} elements apart: TMA copies rows whose elements are neighbours"
         if T.data_ptr() % 16 or any(step % 16 or step == 0 for step in steps):
-            return f"{name}'s rows, heads or batches do not all begin at places of their own, multiples of 16 bytes, as TMA wants"
+            return (f"{name}'s rows, heads or batches do not all begin at places of their own, multiples of 16 bytes, "
+                    "as TMA wants")
     return None
 
 
@@ -237,7 +259,7 @@ def fit_for_tma(T):
     return T.contiguous() if why_no_descriptor(T=T) else T
 
 
-def why_no_tma(Q, K, V):
+def why_no_tma(Q, K, V, **options):
     """Why a kernel that copies with TMA cannot take these, in words; None where it can."""
     have = capability(Q)
     if have and have < (9, 0):
@@ -248,7 +270,7 @@ def why_no_tma(Q, K, V):
 
 
 def why_not_hopper(Q, V, dropout_p=0.0, B_r=None, B_c=None):
-    """Why the kernels whose warps divide the labour do not take a call, in words; None where they do."""
+    """Why a kernel with a warp for loads and others for products does not take a call, in words; None where it does."""
     have, (d, d_v) = capability(Q), (Q.shape[-1], V.shape[-1])
     if have is None or have[0] != 9:
         return "its instructions are Hopper's alone, and no interpreter knows them" if have is None else (

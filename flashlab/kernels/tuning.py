@@ -1,7 +1,9 @@
 """Tile sizes, warps and stages: what can be tried, what fits, and what a search on this GPU found fastest.
 
-Nothing is searched here, and nothing when a kernel is called: `python -m flashlab bench tune` searches, once, and leaves its
-table in a file beside other caches. A call looks its head dimension up there and takes the nearest size that was tuned.
+How large tiles should be is a bargain that no formula settles: large ones read less, and take registers and shared
+memory from the other programs of an SM. `python -m flashlab bench tune` times those that fit on the GPU at hand and
+leaves its table in a file. A call looks its head dimension up there and takes the nearest N that was searched; where
+nothing has been searched, the sizes picked by hand.
 """
 
 import functools
@@ -27,7 +29,7 @@ class Tiles(NamedTuple):
     B_r: int
     B_c: int
     num_warps: int
-    num_stages: int        # tiles of K and V (backward: of Q and dO) in the pipeline, this one too; 1: each load is waited for
+    num_stages: int        # tiles of K and V (backward: Q and dO) in the pipeline; 1: each load is waited for
 
 
 GRID = [Tiles(*choice) for choice in product((64, 128), (32, 64, 128), (4, 8), (1, 2, 3, 4))]
@@ -35,13 +37,13 @@ KEYS_GRID = [Tiles(*choice) for choice in product((32, 64, 128), (64, 128), (4, 
 
 
 def shared_bytes(tiles, d, d_v, dtype, stays="queries"):
-    """The least shared memory that a program of these tiles takes: Q_i, and K_j and V_j for each stage; or the other way round."""
+    """The least shared memory that a program of these tiles takes: Q_i, and K_j, V_j for each stage; or the reverse."""
     B, B_of_a_stage = (tiles.B_r, tiles.B_c) if stays == "queries" else (tiles.B_c, tiles.B_r)
     return dtype.itemsize * (B * padded(d) + tiles.num_stages * B_of_a_stage * (padded(d) + padded(d_v)))
 
 
 def candidates(d, d_v, dtype, limit, grid=None, stays="queries"):
-    """Those of the grid worth compiling: they fit in `limit` bytes of shared memory, and each warp has 16 rows at least.
+    """The tiles worth compiling: they fit in `limit` bytes of shared memory, and each warp has at least 16 rows.
 
     stays: what a program keeps on chip, and what stands in the rows of its scores: "queries" or "keys"
     """
@@ -51,14 +53,14 @@ def candidates(d, d_v, dtype, limit, grid=None, stays="queries"):
 
 
 def choose(kernel, Q, K, V, options, B_r=None, B_c=None, tiles=None, otherwise=None):
-    """The tiles of one launch, by name: those given, else the fastest that a search found here, else `pick_tiles` or these."""
-    if tiles is None and not (B_r or B_c or options.get("dropout_p")):
+    """The tiles of one launch, by name: those given, else the fastest that a search found, else `otherwise`."""
+    if tiles is None and not (B_r or B_c):
         tiles = fastest(kernel, Q.shape[-1], V.shape[-1], Q.dtype, options["causal"], K.shape[2])
     return tiles._asdict() if tiles else otherwise or pick_tiles(Q, V, options, B_r, B_c)
 
 
 def fastest(kernel, d, d_v, dtype, causal, N):
-    """The Tiles that a search found fastest for this head dimension, at the nearest N that was searched; None without one."""
+    """The Tiles found fastest for this head dimension at the nearest N that was searched; None without a search."""
     found = tables().get(key(kernel, d, d_v, dtype, causal))
     if not found:
         return None
@@ -68,7 +70,7 @@ def fastest(kernel, d, d_v, dtype, causal, N):
 
 
 def key(kernel, d, d_v, dtype, causal):
-    """What a table holds for: another GPU, another Triton or an edited kernel has one of its own."""
+    """The key of a table: another GPU, another Triton or an edited kernel has a table of its own."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     sizes = f"d {d}, d_v {d_v}, {str(dtype).removeprefix('torch.')}{', causal' if causal else ''}"
     return f"{kernel.fn.__name__} {edition(kernel)}, {sizes}, {gpu}, triton {triton.__version__}"
@@ -86,7 +88,7 @@ def cache_file():
 
 @functools.lru_cache(1)
 def tables():
-    """{key: {N: [[tiles, ms or None, why not or None], ...]}}; empty where there is no file, or none that can be read."""
+    """{key: {N: [[tiles, ms or None, why not or None], ...]}}; empty without a file that can be read."""
     try:
         found = json.loads(cache_file().read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 from torch.autograd import forward_ad
 
-from flashlab import ladder
 from flashlab.operator import again, pick, transforms
 from flashlab.triton_mode import import_triton, interpreted
 from flashlab.validate import (
@@ -26,8 +25,8 @@ from flashlab.validate import (
 )
 
 BACKENDS = ("auto", "triton", "torch")
-KERNELS = tuple(kernel.name for kernel in [*ladder.KERNELS, ladder.DECODE])
-BACKWARD_KERNELS = tuple(kernel.name for kernel in ladder.BACKWARD_KERNELS)
+KERNELS = tuple(kernel.name for kernel in [*pick.KERNELS, pick.DECODE])
+BACKWARD_KERNELS = tuple(kernel.name for kernel in pick.BACKWARD_KERNELS)
 
 
 def flash_attention(
@@ -182,7 +181,8 @@ class Options(NamedTuple):
 
     @property
     def of_a_kernel(self):
-        return self.of_a_rung | self.of_few | {"dropout_p": self.dropout_p, "seed": self.seed}
+        dropout = {"dropout_p": self.dropout_p, "seed": self.seed} if self.dropout_p > 0 else {}
+        return self.of_a_rung | self.of_few | dropout
 
     @property
     def of_a_backward_kernel(self):
@@ -342,11 +342,11 @@ def _run_triton(Q, K, V, options):
     if of_a_rung := _taken.get(kind):
         return launch.forward(*of_a_rung, Q, K, V, kind=kind, **launch.as_kernels_take(Q, K, **options.of_a_kernel))
     if options.backend in KERNELS:
-        rung = ladder.rung(options.backend).for_options(**options.of_few)
+        rung = pick.named(options.backend, dropout_p=options.dropout_p, **options.of_few)
     else:
         rung, _ = pick.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p, **options.of_few)
     results = rung.function(Q, K, V, **options.of_a_kernel)
-    _keep(kind, Q, rung.home.KERNEL, rung.launches())
+    _keep(kind, Q, rung.home.KERNEL, rung.launch)
     return results
 
 
@@ -358,12 +358,12 @@ def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
     if of_a_rung := _taken.get(kind):
         return launch.backward(*of_a_rung, Q, K, V, O, dO, L, dL, kind=kind, **launch.as_kernels_take(Q, K, **options.of_a_kernel))
     if options.backend in BACKWARD_KERNELS:
-        rung = ladder.rung(options.backend).for_options(**options.of_few)
+        rung = pick.named(options.backend, dropout_p=options.dropout_p, **options.of_few)
     else:
         rung, _ = pick.pick(Q, K, V, backward=True, causal=options.causal, dropout_p=options.dropout_p,
                               deterministic=options.deterministic, **options.of_few)
     grads = rung.function(Q, K, V, O, dO, L, dL=dL, **options.of_a_backward_kernel)
-    _keep(kind, Q, rung.launches(options.deterministic))
+    _keep(kind, Q, options.deterministic and pick.ordered(rung) or rung.launch)
     return grads
 
 

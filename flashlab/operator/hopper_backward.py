@@ -47,7 +47,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from flashlab.kernels.fa2_backward import preprocess
 from flashlab.kernels.groups import how_many_parts, in_parts
 from flashlab.kernels.launch import (
     backward,
@@ -64,6 +63,7 @@ from flashlab.operator.hopper_words import add_by_tma, arrive, following, opaque
 from flashlab.operator.sequences import output_rows, rows_of_part, slots
 from flashlab.operator.spans import first_tile, rounds, rows_in_table, table_of_blocks, tiles_of, within, without_hidden
 from flashlab.operator.turns import TOGETHER, last_groups_first, round_at, turn, wait_for
+from flashlab.operator.windows_backward import preprocess
 
 LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 ROWS = gl.constexpr(64)                                # query rows of a tile, and keys of a consumer: what one wgmma takes

@@ -1,27 +1,76 @@
-"""Which kernel flash_attention runs for a call, and why not the others."""
+"""Which kernel flash_attention runs for a call, and why not the others.
 
-from flashlab.ladder import BACKWARD_KERNELS, DECODE, KERNELS
+The ladder's kernels are dense or causal. Windows, packed sequences and dropout have kernels of the operator's own.
+"""
+
+from flashlab import cost, ladder
+from flashlab.ladder import DECODE, TRITON, Rung
+
+WINDOWS = Rung(0, "windows_forward", "flashlab.operator.windows", "windows", "13", cost.fa2_forward, "#7A1FA2", "x",
+               "fa2_triton_forward with windows, packed sequences and dropout", **TRITON)
+WINDOWS_BACKWARD = Rung(0, "windows_backward", "flashlab.operator.windows_backward", "windows", "13",
+                        cost.fa2_backward_two_pass, "#7A1FA2", "x",
+                        "fa2_triton_backward with windows, packed sequences and dropout", **TRITON)
+
+# From the first to look at to the last. On a GPU the last that takes a call runs, and WINDOWS takes every call.
+KERNELS = [ladder.KERNELS[0], WINDOWS, *ladder.KERNELS[1:]]
+BACKWARD_KERNELS = [ladder.BACKWARD_KERNELS[0], WINDOWS_BACKWARD, *ladder.BACKWARD_KERNELS[1:]]
+ALL = {kernel.name: kernel for kernel in [*KERNELS, *BACKWARD_KERNELS, DECODE]}
+
+# The options that each kernel takes besides causal and scale
+TAKES = {"windows_forward": ("window", "packed sequences", "dropout"),
+         "windows_backward": ("window", "packed sequences", "dropout"),
+         "fa2_triton_forward": ("dropout",), "fa2_triton_backward": ("dropout",),
+         "fa2_hopper_forward": ("window", "packed sequences"), "fa2_hopper_backward": ("window", "packed sequences"),
+         "fa2_decode_forward": ("window",)}
 
 SMALL = 2**22              # scores: a GPU computes as many in the microseconds that a descriptor takes
 FEW_ROWS, MANY_KEYS = 64, 1024             # where sharing out the keys pays: rows that read the same key head, and keys
 
 
 def pick(Q, K, V, *, backward=False, **options):
-    """The kernel that flash_attention runs for a call, and why not each of those above it: (rung, {name: reason})."""
+    """The kernel that flash_attention runs for a call, and why not each of those above it: (rung, {name: reason}).
+
+    options: those of the call among causal, dropout_p, window, cu_seqlens_q, cu_seqlens_k and, backward, deterministic
+    """
     kernels, reasons = BACKWARD_KERNELS if backward else KERNELS, {}
+    if not Q.is_cuda:                                  # interpreted: speed says nothing, the first is the one to read
+        return kernels[1 if lacks(kernels[0], **options) else 0], reasons
     small = Q.shape[0] * Q.shape[1] * Q.shape[2] * K.shape[2] < SMALL
-    if not Q.is_cuda:                                  # interpreted: speed says nothing, and the first is the one to read
-        return kernels[0], reasons
-    for kernel in reversed(kernels[1:] + ([DECODE] if not backward and decodes(Q, K) else [])):
+    for kernel in reversed(kernels[2:] + ([DECODE] if not backward and decodes(Q, K) else [])):
         unproven = None if kernel.proven else "it has not been held against float64 on a GPU yet"
         slower = "the one before it is faster" if kernel.detour else None
         if small and kernel.by_tma:
             slower = "to prepare TMA's descriptors takes longer than so small a call"
-        reason = kernel.why_not(Q, K, V, **options) or unproven or slower
+        reason = why_not(kernel, Q, K, V, **options) or unproven or slower
         if reason is None:
             return kernel, reasons
         reasons[kernel.name] = reason
-    return kernels[0], reasons                         # it takes everything that a kernel may be given
+    return kernels[1], reasons
+
+
+def why_not(kernel, Q, K, V, **options):
+    """Why a kernel does not take a call on this GPU, in words; None where it does."""
+    return lacks(kernel, **options) or kernel.why_not(Q, K, V, **options)
+
+
+def lacks(kernel, *, window=None, cu_seqlens_q=None, dropout_p=0.0, **options):
+    """The first of the options asked for that a kernel does not take, in words; None where it takes them all."""
+    asked = {"window": window is not None, "packed sequences": cu_seqlens_q is not None, "dropout": dropout_p > 0}
+    return next((f"it takes no {name}" for name, there in asked.items()
+                 if there and name not in TAKES.get(kernel.name, ())), None)
+
+
+def named(name, **options):
+    """The kernel of that name. Raises: ValueError if it does not take the options"""
+    if reason := lacks(ALL[name], **options):
+        raise ValueError(f"{name} does not take the call: {reason}")
+    return ALL[name]
+
+
+def ordered(kernel):
+    """What launches a backward kernel so that its sums have the same bits each time; None where it has one way only."""
+    return getattr(kernel.home, "launch_in_order", None)
 
 
 def decodes(Q, K):

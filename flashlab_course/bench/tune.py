@@ -27,17 +27,17 @@ def with_tiles(name, stays, problem, device):
     from flashlab.kernels import launch  # here and below: they need Triton
     from flashlab.kernels.fa2 import fa2_triton_forward
 
-    module, kernel = import_module(ladder.rung(name).module), tunable_kernels(name)[stays]
-    options = {"causal": problem.causal, "scale": problem.d**-0.5, "dropout_p": 0.0, "seed": None}
+    rung, kernel = ladder.rung(name), tunable_kernels(name)[stays]
+    options = {"causal": problem.causal, "scale": problem.d**-0.5}
     if not name.endswith("backward"):
         tensors = problems.inputs(problem, device)
-        call = lambda tiles: launch.forward(kernel, partial(module.launch, tiles=tiles), *tensors, **options)
+        call = lambda tiles: launch.forward(kernel, partial(rung.launch, tiles=tiles), *tensors, **options)
         return call, lambda call: check(call, *tensors, problem.causal)
     *qkv, dO = backward.inputs(problem, device)
     O, L = fa2_triton_forward(*qkv, causal=problem.causal)
 
     def call(tiles):
-        return launch.backward(partial(module.launch, tiles={stays: tiles}), *qkv, O, dO, L, None, **options)
+        return launch.backward(partial(rung.launch, tiles={stays: tiles}), *qkv, O, dO, L, None, **options)
 
     return call, lambda call: check_gradients(call, *qkv, dO, problem.causal)
 

@@ -6,13 +6,12 @@ import re
 import textwrap
 
 
-def changes(before, after, most=20, leave_out="$^"):
+def changes(before, after, most=20):
     """The lines that differ between two functions or kernels, as text: `-` what went, `+` what came.
 
-    most       lines shown of each run of lines that went or came together; the rest is counted
-    leave_out  a regular expression: lines that it finds something in are in neither
+    most: lines shown of each run of lines that went or came together; the rest is counted
     """
-    old, new = ([line for line in _code(function) if not re.search(leave_out, line)] for function in (before, after))
+    old, new = _code(before), _code(after)
     matcher = difflib.SequenceMatcher(None, [line.strip() for line in old], [line.strip() for line in new], autojunk=False)
     shown = []
     for tag, a, b, c, d in matcher.get_opcodes():

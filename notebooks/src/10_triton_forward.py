@@ -369,7 +369,7 @@ reveal("ex10_triton_forward")
 replay("ex10_triton_forward")
 
 # %% [markdown]
-# *(From here on the exercise above is spoiled.)* The repository's own is [flashlab/kernels/fa2.py](../flashlab/kernels/fa2.py), one function of about 60 lines. It adds batches, `d` and `d_v` that are no powers of two, dropout for chapter 11, and heads that share keys. Held against chapter 06's inner step: the same names in the same order.
+# *(From here on the exercise above is spoiled.)* The repository's own is [flashlab/kernels/fa2.py](../flashlab/kernels/fa2.py), one function of 50 lines. It adds batches, `d` and `d_v` that are no powers of two, dropout for chapter 11, and heads that share keys. Held against chapter 06's inner step: the same names in the same order.
 
 # %%
 def last_lines(function):
@@ -416,7 +416,7 @@ print(f"{how}: same bits as with {H_q // H_kv} copies of every key head: {torch.
 # %% [markdown]
 # ## A window, and sequences in a row
 #
-# Two things that models ask for change which tiles there are, and nothing inside one. With a **window** `(left, right)` a query sees `left` keys before its own place and `right` after it; causal is the window without a left end and `right = 0`. And sequences of different lengths need no padding: they are **packed** one after the other along $N$, and each sees itself alone.
+# Two things that models ask for change which tiles there are, and nothing inside one. With a **window** `(left, right)` a query sees `left` keys before its own place and `right` after it; causal is the window without a left end and `right = 0`. And sequences of different lengths need no padding: they are **packed** one after the other along $N$, and each sees itself alone. The ladder's kernels know neither; [flashlab/operator/windows.py](../flashlab/operator/windows.py) is this chapter's kernel with both.
 #
 # 128 tokens, tiles of $16 \times 16$; causal attention visits 36 of the 64. **Predict** how many are left with the window $(32, 0)$, and how many if the tokens are three causal sequences of 50, 30 and 48.
 

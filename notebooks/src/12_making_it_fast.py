@@ -26,7 +26,6 @@ if import_triton() is None:
 
 # %%
 import re
-from importlib import import_module
 
 import torch
 
@@ -38,7 +37,7 @@ from flashlab_course.figures.chapter_12 import gains, rung_before, search_rows, 
 from flashlab_course.figures.words import label                       # "fa2_exp2_forward" -> "+ base 2"
 from flashlab_course.gpu import banks, schedule
 from flashlab_course.gpu.occupancy import occupancy
-from flashlab.kernels import fa2, fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma, fa2_tuned, tuning
+from flashlab.kernels import fa2, fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma, tuning
 from flashlab.operator import hopper_forward as fa2_hopper, pick
 from flashlab.kernels.launch import best_tiles
 from flashlab_course.lesson import changes, compare, reveal
@@ -56,7 +55,7 @@ figures.ladder([one for one in ladder.KERNELS if one.chapter in ("10", "12")])
 
 # %%
 kernels = {"fa2_triton_forward": fa2.fa2_forward_kernel, "fa2_exp2_forward": fa2_exp2.fa2_exp2_kernel,
-           "fa2_split_forward": fa2_split.fa2_split_kernel, "fa2_tuned_forward": fa2_tuned.KERNEL,
+           "fa2_split_forward": fa2_split.fa2_split_kernel, "fa2_tuned_forward": fa2_split.KERNEL,
            "fa2_pipelined_forward": fa2_pipelined.KERNEL, "fa2_tma_forward": fa2_tma.KERNEL,
            "fa2_persistent_forward": fa2_persistent.KERNEL, "fa2_hopper_forward": fa2_hopper.fa2_hopper_kernel}
 
@@ -68,7 +67,7 @@ def meta(*shape, dtype=torch.bfloat16):
 def arguments_of(name, d=128):
     Q, L = meta(1, 16, 4096, d), meta(1, 16, 4096, dtype=torch.float32)
     tiles = {"tiles": tuning.Tiles(*best_tiles(d, Q.dtype, True))} if name == "fa2_tma_forward" else {}     # those of the rungs before
-    return import_module(ladder.rung(name).module).launch(Q, Q, Q, Q, L, causal=True, scale=d**-0.5, **tiles)[1]
+    return ladder.rung(name).launch(Q, Q, Q, Q, L, causal=True, scale=d**-0.5, **tiles)[1]
 
 
 made = dict(zip(kernels, compile_all([(kernel, arguments_of(name), 90) for name, kernel in kernels.items()]), strict=True))
@@ -120,11 +119,10 @@ check("ex12_exp2")
 reveal("ex12_exp2")
 
 # %% [markdown]
-# The same change in the kernel, as the diff of two rungs: `-` is chapter 10's line, `+` the new one. Comments are left out, and so are the lines by which chapter 10's kernel also takes windows and packed sequences: this rung and those after it leave such calls to it.
+# The same change in the kernel, as the diff of two rungs: `-` is chapter 10's line, `+` the new one, comments left out. Dropout was chapter 11's: this rung and those after it have none.
 
 # %%
-window_and_packed = r"all_q|start_q|T_r = |[QKV] \+= |for j|end = |seen|visible|kept\(|O_at = "
-print(changes(fa2.fa2_forward_kernel, fa2_exp2.fa2_exp2_kernel, leave_out=window_and_packed))
+print(changes(fa2.fa2_forward_kernel, fa2_exp2.fa2_exp2_kernel))
 
 # %% [markdown]
 # **Predict**: how many per cent of the float32 multiplications in the compiled kernel are left once both factors are one?
@@ -242,7 +240,7 @@ import time
 kept = tuning.candidates(128, 128, torch.bfloat16, SHARED_LIMIT[90])
 some = kept[::len(kept) // 4][:4]
 start = time.perf_counter()
-tried = compile_all([(fa2_tuned.KERNEL, arguments_of("fa2_split_forward") | tiles._asdict(), 90) for tiles in some])
+tried = compile_all([(fa2_split.KERNEL, arguments_of("fa2_split_forward") | tiles._asdict(), 90) for tiles in some])
 seconds = (time.perf_counter() - start) / len(some)
 said = compare("the search over tiles", my_search, {"choices left": len(kept), "seconds for one": seconds})
 print(f"{len(kept)} choices at {seconds:.1f} s (measured here, compiling alone): {len(kept) * seconds:.0f} s for one head dimension and mask")
@@ -263,9 +261,9 @@ figures.compiled_kernels(rows)
 my_key = None     # for example "the GPU and the batch"
 
 # %%
-print(tuning.key(fa2_tuned.KERNEL, 128, 128, torch.bfloat16, True))
+print(tuning.key(fa2_split.KERNEL, 128, 128, torch.bfloat16, True))
 _ = compare("what makes a table of tiles useless", my_key, "the GPU and Triton's version and the kernel's source")
-found = tuning.fastest(fa2_tuned.KERNEL, 128, 128, torch.bfloat16, True, 4096)
+found = tuning.fastest(fa2_split.KERNEL, 128, 128, torch.bfloat16, True, 4096)
 print("on this machine:", found or "nothing has been searched, so the sizes picked by hand stand")
 
 # %% [markdown]

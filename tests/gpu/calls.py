@@ -5,6 +5,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import torch
+from orders import judge_in_orders
 
 from flashlab import oracle
 from flashlab.operator.attention import flash_attention, flash_attention_varlen
@@ -99,7 +100,7 @@ class Call(NamedTuple):
             one = {name: T[:, :, keys if name in KEY_SIDE else queries] for name, T in named.items()}
             if "O" in found and not one["Q"].numel():
                 continue
-            verdict = oracle.judge_in_orders(lambda n, one=one: judge(one, n, masks), self.d, tensors[0].device)
+            verdict = judge_in_orders(lambda n, one=one: judge(one, n, masks), self.d, tensors[0].device)
             if not verdict.ok:
                 return f"{self}: {verdict}"
         return None
@@ -208,7 +209,7 @@ class DecodeCall:
         for b, end in enumerate(ends):
             one = {"O": O[b], "L": L[b], "Q": Q[b], "K": K[b, :, :end], "V": V[b, :, :end]}
             masks = {"causal": True, "window": self.window}
-            verdict = oracle.judge_in_orders(lambda n, one=one, masks=masks: judge(one, n, masks), self.d, device)
+            verdict = judge_in_orders(lambda n, one=one, masks=masks: judge(one, n, masks), self.d, device)
             if not verdict.ok:
                 return f"{self}: sequence {b}: {verdict}"
         return None

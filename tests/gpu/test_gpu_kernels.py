@@ -18,7 +18,7 @@ from calls import KEY_SIDE, SHAPES, SMALL, Call, judge
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
 from flashlab import ladder, oracle
-from flashlab.operator import fp8
+from flashlab.operator import fp8, pick
 from flashlab.triton_mode import import_triton
 from flashlab_course.bench.checks import poisoned_outputs
 from flashlab_course.bench.fp8 import LARGEST_ERROR
@@ -39,13 +39,13 @@ def patience():
 
 def ways(kernel):
     """The values of `deterministic` that make a difference to a kernel."""
-    return (False, True) if kernel.launches_in_order else (False,)
+    return (False, True) if pick.ordered(kernel) else (False,)
 
 
 def why_not(kernel, call, tensors, deterministic=False):
     """Why the kernel does not take the call, in words; None where it does."""
     options = call.options(tensors[0].device) | ({"deterministic": True} if deterministic else {})
-    return kernel.why_not(*tensors[:3], **options)
+    return pick.why_not(kernel, *tensors[:3], **options)
 
 
 def run(kernel, call, tensors, deterministic=False):
@@ -65,7 +65,7 @@ def wrong(name, call, device="cuda", repeats=REPEATS, deterministic=False):
         return f"not for it: {reason}"
     moving = set()
     if kernel in ladder.BACKWARD_KERNELS and not deterministic:
-        in_order = not kernel.launches_in_order and not why_not(kernel, call, tensors, True)
+        in_order = not pick.ordered(kernel) and not why_not(kernel, call, tensors, True)
         moving = set() if in_order else {"dQ"}
     first = run(kernel, call, tensors, deterministic)
     if reason := call.wrong(first, tensors):
