@@ -1,22 +1,24 @@
 """A stand-in for Gluon that runs the Hopper kernels on the CPU, a Python thread for each warpgroup, to test how they take turns.
 
-It knows just enough: tiles are tensors, and barriers count as the hardware's do. What the hardware may delay is delayed as far as
-the barriers allow: a matrix product reads its operands when it is waited for, and so does a sum by TMA, so a slot that is let go
-too early is overwritten in time to be seen. A barrier that counts too many, or that nobody reaches, is an error and not a hang.
+It takes the place of flashlab.operator.gluon_adapter: the kernels' modules are loaded once more, `forward`, `backward`, `fp8`,
+`pipeline` and so on, and import from here. Tiles are tensors, and barriers count as the hardware's do. What the hardware may delay
+is delayed as far as the barriers allow: a matrix product reads its operands when it is waited for, and so does a sum by TMA, so a
+slot that is released too early is overwritten in time to be seen. A barrier that counts too many, or that nobody reaches, is an
+error and not a hang.
 """
 
+import importlib
+import inspect
+import sys
 import threading
 import time
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from unittest import mock
 
 import torch
 
 from flashlab.kernels import plans
 from flashlab.kernels.launch import empty
-from flashlab.operator import hopper_backward as fa2_hopper_backward  # noqa: E402
-from flashlab.operator import hopper_forward as fa2_hopper  # noqa: E402
-from flashlab.operator import hopper_words as hopper  # noqa: E402
-from flashlab.operator import spans, turns  # noqa: E402
 
 PATIENCE = 20                          # seconds until a wait counts as a deadlock
 
@@ -83,8 +85,8 @@ def tile_in_memory(descriptor, at):
 class Machine:
     """One program: its barriers, and what its threads have under way."""
 
-    def __init__(self, program):
-        self.program, self.changed = program, threading.Condition()
+    def __init__(self, program, programs):
+        self.program, self.programs, self.changed = program, programs, threading.Condition()
         self.named, self.mbarriers = {}, {}
         self.local = threading.local()
 
@@ -129,6 +131,9 @@ class Machine:
             assert state.left >= 0, "an mbarrier counted more arrivals than it was made for"
             self.complete(state)
 
+    def expect(self, slot, bytes):
+        self.arrive(slot, 1, bytes)
+
     def complete(self, state):
         if state.left == 0 and state.bytes == 0:
             state.left, state.phase = state.expected, state.phase + 1
@@ -138,7 +143,7 @@ class Machine:
         if pred:
             self.wait_until(lambda: self.at(slot).phase % 2 != int(parity), f"an mbarrier, parity {int(parity)}")
 
-    def count(self, counter, n, sem=None):
+    def count(self, counter, n):
         counter.T[counter.at] += n
         return int(counter.T[counter.at]) - n
 
@@ -182,132 +187,189 @@ class Machine:
         return values[0] if len(values) == 1 else values
 
 
-def language(machine, grid):
-    """What stands for gluon.language."""
-    on_tiles = lambda scalar, tensor: lambda *xs: tensor(*xs) if any(isinstance(x, torch.Tensor) for x in xs) else scalar(*xs)
+# ---- what stands for the names of gluon_adapter
 
-    def allocate(dtype, shape, layout):
-        fill = torch.nan if dtype.is_floating_point else 0
-        return Buffer(torch.full(shape, fill, dtype=dtype))
 
-    def store(pointer, values, mask=None):
-        if mask is None:
-            pointer.T[pointer.at] = values
-            return
+def aggregate(cls):
+    """A class with a constructor of its fields."""
+    names = f"{cls.fields} {getattr(cls, 'constants', '')}".split()
+    cls.__init__ = lambda self, *args, **kwargs: vars(self).update(dict(zip(names, args, strict=False)) | kwargs)
+    return cls
+
+
+def specialize_warps(shared, consumer, consumers, registers, others):
+    errors = []
+
+    def run(function, arguments):
+        try:
+            function(*arguments)
+        except BaseException as error:
+            errors.append(error)
+
+    work = [(f"consumer {me}", consumer, (*shared, me)) for me in range(consumers)]
+    work += [(one.__name__, one, shared) for one in others]
+    threads = [threading.Thread(target=run, args=each, name=name, daemon=True) for name, *each in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def on_numbers(scalar, tensor):
+    """An operation of numbers or of tiles."""
+    return lambda *xs: tensor(*map(torch.as_tensor, xs)) if any(isinstance(x, torch.Tensor) for x in xs) else scalar(*xs)
+
+
+def maximum(x, axis):
+    return int(x.max()) if x.ndim == 1 else x.amax(axis)
+
+
+def store(pointer, values, mask=None):
+    if mask is None:
+        pointer.T.view(-1)[pointer.at] = values
+    else:
         pointer.T.view(-1)[pointer.at[mask]] = values[mask].as_subclass(torch.Tensor)
 
-    def load(pointer):
-        found = pointer.T.view(-1)[int(pointer.at)]
-        return found if found.is_floating_point() else int(found)
 
-    def specialise(parts, warps, registers):
-        names = [f"{function.__name__} {n}" for n, (function, _) in enumerate(parts)]
-        errors = []
+def load(pointer):
+    found = pointer.T.view(-1)[int(pointer.at)]
+    return found if found.is_floating_point() else int(found)
 
-        def run(function, arguments):
-            try:
-                function(*arguments)
-            except BaseException as error:
-                errors.append(error)
 
-        threads = [threading.Thread(target=run, args=part, name=n, daemon=True) for part, n in zip(parts, names, strict=True)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
+def allocate(dtype, shape, layout):
+    return Buffer(torch.full(shape, torch.nan if dtype.is_floating_point else 0, dtype=dtype))
 
-    anything = lambda *_, **__: None
+
+def descriptor(base, shape, strides, block_shape, layout):
+    bytes = torch.Size(block_shape).numel() * base.itemsize
+    return SimpleNamespace(base=base, shape=shape, strides=strides, block_shape=block_shape, dtype=base.dtype, layout=None,
+                           block_type=SimpleNamespace(nbytes=bytes))
+
+
+class Layout:
+    """Nothing: no thread holds a particular element here."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    get_default_for = classmethod(lambda cls, *_: cls())
+
+
+def language():
+    """What stands for gluon.language."""
+    dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "int32", "int64")}
+    layouts = dict.fromkeys(("NVMMADistributedLayout", "NVMMASharedLayout", "SliceLayout", "BlockedLayout", "DotOperandLayout",
+                             "SwizzledSharedLayout"), Layout)
     return SimpleNamespace(
-        constexpr=object, float32=torch.float32, int32=torch.int32, int64=torch.int64,
-        program_id=lambda axis: machine.program, num_programs=lambda axis: grid, cast=lambda x, dtype: x,
-        atomic_add=machine.count, allocate_shared_memory=allocate, store=store, warp_specialize=specialise, static_range=range,
-        load=load,
-        minimum=on_tiles(min, lambda a, b: torch.minimum(a, torch.as_tensor(b))),
-        where=on_tiles(lambda c, a, b: a if c else b, torch.where),
-        maximum=on_tiles(max, lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=torch.float32))),
-        max=lambda x, axis: int(x.max()), sum=lambda x, axis: x.sum(axis), exp2=torch.exp2, log2=torch.log2,
+        **dtypes, **layouts, float8e4nv=torch.float8_e4m3fn,
+        constexpr=lambda x: x, program_id=lambda axis: MACHINE.program, num_programs=lambda axis: MACHINE.programs,
+        cast=lambda x, dtype: x, allocate_shared_memory=allocate, store=store, load=load, static_range=range,
+        atomic_add=lambda pointer, n, sem=None: MACHINE.count(pointer, n), where=on_numbers(lambda c, a, b: a if c else b, torch.where),
+        minimum=on_numbers(min, torch.minimum), maximum=on_numbers(max, torch.maximum), max=maximum,
+        sum=lambda x, axis: x.sum(axis), exp2=torch.exp2, log2=torch.log2, convert_layout=lambda x, layout, **_: x,
         zeros=lambda shape, dtype, layout: tile(torch.zeros(shape, dtype=dtype)),
         full=lambda shape, value, dtype, layout: torch.full(shape, int(value), dtype=dtype),
-        arange=lambda start, end, layout: tile(torch.arange(start, end)), convert_layout=lambda x, layout, **_: x,
-        NVMMADistributedLayout=anything, SliceLayout=anything, BlockedLayout=anything, DotOperandLayout=anything,
-        SwizzledSharedLayout=anything, NVMMASharedLayout=SimpleNamespace(get_default_for=anything))
+        arange=lambda start, end, layout: tile(torch.arange(start, end)))
 
 
-def run(monkeypatch, Q, K, V, causal, choice, few=None, **broken):
-    """O and L by fa2_hopper_kernel, two programs one after the other.
+def adapter():
+    """What stands for the module gluon_adapter. Its words act on the program that runs, MACHINE."""
+    on_machine = lambda name: lambda *args, **kwargs: getattr(MACHINE, name)(*args, **kwargs)
+    mbarrier = SimpleNamespace(**{name: on_machine(name) for name in ("init", "arrive", "wait", "expect")}, MBarrierLayout=lambda: None)
+    tma = SimpleNamespace(async_copy_global_to_shared=on_machine("load"), async_copy_shared_to_global=on_machine("save"),
+                          store_wait=on_machine("store_wait"))
+    module = ModuleType("flashlab.operator.gluon_adapter")
+    vars(module).update(
+        gl=language(), tma=tma, mbarrier=mbarrier, aggregate=aggregate, specialize_warps=specialize_warps, TensorDescriptor=descriptor,
+        jit=lambda function=None, **options: function or (lambda given: given), fence_async_shared=lambda: None,
+        thread_barrier=lambda: None, add_by_tma=on_machine("add"), warpgroup_mma=on_machine("product"),
+        warpgroup_mma_wait=on_machine("finish"))
+    return module
 
-    choice: as of how_many. few: left, right, cu_seqlens_q, cu_seqlens_k, batch. broken: functions to replace
+
+def load_kernels():
+    """The modules of the Hopper kernels once more, from the same files, upon the stand-in."""
+    names = ("gluon_adapter", "hopper_words", "spans", "hopper_pipeline", "hopper_forward", "hopper_backward_pipeline",
+             "hopper_backward", "fp8_kernel")
+    places = {f"flashlab.operator.{name}" for name in names}
+    with mock.patch.dict(sys.modules):
+        import flashlab.operator as package
+
+        with mock.patch.dict(vars(package)):
+            for place in places:
+                sys.modules.pop(place, None)
+            sys.modules[adapter().__name__] = adapter()
+            found = {name: importlib.import_module(f"flashlab.operator.{name}") for name in names[1:]}
+    inline = {"sync": lambda *args: MACHINE.sync(*args), "arrive": lambda *args: MACHINE.come(*args) and None, "opaque": lambda x: x,
+              "pinned": lambda x: x, "opaque_zero": lambda n: 0, "wait_for_sums": lambda n: MACHINE.store_wait(n)}
+    for module in found.values():                      # what is inline assembly
+        vars(module).update({name: value for name, value in inline.items() if hasattr(module, name)})
+    return SimpleNamespace(words=found["hopper_words"], spans=found["spans"], pipeline=found["hopper_pipeline"],
+                           forward=found["hopper_forward"], backward_pipeline=found["hopper_backward_pipeline"],
+                           backward=found["hopper_backward"], fp8=found["fp8_kernel"])
+
+
+MACHINE = None                         # the program that runs
+kernels = load_kernels()
+
+
+def edited(function, *changes):
+    """A function of the kernels as it stands, but for some of its text: (old, new), ..."""
+    text = inspect.getsource(function)
+    text = text[text.index("def "):]
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    found = {}
+    exec(text, function.__globals__, found)
+    return found[function.__name__]
+
+
+# ---- runs
+
+
+def run_kernel(kernel, programs, arguments):
+    """A launch of a Gluon kernel, program after program."""
+    global MACHINE
+    pointers = ("L", "counter", "table", "turns", "Q_scales", "K_scales", "V_scales")
+    arguments = {name: Pointer(value) if name in pointers and isinstance(value, torch.Tensor) else value
+                 for name, value in arguments.items()}
+    for program in range(programs):
+        MACHINE = Machine(program, programs)
+        kernel(**arguments)
+
+
+def run(monkeypatch, Q, K, V, causal, choice, few=None):
+    """O and L by fa2_hopper_kernel, two programs one after the other, so that one goes through many tiles.
+
+    choice: as of how_many. few: left, right, cu_seqlens_q, cu_seqlens_k, batch
     """
     few = few or {}
     O, L = empty(*Q.shape, Q, packed="batch" in few).fill_(torch.nan), torch.full(Q.shape[:3], torch.nan)
-    monkeypatch.setattr(fa2_hopper, "how_many", lambda *_: choice | {"registers": 0})
-    monkeypatch.setattr(fa2_hopper, "programs_at_a_time", lambda *_: 2)            # few, so that one goes through many tiles
-    grid, arguments = fa2_hopper.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5, **few)
+    monkeypatch.setattr(kernels.forward, "how_many", lambda *_: choice | {"registers": 0})
+    monkeypatch.setattr(kernels.forward, "programs_at_a_time", lambda *_: 2)
+    grid, arguments = kernels.forward.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5, **few)
     plans.launch(arguments.pop("before", ()))
-    counter = arguments["counter"]
-    arguments |= {"L": Pointer(L), "counter": Pointer(counter)}
-    run_kernel(monkeypatch, fa2_hopper, "fa2_hopper_kernel", grid, arguments, **broken)
-    assert not counter.any(), "the next launch would begin to count where this one stopped"
+    run_kernel(kernels.forward.fa2_hopper_kernel, grid[0], arguments)
+    assert not arguments["counter"].any(), "the next launch would begin to count where this one stopped"
     return O, L
 
 
-def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, few=None, ordered=False, **broken):
+def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, few=None, ordered=False):
     """dQ, dK, dV by fa2_hopper_backward: the kernels around the large one in Triton's interpreter. few: as of `run`
 
     ordered: programs run one after the other here, so that the test gives a `wait_for` that does not wait
     """
     few = few or {}
     grads = [empty(*T.shape, T, packed="batch" in few).fill_(torch.nan) for T in (Q, K, V)]
-    monkeypatch.setattr(fa2_hopper_backward, "how_many", lambda *_: choice | {"registers": 0})
+    monkeypatch.setattr(kernels.backward, "how_many", lambda *_: choice | {"registers": 0})
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
-    launches = fa2_hopper_backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, ordered=ordered, **few)
+    launches = kernels.backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, ordered=ordered, **few)
     for kernel, grid, arguments in launches:
-        if kernel is fa2_hopper_backward.hopper_backward_kernel:
-            arguments["turns"] = Pointer(arguments["turns"])
-            run_kernel(monkeypatch, fa2_hopper_backward, "hopper_backward_kernel", grid, arguments, **broken)
+        if kernel is kernels.backward.hopper_backward_kernel:
+            run_kernel(kernel, grid[0], arguments)
         else:
             kernel[grid](**arguments)
     return grads
-
-
-def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
-    """A launch of a Gluon kernel, program by program."""
-    for argument, given in arguments.items():
-        if hasattr(given, "block_shape"):
-            seen = SimpleNamespace(base=given.base, shape=given.shape, strides=given.strides, block_shape=given.block_shape,
-                                   dtype=given.base.dtype, layout=None)
-            arguments = arguments | {argument: seen}
-        elif argument == "table" and given is not None:
-            arguments = arguments | {argument: Pointer(given)}
-    kernel = {name: value.fn for name, value in vars(module).items() if hasattr(value, "is_gluon")}
-    sizes = {name: value.value for name, value in vars(module).items() if type(value).__name__ == "constexpr"}
-    beyond, together = spans.BEYOND.value, turns.TOGETHER.value
-    of_spans = {name: value.fn for name, value in vars(spans).items() if hasattr(value, "is_gluon")}
-    ring = hopper.following.fn
-    for program in range(grid[0]):
-        machine = Machine(program)
-        gl = language(machine, grid[0])
-        tma = SimpleNamespace(async_copy_global_to_shared=machine.load, async_copy_shared_to_global=machine.save,
-                              store_wait=machine.store_wait)
-        mbarrier = SimpleNamespace(init=machine.init, arrive=machine.arrive, wait=machine.wait, MBarrierLayout=lambda: None,
-                                   expect=lambda slot, bytes: machine.arrive(slot, 1, bytes))
-        stands_for = {
-            "gl": gl, "tma": tma, "mbarrier": mbarrier, "sync": machine.sync, "following": ring, "opaque": lambda x: x,
-            "arrive": lambda barrier, threads: machine.come(barrier, threads) and None, "pinned": lambda x: x,
-            "warpgroup_mma": machine.product, "warpgroup_mma_wait": machine.finish, "fence_async_shared": lambda: None,
-            "thread_barrier": lambda: None, "row_maximum": lambda S, chains: S.amax(1), "add_by_tma": machine.add,
-            "row_shares": lambda P: P.sum(1, keepdim=True), "scaled_rows": lambda x, alpha: x * alpha[:, None],
-            "opaque_zero": lambda n: 0, "sums_are_there": machine.store_wait}
-        stands_for = kernel | sizes | {name: value for name, value in stands_for.items() if hasattr(module, name)} | broken
-        with monkeypatch.context() as patch:
-            patch.setattr(hopper, "gl", gl)
-            patch.setattr(hopper, "mbarrier", mbarrier)
-            for one, value in (of_spans | {"gl": gl, "mbarrier": mbarrier, "BEYOND": beyond}).items():
-                patch.setattr(spans, one, value)
-            patch.setattr(turns, "gl", gl)
-            patch.setattr(turns, "TOGETHER", together)
-            for one, value in stands_for.items():
-                patch.setattr(module, one, value)
-            kernel[name](**arguments)

@@ -1,8 +1,6 @@
 """The Hopper kernel without a Hopper: warpgroups are Python threads, and their barriers tell a deadlock from a long wait."""
 
-import inspect
 import itertools
-import types
 
 import pytest
 import torch
@@ -13,9 +11,7 @@ pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (
 pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluon")
 
 import hopper_stand_in  # noqa: E402
-
-from flashlab.operator import hopper_forward as fa2_hopper  # noqa: E402
-from flashlab.operator import spans
+from hopper_stand_in import edited, kernels  # noqa: E402
 
 TWO = {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False}
 THREE = TWO | {"consumers": 3}
@@ -54,37 +50,26 @@ def test_warpgroups_take_turns_and_get_it_right(monkeypatch, case):
     assert verdict.ok, str(verdict)
 
 
-def forgets_parity(slot, phase, stages):
-    return (slot + 1) % stages, phase
+def forgets_phase(at, stages):
+    return kernels.words.Position((at.slot + 1) % stages, at.phase)
 
 
-def skips_its_turns(count, slot, phase, signals, me, consumers, stages, turns):
-    return slot, phase
-
-
-def lets_go_of_v_too_early():
-    """`step` as it stands, but V's slot is free before the product that reads it is done."""
-    lines = inspect.getsource(fa2_hopper.step.fn).splitlines()[1:]
-    early = [line for line in lines if "arrive(slot + V_FREE" in line]
-    before = next(n for n, line in enumerate(lines) if "S = warpgroup_mma_wait" in line)
-    assert len(early) == 1
-    rest = [line for line in lines if line not in early]
-    text = "\n".join(rest[:before] + early + rest[before:])
-    found = {}
-    exec(text, vars(fa2_hopper), found)
-    return types.FunctionType(found["step"].__code__, vars(fa2_hopper))
-
-
-BROKEN = {"following": forgets_parity, "pass_over": skips_its_turns, "step": lets_go_of_v_too_early()}
+EARLY = ("    shared.V.release(at.slot)\n", ""), ("    S = warpgroup_mma_wait", "    shared.V.release(at.slot)\n    S = warpgroup_mma_wait")
+BROKEN = {
+    "a ring's phase": (kernels.words.Position, "following", forgets_phase),
+    "no turns for blocks that are passed over": (kernels.pipeline, "pass_over", lambda count, at, *_: at),
+    "a slot is free before the product that reads it is done": (kernels.forward, "step", edited(kernels.forward.step, *EARLY)),
+}
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_protocol_is_seen(monkeypatch, name):
     """The stand-in is worth something."""
     monkeypatch.setattr(hopper_stand_in, "PATIENCE", 1)
+    monkeypatch.setattr(*BROKEN[name])
     Q, K, V = inputs(640, 640, 64)
     try:
-        O, L = hopper_stand_in.run(monkeypatch, Q, K, V, True, THREE, **{name: BROKEN[name]})
+        O, L = hopper_stand_in.run(monkeypatch, Q, K, V, True, THREE)
     except AssertionError as error:
         assert "deadlock" in str(error) or "barrier" in str(error)
     else:
@@ -170,7 +155,7 @@ def test_the_table_of_blocks(lengths, rest):
     B, others = 64, [n // 2 + 1 for n in lengths]
     cu, other = (torch.tensor([0, *itertools.accumulate(n)], dtype=torch.int32) for n in (lengths, others))
     N = int(cu[-1]) + rest
-    table, (kernel, grid, arguments) = spans.table_of_blocks(cu, other, N, int(other[-1]), B)
+    table, (kernel, grid, arguments) = kernels.spans.table_of_blocks(cu, other, N, int(other[-1]), B)
     kernel[grid](**arguments)
     expected = [[i, int(cu[s]), n, int(other[s]), others[s], s] for s, n in enumerate(lengths) for i in range(-(-n // B))]
     expected += [[i, int(cu[-1]), rest, int(other[-1]), 0, len(lengths)] for i in range(-(-rest // B))]
@@ -182,7 +167,7 @@ def test_the_table_of_blocks(lengths, rest):
 def test_a_table_from_wrong_numbers_stays_inside(numbers):
     """What a GPU is not asked: numbers that fall, are negative or too large."""
     cu = torch.tensor(numbers, dtype=torch.int32)
-    table, (kernel, grid, arguments) = spans.table_of_blocks(cu, cu, 32, 32, 16)
+    table, (kernel, grid, arguments) = kernels.spans.table_of_blocks(cu, cu, 32, 32, 16)
     guarded = torch.full((len(table) + 60,), -7, dtype=torch.int32)
     kernel[grid](**arguments | {"table": guarded})
     rows = guarded[1:len(table)].view(-1, 6)

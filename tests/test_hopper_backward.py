@@ -1,9 +1,6 @@
 """The backward Hopper kernel without a Hopper: warpgroups are Python threads, see hopper_stand_in.py."""
 
-import inspect
 import itertools
-import types
-from functools import partial
 
 import pytest
 import torch
@@ -18,10 +15,9 @@ pytestmark = [pytest.mark.skipif(not interpreted(), reason="the kernels around i
               pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")]     # numpy's, of exp2 of what a mask then hides
 
 import hopper_stand_in  # noqa: E402
+from hopper_stand_in import edited, kernels  # noqa: E402
 
 from flashlab.kernels import groups  # noqa: E402
-from flashlab.operator import hopper_backward as fa2_hopper_backward  # noqa: E402
-from flashlab.operator import spans, turns  # noqa: E402
 
 TWO, THREE = {"consumers": 2, "stages": 3}, {"consumers": 3, "stages": 4}
 
@@ -33,11 +29,11 @@ def inputs(N_q, N_k, d, B=1, H_q=1, H_kv=1, logits=1):
     return Q * logits, K, V, dO
 
 
-def run(monkeypatch, tensors, causal, choice, **broken):
+def run(monkeypatch, tensors, causal, choice, scale=None, **options):
     Q, K, V, dO = tensors
-    O, L = attention(Q, K, V, causal=causal, scale=broken.get("scale"))
-    grads = hopper_stand_in.run_backward(monkeypatch, Q, K, V, O.to(Q.dtype), dO, L.float(), causal, choice, **broken)
-    return judge_gradients(*grads, Q, K, V, dO, causal=causal, scale=broken.get("scale"))
+    O, L = attention(Q, K, V, causal=causal, scale=scale)
+    grads = hopper_stand_in.run_backward(monkeypatch, Q, K, V, O.to(Q.dtype), dO, L.float(), causal, choice, scale, **options)
+    return judge_gradients(*grads, Q, K, V, dO, causal=causal, scale=scale)
 
 
 CASES = {
@@ -77,8 +73,8 @@ def test_a_group_is_shared_out_until_there_are_enough_programs(programs, group, 
 def test_parts_have_memory_of_their_own(case, parts):
     """Fails if the cases above do not share out what they say, or two programs write the same dK."""
     (Q, K, V, dO), causal, _ = CASES[case]
-    launches = fa2_hopper_backward.launch(Q, K, V, Q, dO, Q[..., 0].float(), None, Q, K, V, causal=causal, scale=1.0)
-    main = next(arguments for kernel, _, arguments in launches if kernel is fa2_hopper_backward.hopper_backward_kernel)
+    launches = kernels.backward.launch(Q, K, V, Q, dO, Q[..., 0].float(), None, Q, K, V, causal=causal, scale=1.0)
+    main = next(arguments for kernel, _, arguments in launches if kernel is kernels.backward.hopper_backward_kernel)
     assert main["parts"] == parts and main["dK"].base.shape[1] == main["H_kv"] == K.shape[1] * parts
     assert main["group"] * main["H_kv"] == Q.shape[1] and (launches[-1][0] is groups.add_parts_kernel) == (parts > 1)
 
@@ -114,8 +110,9 @@ def test_in_order_every_tile_has_each_turn_once(monkeypatch, case):
     """Fails if two programs have the same turn at a tile, or one is nobody's: the adders would wait for ever."""
     tensors, causal, choice = CASES[case]
     turns = {}
-    verdict = run(monkeypatch, tensors, causal, choice, ordered=True,
-                  wait_for=lambda number, value, seen: turns.setdefault(int(number.at), []).append(int(value)))
+    noted = lambda number, value, seen: turns.setdefault(int(number.at), []).append(int(value))
+    monkeypatch.setattr(kernels.backward_pipeline, "wait_for", noted)
+    verdict = run(monkeypatch, tensors, causal, choice, ordered=True)
     assert verdict.ok, str(verdict)
     assert all(sorted(of_a_tile) == list(range(len(of_a_tile))) for of_a_tile in turns.values())
     assert max(map(len, turns.values())) == -(-tensors[1].shape[2] // (64 * choice["consumers"]))
@@ -129,42 +126,36 @@ def test_nobody_waits_for_ever(monkeypatch, N_q, N_k, causal, consumers):
 
     And in order costs little: where there are no more blocks than that, nearly every adder finds that it is its turn.
     """
-    kernel, together, machine, block = fa2_hopper_backward, turns.TOGETHER.value, hopper_stand_in.Machine(0), 64 * consumers
-    for module in (kernel, spans, turns):
-        monkeypatch.setattr(module, "gl", hopper_stand_in.language(machine, 0))
-    monkeypatch.setattr(turns, "TOGETHER", together)
-    monkeypatch.setattr(kernel, "last_groups_first", turns.last_groups_first.fn)
-    rounds = partial(spans.rounds.fn, N_q=N_q, N_k=N_k, left=None, right=None, causal=causal, B=block)
-    turn = partial(turns.turn.fn, N_q=N_q, N_k=N_k, causal=causal, B=block)
-    blocks, heads, done, waited, steps = -(-N_k // (64 * consumers)), 3, {}, 0, 0
+    module, block = kernels.backward_pipeline, 64 * consumers
+    together, blocks, heads, done, waited, steps = module.TOGETHER, -(-N_k // block), 3, {}, 0, 0
+    sizes = module.Sizes(N_q, N_k, blocks, 1, 1, None, None, None, 0, 1, 1, consumers, block, 0, causal, causal, True)
     waiting, running = [], {}
-    for machine.program in range(heads * blocks):
-        head, j, *_ = kernel.place.fn((N_q, N_k, 1, 1, 1, None, None, None, None, blocks), causal)
-        waiting.append((head, j))
-    assert sorted(waiting) == [(head, j) for head in range(heads) for j in range(blocks)]
+    for program in range(heads * blocks):
+        monkeypatch.setattr(hopper_stand_in, "MACHINE", hopper_stand_in.Machine(program, heads * blocks))
+        waiting.append(module.block_of(sizes))
+    assert sorted((one.head, one.j) for one in waiting) == [(head, j) for head in range(heads) for j in range(blocks)]
     while waiting or running:
         while waiting and len(running) < together:
             running[waiting.pop(0)] = 0
         moved = False
-        for (head, j), k in sorted(running.items()):
-            first, *_, end = rounds(j)
-            if k >= end - first:
-                del running[head, j]
+        for one, k in sorted(running.items(), key=lambda item: (item[0].head, item[0].j)):
+            if k >= one.end - one.first:
+                del running[one]
                 moved = True
                 continue
-            n = turns.round_at.fn(k, j, first, end, causal, True)
-            mine = turn(j, n, end=end)
-            assert mine >= done.get((head, n), 0), "its turn is over"
+            n = module.round_at(k, one.j, one.first, one.end, causal, True)
+            mine = module.turn(one.j, n, N_q, N_k, one.end, causal, block)
+            assert mine >= done.get((one.head, n), 0), "its turn is over"
             steps += 1
-            if done.get((head, n), 0) == mine:
-                running[head, j], moved = k + 1, True
+            if done.get((one.head, n), 0) == mine:
+                running[one], moved = k + 1, True
             else:
                 waited += 1
-        for (head, j), k in running.items():           # what was added in this round of steps, the next one sees
+        for one, k in running.items():                 # what was added in this round of steps, the next one sees
             if k:
-                first, *_, end = rounds(j)
-                n = turns.round_at.fn(k - 1, j, first, end, causal, True)
-                done[head, n] = max(done.get((head, n), 0), turn(j, n, end=end) + 1)
+                n = module.round_at(k - 1, one.j, one.first, one.end, causal, True)
+                turn = module.turn(one.j, n, N_q, N_k, one.end, causal, block)
+                done[one.head, n] = max(done.get((one.head, n), 0), turn + 1)
         assert moved, "everybody waits"
     if N_q == N_k and blocks <= together:
         assert waited <= 0.1 * steps
@@ -245,34 +236,25 @@ def test_packed_sequences(monkeypatch, case, alone):
 # ---- a broken protocol is seen
 
 
-def edited(name, *changes):
-    """A function of the kernel as it stands, but for some of its text."""
-    text = inspect.getsource(getattr(fa2_hopper_backward, name).fn)
-    text = text[text.index("def "):]
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    found = {}
-    exec(text, vars(fa2_hopper_backward), found)
-    return types.FunctionType(found[name].__code__, vars(fa2_hopper_backward))
-
-
-FREE = "        arrive(slot + SLOT_FREE, consumers * 128 + 32)\n"
+BACK, PIPELINE = kernels.backward, kernels.backward_pipeline
+SLEEP, FREE = "        __import__('time').sleep(0.01)\n", "        arrive(slot + SLOT_FREE, consumers * 128 + 32)\n"
+WAIT = "        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n"
 BROKEN = {
-    "a parity": {"following": lambda slot, phase, stages: ((slot + 1) % stages, phase)},
-    "the owner does not wait": {"step": edited("step", ("sync(DS_READY + owner", "arrive(DS_READY + owner"))},
-    "one set of dS for all owners": {"step": edited(
-        "step", ("dS_s.index(owner * consumers + me", "dS_s.index(me"), ("dS_s.index(owner * consumers + c", "dS_s.index(c"))},
-    "dQ_s is written too early": {"adder": edited(
-        "adder", ("    if tiles > 0:\n        arrive(DQ_FREE, 160)\n", ""),
-        ("            arrive(DQ_FREE, 160)\n", "            pass\n"),
-        ("        add_by_tma(", "        __import__('time').sleep(0.01)\n        add_by_tma(")),
-                                  "step": edited("step", ("        sync(DQ_FREE, 160)\n", ""))},
-    "a slot is let go too early": {"step": edited(
-        "step", ("        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n" + FREE,
-                 FREE + "        __import__('time').sleep(0.01)\n        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])\n"))},
-    "no mask past the end": {"without_hidden": lambda P, *_: P},
-    "K_s becomes dK too early": {"consumer": edited("consumer", ("    sync(K_READ, consumers * 128)\n", ""))},
+    "a ring's phase": [(kernels.words.Position, "following",
+                        lambda at, stages: kernels.words.Position((at.slot + 1) % stages, at.phase))],
+    "the owner does not wait": [(BACK, "step", edited(BACK.step, ("sync(DS_READY + owner", "arrive(DS_READY + owner")))],
+    "one set of dS for all owners": [
+        (BACK, "step", edited(BACK.step, ("dS_s.index(owner * consumers + me", "dS_s.index(me"))),
+        (BACK, "dQ_of_tile", edited(BACK.dQ_of_tile, ("dS_s.index(owner * consumers + c", "dS_s.index(c")))],
+    "dQ_s is written too early": [
+        (BACK, "adder", edited(PIPELINE.adder, ("    if tiles > 0:\n        arrive(DQ_FREE, 160)\n", ""),
+                               ("            arrive(DQ_FREE, 160)\n", "            pass\n"),
+                               ("        add_by_tma(", SLEEP + "        add_by_tma("))),
+        (BACK, "step", edited(BACK.step, ("        sync(DQ_FREE, 160)\n", "")))],
+    "a slot is released too early": [(BACK, "step", edited(BACK.step, (WAIT + FREE, FREE + SLEEP + WAIT)))],
+    "no mask past the end": [(BACK, "without_hidden", lambda P, *_: P)],
+    "K_s becomes dK too early": [
+        (BACK, "consumer", edited(BACK.consumer, ("    sync(K_READ, sizes.consumers * 128)\n", "")))],
 }
 
 
@@ -280,10 +262,12 @@ BROKEN = {
 def test_a_broken_protocol_is_seen(monkeypatch, name):
     """The stand-in is worth something."""
     monkeypatch.setattr(hopper_stand_in, "PATIENCE", 1)
+    for change in BROKEN[name]:
+        monkeypatch.setattr(*change)
     Q, K, V, dO = inputs(640, 200, 64)
     for _ in range(20):                                # threads may happen to take turns all the same
         try:
-            verdict = run(monkeypatch, (Q.abs() * 5, -K.abs() * 5, V, dO), False, TWO, **BROKEN[name])
+            verdict = run(monkeypatch, (Q.abs() * 5, -K.abs() * 5, V, dO), False, TWO)
         except AssertionError as error:
             assert "deadlock" in str(error) or "barrier" in str(error) or "waited" in str(error)
             return

@@ -116,7 +116,10 @@ def _as_data(kernel, arguments, arch):
     plain = {}
     for key, value in arguments.items():
         plain[key] = _plain(value)
-    return {"source": "\n\n".join(dict.fromkeys(source_of(kernel))), "kernel": name, "arguments": plain, "arch": arch}
+    job = {"kernel": name, "arguments": plain, "arch": arch}
+    if is_gluon(kernel):                               # its classes and builtins are no text: the second process imports it
+        return job | {"module": kernel.fn.__module__}
+    return job | {"source": "\n\n".join(dict.fromkeys(source_of(kernel)))}
 
 
 def _plain(value):
@@ -139,11 +142,7 @@ def source_of(kernel, seen=()):
     yield "import triton\nimport triton.language as tl\nfrom triton import jit"
     text = textwrap.dedent(inspect.getsource(kernel.fn))
     text = text[re.search(r"^def ", text, re.MULTILINE).start():]                 # the interpreter strips decorators
-    if is_gluon(kernel):
-        yield "from triton.experimental import gluon"
-        text = f"@gluon.jit(do_not_specialize={kernel.do_not_specialize!r})\n{text}"
-    else:
-        text = f"@jit\n{text}"
+    text = f"@jit\n{text}"
     yield from _around(text, kernel.fn, (kernel.fn, *seen))
     yield text
 
@@ -164,10 +163,6 @@ def _around(text, function, seen):
             yield f"{name} = {_literal(value)}"
         elif inspect.isfunction(value) and value.__module__.startswith("triton."):    # a builtin of the language
             yield f"from {value.__module__} import {value.__name__} as {name}"
-        elif inspect.isfunction(value):                                           # a builtin that we added
-            own = textwrap.dedent(inspect.getsource(value))
-            yield from _around(own, inspect.unwrap(value), seen)
-            yield own
         elif type(value).__name__ == "constexpr":
             yield f"{name} = tl.constexpr({_literal(value.value)})"
 

@@ -5,6 +5,7 @@ nothing but Triton is imported.
 """
 
 import base64
+import importlib
 import json
 import linecache
 import os
@@ -24,6 +25,8 @@ BLACKWELL = 100            # has a ptxas of its own in Triton's wheel
 
 
 def kernel_of(job):
+    if "module" in job:
+        return getattr(importlib.import_module(job["module"]), job["kernel"])
     name = f"<{job['kernel']}>"
     linecache.cache[name] = (len(job["source"]), None, job["source"].splitlines(keepends=True), name)     # Triton reads it there
     namespace = {"__name__": "kernel"}
