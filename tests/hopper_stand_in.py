@@ -1,14 +1,15 @@
-"""A stand-in for Gluon that runs the Hopper kernels on the CPU, a Python thread for each warpgroup, to test how they take turns.
+"""A stand-in for Gluon that runs the Hopper kernels on the CPU, a Python thread for each warpgroup.
 
-It takes the place of flashlab.operator.gluon_adapter: the kernels' modules are loaded once more, `forward`, `backward`, `fp8`,
-`pipeline` and so on, and import from here. Tiles are tensors, and barriers count as the hardware's do. What the hardware may delay
-is delayed as far as the barriers allow: a matrix product reads its operands when it is waited for, and so does a sum by TMA, so a
-slot that is released too early is overwritten in time to be seen. A barrier that counts too many, or that nobody reaches, is an
-error and not a hang.
+It takes the place of flashlab.operator.gluon_adapter: the kernels' modules are loaded once more, into `kernels`, and
+import from here. Tiles are tensors, and barriers count as the hardware's do. What the hardware may delay is delayed as
+far as the barriers allow: a matrix product reads its operands when it is waited for, and so does a sum by TMA, so a
+slot that is released too early is overwritten in time to be seen. A barrier that counts too many, or that nobody
+reaches, is an error and not a hang.
 """
 
 import importlib
 import inspect
+import itertools
 import sys
 import threading
 import time
@@ -26,7 +27,7 @@ PATIENCE = 20                          # seconds until a wait counts as a deadlo
 class Tile(torch.Tensor):
     """A tile in registers."""
 
-    type = property(lambda self: SimpleNamespace(layout=None))
+    type = SimpleNamespace(layout=None)
     dtype = property(lambda self: self.as_subclass(torch.Tensor).dtype)
 
 
@@ -70,7 +71,7 @@ class Buffer:
 
 
 def tile_in_memory(descriptor, at):
-    """The part of a tile that lies within the descriptor's sizes, as TMA finds it: by sums of 64 bits, which wrap around."""
+    """The part of a tile within the descriptor's sizes, as TMA finds it: by sums of 64 bits, which wrap around."""
     T, at = descriptor.base, [int(a) for a in at]
     sizes = [max(0, min(n, size - a)) for a, n, size in zip(at, descriptor.block_shape, descriptor.shape, strict=True)]
     if 0 in sizes:
@@ -78,7 +79,7 @@ def tile_in_memory(descriptor, at):
     first = sum(a * step * T.itemsize for a, step in zip(at, descriptor.strides, strict=True)) % 2**64 // T.itemsize
     strides = [step if n > 1 else 1 for n, step in zip(sizes, descriptor.strides, strict=True)]
     last = first + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
-    assert all(a >= 0 for a in at) and last < T.untyped_storage().nbytes() // T.itemsize - T.storage_offset(), "TMA, outside"
+    assert min(at) >= 0 and last < T.untyped_storage().nbytes() // T.itemsize - T.storage_offset(), "TMA, outside"
     return T.as_strided(sizes, strides, T.storage_offset() + first)
 
 
@@ -105,7 +106,7 @@ class Machine:
             state = self.named.setdefault(barrier, SimpleNamespace(count=0, round=0))
             round = state.round
             state.count += mine
-            assert state.count <= threads, f"named barrier {barrier}: {state.count} threads came, {threads} were expected"
+            assert state.count <= threads, f"named barrier {barrier}: {state.count} threads came, not {threads}"
             if state.count == threads:
                 state.count, state.round = 0, round + 1
                 self.changed.notify_all()
@@ -197,7 +198,7 @@ def aggregate(cls):
     return cls
 
 
-def specialize_warps(shared, consumer, consumers, registers, others):
+def fork_warps(shared, consumer, consumers, registers, others):
     errors = []
 
     def run(function, arguments):
@@ -219,7 +220,8 @@ def specialize_warps(shared, consumer, consumers, registers, others):
 
 def on_numbers(scalar, tensor):
     """An operation of numbers or of tiles."""
-    return lambda *xs: tensor(*map(torch.as_tensor, xs)) if any(isinstance(x, torch.Tensor) for x in xs) else scalar(*xs)
+    tiles = lambda *xs: tensor(*map(torch.as_tensor, xs))
+    return lambda *xs: (tiles if any(isinstance(x, torch.Tensor) for x in xs) else scalar)(*xs)
 
 
 def maximum(x, axis):
@@ -243,9 +245,9 @@ def allocate(dtype, shape, layout):
 
 
 def descriptor(base, shape, strides, block_shape, layout):
-    bytes = torch.Size(block_shape).numel() * base.itemsize
-    return SimpleNamespace(base=base, shape=shape, strides=strides, block_shape=block_shape, dtype=base.dtype, layout=None,
-                           block_type=SimpleNamespace(nbytes=bytes))
+    block_type = SimpleNamespace(nbytes=torch.Size(block_shape).numel() * base.itemsize)
+    return SimpleNamespace(base=base, shape=shape, strides=strides, block_shape=block_shape, dtype=base.dtype,
+                           layout=layout, block_type=block_type)
 
 
 class Layout:
@@ -260,55 +262,55 @@ class Layout:
 def language():
     """What stands for gluon.language."""
     dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "int32", "int64")}
-    layouts = dict.fromkeys(("NVMMADistributedLayout", "NVMMASharedLayout", "SliceLayout", "BlockedLayout", "DotOperandLayout",
-                             "SwizzledSharedLayout"), Layout)
+    kinds = ("NVMMADistributed", "NVMMAShared", "Slice", "Blocked", "DotOperand", "SwizzledShared")
     return SimpleNamespace(
-        **dtypes, **layouts, float8e4nv=torch.float8_e4m3fn,
-        constexpr=lambda x: x, program_id=lambda axis: MACHINE.program, num_programs=lambda axis: MACHINE.programs,
-        cast=lambda x, dtype: x, allocate_shared_memory=allocate, store=store, load=load, static_range=range,
-        atomic_add=lambda pointer, n, sem=None: MACHINE.count(pointer, n), where=on_numbers(lambda c, a, b: a if c else b, torch.where),
-        minimum=on_numbers(min, torch.minimum), maximum=on_numbers(max, torch.maximum), max=maximum,
+        **dtypes, **{f"{kind}Layout": Layout for kind in kinds}, float8e4nv=torch.float8_e4m3fn, constexpr=lambda x: x,
+        program_id=lambda axis: MACHINE.program, num_programs=lambda axis: MACHINE.programs, cast=lambda x, dtype: x,
+        atomic_add=lambda pointer, n, sem=None: MACHINE.count(pointer, n), static_range=range, max=maximum,
+        allocate_shared_memory=allocate, store=store, load=load, minimum=on_numbers(min, torch.minimum),
+        maximum=on_numbers(max, torch.maximum), where=on_numbers(lambda c, a, b: a if c else b, torch.where),
         sum=lambda x, axis: x.sum(axis), exp2=torch.exp2, log2=torch.log2, convert_layout=lambda x, layout, **_: x,
         zeros=lambda shape, dtype, layout: tile(torch.zeros(shape, dtype=dtype)),
         full=lambda shape, value, dtype, layout: torch.full(shape, int(value), dtype=dtype),
         arange=lambda start, end, layout: tile(torch.arange(start, end)))
 
 
+def on_machine(name):
+    """A word that acts on the program that runs."""
+    return lambda *args, **kwargs: getattr(MACHINE, name)(*args, **kwargs)
+
+
 def adapter():
-    """What stands for the module gluon_adapter. Its words act on the program that runs, MACHINE."""
-    on_machine = lambda name: lambda *args, **kwargs: getattr(MACHINE, name)(*args, **kwargs)
-    mbarrier = SimpleNamespace(**{name: on_machine(name) for name in ("init", "arrive", "wait", "expect")}, MBarrierLayout=lambda: None)
-    tma = SimpleNamespace(async_copy_global_to_shared=on_machine("load"), async_copy_shared_to_global=on_machine("save"),
-                          store_wait=on_machine("store_wait"))
+    """What stands for the module gluon_adapter."""
     module = ModuleType("flashlab.operator.gluon_adapter")
+    mbarrier = {name: on_machine(name) for name in ("init", "arrive", "wait", "expect")}
+    tma = {"async_copy_global_to_shared": on_machine("load"), "async_copy_shared_to_global": on_machine("save"),
+           "store_wait": on_machine("store_wait")}
     vars(module).update(
-        gl=language(), tma=tma, mbarrier=mbarrier, aggregate=aggregate, specialize_warps=specialize_warps, TensorDescriptor=descriptor,
-        jit=lambda function=None, **options: function or (lambda given: given), fence_async_shared=lambda: None,
-        thread_barrier=lambda: None, add_by_tma=on_machine("add"), warpgroup_mma=on_machine("product"),
-        warpgroup_mma_wait=on_machine("finish"))
+        gl=language(), tma=SimpleNamespace(**tma), mbarrier=SimpleNamespace(**mbarrier, MBarrierLayout=Layout),
+        jit=lambda function=None, **options: function or (lambda given: given), aggregate=aggregate,
+        fork_warps=fork_warps, TensorDescriptor=descriptor, fence=lambda: None, thread_barrier=lambda: None,
+        add_by_tma=on_machine("add"), wgmma=on_machine("product"), wgmma_wait=on_machine("finish"))
     return module
 
 
 def load_kernels():
     """The modules of the Hopper kernels once more, from the same files, upon the stand-in."""
-    names = ("gluon_adapter", "hopper_words", "spans", "hopper_pipeline", "hopper_forward", "hopper_backward_pipeline",
-             "hopper_backward", "fp8_kernel")
-    places = {f"flashlab.operator.{name}" for name in names}
-    with mock.patch.dict(sys.modules):
-        import flashlab.operator as package
+    short = {"words": "hopper_words", "spans": "spans", "pipeline": "hopper_pipeline", "forward": "hopper_forward",
+             "backward_pipeline": "hopper_backward_pipeline", "backward": "hopper_backward", "fp8": "fp8_kernel"}
+    import flashlab.operator as package
 
-        with mock.patch.dict(vars(package)):
-            for place in places:
-                sys.modules.pop(place, None)
-            sys.modules[adapter().__name__] = adapter()
-            found = {name: importlib.import_module(f"flashlab.operator.{name}") for name in names[1:]}
-    inline = {"sync": lambda *args: MACHINE.sync(*args), "arrive": lambda *args: MACHINE.come(*args) and None, "opaque": lambda x: x,
-              "pinned": lambda x: x, "opaque_zero": lambda n: 0, "wait_for_sums": lambda n: MACHINE.store_wait(n)}
-    for module in found.values():                      # what is inline assembly
-        vars(module).update({name: value for name, value in inline.items() if hasattr(module, name)})
-    return SimpleNamespace(words=found["hopper_words"], spans=found["spans"], pipeline=found["hopper_pipeline"],
-                           forward=found["hopper_forward"], backward_pipeline=found["hopper_backward_pipeline"],
-                           backward=found["hopper_backward"], fp8=found["fp8_kernel"])
+    with mock.patch.dict(sys.modules), mock.patch.dict(vars(package)):
+        for name in short.values():
+            sys.modules.pop(f"flashlab.operator.{name}", None)
+        sys.modules["flashlab.operator.gluon_adapter"] = adapter()
+        found = {name: importlib.import_module(f"flashlab.operator.{full}") for name, full in short.items()}
+    same = lambda x: x
+    in_assembly = {"sync": on_machine("sync"), "arrive": lambda *args: MACHINE.come(*args) and None, "opaque": same,
+                   "pinned": same, "opaque_zero": lambda n: 0, "wait_for_sums": on_machine("store_wait")}
+    for module in found.values():
+        vars(module).update({name: value for name, value in in_assembly.items() if hasattr(module, name)})
+    return SimpleNamespace(**found)
 
 
 MACHINE = None                         # the program that runs
@@ -330,6 +332,38 @@ def edited(function, *changes):
 # ---- runs
 
 
+def inputs(N_q, N_k, d, B=1, H_q=1, H_kv=1, logits=1, dtype=torch.float16):
+    """Q, K, V, dO, in memory (B, N, H, d)."""
+    g = torch.Generator().manual_seed(N_q)
+    sizes = (N_q, H_q), (N_k, H_kv), (N_k, H_kv), (N_q, H_q)
+    Q, K, V, dO = (torch.randn(B, N, H, d, generator=g).to(dtype).transpose(1, 2) for N, H in sizes)
+    return Q * logits, K, V, dO
+
+
+LENGTHS = [130, 1, 0, 64, 200, 9], [70, 300, 64, 0, 200, 128]                      # queries, keys of packed sequences
+
+
+def packed(d, window):
+    """Inputs, the options of a call with packed sequences, and each sequence's rows of queries and keys."""
+    cu_q, cu_k = (torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32) for lengths in LENGTHS)
+    few = {"cu_seqlens_q": cu_q, "cu_seqlens_k": cu_k, "batch": len(LENGTHS[0])}
+    few |= {"left": window[0], "right": window[1]} if window else {}
+    rows = [(slice(*cu_q[s:s + 2]), slice(*cu_k[s:s + 2])) for s in range(len(LENGTHS[0]))]
+    return inputs(int(cu_q[-1]) + 30, int(cu_k[-1]) + 9, d, 1, 2, 1), few, rows    # some rows belong to no sequence
+
+
+def poisoned(tensors, rows, which, every):
+    """Copies of tensors with NaN in every second sequence, beginning with sequence `every`; None: in none.
+
+    which: for each tensor 0 if its rows are queries, 1 if they are keys
+    """
+    copies = [T.clone() for T in tensors]
+    for T, n in zip(copies, which, strict=True):
+        for s in range(every, len(rows), 2) if every is not None else ():
+            T[:, :, rows[s][n]] = torch.nan
+    return copies
+
+
 def run_kernel(kernel, programs, arguments):
     """A launch of a Gluon kernel, program after program."""
     global MACHINE
@@ -341,12 +375,11 @@ def run_kernel(kernel, programs, arguments):
         kernel(**arguments)
 
 
-def run(monkeypatch, Q, K, V, causal, choice, few=None):
+def run(monkeypatch, Q, K, V, causal, choice, **few):
     """O and L by fa2_hopper_kernel, two programs one after the other, so that one goes through many tiles.
 
     choice: as of how_many. few: left, right, cu_seqlens_q, cu_seqlens_k, batch
     """
-    few = few or {}
     O, L = empty(*Q.shape, Q, packed="batch" in few).fill_(torch.nan), torch.full(Q.shape[:3], torch.nan)
     monkeypatch.setattr(kernels.forward, "how_many", lambda *_: choice | {"registers": 0})
     monkeypatch.setattr(kernels.forward, "programs_at_a_time", lambda *_: 2)
@@ -357,16 +390,15 @@ def run(monkeypatch, Q, K, V, causal, choice, few=None):
     return O, L
 
 
-def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, few=None, ordered=False):
+def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, **few):
     """dQ, dK, dV by fa2_hopper_backward: the kernels around the large one in Triton's interpreter. few: as of `run`
 
-    ordered: programs run one after the other here, so that the test gives a `wait_for` that does not wait
+    ordered among them: programs run one after the other here, so that the test gives a `wait_for` that does not wait
     """
-    few = few or {}
     grads = [empty(*T.shape, T, packed="batch" in few).fill_(torch.nan) for T in (Q, K, V)]
     monkeypatch.setattr(kernels.backward, "how_many", lambda *_: choice | {"registers": 0})
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
-    launches = kernels.backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, ordered=ordered, **few)
+    launches = kernels.backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, **few)
     for kernel, grid, arguments in launches:
         if kernel is kernels.backward.hopper_backward_kernel:
             run_kernel(kernel, grid[0], arguments)

@@ -1,15 +1,17 @@
 """The Hopper kernel in FP8: the same division of labour, with products that the tensor cores make twice as fast.
 
-Q, K and V come as e4m3 numbers, one byte each, with a scale for each block of rows: see quantize.py. Against hopper_forward.py:
+Q, K and V come as e4m3 numbers, one byte each, with a scale for each block of rows: see quantize.py. Against
+hopper_forward.py:
 
     scores        S is multiplied by the scales of its two blocks, which go into a factor that is there anyway
-    P             weights lie in (0, 1], and e4m3 keeps nothing below 2^-10. So P is computed 2^8 times too large, at most 256 of
-                  the 448 that e4m3 reaches; l is too large by as much, and the division of O by l takes both out
-    V's scale     differs from block to block, but O is rescaled before every product anyway: by alpha times the ratio of the two
-                  blocks' scales, so that O always has the scale of the block that was added last
-    V             the FP8 instructions want both operands with the summed index innermost, for P V the keys: V arrives as (d, keys)
-    order of keys a thread holds other keys of S than the ones it must hold of P: 2 neighbours in every 8 against 4 in every 16.
-                  Moving them would take shuffles. A sum may be taken in any order, so V's keys come in the order of the threads
+    P             weights lie in (0, 1], and e4m3 keeps nothing below 2^-10. So P is computed 2^8 times too large, at
+                  most 256 of the 448 that e4m3 reaches; l is too large by as much, and O / l takes both out
+    V's scale     differs from block to block, but O is rescaled before every product anyway: by alpha times the ratio
+                  of the two blocks' scales, so that O always has the scale of the block that was added last
+    V             the FP8 instructions want both operands with the summed index innermost, for P V the keys: V arrives
+                  as (d, keys)
+    order of keys a thread holds other keys of S than it must hold of P: 2 neighbours in every 8 against 4 in every 16.
+                  Shuffles would move them. A sum may be taken in any order, so V's keys come in the threads' order
 """
 
 from functools import partial
@@ -21,27 +23,10 @@ from flashlab.kernels import plans
 from flashlab.kernels.launch import heads_together, programs_at_a_time
 from flashlab.kernels.plans import temporary
 from flashlab.operator import quantize
-from flashlab.operator.gluon_adapter import (
-    aggregate,
-    gl,
-    jit,
-    mbarrier,
-    thread_barrier,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from flashlab.operator.gluon_adapter import aggregate, gl, jit, mbarrier, thread_barrier, wgmma, wgmma_wait
 from flashlab.operator.hopper_forward import LOWEST
 from flashlab.operator.hopper_pipeline import Sizes, issue_scores, run, walk, write_O
-from flashlab.operator.hopper_words import (
-    LOG2_E,
-    ROWS,
-    counters,
-    opaque,
-    pinned,
-    row_maximum,
-    row_shares,
-    scaled_rows,
-)
+from flashlab.operator.hopper_words import LOG2_E, ROWS, counters, opaque, pinned, row_maximum, row_shares, scaled_rows
 from flashlab.operator.spans import descriptor, only_visible
 
 P_BITS = gl.constexpr(8.0)                             # P is computed 2^8 times too large
@@ -57,7 +42,7 @@ class Scales:
 
 @aggregate
 class ScaledTask:
-    """A task, with the scale of its 64 rows and everything else that multiplies S, and where the scales of its head's keys begin."""
+    """A task, with what multiplies S, the rows' scale included, and where the scales of its head's keys begin."""
 
     fields = "span first end Q_factor K_scales V_scales"
 
@@ -72,7 +57,7 @@ class State:
     """A consumer's softmax between two blocks of keys."""
 
     fields = (
-        "sums P m l "                  # sums: see issue_output; P: the weights in hand, as `rounded` packs them; m: scaled
+        "sums P m l "  # sums: see issue_output; P: the weights in hand, as `rounded` packs them; m: scaled
         "alpha V_log2 "                # what O is still to be multiplied by; log2 of the scale of V's block in hand
         "at coming"                    # where in the rings the block in hand is, and the one after it
     )
@@ -80,11 +65,12 @@ class State:
 
 @jit
 def issue_output(sums, alpha, P, V_s, slot, two_sums: gl.constexpr):
-    """Start O = alpha · O + P V of the block in a slot. sums: (O,), or (O, PV, its alpha), where O = alpha · O + PV is still to do.
+    """Start O = alpha · O + P V of the block in a slot. sums: (O,), or (O, PV, its alpha), where O = alpha · O + PV is
+    still to do.
 
-    Tensor cores add e4m3 products with about 14 bits, not float32's 24, and drop the rest: after thousands of keys that shows.
-    With two sums they add up the keys of one block, and the threads add up the blocks, in float32: a multiplication and addition
-    where there was a multiplication. It takes d / 2 more registers.
+    Tensor cores add e4m3 products with about 14 bits, not float32's 24, and drop the rest: after thousands of keys that
+    shows. With two sums they add up the keys of one block, and the threads add up the blocks, in float32: a
+    multiplication and addition where there was a multiplication. It takes d / 2 more registers.
     """
     d: gl.constexpr = V_s.shape[3]
     V_j = V_s.index(slot).reshape([d, V_s.shape[4]])
@@ -92,25 +78,26 @@ def issue_output(sums, alpha, P, V_s, slot, two_sums: gl.constexpr):
         layout: gl.constexpr = sums[0].type.layout
         O = scaled_rows(sums[0], sums[2]) + sums[1]
         zeros = gl.zeros([ROWS, d], gl.float32, layout)
-        return O, warpgroup_mma(P, V_j.permute((1, 0)), zeros, use_acc=False, is_async=True), alpha
+        return O, wgmma(P, V_j.permute((1, 0)), zeros, use_acc=False, is_async=True), alpha
     else:
-        return (warpgroup_mma(P, V_j.permute((1, 0)), scaled_rows(sums[0], alpha), is_async=True),)
+        return (wgmma(P, V_j.permute((1, 0)), scaled_rows(sums[0], alpha), is_async=True),)
 
 
 @jit
 def waited_for(sums, two_sums: gl.constexpr):
     """What `issue_output` has started, when it is done."""
     if two_sums:
-        return sums[0], warpgroup_mma_wait(0, deps=[sums[1]]), sums[2]
+        return sums[0], wgmma_wait(0, deps=[sums[1]]), sums[2]
     else:
-        return (warpgroup_mma_wait(0, deps=[sums[0]]),)
+        return (wgmma_wait(0, deps=[sums[0]]),)
 
 
 @jit
 def rounded(P):
     """P in e4m3, four weights of a row in a register, their keys in the order of V's: no number changes its thread.
 
-    Of the 16 keys 8b + 2t + e the thread t has those with b, e = 0 or 1, and in the second product it has to have 4t + 2b + e.
+    Of the 16 keys 8b + 2t + e the thread t has those with b, e = 0 or 1, and in the second product it has to have 4t +
+    2b + e.
     """
     P = P.reshape([ROWS, P.shape[1] // 16, 2, 4, 2])                               # (rows, groups, b, t, e)
     first, second = gl.split(P)                                                    # e = 0, 1: (rows, groups, b, t)
@@ -126,10 +113,10 @@ def rounded(P):
 
 @jit
 def as_operand(P, O):
-    """What `rounded` has packed as an operand of a product that adds to O, (rows, keys) in e4m3. It costs no instruction."""
+    """What `rounded` has packed as an operand of a product that adds to O, (rows, keys) in e4m3: no instruction."""
     operand: gl.constexpr = gl.DotOperandLayout(0, O.type.layout, 4)
     pairs = gl.join(P, P)
-    P = gl.join(pairs, pairs).reshape([ROWS, P.shape[1] * 16])                     # each register once for each of its four
+    P = gl.join(pairs, pairs).reshape([ROWS, P.shape[1] * 16])         # each register once for each of its four
     P = gl.convert_layout(P, operand, assert_trivial=True)
     return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r,r,r,r", [P], dtype=gl.float8e4nv, is_pure=False, pack=4)
 
@@ -138,16 +125,17 @@ def as_operand(P, O):
 def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     """One block: start S of the next and O += P V of this one, then the softmax of the next under the second product.
 
-    n: how many blocks are still to come, the next one among them; mask: what hides some of its keys, or None
-    O is rescaled while S is computed. P is rounded when its registers are free: when the product with the one before is done.
+    n: how many blocks are still to come, the next one among them; mask: what hides some of its keys, or None O is
+    rescaled while S is computed. P is rounded when its registers are free: when the product with the one before is
+    done.
     """
     m, at, coming = state.m, state.at, state.coming
     factor, V_log2 = task.scales_of(n - 1)
-    P = as_operand(state.P, state.sums[0])             # before a product starts: instructions in between would part them
+    P = as_operand(state.P, state.sums[0])  # before a product starts: instructions in between would part them
     S = issue_scores(shared, coming.slot, me)
     shared.V.wait(at)
     sums = issue_output(state.sums, state.alpha, P, shared.V.tiles, at.slot, shared.fp8.two_sums)
-    S = warpgroup_mma_wait(1, deps=[S])                # S is there, the other product still runs
+    S = wgmma_wait(1, deps=[S])                        # S is there, the other product still runs
     shared.K.release(coming.slot)
 
     if mask is not None:
@@ -159,7 +147,7 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     if shared.unrolled:
         l = pinned(l)
     after = coming.following(shared.stages)
-    # A wait for something else in front of the wait for P V: the assembler would hoist that above the exponentials otherwise.
+    # A wait for something else before the wait for P V: otherwise the assembler hoists that above the exponentials.
     shared.K.wait(after, n > 1)
     sums = waited_for(sums, shared.fp8.two_sums)
     shared.V.release(at.slot)
@@ -174,12 +162,12 @@ def first_block(shared, task, at, me: gl.constexpr):
     O_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 32])
     factor, V_log2 = task.scales_of(task.end - 1)
     shared.K.wait(at)
-    S = warpgroup_mma_wait(0, deps=[issue_scores(shared, at.slot, me)])
+    S = wgmma_wait(0, deps=[issue_scores(shared, at.slot, me)])
     shared.K.release(at.slot)
     if shared.masked:
         S = only_visible(S, task.span, (task.end - 1) * shared.sizes.keys)
     m = row_maximum(S, 2) * factor
-    if shared.crossing:                                # a row may see nothing of this block, and -inf minus -inf would be NaN
+    if shared.crossing:  # a row may see nothing of this block, and -inf minus -inf would be NaN
         m = gl.maximum(m, LOWEST)
     P = gl.exp2(S * factor - (m - P_BITS)[:, None])
     l = row_shares(P)
@@ -221,7 +209,8 @@ def fa2_fp8_kernel(Q, K, V, O, Q_scales, K_scales, V_scales, counter, scale, N_q
                    registers: gl.constexpr, num_warps: gl.constexpr):
     sizes = Sizes(N_q, N_k, H_q, tiles, group, together, None, None, None, False, causal, consumers, keys)
     scales = Scales(Q_scales, K_scales, V_scales, two_sums)
-    run(attend, Q, K, V, O, None, counter, scale, sizes, scales, stages, causal or ragged, crossing, unrolled, registers)
+    masked: gl.constexpr = causal or ragged
+    run(attend, Q, K, V, O, None, counter, scale, sizes, scales, stages, masked, crossing, unrolled, registers)
 
 
 KERNEL = fa2_fp8_kernel
@@ -230,8 +219,9 @@ KERNEL = fa2_fp8_kernel
 def launch(Q, K, V, O, Q_scales, K_scales, V_scales, *, causal, scale, choice=None, **options):
     """The grid and the arguments of one launch; nothing is checked and nothing runs.
 
-    Q (B, H_q, N_q, d), K (B, H_kv, N_k, d) and V (B, H_kv, d, N_k rounded up to whole blocks) in e4m3, as quantize.py makes them;
-    float32 scales, one for each 64 rows of Q and each block of K; V_scales are logarithms to base 2. O in bfloat16
+    Q (B, H_q, N_q, d), K (B, H_kv, N_k, d) and V (B, H_kv, d, N_k rounded up to whole blocks) in e4m3, as quantize.py
+    makes them; float32 scales, one for each 64 rows of Q and each block of K; V_scales are logarithms to base 2. O in
+    bfloat16
     """
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
     choice = choice or how_many(d, max(N_q, N_k), causal)
@@ -250,7 +240,7 @@ def how_many(d, N, causal):
     """Keys of a block, consumers, slots of a ring, unrolled by two or not, one sum or two: see `issue_output`."""
     if d == 64:
         return {"keys": 128, "consumers": 3, "stages": 3, "unrolled": False, "two_sums": False, "registers": 160}
-    if d == 256:                                       # O takes 128 registers: none for a second sum, and masks spill a few bytes
+    if d == 256:  # O takes 128 registers: none for a second sum, and masks spill a few bytes
         return {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False, "two_sums": False, "registers": 240}
     return {"keys": 128, "consumers": 2, "stages": 3, "unrolled": False, "two_sums": True, "registers": 240}
 
@@ -265,8 +255,10 @@ def launches(Q, K, V, O, H=None, *, causal, scale, choice=None):
                                 ("V", (B, H_kv, d, T_k * keys), (B, H_kv, T_k))):
         made[name] = temporary(torch.empty, *shape, dtype=torch.float8_e4m3fn, device=Q.device)
         made[name + "_scales"] = temporary(torch.empty, *scales, dtype=torch.float32, device=Q.device)
-    steps = [(quantize.quantize_kernel, *quantize.launch(T, rotation, made[name], made[name + "_scales"], block, name == "V"))
-             for name, T, rotation, block in (("Q", Q, H, 64), ("K", K, H, keys), ("V", V, None, keys))]
+    steps = []
+    for name, T, rotation, block in (("Q", Q, H, 64), ("K", K, H, keys), ("V", V, None, keys)):
+        one = quantize.launch(T, rotation, made[name], made[name + "_scales"], block, transposed=name == "V")
+        steps.append((quantize.quantize_kernel, *one))
     return [*steps, (KERNEL, *launch(**made, O=O, causal=causal, scale=scale, choice=choice))]
 
 

@@ -1,21 +1,19 @@
 """The only door to Gluon: every name of Triton's that the Hopper kernels use and that Triton does not promise to keep.
 
-Gluon is Triton's lower layer, where a kernel itself says which warps do what. It is experimental, and names move from version to
-version. With a version that VERSIONS does not list, check this file first, then run tests/test_hopper.py.
+Gluon is Triton's lower layer, where a kernel itself says which warps do what. It is experimental, and names move from
+version to version. With a version that VERSIONS does not list, check this file first, then run tests/test_hopper.py.
 """
 
+# ruff: noqa: F401                     the names are for the kernels
 from triton._C.libtriton import ir
-from triton.experimental.gluon import jit  # noqa: F401   for the kernels, as most names here
+from triton.experimental.gluon import jit
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language._core import builtin
-from triton.experimental.gluon.language.nvidia.hopper import (  # noqa: F401
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor  # noqa: F401
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared as fence
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma as wgmma
+from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma_wait as wgmma_wait
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.core import _aggregate, base_value
 from triton.runtime.jit import JITCallable
 
@@ -36,28 +34,30 @@ class _Fields(JITCallable):
 def aggregate(cls):
     """A class of values that travel through a kernel together, and methods under @jit.
 
-    Its `fields` are names of tensors, descriptors or other aggregates, or of None where the compiled kernel has none; its `constants`
-    are names of what is known when the kernel is compiled. The constructor takes all of them in that order, or by name.
+    Its `fields` are names of tensors, descriptors or other aggregates, or of None where the compiled kernel has none;
+    its `constants` are names of what is known when the kernel is compiled. The constructor takes all of them in that
+    order, or by name.
     """
     constants = getattr(cls, "constants", "").split()
     fields = cls.fields.split() + constants
 
-    def __init__(self, *args, _semantic=None, **kwargs):
+    def construct(self, *args, _semantic=None, **kwargs):
         for name, value in (dict(zip(fields, args, strict=False)) | kwargs).items():
             value = value.value if isinstance(value, gl.constexpr) else value
             if isinstance(value, (int, float)) and name not in constants:
                 value = _semantic.to_tensor(value)
             setattr(self, name, value if isinstance(value, base_value) else gl.constexpr(value))
 
-    cls.__init__, cls.__annotations__ = __init__, dict.fromkeys(fields, base_value)
+    cls.__init__, cls.__annotations__ = construct, dict.fromkeys(fields, base_value)
     made = _aggregate(cls)
     made.hash_attrs = [_Fields(fields), *(one for one in made.hash_attrs if isinstance(one, JITCallable))]
     return made
 
 
 @builtin
-def specialize_warps(shared, consumer, consumers, registers, others, _semantic=None, _generator=None):
-    """Send every warp to its own work: `consumers` warpgroups to consumer(*shared, me), and one more warp to each of `others`.
+def fork_warps(shared, consumer, consumers, registers, others, _semantic=None, _generator=None):
+    """Send every warp to its own work: `consumers` warpgroups to consumer(*shared, me), and one more warp to each of
+    `others`.
 
     registers: of a consumer's thread. Consumer 0 has the launch's own warps, and the registers that are left.
     """

@@ -1,17 +1,18 @@
 """FA2's forward pass for Hopper, in Gluon: warps that do different things at the same time.
 
-Triton decides how a program's warps share its work; Gluon, the language below it, lets the kernel say so. Who loads, who computes
-and who waits for whom stands in hopper_pipeline.py; here is what a consumer, four warps, does with its 64 query rows.
+Triton decides how a program's warps share its work; Gluon, the language below it, lets the kernel say so. Who loads,
+who computes and who waits for whom stands in hopper_pipeline.py; here is what a consumer, four warps, does with its 64
+query rows.
 
-It never waits for its own product if it can help it. While the tensor cores work on the next block's S = Q K^T and on O += P V of
-this one, its threads compute the exponentials of the block between. And the consumers take turns at issuing products, so that
-one's exponentials run beside another's products:
+It never waits for its own product if it can help it. While the tensor cores work on the next block's S = Q K^T and on
+O += P V of this one, its threads compute the exponentials of the block between. And the consumers take turns at issuing
+products, so that one's exponentials run beside another's products:
 
     consumer 0    QK 1   softmax 0 . PV 0    QK 2   softmax 1 . PV 1    ...
     consumer 1           QK 1   softmax 0 . PV 0    QK 2   softmax 1 . PV 1
 
-The first block, which may need a mask, is computed before the loop. With a window, a few more need one: the consumers' rows then
-see too different blocks to take turns.
+The first block, which may need a mask, is computed before the loop. With a window, a few more need one: the consumers'
+rows then see too different blocks to take turns.
 """
 
 import torch
@@ -27,26 +28,9 @@ from flashlab.kernels.launch import (
     why_not_hopper,
 )
 from flashlab.kernels.plans import temporary
-from flashlab.operator.gluon_adapter import (
-    aggregate,
-    gl,
-    jit,
-    mbarrier,
-    thread_barrier,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from flashlab.operator.gluon_adapter import aggregate, gl, jit, mbarrier, thread_barrier, wgmma, wgmma_wait
 from flashlab.operator.hopper_pipeline import Sizes, issue_scores, pass_over, run, walk, write_O
-from flashlab.operator.hopper_words import (
-    LOG2_E,
-    ROWS,
-    counters,
-    opaque,
-    pinned,
-    row_maximum,
-    row_shares,
-    scaled_rows,
-)
+from flashlab.operator.hopper_words import LOG2_E, ROWS, counters, opaque, pinned, row_maximum, row_shares, scaled_rows
 from flashlab.operator.sequences import slots
 from flashlab.operator.spans import only_visible, table_of_blocks, tiles_of
 
@@ -58,7 +42,7 @@ class State:
     """A consumer's softmax between two blocks of keys."""
 
     fields = (
-        "O P m l "                     # O lacks the product with P, the weights in hand; l: each thread's part of the running sum
+        "O P m l "                     # P: the weights in hand, not yet in O; l: each thread's part of the running sum
         "alpha "                       # what O is still to be multiplied by, at d = 128
         "at coming"                    # where in the rings the block in hand is, and the one after it
     )
@@ -69,8 +53,9 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     """One block: start S of the next and O += P V of this one, then the softmax of the next under the second product.
 
     n: how many blocks are still to come, the next one among them; mask: what hides some of its keys, or None
-    At d = 128 O is rescaled while S is computed, and P rounded as soon as it is there. At d = 64, with three consumers, fewer
-    registers are left: O is rescaled when its product is done, and P stays float32 until the one before has been used.
+
+    At d = 128 O is rescaled while S is computed, and P rounded as soon as it is there. At d = 64, with three consumers,
+    fewer registers are left: O is rescaled when its product is done, and P stays float32 until the one before is used.
     """
     O, P, m, at, coming, V_s = state.O, state.P, state.m, state.at, state.coming, shared.V.tiles
     d: gl.constexpr = O.shape[1]
@@ -82,8 +67,8 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     shared.V.wait(at)
     if wide:
         O = scaled_rows(O, state.alpha)
-    O = warpgroup_mma(P, V_s.index(at.slot).reshape([V_s.shape[-2], d]), O, is_async=True)
-    S = warpgroup_mma_wait(1, deps=[S])                # S is there, O's product still runs
+    O = wgmma(P, V_s.index(at.slot).reshape([V_s.shape[-2], d]), O, is_async=True)
+    S = wgmma_wait(1, deps=[S])                        # S is there, O's product still runs
     shared.K.release(coming.slot)
 
     if mask is not None:
@@ -97,9 +82,9 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     if shared.unrolled:
         l = pinned(l)
     after = coming.following(shared.stages)
-    # A wait for something else in front of the wait for O: the assembler would hoist that above the exponentials otherwise.
+    # A wait for something else before the wait for O: otherwise the assembler hoists that above the exponentials.
     shared.K.wait(after, n > 1)
-    O = warpgroup_mma_wait(0, deps=[O])
+    O = wgmma_wait(0, deps=[O])
     if wide:
         P = gl.convert_layout(P_rounded, operand)
     else:
@@ -117,12 +102,12 @@ def first_block(shared, task, at, me: gl.constexpr):
     d: gl.constexpr = shared.Q_s.shape[-1]
     O_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
     shared.K.wait(at)
-    S = warpgroup_mma_wait(0, deps=[issue_scores(shared, at.slot, me)])
+    S = wgmma_wait(0, deps=[issue_scores(shared, at.slot, me)])
     shared.K.release(at.slot)
     if shared.masked:
         S = only_visible(S, task.span, (task.end - 1) * shared.sizes.keys)
     m = row_maximum(S, 1 if d == 128 else 2)
-    if shared.crossing or shared.sizes.packed:         # a row may see nothing of this block, and -inf minus -inf would be NaN
+    if shared.crossing or shared.sizes.packed:  # a row may see nothing of this block, and -inf minus -inf would be NaN
         m = gl.maximum(m, LOWEST)
     P = gl.exp2(S * scale_log2 - (m * scale_log2)[:, None])
     l = row_shares(P)
@@ -145,9 +130,9 @@ def attend(shared, task, at, me: gl.constexpr):
     thread_barrier()                                   # all 128 threads have read Q
     mbarrier.arrive(shared.Q_free.index(me), count=1)
     shared.V.wait(state.at)
-    O = warpgroup_mma(state.P, V_s.index(state.at.slot).reshape([V_s.shape[-2], d]), O, is_async=True)
+    O = wgmma(state.P, V_s.index(state.at.slot).reshape([V_s.shape[-2], d]), O, is_async=True)
     l_i = gl.convert_layout(gl.sum(state.l, 1), rows_of_S)
-    O = warpgroup_mma_wait(0, deps=[O])
+    O = wgmma_wait(0, deps=[O])
     shared.V.release(state.at.slot)
     at = state.coming
     if shared.sizes.left is not None:
@@ -172,7 +157,7 @@ def write_out(shared, task, O, m, l_i, me: gl.constexpr):
 
 
 @jit(do_not_specialize=["N_q", "N_k", "H_q", "group", "together", "tiles", "left", "right"])
-def fa2_hopper_kernel(Q, K, V, O, L, counter, scale, N_q, N_k, H_q, group, together, tiles, left, right, table, d: gl.constexpr,
+def fa2_hopper_kernel(Q, K, V, O, L, counter, scale, N_q, N_k, H_q, group, together, tiles, left, right, table,
                       keys: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr,
                       ragged: gl.constexpr, crossing: gl.constexpr, unrolled: gl.constexpr, registers: gl.constexpr,
                       num_warps: gl.constexpr):
@@ -216,18 +201,20 @@ def why_not(Q, K, V, *, causal=False, dropout_p=0.0, cu_seqlens_q=None, B_r=None
     return why_no_tma(Q, K, V)
 
 
-def launch(Q, K, V, O, L, *, causal, scale, left=None, right=None, cu_seqlens_q=None, cu_seqlens_k=None, batch=None, **options):
+def launch(Q, K, V, O, L, *, causal, scale, left=None, right=None, cu_seqlens_q=None, cu_seqlens_k=None, batch=None,
+           **options):
     """The grid and the arguments of one launch, with those `before` it; nothing is checked and nothing runs."""
     Q, scale = positive_scale(Q, scale)
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
-    packed, window, N = batch is not None, left is not None, max(N_q, N_k) // (batch or 1)         # N: of a medium sequence
+    packed, window, N = batch is not None, left is not None, max(N_q, N_k) // (batch or 1)  # N: of a medium sequence
     choice = how_many(d, min(N, left + right + 1), True) if window else how_many(d, N, causal)
     keys, rows = choice["keys"], choice["consumers"] * 64
     tiles = B * H_q * slots(N_q, rows, batch)
     arguments = {"Q": tiles_of(Q, 64, packed), "K": tiles_of(K, keys, packed), "V": tiles_of(V, keys, packed)}
-    arguments |= {"O": tiles_of(O, 64, packed, (B * H_q, N_q, d)), "L": L, "scale": scale, "d": d, "causal": causal}
-    arguments |= {"N_q": N_q, "N_k": N_k, "H_q": H_q, "group": H_q // H_kv, "tiles": tiles, "left": left, "right": right}
-    arguments |= {"counter": temporary(counters, 2, dtype=torch.int32, device=Q.device), "together": 1, "table": None}
+    arguments |= {"O": tiles_of(O, 64, packed, (B * H_q, N_q, d)), "L": L, "scale": scale, "causal": causal}
+    arguments |= {"N_q": N_q, "N_k": N_k, "H_q": H_q, "group": H_q // H_kv, "tiles": tiles}
+    arguments |= {"left": left, "right": right, "together": 1, "table": None}
+    arguments |= {"counter": temporary(counters, 2, dtype=torch.int32, device=Q.device)}
     if packed:
         arguments["table"], *arguments["before"] = table_of_blocks(cu_seqlens_q, cu_seqlens_k, N_q, N_k, rows)
     if causal or window:                               # tiles that see few keys, of all these heads, come last
@@ -238,7 +225,7 @@ def launch(Q, K, V, O, L, *, causal, scale, left=None, right=None, cu_seqlens_q=
 
 
 def how_many(d, N, causal):
-    """Keys of a block, consumers, slots of a ring, whether the loop is unrolled by two: the fastest of those tried on an H200."""
+    """Keys of a block, consumers, slots of a ring, is the loop unrolled: the fastest of those tried on an H200."""
     if d == 64 and causal and N <= 4096:               # smaller blocks waste less at the diagonal
         return {"keys": 64, "consumers": 4, "stages": 3, "unrolled": False, "registers": 112}
     if d == 64:

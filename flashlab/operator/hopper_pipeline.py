@@ -5,9 +5,9 @@ A program has
     one producer warp        asks TMA for Q once and for K and V block after block, into rings of a few slots
     two to four consumers    warpgroups of 64 query rows each, which share every K and V that arrives
 
-and stays until all tiles are done. The tile scheduler is a counter in HBM: a producer that draws a ticket there gets a tile, and
-posts it on a board in shared memory, where its consumers read it. What a consumer does with a tile, `attend`, differs:
-hopper_forward.py has that of 16-bit numbers, fp8_kernel.py that of FP8.
+and stays until all tiles are done. The tile scheduler is a counter in HBM: a producer that draws a ticket there gets a
+tile, and posts it on a board in shared memory, where its consumers read it. What a consumer does with a tile, `attend`,
+differs: hopper_forward.py has that of 16-bit numbers, fp8_kernel.py that of FP8.
 
 Every signal is one of a pair, `full` and `free`, for one buffer. Who waits for whom:
 
@@ -17,24 +17,15 @@ Every signal is one of a pair, `full` and `free`, for one buffer. Who waits for 
     TURN + consumer          named barriers: the one before has issued Q K^T     the consumer waits
     queue.full, queue.free   mbarriers: a tile is posted, all have read it       a consumer waits, the producer waits
 
-Keys are walked from the last block to the first, so that the blocks that need a mask, on the diagonal or at a short end, come
-first.
+Keys are walked from the last block to the first, so that the blocks that need a mask, on the diagonal or at a short
+end, come first.
 """
 
-from flashlab.operator.gluon_adapter import (
-    aggregate,
-    fence_async_shared,
-    gl,
-    jit,
-    mbarrier,
-    specialize_warps,
-    tma,
-    warpgroup_mma,
-)
+from flashlab.operator.gluon_adapter import aggregate, fence, fork_warps, gl, jit, mbarrier, tma, wgmma
 from flashlab.operator.hopper_words import ROWS, Position, Ring, arrive, fetch, mbarriers, sync
 from flashlab.operator.spans import Span, not_before, only_visible, read_table, within
 
-K_FREE = gl.constexpr(6)                               # named barriers 6, 7, 8: one a slot; Triton uses the first few itself
+K_FREE = gl.constexpr(6)                               # named barriers 6, 7, 8: one a slot; Triton uses the first few
 V_FREE = gl.constexpr(9)                               # 9, 10, 11
 TURN = gl.constexpr(12)                                # 12, 13, ...: one a consumer
 
@@ -66,8 +57,8 @@ class Sizes:
 
     @jit
     def place(self, ticket):
-        """The number of the tile that comes at this ticket: `together` heads at a time, the last blocks of all of them first, as
-        causal ones see most keys."""
+        """The number of the tile that comes at this ticket: `together` heads at a time, the last blocks of all of them
+        first, as causal ones see most keys."""
         rows: gl.constexpr = self.consumers * ROWS
         T_r = self.tiles // self.H_q if self.packed else (self.N_q + rows - 1) // rows
         group = ticket // (self.together * T_r)
@@ -149,20 +140,20 @@ class Shared:
     """What all warps of a program share."""
 
     fields = (
-        "Q O L Q_s O_s Q_full Q_free "                 # descriptors; L in HBM, or None in FP8; buffers and mbarriers of consumers
-        "K V queue sizes scale "                       # K and V: rings
-        "fp8"                                          # the scales of Q, K and V, or None
+        "Q O L Q_s O_s Q_full Q_free " # descriptors; L in HBM, or None in FP8; buffers and mbarriers of consumers
+        "K V queue sizes scale "       # K and V: rings
+        "fp8"                          # the scales of Q, K and V, or None
     )
     constants = (
-        "stages "                                      # slots of a ring
-        "masked crossing "                             # whether a tile's first block of keys may need a mask, and the one after it
-        "unrolled"                                     # whether the loop takes two blocks a round
+        "stages "                      # slots of a ring
+        "masked crossing "             # whether a tile's first block of keys may need a mask, and the one after it
+        "unrolled"                     # whether the loop takes two blocks a round
     )
 
 
 @jit
-def run(attend, Q, K, V, O, L, counter, scale, sizes, fp8, stages: gl.constexpr, masked: gl.constexpr, crossing: gl.constexpr,
-        unrolled: gl.constexpr, registers: gl.constexpr):
+def run(attend, Q, K, V, O, L, counter, scale, sizes, fp8, stages: gl.constexpr, masked: gl.constexpr,
+        crossing: gl.constexpr, unrolled: gl.constexpr, registers: gl.constexpr):
     """Lay out shared memory and the signals in it, then send every warp to its own work."""
     consumers: gl.constexpr = sizes.consumers
     Q_s = gl.allocate_shared_memory(Q.dtype, [consumers] + Q.block_shape, Q.layout)
@@ -174,9 +165,9 @@ def run(attend, Q, K, V, O, L, counter, scale, sizes, fp8, stages: gl.constexpr,
     K_ring = Ring(K, K_s, mbarriers(stages, 1), K_FREE, threads)
     V_ring = Ring(V, V_s, mbarriers(stages, 1), V_FREE, threads)
     queue = Queue(counter, board, mbarriers(2, 1), mbarriers(2, consumers))
-    shared = Shared(Q, O, L, Q_s, O_s, mbarriers(consumers, 1), mbarriers(consumers, 1), K_ring, V_ring, queue, sizes, scale, fp8,
-                    stages, masked, crossing, unrolled)
-    specialize_warps((shared, attend), consumer, consumers, registers, (producer,))
+    shared = Shared(Q, O, L, Q_s, O_s, mbarriers(consumers, 1), mbarriers(consumers, 1), K_ring, V_ring, queue, sizes,
+                    scale, fp8, stages, masked, crossing, unrolled)
+    fork_warps((shared, attend), consumer, consumers, registers, (producer,))
 
 
 # ---- the producer
@@ -202,13 +193,13 @@ def producer(shared, attend):
     slot, turn = 0, 0
     tile = sizes.tile(sizes.place(gl.program_id(0)))
     while tile.number >= 0:
-        ticket = gl.atomic_add(shared.queue.counter, 1)            # requested here, and read once the ring is full
+        ticket = gl.atomic_add(shared.queue.counter, 1)                # requested here, and read once the ring is full
         coming = tile                                  # until it is known
         b, h = tile.head() // sizes.H_q, tile.head() % sizes.H_q
         h_kv = h // sizes.group                        # grouped-query attention: neighbours share a key head, uncopied
         first_row = tile.i * sizes.consumers * ROWS
         first, end = sizes.span(tile, first_row, sizes.consumers * ROWS).blocks(sizes.keys)
-        fill_with_block(K, slot, tile, b, h_kv, end - 1, sizes, False)             # there is room for it before there is for Q
+        fill_with_block(K, slot, tile, b, h_kv, end - 1, sizes, False)  # there is room for it before there is for Q
         for c in gl.static_range(sizes.consumers):
             mbarrier.wait(shared.Q_free.index(c), (turn & 1) ^ 1)
             row = first_row + c * ROWS
@@ -220,7 +211,7 @@ def producer(shared, attend):
             if n + 1 < end - first:
                 fill_with_block(K, slot, tile, b, h_kv, end - 2 - n, sizes, False)
             if n == gl.minimum(shared.stages, end - first) - 1:
-                coming = sizes.tile(sizes.place(gl.num_programs(0) + ticket))      # the first tickets are the programs' own
+                coming = sizes.tile(sizes.place(gl.num_programs(0) + ticket))  # the first tickets are the programs' own
                 shared.queue.post(coming, turn, sizes)
         tile, turn = coming, turn + 1
     shared.queue.close()
@@ -248,7 +239,7 @@ def consumer(shared, attend, me: gl.constexpr):
     for n in gl.static_range(shared.stages):           # all slots are free
         shared.K.release(n)
         shared.V.release(n)
-    if me == sizes.consumers - 1:                      # as if the last one had just issued: the first turn is consumer 0's
+    if me == sizes.consumers - 1:  # as if the last one had just issued: the first turn is consumer 0's
         arrive(TURN, 256)
     tile = sizes.tile(sizes.place(gl.program_id(0)))
     while tile.number >= 0:
@@ -278,7 +269,7 @@ def pass_over(count, at, shared, me: gl.constexpr, taking_turns: gl.constexpr):
         if taking_turns:
             sync(TURN + me, 256)
             arrive(TURN + (me + 1) % shared.sizes.consumers, 256)
-        shared.K.wait(at)                              # the producer would count a release before that for the round before
+        shared.K.wait(at)  # the producer would count a release before that for the round before
         shared.K.release(at.slot)
         shared.V.wait(at)
         shared.V.release(at.slot)
@@ -298,7 +289,7 @@ def issue_scores(shared, slot, me: gl.constexpr):
     zeros = gl.zeros([ROWS, keys], gl.float32, layout)
     if shared.sizes.left is None:
         sync(TURN + me, 256)                           # two consumers' threads: the one before arrives, this one waits
-    S = warpgroup_mma(Q, K_j.permute((1, 0)), zeros, use_acc=False, is_async=True)
+    S = wgmma(Q, K_j.permute((1, 0)), zeros, use_acc=False, is_async=True)
     if shared.sizes.left is None:
         arrive(TURN + (me + 1) % shared.sizes.consumers, 256)
     return S
@@ -306,9 +297,11 @@ def issue_scores(shared, slot, me: gl.constexpr):
 
 @jit
 def walk(step, state, shared, task, me: gl.constexpr):
-    """The steps of a task, from its last block of keys to its first. `state` holds the last block, the state returned the first.
+    """The steps of a task, from its last block of keys to its first. `state` holds the last block, the state returned
+    the first.
 
-    step(state, shared, task, n, mask, me) -> state; n: how many blocks are still to come; mask: what hides some of the next, or None
+    step(state, shared, task, n, mask, me) -> state; n: how many blocks are still to come; mask: what hides some of the
+    next, or None
     """
     n = task.end - 1 - task.first
     at_left, at_right = 0, gl.minimum(n, 1)            # how many blocks need a mask, at the window's edges
@@ -321,7 +314,7 @@ def walk(step, state, shared, task, me: gl.constexpr):
             state = step(state, shared, task, n - j, only_visible, me)
         n = n - at_right
     whole = n - at_left
-    if shared.unrolled:                                # two blocks a round: P of one is P_next of the other, and no register moves
+    if shared.unrolled:  # two blocks a round: P of one is P_next of the other, and no register moves
         for _ in range(0, whole & 1):
             state = step(state, shared, task, n, None, me)
         n = n - (whole & 1)
@@ -343,6 +336,6 @@ def write_O(shared, task, O, me: gl.constexpr):
     O_s, head, row = shared.O_s.index(me), task.head, task.span.first_row
     tma.store_wait(0)                                  # the tile before has left O_s
     O_s.reshape([ROWS, O.shape[1]]).store(O.to(O_s.dtype))
-    fence_async_shared()
+    fence()
     where = within(task.start_q, task.span.N_q, head, row) if shared.sizes.packed else [head, row, 0]
     tma.async_copy_shared_to_global(shared.O, where, O_s)

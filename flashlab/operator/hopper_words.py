@@ -1,9 +1,10 @@
-"""The vocabulary of the Hopper kernels: named barriers, rings of buffers, fences for the compiler, operations on a tile's rows.
+"""The vocabulary of the Hopper kernels: named barriers, rings of buffers, fences for the compiler, operations on a
+tile's rows.
 
-A warpgroup is 128 threads whose matrix products run on the tensor cores while the threads go on. Two kinds of barriers keep
-warpgroups apart. An mbarrier lies in shared memory and counts bytes as well as arrivals: TMA arrives there when a tile has
-landed. A named barrier is one of a program's sixteen, and cheap: a thread with something to announce arrives and walks on; a
-thread that needs the news syncs, which waits until enough threads have come.
+A warpgroup is 128 threads whose matrix products run on the tensor cores while the threads go on. Two kinds of barriers
+keep warpgroups apart. An mbarrier lies in shared memory and counts bytes as well as arrivals: TMA arrives there when a
+tile has landed. A named barrier is one of a program's sixteen, and cheap: a thread with something to announce arrives
+and walks on; a thread that needs the news syncs, which waits until enough threads have come.
 """
 
 import torch
@@ -73,8 +74,8 @@ class Position:
 class Ring:
     """A few slots of shared memory that the producer fills by TMA and all consumers read, round and round.
 
-    source: a TMA descriptor; tiles: the slots; full: an mbarrier a slot, where TMA arrives with the last byte
-    free: the first of the named barriers, one a slot, at which all consumers have read it; threads: the producer's and theirs
+    source: a TMA descriptor; tiles: the slots; full: an mbarrier a slot, where TMA arrives with the last byte free: the
+    first of the named barriers, one a slot, at which all consumers have read it; threads: the producer's and theirs
     """
 
     fields = "source tiles full"
@@ -82,7 +83,7 @@ class Ring:
 
     @jit
     def fill(self, slot, where):
-        """The producer: have TMA copy the tile at these coordinates, as soon as all consumers have released the slot."""
+        """The producer: have TMA copy the tile at these coordinates, once all consumers have released the slot."""
         sync(slot + self.free, self.threads)
         fetch(self.source, where, self.full.index(slot), self.tiles.index(slot))
 
@@ -109,8 +110,8 @@ def fetch(source, where, full, target):
 
 @jit
 def opaque(x):
-    """x, through an instruction that LLVM cannot see through. LLVM would move the rescaling of O, or the rounding of P, past the
-    loop's end otherwise, where it costs registers."""
+    """x, through an instruction that LLVM cannot see through. LLVM would move the rescaling of O, or the rounding of P,
+    past the loop's end otherwise, where it costs registers."""
     if x.dtype == gl.float32:
         return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=True, pack=1)
     return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=True, pack=2)
@@ -118,7 +119,7 @@ def opaque(x):
 
 @jit
 def opaque_zero(n):
-    """0, from a loop's counter, by an instruction that LLVM cannot see through: what is computed with it stays in the loop."""
+    """0, from a loop's counter, but LLVM cannot know: what is computed with it stays in the loop."""
     return gl.inline_asm_elementwise("shr.u32 $0, $1, 30;", "=r,r", [n], dtype=gl.int32, is_pure=True, pack=1)
 
 
@@ -131,9 +132,10 @@ def pinned(x):
 
 @jit
 def wait_for_sums(n):
-    """Wait until the sums that this thread asked TMA for are in HBM. tma.store_wait waits for less: until they have left shared
-    memory. n: any number."""
-    gl.inline_asm_elementwise("cp.async.bulk.wait_group 0; mov.u32 $0, $1;", "=r,r", [n], dtype=gl.int32, is_pure=False, pack=1)
+    """Wait until the sums that this thread asked TMA for are in HBM. tma.store_wait waits for less: until they have
+    left shared memory. n: any number."""
+    gl.inline_asm_elementwise("cp.async.bulk.wait_group 0; mov.u32 $0, $1;", "=r,r", [n],
+                              dtype=gl.int32, is_pure=False, pack=1)
 
 
 # ---- operations on rows
@@ -141,7 +143,7 @@ def wait_for_sums(n):
 
 @jit
 def row_maximum(S, chains: gl.constexpr):
-    """The maximum of each row. gl.max makes one chain of dependent maxima of a thread's elements; two chains run side by side."""
+    """The maximum of each row. gl.max makes one chain of dependent maxima a thread; two chains run side by side."""
     rows: gl.constexpr = gl.SliceLayout(1, S.type.layout)
     if chains == 1:
         return gl.max(S, 1)

@@ -1,19 +1,21 @@
 """The rows of a Hopper kernel's tiles and the keys that they see: dense or packed, causal or in a window.
 
-Triton's own version of this stands in sequences.py; Gluon kernels cannot call it, so it stands here once more, with two additions.
+Triton's own version of this stands in sequences.py; Gluon kernels cannot call it, so it stands here once more, with two
+additions.
 
-A table: a small kernel first lists the blocks of all packed sequences, one after the other and none of them empty. A warp then
-finds the rows of its tile with one read.
+A table: a small kernel first lists the blocks of all packed sequences, one after the other and none of them empty. A
+warp then finds the rows of its tile with one read.
 
-TMA that stops at the end of a sequence, although its neighbour's rows follow: reads give zeros there, and writes are left out. For
-that a descriptor numbers the rows by three coordinates, whose sum wraps around the end of the 64-bit addresses:
+TMA that stops at the end of a sequence, although its neighbour's rows follow: reads give zeros there, and writes are
+left out. For that a descriptor numbers the rows by three coordinates, whose sum wraps around the end of the 64-bit
+addresses:
 
     coordinate           BEYOND          start + N    head         BEYOND - N + row    column
-    times                2^34 - apart    apart        as always    apart               1       elements; apart: from row to row
+    times                2^34 - apart    apart        as always    apart               1      (apart: elements a row)
     sum of the row's     BEYOND · 2^34 + (start + row) · apart, where BEYOND · 2^34 elements are 0 modulo 2^64 bytes
 
-The fourth coordinate reaches its size, BEYOND, where row reaches N: for TMA the tensor ends there. (triton/tools/ragged_tma.py
-does the same.)
+The fourth coordinate reaches its size, BEYOND, where row reaches N: for TMA the tensor ends there.
+(triton/tools/ragged_tma.py does the same.)
 """
 
 import math
@@ -39,7 +41,7 @@ def within(start, N, head, row):
 
 @jit
 def read_table(table, block):
-    """(block, start, N, other_start, other_N, sequence) of a block: where its sequence lies, in its own tensor and the other's."""
+    """(block, start, N, other_start, other_N, sequence): a block, its sequence's rows, and those in the other tensor."""
     row = table + 1 + block * COLUMNS
     return gl.load(row), gl.load(row + 1), gl.load(row + 2), gl.load(row + 3), gl.load(row + 4), gl.load(row + 5)
 
@@ -61,8 +63,8 @@ class Span:
     def blocks(self, keys: gl.constexpr):
         """The blocks of keys that some row sees: the first and the end.
 
-        At least one block, so that rows that see no key need no path of their own; but none where a packed sequence has no such
-        rows.
+        At least one block, so that rows that see no key need no path of their own; but none where a packed sequence has
+        no such rows.
         """
         first, end = 0, self.N_k
         if self.causal:
@@ -100,8 +102,8 @@ def only_visible(S, span, first_key):
         places = span.first_row + span.N_k - span.N_q + rows                       # of the rows, among the keys
     if span.left is not None:
         S = gl.where(keys[None, :] <= gl.minimum(places + span.right, span.N_k - 1)[:, None], S, float("-inf"))
-        if first_key < span.first_row + span.N_k - span.N_q + S.shape[0] - 1 - span.left:    # a narrow window's other edge
-            S = not_before(S, span, first_key)
+        if first_key < span.first_row + span.N_k - span.N_q + S.shape[0] - 1 - span.left:
+            S = not_before(S, span, first_key)         # a narrow window's other edge
     elif span.causal:
         S = gl.where(keys[None, :] <= places[:, None], S, float("-inf"))
     elif first_key + S.shape[1] > span.N_k:            # sequences may end with a block
@@ -173,7 +175,7 @@ def descriptor(T, tile, shape=None, layout=None):
 
 
 def tiles_of(T, rows, packed, shape=None):
-    """A descriptor of T (B, H, N, d) for tiles of so many rows; packed: one that stops at the end of a sequence, see above."""
+    """A descriptor of T (B, H, N, d) for tiles of so many rows; packed: one that stops at the end of a sequence."""
     _, H, N, d = T.shape
     if not packed:
         return descriptor(T, (rows, d), shape)
@@ -190,9 +192,11 @@ def described(T, shape, strides, tile, layout=None):
 
 
 def table_of_blocks(cu_seqlens, other_cu_seqlens, N, other_N, B):
-    """The table of the blocks of B rows of all sequences, queries or keys of N rows together, and the launch that writes it.
+    """The table of the blocks of B rows of all sequences, queries or keys of N rows together, and the launch that
+    writes it.
 
-    int32: the number of blocks, then a row for each block, see read_table: first those of sequence 0, then of sequence 1, ...
+    int32: the number of blocks, then a row for each block, see read_table: first those of sequence 0, then of sequence
+    1, ...
     """
     batch = len(cu_seqlens) - 1
     blocks = slots(N, B, batch)                        # at most
@@ -205,7 +209,7 @@ def table_of_blocks(cu_seqlens, other_cu_seqlens, N, other_N, B):
 def table_kernel(cu_seqlens, other_cu_seqlens, table, batch, N, other_N, B):
     """Write one row of the table. Rows after the last sequence count as one more sequence, which sees nothing."""
     at, blocks = tl.program_id(0), tl.num_programs(0)
-    s, first, before = 0, 0, 0                         # the block's sequence, its first block, the blocks counted so far
+    s, first, before = 0, 0, 0  # the block's sequence, its first block, the blocks counted so far
     for n in range(0, batch + 1, 128):
         sequences = n + tl.arange(0, 128)
         start, stop = bounds(sequences, cu_seqlens, batch, N)
