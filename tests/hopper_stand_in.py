@@ -13,6 +13,7 @@ import itertools
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
 from unittest import mock
 
@@ -96,16 +97,15 @@ class Machine:
         with self.changed:
             while not ready():
                 if not self.changed.wait(deadline - time.monotonic()):
-                    raise AssertionError(f"deadlock: {threading.current_thread().name} waits for {what}")
+                    raise AssertionError(f"deadlock: {self.local.name} waits for {what}")
 
     # named barriers: a number of threads arrive, then it begins again
 
     def come(self, barrier, threads):
-        barrier, mine = int(barrier), 128 if threading.current_thread().name.startswith("consumer") else 32
         with self.changed:
-            state = self.named.setdefault(barrier, SimpleNamespace(count=0, round=0))
+            state = self.named.setdefault(int(barrier), SimpleNamespace(count=0, round=0))
             round = state.round
-            state.count += mine
+            state.count += self.local.threads
             assert state.count <= threads, f"named barrier {barrier}: {state.count} threads came, not {threads}"
             if state.count == threads:
                 state.count, state.round = 0, round + 1
@@ -164,23 +164,22 @@ class Machine:
         target.copy_(buffer.data.view(descriptor.block_shape)[tuple(slice(0, n) for n in target.shape)])
 
     def add(self, descriptor, at, buffer):
-        self.local.__dict__.setdefault("sums", []).append((descriptor, at, buffer))
+        self.local.sums.append((descriptor, at, buffer))
 
     def store_wait(self, pendings):
-        for descriptor, at, buffer in self.local.__dict__.pop("sums", []):
+        while self.local.sums:
+            descriptor, at, buffer = self.local.sums.pop(0)
             with self.changed:                         # as the L2 cache does it: each sum as a whole
                 tile_in_memory(descriptor, at).add_(buffer.data)
 
     def product(self, A, B, C, use_acc=True, is_async=False):
-        under_way = self.local.__dict__.setdefault("products", [])
-        under_way.append(SimpleNamespace(A=A, B=B, C=C if use_acc else 0, value=None))
-        return under_way[-1]
+        self.local.products.append(SimpleNamespace(A=A, B=B, C=C if use_acc else 0, value=None))
+        return self.local.products[-1]
 
     def finish(self, pendings, deps):
         time.sleep(0)
-        under_way = self.local.products
-        while len(under_way) > pendings:
-            one = under_way.pop(0)
+        while len(self.local.products) > pendings:
+            one = self.local.products.pop(0)
             A, B, C = (x.data if isinstance(x, Buffer) else getattr(x, "value", x) for x in (one.A, one.B, one.C))
             one.value = tile(C + A.float() @ B.float())
         values = [getattr(one, "value", one) for one in deps]
@@ -199,23 +198,15 @@ def aggregate(cls):
 
 
 def fork_warps(shared, consumer, consumers, registers, others):
-    errors = []
+    def start(function, threads, *arguments):
+        vars(MACHINE.local).update(threads=threads, name=f"{function.__name__}{arguments}", products=[], sums=[])
+        function(*shared, *arguments)
 
-    def run(function, arguments):
-        try:
-            function(*arguments)
-        except BaseException as error:
-            errors.append(error)
-
-    work = [(f"consumer {me}", consumer, (*shared, me)) for me in range(consumers)]
-    work += [(one.__name__, one, shared) for one in others]
-    threads = [threading.Thread(target=run, args=each, name=name, daemon=True) for name, *each in work]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    with ThreadPoolExecutor(consumers + len(others)) as pool:
+        work = [pool.submit(start, consumer, 128, me) for me in range(consumers)]
+        work += [pool.submit(start, one, 32) for one in others]
+    for one in work:
+        one.result()
 
 
 def on_numbers(scalar, tensor):
@@ -340,6 +331,13 @@ def inputs(N_q, N_k, d, B=1, H_q=1, H_kv=1, logits=1, dtype=torch.float16):
     return Q * logits, K, V, dO
 
 
+WINDOWS = {                            # inputs, the window
+    "whole blocks": ((700, 700, 64), (256, 0)), "edges within blocks": ((450, 450, 128, 1, 2, 1), (200, 30)),
+    "one key a row": ((200, 200, 64), (0, 0)), "narrower than a block": ((333, 333, 64), (20, 3)),
+    "no limit at the left": ((300, 333, 128), (333, 40)), "no limit at the right": ((300, 333, 64), (33, 300)),
+    "rows that see no key": ((500, 77, 64, 1, 2, 2), (30, 9)), "keys that no row sees": ((130, 900, 128), (100, 10)),
+    "wide": ((130, 900, 128), (500, 100)),
+}
 LENGTHS = [130, 1, 0, 64, 200, 9], [70, 300, 64, 0, 200, 128]                      # queries, keys of packed sequences
 
 
