@@ -93,8 +93,9 @@ def try_all(jobs, *, specialise=True):
             raise ValueError(f"arch must be one of {', '.join(map(str, SHARED_LIMIT))}, got {arch!r}")
     request = [_as_data(*job) | {"specialise": specialise} for job in jobs]
     program = [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]    # -P: this folder holds no modules to import
+    packages = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]      # kernels in Gluon are imported from there
     answer = subprocess.run(program, input=json.dumps(request), capture_output=True, text=True,
-                            env=os.environ | {"TRITON_INTERPRET": "0"})
+                            env=os.environ | {"TRITON_INTERPRET": "0", "PYTHONPATH": os.pathsep.join(filter(None, packages))})
     if answer.returncode:
         raise RuntimeError(f"the compiler failed:\n{answer.stderr[-4000:]}")
     results = json.loads(answer.stdout.splitlines()[-1])
@@ -117,7 +118,7 @@ def _as_data(kernel, arguments, arch):
     for key, value in arguments.items():
         plain[key] = _plain(value)
     job = {"kernel": name, "arguments": plain, "arch": arch}
-    if is_gluon(kernel):                               # its classes and builtins are no text: the second process imports it
+    if is_gluon(kernel):                               # it uses classes and builtins, so the second process imports it
         return job | {"module": kernel.fn.__module__}
     return job | {"source": "\n\n".join(dict.fromkeys(source_of(kernel)))}
 

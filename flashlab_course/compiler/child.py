@@ -1,7 +1,7 @@
 """Compile kernels: a program of its own, for a process that interprets kernels cannot compile them. See ahead_of_time.py.
 
 stdin: a list of jobs as JSON. stdout, last line: a list of results, one for each job. A kernel comes as source text, so that
-nothing but Triton is imported.
+nothing but Triton is imported; one in Gluon by the name of its module.
 """
 
 import base64
