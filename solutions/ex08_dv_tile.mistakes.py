@@ -3,7 +3,18 @@
 import torch
 
 from flashlab import oracle
-from flashlab_course.check.cases import BELOW, EDGE, LARGE, LOOSE, attention_case, epsilon, exact, far_below, in_float64, normal
+from flashlab_course.check.cases import (
+    BELOW,
+    EDGE,
+    LARGE,
+    LOOSE,
+    attention_case,
+    epsilon,
+    exact,
+    far_below,
+    in_float64,
+    normal,
+)
 from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
 inf = float("inf")

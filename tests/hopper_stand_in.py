@@ -1,22 +1,26 @@
-"""A stand-in for Gluon that runs the Hopper kernels on the CPU, a Python thread for each warpgroup, to test how they take turns.
+"""A stand-in for Gluon that runs the Hopper kernels on the CPU, a Python thread for each warpgroup.
 
-It knows just enough: tiles are tensors, and barriers count as the hardware's do. What the hardware may delay is delayed as far as
-the barriers allow: a matrix product reads its operands when it is waited for, and so does a sum by TMA, so a slot that is let go
-too early is overwritten in time to be seen. A barrier that counts too many, or that nobody reaches, is an error and not a hang.
+It takes the place of flashlab.operator.gluon_adapter: the kernels' modules are loaded once more, into `kernels`, and
+import from here. Tiles are tensors, and barriers count as the hardware's do. What the hardware may delay is delayed as
+far as the barriers allow: a matrix product reads its operands when it is waited for, and so does a sum by TMA, so a
+slot that is released too early is overwritten in time to be seen. A barrier that counts too many, or that nobody
+reaches, is an error and not a hang.
 """
 
+import importlib
+import inspect
+import itertools
+import sys
 import threading
 import time
-from types import SimpleNamespace
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType, SimpleNamespace
+from unittest import mock
 
 import torch
 
 from flashlab.kernels import plans
 from flashlab.kernels.launch import empty
-from flashlab.operator import hopper_backward as fa2_hopper_backward  # noqa: E402
-from flashlab.operator import hopper_forward as fa2_hopper  # noqa: E402
-from flashlab.operator import hopper_words as hopper  # noqa: E402
-from flashlab.operator import spans, turns  # noqa: E402
 
 PATIENCE = 20                          # seconds until a wait counts as a deadlock
 
@@ -24,7 +28,7 @@ PATIENCE = 20                          # seconds until a wait counts as a deadlo
 class Tile(torch.Tensor):
     """A tile in registers."""
 
-    type = property(lambda self: SimpleNamespace(layout=None))
+    type = SimpleNamespace(layout=None)
     dtype = property(lambda self: self.as_subclass(torch.Tensor).dtype)
 
 
@@ -68,7 +72,7 @@ class Buffer:
 
 
 def tile_in_memory(descriptor, at):
-    """The part of a tile that lies within the descriptor's sizes, as TMA finds it: by sums of 64 bits, which wrap around."""
+    """The part of a tile within the descriptor's sizes, as TMA finds it: by sums of 64 bits, which wrap around."""
     T, at = descriptor.base, [int(a) for a in at]
     sizes = [max(0, min(n, size - a)) for a, n, size in zip(at, descriptor.block_shape, descriptor.shape, strict=True)]
     if 0 in sizes:
@@ -76,15 +80,15 @@ def tile_in_memory(descriptor, at):
     first = sum(a * step * T.itemsize for a, step in zip(at, descriptor.strides, strict=True)) % 2**64 // T.itemsize
     strides = [step if n > 1 else 1 for n, step in zip(sizes, descriptor.strides, strict=True)]
     last = first + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
-    assert all(a >= 0 for a in at) and last < T.untyped_storage().nbytes() // T.itemsize - T.storage_offset(), "TMA, outside"
+    assert min(at) >= 0 and last < T.untyped_storage().nbytes() // T.itemsize - T.storage_offset(), "TMA, outside"
     return T.as_strided(sizes, strides, T.storage_offset() + first)
 
 
 class Machine:
     """One program: its barriers, and what its threads have under way."""
 
-    def __init__(self, program):
-        self.program, self.changed = program, threading.Condition()
+    def __init__(self, program, programs):
+        self.program, self.programs, self.changed = program, programs, threading.Condition()
         self.named, self.mbarriers = {}, {}
         self.local = threading.local()
 
@@ -93,17 +97,16 @@ class Machine:
         with self.changed:
             while not ready():
                 if not self.changed.wait(deadline - time.monotonic()):
-                    raise AssertionError(f"deadlock: {threading.current_thread().name} waits for {what}")
+                    raise AssertionError(f"deadlock: {self.local.name} waits for {what}")
 
     # named barriers: a number of threads arrive, then it begins again
 
     def come(self, barrier, threads):
-        barrier, mine = int(barrier), 128 if threading.current_thread().name.startswith("consumer") else 32
         with self.changed:
-            state = self.named.setdefault(barrier, SimpleNamespace(count=0, round=0))
+            state = self.named.setdefault(int(barrier), SimpleNamespace(count=0, round=0))
             round = state.round
-            state.count += mine
-            assert state.count <= threads, f"named barrier {barrier}: {state.count} threads came, {threads} were expected"
+            state.count += self.local.threads
+            assert state.count <= threads, f"named barrier {barrier}: {state.count} threads came, not {threads}"
             if state.count == threads:
                 state.count, state.round = 0, round + 1
                 self.changed.notify_all()
@@ -129,6 +132,9 @@ class Machine:
             assert state.left >= 0, "an mbarrier counted more arrivals than it was made for"
             self.complete(state)
 
+    def expect(self, slot, bytes):
+        self.arrive(slot, 1, bytes)
+
     def complete(self, state):
         if state.left == 0 and state.bytes == 0:
             state.left, state.phase = state.expected, state.phase + 1
@@ -138,7 +144,7 @@ class Machine:
         if pred:
             self.wait_until(lambda: self.at(slot).phase % 2 != int(parity), f"an mbarrier, parity {int(parity)}")
 
-    def count(self, counter, n, sem=None):
+    def count(self, counter, n):
         counter.T[counter.at] += n
         return int(counter.T[counter.at]) - n
 
@@ -158,23 +164,22 @@ class Machine:
         target.copy_(buffer.data.view(descriptor.block_shape)[tuple(slice(0, n) for n in target.shape)])
 
     def add(self, descriptor, at, buffer):
-        self.local.__dict__.setdefault("sums", []).append((descriptor, at, buffer))
+        self.local.sums.append((descriptor, at, buffer))
 
     def store_wait(self, pendings):
-        for descriptor, at, buffer in self.local.__dict__.pop("sums", []):
+        while self.local.sums:
+            descriptor, at, buffer = self.local.sums.pop(0)
             with self.changed:                         # as the L2 cache does it: each sum as a whole
                 tile_in_memory(descriptor, at).add_(buffer.data)
 
     def product(self, A, B, C, use_acc=True, is_async=False):
-        under_way = self.local.__dict__.setdefault("products", [])
-        under_way.append(SimpleNamespace(A=A, B=B, C=C if use_acc else 0, value=None))
-        return under_way[-1]
+        self.local.products.append(SimpleNamespace(A=A, B=B, C=C if use_acc else 0, value=None))
+        return self.local.products[-1]
 
     def finish(self, pendings, deps):
         time.sleep(0)
-        under_way = self.local.products
-        while len(under_way) > pendings:
-            one = under_way.pop(0)
+        while len(self.local.products) > pendings:
+            one = self.local.products.pop(0)
             A, B, C = (x.data if isinstance(x, Buffer) else getattr(x, "value", x) for x in (one.A, one.B, one.C))
             one.value = tile(C + A.float() @ B.float())
         values = [getattr(one, "value", one) for one in deps]
@@ -182,132 +187,219 @@ class Machine:
         return values[0] if len(values) == 1 else values
 
 
-def language(machine, grid):
-    """What stands for gluon.language."""
-    on_tiles = lambda scalar, tensor: lambda *xs: tensor(*xs) if any(isinstance(x, torch.Tensor) for x in xs) else scalar(*xs)
+# ---- what stands for the names of gluon_adapter
 
-    def allocate(dtype, shape, layout):
-        fill = torch.nan if dtype.is_floating_point else 0
-        return Buffer(torch.full(shape, fill, dtype=dtype))
 
-    def store(pointer, values, mask=None):
-        if mask is None:
-            pointer.T[pointer.at] = values
-            return
+def aggregate(cls):
+    """A class with a constructor of its fields."""
+    names = f"{cls.fields} {getattr(cls, 'constants', '')}".split()
+    cls.__init__ = lambda self, *args, **kwargs: vars(self).update(dict(zip(names, args, strict=False)) | kwargs)
+    return cls
+
+
+def fork_warps(shared, consumer, consumers, registers, others):
+    def start(function, threads, *arguments):
+        vars(MACHINE.local).update(threads=threads, name=f"{function.__name__}{arguments}", products=[], sums=[])
+        function(*shared, *arguments)
+
+    with ThreadPoolExecutor(consumers + len(others)) as pool:
+        work = [pool.submit(start, consumer, 128, me) for me in range(consumers)]
+        work += [pool.submit(start, one, 32) for one in others]
+    for one in work:
+        one.result()
+
+
+def on_numbers(scalar, tensor):
+    """An operation of numbers or of tiles."""
+    tiles = lambda *xs: tensor(*map(torch.as_tensor, xs))
+    return lambda *xs: (tiles if any(isinstance(x, torch.Tensor) for x in xs) else scalar)(*xs)
+
+
+def maximum(x, axis):
+    return int(x.max()) if x.ndim == 1 else x.amax(axis)
+
+
+def store(pointer, values, mask=None):
+    if mask is None:
+        pointer.T.view(-1)[pointer.at] = values
+    else:
         pointer.T.view(-1)[pointer.at[mask]] = values[mask].as_subclass(torch.Tensor)
 
-    def load(pointer):
-        found = pointer.T.view(-1)[int(pointer.at)]
-        return found if found.is_floating_point() else int(found)
 
-    def specialise(parts, warps, registers):
-        names = [f"{function.__name__} {n}" for n, (function, _) in enumerate(parts)]
-        errors = []
+def load(pointer):
+    found = pointer.T.view(-1)[int(pointer.at)]
+    return found if found.is_floating_point() else int(found)
 
-        def run(function, arguments):
-            try:
-                function(*arguments)
-            except BaseException as error:
-                errors.append(error)
 
-        threads = [threading.Thread(target=run, args=part, name=n, daemon=True) for part, n in zip(parts, names, strict=True)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
+def allocate(dtype, shape, layout):
+    return Buffer(torch.full(shape, torch.nan if dtype.is_floating_point else 0, dtype=dtype))
 
-    anything = lambda *_, **__: None
+
+def descriptor(base, shape, strides, block_shape, layout):
+    block_type = SimpleNamespace(nbytes=torch.Size(block_shape).numel() * base.itemsize)
+    return SimpleNamespace(base=base, shape=shape, strides=strides, block_shape=block_shape, dtype=base.dtype,
+                           layout=layout, block_type=block_type)
+
+
+class Layout:
+    """Nothing: no thread holds a particular element here."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    get_default_for = classmethod(lambda cls, *_: cls())
+
+
+def language():
+    """What stands for gluon.language."""
+    dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "int32", "int64")}
+    kinds = ("NVMMADistributed", "NVMMAShared", "Slice", "Blocked", "DotOperand", "SwizzledShared")
     return SimpleNamespace(
-        constexpr=object, float32=torch.float32, int32=torch.int32, int64=torch.int64,
-        program_id=lambda axis: machine.program, num_programs=lambda axis: grid, cast=lambda x, dtype: x,
-        atomic_add=machine.count, allocate_shared_memory=allocate, store=store, warp_specialize=specialise, static_range=range,
-        load=load,
-        minimum=on_tiles(min, lambda a, b: torch.minimum(a, torch.as_tensor(b))),
-        where=on_tiles(lambda c, a, b: a if c else b, torch.where),
-        maximum=on_tiles(max, lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=torch.float32))),
-        max=lambda x, axis: int(x.max()), sum=lambda x, axis: x.sum(axis), exp2=torch.exp2, log2=torch.log2,
+        **dtypes, **{f"{kind}Layout": Layout for kind in kinds}, float8e4nv=torch.float8_e4m3fn, constexpr=lambda x: x,
+        program_id=lambda axis: MACHINE.program, num_programs=lambda axis: MACHINE.programs, cast=lambda x, dtype: x,
+        atomic_add=lambda pointer, n, sem=None: MACHINE.count(pointer, n), static_range=range, max=maximum,
+        allocate_shared_memory=allocate, store=store, load=load, minimum=on_numbers(min, torch.minimum),
+        maximum=on_numbers(max, torch.maximum), where=on_numbers(lambda c, a, b: a if c else b, torch.where),
+        sum=lambda x, axis: x.sum(axis), exp2=torch.exp2, log2=torch.log2, convert_layout=lambda x, layout, **_: x,
         zeros=lambda shape, dtype, layout: tile(torch.zeros(shape, dtype=dtype)),
         full=lambda shape, value, dtype, layout: torch.full(shape, int(value), dtype=dtype),
-        arange=lambda start, end, layout: tile(torch.arange(start, end)), convert_layout=lambda x, layout, **_: x,
-        NVMMADistributedLayout=anything, SliceLayout=anything, BlockedLayout=anything, DotOperandLayout=anything,
-        SwizzledSharedLayout=anything, NVMMASharedLayout=SimpleNamespace(get_default_for=anything))
+        arange=lambda start, end, layout: tile(torch.arange(start, end)))
 
 
-def run(monkeypatch, Q, K, V, causal, choice, few=None, **broken):
-    """O and L by fa2_hopper_kernel, two programs one after the other.
+def on_machine(name):
+    """A word that acts on the program that runs."""
+    return lambda *args, **kwargs: getattr(MACHINE, name)(*args, **kwargs)
 
-    choice: as of how_many. few: left, right, cu_seqlens_q, cu_seqlens_k, batch. broken: functions to replace
+
+def adapter():
+    """What stands for the module gluon_adapter."""
+    module = ModuleType("flashlab.operator.gluon_adapter")
+    mbarrier = {name: on_machine(name) for name in ("init", "arrive", "wait", "expect")}
+    tma = {"async_copy_global_to_shared": on_machine("load"), "async_copy_shared_to_global": on_machine("save"),
+           "store_wait": on_machine("store_wait")}
+    vars(module).update(
+        gl=language(), tma=SimpleNamespace(**tma), mbarrier=SimpleNamespace(**mbarrier, MBarrierLayout=Layout),
+        jit=lambda function=None, **options: function or (lambda given: given), aggregate=aggregate,
+        fork_warps=fork_warps, TensorDescriptor=descriptor, fence=lambda: None, thread_barrier=lambda: None,
+        add_by_tma=on_machine("add"), wgmma=on_machine("product"), wgmma_wait=on_machine("finish"))
+    return module
+
+
+def load_kernels():
+    """The modules of the Hopper kernels once more, from the same files, upon the stand-in."""
+    short = {"words": "hopper_words", "spans": "spans", "pipeline": "hopper_pipeline", "forward": "hopper_forward",
+             "backward_pipeline": "hopper_backward_pipeline", "backward": "hopper_backward", "fp8": "fp8_kernel"}
+    import flashlab.operator as package
+
+    with mock.patch.dict(sys.modules), mock.patch.dict(vars(package)):
+        for name in short.values():
+            sys.modules.pop(f"flashlab.operator.{name}", None)
+        sys.modules["flashlab.operator.gluon_adapter"] = adapter()
+        found = {name: importlib.import_module(f"flashlab.operator.{full}") for name, full in short.items()}
+    same = lambda x: x
+    in_assembly = {"sync": on_machine("sync"), "arrive": lambda *args: MACHINE.come(*args) and None, "opaque": same,
+                   "pinned": same, "opaque_zero": lambda n: 0, "wait_for_sums": on_machine("store_wait")}
+    for module in found.values():
+        vars(module).update({name: value for name, value in in_assembly.items() if hasattr(module, name)})
+    return SimpleNamespace(**found)
+
+
+MACHINE = None                         # the program that runs
+kernels = load_kernels()
+
+
+def edited(function, *changes):
+    """A function of the kernels as it stands, but for some of its text: (old, new), ..."""
+    text = inspect.getsource(function)
+    text = text[text.index("def "):]
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    found = {}
+    exec(text, function.__globals__, found)
+    return found[function.__name__]
+
+
+# ---- runs
+
+
+def inputs(N_q, N_k, d, B=1, H_q=1, H_kv=1, logits=1, dtype=torch.float16):
+    """Q, K, V, dO, in memory (B, N, H, d)."""
+    g = torch.Generator().manual_seed(N_q)
+    sizes = (N_q, H_q), (N_k, H_kv), (N_k, H_kv), (N_q, H_q)
+    Q, K, V, dO = (torch.randn(B, N, H, d, generator=g).to(dtype).transpose(1, 2) for N, H in sizes)
+    return Q * logits, K, V, dO
+
+
+WINDOWS = {                            # inputs, the window
+    "whole blocks": ((700, 700, 64), (256, 0)), "edges within blocks": ((450, 450, 128, 1, 2, 1), (200, 30)),
+    "one key a row": ((200, 200, 64), (0, 0)), "narrower than a block": ((333, 333, 64), (20, 3)),
+    "no limit at the left": ((300, 333, 128), (333, 40)), "no limit at the right": ((300, 333, 64), (33, 300)),
+    "rows that see no key": ((500, 77, 64, 1, 2, 2), (30, 9)), "keys that no row sees": ((130, 900, 128), (100, 10)),
+    "wide": ((130, 900, 128), (500, 100)),
+}
+LENGTHS = [130, 1, 0, 64, 200, 9], [70, 300, 64, 0, 200, 128]                      # queries, keys of packed sequences
+
+
+def packed(d, window):
+    """Inputs, the options of a call with packed sequences, and each sequence's rows of queries and keys."""
+    cu_q, cu_k = (torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32) for lengths in LENGTHS)
+    few = {"cu_seqlens_q": cu_q, "cu_seqlens_k": cu_k, "batch": len(LENGTHS[0])}
+    few |= {"left": window[0], "right": window[1]} if window else {}
+    rows = [(slice(*cu_q[s:s + 2]), slice(*cu_k[s:s + 2])) for s in range(len(LENGTHS[0]))]
+    return inputs(int(cu_q[-1]) + 30, int(cu_k[-1]) + 9, d, 1, 2, 1), few, rows    # some rows belong to no sequence
+
+
+def poisoned(tensors, rows, which, every):
+    """Copies of tensors with NaN in every second sequence, beginning with sequence `every`; None: in none.
+
+    which: for each tensor 0 if its rows are queries, 1 if they are keys
     """
-    few = few or {}
+    copies = [T.clone() for T in tensors]
+    for T, n in zip(copies, which, strict=True):
+        for s in range(every, len(rows), 2) if every is not None else ():
+            T[:, :, rows[s][n]] = torch.nan
+    return copies
+
+
+def run_kernel(kernel, programs, arguments):
+    """A launch of a Gluon kernel, program after program."""
+    global MACHINE
+    pointers = ("L", "counter", "table", "turns", "Q_scales", "K_scales", "V_scales")
+    arguments = {name: Pointer(value) if name in pointers and isinstance(value, torch.Tensor) else value
+                 for name, value in arguments.items()}
+    for program in range(programs):
+        MACHINE = Machine(program, programs)
+        kernel(**arguments)
+
+
+def run(monkeypatch, Q, K, V, causal, choice, **few):
+    """O and L by fa2_hopper_kernel, two programs one after the other, so that one goes through many tiles.
+
+    choice: as of how_many. few: left, right, cu_seqlens_q, cu_seqlens_k, batch
+    """
     O, L = empty(*Q.shape, Q, packed="batch" in few).fill_(torch.nan), torch.full(Q.shape[:3], torch.nan)
-    monkeypatch.setattr(fa2_hopper, "how_many", lambda *_: choice | {"registers": 0})
-    monkeypatch.setattr(fa2_hopper, "programs_at_a_time", lambda *_: 2)            # few, so that one goes through many tiles
-    grid, arguments = fa2_hopper.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5, **few)
+    monkeypatch.setattr(kernels.forward, "how_many", lambda *_: choice | {"registers": 0})
+    monkeypatch.setattr(kernels.forward, "programs_at_a_time", lambda *_: 2)
+    grid, arguments = kernels.forward.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5, **few)
     plans.launch(arguments.pop("before", ()))
-    counter = arguments["counter"]
-    arguments |= {"L": Pointer(L), "counter": Pointer(counter)}
-    run_kernel(monkeypatch, fa2_hopper, "fa2_hopper_kernel", grid, arguments, **broken)
-    assert not counter.any(), "the next launch would begin to count where this one stopped"
+    run_kernel(kernels.forward.fa2_hopper_kernel, grid[0], arguments)
+    assert not arguments["counter"].any(), "the next launch would begin to count where this one stopped"
     return O, L
 
 
-def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, few=None, ordered=False, **broken):
+def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, **few):
     """dQ, dK, dV by fa2_hopper_backward: the kernels around the large one in Triton's interpreter. few: as of `run`
 
-    ordered: programs run one after the other here, so that the test gives a `wait_for` that does not wait
+    ordered among them: programs run one after the other here, so that the test gives a `wait_for` that does not wait
     """
-    few = few or {}
     grads = [empty(*T.shape, T, packed="batch" in few).fill_(torch.nan) for T in (Q, K, V)]
-    monkeypatch.setattr(fa2_hopper_backward, "how_many", lambda *_: choice | {"registers": 0})
+    monkeypatch.setattr(kernels.backward, "how_many", lambda *_: choice | {"registers": 0})
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
-    launches = fa2_hopper_backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, ordered=ordered, **few)
+    launches = kernels.backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, **few)
     for kernel, grid, arguments in launches:
-        if kernel is fa2_hopper_backward.hopper_backward_kernel:
-            arguments["turns"] = Pointer(arguments["turns"])
-            run_kernel(monkeypatch, fa2_hopper_backward, "hopper_backward_kernel", grid, arguments, **broken)
+        if kernel is kernels.backward.hopper_backward_kernel:
+            run_kernel(kernel, grid[0], arguments)
         else:
             kernel[grid](**arguments)
     return grads
-
-
-def run_kernel(monkeypatch, module, name, grid, arguments, **broken):
-    """A launch of a Gluon kernel, program by program."""
-    for argument, given in arguments.items():
-        if hasattr(given, "block_shape"):
-            seen = SimpleNamespace(base=given.base, shape=given.shape, strides=given.strides, block_shape=given.block_shape,
-                                   dtype=given.base.dtype, layout=None)
-            arguments = arguments | {argument: seen}
-        elif argument == "table" and given is not None:
-            arguments = arguments | {argument: Pointer(given)}
-    kernel = {name: value.fn for name, value in vars(module).items() if hasattr(value, "is_gluon")}
-    sizes = {name: value.value for name, value in vars(module).items() if type(value).__name__ == "constexpr"}
-    beyond, together = spans.BEYOND.value, turns.TOGETHER.value
-    of_spans = {name: value.fn for name, value in vars(spans).items() if hasattr(value, "is_gluon")}
-    ring = hopper.following.fn
-    for program in range(grid[0]):
-        machine = Machine(program)
-        gl = language(machine, grid[0])
-        tma = SimpleNamespace(async_copy_global_to_shared=machine.load, async_copy_shared_to_global=machine.save,
-                              store_wait=machine.store_wait)
-        mbarrier = SimpleNamespace(init=machine.init, arrive=machine.arrive, wait=machine.wait, MBarrierLayout=lambda: None,
-                                   expect=lambda slot, bytes: machine.arrive(slot, 1, bytes))
-        stands_for = {
-            "gl": gl, "tma": tma, "mbarrier": mbarrier, "sync": machine.sync, "following": ring, "opaque": lambda x: x,
-            "arrive": lambda barrier, threads: machine.come(barrier, threads) and None, "pinned": lambda x: x,
-            "warpgroup_mma": machine.product, "warpgroup_mma_wait": machine.finish, "fence_async_shared": lambda: None,
-            "thread_barrier": lambda: None, "row_maximum": lambda S, chains: S.amax(1), "add_by_tma": machine.add,
-            "row_shares": lambda P: P.sum(1, keepdim=True), "scaled_rows": lambda x, alpha: x * alpha[:, None],
-            "opaque_zero": lambda n: 0, "sums_are_there": machine.store_wait}
-        stands_for = kernel | sizes | {name: value for name, value in stands_for.items() if hasattr(module, name)} | broken
-        with monkeypatch.context() as patch:
-            patch.setattr(hopper, "gl", gl)
-            patch.setattr(hopper, "mbarrier", mbarrier)
-            for one, value in (of_spans | {"gl": gl, "mbarrier": mbarrier, "BEYOND": beyond}).items():
-                patch.setattr(spans, one, value)
-            patch.setattr(turns, "gl", gl)
-            patch.setattr(turns, "TOGETHER", together)
-            for one, value in stands_for.items():
-                patch.setattr(module, one, value)
-            kernel[name](**arguments)

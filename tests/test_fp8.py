@@ -1,6 +1,5 @@
 """FP8 attention: its steps in PyTorch against float64, the kernels against those steps, and as compiled."""
 
-import types
 
 import pytest
 import torch
@@ -143,9 +142,9 @@ pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (
 pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluon")
 
 import hopper_stand_in  # noqa: E402
+from hopper_stand_in import kernels  # noqa: E402
 
-from flashlab.operator import fp8_kernel as fa2_fp8  # noqa: E402
-from flashlab.operator import hopper_forward as fa2_hopper  # noqa: E402
+from flashlab.operator import fp8_kernel  # noqa: E402
 from flashlab.operator import quantize as quantizing  # noqa: E402
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all  # noqa: E402
 
@@ -191,23 +190,18 @@ def run_stand_in(monkeypatch, Q, K, V, causal, choice):
     """O by fa2_fp8_kernel, two programs one after the other, and what it should be."""
     quantised, (turned, V_log2) = as_the_kernel_wants(Q, K, V, choice["keys"])
     O, scale = torch.full_like(Q, torch.nan), Q.shape[-1] ** -0.5
-    grid, arguments = fa2_fp8.launch(quantised[0].values, quantised[1].values, turned, O, quantised[0].scales,
-                                     quantised[1].scales, V_log2, causal=causal, scale=scale, choice=choice | {"registers": 0})
+    grid, arguments = kernels.fp8.launch(quantised[0].values, quantised[1].values, turned, O, quantised[0].scales,
+                                         quantised[1].scales, V_log2, causal=causal, scale=scale, choice=choice | {"registers": 0})
     stand_in(monkeypatch, min(2, grid[0]), arguments)  # few, so that one goes through many tiles
     return O, fp8.emulated(*quantised, causal, scale)
 
 
 def stand_in(monkeypatch, programs, arguments):
     """One launch of fa2_fp8_kernel, its programs one after the other."""
-    counter = arguments["counter"]
-    for name in ("counter", "Q_scales", "K_scales", "V_scales"):
-        T = arguments[name]
-        arguments[name] = hopper_stand_in.Pointer(T.view(-1) if "scales" in name else T)
-    shared = ("place", "blocks_seen", "only_visible", "pass_over")                 # with the names of this kernel's file
-    here = {name: types.FunctionType(getattr(fa2_hopper, name).fn.__code__, vars(fa2_fp8)) for name in shared}
-    here |= {"rounded": lambda P: in_the_order_of_threads(P).to(torch.float8_e4m3fn), "as_operand": lambda P, layout: P}
-    hopper_stand_in.run_kernel(monkeypatch, fa2_fp8, "fa2_fp8_kernel", (programs,), arguments, **here)
-    assert not counter.any(), "the next launch would begin to count where this one stopped"
+    monkeypatch.setattr(kernels.fp8, "rounded", lambda P: in_the_order_of_threads(P).to(torch.float8_e4m3fn))
+    monkeypatch.setattr(kernels.fp8, "as_operand", lambda P, O: P)
+    hopper_stand_in.run_kernel(kernels.fp8.fa2_fp8_kernel, programs, arguments)
+    assert not arguments["counter"].any(), "the next launch would begin to count where this one stopped"
 
 
 TWO = {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False, "two_sums": False}
@@ -236,7 +230,7 @@ def test_launches_belong_together(monkeypatch):
     """All of a call, in float16, which the interpreter can: fails if a tensor, a scale or a stride goes to the wrong place."""
     Q, K, V = (T.half().transpose(1, 2).contiguous().transpose(1, 2) for T in inputs(130, 200, 64, 4, 2))
     O = torch.full(Q.shape, torch.nan, dtype=torch.bfloat16)
-    *quantise, (_, grid, arguments) = fa2_fp8.launches(Q, K, V, O, fp8.hadamard(64, dtype=Q.dtype), causal=True, scale=0.125)
+    *quantise, (_, grid, arguments) = kernels.fp8.launches(Q, K, V, O, fp8.hadamard(64, dtype=Q.dtype), causal=True, scale=0.125)
     for kernel, its_grid, its_arguments in quantise:
         kernel[its_grid](**its_arguments)
     stand_in(monkeypatch, min(2, grid[0]), arguments)
@@ -247,7 +241,7 @@ def test_launches_belong_together(monkeypatch):
 def jobs(d, causal, **masks):
     """All four launches of a call to be compiled: of Q, K, V, and the attention."""
     Q = torch.empty(1, 16, 16384, d, dtype=torch.bfloat16, device="meta")
-    *quantise, (kernel, _, arguments) = fa2_fp8.launches(Q, Q, Q, Q, Q[0, 0, :d], causal=causal, scale=1.0)
+    *quantise, (kernel, _, arguments) = fp8_kernel.launches(Q, Q, Q, Q, Q[0, 0, :d], causal=causal, scale=1.0)
     return [*((kernel, arguments, 90) for kernel, _, arguments in quantise), (kernel, arguments | masks, 90)]
 
 

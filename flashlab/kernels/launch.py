@@ -4,7 +4,6 @@
 """
 
 import functools
-import math
 from functools import partial
 
 import torch
@@ -213,20 +212,12 @@ def best_tiles(d, dtype, causal=False):
     return (128, 64, 8, 3) if d <= 128 else (64, 32, 4, 2)
 
 
-def descriptor(T, block, shape=None, **layout):
-    """A tensor descriptor of T (..., N, d): what TMA needs to know to copy a tile of this shape by its coordinates.
+def descriptor(T, block):
+    """A tensor descriptor of T (..., N, d): what TMA needs to know to copy a tile of this shape by its coordinates alone."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
 
-    shape:  by which the elements of a contiguous T are numbered; by default T's own
-    layout: how a tile lies in shared memory, for Gluon's descriptors
-    """
-    if layout:
-        from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-    else:
-        from triton.tools.tensor_descriptor import TensorDescriptor
-    strides = [math.prod(shape[n + 1:]) for n in range(len(shape))] if shape else T.stride()
-    shape = shape or T.shape
-    strides = lawful_strides(shape, strides, T.itemsize)
-    return TensorDescriptor(T, list(shape), strides, [1] * (len(shape) - len(block)) + list(block), **layout)
+    strides = lawful_strides(T.shape, T.stride(), T.itemsize)
+    return TensorDescriptor(T, list(T.shape), strides, [1] * (T.ndim - len(block)) + list(block))
 
 
 def lawful_strides(shape, strides, itemsize):

@@ -1,57 +1,49 @@
-"""FA2's backward pass for Hopper, in Gluon: one warp loads, warpgroups compute and take turns at dQ, one warp has dQ added up.
+"""FA2's backward pass for Hopper, in Gluon: one warp loads, warpgroups compute and take turns at dQ, one warp has dQ
+added up.
 
 A program owns a block of keys, and walks all query tiles of 64 rows that see it. It has
 
-    one producer warp        asks TMA for K and V once, and for Q, dO, L and D tile after tile, into a ring of a few slots
-    two or three consumers   warpgroups of 64 keys each: S^T = K Q^T and dP^T = V dO^T have keys in rows, so that P^T and dS^T
-                             stay in registers, where dV += P^T dO and dK += dS^T Q take them from
+    one producer warp        asks TMA for K and V once, and for Q, dO, L and D tile after tile, into a ring of slots
+    two or three consumers   warpgroups of 64 keys each: S^T = K Q^T and dP^T = V dO^T have keys in rows, so that P^T
+                             and dS^T stay in registers, where dV += P^T dO and dK += dS^T Q take them from
     one adder warp           asks TMA to add a tile of dQ in HBM, when it lies in shared memory
 
-dQ_i = dS_ij K_j needs the dS of all consumers. They put it into shared memory, too, and one of them, the tile's owner, computes
-the whole of it; the next tile has the next owner. Only the owner waits, the others say that their dS is there and run ahead. So
-consumers drift apart, and one's exponentials run beside another's products:
+dQ_i = dS_ij K_j needs the dS of all consumers. They put it into shared memory, too, and one of them, the tile's owner,
+computes the whole of it; the next tile has the next owner. Only the owner waits; the others say that their dS is there
+and run ahead. So consumers drift apart, and one's exponentials run beside another's products:
 
     consumer 0    tile 0: S dP . dV . dK, dQ of tile 0     tile 1: S dP . dV . dK              tile 2: ...
     consumer 1    tile 0: S dP . dV . dK         tile 1: S dP . dV . dK, dQ of tile 1          tile 2: ...
 
-dQ is added up in HBM, in float32, by TMA: one instruction adds a tile that lies in shared memory, its elements in the order in
-which threads hold them. finish_kernel puts them in order. Query rows past the end cost no mask: TMA fills Q and dO with zeros, and
-the first kernel writes L = +inf there, so that P is 0.
+dQ is added up in HBM, in float32, by TMA: one instruction adds a tile that lies in shared memory, its elements in the
+order in which threads hold them. finish_kernel puts them in order. Query rows past the end need no mask: TMA fills Q
+and dO with zeros, and the first kernel writes L = +inf there, so that P is 0.
 
-A program walks the queries of all heads that share its keys. Where that makes too few programs to keep all SMs busy, the heads are
-shared out: `parts` programs own the same keys, each makes dK and dV of its heads, and add_parts_kernel adds them up.
+A program walks the queries of all heads that share its keys. Where that makes too few programs to keep all SMs busy,
+the heads are shared out: `parts` programs own the same keys, each makes dK and dV of its heads, and add_parts_kernel
+adds them up.
 
-In which order programs add to a tile decides its last bits. Where the same bits are asked for each time, adders take turns, see
-turns.py.
+The order in which programs add to a tile decides its last bits. For the same bits each time, adders take turns: see
+hopper_backward_pipeline.py, which has the producer and the adder.
 
-Every signal is one of a pair, "it is there" and "it may be overwritten". Who counts on which:
+Every signal is one of a pair, "it is there" and "it may be overwritten". Who waits for whom:
 
-    K_full, V_full, Q_full, dO_full    mbarriers: TMA arrives with the last byte            a consumer waits
-    SLOT_FREE + slot                   named barriers: all consumers have read a slot       the producer waits
-    DS_READY + owner                   named barriers: the dS of a tile lies in dS_s        the tile's owner waits
-    DQ_READY, DQ_FREE                  named barriers: a tile of dQ lies in dQ_s, or has    the adder waits, the next tile's owner
-                                       left it
-    K_READ                             named barrier: the last dQ is computed               each consumer waits, K_s becomes dK
+    K_full, V_full, Q_full, dO_full    mbarriers: TMA arrives with the last byte       a consumer waits
+    SLOT_FREE + slot                   named barriers: all consumers have read it      the producer waits
+    DS_READY + owner                   named barriers: the dS of a tile lies in dS_s   the tile's owner waits
+    DQ_READY                           named barrier: a tile of dQ lies in dQ_s        the adder waits
+    DQ_FREE                            named barrier: the tile of dQ has left dQ_s     the next tile's owner waits
+    K_READ                             named barrier: the last dQ is computed          consumers wait: K_s becomes dK
 """
 
 import torch
 import triton
 import triton.language as tl
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
 
 from flashlab.kernels.groups import how_many_parts, in_parts
 from flashlab.kernels.launch import (
     backward,
     check_backward_call,
-    descriptor,
     fit_for_tma,
     largest_divisor,
     programs_at_a_time,
@@ -59,236 +51,162 @@ from flashlab.kernels.launch import (
     why_not_hopper,
 )
 from flashlab.kernels.plans import temporary
-from flashlab.operator.hopper_words import add_by_tma, arrive, following, opaque_zero, sums_are_there, sync
+from flashlab.operator.gluon_adapter import aggregate, fence, fork_warps, gl, jit, mbarrier, tma, wgmma, wgmma_wait
+from flashlab.operator.hopper_backward_pipeline import (
+    DQ_FREE,
+    DQ_READY,
+    SLOT_FREE,
+    TOGETHER,
+    Shared,
+    Sizes,
+    adder,
+    block_of,
+    producer,
+)
+from flashlab.operator.hopper_words import LOG2_E, ROWS, Position, arrive, mbarriers, opaque_zero, sync
 from flashlab.operator.sequences import output_rows, rows_of_part, slots
-from flashlab.operator.spans import first_tile, rounds, rows_in_table, table_of_blocks, tiles_of, within, without_hidden
-from flashlab.operator.turns import TOGETHER, last_groups_first, round_at, turn, wait_for
+from flashlab.operator.spans import descriptor, table_of_blocks, tiles_of, within, without_hidden
 from flashlab.operator.windows_backward import preprocess
 
-LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
-ROWS = gl.constexpr(64)                                # query rows of a tile, and keys of a consumer: what one wgmma takes
-SLOT_FREE = gl.constexpr(6)                            # named barriers 6, 7, ...: one a slot; Triton uses the first few itself
-DS_READY = gl.constexpr(10)                            # 10, 11, 12: one for each consumer
+DS_READY = gl.constexpr(10)                            # named barriers 10, 11, 12: one a consumer
 K_READ = gl.constexpr(13)
-DQ_READY = gl.constexpr(14)
-DQ_FREE = gl.constexpr(15)
 
 
-@gluon.jit
-def place(sizes, ordered: gl.constexpr):
-    """Which key block of which head, and its rows: (head, block, start_k, N_k, start_q, N_q, sequence), the sequence's own sizes.
+@aggregate
+class State:
+    """A consumer's sums over the tiles so far, and the tile's place in the ring."""
 
-    `together` heads at a time; of these the first blocks first: causal ones are seen by most
-    ordered: causal blocks that wait for one another, see turns.py
+    fields = "dK dV at"
+
+
+@jit
+def step(state, n, first_row, block, shared, owner: gl.constexpr, me: gl.constexpr, masked: gl.constexpr):
+    """One query tile: dV += P^T dO and dK += dS^T Q for these 64 keys; for the owner dQ += dS K for all keys of the
+    block.
+
+    n: the loop's counter; first_row: of the tile
     """
-    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head, blocks = sizes
-    program = gl.program_id(0)
-    j, head = program % (together * blocks) // together, program // (together * blocks) * together + program % together
-    if ordered:
-        j = last_groups_first(j, blocks)
-    if table is None:
-        return head, j, 0, N_k, 0, N_q, 0
+    dV, dK, at, slot, sizes = state.dV, state.dK, state.at, state.at.slot, shared.sizes
+    consumers: gl.constexpr = shared.sizes.consumers
+    d: gl.constexpr = dK.shape[1]
+    S_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
+    operand: gl.constexpr = gl.DotOperandLayout(0, layout, 2)
+    columns: gl.constexpr = gl.SliceLayout(0, S_layout)
+    zero = opaque_zero(n)  # addresses that depend on it are computed here, not kept in registers
+    Q_i, dO_i = shared.Q_s.index(slot).reshape([ROWS, d]), shared.dO_s.index(slot).reshape([ROWS, d])
+    K_j, V_j = shared.K_s.index(me + zero).reshape([ROWS, d]), shared.V_s.index(me + zero).reshape([ROWS, d])
+    no_scores = gl.zeros([ROWS, ROWS], gl.float32, S_layout)
+
+    mbarrier.wait(shared.Q_full.index(slot), at.phase)
+    S = wgmma(K_j, Q_i.permute((1, 0)), no_scores, use_acc=False, is_async=True)
+    mbarrier.wait(shared.dO_full.index(slot), at.phase)
+    dP = wgmma(V_j, dO_i.permute((1, 0)), no_scores, use_acc=False, is_async=True)
+    L_i = shared.L_s.index(slot).reshape([ROWS]).load(columns)
+    S = wgmma_wait(1, deps=[S])                        # S is there, dP's product still runs
+    P = gl.exp2(S * (shared.scale * LOG2_E) - L_i[None, :])
+    if masked:
+        P = without_hidden(P, (block.j * consumers + me) * ROWS, first_row, block, sizes)
+    dV = wgmma(gl.convert_layout(P.to(shared.Q_s.dtype), operand), dO_i, dV, is_async=True)
+    D_i = shared.D_s.index(slot).reshape([ROWS]).load(columns)
+    dP = wgmma_wait(1, deps=[dP])
+    dS = (P * (dP * shared.scale - D_i[None, :])).to(shared.Q_s.dtype)
+    dK = wgmma(gl.convert_layout(dS, operand), Q_i, dK, is_async=True)
+    shared.dS_s.index(owner * consumers + me + zero).store(dS)                     # a set of buffers for each owner
+    fence()
+
+    if me == owner:
+        dV = wgmma_wait(1, deps=[dV])                  # gives back the registers of P before dQ takes its own
+        sync(DS_READY + owner, consumers * 128)
+        dQ, dK = dQ_of_tile(dK, zero, shared, owner)
+        arrive(slot + SLOT_FREE, consumers * 128 + 32)
+        sync(DQ_FREE, 160)
+        put_dQ(dQ, shared.dQ_s, d)
+        arrive(DQ_READY, 160)
     else:
-        j, start_k, n_k, start_q, n_q, sequence = rows_in_table(table, j)
-        return head, j, start_k, n_k, start_q, n_q, sequence
+        arrive(DS_READY + owner, consumers * 128)
+        dK, dV = wgmma_wait(0, deps=[dK, dV])
+        arrive(slot + SLOT_FREE, consumers * 128 + 32)
+    return State(dK, dV, at.following(sizes.stages))
 
 
-@gluon.jit
-def producer(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, ordered: gl.constexpr,
-             parts: gl.constexpr):
-    """Have K and V copied once, then Q, dO, L and D of every tile, as fast as slots become free."""
-    descriptors, buffers, signals, sizes, scale = shared
-    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
-    Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
-    K_full, V_full, Q_full, dO_full = signals
-    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head, blocks = sizes
-    head_kv, j, start_k, n_k, start_q, n_q, sequence = place(sizes, ordered and causal)
-    b, h_kv = head_kv // H_kv, head_kv % H_kv
-    first, whole_from, whole_to, end = rounds(j, n_q, n_k, left, right, causal, consumers * ROWS)
-    mbarrier.expect(K_full, consumers * ROWS * d * 2)                              # TMA counts the zeros past the ends, too
+@jit
+def dQ_of_tile(dK, zero, shared, owner: gl.constexpr):
+    """dQ = dS K of a tile, for all keys of the block; and dK, whose product is done by then, too."""
+    consumers: gl.constexpr = shared.sizes.consumers
+    d: gl.constexpr = shared.Q_s.shape[-1]
+    dQ = gl.zeros([ROWS, d], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16]))
     for c in gl.static_range(consumers):
-        row = (j * consumers + c) * ROWS
-        at = [b, h_kv // parts, row, 0] if table is None else within(start_k, n_k, h_kv, row)
-        tma.async_copy_global_to_shared(K, at, K_full, K_s.index(c))
-    slot, phase, tiles = 0, 0, (end - first) * consumers
-    for n in range(0, group * tiles):
-        h, k = h_kv * group + n // tiles, n % tiles
-        i = round_at(k // consumers, j, first, end, causal, ordered) * consumers + k % consumers
-        tile = first_tile(b * H_kv * group + h, end, start_q, sequence, sizes, consumers, consumers * ROWS) + i
-        if n >= stages:
-            sync(slot + SLOT_FREE, consumers * 128 + 32)
-        mbarrier.expect(Q_full.index(slot), ROWS * d * 2)
-        at = [b, h, i * ROWS, 0] if table is None else within(start_q, n_q, h, i * ROWS)
-        tma.async_copy_global_to_shared(Q, at, Q_full.index(slot), Q_s.index(slot))
-        if n == 0:                                     # S comes first, and does not need it
-            mbarrier.expect(V_full, consumers * ROWS * d * 2)
-            for c in gl.static_range(consumers):
-                row = (j * consumers + c) * ROWS
-                at_V = [b, h_kv // parts, row, 0] if table is None else within(start_k, n_k, h_kv, row)
-                tma.async_copy_global_to_shared(V, at_V, V_full, V_s.index(c))
-        mbarrier.expect(dO_full.index(slot), ROWS * d * 2 + 2 * ROWS * 4)
-        tma.async_copy_global_to_shared(dO, at, dO_full.index(slot), dO_s.index(slot))
-        tma.async_copy_global_to_shared(L, [tile, 0], dO_full.index(slot), L_s.index(slot))
-        tma.async_copy_global_to_shared(D, [tile, 0], dO_full.index(slot), D_s.index(slot))
-        slot, phase = following(slot, phase, stages)
+        dS_c, K_c = shared.dS_s.index(owner * consumers + c + zero), shared.K_s.index(c + zero).reshape([ROWS, d])
+        dQ = wgmma(dS_c.permute((1, 0)), K_c, dQ, use_acc=c > 0, is_async=True)
+    return wgmma_wait(0, deps=[dQ, dK])
 
 
-@gluon.jit
+@jit
 def put_dQ(dQ, dQ_s, d: gl.constexpr):
-    """A tile of dQ in shared memory in the order in which threads hold it: 16 bytes of each of 128 threads, then the next 16.
+    """A tile of dQ in shared memory in the order in which threads hold it: 16 bytes of each of 128 threads, then the
+    next 16.
 
-    Of a wgmma's result, thread 4a + b of warp w holds, in rows 16w + a and 16w + a + 8, columns 8n + 2b and 8n + 2b + 1.
+    Of a wgmma's result, thread 4a + b of warp w holds, in rows 16w + a and 16w + a + 8, columns 8n + 2b and 8n + 2b +
+    1.
     """
     #                 w  8  a  ------ n ------  b  1
     by_bits = dQ.reshape([4, 2, 8, d // 16, 2, 4, 2])
     in_order = by_bits.permute((1, 3, 0, 2, 5, 4, 6))  # what a thread holds in fours, threads, the four
     dQ_s.store(in_order.reshape([d // 4, 256]))
-    fence_async_shared()
+    fence()
 
 
-@gluon.jit
-def adder(shared, d: gl.constexpr, consumers: gl.constexpr, causal: gl.constexpr, ordered: gl.constexpr):
-    """Have each tile of dQ added up in HBM as soon as it is there; in order, as soon as it is this program's turn."""
-    descriptors, buffers, signals, sizes, scale = shared
-    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
-    Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
-    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head, blocks = sizes
-    head_kv, j, start_k, n_k, start_q, n_q, sequence = place(sizes, ordered and causal)
-    first, whole_from, whole_to, end = rounds(j, n_q, n_k, left, right, causal, consumers * ROWS)
-    tiles, seen = (end - first) * consumers, -1
-    if tiles > 0:
-        arrive(DQ_FREE, 160)
-    for m in range(0, group * tiles):
-        n = round_at(m % tiles // consumers, j, first, end, causal, ordered)
-        of_the_head = first_tile(head_kv * group + m // tiles, end, start_q, sequence, sizes, consumers, consumers * ROWS)
-        tile = of_the_head + n * consumers + m % consumers
-        if ordered:
-            wait_for(turns + tile, turn(j, n, N_q, N_k, end, causal, consumers * ROWS), seen)
-        sync(DQ_READY, 160)
-        add_by_tma(dQ_out, [tile * (d // 4), 0], dQ_s)
-        tma.store_wait(0)
-        if m + 1 < group * tiles:
-            arrive(DQ_FREE, 160)
-        if ordered:                                    # whose turn it is at the next tile: asked while the sums of this one travel
-            h, n = (m + 1) // tiles, round_at((m + 1) % tiles // consumers, j, first, end, causal, ordered)
-            next_one = gl.minimum(group - 1, h) * end * consumers + n * consumers + (m + 1) % consumers
-            seen = gl.atomic_add(turns + head_kv * group * end * consumers + next_one, 0, sem="relaxed")
-            sums_are_there(m)
-            gl.atomic_add(turns + tile, 1, sem="release")
+@jit
+def some_rounds(state, start, stop, block, shared, me: gl.constexpr, masked: gl.constexpr):
+    """Rounds `start` to `stop` of those that see the block: a tile for each owner."""
+    sizes = shared.sizes
+    for k in range(start, stop):
+        n = block.round_at(k, sizes)
+        for owner in gl.static_range(sizes.consumers):
+            state = step(state, k, (n * sizes.consumers + owner) * ROWS, block, shared, owner, me, masked)
+    return state
 
 
-@gluon.jit
-def step(state, n, first_key, first_row, limits, shared, owner: gl.constexpr, me: gl.constexpr, d: gl.constexpr,
-         consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, masked: gl.constexpr):
-    """One query tile: dV += P^T dO and dK += dS^T Q for these 64 keys; for the owner dQ += dS K for all keys of the block."""
-    dK, dV, slot, phase = state
-    descriptors, buffers, signals, sizes, scale = shared
-    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
-    Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
-    K_full, V_full, Q_full, dO_full = signals
-    S_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
-    operand: gl.constexpr = gl.DotOperandLayout(0, layout, 2)
-    columns: gl.constexpr = gl.SliceLayout(0, S_layout)
-    zero = opaque_zero(n)                              # addresses that depend on it are computed here, not kept in registers
-    Q_i, dO_i = Q_s.index(slot).reshape([ROWS, d]), dO_s.index(slot).reshape([ROWS, d])
-    K_j, V_j = K_s.index(me + zero).reshape([ROWS, d]), V_s.index(me + zero).reshape([ROWS, d])
-    no_scores = gl.zeros([ROWS, ROWS], gl.float32, S_layout)
-
-    mbarrier.wait(Q_full.index(slot), phase)
-    S = warpgroup_mma(K_j, Q_i.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-    mbarrier.wait(dO_full.index(slot), phase)
-    dP = warpgroup_mma(V_j, dO_i.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-    L_i = L_s.index(slot).reshape([ROWS]).load(columns)
-    S = warpgroup_mma_wait(1, deps=[S])                # S is there, dP's product still runs
-    P = gl.exp2(S * (scale * LOG2_E) - L_i[None, :])
-    if masked:
-        P = without_hidden(P, first_key, first_row, limits, causal)
-    dV = warpgroup_mma(gl.convert_layout(P.to(Q_s.dtype), operand), dO_i, dV, is_async=True)
-    D_i = D_s.index(slot).reshape([ROWS]).load(columns)
-    dP = warpgroup_mma_wait(1, deps=[dP])
-    dS = (P * (dP * scale - D_i[None, :])).to(Q_s.dtype)
-    dK = warpgroup_mma(gl.convert_layout(dS, operand), Q_i, dK, is_async=True)
-    dS_s.index(owner * consumers + me + zero).store(dS)                            # a set of buffers for each owner
-    fence_async_shared()
-
-    if me == owner:
-        dV = warpgroup_mma_wait(1, deps=[dV])          # gives back the registers of P before dQ takes its own
-        sync(DS_READY + owner, consumers * 128)
-        dQ = gl.zeros([ROWS, d], gl.float32, layout)
-        for c in gl.static_range(consumers):
-            dS_c, K_c = dS_s.index(owner * consumers + c + zero), K_s.index(c + zero).reshape([ROWS, d])
-            dQ = warpgroup_mma(dS_c.permute((1, 0)), K_c, dQ, use_acc=c > 0, is_async=True)
-        dQ, dK = warpgroup_mma_wait(0, deps=[dQ, dK])
-        arrive(slot + SLOT_FREE, consumers * 128 + 32)
-        sync(DQ_FREE, 160)
-        put_dQ(dQ, dQ_s, d)
-        arrive(DQ_READY, 160)
-    else:
-        arrive(DS_READY + owner, consumers * 128)
-        dK, dV = warpgroup_mma_wait(0, deps=[dK, dV])
-        arrive(slot + SLOT_FREE, consumers * 128 + 32)
-    slot, phase = following(slot, phase, stages)
-    return dK, dV, slot, phase
-
-
-@gluon.jit
-def consumer(shared, me: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr,
-             ragged: gl.constexpr, ordered: gl.constexpr):
+@jit
+def consumer(shared, me: gl.constexpr):
     """Walk the query tiles of all heads that share these 64 keys, then write their dK and dV."""
-    descriptors, buffers, signals, sizes, scale = shared
-    Q, K, V, dO, L, D, dQ_out, dK_out, dV_out, turns = descriptors
-    Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s = buffers
-    K_full, V_full, Q_full, dO_full = signals
-    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head, blocks = sizes
+    sizes, K_s, V_s = shared.sizes, shared.K_s, shared.V_s
+    d: gl.constexpr = shared.Q_s.shape[-1]
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16])
-    head_kv, j, start_k, n_k, start_q, n_q, sequence = place(sizes, ordered and causal)
-    first, whole_from, whole_to, end = rounds(j, n_q, n_k, left, right, causal, consumers * ROWS)
-    first_key = (j * consumers + me) * ROWS
-    limits = (None, n_k - n_q + 1, n_k) if left is None else (n_k - n_q - left, n_k - n_q + right + 1, n_k)
+    block = block_of(sizes)
+    first, whole_from, whole_to = block.first, block.whole_from, block.whole_to
     zeros = gl.zeros([ROWS, d], gl.float32, layout)
-    state = (zeros, zeros, 0, 0)
-    mbarrier.wait(K_full, 0)
-    if left is not None or table is not None:          # no query may see these keys: then V is not copied
-        mbarrier.wait(V_full, 0, pred=first < end)
+    state = State(zeros, zeros, Position(0, 0))
+    mbarrier.wait(shared.K_full, 0)
+    if sizes.left is not None or sizes.table is not None:      # no query may see these keys: then V is not copied
+        mbarrier.wait(shared.V_full, 0, pred=first < block.end)
     else:
-        mbarrier.wait(V_full, 0)
-    for _ in range(0, group):
-        if causal or ragged:                           # a loop with masks; elsewhere none is compiled
-            for k in range(0, whole_from - first):
-                n = round_at(k, j, first, end, causal, ordered)
-                for owner in gl.static_range(consumers):
-                    first_row = (n * consumers + owner) * ROWS
-                    state = step(state, k, first_key, first_row, limits, shared, owner, me, d, consumers, stages, causal, True)
-        for k in range(gl.maximum(0, whole_from - first), whole_to - first):
-            n = round_at(k, j, first, end, causal, ordered)
-            for owner in gl.static_range(consumers):
-                first_row = (n * consumers + owner) * ROWS
-                state = step(state, k, first_key, first_row, limits, shared, owner, me, d, consumers, stages, causal, False)
-        if left is not None:
-            for k in range(whole_to - first, end - first):
-                for owner in gl.static_range(consumers):
-                    first_row = ((first + k) * consumers + owner) * ROWS
-                    state = step(state, k, first_key, first_row, limits, shared, owner, me, d, consumers, stages, causal, True)
+        mbarrier.wait(shared.V_full, 0)
+    for _ in range(0, sizes.group):
+        if sizes.masked:                               # a loop with masks; elsewhere none is compiled
+            state = some_rounds(state, 0, whole_from - first, block, shared, me, True)
+        state = some_rounds(state, gl.maximum(0, whole_from - first), whole_to - first, block, shared, me, False)
+        if sizes.left is not None:
+            state = some_rounds(state, whole_to - first, block.end - first, block, shared, me, True)
 
-    dK, dV, slot, phase = state
-    sync(K_READ, consumers * 128)
-    V_s.index(me).reshape([ROWS, d]).store(dV.to(V_s.dtype))
-    K_s.index(me).reshape([ROWS, d]).store(dK.to(K_s.dtype))
-    fence_async_shared()
-    b, h_kv = head_kv // H_kv, head_kv % H_kv
-    at = [b, h_kv, first_key, 0] if table is None else within(start_k, n_k, h_kv, first_key)
-    tma.async_copy_shared_to_global(dV_out, at, V_s.index(me))
-    tma.async_copy_shared_to_global(dK_out, at, K_s.index(me))
+    sync(K_READ, sizes.consumers * 128)
+    V_s.index(me).reshape([ROWS, d]).store(state.dV.to(V_s.dtype))
+    K_s.index(me).reshape([ROWS, d]).store(state.dK.to(K_s.dtype))
+    fence()
+    b, h, row = block.head // sizes.H_kv, block.head % sizes.H_kv, (block.j * sizes.consumers + me) * ROWS
+    where = [b, h, row, 0] if sizes.table is None else within(block.start_k, block.N_k, h, row)
+    tma.async_copy_shared_to_global(shared.dV, where, V_s.index(me))
+    tma.async_copy_shared_to_global(shared.dK, where, K_s.index(me))
     tma.store_wait(0)
 
 
-@gluon.jit(do_not_specialize=["N_q", "N_k", "H_kv", "together", "left", "right", "tiles_of_a_head"])
+@jit(do_not_specialize=["N_q", "N_k", "H_kv", "together", "left", "right", "tiles_of_a_head"])
 def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k, H_kv, together, left, right, table,
-                           tiles_of_a_head, group: gl.constexpr, parts: gl.constexpr, d: gl.constexpr, consumers: gl.constexpr,
+                           tiles_of_a_head, group: gl.constexpr, parts: gl.constexpr, consumers: gl.constexpr,
                            stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr, ordered: gl.constexpr,
                            registers: gl.constexpr, num_warps: gl.constexpr):
-    """Shared memory and the signals in it."""
+    """Shared memory and the signals in it, then every warp goes to its own work."""
     Q_s = gl.allocate_shared_memory(Q.dtype, [stages] + Q.block_shape, Q.layout)
     dO_s = gl.allocate_shared_memory(Q.dtype, [stages] + dO.block_shape, dO.layout)
     K_s = gl.allocate_shared_memory(Q.dtype, [consumers] + K.block_shape, K.layout)
@@ -297,47 +215,18 @@ def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k
     D_s = gl.allocate_shared_memory(gl.float32, [stages, 1, ROWS], D.layout)
     dS_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, ROWS], Q.dtype)
     dS_s = gl.allocate_shared_memory(Q.dtype, [consumers * consumers, ROWS, ROWS], dS_layout)
-    dQ_s = gl.allocate_shared_memory(gl.float32, [d // 4, 256], dQ.layout)
-    K_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    V_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    Q_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
-    dO_full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
-    mbarrier.init(K_full, count=1)
-    mbarrier.init(V_full, count=1)
-    for n in gl.static_range(stages):
-        mbarrier.init(Q_full.index(n), count=1)
-        mbarrier.init(dO_full.index(n), count=1)
-
-    descriptors, buffers = (Q, K, V, dO, L, D, dQ, dK, dV, turns), (Q_s, K_s, V_s, dO_s, L_s, D_s, dS_s, dQ_s)
-    blocks = (N_k + consumers * ROWS - 1) // (consumers * ROWS) if table is None else gl.load(table)
-    sizes = (N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head, blocks)
-    shared = (descriptors, buffers, (K_full, V_full, Q_full, dO_full), sizes, scale)
+    dQ_s = gl.allocate_shared_memory(gl.float32, dQ.block_shape, dQ.layout)
+    K_full, V_full = mbarriers(1, 1).index(0), mbarriers(1, 1).index(0)
+    keys: gl.constexpr = consumers * ROWS
+    blocks = (N_k + keys - 1) // keys if table is None else gl.load(table)
+    sizes = Sizes(N_q, N_k, blocks, H_kv, together, left, right, table, tiles_of_a_head,
+                  group, parts, consumers, keys, stages, causal, causal or ragged, ordered)
+    shared = Shared(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, sizes, Q_s, dO_s, L_s, D_s, K_s, V_s, dS_s, dQ_s,
+                    K_full, V_full, mbarriers(stages, 1), mbarriers(stages, 1))
     if table is None:
-        go_apart(shared, d, consumers, stages, causal, ragged, ordered, parts, registers)
+        fork_warps((shared,), consumer, consumers, registers, (producer, adder))
     elif gl.program_id(0) < H_kv * blocks:             # the host launches as many programs as there may be blocks
-        go_apart(shared, d, consumers, stages, causal, ragged, ordered, parts, registers)
-
-
-@gluon.jit
-def go_apart(shared, d: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr,
-             ordered: gl.constexpr, parts: gl.constexpr, registers: gl.constexpr):
-    """Every warp goes to its own work."""
-    # Warps, and registers a thread, of all but the first, which has the launch's warps and what registers are left.
-    if consumers == 2:
-        gl.warp_specialize([
-            (consumer, (shared, 0, d, 2, stages, causal, ragged, ordered)),
-            (consumer, (shared, 1, d, 2, stages, causal, ragged, ordered)),
-            (producer, (shared, d, 2, stages, causal, ordered, parts)),
-            (adder, (shared, d, 2, causal, ordered)),
-        ], [4, 1, 1], [registers, 24, 24])
-    else:
-        gl.warp_specialize([
-            (consumer, (shared, 0, d, 3, stages, causal, ragged, ordered)),
-            (consumer, (shared, 1, d, 3, stages, causal, ragged, ordered)),
-            (consumer, (shared, 2, d, 3, stages, causal, ragged, ordered)),
-            (producer, (shared, d, 3, stages, causal, ordered, parts)),
-            (adder, (shared, d, 3, causal, ordered)),
-        ], [4, 4, 1, 1], [registers, registers, 24, 24])
+        fork_warps((shared,), consumer, consumers, registers, (producer, adder))
 
 
 @triton.jit
@@ -357,27 +246,26 @@ def finish_kernel(dQ_sum, dQ, N_q, tiles_of_a_head, H_q, cu_seqlens, batch, B, d
 
 
 def fa2_hopper_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, window=None, cu_seqlens_q=None, cu_seqlens_k=None, scale=None, dropout_p=0.0,
-    seed=None, deterministic=False, B_r=None, B_c=None,
+    Q, K, V, O, dO, L, *, dL=None, causal=False, window=None, cu_seqlens_q=None, cu_seqlens_k=None, scale=None,
+    dropout_p=0.0, seed=None, deterministic=False, B_r=None, B_c=None,
 ):
     """The gradients of attention for every batch and head, in three or four launches, on a Hopper GPU.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d), O and dO (B, H_q, N_q, d), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share the keys
-             dL, like L, where L has a gradient of its own; d 64 or 128, float16 or bfloat16, no dropout: see `why_not`
+             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share them
+             dL, like L, where L has a gradient of its own; d 64 or 128, float16 or bfloat16: see `why_not`
              any strides: what TMA cannot read is copied first
     Window, packed: as fa2_triton_backward; packed sequences take a fourth launch
-    Deterministic: dK and dV always; dQ where that is asked for, at the price of adders that wait for their turn, see turns.py;
-             not with a window nor for packed sequences
+    Deterministic: dK and dV always; dQ if asked for, without window and packed sequences: adders then wait for turns
     Tiles:   64 x 128 or 64 x 192: the division of labour fixes them
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
-    Source:  Dao 2023, arXiv:2307.08691, Algorithm 2; Shah et al. 2024, arXiv:2407.08608: warpgroups with work of their own
-    New:     against fa2_tma_backward: who loads, who computes and who adds up are different warps, and the consumers take turns
+    Source:  Dao 2023, arXiv:2307.08691, Algorithm 2; Shah et al. 2024, arXiv:2407.08608: warp specialisation
+    New:     against fa2_tma_backward: different warps load, compute and add up, and the consumers take turns at dQ
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, window=window,
-                                  cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, scale=scale, dropout_p=dropout_p,
-                                  seed=seed, deterministic=deterministic)
+    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, window=window, scale=scale,
+                                  cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, dropout_p=dropout_p, seed=seed,
+                                  deterministic=deterministic)
     refuse(why_not(Q, K, V, dropout_p=dropout_p, deterministic=deterministic, B_r=B_r, B_c=B_c, window=window,
                    cu_seqlens_q=cu_seqlens_q))
     return backward(launch_in_order if deterministic else launch, Q, K, V, O, dO, L, dL, **options)
@@ -399,11 +287,11 @@ def launch_in_order(*tensors, **options):
     return launch(*tensors, **options, ordered=True)
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right=None, cu_seqlens_q=None, cu_seqlens_k=None,
-           batch=None, ordered=False, **options):
+def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right=None, cu_seqlens_q=None,
+           cu_seqlens_k=None, batch=None, ordered=False, **options):
     """The launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
-    packed, N = batch is not None, max(N_q, N_k) // (batch or 1)                   # packed: of a sequence of medium length
+    packed, N = batch is not None, max(N_q, N_k) // (batch or 1)       # packed: of a sequence of medium length
     choice = how_many(d, N, causal or left is not None)
     block = 64 * choice["consumers"]
     tiles = slots(N_q, block, batch) * choice["consumers"]                         # of a head, in whole rounds
@@ -419,17 +307,17 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
     arguments |= {"L": descriptor(rows["L_log2"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
     arguments |= {"D": descriptor(rows["D"], (1, 64), (B * H_q * tiles, 64), layout=plain)}
     arguments |= {"dQ": descriptor(dQ_sum, (d // 4, 256), layout=plain), "table": None, "tiles_of_a_head": tiles}
-    # Heads side by side, longest programs first: as many heads as keep Q, dO and dQ in the L2 cache, which all of their programs
-    # read and add to. But where an SM has few programs to run, all heads: a long one that came late would leave the others idle.
+    # Heads side by side, longest programs first: as many heads as keep Q, dO and dQ in the L2 cache, which all of their
+    # programs read and add to. But all heads where an SM has few programs to run: a long one must not come last.
     together = 1
     if causal and not ordered:
         in_L2 = 2**14 * heads // max(1, N_q * H_q // (batch or 1))
         together = B * heads if programs <= 4 * programs_at_a_time(Q, 8) else largest_divisor(B * heads, in_L2)
-    # whose turn it is at each tile; a kernel without turns takes any tensor in their place, and looks at none
+    # A kernel without turns takes any tensor in their place, and does not look at it.
     turns = temporary(torch.zeros, B * H_q * tiles, dtype=torch.int32, device=Q.device) if ordered else dQ
-    arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": heads, "group": H_q // heads, "together": together, "left": left, "right": right}
-    arguments |= {"scale": scale, "d": d, "causal": causal, "turns": turns, "ordered": ordered, "num_warps": 4} | choice
-    arguments |= {"parts": parts, "ragged": packed or left is not None or N_k % block > 0}
+    arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": heads, "group": H_q // heads, "together": together, "left": left}
+    arguments |= {"right": right, "scale": scale, "causal": causal, "turns": turns, "ordered": ordered, "num_warps": 4}
+    arguments |= {"parts": parts, "ragged": packed or left is not None or N_k % block > 0} | choice
     before = [first]
     if packed:
         arguments["table"], table_first = table_of_blocks(cu_seqlens_k, cu_seqlens_q, N_k, N_q, block)

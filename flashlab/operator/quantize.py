@@ -1,10 +1,12 @@
-"""bfloat16 to FP8 with a scale for each block of rows, one pass over the tensor: rotate, find the largest, divide, round.
+"""bfloat16 to FP8 with a scale for each block of rows, in one pass: rotate, find the largest, divide, round.
 
-e4m3 has 4 bits of exponent and 3 of mantissa: a relative step of 1/8, nothing above 448, nothing but zero below 2^-10. A block's
-scale moves its largest element to 448, and an outlier pushes the others down. So Q and K are rotated first, by the same matrix,
-which leaves Q K^T as it is and spreads an outlier over the whole row: random signs, then a Hadamard matrix (flashlab/operator/fp8.py).
+e4m3 has 4 bits of exponent and 3 of mantissa: a relative step of 1/8, nothing above 448, nothing but zero below 2^-10.
+A block's scale moves its largest element to 448, and an outlier pushes the others down. So Q and K are rotated first,
+by the same matrix, which leaves Q K^T as it is and spreads an outlier over the whole row: random signs, then a Hadamard
+matrix (flashlab/operator/fp8.py).
 
-V goes out transposed, (d, keys), and its keys within each 16 in the order in which a thread of fa2_fp8.py has their weights.
+V goes out transposed, (d, keys), and its keys within each 16 in the order in which a thread of fp8_kernel.py has their
+weights.
 """
 
 import triton
@@ -33,7 +35,7 @@ def quantize_kernel(
         H_all = tl.load(H + columns[:, None] * d + columns)                        # (d, d)
     for j in tl.range(first, tl.minimum(first + blocks, T)):
         rows = j * block + order
-        X_j = tl.load(start + rows[:, None].to(tl.int64) * stride_n + columns, mask=rows[:, None] < N, other=0.0)   # (block, d)
+        X_j = tl.load(start + rows[:, None].to(tl.int64) * stride_n + columns, mask=rows[:, None] < N, other=0.0)
         if H is not None:
             X_j = tl.dot(X_j, H_all, input_precision="ieee") * root
         X_j = X_j.to(tl.float32)
@@ -49,11 +51,12 @@ def quantize_kernel(
 
 
 def launch(X, H, values, scales, block, transposed=False, blocks=4):
-    """The grid and the arguments of one launch; nothing is checked and nothing runs. X (B, H, N, d), its columns neighbours."""
+    """The grid and the arguments of one launch; nothing is checked, nothing runs. X (B, H, N, d), columns adjacent."""
     heads, N, d = X.shape[1:]
     arguments = {"X": X, "H": H, "values": values, "scales": scales, "heads": heads, "N": N, "root": d**-0.5}
     arguments |= {f"stride_{axis}": step for axis, step in zip("bhn", X.stride(), strict=False)}
-    arguments |= {"block": block, "blocks": blocks, "d": d, "transposed": transposed, "num_warps": 8 if block * d > 8192 else 4}
+    arguments |= {"block": block, "blocks": blocks, "d": d, "transposed": transposed}
+    arguments |= {"num_warps": 8 if block * d > 8192 else 4}
     # At d = 256 H takes 128 KiB of shared memory: there is no room for blocks of X that are loaded ahead.
     arguments["num_stages"] = 1 if d == 256 else 3
     return (X.shape[0] * heads * triton.cdiv(triton.cdiv(N, block), blocks),), arguments

@@ -15,7 +15,14 @@ import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from flashlab.operator.attention import ATTENTION_BACKWARD, BACKENDS, BACKWARD_KERNELS, KERNELS, Options, flash_attention
+from flashlab.operator.attention import (
+    ATTENTION_BACKWARD,
+    BACKENDS,
+    BACKWARD_KERNELS,
+    KERNELS,
+    Options,
+    flash_attention,
+)
 from flashlab.operator.transforms import as_autocast
 from flashlab.validate import check_bool, check_heads, check_qkv, check_scale, describe
 

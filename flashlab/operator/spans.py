@@ -1,242 +1,202 @@
-"""Which rows a tile of a Hopper kernel has and which keys these see: in a batch or among packed sequences, causal or in a window.
+"""The rows of a Hopper kernel's tiles and the keys that they see: dense or packed, causal or in a window.
 
-What Triton compiles from flashlab/operator/sequences.py stands here once more in Gluon, whose kernels cannot call Triton's, with two
-additions. A small kernel first writes down where the blocks of all sequences lie, in line and none of them empty, so that a warp
-finds out by one read. And TMA stops at the end of a sequence, as it stops at the end of a tensor, though neighbours lie behind it:
-reads give zeros, writes are left out.
+Triton's own version of this stands in sequences.py; Gluon kernels cannot call it, so it stands here once more, with two
+additions.
 
-For that a descriptor numbers the rows by three coordinates, whose sum wraps around the end of the 64-bit addresses:
+A table: a small kernel first lists the blocks of all packed sequences, one after the other and none of them empty. A
+warp then finds the rows of its tile with one read.
+
+TMA that stops at the end of a sequence, although its neighbour's rows follow: reads give zeros there, and writes are
+left out. For that a descriptor numbers the rows by three coordinates, whose sum wraps around the end of the 64-bit
+addresses:
 
     coordinate           BEYOND          start + N    head         BEYOND - N + row    column
-    times                2^34 - apart    apart        as always    apart               1          elements; apart: from row to row
+    times                2^34 - apart    apart        as always    apart               1      (apart: elements a row)
     sum of the row's     BEYOND · 2^34 + (start + row) · apart, where BEYOND · 2^34 elements are 0 modulo 2^64 bytes
 
-The fourth reaches its size, BEYOND, where row reaches N, and TMA takes that for the end. (As triton/tools/ragged_tma.py does.)
+The fourth coordinate reaches its size, BEYOND, where row reaches N: for TMA the tensor ends there.
+(triton/tools/ragged_tma.py does the same.)
 """
+
+import math
 
 import torch
 import triton
 import triton.language as tl
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from flashlab.kernels.launch import descriptor, lawful_strides
+from flashlab.kernels.launch import lawful_strides
 from flashlab.kernels.plans import temporary
+from flashlab.operator.gluon_adapter import TensorDescriptor, aggregate, gl, jit
 from flashlab.operator.sequences import bounds, slots
 
 BEYOND = gl.constexpr(2**30)                           # more rows than any tensor has
+COLUMNS = gl.constexpr(6)                              # of the table: block, start, N, other_start, other_N, sequence
 
 
-@gluon.jit
-def place(tile, sizes, B_r: gl.constexpr):
-    """Which query block of which head? `together` heads at a time; of these the last blocks first: causal ones see most keys.
-
-    head << 32 | i, so that one number tells all; -1 where no tile is left. i counts the table's blocks where sequences are packed
-    """
-    N_q, N_k, H_q, sharing, together, tiles, left, right, table = sizes
-    T_r = (N_q + B_r - 1) // B_r if table is None else tiles // H_q
-    group = tile // (together * T_r)
-    rest = tile - group * together * T_r
-    row = rest // together
-    head = group * together + rest - row * together
-    return gl.where(tile < tiles, gl.cast(head, gl.int64) << 32 | (T_r - 1 - row), -1)
-
-
-@gluon.jit
-def rows_in_table(table, at):
-    """(block, start, N, other_start, other_N, sequence) of a block in the table: see `table_of_blocks`."""
-    row = table + 1 + at * 6
-    return gl.load(row), gl.load(row + 1), gl.load(row + 2), gl.load(row + 3), gl.load(row + 4), gl.load(row + 5)
-
-
-@gluon.jit
-def rows_of(tile, sizes):
-    """(block, start_q, N_q, start_k, N_k) of what `place` has found: its block of a sequence, and that sequence's own sizes."""
-    N_q, N_k, H_q, sharing, together, tiles, left, right, table = sizes
-    at = gl.cast(gl.maximum(tile, 0) & 0xFFFFFFFF, gl.int32)                       # -1: no tile is left, and the rows are anyone's
-    if table is None:
-        return at, 0, N_q, 0, N_k
-    else:
-        i, start_q, n_q, start_k, n_k, sequence = rows_in_table(table, at)
-        return i, start_q, n_q, start_k, n_k
-
-
-@gluon.jit
-def announce(ticket, board, turn, sizes, B_r: gl.constexpr):
-    """The producer: write down for the consumers which tile comes next, and its rows among packed sequences. Returns both."""
-    N_q, N_k, H_q, sharing, together, tiles, left, right, table = sizes
-    numbers, full, free = board
-    one: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
-    tile = place(gl.num_programs(0) + ticket, sizes, B_r)
-    rows = rows_of(tile, sizes)
-    mbarrier.wait(free.index(turn & 1), ((turn >> 1) & 1) ^ 1)                     # two places: one is read while one is written
-    here = (turn & 1) * 6
-    numbers.index(here).store(gl.full([1], tile, gl.int64, one))
-    if table is not None:
-        for k in gl.static_range(5):
-            numbers.index(here + 1 + k).store(gl.full([1], gl.cast(rows[k], gl.int64), gl.int64, one))
-    mbarrier.arrive(full.index(turn & 1), count=1)
-    return tile, rows
-
-
-@gluon.jit
-def announced(board, turn, sizes):
-    """A consumer: the tile that comes next, and its rows."""
-    N_q, N_k, H_q, sharing, together, tiles, left, right, table = sizes
-    numbers, full, free = board
-    one: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
-    mbarrier.wait(full.index(turn & 1), (turn >> 1) & 1)
-    here = (turn & 1) * 6
-    tile = gl.max(numbers.index(here).load(one), 0)
-    if table is None:
-        rows = rows_of(tile, sizes)
-    else:
-        rows = ()
-        for k in gl.static_range(5):
-            rows = rows + (gl.cast(gl.max(numbers.index(here + 1 + k).load(one), 0), gl.int32),)
-    mbarrier.arrive(free.index(turn & 1), count=1)
-    return tile, rows
-
-
-@gluon.jit
+@jit
 def within(start, N, head, row):
-    """The coordinates of a tile of a sequence, as `tiles_of` numbers them."""
+    """The TMA coordinates of a tile of a packed sequence: see above."""
     return [BEYOND, start + N, head, BEYOND - N + row, 0]
 
 
-@gluon.jit
-def blocks_seen(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr,
-                    packed: gl.constexpr):
-    """The blocks of keys that some of the rows from first_row on see: the first and the end.
+@jit
+def read_table(table, block):
+    """(block, start, N, other_start, other_N, sequence): a block, its sequence's rows, and those in the other tensor."""
+    row = table + 1 + block * COLUMNS
+    return gl.load(row), gl.load(row + 1), gl.load(row + 2), gl.load(row + 3), gl.load(row + 4), gl.load(row + 5)
 
-    At least one block, so that rows that see nothing need no way of their own; none where a packed sequence has no such rows.
+
+# ---- forward: query rows, and the keys that they see
+
+
+@aggregate
+class Span:
+    """Some query rows of a sequence of N_q, and the limits of what they see. Row i stands at key i + N_k - N_q.
+
+    left, right: how many keys before its own and after it a row sees, in a window; else None
     """
-    first, end = 0, N_k
-    if causal:
-        end = gl.minimum(first_row + rows, N_q) + N_k - N_q
-    if left is not None:
-        first = gl.maximum(0, first_row + N_k - N_q - left) // keys
-        end = gl.minimum(N_k, gl.minimum(first_row + rows, N_q) + N_k - N_q + right)
-    end = (end + keys - 1) // keys
-    if left is not None or packed:
-        end = gl.maximum(end, first + 1)
-    if packed:
-        end = gl.where(first_row < N_q, end, first)
-    return first, end
+
+    fields = "first_row N_q N_k left right"
+    constants = "rows causal packed"
+
+    @jit
+    def blocks(self, keys: gl.constexpr):
+        """The blocks of keys that some row sees: the first and the end.
+
+        At least one block, so that rows that see no key need no path of their own; but none where a packed sequence has
+        no such rows.
+        """
+        first, end = 0, self.N_k
+        if self.causal:
+            end = gl.minimum(self.first_row + self.rows, self.N_q) + self.N_k - self.N_q
+        if self.left is not None:
+            first = gl.maximum(0, self.first_row + self.N_k - self.N_q - self.left) // keys
+            last_place = gl.minimum(self.first_row + self.rows, self.N_q) + self.N_k - self.N_q
+            end = gl.minimum(self.N_k, last_place + self.right)
+        end = (end + keys - 1) // keys
+        if self.left is not None or self.packed:
+            end = gl.maximum(end, first + 1)
+        if self.packed:
+            end = gl.where(self.first_row < self.N_q, end, first)
+        return first, end
+
+    @jit
+    def whole_blocks(self, keys: gl.constexpr):
+        """The blocks of which every row sees every key: the first and the end, which may lie before the first."""
+        first, end = 0, self.N_k
+        place = self.first_row + self.N_k - self.N_q   # of the first row, among the keys
+        if self.causal:
+            end = place + 1
+        if self.left is not None:
+            first = (gl.maximum(0, place + self.rows - 1 - self.left) + keys - 1) // keys
+            end = gl.minimum(self.N_k, place + self.right + 1)
+        return first, gl.maximum(end, 0) // keys
 
 
-@gluon.jit
-def whole_blocks(first_row, N_q, N_k, left, right, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr):
-    """Those of which every row sees every key: the first and the end. There may be none, and the end before the first."""
-    first, end = 0, N_k
-    if causal:
-        end = first_row + N_k - N_q + 1
-    if left is not None:
-        first = (gl.maximum(0, first_row + rows - 1 + N_k - N_q - left) + keys - 1) // keys
-        end = gl.minimum(N_k, first_row + N_k - N_q + right + 1)
-    return first, gl.maximum(end, 0) // keys
-
-
-@gluon.jit
-def only_visible(S, span, n, causal: gl.constexpr):
-    """S of a span's n-th block of keys with -inf where a key is hidden or past the end."""
-    first_row, first, N_q, N_k, left, right = span
-    first_key = (first + n) * S.shape[1]
+@jit
+def only_visible(S, span, first_key):
+    """S of a block of keys, with -inf where a key is hidden or past the end."""
     keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
-    if causal or left is not None:
-        places = first_row + N_k - N_q + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))    # of the rows, among the keys
-    if left is not None:
-        S = gl.where(keys[None, :] <= gl.minimum(places + right, N_k - 1)[:, None], S, float("-inf"))
-        if first_key < first_row + N_k - N_q + S.shape[0] - 1 - left:              # a narrow window's other edge
-            S = not_before(S, span, n, causal)
-    elif causal:
+    if span.causal or span.left is not None:
+        rows = gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
+        places = span.first_row + span.N_k - span.N_q + rows                       # of the rows, among the keys
+    if span.left is not None:
+        S = gl.where(keys[None, :] <= gl.minimum(places + span.right, span.N_k - 1)[:, None], S, float("-inf"))
+        if first_key < span.first_row + span.N_k - span.N_q + S.shape[0] - 1 - span.left:
+            S = not_before(S, span, first_key)         # a narrow window's other edge
+    elif span.causal:
         S = gl.where(keys[None, :] <= places[:, None], S, float("-inf"))
-    elif first_key + S.shape[1] > N_k:                 # sequences may end with a block
-        S = gl.where(keys[None, :] < N_k, S, float("-inf"))
+    elif first_key + S.shape[1] > span.N_k:            # sequences may end with a block
+        S = gl.where(keys[None, :] < span.N_k, S, float("-inf"))
     return S
 
 
-@gluon.jit
-def not_before(S, span, n, causal: gl.constexpr):
-    """S of a span's n-th block of keys with -inf where a key lies before the row's window."""
-    first_row, first, N_q, N_k, left, right = span
-    keys = (first + n) * S.shape[1] + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
-    firsts = first_row + N_k - N_q - left + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
+@jit
+def not_before(S, span, first_key):
+    """S of a block of keys, with -inf where a key lies before its row's window."""
+    keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
+    rows = gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
+    firsts = span.first_row + span.N_k - span.N_q - span.left + rows
     return gl.where(keys[None, :] >= firsts[:, None], S, float("-inf"))
 
 
-@gluon.jit
-def without_hidden(P, first_key, first_row, limits, causal: gl.constexpr):
-    """Of the backward pass: P^T with 0 where a key is hidden or past the end.
-
-    limits: row i sees keys from i + lower on, and those before i + upper
-    """
-    lower, upper, N_k = limits
-    keys = first_key + gl.arange(0, P.shape[0], gl.SliceLayout(1, P.type.layout))
-    if causal or lower is not None:
-        rows = first_row + gl.arange(0, P.shape[1], gl.SliceLayout(0, P.type.layout))
-    if lower is not None:
-        end = gl.minimum(rows + upper, N_k)
-        return gl.where((keys[:, None] >= (rows + lower)[None, :]) & (keys[:, None] < end[None, :]), P, 0.0)
-    if causal:
-        return gl.where(keys[:, None] < rows[None, :] + upper, P, 0.0)
-    return gl.where(keys[:, None] < N_k, P, 0.0)
+# ---- backward: keys, and the query rows that see them
 
 
-@gluon.jit
+@jit
 def rounds(j, N_q, N_k, left, right, causal: gl.constexpr, B: gl.constexpr):
-    """Of the backward pass: query tiles come in rounds of B rows, for a block of B keys. Which round is the first that sees a key
-    of block j, which are the first and the end of those without masks, and which the end?
+    """The rounds of B query rows that key block j walks, B keys wide: (first, whole_from, whole_to, end).
+
+    Rounds from `first` to `end` see some key of the block; those from whole_from to whole_to need no mask.
     """
-    end = (N_q + B - 1) // B
-    if left is not None:
-        first = gl.maximum(0, j * B + N_q - N_k - right) // B
-        end = gl.maximum(first, (gl.minimum(N_q, gl.minimum(N_k, (j + 1) * B) + N_q - N_k + left) + B - 1) // B)
-        whole_from = gl.minimum(end, (gl.maximum(0, (j + 1) * B - 1 + N_q - N_k - right) + B - 1) // B)
+    first, whole_from, end = 0, 0, (N_q + B - 1) // B
+    offset = N_q - N_k                                 # key k stands at row k + offset
+    if left is not None or causal:                     # no mask: a round's first row sees the block's last key
+        reach = 0 if left is None else right
+        first = gl.maximum(0, j * B + offset - reach) // B
+        if left is not None:
+            end = gl.maximum(first, (gl.minimum(N_q, gl.minimum(N_k, (j + 1) * B) + offset + left) + B - 1) // B)
+        whole_from = gl.minimum(end, (gl.maximum(0, (j + 1) * B - 1 + offset - reach) + B - 1) // B)
+    if not causal:                                     # no mask: all keys exist
         whole_from = gl.where((j + 1) * B <= N_k, whole_from, end)
-        whole_to = gl.maximum(whole_from, gl.minimum(end, gl.maximum(0, j * B + N_q - N_k + left + 1) // B))
-        return first, whole_from, whole_to, end
-    if causal:                                         # no mask: a round's first row sees the block's last key
-        first = gl.maximum(0, j * B + N_q - N_k) // B
-        whole_from = gl.minimum(end, (gl.maximum(0, (j + 1) * B - 1 + N_q - N_k) + B - 1) // B)
-    else:                                              # no mask: all keys exist
-        first = 0
-        whole_from = gl.where((j + 1) * B <= N_k, 0, end)
-    return first, whole_from, end, end
+    whole_to = end
+    if left is not None:
+        whole_to = gl.maximum(whole_from, gl.minimum(end, gl.maximum(0, j * B + offset + left + 1) // B))
+    return first, whole_from, whole_to, end
 
 
-@gluon.jit
-def first_tile(head, end, start_q, sequence, sizes, consumers: gl.constexpr, B: gl.constexpr):
-    """Where a head's query tiles begin among those of all: in whole rounds, or where the sequence's slots are, see sequences.py."""
-    N_q, N_k, H_kv, group, together, left, right, table, tiles_of_a_head, blocks = sizes
-    if table is not None:
-        return head * tiles_of_a_head + (start_q // B + sequence) * consumers
-    elif left is not None:
-        return head * tiles_of_a_head
-    else:
-        return head * end * consumers
+@jit
+def without_hidden(P, first_key, first_row, block, sizes):
+    """P^T with 0 where a key is hidden or past the end. The sizes are the backward kernel's."""
+    keys = first_key + gl.arange(0, P.shape[0], gl.SliceLayout(1, P.type.layout))
+    offset = block.N_k - block.N_q                     # row i stands at key i + offset
+    if sizes.causal or sizes.left is not None:
+        rows = first_row + gl.arange(0, P.shape[1], gl.SliceLayout(0, P.type.layout))
+    if sizes.left is not None:
+        firsts, ends = rows + (offset - sizes.left), gl.minimum(rows + (offset + sizes.right + 1), block.N_k)
+        return gl.where((keys[:, None] >= firsts[None, :]) & (keys[:, None] < ends[None, :]), P, 0.0)
+    if sizes.causal:
+        return gl.where(keys[:, None] < rows[None, :] + (offset + 1), P, 0.0)
+    return gl.where(keys[:, None] < block.N_k, P, 0.0)
+
+
+# ---- what the host prepares
+
+
+def descriptor(T, tile, shape=None, layout=None):
+    """A TMA descriptor of T for tiles of tile[0] rows and tile[1] columns.
+
+    shape:  the sizes by which the elements of a contiguous T are numbered, where not T's own
+    layout: of a tile in shared memory; if None, the one that matrix products take
+    """
+    strides = [math.prod(shape[n + 1:]) for n in range(len(shape))] if shape else T.stride()
+    shape = shape or T.shape
+    return described(T, shape, lawful_strides(shape, strides, T.itemsize), tile, layout)
 
 
 def tiles_of(T, rows, packed, shape=None):
-    """A descriptor of T (B, H, N, d) for tiles of so many rows; `packed`: one that stops at the end of a sequence, see above.
-
-    shape: how the elements of a contiguous T are to be numbered where sequences are not packed
-    """
+    """A descriptor of T (B, H, N, d) for tiles of so many rows; packed: one that stops at the end of a sequence."""
     _, H, N, d = T.shape
-    block = [1] * (3 if packed else len(shape or T.shape) - 2) + [rows, d]
-    layout = gl.NVMMASharedLayout.get_default_for(block, gl.float16 if T.dtype == torch.float16 else gl.bfloat16)
     if not packed:
-        return descriptor(T, (rows, d), shape, layout=layout)
+        return descriptor(T, (rows, d), shape)
     _, next_head, apart, _ = lawful_strides(T.shape, T.stride(), T.itemsize)
-    return TensorDescriptor(T, [2**30 + 1, N + 1, H, 2**30, d], [2**34 - apart, apart, next_head, apart, 1], block, layout=layout)
+    return described(T, [2**30 + 1, N + 1, H, 2**30, d], [2**34 - apart, apart, next_head, apart, 1], (rows, d))
+
+
+def described(T, shape, strides, tile, layout=None):
+    """The descriptor itself. Its tiles have as many dimensions as its shape."""
+    tile = [1] * (len(shape) - 2) + list(tile)
+    names = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float8_e4m3fn: gl.float8e4nv}
+    layout = layout or gl.NVMMASharedLayout.get_default_for(tile, names[T.dtype])
+    return TensorDescriptor(T, list(shape), list(strides), tile, layout=layout)
 
 
 def table_of_blocks(cu_seqlens, other_cu_seqlens, N, other_N, B):
-    """The table of the blocks of B rows of all sequences, queries or keys of N rows together, and the launch that writes it.
+    """The table of the blocks of B rows of all sequences, queries or keys of N rows together, and the launch that
+    writes it.
 
-    int32: how many blocks there are, then for each what `rows_in_table` reads, first those of sequence 0, then of sequence 1, ...
+    int32: the number of blocks, then a row for each block, see read_table: first those of sequence 0, then of sequence
+    1, ...
     """
     batch = len(cu_seqlens) - 1
     blocks = slots(N, B, batch)                        # at most
@@ -247,9 +207,9 @@ def table_of_blocks(cu_seqlens, other_cu_seqlens, N, other_N, B):
 
 @triton.jit
 def table_kernel(cu_seqlens, other_cu_seqlens, table, batch, N, other_N, B):
-    """Write down one block of the table. The rows after the last sequence count as one more, which sees nothing."""
+    """Write one row of the table. Rows after the last sequence count as one more sequence, which sees nothing."""
     at, blocks = tl.program_id(0), tl.num_programs(0)
-    s, first, before = 0, 0, 0                         # the block's sequence, its first block, and how many blocks are counted
+    s, first, before = 0, 0, 0  # the block's sequence, its first block, the blocks counted so far
     for n in range(0, batch + 1, 128):
         sequences = n + tl.arange(0, 128)
         start, stop = bounds(sequences, cu_seqlens, batch, N)
@@ -260,14 +220,13 @@ def table_kernel(cu_seqlens, other_cu_seqlens, table, batch, N, other_N, B):
         before = tl.max(ends, 0)
     if at == 0:
         tl.store(table, tl.minimum(before, blocks))    # more only if sequences overlap, as they must not
-    s = tl.minimum(s, batch)                           # no block is left
+    s = tl.minimum(s, batch)                           # past the last block
     start, stop = bounds(s, cu_seqlens, batch, N)
     other_start, other_stop = bounds(s, other_cu_seqlens, batch, other_N)
-    nothing = (at >= before) | (s == batch)
     row = table + 1 + at * 6
     tl.store(row, at - first)
     tl.store(row + 1, start)
     tl.store(row + 2, tl.where(at >= before, 0, stop - start))
     tl.store(row + 3, other_start)
-    tl.store(row + 4, tl.where(nothing, 0, other_stop - other_start))
+    tl.store(row + 4, tl.where((at >= before) | (s == batch), 0, other_stop - other_start))
     tl.store(row + 5, s)

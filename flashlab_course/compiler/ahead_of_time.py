@@ -93,8 +93,9 @@ def try_all(jobs, *, specialise=True):
             raise ValueError(f"arch must be one of {', '.join(map(str, SHARED_LIMIT))}, got {arch!r}")
     request = [_as_data(*job) | {"specialise": specialise} for job in jobs]
     program = [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]    # -P: import nothing from this folder
+    packages = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]      # kernels in Gluon are imported
     answer = subprocess.run(program, input=json.dumps(request), capture_output=True, text=True,
-                            env=os.environ | {"TRITON_INTERPRET": "0"})
+                            env=os.environ | {"TRITON_INTERPRET": "0", "PYTHONPATH": os.pathsep.join(filter(None, packages))})
     if answer.returncode:
         raise RuntimeError(f"the compiler failed:\n{answer.stderr[-4000:]}")
     results = json.loads(answer.stdout.splitlines()[-1])
@@ -116,7 +117,10 @@ def _as_data(kernel, arguments, arch):
     plain = {}
     for key, value in arguments.items():
         plain[key] = _plain(value)
-    return {"source": "\n\n".join(dict.fromkeys(source_of(kernel))), "kernel": name, "arguments": plain, "arch": arch}
+    job = {"kernel": name, "arguments": plain, "arch": arch}
+    if is_gluon(kernel):                               # it uses classes and builtins, so the second process imports it
+        return job | {"module": kernel.fn.__module__}
+    return job | {"source": "\n\n".join(dict.fromkeys(source_of(kernel)))}
 
 
 def _plain(value):
@@ -139,11 +143,7 @@ def source_of(kernel, seen=()):
     yield "import triton\nimport triton.language as tl\nfrom triton import jit"
     text = textwrap.dedent(inspect.getsource(kernel.fn))
     text = text[re.search(r"^def ", text, re.MULTILINE).start():]                 # the interpreter strips decorators
-    if is_gluon(kernel):
-        yield "from triton.experimental import gluon"
-        text = f"@gluon.jit(do_not_specialize={kernel.do_not_specialize!r})\n{text}"
-    else:
-        text = f"@jit\n{text}"
+    text = f"@jit\n{text}"
     yield from _around(text, kernel.fn, (kernel.fn, *seen))
     yield text
 
@@ -164,10 +164,6 @@ def _around(text, function, seen):
             yield f"{name} = {_literal(value)}"
         elif inspect.isfunction(value) and value.__module__.startswith("triton."):    # a builtin of the language
             yield f"from {value.__module__} import {value.__name__} as {name}"
-        elif inspect.isfunction(value):                                           # a builtin that we added
-            own = textwrap.dedent(inspect.getsource(value))
-            yield from _around(own, inspect.unwrap(value), seen)
-            yield own
         elif type(value).__name__ == "constexpr":
             yield f"{name} = tl.constexpr({_literal(value.value)})"
 

@@ -1,10 +1,11 @@
 """Compiles kernels in a process of its own, because a process that interprets kernels cannot. See ahead_of_time.py.
 
 stdin: a list of jobs as JSON. stdout, last line: a list of results, one for each job. A kernel comes as source text, so
-nothing but Triton is imported.
+nothing but Triton is imported; one in Gluon comes as the name of its module.
 """
 
 import base64
+import importlib
 import json
 import linecache
 import os
@@ -24,6 +25,8 @@ BLACKWELL = 100            # has a ptxas of its own in Triton's wheel
 
 
 def kernel_of(job):
+    if "module" in job:
+        return getattr(importlib.import_module(job["module"]), job["kernel"])
     name = f"<{job['kernel']}>"
     lines = job["source"].splitlines(keepends=True)
     linecache.cache[name] = (len(job["source"]), None, lines, name)     # Triton reads the source there
