@@ -6,6 +6,8 @@ import reprlib
 
 import torch
 
+from flashlab import torch_internals
+
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MAX_HEAD_DIM = 256     # of the kernels: a program keeps Q_i and O_i on chip whole, and wider heads do not fit
 
@@ -158,7 +160,7 @@ def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
         if len(cu_seqlens) != len(cu_seqlens_q):
             raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, got {describe(cu_seqlens)}")
         if cu_seqlens.device.type == "cpu" and not torch.compiler.is_compiling():
-            if torch._C._functorch.is_batchedtensor(cu_seqlens):
+            if torch_internals.is_batched(cu_seqlens):
                 continue                               # vmap's rule refuses it in words
             places = cu_seqlens.tolist()
             wrong = [n for n, place in enumerate(places) if not (places[n - 1] if n else 0) <= place <= (N if n else 0)]

@@ -45,7 +45,7 @@ def none_before():
 def call(kernel, X, Y, options=None, launches=None):
     options = options or {"factor": 2.0}
     launches = launches or (lambda X, Y: [(kernel, (X.shape[0],), {"Y": Y, "X": X, "n": X.shape[0], "num_warps": 4} | options)])
-    plans.run(plans.kind(options.items(), X, Y), launches, {"X": X, "Y": Y})
+    plans.run(plans.key(options.items(), X, Y), launches, {"X": X, "Y": Y})
 
 
 def test_the_next_call_has_its_own_tensors_in_the_same_places():

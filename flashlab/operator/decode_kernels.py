@@ -233,12 +233,7 @@ def append(K_new, V_new, K, V, lengths, block_table):
     if K_new.numel() == 0:
         return
     tensors = {"K_new": K_new, "V_new": V_new, "K": K, "V": V, "lengths": lengths, "block_table": block_table}
-    plans.run((append, kind_of_append(**tensors)), append_launches, tensors)
-
-
-def kind_of_append(K_new, V_new, K, V, lengths, block_table, **others):
-    """`plans.kind` of the launch of `append` with these tensors."""
-    return plans.kind((), K_new, V_new, K, V, lengths, block_table)
+    plans.run(plans.key((append,), *tensors.values()), append_launches, tensors)
 
 
 def append_launches(K_new, V_new, K, V, lengths, block_table):

@@ -5,10 +5,11 @@ It checks its arguments, writes new keys into the cache by `torch.ops.flashlab.c
 """
 
 import torch
-from torch.autograd import forward_ad
 
-from flashlab.operator import again
-from flashlab.operator.attention import pick_backend
+from flashlab import torch_internals
+from flashlab.kernels import plans
+from flashlab.operator import torch_backend
+from flashlab.operator.attention import dtype_of_L, pick_backend
 from flashlab.triton_mode import check_device, import_triton
 from flashlab.validate import (
     MAX_HEAD_DIM,
@@ -52,9 +53,9 @@ def flash_attention_decode(
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023, arXiv:2309.06180
     """
     options, new = (window, scale, splits, return_lse, backend), (K_new, V_new)
-    call = again.signature(options, Q, K_cache, V_cache, lengths, block_table, *new)
+    key = plans.key_of_call(options, Q, K_cache, V_cache, lengths, block_table, *new)
     tensors = {"Q": Q, "K": K_cache, "V": V_cache, "lengths": lengths, "block_table": block_table, "K_new": K_new, "V_new": V_new}
-    if call and (results := again.made(call, **tensors)):
+    if key and (results := plans.again(key, ("O", "L"), tensors)):
         return results if return_lse else results[0]
     _check_cache(Q, K_cache, V_cache, lengths, block_table)
     N_q, N_max = Q.shape[2], _room(K_cache, block_table)
@@ -67,12 +68,17 @@ def flash_attention_decode(
     _check_backend(backend, Q, V_cache)
     _check_numbers(lengths, block_table, K_cache, added, N_max)
     _check_no_gradient(Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
-    if added:
-        CACHE_APPEND(K_new, V_new, K_cache, V_cache, lengths, block_table, backend)
-    O, L = ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
-    if call and Q.is_cuda:
-        _remember(call, tensors, added, window, scale, splits)
+    attend = Q, K_cache, V_cache, lengths, block_table, K_new, V_new, window, scale, splits, backend
+    O, L = plans.remember(key, tensors, _append_and_attend, *attend) if key else _append_and_attend(*attend)
     return (O, L) if return_lse else O
+
+
+def _append_and_attend(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, window, scale, splits, backend):
+    """O and L by the two operators."""
+    if K_new is not None:
+        CACHE_APPEND(K_new, V_new, K_cache, V_cache, lengths, block_table, backend)
+    added = 0 if K_new is None else K_new.shape[2]
+    return ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
 
 
 def _room(cache, block_table):
@@ -147,8 +153,7 @@ def _check_numbers(lengths, block_table, cache, added, N_max):
 
 
 def _check_no_gradient(**tensors):
-    if forward_ad._current_level >= 0 and any(T is not None and forward_ad.unpack_dual(T).tangent is not None
-                                              for T in tensors.values()):
+    if torch_internals.has_tangent(*tensors.values()):
         raise RuntimeError("flash_attention_decode has no gradient, nor a forward-mode derivative, as jvp, jacfwd, linearize and "
                            "forward_ad want. Use flashlab.rungs.naive.naive_forward, whose operations autograd knows")
     if torch.is_grad_enabled():
@@ -188,15 +193,14 @@ def _(K_new, V_new, K_cache, V_cache, lengths, block_table, backend):
 def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend):
     if decode := _kernels(backend, Q, V_cache):
         limits = {} if window is None else {"causal": False, "left": window[0], "right": 0}
-        kind = _kind(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits)
         return decode.forward(None, decode.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table, added=added,
-                              scale=scale, splits=splits, kind=kind, **limits)
+                              scale=scale, splits=splits, **limits)
     O = Q.new_empty(*Q.shape[:3], V_cache.shape[-1])
-    L = Q.new_empty(Q.shape[:3], dtype=_dtype_of_L(Q))
-    with torch.autocast(Q.device.type, enabled=False):                     # it would round float32
-        for b, N_k in enumerate((lengths + added).tolist()):
-            K, V = (_keys(cache, block_table, b, N_k) for cache in (K_cache, V_cache))
-            O[b], L[b] = _attend(Q[b], K, V, window, scale)
+    L = Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
+    for b, N_k in enumerate((lengths + added).tolist()):
+        K, V = (_keys(cache, block_table, b, N_k)[None] for cache in (K_cache, V_cache))
+        torch_backend.forward(Q[b : b + 1], K, V, O[b : b + 1], L[b : b + 1], causal=True,
+                              window=window and (window[0], 0), scale=scale)
     return O, L
 
 
@@ -208,11 +212,7 @@ def _(*arguments):
 @torch.library.register_fake("flashlab::attention_decode")
 def _(Q, K_cache, V_cache, *options):
     """Shapes and dtypes alone: what torch.compile asks for while it traces."""
-    return Q.new_empty(*Q.shape[:3], V_cache.shape[-1]), Q.new_empty(Q.shape[:3], dtype=_dtype_of_L(Q))
-
-
-def _dtype_of_L(Q):
-    return torch.float64 if Q.dtype == torch.float64 else torch.float32
+    return Q.new_empty(*Q.shape[:3], V_cache.shape[-1]), Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
 
 
 def _kernels(backend, Q, V):
@@ -230,34 +230,6 @@ def _kernels(backend, Q, V):
     return decode
 
 
-# ---- the same call again
-
-def _kind(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits):
-    from flashlab.kernels import plans
-
-    return plans.kind((added, window and tuple(window), scale, splits), Q, K_cache, V_cache, lengths, block_table)
-
-
-def _remember(call, tensors, added, window, scale, splits):
-    """The plans of the launches that this call has just made, where it has some."""
-    if import_triton() is None:
-        return
-    from flashlab.kernels import plans
-    from flashlab.operator import decode_kernels as decode
-
-    attended = plans.known((decode.launch, _kind(*list(tensors.values())[:5], added, window, scale, splits)))
-    appended = plans.known((decode.append, decode.kind_of_append(**tensors))) if added else None
-    if attended and (appended or not added):
-        again.remember(call, _replay, (appended, attended) if added else (attended,))
-
-
-def _replay(steps, tensors, device):
-    """Whether all of the launches were made. Keys that were written, and are written again, are the same."""
-    from flashlab.kernels import plans
-
-    return all(plans.again(step, tensors, device) for step in steps)
-
-
 # ---- without Triton
 
 def _keys(cache, block_table, b, N_k):
@@ -266,19 +238,3 @@ def _keys(cache, block_table, b, N_k):
         return cache[b, :, :N_k]
     pages = block_table[b, :-(-N_k // cache.shape[2])]
     return cache[pages.long()].transpose(0, 1).flatten(1, 2)[:, :N_k]
-
-
-def _attend(Q, K, V, window, scale):
-    """O and L of one sequence, all heads at a time: with few queries, S is small enough to be stored."""
-    (H_q, N_q, _), (H_kv, N_k, _) = Q.shape, K.shape
-    Q, K, V = (T.to(_dtype_of_L(Q)) for T in (Q, K, V))
-    S = Q.unflatten(0, (H_kv, H_q // H_kv)) @ K.mT[:, None] * scale        # (H_kv, group, N_q, N_k)
-    place = torch.arange(N_q, device=Q.device)[:, None] + N_k - N_q        # (N_q, 1)   the key that a query stands at
-    keys = torch.arange(N_k, device=Q.device)                              # (N_k,)
-    hidden = keys > place                                                  # (N_q, N_k)
-    if window is not None and window[0] >= 0:
-        hidden = hidden | (keys < place - window[0])
-    S = S.masked_fill(hidden, -torch.inf)
-    L = S.logsumexp(-1)                                                    # (H_kv, group, N_q)
-    P = S.softmax(-1).masked_fill((L == -torch.inf)[..., None], 0)         # 0/0 where no key is visible
-    return (P @ V[:, None]).flatten(0, 1), L.flatten(0, 1)

@@ -3,7 +3,7 @@
 import torch
 from torch.utils.flop_counter import register_flop_formula
 
-from flashlab import cost
+from flashlab import cost, torch_internals
 
 
 def as_autocast(*tensors):
@@ -64,7 +64,7 @@ def _scores(Q, K, options):
     sizes = [(N_q, K.shape[2])]
     if options.cu_seqlens_q is not None:
         cu_seqlens = options.cu_seqlens_q, options.cu_seqlens_k
-        if any(torch._subclasses.fake_tensor.is_fake(cu) or cu.is_meta for cu in cu_seqlens):
+        if any(not torch_internals.has_numbers(cu) for cu in cu_seqlens):
             n = len(options.cu_seqlens_q) - 1
             sizes = [(N_q // n, K.shape[2] // n)] * n
         else:

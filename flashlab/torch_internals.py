@@ -1,0 +1,61 @@
+"""The private names of PyTorch that flashlab uses, each behind a function that says what for.
+
+Nothing public does the same, or only at ten times the cost, and a small call waits for each microsecond of it.
+tests/test_torch_internals.py names the versions of PyTorch that these names are known to work with.
+"""
+
+import contextlib
+
+import torch
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch._subclasses.fake_tensor import is_fake
+from torch.autograd import forward_ad, profiler
+
+# torch.autograd.Function without its support for torch.func, which takes longer than an attention kernel: see `apply`
+Function = torch.autograd.function._SingleLevelFunction
+
+
+def autocast_is_on():
+    """Whether autocast is on for any device; torch.is_autocast_enabled asks about one."""
+    return torch._C._is_any_autocast_enabled()
+
+
+def observed():
+    """Whether something takes part in each operation: autocast, a mode, torch.func, forward-mode, a profiler or a tracer."""
+    return (torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack()
+            or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0 or profiler._is_profiler_enabled
+            or torch._C._get_tracing_state())
+
+
+def is_batched(T):
+    """Whether torch.vmap maps over this tensor, so that it has no values to look at."""
+    return torch._C._functorch.is_batchedtensor(T)
+
+
+def has_numbers(T):
+    """Whether a tensor has values: one that PyTorch only traces, or on the meta device, has a shape alone."""
+    return not (is_fake(T) or T.is_meta)
+
+
+def has_tangent(*tensors):
+    """Whether forward-mode differentiation is under way with respect to one of these tensors. None may be among them."""
+    return forward_ad._current_level >= 0 and any(T is not None and forward_ad.unpack_dual(T).tangent is not None for T in tensors)
+
+
+def apply(function, *arguments):
+    """function.apply inside an operator's autograd kernel, which torch.func calls once for each of its levels."""
+    if not torch._C._are_functorch_transforms_active():
+        return function.apply(*arguments)
+    with enable_single_level_autograd_function():
+        return function.apply(*arguments)
+
+
+@contextlib.contextmanager
+def below_autograd():
+    """What an operator's autograd kernel calls inside goes on to the kernel below it, and to torch.func's outer levels."""
+    with contextlib.ExitStack() as stack:
+        if torch._C._are_functorch_transforms_active():            # Function.apply has turned both off, for these levels too
+            stack.enter_context(torch.enable_grad())
+            stack.enter_context(forward_ad._set_fwd_grad_enabled(True))
+        stack.enter_context(torch._C._AutoDispatchBelowAutograd())
+        yield
