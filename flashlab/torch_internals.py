@@ -7,6 +7,7 @@ tests/test_torch_internals.py names the versions of PyTorch that these names are
 import contextlib
 
 import torch
+from torch._C import _TorchDispatchModeKey
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch._subclasses.fake_tensor import is_fake
 from torch.autograd import forward_ad, profiler
@@ -27,14 +28,10 @@ def observed():
             or torch._C._get_tracing_state())
 
 
-def is_batched(T):
-    """Whether torch.vmap maps over this tensor, so that it has no values to look at."""
-    return torch._C._functorch.is_batchedtensor(T)
-
-
 def has_numbers(T):
-    """Whether a tensor has values: one that PyTorch only traces, or on the meta device, has a shape alone."""
-    return not (is_fake(T) or T.is_meta)
+    """Whether a tensor has numbers to look at: it has a shape alone on the meta device, and while PyTorch traces or maps over it."""
+    return not (torch.compiler.is_compiling() or T.is_meta or is_fake(T) or torch._C._functorch.is_batchedtensor(T)
+                or torch._C._get_dispatch_mode(_TorchDispatchModeKey.PROXY))
 
 
 def has_tangent(*tensors):
@@ -50,12 +47,14 @@ def apply(function, *arguments):
         return function.apply(*arguments)
 
 
-@contextlib.contextmanager
 def below_autograd():
     """What an operator's autograd kernel calls inside goes on to the kernel below it, and to torch.func's outer levels."""
-    with contextlib.ExitStack() as stack:
-        if torch._C._are_functorch_transforms_active():            # Function.apply has turned both off, for these levels too
-            stack.enter_context(torch.enable_grad())
-            stack.enter_context(forward_ad._set_fwd_grad_enabled(True))
-        stack.enter_context(torch._C._AutoDispatchBelowAutograd())
+    below = torch._C._AutoDispatchBelowAutograd()
+    return _with_gradients(below) if torch._C._are_functorch_transforms_active() else below
+
+
+@contextlib.contextmanager
+def _with_gradients(below):
+    """Function.apply turns gradients off while it runs forward(): torch.func's outer levels want them."""
+    with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True), below:
         yield

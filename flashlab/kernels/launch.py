@@ -64,10 +64,11 @@ def shared_arguments(Q, K, V, options, **strided):
     return arguments | {"B_d": padded(d), "B_dv": padded(d_v)}
 
 
-def forward(kernel, launch, Q, K, V, **options):
+def forward(kernel, launch, Q, K, V, *, kind=None, **options):
     """O and L by a forward kernel. launch(Q, K, V, O, L, **options) -> its grid and arguments; the call has been checked.
 
     kernel: None where launch gives several launches, each (kernel, grid, arguments)
+    kind:   `plans.kind` of the call, where it is known
     The arguments may have launches "before" among them, whose results the kernel reads.
     """
     O = empty(*Q.shape[:3], V.shape[-1], Q, packed="batch" in options)
@@ -78,7 +79,7 @@ def forward(kernel, launch, Q, K, V, **options):
         O_wide, L = forward(kernel, launch, Q.float(), K.float(), V.float(), **options)
         return O.copy_(O_wide), L
     inputs = {"Q": Q, "K": K, "V": V} | tensors_among(options)
-    key = plans.key((launch, *options.items()), *inputs.values())
+    kind = kind or plans.key(options.items(), *inputs.values())
 
     def launches(**tensors):
         if kernel is None:
@@ -86,7 +87,7 @@ def forward(kernel, launch, Q, K, V, **options):
         grid, arguments = launch(**tensors, **options)
         return *arguments.pop("before", ()), (kernel, grid, arguments)
 
-    plans.run(key, launches, inputs | {"O": O, "L": L})
+    plans.run((launch, kind), launches, inputs | {"O": O, "L": L})
     return O, L
 
 
@@ -100,8 +101,11 @@ def check_backward_call(Q, K, V, O, dO, L, dL, **options):
     return options
 
 
-def backward(launch, Q, K, V, O, dO, L, dL, **options):
-    """dQ, dK, dV by backward kernels. launch(Q, ..., dL, dQ, dK, dV, **options) -> its launches; the call has been checked."""
+def backward(launch, Q, K, V, O, dO, L, dL, *, kind=None, **options):
+    """dQ, dK, dV by backward kernels. launch(Q, ..., dL, dQ, dK, dV, **options) -> its launches; the call has been checked.
+
+    kind: `plans.kind` of the call, where it is known
+    """
     packed = "batch" in options
     dQ, dK, dV = (empty(*T.shape, T, packed=packed) for T in (Q, K, V))
     if dQ.numel() == 0 or dK.numel() == 0:
@@ -110,10 +114,10 @@ def backward(launch, Q, K, V, O, dO, L, dL, **options):
         wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, **options)
         return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
     inputs = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL} | tensors_among(options)
-    key = plans.key((launch, *options.items()), *inputs.values())
+    kind = kind or plans.key(options.items(), *inputs.values())
     L, dL = (None if T is None else T.contiguous() for T in (L, dL))           # as the forward made them, else copies
     O = O.transpose(1, 2).contiguous().transpose(1, 2) if packed else O.contiguous()
-    plans.run(key, partial(launch, **options), inputs | {"O": O, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV})
+    plans.run((launch, kind), partial(launch, **options), inputs | {"O": O, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV})
     return dQ, dK, dV
 
 

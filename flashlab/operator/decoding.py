@@ -15,6 +15,7 @@ from flashlab.validate import (
     MAX_HEAD_DIM,
     check_bool,
     check_head_dims,
+    check_int32,
     check_positive,
     check_qkv,
     check_scale,
@@ -93,22 +94,17 @@ def _check_cache(Q, K_cache, V_cache, lengths, block_table):
     (B, H_q), H_kv = Q.shape[:2], K_cache.shape[1]
     if H_q == 0 or H_kv == 0 or H_q % H_kv:
         raise ValueError(f"Q must have a multiple of K_cache's heads, at least one, got H_q = {H_q} and H_kv = {H_kv}")
-    _check_int32("lengths", lengths, Q, 1, "(B,)")
+    check_int32("lengths", lengths, Q)
+    if lengths.shape != (B,):
+        raise ValueError(f"lengths must have the shape (B,) with Q's batch size B = {B}, got {describe(lengths)}")
     if block_table is None and K_cache.shape[0] != B:
         raise ValueError(f"K_cache must have Q's batch size B = {B}, or come with a block_table, got {describe(K_cache)}")
     if block_table is not None:
-        _check_int32("block_table", block_table, Q, 2, "(B, max_pages)")
+        check_int32("block_table", block_table, Q)
+        if block_table.ndim != 2 or len(block_table) != B:
+            raise ValueError(f"block_table must have the shape (B, max_pages) with Q's batch size B = {B}, got {describe(block_table)}")
         if K_cache.shape[0] == 0 or K_cache.shape[2] == 0:
             raise ValueError(f"K_cache must have at least one page of at least one row with a block_table, got {describe(K_cache)}")
-
-
-def _check_int32(name, T, Q, ndim, shape):
-    if not isinstance(T, torch.Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {describe(T)}")
-    if T.dtype != torch.int32 or T.device != Q.device:
-        raise TypeError(f"{name} must be an int32 tensor on Q's device {Q.device}, got {describe(T)}")
-    if T.ndim != ndim or T.shape[0] != Q.shape[0]:
-        raise ValueError(f"{name} must have the shape {shape} with Q's batch size B = {Q.shape[0]}, got {describe(T)}")
 
 
 def _check_new(Q, K_cache, V_cache, K_new, V_new):
@@ -136,8 +132,8 @@ def _check_backend(backend, Q, V_cache):
 
 
 def _check_numbers(lengths, block_table, cache, added, N_max):
-    """On the CPU alone: on a GPU it would mean to wait for it, and a traced tensor has no numbers."""
-    if lengths.device.type != "cpu" or torch.compiler.is_compiling():
+    """On the CPU only: a call should not wait for a GPU."""
+    if lengths.device.type != "cpu" or not torch_internals.has_numbers(lengths):
         return
     numbers = lengths.tolist()
     if min(numbers, default=0) < 0 or max(numbers, default=0) + added > N_max:

@@ -3,7 +3,7 @@
 import torch
 from torch.utils.flop_counter import register_flop_formula
 
-from flashlab import cost, torch_internals
+from flashlab import torch_internals
 
 
 def as_autocast(*tensors):
@@ -62,18 +62,19 @@ def _scores(Q, K, options):
     """How many scores are visible, over all batches and heads. A fake tensor hides its sequences: then all are equally long."""
     B, H, N_q, _ = Q.shape
     sizes = [(N_q, K.shape[2])]
-    if options.cu_seqlens_q is not None:
+    if options.packed:
         cu_seqlens = options.cu_seqlens_q, options.cu_seqlens_k
-        if any(not torch_internals.has_numbers(cu) for cu in cu_seqlens):
+        if all(map(torch_internals.has_numbers, cu_seqlens)):
+            sizes = zip(*(cu.diff().tolist() for cu in cu_seqlens), strict=True)
+        else:
             n = len(options.cu_seqlens_q) - 1
             sizes = [(N_q // n, K.shape[2] // n)] * n
-        else:
-            sizes = zip(*(cu.diff().tolist() for cu in cu_seqlens), strict=True)
     return B * H * sum(_scores_of_a_head(N_q, N_k, options) for N_q, N_k in sizes)
 
 
 def _scores_of_a_head(N_q, N_k, options):
     if options.window is None:
-        return cost.attention_flops(1, 1, N_q, N_k, 1, 1, causal=options.causal) // 4
-    tiles_of_one = cost.fa2_forward(N_q, N_k, 1, 1, B_r=1, B_c=1, window=options.window)    # no tile has a hidden score then
-    return tiles_of_one.matmul_flops // 4
+        return N_q * N_k // (2 if options.causal else 1)
+    left, right = (N_q + N_k if limit == -1 else limit for limit in options.window)
+    places = range(N_k - N_q, N_k)                     # the key that each query stands at
+    return sum(max(0, min(N_k, place + right + 1) - max(0, place - left)) for place in places)
