@@ -52,5 +52,5 @@ def test_packed_sequences_and_a_cache_are_traced(tracing_mode):
     traced = make_fx(lambda X, cu: flashlab.flash_attention_varlen(X, X, X, cu, cu), tracing_mode=tracing_mode)(X, cu)
     assert torch.equal(traced(X, cu), flashlab.flash_attention_varlen(X, X, X, cu, cu))
     Q, cache, lengths = torch.randn(2, 2, 1, 16), torch.randn(2, 2, 8, 16), torch.tensor([3, 8], dtype=torch.int32)
-    traced = make_fx(flashlab.flash_attention_decode, tracing_mode=tracing_mode)(Q, cache, cache, lengths)
+    traced = make_fx(lambda *T: flashlab.flash_attention_decode(*T), tracing_mode=tracing_mode)(Q, cache, cache, lengths)
     assert torch.equal(traced(Q, cache, cache, lengths), flashlab.flash_attention_decode(Q, cache, cache, lengths))

@@ -1,7 +1,8 @@
 """flash_attention(), and flash_attention_varlen() for packed sequences: the public operator, over the best kernel there is.
 
-Both check their arguments and call `torch.ops.flashlab.attention_forward`, which picks a backend and runs it.
-Autograd calls `torch.ops.flashlab.attention_backward` when the gradients are due; what is kept for it is Q, K, V, O and L.
+Both check their arguments and call `torch.ops.flashlab.attention_forward`, which runs a backend. Autograd calls
+`torch.ops.flashlab.attention_backward`, with Q, K, V, O and L, which it has kept. A call like one before is not checked again:
+flashlab/kernels/plans.py has kept its launches.
 """
 
 import numbers
@@ -42,18 +43,18 @@ def flash_attention(
     Causal:  bottom-right aligned where N_q != N_k. A row that sees no key gives O = 0, L = -inf
     Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit, and causal is
              right = 0. Tiles outside are skipped, forward and backward
-    Dropout: seed decides which weights are dropped, for good: the same seed and shapes drop the same ones. Without a seed
-             one is drawn from PyTorch's generator of Q's device. No mask is stored. Triton only
+    Dropout: seed decides which weights are dropped: the same seed and shapes drop the same ones. Without a seed one is drawn
+             from PyTorch's generator of Q's device. No mask is stored. Triton only
     Gradient: of O and of L, once: a second derivative raises, and so does a forward-mode one. Nothing N x N is stored
     Autocast: inputs are cast to its dtype, as those of scaled_dot_product_attention, gradients back to the inputs'
     Scores:  float32: one beyond 3.4e38 is inf, and its row NaN; one below -3.4e38 is -inf and weighs nothing, as if it were hidden
-    Deterministic: same inputs, same bits, in dQ too, which the fastest kernels add up in whatever order their programs come;
-             None: as torch.are_deterministic_algorithms_enabled() says
-    Backend: "triton" runs the best of flashlab/kernels that takes the call, see `pick.pick`, a kernel's name that one or
-             raises, "torch" the rungs fa2.py and fa2_backward.py, "auto" see `pick_backend`
-    Left out: ALiBi, soft-capped scores, biases and masks of any other shape. PyTorch's FlexAttention
-             (torch.nn.attention.flex_attention) compiles a kernel for those; sequences of different lengths want
-             flash_attention_varlen rather than a padding mask, and a cache of keys flash_attention_decode
+    Deterministic: same inputs, same bits. The fastest kernels add up dQ in whatever order their programs finish. None: as
+             torch.are_deterministic_algorithms_enabled() says
+    Backend: "triton" runs the best of flashlab/kernels that takes the call, see `pick.pick`; a kernel's name that kernel, or
+             raises; "torch" operator/torch_backend.py; "auto" see `pick_backend`
+    Left out: ALiBi, soft-capped scores, biases and masks of any other shape, for which PyTorch's FlexAttention
+             (torch.nn.attention.flex_attention) compiles a kernel. For sequences of different lengths see
+             flash_attention_varlen, for a cache of keys flash_attention_decode
     Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
     Source:  Dao 2023, arXiv:2307.08691; the window as Beltagy, Peters, Cohan 2020, arXiv:2004.05150
     """
@@ -68,7 +69,7 @@ def flash_attention(
         Q, K, V = transforms.as_autocast(Q, K, V)
     check_qkv(Q, K, V, ndim=4)
     check_heads(Q, K)
-    options = _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
+    options = checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
     if key:
         O, L = plans.remember(key, {"Q": Q, "K": K, "V": V}, ATTENTION_FORWARD, Q, K, V, *options)
     else:
@@ -88,10 +89,9 @@ def flash_attention_varlen(
              cu_seqlens_q[s + 1] and the keys cu_seqlens_k[s] to cu_seqlens_k[s + 1]. Sequences may be empty
     Causal, window: within each sequence, aligned as flash_attention does, with the sequence's own N_q and N_k
     Rows:    beyond the last sequence: O = 0, L = -inf, gradients 0
-    No wait: the kernels find their sequences by themselves, so there are no longest lengths to pass, and no call waits for the
-             GPU to learn them. So the numbers in cu_seqlens are checked on the CPU only. On a GPU they should begin with 0 and
-             never fall; others give meaningless results, but read and write nothing outside of the tensors.
-             The torch backend does wait: it walks the sequences one by one
+    No wait: there are no longest lengths to pass, and no call waits for a GPU: the numbers in cu_seqlens are checked on the CPU
+             only. On a GPU they should begin with 0 and never fall; others give meaningless results, but nothing outside of the
+             tensors is read or written. The torch backend does wait: it computes one sequence after the other
     Dropout, gradient, deterministic, backend, left out, raises: as flash_attention
     Source:  Dao 2023, arXiv:2307.08691
     """
@@ -101,14 +101,14 @@ def flash_attention_varlen(
     Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))               # (1, H, T, d): one batch, in which sequences lie in a row
     check_heads(Q, K)
     check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
-    options = _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
+    options = checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
     options = options._replace(cu_seqlens_q=cu_seqlens_q.contiguous(), cu_seqlens_k=cu_seqlens_k.contiguous())
     O, L = ATTENTION_FORWARD(Q, K, V, *options)
     O, L = O.squeeze(0).transpose(0, 1), L.squeeze(0)        # O[0] has a gradient that copies, a squeeze's is a view
     return (O, L) if return_lse else O
 
 
-def _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic):
+def checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic):
     """The Options of a call. Raises: TypeError or ValueError that names the argument"""
     causal, window = check_window(window, causal, Q.shape[2], K.shape[2])
     deterministic = torch.are_deterministic_algorithms_enabled() if deterministic is None else deterministic

@@ -9,8 +9,8 @@ import torch
 from flashlab import torch_internals
 from flashlab.kernels import plans
 from flashlab.operator import torch_backend
-from flashlab.operator.attention import dtype_of_L, pick_backend
-from flashlab.triton_mode import check_device, import_triton
+from flashlab.operator.attention import BACKENDS, dtype_of_L, needs_triton, pick_backend
+from flashlab.triton_mode import check_device
 from flashlab.validate import (
     MAX_HEAD_DIM,
     check_bool,
@@ -23,8 +23,6 @@ from flashlab.validate import (
     describe,
 )
 
-BACKENDS = ("auto", "triton", "torch")
-
 
 def flash_attention_decode(
     Q, K_cache, V_cache, lengths, *, block_table=None, K_new=None, V_new=None, window=None, scale=None, splits=None,
@@ -35,27 +33,25 @@ def flash_attention_decode(
     Shapes:  Q (B, H_q, N_q, d), K_cache (B, H_kv, N_max, d), V_cache (B, H_kv, N_max, d_v) -> O (B, H_q, N_q, d_v) in Q's dtype;
              with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64 inputs)
              any strides; H_q a multiple of H_kv. N_q is small: 1, or as many as are proposed and verified at a time
-    Lengths: (B,) int32, on Q's device. Sequence b has the keys 0 to lengths[b] - 1 of its cache, those of the new queries
-             included: they are its last N_q. What the cache holds behind them is not looked at
-    New:     with K_new (B, H_kv, N_q, d) and V_new (B, H_kv, N_q, d_v) lengths counts the keys that were there before. The new
-             ones are written into the cache, at lengths[b] to lengths[b] + N_q - 1, and then attended to with the others. The
-             caller adds N_q to lengths
+    Lengths: (B,) int32, on Q's device. Sequence b has the keys 0 to lengths[b] - 1 of its cache; the new queries are its last N_q.
+             What the cache holds behind them has no effect
+    New:     K_new (B, H_kv, N_q, d) and V_new (B, H_kv, N_q, d_v) are first written into the cache, at lengths[b] to
+             lengths[b] + N_q - 1, and lengths counts only the keys before them. The caller adds N_q to lengths
     Paged:   with block_table (B, max_pages), int32, K_cache is (pages, H_kv, page_size, d), V_cache likewise: key n of sequence b
              lies in page block_table[b, n // page_size], at n % page_size. N_max is max_pages * page_size
     Causal:  always, bottom-right aligned: new query i sees the keys up to lengths - N_q + i; if there are none, O = 0, L = -inf
-    Window:  (left, right): query i sees `left` keys before its own, -1 for all; right says nothing more than causal does
-    Splits:  into how many chunks the keys of a head are cut; None: `kernels.splits.choose_splits` says, by N_max and the GPU
+    Window:  (left, right): query i sees `left` keys before its own, -1 for all; right adds nothing to causal
+    Splits:  into how many chunks the keys of a head are cut; None: `splits.choose_splits` decides, by N_max and the GPU
     No wait: the numbers in lengths and block_table are checked on the CPU only. On a GPU wrong ones give meaningless results, but
-             read and write nothing outside of the caches; a new key for which there is no room is not written.
-             The torch backend does wait: it walks the sequences one by one
+             nothing outside of the caches is read or written; a new key for which there is no room is not written.
+             The torch backend does wait: it computes one sequence after the other
     Gradient: none. flash_attention has one
-    Backend: "triton" runs operator/decode_kernels.py, "torch" the formula, "auto" see `attention.pick_backend`
+    Backend: "triton" runs operator/decode_kernels.py, "torch" operator/torch_backend.py, "auto" see `attention.pick_backend`
     Raises:  TypeError or ValueError before anything is launched; RuntimeError where a gradient is asked for
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023, arXiv:2309.06180
     """
-    options, new = (window, scale, splits, return_lse, backend), (K_new, V_new)
-    key = plans.key_of_call(options, Q, K_cache, V_cache, lengths, block_table, *new)
     tensors = {"Q": Q, "K": K_cache, "V": V_cache, "lengths": lengths, "block_table": block_table, "K_new": K_new, "V_new": V_new}
+    key = plans.key_of_call((window, scale, splits, return_lse, backend), *tensors.values())
     if key and (results := plans.again(key, ("O", "L"), tensors)):
         return results if return_lse else results[0]
     _check_cache(Q, K_cache, V_cache, lengths, block_table)
@@ -69,16 +65,15 @@ def flash_attention_decode(
     _check_backend(backend, Q, V_cache)
     _check_numbers(lengths, block_table, K_cache, added, N_max)
     _check_no_gradient(Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
-    attend = Q, K_cache, V_cache, lengths, block_table, K_new, V_new, window, scale, splits, backend
+    attend = Q, K_cache, V_cache, lengths, block_table, K_new, V_new, added, window, scale, splits, backend
     O, L = plans.remember(key, tensors, _append_and_attend, *attend) if key else _append_and_attend(*attend)
     return (O, L) if return_lse else O
 
 
-def _append_and_attend(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, window, scale, splits, backend):
+def _append_and_attend(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, added, window, scale, splits, backend):
     """O and L by the two operators."""
-    if K_new is not None:
+    if added:
         CACHE_APPEND(K_new, V_new, K_cache, V_cache, lengths, block_table, backend)
-    added = 0 if K_new is None else K_new.shape[2]
     return ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
 
 
@@ -173,8 +168,8 @@ ATTENTION_DECODE = torch.ops.flashlab.attention_decode.default
 
 @torch.library.impl("flashlab::cache_append", "default")
 def _(K_new, V_new, K_cache, V_cache, lengths, block_table, backend):
-    if decode := _kernels(backend, K_new, V_new):
-        decode.append(K_new, V_new, K_cache, V_cache, lengths, block_table)
+    if kernels := _kernels(backend, K_new, V_new):
+        kernels.append(K_new, V_new, K_cache, V_cache, lengths, block_table)
         return
     N_q, room, pages = K_new.shape[2], _room(K_cache, block_table), len(K_cache)
     for b, length in enumerate(lengths.tolist()):
@@ -187,10 +182,10 @@ def _(K_new, V_new, K_cache, V_cache, lengths, block_table, backend):
 
 @torch.library.impl("flashlab::attention_decode", "default")
 def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend):
-    if decode := _kernels(backend, Q, V_cache):
+    if kernels := _kernels(backend, Q, V_cache):
         limits = {} if window is None else {"causal": False, "left": window[0], "right": 0}
-        return decode.forward(None, decode.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table, added=added,
-                              scale=scale, splits=splits, **limits)
+        return kernels.forward(None, kernels.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table, added=added,
+                               scale=scale, splits=splits, **limits)
     O = Q.new_empty(*Q.shape[:3], V_cache.shape[-1])
     L = Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
     for b, N_k in enumerate((lengths + added).tolist()):
@@ -217,16 +212,12 @@ def _kernels(backend, Q, V):
         backend, _ = pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]))
     if backend == "torch":
         return None
-    if import_triton() is None:
-        raise RuntimeError("backend='triton' needs triton, which is not installed and exists for Linux only. Use "
-                           "backend='torch' or 'auto' here")
+    needs_triton()
     check_device("Q, K_cache, V_cache", Q)
-    from flashlab.operator import decode_kernels as decode
+    from flashlab.operator import decode_kernels
 
-    return decode
+    return decode_kernels
 
-
-# ---- without Triton
 
 def _keys(cache, block_table, b, N_k):
     """(H_kv, N_k, d): what the cache holds of sequence b."""

@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from flashlab.operator.attention import ATTENTION_BACKWARD, BACKENDS, BACKWARD_KERNELS, KERNELS, Options, flash_attention
+from flashlab.operator.attention import ATTENTION_BACKWARD, checked_options, flash_attention
 from flashlab.operator.transforms import as_autocast
-from flashlab.validate import check_bool, check_heads, check_qkv, check_scale, describe
+from flashlab.validate import check_bool, check_heads, check_qkv, describe
 
 inf = float("inf")
 
@@ -224,18 +224,14 @@ def _check(Q, K, V, causal, scale, zigzag, return_lse, backend, deterministic):
     """The options of each block's call. Raises: TypeError or ValueError that names the argument"""
     check_qkv(Q, K, V, ndim=4)
     check_heads(Q, K)
-    check_bool(causal=causal, zigzag=zigzag, return_lse=return_lse)
-    scale, n = check_scale(scale, Q.shape[-1]), Q.shape[2]
+    check_bool(causal=causal, zigzag=zigzag)
+    n = Q.shape[2]
     if causal and K.shape[2] != n:
         raise ValueError(f"K must have as many rows as Q where causal, {n}, got {describe(K)}")
     if causal and zigzag and n % 2:
         raise ValueError(f"Q must have an even number of rows, two chunks as zigzag_shard gives, got {describe(Q)}. Shards in the "
                          "sequence's own order want zigzag=False")
-    deterministic = torch.are_deterministic_algorithms_enabled() if deterministic is None else deterministic
-    check_bool(deterministic=deterministic)
-    if backend not in BACKENDS + KERNELS + BACKWARD_KERNELS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got {backend!r}")
-    return Options(seed=None, causal=causal, scale=scale, dropout_p=0.0, backend=backend, deterministic=deterministic)
+    return checked_options(Q, K, causal, None, scale, 0.0, None, return_lse, backend, deterministic)
 
 
 _agreed = weakref.WeakKeyDictionary()                      # group -> the kinds of call on which its ranks have agreed, on GPUs
