@@ -26,8 +26,8 @@ def describe(x):
 def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
     """Raise TypeError or ValueError unless Q, K, V can be attended to. names: what the caller calls K and V.
 
-    Shapes: the last two dimensions are Q (N_q, d), K (N_k, d), V (N_k, d_v); with ndim=4 (B, H, ...) stands before them.
-            With ndim=3 they are Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v)
+    Shapes: the last two dimensions are Q (N_q, d), K (N_k, d), V (N_k, d_v); with ndim=4 (B, H, ...) stands before
+            them. With ndim=3 they are Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v)
     """
     k, v = names
     for name, T in (("Q", Q), (k, K), (v, V)):
@@ -45,7 +45,8 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
     if K.shape[-1] != Q.shape[-1]:
         raise ValueError(f"{k} must have Q's head dimension d = {Q.shape[-1]}, got {describe(K)}")
     if V.shape[:-1] != K.shape[:-1]:
-        raise ValueError(f"{v} must have {k}'s sizes {tuple(K.shape[:-1])} before its last dimension, got {describe(V)}")
+        raise ValueError(f"{v} must have {k}'s sizes {tuple(K.shape[:-1])} before its last dimension, "
+                         f"got {describe(V)}")
     if V.shape[-1] == 0:
         raise ValueError(f"{v} must have head dimension d_v >= 1, got {describe(V)}")
 
@@ -59,7 +60,8 @@ def check_dense(name, T):
 
 
 def check_heads(Q, K):
-    """Raise ValueError unless K (B, H_kv, N_k, d) has Q's batch size and each of its heads serves H_q / H_kv query heads."""
+    """Raise ValueError unless K (B, H_kv, N_k, d) has Q's batch size and each of its heads serves H_q / H_kv query
+    heads."""
     if K.shape[0] != Q.shape[0]:
         raise ValueError(f"K must have Q's batch size B = {Q.shape[0]}, got {describe(K)}")
     H_q, H_kv = Q.shape[1], K.shape[1]
@@ -109,9 +111,11 @@ def check_bool(**flags):
 
 
 def check_window(window, causal, N_q, N_k):
-    """causal and window in the one way that both kernels and cache know: (causal, None), or (False, (left, right)), -1 for no limit.
+    """causal and window in the one way that both kernels and cache know: (causal, None), or (False, (left, right)), -1
+    for no limit.
 
-    window: None, or (left, right): query i sees the keys from i + N_k - N_q - left to i + N_k - N_q + right. causal is right = 0
+    window: None, or (left, right): query i sees the keys from i + N_k - N_q - left to i + N_k - N_q + right. causal is
+            right = 0
     """
     check_bool(causal=causal)
     if window is None:
@@ -125,7 +129,7 @@ def check_window(window, causal, N_q, N_k):
     left, right = window[0], 0 if causal else window[1]
     if left >= N_k - 1:                                # the last query sees all keys before it, so the others do
         left = -1
-    if right >= N_q - 1 and right > 0:                 # the first query sees all keys after it; right = 0 is causal's own case
+    if right >= N_q - 1 and right > 0:        # the first query sees all keys after it; right = 0 is causal's own case
         right = -1
     if left == -1 and right <= 0:
         return right == 0, None
@@ -142,12 +146,15 @@ def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
 
     Their numbers are checked on the CPU only: a call should not wait for a GPU.
     """
-    for name, cu_seqlens, N in (("cu_seqlens_q", cu_seqlens_q, Q.shape[-2]), ("cu_seqlens_k", cu_seqlens_k, K.shape[-2])):
+    for name, cu_seqlens, N in (("cu_seqlens_q", cu_seqlens_q, Q.shape[-2]),
+                                ("cu_seqlens_k", cu_seqlens_k, K.shape[-2])):
         check_int32(name, cu_seqlens, Q)
         if cu_seqlens.ndim != 1 or len(cu_seqlens) < 2:
-            raise ValueError(f"{name} must have one dimension, (batch + 1,), and two entries or more, got {describe(cu_seqlens)}")
+            raise ValueError(f"{name} must have one dimension, (batch + 1,), and two entries or more, got "
+                             f"{describe(cu_seqlens)}")
         if len(cu_seqlens) != len(cu_seqlens_q):
-            raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, got {describe(cu_seqlens)}")
+            raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, got "
+                             f"{describe(cu_seqlens)}")
         if cu_seqlens.device.type == "cpu" and torch_internals.has_numbers(cu_seqlens):
             places = cu_seqlens.tolist()
             wrong = [n for n, place in enumerate(places) if not (places[n - 1] if n else 0) <= place <= (N if n else 0)]

@@ -1,4 +1,5 @@
-"""Calls that are made again by their plans, and all those that must not be. Stand-ins take the place of compiled kernels."""
+"""Calls that are made again by their plans, and all those that must not be. Stand-ins take the place of compiled
+kernels."""
 
 import gc
 import weakref
@@ -39,7 +40,8 @@ class Compiled:
 
 
 class Kernel:
-    """Stands for a JITFunction: the first launch by names gives what is compiled, whose launches take values in order."""
+    """Stands for a JITFunction: the first launch by names gives what is compiled, whose launches take values in
+    order."""
 
     def __init__(self, *arg_names, compiles=True):
         self.arg_names, self.noted = arg_names or ("X", "Y", "n", "factor"), []
@@ -75,7 +77,7 @@ def test_the_next_call_has_its_own_tensors_in_the_same_places():
 
 def test_a_call_with_another_key_is_worked_out_anew():
     X = torch.zeros(64)
-    for changed in (X[:32], torch.zeros(128)[::2], X.half(), torch.zeros(65)[1:]):         # size, stride, dtype, alignment
+    for changed in (X[:32], torch.zeros(128)[::2], X.half(), torch.zeros(65)[1:]):      # size, stride, dtype, alignment
         kernel = Kernel()
         call(kernel, X, X)
         call(kernel, X, changed)
@@ -223,7 +225,8 @@ def test_gradients_are_replayed(counted):
             O, L = attend(*QKV, return_lse=True, deterministic=True)
             grads = torch.autograd.grad(loss(O, L, dO), QKV)
             plain = [T.detach().double().requires_grad_() for T in QKV]
-            expected = torch.autograd.grad(loss(*flashlab.flash_attention(*plain, causal=True, return_lse=True), dO.double()), plain)
+            expected = torch.autograd.grad(loss(*flashlab.flash_attention(*plain, causal=True, return_lse=True),
+                                                dO.double()), plain)
             for got, truth in zip(grads, expected, strict=True):
                 torch.testing.assert_close(got.double(), truth, rtol=1e-4, atol=1e-5)
             assert not repeated or counted["picked"] == before
@@ -259,7 +262,8 @@ def test_a_step_of_decoding_is_replayed(counted, new, paged):
     table = torch.randperm(6).view(2, 3).int() if paged else None
     for n in range(3):
         Q, K, V = torch.randn(2, 4, 1, 16), torch.randn(2, 2, 48, 16), torch.randn(2, 2, 48, 24)
-        caches = [T.unflatten(2, (3, 16)).transpose(1, 2).flatten(0, 1)[table.flatten().argsort()] if paged else T.clone()
+        caches = [T.unflatten(2, (3, 16)).transpose(1, 2).flatten(0, 1)[table.flatten().argsort()] if paged
+                  else T.clone()
                   for T in (K, V)]
         added = {"K_new": K[:, :, 5 + n:6 + n].contiguous(), "V_new": V[:, :, 5 + n:6 + n].contiguous()} if new else {}
         lengths = torch.tensor([5 + n, 5 + n], dtype=torch.int32)
@@ -291,7 +295,8 @@ def test_another_call_is_looked_at(counted):
     for options in {"causal": False}, {"scale": 0.5}, {"backend": "torch"}, {"deterministic": True}, {"window": (3, 3)}:
         attend(Q, K, V, **options)
     assert counted["picked"] == 10                     # all but the one on the torch backend
-    for wrong in {"causal": 1}, {"return_lse": 0}, {"deterministic": 0}, {"backend": ["triton"]}:        # equal, or unhashable
+    # equal, or unhashable
+    for wrong in {"causal": 1}, {"return_lse": 0}, {"deterministic": 0}, {"backend": ["triton"]}:
         with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
             attend(Q, K, V, **wrong)
 

@@ -9,7 +9,8 @@ import flashlab
 from flashlab import torch_internals
 
 KNOWN = ("2.11", "2.12", "2.13")                       # with another version, look at each of these functions
-NAMES = ["_is_any_autocast_enabled", "_len_torch_dispatch_stack", "_len_torch_function_stack", "_are_functorch_transforms_active",
+NAMES = ["_is_any_autocast_enabled", "_len_torch_dispatch_stack", "_len_torch_function_stack",
+         "_are_functorch_transforms_active",
          "_get_tracing_state", "_get_dispatch_mode", "_AutoDispatchBelowAutograd", "_functorch.is_batchedtensor"]
 
 
@@ -26,11 +27,13 @@ def test_autocast_and_observers():
     assert not torch_internals.autocast_is_on() and not torch_internals.observed()
     with torch.autocast("cpu", torch.bfloat16):
         assert torch_internals.autocast_is_on() and torch_internals.observed()
-    torch.func.vmap(lambda T: [pytest.fail("not seen") for _ in range(not torch_internals.observed())] and T or T)(torch.zeros(2))
+    torch.func.vmap(lambda T: [pytest.fail("not seen") for _ in range(not torch_internals.observed())] and T
+                    or T)(torch.zeros(2))
 
 
 def test_tensors_without_numbers():
-    seen = {"plain": torch_internals.has_numbers(torch.zeros(2)), "meta": torch_internals.has_numbers(torch.zeros(2, device="meta"))}
+    seen = {"plain": torch_internals.has_numbers(torch.zeros(2)),
+            "meta": torch_internals.has_numbers(torch.zeros(2, device="meta"))}
 
     def note(name):
         def function(T):
@@ -52,5 +55,6 @@ def test_packed_sequences_and_a_cache_are_traced(tracing_mode):
     traced = make_fx(lambda X, cu: flashlab.flash_attention_varlen(X, X, X, cu, cu), tracing_mode=tracing_mode)(X, cu)
     assert torch.equal(traced(X, cu), flashlab.flash_attention_varlen(X, X, X, cu, cu))
     Q, cache, lengths = torch.randn(2, 2, 1, 16), torch.randn(2, 2, 8, 16), torch.tensor([3, 8], dtype=torch.int32)
-    traced = make_fx(lambda *T: flashlab.flash_attention_decode(*T), tracing_mode=tracing_mode)(Q, cache, cache, lengths)
+    traced = make_fx(lambda *T: flashlab.flash_attention_decode(*T), tracing_mode=tracing_mode)(Q, cache, cache,
+                                                                                                lengths)
     assert torch.equal(traced(Q, cache, cache, lengths), flashlab.flash_attention_decode(Q, cache, cache, lengths))

@@ -1,11 +1,11 @@
 """One cache for calls that are made again: where the work is small, the GPU waits for Python.
 
-The first call of its kind is checked, a kernel is chosen, tile sizes, descriptors and grids are worked out, and Triton finds the
-compiled kernel that fits. All of that follows from the options and from the tensors' shapes, strides, dtypes and alignment, not
-from their numbers: together they are the key of the call. A Plan keeps the launches that a key led to, and the next call with this
-key makes the same launches, with its own tensors in the places of the first one's.
+The first call of its kind is checked, a kernel is chosen, tile sizes, descriptors and grids are worked out, and Triton
+finds the compiled kernel that fits. All of that follows from the options and from the tensors' shapes, strides, dtypes
+and alignment, not from their numbers: together they are the key of the call. A Plan keeps the launches that a key led
+to, and the next call with this key makes the same launches, with its own tensors in the places of the first one's.
 
-Launchers `run` their launches under a key. A whole call of the operator is `remember`ed under another, whatever it launches.
+Launchers `run` their launches under a key. The operator `remember`s all that one call runs under a key of its own.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ from flashlab import torch_internals
 from flashlab.triton_mode import import_triton, interpreted
 
 triton = import_triton()
-RUN = triton and triton.JITFunction.run                # replaced by whoever wants to hear of every launch: see compiler/watch.py
+RUN = triton and triton.JITFunction.run                # compiler/watch.py replaces it, to hear of every launch
 AT_MOST = 512                                          # keys remembered
-ORDINARY = {bool, int, float, str, type(None)}         # types of options that are equal only if they mean the same
-INTERPRETER = threading.RLock()    # while it runs a kernel, it has put functions of its own in Triton's language: one at a time
+ORDINARY = {bool, int, float, str, type(None)}         # options of these types are equal only if they mean the same
+INTERPRETER = threading.RLock()                        # the interpreter patches Triton's language while a kernel runs
 
 
 class Step(NamedTuple):
@@ -43,27 +43,26 @@ class Plan(NamedTuple):
     outputs: dict                  # name: (shape, strides, dtype) of what the launches write and the call returns
 
 
-class _Under(threading.local):
-    made = None                    # within `remember`: (plan or None, tensors) of all launches so far
+class _Call(threading.local):
+    made = None                    # within `remember`: (plan or None, tensors) of each `run` so far
 
 
 _plans: dict[tuple, Plan] = {}
-_under = _Under()
+_call = _Call()
 _numbers = itertools.count()
 
 
 def temporary(make, *shape, dtype, device):
-    """A tensor that one launch fills for the next one. make: torch.empty or torch.zeros, and each call makes its own."""
+    """A tensor that one launch fills for the next one, new in each call. make: torch.empty or torch.zeros."""
     T = make(shape, dtype=dtype, device=device)
     T.made_by = make
     return T
 
 
-# ---- keys
-
 def key(options, *tensors):
-    """The cache key of launches: the options, and of each tensor all but its numbers. None stands for an absent tensor."""
-    return (*options, *((T.shape, T.stride(), T.dtype, T.device, T.data_ptr() % 16) if T is not None else None for T in tensors))
+    """The cache key of launches: the options, and of each tensor, which may be None, all but its numbers."""
+    return (*options, *((T.shape, T.stride(), T.dtype, T.device, T.data_ptr() % 16) if T is not None else None
+                        for T in tensors))
 
 
 def key_of_call(options, *tensors):
@@ -77,7 +76,7 @@ def key_of_call(options, *tensors):
             return None
     try:
         return key((types, options), *tensors)
-    except (RuntimeError, NotImplementedError):        # a sparse or nested tensor: refused in words where arguments are checked
+    except (RuntimeError, NotImplementedError):        # a sparse or a nested tensor: the checks refuse it in words
         return None
 
 
@@ -90,43 +89,44 @@ def run(key, launches, tensors):
     tensors:  by name, all that the launches read and write but for temporaries; None where a call has no such tensor
     """
     device = next(iter(tensors.values())).device
-    plan = _plans.get(key) if _replays() else None
+    plan = _known(key)
     if plan:
         replay(plan, tensors, device)
     else:
-        with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():     # Triton launches on the current
+        with _current(device):
             plan = record(launches, tensors)
         _keep(key, plan)
     _note(plan, tensors)
 
 
 def again(key, results, tensors):
-    """The results, by name, of the launches that a call with this key made before; None if they are not known or do not count.
+    """The results, by name, of the launches that a call with this key made before; None if they are not known.
 
     tensors: by name, as `remember` was given them
     """
-    plan = _plans.get(key)
-    if plan is None or not _replays():
+    plan = _known(key)
+    if plan is None:
         return None
     device = tensors["Q"].device
     made = {name: torch.empty_strided(shape, strides, dtype=dtype, device=device)
             for name, (shape, strides, dtype) in plan.outputs.items()}
-    replay(plan, tensors | made, device)
-    _note(plan, tensors | made)
+    tensors = tensors | made
+    replay(plan, tensors, device)
+    _note(plan, tensors)
     return tuple(made[name] for name in results)
 
 
 def remember(key, tensors, function, *arguments):
     """function(*arguments), and from now on `again` knows the launches that it makes.
 
-    tensors: by name, those that the call is given. All others that its launches name are its outputs, made anew each time
+    tensors: by name, those that the call is given; the others in its launches are its outputs, new in each call
     """
-    outer, _under.made = _under.made, []
+    outer, _call.made = _call.made, []
     try:
         results = function(*arguments)
-        made = _under.made
+        made = _call.made
     finally:
-        _under.made = outer
+        _call.made = outer
     if outer is not None:
         outer.extend(made)
     _keep(key, _together(made, tensors))
@@ -134,24 +134,26 @@ def remember(key, tensors, function, *arguments):
 
 
 def forget():
-    """Work everything out anew from here on: what a search has found may decide otherwise."""
+    """Work everything out anew from here on: a search has found other tiles."""
     _plans.clear()
 
 
-def _replays():
-    return triton is not None and triton.JITFunction.run is RUN
+def _known(key):
+    """The plan of a key; None if there is none, or somebody wants to hear of every launch."""
+    plan = _plans.get(key)
+    return plan if plan and triton.JITFunction.run is RUN else None
 
 
 def _keep(key, plan):
     if plan is not None:
         if len(_plans) >= AT_MOST:
-            _plans.pop(next(iter(_plans)), None)                                   # the oldest
+            _plans.pop(next(iter(_plans)), None)       # the oldest
         _plans[key] = plan
 
 
 def _note(plan, tensors):
-    if _under.made is not None:
-        _under.made.append((plan, tensors))
+    if _call.made is not None:
+        _call.made.append((plan, tensors))
 
 
 def _together(made, given):
@@ -168,6 +170,11 @@ def _together(made, given):
         whole.steps.extend(plan.steps)
         whole.temporaries.update(plan.temporaries)
     return whole if whole.steps else None
+
+
+def _current(device):
+    """Makes the device the current one, on which Triton launches."""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
 # ---- launches
@@ -217,11 +224,12 @@ def _of(T, descriptor):
 
 def replay(plan, tensors, device):
     """Make the launches of a plan with these tensors."""
-    if device.type == "cuda" and device.index != torch.cuda.current_device():      # Triton launches on the current one
-        with torch.cuda.device(device):
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with _current(device):
             return replay(plan, tensors, device)
     if plan.temporaries:
-        tensors = tensors | {name: make(shape, dtype=dtype, device=device) for name, (make, shape, dtype) in plan.temporaries.items()}
+        made = plan.temporaries.items()
+        tensors = tensors | {name: make(shape, dtype=dtype, device=device) for name, (make, shape, dtype) in made}
     for run, values, places, descriptors in plan.steps:
         values = values.copy()
         for place, name in places:

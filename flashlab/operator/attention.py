@@ -1,8 +1,8 @@
-"""flash_attention(), and flash_attention_varlen() for packed sequences: the public operator, over the best kernel there is.
+"""flash_attention(), and flash_attention_varlen() for packed sequences: the public operators.
 
 Both check their arguments and call `torch.ops.flashlab.attention_forward`, which runs a backend. Autograd calls
-`torch.ops.flashlab.attention_backward`, with Q, K, V, O and L, which it has kept. A call like one before is not checked again:
-flashlab/kernels/plans.py has kept its launches.
+`torch.ops.flashlab.attention_backward`, with Q, K, V, O and L, which it has kept. A call like one before is not checked
+again: flashlab/kernels/plans.py has kept its launches.
 """
 
 import numbers
@@ -41,17 +41,18 @@ def flash_attention(
              with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64 inputs)
              any strides; H_q a multiple of H_kv, whose heads are shared and not copied
     Causal:  bottom-right aligned where N_q != N_k. A row that sees no key gives O = 0, L = -inf
-    Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit, and causal is
-             right = 0. Tiles outside are skipped, forward and backward
-    Dropout: seed decides which weights are dropped: the same seed and shapes drop the same ones. Without a seed one is drawn
-             from PyTorch's generator of Q's device. No mask is stored. Triton only
+    Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit, and causal
+             is right = 0. Tiles outside are skipped, forward and backward
+    Dropout: seed decides which weights are dropped: the same seed and shapes drop the same ones. Without a seed one is
+             drawn from PyTorch's generator of Q's device. No mask is stored. Triton only
     Gradient: of O and of L, once: a second derivative raises, and so does a forward-mode one. Nothing N x N is stored
     Autocast: inputs are cast to its dtype, as those of scaled_dot_product_attention, gradients back to the inputs'
-    Scores:  float32: one beyond 3.4e38 is inf, and its row NaN; one below -3.4e38 is -inf and weighs nothing, as if it were hidden
-    Deterministic: same inputs, same bits. The fastest kernels add up dQ in whatever order their programs finish. None: as
-             torch.are_deterministic_algorithms_enabled() says
-    Backend: "triton" runs the best of flashlab/kernels that takes the call, see `pick.pick`; a kernel's name that kernel, or
-             raises; "torch" operator/torch_backend.py; "auto" see `pick_backend`
+    Scores:  float32: one beyond 3.4e38 is inf, and its row NaN; one below -3.4e38 is -inf and weighs nothing, as if it
+             were hidden
+    Deterministic: same inputs, same bits. The fastest kernels add up dQ in whatever order their programs finish.
+             None: as torch.are_deterministic_algorithms_enabled() says
+    Backend: "triton" runs the best of flashlab/kernels that takes the call, see `pick.pick`; a kernel's name that
+             kernel, or raises; "torch" operator/torch_backend.py; "auto" see `pick_backend`
     Left out: ALiBi, soft-capped scores, biases and masks of any other shape, for which PyTorch's FlexAttention
              (torch.nn.attention.flex_attention) compiles a kernel. For sequences of different lengths see
              flash_attention_varlen, for a cache of keys flash_attention_decode
@@ -78,27 +79,28 @@ def flash_attention(
 
 
 def flash_attention_varlen(
-    Q, K, V, cu_seqlens_q, cu_seqlens_k, *, causal=False, window=None, scale=None, dropout_p=0.0, seed=None, return_lse=False,
-    backend="auto", deterministic=None,
+    Q, K, V, cu_seqlens_q, cu_seqlens_k, *, causal=False, window=None, scale=None, dropout_p=0.0, seed=None,
+    return_lse=False, backend="auto", deterministic=None,
 ):
-    """Exact attention within each of several sequences that lie one after the other in the same tensors, without padding.
+    """Exact attention within each of several sequences, which lie one after the other in the same tensors.
 
     Shapes:  Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v) -> O (T_q, H_q, d_v) in Q's dtype, contiguous;
              with return_lse also L (H_q, T_q), natural-log logsumexp. Any strides; H_q a multiple of H_kv
-             cu_seqlens_q, cu_seqlens_k (batch + 1,), int32, on Q's device: sequence s has the queries cu_seqlens_q[s] to
-             cu_seqlens_q[s + 1] and the keys cu_seqlens_k[s] to cu_seqlens_k[s + 1]. Sequences may be empty
+             cu_seqlens_q, cu_seqlens_k (batch + 1,), int32, on Q's device: sequence s has the queries cu_seqlens_q[s]
+             to cu_seqlens_q[s + 1] and the keys cu_seqlens_k[s] to cu_seqlens_k[s + 1]. Sequences may be empty
     Causal, window: within each sequence, aligned as flash_attention does, with the sequence's own N_q and N_k
     Rows:    beyond the last sequence: O = 0, L = -inf, gradients 0
-    No wait: there are no longest lengths to pass, and no call waits for a GPU: the numbers in cu_seqlens are checked on the CPU
-             only. On a GPU they should begin with 0 and never fall; others give meaningless results, but nothing outside of the
-             tensors is read or written. The torch backend does wait: it computes one sequence after the other
+    No wait: there are no longest lengths to pass, and no call waits for a GPU: the numbers in cu_seqlens are checked on
+             the CPU only. On a GPU they should begin with 0 and never fall; others give meaningless results, but
+             nothing outside of the tensors is read or written. The torch backend does wait: it computes one sequence
+             after the other
     Dropout, gradient, deterministic, backend, left out, raises: as flash_attention
     Source:  Dao 2023, arXiv:2307.08691
     """
     if torch_internals.autocast_is_on():
         Q, K, V = transforms.as_autocast(Q, K, V)
     check_qkv(Q, K, V, ndim=3)
-    Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))               # (1, H, T, d): one batch, in which sequences lie in a row
+    Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))    # (1, H, T, d): one batch, in which sequences lie in a row
     check_heads(Q, K)
     check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
     options = checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
@@ -158,8 +160,8 @@ def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
 
 
 class Options(NamedTuple):
-    """What a call may choose, as both operators take it, after their tensors. A new option is a field here, an argument of
-    flash_attention and of kernels/launch.check_call, and what the kernels make of it."""
+    """What a call may choose, as both operators take it, after their tensors. A new option is a field here, an argument
+    of flash_attention and of kernels/launch.check_call, and what the kernels make of it."""
 
     seed: torch.Tensor | None
     causal: bool
@@ -192,7 +194,8 @@ class Options(NamedTuple):
 
     @property
     def of_a_kernel(self):
-        return {"causal": self.causal, "scale": self.scale, "dropout_p": self.dropout_p, "seed": self.seed} | self.of_few
+        plain = {"causal": self.causal, "scale": self.scale, "dropout_p": self.dropout_p, "seed": self.seed}
+        return plain | self.of_few
 
     def key(self, name, *tensors):
         """The cache key of the operator of this name."""
@@ -205,8 +208,8 @@ OPTIONS = ", ".join(f"{SCHEMA_TYPES[kind]} {name}" for name, kind in Options.__a
 
 # Defined with torch.library, so that torch.compile takes them whole, as one node of the graph.
 torch.library.define("flashlab::attention_forward", f"(Tensor Q, Tensor K, Tensor V, {OPTIONS}) -> (Tensor, Tensor)")
-torch.library.define("flashlab::attention_backward", "(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, Tensor? dL, "
-                                                     f"{OPTIONS}) -> (Tensor, Tensor, Tensor)")
+torch.library.define("flashlab::attention_backward", "(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, "
+                                                     f"Tensor? dL, {OPTIONS}) -> (Tensor, Tensor, Tensor)")
 ATTENTION_FORWARD = torch.ops.flashlab.attention_forward.default
 ATTENTION_BACKWARD = torch.ops.flashlab.attention_backward.default
 
@@ -257,7 +260,7 @@ class _Attention(torch_internals.Function):
             O, L = ATTENTION_FORWARD(Q, K, V, *options)
         ctx.save_for_backward(Q, K, V, O, L, *options.tensors.values())
         ctx.options = options._replace(**dict.fromkeys(options.tensors))
-        ctx.set_materialize_grads(False)                   # L seldom has a gradient, and zeros would have to be written and read
+        ctx.set_materialize_grads(False)        # L seldom has a gradient, and zeros would have to be written and read
         return O, L
 
     @staticmethod
@@ -279,18 +282,20 @@ class _Gradients(torch_internals.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        raise RuntimeError("flash_attention is differentiable once: there is no kernel for its second derivative. Leave out "
-                           "create_graph=True, or use flashlab.rungs.naive.naive_forward, whose operations autograd knows.")
+        raise RuntimeError("flash_attention is differentiable once: there is no kernel for its second derivative. "
+                           "Leave out create_graph=True, or use flashlab.rungs.naive.naive_forward, whose operations "
+                           "autograd knows.")
 
 
 def _autograd(operator, function, n):
-    """What PyTorch runs for an operator of n tensors where a gradient may be asked for: function.apply, or the operator itself."""
+    """The autograd kernel of an operator of n tensors: function.apply if one of them requires a gradient."""
     def run(*arguments):
         tensors = [T for T in arguments[:n] if T is not None]
         if torch_internals.has_tangent(*tensors):
-            raise NotImplementedError("flash_attention has no forward-mode derivative, as jvp, jacfwd, linearize and forward_ad "
-                                      "want. Use backward(), torch.func.grad, vjp or jacrev, or flashlab.rungs.naive.naive_forward, "
-                                      "whose operations autograd knows.")
+            raise NotImplementedError(
+                "flash_attention has no forward-mode derivative, as jvp, jacfwd, linearize and forward_ad want. Use "
+                "backward(), torch.func.grad, vjp or jacrev, or flashlab.rungs.naive.naive_forward, whose operations "
+                "autograd knows.")
         if torch.is_grad_enabled() and any(T.requires_grad for T in tensors):
             return torch_internals.apply(function, *arguments)
         with torch_internals.below_autograd():
@@ -374,7 +379,7 @@ def _run_torch(Q, K, V, options):
 
 def _run_torch_backward(Q, K, V, O, dO, L, dL, options):
     dQ = _empty(Q, Q.shape[-1], options.packed).zero_()
-    dK, dV = (_empty(T.to(L.dtype), T.shape[-1], options.packed).zero_() for T in (K, V))   # sums over blocks of queries
+    dK, dV = (_empty(T.to(L.dtype), T.shape[-1], options.packed).zero_() for T in (K, V))  # sums over blocks of queries
     for rows, keys in _sequences(options):
         Q_s, O_s, dO_s, L_s, dQ_s = (T[:, :, rows] for T in (Q, O, dO, L, dQ))
         K_s, V_s, dK_s, dV_s = (T[:, :, keys] for T in (K, V, dK, dV))

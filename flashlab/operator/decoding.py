@@ -1,4 +1,4 @@
-"""flash_attention_decode(): the public operator for generating text, a few new queries before a cache of keys and values.
+"""flash_attention_decode(): the public operator for generating text, a few new queries before a cache of keys.
 
 It checks its arguments, writes new keys into the cache by `torch.ops.flashlab.cache_append`, and attends by
 `torch.ops.flashlab.attention_decode`. Neither waits for the GPU, so that a CUDA graph can capture both.
@@ -30,27 +30,32 @@ def flash_attention_decode(
 ):
     """Exact attention of N_q new queries to the keys and values in a cache, for sequences of different lengths.
 
-    Shapes:  Q (B, H_q, N_q, d), K_cache (B, H_kv, N_max, d), V_cache (B, H_kv, N_max, d_v) -> O (B, H_q, N_q, d_v) in Q's dtype;
-             with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64 inputs)
-             any strides; H_q a multiple of H_kv. N_q is small: 1, or as many as are proposed and verified at a time
-    Lengths: (B,) int32, on Q's device. Sequence b has the keys 0 to lengths[b] - 1 of its cache; the new queries are its last N_q.
-             What the cache holds behind them has no effect
+    Shapes:  Q (B, H_q, N_q, d), K_cache (B, H_kv, N_max, d), V_cache (B, H_kv, N_max, d_v) -> O (B, H_q, N_q, d_v) in
+             Q's dtype; with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64
+             inputs). Any strides; H_q a multiple of H_kv. N_q is small: 1, or as many as are proposed and verified at a
+             time
+    Lengths: (B,) int32, on Q's device. Sequence b has the keys 0 to lengths[b] - 1 of its cache; the new queries are
+             its last N_q. What the cache holds behind them has no effect
     New:     K_new (B, H_kv, N_q, d) and V_new (B, H_kv, N_q, d_v) are first written into the cache, at lengths[b] to
              lengths[b] + N_q - 1, and lengths counts only the keys before them. The caller adds N_q to lengths
-    Paged:   with block_table (B, max_pages), int32, K_cache is (pages, H_kv, page_size, d), V_cache likewise: key n of sequence b
-             lies in page block_table[b, n // page_size], at n % page_size. N_max is max_pages * page_size
-    Causal:  always, bottom-right aligned: new query i sees the keys up to lengths - N_q + i; if there are none, O = 0, L = -inf
+    Paged:   with block_table (B, max_pages), int32, K_cache is (pages, H_kv, page_size, d), V_cache likewise: key n of
+             sequence b lies in page block_table[b, n // page_size], at n % page_size. N_max is max_pages * page_size
+    Causal:  always, bottom-right aligned: new query i sees the keys up to lengths - N_q + i; if there are none, O = 0,
+             L = -inf
     Window:  (left, right): query i sees `left` keys before its own, -1 for all; right adds nothing to causal
     Splits:  into how many chunks the keys of a head are cut; None: `splits.choose_splits` decides, by N_max and the GPU
-    No wait: the numbers in lengths and block_table are checked on the CPU only. On a GPU wrong ones give meaningless results, but
-             nothing outside of the caches is read or written; a new key for which there is no room is not written.
-             The torch backend does wait: it computes one sequence after the other
+    No wait: the numbers in lengths and block_table are checked on the CPU only. On a GPU wrong ones give meaningless
+             results, but nothing outside of the caches is read or written; a new key for which there is no room is not
+             written. The torch backend does wait: it computes one sequence after the other
     Gradient: none. flash_attention has one
-    Backend: "triton" runs operator/decode_kernels.py, "torch" operator/torch_backend.py, "auto" see `attention.pick_backend`
+    Backend: "triton" runs operator/decode_kernels.py, "torch" operator/torch_backend.py, "auto" see
+             `attention.pick_backend`
     Raises:  TypeError or ValueError before anything is launched; RuntimeError where a gradient is asked for
-    Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023, arXiv:2309.06180
+    Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023,
+             arXiv:2309.06180
     """
-    tensors = {"Q": Q, "K": K_cache, "V": V_cache, "lengths": lengths, "block_table": block_table, "K_new": K_new, "V_new": V_new}
+    tensors = {"Q": Q, "K": K_cache, "V": V_cache, "lengths": lengths, "block_table": block_table, "K_new": K_new,
+               "V_new": V_new}
     key = plans.key_of_call((window, scale, splits, return_lse, backend), *tensors.values())
     if key and (results := plans.again(key, ("O", "L"), tensors)):
         return results if return_lse else results[0]
@@ -93,13 +98,16 @@ def _check_cache(Q, K_cache, V_cache, lengths, block_table):
     if lengths.shape != (B,):
         raise ValueError(f"lengths must have the shape (B,) with Q's batch size B = {B}, got {describe(lengths)}")
     if block_table is None and K_cache.shape[0] != B:
-        raise ValueError(f"K_cache must have Q's batch size B = {B}, or come with a block_table, got {describe(K_cache)}")
+        raise ValueError(f"K_cache must have Q's batch size B = {B}, or come with a block_table, got "
+                         f"{describe(K_cache)}")
     if block_table is not None:
         check_int32("block_table", block_table, Q)
         if block_table.ndim != 2 or len(block_table) != B:
-            raise ValueError(f"block_table must have the shape (B, max_pages) with Q's batch size B = {B}, got {describe(block_table)}")
+            raise ValueError(f"block_table must have the shape (B, max_pages) with Q's batch size B = {B}, got "
+                             f"{describe(block_table)}")
         if K_cache.shape[0] == 0 or K_cache.shape[2] == 0:
-            raise ValueError(f"K_cache must have at least one page of at least one row with a block_table, got {describe(K_cache)}")
+            raise ValueError("K_cache must have at least one page of at least one row with a block_table, got "
+                             f"{describe(K_cache)}")
 
 
 def _check_new(Q, K_cache, V_cache, K_new, V_new):
@@ -145,8 +153,9 @@ def _check_numbers(lengths, block_table, cache, added, N_max):
 
 def _check_no_gradient(**tensors):
     if torch_internals.has_tangent(*tensors.values()):
-        raise RuntimeError("flash_attention_decode has no gradient, nor a forward-mode derivative, as jvp, jacfwd, linearize and "
-                           "forward_ad want. Use flashlab.rungs.naive.naive_forward, whose operations autograd knows")
+        raise RuntimeError("flash_attention_decode has no gradient, nor a forward-mode derivative, as jvp, jacfwd, "
+                           "linearize and forward_ad want. Use flashlab.rungs.naive.naive_forward, whose operations "
+                           "autograd knows")
     if torch.is_grad_enabled():
         for name, T in tensors.items():
             if T is not None and T.requires_grad:
@@ -157,8 +166,8 @@ def _check_no_gradient(**tensors):
 # ---- the two operators, defined with torch.library, so that torch.compile takes them whole
 
 torch.library.define("flashlab::cache_append",
-                     "(Tensor K_new, Tensor V_new, Tensor(a!) K_cache, Tensor(b!) V_cache, Tensor lengths, Tensor? block_table, "
-                     "str backend) -> ()")
+                     "(Tensor K_new, Tensor V_new, Tensor(a!) K_cache, Tensor(b!) V_cache, Tensor lengths, "
+                     "Tensor? block_table, str backend) -> ()")
 torch.library.define("flashlab::attention_decode",
                      "(Tensor Q, Tensor K_cache, Tensor V_cache, Tensor lengths, Tensor? block_table, "
                      "int added, int[]? window, float scale, int? splits, str backend) -> (Tensor, Tensor)")
@@ -174,7 +183,9 @@ def _(K_new, V_new, K_cache, V_cache, lengths, block_table, backend):
     N_q, room, pages = K_new.shape[2], _room(K_cache, block_table), len(K_cache)
     for b, length in enumerate(lengths.tolist()):
         for n, key in enumerate(range(length, length + N_q)):
-            page, slot = (b, key) if block_table is None else (int(block_table[b, key // K_cache.shape[2]]), key % K_cache.shape[2])
+            page, slot = b, key
+            if block_table is not None:
+                page, slot = int(block_table[b, key // K_cache.shape[2]]), key % K_cache.shape[2]
             if 0 <= key < room and 0 <= page < pages:
                 K_cache[page, :, slot] = K_new[b, :, n]
                 V_cache[page, :, slot] = V_new[b, :, n]
@@ -184,7 +195,8 @@ def _(K_new, V_new, K_cache, V_cache, lengths, block_table, backend):
 def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend):
     if kernels := _kernels(backend, Q, V_cache):
         limits = {} if window is None else {"causal": False, "left": window[0], "right": 0}
-        return kernels.forward(None, kernels.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table, added=added,
+        return kernels.forward(None, kernels.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table,
+                               added=added,
                                scale=scale, splits=splits, **limits)
     O = Q.new_empty(*Q.shape[:3], V_cache.shape[-1])
     L = Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))

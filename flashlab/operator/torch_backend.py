@@ -1,7 +1,8 @@
 """The operator in plain PyTorch, for every batch and head at once: forward and backward, a block of scores at a time.
 
-It runs on CPUs, in float64, and wherever the kernels do not. The arithmetic is that of flashlab/rungs/fa2.py and fa2_backward.py;
-16-bit inputs are computed in float32. The G query heads that share a key head are rows of one matrix, so that no key is copied.
+It runs on CPUs, in float64, and wherever the kernels do not. The arithmetic is that of flashlab/rungs/fa2.py and
+fa2_backward.py; 16-bit inputs are computed in float32. The G query heads that share a key head are rows of one matrix,
+so that no key is copied.
 """
 
 import functools
@@ -35,13 +36,13 @@ def forward(Q, K, V, O, L, *, causal, window, scale):
             K_j, V_j = (T[:, :, cols].to(dtype) for T in (K, V))                   # (B, H_kv, B_c, d or d_v)
             S_ij = _scores(Q_i, K_j, scale, hidden)                                # (B, H_kv, G·B_r, B_c)
             m_new = torch.maximum(m_i, S_ij.amax(-1))
-            m_safe = m_new.masked_fill(m_new == -inf, 0)                           # no visible key yet: -inf − -inf would be NaN
+            m_safe = m_new.masked_fill(m_new == -inf, 0)            # no visible key yet: -inf − -inf would be NaN
             alpha = torch.exp(m_i - m_safe)                                        # 0 the first time: m_i = -inf
             P_ij = torch.exp(S_ij.sub_(m_safe[..., None]))                         # (B, H_kv, G·B_r, B_c)
             l_i = alpha * l_i + P_ij.sum(-1)
             O_i = alpha[..., None] * O_i + P_ij @ V_j
             m_i = m_new
-        l_safe = l_i.masked_fill(l_i == 0, 1)                                      # no visible key at all: O = 0, L = -inf
+        l_safe = l_i.masked_fill(l_i == 0, 1)            # no visible key at all: O = 0, L = -inf
         O[:, :, rows] = (O_i / l_safe[..., None]).reshape(O[:, :, rows].shape)
         L[:, :, rows] = (m_i + torch.log(l_safe)).reshape(L[:, :, rows].shape)
 
@@ -62,7 +63,7 @@ def backward(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, window, scale):
             K_j, V_j = (T[:, :, cols].to(dtype) for T in (K, V))                   # (B, H_kv, B_c, d or d_v)
             P_ij = torch.exp(_scores(Q_i, K_j, scale, hidden).sub_(L_i))           # (B, H_kv, G·B_r, B_c)
             dS_ij = P_ij * (dO_i @ V_j.mT - D_i) * scale                           # (B, H_kv, G·B_r, B_c)
-            dV[:, :, cols] += P_ij.mT @ dO_i                                       # the sum over G·B_r adds up a group's heads
+            dV[:, :, cols] += P_ij.mT @ dO_i            # the sum over G·B_r adds up a group's heads
             dK[:, :, cols] += dS_ij.mT @ Q_i
             dQ_i += dS_ij @ K_j
         dQ[:, :, rows] = dQ_i.reshape(dQ[:, :, rows].shape)
@@ -96,7 +97,8 @@ def _blocks(Q, K, causal, window):
 
 
 def _key_blocks(rows, shift, N_k, B_c, left, right, device):
-    """(cols, hidden): hidden (B_r, B_c) is True where a query does not see a key, None if all see all. Query i stands at i + shift."""
+    """(cols, hidden): hidden (B_r, B_c) is True where a query does not see a key, None if all see all. Query i stands
+    at i + shift."""
     end = min(N_k, rows.stop + shift + right)
     for start in range(max(0, rows.start + shift - left), end, B_c):
         cols, hidden = slice(start, min(start + B_c, end)), None

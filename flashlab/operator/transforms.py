@@ -7,7 +7,8 @@ from flashlab import torch_internals
 
 
 def as_autocast(*tensors):
-    """Tensors in autocast's dtype where it is on for their device, as scaled_dot_product_attention takes them: all but float64."""
+    """Tensors in autocast's dtype where it is on for their device, as scaled_dot_product_attention takes them: all but
+    float64."""
     return [T.to(torch.get_autocast_dtype(T.device.type)) if _is_cast(T) else T for T in tensors]
 
 
@@ -17,19 +18,23 @@ def _is_cast(T):
 
 
 def vmap_rule(run, n, Options):
-    """vmap's rule for run(*tensors, *options): the mapped dimension becomes part of the batch. n: how many tensors are mapped.
+    """vmap's rule for run(*tensors, *options): the mapped dimension becomes part of the batch. n: how many tensors are
+    mapped.
 
-    Packed sequences share one batch: there it becomes part of the heads. A tensor that is not mapped is copied for each place.
+    Packed sequences share one batch: there it becomes part of the heads. A tensor that is not mapped is copied for each
+    place.
     """
-    @torch.compiler.disable                            # within a rule there is nothing to compile, and its tracer stumbles there
+    @torch.compiler.disable            # within a rule there is nothing to compile, and its tracer stumbles there
     def rule(info, in_dims, *arguments):
         options = Options(*arguments[n:])
         if options.dropout_p > 0:
-            raise NotImplementedError("flash_attention has no dropout under torch.vmap, which could not say whether places share "
-                                      f"their draws, got dropout_p={options.dropout_p}. Pass the mapped dimension as part of B")
+            raise NotImplementedError(
+                "flash_attention has no dropout under torch.vmap, which could not say whether places share their "
+                f"draws, got dropout_p={options.dropout_p}. Pass the mapped dimension as part of B")
         if any(dim is not None for dim in in_dims[n:] if not isinstance(dim, (list, tuple))):
-            raise NotImplementedError("flash_attention_varlen under torch.vmap wants the same cu_seqlens_q and cu_seqlens_k for "
-                                      "all: map Q, K, V alone, or pack all sequences into one call")
+            raise NotImplementedError(
+                "flash_attention_varlen under torch.vmap wants the same cu_seqlens_q and cu_seqlens_k for all: map Q, "
+                "K, V alone, or pack all sequences into one call")
         into = 0 if options.cu_seqlens_q is None else 1
         tensors = [_folded(T, dim, info.batch_size, into) for T, dim in zip(arguments[:n], in_dims[:n], strict=True)]
         results = run(*tensors, *options)
@@ -47,7 +52,8 @@ def _folded(T, dim, size, into):
 
 
 def register_flops(forward, backward, Options):
-    """Tell torch.utils.flop_counter what the operators compute in matrix products: of visible scores only, halved if causal."""
+    """Tell torch.utils.flop_counter what the operators compute in matrix products: of visible scores only, halved if
+    causal."""
     def of_forward(Q, K, V, *options, out_val=None, **_):
         return 2 * _scores(Q, K, Options(*options)) * (Q.shape[-1] + V.shape[-1])
 
@@ -59,7 +65,8 @@ def register_flops(forward, backward, Options):
 
 
 def _scores(Q, K, options):
-    """How many scores are visible, over all batches and heads. A fake tensor hides its sequences: then all are equally long."""
+    """How many scores are visible, over all batches and heads. A fake tensor hides its sequences: then all are equally
+    long."""
     B, H, N_q, _ = Q.shape
     sizes = [(N_q, K.shape[2])]
     if options.packed:
