@@ -284,13 +284,27 @@ def test_auto_runs_the_kernels_where_there_is_dropout():
 # ---- refusals
 
 
-def test_dropout_without_triton_is_refused():
-    with pytest.raises(NotImplementedError, match=r"only the Triton kernels have dropout, .* got dropout_p=0.1"):
-        flash_attention(*inputs(), dropout_p=0.1, seed=0, backend="torch")
+@pytest.mark.parametrize("backend, change, words", [
+    ("torch", lambda T: T, "d, d_v = 16, 24"),
+    ("auto", torch.Tensor.double, "got dropout_p=0.1, float64"),
+    ("auto", lambda T: T.repeat(1, 1, 1, 20), "d, d_v = 320, 480. .* up to 256"),
+])
+def test_dropout_without_triton_is_refused(backend, change, words):
+    with pytest.raises(NotImplementedError, match=f"only the Triton kernels have dropout, .*{words}"):
+        flash_attention(*(change(T) for T in inputs(device="cpu")), dropout_p=0.1, seed=0, backend=backend)
 
 
 X = torch.zeros(1, 1, 8, 16)
+NESTED = torch.nested.nested_tensor([torch.zeros(1, 8, 16)])
 REFUSED = {
+    "a list": ({"Q": [[0.0] * 10**5]}, TypeError, r"^Q must be a torch.Tensor, got .{10,90} \(list\)$"),
+    "sparse": ({"K": X.to_sparse()}, TypeError, "K must be a dense tensor, .* got a sparse_coo float32 tensor of "
+                                                "shape"),
+    "mkldnn": ({"Q": X.to_mkldnn()}, TypeError, "Q must be a dense tensor, .* got a mkldnn float32 tensor of shape"),
+    "nested": ({"Q": NESTED, "K": NESTED, "V": NESTED}, TypeError, "Q must be a dense tensor, .* got a nested tensor "
+                                                                   "on cpu"),
+    "a huge scale": ({"scale": 10**400}, ValueError, r"scale must be finite, got 1000\d+\.\.\.0+ \(int\)"),
+    "a tensor as scale": ({"scale": torch.tensor(0.5)}, TypeError, "scale must be a number or None"),
     "not a tensor": ({"V": None}, TypeError, "V must be a torch.Tensor, got None"),
     "no batch": ({"Q": X[0]}, ValueError, r"Q must have 4 dimensions \(B, H, N, d\)"),
     "integers": ({"Q": X.int(), "K": X.int(), "V": X.int()}, TypeError, "Q must be one of float16.*got a int32 tensor"),

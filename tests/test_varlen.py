@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import flashlab
 from flashlab import ladder
-from flashlab.operator import pick
 from flashlab.oracle import attention, judge, judge_gradients, max_error
 from flashlab.triton_mode import interpreted
 

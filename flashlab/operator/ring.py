@@ -24,8 +24,7 @@ inf = float("inf")
 
 
 class Part(NamedTuple):
-    """What a rank computes in one step: these rows of its own shard against these keys of the block that `source` sent
-    off."""
+    """What a rank computes in one step: these rows of its own shard against these keys of the shard of `source`."""
 
     source: int
     rows: slice
@@ -123,8 +122,7 @@ class _Ring(torch.autograd.Function):
         choice = {"scale": options.scale, "backend": options.backend, "deterministic": options.deterministic}
         block = [K.contiguous(), V.contiguous()]
         for step in range(place.world):
-            # Posted before the kernel, waited for after it: NCCL copies on a stream of its own, gloo in threads of its
-            # own.
+            # posted before the kernel and waited for after it: NCCL and gloo copy in the background
             arriving = pass_on(block if step < place.world - 1 else [], place, step)
             mine = part(place.rank, step, place.world, n, causal=causal, zigzag=zigzag)
             if mine:
@@ -202,8 +200,7 @@ def place_in(group):
 
 
 def pass_on(tensors, place, step, tag=0):
-    """Send these to the next rank and receive as many from the one before: returns at once a function that waits for
-    them."""
+    """Send these to the next rank and receive as many from the one before: returns a function that waits for them."""
     if not tensors or place.world == 1:
         return lambda: tensors
     arriving = [torch.empty_like(T) for T in tensors]
@@ -245,40 +242,36 @@ def _check(Q, K, V, causal, scale, zigzag, return_lse, backend, deterministic):
     return checked_options(Q, K, causal, None, scale, 0.0, None, return_lse, backend, deterministic)
 
 
-_agreed = weakref.WeakKeyDictionary()            # group -> the kinds of call on which its ranks have agreed, on GPUs
+_agreed = weakref.WeakKeyDictionary()                  # group -> the calls on which its ranks have agreed, on GPUs
 
 
 def _agree(place, wrong, Q, K, V, options, zigzag):
-    """Raise on all ranks if one of them was called wrongly, or not as the others: a ring of unequal blocks would hang
-    or worse."""
-    if wrong is None:
-        differentiable = torch.is_grad_enabled() and any(T.requires_grad for T in (Q, K, V))
-        kind = (*((name, tuple(T.shape), str(T.dtype).removeprefix("torch.")) for name,
-                  T in zip("QKV", (Q, K, V), strict=True)),
-                ("causal", options.causal), ("scale", options.scale), ("zigzag", zigzag), ("gradients", differentiable))
-        agreed = _agreed.setdefault(place.group, set())
-        if kind in agreed:
+    """Raise on all ranks if one was called wrongly, or not as the others: a ring of unequal blocks would hang."""
+    if wrong:
+        mine = str(wrong)
+    else:
+        mine = {name: f"{tuple(T.shape)} {str(T.dtype).removeprefix('torch.')}" for name,
+                T in (("Q", Q), ("K", K), ("V", V))}
+        mine |= {"causal": options.causal, "scale": options.scale, "zigzag": zigzag,
+                 "gradients": torch.is_grad_enabled() and any(T.requires_grad for T in (Q, K, V))}
+        agreed = _agreed.setdefault(place.group, [])
+        if mine in agreed:
             return
-    mine, all_of_them = (str(wrong) if wrong else kind), [None] * place.world
-    # NCCL gathers on the current device
-    with torch.cuda.device_of(Q) if isinstance(Q, torch.Tensor) else torch.no_grad():
-        _or_say_who(place, "before the first step", lambda: dist.all_gather_object(all_of_them, mine, place.group))
+    of_ranks = [None] * place.world
+    with torch.cuda.device_of(Q) if isinstance(Q, torch.Tensor) else torch.no_grad():          # NCCL's current device
+        _or_say_who(place, "before the first step", lambda: dist.all_gather_object(of_ranks, mine, place.group))
     if wrong:
         raise wrong
-    for rank, kind_there in enumerate(all_of_them):
-        if isinstance(kind_there, str):
+    for rank, theirs in enumerate(of_ranks):
+        if isinstance(theirs, str):
             raise ValueError(f"ring_attention was called wrongly on rank {rank}, so rank {place.rank} stops too: "
-                             f"{kind_there}")
-        if kind_there != all_of_them[0]:
-            here, there = next(two for two in zip(all_of_them[0], kind_there, strict=True) if two[0] != two[1])
-            raise ValueError(f"{here[0]} must be alike on all ranks, got {_words(here)} on rank 0, {_words(there)} on "
-                             f"rank {rank}")
-    if Q.is_cuda:            # there the answer would cost a wait; on a CPU it is cheap each time
-        agreed.add(kind)
-
-
-def _words(field):
-    return " ".join(map(str, field[1:]))
+                             f"{theirs}")
+        for name, first in of_ranks[0].items():
+            if theirs[name] != first:
+                raise ValueError(f"{name} must be alike on all ranks, got {first} on rank 0, {theirs[name]} on rank "
+                                 f"{rank}")
+    if Q.is_cuda:                                      # on a GPU to agree means to wait; on a CPU it is cheap each time
+        agreed.append(mine)
 
 
 def ulysses_attention(Q, K, V, *, causal=False, scale=None, group=None, **options):
@@ -301,8 +294,7 @@ def ulysses_attention(Q, K, V, *, causal=False, scale=None, group=None, **option
 
 
 class _Trade(torch.autograd.Function):
-    """X (R, ...): part r goes to rank r, and what comes from rank r becomes part r. Its own gradient is the same
-    trade."""
+    """X (R, ...): part r goes to rank r, and what comes from rank r becomes part r. Its gradient is the same trade."""
 
     @staticmethod
     def forward(ctx, X, place):
