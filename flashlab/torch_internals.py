@@ -22,25 +22,20 @@ def autocast_is_on():
 
 
 def observed():
-    """Whether something takes part in each operation: autocast, a mode, torch.func, forward-mode, a profiler or a
-    tracer."""
+    """Whether autocast, a mode, torch.func, forward-mode, a profiler or a tracer takes part in each operation."""
     return (torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack()
-            or torch._C._len_torch_function_stack()
-            or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-            or profiler._is_profiler_enabled
-            or torch._C._get_tracing_state())
+            or torch._C._len_torch_function_stack() or torch._C._are_functorch_transforms_active()
+            or forward_ad._current_level >= 0 or profiler._is_profiler_enabled or torch._C._get_tracing_state())
 
 
 def has_numbers(T):
-    """Whether a tensor has numbers to look at: it has a shape alone on the meta device, and while PyTorch traces or
-    maps over it."""
+    """Whether a tensor has numbers to look at: not on the meta device, nor while PyTorch traces or maps over it."""
     return not (torch.compiler.is_compiling() or T.is_meta or is_fake(T) or torch._C._functorch.is_batchedtensor(T)
                 or torch._C._get_dispatch_mode(_TorchDispatchModeKey.PROXY))
 
 
 def has_tangent(*tensors):
-    """Whether forward-mode differentiation is under way with respect to one of these tensors. None may be among
-    them."""
+    """Whether forward-mode differentiation is under way in one of these tensors, which may be None."""
     return forward_ad._current_level >= 0 and any(T is not None and forward_ad.unpack_dual(T).tangent is not None
                                                   for T in tensors)
 
@@ -54,8 +49,7 @@ def apply(function, *arguments):
 
 
 def below_autograd():
-    """What an operator's autograd kernel calls inside goes on to the kernel below it, and to torch.func's outer
-    levels."""
+    """For an operator's autograd kernel: calls inside go to the kernel below, and to torch.func's outer levels."""
     below = torch._C._AutoDispatchBelowAutograd()
     return _with_gradients(below) if torch._C._are_functorch_transforms_active() else below
 

@@ -41,8 +41,7 @@ def why_no_kernels():
 
 
 def check_device(name, T):
-    """Raise RuntimeError where no kernel runs, ValueError unless T is where they do: on the CPU if interpreted, else on
-    a GPU."""
+    """Raise RuntimeError if no kernel runs here, ValueError unless T is on the CPU if interpreted, else on a GPU."""
     if why := why_no_kernels():
         raise RuntimeError(f"Triton's kernels cannot run in this process: {why}")
     if T.device.type != ("cpu" if interpreted() else "cuda"):

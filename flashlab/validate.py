@@ -60,8 +60,7 @@ def check_dense(name, T):
 
 
 def check_heads(Q, K):
-    """Raise ValueError unless K (B, H_kv, N_k, d) has Q's batch size and each of its heads serves H_q / H_kv query
-    heads."""
+    """Raise ValueError unless K (B, H_kv, N_k, d) has Q's batch size and H_q is a multiple of H_kv."""
     if K.shape[0] != Q.shape[0]:
         raise ValueError(f"K must have Q's batch size B = {Q.shape[0]}, got {describe(K)}")
     H_q, H_kv = Q.shape[1], K.shape[1]

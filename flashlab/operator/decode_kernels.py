@@ -108,8 +108,7 @@ def decode_kernel(
 
 @triton.jit
 def page_of(j, b, room, block_table, stride_b, stride_n, pages, page_size: tl.constexpr, B_c: tl.constexpr):
-    """The page that tile j lies in, or one for each of its keys where it lies in several; the batch where there are no
-    pages."""
+    """The page of tile j, or of each of its keys where it lies in several; the batch if there are no pages."""
     if block_table is None:
         page = b
     else:

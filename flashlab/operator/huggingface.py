@@ -60,8 +60,7 @@ def register():
 
 
 class Seen(NamedTuple):
-    """Which keys a query sees. With `queries` or cu_seqlens the tokens are packed, and each sequence sees itself
-    alone."""
+    """Which keys a query sees. With `queries` or cu_seqlens the tokens are packed: each sequence sees itself."""
 
     causal: bool
     window: tuple[int, int] | None = None              # as flash_attention takes it
@@ -79,8 +78,7 @@ class Seen(NamedTuple):
 
 def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, sliding_window=None,
               output_attentions=False, cu_seq_lens_q=None, cu_seq_lens_k=None, **options):
-    """What a layer calls: Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v) -> O (B, N_q, H_q, d_v), no
-    weights."""
+    """What a layer calls: Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v) -> O (B, N_q, H_q, d_v)."""
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     seen = Seen(causal) if attention_mask is None else attention_mask
     _refuse(type(module).__name__, seen, key, sliding_window, output_attentions, options)
@@ -186,8 +184,7 @@ def _neighbours(mask_function, tokens, B):
 
 
 def _keep(attention_mask, first, begins):
-    """(B, N_k): is this key no padding? attention_mask (B, tokens so far), of which a sliding cache has those from
-    `first` on."""
+    """(B, N_k): is this key kept? attention_mask (B, tokens so far); a sliding cache has the keys from `first` on."""
     if attention_mask is None:
         return torch.ones_like(begins)
     keep = attention_mask[:, first : first + begins.shape[1]].bool()

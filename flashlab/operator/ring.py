@@ -49,8 +49,7 @@ def part(rank, step, world, n, *, causal=False, zigzag=True):
 
 
 def bytes_sent(world, n, H_kv, d, d_v, itemsize):
-    """(forward, backward): what one rank sends, its shard being n rows of H_kv heads. K and V, and backward float32 dK
-    and dV."""
+    """What a rank sends, (forward, backward), with n rows a shard: K and V, and backward float32 dK and dV too."""
     block = n * H_kv * (d + d_v)
     forward = (world - 1) * block * itemsize
     return forward, forward + (world * block * 4 if world > 1 else 0)
@@ -81,8 +80,7 @@ def zigzag_unshard(shards, dim=-2):
 def ring_attention(
     Q, K, V, *, causal=False, scale=None, group=None, zigzag=True, return_lse=False, backend="auto", deterministic=None,
 ):
-    """Exact attention over a sequence of which every rank has a part. All ranks of the group call it, with shards of
-    equal shapes.
+    """Exact attention over a sequence split among the ranks. All ranks call it, with shards of equal shapes.
 
     Shapes:  Q (B, H_q, N/R, d), K (B, H_kv, N/R, d), V (B, H_kv, N/R, d_v) -> O (B, H_q, N/R, d_v) in Q's dtype, the
              rank's rows; with return_lse also L (B, H_q, N/R), natural-log logsumexp over all N keys
@@ -91,8 +89,7 @@ def ring_attention(
     Gradient: of O and of L, once: K and V travel again, and dK and dV with them, back to their owner
     Traffic: a rank sends (R - 1)·n·(d + d_v) elements for each head of K, n = N/R; backward as much again, and the
              float32 sums R·n·(d + d_v)
-    Memory:  O, dQ, dK, dV are summed in float32; beside its own shards a rank holds two blocks of K and V, one in use,
-             one arriving
+    Memory:  O, dQ, dK, dV are summed in float32; beside its own shards a rank holds two blocks of K and V
     Backend, deterministic: as flash_attention, which runs on each block
     Raises:  TypeError or ValueError on every rank if one of them has other shapes or arguments that are wrong;
              RuntimeError if a rank is
@@ -275,8 +272,7 @@ def _agree(place, wrong, Q, K, V, options, zigzag):
 
 
 def ulysses_attention(Q, K, V, *, causal=False, scale=None, group=None, **options):
-    """As ring_attention of shards in the sequence's own order: ranks trade so that each has all rows of some heads, and
-    trade back.
+    """As ring_attention of shards in the sequence's own order: ranks trade rows for heads, and trade back.
 
     Shapes:  as ring_attention; R must divide H_q and H_kv
     Traffic: of Q, K, V and O a rank sends all but 1/R of its shard; backward as much again

@@ -7,8 +7,7 @@ from flashlab import torch_internals
 
 
 def as_autocast(*tensors):
-    """Tensors in autocast's dtype where it is on for their device, as scaled_dot_product_attention takes them: all but
-    float64."""
+    """Tensors in autocast's dtype where it is on for their device, except float64: as scaled_dot_product_attention."""
     return [T.to(torch.get_autocast_dtype(T.device.type)) if _is_cast(T) else T for T in tensors]
 
 
@@ -18,11 +17,9 @@ def _is_cast(T):
 
 
 def vmap_rule(run, n, Options):
-    """vmap's rule for run(*tensors, *options): the mapped dimension becomes part of the batch. n: how many tensors are
-    mapped.
+    """vmap's rule for run(*tensors, *options) of n tensors: the mapped dimension becomes part of the batch.
 
-    Packed sequences share one batch: there it becomes part of the heads. A tensor that is not mapped is copied for each
-    place.
+    Packed sequences share one batch: there it becomes part of the heads. A tensor that is not mapped is copied.
     """
     @torch.compiler.disable            # within a rule there is nothing to compile, and its tracer stumbles there
     def rule(info, in_dims, *arguments):
@@ -52,8 +49,7 @@ def _folded(T, dim, size, into):
 
 
 def register_flops(forward, backward, Options):
-    """Tell torch.utils.flop_counter what the operators compute in matrix products: of visible scores only, halved if
-    causal."""
+    """Tell torch.utils.flop_counter what the operators compute in matrix products: visible scores, half if causal."""
     def of_forward(Q, K, V, *options, out_val=None, **_):
         return 2 * _scores(Q, K, Options(*options)) * (Q.shape[-1] + V.shape[-1])
 
@@ -65,8 +61,7 @@ def register_flops(forward, backward, Options):
 
 
 def _scores(Q, K, options):
-    """How many scores are visible, over all batches and heads. A fake tensor hides its sequences: then all are equally
-    long."""
+    """Visible scores of all batches and heads. If packed sequences have no numbers, all count as equally long."""
     B, H, N_q, _ = Q.shape
     sizes = [(N_q, K.shape[2])]
     if options.packed:
