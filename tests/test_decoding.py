@@ -156,38 +156,23 @@ def test_a_cache_that_grows_token_by_token(backend, page_size, dtype):
 
 
 @needs_triton
-def test_numbers_that_a_gpu_is_not_asked_touch_nothing_outside():
+@pytest.mark.parametrize("pages", [True, False])
+def test_numbers_that_a_gpu_is_not_asked_touch_nothing_outside(pages):
     """Lengths and pages that are negative or too large, unchecked: NaN around the cache stays there, and out."""
-    whole = torch.full((9, 1, 16, 16), torch.nan, device=DEVICE)
-    whole[3:6] = torch.randn(3, 1, 16, 16)
-    cache, before = whole[3:6], whole.clone()
-    Q, O, L = torch.randn(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, 16,
-                                                                   device=DEVICE), torch.zeros(4, 1, 1, device=DEVICE)
-    for numbers in ([-9, 2**31 - 1, 99, 16], [0, 1, -(2**31), 48]):
-        lengths = torch.tensor(numbers, dtype=torch.int32, device=DEVICE)
-        table = torch.tensor([[-1, 0, 3], [2**30, -7, 1], [5, 2, 2], [0, 2, -2]], dtype=torch.int32, device=DEVICE)
-        for kernel, grid, arguments in decode.launch(Q, cache, cache, O, L, lengths, table, scale=1.0, splits=2,
-                                                     added=1):
+    ints = lambda numbers: torch.tensor(numbers, dtype=torch.int32, device=DEVICE)
+    whole = torch.full((10, 1, 16, 16), torch.nan, device=DEVICE)
+    cache = whole[3:7]
+    cache.copy_(torch.randn(4, 1, 16, 16))
+    before = whole.clone()
+    Q, O, L = (torch.zeros(4, 1, 1, *width, device=DEVICE) for width in ((16,), (16,), ()))
+    table = ints([[-1, 0, 3], [2**30, -7, 1], [5, 2, 2], [0, 4, -2]]) if pages else None
+    for numbers in ([-9, 2**31 - 1, 99, 16], [0, 1, -(2**31), 48], [16, -1, 99, 2**31 - 1]):
+        launches = decode.launch(Q, cache, cache, O, L, ints(numbers), table, scale=1.0, splits=2, added=int(pages))
+        for kernel, grid, arguments in launches:
             kernel[grid](**arguments)
         assert O.isfinite().all()
-    new = torch.full((4, 1, 1, 16), 7.0, device=DEVICE)
-    full = torch.tensor([48, -1, 2**31 - 1, 47], dtype=torch.int32, device=DEVICE)         # no room, no place, no page
-    decode.append(new, new, cache, cache, full, table)
-    assert torch.equal(whole.nan_to_num(nan=-99.0), before.nan_to_num(nan=-99.0))
-
-
-@needs_triton
-def test_lengths_beyond_a_contiguous_cache_touch_nothing_outside():
-    whole = torch.full((6, 1, 16, 16), torch.nan, device=DEVICE)
-    whole[1:5] = torch.randn(4, 1, 16, 16)
-    cache, before = whole[1:5], whole.clone()
-    Q, O, L = torch.randn(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, 16,
-                                                                   device=DEVICE), torch.zeros(4, 1, 1, device=DEVICE)
-    wrong = torch.tensor([16, -1, 99, 2**31 - 1], dtype=torch.int32, device=DEVICE)
-    for kernel, grid, arguments in decode.launch(Q, cache, cache, O, L, wrong, None, scale=1.0, splits=2):
-        kernel[grid](**arguments)
-    assert O.isfinite().all() and torch.equal(L[1].isinf(), torch.ones_like(L[1]).bool())
-    decode.append(Q, Q, cache, cache, torch.tensor([16, -1, 17, 20], dtype=torch.int32, device=DEVICE), None)
+    full = ints([48, -1, 2**31 - 1, 17])               # no room, no place, no page
+    decode.append(Q + 7, Q + 7, cache, cache, full, table)
     assert torch.equal(whole.nan_to_num(nan=-99.0), before.nan_to_num(nan=-99.0))
 
 
