@@ -41,69 +41,63 @@ MERGED = 16                                            # partial results that th
 
 @triton.jit(do_not_specialize=["splits", "added", "pages", "all_rows"])            # one kernel for any of them
 def decode_kernel(
-    Q, K, V, O, L, lengths, block_table,    # O, L: one for each chunk; lengths, block_table: None where there are none
+    Q, K, V, O, L, lengths, block_table,               # O, L: one for each chunk; lengths, block_table may be None
     stride_Qb, stride_Qh, stride_Qn, stride_Qd,        # elements to step over for the next batch, head, row, column
     stride_Kb, stride_Kh, stride_Kn, stride_Kd,        # in a paged cache b is the page, and n a row of it
-    stride_Vb, stride_Vh, stride_Vn, stride_Vd,
-    stride_lengths, stride_table_b, stride_table_n, scale, H_q, H_kv, N_q, N_k, added, pages, splits, all_rows,
-    left, right,
+    stride_Vb, stride_Vh, stride_Vn, stride_Vd, stride_lengths, stride_table_b, stride_table_n,
+    scale, H_q, H_kv, N_q, N_k, added, pages, splits, all_rows, left, right,
     page_size: tl.constexpr, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
     B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
-    # Which rows, which chunk of keys, which head? Programs that read the same keys are neighbours: all but one find
-    # them in L2.
-    heads_rows = H_q // H_kv * N_q            # rows that share a key head, query after query of head after head
+    heads_rows = H_q // H_kv * N_q                     # rows that share a key head, query after query, head after head
     T_r = tl.cdiv(heads_rows, B_r)
-    i, split = tl.program_id(0) % T_r, tl.program_id(0) // T_r % splits
-    head = (tl.program_id(0) // T_r // splits).to(tl.int64)            # int64 in every offset: caches are large
+    i, split = tl.program_id(0) % T_r, tl.program_id(0) // T_r % splits            # neighbours find the same keys in L2
+    head = (tl.program_id(0) // T_r // splits).to(tl.int64)                        # int64 in every offset
     b, h = head // H_kv, head % H_kv
     rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
     row_ok = rows[:, None] < heads_rows                # (B_r, 1)
     Q_at = Q + b * stride_Qb + (h * (H_q // H_kv) + rows // N_q) * stride_Qh + (rows % N_q).to(tl.int64) * stride_Qn
-    Q_i = tl.load(Q_at[:, None] + col * stride_Qd, mask=row_ok & (col < d), other=0.0)               # (B_r, B_d)
-
+    Q_i = tl.load(Q_at[:, None] + col * stride_Qd, mask=row_ok & (col < d), other=0.0)         # (B_r, B_d)
     room = N_k
-    if lengths is not None:            # clamped: no number in it, however wrong, leads outside of the cache
+    if lengths is not None:                            # clamped: a wrong number must not lead outside of the cache
         N_k = tl.minimum(tl.maximum(tl.load(lengths + b * stride_lengths) + added, 0), room)
     start, stop = key_blocks_seen(0, N_q, B_c, N_q, N_k, causal, left, right)
-    tiles = tl.maximum(stop - start, 0)
-    # chunks differ by a tile at most
+    tiles = tl.maximum(stop - start, 0)                # of the sequence; chunks differ by a tile at most
     first, end = start + tiles * split // splits, start + tiles * (split + 1) // splits
     page = page_of(first, b, room, block_table, stride_table_b, stride_table_n, pages, page_size, B_c)
     K, V = K + h * stride_Kh, V + h * stride_Vh
-
-    scale_log2 = scale * LOG2_E                        # > 0
     m_i = tl.full((B_r,), -float("inf"), tl.float32)                               # (B_r,)       in base 2
     l_i = tl.zeros((B_r,), tl.float32)                                             # (B_r,)
     O_i = tl.zeros((B_r, B_dv), tl.float32)                                        # (B_r, B_dv)
     for j in range(first, end):
         keys = j * B_c + tl.arange(0, B_c)             # (B_c,)
-        key_ok = keys[:, None] < N_k            # (B_c, 1)      behind the last key there may be NaN, and 0 · NaN is NaN
-        slots = (keys if block_table is None else keys % page_size).to(tl.int64)   # (B_c,)        rows of a page
-        K_at = K + (page * stride_Kb + slots * stride_Kn)[:, None] + col * stride_Kd                # (B_c, B_d)
+        key_ok = keys[:, None] < N_k                   # (B_c, 1)     behind the last key may be NaN: 0 · NaN is NaN
+        slots = (keys if block_table is None else keys % page_size).to(tl.int64)   # (B_c,)       rows of a page
+        K_at = K + (page * stride_Kb + slots * stride_Kn)[:, None] + col * stride_Kd           # (B_c, B_d)
         K_j = tl.load(K_at, mask=key_ok & (col < d), other=0.0)                    # (B_c, B_d)
-        V_at = V + (page * stride_Vb + slots * stride_Vn)[:, None] + col_v * stride_Vd             # (B_c, B_dv)
+        V_at = V + (page * stride_Vb + slots * stride_Vn)[:, None] + col_v * stride_Vd         # (B_c, B_dv)
         V_j = tl.load(V_at, mask=key_ok & (col_v < d_v), other=0.0)                # (B_c, B_dv)
-        # a tile early
-        page = page_of(j + 1, b, room, block_table, stride_table_b, stride_table_n, pages, page_size, B_c)
-
+        page = page_of(j + 1, b, room, block_table, stride_table_b, stride_table_n, pages, page_size, B_c)     # early
         S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                          # (B_r, B_c)
         seen = visible((rows % N_q)[:, None], keys, N_q, N_k, causal, left, right) # (B_r or 1, B_c)
         S_ij = tl.where(seen, S_ij, -float("inf"))                                 # (B_r, B_c)
-        m_new = tl.maximum(m_i, tl.max(S_ij, 1) * scale_log2)                      # (B_r,)
-        m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)            # (B_r,)       -inf minus -inf would be NaN
-        alpha = tl.exp2(m_i - m_safe)            # (B_r,)       0 the first time: m_i = -inf
-        P_ij = tl.exp2(S_ij * scale_log2 - m_safe[:, None])                        # (B_r, B_c)
-        l_i = alpha * l_i + tl.sum(P_ij, 1)                                        # (B_r,)
-        PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")               # (B_r, B_dv)
-        O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)
-        m_i = m_new
-
-    l_safe = tl.where(l_i == 0, 1.0, l_i)            # (B_r,)       no key in this chunk: O = 0
-    at = split.to(tl.int64) * all_rows + head * heads_rows + rows      # (B_r,)       the rows of a group are neighbours
+        m_i, l_i, O_i = with_tile(m_i, l_i, O_i, S_ij, V_j, scale * LOG2_E)        # scale > 0
+    l_safe = tl.where(l_i == 0, 1.0, l_i)                                          # (B_r,)       no key: O = 0
+    at = split.to(tl.int64) * all_rows + head * heads_rows + rows        # (B_r,)       a group's rows are neighbours
     tl.store(O + at[:, None] * d_v + col_v, O_i / l_safe[:, None], mask=row_ok & (col_v < d_v))
-    tl.store(L + at, (m_i + tl.log2(l_safe)) / LOG2_E, mask=rows < heads_rows)  # -inf + 0: the merge gives it no weight
+    tl.store(L + at, (m_i + tl.log2(l_safe)) / LOG2_E, mask=rows < heads_rows)     # -inf + 0: weight 0 in the merge
+
+
+@triton.jit
+def with_tile(m_i, l_i, O_i, S_ij, V_j, scale_log2):
+    """The state of a chunk after one more tile of keys."""
+    m_new = tl.maximum(m_i, tl.max(S_ij, 1) * scale_log2)                          # (B_r,)
+    m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)                          # (B_r,)       -inf minus -inf is NaN
+    alpha = tl.exp2(m_i - m_safe)                                                  # (B_r,)       0 at first: m_i = -inf
+    P_ij = tl.exp2(S_ij * scale_log2 - m_safe[:, None])                            # (B_r, B_c)
+    PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")                   # (B_r, B_dv)
+    return m_new, alpha * l_i + tl.sum(P_ij, 1), alpha[:, None] * O_i + PV
 
 
 @triton.jit
