@@ -8,13 +8,16 @@ import torch
 __version__ = "0.1.0"
 
 if not torch.cuda.is_available() and "triton" not in sys.modules:
-    # Triton reads the variable while it is imported: without a GPU its kernels run in the interpreter, or not at all. Where Triton
-    # came first, as with transformers or torch.compile, all else works, and triton_mode.why_no_kernels() says what does not.
+    # Triton reads the variable while it is imported: without a GPU its kernels run in the interpreter, or not at all.
+    # Where Triton
+    # came first, as with transformers or torch.compile, all else works, and triton_mode.why_no_kernels() says what does
+    # not.
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 def __getattr__(name):
-    if name in ("flash_attention", "flash_attention_varlen"):      # loaded on first use: `import flashlab` stays as cheap as torch
+    # loaded on first use: `import flashlab` stays as cheap as torch
+    if name in ("flash_attention", "flash_attention_varlen"):
         from flashlab.operator import attention
 
         return getattr(attention, name)

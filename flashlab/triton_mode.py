@@ -1,4 +1,5 @@
-"""Is Triton here, and are its kernels interpreted on the CPU or compiled for a GPU? Asked before any kernel is imported."""
+"""Is Triton here, and are its kernels interpreted on the CPU or compiled for a GPU? Asked before any kernel is
+imported."""
 
 import os
 
@@ -17,7 +18,8 @@ def import_triton():
 
 
 def interpreted():
-    """True if Triton's interpreter runs kernels here, on CPU tensors: TRITON_INTERPRET decided it as triton was imported.
+    """True if Triton's interpreter runs kernels here, on CPU tensors: TRITON_INTERPRET decided it as triton was
+    imported.
 
     False where kernels are compiled for a GPU, and where Triton is not installed.
     """
@@ -32,16 +34,17 @@ def why_no_kernels():
     if interpreted() or torch.cuda.is_available():
         return ""
     if "TRITON_INTERPRET" in os.environ:
-        return (f"there is no GPU, and TRITON_INTERPRET={os.environ['TRITON_INTERPRET']} as Triton was imported forbade its "
-                "interpreter: unset it and restart Python")
-    return ("there is no GPU, and Triton was imported before flashlab, which would have asked for its interpreter: restart the "
-            "kernel (or the Python process) and import flashlab first")
+        return (f"there is no GPU, and TRITON_INTERPRET={os.environ['TRITON_INTERPRET']} as Triton was imported "
+                "forbade its interpreter: unset it and restart Python")
+    return ("there is no GPU, and Triton was imported before flashlab, which would have asked for its interpreter: "
+            "restart the kernel (or the Python process) and import flashlab first")
 
 
 def check_device(name, T):
-    """Raise RuntimeError where no kernel runs, ValueError unless T is where they do: on the CPU if interpreted, else on a GPU."""
+    """Raise RuntimeError if no kernel runs here, ValueError unless T is on the CPU if interpreted, else on a GPU."""
     if why := why_no_kernels():
         raise RuntimeError(f"Triton's kernels cannot run in this process: {why}")
     if T.device.type != ("cpu" if interpreted() else "cuda"):
-        where = "the CPU, where Triton's interpreter runs it" if interpreted() else "a GPU, for which Triton compiles it"
+        where = "the CPU, where Triton's interpreter runs it" if interpreted(
+            ) else "a GPU, for which Triton compiles it"
         raise ValueError(f"{name} must be on {where} (TRITON_INTERPRET decides, on import), got {describe(T)}")

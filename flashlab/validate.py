@@ -6,6 +6,8 @@ import reprlib
 
 import torch
 
+from flashlab import torch_internals
+
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MAX_HEAD_DIM = 256     # of the kernels: a program keeps Q_i and O_i on chip whole, and wider heads do not fit
 
@@ -24,47 +26,41 @@ def describe(x):
 def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
     """Raise TypeError or ValueError unless Q, K, V can be attended to. names: what the caller calls K and V.
 
-    Shapes: the last two dimensions are Q (N_q, d), K (N_k, d), V (N_k, d_v); with ndim=4 (B, H, ...) stands before them.
-            With ndim=3 they are Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v)
+    Shapes: the last two dimensions are Q (N_q, d), K (N_k, d), V (N_k, d_v); with ndim=4 (B, H, ...) stands before
+            them. With ndim=3 they are Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v)
     """
-    if _fit(Q, K, V, ndim) and Q.dtype in dtypes:      # no need to look what is wrong: a call of a GPU waits for this
-        return
     k, v = names
     for name, T in (("Q", Q), (k, K), (v, V)):
-        if not isinstance(T, torch.Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, got {describe(T)}")
-        if T.is_nested or T.layout != torch.strided:
-            raise TypeError(f"{name} must be a dense tensor, strided and not nested, got {describe(T)}")
+        check_dense(name, T)
         if T.ndim != ndim:
             shape = {2: "(N, d)", 3: "(T, H, d)", 4: "(B, H, N, d)"}[ndim]
             raise ValueError(f"{name} must have {ndim} dimensions {shape}, got {describe(T)}")
         if T.dtype not in dtypes:
-            names = ", ".join(str(t).removeprefix("torch.") for t in dtypes)
-            raise TypeError(f"{name} must be one of {names}, got {describe(T)}")
-        if (T.dtype, T.device) != (Q.dtype, Q.device):
+            allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+            raise TypeError(f"{name} must be one of {allowed}, got {describe(T)}")
+        if T.dtype != Q.dtype or T.device != Q.device:
             raise TypeError(f"{name} must match Q's dtype and device, {Q.dtype} on {Q.device}, got {describe(T)}")
     if Q.shape[-1] == 0:
         raise ValueError(f"Q must have head dimension d >= 1, got {describe(Q)}")
     if K.shape[-1] != Q.shape[-1]:
         raise ValueError(f"{k} must have Q's head dimension d = {Q.shape[-1]}, got {describe(K)}")
     if V.shape[:-1] != K.shape[:-1]:
-        raise ValueError(f"{v} must have {k}'s sizes {tuple(K.shape[:-1])} before its last dimension, got {describe(V)}")
+        raise ValueError(f"{v} must have {k}'s sizes {tuple(K.shape[:-1])} before its last dimension, "
+                         f"got {describe(V)}")
     if V.shape[-1] == 0:
         raise ValueError(f"{v} must have head dimension d_v >= 1, got {describe(V)}")
 
 
-def _fit(Q, K, V, ndim):
-    try:
-        return (type(Q) is type(K) is type(V) is torch.Tensor and Q.ndim == K.ndim == V.ndim == ndim
-                and Q.dtype == K.dtype == V.dtype and Q.device == K.device == V.device
-                and Q.layout == K.layout == V.layout == torch.strided
-                and 0 < Q.shape[-1] == K.shape[-1] and K.shape[:-1] == V.shape[:-1] and V.shape[-1] > 0)
-    except RuntimeError:                               # a nested tensor has no shape
-        return False
+def check_dense(name, T):
+    """Raise TypeError unless T is an ordinary tensor, neither sparse nor nested."""
+    if not isinstance(T, torch.Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {describe(T)}")
+    if T.is_nested or T.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, strided and not nested, got {describe(T)}")
 
 
 def check_heads(Q, K):
-    """Raise ValueError unless K (B, H_kv, N_k, d) has Q's batch size and each of its heads serves H_q / H_kv query heads."""
+    """Raise ValueError unless K (B, H_kv, N_k, d) has Q's batch size and H_q is a multiple of H_kv."""
     if K.shape[0] != Q.shape[0]:
         raise ValueError(f"K must have Q's batch size B = {Q.shape[0]}, got {describe(K)}")
     H_q, H_kv = Q.shape[1], K.shape[1]
@@ -114,14 +110,16 @@ def check_bool(**flags):
 
 
 def check_window(window, causal, N_q, N_k):
-    """causal and window without what is said twice or says nothing: (causal, None), or (False, (left, right)) with -1 for no limit.
+    """causal and window in the one way that both kernels and cache know: (causal, None), or (False, (left, right)), -1
+    for no limit.
 
-    window: None, or (left, right): query i sees the keys from i + N_k - N_q - left to i + N_k - N_q + right. causal is right = 0
+    window: None, or (left, right): query i sees the keys from i + N_k - N_q - left to i + N_k - N_q + right. causal is
+            right = 0
     """
     check_bool(causal=causal)
     if window is None:
         return causal, None
-    if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(map(_is_integer, window)):
+    if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(map(is_integer, window)):
         raise TypeError(f"window must be None or two integers (left, right), got {describe(window)}")
     if any(type(limit) is not int for limit in window):                # NumPy's
         window = int(window[0]), int(window[1])
@@ -130,36 +128,33 @@ def check_window(window, causal, N_q, N_k):
     left, right = window[0], 0 if causal else window[1]
     if left >= N_k - 1:                                # the last query sees all keys before it, so the others do
         left = -1
-    if right >= N_q - 1 and right > 0:                 # the first query sees all keys after it; right = 0 is causal's own case
+    if right >= N_q - 1 and right > 0:        # the first query sees all keys after it; right = 0 is causal's own case
         right = -1
     if left == -1 and right <= 0:
         return right == 0, None
     return False, (left, right)
 
 
-def _is_integer(x):
+def is_integer(x):
+    """Whether x is an integer, Python's or NumPy's, and not a bool."""
     return type(x) is int or isinstance(x, numbers.Integral) and not isinstance(x, bool)
 
 
 def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
     """Raise unless these say where the sequences packed in Q (..., T_q, d) and K (..., T_k, d) begin and end.
 
-    Their numbers are looked at on the CPU only: on a GPU that would mean to wait for it.
+    Their numbers are checked on the CPU only: a call should not wait for a GPU.
     """
-    for name, cu_seqlens, N in (("cu_seqlens_q", cu_seqlens_q, Q.shape[-2]), ("cu_seqlens_k", cu_seqlens_k, K.shape[-2])):
-        if not isinstance(cu_seqlens, torch.Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, got {describe(cu_seqlens)}")
-        if (cu_seqlens.dtype, cu_seqlens.device) != (torch.int32, Q.device):
-            raise TypeError(f"{name} must be an int32 tensor on Q's device {Q.device}, got {describe(cu_seqlens)}")
-        if cu_seqlens.is_nested or cu_seqlens.layout != torch.strided:
-            raise TypeError(f"{name} must be a dense tensor, strided and not nested, got {describe(cu_seqlens)}")
+    for name, cu_seqlens, N in (("cu_seqlens_q", cu_seqlens_q, Q.shape[-2]),
+                                ("cu_seqlens_k", cu_seqlens_k, K.shape[-2])):
+        check_int32(name, cu_seqlens, Q)
         if cu_seqlens.ndim != 1 or len(cu_seqlens) < 2:
-            raise ValueError(f"{name} must have one dimension, (batch + 1,), and two entries or more, got {describe(cu_seqlens)}")
+            raise ValueError(f"{name} must have one dimension, (batch + 1,), and two entries or more, got "
+                             f"{describe(cu_seqlens)}")
         if len(cu_seqlens) != len(cu_seqlens_q):
-            raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, got {describe(cu_seqlens)}")
-        if cu_seqlens.device.type == "cpu" and not torch.compiler.is_compiling():
-            if torch._C._functorch.is_batchedtensor(cu_seqlens):
-                continue                               # vmap's rule refuses it in words
+            raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, got "
+                             f"{describe(cu_seqlens)}")
+        if cu_seqlens.device.type == "cpu" and torch_internals.has_numbers(cu_seqlens):
             places = cu_seqlens.tolist()
             wrong = [n for n, place in enumerate(places) if not (places[n - 1] if n else 0) <= place <= (N if n else 0)]
             if wrong:
@@ -167,6 +162,13 @@ def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
                 at = f", from entry {first} on" if len(places) > 8 else ""
                 raise ValueError(f"{name} must begin with 0, never fall and end with {N} at most, the rows there are, "
                                  f"got {places[first:first + 8]}{at}")
+
+
+def check_int32(name, T, Q):
+    """Raise TypeError unless T is an int32 tensor on Q's device."""
+    if isinstance(T, torch.Tensor) and (T.dtype != torch.int32 or T.device != Q.device):
+        raise TypeError(f"{name} must be an int32 tensor on Q's device {Q.device}, got {describe(T)}")
+    check_dense(name, T)
 
 
 def check_positive(**sizes):

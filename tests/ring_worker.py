@@ -32,12 +32,14 @@ CASES = {
 
 
 def case(rank, groups, ranks, B, H_q, H_kv, N, d, d_v, options):
-    """One call and its gradients, of O and of L; gathered and held against float64 on rank 0: what was wrong, or None."""
+    """One call and its gradients, of O and of L; gathered and held against float64 on rank 0: what was wrong, or
+    None."""
     options = dict(options)
     large, dtype = options.pop("large", 1), options.pop("dtype", torch.float32)
     strided, ulysses = options.pop("strided", False), options.pop("ulysses", False)
     g = torch.Generator().manual_seed(N)
-    Q, K, V, dO = (torch.randn(B, H, N, w, generator=g).to(dtype) for H, w in ((H_q, d), (H_kv, d), (H_kv, d_v), (H_q, d_v)))
+    Q, K, V, dO = (torch.randn(B, H, N, w, generator=g).to(dtype) for H,
+                   w in ((H_q, d), (H_kv, d), (H_kv, d_v), (H_q, d_v)))
     Q = Q * large
     order = options.get("causal", False) and options.get("zigzag", True) and not ulysses
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+from flashlab.operator import torch_backend
 from flashlab.operator.attention import Options, flash_attention, pick_backend
 from flashlab.oracle import attention, judge, judge_gradients, max_error
 from flashlab.triton_mode import interpreted
@@ -29,7 +30,8 @@ def inputs(N_q=33, N_k=50, d=16, d_v=24, dtype=torch.float32, B=2, H_q=4, H_kv=2
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 def test_every_backend_is_right(backend, causal, dtype):
-    """Grouped heads, N_q != N_k and d_v != d; fails if a backend pairs heads its own way or aligns the mask top-left."""
+    """Grouped heads, N_q != N_k and d_v != d; fails if a backend pairs heads its own way or aligns the mask
+    top-left."""
     Q, K, V = inputs(dtype=dtype)
     O, L = flash_attention(Q, K, V, causal=causal, return_lse=True, backend=backend)
     assert (O.dtype, O.shape, L.dtype, L.shape) == (dtype, (2, 4, 33, 24), torch.float32, (2, 4, 33))
@@ -44,6 +46,36 @@ def test_empty_and_fully_masked(backend, sizes):
     Q, K, V = inputs(**sizes)
     O, L = flash_attention(Q, K, V, causal=True, return_lse=True, backend=backend)
     assert judge(O, L, Q, K, V, causal=True).ok and O.shape == (*Q.shape[:3], 24)
+
+
+MASKS = [{}, {"causal": True}, {"window": (20, 3)}, {"window": (-1, 9)}]
+
+
+@pytest.mark.parametrize("masks", MASKS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("N_q, N_k", [(50, 97), (70, 33)])
+def test_the_torch_backend_in_many_blocks(monkeypatch, masks, dtype, N_q, N_k):
+    """Large scores, so that each block has another maximum; its own block sizes would take all of this at once."""
+    monkeypatch.setattr(torch_backend, "ROWS", 16)
+    monkeypatch.setattr(torch_backend, "SCORES", 16)
+    Q, K, V = inputs(N_q, N_k, dtype=dtype, device="cpu")
+    QKV = [T.requires_grad_() for T in (8 * Q, K, V)]
+    O, L = flash_attention(*QKV, return_lse=True, backend="torch", **masks)
+    assert judge(O, L, *QKV, **masks).ok
+    dO = torch.randn_like(O)
+    O.backward(dO)
+    assert judge_gradients(*(T.grad for T in QKV), *QKV, dO, **masks).ok
+
+
+def test_the_torch_backend_computes_no_hidden_block():
+    """Fails if NaN in keys that a whole block of queries does not see comes out."""
+    Q, K, V = inputs(300, 300, device="cpu")
+    K[:, :, 140:], V[:, :, 140:] = torch.nan, torch.nan
+    Q, K, V = (T.requires_grad_() for T in (Q, K, V))
+    O = flash_attention(Q, K, V, causal=True, backend="torch")
+    assert O[:, :, :torch_backend.ROWS].isfinite().all() and O[:, :, 140:].isnan().all()
+    dQ, = torch.autograd.grad(O[:, :, :100].sum(), Q)
+    assert dQ[:, :, :100].isfinite().all()
 
 
 def test_float64_goes_to_torch():
@@ -252,18 +284,33 @@ def test_auto_runs_the_kernels_where_there_is_dropout():
 # ---- refusals
 
 
-def test_dropout_without_triton_is_refused():
-    with pytest.raises(NotImplementedError, match=r"only the Triton kernels have dropout, .* got dropout_p=0.1"):
-        flash_attention(*inputs(), dropout_p=0.1, seed=0, backend="torch")
+@pytest.mark.parametrize("backend, change, words", [
+    ("torch", lambda T: T, "d, d_v = 16, 24"),
+    ("auto", torch.Tensor.double, "got dropout_p=0.1, float64"),
+    ("auto", lambda T: T.repeat(1, 1, 1, 20), "d, d_v = 320, 480. .* up to 256"),
+])
+def test_dropout_without_triton_is_refused(backend, change, words):
+    with pytest.raises(NotImplementedError, match=f"only the Triton kernels have dropout, .*{words}"):
+        flash_attention(*(change(T) for T in inputs(device="cpu")), dropout_p=0.1, seed=0, backend=backend)
 
 
 X = torch.zeros(1, 1, 8, 16)
+NESTED = torch.nested.nested_tensor([torch.zeros(1, 8, 16)])
 REFUSED = {
+    "a list": ({"Q": [[0.0] * 10**5]}, TypeError, r"^Q must be a torch.Tensor, got .{10,90} \(list\)$"),
+    "sparse": ({"K": X.to_sparse()}, TypeError, "K must be a dense tensor, .* got a sparse_coo float32 tensor of "
+                                                "shape"),
+    "mkldnn": ({"Q": X.to_mkldnn()}, TypeError, "Q must be a dense tensor, .* got a mkldnn float32 tensor of shape"),
+    "nested": ({"Q": NESTED, "K": NESTED, "V": NESTED}, TypeError, "Q must be a dense tensor, .* got a nested tensor "
+                                                                   "on cpu"),
+    "a huge scale": ({"scale": 10**400}, ValueError, r"scale must be finite, got 1000\d+\.\.\.0+ \(int\)"),
+    "a tensor as scale": ({"scale": torch.tensor(0.5)}, TypeError, "scale must be a number or None"),
     "not a tensor": ({"V": None}, TypeError, "V must be a torch.Tensor, got None"),
     "no batch": ({"Q": X[0]}, ValueError, r"Q must have 4 dimensions \(B, H, N, d\)"),
     "integers": ({"Q": X.int(), "K": X.int(), "V": X.int()}, TypeError, "Q must be one of float16.*got a int32 tensor"),
     "mixed dtypes": ({"V": X.half()}, TypeError, "V must match Q's dtype and device"),
-    "mixed devices": ({"K": X.to("meta")}, TypeError, "K must match Q's dtype and device, torch.float32 on cpu, .* on meta"),
+    "mixed devices": ({"K": X.to("meta")}, TypeError, "K must match Q's dtype and device, torch.float32 on cpu, .* on "
+                                                      "meta"),
     "lengths differ": ({"V": X[:, :, 1:]}, ValueError, "V must have K's sizes"),
     "batches differ": ({"Q": X[:0]}, ValueError, "K must have Q's batch size B = 0"),
     "heads do not divide": ({"K": X.repeat(1, 2, 1, 1), "V": X.repeat(1, 2, 1, 1)}, ValueError, "H_q = 1 and H_kv = 2"),
@@ -277,7 +324,8 @@ REFUSED = {
     "seed too large": ({"seed": 2**63}, ValueError, "seed must fit in 64 bits, got 9223372036854775808"),
     "return_lse as int": ({"return_lse": 1}, TypeError, "return_lse must be True or False, got 1"),
     "deterministic as text": ({"deterministic": "yes"}, TypeError, "deterministic must be True or False, got 'yes'"),
-    "unknown backend": ({"backend": "cudnn"}, ValueError, "one of auto, triton, torch or the name of a kernel, got 'cudnn'"),
+    "unknown backend": ({"backend": "cudnn"}, ValueError, "one of auto, triton, torch or the name of a kernel, got "
+                                                          "'cudnn'"),
     "backend as None": ({"backend": None}, ValueError, "one of auto, triton, torch or the name of a kernel, got None"),
 }
 
@@ -316,7 +364,8 @@ def test_opcheck(backend, dtype):
 def test_opcheck_of_window_and_packed_sequences(backend):
     Q, K, V = inputs(N_q=9, N_k=9, B=1, H_q=2, H_kv=1)
     cu_seqlens = torch.tensor([0, 2, 8], dtype=torch.int32, device=Q.device)
-    check_operators(Q, K, V, causal=False, backend=backend, window=[2, 1], cu_seqlens_q=cu_seqlens, cu_seqlens_k=cu_seqlens)
+    check_operators(Q, K, V, causal=False, backend=backend, window=[2, 1], cu_seqlens_q=cu_seqlens,
+                    cu_seqlens_k=cu_seqlens)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
@@ -330,7 +379,8 @@ def test_traced_shapes_are_the_real_ones(dtype):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_torch_compile_takes_it_whole(backend):
-    """fullgraph fails at any Python the tracer has to leave. aot_eager needs no C++ compiler; lengths vary afterwards."""
+    """fullgraph fails at any Python the tracer has to leave. aot_eager needs no C++ compiler; lengths vary
+    afterwards."""
     def layer(Q, K, V):
         O, L = flash_attention(2 * Q, K, V, causal=True, return_lse=True, backend=backend)
         return O + 1, L

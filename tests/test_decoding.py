@@ -23,7 +23,8 @@ RAGGED = [0, 1, 15, 16, 17, 75]        # empty, one key, a page of 16 but one, j
 
 
 def case(lengths, *, H_q=4, H_kv=2, N_q=1, N_max=80, d=24, d_v=16, page_size=None, dtype=torch.float32):
-    """Q and a cache with NaN behind the keys of each sequence; paged: in pages that lie in no order, NaN in all others."""
+    """Q and a cache with NaN behind the keys of each sequence; paged: in pages that lie in no order, NaN in all
+    others."""
     g, B = torch.Generator().manual_seed(0), len(lengths)
     Q = torch.randn(B, H_q, N_q, d, generator=g).to(DEVICE, dtype)
     caches = [torch.randn(B, H_kv, N_max, width, generator=g).to(DEVICE, dtype) for width in (d, d_v)]
@@ -48,12 +49,15 @@ def paged(cache, table, page_size):
     return pages
 
 
-def hold_against_float64(lengths, *, backend="triton", window=None, scale=None, splits=None, strange=lambda T: T, **sizes):
+def hold_against_float64(lengths, *, backend="triton", window=None, scale=None, splits=None, strange=lambda T: T,
+                         **sizes):
     """Every sequence by itself, as if there were no cache."""
     Q, K, V, K_cache, V_cache, places, table = case(lengths, **sizes)
-    O, L = flashlab.flash_attention_decode(strange(Q), strange(K_cache), strange(V_cache), places, block_table=table, window=window,
+    O, L = flashlab.flash_attention_decode(strange(Q), strange(K_cache), strange(V_cache), places, block_table=table,
+                                           window=window,
                                            scale=scale, splits=splits, return_lse=True, backend=backend)
-    assert O.shape == (*Q.shape[:3], V.shape[-1]) and O.dtype == Q.dtype and L.shape == Q.shape[:3] and O.is_contiguous()
+    assert O.shape == (*Q.shape[:3], V.shape[-1]) and O.dtype == Q.dtype and L.shape == Q.shape[:3] and O.is_contiguous(
+        )
     for b, length in enumerate(lengths):
         verdict = judge(O[b], L[b], Q[b], K[b, :, :length], V[b, :, :length], causal=True, window=window, scale=scale)
         assert verdict.ok, f"{length} keys: {verdict}"
@@ -74,7 +78,8 @@ def test_any_number_of_chunks(splits):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("H_q,H_kv,N_q,d,d_v", [(8, 1, 3, 59, 80), (3, 3, 1, 128, 128), (16, 2, 2, 64, 64), (6, 3, 4, 1, 7)])
+@pytest.mark.parametrize("H_q,H_kv,N_q,d,d_v",
+                         [(8, 1, 3, 59, 80), (3, 3, 1, 128, 128), (16, 2, 2, 64, 64), (6, 3, 4, 1, 7)])
 def test_heads_and_widths(backend, H_q, H_kv, N_q, d, d_v):
     """One key head for all, one for each, and 8:1; rows of a group fill a tile more or less."""
     hold_against_float64([97], backend=backend, H_q=H_q, H_kv=H_kv, N_q=N_q, d=d, d_v=d_v, N_max=113, splits=2)
@@ -130,53 +135,44 @@ def test_any_strides(backend, page_size):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("page_size,dtype", [(None, torch.float32), (16, torch.float32), (16, torch.bfloat16)], ids=str)
 def test_a_cache_that_grows_token_by_token(backend, page_size, dtype):
-    """Each step writes its keys and attends: together they are one causal call, and the cache holds what was written."""
+    """Each step writes its keys and attends: together they are one causal call, and the cache holds what was
+    written."""
     B, N = 2, 21
     Q, K, V = (torch.randn(B, H, N, 16, dtype=dtype, device=DEVICE) for H in (4, 2, 2))
     *_, K_cache, V_cache, lengths, table = case([0] * B, d=16, N_max=32, page_size=page_size, dtype=dtype)
     steps, n = [], 0
     for N_q in (1, 1, 3, 11, 1, 4):
         new = slice(n, n + N_q)
-        steps.append(flashlab.flash_attention_decode(Q[:, :, new], K_cache, V_cache, lengths, block_table=table, K_new=K[:, :, new],
+        steps.append(flashlab.flash_attention_decode(Q[:, :, new], K_cache, V_cache, lengths, block_table=table,
+                                                     K_new=K[:, :, new],
                                                      V_new=V[:, :, new], splits=2, backend=backend))
         lengths += N_q
         n += N_q
     assert judge(torch.cat(steps, 2), None, Q, K, V, causal=True).ok
-    kept = K_cache[:, :, :N] if table is None else torch.cat([K_cache[pages.long()].transpose(0, 1).flatten(1, 2)[None, :, :N]
+    kept = K_cache[:, :, :N] if table is None else torch.cat(
+        [K_cache[pages.long()].transpose(0, 1).flatten(1, 2)[None, :, :N]
                                                               for pages in table])
     assert torch.equal(kept, K) and K_cache.isnan().sum() == K_cache.numel() - K.numel()
 
 
 @needs_triton
-def test_numbers_that_a_gpu_is_not_asked_touch_nothing_outside():
+@pytest.mark.parametrize("pages", [True, False])
+def test_numbers_that_a_gpu_is_not_asked_touch_nothing_outside(pages):
     """Lengths and pages that are negative or too large, unchecked: NaN around the cache stays there, and out."""
-    whole = torch.full((9, 1, 16, 16), torch.nan, device=DEVICE)
-    whole[3:6] = torch.randn(3, 1, 16, 16)
-    cache, before = whole[3:6], whole.clone()
-    Q, O, L = torch.randn(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, device=DEVICE)
-    for numbers in ([-9, 2**31 - 1, 99, 16], [0, 1, -(2**31), 48]):
-        lengths = torch.tensor(numbers, dtype=torch.int32, device=DEVICE)
-        table = torch.tensor([[-1, 0, 3], [2**30, -7, 1], [5, 2, 2], [0, 2, -2]], dtype=torch.int32, device=DEVICE)
-        for kernel, grid, arguments in decode.launch(Q, cache, cache, O, L, lengths, table, scale=1.0, splits=2, added=1):
+    ints = lambda numbers: torch.tensor(numbers, dtype=torch.int32, device=DEVICE)
+    whole = torch.full((10, 1, 16, 16), torch.nan, device=DEVICE)
+    cache = whole[3:7]
+    cache.copy_(torch.randn(4, 1, 16, 16))
+    before = whole.clone()
+    Q, O, L = (torch.zeros(4, 1, 1, *width, device=DEVICE) for width in ((16,), (16,), ()))
+    table = ints([[-1, 0, 3], [2**30, -7, 1], [5, 2, 2], [0, 4, -2]]) if pages else None
+    for numbers in ([-9, 2**31 - 1, 99, 16], [0, 1, -(2**31), 48], [16, -1, 99, 2**31 - 1]):
+        launches = decode.launch(Q, cache, cache, O, L, ints(numbers), table, scale=1.0, splits=2, added=int(pages))
+        for kernel, grid, arguments in launches:
             kernel[grid](**arguments)
         assert O.isfinite().all()
-    new = torch.full((4, 1, 1, 16), 7.0, device=DEVICE)
-    full = torch.tensor([48, -1, 2**31 - 1, 47], dtype=torch.int32, device=DEVICE)         # no room, no place, no page
-    decode.append(new, new, cache, cache, full, table)
-    assert torch.equal(whole.nan_to_num(nan=-99.0), before.nan_to_num(nan=-99.0))
-
-
-@needs_triton
-def test_lengths_beyond_a_contiguous_cache_touch_nothing_outside():
-    whole = torch.full((6, 1, 16, 16), torch.nan, device=DEVICE)
-    whole[1:5] = torch.randn(4, 1, 16, 16)
-    cache, before = whole[1:5], whole.clone()
-    Q, O, L = torch.randn(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, 16, device=DEVICE), torch.zeros(4, 1, 1, device=DEVICE)
-    wrong = torch.tensor([16, -1, 99, 2**31 - 1], dtype=torch.int32, device=DEVICE)
-    for kernel, grid, arguments in decode.launch(Q, cache, cache, O, L, wrong, None, scale=1.0, splits=2):
-        kernel[grid](**arguments)
-    assert O.isfinite().all() and torch.equal(L[1].isinf(), torch.ones_like(L[1]).bool())
-    decode.append(Q, Q, cache, cache, torch.tensor([16, -1, 17, 20], dtype=torch.int32, device=DEVICE), None)
+    full = ints([48, -1, 2**31 - 1, 17])               # no room, no place, no page
+    decode.append(Q + 7, Q + 7, cache, cache, full, table)
     assert torch.equal(whole.nan_to_num(nan=-99.0), before.nan_to_num(nan=-99.0))
 
 
@@ -199,7 +195,8 @@ def test_nothing_to_attend_from_or_to(backend, B, N_q, N_max):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_torch_compile_takes_it_whole(backend):
     def step(Q, K_cache, V_cache, lengths, K_new, V_new):
-        O = flashlab.operator.decoding.flash_attention_decode(2 * Q, K_cache, V_cache, lengths, K_new=K_new, V_new=V_new, splits=2,
+        O = flashlab.operator.decoding.flash_attention_decode(2 * Q, K_cache, V_cache, lengths, K_new=K_new,
+                                                              V_new=V_new, splits=2,
                                                      window=(9, 0), backend=backend)
         return O + 1, lengths + 1
 
@@ -216,7 +213,8 @@ def test_pytorch_finds_the_operators_as_it_expects_them():
     Q, K, V, *_, lengths, _ = (T.cpu() if T is not None else None for T in case([5, 9], d=16))
     new = torch.ones(2, 2, 1, 16)
     for operator, arguments in ((flashlab.operator.decoding.CACHE_APPEND, (new, new, K, V, lengths, None, "torch")),
-                                (flashlab.operator.decoding.ATTENTION_DECODE, (Q, K, V, lengths, None, 0, None, 0.5, None, "torch"))):
+                                (flashlab.operator.decoding.ATTENTION_DECODE,
+                                 (Q, K, V, lengths, None, 0, None, 0.5, None, "torch"))):
         torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
@@ -229,24 +227,35 @@ REFUSED = {
     "batch": ({"lengths": TWO[:1]}, ValueError, r"lengths must have the shape \(B,\) with Q's batch size B = 2, got"),
     "too long": ({"lengths": TWO + 1}, ValueError, r"lengths must lie between 0 and 8, .* got \[4, 9\]"),
     "negative": ({"lengths": TWO - 4}, ValueError, r"lengths must lie between 0 and 8, .* got \[-1, 4\]"),
-    "no room": ({"K_new": X[:, :2], "V_new": X[:, :2]}, ValueError, "lengths must lie between 0 and 7, .* less 1 new ones, got"),
-    "K alone": ({"K_new": X[:, :2]}, TypeError, "V_new must be a torch.Tensor, as K_new and V_new come together, got None"),
-    "heads of new": ({"K_new": X, "V_new": X}, ValueError, r"K_new must have the shape \(B, H_kv, N_q, d\) = \(2, 2, 1, 16\), got"),
+    "no room": ({"K_new": X[:, :2], "V_new": X[:, :2]}, ValueError, "lengths must lie between 0 and 7, .* less 1 new "
+                                                                    "ones, got"),
+    "K alone": ({"K_new": X[:, :2]}, TypeError, "V_new must be a torch.Tensor, as K_new and V_new come together, got "
+                                                "None"),
+    "heads of new": ({"K_new": X, "V_new": X}, ValueError,
+                     r"K_new must have the shape \(B, H_kv, N_q, d\) = \(2, 2, 1, 16\), got"),
     "dtype of new": ({"K_new": X[:, :2], "V_new": X[:, :2].half()}, TypeError, "V_new must match Q's dtype and device"),
     "cache's dtype": ({"V_cache": CACHE.half()}, TypeError, "V_cache must match Q's dtype and device"),
     "cache's width": ({"K_cache": CACHE[..., :9]}, ValueError, "K_cache must have Q's head dimension d = 16, got"),
-    "caches differ": ({"V_cache": CACHE[:, :, :9, :3][:, :1]}, ValueError, r"V_cache must have K_cache's sizes \(2, 2, 8\)"),
-    "cache's batch": ({"K_cache": PAGES, "V_cache": PAGES}, ValueError, "K_cache must have Q's batch size B = 2, or come"),
+    "caches differ": ({"V_cache": CACHE[:, :, :9, :3][:, :1]}, ValueError,
+                      r"V_cache must have K_cache's sizes \(2, 2, 8\)"),
+    "cache's batch": ({"K_cache": PAGES, "V_cache": PAGES}, ValueError, "K_cache must have Q's batch size B = 2, or "
+                                                                        "come"),
     "heads": ({"Q": X[:, :3]}, ValueError, "H_q = 3 and H_kv = 2"),
-    "no pages": (PAGED | {"K_cache": PAGES[:0], "V_cache": PAGES[:0]}, ValueError, "K_cache must have at least one page"),
-    "table's type": (PAGED | {"block_table": TABLE.float()}, TypeError, "block_table must be an int32 tensor on Q's device"),
-    "table's shape": (PAGED | {"block_table": TABLE[0]}, ValueError, r"block_table must have the shape \(B, max_pages\)"),
-    "a page too far": (PAGED | {"block_table": TABLE + 1}, ValueError, r"block_table must name pages 0 to 3 .* got \[3, 4\]"),
+    "no pages": (PAGED | {"K_cache": PAGES[:0], "V_cache": PAGES[:0]}, ValueError,
+                 "K_cache must have at least one page"),
+    "table's type": (PAGED | {"block_table": TABLE.float()}, TypeError, "block_table must be an int32 tensor on Q's "
+                                                                        "device"),
+    "table's shape": (PAGED | {"block_table": TABLE[0]}, ValueError,
+                      r"block_table must have the shape \(B, max_pages\)"),
+    "a page too far": (PAGED | {"block_table": TABLE + 1}, ValueError,
+                       r"block_table must name pages 0 to 3 .* got \[3, 4\]"),
     "window": ({"window": 3}, TypeError, "window must be None or two integers"),
     "splits": ({"splits": 0}, ValueError, "splits must be an integer >= 1, got 0"),
     "backend": ({"backend": "cuda"}, ValueError, "backend must be one of auto, triton, torch, got 'cuda'"),
-    "float64": ({"Q": X.double(), "K_cache": CACHE.double(), "V_cache": CACHE.double(), "backend": "triton"}, TypeError, "Q must"),
-    "gradient": ({"Q": X.clone().requires_grad_()}, RuntimeError, "no gradient, and Q requires one. Call it under torch.no_grad"),
+    "float64": ({"Q": X.double(), "K_cache": CACHE.double(), "V_cache": CACHE.double(), "backend": "triton"}, TypeError,
+                "Q must"),
+    "gradient": ({"Q": X.clone().requires_grad_()}, RuntimeError, "no gradient, and Q requires one. Call it under "
+                                                                  "torch.no_grad"),
 }
 
 
@@ -286,7 +295,8 @@ def test_flash_attention_runs_it_by_name_and_differentiates():
     assert judge_gradients(*torch.autograd.grad(O, QKV, dO), *QKV, dO, window=(30, 0)).ok
     with pytest.raises(ValueError, match="fa2_decode_forward does not take the call: it takes no packed sequences"):
         cu = torch.tensor([0, 2], dtype=torch.int32, device=DEVICE)
-        flashlab.flash_attention_varlen(*(T[0].transpose(0, 1) for T in (Q, Q, Q)), cu, cu, backend="fa2_decode_forward")
+        flashlab.flash_attention_varlen(*(T[0].transpose(0, 1) for T in (Q, Q, Q)), cu, cu,
+                                        backend="fa2_decode_forward")
 
 
 class OnAGPU(torch.Tensor):
@@ -297,13 +307,15 @@ class OnAGPU(torch.Tensor):
 def test_when_it_is_picked(monkeypatch):
     """Once it is proven: for few queries before many keys, and not with dropout."""
     picked = lambda H_q=8, H_kv=1, N_q=1, N_k=4096, **options: pick.pick(
-        *(torch.empty(1, H, N, 64, dtype=torch.float16).as_subclass(OnAGPU) for H, N in ((H_q, N_q), (H_kv, N_k), (H_kv, N_k))),
+        *(torch.empty(1, H, N, 64, dtype=torch.float16).as_subclass(OnAGPU) for H,
+          N in ((H_q, N_q), (H_kv, N_k), (H_kv, N_k))),
         **{"causal": True, "dropout_p": 0.0} | options)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     monkeypatch.setattr(pick, "DECODE", ladder.DECODE._replace(proven=False))
     assert "not been held against float64" in picked()[1]["fa2_decode_forward"]
     monkeypatch.setattr(pick, "DECODE", ladder.DECODE._replace(proven=True))
-    assert picked()[0] is picked(N_q=8)[0] is picked(window=(99, 0), causal=False)[0] is ladder.DECODE
+    for call in ({}, {"N_q": 8}, {"window": (99, 0), "causal": False}):
+        assert picked(**call)[0].name == "fa2_decode_forward"
     for other in ({"N_q": 9}, {"N_k": 1000}):
         kernel, reasons = picked(**other)
         assert kernel in ladder.KERNELS and "fa2_decode_forward" not in reasons
@@ -311,10 +323,13 @@ def test_when_it_is_picked(monkeypatch):
 
 
 def test_splits_fill_the_gpu():
-    """Against the plainest cases: one program is cut up as far as it goes, a full GPU stays whole, a wave too many is not begun."""
-    assert choose_splits(1, 1000, 264) == 250 and choose_splits(1, 16, 264) == 16 and choose_splits(1, 10**6, 10**6) == MOST
+    """Against the plainest cases: one program is cut up as far as it goes, a full GPU stays whole, a wave too many is
+    not begun."""
+    assert choose_splits(1, 1000, 264) == 250 and choose_splits(1, 16, 264) == 16 and choose_splits(1, 10**6,
+                                                                                                    10**6) == MOST
     assert choose_splits(264, 1000, 264) == 1 and choose_splits(512, 1000, 264) == 1
-    assert choose_splits(4, 1024, 264) == 64 and choose_splits(64, 1024, 264) == 4 and choose_splits(128, 1024, 264) == 2
+    assert choose_splits(4, 1024, 264) == 64 and choose_splits(64, 1024, 264) == 4 and choose_splits(128, 1024,
+                                                                                                     264) == 2
     assert choose_splits(8, 0, 264) == 1                # no key at all
 
 
@@ -334,7 +349,8 @@ def jobs(arch, *, H_q=32, N_q=1, d=128, dtype=torch.bfloat16, page_size=None, **
 
 CASES = {} if decode is None else {
     "80": jobs(80, N_q=2)[0], "86 window": jobs(86, N_q=8, causal=False, left=99, right=0, tiles=(64, 8, 2))[0],
-    "89 d 64": jobs(89, H_q=4, d=64, tiles=(128, 4, 2))[0], "90": jobs(90)[0], "90 pages of 64": jobs(90, page_size=64)[0],
+    "89 d 64": jobs(89, H_q=4, d=64, tiles=(128, 4, 2))[0], "90": jobs(90)[0],
+    "90 pages of 64": jobs(90, page_size=64)[0],
     "90 pages of 16": jobs(90, page_size=16)[0],
     "90, 64 rows": jobs(90, N_q=8, tiles=(64, 4, 3))[0],
     "100, 64 rows": jobs(100, N_q=8)[0], "90 float32": jobs(90, dtype=torch.float32)[0],
@@ -350,13 +366,14 @@ def compiled():
 @needs_triton
 @pytest.mark.parametrize("name", CASES)
 def test_what_the_compiler_made_of_it(compiled, name):
-    """Fails if a change spills registers, outgrows shared memory, loses the tensor cores or the wide copies in the background."""
+    """Fails if a change spills registers, outgrows shared memory, loses the tensor cores or the wide copies in the
+    background."""
     kernel = compiled[name]
     assert kernel.spills == 0 and not kernel.warnings and kernel.shared_bytes <= SHARED_LIMIT[kernel.arch]
     if name[0].isdigit():
         assert "cp.async.cg" in kernel.ptx and ("float32" in name or "mma" in kernel.ptx)
     if name.startswith(("90", "100")) and "float32" not in name:
-        assert 2 * kernel.shared_bytes <= SHARED_LIMIT[90] + 2048                 # two programs on an SM, as choose_splits counts
+        assert 2 * kernel.shared_bytes <= SHARED_LIMIT[90] + 2048      # two programs on an SM, as choose_splits counts
 
 
 @needs_triton
@@ -370,5 +387,6 @@ def test_pages_cost_no_stage_of_the_pipeline(compiled):
 def test_a_forward_mode_derivative_is_refused(of):
     """torch.func.jvp would get a tangent of 0 without a word."""
     tensors = {"Q": X, "K_cache": CACHE, "V_cache": CACHE, "lengths": TWO}
-    with pytest.raises(RuntimeError, match="flash_attention_decode has no gradient, nor a forward-mode derivative, as jvp"):
+    with pytest.raises(RuntimeError, match="flash_attention_decode has no gradient, nor a forward-mode derivative, as "
+                                           "jvp"):
         torch.func.jvp(lambda T: flashlab.flash_attention_decode(**tensors | {of: T}), (tensors[of],), (tensors[of],))

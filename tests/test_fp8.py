@@ -25,7 +25,8 @@ def rms(X, dim=None):
 def expected_error(Q, K, V, causal=False):
     """The root mean square error of each element of O that e4m3 leads to.
 
-    Four roundings: those of Q and K each move a score by EPS · scale · |q k|, a root of a sum over d; a score moved by x moves its
+    Four roundings: those of Q and K each move a score by EPS · scale · |q k|, a root of a sum over d; a score moved by
+                    x moves its
     weight by that share of it; P and V are rounded themselves. All are independent, and no scale wastes bits.
     """
     K, V = (T.repeat_interleave(Q.shape[1] // T.shape[1], 1).double() for T in (K, V))
@@ -45,7 +46,8 @@ def check(O, Q, K, V, causal=False):
 
 
 CASES = {
-    "whole blocks": (inputs(256, 256, 128), False), "causal": (inputs(512, 512, 64), True), "ragged": (inputs(97, 333, 128), False),
+    "whole blocks": (inputs(256, 256, 128), False), "causal": (inputs(512, 512, 64), True),
+    "ragged": (inputs(97, 333, 128), False),
     "bottom-right, shared key heads": (inputs(113, 200, 64, 4, 2), True), "one query": (inputs(1, 300, 128), True),
 }
 
@@ -88,10 +90,12 @@ def test_quantised_numbers_are_close_and_the_largest_is_exact(N):
     X[:, :, N // 2] = 0
     q = fp8.quantize(X, 64)
     assert q.values.dtype == torch.float8_e4m3fn and q.scales.shape == (1, 2, -(-N // 64))
-    error = (q.dequantized() - X).abs()
-    assert (error <= X.abs() / 16 + q.of_rows() * 2.0**-10 * 1.001).all()          # half a step; half of the smallest number
-    top = [part.abs().amax((-2, -1)) for part in q.dequantized().split(64, -2)]
-    assert torch.allclose(torch.stack(top, -1), torch.stack([part.abs().amax((-2, -1)) for part in X.split(64, -2)], -1), rtol=1e-6)
+    back = q.values.float() * q.of_rows()
+    error = (back - X).abs()
+    assert (error <= X.abs() / 16 + q.of_rows() * 2.0**-10 * 1.001).all()    # half a step; half of the smallest number
+    top = [part.abs().amax((-2, -1)) for part in back.split(64, -2)]
+    assert torch.allclose(torch.stack(top, -1),
+                          torch.stack([part.abs().amax((-2, -1)) for part in X.split(64, -2)], -1), rtol=1e-6)
 
 
 def test_scales_follow_their_blocks():
@@ -149,7 +153,8 @@ from flashlab.operator import quantize as quantizing  # noqa: E402
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all  # noqa: E402
 
 PLACES = torch.arange(16)
-KEY_AT = ((PLACES >> 1) & 1) * 8 + ((PLACES >> 2) & 3) * 2 + (PLACES & 1)      # of the 16 keys that change places, which is where
+# of the 16 keys that change places, which is where
+KEY_AT = ((PLACES >> 1) & 1) * 8 + ((PLACES >> 2) & 3) * 2 + (PLACES & 1)
 
 
 def in_the_order_of_threads(X):
@@ -166,7 +171,8 @@ def as_the_kernel_wants(Q, K, V, block):
 
 @pytest.mark.parametrize("rotate, transposed", [(False, False), (True, False), (False, True)])
 def test_quantising_kernel(rotate, transposed):
-    """Interpreted. Where rounding should carry into the exponent, Triton's interpreter loses the carry: 127 becomes 64, not 128.
+    """Interpreted. Where rounding should carry into the exponent, Triton's interpreter loses the carry: 127 becomes 64,
+    not 128.
 
     It is at odds with the smallest numbers, too, and a number at the edge of a step may go either way.
     """
@@ -209,7 +215,8 @@ STAND_IN = {
     "d 128": (inputs(512, 512, 128), False, TWO | {"stages": 3, "two_sums": True}),
     "causal, three consumers": (inputs(640, 640, 64), True, TWO | {"consumers": 3, "stages": 3}),
     "unrolled, ragged, shared key heads": (inputs(333, 690, 128, 4, 2), False, TWO | {"unrolled": True}),
-    "bottom-right, the diagonal crosses blocks": (inputs(301, 700, 64), True, TWO | {"unrolled": True, "two_sums": True}),
+    "bottom-right, the diagonal crosses blocks": (inputs(301, 700, 64), True, TWO
+                                                  | {"unrolled": True, "two_sums": True}),
     "d 256": (inputs(200, 300, 256), True, TWO),
     "one query": (inputs(1, 200, 128), True, TWO | {"two_sums": True}), "few keys": (inputs(200, 7, 64), False, TWO),
 }
@@ -217,7 +224,8 @@ STAND_IN = {
 
 @pytest.mark.parametrize("case", STAND_IN)
 def test_warpgroups_do_the_same_steps(monkeypatch, case):
-    """Fails if a ring index, a mask, a scale or the order of the keys is wrong. Weights at the edge of a step may round apart."""
+    """Fails if a ring index, a mask, a scale or the order of the keys is wrong. Weights at the edge of a step may round
+    apart."""
     (Q, K, V), causal, choice = STAND_IN[case]
     V[:, :, -V.shape[2] // 3:] *= 8                    # blocks with other scales
     K[:, :, -K.shape[2] // 3:] *= 2
@@ -227,7 +235,8 @@ def test_warpgroups_do_the_same_steps(monkeypatch, case):
 
 
 def test_launches_belong_together(monkeypatch):
-    """All of a call, in float16, which the interpreter can: fails if a tensor, a scale or a stride goes to the wrong place."""
+    """All of a call, in float16, which the interpreter can: fails if a tensor, a scale or a stride goes to the wrong
+    place."""
     Q, K, V = (T.half().transpose(1, 2).contiguous().transpose(1, 2) for T in inputs(130, 200, 64, 4, 2))
     O = torch.full(Q.shape, torch.nan, dtype=torch.bfloat16)
     *quantise, (_, grid, arguments) = kernels.fp8.launches(Q, K, V, O, fp8.hadamard(64, dtype=Q.dtype), causal=True, scale=0.125)
@@ -235,7 +244,7 @@ def test_launches_belong_together(monkeypatch):
         kernel[its_grid](**its_arguments)
     stand_in(monkeypatch, min(2, grid[0]), arguments)
     error = O.double() - oracle.attention(Q, K, V, causal=True)[0]
-    assert rms(error) < 5 * rms(expected_error(Q, K, V, True))                     # the interpreter's roundings: see above
+    assert rms(error) < 5 * rms(expected_error(Q, K, V, True))            # the interpreter's roundings: see above
 
 
 def jobs(d, causal, **masks):
@@ -258,7 +267,8 @@ def compiled():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_launch_fits(compiled, name):
-    """Fails if a Hopper GPU has not the shared memory for it, or if numbers go to memory and back for want of registers."""
+    """Fails if a Hopper GPU has not the shared memory for it, or if numbers go to memory and back for want of
+    registers."""
     result = compiled[name]
     assert result.shared_bytes <= SHARED_LIMIT[90]
     assert result.spills <= SPILLED.get(name, 0) and not result.warnings
@@ -266,7 +276,8 @@ def test_every_launch_fits(compiled, name):
 
 @pytest.mark.parametrize("name", ATTENTION)
 def test_the_tensor_cores_multiply_e4m3(compiled, name):
-    """Fails if a product is made of wider numbers, or if weights are moved between threads or bytes on their way to it."""
+    """Fails if a product is made of wider numbers, or if weights are moved between threads or bytes on their way to
+    it."""
     ptx = compiled[name].ptx
     products = [line for line in ptx.splitlines() if "wgmma.mma_async" in line]
     assert products and all("f32.e4m3.e4m3" in line for line in products)

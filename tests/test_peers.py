@@ -1,4 +1,5 @@
-"""The functions under the names of the package flash_attn, which flash-attention's own tests are run with, hold against float64.
+"""The functions under the names of the package flash_attn, which flash-attention's own tests are run with, hold against
+float64.
 
 Those tests themselves want a checkout of that project: tests/peers/README.md.
 """
@@ -38,7 +39,8 @@ def swapped(*tensors):
     return [T.transpose(1, 2) for T in tensors]
 
 
-@pytest.mark.parametrize("causal, window", [(False, (-1, -1)), (True, (-1, -1)), (False, torch.tensor([3, 2])), (True, (4, 5))])
+@pytest.mark.parametrize("causal, window",
+                         [(False, (-1, -1)), (True, (-1, -1)), (False, torch.tensor([3, 2])), (True, (4, 5))])
 def test_dense(shim, causal, window):
     q, k, v = tensors(9, 13)
     O, L, S = shim.flash_attn_func(q, k, v, causal=causal, window_size=window, return_attn_probs=True)
@@ -66,7 +68,8 @@ def packed_sequences():
 def test_varlen(shim):
     q, k, v, cu_seqlens, each = packed_sequences()
     O = shim.flash_attn_varlen_func(q, k, v, *cu_seqlens, 9, 7, causal=True)
-    assert torch.equal(shim.flash_attn_varlen_kvpacked_func(q, torch.stack([k, v], 1), *cu_seqlens, 9, 7, causal=True), O)
+    assert torch.equal(shim.flash_attn_varlen_kvpacked_func(q, torch.stack([k, v], 1), *cu_seqlens, 9, 7, causal=True),
+                       O)
     for rows, keys in each:
         Q, K, V, O_s = (T.transpose(0, 1) for T in (q[rows], k[keys], v[keys], O[rows]))
         assert oracle.judge(O_s, None, Q, K, V, causal=True).ok
@@ -131,6 +134,7 @@ def test_transformers_models_get_flashlab_where_tests_ask_for_another():
             "    model = transformers.LlamaModel._from_config(config, attn_implementation=name)\n"
             "    before = attention_interface.calls; model(torch.ones(1, 3, dtype=torch.long))\n"
             "    print(model.config._attn_implementation, attention_interface.calls > before)")
-    run = subprocess.run([sys.executable, "-c", code.format([str(PEERS.parents[1]), str(PEERS)])], capture_output=True, text=True,
+    run = subprocess.run([sys.executable, "-c", code.format([str(PEERS.parents[1]), str(PEERS)])], capture_output=True,
+                         text=True,
                          timeout=300)
     assert run.stdout.splitlines() == ["eager False"] + ["FlashLab True"] * 3, run.stderr

@@ -1,18 +1,34 @@
-"""Plans, against kernels that only note what they were given: Triton's own would need a GPU."""
+"""Calls that are made again by their plans, and all those that must not be. Stand-ins take the place of compiled
+kernels."""
 
 import gc
 import weakref
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-import flashlab  # noqa: F401  before Triton: it decides whether kernels are interpreted
+import flashlab  # before Triton: it decides whether kernels are interpreted
+from flashlab.oracle import judge, judge_gradients
 
 triton = pytest.importorskip("triton")
 
 from flashlab.kernels import plans  # noqa: E402
 from flashlab.kernels.launch import descriptor  # noqa: E402
+from flashlab.memory import Memory  # noqa: E402
+from flashlab.operator import pick  # noqa: E402
+from flashlab.operator.attention import ATTENTION_BACKWARD, Options  # noqa: E402
+from flashlab.triton_mode import interpreted  # noqa: E402
 
+
+@pytest.fixture(autouse=True)
+def none_before():
+    plans.forget()
+    yield
+    plans.forget()
+
+
+# ---- launches, of kernels that only note what they were given
 
 class Compiled:
     def __init__(self, noted):
@@ -24,10 +40,11 @@ class Compiled:
 
 
 class Kernel:
-    """Stands for a JITFunction: the first launch by names gives what is compiled, whose launches take values in order."""
+    """Stands for a JITFunction: the first launch by names gives what is compiled, whose launches take values in
+    order."""
 
     def __init__(self, *arg_names, compiles=True):
-        self.arg_names, self.noted = arg_names, []
+        self.arg_names, self.noted = arg_names or ("X", "Y", "n", "factor"), []
         self.compiled = Compiled(self.noted) if compiles else None
 
     def __getitem__(self, grid):
@@ -36,20 +53,19 @@ class Kernel:
             return self.compiled
         return launch
 
+    @property
+    def order(self):
+        return [noted[0] for noted in self.noted]
 
-@pytest.fixture(autouse=True)
-def none_before():
-    plans.forget()
 
-
-def call(kernel, X, Y, options=None, launches=None):
-    options = options or {"factor": 2.0}
-    launches = launches or (lambda X, Y: [(kernel, (X.shape[0],), {"Y": Y, "X": X, "n": X.shape[0], "num_warps": 4} | options)])
-    plans.run(plans.kind(options.items(), X, Y), launches, {"X": X, "Y": Y})
+def call(kernel, X, Y, factor=2.0, launches=None):
+    launches = launches or (lambda X, Y: [
+        (kernel, (X.shape[0],), {"Y": Y, "X": X, "n": X.shape[0], "num_warps": 4, "factor": factor})])
+    plans.run(plans.key((factor,), X, Y), launches, {"X": X, "Y": Y})
 
 
 def test_the_next_call_has_its_own_tensors_in_the_same_places():
-    kernel = Kernel("X", "Y", "n", "factor")
+    kernel = Kernel()
     A, B, C = torch.zeros(3), torch.zeros(3), torch.zeros(3)
     call(kernel, A, A)                                 # one tensor in two places: they need not be one the next time
     call(kernel, B, C)
@@ -59,28 +75,22 @@ def test_the_next_call_has_its_own_tensors_in_the_same_places():
     assert values == (B.data_ptr(), C.data_ptr(), 3, 2.0)
 
 
-def another(change):
+def test_a_call_with_another_key_is_worked_out_anew():
     X = torch.zeros(64)
-    return {"size": X[:32], "stride": torch.zeros(128)[::2], "dtype": X.half(), "alignment": torch.zeros(65)[1:]}[change]
-
-
-@pytest.mark.parametrize("change", ["size", "stride", "dtype", "alignment", "option"])
-def test_a_call_of_another_kind_is_worked_out_anew(change):
-    kernel = Kernel("X", "Y", "n", "factor")
-    X = torch.zeros(64)
-    call(kernel, X, X)
-    if change == "option":
-        call(kernel, X, X, {"factor": 3.0})
-    else:
-        call(kernel, X, another(change))
-    assert [noted[0] for noted in kernel.noted] == ["first", "first"]
+    for changed in (X[:32], torch.zeros(128)[::2], X.half(), torch.zeros(65)[1:]):      # size, stride, dtype, alignment
+        kernel = Kernel()
+        call(kernel, X, X)
+        call(kernel, X, changed)
+        call(kernel, X, X, factor=3.0)
+        assert kernel.order == ["first"] * 3
+        plans.forget()
 
 
 def test_temporaries_are_made_anew():
     fills, reads, made = Kernel("X", "T"), Kernel("T", "Y"), []
 
-    def make(shape, **kind):
-        made.append(torch.zeros(shape, **kind))
+    def make(shape, **options):
+        made.append(torch.zeros(shape, **options))
         return made[-1]
 
     def launches(X, Y):
@@ -91,8 +101,7 @@ def test_temporaries_are_made_anew():
         call(None, torch.zeros(3), torch.zeros(3), launches=launches)
     filled, read = [noted[2][1] for noted in fills.noted[1:]], [noted[2][0] for noted in reads.noted[1:]]
     assert filled == read == [T.data_ptr() for T in made[1:]] and len({*filled}) == 2
-    assert made[1].shape == (2, 3) and made[1].dtype == torch.int32
-    assert reads.noted[1][1] == (2, 2, 1)
+    assert made[1].shape == (2, 3) and made[1].dtype == torch.int32 and reads.noted[1][1] == (2, 2, 1)
 
 
 def test_a_descriptor_moves_to_the_new_tensor():
@@ -107,38 +116,32 @@ def test_a_descriptor_moves_to_the_new_tensor():
     assert first.base.data_ptr() == A.data_ptr(), "the first call's descriptor stays as it was"
 
 
-def test_where_a_launch_takes_a_copy_there_is_no_plan():
-    kernel = Kernel("X", "Y", "n", "factor")
-    launches = lambda X, Y: [(kernel, (1,), {"X": -X, "Y": Y, "n": 3, "factor": 2.0})]
+def test_where_there_is_no_plan():
+    """Where a launch takes a copy of a tensor, and where the interpreter runs a kernel."""
+    copies, never = Kernel(), Kernel(compiles=False)
+    launches = lambda X, Y: [(copies, (1,), {"X": -X, "Y": Y, "n": 3, "factor": 2.0})]
     for X in torch.ones(3), torch.ones(3) * 2:
         call(None, X, torch.zeros(3), launches=launches)
-    assert [noted[0] for noted in kernel.noted] == ["first", "first"]
-    assert kernel.noted[1][2]["X"].tolist() == [-2, -2, -2]
+        call(never, X, X, factor=9.0)
+    assert copies.order == never.order == ["first", "first"] and copies.noted[1][2]["X"].tolist() == [-2, -2, -2]
 
 
-def test_interpreted_kernels_have_no_plans():
-    kernel = Kernel("X", "Y", "n", "factor", compiles=False)
-    for _ in range(2):
+def test_whoever_watches_launches_hears_every_one(monkeypatch):
+    kernel = Kernel()
+    call(kernel, torch.zeros(3), torch.zeros(3))
+    with monkeypatch.context() as watched:
+        watched.setattr(triton.JITFunction, "run", lambda *args, **kwargs: None)
         call(kernel, torch.zeros(3), torch.zeros(3))
-    assert [noted[0] for noted in kernel.noted] == ["first", "first"]
-
-
-def test_who_listens_to_launches_hears_every_one(monkeypatch):
-    kernel = Kernel("X", "Y", "n", "factor")
     call(kernel, torch.zeros(3), torch.zeros(3))
-    monkeypatch.setattr(triton.JITFunction, "run", lambda *args, **kwargs: None)
-    call(kernel, torch.zeros(3), torch.zeros(3))
-    monkeypatch.undo()
-    call(kernel, torch.zeros(3), torch.zeros(3))
-    assert [noted[0] for noted in kernel.noted] == ["first", "first", "again"]
+    assert kernel.order == ["first", "first", "again"]
 
 
 def test_a_plan_keeps_no_tensor_alive():
     X = torch.zeros(3)
     gone = weakref.ref(X.untyped_storage())
-    kernel = type("Forgetful", (), {"arg_names": ("X", "Y", "n", "factor"),
-                                    "__getitem__": lambda self, grid: lambda **arguments: Compiled([])})()
-    call(kernel, X, X)
+    forgetful = type("Forgetful", (), {"arg_names": ("X", "Y", "n", "factor"),
+                                       "__getitem__": lambda self, grid: lambda **arguments: Compiled([])})()
+    call(forgetful, X, X)
     del X
     gc.collect()
     assert gone() is None
@@ -146,7 +149,192 @@ def test_a_plan_keeps_no_tensor_alive():
 
 def test_only_so_many_are_kept(monkeypatch):
     monkeypatch.setattr(plans, "AT_MOST", 2)
-    kernel = Kernel("X", "Y", "n", "factor")
+    kernel = Kernel()
     for n in (1, 2, 3, 3, 1):
         call(kernel, torch.zeros(n), torch.zeros(n))
-    assert [noted[0] for noted in kernel.noted] == ["first", "first", "first", "again", "first"]
+    assert kernel.order == ["first", "first", "first", "again", "first"]
+
+
+# ---- calls of the operator; what a GPU would run again by addresses, the interpreter runs again with tensors
+
+class Again:
+    """Stands for what Triton compiled of a kernel."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def __getitem__(self, grid):
+        return lambda *values: self.kernel[grid](**dict(zip(self.kernel.arg_names, values, strict=True)))
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How many kernels have been picked, and how many plans replayed."""
+    if not interpreted():
+        pytest.skip("it stands in for compiled kernels")
+    counts, launch, picked = {"picked": 0, "replayed": 0}, plans.launch, pick.pick
+
+    def launch_and_compile(launches):
+        launch(launches)
+        return [Again(kernel) for kernel, _, _ in launches]
+
+    def replay(plan, tensors, device):
+        counts["replayed"] += 1
+        tensors = tensors | {name: make(shape, dtype=dtype) for name, (make, shape, dtype) in plan.temporaries.items()}
+        for run, values, places, _ in plan.steps:
+            values = values.copy()
+            for place, name in places:
+                values[place] = tensors[name]
+            run(*values)
+
+    def count(*tensors, **options):
+        counts["picked"] += 1
+        return picked(*tensors, **options)
+
+    monkeypatch.setattr(plans, "launch", launch_and_compile)
+    monkeypatch.setattr(plans, "replay", replay)
+    monkeypatch.setattr(pick, "pick", count)
+    return counts
+
+
+def tensors(N_q=20, N_k=33, dtype=torch.float32, gradients=False):
+    return [torch.randn(1, H, N, 16, dtype=dtype, requires_grad=gradients) for H, N in ((4, N_q), (2, N_k), (2, N_k))]
+
+
+def attend(*QKV, **options):
+    return flashlab.flash_attention(*QKV, **{"causal": True, "backend": "triton"} | options)
+
+
+def test_the_next_call_of_the_operator_is_replayed(counted):
+    for n in range(3):
+        Q, K, V = tensors()
+        O, L = attend(Q, K, V, return_lse=True)
+        assert judge(O, L, Q, K, V, causal=True).ok and counted == {"picked": 1, "replayed": n}
+    plans.forget()                                     # as when a search has found other tiles
+    attend(*tensors(), return_lse=True)
+    assert counted["picked"] == 2
+
+
+def test_gradients_are_replayed(counted):
+    """Of O alone, of O and L, and of a sum, whose dO is one expanded number."""
+    losses = [lambda O, L, dO: (O * dO).sum(), lambda O, L, dO: (O * dO).sum() + L.sum(), lambda O, L, dO: O.sum()]
+    for loss in losses:
+        for repeated in range(2):
+            QKV, dO = tensors(N_q=33, gradients=True), torch.randn(1, 4, 33, 16)
+            before = counted["picked"]
+            O, L = attend(*QKV, return_lse=True, deterministic=True)
+            grads = torch.autograd.grad(loss(O, L, dO), QKV)
+            plain = [T.detach().double().requires_grad_() for T in QKV]
+            expected = torch.autograd.grad(loss(*flashlab.flash_attention(*plain, causal=True, return_lse=True),
+                                                dO.double()), plain)
+            for got, truth in zip(grads, expected, strict=True):
+                torch.testing.assert_close(got.double(), truth, rtol=1e-4, atol=1e-5)
+            assert not repeated or counted["picked"] == before
+
+
+@pytest.mark.parametrize("window", [None, (20, 5)], ids=str)
+def test_packed_sequences_are_replayed(counted, window):
+    """Other numbers in cu_seqlens leave the key as it is; another window, or one sequence more, does not."""
+    def hold(lengths_q, lengths_k, window):
+        cu_q, cu_k = (torch.tensor([0, *lengths]).cumsum(0).int() for lengths in (lengths_q, lengths_k))
+        QKV = [torch.randn(40, H, 16, requires_grad=True) for H in (4, 2, 2)]
+        dO = torch.randn(40, 4, 16)
+        options = {"window": window, "causal": window is None}
+        O = flashlab.flash_attention_varlen(*QKV, cu_q, cu_k, backend="triton", **options)
+        grads = torch.autograd.grad(O, QKV, dO)
+        for s in range(len(lengths_q)):
+            q, k = slice(*cu_q[s:s + 2].tolist()), slice(*cu_k[s:s + 2].tolist())
+            Q, K, V, O_s, dO_s, dQ, dK, dV = (T[rows].transpose(0, 1) for T, rows in zip(
+                (*QKV, O, dO, *grads), (q, k, k, q, q, q, k, k), strict=True))
+            assert judge(O_s, None, Q, K, V, **options).ok and judge_gradients(dQ, dK, dV, Q, K, V, dO_s, **options).ok
+
+    hold([10, 30], [25, 15], window)
+    hold([33, 7], [20, 20], window)
+    assert counted == {"picked": 2, "replayed": 2}     # forward and backward, once each
+    hold([33, 7], [20, 20], (3, 4))
+    hold([20, 13, 7], [0, 20, 20], window)
+    assert counted == {"picked": 6, "replayed": 2}
+
+
+@pytest.mark.parametrize("new", [False, True])
+@pytest.mark.parametrize("paged", [False, True])
+def test_a_step_of_decoding_is_replayed(counted, new, paged):
+    table = torch.randperm(6).view(2, 3).int() if paged else None
+    for n in range(3):
+        Q, K, V = torch.randn(2, 4, 1, 16), torch.randn(2, 2, 48, 16), torch.randn(2, 2, 48, 24)
+        caches = [T.unflatten(2, (3, 16)).transpose(1, 2).flatten(0, 1)[table.flatten().argsort()] if paged
+                  else T.clone()
+                  for T in (K, V)]
+        added = {"K_new": K[:, :, 5 + n:6 + n].contiguous(), "V_new": V[:, :, 5 + n:6 + n].contiguous()} if new else {}
+        lengths = torch.tensor([5 + n, 5 + n], dtype=torch.int32)
+        O = flashlab.flash_attention_decode(Q, *caches, lengths, block_table=table, splits=2, backend="triton", **added)
+        N_k = 5 + n + new
+        assert judge(O, None, Q, K[:, :, :N_k], V[:, :, :N_k], causal=True).ok and counted["replayed"] == n
+
+
+def test_launches_that_took_a_copy_are_not_replayed(counted):
+    """An O whose rows do not lie as the forward pass leaves them is copied on the way to the kernels."""
+    Q, K, V = (torch.randn(1, 2, 8, 16) for _ in range(3))
+    cu = torch.tensor([0, 3, 8], dtype=torch.int32)
+    options = Options(None, False, 0.25, 0.0, "triton", True, None, cu, cu)
+    O, L = torch.ops.flashlab.attention_forward(Q, K, V, *options)
+    expected = ATTENTION_BACKWARD(Q, K, V, O, torch.ones_like(O), L, None, *options)
+    for _ in range(3):
+        found = ATTENTION_BACKWARD(Q, K, V, O.contiguous(), torch.ones_like(O), L, None, *options)
+        assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+
+
+def test_another_call_is_looked_at(counted):
+    """Fails if a plan is replayed where another kernel, other tiles or other checks may be due."""
+    Q, K, V = tensors(33, 33)
+    attend(Q, K, V)
+    others = [tensors(34, 33), (Q, K[:, :, :5], V[:, :, :5]), (Q.transpose(1, 2).contiguous().transpose(1, 2), K, V),
+              tensors(33, 33, torch.float16), (torch.randn(1 + Q.numel())[1:].view(Q.shape), K, V)]
+    for other in others:                               # rows, keys, strides, dtype, alignment
+        attend(*other)
+    for options in {"causal": False}, {"scale": 0.5}, {"backend": "torch"}, {"deterministic": True}, {"window": (3, 3)}:
+        attend(Q, K, V, **options)
+    assert counted["picked"] == 10                     # all but the one on the torch backend
+    # equal, or unhashable
+    for wrong in {"causal": 1}, {"return_lse": 0}, {"deterministic": 0}, {"backend": ["triton"]}:
+        with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+            attend(Q, K, V, **wrong)
+
+
+class Listens(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return function(*args, **kwargs or {})
+
+
+class Wrapped(torch.Tensor):
+    """A subclass of someone's own."""
+
+
+LISTENERS = [lambda: torch.autocast("cpu", torch.bfloat16), Listens, torch.overrides.BaseTorchFunctionMode,
+             torch.autograd.profiler.profile, torch.autograd.forward_ad.dual_level, Memory]
+
+
+def test_whoever_listens_to_operations_hears_of_every_call():
+    Q, K, V = tensors()
+    key = lambda *tensors: plans.key_of_call((True, None), *tensors)
+    for listen in LISTENERS:
+        with listen():
+            assert key(Q, K, V) is None
+    assert key(Q, K, V) == key(Q, K, V) and key(Q, None, V) is not None
+    for T in (Q.as_subclass(Wrapped), Q.clone().requires_grad_(), Q.to_sparse(), [1.0]):
+        assert key(T, K, V) is None
+    with torch.no_grad():
+        assert key(Q.clone().requires_grad_(), K, V) is not None
+
+
+def test_neither_gradients_nor_transforms_nor_the_compiler_miss_a_call(counted, monkeypatch):
+    """After a call of the same key; fails if a replay stands where PyTorch would have to see an operation."""
+    Q, K, V = tensors()
+    expected = attend(Q, K, V)
+    leaf = Q.clone().requires_grad_()
+    attend(leaf, K, V).sum().backward()
+    torch.testing.assert_close(torch.func.grad(lambda q: attend(q, K, V).sum())(Q), leaf.grad)
+    torch.testing.assert_close(torch.func.vmap(lambda q: attend(q[None], K, V))(Q)[0], expected)
+    torch._dynamo.reset()
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(Q, K, V), expected) and torch.equal(attend(Q.as_subclass(Wrapped), K, V), expected)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flashlab
-from flashlab.operator import pick
 from flashlab.oracle import attention, judge, judge_gradients, max_error
 from flashlab.triton_mode import interpreted
 
@@ -235,28 +234,6 @@ def test_wrong_cu_seqlens_touch_nothing_outside():
         O = torch.zeros(1, 32, 1, 16, device=DEVICE).transpose(1, 2)
         windows.KERNEL[arguments[0]](**arguments[1] | {"O": O})
         assert O.isfinite().all()
-
-
-@needs_triton
-@pytest.mark.parametrize("window", [None, (20, 5), (-1, 9)], ids=str)
-@pytest.mark.parametrize("batch", [1, 3])
-def test_a_call_like_one_before_goes_straight_to_its_rung(window, batch, monkeypatch):
-    """On a GPU: here calls are remembered although kernels are interpreted. Other numbers in cu_seqlens are no other kind of call;
-    other limits, or one sequence more, are."""
-    from flashlab.operator import attention as operator
-
-    picked = []
-    before = pick.pick
-    monkeypatch.setattr(pick, "pick", lambda *tensors, **options: picked.append(options) or before(*tensors, **options))
-    monkeypatch.setattr(operator, "_taken", {})
-    monkeypatch.setattr(operator, "_keep", lambda kind, Q, *of_a_rung: operator._taken.update({kind: of_a_rung}))
-    queries, keys, masks = [40] * batch, [30] + [10] * (batch - 1), {"window": window, "causal": window is None}
-    for lengths in (keys, keys[::-1]):
-        hold_against_float64(*packed(queries, lengths), backend="triton", masks=masks)
-    assert len(picked) == 2                            # forward and backward, once each
-    hold_against_float64(*packed(queries, keys), backend="triton", masks=masks | {"window": (3, 4)})
-    hold_against_float64(*packed([20, *queries[1:], 20], [0, *keys]), backend="triton", masks=masks)
-    assert len(picked) == 6
 
 
 def test_vmap_over_cu_seqlens_is_refused_in_words():

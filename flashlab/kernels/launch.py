@@ -94,7 +94,7 @@ def forward(kernel, launch, Q, K, V, *, kind=None, **options):
         O_wide, L = forward(kernel, launch, Q.float(), K.float(), V.float(), **options)
         return O.copy_(O_wide), L
     inputs = {"Q": Q, "K": K, "V": V} | tensors_among(options)
-    kind = kind or plans.kind(options.items(), *inputs.values())
+    kind = kind or plans.key(options.items(), *inputs.values())
 
     def launches(**tensors):
         if kernel is None:
@@ -130,7 +130,7 @@ def backward(launch, Q, K, V, O, dO, L, dL, *, kind=None, **options):
         wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, **options)
         return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
     inputs = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL} | tensors_among(options)
-    kind = kind or plans.kind(options.items(), *inputs.values())
+    kind = kind or plans.key(options.items(), *inputs.values())
     L, dL = (None if T is None else T.contiguous() for T in (L, dL))           # as the forward made them, else copies
     O = O.transpose(1, 2).contiguous().transpose(1, 2) if packed else O.contiguous()
     tensors = inputs | {"O": O, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV}

@@ -1,16 +1,18 @@
-"""flash_attention(), and flash_attention_varlen() for packed sequences: the public operator, over the best kernel there is.
+"""flash_attention(), and flash_attention_varlen() for packed sequences: the public operators.
 
-Both check their arguments and call `torch.ops.flashlab.attention_forward`, which picks a backend and runs it.
-Autograd calls `torch.ops.flashlab.attention_backward` when the gradients are due; what is kept for it is Q, K, V, O and L.
+Both check their arguments and call `torch.ops.flashlab.attention_forward`, which runs a backend. Autograd calls
+`torch.ops.flashlab.attention_backward`, with Q, K, V, O and L, which it has kept. A call like one before is not checked
+again: flashlab/kernels/plans.py has kept its launches.
 """
 
 import numbers
 from typing import NamedTuple
 
 import torch
-from torch.autograd import forward_ad
 
-from flashlab.operator import again, pick, transforms
+from flashlab import torch_internals
+from flashlab.kernels import plans
+from flashlab.operator import pick, torch_backend, transforms
 from flashlab.triton_mode import import_triton, interpreted
 from flashlab.validate import (
     MAX_HEAD_DIM,
@@ -39,73 +41,76 @@ def flash_attention(
              with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64 inputs)
              any strides; H_q a multiple of H_kv, whose heads are shared and not copied
     Causal:  bottom-right aligned where N_q != N_k. A row that sees no key gives O = 0, L = -inf
-    Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit, and causal is
-             right = 0. Tiles outside are skipped, forward and backward
-    Dropout: seed decides which weights are dropped, for good: the same seed and shapes drop the same ones. Without a seed
-             one is drawn from PyTorch's generator of Q's device. No mask is stored. Triton only
+    Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit, and causal
+             is right = 0. Tiles outside are skipped, forward and backward
+    Dropout: seed decides which weights are dropped: the same seed and shapes drop the same ones. Without a seed one is
+             drawn from PyTorch's generator of Q's device. No mask is stored. Triton only
     Gradient: of O and of L, once: a second derivative raises, and so does a forward-mode one. Nothing N x N is stored
     Autocast: inputs are cast to its dtype, as those of scaled_dot_product_attention, gradients back to the inputs'
-    Scores:  float32: one beyond 3.4e38 is inf, and its row NaN; one below -3.4e38 is -inf and weighs nothing, as if it were hidden
-    Deterministic: same inputs, same bits, in dQ too, which the fastest kernels add up in whatever order their programs come;
+    Scores:  float32: one beyond 3.4e38 is inf, and its row NaN; one below -3.4e38 is -inf and weighs nothing, as if it
+             were hidden
+    Deterministic: same inputs, same bits. The fastest kernels add up dQ in whatever order their programs finish.
              None: as torch.are_deterministic_algorithms_enabled() says
-    Backend: "triton" runs the best of flashlab/kernels that takes the call, see `pick.pick`, a kernel's name that one or
-             raises, "torch" the rungs fa2.py and fa2_backward.py, "auto" see `pick_backend`
-    Left out: ALiBi, soft-capped scores, biases and masks of any other shape. PyTorch's FlexAttention
-             (torch.nn.attention.flex_attention) compiles a kernel for those; sequences of different lengths want
-             flash_attention_varlen rather than a padding mask, and a cache of keys flash_attention_decode
+    Backend: "triton" runs the best of flashlab/kernels that takes the call, see `pick.pick`; a kernel's name that
+             kernel, or raises; "torch" operator/torch_backend.py; "auto" see `pick_backend`
+    Left out: ALiBi, soft-capped scores, biases and masks of any other shape, for which PyTorch's FlexAttention
+             (torch.nn.attention.flex_attention) compiles a kernel. For sequences of different lengths see
+             flash_attention_varlen, for a cache of keys flash_attention_decode
     Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
     Source:  Dao 2023, arXiv:2307.08691; the window as Beltagy, Peters, Cohan 2020, arXiv:2004.05150
     """
     if deterministic is None:
         deterministic = torch.are_deterministic_algorithms_enabled()
-    call = None
+    key = None
     if type(dropout_p) is float and dropout_p == 0.0:
-        call = again.signature((causal, window, scale, seed, return_lse, backend, deterministic), Q, K, V)
-    if call and (results := again.made(call, Q=Q, K=K, V=V)):
+        key = plans.key_of_call((causal, window, scale, seed, return_lse, backend, deterministic), Q, K, V)
+    if key and (results := plans.again(key, ("O", "L"), {"Q": Q, "K": K, "V": V})):
         return results if return_lse else results[0]
-    if torch._C._is_any_autocast_enabled():            # private, and a tenth of what torch.is_autocast_enabled(device) takes
+    if torch_internals.autocast_is_on():
         Q, K, V = transforms.as_autocast(Q, K, V)
     check_qkv(Q, K, V, ndim=4)
     check_heads(Q, K)
-    options = _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
-    O, L = _attend(Q, K, V, options)
-    if call and _taken:
-        _remember(call, Q, K, V, options)
+    options = checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
+    if key:
+        O, L = plans.remember(key, {"Q": Q, "K": K, "V": V}, ATTENTION_FORWARD, Q, K, V, *options)
+    else:
+        O, L = ATTENTION_FORWARD(Q, K, V, *options)
     return (O, L) if return_lse else O
 
 
 def flash_attention_varlen(
-    Q, K, V, cu_seqlens_q, cu_seqlens_k, *, causal=False, window=None, scale=None, dropout_p=0.0, seed=None, return_lse=False,
-    backend="auto", deterministic=None,
+    Q, K, V, cu_seqlens_q, cu_seqlens_k, *, causal=False, window=None, scale=None, dropout_p=0.0, seed=None,
+    return_lse=False, backend="auto", deterministic=None,
 ):
-    """Exact attention within each of several sequences that lie one after the other in the same tensors, without padding.
+    """Exact attention within each of several sequences, which lie one after the other in the same tensors.
 
     Shapes:  Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v) -> O (T_q, H_q, d_v) in Q's dtype, contiguous;
              with return_lse also L (H_q, T_q), natural-log logsumexp. Any strides; H_q a multiple of H_kv
-             cu_seqlens_q, cu_seqlens_k (batch + 1,), int32, on Q's device: sequence s has the queries cu_seqlens_q[s] to
-             cu_seqlens_q[s + 1] and the keys cu_seqlens_k[s] to cu_seqlens_k[s + 1]. Sequences may be empty
+             cu_seqlens_q, cu_seqlens_k (batch + 1,), int32, on Q's device: sequence s has the queries cu_seqlens_q[s]
+             to cu_seqlens_q[s + 1] and the keys cu_seqlens_k[s] to cu_seqlens_k[s + 1]. Sequences may be empty
     Causal, window: within each sequence, aligned as flash_attention does, with the sequence's own N_q and N_k
     Rows:    beyond the last sequence: O = 0, L = -inf, gradients 0
-    No wait: the kernels find their sequences by themselves, so there are no longest lengths to pass, and no call waits for the
-             GPU to learn them. So the numbers in cu_seqlens are checked on the CPU only. On a GPU they should begin with 0 and
-             never fall; others give meaningless results, but read and write nothing outside of the tensors.
-             The torch backend does wait: it walks the sequences one by one
+    No wait: there are no longest lengths to pass, and no call waits for a GPU: the numbers in cu_seqlens are checked on
+             the CPU only. On a GPU they should begin with 0 and never fall; others give meaningless results, but
+             nothing outside of the tensors is read or written. The torch backend does wait: it computes one sequence
+             after the other
     Dropout, gradient, deterministic, backend, left out, raises: as flash_attention
     Source:  Dao 2023, arXiv:2307.08691
     """
-    if torch._C._is_any_autocast_enabled():
+    if torch_internals.autocast_is_on():
         Q, K, V = transforms.as_autocast(Q, K, V)
     check_qkv(Q, K, V, ndim=3)
-    Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))               # (1, H, T, d): one batch, in which sequences lie in a row
+    Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))    # (1, H, T, d): one batch, in which sequences lie in a row
     check_heads(Q, K)
     check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
-    options = _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
-    O, L = _attend(Q, K, V, options._replace(cu_seqlens_q=cu_seqlens_q.contiguous(), cu_seqlens_k=cu_seqlens_k.contiguous()))
+    options = checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
+    options = options._replace(cu_seqlens_q=cu_seqlens_q.contiguous(), cu_seqlens_k=cu_seqlens_k.contiguous())
+    O, L = ATTENTION_FORWARD(Q, K, V, *options)
     O, L = O.squeeze(0).transpose(0, 1), L.squeeze(0)        # O[0] has a gradient that copies, a squeeze's is a view
     return (O, L) if return_lse else O
 
 
-def _options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic):
+def checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic):
     """The Options of a call. Raises: TypeError or ValueError that names the argument"""
     causal, window = check_window(window, causal, Q.shape[2], K.shape[2])
     deterministic = torch.are_deterministic_algorithms_enabled() if deterministic is None else deterministic
@@ -155,8 +160,8 @@ def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
 
 
 class Options(NamedTuple):
-    """What a call may choose, as both operators take it, after their tensors. A new option is a field here, an argument of
-    flash_attention and of kernels/launch.check_call, and what the kernels make of it."""
+    """What a call may choose, as both operators take it, after their tensors. A new option is a field here, an argument
+    of flash_attention and of kernels/launch.check_call, and what the kernels make of it."""
 
     seed: torch.Tensor | None
     causal: bool
@@ -169,25 +174,33 @@ class Options(NamedTuple):
     cu_seqlens_k: torch.Tensor | None = None
 
     @property
-    def of_a_rung(self):
-        """Those that every backend's functions take, by name."""
-        return {"causal": self.causal, "scale": self.scale} | ({} if self.window is None else {"window": self.window})
+    def packed(self):
+        return self.cu_seqlens_q is not None
+
+    @property
+    def masks(self):
+        """As the torch backend takes them."""
+        return {"causal": self.causal, "window": self.window, "scale": self.scale}
+
+    @property
+    def tensors(self):
+        return {"seed": self.seed, "cu_seqlens_q": self.cu_seqlens_q, "cu_seqlens_k": self.cu_seqlens_k}
 
     @property
     def of_few(self):
-        """Those that few kernels take; a call without them does not name them."""
+        """window and cu_seqlens, which few kernels take; left out where unset."""
         few = {"window": self.window, "cu_seqlens_q": self.cu_seqlens_q, "cu_seqlens_k": self.cu_seqlens_k}
         return {name: value for name, value in few.items() if value is not None}
 
     @property
     def of_a_kernel(self):
         dropout = {"dropout_p": self.dropout_p, "seed": self.seed} if self.dropout_p > 0 else {}
-        return self.of_a_rung | self.of_few | dropout
+        return {"causal": self.causal, "scale": self.scale} | self.of_few | dropout
 
-    @property
-    def of_a_backward_kernel(self):
-        """A forward kernel gives the same bits each time in any case."""
-        return self.of_a_kernel | {"deterministic": self.deterministic}
+    def key(self, name, *tensors):
+        """The cache key of the operator of this name."""
+        plain = self._replace(window=self.window and tuple(self.window), **dict.fromkeys(self.tensors))
+        return plans.key((name, *plain), *tensors, *self.tensors.values())
 
 
 SCHEMA_TYPES = {torch.Tensor | None: "Tensor?", bool: "bool", float: "float", str: "str", list[int] | None: "int[]?"}
@@ -195,8 +208,8 @@ OPTIONS = ", ".join(f"{SCHEMA_TYPES[kind]} {name}" for name, kind in Options.__a
 
 # Defined with torch.library, so that torch.compile takes them whole, as one node of the graph.
 torch.library.define("flashlab::attention_forward", f"(Tensor Q, Tensor K, Tensor V, {OPTIONS}) -> (Tensor, Tensor)")
-torch.library.define("flashlab::attention_backward", "(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, Tensor? dL, "
-                                                     f"{OPTIONS}) -> (Tensor, Tensor, Tensor)")
+torch.library.define("flashlab::attention_backward", "(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, "
+                                                     f"Tensor? dL, {OPTIONS}) -> (Tensor, Tensor, Tensor)")
 ATTENTION_FORWARD = torch.ops.flashlab.attention_forward.default
 ATTENTION_BACKWARD = torch.ops.flashlab.attention_backward.default
 
@@ -204,28 +217,31 @@ ATTENTION_BACKWARD = torch.ops.flashlab.attention_backward.default
 @torch.library.impl("flashlab::attention_forward", "default")
 def _(Q, K, V, *options):
     options = Options(*options)
-    run = _run_torch if _resolve(Q, V, options) == "torch" else _run_triton
-    return run(Q, K, V, options)
+    tensors = {"Q": Q, "K": K, "V": V} | options.tensors
+    key = options.key("forward", Q, K, V)
+    return plans.again(key, ("O", "L"), tensors) or plans.remember(key, tensors, _first_forward, Q, K, V, options)
 
 
 @torch.library.impl("flashlab::attention_backward", "default")
 def _(Q, K, V, O, dO, L, dL, *options):
     options = Options(*options)
-    run = _run_torch_backward if _resolve(Q, V, options) == "torch" else _run_triton_backward
-    return run(Q, K, V, O, dO, L, dL, options)
+    dO = dO.contiguous() if 0 in dO.stride() else dO   # of O.sum() it is one expanded number, which TMA cannot copy
+    L, dL = L.contiguous(), None if dL is None else dL.contiguous()
+    tensors = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL} | options.tensors
+    key = options.key("backward", Q, K, V, O, dO, L, dL)
+    return plans.again(key, ("dQ", "dK", "dV"), tensors) or plans.remember(
+        key, tensors, _first_backward, Q, K, V, O, dO, L, dL, options)
 
 
 @torch.library.register_fake("flashlab::attention_forward")
 def _(Q, K, V, *options):
     """Shapes and dtypes alone: what torch.compile asks for while it traces."""
-    packed = Options(*options).cu_seqlens_q is not None
-    return _empty(Q, V.shape[-1], packed), Q.new_empty(Q.shape[:3], dtype=_dtype_of_L(Q))
+    return _empty(Q, V.shape[-1], Options(*options).packed), Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
 
 
 @torch.library.register_fake("flashlab::attention_backward")
 def _(Q, K, V, O, dO, L, dL, *options):
-    packed = Options(*options).cu_seqlens_q is not None
-    return tuple(_empty(T, T.shape[-1], packed) for T in (Q, K, V))
+    return tuple(_empty(T, T.shape[-1], Options(*options).packed) for T in (Q, K, V))
 
 
 def _empty(T, d, packed):
@@ -234,169 +250,118 @@ def _empty(T, d, packed):
     return T.new_empty(B, N, H, d).transpose(1, 2) if packed else T.new_empty(B, H, N, d)
 
 
-def _attend(Q, K, V, options):
-    """O and L; by way of autograd where a gradient may be asked for."""
-    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():          # private, and the only way to ask
-        return _attend_transformed(Q, K, V, options)
-    differentiable = torch.is_grad_enabled() and (Q.requires_grad or K.requires_grad or V.requires_grad)
-    return (_Attention.apply if differentiable else ATTENTION_FORWARD)(Q, K, V, *options)
-
-
-@torch.compiler.disable(reason="flash_attention under vmap, grad or jvp runs uncompiled: traced, it would lose gradients")
-def _attend_transformed(Q, K, V, options):
-    """O and L under vmap, grad, jvp or forward_ad, where tensors do not say whether those that they wrap require a gradient."""
-    return _TransformedAttention.apply(Q, K, V, *options)
-
-
-class _Attention(torch.autograd.Function):
+class _Attention(torch_internals.Function):
     """The forward operator, and its gradients by the backward one."""
 
     @staticmethod
-    def forward(Q, K, V, *options):
-        return ATTENTION_FORWARD(Q, K, V, *options)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        Q, K, V, *options = inputs
+    def forward(ctx, Q, K, V, *options):
         options = Options(*options)
-        ctx.save_for_backward(Q, K, V, *output, options.seed, options.cu_seqlens_q, options.cu_seqlens_k)
-        ctx.options = options._replace(seed=None, cu_seqlens_q=None, cu_seqlens_k=None)     # tensors are saved as tensors are
-        ctx.set_materialize_grads(False)                   # L seldom has a gradient, and zeros would have to be written and read
+        with torch_internals.below_autograd():
+            O, L = ATTENTION_FORWARD(Q, K, V, *options)
+        ctx.save_for_backward(Q, K, V, O, L, *options.tensors.values())
+        ctx.options = options._replace(**dict.fromkeys(options.tensors))
+        ctx.set_materialize_grads(False)        # L seldom has a gradient, and zeros would have to be written and read
+        return O, L
 
     @staticmethod
     def backward(ctx, dO, dL):
         """dO and dL are None where the loss does not depend on O or on L."""
-        Q, K, V, O, L, seed, cu_seqlens_q, cu_seqlens_k = ctx.saved_tensors
-        options = ctx.options._replace(seed=seed, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+        Q, K, V, O, L, *tensors = ctx.saved_tensors
+        options = ctx.options._replace(**dict(zip(ctx.options.tensors, tensors, strict=True)))
         dO = torch.zeros_like(O) if dO is None else dO
-        again = torch.is_grad_enabled() or forward_ad._current_level >= 0      # create_graph=True, or a tangent of a gradient
-        differentiate = _Gradients.apply if again else ATTENTION_BACKWARD
-        return *differentiate(Q, K, V, O, dO, L, dL, *options), *(None for _ in Options._fields)
+        return *ATTENTION_BACKWARD(Q, K, V, O, dO, L, dL, *options), *[None] * len(options)
 
 
-class _TransformedAttention(_Attention):
-    """What torch.func asks of a Function. A class of its own, since torch.compile takes none that has a jvp."""
+class _Gradients(torch_internals.Function):
+    """The backward operator, which has no gradient of its own."""
 
     @staticmethod
-    def jvp(ctx, *tangents):
-        raise NotImplementedError("flash_attention has no forward-mode derivative, as jvp, jacfwd, linearize and forward_ad want. "
-                                  "Use backward(), torch.func.grad, vjp or jacrev, or flashlab.rungs.naive.naive_forward, whose "
-                                  "operations autograd knows.")
-
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        return transforms.vmap_rule(lambda *inputs: _attend(*inputs[:3], Options(*inputs[3:])), 3, Options)(info, in_dims, *inputs)
-
-
-class _Gradients(torch.autograd.Function):
-    """The backward operator where its own gradients may be asked for."""
-
-    @staticmethod
-    def forward(*inputs):
-        return ATTENTION_BACKWARD(*inputs)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
+    def forward(ctx, *arguments):
+        with torch_internals.below_autograd():
+            return ATTENTION_BACKWARD(*arguments)
 
     @staticmethod
     def backward(ctx, *grads):
-        raise RuntimeError("flash_attention is differentiable once: there is no kernel for its second derivative. Leave out "
-                           "create_graph=True, or use flashlab.rungs.naive.naive_forward, whose operations autograd knows.")
-
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        return transforms.vmap_rule(_Gradients.apply, 7, Options)(info, in_dims, *inputs)
+        raise RuntimeError("flash_attention is differentiable once: there is no kernel for its second derivative. "
+                           "Leave out create_graph=True, or use flashlab.rungs.naive.naive_forward, whose operations "
+                           "autograd knows.")
 
 
+def _autograd(operator, function, n):
+    """The autograd kernel of an operator of n tensors: function.apply if one of them requires a gradient."""
+    def run(*arguments):
+        tensors = [T for T in arguments[:n] if T is not None]
+        if torch_internals.has_tangent(*tensors):
+            raise NotImplementedError(
+                "flash_attention has no forward-mode derivative, as jvp, jacfwd, linearize and forward_ad want. Use "
+                "backward(), torch.func.grad, vjp or jacrev, or flashlab.rungs.naive.naive_forward, whose operations "
+                "autograd knows.")
+        if torch.is_grad_enabled() and any(T.requires_grad for T in tensors):
+            return torch_internals.apply(function, *arguments)
+        with torch_internals.below_autograd():
+            return operator(*arguments)
+    return run
+
+
+LIBRARY = torch.library.Library("flashlab", "FRAGMENT")
+LIBRARY.impl("attention_forward", _autograd(ATTENTION_FORWARD, _Attention, 3), "Autograd")
+LIBRARY.impl("attention_backward", _autograd(ATTENTION_BACKWARD, _Gradients, 7), "Autograd")
 torch.library.register_vmap(ATTENTION_FORWARD, transforms.vmap_rule(ATTENTION_FORWARD, 3, Options))
 torch.library.register_vmap(ATTENTION_BACKWARD, transforms.vmap_rule(ATTENTION_BACKWARD, 7, Options))
 transforms.register_flops(torch.ops.flashlab.attention_forward, torch.ops.flashlab.attention_backward, Options)
 
 
-def _resolve(Q, V, options):
-    if options.backend != "auto":
-        return options.backend
-    return pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]), options.dropout_p)[0]
+def _backend(Q, V, options):
+    """"torch", "triton" or the name of a kernel. Raises: RuntimeError where Triton is wanted and absent"""
+    if options.backend == "auto":
+        return pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]), options.dropout_p)[0]
+    if options.backend != "torch":
+        needs_triton()
+    return options.backend
 
 
-def _dtype_of_L(Q):
-    return torch.float64 if Q.dtype == torch.float64 else torch.float32
-
-
-def _needs_triton():
+def needs_triton():
+    """Raise RuntimeError where Triton is not installed."""
     if import_triton() is None:
         raise RuntimeError(
             "backend='triton' needs triton, which is not installed and exists for Linux only. Use backend='torch' or "
             "'auto' here; on Linux run `pip install triton`; on Windows work in WSL, anywhere in a remote notebook.")
 
 
-_taken: dict[tuple, tuple] = {}                # by kind of call, what launches it on a GPU: a rung has checked such a call
+def _first_forward(Q, K, V, options):
+    """O and L of a call whose launches are not known yet."""
+    run = _run_torch if _backend(Q, V, options) == "torch" else _run_triton
+    return run(Q, K, V, options)
+
+
+def _first_backward(Q, K, V, O, dO, L, dL, options):
+    """dQ, dK and dV of a call whose launches are not known yet."""
+    run = _run_torch_backward if _backend(Q, V, options) == "torch" else _run_triton_backward
+    return run(Q, K, V, O, dO, L, dL, options)
 
 
 def _run_triton(Q, K, V, options):
-    _needs_triton()
-    from flashlab.kernels import launch
-
-    kind = _kind(options, Q, K, V)
-    if of_a_rung := _taken.get(kind):
-        return launch.forward(*of_a_rung, Q, K, V, kind=kind, **launch.as_kernels_take(Q, K, **options.of_a_kernel))
     if options.backend in KERNELS:
         rung = pick.named(options.backend, dropout_p=options.dropout_p, **options.of_few)
     else:
         rung, _ = pick.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p, **options.of_few)
-    results = rung.function(Q, K, V, **options.of_a_kernel)
-    _keep(kind, Q, rung.home.KERNEL, rung.launch)
-    return results
+    return rung.function(Q, K, V, **options.of_a_kernel)
 
 
 def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
-    _needs_triton()
-    from flashlab.kernels import launch
-
-    kind = _kind(options, Q, K, V, O, dO, L, dL)
-    if of_a_rung := _taken.get(kind):
-        return launch.backward(*of_a_rung, Q, K, V, O, dO, L, dL, kind=kind, **launch.as_kernels_take(Q, K, **options.of_a_kernel))
     if options.backend in BACKWARD_KERNELS:
         rung = pick.named(options.backend, dropout_p=options.dropout_p, **options.of_few)
     else:
         rung, _ = pick.pick(Q, K, V, backward=True, causal=options.causal, dropout_p=options.dropout_p,
-                              deterministic=options.deterministic, **options.of_few)
-    grads = rung.function(Q, K, V, O, dO, L, dL=dL, **options.of_a_backward_kernel)
-    _keep(kind, Q, options.deterministic and pick.ordered(rung) or rung.launch)
-    return grads
+                            deterministic=options.deterministic, **options.of_few)
+    return rung.function(Q, K, V, O, dO, L, dL=dL, deterministic=options.deterministic, **options.of_a_kernel)
 
 
-def _kind(options, *tensors):
-    """What decides which kernel takes a call, and how it is launched."""
-    from flashlab.kernels import plans
-
-    seed, causal, scale, dropout_p, backend, deterministic, window, *cu_seqlens = options
-    plain = causal, scale, dropout_p, backend, deterministic, window and tuple(window)
-    return plans.kind(plain, *tensors, seed, *cu_seqlens)
-
-
-def _keep(kind, Q, *of_a_rung):
-    """Only on a GPU, where a call is over before Python is: interpreted, checks cost nothing beside the work."""
-    if Q.is_cuda:
-        if len(_taken) >= 512:
-            _taken.pop(next(iter(_taken)), None)               # the oldest
-        _taken[kind] = of_a_rung
-
-
-def _remember(call, Q, K, V, options):
-    """The plan of the launches that this call has just made, where it has one."""
-    from flashlab.kernels import plans
-
-    kind = _kind(options, Q, K, V)
-    if of_a_rung := _taken.get(kind):
-        if plan := plans.known((of_a_rung[1], kind)):
-            again.remember(call, plans.again, plan)
+def dtype_of_L(Q):
+    return torch.float64 if Q.dtype == torch.float64 else torch.float32
 
 
 def _run_torch(Q, K, V, options):
-    from flashlab.rungs.fa2 import fa2_forward
-
     if options.dropout_p > 0:
         raise NotImplementedError(
             f"only the Triton kernels have dropout, and backend 'torch' was to run, got dropout_p={options.dropout_p}, "
@@ -404,33 +369,28 @@ def _run_torch(Q, K, V, options):
             f"backend='triton' in float16, bfloat16 or float32 with d and d_v up to {MAX_HEAD_DIM}, or see dropout in "
             "flashlab.rungs.fa1.fa1_forward."
         )
-    O = _empty(Q, V.shape[-1], options.cu_seqlens_q is not None).zero_()                    # rows of no sequence stay as they are
-    L = Q.new_full(Q.shape[:3], -torch.inf, dtype=_dtype_of_L(Q))
-    with torch.autocast(Q.device.type, enabled=False):                                      # it would round float32 tiles
-        for q, k in _parts(Q, K, options):
-            O[q], L[q] = fa2_forward(Q[q], K[k], V[k], **options.of_a_rung)
+    O = _empty(Q, V.shape[-1], options.packed).zero_()                          # rows of no sequence stay as they are
+    L = Q.new_full(Q.shape[:3], -torch.inf, dtype=dtype_of_L(Q))
+    for rows, keys in _sequences(options):
+        Q_s, O_s, L_s = (T[:, :, rows] for T in (Q, O, L))
+        torch_backend.forward(Q_s, K[:, :, keys], V[:, :, keys], O_s, L_s, **options.masks)
     return O, L
 
 
 def _run_torch_backward(Q, K, V, O, dO, L, dL, options):
-    from flashlab.rungs.fa2_backward import fa2_backward_two_pass
-
-    packed = options.cu_seqlens_q is not None
-    dQ = _empty(Q, Q.shape[-1], packed).zero_()
-    dK, dV = (_empty(T.to(L.dtype), T.shape[-1], packed).zero_() for T in (K, V))           # sums over the heads of a group
-    with torch.autocast(Q.device.type, enabled=False):
-        for q, k in _parts(Q, K, options):
-            dQ[q], dK_h, dV_h = fa2_backward_two_pass(Q[q], K[k], V[k], O[q], dO[q], L[q], dL=None if dL is None else dL[q],
-                                                      **options.of_a_rung)
-            dK[k] += dK_h
-            dV[k] += dV_h
+    dQ = _empty(Q, Q.shape[-1], options.packed).zero_()
+    dK, dV = (_empty(T.to(L.dtype), T.shape[-1], options.packed).zero_() for T in (K, V))  # sums over blocks of queries
+    for rows, keys in _sequences(options):
+        Q_s, O_s, dO_s, L_s, dQ_s = (T[:, :, rows] for T in (Q, O, dO, L, dQ))
+        K_s, V_s, dK_s, dV_s = (T[:, :, keys] for T in (K, V, dK, dV))
+        torch_backend.backward(Q_s, K_s, V_s, O_s, dO_s, L_s, None if dL is None else dL[:, :, rows], dQ_s, dK_s, dV_s,
+                               **options.masks)
     return dQ, dK.to(K.dtype), dV.to(V.dtype)
 
 
-def _parts(Q, K, options):
-    """Where in Q and where in K: (batch, head, rows) of each query head of each sequence, and of the keys that it reads."""
-    group, spans = Q.shape[1] // K.shape[1], [(slice(None), slice(None))]
-    if options.cu_seqlens_q is not None:
-        spans = zip(*(map(slice, cu[:-1], cu[1:]) for cu in (options.cu_seqlens_q.tolist(), options.cu_seqlens_k.tolist())),
-                    strict=True)
-    return [((b, h, rows), (b, h // group, keys)) for rows, keys in spans for b in range(Q.shape[0]) for h in range(Q.shape[1])]
+def _sequences(options):
+    """The rows of Q and the rows of K of each sequence."""
+    if not options.packed:
+        return [(slice(None), slice(None))]
+    starts = options.cu_seqlens_q.tolist(), options.cu_seqlens_k.tolist()
+    return zip(*(map(slice, cu[:-1], cu[1:]) for cu in starts), strict=True)

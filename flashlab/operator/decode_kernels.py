@@ -1,16 +1,18 @@
 """Flash-Decoding: few queries before many keys, as when a model generates text one token at a time.
 
-The other kernels have one program for each query block, and one new query is one block: a GPU of 132 SMs runs as many programs as
-there are heads, and each walks a whole sequence. Here the keys are shared out as well. A program walks one chunk of them and
-leaves a partial O and L; a second kernel merges the chunks of each row by their L, as chapter 03 merges two states.
+The other kernels have one program for each query block, and one new query is one block: a GPU of 132 SMs runs as many
+programs as there are heads, and each walks a whole sequence. Here the keys are shared out as well. A program walks one
+chunk of them and leaves a partial O and L; a second kernel merges the chunks of each row by their L, as chapter 03
+merges two states.
 
-There is little to compute and much to read: K and V once, at the speed of HBM. So all rows that read the same key head, those of
-H_q / H_kv query heads times N_q queries, lie in one tile.
+There is little to compute and much to read: K and V once, at the speed of HBM. So all rows that read the same key head,
+those of H_q / H_kv query heads times N_q queries, lie in one tile.
 
-The keys lie in a cache with room for N_k of them, and `lengths` says how many are there. It stays on the GPU: the number of
-chunks follows from the room, and each program cuts its own sequence's tiles into that many. So no call waits for the GPU, a CUDA
-graph can capture it, and all programs of a sequence have the same to do, however little of the room it takes.
-A paged cache holds the keys in pages, and block_table says which page holds the keys p·page_size and on of a sequence.
+The keys lie in a cache with room for N_k of them, and `lengths` says how many are there. It stays on the GPU: the
+number of chunks follows from the room, and each program cuts its own sequence's tiles into that many. So no call waits
+for the GPU, a CUDA graph can capture it, and all programs of a sequence have the same to do, however little of the room
+it takes. A paged cache holds the keys in pages, and block_table says which page holds the keys p·page_size and on of a
+sequence.
 """
 
 import torch
@@ -32,82 +34,81 @@ from flashlab.operator.sequences import key_blocks_seen, visible
 from flashlab.operator.splits import choose_splits
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
-MOST_ROWS = {torch.float16: 64, torch.bfloat16: 64, torch.float32: 16}         # of a tile: more rows read K and V again, from L2
+# of a tile: more rows read K and V again, from L2
+MOST_ROWS = {torch.float16: 64, torch.bfloat16: 64, torch.float32: 16}
 MERGED = 16                                            # partial results that the merge takes at a time
 
 
 @triton.jit(do_not_specialize=["splits", "added", "pages", "all_rows"])            # one kernel for any of them
 def decode_kernel(
-    Q, K, V, O, L, lengths, block_table,               # O, L: one for each chunk; lengths, block_table: None where there are none
+    Q, K, V, O, L, lengths, block_table,               # O, L: one for each chunk; lengths, block_table may be None
     stride_Qb, stride_Qh, stride_Qn, stride_Qd,        # elements to step over for the next batch, head, row, column
     stride_Kb, stride_Kh, stride_Kn, stride_Kd,        # in a paged cache b is the page, and n a row of it
-    stride_Vb, stride_Vh, stride_Vn, stride_Vd,
-    stride_lengths, stride_table_b, stride_table_n, scale, H_q, H_kv, N_q, N_k, added, pages, splits, all_rows, left, right,
+    stride_Vb, stride_Vh, stride_Vn, stride_Vd, stride_lengths, stride_table_b, stride_table_n,
+    scale, H_q, H_kv, N_q, N_k, added, pages, splits, all_rows, left, right,
     page_size: tl.constexpr, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
     B_r: tl.constexpr, B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
-    # Which rows, which chunk of keys, which head? Programs that read the same keys are neighbours: all but one find them in L2.
-    heads_rows = H_q // H_kv * N_q                     # rows that share a key head, query after query of head after head
+    heads_rows = H_q // H_kv * N_q                     # rows that share a key head, query after query, head after head
     T_r = tl.cdiv(heads_rows, B_r)
-    i, split = tl.program_id(0) % T_r, tl.program_id(0) // T_r % splits
-    head = (tl.program_id(0) // T_r // splits).to(tl.int64)                        # int64 in every offset: caches are large
+    i, split = tl.program_id(0) % T_r, tl.program_id(0) // T_r % splits            # neighbours find the same keys in L2
+    head = (tl.program_id(0) // T_r // splits).to(tl.int64)                        # int64 in every offset
     b, h = head // H_kv, head % H_kv
     rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
     row_ok = rows[:, None] < heads_rows                # (B_r, 1)
-    Q_at = Q + b * stride_Qb + (h * (H_q // H_kv) + rows // N_q) * stride_Qh + (rows % N_q).to(tl.int64) * stride_Qn      # (B_r,)
-    Q_i = tl.load(Q_at[:, None] + col * stride_Qd, mask=row_ok & (col < d), other=0.0)               # (B_r, B_d)
-
+    Q_at = Q + b * stride_Qb + (h * (H_q // H_kv) + rows // N_q) * stride_Qh + (rows % N_q).to(tl.int64) * stride_Qn
+    Q_i = tl.load(Q_at[:, None] + col * stride_Qd, mask=row_ok & (col < d), other=0.0)         # (B_r, B_d)
     room = N_k
-    if lengths is not None:                            # clamped: no number in it, however wrong, leads outside of the cache
+    if lengths is not None:                            # clamped: a wrong number must not lead outside of the cache
         N_k = tl.minimum(tl.maximum(tl.load(lengths + b * stride_lengths) + added, 0), room)
     start, stop = key_blocks_seen(0, N_q, B_c, N_q, N_k, causal, left, right)
-    tiles = tl.maximum(stop - start, 0)
-    first, end = start + tiles * split // splits, start + tiles * (split + 1) // splits            # chunks differ by a tile at most
+    tiles = tl.maximum(stop - start, 0)                # of the sequence; chunks differ by a tile at most
+    first, end = start + tiles * split // splits, start + tiles * (split + 1) // splits
     page = page_of(first, b, room, block_table, stride_table_b, stride_table_n, pages, page_size, B_c)
     K, V = K + h * stride_Kh, V + h * stride_Vh
-
-    scale_log2 = scale * LOG2_E                        # > 0
     m_i = tl.full((B_r,), -float("inf"), tl.float32)                               # (B_r,)       in base 2
     l_i = tl.zeros((B_r,), tl.float32)                                             # (B_r,)
     O_i = tl.zeros((B_r, B_dv), tl.float32)                                        # (B_r, B_dv)
     for j in range(first, end):
         keys = j * B_c + tl.arange(0, B_c)             # (B_c,)
-        key_ok = keys[:, None] < N_k                   # (B_c, 1)      behind the last key there may be NaN, and 0 · NaN is NaN
-        slots = (keys if block_table is None else keys % page_size).to(tl.int64)   # (B_c,)        rows of a page
-        K_at = K + (page * stride_Kb + slots * stride_Kn)[:, None] + col * stride_Kd                # (B_c, B_d)
+        key_ok = keys[:, None] < N_k                   # (B_c, 1)     behind the last key may be NaN: 0 · NaN is NaN
+        slots = (keys if block_table is None else keys % page_size).to(tl.int64)   # (B_c,)       rows of a page
+        K_at = K + (page * stride_Kb + slots * stride_Kn)[:, None] + col * stride_Kd           # (B_c, B_d)
         K_j = tl.load(K_at, mask=key_ok & (col < d), other=0.0)                    # (B_c, B_d)
-        V_at = V + (page * stride_Vb + slots * stride_Vn)[:, None] + col_v * stride_Vd             # (B_c, B_dv)
+        V_at = V + (page * stride_Vb + slots * stride_Vn)[:, None] + col_v * stride_Vd         # (B_c, B_dv)
         V_j = tl.load(V_at, mask=key_ok & (col_v < d_v), other=0.0)                # (B_c, B_dv)
-        page = page_of(j + 1, b, room, block_table, stride_table_b, stride_table_n, pages, page_size, B_c)     # a tile early
-
+        page = page_of(j + 1, b, room, block_table, stride_table_b, stride_table_n, pages, page_size, B_c)     # early
         S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                          # (B_r, B_c)
         seen = visible((rows % N_q)[:, None], keys, N_q, N_k, causal, left, right) # (B_r or 1, B_c)
         S_ij = tl.where(seen, S_ij, -float("inf"))                                 # (B_r, B_c)
-        m_new = tl.maximum(m_i, tl.max(S_ij, 1) * scale_log2)                      # (B_r,)
-        m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)                      # (B_r,)       -inf minus -inf would be NaN
-        alpha = tl.exp2(m_i - m_safe)                                              # (B_r,)       0 the first time: m_i = -inf
-        P_ij = tl.exp2(S_ij * scale_log2 - m_safe[:, None])                        # (B_r, B_c)
-        l_i = alpha * l_i + tl.sum(P_ij, 1)                                        # (B_r,)
-        PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")               # (B_r, B_dv)
-        O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)
-        m_i = m_new
-
-    l_safe = tl.where(l_i == 0, 1.0, l_i)                                          # (B_r,)       no key in this chunk: O = 0
-    at = split.to(tl.int64) * all_rows + head * heads_rows + rows                  # (B_r,)       the rows of a group are neighbours
+        m_i, l_i, O_i = with_tile(m_i, l_i, O_i, S_ij, V_j, scale * LOG2_E)        # scale > 0
+    l_safe = tl.where(l_i == 0, 1.0, l_i)                                          # (B_r,)       no key: O = 0
+    at = split.to(tl.int64) * all_rows + head * heads_rows + rows        # (B_r,)       a group's rows are neighbours
     tl.store(O + at[:, None] * d_v + col_v, O_i / l_safe[:, None], mask=row_ok & (col_v < d_v))
-    tl.store(L + at, (m_i + tl.log2(l_safe)) / LOG2_E, mask=rows < heads_rows)     # -inf + 0: the merge gives it no weight
+    tl.store(L + at, (m_i + tl.log2(l_safe)) / LOG2_E, mask=rows < heads_rows)     # -inf + 0: weight 0 in the merge
+
+
+@triton.jit
+def with_tile(m_i, l_i, O_i, S_ij, V_j, scale_log2):
+    """The state of a chunk after one more tile of keys."""
+    m_new = tl.maximum(m_i, tl.max(S_ij, 1) * scale_log2)                          # (B_r,)
+    m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)                          # (B_r,)       -inf minus -inf is NaN
+    alpha = tl.exp2(m_i - m_safe)                                                  # (B_r,)       0 at first: m_i = -inf
+    P_ij = tl.exp2(S_ij * scale_log2 - m_safe[:, None])                            # (B_r, B_c)
+    PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")                   # (B_r, B_dv)
+    return m_new, alpha * l_i + tl.sum(P_ij, 1), alpha[:, None] * O_i + PV
 
 
 @triton.jit
 def page_of(j, b, room, block_table, stride_b, stride_n, pages, page_size: tl.constexpr, B_c: tl.constexpr):
-    """The page that tile j lies in, or one for each of its keys where it lies in several; the batch where there are no pages."""
+    """The page of tile j, or of each of its keys where it lies in several; the batch if there are no pages."""
     if block_table is None:
         page = b
     else:
         key = j * B_c if page_size % B_c == 0 else j * B_c + tl.arange(0, B_c)
         page = tl.load(block_table + b * stride_b + key // page_size * stride_n, mask=key < room, other=0)
-        page = tl.minimum(tl.maximum(page, 0), pages - 1).to(tl.int64)             # a wrong number: a wrong page, but not outside
+        page = tl.minimum(tl.maximum(page, 0), pages - 1).to(tl.int64)   # a wrong number: a wrong page, but not outside
     return page
 
 
@@ -141,7 +142,8 @@ def append_kernel(
     stride_Kb, stride_Kh, stride_Kn, stride_Kd,
     stride_Vb, stride_Vh, stride_Vn, stride_Vd,
     stride_lengths, stride_table_b, stride_table_n,
-    H_kv, N_q, room, pages, page_size: tl.constexpr, d: tl.constexpr, d_v: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
+    H_kv, N_q, room, pages, page_size: tl.constexpr, d: tl.constexpr, d_v: tl.constexpr, B_d: tl.constexpr,
+    B_dv: tl.constexpr,
 ):
     """Write one new key and its value where the sequence ends. Where there is no room, nothing is written."""
     n, head = tl.program_id(0) % N_q, (tl.program_id(0) // N_q).to(tl.int64)
@@ -150,12 +152,14 @@ def append_kernel(
     ok = (key >= 0) & (key < room)
     page, slot = b, key
     if block_table is not None:
-        page = tl.load(block_table + b * stride_table_b + key // page_size * stride_table_n, mask=ok, other=-1).to(tl.int64)
+        page = tl.load(block_table + b * stride_table_b + key // page_size * stride_table_n, mask=ok,
+                       other=-1).to(tl.int64)
         ok = (page >= 0) & (page < pages)
         slot = key % page_size
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
     K_n = tl.load(K_new + b * stride_K_newb + h * stride_K_newh + n * stride_K_newn + col * stride_K_newd, mask=col < d)
-    V_n = tl.load(V_new + b * stride_V_newb + h * stride_V_newh + n * stride_V_newn + col_v * stride_V_newd, mask=col_v < d_v)
+    V_n = tl.load(V_new + b * stride_V_newb + h * stride_V_newh + n * stride_V_newn + col_v * stride_V_newd,
+                  mask=col_v < d_v)
     tl.store(K + page * stride_Kb + h * stride_Kh + slot * stride_Kn + col * stride_Kd, K_n, mask=ok & (col < d))
     tl.store(V + page * stride_Vb + h * stride_Vh + slot * stride_Vn + col_v * stride_Vd, V_n, mask=ok & (col_v < d_v))
 
@@ -164,18 +168,23 @@ KERNEL = None                          # `launch` says which kernels, one or two
 
 
 def fa2_decode_forward(Q, K, V, *, causal=False, window=None, scale=None, dropout_p=0.0, seed=None):
-    """Exact attention for few queries and many keys, in two launches; in one where there are heads enough to fill the GPU.
+    """Exact attention for few queries and many keys, in two launches; in one where there are heads enough to fill the
+    GPU.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v)
              -> O (B, H_q, N_q, d_v) in Q's dtype, L (B, H_q, N_q) float32, natural-log logsumexp
-             any strides; d, d_v <= 256; H_q a multiple of H_kv; float16, bfloat16, float32. Many queries are taken, too, but slowly
-    Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit; causal is (-1, 0)
+             any strides; d, d_v <= 256; H_q a multiple of H_kv; float16, bfloat16, float32. Many queries are taken,
+             too, but slowly
+    Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit; causal is
+             (-1, 0)
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"
-    New:     against fa2_exp2_forward: the keys are shared out as well, and one tile holds all rows that read the same key head
+    New:     against fa2_exp2_forward: the keys are shared out as well, and one tile holds all rows that read the same
+             key head
     """
-    options = check_call(Q, K, V, B_r=None, B_c=None, causal=causal, window=window, scale=scale, dropout_p=dropout_p, seed=seed)
+    options = check_call(Q, K, V, B_r=None, B_c=None, causal=causal, window=window, scale=scale, dropout_p=dropout_p,
+                         seed=seed)
     refuse(why_not(Q, K, V, dropout_p=dropout_p))
     return forward(KERNEL, launch, Q, K, V, **options)
 
@@ -185,8 +194,8 @@ def why_not(Q, K, V, *, dropout_p=0.0, **options):
     return "it has no dropout" if dropout_p > 0 else None
 
 
-def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True, left=None, right=None, added=0, splits=None,
-           tiles=None, dropout_p=0.0, seed=None):
+def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True, left=None, right=None, added=0,
+           splits=None, tiles=None, dropout_p=0.0, seed=None):
     """The launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs.
 
     lengths: how many keys each sequence has, `added` of them not counted; without it all rows of K are keys
@@ -204,22 +213,25 @@ def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True,
     tile = num_stages * B_c * (padded(Q.shape[-1]) + padded(d_v)) * Q.itemsize         # bytes of shared memory, about
     splits = splits or choose_splits(programs, triton.cdiv(longest, B_c), programs_at_a_time(Q, num_warps, tile))
     arguments = strides(Q=Q, K=K, V=V) | of_cache(lengths, block_table) | widths(Q, V)
-    arguments |= {"scale": scale, "H_q": H_q, "H_kv": H_kv, "N_q": N_q, "N_k": room, "added": added, "pages": K.shape[0]}
-    arguments |= {"splits": splits, "all_rows": L.numel(), "left": left, "right": right, "causal": causal, "page_size": page_size}
+    arguments |= {"scale": scale, "H_q": H_q, "H_kv": H_kv, "N_q": N_q, "N_k": room, "added": added, "splits": splits,
+                  "all_rows": L.numel(), "left": left, "right": right, "causal": causal, "pages": K.shape[0],
+                  "page_size": page_size}
     arguments |= {"B_r": B_r, "B_c": B_c, "num_warps": num_warps, "num_stages": num_stages}
     if splits == 1:
         return [(decode_kernel, (programs,), arguments | {"O": O, "L": L})]
     parts = {f"{name}_split": plans.temporary(torch.empty, splits, *T.shape, dtype=torch.float32, device=Q.device)
              for name, T in (("O", O), ("L", L))}
-    merge = parts | {"O": O, "L": L, "all_rows": L.numel(), "splits": splits, "d_v": d_v, "B_s": MERGED, "B_dv": padded(d_v)}
+    merge = parts | {"O": O, "L": L, "all_rows": L.numel(), "splits": splits, "d_v": d_v, "B_s": MERGED,
+                     "B_dv": padded(d_v)}
     return [(decode_kernel, (programs * splits,), arguments | {"O": parts["O_split"], "L": parts["L_split"]}),
             (merge_kernel, (L.numel(),), merge)]
 
 
 def best_tiles(Q, V, B_r, looked_up=False):
-    """(B_c, num_warps, num_stages): 32 KiB of K and V a stage. On a Hopper one program an SM with four stages reads a full
-    card's caches fastest (results/decode_h200.json, "sweep"); elsewhere there is room for two. So there is where programs look up
-    each tile's page and are fewer than SMs ("four stages" there): four stages took up to a quarter longer."""
+    """(B_c, num_warps, num_stages): 32 KiB of K and V a stage. On a Hopper one program an SM with four stages reads a
+    full card's caches fastest (results/decode_h200.json, "sweep"); elsewhere there is room for two. So there is where
+    programs look up each tile's page and are fewer than SMs ("four stages" there): four stages took up to a quarter
+    longer."""
     wide = max(Q.shape[-1], V.shape[-1])
     if Q.dtype == torch.float32:
         return (32, 8, 2)
@@ -233,12 +245,7 @@ def append(K_new, V_new, K, V, lengths, block_table):
     if K_new.numel() == 0:
         return
     tensors = {"K_new": K_new, "V_new": V_new, "K": K, "V": V, "lengths": lengths, "block_table": block_table}
-    plans.run((append, kind_of_append(**tensors)), append_launches, tensors)
-
-
-def kind_of_append(K_new, V_new, K, V, lengths, block_table, **others):
-    """`plans.kind` of the launch of `append` with these tensors."""
-    return plans.kind((), K_new, V_new, K, V, lengths, block_table)
+    plans.run(plans.key((append,), *tensors.values()), append_launches, tensors)
 
 
 def append_launches(K_new, V_new, K, V, lengths, block_table):
@@ -253,15 +260,16 @@ def append_launches(K_new, V_new, K, V, lengths, block_table):
 
 def strides(**tensors):
     """The tensors (B, H, N, d) by name, and how many elements to step over along each of their dimensions."""
-    steps = {f"stride_{name}{axis}": step for name, T in tensors.items() for axis, step in zip("bhnd", T.stride(), strict=True)}
+    steps = {f"stride_{name}{axis}": step for name, T in tensors.items()
+             for axis, step in zip("bhnd", T.stride(), strict=True)}
     return tensors | steps
 
 
 def of_cache(lengths, block_table):
     """What says which keys there are, and where; 0 stands for the strides of what is absent."""
     steps = (0, 0) if block_table is None else block_table.stride()
-    return {"lengths": lengths, "block_table": block_table, "stride_lengths": 0 if lengths is None else lengths.stride(0),
-            "stride_table_b": steps[0], "stride_table_n": steps[1]}
+    return {"lengths": lengths, "block_table": block_table, "stride_table_b": steps[0], "stride_table_n": steps[1],
+            "stride_lengths": 0 if lengths is None else lengths.stride(0)}
 
 
 def widths(Q, V):

@@ -1,27 +1,27 @@
-"""flash_attention_decode(): the public operator for generating text, a few new queries before a cache of keys and values.
+"""flash_attention_decode(): the public operator for generating text, a few new queries before a cache of keys.
 
 It checks its arguments, writes new keys into the cache by `torch.ops.flashlab.cache_append`, and attends by
 `torch.ops.flashlab.attention_decode`. Neither waits for the GPU, so that a CUDA graph can capture both.
 """
 
 import torch
-from torch.autograd import forward_ad
 
-from flashlab.operator import again
-from flashlab.operator.attention import pick_backend
-from flashlab.triton_mode import check_device, import_triton
+from flashlab import torch_internals
+from flashlab.kernels import plans
+from flashlab.operator import torch_backend
+from flashlab.operator.attention import BACKENDS, dtype_of_L, needs_triton, pick_backend
+from flashlab.triton_mode import check_device
 from flashlab.validate import (
     MAX_HEAD_DIM,
     check_bool,
     check_head_dims,
+    check_int32,
     check_positive,
     check_qkv,
     check_scale,
     check_window,
     describe,
 )
-
-BACKENDS = ("auto", "triton", "torch")
 
 
 def flash_attention_decode(
@@ -30,31 +30,34 @@ def flash_attention_decode(
 ):
     """Exact attention of N_q new queries to the keys and values in a cache, for sequences of different lengths.
 
-    Shapes:  Q (B, H_q, N_q, d), K_cache (B, H_kv, N_max, d), V_cache (B, H_kv, N_max, d_v) -> O (B, H_q, N_q, d_v) in Q's dtype;
-             with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64 inputs)
-             any strides; H_q a multiple of H_kv. N_q is small: 1, or as many as are proposed and verified at a time
-    Lengths: (B,) int32, on Q's device. Sequence b has the keys 0 to lengths[b] - 1 of its cache, those of the new queries
-             included: they are its last N_q. What the cache holds behind them is not looked at
-    New:     with K_new (B, H_kv, N_q, d) and V_new (B, H_kv, N_q, d_v) lengths counts the keys that were there before. The new
-             ones are written into the cache, at lengths[b] to lengths[b] + N_q - 1, and then attended to with the others. The
-             caller adds N_q to lengths
-    Paged:   with block_table (B, max_pages), int32, K_cache is (pages, H_kv, page_size, d), V_cache likewise: key n of sequence b
-             lies in page block_table[b, n // page_size], at n % page_size. N_max is max_pages * page_size
-    Causal:  always, bottom-right aligned: new query i sees the keys up to lengths - N_q + i; if there are none, O = 0, L = -inf
-    Window:  (left, right): query i sees `left` keys before its own, -1 for all; right says nothing more than causal does
-    Splits:  into how many chunks the keys of a head are cut; None: `kernels.splits.choose_splits` says, by N_max and the GPU
-    No wait: the numbers in lengths and block_table are checked on the CPU only. On a GPU wrong ones give meaningless results, but
-             read and write nothing outside of the caches; a new key for which there is no room is not written.
-             The torch backend does wait: it walks the sequences one by one
+    Shapes:  Q (B, H_q, N_q, d), K_cache (B, H_kv, N_max, d), V_cache (B, H_kv, N_max, d_v) -> O (B, H_q, N_q, d_v) in
+             Q's dtype; with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64
+             inputs). Any strides; H_q a multiple of H_kv. N_q is small: 1, or as many as are proposed and verified at a
+             time
+    Lengths: (B,) int32, on Q's device. Sequence b has the keys 0 to lengths[b] - 1 of its cache; the new queries are
+             its last N_q. What the cache holds behind them has no effect
+    New:     K_new (B, H_kv, N_q, d) and V_new (B, H_kv, N_q, d_v) are first written into the cache, at lengths[b] to
+             lengths[b] + N_q - 1, and lengths counts only the keys before them. The caller adds N_q to lengths
+    Paged:   with block_table (B, max_pages), int32, K_cache is (pages, H_kv, page_size, d), V_cache likewise: key n of
+             sequence b lies in page block_table[b, n // page_size], at n % page_size. N_max is max_pages * page_size
+    Causal:  always, bottom-right aligned: new query i sees the keys up to lengths - N_q + i; if there are none, O = 0,
+             L = -inf
+    Window:  (left, right): query i sees `left` keys before its own, -1 for all; right adds nothing to causal
+    Splits:  into how many chunks the keys of a head are cut; None: `splits.choose_splits` decides, by N_max and the GPU
+    No wait: the numbers in lengths and block_table are checked on the CPU only. On a GPU wrong ones give meaningless
+             results, but nothing outside of the caches is read or written; a new key for which there is no room is not
+             written. The torch backend does wait: it computes one sequence after the other
     Gradient: none. flash_attention has one
-    Backend: "triton" runs operator/decode_kernels.py, "torch" the formula, "auto" see `attention.pick_backend`
+    Backend: "triton" runs operator/decode_kernels.py, "torch" operator/torch_backend.py, "auto" see
+             `attention.pick_backend`
     Raises:  TypeError or ValueError before anything is launched; RuntimeError where a gradient is asked for
-    Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023, arXiv:2309.06180
+    Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023,
+             arXiv:2309.06180
     """
-    options, new = (window, scale, splits, return_lse, backend), (K_new, V_new)
-    call = again.signature(options, Q, K_cache, V_cache, lengths, block_table, *new)
-    tensors = {"Q": Q, "K": K_cache, "V": V_cache, "lengths": lengths, "block_table": block_table, "K_new": K_new, "V_new": V_new}
-    if call and (results := again.made(call, **tensors)):
+    tensors = {"Q": Q, "K": K_cache, "V": V_cache, "lengths": lengths, "block_table": block_table, "K_new": K_new,
+               "V_new": V_new}
+    key = plans.key_of_call((window, scale, splits, return_lse, backend), *tensors.values())
+    if key and (results := plans.again(key, ("O", "L"), tensors)):
         return results if return_lse else results[0]
     _check_cache(Q, K_cache, V_cache, lengths, block_table)
     N_q, N_max = Q.shape[2], _room(K_cache, block_table)
@@ -67,12 +70,16 @@ def flash_attention_decode(
     _check_backend(backend, Q, V_cache)
     _check_numbers(lengths, block_table, K_cache, added, N_max)
     _check_no_gradient(Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
+    attend = Q, K_cache, V_cache, lengths, block_table, K_new, V_new, added, window, scale, splits, backend
+    O, L = plans.remember(key, tensors, _append_and_attend, *attend) if key else _append_and_attend(*attend)
+    return (O, L) if return_lse else O
+
+
+def _append_and_attend(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, added, window, scale, splits, backend):
+    """O and L by the two operators."""
     if added:
         CACHE_APPEND(K_new, V_new, K_cache, V_cache, lengths, block_table, backend)
-    O, L = ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
-    if call and Q.is_cuda:
-        _remember(call, tensors, added, window, scale, splits)
-    return (O, L) if return_lse else O
+    return ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
 
 
 def _room(cache, block_table):
@@ -87,22 +94,20 @@ def _check_cache(Q, K_cache, V_cache, lengths, block_table):
     (B, H_q), H_kv = Q.shape[:2], K_cache.shape[1]
     if H_q == 0 or H_kv == 0 or H_q % H_kv:
         raise ValueError(f"Q must have a multiple of K_cache's heads, at least one, got H_q = {H_q} and H_kv = {H_kv}")
-    _check_int32("lengths", lengths, Q, 1, "(B,)")
+    check_int32("lengths", lengths, Q)
+    if lengths.shape != (B,):
+        raise ValueError(f"lengths must have the shape (B,) with Q's batch size B = {B}, got {describe(lengths)}")
     if block_table is None and K_cache.shape[0] != B:
-        raise ValueError(f"K_cache must have Q's batch size B = {B}, or come with a block_table, got {describe(K_cache)}")
+        raise ValueError(f"K_cache must have Q's batch size B = {B}, or come with a block_table, got "
+                         f"{describe(K_cache)}")
     if block_table is not None:
-        _check_int32("block_table", block_table, Q, 2, "(B, max_pages)")
+        check_int32("block_table", block_table, Q)
+        if block_table.ndim != 2 or len(block_table) != B:
+            raise ValueError(f"block_table must have the shape (B, max_pages) with Q's batch size B = {B}, got "
+                             f"{describe(block_table)}")
         if K_cache.shape[0] == 0 or K_cache.shape[2] == 0:
-            raise ValueError(f"K_cache must have at least one page of at least one row with a block_table, got {describe(K_cache)}")
-
-
-def _check_int32(name, T, Q, ndim, shape):
-    if not isinstance(T, torch.Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {describe(T)}")
-    if T.dtype != torch.int32 or T.device != Q.device:
-        raise TypeError(f"{name} must be an int32 tensor on Q's device {Q.device}, got {describe(T)}")
-    if T.ndim != ndim or T.shape[0] != Q.shape[0]:
-        raise ValueError(f"{name} must have the shape {shape} with Q's batch size B = {Q.shape[0]}, got {describe(T)}")
+            raise ValueError("K_cache must have at least one page of at least one row with a block_table, got "
+                             f"{describe(K_cache)}")
 
 
 def _check_new(Q, K_cache, V_cache, K_new, V_new):
@@ -130,8 +135,8 @@ def _check_backend(backend, Q, V_cache):
 
 
 def _check_numbers(lengths, block_table, cache, added, N_max):
-    """On the CPU alone: on a GPU it would mean to wait for it, and a traced tensor has no numbers."""
-    if lengths.device.type != "cpu" or torch.compiler.is_compiling():
+    """On the CPU only: a call should not wait for a GPU."""
+    if lengths.device.type != "cpu" or not torch_internals.has_numbers(lengths):
         return
     numbers = lengths.tolist()
     if min(numbers, default=0) < 0 or max(numbers, default=0) + added > N_max:
@@ -147,10 +152,10 @@ def _check_numbers(lengths, block_table, cache, added, N_max):
 
 
 def _check_no_gradient(**tensors):
-    if forward_ad._current_level >= 0 and any(T is not None and forward_ad.unpack_dual(T).tangent is not None
-                                              for T in tensors.values()):
-        raise RuntimeError("flash_attention_decode has no gradient, nor a forward-mode derivative, as jvp, jacfwd, linearize and "
-                           "forward_ad want. Use flashlab.rungs.naive.naive_forward, whose operations autograd knows")
+    if torch_internals.has_tangent(*tensors.values()):
+        raise RuntimeError("flash_attention_decode has no gradient, nor a forward-mode derivative, as jvp, jacfwd, "
+                           "linearize and forward_ad want. Use flashlab.rungs.naive.naive_forward, whose operations "
+                           "autograd knows")
     if torch.is_grad_enabled():
         for name, T in tensors.items():
             if T is not None and T.requires_grad:
@@ -161,8 +166,8 @@ def _check_no_gradient(**tensors):
 # ---- the two operators, defined with torch.library, so that torch.compile takes them whole
 
 torch.library.define("flashlab::cache_append",
-                     "(Tensor K_new, Tensor V_new, Tensor(a!) K_cache, Tensor(b!) V_cache, Tensor lengths, Tensor? block_table, "
-                     "str backend) -> ()")
+                     "(Tensor K_new, Tensor V_new, Tensor(a!) K_cache, Tensor(b!) V_cache, Tensor lengths, "
+                     "Tensor? block_table, str backend) -> ()")
 torch.library.define("flashlab::attention_decode",
                      "(Tensor Q, Tensor K_cache, Tensor V_cache, Tensor lengths, Tensor? block_table, "
                      "int added, int[]? window, float scale, int? splits, str backend) -> (Tensor, Tensor)")
@@ -172,13 +177,15 @@ ATTENTION_DECODE = torch.ops.flashlab.attention_decode.default
 
 @torch.library.impl("flashlab::cache_append", "default")
 def _(K_new, V_new, K_cache, V_cache, lengths, block_table, backend):
-    if decode := _kernels(backend, K_new, V_new):
-        decode.append(K_new, V_new, K_cache, V_cache, lengths, block_table)
+    if kernels := _kernels(backend, K_new, V_new):
+        kernels.append(K_new, V_new, K_cache, V_cache, lengths, block_table)
         return
     N_q, room, pages = K_new.shape[2], _room(K_cache, block_table), len(K_cache)
     for b, length in enumerate(lengths.tolist()):
         for n, key in enumerate(range(length, length + N_q)):
-            page, slot = (b, key) if block_table is None else (int(block_table[b, key // K_cache.shape[2]]), key % K_cache.shape[2])
+            page, slot = b, key
+            if block_table is not None:
+                page, slot = int(block_table[b, key // K_cache.shape[2]]), key % K_cache.shape[2]
             if 0 <= key < room and 0 <= page < pages:
                 K_cache[page, :, slot] = K_new[b, :, n]
                 V_cache[page, :, slot] = V_new[b, :, n]
@@ -186,17 +193,17 @@ def _(K_new, V_new, K_cache, V_cache, lengths, block_table, backend):
 
 @torch.library.impl("flashlab::attention_decode", "default")
 def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend):
-    if decode := _kernels(backend, Q, V_cache):
+    if kernels := _kernels(backend, Q, V_cache):
         limits = {} if window is None else {"causal": False, "left": window[0], "right": 0}
-        kind = _kind(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits)
-        return decode.forward(None, decode.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table, added=added,
-                              scale=scale, splits=splits, kind=kind, **limits)
+        return kernels.forward(None, kernels.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table,
+                               added=added,
+                               scale=scale, splits=splits, **limits)
     O = Q.new_empty(*Q.shape[:3], V_cache.shape[-1])
-    L = Q.new_empty(Q.shape[:3], dtype=_dtype_of_L(Q))
-    with torch.autocast(Q.device.type, enabled=False):                     # it would round float32
-        for b, N_k in enumerate((lengths + added).tolist()):
-            K, V = (_keys(cache, block_table, b, N_k) for cache in (K_cache, V_cache))
-            O[b], L[b] = _attend(Q[b], K, V, window, scale)
+    L = Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
+    for b, N_k in enumerate((lengths + added).tolist()):
+        K, V = (_keys(cache, block_table, b, N_k)[None] for cache in (K_cache, V_cache))
+        torch_backend.forward(Q[b : b + 1], K, V, O[b : b + 1], L[b : b + 1], causal=True,
+                              window=window and (window[0], 0), scale=scale)
     return O, L
 
 
@@ -208,11 +215,7 @@ def _(*arguments):
 @torch.library.register_fake("flashlab::attention_decode")
 def _(Q, K_cache, V_cache, *options):
     """Shapes and dtypes alone: what torch.compile asks for while it traces."""
-    return Q.new_empty(*Q.shape[:3], V_cache.shape[-1]), Q.new_empty(Q.shape[:3], dtype=_dtype_of_L(Q))
-
-
-def _dtype_of_L(Q):
-    return torch.float64 if Q.dtype == torch.float64 else torch.float32
+    return Q.new_empty(*Q.shape[:3], V_cache.shape[-1]), Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
 
 
 def _kernels(backend, Q, V):
@@ -221,44 +224,12 @@ def _kernels(backend, Q, V):
         backend, _ = pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]))
     if backend == "torch":
         return None
-    if import_triton() is None:
-        raise RuntimeError("backend='triton' needs triton, which is not installed and exists for Linux only. Use "
-                           "backend='torch' or 'auto' here")
+    needs_triton()
     check_device("Q, K_cache, V_cache", Q)
-    from flashlab.operator import decode_kernels as decode
+    from flashlab.operator import decode_kernels
 
-    return decode
+    return decode_kernels
 
-
-# ---- the same call again
-
-def _kind(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits):
-    from flashlab.kernels import plans
-
-    return plans.kind((added, window and tuple(window), scale, splits), Q, K_cache, V_cache, lengths, block_table)
-
-
-def _remember(call, tensors, added, window, scale, splits):
-    """The plans of the launches that this call has just made, where it has some."""
-    if import_triton() is None:
-        return
-    from flashlab.kernels import plans
-    from flashlab.operator import decode_kernels as decode
-
-    attended = plans.known((decode.launch, _kind(*list(tensors.values())[:5], added, window, scale, splits)))
-    appended = plans.known((decode.append, decode.kind_of_append(**tensors))) if added else None
-    if attended and (appended or not added):
-        again.remember(call, _replay, (appended, attended) if added else (attended,))
-
-
-def _replay(steps, tensors, device):
-    """Whether all of the launches were made. Keys that were written, and are written again, are the same."""
-    from flashlab.kernels import plans
-
-    return all(plans.again(step, tensors, device) for step in steps)
-
-
-# ---- without Triton
 
 def _keys(cache, block_table, b, N_k):
     """(H_kv, N_k, d): what the cache holds of sequence b."""
@@ -266,19 +237,3 @@ def _keys(cache, block_table, b, N_k):
         return cache[b, :, :N_k]
     pages = block_table[b, :-(-N_k // cache.shape[2])]
     return cache[pages.long()].transpose(0, 1).flatten(1, 2)[:, :N_k]
-
-
-def _attend(Q, K, V, window, scale):
-    """O and L of one sequence, all heads at a time: with few queries, S is small enough to be stored."""
-    (H_q, N_q, _), (H_kv, N_k, _) = Q.shape, K.shape
-    Q, K, V = (T.to(_dtype_of_L(Q)) for T in (Q, K, V))
-    S = Q.unflatten(0, (H_kv, H_q // H_kv)) @ K.mT[:, None] * scale        # (H_kv, group, N_q, N_k)
-    place = torch.arange(N_q, device=Q.device)[:, None] + N_k - N_q        # (N_q, 1)   the key that a query stands at
-    keys = torch.arange(N_k, device=Q.device)                              # (N_k,)
-    hidden = keys > place                                                  # (N_q, N_k)
-    if window is not None and window[0] >= 0:
-        hidden = hidden | (keys < place - window[0])
-    S = S.masked_fill(hidden, -torch.inf)
-    L = S.logsumexp(-1)                                                    # (H_kv, group, N_q)
-    P = S.softmax(-1).masked_fill((L == -torch.inf)[..., None], 0)         # 0/0 where no key is visible
-    return (P @ V[:, None]).flatten(0, 1), L.flatten(0, 1)

@@ -1,15 +1,18 @@
-"""Attention in FP8: Q, K, V and P in e4m3, a byte each, for tensor cores that multiply such numbers twice as fast as bfloat16.
+"""Attention in FP8: Q, K, V and P in e4m3, a byte each. Tensor cores multiply them twice as fast as bfloat16.
 
-An e4m3 number has 3 bits of mantissa, a relative step of 1/8, and reaches from 2^-9 to 448. What keeps attention useful:
+An e4m3 number has 3 bits of mantissa, a relative step of 1/8, and reaches from 2^-9 to 448. What keeps attention
+useful:
 
     a scale for each block     64 rows of Q, 128 of K or V share one, so that a large row costs its neighbours only
-    rotation                   Q and K are multiplied by one random orthogonal matrix: Q K^T stays, and an outlier is spread out
+    rotation                   Q and K are multiplied by one random orthogonal matrix: Q K^T stays, outliers are spread
     P times 2^8                weights lie in (0, 1]; moved up, the small ones keep their bits
     float32                    for S, the softmax, its sums and O
 
-The scales of Q and K go into the factor that scales S anyway. V's go into the factor that rescales O from block to block anyway.
+The scales of Q and K go into the factor that scales S anyway. V's go into the factor that rescales O from block to
+block anyway.
 
-On a Hopper GPU operator/quantize.py and operator/fp8_kernel.py do it; elsewhere the same steps run in PyTorch, and show the error.
+On a Hopper GPU operator/quantize.py and operator/fp8_kernel.py do it; elsewhere the same steps run in PyTorch, and show
+the error.
 Source: Shah et al. 2024, arXiv:2407.08608, FlashAttention-3, section 3.3.
 """
 
@@ -23,15 +26,15 @@ from flashlab import validate
 from flashlab.triton_mode import import_triton, interpreted
 
 LARGEST = 448.0                        # of e4m3
-SMALLEST = 1e-12                       # a block of zeros has a scale, too
+SMALLEST = 1e-12                       # stands for 0: a block of zeros has a scale, and -inf * 0 would be NaN
 ROWS, KEYS = 64, 128                   # of Q, and of K and V, that share a scale
 P_BITS = 8                             # P is computed 2^8 times too large: at most 256
 LOG2_E = math.log2(math.e)
 HEAD_DIMS = (64, 128, 256)
-SMALLEST_SCALE = 1e-12                 # stands for 0: -inf stays -inf where -inf * 0 would be NaN
 
-# The root mean square of e4m3's relative rounding error. It is uniform within a step, 1/8 of the power of two below a number:
-# 1/8 / sqrt(12) = 0.036 of that power. A number is m of them, 1 <= m < 2, and where log m is uniform the mean of 1/m^2 is 0.54.
+# The root mean square of e4m3's relative rounding error. The error is uniform within a step, 1/8 of the power of two
+# below a number: 1/8 / sqrt(12) = 0.036 of that power. A number is m times that power, 1 <= m < 2, and where log m is
+# uniform the mean of 1/m^2 is 0.54.
 EPS = 0.0265
 
 
@@ -42,10 +45,6 @@ class Quantized(NamedTuple):
     scales: torch.Tensor               # (B, H, blocks) float32
     block: int                         # rows that share a scale; the last block may be short
 
-    def dequantized(self):
-        """X again, in float32, as far as it is known."""
-        return self.values.float() * self.of_rows()
-
     def of_rows(self):
         """The scale of each row, (B, H, N, 1)."""
         return self.scales.repeat_interleave(self.block, -1)[..., :self.values.shape[-2], None]
@@ -53,7 +52,8 @@ class Quantized(NamedTuple):
 
 @functools.lru_cache(16)
 def hadamard(d, seed=0, device="cpu", dtype=torch.float32):
-    """H (d, d) of +1 and -1 with H H^T = d·I: a Hadamard matrix whose rows have random signs. X @ H / sqrt(d) rotates X's rows.
+    """H (d, d) of +1 and -1 with H H^T = d·I: a Hadamard matrix whose rows have random signs. X @ H / sqrt(d) rotates
+    X's rows.
 
     An element of X reaches every column with the same size, so that an outlier x becomes d elements of x / sqrt(d).
     Raises: TypeError, ValueError if d is not a power of two
@@ -79,7 +79,7 @@ def quantize(X, block=KEYS, *, rotate=False):
     X = X.float()
     if rotate:
         X = X @ hadamard(d, device=X.device) * d**-0.5
-    padded = torch.nn.functional.pad(X, (0, 0, 0, -N % block)).unflatten(-2, (-1, block))          # (B, H, blocks, block, d)
+    padded = torch.nn.functional.pad(X, (0, 0, 0, -N % block)).unflatten(-2, (-1, block))    # (B, H, blocks, block, d)
     scales = padded.abs().amax((-2, -1)).clamp(min=SMALLEST) / LARGEST             # (B, H, blocks)
     values = (padded / scales[..., None, None]).to(torch.float8_e4m3fn)
     return Quantized(values.flatten(-3, -2)[..., :N, :].contiguous(), scales, block)
@@ -89,9 +89,11 @@ def flash_attention_fp8(Q, K, V, *, causal=False, scale=None, rotate=True):
     """Attention whose products are of e4m3 numbers: O close to softmax(scale · Q Kᵀ) V.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d) -> O (B, H_q, N_q, d) in bfloat16
-             float16 or bfloat16, finite; d 64, 128 or 256; H_q a multiple of H_kv; causal as everywhere here, with N_q <= N_k
+             float16 or bfloat16, finite; d 64, 128 or 256; H_q a multiple of H_kv; causal as everywhere here, with N_q
+             <= N_k
     rotate:  Q and K by the same random matrix, against outliers. It leaves exact scores as they are
-    Error:   root mean square; of Gaussian inputs 2 EPS = 5.3 % of O's own: Q, K, P and V are rounded, four independent EPS
+    Error:   root mean square; of Gaussian inputs 2 EPS = 5.3 % of O's own: Q, K, P and V are rounded, four independent
+             EPS
     Raises:  TypeError, ValueError; RuntimeError where a gradient would be asked for: there is no backward pass
     Source:  Shah et al. 2024, arXiv:2407.08608, section 3.3
     """
@@ -100,13 +102,14 @@ def flash_attention_fp8(Q, K, V, *, causal=False, scale=None, rotate=True):
         return torch.zeros(Q.shape, dtype=torch.bfloat16, device=Q.device)
     if scale < 0:                                      # the maximum of a row is taken before the scale is applied
         Q, scale = -Q, -scale
-    scale = max(scale, SMALLEST_SCALE)
+    scale = max(scale, SMALLEST)
     if on_hopper(Q):
         from flashlab.operator import fp8_kernel as fa2_fp8  # here: it needs Triton
 
         H = hadamard(Q.shape[-1], device=Q.device, dtype=Q.dtype) if rotate else None
         return fa2_fp8.forward(Q, K, V, H, causal=causal, scale=scale)
-    return emulated(quantize(Q, ROWS, rotate=rotate), quantize(K, KEYS, rotate=rotate), quantize(V, KEYS), causal, scale)
+    Q, K, V = quantize(Q, ROWS, rotate=rotate), quantize(K, KEYS, rotate=rotate), quantize(V, KEYS)
+    return emulated(Q, K, V, causal, scale)
 
 
 def check(Q, K, V, causal, scale, rotate):
@@ -116,9 +119,8 @@ def check(Q, K, V, causal, scale, rotate):
     validate.check_bool(causal=causal, rotate=rotate)
     if torch.is_grad_enabled() and any(T.requires_grad for T in (Q, K, V)):
         raise RuntimeError("FP8 attention has no backward pass: call it under torch.no_grad()")
-    for name, T in (("Q", Q), ("V", V)):
-        if T.shape[-1] not in HEAD_DIMS:
-            raise ValueError(f"{name} must have head dimension 64, 128 or 256 for FP8, got {validate.describe(T)}")
+    if Q.shape[-1] not in HEAD_DIMS:
+        raise ValueError(f"Q must have head dimension 64, 128 or 256 for FP8, got {validate.describe(Q)}")
     if V.shape[-1] != Q.shape[-1]:
         raise ValueError(f"V must have Q's head dimension d = {Q.shape[-1]} for FP8, got {validate.describe(V)}")
     if causal and Q.shape[2] > K.shape[2]:
@@ -129,23 +131,25 @@ def check(Q, K, V, causal, scale, rotate):
 
 def on_hopper(T):
     """Whether the kernels run here."""
-    return T.is_cuda and torch.cuda.get_device_capability(T.device)[0] == 9 and import_triton() is not None and not interpreted()
+    hopper = T.is_cuda and torch.cuda.get_device_capability(T.device)[0] == 9
+    return hopper and import_triton() is not None and not interpreted()
 
 
 def emulated(Q, K, V, causal, scale):
     """What the kernel does with three Quantized, step by step, all heads and queries at a time. O in bfloat16.
 
-    Blocks of keys are walked from the last to the first. Sums are float32 here; the tensor cores' own are a little shorter.
+    Blocks of keys are walked from the last to the first. Sums are float32 here; the tensor cores' own are a little
+    shorter.
     """
     group = Q.values.shape[1] // K.values.shape[1]
     K, V = (Quantized(*(T.repeat_interleave(group, 1) for T in X[:2]), X.block) for X in (K, V))
     (B, heads, N_q, _), N_k = Q.values.shape, K.values.shape[2]
     Q_i, factor_i = Q.values.float(), scale * LOG2_E * Q.of_rows()                 # (B, H, N_q, d), (B, H, N_q, 1)
-    place = torch.arange(N_q, device=Q_i.device)[:, None] + N_k - N_q              # (N_q, 1)   the key that a query stands at
-    m_i = Q_i.new_full((B, heads, N_q, 1), -1e30)                                  # below any score; -inf minus -inf would be NaN
+    place = torch.arange(N_q, device=Q_i.device)[:, None] + N_k - N_q        # (N_q, 1)   the key that a query stands at
+    m_i = Q_i.new_full((B, heads, N_q, 1), -1e30)            # below any score; -inf minus -inf would be NaN
     l_i = torch.zeros_like(m_i)
     O_i = torch.zeros_like(Q_i)
-    V_scale = V.scales[..., -1]                                                    # (B, H)     O has the scale of V's last block
+    V_scale = V.scales[..., -1]            # (B, H)     O has the scale of V's last block
     for j in reversed(range(K.scales.shape[-1])):
         keys = slice(j * K.block, min((j + 1) * K.block, N_k))
         S_ij = Q_i @ K.values[..., keys, :].float().mT                             # (B, H, N_q, B_c)

@@ -268,6 +268,6 @@ def forward(Q, K, V, H=None, *, causal, scale, choice=None):
     O = torch.empty(Q.shape, dtype=torch.bfloat16, device=Q.device)
     options = {"causal": causal, "scale": scale, "choice": choice}
     inputs = {"Q": Q, "K": K, "V": V, "H": H}
-    kind = plans.kind((causal, scale, str(choice)), *inputs.values())
+    kind = plans.key((causal, scale, str(choice)), *inputs.values())
     plans.run((launches, kind), partial(launches, **options), inputs | {"O": O})
     return O

@@ -1,7 +1,8 @@
 """Ring attention: exact attention over a sequence split among several processes, which torchrun starts, one GPU each.
 
-A rank keeps its queries. Keys and values travel round the ring: in R steps every rank meets the block of every other one, and
-merges what it finds by L, as two halves of one softmax are merged. Nobody ever holds all keys, and nobody stores S.
+A rank keeps its queries. Keys and values travel round the ring: in R steps every rank meets the block of every other
+one, and merges what it finds by L, as two halves of one softmax are merged. Nobody ever holds all keys, and nobody
+stores S.
 
     part       which rows a rank computes in a step, against which keys; bytes_sent: what it sends
     ring_attention, zigzag_shard, zigzag_unshard       the operator, and how a causal sequence is dealt out
@@ -15,22 +16,15 @@ import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from flashlab.operator.attention import (
-    ATTENTION_BACKWARD,
-    BACKENDS,
-    BACKWARD_KERNELS,
-    KERNELS,
-    Options,
-    flash_attention,
-)
+from flashlab.operator.attention import ATTENTION_BACKWARD, checked_options, flash_attention
 from flashlab.operator.transforms import as_autocast
-from flashlab.validate import check_bool, check_heads, check_qkv, check_scale, describe
+from flashlab.validate import check_bool, check_heads, check_qkv, describe
 
 inf = float("inf")
 
 
 class Part(NamedTuple):
-    """What a rank computes in one step: these rows of its own shard against these keys of the block that `source` sent off."""
+    """What a rank computes in one step: these rows of its own shard against these keys of the shard of `source`."""
 
     source: int
     rows: slice
@@ -41,9 +35,9 @@ class Part(NamedTuple):
 def part(rank, step, world, n, *, causal=False, zigzag=True):
     """The Part of a rank in a step, n being the rows of a shard; None where its queries see no key of the block.
 
-    Zig-zag: a rank owns chunks r and 2R - 1 - r of the sequence's 2R. Of a block from a lower rank all its queries see the first
-    chunk and none the second; of one from a higher rank its later queries see both. Either is half a block's scores, so all
-    ranks work equally long, and only a rank's own block needs a mask: the one that flash_attention has.
+    Zig-zag: a rank owns chunks r and 2R - 1 - r of the sequence's 2R. Of a block from a lower rank all its queries see
+    the first chunk and none the second; of one from a higher rank its later queries see both. Either is half a block's
+    scores, so all ranks work equally long, and only a rank's own block needs a mask: the one that flash_attention has.
     """
     source = (rank - step) % world
     whole, first, second = slice(0, n), slice(0, n // 2), slice(n // 2, n)
@@ -55,7 +49,7 @@ def part(rank, step, world, n, *, causal=False, zigzag=True):
 
 
 def bytes_sent(world, n, H_kv, d, d_v, itemsize):
-    """(forward, backward): what one rank sends, its shard being n rows of H_kv heads. K and V, and backward float32 dK and dV."""
+    """What a rank sends, (forward, backward), with n rows a shard: K and V, and backward float32 dK and dV too."""
     block = n * H_kv * (d + d_v)
     forward = (world - 1) * block * itemsize
     return forward, forward + (world * block * 4 if world > 1 else 0)
@@ -70,7 +64,8 @@ def zigzag_shard(X, rank, world, dim=-2):
     if not 0 <= rank < world:
         raise ValueError(f"rank must lie in 0 to {world - 1}, as world is {world}, got {rank}")
     if X.shape[dim] % (2 * world):
-        raise ValueError(f"X must have a length N that 2 x {world} chunks divide, two for each rank, got N = {X.shape[dim]}")
+        raise ValueError(f"X must have a length N that 2 x {world} chunks divide, two for each rank, got N = "
+                         f"{X.shape[dim]}")
     chunks = X.chunk(2 * world, dim)
     return torch.cat([chunks[rank], chunks[2 * world - 1 - rank]], dim)
 
@@ -85,20 +80,21 @@ def zigzag_unshard(shards, dim=-2):
 def ring_attention(
     Q, K, V, *, causal=False, scale=None, group=None, zigzag=True, return_lse=False, backend="auto", deterministic=None,
 ):
-    """Exact attention over a sequence of which every rank has a part. All ranks of the group call it, with shards of equal shapes.
+    """Exact attention over a sequence split among the ranks. All ranks call it, with shards of equal shapes.
 
-    Shapes:  Q (B, H_q, N/R, d), K (B, H_kv, N/R, d), V (B, H_kv, N/R, d_v) -> O (B, H_q, N/R, d_v) in Q's dtype, the rank's rows;
-             with return_lse also L (B, H_q, N/R), natural-log logsumexp over all N keys
-    Causal:  with zigzag the shards are those of zigzag_shard, else rank r's rows follow those of rank r - 1. Without causal
-             a query sees all keys, and either order does
+    Shapes:  Q (B, H_q, N/R, d), K (B, H_kv, N/R, d), V (B, H_kv, N/R, d_v) -> O (B, H_q, N/R, d_v) in Q's dtype, the
+             rank's rows; with return_lse also L (B, H_q, N/R), natural-log logsumexp over all N keys
+    Causal:  with zigzag the shards are those of zigzag_shard, else rank r's rows follow those of rank r - 1. Without
+             causal a query sees all keys, and either order does
     Gradient: of O and of L, once: K and V travel again, and dK and dV with them, back to their owner
-    Traffic: a rank sends (R - 1)·n·(d + d_v) elements for each head of K, n = N/R; backward as much again, and the float32 sums
-             R·n·(d + d_v)
-    Memory:  O, dQ, dK, dV are summed in float32; beside its own shards a rank holds two blocks of K and V, one in use, one arriving
+    Traffic: a rank sends (R - 1)·n·(d + d_v) elements for each head of K, n = N/R; backward as much again, and the
+             float32 sums R·n·(d + d_v)
+    Memory:  O, dQ, dK, dV are summed in float32; beside its own shards a rank holds two blocks of K and V
     Backend, deterministic: as flash_attention, which runs on each block
-    Raises:  TypeError or ValueError on every rank if one of them has other shapes or arguments that are wrong; RuntimeError if a
-             rank is gone: gloo says so at once, NCCL's watchdog ends the process after init_process_group's timeout. On GPUs
-             ranks compare shapes only once for each: later calls must agree among themselves
+    Raises:  TypeError or ValueError on every rank if one of them has other shapes or arguments that are wrong;
+             RuntimeError if a rank is
+             gone: gloo says so at once, NCCL's watchdog ends the process after init_process_group's timeout. On
+             GPUs ranks compare shapes only once for each: later calls must agree among themselves
     Source:  Liu, Zaharia, Abbeel 2023, arXiv:2310.01889; zig-zag shards: zhuzilin/ring-flash-attention; work per rank:
              Brandon et al. 2023, arXiv:2311.09431
     """
@@ -123,7 +119,7 @@ class _Ring(torch.autograd.Function):
         choice = {"scale": options.scale, "backend": options.backend, "deterministic": options.deterministic}
         block = [K.contiguous(), V.contiguous()]
         for step in range(place.world):
-            # Posted before the kernel, waited for after it: NCCL copies on a stream of its own, gloo in threads of its own.
+            # posted before the kernel and waited for after it: NCCL and gloo copy in the background
             arriving = pass_on(block if step < place.world - 1 else [], place, step)
             mine = part(place.rank, step, place.world, n, causal=causal, zigzag=zigzag)
             if mine:
@@ -153,7 +149,7 @@ class _Ring(torch.autograd.Function):
         sums = []                                          # dK, dV of the block, from the ranks that it has visited
         for step in range(place.world):
             arriving = pass_on(block if step < place.world - 1 else [], place, step)
-            sums_arriving = pass_on(sums, place, step, tag=2)         # a step behind K and V: this rank has just added to them
+            sums_arriving = pass_on(sums, place, step, tag=2)  # a step behind K and V: this rank has just added to them
             mine = part(place.rank, step, place.world, Q.shape[2], causal=causal, zigzag=ctx.zigzag)
             grads = []
             if mine:
@@ -190,7 +186,8 @@ class Place(NamedTuple):
 
 def place_in(group):
     if not dist.is_available() or not dist.is_initialized():
-        raise RuntimeError("ring_attention needs torch.distributed.init_process_group first, in processes that torchrun starts")
+        raise RuntimeError("ring_attention needs torch.distributed.init_process_group first, in processes that "
+                           "torchrun starts")
     group = dist.group.WORLD if group is None else group
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
@@ -200,7 +197,7 @@ def place_in(group):
 
 
 def pass_on(tensors, place, step, tag=0):
-    """Send these to the next rank and receive as many from the one before: returns at once a function that waits for them."""
+    """Send these to the next rank and receive as many from the one before: returns a function that waits for them."""
     if not tensors or place.world == 1:
         return lambda: tensors
     arriving = [torch.empty_like(T) for T in tensors]
@@ -222,62 +219,60 @@ def _or_say_who(place, when, function, *arguments):
     try:
         return function(*arguments)
     except RuntimeError as error:
-        raise RuntimeError(f"ring_attention on rank {place.rank} {when}: no message to rank {(place.rank + 1) % place.world} or "
-                           f"from rank {(place.rank - 1) % place.world}. A process has ended or does not take part; the first "
-                           f"one to fail says why. Below it was: {(str(error) or 'no message').splitlines()[0][:200]}") from error
+        raise RuntimeError(f"ring_attention on rank {place.rank} {when}: no message to rank "
+                           f"{(place.rank + 1) % place.world} or from rank {(place.rank - 1) % place.world}. A process "
+                           "has ended or does not take part; the first one to fail says why. Below it was: "
+                           f"{(str(error) or 'no message').splitlines()[0][:200]}") from error
 
 
 def _check(Q, K, V, causal, scale, zigzag, return_lse, backend, deterministic):
     """The options of each block's call. Raises: TypeError or ValueError that names the argument"""
     check_qkv(Q, K, V, ndim=4)
     check_heads(Q, K)
-    check_bool(causal=causal, zigzag=zigzag, return_lse=return_lse)
-    scale, n = check_scale(scale, Q.shape[-1]), Q.shape[2]
+    check_bool(causal=causal, zigzag=zigzag)
+    n = Q.shape[2]
     if causal and K.shape[2] != n:
         raise ValueError(f"K must have as many rows as Q where causal, {n}, got {describe(K)}")
     if causal and zigzag and n % 2:
-        raise ValueError(f"Q must have an even number of rows, two chunks as zigzag_shard gives, got {describe(Q)}. Shards in the "
-                         "sequence's own order want zigzag=False")
-    deterministic = torch.are_deterministic_algorithms_enabled() if deterministic is None else deterministic
-    check_bool(deterministic=deterministic)
-    if backend not in BACKENDS + KERNELS + BACKWARD_KERNELS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got {backend!r}")
-    return Options(seed=None, causal=causal, scale=scale, dropout_p=0.0, backend=backend, deterministic=deterministic)
+        raise ValueError(f"Q must have an even number of rows, two chunks as zigzag_shard gives, got {describe(Q)}. "
+                         "Shards in the sequence's own order want zigzag=False")
+    return checked_options(Q, K, causal, None, scale, 0.0, None, return_lse, backend, deterministic)
 
 
-_agreed = weakref.WeakKeyDictionary()                      # group -> the kinds of call on which its ranks have agreed, on GPUs
+_agreed = weakref.WeakKeyDictionary()                  # group -> the calls on which its ranks have agreed, on GPUs
 
 
 def _agree(place, wrong, Q, K, V, options, zigzag):
-    """Raise on all ranks if one of them was called wrongly, or not as the others: a ring of unequal blocks would hang or worse."""
-    if wrong is None:
-        differentiable = torch.is_grad_enabled() and any(T.requires_grad for T in (Q, K, V))
-        kind = (*((name, tuple(T.shape), str(T.dtype).removeprefix("torch.")) for name, T in zip("QKV", (Q, K, V), strict=True)),
-                ("causal", options.causal), ("scale", options.scale), ("zigzag", zigzag), ("gradients", differentiable))
-        agreed = _agreed.setdefault(place.group, set())
-        if kind in agreed:
+    """Raise on all ranks if one was called wrongly, or not as the others: a ring of unequal blocks would hang."""
+    if wrong:
+        mine = str(wrong)
+    else:
+        mine = {name: f"{tuple(T.shape)} {str(T.dtype).removeprefix('torch.')}" for name,
+                T in (("Q", Q), ("K", K), ("V", V))}
+        mine |= {"causal": options.causal, "scale": options.scale, "zigzag": zigzag,
+                 "gradients": torch.is_grad_enabled() and any(T.requires_grad for T in (Q, K, V))}
+        agreed = _agreed.setdefault(place.group, [])
+        if mine in agreed:
             return
-    mine, all_of_them = (str(wrong) if wrong else kind), [None] * place.world
-    with torch.cuda.device_of(Q) if isinstance(Q, torch.Tensor) else torch.no_grad():     # NCCL gathers on the current device
-        _or_say_who(place, "before the first step", lambda: dist.all_gather_object(all_of_them, mine, place.group))
+    of_ranks = [None] * place.world
+    with torch.cuda.device_of(Q) if isinstance(Q, torch.Tensor) else torch.no_grad():          # NCCL's current device
+        _or_say_who(place, "before the first step", lambda: dist.all_gather_object(of_ranks, mine, place.group))
     if wrong:
         raise wrong
-    for rank, kind_there in enumerate(all_of_them):
-        if isinstance(kind_there, str):
-            raise ValueError(f"ring_attention was called wrongly on rank {rank}, so rank {place.rank} stops too: {kind_there}")
-        if kind_there != all_of_them[0]:
-            here, there = next(two for two in zip(all_of_them[0], kind_there, strict=True) if two[0] != two[1])
-            raise ValueError(f"{here[0]} must be alike on all ranks, got {_words(here)} on rank 0, {_words(there)} on rank {rank}")
-    if Q.is_cuda:                                          # there the answer would cost a wait; on a CPU it is cheap each time
-        agreed.add(kind)
-
-
-def _words(field):
-    return " ".join(map(str, field[1:]))
+    for rank, theirs in enumerate(of_ranks):
+        if isinstance(theirs, str):
+            raise ValueError(f"ring_attention was called wrongly on rank {rank}, so rank {place.rank} stops too: "
+                             f"{theirs}")
+        for name, first in of_ranks[0].items():
+            if theirs[name] != first:
+                raise ValueError(f"{name} must be alike on all ranks, got {first} on rank 0, {theirs[name]} on rank "
+                                 f"{rank}")
+    if Q.is_cuda:                                      # on a GPU to agree means to wait; on a CPU it is cheap each time
+        agreed.append(mine)
 
 
 def ulysses_attention(Q, K, V, *, causal=False, scale=None, group=None, **options):
-    """As ring_attention of shards in the sequence's own order: ranks trade so that each has all rows of some heads, and trade back.
+    """As ring_attention of shards in the sequence's own order: ranks trade rows for heads, and trade back.
 
     Shapes:  as ring_attention; R must divide H_q and H_kv
     Traffic: of Q, K, V and O a rank sends all but 1/R of its shard; backward as much again
@@ -287,14 +282,15 @@ def ulysses_attention(Q, K, V, *, causal=False, scale=None, group=None, **option
     for name, T in (("Q", Q), ("K", K)):
         if T.shape[1] % place.world:
             raise ValueError(f"{name} must have a number of heads that {place.world} ranks divide, got {describe(T)}")
-    Q, K, V = (_Trade.apply(T.unflatten(1, (place.world, -1)).movedim(1, 0), place) for T in (Q, K, V))    # (R, B, H/R, n, d)
+    # (R, B, H/R, n, d)
+    Q, K, V = (_Trade.apply(T.unflatten(1, (place.world, -1)).movedim(1, 0), place) for T in (Q, K, V))
     O = flash_attention(*(T.movedim(0, 2).flatten(2, 3) for T in (Q, K, V)), causal=causal, scale=scale, **options)
     O = _Trade.apply(O.unflatten(2, (place.world, -1)).movedim(2, 0), place)
     return O.movedim(0, 1).flatten(1, 2)
 
 
 class _Trade(torch.autograd.Function):
-    """X (R, ...): part r goes to rank r, and what comes from rank r becomes part r. Its own gradient is the same trade."""
+    """X (R, ...): part r goes to rank r, and what comes from rank r becomes part r. Its gradient is the same trade."""
 
     @staticmethod
     def forward(ctx, X, place):

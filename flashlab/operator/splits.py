@@ -8,14 +8,15 @@ MOST = 256                             # more partial results than that, and mer
 
 @lru_cache(4096)
 def choose_splits(programs, tiles, at_a_time):
-    """The number of chunks that takes least time by a simple model; of equals the smallest, which leaves least to merge.
+    """The number of chunks that takes least time by a simple model; of equals the smallest, which leaves least to
+    merge.
 
     programs:  how many there would be without splitting, B · H_kv · T_r
     tiles:     key tiles that the longest of them walks
     at_a_time: how many programs the GPU runs at a time
-    The model: programs · splits run in waves of at_a_time, and a wave takes as long as its longest chunk, ceil(tiles / splits)
-               tiles, and START. So one program on an idle GPU is cut up until every SM has a chunk, programs that fill the GPU
-               stay whole, and a number that would leave a last wave nearly empty is passed over
+    The model: programs · splits run in waves of at_a_time, and a wave takes as long as its longest chunk, ceil(tiles /
+               splits) tiles, and START. So one program on an idle GPU is cut up until every SM has a chunk, programs
+               that fill the GPU stay whole, and a number that would leave a last wave nearly empty is passed over
     """
     def time(splits):
         waves = -(-programs * splits // at_a_time)

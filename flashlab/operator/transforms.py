@@ -3,11 +3,11 @@
 import torch
 from torch.utils.flop_counter import register_flop_formula
 
-from flashlab import cost
+from flashlab import torch_internals
 
 
 def as_autocast(*tensors):
-    """Tensors in autocast's dtype where it is on for their device, as scaled_dot_product_attention takes them: all but float64."""
+    """Tensors in autocast's dtype where it is on for their device, except float64: as scaled_dot_product_attention."""
     return [T.to(torch.get_autocast_dtype(T.device.type)) if _is_cast(T) else T for T in tensors]
 
 
@@ -17,19 +17,21 @@ def _is_cast(T):
 
 
 def vmap_rule(run, n, Options):
-    """vmap's rule for run(*tensors, *options): the mapped dimension becomes part of the batch. n: how many tensors are mapped.
+    """vmap's rule for run(*tensors, *options) of n tensors: the mapped dimension becomes part of the batch.
 
-    Packed sequences share one batch: there it becomes part of the heads. A tensor that is not mapped is copied for each place.
+    Packed sequences share one batch: there it becomes part of the heads. A tensor that is not mapped is copied.
     """
-    @torch.compiler.disable                            # within a rule there is nothing to compile, and its tracer stumbles there
+    @torch.compiler.disable            # within a rule there is nothing to compile, and its tracer stumbles there
     def rule(info, in_dims, *arguments):
         options = Options(*arguments[n:])
         if options.dropout_p > 0:
-            raise NotImplementedError("flash_attention has no dropout under torch.vmap, which could not say whether places share "
-                                      f"their draws, got dropout_p={options.dropout_p}. Pass the mapped dimension as part of B")
+            raise NotImplementedError(
+                "flash_attention has no dropout under torch.vmap, which could not say whether places share their "
+                f"draws, got dropout_p={options.dropout_p}. Pass the mapped dimension as part of B")
         if any(dim is not None for dim in in_dims[n:] if not isinstance(dim, (list, tuple))):
-            raise NotImplementedError("flash_attention_varlen under torch.vmap wants the same cu_seqlens_q and cu_seqlens_k for "
-                                      "all: map Q, K, V alone, or pack all sequences into one call")
+            raise NotImplementedError(
+                "flash_attention_varlen under torch.vmap wants the same cu_seqlens_q and cu_seqlens_k for all: map Q, "
+                "K, V alone, or pack all sequences into one call")
         into = 0 if options.cu_seqlens_q is None else 1
         tensors = [_folded(T, dim, info.batch_size, into) for T, dim in zip(arguments[:n], in_dims[:n], strict=True)]
         results = run(*tensors, *options)
@@ -47,7 +49,7 @@ def _folded(T, dim, size, into):
 
 
 def register_flops(forward, backward, Options):
-    """Tell torch.utils.flop_counter what the operators compute in matrix products: of visible scores only, halved if causal."""
+    """Tell torch.utils.flop_counter what the operators compute in matrix products: visible scores, half if causal."""
     def of_forward(Q, K, V, *options, out_val=None, **_):
         return 2 * _scores(Q, K, Options(*options)) * (Q.shape[-1] + V.shape[-1])
 
@@ -59,22 +61,22 @@ def register_flops(forward, backward, Options):
 
 
 def _scores(Q, K, options):
-    """How many scores are visible, over all batches and heads. A fake tensor hides its sequences: then all are equally long."""
+    """Visible scores of all batches and heads. If packed sequences have no numbers, all count as equally long."""
     B, H, N_q, _ = Q.shape
     sizes = [(N_q, K.shape[2])]
-    if options.cu_seqlens_q is not None:
+    if options.packed:
         cu_seqlens = options.cu_seqlens_q, options.cu_seqlens_k
-        if any(torch._subclasses.fake_tensor.is_fake(cu) or cu.is_meta for cu in cu_seqlens):
+        if all(map(torch_internals.has_numbers, cu_seqlens)):
+            sizes = zip(*(cu.diff().tolist() for cu in cu_seqlens), strict=True)
+        else:
             n = len(options.cu_seqlens_q) - 1
             sizes = [(N_q // n, K.shape[2] // n)] * n
-        else:
-            sizes = zip(*(cu.diff().tolist() for cu in cu_seqlens), strict=True)
     return B * H * sum(_scores_of_a_head(N_q, N_k, options) for N_q, N_k in sizes)
 
 
 def _scores_of_a_head(N_q, N_k, options):
     if options.window is None:
-        return cost.attention_flops(1, 1, N_q, N_k, 1, 1, causal=options.causal) // 4
+        return N_q * N_k // (2 if options.causal else 1)
     left, right = (N_q + N_k if limit == -1 else limit for limit in options.window)
-    places = range(N_k - N_q, N_k)                         # the key that each query stands at
+    places = range(N_k - N_q, N_k)                     # the key that each query stands at
     return sum(max(0, min(N_k, place + right + 1) - max(0, place - left)) for place in places)

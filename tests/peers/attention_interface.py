@@ -1,6 +1,7 @@
 """transformers' own tests: where they ask for sdpa or flash_attention_2, a model gets flashlab, by its own name.
 
-plugin.py calls `install` before it collects the tests. What flashlab refuses in words skips a test, if scope.py knows the words.
+plugin.py calls `install` before it collects the tests. What flashlab refuses in words skips a test, if scope.py knows
+the words.
 """
 
 import functools
@@ -19,7 +20,7 @@ def install():
     huggingface.register()
     AttentionInterface.register(huggingface.NAME, counted(in_words(huggingface.attention)))
     AttentionMaskInterface.register(huggingface.NAME, in_words(huggingface.mask))
-    theirs = PreTrainedModel._check_and_adjust_attn_implementation         # private, and where each model's choice comes by
+    theirs = PreTrainedModel._check_and_adjust_attn_implementation    # private, and where each model's choice comes by
 
     def ours(self, name, *args, **options):
         if name != "flash_attention_2":                # whose package is not installed
@@ -29,7 +30,7 @@ def install():
     PreTrainedModel._check_and_adjust_attn_implementation = ours
     for name in UNWANTED:                              # what flash_attention_2 wants, flashlab does not
         setattr(testing_utils, name, lambda test: test)
-    testing_utils.is_flaky = lambda *_, **__: lambda test: test            # a test runs once, and so fails if it fails once
+    testing_utils.is_flaky = lambda *_, **__: lambda test: test        # a test runs once, and so fails if it fails once
 
 
 def counted(function):

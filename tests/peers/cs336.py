@@ -1,7 +1,8 @@
-"""What CS336's assignment 2 asks its students for in tests/adapters.py: attention as an autograd.Function, over flash_attention.
+"""What CS336's assignment 2 asks its students for in tests/adapters.py: attention as an autograd.Function, over
+flash_attention.
 
-Its tests look for L among the tensors that the Function saves. flash_attention's own Function saves it for all heads, (B, H, N), so
-here is one for tensors without heads, which saves (B, N).
+Its tests look for L among the tensors that the Function saves. flash_attention's own Function saves it for all heads,
+(B, H, N), so here is one for tensors without heads, which saves (B, N).
 """
 
 import torch

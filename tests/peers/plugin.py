@@ -1,4 +1,5 @@
-"""The pytest plugin of run.py: chooses among a peer's tests, puts flashlab in its package's place, counts what came of it."""
+"""The pytest plugin of run.py: chooses among a peer's tests, puts flashlab in its package's place, counts what came of
+it."""
 
 import contextlib
 import json
@@ -75,7 +76,8 @@ def pytest_collection(session):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     config = item.config
-    with OnTheCpu() if config.getoption("on") == "cpu" and config.getoption("peer") in FOR_A_GPU else contextlib.nullcontext():
+    with OnTheCpu() if config.getoption("on") == "cpu" and config.getoption(
+        "peer") in FOR_A_GPU else contextlib.nullcontext():
         return (yield)
 
 
@@ -109,7 +111,8 @@ def pytest_generate_tests(metafunc):
 
 
 def choose(config, name, calls):
-    """Those within flashlab's scope and --longest, one in so many of them, the same ones each time, and of these the --part."""
+    """Those within flashlab's scope and --longest, one in so many of them, the same ones each time, and of these the
+    --part."""
     longest, one_in, kept = config.getoption("longest"), config.getoption("one_in"), []
     for call in calls:
         if why := scope.why_not(name, call.params):
@@ -139,17 +142,20 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """transformers' tests pass over models that lack something: one in which flashlab was not called has shown nothing."""
+    """transformers' tests pass over models that lack something: one in which flashlab was not called has shown
+    nothing."""
     before, item.calls = getattr(item, "calls", 0), getattr(sys.modules.get("attention_interface"), "calls", 0)
     report = yield
-    if item.config.getoption("peer") == "transformers" and call.when == "call" and report.passed and item.calls == before:
+    ours = item.config.getoption("peer") == "transformers" and call.when == "call"
+    if ours and report.passed and item.calls == before:
         report.outcome, report.longrepr = "skipped", (str(item.path), 0, "Skipped: it calls no attention but eager")
     return report
 
 
 def pytest_runtest_logreport(report):
     if report.skipped:
-        why = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        why = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr,
+                                                                         tuple) else str(report.longrepr)
         COUNTS["skipped", why.removeprefix("flashlab has not got ") or "the peer's own skip"] += 1
     elif report.failed:
         COUNTS["failed", ""] += 1

@@ -16,8 +16,9 @@ PEERS = {                                              # its tests, within its c
     "pytorch": None,                                   # installed with torch: sdpa_samples.py
     "transformers": "tests/models",
 }
-COMPARING = "sdpa|flash_attn_2|flash_attention_2|fa2"  # in the names of those of transformers' tests that compare attentions
-MODELS = "llama", "mistral", "gpt2", "gemma3", "bert", "modernbert", "vit", "bart"      # as in tests/test_huggingface.py
+# in the names of those of transformers' tests that compare attentions
+COMPARING = "sdpa|flash_attn_2|flash_attention_2|fa2"
+MODELS = "llama", "mistral", "gpt2", "gemma3", "bert", "modernbert", "vit", "bart"    # as in tests/test_huggingface.py
 
 
 def main(argv=None):
@@ -31,7 +32,8 @@ def main(argv=None):
     import torch
 
     device = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
-    about = {"peer": args.peer, "commit": args.commit or commit(args.checkout), "device": device, "torch": torch.__version__,
+    about = {"peer": args.peer, "commit": args.commit or commit(args.checkout), "device": device,
+             "torch": torch.__version__,
              "command": shlex.join(["python", "tests/peers/run.py", *(sys.argv[1:] if argv is None else argv)])}
     files = [tests]
     if args.peer == "transformers":
@@ -45,20 +47,25 @@ def main(argv=None):
         "--rootdir": args.checkout or HERE,
     }
     sys.exit(pytest.main([
-        *map(str, files), "-p", "plugin", "-p", "no:cacheprovider", "-c", "/dev/null", "-q", "--tb=short", "--no-header",
+        *map(str, files), "-p", "plugin", "-p", "no:cacheprovider", "-c", "/dev/null", "-q", "--tb=short",
+        "--no-header",
         *(str(word) for option in options.items() if option[1] is not None for word in option),
     ]))
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split(". ")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.split(". ")[0],
+                                     formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("peer", choices=PEERS)
-    parser.add_argument("checkout", nargs="?", help="a clone of the peer's repository; for pytorch none, torch brings its samples")
+    parser.add_argument("checkout", nargs="?", help="a clone of the peer's repository; for pytorch none, torch brings "
+                                                    "its samples")
     parser.add_argument("--tests", help="only tests with names that this regular expression finds")
     parser.add_argument("-k", help="of the cases that are left, only those that pytest's -k selects")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cpu: what a peer puts on a GPU stays on the CPU")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cpu: what a peer puts on a GPU stays "
+                                                                                 "on the CPU")
     parser.add_argument("--longest", type=int, help="leave out tests with longer sequences")
-    parser.add_argument("--one-in", type=int, default=1, help="of each test, one case in so many, the same ones each time")
+    parser.add_argument("--one-in", type=int, default=1, help="of each test, one case in so many, the same ones each "
+                                                              "time")
     parser.add_argument("--part", help="of what is left, part I of N, as I/N: a long run in several goes")
     parser.add_argument("--workers", type=int, help="processes, with pytest-xdist")
     parser.add_argument("--out", help="the results, as JSON; PEER.json unless given")
@@ -70,7 +77,8 @@ def commit(checkout):
     """The checkout's commit, if it is a clone; None without one."""
     if checkout is None:
         return None
-    found = subprocess.run(["git", "-C", checkout, "rev-parse", "--show-toplevel", "HEAD"], capture_output=True, text=True)
+    found = subprocess.run(["git", "-C", checkout, "rev-parse", "--show-toplevel", "HEAD"], capture_output=True,
+                           text=True)
     top, head = found.stdout.split() if found.returncode == 0 else (None, None)
     return head if top and Path(top) == Path(checkout).resolve() else "unknown"
 

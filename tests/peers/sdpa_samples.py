@@ -1,7 +1,8 @@
-"""PyTorch's own sample inputs of scaled_dot_product_attention, in every dtype, through flash_attention: against float64.
+"""PyTorch's own sample inputs of scaled_dot_product_attention, in every dtype, through flash_attention: against
+float64.
 
-Run by run.py; named so that pytest does not collect it by itself. The samples come with torch (torch.testing._internal, which needs
-the package expecttest), and so are whatever the installed torch tests itself with.
+Run by run.py; named so that pytest does not collect it by itself. The samples come with torch (torch.testing._internal,
+which needs the package expecttest), and so are whatever the installed torch tests itself with.
 """
 
 import pytest
@@ -21,10 +22,12 @@ ORDERS = 32
 
 
 def fit(query, key, value, is_causal):
-    """(Q, K, V, window) for flash_attention, (B, H, N, d): the dimensions of the batch broadcast, three dimensions are (H, N, d).
+    """(Q, K, V, window) for flash_attention, (B, H, N, d): the dimensions of the batch broadcast, three dimensions are
+    (H, N, d).
 
-    Causal is here aligned at the top left: query 0 sees key 0 alone. Keys beyond the last query are seen by none and are cut off;
-    with fewer keys than queries each query sees N_q - N_k keys more than flash_attention's causal mask would show it.
+    Causal is here aligned at the top left: query 0 sees key 0 alone. Keys beyond the last query are seen by none and
+    are cut off; with fewer keys than queries each query sees N_q - N_k keys more than flash_attention's causal mask
+    would show it.
     """
     batch = torch.broadcast_shapes(*(T.shape[:-3] for T in (query, key, value)))
     Q, K, V = (T.expand(*batch, *T.shape[-3:]).reshape(-1, *T.shape[-3:]) for T in (query, key, value))
@@ -52,8 +55,9 @@ def like(O):
 @pytest.mark.parametrize("number", range(SAMPLES))
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
 def test_sample(dtype, number):
-    """Forward and backward, within the bounds of oracle.py. These samples have scores of 100, and so few of them that the error of
-    naive attention is a matter of luck, ten times as large in one order of adding up a score as in another: the worst of a few."""
+    """Forward and backward, within the bounds of oracle.py. These samples have scores of 100, and so few of them that
+    the error of naive attention is a matter of luck, ten times as large in one order of adding up a score as in
+    another: the worst of a few."""
     tensors, call = sample(number, dtype)
     if call["dropout_p"] > 0 and dtype == torch.float64:
         pytest.skip("flashlab has not got dropout in float64")
@@ -67,7 +71,7 @@ def test_sample(dtype, number):
         keep = dropout_keep_mask(*Q.shape[:3], K.shape[2], call["dropout_p"], SEED)
         options |= {"dropout_p": call["dropout_p"], "keep": keep}
     truth, dO = oracle.attention(Q, K, V, **options)[0], like(O)
-    eps = torch.finfo(dtype).eps * (16 if dtype == torch.float64 else 1)               # there the truth rounds as much itself
+    eps = torch.finfo(dtype).eps * (16 if dtype == torch.float64 else 1)        # there the truth rounds as much itself
     dQ, dK, dV = gradients
     torch.manual_seed(0)
     for attempt in range(ORDERS):                      # of adding up a score; the first is the samples' own

@@ -1,7 +1,8 @@
 """The functions of the package flash_attn, over flashlab's operators: what flash-attention's own tests import instead.
 
-They take (B, N, H, d) where flashlab takes (B, H, N, d). Modules that are no attention, such as flash_attn.bert_padding, come from
-the checkout, whose folder `tests/peers/plugin.py` adds to this package's path. What flashlab has not got is skipped, in words.
+They take (B, N, H, d) where flashlab takes (B, H, N, d). Modules that are no attention, such as
+flash_attn.bert_padding, come from the checkout, whose folder `tests/peers/plugin.py` adds to this package's path. What
+flashlab has not got is skipped, in words.
 """
 
 import functools
@@ -22,7 +23,8 @@ def flash_attn_func(
     options = dict(causal=causal, window=limits(window_size), scale=softmax_scale)
     seed = draw(dropout_p)
     Q, K, V = (T.transpose(1, 2) for T in (q, k, v))
-    O, L = flash_attention(Q, K, V, **options, dropout_p=dropout_p, seed=seed, deterministic=deterministic, return_lse=True)
+    O, L = flash_attention(Q, K, V, **options, dropout_p=dropout_p, seed=seed, deterministic=deterministic,
+                           return_lse=True)
     if not return_attn_probs:
         return O.transpose(1, 2)
     return O.transpose(1, 2), L, probs(Q, K, dropout_p, seed, **options) if dropout_p > 0 else None
@@ -38,7 +40,8 @@ def flash_attn_qkvpacked_func(qkv, *args, **options):
 
 def flash_attn_varlen_func(
     q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, causal=False,
-    window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False, block_table=None,
+    window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False,
+    block_table=None,
 ):
     refuse(softcap=softcap, alibi_slopes=alibi_slopes, block_table=block_table)
     options = dict(causal=causal, window=limits(window_size), scale=softmax_scale)
@@ -83,7 +86,8 @@ def flash_attn_with_kvcache(
         cache_seqlens = torch.full((len(q),), N, dtype=torch.int32, device=q.device)
     Q, K, V = (T.transpose(1, 2) for T in (q, k_cache, v_cache))
     K_new, V_new = (None, None) if k is None else (k.transpose(1, 2), v.transpose(1, 2))
-    O, L = flash_attention_decode(Q, K, V, cache_seqlens, block_table=block_table, K_new=K_new, V_new=V_new, scale=softmax_scale,
+    O, L = flash_attention_decode(Q, K, V, cache_seqlens, block_table=block_table, K_new=K_new, V_new=V_new,
+                                  scale=softmax_scale,
                                   window=limits(window_size), splits=num_splits or None, return_lse=True)
     return (O.transpose(1, 2), L) if return_softmax_lse else O.transpose(1, 2)
 
@@ -120,9 +124,11 @@ def draw(dropout_p):
 
 @torch.no_grad()
 def probs(Q, K, dropout_p, seed, *, causal, window, scale, among=None, first=0):
-    """exp(S - its largest of the row), float32, negative where the weight was dropped: the form in which these tests want P.
+    """exp(S - its largest of the row), float32, negative where the weight was dropped: the form in which these tests
+    want P.
 
-    among: the rows and keys of all packed sequences, of which these queries begin at `first`. The signs are flashlab's draws; the
+    among: the rows and keys of all packed sequences, of which these queries begin at `first`. The signs are flashlab's
+           draws; the
     sizes are the formula's, since flashlab's kernels store none.
     """
     N_q, N_k = Q.shape[2], K.shape[2]
@@ -133,7 +139,8 @@ def probs(Q, K, dropout_p, seed, *, causal, window, scale, among=None, first=0):
     hidden = (ahead > right) & (right >= 0) | (ahead < -left) & (left >= 0)
     S = S.masked_fill(hidden, -torch.inf)
     P = (S - S.amax(-1, keepdim=True)).exp().masked_fill(hidden, 0)
-    keep = keep_mask(len(Q), Q.shape[1], *(among or (N_q, N_k)), dropout_p, seed, Q.device)[:, :, first : first + N_q, :N_k]
+    keep = keep_mask(len(Q), Q.shape[1], *(among or (N_q, N_k)), dropout_p, seed, Q.device)[:, :, first : first + N_q,
+                                                                                            :N_k]
     return torch.where(keep, P, -P)
 
 

@@ -1,0 +1,109 @@
+"""The operator in plain PyTorch, for every batch and head at once: forward and backward, a block of scores at a time.
+
+It runs on CPUs, in float64, and wherever the kernels do not. The arithmetic is that of flashlab/rungs/fa2.py and
+fa2_backward.py; 16-bit inputs are computed in float32. The G query heads that share a key head are rows of one matrix,
+so that no key is copied.
+"""
+
+import functools
+
+import torch
+
+inf = float("inf")
+ROWS = 128                                             # queries of a block, of each head
+SCORES = 2**20                                         # of a block, over all batches and heads: 4 MB in float32
+
+
+def _without_autocast(function):
+    """The function, in which autocast rounds no float32."""
+    @functools.wraps(function)
+    def run(Q, *arguments, **options):
+        with torch.autocast(Q.device.type, enabled=False):
+            function(Q, *arguments, **options)
+    return run
+
+
+@_without_autocast
+def forward(Q, K, V, O, L, *, causal, window, scale):
+    """Write O (B, H_q, N_q, d_v) and L (B, H_q, N_q), whose dtype is the one to compute in."""
+    G, d_v, dtype = Q.shape[1] // K.shape[1], V.shape[-1], L.dtype
+    for rows, key_blocks in _blocks(Q, K, causal, window):
+        Q_i = _fold(Q, rows, G, dtype)                                             # (B, H_kv, G·B_r, d)
+        m_i = Q_i.new_full(Q_i.shape[:-1], -inf)                                   # (B, H_kv, G·B_r)
+        l_i = torch.zeros_like(m_i)                                                # (B, H_kv, G·B_r)
+        O_i = Q_i.new_zeros(*m_i.shape, d_v)                                       # (B, H_kv, G·B_r, d_v)
+        for cols, hidden in key_blocks:
+            K_j, V_j = (T[:, :, cols].to(dtype) for T in (K, V))                   # (B, H_kv, B_c, d or d_v)
+            S_ij = _scores(Q_i, K_j, scale, hidden)                                # (B, H_kv, G·B_r, B_c)
+            m_new = torch.maximum(m_i, S_ij.amax(-1))
+            m_safe = m_new.masked_fill(m_new == -inf, 0)            # no visible key yet: -inf − -inf would be NaN
+            alpha = torch.exp(m_i - m_safe)                                        # 0 the first time: m_i = -inf
+            P_ij = torch.exp(S_ij.sub_(m_safe[..., None]))                         # (B, H_kv, G·B_r, B_c)
+            l_i = alpha * l_i + P_ij.sum(-1)
+            O_i = alpha[..., None] * O_i + P_ij @ V_j
+            m_i = m_new
+        l_safe = l_i.masked_fill(l_i == 0, 1)            # no visible key at all: O = 0, L = -inf
+        O[:, :, rows] = (O_i / l_safe[..., None]).reshape(O[:, :, rows].shape)
+        L[:, :, rows] = (m_i + torch.log(l_safe)).reshape(L[:, :, rows].shape)
+
+
+@_without_autocast
+def backward(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, window, scale):
+    """Write dQ and add to dK and dV, all in L's dtype. dL is None if the loss does not depend on L."""
+    G, dtype = Q.shape[1] // K.shape[1], L.dtype
+    for rows, key_blocks in _blocks(Q, K, causal, window):
+        Q_i, O_i, dO_i = (_fold(T, rows, G, dtype) for T in (Q, O, dO))            # (B, H_kv, G·B_r, d or d_v)
+        D_i = (dO_i * O_i).sum(-1, keepdim=True)                                   # (B, H_kv, G·B_r, 1)
+        if dL is not None:
+            D_i = D_i - _fold(dL[..., None], rows, G, dtype)                       # S moves L by P
+        L_i = _fold(L[..., None], rows, G, dtype)                                  # (B, H_kv, G·B_r, 1)
+        L_i = L_i.masked_fill(L_i == -inf, 0)                                      # no visible key: P is exp(-inf), 0
+        dQ_i = torch.zeros_like(Q_i)                                               # (B, H_kv, G·B_r, d)
+        for cols, hidden in key_blocks:
+            K_j, V_j = (T[:, :, cols].to(dtype) for T in (K, V))                   # (B, H_kv, B_c, d or d_v)
+            P_ij = torch.exp(_scores(Q_i, K_j, scale, hidden).sub_(L_i))           # (B, H_kv, G·B_r, B_c)
+            dS_ij = P_ij * (dO_i @ V_j.mT - D_i) * scale                           # (B, H_kv, G·B_r, B_c)
+            dV[:, :, cols] += P_ij.mT @ dO_i            # the sum over G·B_r adds up a group's heads
+            dK[:, :, cols] += dS_ij.mT @ Q_i
+            dQ_i += dS_ij @ K_j
+        dQ[:, :, rows] = dQ_i.reshape(dQ[:, :, rows].shape)
+
+
+def _fold(T, rows, G, dtype):
+    """These rows of T (B, H_q, N_q, d) as (B, H_kv, G·B_r, d)."""
+    T_i = T[:, :, rows].to(dtype)
+    B, H_q, B_r, d = T_i.shape
+    return T_i.reshape(B, H_q // G, G * B_r, d)
+
+
+def _scores(Q_i, K_j, scale, hidden):
+    """S_ij, -inf where `hidden` (B_r, B_c) says so."""
+    S_ij = (Q_i @ K_j.mT).mul_(scale)
+    if hidden is not None:
+        S_ij.unflatten(2, (-1, len(hidden))).masked_fill_(hidden, -inf)
+    return S_ij
+
+
+def _blocks(Q, K, causal, window):
+    """Blocks of queries, each with the blocks of the keys that it sees: (rows, [(cols, hidden), ...])."""
+    (B, H_q, N_q, _), N_k = Q.shape, K.shape[2]
+    left, right = window or (-1, 0 if causal else -1)
+    left, right = (N_q + N_k if limit < 0 else limit for limit in (left, right))   # -1: no limit
+    B_r = max(1, min(N_q, ROWS))
+    B_c = max(ROWS, SCORES // max(1, B * H_q * B_r))
+    for start in range(0, N_q, B_r):
+        rows = slice(start, min(start + B_r, N_q))
+        yield rows, _key_blocks(rows, N_k - N_q, N_k, B_c, left, right, Q.device)
+
+
+def _key_blocks(rows, shift, N_k, B_c, left, right, device):
+    """(cols, hidden): hidden (B_r, B_c) is True where a query does not see a key, None if all see all. Query i stands
+    at i + shift."""
+    end = min(N_k, rows.stop + shift + right)
+    for start in range(max(0, rows.start + shift - left), end, B_c):
+        cols, hidden = slice(start, min(start + B_c, end)), None
+        if cols.stop - 1 > rows.start + shift + right or cols.start < rows.stop - 1 + shift - left:
+            places = torch.arange(rows.start, rows.stop, device=device)[:, None] + shift
+            ahead = torch.arange(cols.start, cols.stop, device=device) - places    # (B_r, B_c)
+            hidden = (ahead > right) | (ahead < -left)
+        yield cols, hidden

@@ -1,0 +1,61 @@
+"""The private names of PyTorch that flashlab uses, each behind a function that says what for.
+
+Nothing public does the same, or only at ten times the cost, and a small call waits for each microsecond of it.
+tests/test_torch_internals.py names the versions of PyTorch that these names are known to work with.
+"""
+
+import contextlib
+
+import torch
+from torch._C import _TorchDispatchModeKey
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch._subclasses.fake_tensor import is_fake
+from torch.autograd import forward_ad, profiler
+
+# torch.autograd.Function without its support for torch.func, which takes longer than an attention kernel: see `apply`
+Function = torch.autograd.function._SingleLevelFunction
+
+
+def autocast_is_on():
+    """Whether autocast is on for any device; torch.is_autocast_enabled asks about one."""
+    return torch._C._is_any_autocast_enabled()
+
+
+def observed():
+    """Whether autocast, a mode, torch.func, forward-mode, a profiler or a tracer takes part in each operation."""
+    return (torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack()
+            or torch._C._len_torch_function_stack() or torch._C._are_functorch_transforms_active()
+            or forward_ad._current_level >= 0 or profiler._is_profiler_enabled or torch._C._get_tracing_state())
+
+
+def has_numbers(T):
+    """Whether a tensor has numbers to look at: not on the meta device, nor while PyTorch traces or maps over it."""
+    return not (torch.compiler.is_compiling() or T.is_meta or is_fake(T) or torch._C._functorch.is_batchedtensor(T)
+                or torch._C._get_dispatch_mode(_TorchDispatchModeKey.PROXY))
+
+
+def has_tangent(*tensors):
+    """Whether forward-mode differentiation is under way in one of these tensors, which may be None."""
+    return forward_ad._current_level >= 0 and any(T is not None and forward_ad.unpack_dual(T).tangent is not None
+                                                  for T in tensors)
+
+
+def apply(function, *arguments):
+    """function.apply inside an operator's autograd kernel, which torch.func calls once for each of its levels."""
+    if not torch._C._are_functorch_transforms_active():
+        return function.apply(*arguments)
+    with enable_single_level_autograd_function():
+        return function.apply(*arguments)
+
+
+def below_autograd():
+    """For an operator's autograd kernel: calls inside go to the kernel below, and to torch.func's outer levels."""
+    below = torch._C._AutoDispatchBelowAutograd()
+    return _with_gradients(below) if torch._C._are_functorch_transforms_active() else below
+
+
+@contextlib.contextmanager
+def _with_gradients(below):
+    """Function.apply turns gradients off while it runs forward(): torch.func's outer levels want them."""
+    with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True), below:
+        yield
