@@ -16,7 +16,7 @@ def test_both_cases_pass_two_to_the_31_elements():
     assert heads.B * heads.H * heads.N * heads.d > 2**31 and rows.N * rows.d > 2**31 and heads.N * heads.d < 2**31
 
 
-@pytest.mark.parametrize("kernel", ["fa2_triton_forward", "fa2_triton_backward"])
+@pytest.mark.parametrize("kernel", ["windows_forward", "windows_backward"])
 def test_the_ends_are_held_against_float64(kernel, monkeypatch, tmp_path):
     monkeypatch.setattr(large, "ROWS", 20)
     results = large.run([kernel], SMALL, out=tmp_path / "large_x.json", command="it", device="cpu")
@@ -35,8 +35,8 @@ def test_a_wrong_last_row_is_seen(case, monkeypatch):
     real = large.outputs
     monkeypatch.setattr(large, "ROWS", 20)
     monkeypatch.setattr(large, "outputs", outputs)
-    assert "O off by" in large.try_case("fa2_triton_forward", case, "cpu")["wrong"]
-    assert "wrong" not in large.try_case("fa2_triton_backward", case, "cpu")
+    assert "O off by" in large.try_case("windows_forward", case, "cpu")["wrong"]
+    assert "wrong" not in large.try_case("windows_backward", case, "cpu")
 
 
 def test_a_kernel_that_takes_no_such_call_says_so():

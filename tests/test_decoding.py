@@ -303,11 +303,11 @@ def test_when_it_is_picked(monkeypatch):
     monkeypatch.setattr(pick, "DECODE", ladder.DECODE._replace(proven=False))
     assert "not been held against float64" in picked()[1]["fa2_decode_forward"]
     monkeypatch.setattr(pick, "DECODE", ladder.DECODE._replace(proven=True))
-    assert picked()[0] is picked(N_q=8)[0] is picked(window=(99, 0), causal=False)[0] is ladder.DECODE
+    assert picked()[0] is picked(N_q=8)[0] is picked(window=(99, 0), causal=False)[0] is pick.DECODE
     for other in ({"N_q": 9}, {"N_k": 1000}):
         kernel, reasons = picked(**other)
         assert kernel in ladder.KERNELS and "fa2_decode_forward" not in reasons
-    assert picked(dropout_p=0.1)[1]["fa2_decode_forward"] == "it has no dropout"
+    assert picked(dropout_p=0.1)[1]["fa2_decode_forward"] == "it takes no dropout"
 
 
 def test_splits_fill_the_gpu():

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 from tqdm import tqdm
 
-from flashlab import ladder
 from flashlab.operator import pick
 from flashlab_course.bench.forward import poisoned_outputs
 from flashlab_course.bench.options import add_budget_and_out
@@ -46,8 +45,8 @@ CASES = [Case(1040, 16, 1024, 128, None), Case(1, 1, 2**24 + 1000, 128, 256)]
 
 def try_case(name, case, device="cuda"):
     """A row of this kernel: the worst part's error and its bound, or why the kernel does not take the case, or what is wrong."""
-    kernel = ladder.rung(name)
-    backward = kernel in ladder.BACKWARD_KERNELS
+    kernel = pick.ALL[name]
+    backward = kernel in pick.BACKWARD_KERNELS
     row = {"kernel": name, **case._asdict(), "elements": case.B * case.H * case.N * case.d}
     g = torch.Generator(device).manual_seed(case.N)
     sizes = case.B, case.H, case.N, case.d
@@ -93,7 +92,7 @@ def run_asked(args, out, command):
 
 def add_arguments(parser):
     """The options of `bench large`, and what they run."""
-    names = [kernel.name for kernel in [*ladder.KERNELS, *ladder.BACKWARD_KERNELS]]
+    names = [kernel.name for kernel in [*pick.KERNELS, *pick.BACKWARD_KERNELS]]
     parser.add_argument("--implementations", choices=names, nargs="+", metavar="NAME", default=names,
                         help=f"among {', '.join(names)} (all)")
     add_budget_and_out(parser, 300.0)

@@ -18,7 +18,6 @@ from itertools import product
 import torch
 from tqdm import tqdm
 
-from flashlab import ladder
 from flashlab.operator import pick
 from flashlab_course.bench.ncu import last_words
 from flashlab_course.bench.options import add_budget_and_out, add_jobs
@@ -51,7 +50,7 @@ def calls(name):
 
         print("result", controls.run(name))
         return
-    kernel, made = ladder.rung(name), 0
+    kernel, made = pick.ALL[name], 0
     for shape, deterministic in product(SHAPES, ways(kernel)):
         B, H_q, H_kv, N_q, N_k, d, d_v, causal, *few = shape
         sizes = (N_q, H_q, d), (N_k, H_kv, d), (N_k, H_kv, d_v), (N_q, H_q, d_v)
@@ -60,7 +59,7 @@ def calls(name):
         if few:
             options, _ = of_few(few[0], options, tensors)
         if not pick.why_not(kernel, *tensors[:3], **options, **({"deterministic": True} if deterministic else {})):
-            (gradients if kernel in ladder.BACKWARD_KERNELS else outputs)(name, *tensors, options, deterministic)
+            (gradients if kernel in pick.BACKWARD_KERNELS else outputs)(name, *tensors, options, deterministic)
             torch.cuda.synchronize()
             made += 1
     print("calls", made)
@@ -125,7 +124,7 @@ def attempted(case, expired, timeout):
 
 def add_arguments(parser):
     """The options of `bench sanitizer`, and what they run."""
-    names = [kernel.name for kernel in [*ladder.KERNELS, *ladder.BACKWARD_KERNELS]]
+    names = [kernel.name for kernel in [*pick.KERNELS, *pick.BACKWARD_KERNELS]]
     parser.add_argument("--implementations", choices=names, nargs="+", metavar="NAME", default=list(KERNELS),
                         help=f"among {', '.join(names)} ({' '.join(KERNELS)})")
     parser.add_argument("--tools", choices=TOOLS, nargs="+", default=list(TOOLS), help=f"({' '.join(TOOLS)})")

@@ -14,7 +14,7 @@ from itertools import accumulate
 import torch
 from tqdm import tqdm
 
-from flashlab import ladder, oracle
+from flashlab import oracle
 from flashlab.operator import pick
 from flashlab.operator.attention import flash_attention, flash_attention_varlen
 from flashlab_course.bench.forward import poisoned_outputs
@@ -75,7 +75,7 @@ def try_shape(kernel, shape, dtype, repeats, device="cuda", wait=wait, determini
         options, parts = of_few(few[0], options, (Q, K, V, dO))
     if why_not := pick.why_not(kernel, Q, K, V, **options, **({"deterministic": True} if deterministic else {})):
         return row | {"skipped": why_not}
-    backward = kernel in ladder.BACKWARD_KERNELS
+    backward = kernel in pick.BACKWARD_KERNELS
     call = partial(gradients if backward else outputs, kernel.name, Q, K, V, dO, options, deterministic)
     ordered = deterministic or not pick.ordered(kernel) and not pick.why_not(kernel, Q, K, V, **options, deterministic=True)
     moving = {"dQ"} if backward and not ordered else set()
@@ -100,7 +100,7 @@ def try_shape(kernel, shape, dtype, repeats, device="cuda", wait=wait, determini
 def try_case(case, repeats):
     """try_shape of (name, shape, dtype, deterministic)."""
     name, shape, dtype, way = case
-    return try_shape(ladder.rung(name), shape, dtype, repeats, deterministic=way)
+    return try_shape(pick.ALL[name], shape, dtype, repeats, deterministic=way)
 
 
 def of_few(few, options, tensors):
@@ -158,7 +158,7 @@ def judged(backward, found, spread, tensors, masks):
 def run_asked(args, out, command):
     """What the options ask for."""
     expired, results = deadline(args.budget_seconds), start("soundness", command, rows=[])
-    cases = [(name, shape, dtype, way) for name in args.implementations for way in ways(ladder.rung(name)) for shape in SHAPES
+    cases = [(name, shape, dtype, way) for name in args.implementations for way in ways(pick.ALL[name]) for shape in SHAPES
              for dtype in (torch.bfloat16, torch.float16)]
     with in_processes(args.jobs) as each:
         for row in tqdm(each(partial(try_case, repeats=args.repeats), cases), total=len(cases), unit="case"):
@@ -183,7 +183,7 @@ def run_asked(args, out, command):
 
 def add_arguments(parser):
     """The options of `bench soundness`, and what they run."""
-    names = [kernel.name for kernel in [*ladder.KERNELS, ladder.DECODE, *ladder.BACKWARD_KERNELS]]
+    names = [kernel.name for kernel in [*pick.KERNELS, pick.DECODE, *pick.BACKWARD_KERNELS]]
     parser.add_argument("--implementations", choices=names, nargs="+", metavar="NAME", default=names,
                         help=f"among {', '.join(names)} (all)")
     parser.add_argument("--repeats", type=positive(int, "an integer >= 1"), default=20, help="of each call, bit by bit (20)")
