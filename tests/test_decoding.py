@@ -319,7 +319,7 @@ def test_when_it_is_picked(monkeypatch):
     for other in ({"N_q": 9}, {"N_k": 1000}):
         kernel, reasons = picked(**other)
         assert kernel in ladder.KERNELS and "fa2_decode_forward" not in reasons
-    assert picked(dropout_p=0.1)[1]["fa2_decode_forward"] == "it has no dropout"
+    assert picked(dropout_p=0.1)[1]["fa2_decode_forward"] == "it takes no dropout"
 
 
 def test_splits_fill_the_gpu():
