@@ -12,8 +12,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 
+import flashlab_course.figures.__main__ as command  # noqa: E402
 from flashlab_course import figures, sweeps  # noqa: E402
-from flashlab_course.figures import __main__ as command  # noqa: E402
 from flashlab_course.figures import colors, style, words  # noqa: E402
 from tests import pictures as data  # noqa: E402
 from tests.pictures import CALLS, title  # noqa: E402

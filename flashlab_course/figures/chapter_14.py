@@ -76,7 +76,7 @@ def ring_work(works, words):
     for ax, (name, work) in zip(axs, works.items(), strict=True):
         slowest = [max(step) for step in zip(*work, strict=True)]
         needed[name] = sum(slowest)
-        tint = lambda share: ramp(BLUE, lightest=0.12)(share)[:3] if share else "#F2F2F2"
+        tint = lambda share: ramp(BLUE, lightest=0.12)(float(share))[:3] if share else "#F2F2F2"
         cells(ax, [[tint(share) for share in rank] for rank in work],
               [[f"{share:.2g}" for share in rank] for rank in work], columns=[f"step {step}" for step in range(R)],
               rows=[*(f"rank {r}" for r in range(R)), "slowest"])
