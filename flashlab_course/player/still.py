@@ -11,7 +11,11 @@ from matplotlib.patches import Rectangle
 
 SHARP = 100                            # pixels an inch; the page's pixels are points here, 72 an inch
 LEVELS = 17                            # colours are rounded to multiples of it, which halves the file
-INK, QUIET, BAD, EDGE, EMPTY, GREY = "#222222", "#666666", "#B3261E", "#BBBBBB", "#F8F8F8", "#9E9E9E"
+INK, QUIET, BAD, EDGE, GREY = "#222222", "#666666", "#B3261E", "#BBBBBB", "#9E9E9E"
+# By the last word of a rectangle's look, as player.css has them: how much of the lane's colour, or which other one.
+SHARES = {"lit": 1, "load": 1, "store": 1, "new": 1, "live": 1, "here": 0.4, "peak": 0.35, "seen": 0.28, "block": 0.24}
+GREYS = {"rail": "#EEEEEE", "read": "#5B5B5B", "written": GREY, "stored": GREY, "budget": BAD}
+EDGES = {"store": (INK, 1.4), "new": (INK, 1.4), "mark": (BAD, 2)}
 MARGIN, BESIDE, HEAD = 14, 28, 26
 PITCH, LINES, WIDE = 16.5, 30, 560     # a line of code; at most so many; the pixels that they get beside the picture
 WIDTH = 85                             # letters of a line
@@ -62,7 +66,7 @@ def _say(ax, items, x, y):
 
 
 def _write(ax, lines, x, y, color):
-    ax.add_patch(Rectangle((x, y), WIDE, PITCH * len(lines) + 8, fc="#F5F6F8"))
+    ax.add_patch(Rectangle((x, y), WIDE, PITCH * len(lines) + 8, fc="#EEEEEE"))
     for n, line in enumerate(lines):
         top = y + 4 + PITCH * n
         if " now" in line.look:
@@ -81,26 +85,14 @@ def _draw(ax, item, x, y, color):
                 weight="bold" if {"name", "head", "strong"} & set(look) else "normal")
     elif item.kind == "stroke":
         ax.plot([x, x + item.w], [y, y + item.h], color=EDGE, lw=1)
-    elif item.kind == "rect" and item.look in (styles := _styles(color)):
-        fill, edge, thick = styles[item.look]
-        dashed = {"absent", "off"} & set(look)
+    elif item.kind == "rect":
+        share = SHARES.get(look[-1])
+        fill = GREYS.get(look[-1], "none") if share is None else _tint(color, share)
+        edge, thick = EDGES.get(look[-1]) or (EDGE, 0.6 if look[0] in ("cell", "tensor", "block") else 0)
+        dashed = look[-1] in ("absent", "off")
         ax.add_patch(Rectangle((x, y), item.w, item.h, fc=fill, ec=edge, lw=thick, ls="--" if dashed else "-"))
 
 
 def _tint(color, share):
     """`share` of the colour, the rest white."""
     return tuple(1 - share * (1 - part) for part in to_rgb(color))
-
-
-def _styles(color):
-    """look: (fill, edge, thickness) of a rectangle; player.css says the same for the page."""
-    return {
-        "rail": ("#EEEEEE", "none", 0), "read": ("#5B5B5B", "none", 0), "written": (GREY, "none", 0),
-        "budget": (BAD, "none", 0), "peak": (_tint(color, 0.35), "none", 0), "live": (color, "none", 0),
-        "mark": ("none", BAD, 2),
-        "cell": (EMPTY, EDGE, 0.6), "cell seen": (_tint(color, 0.28), EDGE, 0.6), "cell lit": (color, EDGE, 0.6),
-        "tensor": (EMPTY, EDGE, 0.6), "tensor absent": ("none", EDGE, 0.6), "tensor load": (color, EDGE, 0.6),
-        "tensor store": (color, INK, 1.4), "span here": (_tint(color, 0.4), "none", 0), "span load": (color, "none", 0),
-        "span store": (color, INK, 1.4), "span stored": (GREY, "none", 0),
-        "block": (_tint(color, 0.24), color, 0.6), "block new": (color, INK, 1.4), "block off": ("none", EDGE, 0.6),
-    }

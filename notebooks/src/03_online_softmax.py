@@ -452,7 +452,7 @@ for f in (naive_forward, online_softmax_forward):
 my_bytes = None     # a function of N, for example lambda N: 4 * N * 64
 
 # %% [markdown]
-# **Run and compare.** Dots are counted under `Memory`, dashed lines are the closed forms. A function is drawn as a curve through the picture.
+# **Run and compare.** Dots are counted under `Memory`, dashed lines are the closed forms. A function that you predicted is drawn as stars.
 
 # %%
 from flashlab import cost
