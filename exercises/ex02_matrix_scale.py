@@ -10,15 +10,14 @@ Every row of a matrix times a factor of its own, one thread for each element.
     grid = (x, y):  x blocks along the columns and y along the rows, as few as cover the whole matrix
 
 Two functions are yours: the kernel, which every thread of every block runs, and the size of the grid. rows and cols are
-any numbers from 1 on; the blocks at the right and the lower edge may stick out, and a thread without an element does nothing.
-In the kernel X, factors and Y are pointers to their first numbers, with one index each. X and Y are laid out alike: row
-after row without gaps, `cols` numbers each.
-Neighbouring lanes differ in threadIdx.x: they must walk along a row, so that 32 of them share sectors of memory. The thread
-with number c along x and r along y in the whole grid has the element in column c of row r; the sectors of the stores are counted.
-Tensors are float32, and no size is 0.
+any numbers from 1 on; the blocks at the right and the lower edge may stick out, and a thread without an element does
+nothing. In the kernel X, factors and Y are pointers to their first numbers, with one index each. X and Y are laid out
+alike: row after row without gaps, `cols` numbers each. Neighbouring lanes differ in threadIdx.x: they must walk along a
+row, so that 32 of them share sectors of memory. The thread with number c along x and r along y in the whole grid has
+the element in column c of row r; the sectors of the stores are counted. Tensors are float32, and no size is 0.
 
-Not allowed: PyTorch in place of the kernel, fewer or more blocks than cover X in either direction, the finished function
-from flashlab or solutions/.
+Not allowed: PyTorch in place of the kernel, fewer or more blocks than cover X in either direction, the finished
+function from flashlab or solutions/.
 
 Hint: both directions need a ceil in the grid and a guard in the kernel. Which of x and y belongs to the columns?
 """

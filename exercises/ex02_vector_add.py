@@ -6,12 +6,12 @@ Vector addition, thread by thread: first the kernel, which is written for one th
 
     A (N,)   B (N,)   ->   C (N,)        C[i] = A[i] + B[i]        one thread for each element
 
-    thread i of the whole grid has number threadIdx.x within its block, which is number blockIdx.x and has blockDim.x threads
+    thread i of the whole grid has number threadIdx.x within its block, which is number blockIdx.x and has blockDim.x
+    threads
 
-Thread i, and no other, adds element i; a thread without an element does nothing. N need not be a multiple of the block. Every
-element has to be written, and no thread may touch what lies outside. The interpreter of flashlab_course.gpu.simt runs the kernel; its
-lines are those of CUDA C++.
-Tensors are float32, and no size is 0.
+Thread i, and no other, adds element i; a thread without an element does nothing. N need not be a multiple of the block.
+Every element has to be written, and no thread may touch what lies outside. The interpreter of flashlab_course.gpu.simt
+runs the kernel; its lines are those of CUDA C++. Tensors are float32, and no size is 0.
 
 Not allowed: PyTorch in place of the kernel, a thread that does the work of others, the finished function from flashlab
 or solutions/.

@@ -2,8 +2,8 @@
 
 Chapter 03 · difficulty 3 of 5 · 15 minutes
 
-Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum of
-exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
+Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum
+of exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
 
     state_a, state_b: O (N_q, d_v), m (N_q,), l (N_q,)   ->   O, m, l of the same shapes
 

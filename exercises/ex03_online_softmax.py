@@ -7,12 +7,12 @@ are allowed), and keep just two numbers from one piece to the next.
 
     x (N,)   ->   m, the largest score        l, the sum of exp(x_n − m) over all N scores
 
-Every score is a finite number between −1000 and 1000, and N is at least 1: no piece is empty, and none is hidden.
-The row is on modelled memory: load(x, part) brings a piece on chip, each byte is counted, and each score may be read once.
+Every score is a finite number between −1000 and 1000, and N is at least 1: no piece is empty, and none is hidden. The
+row is on modelled memory: load(x, part) brings a piece on chip, each byte is counted, and each score may be read once.
 x is float32, and so are m and l.
 
-Not allowed: changing the inputs, pieces of more than B scores, keeping anything on chip that grows with N, the finished function
-from flashlab or solutions/.
+Not allowed: changing the inputs, pieces of more than B scores, keeping anything on chip that grows with N, the finished
+function from flashlab or solutions/.
 
 Hint: l counts in units of exp(m). When m becomes m_new, the unit changes. What has to happen to l?
 """

@@ -2,8 +2,8 @@
 
 Chapter 03 · difficulty 1 of 5 · 10 minutes
 
-The softmax of each row, written by hand: its maximum, exp, sum and quotient, not torch.softmax. Whatever else a row of -inf
-needs is free: where, masked_fill, clamp, indexing with a mask.
+The softmax of each row, written by hand: its maximum, exp, sum and quotient, not torch.softmax. Whatever else a row of
+-inf needs is free: where, masked_fill, clamp, indexing with a mask.
 
     S (N_q, N_k), float32 or float64   ->   P (N_q, N_k) in S's dtype, each row sums to 1
 
@@ -12,8 +12,8 @@ needs is free: where, masked_fill, clamp, indexing with a mask.
 Scores may be in the hundreds, with either sign, and -inf for a hidden key. A row that is -inf throughout gives zeros.
 No size is 0.
 
-Not allowed: changing the inputs, torch's softmax, log_softmax, logsumexp and their like, the finished function from flashlab
-or solutions/.
+Not allowed: changing the inputs, torch's softmax, log_softmax, logsumexp and their like, the finished function from
+flashlab or solutions/.
 
 Hint: in float32 exp(89) is inf and exp(−104) is 0. The shift makes the largest exponent of each row exactly 0.
 """

@@ -12,7 +12,8 @@ Write one program of that kernel: it is called once for each block of queries, w
 HBM is touched through load and store only, and each byte is counted: O and dO are read once, D is written once.
 O and dO are float16, bfloat16 or float32, D is float32. No size is 0.
 
-Not allowed: changing the inputs, rows of other blocks, a second load, the finished function from flashlab or solutions/.
+Not allowed: changing the inputs, rows of other blocks, a second load, the finished function from flashlab or
+solutions/.
 
 Hint: dP_ij is a sum over columns. Put it into the sum over j, and let the two sums change places.
 """

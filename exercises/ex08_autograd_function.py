@@ -2,16 +2,16 @@
 
 Chapter 08 · difficulty 3 of 5 · 20 minutes
 
-torch.autograd.Function ties a forward to a backward of your own. fa2_forward and fa2_backward are there; what is missing is
-who keeps what in between, and who gets which gradient.
+torch.autograd.Function ties a forward to a backward of your own. fa2_forward and fa2_backward are there; what is
+missing is who keeps what in between, and who gets which gradient.
 
     forward:    O, L = fa2_forward(Q, K, V, causal=..., scale=...)                            returns O
     backward:   dQ, dK, dV = fa2_backward(Q, K, V, O, dO, L, causal=..., scale=...)
 
-- Tensors are kept with ctx.save_for_backward(...) and come back as ctx.saved_tensors: autograd then sees it if one of them is
-  changed in between. No tensor is kept on ctx itself, other values are.
-- backward returns one gradient for each argument of forward, in their order, and None for what has none; for a tensor that
-  needs none (ctx.needs_input_grad) it may be None too.
+- Tensors are kept with ctx.save_for_backward(...) and come back as ctx.saved_tensors: autograd then sees it if one of
+  them is changed in between. No tensor is kept on ctx itself, other values are.
+- backward returns one gradient for each argument of forward, in their order, and None for what has none; for a tensor
+  that needs none (ctx.needs_input_grad) it may be None too.
 - Nothing of size N_q by N_k is kept.
 Tensors are float32, and no size is 0.
 

@@ -2,7 +2,8 @@
 
 Chapter 08 · difficulty 3 of 5 · 20 minutes
 
-With P_ij made again and D_i prepared, a tile knows all it needs to push the gradient through the softmax and on to Q and K.
+With P_ij made again and D_i prepared, a tile knows all it needs to push the gradient through the softmax and on to Q
+and K.
 
     Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   P_ij (B_r, B_c)   dO_i (B_r, d_v)   D_i (B_r,)
     ->   dQ_i (B_r, d), dK_j (B_c, d): this tile's parts
@@ -13,7 +14,8 @@ Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
 
-Hint: go back one step at a time: from dO to dP, from dP to dS, from dS to dQ and dK. Each but the second is a matrix product.
+Hint: go back one step at a time: from dO to dP, from dP to dS, from dS to dQ and dK. Each but the second is a matrix
+product.
 """
 
 import torch

@@ -2,8 +2,8 @@
 
 Chapter 08 · difficulty 2 of 5 · 15 minutes
 
-Y = X W. The loss depends on Y, and dY, the gradient of the loss with respect to Y, has arrived from behind. Send it on to X
-and to W.
+Y = X W. The loss depends on Y, and dY, the gradient of the loss with respect to Y, has arrived from behind. Send it on
+to X and to W.
 
     X (N, K)   W (K, M)   dY (N, M)   ->   dX (N, K), dW (K, M)
 

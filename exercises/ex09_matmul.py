@@ -2,13 +2,14 @@
 
 Chapter 09 · difficulty 4 of 5 · 40 minutes
 
-C = A B, one program for each tile of C. It walks along its strip of A and down its strip of B and adds up tile products.
+C = A B, one program for each tile of C. It walks along its strip of A and down its strip of B and adds up tile
+products.
 
     A (M, K)   B (K, N)   ->   C (M, N)        any strides, any M, N, K; tiles B_m × B_k of A, B_k × B_n of B
 
-program_id(0) counts the tiles of C from the top, program_id(1) from the left; the grid has this order. Each tensor has two
-strides of its own: stride_Am passes from one row of A to the next, stride_Ak from one column to the next. A, B and C have the
-same dtype, float16 or float32.
+program_id(0) counts the tiles of C from the top, program_id(1) from the left; the grid has this order. Each tensor has
+two strides of its own: stride_Am passes from one row of A to the next, stride_Ak from one column to the next. A, B and
+C have the same dtype, float16 or float32.
 
 - The sum is float32 whatever the inputs; it is rounded to C's dtype once, when it is stored.
 - Load only what exists and take 0 for the rest: a 0 adds nothing to a product. Store only what exists.
@@ -16,8 +17,8 @@ same dtype, float16 or float32.
 - Row and column numbers times strides can pass 2³¹: 64 bits (`.to(tl.int64)`). B_m, B_n or B_k times a stride cannot.
 - No size is 0.
 
-Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than tiles of C, larger tiles, a
-second load or store of the same tile by one program, atomics, the finished function from flashlab or solutions/.
+Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than tiles of C, larger tiles,
+a second load or store of the same tile by one program, atomics, the finished function from flashlab or solutions/.
 
 Hint: which of the three indices changes in the loop? It moves A's columns and B's rows.
 """

@@ -2,16 +2,16 @@
 
 Chapter 09 · difficulty 3 of 5 · 30 minutes
 
-One program holds one row: it is loaded once, stays on chip for the maximum, the exponentials and the sum, and is stored once.
+One program holds one row: it is loaded once, stays on chip for the maximum, the exponentials and the sum, and is stored
+once.
 
     X (M, N)   ->   Y (M, N)        Y[row] = exp(X[row] − max) / sum of exp(X[row] − max)
 
     element (row, col) of X is at X + row · stride_Xm + col · stride_Xn, and Y has strides of its own
 
-A block has B columns; choose a power of two with B ≥ N. The padding must not change the result. Compute in float32 whatever X's
-dtype: cast after the load. Row numbers times strides can pass 2³¹: turn them into 64 bits (`.to(tl.int64)`).
-Numbers lie between −1000 and 1000.
-X and Y are float16 or float32. No size is 0.
+A block has B columns; choose a power of two with B ≥ N. The padding must not change the result. Compute in float32
+whatever X's dtype: cast after the load. Row numbers times strides can pass 2³¹: turn them into 64 bits
+(`.to(tl.int64)`). Numbers lie between −1000 and 1000. X and Y are float16 or float32. No size is 0.
 
 Not allowed: PyTorch in place of the kernel, tensors of your own, tl.softmax, fewer or more programs than rows, a second
 load or store of a row, atomics, the finished function from flashlab or solutions/.

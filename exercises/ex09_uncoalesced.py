@@ -2,11 +2,12 @@
 
 Chapter 09 · difficulty 2 of 5 · 20 minutes
 
-Memory moves in sectors of 32 bytes. Lane n of a warp, n = 0 ... 31, reads the element number `start + n · stride` of a tensor
-whose elements have `itemsize` bytes and whose first element lies at a multiple of 32 bytes. Say
+Memory moves in sectors of 32 bytes. Lane n of a warp, n = 0 ... 31, reads the element number `start + n · stride` of a
+tensor whose elements have `itemsize` bytes and whose first element lies at a multiple of 32 bytes. Say
 
     sectors      how many sectors this one load moves: a whole sector for every one in which some lane has its element
-    coalesced    True if they are no more than a load with start 0 and stride 1 would move for the same itemsize, False if more
+    coalesced    True if they are no more than a load with start 0 and stride 1 would move for the same itemsize, False
+                 if more
 
 itemsize is 2, 4 or 8, so no element lies in two sectors. Several lanes may read from one sector, which then moves once.
 stride 0 means that all lanes read the same element; a negative stride walks backwards, and never to before element 0.

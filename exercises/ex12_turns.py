@@ -2,10 +2,10 @@
 
 Chapter 12 · difficulty 4 of 5 · 30 minutes
 
-Two consumers share the tensor cores. In each round n a consumer has its product, which needs the tensor cores, and then its
-softmax, which does not: while one takes exponentials, the other should multiply. Left alone both begin to multiply at the same
-time, at half the speed each, and later the tensor cores stand idle while both take exponentials. So they take turns: in every
-round consumer 0's product comes first, and consumer 1's begins when it has ended.
+Two consumers share the tensor cores. In each round n a consumer has its product, which needs the tensor cores, and then
+its softmax, which does not: while one takes exponentials, the other should multiply. Left alone both begin to multiply
+at the same time, at half the speed each, and later the tensor cores stand idle while both take exponentials. So they
+take turns: in every round consumer 0's product comes first, and consumer 1's begins when it has ended.
 
 Write the program of one consumer as a list of instructions, done one after the other:
 
@@ -14,10 +14,10 @@ Write the program of one consumer as a list of instructions, done one after the 
     ("product", n)       round n's product; the next instruction follows when it has ended
     ("softmax", n)       round n's exponentials; the next instruction follows when they have ended
 
-Barrier b stands for "it is the turn of consumer b", b is 0 or 1. At the start nobody has arrived anywhere; who of the two
-gives consumer 0 its first turn is free. Signals that are left over at the end do no harm. A consumer whose rows see fewer
-keys sits out its first `skip` rounds: no product, no softmax, but the other must not wait for it. me is 0 or 1,
-0 ≤ skip ≤ rounds, and the other consumer may have another skip.
+Barrier b stands for "it is the turn of consumer b", b is 0 or 1. At the start nobody has arrived anywhere; who of the
+two gives consumer 0 its first turn is free. Signals that are left over at the end do no harm. A consumer whose rows see
+fewer keys sits out its first `skip` rounds: no product, no softmax, but the other must not wait for it. me is 0 or 1, 0
+≤ skip ≤ rounds, and the other consumer may have another skip.
 
 Not allowed: other instructions, knowing the other consumer's skip, the finished function from flashlab or solutions/.
 

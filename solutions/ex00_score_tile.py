@@ -2,8 +2,8 @@
 
 Chapter 00 · difficulty 1 of 5 · 10 minutes
 
-S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i, j),
-without making all of S.
+S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i,
+j), without making all of S.
 
     Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
 
@@ -21,7 +21,7 @@ Hint: which rows of Q does tile i take, and which rows of K does tile j take?
 def score_tile(Q, K, i, j, B_r, B_c):
     """Tile (i, j) of Q Kᵀ / √d."""
     # >>> your turn: its rows of Q, its rows of K, their scores
-    Q_i = Q[i * B_r : (i + 1) * B_r]                                # (B_r, d)      a slice stops at the end: the last one is short
+    Q_i = Q[i * B_r : (i + 1) * B_r]                     # (B_r, d)      a slice stops at the end: the last one is short
     K_j = K[j * B_c : (j + 1) * B_c]                                # (B_c, d)
     return Q_i @ K_j.T * Q.shape[-1] ** -0.5                        # (B_r, B_c)
     # <<<

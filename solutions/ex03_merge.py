@@ -2,8 +2,8 @@
 
 Chapter 03 · difficulty 3 of 5 · 15 minutes
 
-Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum of
-exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
+Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum
+of exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
 
     state_a, state_b: O (N_q, d_v), m (N_q,), l (N_q,)   ->   O, m, l of the same shapes
 
@@ -30,7 +30,7 @@ def merge(state_a, state_b):
     O_b, m_b, l_b = state_b
     # >>> your turn: the merged state, also where one half or both saw no key
     m = torch.maximum(m_a, m_b)                                     # (N_q,)
-    m_safe = m.masked_fill(m == -inf, 0)                            # (N_q,)  neither saw a key: -inf − -inf would be NaN
+    m_safe = m.masked_fill(m == -inf, 0)                           # (N_q,)  neither saw a key: -inf − -inf would be NaN
     alpha = torch.exp(m_a - m_safe)                                 # (N_q,)
     beta = torch.exp(m_b - m_safe)                                  # (N_q,)
     l = alpha * l_a + beta * l_b                                    # (N_q,)

@@ -8,15 +8,16 @@ C = A B, one tile of C at a time. The tile stays on chip while the tiles of A's 
 
     C[rows, cols] = sum over inner of A[rows, inner] B[inner, cols]
 
-Tiles of C are B_m x B_n, steps along the sum take at most B_k. Sizes need not be multiples of them: the last tile of a row or
-column is short. Each byte is counted: every tile of C is stored once. A and B may be 16-bit: turn tiles into float32 after
-the load (`.float()`), the sum needs it.
+Tiles of C are B_m x B_n, steps along the sum take at most B_k. Sizes need not be multiples of them: the last tile of a
+row or column is short. Each byte is counted: every tile of C is stored once. A and B may be 16-bit: turn tiles into
+float32 after the load (`.float()`), the sum needs it.
 
 load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) brings one back, tiles(N, B) gives the slices.
 A, B and C are float16, bfloat16 or float32, all of them alike. No size is 0.
 
-Not allowed: changing the inputs, larger tiles, more than one tile of C on chip at a time (the product that is being added to
-it is none), a second load or store of a tile for the same tile of C, the finished function from flashlab or solutions/.
+Not allowed: changing the inputs, larger tiles, more than one tile of C on chip at a time (the product that is being
+added to it is none), a second load or store of a tile for the same tile of C, the finished function from flashlab or
+solutions/.
 
 Hint: three loops. Which of them run over different tiles of C, and which over the terms of one sum?
 """

@@ -2,8 +2,8 @@
 
 Chapter 04 · difficulty 3 of 5 · 25 minutes
 
-This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as if
-they were in the same units.
+This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as
+if they were in the same units.
 
     O = 0
     for each key block j:
@@ -11,8 +11,8 @@ they were in the same units.
         O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
     return O
 
-Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no scores),
-unless B_c is N_k or more. One pass over the keys is enough, more are allowed.
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no
+scores), unless B_c is N_k or more. One pass over the keys is enough, more are allowed.
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
 Scores lie between −1000 and 1000.

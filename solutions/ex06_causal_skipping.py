@@ -2,8 +2,8 @@
 
 Chapter 06 · difficulty 3 of 5 · 20 minutes
 
-With a causal mask, query block i (queries i·B_r up to (i+1)·B_r − 1, the last block may be short) does not need every key
-block. Query n sees the keys 0 to n + N_k − N_q: the last query is lined up with the last key.
+With a causal mask, query block i (queries i·B_r up to (i+1)·B_r − 1, the last block may be short) does not need every
+key block. Query n sees the keys 0 to n + N_k − N_q: the last query is lined up with the last key.
 
     visited   how many key blocks j = 0, 1, ... hold a key that some query of block i sees. All later ones are skipped
     full      how many of them are seen whole by every query of the block: those need no mask

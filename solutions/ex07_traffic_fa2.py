@@ -12,9 +12,9 @@ How many elements does FA2 move, without a mask? Query blocks outside, key block
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   O (N_q, d_v)   L (N_q,)
 
-A formula or a loop over the blocks: either is held against the memory model, which counts what flashlab.rungs.fa2.fa2_forward
-moves, at sizes you have not seen. Blocks may be short: T_c = ⌈N_k / B_c⌉ and T_r = ⌈N_q / B_r⌉.
-No size is 0.
+A formula or a loop over the blocks: either is held against the memory model, which counts what
+flashlab.rungs.fa2.fa2_forward moves, at sizes you have not seen. Blocks may be short: T_c = ⌈N_k / B_c⌉ and T_r = ⌈N_q
+/ B_r⌉. No size is 0.
 
 Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
 

@@ -5,7 +5,7 @@ Chapter 09 · difficulty 2 of 5 · 20 minutes
 Permuting and slicing move no number: they make a new shape, new strides and a new first address over the same memory.
 Given those of a tensor, compute those of T.permute(order)[start_0::step_0, start_1::step_1, ...].
 
-    shape, strides, offset    ->    shape, strides, offset of the view        tuples of whole numbers; offset in elements
+    shape, strides, offset    ->    shape, strides, offset of the view       tuples of whole numbers; offset in elements
 
     order[n]     which of the old dimensions becomes the new dimension n
     starts[n], steps[n]     of the new dimension n; 0 ≤ start < size, step ≥ 1

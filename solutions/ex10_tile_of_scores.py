@@ -10,18 +10,18 @@ except the loop: pointers, strides, guards, 64-bit offsets, a grid.
     program (i, j):    rows = i·B_r + (0 ... B_r − 1)     keys = j·B_c + (0 ... B_c − 1)     cols = 0 ... d − 1
                        element (row, col) of Q is at   Q + row · stride_Qn + col · stride_Qd
 
-Each tensor has two strides of its own. stride_Qn, stride_Kn and stride_Sn pass from one row to the next, stride_Qd, stride_Kd
-and stride_Sm from one column to the next; the columns of S are the keys, and m counts them.
-Q and K have the same dtype, float16 or float32; S is float32, and scale multiplies the float32 product. i is program_id(0),
-j is program_id(1).
+Each tensor has two strides of its own. stride_Qn, stride_Kn and stride_Sn pass from one row to the next, stride_Qd,
+stride_Kd and stride_Sm from one column to the next; the columns of S are the keys, and m counts them. Q and K have the
+same dtype, float16 or float32; S is float32, and scale multiplies the float32 product. i is program_id(0), j is
+program_id(1).
 
 - Load and store only what exists: a mask for rows beyond N_q and for keys beyond N_k.
 - row · stride can pass 2³¹ for long sequences: turn the row numbers into 64 bits first (`.to(tl.int64)`).
 - tl.dot(..., input_precision="ieee") keeps float32 exact: on a GPU its default rounds to 19 bits (TF32).
 - No size is 0.
 
-Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than tiles of S, a second load or
-store of the same tile by one program, atomics, the finished function from flashlab or solutions/.
+Not allowed: PyTorch in place of the kernel, tensors of your own, fewer or more programs than tiles of S, a second load
+or store of the same tile by one program, atomics, the finished function from flashlab or solutions/.
 
 Hint: rows[:, None] is a column of row numbers, cols[None, :] a row of column numbers. Their sum is a tile of addresses.
 """

@@ -12,7 +12,8 @@ The program of ex06_fa2_inner_loop, now for a GPU: program (i, h) computes query
 - Guards: rows beyond N_q are neither loaded nor stored, keys beyond N_k are neither loaded nor given weight.
 - Head and row numbers are turned into 64 bits before they meet a stride (`.to(tl.int64)`).
 - S_ij, O_i, l_i and m_i are float32; scale multiplies S_ij, since Q_i · scale may not fit 16 bits. tl.dot gets
-  input_precision="ieee". Tiles are at most B_r x B_c. For the product with V_j, P_ij is cast to V's dtype, or V_j to float32.
+  input_precision="ieee". Tiles are at most B_r x B_c. For the product with V_j, P_ij is cast to V's dtype, or V_j to
+  float32.
 - Scores lie between −1000 and 1000; scale is any finite number.
 - Q, K, V and O are float16 or float32, L is float32. No size is 0.
 
@@ -51,7 +52,7 @@ def fa2_kernel(Q, K, V, O, L,
         if causal:
             S_ij = tl.where(keys <= rows[:, None] + N_k - N_q, S_ij, -float("inf"))
         m_new = tl.maximum(m_i, tl.max(S_ij, 1))                    # (B_r,)
-        m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)       # (B_r,)  no visible key yet: -inf − -inf would be NaN
+        m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)     # (B_r,)  no visible key yet: -inf − -inf would be NaN
         alpha = tl.exp(m_i - m_safe)                                # (B_r,)
         P_ij = tl.exp(S_ij - m_safe[:, None])                       # (B_r, B_c)
         l_i = alpha * l_i + tl.sum(P_ij, 1)                         # (B_r,)

@@ -2,8 +2,8 @@
 
 Chapter 11 · difficulty 5 of 5 · 40 minutes
 
-Program (j, h_kv) owns key block j of key head h_kv. Every query block of every query head that reads this key head adds to
-its dK_j and dV_j. With grouped-query attention these are `group` heads: h_kv · group, ..., h_kv · group + group − 1.
+Program (j, h_kv) owns key block j of key head h_kv. Every query block of every query head that reads this key head adds
+to its dK_j and dV_j. With grouped-query attention these are `group` heads: h_kv · group, ..., h_kv · group + group − 1.
 
     Q, dO (H_q, N_q, d)   K, V (H_kv, N_k, d)   L, D (H_q, N_q)   ->   dK, dV (H_kv, N_k, d)        H_q = H_kv · group
     any strides, any N_q, N_k; d = 16, 32, 64, ...
@@ -16,14 +16,14 @@ queries in columns): then dV_j and dK_j need no tile turned round.
 - Rows beyond N_q must not be read, and must add nothing. Keys beyond N_k are taken care of: they
   are loaded as 0, and their rows are not stored.
 - Row and head numbers are turned into 64 bits before they meet a stride (`.to(tl.int64)`).
-- tl.dot gets input_precision="ieee". S_T and the sums are float32, and scale multiplies S_T, since Q_i · scale may not fit
-  16 bits; P_T and dS_T are cast to the inputs' dtype for tl.dot, or dO_i and Q_i to float32. The factor scale of dK may meet
-  dS_T before its cast or the product after it.
+- tl.dot gets input_precision="ieee". S_T and the sums are float32, and scale multiplies S_T, since Q_i · scale may not
+  fit 16 bits; P_T and dS_T are cast to the inputs' dtype for tl.dot, or dO_i and Q_i to float32. The factor scale of dK
+  may meet dS_T before its cast or the product after it.
 - Scores lie between −1000 and 1000; scale is any finite number.
 - Q, K, V, dO, dK and dV are float16 or float32, L and D are float32. No size is 0.
 
-Not allowed: larger tiles, a second load of a query block of the same head by one program, a store in each step, the work
-of one program done by another, atomics, the finished function from flashlab or solutions/.
+Not allowed: larger tiles, a second load of a query block of the same head by one program, a store in each step, the
+work of one program done by another, atomics, the finished function from flashlab or solutions/.
 
 Hint: along which axis of S_T do L_i and D_i lie? Write it for group = 1 first.
 """

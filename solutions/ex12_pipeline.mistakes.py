@@ -73,34 +73,48 @@ EXERCISE = Exercise(
         case("slow copies of all sorts", [5, 2, 7, 3], [1, 6, 1, 1], 3),
     ],
     mistakes=[
-        Mistake("no_wait", "no copy was waited for: tiles were computed with while they were still on their way", "machine.wait(slot) before machine.compute(slot)", ("machine.wait(slot)\n        ", "")),
-        Mistake("waited_for_first_copies_only", "only the first copy into each slot was waited for", "machine.wait(slot) before every machine.compute(slot): later copies take their time, too",
+        Mistake("no_wait", "no copy was waited for: tiles were computed with while they were still on their way",
+                "machine.wait(slot) before machine.compute(slot)", ("machine.wait(slot)\n        ", "")),
+        Mistake("waited_for_first_copies_only", "only the first copy into each slot was waited for",
+                "machine.wait(slot) before every machine.compute(slot): later copies take their time, too",
                 ("machine.wait(slot)", "if n < machine.slots:\n            machine.wait(slot)")),
-        Mistake("waited_for_later_copies_only", "the first copy into each slot was not waited for", "machine.wait(slot) before every machine.compute(slot): the first copies take their time, too",
+        Mistake("waited_for_later_copies_only", "the first copy into each slot was not waited for",
+                "machine.wait(slot) before every machine.compute(slot): the first copies take their time, too",
                 ("machine.wait(slot)", "if n >= machine.slots:\n            machine.wait(slot)")),
-        Mistake("wait_after_compute", "the wait came after the computation that needs it", "the order: wait, then compute", ("machine.wait(slot)\n        machine.compute(slot)", "machine.compute(slot)\n        machine.wait(slot)")),
-        Mistake("one_at_a_time", "no copy ran beside a computation: each was waited for before anything else was done", "copies under way while the program computes: one for each slot that is free",
+        Mistake("wait_after_compute", "the wait came after the computation that needs it", "the order: wait, then compute",
+                ("machine.wait(slot)\n        machine.compute(slot)", "machine.compute(slot)\n        machine.wait(slot)")),
+        Mistake("one_at_a_time", "no copy ran beside a computation: each was waited for before anything else was done",
+                "copies under way while the program computes: one for each slot that is free",
                 body="""
                 for n in range(tiles):
                     machine.start(n, n % machine.slots)
                     machine.wait(n % machine.slots)
                     machine.compute(n % machine.slots)
                 """),
-        Mistake("started_before_compute", "a slot was given its next copy before the computation with what it held", "the order: compute, then start the copy that overwrites the slot",
+        Mistake("started_before_compute", "a slot was given its next copy before the computation with what it held",
+                "the order: compute, then start the copy that overwrites the slot",
                 ("machine.compute(slot)\n        " + AGAIN, AGAIN + "\n        machine.compute(slot)")),
-        Mistake("started_before_wait", "a slot was given its next copy before anybody waited for the tile in it", "the order: wait, compute, and only then the copy that overwrites the slot",
+        Mistake("started_before_wait", "a slot was given its next copy before anybody waited for the tile in it",
+                "the order: wait, compute, and only then the copy that overwrites the slot",
                 ("machine.wait(slot)\n        machine.compute(slot)\n        " + AGAIN, AGAIN + "\n        machine.wait(slot)\n        machine.compute(slot)")),
-        Mistake("everything_started_at_once", "all copies were started before the first computation, each into a slot that others need as well", "before the first computation: as many copies as there are slots",
-                (FILL, "for n in range(tiles):\n        machine.start(n, n % machine.slots)"), (AGAIN, "pass")),
-        Mistake("no_new_copies", "only the first copy into each slot was started: the first tiles were computed with again and again", "after machine.compute(slot): start the copy of tile n + machine.slots", (AGAIN, "pass")),
-        Mistake("nothing_before_the_loop", "the first wait was for a slot that nothing had been copied into, and never ended", "before the first wait: copies into the slots", (FILL, "")),
-        Mistake("next_tile_again", "inside the loop the copy of tile n + 1 was started, which is on its way already", "which tile comes into this slot next: n + machine.slots",
-                (AGAIN, "if n + 1 < tiles:\n            machine.start(n + 1, slot)")),
-        Mistake("wrong_slot_computed", "the computation read the next slot, not the one that was waited for", "machine.compute(slot): the slot of tile n", ("machine.compute(slot)", "machine.compute((n + 1) % machine.slots)")),
-        Mistake("wrong_slot_waited_for", "the wait was for the slot of the next tile", "machine.wait(slot): the slot of tile n", ("machine.wait(slot)", "machine.wait((n + 1) % machine.slots)")),
-        Mistake("wrong_slot_filled", "the new copy went into the next slot, over a tile that was still needed", "machine.start(..., slot): into the slot that has just become free",
+        Mistake("everything_started_at_once", "all copies were started before the first computation, each into a slot that others need as well",
+                "before the first computation: as many copies as there are slots", (FILL, "for n in range(tiles):\n        machine.start(n, n % machine.slots)"),
+                (AGAIN, "pass")),
+        Mistake("no_new_copies", "only the first copy into each slot was started: the first tiles were computed with again and again",
+                "after machine.compute(slot): start the copy of tile n + machine.slots", (AGAIN, "pass")),
+        Mistake("nothing_before_the_loop", "the first wait was for a slot that nothing had been copied into, and never ended",
+                "before the first wait: copies into the slots", (FILL, "")),
+        Mistake("next_tile_again", "inside the loop the copy of tile n + 1 was started, which is on its way already",
+                "which tile comes into this slot next: n + machine.slots", (AGAIN, "if n + 1 < tiles:\n            machine.start(n + 1, slot)")),
+        Mistake("wrong_slot_computed", "the computation read the next slot, not the one that was waited for", "machine.compute(slot): the slot of tile n",
+                ("machine.compute(slot)", "machine.compute((n + 1) % machine.slots)")),
+        Mistake("wrong_slot_waited_for", "the wait was for the slot of the next tile", "machine.wait(slot): the slot of tile n",
+                ("machine.wait(slot)", "machine.wait((n + 1) % machine.slots)")),
+        Mistake("wrong_slot_filled", "the new copy went into the next slot, over a tile that was still needed",
+                "machine.start(..., slot): into the slot that has just become free",
                 ("machine.start(n + machine.slots, slot)", "machine.start(n + machine.slots, (n + 1) % machine.slots)")),
-        Mistake("always_slot_0", "only slot 0 was used", "the slot of tile n: n % machine.slots", ("machine.start(n, n)", "machine.start(n, 0)"), ("slot = n % machine.slots", "slot = 0")),
+        Mistake("always_slot_0", "only slot 0 was used", "the slot of tile n: n % machine.slots", ("machine.start(n, n)", "machine.start(n, 0)"),
+                ("slot = n % machine.slots", "slot = 0")),
         Mistake("one_slot_unused", "one slot fewer was used than there are", "copies ahead: machine.slots of them, or all tiles, before the first computation",
                 body="""
                 ahead = max(1, machine.slots - 1)
@@ -123,8 +137,10 @@ EXERCISE = Exercise(
                     if n + slots < tiles:
                         machine.start(n + slots, n % slots)
                 """,
-                also=[[("range(min(machine.slots, tiles))", "range(min(2, tiles))"), ("n % machine.slots", "n % 2"), (AGAIN, "if n + 2 < tiles:\n            machine.start(n + 2, slot)")]]),
-        Mistake("in_batches", "the slots were filled, all computed with, and only then filled again: no new copy was started meanwhile", "start one new copy after each computation",
+                also=[[("range(min(machine.slots, tiles))", "range(min(2, tiles))"), ("n % machine.slots", "n % 2"),
+                       (AGAIN, "if n + 2 < tiles:\n            machine.start(n + 2, slot)")]]),
+        Mistake("in_batches", "the slots were filled, all computed with, and only then filled again: no new copy was started meanwhile",
+                "start one new copy after each computation",
                 body="""
                 for first in range(0, tiles, machine.slots):
                     batch = range(first, min(tiles, first + machine.slots))
@@ -134,14 +150,19 @@ EXERCISE = Exercise(
                         machine.wait(n - first)
                         machine.compute(n - first)
                 """),
-        Mistake("waited_for_all", "the first copies were all waited for before the first computation", "the wait for tile n belongs right before the computation with it",
-                (FILL, "for n in range(min(machine.slots, tiles)):\n        machine.start(n, n)\n    for n in range(min(machine.slots, tiles)):\n        machine.wait(n)")),
-        Mistake("waited_at_once", "each new copy was waited for as soon as it was started", "the wait belongs before the computation that needs the tile, not behind the start",
+        Mistake("waited_for_all", "the first copies were all waited for before the first computation",
+                "the wait for tile n belongs right before the computation with it", (FILL, "for n in range(min(machine.slots, tiles)):\n"
+                 "        machine.start(n, n)\n    for n in range(min(machine.slots, tiles)):\n        machine.wait(n)")),
+        Mistake("waited_at_once", "each new copy was waited for as soon as it was started",
+                "the wait belongs before the computation that needs the tile, not behind the start",
                 ("machine.start(n + machine.slots, slot)", "machine.start(n + machine.slots, slot)\n            machine.wait(slot)")),
-        Mistake("last_tile_lost", "the last tile was never computed with", "the computations: one with each tile, up to tiles − 1", ("for n in range(tiles):\n        slot", "for n in range(tiles - 1):\n        slot")),
-        Mistake("drain_lost", "the computations ended with the last copy: the tiles still in the slots were never computed with", "the computations: one with each tile; only the copies end earlier",
+        Mistake("last_tile_lost", "the last tile was never computed with", "the computations: one with each tile, up to tiles − 1",
+                ("for n in range(tiles):\n        slot", "for n in range(tiles - 1):\n        slot")),
+        Mistake("drain_lost", "the computations ended with the last copy: the tiles still in the slots were never computed with",
+                "the computations: one with each tile; only the copies end earlier",
                 ("for n in range(tiles):\n        slot", "for n in range(max(0, tiles - machine.slots)):\n        slot")),
-        Mistake("last_copy_lost", "the last tile was never copied", "which tiles are copied: all, up to tiles − 1", ("if n + machine.slots < tiles:", "if n + machine.slots < tiles - 1:")),
+        Mistake("last_copy_lost", "the last tile was never copied", "which tiles are copied: all, up to tiles − 1",
+                ("if n + machine.slots < tiles:", "if n + machine.slots < tiles - 1:")),
         Mistake("backwards", "the tiles were taken from last to first", "the order: tile 0 first",
                 body="""
                 order = range(tiles - 1, -1, -1)
@@ -153,9 +174,10 @@ EXERCISE = Exercise(
                     if k + machine.slots < tiles:
                         machine.start(order[k + machine.slots], k % machine.slots)
                 """),
-        Mistake("copied_past_the_end", "tiles that do not exist were asked for, and copies of them started", "the conditions: a tile's number is below tiles", ("if n + machine.slots < tiles:", "if True:"),
-                also=[[("range(min(machine.slots, tiles))", "range(machine.slots)")]]),
-        Mistake("drained_from_slot_0", "the last tiles were computed with in the order of the slots, from 0 on, though the oldest lies elsewhere", "tile n: in slot n mod slots, to the end",
+        Mistake("copied_past_the_end", "tiles that do not exist were asked for, and copies of them started", "the conditions: a tile's number is below tiles",
+                ("if n + machine.slots < tiles:", "if True:"), also=[[("range(min(machine.slots, tiles))", "range(machine.slots)")]]),
+        Mistake("drained_from_slot_0", "the last tiles were computed with in the order of the slots, from 0 on, though the oldest lies elsewhere",
+                "tile n: in slot n mod slots, to the end",
                 body="""
                 for n in range(min(machine.slots, tiles)):
                     machine.start(n, n)

@@ -2,17 +2,17 @@
 
 Chapter 14 · difficulty 3 of 5 · 25 minutes
 
-R ranks share a sequence: rank r keeps queries r·n to (r+1)·n − 1. Each also holds one block of n keys and values, and the whole
-number owner[r] says whose block that is. In a step every rank attends to the block that it holds, takes the result into its O
-and L, and passes the block, and its owner's number, on to rank r + 1, the last rank to rank 0. Here all ranks are in one
-process, as the first dimension:
+R ranks share a sequence: rank r keeps queries r·n to (r+1)·n − 1. Each also holds one block of n keys and values, and
+the whole number owner[r] says whose block that is. In a step every rank attends to the block that it holds, takes the
+result into its O and L, and passes the block, and its owner's number, on to rank r + 1, the last rank to rank 0. Here
+all ranks are in one process, as the first dimension:
 
-    Q (R, n, d)   K (R, n, d)   V (R, n, d_v)   owner (R,)   O (R, n, d_v)   L (R, n)   ->   K, V, owner, O, L after the step
+    Q (R, n, d)  K (R, n, d)  V (R, n, d_v)  owner (R,)  O (R, n, d_v)  L (R, n)   ->   K, V, owner, O, L after the step
 
-O is finished: the output over the keys met so far, already divided. L is their natural-log logsumexp. A query that has met no
-key it may see has O = 0 and L = -inf, before the step or after it. `attend`, which is given, hides the keys that come after
-a query and returns such a finished pair for one rank and one block.
-Scores lie between −1000 and 1000. Tensors are float32, and no size is 0.
+O is finished: the output over the keys met so far, already divided. L is their natural-log logsumexp. A query that has
+met no key it may see has O = 0 and L = -inf, before the step or after it. `attend`, which is given, hides the keys that
+come after a query and returns such a finished pair for one rank and one block. Scores lie between −1000 and 1000.
+Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, the finished function from flashlab or solutions/.
 

@@ -2,16 +2,16 @@
 
 Chapter 15 · difficulty 3 of 5 · 25 minutes
 
-A model that writes keeps the keys and values of the tokens so far. `length` tokens are in the cache; now n more come at once: a
-piece of the prompt, or a single one, the last that was chosen. This is the attention of one layer for them.
+A model that writes keeps the keys and values of the tokens so far. `length` tokens are in the cache; now n more come at
+once: a piece of the prompt, or a single one, the last that was chosen. This is the attention of one layer for them.
 
     Q        (H_q, n, d)          queries of the new tokens, not yet rotated
     K, V     (H_kv, n, d)         their keys, not yet rotated, and values
     K_cache  (H_kv, longest, d)   rows 0 to length − 1: keys of the tokens so far, as they are after the rotation
     V_cache  (H_kv, longest, d)   the same for values. The other rows hold anything
 
-- The token after `length` others has the position `length`, since the first one has 0. rotate(X, positions) turns each row of
-  X (H, n, d) by its position; queries and keys are rotated, values never.
+- The token after `length` others has the position `length`, since the first one has 0. rotate(X, positions) turns each
+  row of X (H, n, d) by its position; queries and keys are rotated, values never.
 - The new keys and values go into the cache, behind those that are there.
 - A new token sees all tokens so far, itself, and none after it. Scores are divided by √d.
 - H_q is a multiple of H_kv: each key head serves H_q / H_kv query heads, those that stand next to each other.

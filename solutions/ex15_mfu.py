@@ -4,13 +4,13 @@ Chapter 15 · difficulty 2 of 5 · 15 minutes
 
 A training step has taken `seconds`. How much of what the GPU can do was the model's own work? Three numbers say so:
 
-    weights    those that a token is multiplied with. In each layer: Q is width × width, K and V are width × kv_width each, the
-               output's matrix is width × width, the MLP has two of width × 4·width. Once: the head, width × vocabulary.
-               The embedding's row is looked up, nothing is multiplied; norms are too small to count
-    flops      of the whole step, forward and backward, for batch texts of N tokens. A multiplication and an addition are 2 FLOPs.
-               Weights: 2 for each weight and token in the forward pass. Attention: QKᵀ and PV, each 2 · width FLOPs for each pair
-               of query and key in each layer; the mask is causal, and half of the N · N pairs count. The backward pass of any
-               product is two products of the same size
+    weights    those that a token is multiplied with. In each layer: Q is width × width, K and V are width × kv_width
+               each, the output's matrix is width × width, the MLP has two of width × 4·width. Once: the head, width ×
+               vocabulary. The embedding's row is looked up, nothing is multiplied; norms are too small to count
+    flops      of the whole step, forward and backward, for batch texts of N tokens. A multiplication and an addition
+               are 2 FLOPs. Weights: 2 for each weight and token in the forward pass. Attention: QKᵀ and PV, each 2 ·
+               width FLOPs for each pair of query and key in each layer; the mask is causal, and half of the N · N pairs
+               count. The backward pass of any product is two products of the same size
     share      flops a second over peak, what the GPU can do a second: the model FLOPs utilisation, MFU
 
 What is computed a second time does not count, be it in FlashAttention's backward pass or elsewhere.

@@ -174,6 +174,9 @@ PATTERNS = [                   # the wrong result, the truth, what is said of it
     (torch.tensor([nan, nan]), torch.tensor([1.0, 2.0]), "every entry of T is NaN"),
     (torch.tensor([-inf, 1.0]), torch.tensor([0.0, 1.0]), "T holds −inf"),
     (torch.tensor([-1e4, -1e4, 1.0, 2.0]), torch.tensor([-inf, -inf, 1.0, 2.0]), "queries 0 to 1 of T are wrong"),
+    # a row that is right has not moved, though another is the same
+    (torch.tensor([[1.0, 2], [1, 2], [5, 6], [3, 4]]), torch.tensor([[1.0, 2], [1, 2], [3, 4], [5, 6]]),
+     "stand in another order: query 2 holds what belongs in query 3"),
     # a row that is wrongly 0 has not changed places with one that is rightly 0
     (torch.tensor([[0.0, 0], [0, 0], [0, 0], [5, 6]]), torch.tensor([[0.0, 0], [0, 0], [3, 4], [5, 6]]),
      "query 2 of T is wrong"),

@@ -237,6 +237,8 @@ LEFT = {
     "streams": (leaves_streams, None),
     "a directory": (leaves_no_directory, "the working directory"),
     "no grad": (lambda: torch.set_grad_enabled(False), "grad mode"),
+    "the default dtype": (lambda: torch.set_default_dtype(torch.float64), "the default dtype"),
+    "the recursion limit": (lambda: sys.setrecursionlimit(777), "the recursion limit"),
     "inference mode": (lambda: KEPT.append(torch.inference_mode().__enter__()), None),
     "anomaly detection": (lambda: torch.set_anomaly_enabled(True), "anomaly detection"),
     "NumPy": (lambda: numpy.seterr(all="raise"), "NumPy's handling of errors"),
