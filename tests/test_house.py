@@ -12,10 +12,11 @@ MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("
 
 # What each room may know of the others. A room is a folder of a package, or a file that stands by itself.
 FLASHLAB = {
-    "validate": set(), "cost": set(), "torch_internals": set(),
+    "cost": set(), "ops": set(), "torch_internals": set(),
+    "validate": {"torch_internals"},
     "oracle": {"validate"},
     "triton_mode": {"validate"},
-    "memory": {"validate"},
+    "memory": {"ops", "validate"},
     "tiles": {"memory", "validate"},
     "rungs": {"memory", "tiles", "validate"},
     "kernels": {"torch_internals", "triton_mode", "validate"},
@@ -24,7 +25,7 @@ FLASHLAB = {
 }
 ALL_OF_FLASHLAB = set(FLASHLAB)
 COURSE = {
-    "command": set(), "chapters": set(), "skip": set(),
+    "command": set(), "chapters": set(), "skip": set(), "ring_check": set(),
     "sweeps": set(), "compiler": set(),
     "gpu": {"compiler"},
     "gpt": set(),

@@ -17,14 +17,14 @@ import torch
 from calls import KEY_SIDE, SHAPES, SMALL, Call, judge
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
-from flashlab import ladder, oracle
+from flashlab import oracle
 from flashlab.operator import fp8, pick
 from flashlab.triton_mode import import_triton
 from flashlab_course.bench.checks import poisoned_outputs
 from flashlab_course.bench.fp8 import LARGEST_ERROR
 
 HERE = Path(__file__).resolve().parent
-KERNELS = [kernel.name for kernel in [*ladder.KERNELS, ladder.DECODE, *ladder.BACKWARD_KERNELS]]
+KERNELS = [kernel.name for kernel in [*pick.KERNELS, pick.DECODE, *pick.BACKWARD_KERNELS]]
 REPEATS = 5
 PATIENCE = 120                         # seconds until a kernel counts as hanging
 interpreted = pytest.mark.skipif(torch.cuda.is_available() or not import_triton(), reason="in Triton's interpreter")
@@ -50,7 +50,7 @@ def why_not(kernel, call, tensors, deterministic=False):
 
 def run(kernel, call, tensors, deterministic=False):
     """{"O", "L"}, or {"dQ", "dK", "dV"} of a backward kernel."""
-    if kernel in ladder.BACKWARD_KERNELS:
+    if kernel in pick.BACKWARD_KERNELS:
         return call.backward(tensors, kernel.name, deterministic)
     return call.forward(tensors, kernel.name)
 
@@ -60,11 +60,11 @@ def wrong(name, call, device="cuda", repeats=REPEATS, deterministic=False):
 
     Of a backward kernel that adds dQ up in any order each dQ is held against float64; all else has the same bits.
     """
-    kernel, tensors = ladder.rung(name), call.tensors(device)
+    kernel, tensors = pick.ALL[name], call.tensors(device)
     if reason := why_not(kernel, call, tensors, deterministic):
         return f"not for it: {reason}"
     moving = set()
-    if kernel in ladder.BACKWARD_KERNELS and not deterministic:
+    if kernel in pick.BACKWARD_KERNELS and not deterministic:
         in_order = not pick.ordered(kernel) and not why_not(kernel, call, tensors, True)
         moving = set() if in_order else {"dQ"}
     first = run(kernel, call, tensors, deterministic)
@@ -91,7 +91,7 @@ def test_awkward_shapes(name, patience):
     found = []
     for n, call in enumerate(SHAPES):
         call = call._replace(dtype=(torch.bfloat16, torch.float16)[n % 2])
-        for deterministic in ways(ladder.rung(name)):
+        for deterministic in ways(pick.ALL[name]):
             patience()
             found.append(wrong(name, call, deterministic=deterministic) or "")
     taken = [reason for reason in found if not reason.startswith("not for it")]
@@ -126,7 +126,7 @@ LARGE = [Call(1040, 16, 16, 1024, 1024, 128, 128, True), Call(1, 1, 1, N, N, 128
 
 def wrong_ends(name, call, device="cuda", rows=ROWS):
     """As `wrong`, of the first and the last head, or where there is a window of the first and the last rows."""
-    kernel, every, tensors = ladder.rung(name), slice(None), call.tensors(device)
+    kernel, every, tensors = pick.ALL[name], slice(None), call.tensors(device)
     if reason := why_not(kernel, call, tensors):
         return f"not for it: {reason}"
     parts = [(one, one, every, every) for one in (slice(0, 1), slice(-1, None))]
@@ -157,18 +157,18 @@ def test_offsets_of_64_bits(name, call, patience):
 @interpreted
 @pytest.mark.parametrize("call", [Call(3, 2, 2, 40, 40, 16, 16, True), Call(1, 1, 1, 90, 90, 16, 16, False, (7, 0))])
 def test_a_last_row_that_is_wrong(call, monkeypatch):
-    assert [wrong_ends(f"fa2_triton_{what}", call, "cpu", 20) for what in ("forward", "backward")] == [None, None]
+    assert [wrong_ends(f"windows_{what}", call, "cpu", 20) for what in ("forward", "backward")] == [None, None]
     real, off = Call.forward, torch.zeros(call.N_q, 1)
     off[-1] = 1
     monkeypatch.setattr(Call, "forward", lambda *call: (found := real(*call)) | {"O": found["O"] + off})
-    assert "O off by" in wrong_ends("fa2_triton_forward", call, "cpu", 20)
+    assert "O off by" in wrong_ends("windows_forward", call, "cpu", 20)
 
 
 # ---- compute-sanitizer
 
 def run_small(name):
     """In the process under the tool: each of SMALL that the kernel takes, in each of its ways. Prints how many."""
-    kernel, made = ladder.rung(name), 0
+    kernel, made = pick.ALL[name], 0
     for call in SMALL:
         tensors = call.tensors("cuda")
         for deterministic in ways(kernel):
