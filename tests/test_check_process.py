@@ -20,6 +20,7 @@ from flashlab_course.check import (
     progress,
     source,
     stubs,
+    watching,
 )
 
 NAME = "ex03_safe_softmax"
@@ -132,6 +133,46 @@ def test_the_overview_survives_every_accident(sandbox, capsys):
     out = capsys.readouterr().out
     assert "not yet: ended" in out and "not yet: crash" in out and f"1 of {len(form.names())} passed." in out
     assert "ex11_dropout" in out, "the table is cut off"
+
+
+# ---- --watch
+
+def rounds(monkeypatch, *actions):
+    """A pause that does the next of these things, and in the end is interrupted."""
+    todo = iter(actions)
+
+    def pause():
+        action = next(todo, None)
+        if action is None:
+            raise KeyboardInterrupt
+        action()
+
+    monkeypatch.setattr(watching, "pause", pause)
+
+
+def test_watching_checks_what_is_saved_and_goes_on_after_a_pass(sandbox, capsys, monkeypatch):
+    name = "ex05_tile_sizes"
+    solution = source.solution_path(name).read_text(encoding="utf-8")
+    rounds(monkeypatch, lambda: write(solution.replace("return", "return 1,"), name), lambda: None,
+           lambda: write(solution, name))
+    assert cli.main(["--watch", name]) == 0
+    out = capsys.readouterr().out
+    assert out.count(f"{name}: not implemented yet") == 1, "checked again though nothing was saved"
+    assert out.count(f"{name}: not yet") == 1 and out.count(f"{name}: passed") == 1
+    following = form.names()[form.names().index(name) + 1]
+    assert f"Next: {following}" in out and f"{following}: not implemented yet" in out
+
+
+def test_watching_begins_with_what_comes_next_and_ends_with_the_last(sandbox, capsys, monkeypatch):
+    rounds(monkeypatch)
+    for name in form.names():
+        progress.update(name, passed=name != NAME)
+    write(GOOD)
+    assert cli.main(["--watch"]) == 0
+    assert "Every exercise has passed." in capsys.readouterr().out and progress.of(NAME)["passed"]
+    with pytest.raises(SystemExit):
+        cli.main(["--watch", "ex03"])
+    assert "takes one exercise: ex03_safe_softmax," in capsys.readouterr().err
 
 
 # ---- the commands that are printed

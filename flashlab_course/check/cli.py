@@ -1,10 +1,10 @@
-"""python -m flashlab check [EX ...] [--hint] [--debug] [--reset EX ...] [--solutions]"""
+"""python -m flashlab check [EX ...] [--hint] [--watch] [--debug] [--reset EX ...] [--solutions]"""
 
 import argparse
 import textwrap
 
 from flashlab_course import command
-from flashlab_course.check import checker, form, overview, process, progress, source, stubs
+from flashlab_course.check import checker, form, overview, process, progress, source, stubs, watching
 
 
 def main(argv=None):
@@ -14,6 +14,8 @@ def main(argv=None):
     parser.add_argument("exercises", nargs="*", metavar="EX",
                         help="such as ex06_fa2_inner_loop, or the start of a name: ex06")
     parser.add_argument("--hint", action="store_true", help="show one hint more at each call")
+    parser.add_argument("--watch", action="store_true",
+                        help="check whenever the file is saved; after a pass, the next exercise")
     parser.add_argument("--debug", action="store_true",
                         help="step through the smallest case that fails, with Python's debugger")
     parser.add_argument("--reset", metavar="EX", nargs="+",
@@ -29,16 +31,16 @@ def main(argv=None):
 
 def _run(parser, args):
     if args.reset:
-        if args.exercises or args.hint or args.debug or args.solutions:
+        if args.exercises or args.hint or args.watch or args.debug or args.solutions:
             parser.error("--reset goes with no other option, and takes the exercises itself: --reset EX ...")
         return reset([_one(parser, text) for text in args.reset])
     chosen = [name for text in args.exercises for name in _named(parser, text)]
     if args.solutions:
         return show_solutions(chosen or form.names(), ask_for_all=bool(chosen))
-    if args.debug:
-        if len(chosen) != 1:
-            parser.error(f"--debug takes one exercise{_which(chosen)}")
-        return debug(*chosen)
+    if args.watch or args.debug:
+        if len(chosen) > 1 or args.debug and not chosen:
+            parser.error(f"--{'debug' if args.debug else 'watch'} takes one exercise{_which(chosen)}")
+        return debug(*chosen) if args.debug else watch(*chosen)
     if len(chosen) == len(args.exercises) > 0:             # each name or beginning stands for one
         return check_these(chosen, args.hint)
     if args.hint:
@@ -102,6 +104,14 @@ def debug(name):
     if not report.cases:                                   # nothing ran that the debugger could have stepped through
         print(report)
     return 0 if report.passed else 1
+
+
+def watch(name=None):
+    try:
+        return watching.watch(name)
+    except KeyboardInterrupt:
+        print()
+        return 0
 
 
 def reset(names):
