@@ -484,7 +484,7 @@ if import_triton() is None:
 # %%
 import inspect
 
-from flashlab.operator.decode_kernels import decode_kernel, merge_kernel
+from flashlab.operator.decode_kernels import decode_kernel, merge_kernel, with_tile
 from flashlab.kernels.fa2_exp2 import fa2_exp2_kernel
 from flashlab.operator.splits import choose_splits
 
@@ -545,13 +545,14 @@ print(part(decode_kernel, "start, stop =", "first, end ="))
 print(part(decode_kernel, "keys = j", "page = page_of(j + 1"))
 
 # %% [markdown]
-# What follows in the loop is known. **Predict** how many of the lines between the first maximum and the last rescaling differ from those of chapter 12's kernel in base 2.
+# What follows, `with_tile`, is known: the tile joins the running state. **Predict** how many of its lines, up to the product $PV$, differ from those of chapter 12's kernel in base 2.
 
 # %%
 my_new_lines = None
 
 # %%
-ours, theirs = (part(kernel, "m_new =", "O_i = alpha").splitlines() for kernel in (decode_kernel, fa2_exp2_kernel))
+ours = part(with_tile, "m_new =", "PV =").splitlines()
+theirs = part(fa2_exp2_kernel, "m_new =", "O_i = alpha").splitlines()
 new_lines = [line for line in ours if line not in theirs]
 _ = compare("new lines in the loop", my_new_lines, len(new_lines))
 print("\n".join(ours))
