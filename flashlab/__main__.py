@@ -20,7 +20,8 @@ def print_ladder():
     """RUNGS as a table."""
     from flashlab.ladder import RUNGS
 
-    title, name = (max(len(text) for text in column) + 2 for column in zip(*((r.title, r.name) for r in RUNGS), strict=True))
+    columns = zip(*((r.title, r.name) for r in RUNGS), strict=True)
+    title, name = (max(len(text) for text in column) + 2 for column in columns)
     print(f"{'rung':<6}{'title':<{title}}{'function':<{name}}{'chapter':<9}new")
     for rung in RUNGS:
         print(f"{rung.number:<6}{rung.title:<{title}}{rung.name:<{name}}{rung.chapter:<9}{rung.new}")

@@ -213,7 +213,7 @@ def best_tiles(d, dtype, causal=False):
 
 
 def descriptor(T, block):
-    """A tensor descriptor of T (..., N, d): what TMA needs to know to copy a tile of this shape by its coordinates alone."""
+    """A tensor descriptor of T (..., N, d): what TMA needs to know to copy a tile of this shape by its coordinates."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     strides = lawful_strides(T.shape, T.stride(), T.itemsize)

@@ -1,9 +1,9 @@
 """What a window and packed sequences ask of a kernel: which keys a query sees, and where a program's own sequence lies.
 
-Packed sequences lie one after the other along N, and sequence s has the rows cu_seqlens[s] to cu_seqlens[s + 1]. The grid has
-slots for blocks of B rows: those of sequence s begin at slot cu_seqlens[s] // B + s. That leaves each sequence as many slots as it
-has blocks, or one more, wherever it begins and ends. So the number of programs follows from the sizes of tensors alone, and the
-host need not wait for the GPU to learn how long the longest sequence is.
+Packed sequences lie one after the other along N, and sequence s has the rows cu_seqlens[s] to cu_seqlens[s + 1]. The
+grid has slots for blocks of B rows: those of sequence s begin at slot cu_seqlens[s] // B + s. That leaves each sequence
+as many slots as it has blocks, or one more, wherever it begins and ends. So the number of programs follows from the
+sizes of tensors alone, and the host need not wait for the GPU to learn how long the longest sequence is.
 """
 
 import triton
@@ -36,7 +36,7 @@ def visible(queries, keys, N_q, N_k, causal: tl.constexpr, left, right):
 
 @triton.jit
 def key_blocks_seen(i, B_r, B_c, N_q, N_k, causal: tl.constexpr, left, right):
-    """The key blocks that query block i sees: from the first row's first key to the last row's last. As range takes them."""
+    """The key blocks that query block i sees, as range takes them: its first row's first key to its last row's last."""
     start, end = 0, N_k
     if causal:
         end = tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q
@@ -67,10 +67,11 @@ def output_rows(head, rows, H, N, batch):
 
 @triton.jit
 def sequence_at(slot, cu_seqlens, other_cu_seqlens, batch, N, other_N, B):
-    """The sequence whose block of B rows stands at a slot, and its rows in the other tensor: keys for queries, queries for keys.
+    """The sequence that owns the block of B rows at a slot, its rows, and its rows in the other tensor (keys for
+    queries, queries for keys).
 
-    Returns (block, start, length, other_start, other_length), other_length 0 where the slot has no rows. Without packed sequences
-    they are the whole. No cu_seqlens, however wrong, leads outside of N and other_N rows.
+    Returns (block, start, length, other_start, other_length), other_length 0 where the slot has no rows. Without packed
+    sequences they are the whole. No cu_seqlens, however wrong, leads outside of N and other_N rows.
     """
     if batch is None:
         found = slot, 0, N, 0, other_N
@@ -81,7 +82,7 @@ def sequence_at(slot, cu_seqlens, other_cu_seqlens, batch, N, other_N, B):
 
 @triton.jit
 def rows_of_part(at, cu_seqlens, batch, N, B):
-    """Where a part of a slot begins among the N rows, and where its sequence ends. at: where the part begins, slots end to end."""
+    """Where a part of a slot begins among the N rows, and where its sequence ends. at: its place, slots end to end."""
     block, start, length, _, _ = search(at // B, cu_seqlens, cu_seqlens, batch, N, N, B)
     return start + block * B + at % B, start + length
 

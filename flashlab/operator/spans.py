@@ -41,7 +41,7 @@ def within(start, N, head, row):
 
 @jit
 def read_table(table, block):
-    """(block, start, N, other_start, other_N, sequence): a block, its sequence's rows, and those in the other tensor."""
+    """(block, start, N, other_start, other_N, sequence): a block, its sequence's rows, its rows in the other tensor."""
     row = table + 1 + block * COLUMNS
     return gl.load(row), gl.load(row + 1), gl.load(row + 2), gl.load(row + 3), gl.load(row + 4), gl.load(row + 5)
 

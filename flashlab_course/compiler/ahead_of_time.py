@@ -95,7 +95,8 @@ def try_all(jobs, *, specialise=True):
     program = [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]    # -P: import nothing from this folder
     packages = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]      # kernels in Gluon are imported
     answer = subprocess.run(program, input=json.dumps(request), capture_output=True, text=True,
-                            env=os.environ | {"TRITON_INTERPRET": "0", "PYTHONPATH": os.pathsep.join(filter(None, packages))})
+                            env=os.environ | {"TRITON_INTERPRET": "0",
+                                              "PYTHONPATH": os.pathsep.join(filter(None, packages))})
     if answer.returncode:
         raise RuntimeError(f"the compiler failed:\n{answer.stderr[-4000:]}")
     results = json.loads(answer.stdout.splitlines()[-1])

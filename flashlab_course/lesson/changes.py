@@ -1,4 +1,4 @@
-"""What a rung changes in the code of the rung before: a diff of bodies, without comments, docstrings and indentation."""
+"""What a rung changes in the code of the rung before: a diff of bodies without comments, docstrings and indentation."""
 
 import difflib
 import inspect
@@ -12,7 +12,8 @@ def changes(before, after, most=20):
     most: lines shown of each run of lines that went or came together; the rest is counted
     """
     old, new = _code(before), _code(after)
-    matcher = difflib.SequenceMatcher(None, [line.strip() for line in old], [line.strip() for line in new], autojunk=False)
+    stripped = ([line.strip() for line in lines] for lines in (old, new))
+    matcher = difflib.SequenceMatcher(None, *stripped, autojunk=False)
     shown = []
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag != "equal":
@@ -29,7 +30,7 @@ def _code(function):
     """The lines of a function's body, comments and docstring left out."""
     text = textwrap.dedent(inspect.getsource(getattr(function, "fn", function)))
     lines = [re.sub(r"\s+# .*$", "", line) for line in text[text.index("def "):].splitlines()]
-    head = next(n for n, line in enumerate(lines) if line.endswith(":"))               # of a signature of many lines, the last
+    head = next(n for n, line in enumerate(lines) if line.endswith(":"))               # the last line of the signature
     lines = lines[head + 1:]
     quoted, kept = False, []
     for line in lines:

@@ -117,7 +117,7 @@ LOOPS = {"ex05_fa1_inner_loop": ("FA1", cost.fa1_forward, _fa1), "ex06_fa2_inner
 # ---- run time, on a GPU
 
 def implementations(what):
-    """{name: forward} of the learner's own kernels, as `bench forward` and `bench backward` take them; {} if none passes.
+    """{name: forward} of the learner's kernels, as `bench forward` and `bench backward` take them; {} if none passes.
 
     what: "forward" or "backward"; "gpt" gives {name: attention}, see `attentions`.
     Their backward is their dK, dV with D, dQ and the forward pass of the course's kernels.
