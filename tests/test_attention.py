@@ -196,6 +196,17 @@ def test_gradcheck_of_O_and_L(causal):
     assert torch.autograd.gradcheck(both, QKV)
 
 
+def test_a_loss_of_O_and_L_against_plain_operations():
+    """As merging two softmax states needs it."""
+    Q, K, V = QKV = with_grad(dtype=torch.float64, H_q=2, H_kv=2, B=1)
+    S = Q @ K.mT * Q.shape[-1] ** -0.5
+    loss = lambda O, L: (O * O).sum() + (L * L).sum()
+    truth = torch.autograd.grad(loss(S.softmax(-1) @ V, S.logsumexp(-1)), QKV)
+    grads = torch.autograd.grad(loss(*flash_attention(*QKV, return_lse=True)), QKV)
+    for got, expected in zip(grads, truth, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_gradient_of_L_alone_and_of_a_sum(backend):
     """A loss of L only, and one whose dO is an expanded scalar; fails if an unused output's gradient is not zero."""

@@ -38,14 +38,9 @@ def check_call(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout
     check_device("Q, K, V", Q)
     if cu_seqlens_q is not None or cu_seqlens_k is not None:
         validate.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
-    return as_kernels_take(Q, K, causal=causal, scale=scale, dropout_p=float(dropout_p), seed=seed, window=window,
-                           cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
-
-
-def as_kernels_take(Q, K, *, dropout_p=0.0, seed=None, window=None, cu_seqlens_q=None, cu_seqlens_k=None, **options):
-    """The options of a call that has been checked, as kernels take them, by name."""
+    options = {"causal": causal, "scale": scale}
     if dropout_p > 0:
-        options |= {"dropout_p": dropout_p, "seed": seed}
+        options |= {"dropout_p": float(dropout_p), "seed": seed}
     if window is not None:                             # kernels know no -1: the limit is then one that no key reaches
         left, right = window
         options |= {"left": K.shape[2] if left == -1 else left, "right": Q.shape[2] if right == -1 else right}
@@ -79,12 +74,11 @@ def only_wanted(kernel, arguments):
     return {name: value for name, value in arguments.items() if name in wanted}
 
 
-def forward(kernel, launch, Q, K, V, *, kind=None, **options):
+def forward(kernel, launch, Q, K, V, **options):
     """O and L by a forward kernel, for a call that has been checked.
 
     launch: launch(Q, K, V, O, L, **options) -> the kernel's grid and arguments; among these may be launches that come
             "before", whose results the kernel reads. Where kernel is None: -> launches, each (kernel, grid, arguments)
-    kind:   `plans.kind` of the call, where it is known
     """
     O = empty(*Q.shape[:3], V.shape[-1], Q, packed="batch" in options)
     L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
@@ -94,7 +88,7 @@ def forward(kernel, launch, Q, K, V, *, kind=None, **options):
         O_wide, L = forward(kernel, launch, Q.float(), K.float(), V.float(), **options)
         return O.copy_(O_wide), L
     inputs = {"Q": Q, "K": K, "V": V} | tensors_among(options)
-    kind = kind or plans.key(options.items(), *inputs.values())
+    key = plans.key(options.items(), *inputs.values())
 
     def launches(**tensors):
         if kernel is None:
@@ -102,7 +96,7 @@ def forward(kernel, launch, Q, K, V, *, kind=None, **options):
         grid, arguments = launch(**tensors, **options)
         return *arguments.pop("before", ()), (kernel, grid, arguments)
 
-    plans.run((launch, kind), launches, inputs | {"O": O, "L": L})
+    plans.run((launch, key), launches, inputs | {"O": O, "L": L})
     return O, L
 
 
@@ -116,11 +110,10 @@ def check_backward_call(Q, K, V, O, dO, L, dL, **options):
     return options
 
 
-def backward(launch, Q, K, V, O, dO, L, dL, *, kind=None, **options):
+def backward(launch, Q, K, V, O, dO, L, dL, **options):
     """dQ, dK, dV by backward kernels, for a call that has been checked.
 
     launch: launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, **options) -> launches, each (kernel, grid, arguments)
-    kind:   `plans.kind` of the call, where it is known
     """
     packed = "batch" in options
     dQ, dK, dV = (empty(*T.shape, T, packed=packed) for T in (Q, K, V))
@@ -130,11 +123,11 @@ def backward(launch, Q, K, V, O, dO, L, dL, *, kind=None, **options):
         wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, **options)
         return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
     inputs = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL} | tensors_among(options)
-    kind = kind or plans.key(options.items(), *inputs.values())
+    key = plans.key(options.items(), *inputs.values())
     L, dL = (None if T is None else T.contiguous() for T in (L, dL))           # as the forward made them, else copies
     O = O.transpose(1, 2).contiguous().transpose(1, 2) if packed else O.contiguous()
     tensors = inputs | {"O": O, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV}
-    plans.run((launch, kind), partial(launch, **options), tensors)
+    plans.run((launch, key), partial(launch, **options), tensors)
     return dQ, dK, dV
 
 

@@ -9,11 +9,10 @@ from flashlab.validate import check_like
 inf = float("inf")
 
 
-def fa2_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, B_r=None, B_c=None):
+def fa2_backward(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=None):
     """The gradients of attention without S or P in HBM: key blocks outside, query blocks inside.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v), O and dO (N_q, d_v), L (N_q,) -> dQ, dK, dV, each like its tensor
-             dL (N_q,), if the loss depends on L as well as on O, is N_q elements more to read
     Tiles:   B_r queries by B_c keys at most; the default leaves room for the tiles of the backward
     Traffic: reads 2·N_q·d_v + N_k·(d + d_v) + T_c·N_q·(2·d + d_v + 2), the last term less if causal,
              writes N_q + N_k·(d + d_v) + (T_c + 1)·N_q·d, T_c likewise   [elements; exactly cost.fa2_backward]
@@ -24,8 +23,8 @@ def fa2_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, B_r=No
     New:     against fa1_backward: L instead of l and m, which the paper calls its one tweak; D once instead of in every
              step (line 4), so O leaves the loop; causal tiles skipped, which is ours
     """
-    shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, dL, causal, scale, B_r, B_c)
-    D = _preprocess(O, dO, L, dL, B_r)                                          # (N_q,)
+    shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
+    D = _preprocess(O, dO, L, B_r)                                          # (N_q,)
     dQ = torch.zeros(Q.shape, dtype=L.dtype, device=Q.device)                   # (N_q, d)  a sum over the key blocks
     dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
     dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
@@ -35,7 +34,7 @@ def fa2_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, B_r=No
     return dQ.to(Q.dtype), dK, dV
 
 
-def fa2_backward_two_pass(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, B_r=None, B_c=None):
+def fa2_backward_two_pass(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=None):
     """The same gradients by two kernels: dK, dV with the key block fixed, then dQ with the query block fixed.
 
     Shapes, tiles, error, raises: as fa2_backward
@@ -44,8 +43,8 @@ def fa2_backward_two_pass(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=Non
     New:     against fa2_backward: no gradient is written twice, so no program waits for another's dQ and no order of
              additions is left to chance; for that S and dP are computed twice, 7 matrix products a tile instead of 5
     """
-    shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, dL, causal, scale, B_r, B_c)
-    D = _preprocess(O, dO, L, dL, B_r)                                          # (N_q,)
+    shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
+    D = _preprocess(O, dO, L, B_r)                                          # (N_q,)
     dQ = torch.empty(Q.shape, dtype=Q.dtype, device=Q.device)                   # (N_q, d)
     dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
     dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
@@ -58,25 +57,20 @@ def fa2_backward_two_pass(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=Non
     return dQ, dK, dV
 
 
-def _arguments(Q, K, V, O, dO, L, dL, causal, scale, B_r, B_c):
+def _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c):
     """Check all of them. Returns: shift, scale, B_r, B_c"""
     shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c, **BACKWARD)
     check_like(O=(O, (len(Q), V.shape[1]), Q.dtype), dO=(dO, (len(Q), V.shape[1]), Q.dtype), L=(L, (len(Q),), acc))
-    if dL is not None:
-        check_like(dL=(dL, (len(Q),), acc))
     return shift, scale, B_r, B_c
 
 
-def _preprocess(O, dO, L, dL, B_r):
-    """D = rowsum(dO∘O), (N_q,), a kernel of its own: every key block needs it, and it depends on none.
-
-    Where L has a gradient, D is less by it: S moves L by P, so dS = P∘(dP − D) + P∘dL = P∘(dP − (D − dL)).
-    """
+def _preprocess(O, dO, L, B_r):
+    """D = rowsum(dO∘O), (N_q,), a kernel of its own: every key block needs it, and it depends on none."""
     D = torch.empty_like(L)
-    with kernel("fa2_backward_preprocess", O=O, dO=dO, D=D, **({} if dL is None else {"dL": dL})):
+    with kernel("fa2_backward_preprocess", O=O, dO=dO, D=D):
         for rows in tiles(O.shape[0], B_r):
             D_i = (load(dO, rows).to(D.dtype) * load(O, rows)).sum(-1)          # (B_r,)
-            store(D, rows, D_i if dL is None else D_i - load(dL, rows))
+            store(D, rows, D_i)
     return D
 
 

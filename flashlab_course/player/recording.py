@@ -7,7 +7,7 @@ from typing import NamedTuple
 MAX_TILES, MAX_STEPS = 24, 3000        # nobody can follow more than that, and a page should stay small
 
 # Which way the tensors of attention and of a product A B = C lie: i along the query blocks, j along the key blocks.
-VECTORS = ("L", "l", "m", "D", "dL", "L_log2")
+VECTORS = ("L", "l", "m", "D", "L_log2")
 AXES = {**dict.fromkeys(("Q", "O", "dO", "dQ", *VECTORS), ("i", "")),
         **dict.fromkeys(("K", "V", "dK", "dV"), ("j", "")), "A": ("i", "k"), "B": ("k", "j"), "C": ("i", "j")}
 
