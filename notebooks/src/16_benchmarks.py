@@ -584,7 +584,7 @@ figures.bars({name: us[name] for name in us if "," not in name}, f"A call takes 
 print(f"when every call checked its arguments and chose a kernel: {before['flash_attention']:.0f} µs, SDPA {before['sdpa']:.0f} µs (recorded)")
 
 # %% [markdown]
-# **Compare.** Most of what a call took was looking at it. What is to be checked and which kernel runs follow from shapes, strides and options, so a call like one before goes straight to its launches (`flashlab/operator/again.py`). Rungs that copy by TMA make their descriptors each time.
+# **Compare.** Most of what a call took was looking at it. What is to be checked and which kernel runs follow from shapes, strides and options, so a call like one before goes straight to its launches (`flashlab/kernels/plans.py`). Rungs that copy by TMA make their descriptors each time.
 #
 # **Takeaway.** Ask of every benchmark which sizes it shows; the convention chooses what you get to see.
 
