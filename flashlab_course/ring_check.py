@@ -52,13 +52,13 @@ def run(N, causal, zigzag):
     rank, world = dist.get_rank(), dist.get_world_size()
     g = torch.Generator().manual_seed(0)
     Q, K, V, dO = (torch.randn(B, H, N, d, generator=g) for H in (H_q, H_kv, H_kv, H_q))
-    mine = [(ring.zigzag_shard(T, rank, world) if zigzag else T.chunk(world, 2)[rank]).clone() for T in (Q, K, V, dO)]
-    Q_r, K_r, V_r = (T.requires_grad_() for T in mine[:3])
-    with noted(Q, K) as forward:
-        O, L = ring.ring_attention(Q_r, K_r, V_r, causal=causal, zigzag=zigzag, return_lse=True)
+    *leaves, dO_r = (ring.zigzag_shard(T, rank, world) if zigzag else T.chunk(world, 2)[rank] for T in (Q, K, V, dO))
+    leaves = [T.clone().requires_grad_() for T in leaves]
+    with noted(Q, K) as log:
+        O, L = ring.ring_attention(*leaves, causal=causal, zigzag=zigzag, return_lse=True)
     with noted(Q, K) as backward:
-        gradients = torch.autograd.grad(O, (Q_r, K_r, V_r), mine[3])
-    log = {"calls": forward["calls"], "sent": (forward["sent"], backward["sent"])}
+        gradients = torch.autograd.grad(O, leaves, dO_r)
+    log["sent"] = log["sent"], backward["sent"]
     gathered = [None] * world
     dist.all_gather_object(gathered, ([T.detach() for T in (O, L[..., None], *gradients)], log))
     if rank:
@@ -85,20 +85,17 @@ def main():
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     found = {name: run(args.N, *modes) for name, modes in RUNS.items()}
     dist.destroy_process_group()
-    if int(os.environ["RANK"]) == 0:
-        report(found, args.N, world, args.json)
-
-
-def report(found, N, world, file):
-    """Prints the runs and writes them to the file, if there is one. Exits with a message if a verdict is bad."""
-    print(f"{world} processes over gloo, N = {N}, {N // world} rows each")
-    for name, (verdicts, _) in found.items():
-        print(f"{name}:", *verdicts, sep="\n")
-    if file:
-        runs = {name: logs for name, (_, logs) in found.items()}
-        said = {name: [str(verdict) for verdict in verdicts] for name, (verdicts, _) in found.items()}
-        file.write_text(json.dumps({"N": N, "H_kv": H_kv, "d": d, "runs": runs, "verdicts": said}), encoding="utf-8")
-    if not all(verdict.ok for verdicts, _ in found.values() for verdict in verdicts):
+    if os.environ["RANK"] != "0":
+        return
+    print(f"{world} processes over gloo, N = {args.N}, {args.N // world} rows each")
+    verdicts = {name: both for name, (both, _) in found.items()}
+    for name, both in verdicts.items():
+        print(f"{name}:", *both, sep="\n")
+    if args.json:
+        log = {"N": args.N, "H_kv": H_kv, "d": d, "runs": {name: logs for name, (_, logs) in found.items()}}
+        log["verdicts"] = {name: [str(verdict) for verdict in both] for name, both in verdicts.items()}
+        args.json.write_text(json.dumps(log), encoding="utf-8")
+    if not all(verdict.ok for both in verdicts.values() for verdict in both):
         raise SystemExit("ring attention is wrong: see above")
 
 

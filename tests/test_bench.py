@@ -14,11 +14,11 @@ import flashlab  # noqa: F401
 from flashlab import cost, oracle
 from flashlab.ladder import BACKWARD_KERNELS, PEERS
 from flashlab.memory import Memory
-from flashlab_course.bench import backward, checks, forward, passes, peers, problems, results, timing
+from flashlab_course.bench import backward, checks, forward, peers, problems, results, timing
 from flashlab_course.bench.problems import Problem
 
 SMALL = Problem(24, 16, False, "float32", 2, 3)
-PASSES = {"forward": forward.FORWARD, "backward": backward.BACKWARD}
+PASSES = {"forward": forward, "backward": backward}
 
 
 def right(Q, K, V, causal):
@@ -47,7 +47,7 @@ def broken(Q, K, V, causal):
 
 def rows_of(what, *functions, problem=SMALL, **options):
     options = {"device": "cpu", "timer": lambda call: [call() and 2.0, 4.0, 6.0]} | options
-    rows = passes.measure(PASSES[what], problem, {function.__name__: function for function in functions}, **options)
+    rows = PASSES[what].measure(problem, {function.__name__: function for function in functions}, **options)
     return {row["implementation"]: row for row in rows}
 
 
@@ -68,9 +68,12 @@ def test_what_is_wrong_fails_or_runs_out_of_memory_is_not_timed_and_its_row_says
     assert rows["broken"]["skipped"] == "ValueError: d must be at most 256, got 512"
 
 
-def test_inputs_that_do_not_fit_skip_every_row():
-    starved = forward.FORWARD._replace(inputs=lambda problem, device: hungry(None, None, None, None))
-    assert passes.measure(starved, SMALL, {"right": right}, device="cpu")[0]["skipped"] == "out of memory"
+def test_a_size_that_fails_has_a_row_and_the_next_is_measured(monkeypatch):
+    monkeypatch.setattr(timing, "ceilings", lambda: {"copy_tb_s": 3.0})
+    full = SMALL._replace(N=48)
+    found = timing.sweep([full, SMALL], lambda problem: hungry(1, 2, 3, 4) if problem is full else [{"ms": 1.0}])
+    (_, ceilings), (_, first), (_, second) = found
+    assert ceilings and first[0]["skipped"] == "out of memory" and first[0]["N"] == 48 and second == [{"ms": 1.0}]
 
 
 @pytest.mark.parametrize("what", PASSES)
@@ -82,7 +85,11 @@ def test_a_check_of_only_some_heads_and_rows_is_still_right(monkeypatch, scores,
 
 
 def test_a_check_judges_whole_groups_of_heads_that_share_keys():
-    found = [checks.judged_part(16, N, share, 2**28) for N, share in ((1024, 1), (16384, 1), (4096, 8), (16384, 8))]
+    def part(N, share):
+        Q, K = (torch.empty(1, heads, N, 1, device="meta") for heads in (16, 16 // share))
+        return checks.judged_part(Q, K, 2**28)
+
+    found = [part(*size) for size in ((1024, 1), (16384, 1), (4096, 8), (16384, 8))]
     assert found == [(16, 16), (1, 1), (16, 2), (8, 1)]
 
 
@@ -106,7 +113,7 @@ def test_implementations_that_run_here_pass_their_check(share, causal):
     for what, kernel in (("forward", "fa2_triton_forward"), ("backward", "fa2_atomic_backward")):
         names = [f"naive_{what}", "sdpa_math", "sdpa_flash", *([kernel] if problems.import_triton() else [])]
         chosen = {name: found[what][name] for name in names}
-        for row in passes.measure(PASSES[what], problem, chosen, device="cpu", timer=lambda call: [1.0], rounds=1):
+        for row in PASSES[what].measure(problem, chosen, device="cpu", timer=lambda call: [1.0], rounds=1):
             assert row["skipped"] is None, row
 
 
@@ -185,7 +192,7 @@ def test_flash_attention_4_is_a_peer_where_it_is_installed_and_no_peer_is_left_o
     monkeypatch.setitem(sys.modules, "flash_attn.cute", theirs)
     assert set(peers.peers()) == {peer.name for peer in PEERS}
     tensors = problems.inputs(SMALL, "cpu")
-    assert checks.check(lambda: peers.peers()["fa4"](*tensors, True), *tensors, True)["skipped"] is None
+    assert checks.check(lambda: peers.peers()["fa4"](*tensors, True), *tensors, causal=True)["skipped"] is None
 
 
 def test_each_kernel_rung_is_timed_under_its_own_name(monkeypatch):
@@ -206,9 +213,8 @@ def test_sizes_keep_tokens_and_width_constant_and_inputs_are_the_same_for_all():
     assert len(grid) == 24 and {p.N for p in grid} == {512 * 2**i for i in range(6)}
     assert {p.B * p.N for p in grid} == {16384} and {p.H * p.d for p in grid} == {2048}
     assert Problem(4096, 128, True, "bfloat16", 4, 16).flops == 2 * 4 * 16 * 4096**2 * 128      # half of 4BHN²d
-    for bad, words in (({"N": [0]}, "N must be an integer >= 1, got 0"), ({"share": 3}, "share must divide the 32")):
-        with pytest.raises(ValueError, match=words):
-            problems.problem_grid(**bad)
+    with pytest.raises(ValueError, match="share must divide the 32"):
+        problems.problem_grid(share=3)
     first, again = (problems.inputs(SMALL._replace(share=3), "cpu") for _ in range(2))
     assert all(torch.equal(a, b) and a.abs().min() > 0 for a, b in zip(first, again, strict=True))
     assert not torch.equal(first[1], first[2]) and [T.shape[1] for T in first] == [3, 1, 1]
@@ -282,9 +288,10 @@ def test_live_where_there_is_a_gpu_recorded_elsewhere_and_it_says_which(monkeypa
     assert found == results.load_results("forward_h200") and words.startswith("recorded on NVIDIA H200, 2026-")
     monkeypatch.setattr(forward, "why_no_gpu", lambda: "")
     monkeypatch.setattr(forward, "start", lambda what: {"provenance": provenance})
-    monkeypatch.setattr(forward, "quick", lambda seconds: [("rows", [{"seconds": seconds}])])
+    monkeypatch.setattr(timing, "ceilings", lambda: {})
+    monkeypatch.setattr(forward, "measure", lambda problem, forwards, **timed: [{"N": problem.N}])
     found, words = forward.live_or_recorded(seconds=5)
-    assert found["rows"] == [{"seconds": 5}]
+    assert [row["N"] for row in found["rows"]] == 4 * [1024, 4096, 16384]
     assert words == "measured here on a GPU, 2026-11-20, torch 2.11.0, triton 3.6.0, commit 01234567-dirty"
 
 

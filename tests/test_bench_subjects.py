@@ -23,10 +23,10 @@ from flashlab_course.bench import (
     cli,
     counters,
     decode,
+    forward,
     launch,
     ncu,
     parts,
-    passes,
     results,
     spans,
     timing,
@@ -37,7 +37,7 @@ from flashlab_course.bench import gpt as bench_gpt
 from flashlab_course.bench import ring as bench_ring
 from flashlab_course.bench.basics import counters as basics_counters
 from flashlab_course.bench.basics import sections
-from flashlab_course.bench.basics.here import Here, rows_of
+from flashlab_course.bench.basics.here import Here
 from flashlab_course.bench.problems import Problem, implementations
 from flashlab_course.gpu import cuda, simt
 
@@ -100,7 +100,7 @@ def gpu(tmp_path, monkeypatch):
     """A machine that seems to have an H100 and ncu. Nothing is measured: what would be is noted in the dict."""
     asked = {}
 
-    def measure(which, problem, forwards, **options):
+    def measure(problem, forwards, **options):
         asked.setdefault("problems", []).append(problem)
         asked.update(options, names=list(forwards))
         return [{"implementation": "naive_forward", "ms": None, "skipped": "fake"}]
@@ -111,8 +111,9 @@ def gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(ncu.shutil, "which", lambda name: name)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100 80GB HBM3")
     monkeypatch.setattr(timing, "ceilings", lambda **_: {})
-    monkeypatch.setattr(passes, "measure", measure)
-    monkeypatch.setattr(counters, "counted", lambda name, problem, _: measure(None, problem, [name])[0] | {"ms": 1.0})
+    monkeypatch.setattr(forward, "measure", measure)
+    monkeypatch.setattr(backward, "measure", measure)
+    monkeypatch.setattr(counters, "counted", lambda name, problem, _: measure(problem, [name])[0] | {"ms": 1.0})
     monkeypatch.setattr(sections, "rows_here", lambda name, here: [{"ms": 1.0}])
     return asked
 
@@ -120,7 +121,7 @@ def gpu(tmp_path, monkeypatch):
 def test_the_full_set_is_written_under_the_gpus_name_and_the_label_all(gpu, tmp_path, capsys):
     file = lambda what: results.read(tmp_path / f"results/{what}_h100.json")
     assert cli.main([]) == 1 and file("forward")[0]["label"] == "all"      # its only rows were skipped
-    assert len(gpu["problems"]) == 24 and gpu["names"] == list(implementations()) and gpu["rounds"] == 5
+    assert len(gpu["problems"]) == 24 and gpu["names"] == list(implementations()) and not gpu.get("rounds")
     assert file("forward")[0]["provenance"]["command"] == "python -m flashlab bench"
     assert "implementation naive_forward, skipped fake" in capsys.readouterr().out
     assert cli.main(["backward", "--budget-seconds", "9"]) == 1 and gpu["names"] == list(backward.implementations())
@@ -165,10 +166,10 @@ LOG = """==PROF== Connected to process 4711
 """
 MUL = "void at::native::vectorized_elementwise_kernel<8, c10::BFloat16>(int, T2, T3)"
 GEMM = "gemm(Params)"
-CELLS = [(0, GEMM, "dram__bytes_read.sum", "byte", "16,781,312"), (0, GEMM, "dram__bytes_write.sum", "Mbyte", "512.5"),
-         (0, GEMM, "lts__t_bytes.sum", "Gbyte", "1.25"), (0, GEMM, "gpu__time_duration.sum", "ns", "(!) n/a"),
+CELLS = [(0, GEMM, "dram__bytes_read.sum", "byte", "16,781,312"), (0, GEMM, "dram__bytes_write.sum", "byte", "512,500,000"),
+         (0, GEMM, "lts__t_bytes.sum", "byte", "1250000000"), (0, GEMM, "gpu__time_duration.sum", "ns", "(!) n/a"),
          (10, MUL, "dram__bytes_read.sum", "byte", "537"), (10, MUL, "dram__bytes_write.sum", "byte", "0"),
-         (10, MUL, "lts__t_bytes.sum", "Kbyte", "1.5")]
+         (10, MUL, "lts__t_bytes.sum", "byte", "1,500")]
 
 
 def ncu_log(cells=CELLS):
@@ -250,7 +251,7 @@ def interpreted_cuda(monkeypatch):
 
 
 @needs_interpreter
-@pytest.mark.parametrize("name", [name for name in sections.SECTIONS if name not in ("counters", "programs")])
+@pytest.mark.parametrize("name", [name for name in sections.SECTIONS if name != "counters"])
 def test_each_section_measures_all_its_rows(name, interpreted_cuda):
     section = collected(sections.pieces(args("basics", "--sections", name), here(name)))["sections"][name]
     assert section["question"] and not section["skipped"]
@@ -261,7 +262,7 @@ def test_a_wrong_or_failing_case_or_section_leaves_the_others(monkeypatch):
     one = torch.ones(3)
     cases = {"right": (lambda: one, one), "wrong": (lambda: one + 1, one), "nan": (lambda: one * torch.nan, one, 1.0),
              "error": (lambda: one @ torch.ones(4),)}
-    rows = rows_of(({"case": name}, here().timed(*case, moved=12)) for name, case in cases.items())
+    rows = [here().timed({"case": name}, *case, moved=12) for name, case in cases.items()]
     assert rows[0]["ms"] == 2.0 and rows[0]["error"] == 0 and "skipped" not in rows[0]
     assert rows[1]["skipped"].startswith("AssertionError: wrong: off by 1") and "ms" not in rows[1]
     assert "nan" in rows[2]["skipped"] and "RuntimeError" in rows[3]["skipped"]
@@ -273,7 +274,7 @@ def test_a_wrong_or_failing_case_or_section_leaves_the_others(monkeypatch):
 
     def fine(here):
         """How?"""
-        yield {"case": 1}, lambda: {"ms": 1.0}
+        yield {"case": 1, "ms": 1.0}
 
     monkeypatch.setattr(sections, "SECTIONS", {"broken": broken, "fine": fine})
     asked = SimpleNamespace(sections=["broken", "fine"], expired=timing.never)
@@ -303,12 +304,12 @@ def test_counters_go_with_the_launches_or_are_refused(interpreted_cuda, monkeypa
     for _, run in basics_counters.launches(here("coalescing")):
         run()
         fakes.append({"name": str(len(fakes))})
-    rows = rows_of(basics_counters.counters(here("coalescing"), count=lambda *_, **__: fakes))
-    assert len(rows) == len(fakes) > 15 and all(row["kernel"] and "name" in row for row in rows)
+    rows = list(basics_counters.counters(here("coalescing"), count=lambda *_, **__: fakes))
+    assert len(rows) == len(fakes) == 9 and all(row["kernel"] and "name" in row for row in rows)
     refused = fake_ncu("", 1, "no permission")
     for count, words in ((lambda *_, **__: fakes[:1], "ncu saw 1 kernels"), (refused, "no permission")):
         with pytest.raises((ValueError, RuntimeError), match=words):
-            rows_of(basics_counters.counters(here("coalescing"), count=count))
+            list(basics_counters.counters(here("coalescing"), count=count))
 
 
 # ---- decoding, FP8, spans
@@ -346,11 +347,11 @@ def test_fp8_rows_of_what_is_right_and_what_is_wrong():
 
 
 def test_spans_are_timed_beside_what_they_replace_and_a_wrong_one_is_not(monkeypatch):
-    found = spans.pairs()
+    found = list(spans.pairs())
     assert [it.left for it, _ in found] == [2048, None, None, None, None] * 2
     assert all(it == beside._replace(packed=True) and not beside.packed for it, beside in found if not it.left)
     assert all(it.B * it.N == 16384 and it.H * it.d == 2048 for it, _ in found)
-    Q, K, V = (torch.randn(2, 33, 3, 16) for _ in range(3))
+    Q, K, V = (torch.randn(2, 33, 3, 16).transpose(1, 2) for _ in range(3))
     batched, cu_seqlens = spans.Problem(2, 3, 33, 16, causal=True), torch.tensor([0, 33, 66], dtype=torch.int32)
     packed = batched._replace(packed=True)
     assert torch.allclose(spans.attend(batched, None, Q, K, V), spans.attend(packed, cu_seqlens, Q, K, V), atol=1e-6)
@@ -369,12 +370,11 @@ def test_spans_are_timed_beside_what_they_replace_and_a_wrong_one_is_not(monkeyp
 @needs_interpreter
 @needs_triton
 def test_parts_have_a_row_each_and_a_line_that_is_gone_is_an_error(monkeypatch):
-    found = collected(parts.pieces(args("parts"), [Problem(32, 16, False, "float32", 1, 1)], "cpu", timer, 1))["rows"]
+    found = parts.rows_of(Problem(32, 16, False, "float32", 1, 1), device="cpu", timer=timer, rounds=1)
     assert [row["left_out"] for row in found] == list(parts.LEFT_OUT) and all(row["ms"] == 2.0 for row in found)
     monkeypatch.setitem(parts.LEFT_OUT, "row sums", [("l_i = what it was", "")])
     with pytest.raises(ValueError, match="must have this line once, it has it 0 times: l_i = what it was"):
-        with parts.variant("row sums"):
-            pass
+        parts.variant("row sums", None)
 
 
 @needs_interpreter
@@ -465,7 +465,7 @@ def test_a_gpt_run(monkeypatch):
 
 # ---- rings
 
-SMALL_RING = ["--device", "cpu", "--H", "1", "--head-dim", "16", "--dtype", "float32", "--N", "64"]
+SMALL_RING = ["--device", "cpu", "--N", "64"]
 SPOILT = """
 import flashlab.operator.ring as ring
 whole = ring.part
@@ -503,24 +503,19 @@ def test_a_ring_writes_rows_that_were_checked(tmp_path):
     rows = {(row["mode"], row["passes"], row["ranks"]): row for row in run["rows"]}
     both = product(("all", "causal, zig-zag"), bench_ring.PASSES, (1, 2))
     assert set(rows) == {*both, ("causal, in order", "forward", 2)}
-    for (_, _, ranks), row in rows.items():
+    for row in rows.values():
         assert row["ms"] > 0 and row["skipped"] is None and row["speedup"] > 0 and row["peak_bytes"] > 0
-        assert ranks == 1 or (row["compute_ms"] > 0 and row["send_ms"] > 0 and 0 <= row["hidden"] <= 1)
     alone, slow = rows["causal, zig-zag", "forward", 1]["ms"], rows["causal, in order", "forward", 2]
     assert slow["speedup"] == pytest.approx(alone / slow["ms"], abs=1e-3)  # for one GPU every order is the same
 
 
 def test_a_ring_that_is_wrong_is_not_timed():
     """One rank leaves out what it should have computed in the second step."""
-    status, said = two("-c", SPOILT.format(arguments=[*SMALL_RING, "--modes", "all", "--passes", "forward"]))
+    status, said = two("-c", SPOILT.format(arguments=SMALL_RING))
     assert status and "ranks 2, skipped refused: O is" in said and "a ring is wrong" in said, said
 
 
-def test_a_ring_counts_what_is_visible_and_says_what_it_cannot_measure(monkeypatch, capsys):
-    pairs = product(bench_ring.MODES, bench_ring.PASSES)
-    of = {pair: bench_ring.Case(64, 2, 16, *pair, "float32").flops for pair in pairs}
-    assert of["all", "forward"] == 4 * 2 * 64 * 64 * 16 and of["all", "forward+backward"] == 3.5 * of["all", "forward"]
-    assert 0.5 <= of["causal, zig-zag", "forward"] / of["all", "forward"] < 0.51
+def test_a_ring_says_what_it_cannot_measure(monkeypatch, capsys):
     monkeypatch.delenv("RANK", raising=False)
     for env, words in (({}, "torchrun starts it"),
                        ({"RANK": "0", "WORLD_SIZE": "1"}, "it wants 2 processes or more, got 1"),

@@ -1,7 +1,7 @@
 """As `bench forward`, of the backward pass. Each implementation runs as autograd runs it.
 
 Naive attention, too, keeps its P from the forward pass. TFLOP/s count 2.5 times the forward's operations, five matrix
-products for two, as the field does; what a kernel computes twice counts once. peak_bytes is that of both passes.
+products for two, as is usual; what a kernel computes twice counts once. peak_bytes is that of both passes.
 """
 
 from functools import partial
@@ -10,17 +10,18 @@ import torch
 
 from flashlab.ladder import BACKWARD_KERNELS, BACKWARD_RUNGS
 from flashlab.operator.attention import flash_attention
-from flashlab_course.bench import passes, problems
+from flashlab_course.bench import forward, problems, timing
 from flashlab_course.bench.checks import check_gradients
 from flashlab_course.bench.peers import peers
 
 SECONDS = 900.0
+QUICK_SIZES = (1024, 4096)
 
 
 def implementations(deterministic=False):
     """{name: forward}, differentiable: naive attention, the rungs that take heads, the peers.
 
-    deterministic: the rungs give the same bits each time, and those that cannot have a reason in their rows
+    deterministic: the rungs give the same bits each time; rows of those that cannot say why
     """
     rungs = {rung.name: partial(through_operator, rung.name, deterministic) for rung in BACKWARD_KERNELS}
     return {BACKWARD_RUNGS[0].name: problems.naive_over_heads} | rungs | peers()
@@ -31,42 +32,38 @@ def through_operator(name, deterministic, Q, K, V, causal):
     return flash_attention(Q, K, V, causal=causal, backend=name, deterministic=deterministic), None
 
 
-def inputs(problem, device):
-    """Random Q, K, V and dO, the same for every implementation."""
+def measure(problem, forwards, *, device="cuda", timer=timing.time_ms, **timed):
+    """As forward.measure, of the backward pass of each."""
     Q, K, V = problems.inputs(problem, device)
-    return Q, K, V, problems.drawn(1, device, Q.dtype)(*Q.shape)
+    dO = problems.drawn(1, device, Q.dtype)(*Q.shape)
 
+    def gradient(attention):
+        """A backward pass, of a forward pass that runs here.
 
-def gradient(forward, tensors, causal):
-    """A function that runs the backward pass, of a forward pass that is run here.
+        Each turn at the clock makes its own: all that naive attention keeps for it would starve the others.
+        """
+        leaves = [T.detach().requires_grad_() for T in (Q, K, V)]
+        O = attention(*leaves, problem.causal)[0]
+        return lambda: torch.autograd.grad(O, leaves, dO, retain_graph=True)
 
-    Made anew for each turn at the clock: all that naive attention keeps for its backward would starve the others.
-    """
-    *leaves, dO = tensors()
-    leaves = [T.detach().requires_grad_() for T in leaves]
-    O = forward(*leaves, causal)[0]
-    return lambda: torch.autograd.grad(O, leaves, dO, retain_graph=True)
-
-
-BACKWARD = passes.Pass(
-    "backward",
-    inputs,
-    call=gradient,
-    check=lambda call, tensors, causal: check_gradients(lambda: call()(), *tensors, causal),
-    timed=lambda timer, call: timer(call()),
-    flops=5 / 2,
-    quick_sizes=(1024, 4096),
-)
-measure = partial(passes.measure, BACKWARD)
+    rows = timing.measure(
+        {name: partial(gradient, attention) for name, attention in forwards.items()},
+        lambda prepare: check_gradients(lambda: prepare()(), Q, K, V, dO, causal=problem.causal),
+        timer=lambda prepare: timer(prepare()),
+        against=forward.BASELINES,
+        flops=5 / 2 * problem.flops,
+        **timed,
+    )
+    return forward.labelled(rows, problem, "backward")
 
 
 def pieces(args):
-    """What the options ask for."""
-    return passes.pieces(BACKWARD, args, implementations(args.deterministic))
+    """What the options ask for, size by size."""
+    return forward.sweep(measure, implementations(args.deterministic), args, QUICK_SIZES)
 
 
 def add_arguments(parser):
     """The options of `bench backward`."""
-    passes.add_arguments(BACKWARD, parser, implementations())
+    forward.add_arguments(parser, implementations(), QUICK_SIZES)
     words = "the course's kernels give the same bits each time"
     parser.add_argument("--deterministic", action="store_true", help=words)

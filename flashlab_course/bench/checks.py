@@ -1,4 +1,4 @@
-"""What a result is held against before it is timed: float64, on poisoned outputs, as much of it as the memory holds.
+"""Every result is compared with float64 before it is timed, on poisoned outputs, as much of it as the memory holds.
 
 A check gives the first fields of a row: errors, None where they are not finite, as JSON knows no such numbers; and
 "skipped", which says what is wrong, or None.
@@ -18,7 +18,7 @@ CHECKED_SCORES = 2**28                 # per check: in float64 one such matrix t
 
 @contextlib.contextmanager
 def poisoned_outputs():
-    """PyTorch fills what it allocates with NaN, so that what a kernel forgets to write is seen."""
+    """PyTorch fills what it allocates with NaN, so that a check sees what a kernel forgets to write."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")                                    # on operations that are not deterministic
@@ -29,51 +29,49 @@ def poisoned_outputs():
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
-def check(call, Q, K, V, causal=False):
+def check(call, Q, K, V, **masks):
     """Run `call` -> (O, L or None) on the whole problem, and judge the end of its result.
 
-    The end: of the last batch the last heads, and of those the last query rows, CHECKED_SCORES scores at most (fewer on
-    a small GPU). That is every row of at least one head up to N = 16384.
+    The end is the last query rows of the last heads of the last batch, CHECKED_SCORES scores at most, fewer on a small
+    GPU: every row of at least one head up to N = 16384. masks: as oracle.judge takes them
     """
     with poisoned_outputs():
         O, L = call()
-    H, N = Q.shape[1:3]
     scores = CHECKED_SCORES
     if Q.is_cuda:
         scores = min(scores, torch.cuda.get_device_properties(Q.device).total_memory // 128)
-    heads, heads_kv = judged_part(H, N, H // K.shape[1], scores)
-    rows = max(1, min(N, scores // (N * heads)))
-    keys = (slice(-1, None), slice(-heads_kv, None))
-    part = (slice(-1, None), slice(-heads, None), slice(-rows, None))
-    verdict = oracle.judge(O[part], None if L is None else L[part], Q[part], K[keys], V[keys], causal=causal)
+    heads, heads_kv = judged_part(Q, K, scores)
+    rows = max(1, min(Q.shape[2], scores // (K.shape[2] * heads)))
+    O, Q = (T[-1:, -heads:, -rows:] for T in (O, Q))
+    K, V = (T[-1:, -heads_kv:] for T in (K, V))
+    verdict = oracle.judge(O, None if L is None else L[-1:, -heads:, -rows:], Q, K, V, **masks)
     return fields(verdict, call, error=verdict.error_O, rms_error=verdict.rms_O)
 
 
-def check_gradients(call, Q, K, V, dO, causal=False):
+def check_gradients(call, Q, K, V, dO, **masks):
     """The same of `call` -> (dQ, dK, dV): all rows of the last heads."""
     with poisoned_outputs():
-        grads = call()
-    H, N = Q.shape[1:3]
+        dQ, dK, dV = call()
     # it takes about twice the memory of a forward's check
-    heads, heads_kv = judged_part(H, N, H // K.shape[1], CHECKED_SCORES // 2)
-    queries, keys = ((slice(-1, None), slice(-count, None)) for count in (heads, heads_kv))
-    parts = (queries, keys, keys, queries, keys, keys, queries)
-    ends = [T[part] for T, part in zip((*grads, Q, K, V, dO), parts, strict=True)]
-    verdict = oracle.judge_gradients(*ends, causal=causal)
+    heads, heads_kv = judged_part(Q, K, CHECKED_SCORES // 2)
+    dQ, Q, dO = (T[-1:, -heads:] for T in (dQ, Q, dO))
+    dK, dV, K, V = (T[-1:, -heads_kv:] for T in (dK, dV, K, V))
+    verdict = oracle.judge_gradients(dQ, dK, dV, Q, K, V, dO, **masks)
     errors = {f"error_{name}": error for name, error in verdict.errors.items()}
     largest = max(errors.values(), key=lambda error: math.inf if math.isnan(error) else error)
     return fields(verdict, call, error=largest, **errors)
 
 
-def judged_part(heads, N, share, scores):
+def judged_part(Q, K, scores):
     """How many of the last query heads and key heads have about so many scores: whole groups, one at least."""
-    groups = max(1, min(heads // share, scores // (share * N**2)))
+    share = Q.shape[1] // K.shape[1]
+    groups = max(1, min(K.shape[1], scores // (share * Q.shape[2] * K.shape[2])))
     return groups * share, groups
 
 
-def fields(verdict, call=None, **errors):
+def fields(verdict, call, **errors):
     """The first fields of a row, and the memory that the call takes where it is right."""
     row = {name: error if math.isfinite(error) else None for name, error in errors.items()}
     if not verdict.ok:
         return row | {"skipped": f"refused: {verdict}"}
-    return row | ({"peak_bytes": peak_bytes(call)} if call else {}) | {"skipped": None}
+    return row | {"peak_bytes": peak_bytes(call), "skipped": None}

@@ -50,7 +50,7 @@ def parsers():
 
 
 def main(argv=None, yours=None):
-    """Returns 0 if something was measured. yours: (what) -> {name: forward}, what --yours adds."""
+    """Returns 0 if something was measured. yours: (what) -> {name: forward}, which --yours adds."""
     argv = sys.argv[1:] if argv is None else argv
     named = argv and (argv[0] in ("-h", "--help") or not argv[0].startswith("-"))
     parser, each = parsers()
@@ -59,10 +59,12 @@ def main(argv=None, yours=None):
     if why := results.why_no_gpu() or getattr(subject, "why_not", lambda: "")():
         print(NO_GPU.format(why=why), file=sys.stderr)
         return 2
-    args.own = yours(args.what) if yours and getattr(args, "yours", False) else {}
-    if getattr(args, "yours", False) and not args.own:
-        say = "kernel has not passed yet; `python -m flashlab check` says how far it is"
-        parser.error(f"--yours: your {args.what} {say}")
+    args.own = {}
+    if getattr(args, "yours", False):
+        args.own = yours(args.what)
+        if not args.own:
+            parser.error(f"--yours: your {args.what} kernel has not passed yet; `python -m flashlab check` says how "
+                         "far it is")
     out, label = args.out, args.label
     if is_full_set(args, each[args.what]):
         label = label or "all"

@@ -1,7 +1,6 @@
 """The bytes that the GPU's counters saw move, by ncu (Nsight Compute), one launch of each implementation."""
 
 from functools import partial
-from itertools import product
 
 import torch
 
@@ -9,7 +8,16 @@ from flashlab.ladder import KERNELS, RUNGS
 from flashlab_course.bench import ncu
 from flashlab_course.bench.checks import check
 from flashlab_course.bench.options import add_sizes
-from flashlab_course.bench.problems import MASKS, QUICK_SIZES, SIZES, Problem, implementations, inputs, tiles
+from flashlab_course.bench.problems import (
+    MASKS,
+    QUICK_SIZES,
+    SIZES,
+    Problem,
+    implementations,
+    inputs,
+    problem_grid,
+    tiles,
+)
 from flashlab_course.bench.timing import OUT_OF_TIME, attempt
 
 SECONDS = 900.0
@@ -25,11 +33,11 @@ why_not = ncu.why_no_ncu
 
 
 def launch_once(name, problem):
-    """One launch, checked and warm: what ncu is to look at."""
+    """In the process under ncu: one launch, checked and warm."""
     problem = Problem(*problem)
     tensors = inputs(problem, "cuda")
     call = partial(implementations()[name], *tensors, problem.causal)
-    if reason := check(call, *tensors, problem.causal)["skipped"]:
+    if reason := check(call, *tensors, causal=problem.causal)["skipped"]:
         raise SystemExit(reason)
     torch.cuda.empty_cache()
     ncu.profiled(call)
@@ -49,10 +57,10 @@ def counted(name, problem, count=ncu.count):
 
 
 def pieces(args, count=ncu.count):
-    """A row for every problem and implementation."""
+    """A row for every problem and implementation, of one sequence and 16 heads."""
     sizes = args.N or (QUICK_SIZES if args.quick else SIZES[1:])
-    for dtype, d, causal, N in product(args.dtype, args.d, MASKS[args.causal], sizes):
-        problem = Problem(N, d, causal, dtype)
+    for problem in problem_grid(sizes, args.d, MASKS[args.causal], args.dtype):
+        problem = problem._replace(B=1, H=16)
         for name in args.implementations:
             found, reason = (None, OUT_OF_TIME) if args.expired() else attempt(counted, name, problem, count)
             row = {"implementation": name} | problem._asdict() | tiles(name, problem)

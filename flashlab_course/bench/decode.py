@@ -1,7 +1,7 @@
 """Decoding, one new query before a cache of N keys: the rate at which K and V are read, beside a copy and others.
 
 The cache is contiguous, and in pages of --page-size that lie in no order. Beside it are SDPA's backends and the forward
-kernels. Every implementation is held against float64 at every size before it is timed.
+kernels. Every implementation is checked against float64 at every size before it is timed.
 """
 
 from functools import partial
@@ -11,12 +11,11 @@ from typing import NamedTuple
 import torch
 from torch.nn.functional import pad
 
-from flashlab import oracle
 from flashlab.operator.attention import flash_attention
 from flashlab.operator.decoding import flash_attention_decode
 from flashlab_course.bench import timing
-from flashlab_course.bench.checks import fields, poisoned_outputs
-from flashlab_course.bench.options import add_integers, add_names, positive
+from flashlab_course.bench.checks import check
+from flashlab_course.bench.options import add_integers, add_names, integer
 from flashlab_course.bench.peers import BACKENDS, run_sdpa
 from flashlab_course.bench.problems import drawn
 
@@ -24,7 +23,7 @@ SECONDS = 240.0
 HEADS = {"gqa": (32, 4), "mha": (16, 16)}              # H_q, H_kv
 BATCHES, LENGTHS = (1, 4, 16, 32), (1024, 4096, 16384, 65536, 131072)
 MOST_BYTES = 60e9                                      # of the caches, both of them
-FORWARD = ("fa2_pipelined_forward", "fa2_hopper_forward")      # what flash_attention runs where keys are not shared out
+FORWARD = ("fa2_pipelined_forward", "fa2_hopper_forward")      # what flash_attention runs without splitting the keys
 SDPA = [name for name in BACKENDS if name != "sdpa_math"]
 
 
@@ -48,7 +47,7 @@ def problems(heads=tuple(HEADS), B=BATCHES, N=LENGTHS):
 
 
 def in_pages(cache, table, page_size):
-    """A cache (B, H, N, d) in pages where the table says: (pages, H, page_size, d), NaN where a page has no keys."""
+    """A cache (B, H, N, d) in the pages of a table: (pages, H, page_size, d), NaN where a page has no keys."""
     B, H, N, d = cache.shape
     pages = cache.new_empty(table.numel(), H, page_size, d)
     for n in range(table.shape[1]):
@@ -63,13 +62,6 @@ def shuffled_table(B, N, page_size, generator, device):
     return torch.randperm(B * each, generator=generator, device=device).reshape(B, each).to(torch.int32)
 
 
-def inputs(problem, device="cuda"):
-    """Q of one token, and full caches of random numbers."""
-    normal = drawn(problem.N, device)
-    B, H_q, H_kv, N, d = problem
-    return normal(B, H_q, 1, d), normal(B, H_kv, N, d), normal(B, H_kv, N, d)
-
-
 def implementations(Q, K, V, page_size, backend="auto"):
     """{name: a call that gives O}."""
     B, N, device = K.shape[0], K.shape[2], K.device
@@ -77,32 +69,27 @@ def implementations(Q, K, V, page_size, backend="auto"):
     table = shuffled_table(B, N, page_size, torch.Generator(device).manual_seed(N), device)
     pages = [in_pages(cache, table, page_size) for cache in (K, V)]
     decode = partial(flash_attention_decode, backend=backend)
-    paged = partial(decode, Q, *pages, lengths, block_table=table)
-    found = {"decode": partial(decode, Q, K, V, lengths), "decode, paged": paged}
+    found = {
+        "decode": partial(decode, Q, K, V, lengths),
+        "decode, paged": partial(decode, Q, *pages, lengths, block_table=table),
+    }
     found |= {name: lambda name=name: run_sdpa(BACKENDS[name], Q, K, V, False)[0] for name in SDPA}
     return found | {name: partial(flash_attention, Q, K, V, backend=name) for name in FORWARD}
 
 
-def check(call, Q, K, V):
-    """The first fields of a row: the last key head of the last sequence, and the query heads that share it."""
-    group = Q.shape[1] // K.shape[1]
-    with poisoned_outputs():
-        O = call()
-    verdict = oracle.judge(O[-1:, -group:], None, Q[-1:, -group:], K[-1:, -1:], V[-1:, -1:])
-    return fields(verdict, error=verdict.error_O)
-
-
 def measure(problem, page_size, *, device="cuda", backend="auto", timer=timing.quick_ms, rounds=2, **options):
-    """The rows of one size, all implementations and a copy by turns.
+    """The rows of one size; all implementations and a copy take turns.
 
     of_copy: its share of the copy's TB/s, bytes read and written together
     vs_sdpa, vs_forward: the time of the fastest of those over its own
     """
-    tensors = inputs(problem, device)
+    normal = drawn(problem.N, device)
+    B, H_q, H_kv, N, d = problem
+    tensors = normal(B, H_q, 1, d), normal(B, H_kv, N, d), normal(B, H_kv, N, d)
     source = torch.zeros(timing.COPY_BYTES, dtype=torch.int8, device=device)
     copy = partial(torch.empty_like(source).copy_, source)
     calls = implementations(*tensors, page_size, backend) | {"copy": copy}
-    right = lambda call: {"skipped": None} if call is copy else check(call, *tensors)
+    right = lambda call: {"skipped": None} if call is copy else check(lambda: (call(), None), *tensors)
     rows = timing.measure(calls, right, rounds, timer=timer, moved=problem.bytes, **options)
     copied = rows.pop("copy")["ms"]
     copy_tb_s = copied and round(2 * timing.COPY_BYTES / copied / 1e9, 4)
@@ -117,9 +104,8 @@ def measure(problem, page_size, *, device="cuda", backend="auto", timer=timing.q
 
 def pieces(args):
     """What the options ask for, size by size."""
-    for problem in problems(args.heads, args.B, args.N):
-        rows, reason = timing.attempt(partial(measure, expired=args.expired), problem, args.page_size)
-        yield "rows", rows or [problem._asdict() | {"implementation": "decode", "ms": None, "skipped": reason}]
+    asked = problems(args.heads, args.B, args.N)
+    return timing.sweep(asked, lambda problem: measure(problem, args.page_size, expired=args.expired))
 
 
 def add_arguments(parser):
@@ -127,4 +113,4 @@ def add_arguments(parser):
     add_names(parser, "--heads", HEADS)
     add_integers(parser, "--B", BATCHES, "batch sizes")
     add_integers(parser, "--N", LENGTHS, "keys")
-    parser.add_argument("--page-size", type=positive(int, "an integer >= 1"), default=64, help="(64)")
+    parser.add_argument("--page-size", type=integer, default=64, help="(64)")

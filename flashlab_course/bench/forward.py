@@ -2,47 +2,70 @@
 
 from functools import partial
 
-from flashlab_course.bench import passes, timing
+from flashlab_course.bench import timing
 from flashlab_course.bench.checks import check
-from flashlab_course.bench.problems import QUICK_SIZES, implementations, inputs, problem_grid
+from flashlab_course.bench.options import add_sizes, integer
+from flashlab_course.bench.problems import (
+    HEAD_DIMS,
+    MASKS,
+    QUICK_SIZES,
+    SIZES,
+    implementations,
+    inputs,
+    problem_grid,
+    tiles,
+)
 from flashlab_course.bench.results import collect, load_results, start, where, why_no_gpu
 
 SECONDS = 900.0
+BASELINES = ("sdpa_flash", "sdpa_cudnn", "fa4")
 
-FORWARD = passes.Pass(
-    "forward",
-    inputs,
-    call=lambda forward, tensors, causal: forward(*tensors(), causal),
-    check=lambda call, tensors, causal: check(call, *tensors, causal),
-    timed=lambda timer, call: timer(call),
-    flops=1,
-    quick_sizes=QUICK_SIZES,
-)
-measure = partial(passes.measure, FORWARD)
+
+def measure(problem, forwards, *, device="cuda", **timed):
+    """A row for each of `forwards`, {name: forward(Q, K, V, causal) -> (O, L or None)}. timed: as timing.measure"""
+    tensors = inputs(problem, device)
+    calls = {name: partial(forward, *tensors, problem.causal) for name, forward in forwards.items()}
+    right = lambda call: check(call, *tensors, causal=problem.causal)
+    rows = timing.measure(calls, right, against=BASELINES, flops=problem.flops, **timed)
+    return labelled(rows, problem, "forward")
+
+
+def labelled(rows, problem, which):
+    """The rows of a pass with their sizes and tiles."""
+    size = {"pass": which} | problem._asdict()
+    return [{"implementation": name} | size | tiles(name, problem) | row for name, row in rows.items()]
+
+
+def sweep(measure, forwards, args, quick_sizes):
+    """The pieces that the options ask for, of the forward or the backward pass."""
+    chosen = {name: forwards[name] for name in args.implementations} | args.own
+    sizes = args.N or (quick_sizes if args.quick else SIZES)
+    problems = problem_grid(sizes, args.d, MASKS[args.causal], args.dtype, args.share)
+    timed = {"timer": timing.quick_ms, "rounds": 1} if args.quick else {}
+    return timing.sweep(problems, lambda problem: measure(problem, chosen, expired=args.expired, **timed))
 
 
 def pieces(args):
-    """What the options ask for."""
-    return passes.pieces(FORWARD, args, implementations())
+    """What the options ask for, size by size."""
+    return sweep(measure, implementations(), args, QUICK_SIZES)
 
 
-def add_arguments(parser):
-    """The options of `bench forward`."""
-    passes.add_arguments(FORWARD, parser, implementations())
+def add_arguments(parser, forwards=None, quick_sizes=QUICK_SIZES):
+    """The options of `bench forward`, and of `bench backward`."""
+    add_sizes(parser, forwards or implementations(), N=SIZES, quick_N=quick_sizes, d=HEAD_DIMS, causal="both")
+    words = "query heads that share a key and value head: grouped-query attention (1)"
+    parser.add_argument("--share", type=integer, default=1, metavar="H", help=words)
+    words = "your own kernel too: that of chapter 10 or 11, once it passes"
+    parser.add_argument("--yours", action="store_true", help=words)
 
 
-def live_or_recorded(name="forward_h200", seconds=60.0):
-    """(results, words): a short forward run where there is a GPU, else results/<name>.json; the words say which."""
+def live_or_recorded(seconds=60.0):
+    """(results, words): a short forward run where there is a GPU, else the recorded one; the words say which."""
     if why_no_gpu():
-        results = load_results(name)
+        results = load_results("forward_h200")
         return results, f"recorded on {where(results)}"
-    results = collect(start("forward"), quick(seconds), say=lambda *_, **__: None)
+    timed = {"timer": timing.quick_ms, "rounds": 1, "expired": timing.deadline(seconds)}
+    forwards = implementations()
+    quick = timing.sweep(problem_grid(QUICK_SIZES), lambda problem: measure(problem, forwards, **timed))
+    results = collect(start("forward"), quick, say=lambda *_, **__: None)
     return results, f"measured here on {where(results)}"
-
-
-def quick(seconds):
-    """Three sizes, one short round: enough to see the shape of it."""
-    expired = timing.deadline(seconds)
-    yield "ceilings", timing.ceilings(timer=timing.quick_ms)
-    for problem in problem_grid(N=QUICK_SIZES):
-        yield "rows", measure(problem, implementations(), timer=timing.quick_ms, rounds=1, expired=expired)

@@ -1,6 +1,6 @@
 """FP8 attention: its error on Gaussian inputs, and its time beside the bfloat16 Hopper kernel and cuDNN, by turns.
 
-The kernel alone, on numbers that are quantised already; the quantising; both as flash_attention_fp8 does them.
+Timed are the kernel alone, on quantised numbers; the quantising; and flash_attention_fp8, which does both.
 """
 
 from functools import partial
@@ -13,14 +13,14 @@ from flashlab.operator.attention import flash_attention
 from flashlab_course.bench import timing
 from flashlab_course.bench.checks import poisoned_outputs
 from flashlab_course.bench.options import add_integers
-from flashlab_course.bench.peers import peers
+from flashlab_course.bench.peers import BACKENDS, run_sdpa
 from flashlab_course.bench.problems import MASKS, inputs, problem_grid
 
 SECONDS = 300.0
 SIZES, QUICK_SIZES = (4096, 16384), (16384,)
 BASELINE, HOPPER = "sdpa_cudnn", "fa2_hopper_forward"
 ALONE, QUANTISING, WHOLE = "fp8 kernel", "fp8 quantising", "flash_attention_fp8"
-LARGEST_ERROR = 1.5 * 2 * fp8.EPS      # of Gaussian inputs, relative to O: four roundings, what the tensor cores drop
+LARGEST_ERROR = 1.5 * 2 * fp8.EPS      # relative to O, of Gaussian inputs: four roundings, and the tensor cores' own
 CHECKED_SCORES = 2**26
 
 
@@ -35,7 +35,7 @@ def prepared(Q, K, V, causal):
     plans.launch(before)
 
     def kernel():
-        if torch.are_deterministic_algorithms_enabled():                           # under poisoned_outputs
+        if torch.are_deterministic_algorithms_enabled():                   # under poisoned_outputs
             O.fill_(torch.nan)
         plans.launch([attend])
         return O
@@ -45,7 +45,7 @@ def prepared(Q, K, V, causal):
 
 def functions(Q, K, V, causal):
     """{name: a call}; all but the quantising give O."""
-    found = {BASELINE: lambda: peers()[BASELINE](Q, K, V, causal)[0]}
+    found = {BASELINE: lambda: run_sdpa(BACKENDS[BASELINE], Q, K, V, causal)[0]}
     found[HOPPER] = partial(flash_attention, Q, K, V, causal=causal, backend=HOPPER)
     return found | prepared(Q, K, V, causal) | {WHOLE: partial(fp8.flash_attention_fp8, Q, K, V, causal=causal)}
 
@@ -65,7 +65,7 @@ def check(call, Q, K, V, causal):
 
 
 def measure(problem, calls, tensors, **timed):
-    """A row for each of calls {name: call}. What quantises is checked with the kernel that takes its numbers."""
+    """A row for each of calls {name: call}. The quantising is checked with the kernel that takes its numbers."""
     quantising = calls.get(QUANTISING)
     right = lambda call: {"skipped": None} if call is quantising else check(call, *tensors, problem.causal)
     rows = timing.measure(calls, right, against=(BASELINE, HOPPER), flops=problem.flops, **timed)

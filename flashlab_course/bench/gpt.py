@@ -1,8 +1,7 @@
 """A small GPT trained and writing, by each attention: loss curves, generation, tokens/s and memory by context.
 
-Training is in bfloat16 autocast, generation in bfloat16. An attention that had no room for a context is not tried at
-longer ones. Times are those of a user's clock, the host's work included, unlike those of `bench forward`; MFU is the
-share of a large matrix product's FLOP/s in the same run.
+Training is in bfloat16 autocast, generation in bfloat16. Times are those of a user's clock, the host's work included,
+unlike those of `bench forward`; MFU is the share of a large matrix product's FLOP/s in the same run.
 """
 
 import time
@@ -14,7 +13,7 @@ import torch
 
 from flashlab_course import gpt
 from flashlab_course.bench import timing
-from flashlab_course.bench.options import add_names, positive
+from flashlab_course.bench.options import add_names, integer
 from flashlab_course.gpt.count import decode_bytes
 from flashlab_course.gpt.train import train_step
 
@@ -25,14 +24,14 @@ WAYS = [{"cached": True, "graph": True}, {"cached": True, "graph": False}, {"cac
 
 
 class Sizes(NamedTuple):
-    """How large everything is. Tests take less of it."""
+    """How large everything is; tests use smaller ones."""
 
-    # A sixth of a minute of training for each curve, and enough text seen for words to appear.
+    # Ten seconds of training for each curve, and enough text seen for words to appear.
     curve_shape: gpt.Shape = gpt.Shape(layers=6, width=512, heads=4, kv_heads=4)
     batch: int = 16
     context: int = 1024
     steps: int = 300
-    # As GPT-2's "medium" is wide and half as deep; heads of 128 columns, as today's models have.
+    # As wide as GPT-2's "medium" and half as deep; heads of 128 columns, as in today's models.
     shape: gpt.Shape = gpt.Shape(layers=12, width=1024, heads=8, kv_heads=8)
     tokens: int = 16384                # of a step, in as many pieces as it takes; one piece where that is longer
     contexts: tuple = CONTEXTS
@@ -42,7 +41,7 @@ class Sizes(NamedTuple):
 
 
 def clock():
-    """The time now, once the GPU has done what was asked of it."""
+    """The time now, once the GPU has finished its work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
@@ -61,9 +60,9 @@ def curve(sizes, attention, device):
     return {"losses": [round(loss, 6) for loss in losses]}
 
 
-def training(sizes, attention, device, N, batch, peak_flops, seconds=0.5):
+def training(shape, attention, device, N, batch, peak_flops, seconds=0.5):
     """tokens/s, MFU and peak bytes of training: a step to warm up, then as many as the seconds hold, one at least."""
-    model = gpt.GPT(sizes.shape, attention).to(device)
+    model = gpt.GPT(shape, attention).to(device)
     optimizer, tokens = torch.optim.AdamW(model.parameters(), lr=1e-4), text(batch, N, device)
 
     def seconds_a_step(steps):
@@ -81,47 +80,16 @@ def training(sizes, attention, device, N, batch, peak_flops, seconds=0.5):
     if more := min(20, int(seconds / once)):
         once = seconds_a_step(more)
     rate = batch * N / once
-    mfu = gpt.mfu(rate, sizes.shape, N, peak_flops)
-    return {"tokens_s": round(rate, 1), "mfu": round(mfu, 4), "peak_bytes": peak}
+    return {"tokens_s": round(rate, 1), "mfu": round(gpt.mfu(rate, shape, N, peak_flops), 4), "peak_bytes": peak}
 
 
-def by_context(sizes, attentions, device, expired, peak_flops):
-    """A row for each attention and context."""
-    full = set()                                       # attentions that have had no room
-    for N, (name, attention) in product(sizes.contexts, attentions.items()):
-        row = {"implementation": name, "context": N, "batch": max(1, sizes.tokens // N), "tokens_s": None}
-        if name in full:
-            yield row | {"skipped": f"{OUT_OF_MEMORY} at a shorter one"}
-            continue
-        row = tried(row, expired, partial(training, sizes, attention, device, N, row["batch"], peak_flops))
-        full |= {name} if row["skipped"] == OUT_OF_MEMORY else set()
-        yield row
-
-
-def generation(sizes, device, expired, copy_tb_s):
-    """Rows of writing behind prompts: with a cache and its steps in a CUDA graph, with a cache, and without one, where
-    each token takes a whole forward pass.
-
-    bound_tokens_s: what a copy's speed allows, if each token reads the weights and the cache once.
-    """
-    model = gpt.GPT(sizes.shape, gpt.ATTENTIONS["flash_attention"]).to(device, torch.bfloat16)
-    for N, batch, way in product(sizes.prompts, sizes.batches, WAYS):
-        bound = batch * copy_tb_s * 1e12 / decode_bytes(sizes.shape, batch, N, torch.bfloat16.itemsize)
-        count = sizes.written if way["cached"] else 4                          # each costs as much as the whole prompt
-        row = {"prompt": N, "batch": batch, **way, "tokens_s": None, "bound_tokens_s": round(bound, 1)}
-        yield tried(row, expired, partial(rate, model, text(batch, N, device)[:, :N], count, **way))
-
-
-def rate(model, prompt, count, **way):
-    """tokens/s behind the third.
-
-    Raises: ValueError if a graph writes anything else
-    """
+def writing(model, prompt, count, **way):
+    """tokens/s behind the third token, which a graph captures. Raises: ValueError if the graph writes other tokens"""
     write = partial(gpt.generate, model, prompt, **way)
     if way["graph"] and not torch.equal(write(8), gpt.generate(model, prompt, 8)):
         raise ValueError("the graph writes other tokens")
     times = []
-    for n in (3, 3 + count):                           # the third is captured
+    for n in (3, 3 + count):
         write(n)                                       # compiles, and works out the launches of a cache of this size
         began = clock()
         write(n)
@@ -129,32 +97,51 @@ def rate(model, prompt, count, **way):
     return {"tokens_s": round(len(prompt) * count / (times[1] - times[0]), 1)}
 
 
-def tried(row, expired, function):
+def tried(row, expired, function, *args, **options):
     """The row with the fields that the function finds, or why there are none."""
-    found, reason = (None, timing.OUT_OF_TIME) if expired() else timing.attempt(function)
+    found, reason = (None, timing.OUT_OF_TIME) if expired() else timing.attempt(partial(function, *args, **options))
     return row | (found or {}) | {"skipped": reason}
 
 
 def pieces(args, sizes=Sizes(), device="cuda", ceilings=timing.ceilings):  # noqa: B008    a tuple of constants
-    """All of it, the longest contexts last."""
+    """All of it, the longest contexts last.
+
+    Generation is with a cache and its steps in a CUDA graph, with a cache, and without one, where each token takes a
+    whole forward pass. bound_tokens_s: what a copy's speed allows, if each token reads the weights and the cache once.
+    """
     attentions = {name: gpt.ATTENTIONS[name] for name in args.implementations} | args.own
-    limits = ceilings()
+    limits, shape = ceilings(), sizes.shape
     yield "ceilings", limits
-    yield "shape", sizes.shape._asdict()
+    yield "shape", shape._asdict()
     for name, attention in attentions.items():
         row = {"implementation": name, "batch": sizes.batch, "context": sizes.context, "losses": None}
-        yield "curves", [tried(row, args.expired, partial(curve, sizes, attention, device))]
-    for row in generation(sizes, device, args.expired, limits["copy_tb_s"]):
-        yield "generation", [row]
-    sizes = sizes._replace(contexts=[N for N in sizes.contexts if N <= args.longest])
-    for row in by_context(sizes, attentions, device, args.expired, 1e12 * limits["matmul_tflops"]):
+        yield "curves", [tried(row, args.expired, curve, sizes, attention, device)]
+    model = gpt.GPT(shape, gpt.ATTENTIONS["flash_attention"]).to(device, torch.bfloat16)
+    for N, batch, way in product(sizes.prompts, sizes.batches, WAYS):
+        bound = batch * limits["copy_tb_s"] * 1e12 / decode_bytes(shape, batch, N, torch.bfloat16.itemsize)
+        row = {"prompt": N, "batch": batch, **way, "tokens_s": None, "bound_tokens_s": round(bound, 1)}
+        prompt, count = text(batch, N, device)[:, :N], sizes.written if way["cached"] else 4
+        yield "generation", [tried(row, args.expired, writing, model, prompt, count, **way)]
+    full = set()                                       # attentions that have run out of memory
+    for N, (name, attention) in product(sizes.contexts, attentions.items()):
+        batch = max(1, sizes.tokens // N)
+        row = {"implementation": name, "context": N, "batch": batch, "tokens_s": None}
+        if N > args.longest:
+            continue
+        if name in full:
+            yield "rows", [row | {"skipped": f"{OUT_OF_MEMORY} at a shorter one"}]
+            continue
+        peak = 1e12 * limits["matmul_tflops"]
+        row = tried(row, args.expired, training, shape, attention, device, N, batch, peak)
+        if row["skipped"] == OUT_OF_MEMORY:
+            full.add(name)
         yield "rows", [row]
 
 
 def add_arguments(parser):
     """The options of `bench gpt`."""
     add_names(parser, "--implementations", gpt.ATTENTIONS)
-    parser.add_argument("--longest", type=positive(int, "an integer >= 1"), default=CONTEXTS[-1], metavar="N",
-                        help=f"the longest context to train at ({CONTEXTS[-1]})")
+    words = f"the longest context to train at ({CONTEXTS[-1]})"
+    parser.add_argument("--longest", type=integer, default=CONTEXTS[-1], metavar="N", help=words)
     words = "your own kernels too: those of chapters 10 and 11 that pass"
     parser.add_argument("--yours", action="store_true", help=words)

@@ -1,6 +1,6 @@
 """What a call costs the host: microseconds of Python and launching, for a problem so small that the GPU waits.
 
-B = H = 1. Each function is called many times without waiting for the GPU, by Python's clock.
+B = H = 1, N = 128, d = 64. Each function is called many times without waiting for the GPU, by Python's clock.
 """
 
 import time
@@ -11,14 +11,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from flashlab import ladder
 from flashlab.operator.attention import flash_attention
-from flashlab_course.bench.options import positive
 from flashlab_course.bench.timing import measure
 
 SECONDS = 120.0
-CALLS, ROUNDS = 300, 15
+N, d = 128, 64
 
 
-def functions(N, d, device="cuda"):
+def functions(device="cuda"):
     """{name: a call}: forward passes, eager and compiled, and backward passes of outputs that stand."""
     Q, K, V = (torch.randn(1, 1, N, d, device=device, dtype=torch.bfloat16) for _ in range(3))
     leaves = [T.clone().requires_grad_() for T in (Q, K, V)]
@@ -33,8 +32,8 @@ def functions(N, d, device="cuda"):
     return found
 
 
-def host_ms(function, calls=CALLS, wait=torch.cuda.synchronize):
-    """[ms that a call takes the host], of many in a row that nobody waits for."""
+def host_ms(function, calls=300, wait=torch.cuda.synchronize):
+    """[ms that a call takes the host], of many in a row without waiting for the GPU."""
     function()                                         # allocates: later calls find that memory cached
     wait()
     began = time.perf_counter()
@@ -46,21 +45,18 @@ def host_ms(function, calls=CALLS, wait=torch.cuda.synchronize):
 
 
 def runs(call):
-    """No check but that it runs, which compiles it: the same calls are held against float64 where the GPU is timed."""
+    """No check but that it runs, which compiles it: other subjects compare the same calls with float64."""
     call()
     return {"skipped": None}
 
 
-def pieces(args, device="cuda", rounds=ROUNDS, timer=host_ms):
+def pieces(args, rounds=15, timer=host_ms):
     """A row for each call. "us" is the 20th percentile of the rounds: others' work on the machine only adds."""
-    rows = measure(functions(args.N, args.d, device), runs, rounds, timer=timer, expired=args.expired)
+    rows = measure(functions(), runs, rounds, timer=timer, expired=args.expired)
     for name, row in rows.items():
         us = round(1e3 * row["ms_low"], 2) if row["ms"] else None
-        yield "rows", [{"call": name, "N": args.N, "d": args.d, "us": us, "skipped": row["skipped"]}]
+        yield "rows", [{"call": name, "N": N, "d": d, "us": us, "skipped": row["skipped"]}]
 
 
 def add_arguments(parser):
-    """The options of `bench launch`."""
-    integer = positive(int, "an integer >= 1")
-    parser.add_argument("--N", type=integer, default=128, help="(128)")
-    parser.add_argument("--d", type=integer, default=64, help="(64)")
+    """It has none of its own."""

@@ -17,7 +17,7 @@ import torch
 
 from flashlab_course.bench.results import ROOT
 
-BYTES = {"byte": 1, "Kbyte": 10**3, "Mbyte": 10**6, "Gbyte": 10**9, "Tbyte": 10**12}
+OPTIONS = ("--clock-control", "none", "--profile-from-start", "off", "--print-units", "base", "--csv")
 
 
 def why_no_ncu():
@@ -43,11 +43,9 @@ def count(metrics, child, *, timeout=120, run=subprocess.run):
         raise RuntimeError(reason)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "ncu.csv")
-        options = {"capture_output": True, "text": True, "cwd": ROOT, "timeout": timeout}
-        options["env"] = os.environ | {"LC_ALL": "C"}                      # ncu writes numbers as the locale does
-        command = ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--print-units", "base", "--csv",
-                   "--metrics", ",".join(metrics), "--log-file", str(log), sys.executable, "-c", child]
-        done = run(command, **options)
+        command = ["ncu", *OPTIONS, "--metrics", ",".join(metrics), "--log-file", str(log), sys.executable, "-c", child]
+        env = os.environ | {"LC_ALL": "C"}                                 # ncu writes numbers as the locale does
+        done = run(command, capture_output=True, text=True, cwd=ROOT, timeout=timeout, env=env)
         text = log.read_text() if log.exists() else ""
     if done.returncode != 0:
         errors = "\n".join(line for line in text.splitlines() if line.startswith("==ERROR=="))
@@ -58,8 +56,8 @@ def count(metrics, child, *, timeout=120, run=subprocess.run):
 def parse(text, metrics):
     """The kernels of an `ncu --csv` log in order of launch: [{"name", a number for each metric that this GPU counts}].
 
-    metrics: {ncu's name: ours}; what has "bytes" in its name must come in a unit of bytes
-    Raises:  ValueError if there is no table, or bytes in a unit that is none
+    metrics: {ncu's name: ours}
+    Raises:  ValueError if there is no table, or bytes are in another unit
     """
     lines = [line for line in text.splitlines() if line.startswith('"')]   # ncu's own messages start with ==
     if len(lines) < 2 or not lines[0].startswith('"ID"'):
@@ -70,11 +68,10 @@ def parse(text, metrics):
         metric, unit, value = (cell[f"Metric {key}"] for key in ("Name", "Unit", "Value"))
         if metric not in metrics or not value[:1].isdigit():
             continue
-        if "bytes" in metric and unit not in BYTES:
-            found = f"got {value!r} in unit {unit!r}"
-            raise ValueError(f"ncu: {metric} of {kernel['name']} must be a number of bytes, {found}")
+        if "bytes" in metric and unit != "byte":
+            raise ValueError(f"ncu: {metric} of {kernel['name']} must be in bytes, got {value!r} in unit {unit!r}")
         number = float(value.replace(",", ""))                             # 1,234,567
-        kernel[metrics[metric]] = round(number * BYTES[unit]) if "bytes" in metric else number
+        kernel[metrics[metric]] = int(number) if "bytes" in metric else number
     return [kernels[number] for number in sorted(kernels)]
 
 

@@ -1,4 +1,4 @@
-"""The options that the subjects of `python -m flashlab bench` share, each declared once."""
+"""The options that the subjects of `python -m flashlab bench` share."""
 
 import argparse
 import math
@@ -9,9 +9,8 @@ from flashlab_course.bench.problems import MASKS
 
 def add_common(parser, seconds):
     """What every subject takes. seconds: how long it may measure by default."""
-    number = positive(float, "a number of seconds > 0")
     words = f"what is not measured by then is recorded as skipped ({seconds:.0f})"
-    parser.add_argument("--budget-seconds", type=number, default=seconds, metavar="S", help=words)
+    parser.add_argument("--budget-seconds", type=duration, default=seconds, metavar="S", help=words)
     words = ("the file to write; without it the full set goes to results/<what>_<gpu>.json, and a part of it "
              "(any other option but --budget-seconds) nowhere")
     parser.add_argument("--out", type=json_path, metavar="JSON", help=words)
@@ -20,8 +19,7 @@ def add_common(parser, seconds):
 
 
 def add_sizes(parser, names, *, N, quick_N, d, causal, chosen=None):
-    """What a subject takes that runs implementations `names`, `chosen` of them by default, at many sizes."""
-    chosen = list(chosen or names)
+    """The options of a subject that runs implementations, `chosen` of them by default, at many sizes."""
     add_integers(parser, "--N", None, f"sequence lengths ({N[0]} ... {N[-1]})")
     add_integers(parser, "--d", d, "head dimensions")
     parser.add_argument("--causal", choices=list(MASKS), default=causal, help=f"({causal})")
@@ -34,29 +32,32 @@ def add_sizes(parser, names, *, N, quick_N, d, causal, chosen=None):
 def add_integers(parser, name, default, words):
     """An option that takes one or more integers >= 1."""
     shown = f" ({' '.join(map(str, default))})" if default else ""
-    parser.add_argument(name, type=positive(int, "an integer >= 1"), nargs="+", default=default and list(default),
-                        help=words + shown)
+    parser.add_argument(name, type=integer, nargs="+", default=default and list(default), help=words + shown)
 
 
 def add_names(parser, option, names, chosen=None):
     """An option that takes one or more of these names, all of them by default."""
-    chosen = list(chosen or names)
-    parser.add_argument(option, choices=list(names), nargs="+", metavar="NAME", default=chosen,
-                        help=f"among {', '.join(names)} ({'all' if chosen == list(names) else ' '.join(chosen)})")
+    words = f"among {', '.join(names)} ({' '.join(chosen or ['all'])})"
+    parser.add_argument(option, choices=list(names), nargs="+", metavar="NAME", default=list(chosen or names),
+                        help=words)
 
 
-def positive(convert, words):
-    """A type for argparse. words: what is expected."""
-    def parse(text):
-        try:
-            value = convert(text)
-        except ValueError:
-            value = 0
-        if not 0 < value < math.inf:
-            raise argparse.ArgumentTypeError(f"expected {words}, got {text!r}")
-        return value
+def integer(text):
+    """A type for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
+    return int(text)
 
-    return parse
+
+def duration(text):
+    """A type for argparse."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds > 0, got {text!r}")
+    return seconds
 
 
 def json_path(text):

@@ -1,20 +1,19 @@
 """What each part of a kernel costs: fa2_tma_forward whole, and with one part of its loop left out.
 
-A variant computes nonsense and is never checked; the whole kernel is, before anything is timed. What a part costs is
-what its absence saves, and parts run beside one another: the savings need not add up.
+A variant computes nonsense and is never checked; the whole kernel is, before anything is timed. The cost of a part is
+the time that its absence saves, and parts run beside one another: the savings need not add up.
 """
 
 import importlib.util
 import tempfile
-from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from flashlab.ladder import rung
 from flashlab_course.bench.checks import check
-from flashlab_course.bench.options import add_sizes
-from flashlab_course.bench.problems import MASKS, inputs, problem_grid, run_rung
-from flashlab_course.bench.timing import measure, time_ms
+from flashlab_course.bench.options import add_integers
+from flashlab_course.bench.problems import HEAD_DIMS, inputs, problem_grid, run_rung
+from flashlab_course.bench.timing import measure, sweep
 
 SECONDS = 300.0
 KERNEL = "fa2_tma_forward"
@@ -33,42 +32,45 @@ LEFT_OUT = {                           # name: the lines of the kernel that chan
 }
 
 
-@contextmanager
-def variant(left_out):
-    """The kernel's module without a part: its source with other lines, imported from a file of its own.
+def variant(left_out, folder):
+    """The kernel's module without a part: its source with other lines, imported from a file in the folder.
 
-    Raises: ValueError if a line is not there just once, so that nothing is left out in name only
+    Raises: ValueError if a line is not there just once
     """
     source = Path(rung(KERNEL).home.__file__).read_text(encoding="utf-8")
     for old, new in LEFT_OUT[left_out]:
         if (times := source.count(old)) != 1:
             raise ValueError(f"the source of {KERNEL} must have this line once, it has it {times} times: {old}")
         source = source.replace(old, new)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "variant.py")
-        file.write_text(source, encoding="utf-8")
-        spec = importlib.util.spec_from_file_location("variant", file)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module                                   # Triton reads the file again when it compiles
+    file = Path(folder, f"{left_out}.py")              # Triton reads it again when it compiles
+    file.write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("variant", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def pieces(args, problems=None, device="cuda", timer=time_ms, rounds=5):
-    """A row for each variant at every size."""
+def rows_of(problem, *, device="cuda", **timed):
+    """A row for each variant."""
     from flashlab.kernels import launch
 
-    for problem in problems or problem_grid(args.N or (4096,), args.d, MASKS[args.causal], args.dtype):
-        tensors = inputs(problem, device)
-        reason = check(partial(run_rung, KERNEL, *tensors, problem.causal), *tensors, problem.causal)["skipped"]
-        options = {"causal": problem.causal, "scale": problem.d**-0.5, "dropout_p": 0.0}
-        with ExitStack() as stack:
-            modules = {name: stack.enter_context(variant(name)) for name in LEFT_OUT}
-            calls = {name: partial(launch.forward, module.KERNEL, module.launch, *tensors, **options)
-                     for name, module in modules.items()}
-            rows = measure(calls, lambda call: {"skipped": reason}, rounds, timer=timer, expired=args.expired)
-        yield "rows", [problem._asdict() | {"left_out": name} | row for name, row in rows.items()]
+    tensors = inputs(problem, device)
+    reason = check(partial(run_rung, KERNEL, *tensors, problem.causal), *tensors, causal=problem.causal)["skipped"]
+    options = {"causal": problem.causal, "scale": problem.d**-0.5, "dropout_p": 0.0}
+    with tempfile.TemporaryDirectory() as folder:
+        modules = {name: variant(name, folder) for name in LEFT_OUT}
+        calls = {name: partial(launch.forward, module.KERNEL, module.launch, *tensors, **options)
+                 for name, module in modules.items()}
+        rows = measure(calls, lambda call: {"skipped": reason}, **timed)
+    return [problem._asdict() | {"left_out": name} | row for name, row in rows.items()]
+
+
+def pieces(args):
+    """A row for each variant at every size."""
+    return sweep(problem_grid(args.N, args.d, (False,)), lambda problem: rows_of(problem, expired=args.expired))
 
 
 def add_arguments(parser):
     """The options of `bench parts`."""
-    add_sizes(parser, [KERNEL], N=(4096,), quick_N=(4096,), d=(64, 128), causal="no")
+    add_integers(parser, "--N", (4096,), "sequence lengths")
+    add_integers(parser, "--d", HEAD_DIMS, "head dimensions")

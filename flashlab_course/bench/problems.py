@@ -1,7 +1,4 @@
-"""What is measured: the sizes, their inputs, and the forward passes that take (B, H, N, d).
-
-Naive attention is naive_forward itself, vmapped over the heads: the same eager operations, launched once for all.
-"""
+"""What is measured: the sizes, their inputs, and the forward passes that take (B, H, N, d)."""
 
 from functools import partial
 from importlib import import_module
@@ -15,27 +12,24 @@ from flashlab.ladder import KERNELS, RUNGS
 from flashlab.operator.attention import flash_attention
 from flashlab.rungs.naive import naive_forward
 from flashlab.triton_mode import import_triton
-from flashlab.validate import check_positive
 from flashlab_course.bench.peers import peers
 
-TOKENS = 16384                         # B·N and H·d are the same for every N and d: equal inputs, equal work per score
-WIDTH = 2048
+TOKENS, WIDTH = 16384, 2048            # B·N and H·d at every N and d: equal inputs, equal work per score
 SIZES = (512, 1024, 2048, 4096, 8192, 16384)
 QUICK_SIZES = (1024, 4096, 16384)
 HEAD_DIMS = (64, 128)
 MASKS = {"both": (False, True), "yes": (True,), "no": (False,)}
-COUNTER_HEADS = 16
 
 
 class Problem(NamedTuple):
-    """One size to run at: Q is (B, H, N, d), K and V are (B, H / share, N, d)."""
+    """One size: Q is (B, H, N, d), K and V are (B, H / share, N, d)."""
 
     N: int
     d: int
     causal: bool = False
     dtype: str = "bfloat16"
     B: int = 1
-    H: int = COUNTER_HEADS
+    H: int = 16
     share: int = 1                     # how many query heads share a key and value head
 
     @property
@@ -51,16 +45,15 @@ def problem_of(row):
 def problem_grid(N=SIZES, d=HEAD_DIMS, causal=(False, True), dtype=("bfloat16",), share=1):
     """Every combination, with about TOKENS = B·N and WIDTH = H·d.
 
-    Raises: TypeError, ValueError if an N or d is not an integer >= 1, or share does not divide the heads
+    Raises: ValueError if share does not divide the heads
     """
-    for n, width in product(N, d):
-        check_positive(N=n, d=width)
-        if max(1, WIDTH // width) % share:
-            raise ValueError(f"share must divide the {max(1, WIDTH // width)} heads of d = {width}, got {share}")
-    return [
-        Problem(n, width, masked, t, max(1, TOKENS // n), max(1, WIDTH // width), share)
-        for t, width, masked, n in product(dtype, d, causal, N)
-    ]
+    found = []
+    for dtype_name, width, masked, n in product(dtype, d, causal, N):
+        heads = max(1, WIDTH // width)
+        if heads % share:
+            raise ValueError(f"share must divide the {heads} heads of d = {width}, got {share}")
+        found.append(Problem(n, width, masked, dtype_name, max(1, TOKENS // n), heads, share))
+    return found
 
 
 def implementations():
@@ -70,7 +63,7 @@ def implementations():
 
 
 def naive_over_heads(Q, K, V, causal):
-    """naive_forward for (B, H, N, d): the operations it makes for one head, each launched once for all heads."""
+    """naive_forward of (B, H, N, d), vmapped: each operation is launched once for all heads."""
     if (share := Q.shape[1] // K.shape[1]) > 1:
         K, V = (T.repeat_interleave(share, 1) for T in (K, V))
     heads = [T.flatten(0, 1) for T in (Q, K, V)]                            # (B·H, N, d)
@@ -83,19 +76,19 @@ def run_rung(name, Q, K, V, causal):
 
 
 def inputs(problem, device):
-    """Random Q, K, V. The seed is the problem's, so every implementation sees the same numbers."""
+    """Random Q, K, V, the same for every implementation."""
     B, H, N, d = problem.B, problem.H, problem.N, problem.d
-    normal = drawn(problem.N + problem.d, device, getattr(torch, problem.dtype))
+    normal = drawn(N + d, device, getattr(torch, problem.dtype))
     return [normal(B, heads, N, d) for heads in (H, H // problem.share, H // problem.share)]
 
 
 def drawn(seed, device, dtype=torch.bfloat16):
-    """normal(*sizes): tensors of random numbers, which follow from the seed."""
+    """normal(*sizes): tensors of random numbers that follow from the seed."""
     return partial(torch.randn, generator=torch.Generator(device).manual_seed(seed), device=device, dtype=dtype)
 
 
 def tiles(name, problem):
-    """The tile sizes that the kernel of that name picks, {"B_r", "B_c"}; {} for all others, and without Triton."""
+    """The tile sizes that the forward kernel of that name picks, {"B_r", "B_c"}; {} for all others."""
     rung = next((rung for rung in KERNELS if rung.name == name), None)
     if not rung or not import_triton():
         return {}

@@ -1,4 +1,4 @@
-"""results/*.json: a file for each benchmark and device, and in it labelled runs; where a number comes from.
+"""results/*.json: a file for each benchmark and device, with labelled runs that say where their numbers come from.
 
     {"runs": [{"label": "all", "what": "forward", "complete": true, "provenance": {...}, "rows": [{...}, ...]}, ...]}
 """
@@ -19,17 +19,18 @@ from flashlab_course import command
 from flashlab_course.doctor import driver_version
 
 ROOT = Path(__file__).resolve().parents[2]
+UNSAID = ("ms_low", "ms_high", "runs", "bytes", "flops", "kernels", "losses", "name")
 
 
-def start(what, command=None, label="all", **parts):
-    """A run with nothing measured yet. It is saved after each step, so that one that is cut off keeps what it had."""
-    return {"label": label, "what": what, "complete": False, "provenance": provenance(command), **parts}
+def start(what, command=None, label="all"):
+    """A run with nothing measured yet."""
+    return {"label": label, "what": what, "complete": False, "provenance": provenance(command)}
 
 
 def collect(run, pieces, out=None, say=print):
-    """The run, complete: with all pieces of a subject, each a part's name and the rows or values to add to it.
+    """The run, complete, with all pieces of a subject: pairs of a part's name, and rows or values to add to it.
 
-    `out` is written after each piece, and each row is said as it comes.
+    `out` is written after each piece: a run that is cut off keeps the pieces it had.
     """
     for name, piece in pieces:
         if isinstance(piece, list):
@@ -42,9 +43,6 @@ def collect(run, pieces, out=None, say=print):
     run["complete"] = True
     save(run, out)
     return run
-
-
-UNSAID = ("ms_low", "ms_high", "runs", "bytes", "flops", "kernels", "losses", "name")
 
 
 def line(row):
@@ -75,31 +73,25 @@ def commit(root=ROOT):
     """$FLASHLAB_COMMIT (for a copy without history); else HEAD, -dirty if flashlab*/ differs; else "unknown"."""
     if given := os.environ.get("FLASHLAB_COMMIT"):
         return given
-    if (root / ".git").exists() and shutil.which("git"):   # not the repository of whoever installed flashlab
-        head, dirty = (
-            subprocess.run(["git", *words], cwd=root, capture_output=True, text=True).stdout.strip()
-            for words in (["rev-parse", "--verify", "HEAD"], ["status", "--porcelain", "--", "flashlab*"])
-        )
-        if head:
-            return f"{head}-dirty" if dirty else head
-    return "unknown"
+    if not (root / ".git").exists() or not shutil.which("git"):    # an installed flashlab has no repository
+        return "unknown"
+
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True).stdout.strip()
+
+    head = git("rev-parse", "--verify", "HEAD") or "unknown"
+    return f"{head}-dirty" if head != "unknown" and git("status", "--porcelain", "--", "flashlab*") else head
 
 
 def save(run, out):
-    """Put the run in the file `out`, in the place of one with its label; None: nowhere.
-
-    The file is replaced whole: a reader never sees half of it.
-    """
+    """Put the run in the file `out`, in place of one with its label. The file is replaced whole, never half written."""
     if out is None:
         return
-    out = Path(out)
-    runs = read(out) if out.exists() else []
-    labels = [one["label"] for one in runs]
-    place = labels.index(run["label"]) if run["label"] in labels else len(runs)
-    runs[place: place + 1] = [run]
+    runs = {one["label"]: one for one in (read(out) if out.exists() else [])} | {run["label"]: run}
+    text = ",\n".join(as_text(one) for one in runs.values())
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f"{out.name}.part")
-    part.write_text('{"runs": [\n' + ",\n".join(map(as_text, runs)) + "\n]}\n", encoding="utf-8")
+    part.write_text('{"runs": [\n' + text + "\n]}\n", encoding="utf-8")
     part.replace(out)
 
 
@@ -146,11 +138,11 @@ def load_results(name, label=None):
     Raises: as load_runs, and ValueError for a label that is not in the file
     """
     runs = load_runs(name)
-    found = runs[:1] if label is None else [run for run in runs if run["label"] == label]
-    if not found:
-        labels = ", ".join(repr(run["label"]) for run in runs) or "none"
-        raise ValueError(f"label must be one of those in results/{name}.json ({labels}), got {label!r}")
-    return found[0]
+    for run in runs:
+        if label in (None, run["label"]):
+            return run
+    labels = ", ".join(repr(run["label"]) for run in runs) or "none"
+    raise ValueError(f"label must be one of those in results/{name}.json ({labels}), got {label!r}")
 
 
 def measured(run):
@@ -160,7 +152,7 @@ def measured(run):
 
 
 def where(run):
-    """Of a recorded run: which device, when, which version of the course."""
+    """The device, the date and the versions of a recorded run, in words."""
     p = run["provenance"]
     head, *dirty = p["commit"].split("-")
     commit = "-".join([head[:8], *dirty])

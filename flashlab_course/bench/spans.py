@@ -1,6 +1,6 @@
 """Windows and packed sequences: a window beside the causal mask at one long N, packed sequences beside a batch.
 
-Forward and backward, each pair by turns. The last head of each call is held against float64 first.
+Forward and backward; the two of a pair take turns, and both are checked against float64 first.
 """
 
 from functools import partial
@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import torch
 
-from flashlab import oracle
 from flashlab.operator.attention import flash_attention, flash_attention_varlen
 from flashlab_course.bench import timing
-from flashlab_course.bench.checks import fields
-from flashlab_course.bench.options import add_integers, positive
+from flashlab_course.bench.checks import check, check_gradients
+from flashlab_course.bench.options import add_integers, integer
 from flashlab_course.bench.problems import HEAD_DIMS, TOKENS, WIDTH, drawn
 
 SECONDS = 120.0
@@ -34,71 +33,55 @@ class Problem(NamedTuple):
         return {"causal": self.causal} | ({} if self.left is None else {"window": (self.left, 0)})
 
 
-def pairs(d=HEAD_DIMS, long_N=TOKENS, packed_N=(1024, 4096)):
-    """(a problem, what it is timed beside): a window of an eighth of the keys, the causal mask; packed, batched."""
-    found = []
+def pairs(d=HEAD_DIMS, long_N=TOKENS):
+    """(a problem, the one beside it): a window of an eighth of the keys, the causal mask; packed, batched."""
     for width in d:
         one = Problem(1, max(1, WIDTH // width), long_N, width)
-        found.append((one._replace(left=long_N // 8), one._replace(causal=True)))
-        for N in packed_N:
+        yield one._replace(left=long_N // 8), one._replace(causal=True)
+        for N in (1024, 4096):
             for causal in (False, True):
-                batched = one._replace(B=max(1, TOKENS // N), N=N, causal=causal)
-                found.append((batched._replace(packed=True), batched))
-    return found
+                batched = one._replace(B=TOKENS // N, N=N, causal=causal)
+                yield batched._replace(packed=True), batched
 
 
 def attend(problem, cu_seqlens, Q, K, V):
-    """O of Q, K and V (B, N, H, d), packed or batched, as (B, N, H, d)."""
+    """O of Q, K and V (B, H, N, d), in memory (B, N, H, d)."""
     if not problem.packed:
-        return flash_attention(*(T.transpose(1, 2) for T in (Q, K, V)), **problem.masks).transpose(1, 2)
-    packed = (T.flatten(0, 1) for T in (Q, K, V))
-    return flash_attention_varlen(*packed, cu_seqlens, cu_seqlens, **problem.masks).view_as(Q)
+        return flash_attention(Q, K, V, **problem.masks)
+    packed = (T.transpose(1, 2).flatten(0, 1) for T in (Q, K, V))
+    O = flash_attention_varlen(*packed, cu_seqlens, cu_seqlens, **problem.masks)
+    return O.unflatten(0, (problem.B, problem.N)).transpose(1, 2)
 
 
-def calls(problem, Q, K, V, dO):
-    """{"forward", "backward": a call, and its check against float64}, of the last head."""
-    leaves = [T.detach().requires_grad_() for T in (Q, K, V)]
-    ends = [n * problem.N for n in range(problem.B + 1)]
-    cu_seqlens = torch.tensor(ends, device=Q.device, dtype=torch.int32)            # all layers of a model share it
-    backward = partial(torch.autograd.grad, attend(problem, cu_seqlens, *leaves), leaves, dO, retain_graph=True)
-    last = lambda tensors: [T[-1:, :, -1:].transpose(1, 2) for T in tensors]
-
-    def check_forward(call):
-        O, *inputs = last([call(), Q, K, V])
-        return fields(oracle.judge(O, None, *inputs, **problem.masks))
-
-    def check_backward(call):
-        return fields(oracle.judge_gradients(*last([*call(), Q, K, V, dO]), **problem.masks))
-
-    forward = partial(attend, problem, cu_seqlens, Q, K, V)
-    return {"forward": (forward, check_forward), "backward": (backward, check_backward)}
-
-
-def measure(it, beside, *, device="cuda", timer=timing.time_ms, rounds=3, expired=timing.never):
+def measure(it, beside, *, device="cuda", rounds=3, **timed):
     """Two rows, one for each pass: `it`, and how many times as fast as the other it is."""
     normal = drawn(it.N, device)
-    tensors = [normal(it.B, it.N, it.H, it.d) for _ in range(4)]
-    both = {"it": calls(it, *tensors), "beside": calls(beside, *tensors)}
-    for which in ("forward", "backward"):
-        checks = {of[which][0]: of[which][1] for of in both.values()}
-        named = {name: of[which][0] for name, of in both.items()}
-        rows = timing.measure(named, lambda call: checks[call](call), rounds, timer=timer, expired=expired)
-        mine, other = rows["it"], rows["beside"]
-        row = it._asdict() | {"pass": which, "beside": str(beside)} | mine
-        if mine["ms"] and other["ms"]:
-            row |= {"beside_ms": other["ms"], "times_faster": round(other["ms"] / mine["ms"], 4)}
-        yield row | {"skipped": mine["skipped"] or other["skipped"]}
+    *qkv, dO = (normal(it.B, it.N, it.H, it.d).transpose(1, 2) for _ in range(4))
+    leaves = [T.detach().requires_grad_() for T in qkv]
+    ends = torch.arange(it.B + 1, device=device, dtype=torch.int32) * it.N     # made once: a model's layers share it
+    forward = {problem: partial(attend, problem, ends, *qkv) for problem in (it, beside)}
+    outputs = {problem: attend(problem, ends, *leaves) for problem in (it, beside)}
+    backward = {problem: partial(torch.autograd.grad, O, leaves, dO, retain_graph=True)
+                for problem, O in outputs.items()}
+    checks = {call: partial(check, lambda call=call: (call(), None), *qkv, **problem.masks)
+              for problem, call in forward.items()}
+    checks |= {call: partial(check_gradients, call, *qkv, dO, **problem.masks) for problem, call in backward.items()}
+    for which, calls in (("forward", forward), ("backward", backward)):
+        rows = timing.measure(calls, lambda call: checks[call](), rounds, **timed)
+        row = it._asdict() | {"pass": which, "beside": str(beside)} | rows[it]
+        if rows[it]["ms"] and rows[beside]["ms"]:
+            row["times_faster"] = round(rows[beside]["ms"] / rows[it]["ms"], 4)
+        yield row | {"skipped": rows[it]["skipped"] or rows[beside]["skipped"]}
 
 
 def pieces(args):
     """What the options ask for, pair by pair."""
-    for it, beside in pairs(args.d, args.N):
-        rows, reason = timing.attempt(lambda pair: list(measure(*pair, expired=args.expired)), (it, beside))
-        yield "rows", rows or [it._asdict() | {"ms": None, "skipped": reason}]
+    beside = dict(pairs(args.d, args.N))
+    return timing.sweep(beside, lambda it: list(measure(it, beside[it], expired=args.expired)))
 
 
 def add_arguments(parser):
     """The options of `bench spans`."""
     add_integers(parser, "--d", HEAD_DIMS, "head dimensions")
-    parser.add_argument("--N", type=positive(int, "an integer >= 1"), default=TOKENS,
-                        help=f"sequence length of the window, which is N/8 ({TOKENS})")
+    words = f"sequence length of the window, which is N/8 ({TOKENS})"
+    parser.add_argument("--N", type=integer, default=TOKENS, help=words)

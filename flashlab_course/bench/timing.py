@@ -1,7 +1,7 @@
-"""How time and memory are measured here, and the loop behind every number: `measure`.
+"""How time and memory are measured, and the loop behind every number: `measure`.
 
-Time is the GPU's own, by its events, warm, with a cold L2 cache. The clocks of a GPU drift as it warms up: so functions
-take turns, several rounds of them with the order changed, and the numbers to compare with come from the same run.
+The GPU's own events take the time, warm and with a cold L2 cache. A GPU's clocks drift as it warms up: functions take
+turns, in an order that changes from round to round, and only numbers of the same run are compared.
 """
 
 import random
@@ -22,11 +22,11 @@ def never():
 def time_ms(function, warmup=25, rep=60):
     """ms of each of many runs, by the GPU's events, as triton.testing.do_bench takes them, with a longer pause between.
 
-    warmup, rep: ms to spend, pauses included. In the pause the GPU overwrites its L2 cache, and Python gets ahead:
-    timed is the GPU's work, not how long a launch takes the host (`bench launch` measures that).
+    warmup, rep: ms to spend, pauses included. In the pause the GPU overwrites its L2 cache and Python gets ahead, so
+    that the time is the GPU's, not how long the host takes to launch (`bench launch` measures that).
     """
-    everything = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
-    pause = torch.empty(min(PAUSE_BYTES, everything // 32), dtype=torch.int8, device="cuda")
+    memory = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    pause = torch.empty(min(PAUSE_BYTES, memory // 32), dtype=torch.int8, device="cuda")
 
     def timed(runs):
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(3)] for _ in range(runs)]
@@ -40,7 +40,7 @@ def time_ms(function, warmup=25, rep=60):
         return [(before.elapsed_time(end), start.elapsed_time(end)) for before, start, end in events]
 
     function()                                         # compiles
-    once = sorted(whole for whole, _ in timed(5))[2]
+    once = median(whole for whole, _ in timed(5))
     timed(max(1, int(warmup / once)))
     return [ms for _, ms in timed(max(1, int(rep / once)))]
 
@@ -51,7 +51,7 @@ quick_ms = partial(time_ms, warmup=10, rep=30)
 def measure(calls, check, rounds=5, *, timer=time_ms, expired=never, against=(), **work):
     """A row for each of `calls`, {name: function}: all are checked, then those that are right take turns at the clock.
 
-    check:   check(call) -> the first fields of its row, "skipped" among them: why it is not timed, None if it is right
+    check:   check(call) -> the first fields of its row, with "skipped": why it is not timed, None if it is right
     against: names whose time over a row's own, round by round, becomes its "vs_<name>": above 1 where the row is faster
     work:    moved, flops: of one call, see `statistics`
     """
@@ -59,7 +59,7 @@ def measure(calls, check, rounds=5, *, timer=time_ms, expired=never, against=(),
     names = [name for name, row in rows.items() if row["skipped"] is None]
     turns, shuffle = {name: [] for name in names}, random.Random(0).shuffle
     for _ in range(rounds):
-        shuffle(names)                 # whoever follows a kernel that heats the GPU runs at lower clocks
+        shuffle(names)                 # after a kernel that heats the GPU, the next one runs at lower clocks
         for name in names:
             if rows[name]["skipped"] is None and not expired():
                 ms, rows[name]["skipped"] = attempt(timer, calls[name])
@@ -77,7 +77,7 @@ def checked(check, call, expired):
 
 
 def timed_row(turns, name, against, **work):
-    """What the turns of all, {name: [ms of each run, for each round]}, say of one."""
+    """The timed fields of one row. turns: {name: [ms of each run, for each round]}, of all calls"""
     row = statistics(sum(turns[name], []), **work) | {"runs": sum(map(len, turns[name]))}
     for other in against:
         # in the same round both ran at about the same clocks
@@ -94,12 +94,12 @@ def attempt(function, *args):
         return function(*args), None
     except torch.OutOfMemoryError:
         return None, "out of memory"
-    except Exception as error:         # whatever a kernel may raise: its row says it
+    except Exception as error:         # whatever a kernel raises becomes the row's reason
         return None, f"{type(error).__name__}: {(str(error) or 'no message').splitlines()[0][:300]}"
 
 
 def peak_bytes(function):
-    """Most memory that PyTorch held during a call beyond what it held before: not the inputs. None on a CPU."""
+    """The most memory that PyTorch held during a call, less what it held before: not the inputs. None on a CPU."""
     if not torch.cuda.is_available():
         return None
     torch.cuda.synchronize()
@@ -122,14 +122,22 @@ def statistics(ms, *, moved=0, flops=0):
     return found
 
 
-def ceilings(device="cuda", timer=time_ms):
+def ceilings():
     """What no kernel can beat by much: a big bfloat16 matmul's TFLOP/s, a copy's TB/s, bytes read + written."""
-    A, B = (torch.randn(MATMUL_SIZE, MATMUL_SIZE, device=device, dtype=torch.bfloat16) for _ in range(2))
-    matmul = statistics(timer(lambda: A @ B), flops=2 * MATMUL_SIZE**3)
-    source = torch.randn(COPY_BYTES // 4, device=device)
+    A, B = (torch.randn(MATMUL_SIZE, MATMUL_SIZE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    matmul = statistics(time_ms(lambda: A @ B), flops=2 * MATMUL_SIZE**3)
+    source = torch.randn(COPY_BYTES // 4, device="cuda")
     target = torch.empty_like(source)
-    copy = statistics(timer(lambda: target.copy_(source)), moved=2 * COPY_BYTES)
+    copy = statistics(time_ms(lambda: target.copy_(source)), moved=2 * COPY_BYTES)
     return {"matmul_tflops": matmul["tflops"], "copy_tb_s": copy["tb_s"]}
+
+
+def sweep(problems, measure):
+    """Pieces of a run, see results.collect: the ceilings, and for each problem the rows that `measure` gives."""
+    yield "ceilings", ceilings()
+    for problem in problems:
+        rows, reason = attempt(measure, problem)
+        yield "rows", rows or [problem._asdict() | {"implementation": "all", "ms": None, "skipped": reason}]
 
 
 def deadline(seconds, clock=time.monotonic):

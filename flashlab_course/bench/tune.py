@@ -7,9 +7,9 @@ from importlib import import_module
 import torch
 
 from flashlab import ladder
-from flashlab_course.bench import backward, problems, timing
+from flashlab_course.bench import problems, timing
 from flashlab_course.bench.checks import check, check_gradients
-from flashlab_course.bench.options import add_sizes
+from flashlab_course.bench.options import add_integers, add_names
 
 SECONDS = 900.0
 TUNABLE = ("fa2_tuned_forward", "fa2_pipelined_forward", "fa2_tma_forward", "fa2_persistent_forward",
@@ -17,7 +17,7 @@ TUNABLE = ("fa2_tuned_forward", "fa2_pipelined_forward", "fa2_tma_forward", "fa2
 
 
 def tunable_kernels(name):
-    """The kernels of a rung that have tiles of their own, by what their programs keep on chip: "queries" or "keys"."""
+    """{what a program keeps on chip, "queries" or "keys": kernel}, of a rung's kernels with tiles of their own."""
     module = import_module(ladder.rung(name).module)
     return module.KERNELS if name.endswith("backward") else {"queries": module.KERNEL}
 
@@ -28,18 +28,18 @@ def with_tiles(name, stays, problem, device):
     from flashlab.kernels.fa2 import fa2_triton_forward
 
     rung, kernel = ladder.rung(name), tunable_kernels(name)[stays]
+    Q, K, V = problems.inputs(problem, device)
     options = {"causal": problem.causal, "scale": problem.d**-0.5}
     if not name.endswith("backward"):
-        tensors = problems.inputs(problem, device)
-        call = lambda tiles: launch.forward(kernel, partial(rung.launch, tiles=tiles), *tensors, **options)
-        return call, lambda call: check(call, *tensors, problem.causal)
-    *qkv, dO = backward.inputs(problem, device)
-    O, L = fa2_triton_forward(*qkv, causal=problem.causal)
+        call = lambda tiles: launch.forward(kernel, partial(rung.launch, tiles=tiles), Q, K, V, **options)
+        return call, lambda call: check(call, Q, K, V, causal=problem.causal)
+    dO = torch.randn_like(Q)
+    O, L = fa2_triton_forward(Q, K, V, causal=problem.causal)
 
     def call(tiles):
-        return launch.backward(partial(rung.launch, tiles={stays: tiles}), *qkv, O, dO, L, None, **options)
+        return launch.backward(partial(rung.launch, tiles={stays: tiles}), Q, K, V, O, dO, L, None, **options)
 
-    return call, lambda call: check_gradients(call, *qkv, dO, problem.causal)
+    return call, lambda call: check_gradients(call, Q, K, V, dO, causal=problem.causal)
 
 
 def search(name, problem, stays="queries", *, device="cuda", limit=None, grid=None, timer=timing.quick_ms, **timed):
@@ -65,7 +65,7 @@ def search(name, problem, stays="queries", *, device="cuda", limit=None, grid=No
 
 def pieces(args):
     """A row for each candidate of each kernel that the options ask for, the fastest of a kernel first."""
-    for problem in problems.problem_grid(args.N or (4096,), args.d, problems.MASKS[args.causal], args.dtype):
+    for problem in problems.problem_grid(args.N, args.d):
         for name in args.implementations:
             for stays, kernel in tunable_kernels(name).items():
                 size = problem._asdict() | {"implementation": name, "kernel": kernel.fn.__name__}
@@ -75,4 +75,6 @@ def pieces(args):
 
 def add_arguments(parser):
     """The options of `bench tune`."""
-    add_sizes(parser, TUNABLE, N=(4096,), quick_N=(4096,), d=(64, 128), causal="both")
+    add_integers(parser, "--N", (4096,), "sequence lengths")
+    add_integers(parser, "--d", problems.HEAD_DIMS, "head dimensions")
+    add_names(parser, "--implementations", TUNABLE)

@@ -14,7 +14,7 @@ from flashlab import cost
 from flashlab.memory import A100_SRAM, Memory, SRAMOverflow, kernel, load, store, tiles
 from flashlab.tiles import largest_square_tile
 from flashlab.triton_mode import import_triton, interpreted
-from flashlab_course.bench import backward, forward, passes, problems, timing
+from flashlab_course.bench import backward, forward, problems, timing
 from flashlab_course.bench.results import why_no_gpu
 from flashlab_course.check import checker, form, source
 from flashlab_course.compiler.watch import Traffic, watch
@@ -138,9 +138,9 @@ def into(results):
     own = {} if why_no_gpu() else implementations(results["what"])
     if not own:
         return results
-    which = {"forward": forward.FORWARD, "backward": backward.BACKWARD}[results["what"]]
+    measure = {"forward": forward.measure, "backward": backward.measure}[results["what"]]
     sizes = dict.fromkeys(problems.problem_of(row) for row in results["rows"])
-    found = [row for size in sizes for row in passes.measure(which, size, own, timer=timing.quick_ms, rounds=1)]
+    found = [row for size in sizes for row in measure(size, own, timer=timing.quick_ms, rounds=1)]
     return results | {"rows": results["rows"] + found}
 
 

@@ -349,7 +349,7 @@ figures.ring_memory(recorded) if recorded else None
 # %% [markdown]
 # **Compare.** Long sequences hide what is sent: a block takes a rank $O((N/R)^2)$ to compute and $O(N/R)$ to send. On two H200s the ring is 1.92 to 1.99 times as fast as one GPU at $N = 262144$ with zig-zag, 1.62 to 1.66 times at 32,768; in order, causal, 1.34 times. Without a mask, forward and backward, it was even 2.11: nobody has looked into why. Memory is another matter. What a rank holds is proportional to $N/R$, but it is more than its shard: blocks on their way, and sums in float32. On two GPUs that is as much as the second one spares, 11.5 GiB against 10.0 on one GPU alone, and only more GPUs make it less.
 #
-# The bench holds every result against float64 and against one GPU before it times it. It also times a ring that computes and sends nothing, and one that sends and computes nothing, and so knows how much of the messages was hidden: the fields `compute_ms`, `send_ms` and `hidden` of each row, where there is a record.
+# The benchmark compares every result with float64 and with one GPU's before it times it. When this ring was recorded, it was also timed computing without sending, and sending without computing: the fields `compute_ms`, `send_ms` and `hidden` of each row say how much of the communication was hidden.
 #
 # ## An open question
 #

@@ -1,7 +1,8 @@
-"""How a section measures: its cases one by one, each held against a reference before it is timed."""
+"""How a section measures: case by case, each compared with a reference before it is timed."""
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ GiB, MiB, KiB = 2**30, 2**20, 2**10
 
 
 class Here(NamedTuple):
-    """Where and how to measure. `shrink` divides the sizes: tests run every section on a CPU, on next to nothing."""
+    """Where and how to measure. `shrink` divides the sizes: tests run every section on a CPU, on tiny inputs."""
 
     device: str = "cuda"
     timer: Callable = quick_ms
@@ -21,23 +22,38 @@ class Here(NamedTuple):
     def size(self, n, smallest=1):
         return max(smallest, n // self.shrink)
 
-    def sizes(self, nbytes, smallest=16 * KiB):
-        return sorted({self.size(n, smallest) for n in nbytes})
-
     def randn(self, *shape, dtype=torch.float32):
         return torch.randn(*shape, device=self.device, dtype=dtype)
 
-    def timed(self, function, reference=None, tolerance=0.0, moved=0, flops=0):
-        """A function that measures: the fields of a row, once the result is within `tolerance` of the reference.
+    def row(self, labels, measured):
+        """The labels and the fields that `measured` returns; "skipped" says why it failed."""
+        fields, reason = attempt(measured)
+        return labels | (fields if reason is None else {"skipped": reason})
 
-        moved, flops   bytes and operations of one call: with them come TB/s and TFLOP/s
+    def timed(self, labels, function, reference=None, tolerance=0.0, **work):
+        """The row of a function, timed if its result is within `tolerance` of the reference.
+
+        work: moved, flops: bytes and operations of one call, for TB/s and TFLOP/s
         """
-        def measured():
-            result = function()
-            row = {} if reference is None else {"error": within(tolerance, max_error(result, reference))}
-            return row | statistics(self.timer(function), moved=moved, flops=flops)
+        return self.row(labels, partial(self.fields, function, reference, tolerance, **work))
 
-        return measured
+    def fields(self, function, reference=None, tolerance=0.0, **work):
+        """What `timed` measures. Raises: AssertionError if the result is off"""
+        result = function()
+        error = {} if reference is None else {"error": within(tolerance, max_error(result, reference))}
+        return error | statistics(self.timer(function), **work)
+
+    def once_ms(self, launch):
+        """ms of one launch by the GPU's events, with nothing cleared before it: a latency, not a throughput."""
+        if self.device == "cpu":
+            launch()
+            return 1.0
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        launch()
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end)
 
 
 def within(tolerance, error):
@@ -47,16 +63,7 @@ def within(tolerance, error):
 
 
 def max_error(result, reference):
-    """max |result - reference| in float64, a slice of rows at a time."""
+    """max |result - reference| in float64, a slice of rows at a time; NaN if there is one."""
     pairs = zip(result.split(2**13), reference.split(2**13), strict=True)
     errors = [(a.double() - b.double()).abs().max().item() for a, b in pairs]
     return math.nan if any(map(math.isnan, errors)) else max(errors)
-
-
-def rows_of(cases):
-    """A row for each of a section's cases, (labels, function that measures); "skipped" says why one is empty."""
-    rows = []
-    for labels, measured in cases:
-        fields, reason = attempt(measured)
-        rows.append(labels | (fields or {}) | ({"skipped": reason} if reason else {}))
-    return rows

@@ -8,34 +8,25 @@ import time
 
 import torch
 
-from flashlab_course.bench.basics.access import atomics, coalescing, key_loading
-from flashlab_course.bench.basics.clocks import timing_ways
+from flashlab_course.bench.basics import chapter_02, chapter_09
 from flashlab_course.bench.basics.counters import counters
-from flashlab_course.bench.basics.here import Here, rows_of
-from flashlab_course.bench.basics.memory import (
-    ceilings,
-    host_copies,
-    in_flight,
-    memory_bandwidth,
-    memory_latency,
-    roofline,
-)
-from flashlab_course.bench.basics.products import matmul, matmul_order, matmul_tiles, precision, softmax
-from flashlab_course.bench.basics.threads import divergence, idle_lanes, programs, simulator, vector_addition
+from flashlab_course.bench.basics.here import Here
 from flashlab_course.bench.options import add_names
 from flashlab_course.bench.results import line, load_runs, measured, where, why_no_gpu
 from flashlab_course.bench.timing import OUT_OF_TIME, attempt
 
 SECONDS = 240.0
 SECTIONS = {section.__name__: section for section in (
-    ceilings, memory_bandwidth, memory_latency, in_flight, host_copies, roofline, simulator, vector_addition,
-    divergence, idle_lanes, coalescing, key_loading, atomics, softmax, matmul, matmul_tiles, matmul_order, precision,
-    timing_ways, counters, programs)}
+    chapter_02.ceilings, chapter_02.memory_bandwidth, chapter_02.memory_latency, chapter_02.in_flight,
+    chapter_02.host_copies, chapter_02.roofline, chapter_02.simulator, chapter_02.vector_addition,
+    chapter_02.divergence, chapter_02.idle_lanes, chapter_09.coalescing, chapter_09.key_loading, chapter_09.atomics,
+    chapter_09.softmax, chapter_09.matmul, chapter_09.matmul_tiles, chapter_09.matmul_order, chapter_09.precision,
+    chapter_09.timing_ways, counters)}
 
 
 def rows_here(name, here):
     """The rows of a section, measured here."""
-    return rows_of(SECTIONS[name](here))
+    return list(SECTIONS[name](here))
 
 
 def pieces(args, here=Here()):                             # noqa: B008    a tuple of constants
@@ -61,8 +52,8 @@ MEASURED_HERE = {}         # section -> rows, or None where it failed: tried onc
 def numbers(section, name="basics_h100", live=True, needs=()):
     """(rows, words) of a section: measured here where there is a GPU, else recorded; the words say which, and where.
 
-    Rows that were skipped are left out. live=False: recorded in any case (sections that need ncu or nvcc).
-    needs: labels of rows without which those measured here do not do: a GPU may have no room for a tile, then recorded.
+    Rows that were skipped are left out. live=False: recorded in any case, for sections that need ncu or nvcc.
+    needs: labels of rows that must be among those measured here, else the recorded ones are taken.
     Where nothing is recorded rows is [], and the words say how to record it.
     """
     if live and not why_no_gpu():
