@@ -67,7 +67,7 @@ def timer(call):
 
 
 @no_gpu
-@pytest.mark.parametrize("argv", [[], *([name] for name in cli.SUBJECTS), ["--quick"]])
+@pytest.mark.parametrize("argv", [[], *([name] for name in cli.SUBJECTS), ["--N", "512"]])
 def test_without_a_gpu_it_says_what_to_do_and_writes_nothing(argv, tmp_path, capsys):
     assert cli.main([*argv, "--out", str(tmp_path / "deeper/x.json")]) == 2
     said = capsys.readouterr().err
@@ -132,7 +132,7 @@ def test_the_full_set_is_written_under_the_gpus_name_and_the_label_all(gpu, tmp_
     assert file("basics")[0]["label"] == "again" and list(file("basics")[0]["sections"]) == list(sections.SECTIONS)
 
 
-@pytest.mark.parametrize("argv", [["--quick"], ["backward", "--deterministic"], ["basics", "--sections", "softmax"]])
+@pytest.mark.parametrize("argv", [["--N", "512"], ["backward", "--deterministic"], ["basics", "--sections", "softmax"]])
 def test_a_part_is_written_nowhere_unless_out_says_so(gpu, tmp_path, argv, capsys):
     cli.main(argv)
     assert list(tmp_path.iterdir()) == [] and "nothing written" in capsys.readouterr().out
@@ -147,7 +147,7 @@ def test_a_part_is_written_nowhere_unless_out_says_so(gpu, tmp_path, argv, capsy
 
 
 def test_yours_is_one_more_and_refused_before_it_passes(gpu, capsys):
-    assert cli.main(["--yours", "--quick"], lambda what: {"yours": what}) == 1 and gpu["names"][-1] == "yours"
+    assert cli.main(["--yours"], lambda what: {"yours": what}) == 1 and gpu["names"][-1] == "yours"
     with pytest.raises(SystemExit):
         cli.main(["--yours"], lambda what: {})
     assert "your forward kernel has not passed yet" in capsys.readouterr().err

@@ -15,7 +15,6 @@ from flashlab_course.bench.checks import check_gradients
 from flashlab_course.bench.peers import peers
 
 SECONDS = 900.0
-QUICK_SIZES = (1024, 4096)
 
 
 def implementations(deterministic=False):
@@ -58,12 +57,10 @@ def measure(problem, forwards, *, device="cuda", timer=timing.time_ms, **timed):
 
 
 def pieces(args):
-    """What the options ask for, size by size."""
-    return forward.sweep(measure, implementations(args.deterministic), args, QUICK_SIZES)
+    return forward.sweep(measure, implementations(args.deterministic), args)
 
 
 def add_arguments(parser):
-    """The options of `bench backward`."""
-    forward.add_arguments(parser, implementations(), QUICK_SIZES)
+    forward.add_pass_arguments(parser, implementations())
     words = "the course's kernels give the same bits each time"
     parser.add_argument("--deterministic", action="store_true", help=words)

@@ -8,16 +8,7 @@ from flashlab.ladder import KERNELS, RUNGS
 from flashlab_course.bench import ncu
 from flashlab_course.bench.checks import check
 from flashlab_course.bench.options import add_sizes
-from flashlab_course.bench.problems import (
-    MASKS,
-    QUICK_SIZES,
-    SIZES,
-    Problem,
-    implementations,
-    inputs,
-    problem_grid,
-    tiles,
-)
+from flashlab_course.bench.problems import MASKS, SIZES, Problem, implementations, inputs, problem_grid, tiles
 from flashlab_course.bench.timing import OUT_OF_TIME, attempt
 
 SECONDS = 900.0
@@ -58,8 +49,7 @@ def counted(name, problem, count=ncu.count):
 
 def pieces(args, count=ncu.count):
     """A row for every problem and implementation, of one sequence and 16 heads."""
-    sizes = args.N or (QUICK_SIZES if args.quick else SIZES[1:])
-    for problem in problem_grid(sizes, args.d, MASKS[args.causal], args.dtype):
+    for problem in problem_grid(args.N, args.d, MASKS[args.causal], args.dtype):
         problem = problem._replace(B=1, H=16)
         for name in args.implementations:
             found, reason = (None, OUT_OF_TIME) if args.expired() else attempt(counted, name, problem, count)
@@ -68,6 +58,5 @@ def pieces(args, count=ncu.count):
 
 
 def add_arguments(parser):
-    """The options of `bench counters`."""
     names = [RUNGS[0].name, *(rung.name for rung in KERNELS)]
-    add_sizes(parser, implementations(), N=SIZES[1:], quick_N=QUICK_SIZES, d=(64,), causal="no", chosen=names)
+    add_sizes(parser, implementations(), N=SIZES[1:], d=(64,), causal="no", chosen=names)

@@ -103,13 +103,11 @@ def measure(problem, page_size, *, device="cuda", backend="auto", timer=timing.q
 
 
 def pieces(args):
-    """What the options ask for, size by size."""
     asked = problems(args.heads, args.B, args.N)
     return timing.sweep(asked, lambda problem: measure(problem, args.page_size, expired=args.expired))
 
 
 def add_arguments(parser):
-    """The options of `bench decode`."""
     add_names(parser, "--heads", HEADS)
     add_integers(parser, "--B", BATCHES, "batch sizes")
     add_integers(parser, "--N", LENGTHS, "keys")

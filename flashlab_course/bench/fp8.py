@@ -14,10 +14,9 @@ from flashlab_course.bench import timing
 from flashlab_course.bench.checks import poisoned_outputs
 from flashlab_course.bench.options import add_integers
 from flashlab_course.bench.peers import BACKENDS, run_sdpa
-from flashlab_course.bench.problems import MASKS, inputs, problem_grid
+from flashlab_course.bench.problems import inputs, problem_grid
 
 SECONDS = 300.0
-SIZES, QUICK_SIZES = (4096, 16384), (16384,)
 BASELINE, HOPPER = "sdpa_cudnn", "fa2_hopper_forward"
 ALONE, QUANTISING, WHOLE = "fp8 kernel", "fp8 quantising", "flash_attention_fp8"
 LARGEST_ERROR = 1.5 * 2 * fp8.EPS      # relative to O, of Gaussian inputs: four roundings, and the tensor cores' own
@@ -80,18 +79,14 @@ def why_not():
 
 
 def pieces(args):
-    """What the options ask for, size by size."""
-    timed = {"timer": timing.quick_ms, "rounds": 2} if args.quick else {}
-    yield "ceilings", timing.ceilings()
-    for problem in problem_grid(args.N or (QUICK_SIZES if args.quick else SIZES), args.d, MASKS[args.causal]):
+    def rows(problem):
         tensors = inputs(problem, "cuda")
-        yield "rows", measure(problem, functions(*tensors, problem.causal), tensors, expired=args.expired, **timed)
+        return measure(problem, functions(*tensors, problem.causal), tensors, expired=args.expired)
+
+    return timing.sweep(problem_grid(args.N, args.d), rows)
 
 
 def add_arguments(parser):
-    """The options of `bench fp8`."""
-    add_integers(parser, "--N", None, "sequence lengths (4096 16384)")
+    add_integers(parser, "--N", (4096, 16384), "sequence lengths")
     words = "head dimensions (64 128)"
     parser.add_argument("--d", type=int, choices=fp8.HEAD_DIMS, nargs="+", default=[64, 128], help=words)
-    parser.add_argument("--causal", choices=list(MASKS), default="both", help="(both)")
-    parser.add_argument("--quick", action="store_true", help="N 16384 only, in two short rounds")

@@ -139,7 +139,6 @@ def pieces(args, sizes=Sizes(), device="cuda", ceilings=timing.ceilings):  # noq
 
 
 def add_arguments(parser):
-    """The options of `bench gpt`."""
     add_names(parser, "--implementations", gpt.ATTENTIONS)
     words = f"the longest context to train at ({CONTEXTS[-1]})"
     parser.add_argument("--longest", type=integer, default=CONTEXTS[-1], metavar="N", help=words)

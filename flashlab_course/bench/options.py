@@ -18,21 +18,19 @@ def add_common(parser, seconds):
     parser.add_argument("--label", help=words)
 
 
-def add_sizes(parser, names, *, N, quick_N, d, causal, chosen=None):
+def add_sizes(parser, implementations, *, N, d, causal, chosen=None):
     """The options of a subject that runs implementations, `chosen` of them by default, at many sizes."""
-    add_integers(parser, "--N", None, f"sequence lengths ({N[0]} ... {N[-1]})")
+    add_integers(parser, "--N", N, "sequence lengths")
     add_integers(parser, "--d", d, "head dimensions")
     parser.add_argument("--causal", choices=list(MASKS), default=causal, help=f"({causal})")
     parser.add_argument("--dtype", choices=("bfloat16", "float16"), nargs="+", default=["bfloat16"], help="(bfloat16)")
-    add_names(parser, "--implementations", names, chosen)
-    words = f"N {' '.join(map(str, quick_N))} only, in one short round"
-    parser.add_argument("--quick", action="store_true", help=words)
+    add_names(parser, "--implementations", implementations, chosen)
 
 
 def add_integers(parser, name, default, words):
     """An option that takes one or more integers >= 1."""
-    shown = f" ({' '.join(map(str, default))})" if default else ""
-    parser.add_argument(name, type=integer, nargs="+", default=default and list(default), help=words + shown)
+    words = f"{words} ({' '.join(map(str, default))})"
+    parser.add_argument(name, type=integer, nargs="+", default=list(default), help=words)
 
 
 def add_names(parser, option, names, chosen=None):

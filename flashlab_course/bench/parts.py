@@ -71,6 +71,5 @@ def pieces(args):
 
 
 def add_arguments(parser):
-    """The options of `bench parts`."""
     add_integers(parser, "--N", (4096,), "sequence lengths")
     add_integers(parser, "--d", HEAD_DIMS, "head dimensions")

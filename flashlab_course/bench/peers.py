@@ -17,7 +17,8 @@ BACKENDS = {"sdpa_math": SDPBackend.MATH, "sdpa_efficient": SDPBackend.EFFICIENT
 def peers():
     """name -> forward(Q, K, V, causal) -> (O, None), all (B, H, N, d), of those in ladder.PEERS that are installed."""
     found = {name: partial(run_sdpa, backend) for name, backend in BACKENDS.items()} | {"flex_attention": run_flex}
-    if has_fa4():
+    # FlashAttention-4: the CuTe kernels of the package flash-attn-4
+    if importlib.util.find_spec("flash_attn") and importlib.util.find_spec("flash_attn.cute"):
         found["fa4"] = run_fa4
     return {peer.name: found[peer.name] for peer in PEERS if peer.name in found}
 
@@ -48,14 +49,6 @@ def causal_blocks(N, device):
     from torch.nn.attention.flex_attention import create_block_mask
 
     return create_block_mask(lambda b, h, query, key: query >= key, None, None, N, N, device=device)
-
-
-def has_fa4():
-    """FlashAttention-4, the CuTe kernels of the package flash-attn-4, which brings a compiler of its own."""
-    try:
-        return importlib.util.find_spec("flash_attn.cute") is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def run_fa4(Q, K, V, causal):

@@ -16,7 +16,6 @@ from flashlab_course.bench.peers import peers
 
 TOKENS, WIDTH = 16384, 2048            # B·N and H·d at every N and d: equal inputs, equal work per score
 SIZES = (512, 1024, 2048, 4096, 8192, 16384)
-QUICK_SIZES = (1024, 4096, 16384)
 HEAD_DIMS = (64, 128)
 MASKS = {"both": (False, True), "yes": (True,), "no": (False,)}
 

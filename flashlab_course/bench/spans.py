@@ -75,13 +75,11 @@ def measure(it, beside, *, device="cuda", rounds=3, **timed):
 
 
 def pieces(args):
-    """What the options ask for, pair by pair."""
     beside = dict(pairs(args.d, args.N))
     return timing.sweep(beside, lambda it: list(measure(it, beside[it], expired=args.expired)))
 
 
 def add_arguments(parser):
-    """The options of `bench spans`."""
     add_integers(parser, "--d", HEAD_DIMS, "head dimensions")
     words = f"sequence length of the window, which is N/8 ({TOKENS})"
     parser.add_argument("--N", type=integer, default=TOKENS, help=words)

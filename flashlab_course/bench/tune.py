@@ -74,7 +74,6 @@ def pieces(args):
 
 
 def add_arguments(parser):
-    """The options of `bench tune`."""
     add_integers(parser, "--N", (4096,), "sequence lengths")
     add_integers(parser, "--d", problems.HEAD_DIMS, "head dimensions")
     add_names(parser, "--implementations", TUNABLE)

@@ -40,7 +40,6 @@ def pieces(args, here=Here()):                             # noqa: B008    a tup
 
 
 def add_arguments(parser):
-    """The options of `bench basics`."""
     add_names(parser, "--sections", SECTIONS)
 
 
