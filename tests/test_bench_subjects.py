@@ -35,7 +35,6 @@ from flashlab_course.bench import (
 from flashlab_course.bench import fp8 as bench_fp8
 from flashlab_course.bench import gpt as bench_gpt
 from flashlab_course.bench import ring as bench_ring
-from flashlab_course.bench.basics import counters as basics_counters
 from flashlab_course.bench.basics import sections
 from flashlab_course.bench.basics.here import Here
 from flashlab_course.bench.problems import Problem, implementations
@@ -251,7 +250,7 @@ def interpreted_cuda(monkeypatch):
 
 
 @needs_interpreter
-@pytest.mark.parametrize("name", [name for name in sections.SECTIONS if name != "counters"])
+@pytest.mark.parametrize("name", sections.SECTIONS)
 def test_each_section_measures_all_its_rows(name, interpreted_cuda):
     section = collected(sections.pieces(args("basics", "--sections", name), here(name)))["sections"][name]
     assert section["question"] and not section["skipped"]
@@ -295,21 +294,6 @@ def test_rows_measured_here_do_only_with_those_that_are_needed(monkeypatch):
     assert len(rows) > 2 and words.startswith("Recorded on")
     assert sections.numbers("timing_ways", "basics_h200", live=False)[0], "in any run of the file"
     assert sections.numbers("atomics", "basics_b200", live=False)[1].startswith("Not recorded yet")
-
-
-@needs_interpreter
-def test_counters_go_with_the_launches_or_are_refused(interpreted_cuda, monkeypatch):
-    monkeypatch.setattr(ncu.shutil, "which", lambda name: name)
-    fakes = []
-    for _, run in basics_counters.launches(here("coalescing")):
-        run()
-        fakes.append({"name": str(len(fakes))})
-    rows = list(basics_counters.counters(here("coalescing"), count=lambda *_, **__: fakes))
-    assert len(rows) == len(fakes) == 9 and all(row["kernel"] and "name" in row for row in rows)
-    refused = fake_ncu("", 1, "no permission")
-    for count, words in ((lambda *_, **__: fakes[:1], "ncu saw 1 kernels"), (refused, "no permission")):
-        with pytest.raises((ValueError, RuntimeError), match=words):
-            list(basics_counters.counters(here("coalescing"), count=count))
 
 
 # ---- decoding, FP8, spans

@@ -9,7 +9,6 @@ import time
 import torch
 
 from flashlab_course.bench.basics import chapter_02, chapter_09
-from flashlab_course.bench.basics.counters import counters
 from flashlab_course.bench.basics.here import Here
 from flashlab_course.bench.options import add_names
 from flashlab_course.bench.results import line, load_runs, measured, where, why_no_gpu
@@ -21,7 +20,7 @@ SECTIONS = {section.__name__: section for section in (
     chapter_02.host_copies, chapter_02.roofline, chapter_02.simulator, chapter_02.vector_addition,
     chapter_02.divergence, chapter_02.idle_lanes, chapter_09.coalescing, chapter_09.key_loading, chapter_09.atomics,
     chapter_09.softmax, chapter_09.matmul, chapter_09.matmul_tiles, chapter_09.matmul_order, chapter_09.precision,
-    chapter_09.timing_ways, counters)}
+    chapter_09.timing_ways)}
 
 
 def rows_here(name, here):
@@ -51,7 +50,8 @@ MEASURED_HERE = {}         # section -> rows, or None where it failed: tried onc
 def numbers(section, name="basics_h100", live=True, needs=()):
     """(rows, words) of a section: measured here where there is a GPU, else recorded; the words say which, and where.
 
-    Rows that were skipped are left out. live=False: recorded in any case, for sections that need ncu or nvcc.
+    Rows that were skipped are left out. live=False: recorded in any case; "counters", by ncu, and "programs", by nvcc,
+    are in the records alone.
     needs: labels of rows that must be among those measured here, else the recorded ones are taken.
     Where nothing is recorded rows is [], and the words say how to record it.
     """
