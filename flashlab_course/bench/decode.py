@@ -15,14 +15,14 @@ from flashlab.operator.attention import flash_attention
 from flashlab.operator.decoding import flash_attention_decode
 from flashlab_course.bench import timing
 from flashlab_course.bench.checks import check
-from flashlab_course.bench.options import add_integers, add_names, integer
+from flashlab_course.bench.options import add_integers, integer
 from flashlab_course.bench.peers import BACKENDS, run_sdpa
 from flashlab_course.bench.problems import drawn
 
 SECONDS = 240.0
-HEADS = {"gqa": (32, 4), "mha": (16, 16)}              # H_q, H_kv
+HEADS = ((32, 4), (16, 16))                            # H_q, H_kv
 BATCHES, LENGTHS = (1, 4, 16, 32), (1024, 4096, 16384, 65536, 131072)
-MOST_BYTES = 60e9                                      # of the caches, both of them
+MOST_BYTES = 60e9
 FORWARD = ("fa2_pipelined_forward", "fa2_hopper_forward")      # what flash_attention runs without splitting the keys
 SDPA = [name for name in BACKENDS if name != "sdpa_math"]
 
@@ -40,9 +40,9 @@ class Problem(NamedTuple):
         return 2 * self.B * self.H_kv * self.N * self.d * 2
 
 
-def problems(heads=tuple(HEADS), B=BATCHES, N=LENGTHS):
-    """Every combination whose caches fit in MOST_BYTES."""
-    found = [Problem(b, *HEADS[kind], n) for kind, b, n in product(heads, B, N)]
+def problems(B=BATCHES, N=LENGTHS):
+    """Every combination whose caches fit in MOST_BYTES, the contiguous and the paged ones together."""
+    found = [Problem(b, *heads, n) for heads, b, n in product(HEADS, B, N)]
     return [problem for problem in found if 2 * problem.bytes <= MOST_BYTES]
 
 
@@ -103,12 +103,11 @@ def measure(problem, page_size, *, device="cuda", backend="auto", timer=timing.q
 
 
 def pieces(args):
-    asked = problems(args.heads, args.B, args.N)
+    asked = problems(args.B, args.N)
     return timing.sweep(asked, lambda problem: measure(problem, args.page_size, expired=args.expired))
 
 
 def add_arguments(parser):
-    add_names(parser, "--heads", HEADS)
     add_integers(parser, "--B", BATCHES, "batch sizes")
     add_integers(parser, "--N", LENGTHS, "keys")
     parser.add_argument("--page-size", type=integer, default=64, help="(64)")

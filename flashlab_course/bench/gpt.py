@@ -40,16 +40,16 @@ class Sizes(NamedTuple):
     written: int = 64
 
 
+def windows(batch, N):
+    """(batch, N + 1) tokens of the text, the same each time."""
+    return gpt.windows(gpt.encode(gpt.text()), batch, N, torch.Generator().manual_seed(0))
+
+
 def clock():
     """The time now, once the GPU has finished its work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
-
-
-def text(batch, N, device):
-    """(batch, N + 1) tokens of the text, the same each time."""
-    return gpt.windows(gpt.encode(gpt.text()), batch, N, torch.Generator().manual_seed(0)).to(device)
 
 
 def curve(sizes, attention, device):
@@ -63,7 +63,7 @@ def curve(sizes, attention, device):
 def training(shape, attention, device, N, batch, peak_flops, seconds=0.5):
     """tokens/s, MFU and peak bytes of training: a step to warm up, then as many as the seconds hold, one at least."""
     model = gpt.GPT(shape, attention).to(device)
-    optimizer, tokens = torch.optim.AdamW(model.parameters(), lr=1e-4), text(batch, N, device)
+    optimizer, tokens = torch.optim.AdamW(model.parameters(), lr=1e-4), windows(batch, N).to(device)
 
     def seconds_a_step(steps):
         began = clock()
@@ -120,7 +120,7 @@ def pieces(args, sizes=Sizes(), device="cuda", ceilings=timing.ceilings):  # noq
     for N, batch, way in product(sizes.prompts, sizes.batches, WAYS):
         bound = batch * limits["copy_tb_s"] * 1e12 / decode_bytes(shape, batch, N, torch.bfloat16.itemsize)
         row = {"prompt": N, "batch": batch, **way, "tokens_s": None, "bound_tokens_s": round(bound, 1)}
-        prompt, count = text(batch, N, device)[:, :N], sizes.written if way["cached"] else 4
+        prompt, count = windows(batch, N)[:, :N].to(device), sizes.written if way["cached"] else 4
         yield "generation", [tried(row, args.expired, writing, model, prompt, count, **way)]
     full = set()                                       # attentions that have run out of memory
     for N, (name, attention) in product(sizes.contexts, attentions.items()):

@@ -88,7 +88,7 @@ def save(run, out):
     if out is None:
         return
     runs = {one["label"]: one for one in (read(out) if out.exists() else [])} | {run["label"]: run}
-    text = ",\n".join(as_text(one) for one in runs.values())
+    text = ",\n".join(map(as_text, runs.values()))
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f"{out.name}.part")
     part.write_text('{"runs": [\n' + text + "\n]}\n", encoding="utf-8")
