@@ -6,7 +6,7 @@ from statistics import median
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from flashlab_course.bench.basics.here import GiB, KiB, MiB, max_error, within
+from flashlab_course.bench.basics.here import GiB, KiB, MiB, into_new, max_error, within
 from flashlab_course.gpu import cuda, simt
 
 
@@ -142,15 +142,10 @@ def vector_addition(here):
     X, Y = here.randn(N), here.randn(N)
     x, y = (T[:max(64, N // 16)] for T in (X, Y))          # one number at a time is slow: a sixteenth of the work
 
-    def by_cuda(kernel):
-        Out = torch.empty_like(X)
-        kernel(X, Y, Out, N)
-        return Out
-
     work = {"reference": X + Y, "moved": 12 * N}
     for block in (1, 8, 16, 32, 64, 128, 256, 512, 1024):
         kernel = cuda.kernel("vector_add")(-(-N // block), block)
-        yield here.timed({"by": "CUDA C++", "block": block, "N": N}, partial(by_cuda, kernel), **work)
+        yield here.timed({"by": "CUDA C++", "block": block, "N": N}, partial(into_new, kernel, X, Y, N), **work)
     yield here.timed({"by": "PyTorch", "N": N}, lambda: X + Y, **work)
     yield here.timed({"by": "Triton", "block": 1024, "N": N}, lambda: vector_add(X, Y), **work)
     for by, options in (("a block at a time", {}), ("one number at a time", {"kernel": one_by_one_kernel})):
@@ -184,7 +179,8 @@ def idle_lanes(here):
 
 def simulator(here):
     """The SIMT interpreter and the GPU: the same kernels on the same numbers. `equal` is bit for bit."""
-    def compare(name, grid, block, tensors, numbers):
+    def compare(name, grid, block, sizes, numbers):
+        tensors = [here.randn(*size) for size in sizes]
         real, model = [T.clone() for T in tensors], [T.cpu().clone() for T in tensors]
         cuda.kernel(name)(grid, block)(*real, *numbers)
         trace = simt.launch(getattr(simt, name), grid, block, shared=1024)(*model, *numbers)
@@ -193,18 +189,13 @@ def simulator(here):
         steps = {"warp_steps": trace.warp_steps, "lane_use": round(trace.lane_use, 4)}
         return {"equal": torch.equal(found, expected), "error": error} | steps
 
-    def vectors(*sizes):
-        return [here.randn(n) for n in sizes]
-
-    matrices = [here.randn(40, 70) for _ in range(3)]
-    cases = [
-        ("vector_add", 4, 64, vectors(200, 200, 200), [200]),
-        ("vector_add", 1, 64, vectors(8, 8, 8), [8]),
-        ("matrix_add", (3, 5), (32, 8), matrices, [40, 70]),
-        ("matrix_add_down_columns", (2, 9), (32, 8), matrices, [40, 70]),
-        ("block_sum", 4, 128, vectors(512, 4), []),
-        *(("two_paths", 2, 64, vectors(100), [100, period, 5]) for period in (1, 16, 32)),
-    ]
-    for name, grid, block, tensors, numbers in cases:
+    for name, grid, block, sizes, numbers in (
+        ("vector_add", 4, 64, 3 * [(200,)], [200]),
+        ("vector_add", 1, 64, 3 * [(8,)], [8]),
+        ("matrix_add", (3, 5), (32, 8), 3 * [(40, 70)], [40, 70]),
+        ("matrix_add_down_columns", (2, 9), (32, 8), 3 * [(40, 70)], [40, 70]),
+        ("block_sum", 4, 128, [(512,), (4,)], []),
+        *(("two_paths", 2, 64, [(100,)], [100, period, 5]) for period in (1, 16, 32)),
+    ):
         labels = {"kernel": name, "grid": grid, "block": block, "numbers": numbers}
-        yield here.row(labels, partial(compare, name, grid, block, tensors, numbers))
+        yield here.row(labels, partial(compare, name, grid, block, sizes, numbers))

@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from flashlab_course.bench.basics.here import within
+from flashlab_course.bench.basics.here import into_new, within
 from flashlab_course.bench.timing import statistics
 from flashlab_course.gpu import cuda
 
@@ -19,18 +19,13 @@ def coalescing(here):
     M = N = 8192 // here.shrink
     X, Y = here.randn(M, N), here.randn(M, N)
 
-    def by_cuda(kernel):
-        Out = torch.empty_like(X)
-        kernel(X, Y, Out, M, N)
-        return Out
-
     def timed(by, access, add, A, B, **labels):
         return here.timed({"by": by, "access": access} | labels, add, A + B, moved=12 * A.numel())
 
     along = cuda.kernel("matrix_add")((-(-N // 32), -(-M // 8)), (32, 8))
     down = cuda.kernel("matrix_add_down_columns")((-(-M // 32), -(-N // 8)), (32, 8))
-    yield timed("CUDA C++", "along rows", partial(by_cuda, along), X, Y)
-    yield timed("CUDA C++", "down columns", partial(by_cuda, down), X, Y)
+    yield timed("CUDA C++", "along rows", partial(into_new, along, X, Y, M, N), X, Y)
+    yield timed("CUDA C++", "down columns", partial(into_new, down, X, Y, M, N), X, Y)
     for access, A, B in (("both row-major", X, Y), ("one transposed", X, Y.T), ("both transposed", X.T, Y.T)):
         yield timed("Triton", access, partial(matrix_add, A, B), A, B)
     yield timed("Triton", "descriptors", partial(matrix_add, X, Y, descriptors=True), X, Y)

@@ -56,6 +56,13 @@ class Here(NamedTuple):
         return start.elapsed_time(end)
 
 
+def into_new(kernel, X, Y, *sizes):
+    """The result of a CUDA kernel that is given X, Y, memory like X's for the result, and sizes."""
+    Out = torch.empty_like(X)
+    kernel(X, Y, Out, *sizes)
+    return Out
+
+
 def within(tolerance, error):
     """The error. Raises: AssertionError if it is larger, or NaN"""
     assert error <= tolerance, f"wrong: off by {error:.3g}, allowed {tolerance:.3g}"
