@@ -255,11 +255,6 @@ def test_a_run_is_written_after_each_piece_and_replaces_the_one_of_its_label(tmp
     assert len(results.read(out)) == 3
 
 
-def test_a_row_for_a_terminal():
-    row = {"implementation": "naive", "N": 64, "ms": 0.123456, "runs": 3, "skipped": None}
-    assert results.line(row) == "implementation naive, N 64, ms 0.1235"
-
-
 def test_results_are_found_by_name_and_label(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     for label in ("all", "later"):

@@ -1,4 +1,4 @@
-"""More than one draw of the bound: a right result is not called wrong by luck, and a wrong one does not pass."""
+"""The bound of random calls: no right result is called wrong by bad luck, and no wrong one passes."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from tests.gpu.orders import judge_in_orders
 
 
 def test_another_order_of_the_scores_is_another_draw_of_the_bound():
-    """Fails if a right result is called wrong because naive attention was lucky, or a wrong one passes for it."""
+    """Fails if a right result is called wrong because naive attention was lucky, or if a wrong one passes."""
     asked = []
 
     def third(order):
@@ -37,7 +37,7 @@ def in_turn(A, B):
 
 
 def test_sums_of_one_term_after_the_other_are_right(monkeypatch):
-    """A kernel that adds like this is not called wrong where a library's products hardly err; what errs more is."""
+    """A kernel that adds like this is right, however small the error of a library's products; a worse one is wrong."""
     real, strict = oracle._naive, 0
     monkeypatch.setattr(oracle, "_naive", lambda compute, truth, *tensors: real(compute, truth, *tensors)
                         if torch.overrides._get_current_function_mode() else truth)

@@ -1,4 +1,4 @@
-"""Calls that are held against float64 on a GPU: a table of awkward shapes, and random ones."""
+"""Calls that are compared with float64 on a GPU: a table of awkward shapes, and random ones."""
 
 import random
 from itertools import accumulate
@@ -13,12 +13,12 @@ from flashlab.operator.decoding import flash_attention_decode
 from flashlab_course.bench.checks import poisoned_outputs
 from flashlab_course.bench.decode import in_pages, shuffled_table
 
-GUARD = 8                              # rows of NaN before and after a tensor: a load beside it shows
+GUARD = 8                              # rows of NaN before and after a tensor: reading them spoils the result
 KEY_SIDE = {"K", "V", "dK", "dV"}
 
 
 class Call(NamedTuple):
-    """A call of flash_attention, or of packed sequences where it has lengths, of queries and of keys."""
+    """A call of flash_attention; with lengths (of queries, of keys) a call of flash_attention_varlen."""
 
     B: int
     H_q: int
@@ -34,7 +34,7 @@ class Call(NamedTuple):
     dtype: torch.dtype = torch.bfloat16
     layout: tuple = (0, 2, 1, 3)       # the order in memory: a token's heads side by side, as models have them
     seed: int = 0
-    spoilt: int | None = None          # the sequence that holds NaN, which has to stay there
+    spoilt: int | None = None          # a sequence full of NaN, which must not reach the others
 
     def tensors(self, device):
         """Q, K, V, dO (B, H, N, d), in the middle of NaN."""
@@ -56,7 +56,7 @@ class Call(NamedTuple):
         return rows
 
     def options(self, device):
-        """What the call takes beside its tensors, as the kernels' `why_not` does."""
+        """The call's arguments beside its tensors; the kernels' `why_not` takes the same."""
         found = {"causal": self.causal} | ({} if self.scale is None else {"scale": self.scale})
         if self.window is not None:
             found["window"] = list(self.window)
@@ -66,7 +66,7 @@ class Call(NamedTuple):
         return found
 
     def sequences(self):
-        """The queries and the keys of each."""
+        """The rows of queries and of keys of each sequence."""
         if self.lengths is None:
             return [(slice(None), slice(None))]
         ends = [[0, *accumulate(lengths)] for lengths in self.lengths]
@@ -91,7 +91,7 @@ class Call(NamedTuple):
             return dict(zip(("dQ", "dK", "dV"), torch.autograd.grad(O, leaves, tensors[3]), strict=True))
 
     def wrong(self, found, tensors):
-        """What is wrong with outputs or gradients, in words, or None. Each sequence is judged by itself."""
+        """What is wrong with outputs or gradients, in words, or None. Each sequence is judged alone."""
         named = dict(zip(("Q", "K", "V", "dO"), tensors, strict=True)) | found
         masks = {"causal": self.causal, "window": self.window, "scale": self.scale}
         for sequence, (queries, keys) in enumerate(self.sequences()):
@@ -143,7 +143,7 @@ SMALL += [Call(1, 2, 1, 501, 501, d, d, True, None, ((70, 0, 230, 201), (70, 0, 
 # ---- random calls
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-OF_A_KIND = 8                          # cases in a row: a kernel is compiled for a kind, which takes longer than a case
+OF_A_KIND = 8                          # calls in a row need the same kernels: compiling takes longer than a call
 
 
 def random_call(number, longest=500):
@@ -187,7 +187,7 @@ class DecodeCall:
         return ", ".join(f"{name} {value}" for name, value in vars(self).items())
 
     def wrong(self, device, backend):
-        """What is wrong with the call, in words; None where all is right. Behind its keys the cache is full of NaN."""
+        """What is wrong with the call, in words; None if it is right. The rest of the cache is full of NaN."""
         g, B, N = torch.Generator(device).manual_seed(self.number), len(self.lengths), self.N_max
         normal = lambda H, N, d: torch.randn(B, H, N, d, generator=g, device=device, dtype=self.dtype)
         Q = normal(self.H_kv * self.group, self.N_q, self.d)

@@ -1,4 +1,4 @@
-"""A fairer bound for random calls of few rows: naive attention errs by luck, so it is given more than one draw."""
+"""A fairer bound for random calls of few rows, where the error of naive attention may be small by luck."""
 
 import torch
 
@@ -6,9 +6,9 @@ import torch
 def judge_in_orders(judge, d, device, draws=8):
     """judge(order) for orders of the head dimension d until a verdict is ok; the first verdict if none is.
 
-    The bound is the error of naive attention, which adds up its scores in that order. On few rows, as in random calls,
-    that error may be small by luck, and another order is another draw. A library's product of a single row adds up in a
-    tree, and errs less than a kernel that adds one term after the other: in the last draw naive attention does so too.
+    The bound is the error of naive attention, which adds up its scores in that order. On few rows that error may be
+    small by luck, and another order gives another error. A library's product of a single row adds up in a tree, with
+    less error than a kernel that adds one term after the other: in the last draw naive attention does so too.
     """
     first = judge(slice(None))
     if first.ok:
@@ -22,7 +22,7 @@ def judge_in_orders(judge, d, device, draws=8):
 
 
 class _OneTermAfterTheOther(torch.overrides.TorchFunctionMode):
-    """Matrix products and their gradients add up in this order, in float32 at least; float64 is left as it is."""
+    """Matrix products and their gradients add one term after the other, in float32 at least, except in float64."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function in (torch.Tensor.__matmul__, torch.Tensor.matmul, torch.matmul) and args[0].dtype != torch.float64:

@@ -1,4 +1,4 @@
-"""Every kernel on a GPU: right on awkward shapes, the same bits each time, no address that is not its own.
+"""Every kernel on a GPU: right on awkward shapes, the same bits each time, no access outside its tensors.
 
     python -m pytest tests/gpu -m gpu                           everything; most of the time goes into compiling
     python -m pytest tests/gpu -m gpu -k fa2_hopper_forward     one kernel
@@ -32,13 +32,13 @@ interpreted = pytest.mark.skipif(torch.cuda.is_available() or not import_triton(
 
 @pytest.fixture
 def patience():
-    """A kernel that hangs is told and ends the process: a GPU does not give back a program that waits for ever."""
+    """Ends the process if a kernel hangs, and says where: nothing else stops a program that waits for ever."""
     yield lambda: faulthandler.dump_traceback_later(PATIENCE, exit=True)
     faulthandler.cancel_dump_traceback_later()
 
 
 def ways(kernel):
-    """The values of `deterministic` that make a difference to a kernel."""
+    """The values of `deterministic` to try a kernel with."""
     return (False, True) if pick.ordered(kernel) else (False,)
 
 
@@ -56,9 +56,9 @@ def run(kernel, call, tensors, deterministic=False):
 
 
 def wrong(name, call, device="cuda", repeats=REPEATS, deterministic=False):
-    """What is wrong with a kernel's results in words, None where all is right; "not for it" where it refuses the call.
+    """What is wrong with a kernel's results in words; None if they are right; "not for it" if it refuses the call.
 
-    Of a backward kernel that adds dQ up in any order each dQ is held against float64; all else has the same bits.
+    Repeats must give the same bits. Where a backward kernel adds dQ up in any order, each dQ is compared with float64.
     """
     kernel, tensors = pick.ALL[name], call.tensors(device)
     if reason := why_not(kernel, call, tensors, deterministic):
@@ -87,7 +87,7 @@ def same_bits(T, other):
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", KERNELS)
 def test_awkward_shapes(name, patience):
-    """bfloat16 and float16 by turns. A kernel that can add dQ up in order is tried both ways."""
+    """In bfloat16 and float16 by turns; a kernel that can add dQ up in order, both ways."""
     found = []
     for n, call in enumerate(SHAPES):
         call = call._replace(dtype=(torch.bfloat16, torch.float16)[n % 2])
@@ -100,7 +100,7 @@ def test_awkward_shapes(name, patience):
 
 @interpreted
 def test_a_kernel_that_is_wrong(monkeypatch):
-    """Fails if numbers that are off, that move from run to run, or that a kernel forgets to write would pass."""
+    """Fails if wrong numbers, numbers that change from run to run, or numbers never written would pass."""
     small = Call(1, 2, 1, 20, 30, 16, 16, True, dtype=torch.float16)
     for name in ("fa2_triton_forward", "fa2_split_backward", "fa2_atomic_backward"):
         assert wrong(name, small, "cpu", 1) is None, name
@@ -125,7 +125,7 @@ LARGE = [Call(1040, 16, 16, 1024, 1024, 128, 128, True), Call(1, 1, 1, N, N, 128
 
 
 def wrong_ends(name, call, device="cuda", rows=ROWS):
-    """As `wrong`, of the first and the last head, or where there is a window of the first and the last rows."""
+    """As `wrong`, for the first and the last head only, or with a window for the first and the last rows."""
     kernel, every, tensors = pick.ALL[name], slice(None), call.tensors(device)
     if reason := why_not(kernel, call, tensors):
         return f"not for it: {reason}"
@@ -133,7 +133,7 @@ def wrong_ends(name, call, device="cuda", rows=ROWS):
     if call.window:
         seen = slice(-rows - call.window[0], None)
         parts = [(every, every, slice(0, rows), slice(0, rows)), (every, every, slice(-rows, None), seen)]
-        tensors[3][:, :, rows:-rows] = 0               # keys before a part then owe it their whole gradient
+        tensors[3][:, :, rows:-rows] = 0               # so a part's keys get gradients from its own rows alone
     named = dict(zip(("Q", "K", "V", "dO"), tensors, strict=True)) | run(kernel, call, tensors)
     for batches, heads, queries, keys in parts:
         one = {key: T[batches, heads, keys if key in KEY_SIDE else queries] for key, T in named.items()}
@@ -156,7 +156,7 @@ def test_offsets_of_64_bits(name, call, patience):
 
 @interpreted
 @pytest.mark.parametrize("call", [Call(3, 2, 2, 40, 40, 16, 16, True), Call(1, 1, 1, 90, 90, 16, 16, False, (7, 0))])
-def test_a_last_row_that_is_wrong(call, monkeypatch):
+def test_a_wrong_last_row_is_found(call, monkeypatch):
     assert [wrong_ends(f"windows_{what}", call, "cpu", 20) for what in ("forward", "backward")] == [None, None]
     real, off = Call.forward, torch.zeros(call.N_q, 1)
     off[-1] = 1
@@ -167,7 +167,7 @@ def test_a_last_row_that_is_wrong(call, monkeypatch):
 # ---- compute-sanitizer
 
 def run_small(name):
-    """In the process under the tool: each of SMALL that the kernel takes, in each of its ways. Prints how many."""
+    """In the process under the tool: runs the kernel on all of SMALL that it takes. Prints how many."""
     kernel, made = pick.ALL[name], 0
     for call in SMALL:
         tensors = call.tensors("cuda")
@@ -182,7 +182,7 @@ def run_small(name):
 @pytest.mark.gpu
 @pytest.mark.skipif(not shutil.which("compute-sanitizer"), reason="compute-sanitizer is not on the PATH")
 @pytest.mark.parametrize("name", ["fa2_hopper_forward", "fa2_hopper_backward"])
-def test_no_kernel_touches_memory_that_is_not_its_own(name):
+def test_no_kernel_reads_or_writes_outside_its_tensors(name):
     child = f"from test_gpu_kernels import run_small; run_small({name!r})"
     command = ["compute-sanitizer", "--tool", "memcheck", sys.executable, "-c", child]
     env = os.environ | {"PYTHONPATH": f"{HERE.parent.parent}:{HERE}", "LC_ALL": "C"}

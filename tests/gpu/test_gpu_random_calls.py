@@ -17,7 +17,7 @@ CALLS, DECODE_CALLS = 1000, 100        # on a GPU
 
 
 def wrong(number, device="cuda", backend="auto", longest=500):
-    """What is wrong with random call `number`, forward and backward, in words; None where all is right."""
+    """What is wrong with random call `number`, forward and backward, in words; None if it is right."""
     call, deterministic = random_call(number, longest)
     tensors = call.tensors(device)
     forward = call.wrong(call.forward(tensors, backend), tensors)
@@ -68,13 +68,13 @@ def test_calls_are_the_same_each_time_and_of_every_kind():
     assert all(0 <= length <= call.N_max - call.N_q * call.append for call in decoding for length in call.lengths)
 
 
-def test_a_load_beside_a_tensor_would_show():
+def test_tensors_lie_in_the_middle_of_NaN():
     call, _ = random_call(0)
     Q = call._replace(B=1).guarded(torch.Generator().manual_seed(0), 2, 5, 16)
     assert Q.isfinite().all() and Q._base.isnan().sum() == Q._base.numel() - Q.numel() > 0
 
 
-def test_a_wrong_call_is_told(monkeypatch):
+def test_a_wrong_call_is_found(monkeypatch):
     for name in ("flash_attention", "flash_attention_decode"):
         real = getattr(calls, name)
         off = lambda *tensors, real=real, **options: [T * 1.02 for T in real(*tensors, **options)]
@@ -86,7 +86,7 @@ def test_a_wrong_call_is_told(monkeypatch):
 
 @pytest.mark.gpu
 def test_a_decode_step_in_a_graph(steps=3):
-    """Each replay is a token, as the calls give it, bit by bit."""
+    """Each replay writes a token, with the same bits as a call outside the graph."""
     B, H_q, H_kv, N, d, page_size = 4, 32, 4, 4096, 128, 64
     g = torch.Generator("cuda").manual_seed(0)
     normal = lambda *sizes: torch.randn(*sizes, generator=g, device="cuda", dtype=torch.bfloat16)
