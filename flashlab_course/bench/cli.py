@@ -9,21 +9,9 @@ import sys
 
 import torch
 
-from flashlab_course.bench import (
-    backward,
-    counters,
-    decode,
-    forward,
-    fp8,
-    gpt,
-    launch,
-    options,
-    parts,
-    results,
-    spans,
-    tune,
-)
+from flashlab_course.bench import backward, counters, decode, forward, fp8, gpt, launch, parts, results, spans, tune
 from flashlab_course.bench.basics import sections
+from flashlab_course.bench.options import add_common
 from flashlab_course.bench.timing import deadline
 
 # Each has SECONDS, add_arguments(parser), pieces(args), see results.collect; and why_not() if it needs more than a GPU.
@@ -45,7 +33,7 @@ def parsers():
         words = {"help": subject.__doc__.splitlines()[0], "description": subject.__doc__}
         each[name] = adder.add_parser(name, **words, **formatted)
         subject.add_arguments(each[name])
-        options.add_common(each[name], subject.SECONDS)
+        add_common(each[name], subject.SECONDS)
     return parser, each
 
 
