@@ -25,7 +25,6 @@ from flashlab_course.bench import (
     decode,
     forward,
     launch,
-    ncu,
     parts,
     results,
     spans,
@@ -107,7 +106,7 @@ def gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "ROOT", tmp_path)
     monkeypatch.setattr(results, "why_no_gpu", lambda: "")
     monkeypatch.setattr(results, "driver_version", lambda: "")
-    monkeypatch.setattr(ncu.shutil, "which", lambda name: name)
+    monkeypatch.setattr(counters, "why_not", lambda: "")
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100 80GB HBM3")
     monkeypatch.setattr(timing, "ceilings", lambda **_: {})
     monkeypatch.setattr(forward, "measure", measure)
@@ -152,6 +151,11 @@ def test_yours_is_one_more_and_refused_before_it_passes(gpu, capsys):
     assert "your forward kernel has not passed yet" in capsys.readouterr().err
 
 
+def test_counters_need_ncu(gpu, monkeypatch, capsys):
+    monkeypatch.setattr(counters, "why_not", lambda: "ncu is missing")
+    assert cli.main(["counters"]) == 2 and "on this machine ncu is missing" in capsys.readouterr().err
+
+
 # ---- ncu
 
 LOG = """==PROF== Connected to process 4711
@@ -177,31 +181,29 @@ def fake_ncu(log, code=0, stderr=""):
         exec(command[-1].split(";")[0])                # what the child imports is there
         return SimpleNamespace(returncode=code, stdout="", stderr=stderr)
 
-    return lambda metrics, child, **options: ncu.count(metrics, child, run=run, **options)
+    return run
 
 
 def test_a_log_becomes_kernels_in_order_of_launch_in_bytes():
     short = "vectorized_elementwise_kernel<8, BFloat16>(int, T2, T3)"
-    assert ncu.parse(ncu_log(), counters.METRICS) == [
+    assert counters.parse(ncu_log()) == [
         {"name": GEMM, "dram_read": 16781312, "dram_written": 512500000, "l2_bytes": 1250000000},
         {"name": short, "dram_read": 537, "dram_written": 0, "l2_bytes": 1500}]
     for text, words in (("==ERROR== no permission", "no table: ==ERROR== no permission"),
                         (ncu_log().replace('"byte","537"', '"sector","537"'), "got '537' in unit 'sector'")):
         with pytest.raises(ValueError, match=words):
-            ncu.parse(text, counters.METRICS)
+            counters.parse(text)
 
 
-def test_a_counters_row_sums_its_kernels_and_a_failure_is_told(monkeypatch):
-    assert ncu.why_no_ncu() or ncu.shutil.which("ncu")
-    monkeypatch.setattr(ncu.shutil, "which", lambda name: name)
+def test_a_counters_row_sums_its_kernels_and_a_failure_is_told():
     asked = args("counters", "--N", "1024", "--implementations", "naive_forward")
     row, = collected(counters.pieces(asked, fake_ncu(ncu_log())))["rows"]
     assert (row["dram_read"], row["dram_written"], row["l2_bytes"]) == (16781849, 512500000, 1250001500)
     assert len(row["kernels"]) == 2 and row["skipped"] is None and row["N"] == 1024
-    for count, words in ((fake_ncu(ncu_log(CELLS[:2])), "no l2_bytes for kernel gemm"),
-                         (fake_ncu("", 1, "Traceback\nrefused: O off"), "RuntimeError: Traceback / refused: O off"),
-                         (fake_ncu("==ERROR== ERR_NVGPUCTRPERM", 1, "a\nb\nc\n"), "ERR_NVGPUCTRPERM")):
-        assert words in collected(counters.pieces(asked, count))["rows"][0]["skipped"]
+    for run, words in ((fake_ncu(ncu_log(CELLS[:2])), "no l2_bytes for kernel gemm"),
+                       (fake_ncu("", 1, "Traceback\nrefused: O off"), "RuntimeError: Traceback / refused: O off"),
+                       (fake_ncu("==ERROR== ERR_NVGPUCTRPERM", 1, "a\nb\nc\n"), "ERR_NVGPUCTRPERM")):
+        assert words in collected(counters.pieces(asked, run))["rows"][0]["skipped"]
 
 
 def test_the_profiled_launch_is_checked_first_and_alone_between_start_and_stop(monkeypatch):

@@ -1,7 +1,7 @@
 """Measurements on a GPU, recorded with everything needed to do them again. Here is what notebooks use.
 
     cli                          `python -m flashlab bench`; forward, backward, counters, basics/ ... are its subjects
-    timing  ncu                  the loop of all measurements, `measure`, and the two instruments
+    timing                       the loop of all measurements, `measure`, and the clock
     problems  checks  options    at which sizes; held against float64 first; chosen how
     results                      results/*.json, written and read
 """
