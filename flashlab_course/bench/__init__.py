@@ -1,9 +1,9 @@
-"""Measurements on a GPU, recorded with everything needed to do them again. Here is what notebooks use.
+"""Measurements on a GPU, recorded with everything needed to do them again. Notebooks use the names below.
 
-    cli                          `python -m flashlab bench`; forward, backward, counters, basics/ ... are its subjects
-    timing                       the loop of all measurements, `measure`, and the clock
-    problems  checks  options    at which sizes; held against float64 first; chosen how
-    results                      results/*.json, written and read
+    cli       `python -m flashlab bench`; forward, backward, counters, basics/ ... are its subjects
+    timing    `measure`, the loop of all measurements, and the clock
+    problems  the sizes; checks: the comparison with float64 before anything is timed; options: of the command
+    results   results/*.json, written and read
 """
 
 from flashlab_course.bench.basics.sections import numbers, pick

@@ -20,7 +20,7 @@ SECONDS = 900.0
 def implementations(deterministic=False):
     """{name: forward}, differentiable: naive attention, the rungs that take heads, the peers.
 
-    deterministic: the rungs give the same bits each time; rows of those that cannot say why
+    deterministic: the rungs give the same bits each time; the row of a rung that cannot says why
     """
     rungs = {rung.name: partial(through_operator, rung.name, deterministic) for rung in BACKWARD_KERNELS}
     return {BACKWARD_RUNGS[0].name: problems.naive_over_heads} | rungs | peers()

@@ -68,5 +68,5 @@ def main(argv=None, yours=None):
 
 def is_full_set(args, parser):
     """Whether everything is measured that the subject measures by default."""
-    free = ("what", "out", "label", "budget_seconds", "own")      # these choose no part of it
+    free = ("what", "out", "label", "budget_seconds", "own")      # options that do not choose what is measured
     return all(value == parser.get_default(name) for name, value in vars(args).items() if name not in free)

@@ -1,4 +1,4 @@
-"""FP8 attention: its error on Gaussian inputs, and its time beside the bfloat16 Hopper kernel and cuDNN, by turns.
+"""FP8 attention: its error on Gaussian inputs, and its time beside the bfloat16 Hopper kernel and cuDNN.
 
 Timed are the kernel alone, on quantised numbers; the quantising; and flash_attention_fp8, which does both.
 """

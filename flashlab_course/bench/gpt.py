@@ -104,7 +104,7 @@ def tried(row, expired, function, *args, **options):
 
 
 def pieces(args, sizes=Sizes(), device="cuda", ceilings=timing.ceilings):  # noqa: B008    a tuple of constants
-    """All of it, the longest contexts last.
+    """Loss curves, generation, then training, the longest contexts last.
 
     Generation is with a cache and its steps in a CUDA graph, with a cache, and without one, where each token takes a
     whole forward pass. bound_tokens_s: what a copy's speed allows, if each token reads the weights and the cache once.

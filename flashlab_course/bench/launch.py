@@ -1,4 +1,4 @@
-"""What a call costs the host: microseconds of Python and launching, for a problem so small that the GPU waits.
+"""The cost of a call on the host: microseconds of Python and launching, for a problem so small that the GPU waits.
 
 B = H = 1, N = 128, d = 64. Each function is called many times without waiting for the GPU, by Python's clock.
 """
@@ -18,7 +18,7 @@ N, d = 128, 64
 
 
 def functions(device="cuda"):
-    """{name: a call}: forward passes, eager and compiled, and backward passes of outputs that stand."""
+    """{name: a call}: forward passes, eager and compiled, and backward passes of stored outputs."""
     Q, K, V = (torch.randn(1, 1, N, d, device=device, dtype=torch.bfloat16) for _ in range(3))
     leaves = [T.clone().requires_grad_() for T in (Q, K, V)]
     dO = torch.randn_like(Q)

@@ -8,8 +8,8 @@ from flashlab_course.bench.problems import MASKS
 
 
 def add_common(parser, seconds):
-    """What every subject takes. seconds: how long it may measure by default."""
-    words = f"what is not measured by then is recorded as skipped ({seconds:.0f})"
+    """The options of every subject. seconds: how long it may measure by default."""
+    words = f"rows not measured by then are recorded as skipped ({seconds:.0f})"
     parser.add_argument("--budget-seconds", type=duration, default=seconds, metavar="S", help=words)
     words = ("the file to write; without it the full set goes to results/<what>_<gpu>.json, and a part of it "
              "(any other option but --budget-seconds) nowhere")

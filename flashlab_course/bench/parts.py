@@ -1,4 +1,4 @@
-"""What each part of a kernel costs: fa2_tma_forward whole, and with one part of its loop left out.
+"""The cost of each part of a kernel: fa2_tma_forward whole, and with one part of its loop left out.
 
 A variant computes nonsense and is never checked; the whole kernel is, before anything is timed. The cost of a part is
 the time that its absence saves, and parts run beside one another: the savings need not add up.

@@ -1,4 +1,4 @@
-"""What is measured: the sizes, their inputs, and the forward passes that take (B, H, N, d)."""
+"""The sizes to measure at, their inputs, and the forward passes that take (B, H, N, d)."""
 
 from functools import partial
 from importlib import import_module

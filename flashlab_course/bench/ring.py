@@ -35,7 +35,7 @@ START_SECONDS = 35                     # of the whole job: starting Python, comp
 
 
 class Case(NamedTuple):
-    """What is computed, whatever the number of ranks."""
+    """One computation, by any number of ranks."""
 
     N: int
     mode: str

@@ -192,6 +192,9 @@ def timing_ways(here, runs=50, in_a_graph=20):
 
         return do_bench(call, warmup=10, rep=30, return_mode="all")
 
+    def fields(take):
+        return statistics(take(), moved=2 * X.nbytes)
+
     ways = {
         "Python's clock, first call": partial(clock, wait, 1),
         "Python's clock, not synchronized": partial(clock, lambda: None),
@@ -201,4 +204,4 @@ def timing_ways(here, runs=50, in_a_graph=20):
     }
     for how, take in ways.items():
         labels = {"how": how, "M": rows, "N": columns}
-        yield here.row(labels, partial(lambda take: statistics(take(), moved=2 * X.nbytes), take))
+        yield here.row(labels, partial(fields, take))
