@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import backward, check_backward_call, little_shared_memory, padded, shared_arguments
+from flashlab.kernels.launch import checked_backward, little_shared_memory, padded, shared_arguments
 from flashlab.kernels.plans import temporary
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
@@ -146,38 +146,41 @@ def dq_kernel(
     tl.store(dQ + (head * N_q + rows)[:, None] * d + col, dQ_i, mask=row_ok & (col < d))
 
 
-def fa2_triton_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, deterministic=False,
-    B_r=None, B_c=None,
-):
+def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None,
+                        deterministic=False, B_r=None, B_c=None):
     """The gradients of attention for every batch and head, in three launches.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
              -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share a key
-             head; dL, like L, where L has a gradient of its own
+             head; dL, like L, if L has a gradient of its own
              float16, bfloat16, float32, and float64 when interpreted
     Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
-    Deterministic: same inputs, same bits, whatever is asked for: no two programs write the same element
+    Deterministic: always, since no two programs write the same element: same inputs, same bits
     Tiles:   B_r x B_c for both large kernels, powers of two >= 16; by default each has its own, see `best_tiles`
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, its loop taken apart
     New:     against fa2_backward_two_pass: the outer loops are the launch grids
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
-                                  dropout_p=dropout_p, seed=seed, deterministic=deterministic)
-    return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+    return checked_backward(launch, Q, K, V, O, dO, L, dL, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed,
+                            deterministic=deterministic, B_r=B_r, B_c=B_c)
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
+def launch(Q, K, V, *tensors, B_r=None, B_c=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
+    tiles = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    options = {"dropout_p": 0.0, "seed": None} | options
+    return three_launches((dkdv_kernel, dq_kernel), tiles, Q, K, V, *tensors, **options)
+
+
+def three_launches(kernels, tiles, Q, K, V, O, dO, L, dL, dQ, dK, dV, **options):
+    """`preprocess`, a kernel for dK and dV, one for dQ. kernels, tiles: of the last two"""
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
-    first, rows = preprocess(O, dO, L, dL, options["scale"])
-    for_dkdv, for_dq = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
-    shared = shared_arguments(Q, K, V, {"dropout_p": 0.0, "seed": None} | options, dO=dO) | rows
+    (for_dkdv, for_dq), (first, rows) = tiles, preprocess(O, dO, L, dL, options["scale"])
+    shared = shared_arguments(Q, K, V, options, dO=dO) | rows
     return (first,
-            (dkdv_kernel, (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), shared | {"dK": dK, "dV": dV} | for_dkdv),
-            (dq_kernel, (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),), shared | {"dQ": dQ} | for_dq))
+            (kernels[0], (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), shared | {"dK": dK, "dV": dV} | for_dkdv),
+            (kernels[1], (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),), shared | {"dQ": dQ} | for_dq))
 
 
 def preprocess(O, dO, L, dL, scale):
@@ -191,7 +194,7 @@ def preprocess(O, dO, L, dL, scale):
 
 
 def tiles_by_hand(best_tiles, Q, V, options, B_r=None, B_c=None):
-    """Tile sizes, warps and stages of each large kernel, as a launch takes them: by default those of `best_tiles`."""
+    """Tile sizes, warps and stages of each large kernel, by name: those of `best_tiles` unless B_r or B_c is set."""
     d, dropout = max(Q.shape[-1], V.shape[-1]), options.get("dropout_p", 0.0) > 0
     best = best_tiles(d, Q.dtype, dropout, little_shared_memory(Q))
     return [{"B_r": B_r or best_B_r, "B_c": B_c or best_B_c, "num_warps": num_warps, "num_stages": num_stages}
@@ -207,8 +210,7 @@ def best_tiles(d, dtype, dropout=False, small=False):
         if d <= 128:
             return (32, 32, 8, 2), (32, 32, 8, 2)
         return (16, 16 if small else 32, 8, 2), (32, 16, 8, 2)
-    if d <= 64:
-        return (32 if dropout else 64, 128, 8, 3), (128, 64, 8, 3)
     if d <= 128:
-        return (32 if dropout else 64, 128, 8, 2), (128, 64, 8, 2)
+        num_stages = 3 if d <= 64 else 2
+        return (32 if dropout else 64, 128, 8, num_stages), (128, 64, 8, num_stages)
     return (16 if dropout or small else 32, 64, 8, 2), (32 if small else 64, 32, 8, 2)

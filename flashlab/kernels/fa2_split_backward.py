@@ -7,8 +7,8 @@ short. With keys fixed, the tiles on the diagonal come first and the short one l
 import triton
 import triton.language as tl
 
-from flashlab.kernels.fa2_backward import best_tiles, preprocess, tiles_by_hand
-from flashlab.kernels.launch import backward, check_backward_call, shared_arguments
+from flashlab.kernels.fa2_backward import best_tiles, three_launches, tiles_by_hand
+from flashlab.kernels.launch import checked_backward
 from flashlab.kernels.tuning import choose
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
@@ -112,47 +112,29 @@ def split_dq_kernel(
 KERNELS = {"keys": split_dkdv_kernel, "queries": split_dq_kernel}     # by what their programs keep on chip
 
 
-def fa2_split_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None
-):
-    """The gradients of attention as `fa2_triton_backward`, without dropout.
-
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous
-    Raises:  TypeError or ValueError before anything is launched
-    New:     against fa2_triton_backward: tiles without a hidden score have loops of their own, without masks
-    """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
-                                  deterministic=deterministic)
-    return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+def fa2_split_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None,
+                       B_c=None):
+    """As `fa2_triton_backward`, without dropout. New: tiles with all scores visible have loops without masks."""
+    return checked_backward(launch, Q, K, V, O, dO, L, dL, causal=causal, scale=scale, deterministic=deterministic,
+                            B_r=B_r, B_c=B_c)
 
 
-def fa2_tuned_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None
-):
-    """As `fa2_split_backward`. New: tile sizes, warps and stages of each kernel by a search, see tuning.py."""
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
-                                  deterministic=deterministic)
-    return backward(launch_tuned, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+def fa2_tuned_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None,
+                       B_c=None):
+    """As `fa2_split_backward`. New: tile sizes, warps and stages of each kernel from a search, see tuning.py."""
+    return checked_backward(launch_tuned, Q, K, V, O, dO, L, dL, causal=causal, scale=scale,
+                            deterministic=deterministic, B_r=B_r, B_c=B_c)
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, chosen=None, **options):
+def launch(Q, K, V, *tensors, B_r=None, B_c=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
-    first, rows = preprocess(O, dO, L, dL, options["scale"])
-    for_dkdv, for_dq = chosen or tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
-    shared = shared_arguments(Q, K, V, options, dO=dO) | rows
-    grids = (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),)
-    return (first, (split_dkdv_kernel, grids[0], shared | {"dK": dK, "dV": dV} | for_dkdv),
-            (split_dq_kernel, grids[1], shared | {"dQ": dQ} | for_dq))
+    tiles = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    return three_launches((split_dkdv_kernel, split_dq_kernel), tiles, Q, K, V, *tensors, **options)
 
 
 def launch_tuned(Q, K, V, *tensors, B_r=None, B_c=None, tiles=None, **options):
-    """`launch` with the tiles that a search found fastest; those picked by hand where nothing has been searched.
-
-    tiles: by KERNELS' names, those to take instead
-    """
+    """`launch` with the tiles of `tuning.choose`. tiles: by KERNELS' names, those to take instead"""
     by_hand = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
     chosen = [choose(kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get(name), hand)
               for (name, kernel), hand in zip(KERNELS.items(), by_hand, strict=True)]
-    return launch(Q, K, V, *tensors, chosen=chosen, **options)
+    return three_launches((split_dkdv_kernel, split_dq_kernel), chosen, Q, K, V, *tensors, **options)

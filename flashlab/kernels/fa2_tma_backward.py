@@ -12,18 +12,16 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels.fa2_atomic_backward import finish, grid_of_keys, tiles_of_five_products
-from flashlab.kernels.fa2_backward import preprocess
+from flashlab.kernels import fa2_atomic_backward
+from flashlab.kernels.fa2_atomic_backward import tiles_of_five_products, with_preprocess_and_finish
 from flashlab.kernels.launch import (
-    backward,
     capability,
-    check_backward_call,
+    checked_backward,
     descriptor,
     fit_for_tma,
-    only_wanted,
     padded,
-    refuse,
     shared_arguments,
+    why_gpu_too_old,
 )
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.tuning import Tiles, choose
@@ -87,30 +85,19 @@ def tma_backward_kernel(
 KERNELS = {"keys": tma_backward_kernel}                # by what its programs keep on chip
 
 
-def fa2_tma_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None
-):
-    """The gradients of attention as `fa2_triton_backward`, without dropout; the bits of dQ change from run to run.
+def fa2_tma_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None):
+    """As `fa2_atomic_backward`, but ValueError also for rows that are no multiple of 16 bytes.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous
-    Raises:  TypeError or ValueError before anything is launched;
-             ValueError where deterministic, or for rows that are no multiple of 16 bytes
-    New:     against fa2_atomic_backward: TMA copies the tiles and adds dQ up; one loop, whose masks stand in a branch
+    New: TMA copies the tiles and adds dQ up; one loop, whose masks stand in a branch
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
-                                  deterministic=deterministic)
-    refuse(why_not(Q, K, V, deterministic=deterministic))
-    return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+    return checked_backward(launch, Q, K, V, O, dO, L, dL, causal=causal, scale=scale, deterministic=deterministic,
+                            B_r=B_r, B_c=B_c, why_not=why_not)
 
 
 def why_not(Q, K, V, *, deterministic=False, **options):
-    """Why this rung does not take a call, in words; None where it does."""
-    if deterministic:
-        return "it adds dQ up in whatever order its programs come, and the same bits each time were asked for"
-    have = capability(Q)
-    if have and have < (9, 0):
-        return f"TMA came with compute capability 9.0, this GPU has {have[0]}.{have[1]}"
+    """Why this rung does not take a call, in words; None if it does."""
+    if reason := fa2_atomic_backward.why_not(Q, K, V, deterministic=deterministic) or why_gpu_too_old(Q):
+        return reason
     for name, T in (("Q", Q), ("V", V)):
         if T.shape[-1] * T.itemsize % 16:
             return f"a row of {name} takes {T.shape[-1] * T.itemsize} bytes, not a multiple of 16, as TMA wants"
@@ -119,11 +106,10 @@ def why_not(Q, K, V, *, deterministic=False, **options):
 
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    first, rows = preprocess(O, dO, L, dL, options["scale"])
     by_hand, lean = tiles_by_hand(Q, V, options, B_r, B_c)
     tiles = choose(tma_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
     dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
-    arguments = shared_arguments(Q, K, V, options) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
+    arguments = shared_arguments(Q, K, V, options) | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
     arguments |= {"stages": tiles["num_stages"], "adds": Q.device.type != "cpu", "lean": lean and tiles == by_hand}
     if arguments["lean"]:
         arguments["maxnreg"] = 168
@@ -131,12 +117,11 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None,
         arguments[name] = descriptor(fit_for_tma(T), (tiles[size], padded(T.shape[-1])))
     if arguments["adds"]:
         arguments["dQ_sum"] = descriptor(dQ_sum, (tiles["B_r"], padded(dQ.shape[-1])))
-    arguments = only_wanted(tma_backward_kernel, arguments)
-    return first, (tma_backward_kernel, grid_of_keys(K, tiles), arguments), finish(dQ_sum, dQ)
+    return with_preprocess_and_finish(tma_backward_kernel, arguments, K, O, dO, L, dL, dQ_sum, dQ)
 
 
 def tiles_by_hand(Q, V, options, B_r=None, B_c=None):
-    """Tile sizes, warps and stages as a launch takes them, and whether the program is lean.
+    """Tile sizes, warps and stages by name, and whether the program is lean.
 
     At d = 64 a Hopper SM has shared memory for three programs of two stages, and registers if none takes more than 168
     a thread. With so few no two products are under way at once, but while one program waits, two others work. With a
