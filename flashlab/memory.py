@@ -249,7 +249,8 @@ class Memory(TorchDispatchMode):
         if self.running:
             raise MemoryModelError(f"kernel {name!r} starts inside kernel {self.running[0]!r}: one launch at a time")
         if lost := [key for key, T in tensors.items() if ops.key(T) in self._lost]:
-            raise MemoryModelError(f"kernel {name!r}: {lost[0]} was on chip in a kernel that has ended: store() it there")
+            raise MemoryModelError(f"kernel {name!r}: {lost[0]} was on chip in a kernel that has ended: "
+                                   "store() it there")
         self.running = name, tensors
         try:
             with _ReadsPastOperations(self._check_place):

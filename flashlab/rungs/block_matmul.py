@@ -11,7 +11,6 @@ def block_matmul(A, B, *, B_m, B_n, B_k):
 
     Shapes:  A (M, K), B (K, N) -> C (M, N) in A's dtype; tiles of at most B_m x B_k, B_k x B_n and B_m x B_n
     Traffic: reads ⌈N/B_n⌉·M·K + ⌈M/B_m⌉·K·N, writes M·N   [elements; exactly cost.block_matmul]
-    Raises:  ValueError if the shapes disagree or a tile size is < 1; SRAMOverflow under a Memory too small
     """
     check_positive(B_m=B_m, B_n=B_n, B_k=B_k)
     if not isinstance(A, torch.Tensor) or A.ndim != 2:
@@ -42,21 +41,15 @@ def _add_product(C_ij, A, B, rows, inner, cols):
 
 
 def attention_without_softmax(Q, K, V, *, B_r, B_c):
-    """(Q Kᵀ) V by tiles: what FlashAttention's loops do once the softmax is taken out. S is never stored.
-
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v)
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
-    """
+    """(Q Kᵀ) V by tiles, (N_q, d_v): FlashAttention's loops without the softmax. S is never stored."""
     return _by_tiles("attention_without_softmax", lambda S_ij: S_ij, Q, K, V, B_r, B_c)
 
 
 def softmax_star_attention(Q, K, V, *, B_r, B_c):
     """WRONG on purpose: each tile's scores are shifted by the tile's own maximum, and the tiles are then added up.
 
-    softmax*(S_ij) = exp(S_ij − rowmax(S_ij)). Two tiles of one row are thereby in different units, e^(their maximum),
-    and the sum of the weights is never divided out. Chapter 04 shows it fail, and repairs it.
-
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> a matrix (N_q, d_v) that is not attention
+    softmax*(S_ij) = exp(S_ij − rowmax(S_ij)). Two tiles of one row are in different units, e^(their maximum), and the
+    sum of the weights is never divided out. Chapter 04 shows it fail, and repairs it.
     """
     star = lambda S_ij: torch.exp(S_ij - S_ij.amax(-1, keepdim=True))
     return _by_tiles("softmax_star_attention", star, Q, K, V, B_r, B_c)

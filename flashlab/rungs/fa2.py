@@ -12,10 +12,7 @@ def fa2_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
     """Exact attention that never stores S.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
-    Tiles:   B_r queries by B_c keys at most; the default is tiles.largest_square_tile
     Traffic: reads N_q·d + T_r·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1) [elements; exactly cost.fa2_forward]
-    Error:   at most 2x that of naive in the same dtype, both against float64
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 1 (line 10 there inverts a factor that must multiply)
     New:     against fa1: the loops trade places, and the division by l leaves the inner one
     """

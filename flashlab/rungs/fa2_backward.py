@@ -13,15 +13,12 @@ def fa2_backward(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=N
     """The gradients of attention without S or P in HBM: key blocks outside, query blocks inside.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v), O and dO (N_q, d_v), L (N_q,) -> dQ, dK, dV, each like its tensor
-    Tiles:   B_r queries by B_c keys at most; the default leaves room for the tiles of the backward
     Traffic: reads 2·N_q·d_v + N_k·(d + d_v) + T_c·N_q·(2·d + d_v + 2), the last term less if causal,
              writes N_q + N_k·(d + d_v) + (T_c + 1)·N_q·d, T_c likewise   [elements; exactly cost.fa2_backward]
-    Error:   at most 3x that of naive_backward in the same dtype, both against float64
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, without two loads of its line 9: O_i, which nothing uses, and
              dQ_i, which line 15 loads again
-    New:     against fa1_backward: L instead of l and m, which the paper calls its one tweak; D once instead of in every
-             step (line 4), so O leaves the loop; causal tiles skipped, which is ours
+    New:     against fa1_backward: L instead of l and m; D once instead of in every step, so O leaves the loop; causal
+             tiles skipped, which is ours
     """
     shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
     D = _preprocess(O, dO, L, B_r)                                          # (N_q,)
@@ -37,11 +34,10 @@ def fa2_backward(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=N
 def fa2_backward_two_pass(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=None):
     """The same gradients by two kernels: dK, dV with the key block fixed, then dQ with the query block fixed.
 
-    Shapes, tiles, error, raises: as fa2_backward
     Traffic: reads 2·N_q·d_v + N_k·(d + d_v) + T_c·N_q·(d + d_v + 2) + N_q·(d + d_v + 2) + T_r·N_k·(d + d_v), less if
              causal, writes N_q + N_k·(d + d_v) + N_q·d   [elements; exactly cost.fa2_backward_two_pass]
-    New:     against fa2_backward: no gradient is written twice, so no program waits for another's dQ and no order of
-             additions is left to chance; for that S and dP are computed twice, 7 matrix products a tile instead of 5
+    New:     against fa2_backward: each gradient is written once, in a fixed order of additions; S and dP are computed
+             twice, 7 matrix products a tile instead of 5
     """
     shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
     D = _preprocess(O, dO, L, B_r)                                          # (N_q,)

@@ -11,12 +11,10 @@ def naive_backward(Q, K, V, dO, *, causal=False, scale=None, dropout_p=0.0, keep
     """From dO, the gradient of a loss with respect to O, back to Q, K and V, one PyTorch operation after the other.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v), dO (N_q, d_v) -> dQ, dK, dV, each like its tensor
-    Causal:  as naive_forward; a query that sees no key has dQ = 0 and adds nothing to dK and dV
     Dropout: keep (N_q, N_k), bool, is the mask of the entries of P that the forward kept
     Traffic: reads 11·N_q·N_k + 3·(N_q + N_k)·d + (2·N_q + N_k)·d_v + N_q,
              writes 7·N_q·N_k + 2·(N_q + N_k)·d + N_k·d_v + N_q
              [elements, neither mask nor dropout; exactly cost.naive_backward]
-    Raises:  TypeError or ValueError that names the argument
     Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 3, which reads P from HBM: here it is computed again
     """
     check_qkv(Q, K, V)

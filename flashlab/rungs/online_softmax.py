@@ -98,7 +98,6 @@ def merge(state_a, state_b):
 
     Shapes:  each state (O (..., d_v) not yet divided by l, m (...), l (...)) -> the same
              a finished pair (O, L) is a state too: (O, L, 1)
-    Raises:  ValueError if the shapes of the two states differ
     """
     (O_a, m_a, l_a), (O_b, m_b, l_b) = state_a, state_b
     if O_a.shape != O_b.shape or m_a.shape != m_b.shape:
@@ -113,11 +112,8 @@ def merge(state_a, state_b):
 def online_softmax_forward(Q, K, V, *, causal=False, scale=None):
     """Exact attention that never stores S: each query walks the keys one at a time.
 
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
     Traffic: reads N_q·d + N_q·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)
              [elements; exactly cost.online_softmax_forward]
-    Error:   at most 2x that of naive in the same dtype, both against float64
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Rabe and Staats 2021, arXiv:2112.05682
     New:     against naive: no N_q x N_k matrix; but every query reads all keys and values again
     """

@@ -12,13 +12,9 @@ inf = float("inf")
 def split_kv_forward(Q, K, V, *, causal=False, scale=None, splits=4, B_r=None, B_c=None):
     """Exact attention in which the keys of a query block are shared out among programs.
 
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
     Splits:  the T_c key blocks in `splits` chunks, or T_c if that is less, that differ by a block at most
-    Tiles:   B_r queries by B_c keys at most; the default is tiles.largest_square_tile
     Traffic: reads splits·N_q·d + T_r·N_k·(d + d_v), fewer if causal, and splits·N_q·(d_v + 1) to merge;
              writes (splits + 1)·N_q·(d_v + 1)   [elements; exactly cost.split_kv_forward]
-    Error:   at most 2x that of naive in the same dtype, both against float64
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Dao, Haziza, Massa, Sizov 2023, Flash-Decoding for long-context inference
     New:     against fa2: the key blocks of a query block go to several programs; a second kernel merges their O and L
     """
