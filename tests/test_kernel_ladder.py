@@ -1,6 +1,7 @@
 """The kernels above the first: against float64 on a few awkward sizes, which calls they take, and which one runs."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +19,6 @@ from flashlab.kernels.dropout import dropout_keep_mask  # noqa: E402
 
 DEVICE = "cpu" if interpreted() else "cuda"
 ABOVE = [kernel for kernel in ladder.KERNELS[1:] if kernel.name != "fa2_hopper_forward"]      # Gluon has no interpreter
-EACH = pytest.mark.parametrize("kernel", ABOVE, ids=lambda kernel: kernel.name)
 fp16, bf16, fp32 = torch.float16, torch.bfloat16, torch.float32
 
 
@@ -28,18 +28,18 @@ def inputs(N_q, N_k, d, d_v, dtype=fp16, B=1, H_q=1, H_kv=1, logits=1, device=DE
     return [T.to(device, dtype).transpose(1, 2) for T in (Q * logits, K, V)]    # a token's heads side by side, as models have them
 
 
-CASES = {       # sizes, then how it is called
-    "ragged, bottom-right causal": (inputs(50, 70, 24, 40), {"causal": True, "B_r": 32, "B_c": 16}),
-    "whole tiles": (inputs(64, 96, 16, 16), {"B_r": 32, "B_c": 32}),
-    "d not a power of two, a negative scale": (inputs(33, 50, 80, 64, fp32), {"scale": -0.3, "B_r": 16, "B_c": 32}),
-    "scale 0": (inputs(17, 40, 16, 16, fp32), {"scale": 0.0, "causal": True, "B_r": 16, "B_c": 16}),
-    "shared key heads, rows without keys": (inputs(50, 17, 16, 16, bf16, 2, 2), {"causal": True, "B_r": 32, "B_c": 16}),
-    "large logits": (inputs(40, 64, 64, 16, logits=60), {"causal": True, "B_r": 16, "B_c": 16}),
-}
+CASES = [       # sizes, then how it is called
+    (inputs(50, 70, 24, 40), {"causal": True, "B_r": 32, "B_c": 16}),                     # ragged, bottom-right causal
+    (inputs(64, 96, 16, 16), {"B_r": 32, "B_c": 32}),                                     # whole tiles
+    (inputs(33, 50, 80, 64, fp32), {"scale": -0.3, "B_r": 16, "B_c": 32}),                # d not a power of two
+    (inputs(17, 40, 16, 16, fp32), {"scale": 0.0, "causal": True, "B_r": 16, "B_c": 16}),
+    (inputs(50, 17, 16, 16, bf16, 2, 2), {"causal": True, "B_r": 32, "B_c": 16}),         # shared heads, rows without keys
+    (inputs(40, 64, 64, 16, logits=60), {"causal": True, "B_r": 16, "B_c": 16}),
+]
 
 
-@EACH
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("kernel", ABOVE, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("case", range(len(CASES)))
 def test_within_the_error_bound(kernel, case):
     """Fails if base 2, the split loop, the order of tiles or the coordinates of a tile are wrong in any of these."""
     (Q, K, V), how = CASES[case]
@@ -85,52 +85,86 @@ def first_column_cut(T):
 
 
 CU = torch.tensor([0, 60, 128], dtype=torch.int32)
-SMALL = {"d": 80, "d_v": 80}                           # the Hopper kernel takes d = d_v = 64 or 128 alone
+PACKED, WINDOW = {"cu_seqlens_q": CU, "cu_seqlens_k": CU}, {"window": [50, 0]}
+SMALL = {"d": 80, "d_v": 80}                           # the Hopper kernels take d = d_v = 64 or 128 alone
+ON_H100, ORDERED = (9, 0), {"deterministic": True}
 
 # capability, inputs, options -> the kernel that runs, and words from the reason why the one above does not
 PICKED = [
-    ((9, 0), {}, {}, "fa2_hopper_forward", ""),
-    ((9, 0), {"d": 64, "d_v": 64, "dtype": fp16, "N_q": 100, "N_k": 333}, {"causal": True}, "fa2_hopper_forward", ""),
-    ((9, 0), SMALL, {}, "fa2_tma_forward", "faster"),
-    ((9, 0), {"d_v": 64}, {}, "fa2_tma_forward", "faster"),
-    ((9, 0), {"dtype": fp32}, {}, "fa2_tma_forward", "faster"),
-    ((9, 0), {}, {"dropout_p": 0.1}, "windows_forward", "no dropout"),
-    ((9, 0), {"N_q": 200}, {"causal": True}, "fa2_tma_forward", "faster"),
-    ((9, 0), {"N_q": 200}, {"window": [50, 0]}, "fa2_hopper_forward", ""),
-    ((9, 0), {"N_q": 200}, {"causal": True, "cu_seqlens_q": CU, "cu_seqlens_k": CU}, "fa2_hopper_forward", ""),
-    ((9, 0), SMALL, {"window": [50, 0]}, "windows_forward", "it takes no window"),
-    ((9, 0), SMALL, {"cu_seqlens_q": CU, "cu_seqlens_k": CU}, "windows_forward", "it takes no packed sequences"),
-    ((9, 0), {"d": 59, "d_v": 59}, {}, "fa2_pipelined_forward", "118 bytes"),
-    ((9, 0), {"layout": lambda T: T.mT.contiguous().mT}, {}, "fa2_pipelined_forward", "columns lie 128 elements apart"),
-    ((9, 0), {"layout": first_column_cut}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all begin"),
-    ((9, 0), {"layout": lambda T: T[:, :, :1].expand_as(T)}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do"),
-    ((9, 0), {"N_k": 0}, {}, "fa2_pipelined_forward", "K is empty"),
+    (ON_H100, {}, {}, "fa2_hopper_forward", ""),
+    (ON_H100, {"d": 64, "d_v": 64, "dtype": fp16, "N_q": 100, "N_k": 333}, {"causal": True}, "fa2_hopper_forward", ""),
+    (ON_H100, SMALL, {}, "fa2_tma_forward", "faster"),
+    (ON_H100, {"d_v": 64}, {}, "fa2_tma_forward", "faster"),
+    (ON_H100, {"dtype": fp32}, {}, "fa2_tma_forward", "faster"),
+    (ON_H100, {}, {"dropout_p": 0.1}, "windows_forward", "no dropout"),
+    (ON_H100, {"N_q": 200}, {"causal": True}, "fa2_tma_forward", "faster"),
+    (ON_H100, {"N_q": 200}, WINDOW, "fa2_hopper_forward", ""),
+    (ON_H100, {"N_q": 200}, {"causal": True, **PACKED}, "fa2_hopper_forward", ""),
+    (ON_H100, SMALL, WINDOW, "windows_forward", "it takes no window"),
+    (ON_H100, SMALL, PACKED, "windows_forward", "it takes no packed sequences"),
+    (ON_H100, {"d": 59, "d_v": 59}, {}, "fa2_pipelined_forward", "118 bytes"),
+    (ON_H100, {"layout": lambda T: T.mT.contiguous().mT}, {}, "fa2_pipelined_forward", "columns lie 128 elements apart"),
+    (ON_H100, {"layout": first_column_cut}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all begin"),
+    (ON_H100, {"layout": lambda T: T[:, :, :1].expand_as(T)}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do"),
+    (ON_H100, {"N_k": 0}, {}, "fa2_pipelined_forward", "K is empty"),
     ((10, 0), {}, {}, "fa2_tma_forward", "faster"),
     ((8, 0), {}, {}, "fa2_pipelined_forward", "9.0, this GPU has 8.0"),
+    (ON_H100, {}, {}, "fa2_hopper_backward", ""),
+    (ON_H100, {"d": 64, "d_v": 64, "N_q": 333, "N_k": 100, "layout": first_column_cut}, {"causal": True},
+     "fa2_hopper_backward", ""),
+    (ON_H100, SMALL, {}, "fa2_tma_backward", "not d = 80"),
+    (ON_H100, {"dtype": fp32}, {}, "fa2_tma_backward", "not float32"),
+    (ON_H100, {}, {"dropout_p": 0.1}, "windows_backward", "no dropout"),
+    (ON_H100, {}, ORDERED, "fa2_hopper_backward", ""),
+    (ON_H100, SMALL, ORDERED, "fa2_tuned_backward", "whatever order"),
+    (ON_H100, {}, WINDOW, "fa2_hopper_backward", ""),
+    (ON_H100, {}, WINDOW | ORDERED, "windows_backward", "it takes no window"),
+    ((10, 0), {}, {}, "fa2_tma_backward", "this GPU has 10.0"),
+    ((8, 0), {}, {}, "fa2_atomic_backward", "this GPU has 8.0"),
+    ((8, 0), {"d": 59, "d_v": 16, "layout": first_column_cut}, {"causal": True}, "fa2_atomic_backward", ""),
+    ((8, 0), {}, ORDERED, "fa2_tuned_backward", "whatever order"),
 ]
 
 
+@pytest.fixture
+def gpu(monkeypatch):
+    """gpu(capability, SMs): pretends that this GPU is there."""
+    def pretend(capability, sms=132):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: SimpleNamespace(multi_processor_count=sms))
+
+    return pretend
+
+
 @pytest.mark.parametrize("capability, sizes, options, expected, why", PICKED)
-def test_the_best_kernel_that_takes_a_call_runs(monkeypatch, capability, sizes, options, expected, why):
+def test_the_best_kernel_that_takes_a_call_runs(gpu, monkeypatch, capability, sizes, options, expected, why):
     """Fails if a kernel is given what it cannot take, or a call ends lower than it must."""
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+    gpu(capability)
     monkeypatch.setattr(pick, "SMALL", 0)
-    kernel, reasons = pick.pick(*gpu_inputs(**sizes), **options)
+    backward = expected.endswith("backward")
+    kernel, reasons = pick.pick(*gpu_inputs(**sizes), backward=backward, **options)
     assert kernel.name == expected
-    names = [kernel.name for kernel in pick.KERNELS]
+    names = [kernel.name for kernel in (pick.BACKWARD_KERNELS if backward else pick.KERNELS)]
     assert list(reasons) == names[: names.index(expected): -1] and (not reasons or why in list(reasons.values())[-1])
 
 
-def test_a_small_call_is_not_worth_a_descriptor(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+def test_programs_that_take_turns_need_enough_sms(gpu):
+    """Fails if a slice of a GPU is given programs that wait for others which cannot start: a hang."""
+    gpu(ON_H100, sms=16)
+    kernel = ladder.rung("fa2_hopper_backward")
+    assert "need as many SMs" in kernel.why_not(*gpu_inputs(), deterministic=True) and kernel.why_not(*gpu_inputs()) is None
+
+
+def test_a_small_call_is_not_worth_a_descriptor(gpu):
+    gpu(ON_H100)
     kernel, reasons = pick.pick(*gpu_inputs())
     assert kernel.name == "fa2_pipelined_forward" and "so small a call" in reasons["fa2_hopper_forward"]
     large = [T.expand(64, -1, 2048, -1) for T in gpu_inputs(N_q=1, N_k=1)]
     assert "so small a call" not in pick.explain(*large)
 
 
-def test_a_kernel_that_no_gpu_has_tried_is_not_picked(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+def test_a_kernel_that_no_gpu_has_tried_is_not_picked(gpu, monkeypatch):
+    gpu(ON_H100)
     monkeypatch.setattr(pick, "KERNELS", [kernel._replace(proven=kernel.number <= 6) for kernel in pick.KERNELS])
     kernel, reasons = pick.pick(*gpu_inputs())
     assert kernel.name == "fa2_split_forward" and "not been held against float64" in reasons["fa2_hopper_forward"]
