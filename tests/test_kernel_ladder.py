@@ -1,4 +1,4 @@
-"""The kernels above the first: against float64 on a few awkward sizes, which calls they take, and which one runs."""
+"""Which calls a kernel takes, which one runs, and the tiles that a search found for it."""
 
 import json
 from types import SimpleNamespace
@@ -14,47 +14,16 @@ from flashlab.triton_mode import interpreted
 
 tuning = pytest.importorskip("flashlab.kernels.tuning", reason="triton is not installed (it exists for Linux only)")
 
-from flashlab.kernels import fa2_split, launch  # noqa: E402
+from test_triton_forward import DEVICE, bf16, fp16, fp32, inputs  # noqa: E402
+
+from flashlab.kernels import fa2_atomic_backward, fa2_split, launch  # noqa: E402
 from flashlab.kernels.dropout import dropout_keep_mask  # noqa: E402
-
-DEVICE = "cpu" if interpreted() else "cuda"
-ABOVE = [kernel for kernel in ladder.KERNELS[1:] if kernel.name != "fa2_hopper_forward"]      # Gluon has no interpreter
-fp16, bf16, fp32 = torch.float16, torch.bfloat16, torch.float32
-
-
-def inputs(N_q, N_k, d, d_v, dtype=fp16, B=1, H_q=1, H_kv=1, logits=1, device=DEVICE):
-    g = torch.Generator().manual_seed(N_q + N_k + d)
-    Q, K, V = (torch.randn(B, N, H, width, generator=g) for N, H, width in ((N_q, H_q, d), (N_k, H_kv, d), (N_k, H_kv, d_v)))
-    return [T.to(device, dtype).transpose(1, 2) for T in (Q * logits, K, V)]    # a token's heads side by side, as models have them
-
-
-CASES = [       # sizes, then how it is called
-    (inputs(50, 70, 24, 40), {"causal": True, "B_r": 32, "B_c": 16}),                     # ragged, bottom-right causal
-    (inputs(64, 96, 16, 16), {"B_r": 32, "B_c": 32}),                                     # whole tiles
-    (inputs(33, 50, 80, 64, fp32), {"scale": -0.3, "B_r": 16, "B_c": 32}),                # d not a power of two
-    (inputs(17, 40, 16, 16, fp32), {"scale": 0.0, "causal": True, "B_r": 16, "B_c": 16}),
-    (inputs(50, 17, 16, 16, bf16, 2, 2), {"causal": True, "B_r": 32, "B_c": 16}),         # shared heads, rows without keys
-    (inputs(40, 64, 64, 16, logits=60), {"causal": True, "B_r": 16, "B_c": 16}),
-]
-
-
-@pytest.mark.parametrize("kernel", ABOVE, ids=lambda kernel: kernel.name)
-@pytest.mark.parametrize("case", range(len(CASES)))
-def test_within_the_error_bound(kernel, case):
-    """Fails if base 2, the split loop, the order of tiles or the coordinates of a tile are wrong in any of these."""
-    (Q, K, V), how = CASES[case]
-    O, L = kernel.function(Q, K, V, **how)
-    verdict = oracle.judge(O, L, Q, K, V, causal=how.get("causal", False), scale=how.get("scale"))
-    assert verdict.ok, str(verdict)
-    if Q.shape[2] > K.shape[2]:
-        hidden = Q.shape[2] - K.shape[2]
-        assert (O[:, :, :hidden] == 0).all() and (L[:, :, :hidden] == -torch.inf).all()
 
 
 @pytest.mark.parametrize("kernel", pick.KERNELS[:2], ids=lambda kernel: kernel.name)
 def test_dropout_of_nearly_all_weights(kernel):
     """Fails if a weight over 1 - p, up to 100000 here, is rounded to float16, which holds nothing beyond 65504."""
-    Q, K, V = inputs(40, 50, 16, 16, fp16)
+    Q, K, V, _ = inputs(40, 50, 16, 16, fp16)
     seed, p, V = 7, 0.99999, torch.full_like(V, 0.01)
     K, keep = K * 0, torch.zeros(1, 1, 40, 50, dtype=torch.bool)
     while not keep.any():                              # one weight of 2000 stays, in one seed of fifty
@@ -76,7 +45,7 @@ class OnGPU(torch.Tensor):
 
 
 def gpu_inputs(N_q=128, N_k=128, d=128, d_v=128, dtype=bf16, layout=lambda T: T):
-    Q, K, V = inputs(N_q, N_k, d, d_v, dtype, device="cpu")
+    Q, K, V, _ = (T.cpu() for T in inputs(N_q, N_k, d, d_v, dtype))
     return [T.as_subclass(OnGPU) for T in (Q, layout(K), V)]
 
 
@@ -188,7 +157,7 @@ def test_an_option_that_a_kernel_lacks_is_refused_by_name():
 @pytest.mark.skipif(not interpreted(), reason="about Triton's interpreter")
 def test_the_operator_runs_the_kernel_it_is_told_to(monkeypatch):
     """Fails if a kernel named as backend is not the one that runs, or if one that cannot run gives way in silence."""
-    Q, K, V = inputs(20, 30, 16, 16)
+    Q, K, V, _ = inputs(20, 30, 16, 16, fp16)
     monkeypatch.setattr(fa2_split, "fa2_tuned_forward", lambda Q, K, V, **options: (Q + 1, Q.new_zeros(Q.shape[:3]).float()))
     assert torch.equal(flash_attention(Q, K, V, backend="fa2_tuned_forward"), Q + 1)
     assert oracle.judge(flash_attention(Q, K, V, backend="fa2_persistent_forward"), None, Q, K, V).ok
@@ -196,6 +165,52 @@ def test_the_operator_runs_the_kernel_it_is_told_to(monkeypatch):
         flash_attention(Q, K, V, backend="fa2_hopper_forward")
     with pytest.raises(ValueError, match="K's columns lie 30 elements apart"):
         flash_attention(Q, K.mT.contiguous().mT, V, backend="fa2_tma_forward")
+
+
+@pytest.fixture
+def spy(monkeypatch):
+    """What the operator asks `pick` for a backward kernel, in order."""
+    asked, before = [], pick.pick
+    monkeypatch.setattr(pick, "pick", lambda *QKV, backward=False, **options: (
+        asked.append(options) if backward else None) or before(*QKV, backward=backward, **options))
+    return asked
+
+
+@pytest.mark.parametrize("given, enabled, expected", [
+    (None, False, False), (None, True, True), (False, True, False), (True, False, True)])
+def test_deterministic_follows_pytorch_unless_it_is_said(spy, given, enabled, expected):
+    """Fails if use_deterministic_algorithms, or an argument against it, does not reach the choice of a backward kernel."""
+    Q, K, V = (T.requires_grad_() for T in inputs(5, 7, 16, 16)[:3])
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(enabled)
+    try:
+        O = flash_attention(Q, K, V, backend="triton", deterministic=given)
+    finally:
+        torch.use_deterministic_algorithms(before)
+    O.sum().backward()
+    assert [options["deterministic"] for options in spy] == [expected]
+
+
+def test_a_backward_kernel_is_run_by_its_name(monkeypatch):
+    """Fails if a kernel named as backend is not the one that runs, or gives way in silence where it must not run."""
+    Q, K, V, dO = inputs(20, 30, 16, 16)
+    called = []
+    real = fa2_atomic_backward.fa2_atomic_backward
+    spied = lambda *T, **options: called.append(options) or real(*T, **options)
+    monkeypatch.setattr(fa2_atomic_backward, "fa2_atomic_backward", spied)
+
+    def gradients(backend="fa2_atomic_backward", **options):
+        leaves = [T.clone().requires_grad_() for T in (Q, K, V)]
+        O = flash_attention(*leaves, causal=True, backend=backend, **options)
+        return torch.autograd.grad(O, leaves, dO)
+
+    assert oracle.judge_gradients(*gradients(), Q, K, V, dO, causal=True).ok and len(called) == 1
+    with pytest.raises(ValueError, match="this rung does not take the call: it adds dQ up in whatever order"):
+        gradients(deterministic=True)
+    with pytest.raises(ValueError, match="its instructions are Hopper's alone"):
+        gradients(backend="fa2_hopper_backward")
+    with pytest.raises(TypeError, match="deterministic must be True or False, got 1"):
+        gradients(deterministic=1)
 
 
 # ---- tiles that a search found
@@ -219,7 +234,7 @@ def test_a_search_is_remembered_and_used(monkeypatch, tmp_path):
     tuning.remember(key, 64, [[[32, 16, 4, 2], 3.0, None], [[64, 32, 4, 1], 2.0, None], [[64, 64, 4, 1], None, "out of memory"]])
     tuning.remember(key, 4096, [[[16, 16, 4, 2], 1.0, None]])
     O, L = torch.empty(1, 1, 70, 16), torch.empty(1, 1, 70)
-    B_r = lambda N, d, **more: fa2_split.launch_tuned(*inputs(N, N, d, d), O, L, scale=1.0, **{"causal": True} | more)[1]["B_r"]
+    B_r = lambda N, d, **more: fa2_split.launch_tuned(*inputs(N, N, d, d, fp16)[:3], O, L, scale=1.0, **{"causal": True} | more)[1]["B_r"]
     assert (B_r(70, 16), B_r(2100, 16), B_r(70, 16, B_r=128)) == (64, 16, 128)
     assert tuning.fastest(fa2_split.KERNEL, 24, 24, fp16, True, 70) is None
     assert len(json.loads(tuning.cache_file().read_text())[key]) == 2

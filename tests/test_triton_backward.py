@@ -6,28 +6,36 @@ import pytest
 import torch
 
 import flashlab  # before triton: it decides whether kernels are interpreted
-from flashlab import cost
-from flashlab.oracle import attention, judge_gradients, max_error
+from flashlab import cost, ladder
+from flashlab.operator import pick
+from flashlab.oracle import attention, gradients, judge_gradients, max_error
 from flashlab.triton_mode import interpreted
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 from test_triton_forward import (  # noqa: E402
+    CALLS,
     DEVICE,
     DTYPES,
+    EACH_CALL,
+    FAR,
     LARGE,
     LAYOUTS,
     MASKS,
     SIZES,
+    bf16,
     bytes_moved,
     far_apart,
+    fp16,
+    fp32,
     guarded,
+    inputs,
     interpreted_only,
     stretched,
     watched,
 )
 
-from flashlab.kernels import dropout  # noqa: E402
+from flashlab.kernels import dropout, fa2_atomic_backward  # noqa: E402
 from flashlab.kernels import fa2_backward as kernels  # noqa: E402
 from flashlab.kernels.dropout import dropout_keep_mask  # noqa: E402
 from flashlab.kernels.fa2 import fa2_triton_forward  # noqa: E402
@@ -36,28 +44,44 @@ from flashlab.kernels.fa2_backward import fa2_triton_backward  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")     # numpy's, of exp2 of what a mask then hides
 
 
-def inputs(N_q, N_k, d, d_v, dtype=torch.float32, B=1, H_q=1, H_kv=1, logits=1, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    shapes = (B, H_q, N_q, d), (B, H_kv, N_k, d), (B, H_kv, N_k, d_v), (B, H_q, N_q, d_v)
-    Q, K, V, dO = (torch.randn(shape, generator=g) for shape in shapes)
-    return tuple(T.to(DEVICE, dtype) for T in (Q * logits, K, V, dO))
+KERNELS = [kernel for kernel in ladder.BACKWARD_KERNELS if kernel.name != "fa2_hopper_backward"]    # Gluon: no interpreter
+EACH = pytest.mark.parametrize("kernel", [one for one in KERNELS if one.name != "fa2_tuned_backward"],      # the split ones
+                               ids=lambda kernel: kernel.name)
 
 
 def true_forward(Q, K, V, **options):
     """O and L as a kernel hands them over, from float64: the backward is judged apart from the forward."""
     O, L = attention(Q, K, V, **options)
-    return O.to(Q.dtype), L.to(torch.float64 if Q.dtype == torch.float64 else torch.float32)
+    return O.to(Q.dtype), L.to(torch.float64 if Q.dtype == torch.float64 else fp32)
 
 
-def check_backward(Q, K, V, dO, *, causal=False, scale=None, B_r=None, B_c=None):
-    """Run the kernels, judge and return their gradients."""
+def check_backward(Q, K, V, dO, *, kernel=KERNELS[0], causal=False, scale=None, **options):
+    """Run the kernels, judge and return their gradients; None if the rung refuses, as it then must, rows for TMA."""
     O, L = true_forward(Q, K, V, causal=causal, scale=scale)
-    grads = fa2_triton_backward(Q, K, V, O, dO, L, causal=causal, scale=scale, B_r=B_r, B_c=B_c)
+    if reason := kernel.why_not(Q, K, V):
+        assert kernel.by_tma and Q.shape[-1] * Q.itemsize % 16, reason
+        with pytest.raises(ValueError, match="not a multiple of 16"):
+            kernel.function(Q, K, V, O, dO, L, causal=causal, scale=scale, **options)
+        return None
+    grads = kernel.function(Q, K, V, O, dO, L, causal=causal, scale=scale, **options)
     for grad, T in zip(grads, (Q, K, V), strict=True):
         assert grad.dtype == T.dtype and grad.shape == T.shape and grad.is_contiguous()
     verdict = judge_gradients(*grads, Q, K, V, dO, causal=causal, scale=scale)
     assert verdict.ok, str(verdict)
+    hidden = max(0, Q.shape[2] - K.shape[2]) if causal else 0
+    assert (grads[0][:, :, :hidden] == 0).all()
     return grads
+
+
+@EACH
+@EACH_CALL
+def test_every_kernel_is_right(kernel, call):
+    """Fails if the split loop, the heads of a group, or the sum of dQ over key blocks are wrong in any of these."""
+    sizes, how = CALLS[call]
+    tensors = inputs(*sizes)
+    copies = [T.clone() for T in tensors]
+    check_backward(*tensors, kernel=kernel, **how)
+    assert all(torch.equal(T, copy) for T, copy in zip(tensors, copies, strict=True)), "an input was changed"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -85,13 +109,6 @@ def test_within_the_error_bound(size, logits, causal, dtype):
     *shape, B_r, B_c = size
     grads = check_backward(*inputs(*shape, dtype, logits=logits), causal=causal, B_r=B_r, B_c=B_c)
     assert all(grad.isfinite().all() for grad in grads)
-
-
-@pytest.mark.parametrize("H_q, H_kv, scale", [(4, 4, None), (4, 2, 0.0), (6, 2, -0.3), (3, 1, 2)])
-def test_batches_grouped_heads_and_scales(H_q, H_kv, scale):
-    """Fails if dK or dV misses a query head of its group, or takes one of another."""
-    tensors = inputs(33, 50, 24, 16, torch.float16, B=3, H_q=H_q, H_kv=H_kv)
-    check_backward(*tensors, causal=scale is None, scale=scale, B_r=32, B_c=32)
 
 
 # ---- gradcheck, in float64
@@ -130,12 +147,50 @@ def test_gradcheck(N_q, N_k, heads, dropped, causal):
         assert torch.autograd.gradcheck(lambda Q, K: Attention.apply(Q, K, V.detach(), options, None), (Q, K))
 
 
+@EACH
+def test_L_has_a_gradient(kernel):
+    Q, K, V, dO = inputs(40, 50, 16, 16, H_q=2, H_kv=2)
+    dL = torch.randn(1, 2, 40, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    O, L = true_forward(Q, K, V)
+    first = fa2_triton_backward(Q, K, V, O, dO, L, dL=dL, B_r=16, B_c=16)
+    for got, expected in zip(kernel.function(Q, K, V, O, dO, L, dL=dL, B_r=16, B_c=32), first, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_split_loops_change_no_bit():
+    """The masks that are left out are those that hide nothing; the order of the sums is that of whole tiles first."""
+    Q, K, V, dO = inputs(64, 64, 16, 16)
+    O, L = true_forward(Q, K, V)
+    both = [ladder.rung(name).function(Q, K, V, O, dO, L, B_r=16, B_c=16) for name in ("fa2_triton_backward", "fa2_split_backward")]
+    assert all(torch.equal(*pair) for pair in zip(*both, strict=True))
+
+
+@pytest.mark.skipif(interpreted(), reason="programs run one after the other there, in order")
+def test_dk_and_dv_of_the_atomic_kernel_keep_their_bits():
+    Q, K, V, dO = inputs(1000, 1000, 64, 64, bf16, 1, 4, 4)
+    O, L = attention(Q, K, V, dtype=fp32)
+    runs = [fa2_atomic_backward.fa2_atomic_backward(Q, K, V, O.to(bf16), dO, L) for _ in range(10)]
+    assert all(torch.equal(a, b) for run in runs for a, b in zip(run[1:], runs[0][1:], strict=True))
+
+
+@EACH
+def test_dS_fits_float16_where_the_gradients_do(kernel):
+    """dP is 64 * 100 * 50: fails if dS is rounded to float16 before the scale, 1/8, brings it into its range."""
+    Q, K, V, dO = inputs(40, 32, 64, 64, fp16)
+    V, dO = torch.full_like(V, 100), torch.full_like(dO, 50)
+    V[:, :, 1::2] *= -1
+    O, L = true_forward(Q, K, V)
+    found = kernel.function(Q, K, V, O, dO, L, B_r=16, B_c=32)
+    for grad, truth in zip(found, gradients(Q, K, V, dO), strict=True):           # naive attention in float16 overflows: no judge
+        assert truth.abs().max() < 65504 and max_error(grad, truth) < 2e-3 * truth.abs().max()
+
+
 # ---- edges
 
 
 def test_a_row_without_a_visible_key_has_gradient_zero_and_gives_none():
     """Fails if exp2(S + inf) of a row whose L is -inf gets into dK or dV. 40 queries, 7 keys: 33 rows see none."""
-    Q, K, V, dO = inputs(40, 7, 16, 16, torch.float16)
+    Q, K, V, dO = inputs(40, 7, 16, 16, fp16)
     first = check_backward(Q, K, V, dO, causal=True, B_r=16, B_c=16)
     assert (first[0][:, :, :33] == 0).all()
     dO[:, :, :33] = 1000
@@ -146,12 +201,12 @@ def test_a_row_without_a_visible_key_has_gradient_zero_and_gives_none():
 @pytest.mark.parametrize("B, N_q, N_k", [(1, 0, 5), (2, 5, 0), (1, 0, 0), (0, 5, 5)])
 @MASKS
 def test_nothing_to_attend_from_or_to(B, N_q, N_k, causal):
-    for grad in check_backward(*inputs(N_q, N_k, 16, 24, torch.float16, B=B), causal=causal):
+    for grad in check_backward(*inputs(N_q, N_k, 16, 24, fp16, B=B), causal=causal):
         assert (grad == 0).all()
 
 
 @pytest.mark.parametrize("where", [0, 1, 2, 3], ids=["Q", "K", "V", "dO"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [fp16, bf16], ids=str)
 def test_nan_is_never_hidden(where, dtype):
     """Fails if a mask, or the +inf that stands in for an unused row's L, turns a broken model's NaN into a number."""
     tensors = inputs(50, 50, 16, 16, dtype)
@@ -164,19 +219,19 @@ def test_nan_is_never_hidden(where, dtype):
 
 
 def test_two_runs_give_the_same_bits_and_inputs_stay():
-    tensors = inputs(70, 70, 24, 24, torch.float16, H_q=4, H_kv=2)
+    tensors = inputs(70, 70, 24, 24, fp16, H_q=4, H_kv=2)
     copies = [T.clone() for T in tensors]
     runs = [check_backward(*tensors, causal=True, B_r=16, B_c=32) for _ in range(2)]
     assert all(torch.equal(*pair) for pair in zip(*runs, strict=True))
     assert all(torch.equal(*pair) for pair in zip(tensors, copies, strict=True))
 
 
+@EACH
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("which", [0, 1, 2, 3], ids=["Q", "K", "V", "dO"])     # each has its own strides
-def test_strides(layout, which):
-    tensors = list(inputs(33, 40, 24, 16, torch.float16, B=2, H_q=4, H_kv=2))
-    tensors[which] = LAYOUTS[layout](tensors[which])
-    check_backward(*tensors, causal=True, B_r=32, B_c=32)
+def test_strides(kernel, layout):
+    """Sizes differ, and so do the strides: fails if one tensor is read by the strides of another."""
+    tensors = inputs(33, 40, 24, 16, fp16, B=2, H_q=4, H_kv=2)
+    check_backward(*(LAYOUTS[layout](T) for T in tensors), kernel=kernel, causal=True, B_r=32, B_c=32)
 
 
 def test_saved_tensors_need_not_be_contiguous():
@@ -190,17 +245,21 @@ def test_saved_tensors_need_not_be_contiguous():
 # ---- what the kernels touch
 
 
+@EACH
 @MASKS
-def test_nothing_outside_the_tensors_counts(causal):
-    """Fails if a value from beyond a row's or a tensor's end gets into a gradient: it would be NaN."""
-    check_backward(*(guarded(T) for T in inputs(50, 70, 24, 40, torch.float16, B=2, H_q=2, H_kv=1)), causal=causal, B_r=32, B_c=32)
+def test_nothing_outside_the_tensors_counts(kernel, causal):
+    """Fails if a value from beyond a row's or a tensor's end gets into a gradient: it would be NaN, or exp(0 + 400)."""
+    tensors = (guarded(T) for T in inputs(50, 70, 24, 40, fp16, B=2, H_q=2, H_kv=1))
+    check_backward(*tensors, kernel=kernel, causal=causal, B_r=32, B_c=32)
+    Q, K, V, dO = inputs(33, 50, 16, 16)               # every L is about -400, the score of a key past the end is 0
+    check_backward(Q.abs() * 10, -K.abs() * 10, V, dO, kernel=kernel, causal=causal, B_r=32, B_c=32)
 
 
 @interpreted_only
 @pytest.mark.parametrize("N_q, N_k, causal", [(50, 70, False), (50, 70, True), (70, 33, True), (64, 64, True)])
 def test_traffic_is_the_closed_form(monkeypatch, N_q, N_k, causal):
     """Fails if a load or store goes astray, a gradient is written twice, or a hidden tile is loaded all the same."""
-    Q, K, V, dO = (stretched(T, 1, 1, 2, 2) for T in inputs(N_q, N_k, 24, 40, torch.float16))
+    Q, K, V, dO = (stretched(T, 1, 1, 2, 2) for T in inputs(N_q, N_k, 24, 40, fp16))
     O, L = true_forward(Q, K, V, causal=causal)
     grads = {name: torch.empty(T.shape, dtype=T.dtype) for name, T in (("dQ", Q), ("dK", K), ("dV", V))}
     launches = kernels.launch(Q, K, V, O, dO, L, None, *grads.values(), causal=causal, scale=24**-0.5, B_r=32, B_c=16)
@@ -216,13 +275,13 @@ def test_traffic_is_the_closed_form(monkeypatch, N_q, N_k, causal):
     assert moved == {"load": expected.read + in_base_2, "store": expected.written + in_base_2}
 
 
-@pytest.mark.parametrize("axis, step", [(0, 2**30), (1, 2**30), (2, 2**26), (3, 2**27)], ids=["batch", "head", "row", "column"])
-@pytest.mark.parametrize("which", [0, 1, 2, 3], ids=["Q", "K", "V", "dO"])
-def test_offsets_beyond_2_to_the_31(which, axis, step):
-    """Fails (or crashes) if an offset is computed in 32 bits: the last element lies 2^31 elements or more from the first."""
-    tensors = list(inputs(34, 34, 18, 18, torch.float16, B=3, H_q=3, H_kv=3))
-    tensors[which] = far_apart(tensors[which], axis, step)
-    check_backward(*tensors, causal=True, B_r=16, B_c=32)
+@EACH
+@pytest.mark.parametrize("turn", range(4))
+def test_offsets_beyond_2_to_the_31(kernel, turn):
+    """Fails (or crashes) if an offset is computed in 32 bits: last elements lie 2^31 elements or more from the first."""
+    tensors = inputs(34, 34, 18, 18, fp16, B=3, H_q=3, H_kv=3)
+    apart = (far_apart(T, *FAR[(turn + n) % 4]) for n, T in enumerate(tensors))
+    check_backward(*apart, kernel=kernel, causal=True, B_r=16, B_c=32)
 
 
 def test_one_grid_axis():
@@ -235,7 +294,7 @@ def test_one_grid_axis():
 @pytest.mark.skipif(interpreted(), reason="asks the GPU's allocator; test_backward.py asks the memory model")
 def test_peak_memory_of_forward_and_backward_grows_linearly():
     def extra(N):
-        Q, K, V, dO = inputs(N, N, 64, 64, torch.float16, H_q=4, H_kv=4)
+        Q, K, V, dO = inputs(N, N, 64, 64, fp16, H_q=4, H_kv=4)
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -290,6 +349,20 @@ def test_dropout_within_the_error_bound(dtype, causal):
     assert not judge_gradients(*other, Q, K, V, dO, causal=causal, **mask).ok
 
 
+@pytest.mark.parametrize("kernel", pick.BACKWARD_KERNELS[:2], ids=lambda kernel: kernel.name)
+def test_dropout_of_nearly_all_weights(kernel):
+    """Fails if a weight over 1 - p is rounded to float16, which holds nothing beyond 65504, before it meets dO."""
+    Q, K, V, dO = inputs(1, 64, 16, 16, fp16)
+    p, seed = 0.99999, next(s for s in range(10**5) if dropout_keep_mask(1, 1, 1, 64, 0.99999, s).any())
+    mask = {"dropout_p": p, "keep": dropout_keep_mask(1, 1, 1, 64, p, seed).to(DEVICE)}
+    K = (K * 0).masked_fill(mask["keep"][:, :, 0, :, None], 4)                    # the weight that stays is nearly 1
+    Q, V, dO = Q * 0 + 4, V / 1000, dO / 1000
+    O, L = true_forward(Q, K, V, **mask)
+    grads = kernel.function(Q, K, V, O, dO, L, dropout_p=p, seed=torch.tensor(seed, device=DEVICE))
+    verdict = judge_gradients(*grads, Q, K, V, dO, **mask)
+    assert all(grad.isfinite().all() for grad in grads) and verdict.ok, str(verdict)
+
+
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_the_mask_has_the_right_rate_everywhere_and_neighbours_are_independent(p):
     """In each row, column and head, and between neighbours: no more than 5 standard deviations off."""
@@ -324,7 +397,7 @@ def test_philox_is_the_published_one():
 # ---- compiled for GPUs that need not be here
 
 
-def jobs(arch, d, causal, dtype=torch.bfloat16, dropout_p=0.0, H_kv=16):
+def jobs(arch, d, causal, dtype=bf16, dropout_p=0.0, H_kv=16):
     """The two large kernels as fa2_triton_backward would launch them for 16 heads of 4096 tokens."""
     X, X_kv = (torch.empty(1, H, 4096, d, dtype=dtype, device="meta") for H in (16, H_kv))
     L = torch.empty(1, 16, 4096, device="meta")
@@ -336,8 +409,8 @@ def jobs(arch, d, causal, dtype=torch.bfloat16, dropout_p=0.0, H_kv=16):
 
 CASES = {
     "H100 d 64": (90, 64, False), "H100 d 128": (90, 128, False), "H100 d 256 causal": (90, 256, True),
-    "H100 d 128 grouped heads": (90, 128, True, torch.bfloat16, 0.0, 4),
-    "H100 d 128 dropout": (90, 128, True, torch.bfloat16, 0.1), "H100 d 128 float32": (90, 128, True, torch.float32),
+    "H100 d 128 grouped heads": (90, 128, True, bf16, 0.0, 4),
+    "H100 d 128 dropout": (90, 128, True, bf16, 0.1), "H100 d 128 float32": (90, 128, True, fp32),
     "A100 d 128": (80, 128, True), "B200 d 128": (100, 128, True),
 }
 
@@ -366,7 +439,7 @@ def test_what_the_compiler_made_of_it(compiled, name):
 def test_a_4090_has_room_for_the_tiles():
     """99 KiB of shared memory: compiled for an A100, which has the same tensor cores and copies, and more room."""
     todo = []
-    for d, dtype in ((64, torch.bfloat16), (128, torch.bfloat16), (256, torch.bfloat16), (256, torch.float32)):
+    for d, dtype in ((64, bf16), (128, bf16), (256, bf16), (256, fp32)):
         both = kernels.best_tiles(d, dtype, small=True)
         for (kernel, arguments, arch), (B_r, B_c, num_warps, num_stages) in zip(jobs(80, d, True, dtype), both, strict=True):
             tiles = {"B_r": B_r, "B_c": B_c, "num_warps": num_warps, "num_stages": num_stages}

@@ -1,9 +1,9 @@
-"""FA2's backward pass in one kernel: dQ, too, is computed where dK and dV are, and added up in HBM.
+"""FA2's backward pass in one kernel: the program that computes dK and dV also adds its share of dQ to HBM.
 
 Two kernels compute S and dP twice: seven matrix products for a gradient that takes five. With keys fixed, each
-program holds a share of every dQ_i that sees its keys, and many programs hold a share of the same one: they add it to
-a float32 dQ in HBM by atomic operations, which the L2 cache carries out. Whichever program comes first is first, and
-float32 addition is not associative: the last bits of dQ change from run to run.
+program has a share of every dQ_i that sees its keys. It adds them to a float32 dQ in HBM by atomic operations, which
+the L2 cache carries out. Programs arrive in any order, and float32 addition is not associative: the last bits of dQ
+change from run to run.
 """
 
 import torch
@@ -39,11 +39,11 @@ def atomic_backward_kernel(
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
     whole_from = tl.minimum(end, tl.cdiv(tl.maximum(0, (j + 1) * B_c - 1 + N_q - N_k), B_r)) if causal else 0
-    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles that hide and lack nothing
+    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles of visible scores only
     for masked in tl.static_range(2):                  # unrolled: two loops, of which only the second has masks
         count = end - first - whole if masked else whole
         for step in range(0, group * count):
-            each = tl.maximum(1, count)                # after step // count the compiler takes count > 0
+            each = tl.maximum(1, count)                # after step // count the compiler assumes count > 0
             h, i = h_kv * group + step // each, (first if masked else whole_from) + step % each
             i += tl.where(i >= whole_from, whole, 0) if masked else 0
             head, rows = b * H_q + h, i * B_r + tl.arange(0, B_r)                  # (B_r,)
@@ -65,7 +65,7 @@ def atomic_backward_kernel(
             dQ_i, row = tl.dot(dS_T.to(Q_i.dtype).T, K_j, input_precision="ieee"), tl.arange(0, B_r)[:, None]
             dQ_at = dQ_sum + (head * N_q + i * B_r) * d + row * d + tl.arange(0, B_d)
             tl.atomic_add(dQ_at, dQ_i, mask=(row < N_q - i * B_r) & (tl.arange(0, B_d) < d), sem="relaxed")
-    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # anew: fewer registers
+    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # again: fewer registers
     dK, dV = dK + (head_kv * N_k + j * B_c) * d, dV + (head_kv * N_k + j * B_c) * d_v
     tl.store(dK + local * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
     tl.store(dV + local * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))

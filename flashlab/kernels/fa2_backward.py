@@ -71,7 +71,7 @@ def dkdv_kernel(
     first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
     count = tl.maximum(0, end - first)
     for step in range(0, group * count):
-        each = tl.maximum(1, count)                    # after step // count the compiler takes count > 0
+        each = tl.maximum(1, count)                    # after step // count the compiler assumes count > 0
         h, i = h_kv * group + step // each, first + step % each
         head, rows = b * H_q + h, i * B_r + tl.arange(0, B_r)                      # (B_r,)
         row_ok = rows[:, None] < N_q                                               # (B_r, 1)
@@ -85,7 +85,7 @@ def dkdv_kernel(
         if causal:
             P_T = tl.where(keys[:, None] <= rows + (N_k - N_q), P_T, 0.0)          # (B_c, B_r)
         dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
-        D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # here: earlier costs registers
+        D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # loaded here: fewer registers
         dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
         if dropout_p > 0:
             kept_T = kept(seed, head, rows, keys[:, None], N_q, N_k, dropout_p)    # (B_c, B_r)
@@ -93,7 +93,7 @@ def dkdv_kernel(
             P_T = tl.where(kept_T, P_T, 0.0)           # what met V in the forward; over 1 - p after the loop
         dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)
         dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")            # (B_c, B_d)
-    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # anew: fewer registers
+    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # again: fewer registers
     dK, dV = dK + (head_kv * N_k + j * B_c) * d, dV + (head_kv * N_k + j * B_c) * d_v
     tl.store(dK + local * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
     tl.store(dV + local * d_v + col_v, dV_j * (1 / (1 - dropout_p)), mask=(local < N_k - j * B_c) & (col_v < d_v))

@@ -2,8 +2,8 @@
 the other.
 
 A grid with a program for each block leaves the order to the hardware, and pays for a program's start and end each
-time. Here program p takes blocks p, p + P, p + 2P, ... of a list with the longest blocks first: what is left over at
-the end is short. The list goes through a few heads at a time, whose K and V stay in the L2 cache meanwhile.
+time. Here program p takes blocks p, p + P, p + 2P, ... of a list with the longest blocks first, so the last ones are
+short. The list goes through a few heads at a time, so that their K and V stay in the L2 cache.
 """
 
 import triton

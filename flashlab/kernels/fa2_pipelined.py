@@ -9,8 +9,8 @@ A load takes hundreds of cycles; waiting for each would leave the tensor cores i
     ...
              compute T-2   compute T-1                 it drains: nothing is left to load
 
-All rungs below have this from Triton's num_stages. But fa2_split.py has two loops, and so drains and fills twice in
-each program, just before the last few tiles. Here one loop runs through all tiles, and the mask sits in a branch.
+Triton's num_stages gives this to all earlier rungs. But fa2_split.py has two loops, so its pipeline drains and fills
+again just before the last few tiles. Here one loop runs through all tiles, and the mask sits in a branch.
 """
 
 from functools import partial

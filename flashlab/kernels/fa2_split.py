@@ -1,7 +1,7 @@
-"""FA2's forward pass with its loop in two: first the tiles that every row sees whole, without masks, then the others.
+"""FA2's forward pass with two loops: the first over tiles that every row sees whole, without masks; then the rest.
 
-A mask costs a comparison and a selection for each score, and is needed on the diagonal and in the last tile of keys
-only. With N = 4096 and tiles of 128 × 64 a causal query block walks up to 64 tiles, of which two are on the diagonal.
+A mask costs a comparison and a selection for each score, and only the diagonal and the last tile of keys need one.
+With N = 4096 and tiles of 128 × 64 a causal query block walks up to 64 tiles, of which two are on the diagonal.
 """
 
 from functools import partial

@@ -1,7 +1,7 @@
-"""FA2's backward pass with its loops in two: tiles without a hidden score, and the others, which alone have masks.
+"""FA2's backward pass with each loop split in two: tiles of visible scores, without masks, and the rest, with masks.
 
-A mask costs a comparison and a selection for each score, and is needed on the diagonal and where the last tile is
-short. With keys fixed, the tiles on the diagonal come first and the short one last: the whole ones lie between.
+A mask costs a comparison and a selection for each score, and only the diagonal and a short last tile need one. With
+keys fixed, the tiles on the diagonal come first and the short one last: the whole ones lie between.
 """
 
 import triton
@@ -35,11 +35,11 @@ def split_dkdv_kernel(
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
     whole_from = tl.minimum(end, tl.cdiv(tl.maximum(0, (j + 1) * B_c - 1 + N_q - N_k), B_r)) if causal else 0
-    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles that hide and lack nothing
+    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles of visible scores only
     for masked in tl.static_range(2):                  # unrolled: two loops, of which only the second has masks
         count = end - first - whole if masked else whole
         for step in range(0, group * count):
-            each = tl.maximum(1, count)                # after step // count the compiler takes count > 0
+            each = tl.maximum(1, count)                # after step // count the compiler assumes count > 0
             h, i = h_kv * group + step // each, (first if masked else whole_from) + step % each
             i += tl.where(i >= whole_from, whole, 0) if masked else 0
             head, rows = b * H_q + h, i * B_r + tl.arange(0, B_r)                  # (B_r,)
@@ -58,7 +58,7 @@ def split_dkdv_kernel(
             dS_T = P_T * (dP_T * scale - D_i)                                      # (B_c, B_r)
             dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")       # (B_c, B_dv)
             dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")        # (B_c, B_d)
-    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # anew: fewer registers
+    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # again: fewer registers
     dK, dV = dK + (head_kv * N_k + j * B_c) * d, dV + (head_kv * N_k + j * B_c) * d_v
     tl.store(dK + local * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
     tl.store(dV + local * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))

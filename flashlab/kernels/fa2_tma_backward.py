@@ -1,11 +1,11 @@
 """FA2's backward pass with tensor descriptors: TMA copies the tiles of Q and dO, and adds the tiles of dQ to HBM.
 
-TMA does more than copy: it can add a tile in shared memory to one in HBM, element by element, and the L2 cache
-carries that out. A program hands over dQ_i with one instruction of one thread and goes on with the next tile, where
-fa2_atomic_backward's threads each work out addresses and send their own elements.
+TMA can also add a tile in shared memory to one in HBM, element by element; the L2 cache does the additions. A program
+hands over dQ_i with one instruction of one thread and goes on with the next tile. In fa2_atomic_backward each thread
+works out addresses and sends its own elements.
 
-And as in the forward one loop is left: no loads need masks, since past the ends TMA reads zeros and adds nothing, and
-what is hidden is masked in a branch.
+As in the forward, one loop is enough: past the ends TMA reads zeros and adds nothing, so loads need no masks, and
+hidden scores are masked in a branch.
 """
 
 import torch
@@ -45,9 +45,9 @@ def tma_backward_kernel(
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
     whole_from = tl.minimum(end, tl.cdiv(tl.maximum(0, (j + 1) * B_c - 1 + N_q - N_k), B_r)) if causal else 0
-    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles that hide and lack nothing
+    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles of visible scores only
     count = tl.maximum(0, end - first)
-    each = tl.maximum(1, count)                        # after step // count the compiler takes count > 0
+    each = tl.maximum(1, count)                        # after step // count the compiler assumes count > 0
     begin = 0 if causal else j % each                  # all programs of a head would add to the same dQ_i at one time
     h, i = h_kv * group, first + begin
     for step in tl.range(0, group * count, num_stages=stages):                     # `stages` - 1 tiles of Q, dO ahead
@@ -76,7 +76,7 @@ def tma_backward_kernel(
             i = tl.where(i + 1 == end, first, i + 1)
             h = tl.where(i == first + begin, h + 1, h)
     first_row = head_kv.to(tl.int64) * N_k + j * B_c
-    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # anew: fewer registers
+    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # again: fewer registers
     dK, dV = dK + first_row * d, dV + first_row * d_v
     tl.store(dK + local * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
     tl.store(dV + local * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))

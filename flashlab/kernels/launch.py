@@ -14,7 +14,6 @@ from flashlab.kernels import plans
 from flashlab.triton_mode import check_device, interpreted
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
-TENSORS = ("seed", "cu_seqlens_q", "cu_seqlens_k", "lengths", "block_table")           # among a call's options
 SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -inf where -inf * 0 would be NaN
 
 
@@ -122,8 +121,8 @@ def backward(launch, Q, K, V, O, dO, L, dL, **options):
 
 
 def tensors_among(options):
-    """Take the tensors out of a call's options: {name: tensor or None}."""
-    return {name: options.pop(name) for name in TENSORS if name in options}
+    """Take the tensors, such as the seed, out of a call's options: {name: tensor}."""
+    return {name: options.pop(name) for name, value in list(options.items()) if isinstance(value, torch.Tensor)}
 
 
 def empty(B, H, N, d, like, packed=False):
