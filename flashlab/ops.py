@@ -49,7 +49,7 @@ class Operation:
 
     def flops(self, args, operands, results):
         """(of matrix products, of anything else)."""
-        if self.allocates or self.name in _NO_ARITHMETIC:
+        if self.allocates or self.name.removeprefix("new_") in _NO_ARITHMETIC:
             return 0, 0
         if self.name.removesuffix("_") in _MATMULS:          # mm_ has the arithmetic of mm
             A, B = tensors(args)[-2:]                        # addmm's bias comes first, out= is a keyword

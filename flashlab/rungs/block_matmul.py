@@ -17,7 +17,7 @@ def block_matmul(A, B, *, B_m, B_n, B_k):
         raise ValueError(f"A must be a matrix (M, K), got {describe(A)}")
     if not isinstance(B, torch.Tensor) or B.ndim != 2 or B.shape[0] != A.shape[1] or B.dtype != A.dtype:
         raise ValueError(f"B must be a matrix (K, N) with K = {A.shape[1]} and A's dtype {A.dtype}, got {describe(B)}")
-    C = torch.empty(A.shape[0], B.shape[1], dtype=A.dtype, device=A.device)
+    C = A.new_empty(A.shape[0], B.shape[1])
     with kernel("block_matmul", A=A, B=B, C=C):
         for rows in tiles(A.shape[0], B_m):
             for cols in tiles(B.shape[1], B_n):            # on a GPU: one program for each output tile
@@ -28,7 +28,7 @@ def block_matmul(A, B, *, B_m, B_n, B_k):
 def _output_tile(A, B, rows, cols, B_k):
     """One tile of C: walk along the shared dimension and add up. Sums of 16-bit numbers are kept in float32."""
     acc = torch.float64 if A.dtype == torch.float64 else torch.float32
-    C_ij = torch.zeros(rows.stop - rows.start, cols.stop - cols.start, dtype=acc, device=A.device)    # (B_m, B_n)
+    C_ij = A.new_zeros(rows.stop - rows.start, cols.stop - cols.start, dtype=acc)    # (B_m, B_n)
     for inner in tiles(A.shape[1], B_k):
         C_ij = _add_product(C_ij, A, B, rows, inner, cols)
     return C_ij
@@ -58,11 +58,11 @@ def softmax_star_attention(Q, K, V, *, B_r, B_c):
 def _by_tiles(name, weight, Q, K, V, B_r, B_c):
     check_qkv(Q, K, V)
     check_positive(B_r=B_r, B_c=B_c)
-    O = torch.empty(len(Q), V.shape[-1], dtype=Q.dtype, device=Q.device)
+    O = Q.new_empty(len(Q), V.shape[-1])
     with kernel(name, Q=Q, K=K, V=V, O=O):
         for rows in tiles(len(Q), B_r):
             Q_i = load(Q, rows)                            # (B_r, d)
-            O_i = torch.zeros(len(Q_i), V.shape[-1], dtype=Q.dtype, device=Q.device)
+            O_i = Q_i.new_zeros(len(Q_i), V.shape[-1])
             for cols in tiles(len(K), B_c):
                 O_i = O_i + weight(Q_i @ load(K, cols).T) @ load(V, cols)    # (B_r, d_v)
             store(O, rows, O_i)

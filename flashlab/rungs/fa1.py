@@ -30,7 +30,7 @@ def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropou
     O = torch.zeros(Q.shape[0], V.shape[-1], dtype=acc, device=Q.device)        # (N_q, d_v)  the running output
     l = torch.zeros(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
     m = torch.full((Q.shape[0],), -inf, dtype=acc, device=Q.device)             # (N_q,)  -inf: below any score
-    L = torch.empty(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
+    L = Q.new_empty(Q.shape[0], dtype=acc)                                      # (N_q,)
     with kernel("fa1_forward", Q=Q, K=K, V=V, O=O, l=l, m=m, L=L):
         for cols in tiles(K.shape[0], B_c):            # j, outer
             _key_block(Q, K, V, O, l, m, L, cols, B_r, shift, scale, draw, dropout_p)

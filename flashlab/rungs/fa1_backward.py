@@ -28,8 +28,8 @@ def fa1_backward(Q, K, V, O, dO, l, m, *, causal=False, scale=None, B_r=None, B_
     draw = keep_masks(dropout_p, rng_state, Q.device, acc)
 
     dQ = torch.zeros(Q.shape, dtype=acc, device=Q.device)                       # (N_q, d)  a sum over the key blocks
-    dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
-    dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
+    dK = K.new_empty(K.shape)                                                   # (N_k, d)
+    dV = V.new_empty(V.shape)                                                   # (N_k, d_v)
     with kernel("fa1_backward", Q=Q, K=K, V=V, O=O, dO=dO, l=l, m=m, dQ=dQ, dK=dK, dV=dV):
         for cols in tiles(K.shape[0], B_c):            # j, outer
             _key_block(Q, K, V, O, dO, l, m, dQ, dK, dV, cols, B_r, shift, scale, draw, dropout_p)

@@ -23,8 +23,8 @@ def fa2_backward(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=N
     shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
     D = _preprocess(O, dO, L, B_r)                                          # (N_q,)
     dQ = torch.zeros(Q.shape, dtype=L.dtype, device=Q.device)                   # (N_q, d)  a sum over the key blocks
-    dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
-    dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
+    dK = K.new_empty(K.shape)                                                   # (N_k, d)
+    dV = V.new_empty(V.shape)                                                   # (N_k, d_v)
     with kernel("fa2_backward", Q=Q, K=K, V=V, dO=dO, L=L, D=D, dQ=dQ, dK=dK, dV=dV):
         for cols in tiles(K.shape[0], B_c):            # j, outer
             _key_block(Q, K, V, dO, L, D, dQ, dK, dV, cols, B_r, shift, scale)
@@ -41,9 +41,9 @@ def fa2_backward_two_pass(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=No
     """
     shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
     D = _preprocess(O, dO, L, B_r)                                          # (N_q,)
-    dQ = torch.empty(Q.shape, dtype=Q.dtype, device=Q.device)                   # (N_q, d)
-    dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
-    dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
+    dQ = Q.new_empty(Q.shape)                                                   # (N_q, d)
+    dK = K.new_empty(K.shape)                                                   # (N_k, d)
+    dV = V.new_empty(V.shape)                                                   # (N_k, d_v)
     with kernel("fa2_backward_dkdv", Q=Q, K=K, V=V, dO=dO, L=L, D=D, dK=dK, dV=dV):
         for cols in tiles(K.shape[0], B_c):            # j, outer: K_j is fixed
             _key_block(Q, K, V, dO, L, D, None, dK, dV, cols, B_r, shift, scale)
