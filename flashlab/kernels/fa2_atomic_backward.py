@@ -35,7 +35,7 @@ def atomic_backward_kernel(
     K_j = tl.load(K_at, mask=(keys[:, None] < N_k) & (col < d), other=0.0)         # (B_c, B_d)
     V_at = V + b * stride_Vb + h_kv * stride_Vh + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
     V_j = tl.load(V_at, mask=(keys[:, None] < N_k) & (col_v < d_v), other=0.0)     # (B_c, B_dv)
-    dK_j, dV_j = tl.zeros((B_c, B_d), D.dtype.element_ty), tl.zeros((B_c, B_dv), D.dtype.element_ty)
+    dK_j, dV_j = tl.zeros((B_c, B_d), tl.float32), tl.zeros((B_c, B_dv), tl.float32)
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
     whole_from = tl.minimum(end, tl.cdiv(tl.maximum(0, (j + 1) * B_c - 1 + N_q - N_k), B_r)) if causal else 0
@@ -126,7 +126,7 @@ def tiles_of_five_products(Q, V, options, B_r=None, B_c=None):
 
 def best_tiles(d, dtype, dropout=False, small=False):
     """((B_r, B_c, num_warps, num_stages),): dQ_i takes registers, too. small: as of fa2_backward.best_tiles"""
-    if dtype in (torch.float32, torch.float64):
+    if dtype == torch.float32:
         return ((32 if d <= 64 else 16, 32 if d <= 128 else 16, 8, 2),)
     if d <= 64:
         return ((64, 64, 4, 3),)

@@ -40,7 +40,7 @@ def preprocess_kernel(
 
     at = head * N_q + rows                                                         # (B_r,)
     L_i = tl.load(L + at, mask=rows < N_q, other=-float("inf"))
-    D_i = tl.sum(O_i.to(L_i.dtype) * dO_i.to(L_i.dtype), 1)                        # (B_r,)
+    D_i = tl.sum(O_i.to(tl.float32) * dO_i.to(tl.float32), 1)                      # (B_r,)
     if has_dL:
         D_i -= tl.load(dL + at, mask=rows < N_q, other=0.0)
     tl.store(D + at, D_i * scale, mask=rows < N_q)
@@ -65,7 +65,7 @@ def dkdv_kernel(
     K_j = tl.load(K_at, mask=(keys[:, None] < N_k) & (col < d), other=0.0)         # (B_c, B_d)
     V_at = V + b * stride_Vb + h_kv * stride_Vh + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
     V_j = tl.load(V_at, mask=(keys[:, None] < N_k) & (col_v < d_v), other=0.0)     # (B_c, B_dv)
-    dK_j, dV_j = tl.zeros((B_c, B_d), D.dtype.element_ty), tl.zeros((B_c, B_dv), D.dtype.element_ty)
+    dK_j, dV_j = tl.zeros((B_c, B_d), tl.float32), tl.zeros((B_c, B_dv), tl.float32)
 
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
@@ -122,7 +122,7 @@ def dq_kernel(
     dO_i = tl.load(dO_at, mask=row_ok & (col_v < d_v), other=0.0)                  # (B_r, B_dv)
     L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf")) # (B_r,)
     D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)               # (B_r,)
-    dQ_i = tl.zeros((B_r, B_d), D.dtype.element_ty)                                # (B_r, B_d)
+    dQ_i = tl.zeros((B_r, B_d), tl.float32)                                # (B_r, B_d)
 
     end = tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q if causal else N_k            # keys from here on are hidden
     for j in range(0, tl.cdiv(end, B_c)):
@@ -153,7 +153,6 @@ def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None,
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
              -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share a key
              head; dL, like L, if L has a gradient of its own
-             float16, bfloat16, float32, and float64 when interpreted
     Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
     Deterministic: always, since no two programs write the same element: same inputs, same bits
     Tiles:   B_r x B_c for both large kernels, powers of two >= 16; by default each has its own, see `best_tiles`
@@ -206,7 +205,7 @@ def best_tiles(d, dtype, dropout=False, small=False):
 
     dropout: the mask of a tile takes registers, too. small: the GPU has 99 KiB of shared memory, as a 4090 has, or less
     """
-    if dtype in (torch.float32, torch.float64):
+    if dtype == torch.float32:
         if d <= 128:
             return (32, 32, 8, 2), (32, 32, 8, 2)
         return (16, 16 if small else 32, 8, 2), (32, 16, 8, 2)

@@ -20,13 +20,13 @@ SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -i
 # ---- a call: checked, and given to its launches
 
 def check_call(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout_p=0.0, seed=None, window=None,
-               cu_seqlens_q=None, cu_seqlens_k=None, deterministic=False, dtypes=FLOATS):
+               cu_seqlens_q=None, cu_seqlens_k=None, deterministic=False):
     """The options of a call as kernels take them, by name, without those that the call does not set.
 
     deterministic: only checked here; it decides which kernel runs, and no kernel takes it
     Raises: TypeError or ValueError that names the argument
     """
-    validate.check_qkv(Q, K, V, ndim=4, dtypes=dtypes)
+    validate.check_qkv(Q, K, V, ndim=4, dtypes=FLOATS)
     validate.check_heads(Q, K)
     validate.check_head_dims(Q, V, validate.MAX_HEAD_DIM)
     validate.check_bool(deterministic=deterministic)
@@ -83,11 +83,11 @@ def forward(kernel, launch, Q, K, V, **options):
 
 def check_backward_call(Q, K, V, O, dO, L, dL, **options):
     """As `check_call`, of a backward pass."""
-    options = check_call(Q, K, V, dtypes=(*FLOATS, torch.float64) if interpreted() else FLOATS, **options)
-    outside, sums = (*Q.shape[:3], V.shape[-1]), torch.float64 if Q.dtype == torch.float64 else torch.float32
-    validate.check_like(O=(O, outside, Q.dtype), dO=(dO, outside, Q.dtype), L=(L, Q.shape[:3], sums))
+    options = check_call(Q, K, V, **options)
+    outside, rows = (*Q.shape[:3], V.shape[-1]), (Q.shape[:3], torch.float32)
+    validate.check_like(O=(O, outside, Q.dtype), dO=(dO, outside, Q.dtype), L=(L, *rows))
     if dL is not None:
-        validate.check_like(dL=(dL, Q.shape[:3], sums))
+        validate.check_like(dL=(dL, *rows))
     return options
 
 

@@ -11,19 +11,6 @@ from flashlab.validate import check_bool, check_positive, check_qkv, check_scale
 inf = float("inf")
 
 
-def safe_softmax(x):
-    """softmax of a vector, shifted by its maximum so that no exponential exceeds 1.
-
-    Shapes:  x (N,) -> (N,)
-    Traffic: reads 5·N + 2, writes 3·N + 2   [elements: five operations, each a kernel]
-    """
-    _check(x)
-    m = x.amax()                                           # ()
-    shifted = x - m                                        # (N,)   at most 0
-    weights = torch.exp(shifted)                           # (N,)   between 0 and 1
-    return weights / weights.sum()                         # (N,)
-
-
 def softmax_three_pass(x, *, B=1):
     """softmax of a vector that is too long for the chip: a pass for the maximum, one for the sum, one for the result.
 
