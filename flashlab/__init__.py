@@ -9,9 +9,7 @@ __version__ = "0.1.0"
 
 if not torch.cuda.is_available() and "triton" not in sys.modules:
     # Triton reads the variable while it is imported: without a GPU its kernels run in the interpreter, or not at all.
-    # Where Triton
-    # came first, as with transformers or torch.compile, all else works, and triton_mode.why_no_kernels() says what does
-    # not.
+    # If Triton was imported first, as transformers does, only the kernels fail: see triton_mode.why_no_kernels().
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 

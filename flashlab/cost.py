@@ -87,7 +87,7 @@ def block_matmul(M, K, N, *, B_m, B_n, element_size=4):
     return Cost(read, element_size * M * N, 2 * M * N * K)
 
 
-def naive_backward(N_q, N_k, d, d_v=None, *, causal=False, dropout=False, element_size=4):
+def naive_backward(N_q, N_k, d, d_v=None, *, causal=False, element_size=4):
     """QKᵀ, scale, (mask,) softmax; then dOVᵀ, PᵀdO, P∘dP, its row sums, dP − D, P∘(dP − D), dSK and dSᵀQ with scale."""
     d_v, s, _ = _sizes(d, d_v, element_size)
     pairs, mask = N_q * N_k, _mask(N_q, N_k, s) if causal else 0
@@ -95,8 +95,6 @@ def naive_backward(N_q, N_k, d, d_v=None, *, causal=False, dropout=False, elemen
     written = s * (2 * (N_q + N_k) * d + N_k * d_v + 7 * pairs + N_q) + mask
     if causal:
         written += s * max(0, N_q - N_k) * N_k             # zeros in the rows that see no key
-    if dropout:                                            # P and dP, each times the mask, over 1 − p
-        read, written = read + 2 * pairs * (1 + 2 * s), written + 4 * pairs * s
     return Cost(read, written, 2 * pairs * (3 * d + 2 * d_v))
 
 

@@ -10,8 +10,8 @@
         store(O, rows, O_i)                    # SRAM -> HBM
 
 Outside a Memory, `kernel` only turns autograd off, `load` copies and `store` assigns, so a rung runs the same with and
-without it. ops.py says what is counted, operation by operation. A number is free, unless an operation inside computed
-it, and so is `print`, which is for the reader. A Memory sees the thread that entered it and no other.
+without it. ops.py says how each operation is counted. `print` is free, and so is a number that no operation inside
+computed. A Memory sees only the thread that entered it.
 """
 
 import linecache
@@ -26,7 +26,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from flashlab import ops
+from flashlab import ops, torch_internals
 from flashlab.validate import check_positive, describe
 
 KiB = 1024
@@ -155,25 +155,24 @@ class Memory(TorchDispatchMode):
     def __enter__(self):
         if active() is not None:
             raise MemoryModelError("a Memory starts inside a Memory: they do not nest")
-        if "triton" in sys.modules:                          # its compiled kernels bypass PyTorch's dispatcher
-            sys.modules["triton"].knobs.runtime.launch_enter_hook.add(_refuse_triton)
+        if triton := sys.modules.get("triton"):              # its compiled kernels bypass PyTorch's dispatcher
+            triton.knobs.runtime.launch_enter_hook.add(_refuse_triton)
         return super().__enter__()
 
     def __exit__(self, *exc):
-        if "triton" in sys.modules:
-            sys.modules["triton"].knobs.runtime.launch_enter_hook.remove(_refuse_triton)
+        if triton := sys.modules.get("triton"):
+            triton.knobs.runtime.launch_enter_hook.remove(_refuse_triton)
         return super().__exit__(*exc)
 
     def table(self):
         """Read and written per kernel in order of first launch, one line each, and their sum."""
-        rows = {}
+        read, written = Counter(), Counter()
         for event in self.log:
-            read, written = rows.get(event.kernel, (0, 0))
-            rows[event.kernel] = (read + event.read, written + event.written)
-        rows["total"] = (self.read, self.written)
-        lines = [f"{'kernel':<22}{'read':>12}{'written':>12}"]
-        lines += [f"{name:<22}{format_bytes(r):>12}{format_bytes(w):>12}" for name, (r, w) in rows.items()]
-        return "\n".join(lines)
+            read[event.kernel] += event.read
+            written[event.kernel] += event.written
+        read["total"], written["total"] = self.read, self.written
+        lines = [f"{name:<22}{format_bytes(read[name]):>12}{format_bytes(written[name]):>12}" for name in read]
+        return "\n".join([f"{'kernel':<22}{'read':>12}{'written':>12}", *lines])
 
     # ---- every operation of PyTorch passes here
 
@@ -184,7 +183,7 @@ class Memory(TorchDispatchMode):
                                    "taken apart: use torch.no_grad()")
         if op.free:
             return func(*args, **kwargs or {})
-        with torch._C.DisableTorchFunction():                # no mode has to hear of each shape that is asked for below
+        with torch_internals.without_torch_function():       # no mode needs to see the questions about shapes below
             return self._run(func, op, args, kwargs or {})
 
     def _run(self, func, op, args, kwargs):
@@ -214,11 +213,11 @@ class Memory(TorchDispatchMode):
         """Outside kernels operands come from HBM, and results go there."""
         read = sum(ops.nbytes(T) for T in reads if not self._goes_by_value(T))
         written = sum(ops.nbytes(T) for T in writes)
-        if not op.makes_a_number:
-            for T in fresh:
-                self._hbm[ops.key(T)] = T.untyped_storage().nbytes()
-                self._hbm_live += T.untyped_storage().nbytes()
-                self._hear_of_its_end(T)
+        for T in () if op.makes_a_number else fresh:
+            storage = T.untyped_storage()
+            self._hbm[ops.key(T)] = storage.nbytes()
+            self._hbm_live += storage.nbytes()
+            weakref.finalize(storage, self._free, ops.key(T))
         self.hbm_peak = max(self.hbm_peak, self._hbm_live)
         if read or written:
             self._count(op.name, "eager", op.name, read=read, written=written)
@@ -229,7 +228,7 @@ class Memory(TorchDispatchMode):
         self.log.append(Event(kernel, kind, name, rows, cols, read, written, self.sram_live))
 
     def _check_place(self, op, n, T):
-        """Raise unless operand n is where the operation runs: on chip inside a kernel, in HBM outside."""
+        """Raise unless operand n is in reach: on chip inside a kernel, in HBM outside."""
         if kernel := self._lost.get(ops.key(T)):
             raise MemoryModelError(f"{op}: operand {n}, {ops.what(T)}, was on chip in kernel {kernel!r} and ended with "
                                    "it. store() it to HBM before the kernel ends.")
@@ -240,7 +239,7 @@ class Memory(TorchDispatchMode):
                 f"Operations see only what is on chip: load({name or 'it'}, rows) first.")
 
     def _goes_by_value(self, T):
-        """True for a number that no operation computed: it is an argument of a kernel, and not read from HBM."""
+        """True for a number that no operation computed: an argument of a kernel, not read from HBM."""
         return T.ndim == 0 and T.untyped_storage().nbytes() <= T.element_size() and ops.key(T) not in self._hbm
 
     # ---- a kernel: what kernel(), load() and store() do under a Memory
@@ -249,15 +248,14 @@ class Memory(TorchDispatchMode):
     def launch(self, name, tensors):
         if self.running:
             raise MemoryModelError(f"kernel {name!r} starts inside kernel {self.running[0]!r}: one launch at a time")
-        for key, T in tensors.items():
-            if ops.key(T) in self._lost:
-                raise MemoryModelError(f"kernel {name!r}: {key} was on chip in a kernel that has ended: "
-                                       "store() it there")
+        if lost := [key for key, T in tensors.items() if ops.key(T) in self._lost]:
+            raise MemoryModelError(f"kernel {name!r}: {lost[0]} was on chip in a kernel that has ended: "
+                                   "store() it there")
         self.running = name, tensors
         try:
             with _ReadsPastOperations(self._check_place):
                 yield
-        finally:                                             # whatever still lives on chip is lost with the kernel
+        finally:                                             # tiles that still live are lost with the kernel
             self._lost |= dict.fromkeys(self._tiles, name)
             self._tiles.clear()
             self.sram_live, self.running = 0, None
@@ -280,12 +278,12 @@ class Memory(TorchDispatchMode):
 
     @contextmanager
     def _moving(self, verb, T):
-        """Within: what PyTorch does is counted as a move, and not as operations."""
+        """Check a load or store of T; PyTorch's operations inside are not counted."""
         if not self.running:
             raise MemoryModelError(f"{verb} outside a kernel: write `with kernel(\"name\", ...):` around the loops")
         if self.on_chip(T):
             raise MemoryModelError(f"{verb} in kernel {self.running[0]!r}: T {ops.what(T)} is on chip, not in HBM")
-        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        with torch_internals.without_dispatch(), torch_internals.without_torch_function():
             yield
 
     def _count_move(self, verb, T, index, **moved):
@@ -296,40 +294,38 @@ class Memory(TorchDispatchMode):
         self._count(self.running[0], verb, name, *spans, **moved)
 
     def _name(self, T):
-        """What the running kernel calls the tensor that T is, or is a view of; None if it has no name."""
+        """The running kernel's name for T, or for the tensor that T is a view of; None if it has no name."""
         return {ops.key(known): name for name, known in self.running[1].items()}.get(ops.key(T))
 
-    # ---- what is alive
+    # ---- the tiles on chip
 
     def on_chip(self, T):
         return ops.key(T) in self._tiles
 
     def _place(self, T, op, frame):
-        """Give a new tile its place on chip, or say why there is none. A tile written in place has one."""
+        """Give a tile its place on chip, or raise if there is none. A tile written in place has one already."""
         if self.on_chip(T):
             return
-        nbytes = T.untyped_storage().nbytes()
+        storage = T.untyped_storage()
+        nbytes = storage.nbytes()
         if self.sram_live + nbytes > self.sram_bytes:
             used, budget = format_bytes(self.sram_live), format_bytes(self.sram_bytes)
             raise SRAMOverflow(f"{op} makes a tile {ops.what(T)} of {format_bytes(nbytes)}, but {used} of the SRAM's "
                                f"{budget} are in use.\n  at {_in_words(frame)}\n  live: {self._live(frame)}\n"
                                f"  {OVERFLOW_ADVICE}")
         self._tiles[ops.key(T)] = nbytes, ops.what(T), frame.f_lineno
-        self._hear_of_its_end(T)
+        weakref.finalize(storage, self._free, ops.key(T))
         self.sram_live += nbytes
         self.sram_peak = max(self.sram_peak, self.sram_live)
 
-    def _hear_of_its_end(self, T):
-        """A storage dies with the last tensor in it, and its bytes are free from then on."""
-        weakref.finalize(T.untyped_storage(), self._free, ops.key(T))
-
     def _free(self, key):
+        """Called when a storage dies, which it does with the last tensor in it."""
         self._lost.pop(key, None)
         self._hbm_live -= self._hbm.pop(key, 0)
         self.sram_live -= self._tiles.pop(key, (0,))[0]
 
     def _live(self, frame):
-        """The tiles on chip, in words, by the names that they have in this frame and in those that called it."""
+        """The tiles on chip, in words, by their names in this frame and its callers."""
         names = {}
         while frame is not None:
             for name, T in frame.f_locals.items():
@@ -346,7 +342,7 @@ def _refuse_triton(*_):
 
 
 class _ReadsPastOperations(TorchFunctionMode):
-    """Inside a kernel: tolist(), numpy() and their kind read memory without an operation that Memory would see."""
+    """Inside a kernel: checks tolist(), numpy() and others that read memory without an operation Memory could see."""
 
     READ_MEMORY = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__,
                    torch.tensor, torch.as_tensor}            # the last two read lists of tensors with one element
@@ -363,7 +359,7 @@ class _ReadsPastOperations(TorchFunctionMode):
 
 
 def _user_frame():
-    """The innermost frame of a user's code: not PyTorch's, not this file's, not that of a mode."""
+    """The innermost frame that is neither PyTorch's nor this file's nor a mode's."""
     frame = sys._getframe(1)
     while frame.f_back is not None and (frame.f_code.co_filename.startswith((__file__, os.path.dirname(torch.__file__)))
                                         or frame.f_code.co_name == "__torch_function__"):

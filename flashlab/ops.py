@@ -1,10 +1,10 @@
-"""What one PyTorch operation moves and computes as a kernel of its own: the counting rules of the memory model.
+"""The counting rules of the memory model: the traffic and FLOPs of one PyTorch operation as a kernel of its own.
 
 Reads   each distinct operand once. A dimension of stride 0, as in an expanded tensor, counts once.
-Writes  its results. An operation in place also reads its target, but for copy_, fill_, zero_, random fills and out=.
+Writes  its results. An operation in place also reads its target, except copy_, fill_, zero_, random fills and out=.
 Free    views, memory that is only allocated, and copying a tensor onto itself: `A[0:8] += 1` ends with such a copy.
-FLOPs   2·m·n·k for a matrix product, also of a matrix with a vector. Anything else counts one per element, also an
-        operation that has products inside, such as a convolution.
+FLOPs   2·m·n·k for a product of matrices, or of a matrix and a vector. Everything else counts one per element, even an
+        operation with products inside, such as a convolution.
 """
 
 from functools import cache
@@ -17,7 +17,7 @@ _MATMULS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vd
 
 
 class Operation:
-    """One of PyTorch's operations, such as add_: what a call of it reads, writes and computes."""
+    """One of PyTorch's operations, such as add_: the memory that a call reads and writes, and its FLOPs."""
 
     def __init__(self, func):
         self.name = func._schema.name.removeprefix("aten::")
@@ -49,7 +49,7 @@ class Operation:
 
     def flops(self, args, operands, results):
         """(of matrix products, of anything else)."""
-        if self.allocates or self.name in _NO_ARITHMETIC:
+        if self.allocates or self.name.removeprefix("new_") in _NO_ARITHMETIC:
             return 0, 0
         if self.name.removesuffix("_") in _MATMULS:          # mm_ has the arithmetic of mm
             A, B = tensors(args)[-2:]                        # addmm's bias comes first, out= is a keyword

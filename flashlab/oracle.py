@@ -1,6 +1,6 @@
 """The truth every rung is held against: attention in float64, and how far off a correct kernel may be.
 
-It imports no rung, and uses no fused library call: those have opinions of their own about NaN and masks.
+It imports no rung and calls no fused library function: those have opinions of their own about NaN and masks.
 """
 
 import warnings
@@ -16,11 +16,11 @@ def attention(Q, K, V, *, dtype=torch.float64, **masks):
 
     Shapes:  Q (..., H_q, N_q, d), K (..., H_kv, N_k, d), V (..., H_kv, N_k, d_v)
              -> O (..., H_q, N_q, d_v), L (..., H_q, N_q)
-             the heads may be absent; where H_kv < H_q each key head serves H_q / H_kv query heads in a row
+             the heads may be absent; if H_kv < H_q each key head serves H_q / H_kv query heads in a row
     Masks:   causal=False, window=None, scale=None, dropout_p=0.0, keep=None
     Causal:  bottom-right aligned: the last query sees every key. A row that sees no key gives O = 0, L = -inf.
     Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit.
-    Dropout: keep, bool, of S's shape, says which weights stay; they are divided by 1 - dropout_p. L is as without.
+    Dropout: keep, bool, of S's shape, marks the weights that stay; they are divided by 1 - dropout_p, and L ignores it.
     """
     return _attention(*(T.detach().to(dtype) for T in (Q, K, V)), **masks)
 
@@ -42,7 +42,7 @@ def _gradients(Q, K, V, dO, **masks):
 
 
 def _attention(Q, K, V, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
-    K, V = _per_query_head(Q, K, V)
+    K, V = (_for_each_query_head(T, Q) for T in (K, V))
     S = _scores(Q, K, causal, window, scale)
     L = torch.logsumexp(S, dim=-1)                              # (..., N_q)
     P = torch.softmax(S, dim=-1).masked_fill((L == -inf)[..., None], 0)    # 0/0 where no key is visible
@@ -51,21 +51,24 @@ def _attention(Q, K, V, *, causal=False, window=None, scale=None, dropout_p=0.0,
     return P.to(V.dtype) @ V, L
 
 
-def _per_query_head(Q, *of_key_heads):
-    """K, V and their kind with as many heads as Q."""
-    groups = Q.shape[-3] // of_key_heads[0].shape[-3] if Q.ndim > 2 else 1
-    return [T if groups == 1 else T.repeat_interleave(groups, dim=-3) for T in of_key_heads]
+def _for_each_query_head(T, Q):
+    """T (..., H_kv, N_k, d), K or V, with as many heads as Q."""
+    return T if Q.ndim == 2 else T.repeat_interleave(Q.shape[-3] // T.shape[-3], dim=-3)
 
 
 def _scores(Q, K, causal, window, scale):
     """(..., N_q, N_k), -inf where a query does not see a key."""
     (N_q, d), N_k = Q.shape[-2:], K.shape[-2]
     S = Q @ K.mT * (d**-0.5 if scale is None else scale)
-    left, right = (-1, -1) if window is None else window
-    place = torch.arange(N_q, device=Q.device)[:, None] + N_k - N_q     # (N_q, 1)   the key that a query stands at
+    left, right = window or (-1, -1)
+    place = torch.arange(N_q, device=Q.device)[:, None] + N_k - N_q     # (N_q, 1)   the key at the query's own place
     keys = torch.arange(N_k, device=Q.device)                           # (N_k,)
-    for hides, hidden in ((causal, keys > place), (right >= 0, keys > place + right), (left >= 0, keys < place - left)):
-        S = S.masked_fill(hidden, -inf) if hides else S
+    if causal:
+        S = S.masked_fill(keys > place, -inf)
+    if right >= 0:
+        S = S.masked_fill(keys > place + right, -inf)
+    if left >= 0:
+        S = S.masked_fill(keys < place - left, -inf)
     return S
 
 
@@ -110,37 +113,36 @@ def error_bound(naive, truth, eps, factor=2):
 
 
 def judge(O, L, Q, K, V, *, causal=False, window=None, scale=None):
-    """Hold a rung's O and L against float64. L is None for kernels that do not return it.
+    """A Verdict on a rung's O and L, which is None for kernels that do not return it.
 
-    Returns a Verdict; `verdict.ok` is False for any NaN the truth does not have.
+    `verdict.ok` is False for any NaN that the truth does not have.
     """
     masks = {"causal": causal, "window": window, "scale": scale}
     truth = attention(Q, K, V, **masks)
     naive = _naive(lambda *tensors: _attention(*tensors, **masks), truth, *(T.detach() for T in (Q, K, V)))
     eps = _eps(Q.dtype)
-    # L is the logarithm of a sum whose largest weight is 1: where L is near 0, its rounding is not
-    verdict = _verdict(("O", "L"), (O, L), naive, truth, eps, 2, (0, 4 * min(eps, torch.finfo(torch.float32).eps)))
+    # L is the logarithm of a sum whose largest weight is 1: its rounding does not vanish where L is near 0
+    verdict = _verdict(("O", "L"), (O, L), naive, truth, eps, 2, (0, 4 * _eps_of_sums(eps)))
     verdict.rms_O = (O.detach().to(torch.float64) - truth[0]).square().mean().sqrt().item() if O.numel() else 0.0
     return verdict
 
 
 def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
-    """Hold gradients against float64: at most 3 times as far off as those of naive attention in the same dtype.
+    """A Verdict on gradients: at most 3 times as far off as those of naive attention in the same dtype.
 
-    As in error_bound, some eps come on top: 4 * eps * max|truth|, and what the gradients move when O and L are rounded
-    to the dtypes they are stored in, since a backward that starts from O and L cannot know better (naive attention
-    keeps P). Returns a Verdict; `verdict.ok` is False for any NaN the truth does not have.
+    Two terms come on top: 4 * eps * max|truth|, as in error_bound, and the effect of rounding O and L, which a backward
+    pass starts from and naive attention, which keeps P, does not.
     """
     masks = {"causal": causal, "window": window, "scale": scale, "dropout_p": dropout_p, "keep": keep}
     truth = gradients(Q, K, V, dO, **masks)
     naive = _naive_gradients(truth, *(T.detach() for T in (Q, K, V, dO)), masks)
     eps = _eps(Q.dtype)
-    stored = _from_storing_O_and_L(Q, K, V, dO, eps, **masks)
+    stored = _effect_of_rounding_O_and_L(Q, K, V, dO, eps, **masks)
     return _verdict(("dQ", "dK", "dV"), (dQ, dK, dV), naive, truth, eps, 3, stored)
 
 
 def _verdict(names, found, naive, truth, eps, factor, more):
-    """The errors, and the bounds by error_bound and so much more for each. What was not found, None, is not judged."""
+    """The bounds are those of error_bound, and so much more for each. A result of None is not judged."""
     verdict = Verdict({}, {})
     for name, x, n, t, extra in zip(names, found, naive, truth, more, strict=True):
         if x is not None:
@@ -152,8 +154,12 @@ def _eps(dtype):
     return torch.finfo(dtype).eps * (16 if dtype == torch.float64 else 1)    # the truth, in float64, rounds as much
 
 
-def _wider(dtype):
-    return torch.float32 if dtype.itemsize == 2 else torch.float64
+def _eps_of_sums(eps):
+    return min(eps, torch.finfo(torch.float32).eps)                          # sums are float32 at least
+
+
+def _wider(*tensors):
+    return [T.to(torch.float32 if T.dtype.itemsize == 2 else torch.float64) for T in tensors]
 
 
 def _finite(found, truth):
@@ -162,49 +168,47 @@ def _finite(found, truth):
 
 
 def _naive(compute, truth, Q, K, *others):
-    """What naive attention gives in the inputs' dtype: compute(Q, K, *others). truth: what float64 gives.
+    """The results of naive attention in the inputs' dtype: compute(Q, K, *others). truth: those of float64.
 
-    Where that dtype cannot hold the scores, as float16 those beyond 65504, its NaN would say nothing about what is
-    correct: scores and weights are then computed in the next wider dtype, and all that follows in the inputs' own.
+    float16 cannot hold scores beyond 65504, and a bound of NaN would say nothing. Scores and weights are then computed
+    in the next wider dtype, and everything after them in the inputs' own.
     """
     found = compute(Q, K, *others)
-    return found if _finite(found, truth) else compute(Q.to(_wider(Q.dtype)), K.to(_wider(Q.dtype)), *others)
+    return found if _finite(found, truth) else compute(*_wider(Q, K), *others)
 
 
 def _naive_gradients(truth, Q, K, V, dO, masks):
-    """As `_naive`, of gradients. Where dP does not fit the dtype either, of a smaller dO: they are linear in it. Where
-    the weights do not, as with dropout of nearly all, everything is computed in the next wider dtype."""
+    """As `_naive`, of gradients. They are linear in dO: if dP does not fit the dtype a smaller dO is taken, and if the
+    weights do not, as with dropout of nearly all of them, the next wider dtype."""
     compute = lambda *tensors: _gradients(*tensors, **masks)
     for shift in (0, 4, 8, 12):
         found = _naive(compute, truth, Q, K, V, dO * 2.0**-shift)
         found = [T.to(torch.float64) * 2.0**shift for T in found]
         if _finite(found, truth):
             return found
-    return compute(*(T.to(_wider(Q.dtype)) for T in (Q, K, V, dO)))
+    return compute(*_wider(Q, K, V, dO))
 
 
-def _from_storing_O_and_L(Q, K, V, dO, eps, *, causal, window, scale, dropout_p, keep):
+def _effect_of_rounding_O_and_L(Q, K, V, dO, eps, *, causal, window, scale, dropout_p, keep):
     """The most that dQ, dK, dV move when O and L, and some of the sums they came from, are a rounding off.
 
-    O moves D, and with it dS = P * (dP - D). L moves P by a part of it, and with it dV and dS. Large scores make that
-    much: L is as large as they are, and its last digit as coarse, where naive attention, which keeps P, has their
-    differences alone.
+    O moves D, and with it dS = P * (dP - D). L moves P by a part of it, and with it dV and dS: with large scores by
+    much, since L is as large as they are and its last digit as coarse.
     """
     Q, K, V, dO = (T.detach().to(torch.float64) for T in (Q, K, V, dO))
-    groups = 1 if Q.ndim == 2 else Q.shape[-3] // K.shape[-3]
-    K, V = _per_query_head(Q, K, V)
+    heads = K.shape[:-2]
+    K, V = (_for_each_query_head(T, Q) for T in (K, V))
     S = _scores(Q, K, causal, window, scale)
     L = torch.logsumexp(S, dim=-1, keepdim=True)                                        # (..., N_q, 1)
     P = (S - L).exp().masked_fill(L == -inf, 0)                                         # (..., N_q, N_k)
     kept = 1 if keep is None else keep / (1 - dropout_p)
     O, dP = P * kept @ V, dO @ V.mT * kept
-    eps_sum = min(eps, torch.finfo(torch.float32).eps)                                  # sums are float32 at least
-    move_D = (eps / 2 + 4 * eps_sum) * (dO * O).abs().sum(-1, keepdim=True)             # (..., N_q, 1)
-    move_P = 3 * eps_sum * L.abs().masked_fill(L.isinf(), 0) * P                    # L, L to base 2, the score
+    move_D = (eps / 2 + 4 * _eps_of_sums(eps)) * (dO * O).abs().sum(-1, keepdim=True)   # (..., N_q, 1)
+    move_P = 3 * _eps_of_sums(eps) * L.abs().masked_fill(L.isinf(), 0) * P              # L, L to base 2, the score
     move_dS = P * move_D + move_P * (dP - (dO * O).sum(-1, keepdim=True)).abs()
     size = abs(Q.shape[-1] ** -0.5 if scale is None else scale)
     dQ = size * move_dS @ K.abs()
     dK, dV = size * move_dS.mT @ Q.abs(), (move_P * kept).mT @ dO.abs()
-    if groups > 1:                                                                      # sum over a key head's queries
-        dK, dV = (T.unflatten(-3, (-1, groups)).sum(-3) for T in (dK, dV))
+    if heads:                                                                           # sum over a key head's queries
+        dK, dV = (T.unflatten(-3, (heads[-1], -1)).sum(-3) for T in (dK, dV))
     return [T.max().item() if T.numel() else 0.0 for T in (dQ, dK, dV)]

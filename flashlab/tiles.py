@@ -1,7 +1,6 @@
-"""What all tiled rungs share: how large a tile is, which of its scores are hidden, which of its weights are dropped.
+"""Tile sizes, causal masks and dropout draws of all tiled rungs.
 
-Rungs repeat each other's arithmetic, so that the difference between two of them is the lesson. Sizes, masks and draws
-are no lesson, and stand here once.
+Rungs repeat each other's arithmetic, so that the difference between two of them is the lesson. These parts are not.
 """
 
 import torch
@@ -13,9 +12,8 @@ from flashlab.validate import check_bool, check_dropout, check_positive, check_q
 def paper_tile_sizes(sram_bytes, d, element_size=4):
     """The published rule B_c = ⌈M/4d⌉, B_r = min(⌈M/4d⌉, d), M in elements.
 
-    K_j and V_j take a quarter of M each. The min(·, d) is there for S_ij, which then takes a quarter at most. So one
-    S_ij fits beside the strips of d columns; a second tile of its size, a scaled copy or P_ij, does not.
-    Returns: (B_r, B_c)
+    K_j and V_j take a quarter of M each, and min(·, d) keeps S_ij to a quarter. So one S_ij fits beside them; a second
+    tile of its size, a scaled copy or P_ij, does not. Returns: (B_r, B_c)
     Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 1, line 1, and the proof of Theorem 2: B_r·B_c = O(M)
     """
     check_positive(sram_bytes=sram_bytes, d=d, element_size=element_size)
@@ -75,9 +73,8 @@ def all_hidden(rows, cols, shift):
 def keep_masks(dropout_p, rng_state, device, dtype=torch.float32):
     """draw(rows, cols) for the next tile's mask of kept weights (B_r, B_c), None without dropout.
 
-    rng_state: a torch.Generator's get_state(). The order of the calls fixes the masks. So the same state and tile sizes
-    draw the same masks again, which is how the backward comes by those of the forward: nobody stores them.
-    Raises: TypeError or ValueError for dropout_p; ValueError if dropout has no rng_state
+    rng_state: a torch.Generator's get_state(). With the same state and tile sizes the backward draws the masks of the
+    forward again, in the order of the calls: no mask is stored.
     """
     check_dropout(dropout_p)
     if dropout_p == 0:

@@ -1,6 +1,6 @@
-"""The private names of PyTorch that flashlab uses, each behind a function that says what for.
+"""The private names of PyTorch that flashlab uses, each behind a function that says its purpose.
 
-Nothing public does the same, or only at ten times the cost, and a small call waits for each microsecond of it.
+Nothing public does the same, except at ten times the cost, and a small call waits for each microsecond of it.
 tests/test_torch_internals.py names the versions of PyTorch that these names are known to work with.
 """
 
@@ -26,6 +26,16 @@ def observed():
     return (torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack()
             or torch._C._len_torch_function_stack() or torch._C._are_functorch_transforms_active()
             or forward_ad._current_level >= 0 or profiler._is_profiler_enabled or torch._C._get_tracing_state())
+
+
+def without_torch_function():
+    """A context in which neither torch_function modes nor tensor subclasses see what PyTorch is asked to do."""
+    return torch._C.DisableTorchFunction()
+
+
+def without_dispatch():
+    """A context in which dispatch modes do not see PyTorch's operations."""
+    return torch._C._DisableTorchDispatch()
 
 
 def has_numbers(T):

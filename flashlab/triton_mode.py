@@ -1,5 +1,4 @@
-"""Is Triton here, and are its kernels interpreted on the CPU or compiled for a GPU? Asked before any kernel is
-imported."""
+"""Is Triton installed, and are its kernels interpreted on the CPU or compiled for a GPU? It imports no kernel."""
 
 import os
 
@@ -18,11 +17,7 @@ def import_triton():
 
 
 def interpreted():
-    """True if Triton's interpreter runs kernels here, on CPU tensors: TRITON_INTERPRET decided it as triton was
-    imported.
-
-    False where kernels are compiled for a GPU, and where Triton is not installed.
-    """
+    """True if Triton's interpreter runs kernels here, on CPU tensors: TRITON_INTERPRET was set as it was imported."""
     triton = import_triton()
     return triton is not None and not isinstance(triton.language.cdiv, triton.JITFunction)    # a kernel of Triton's own
 
@@ -45,6 +40,7 @@ def check_device(name, T):
     if why := why_no_kernels():
         raise RuntimeError(f"Triton's kernels cannot run in this process: {why}")
     if T.device.type != ("cpu" if interpreted() else "cuda"):
-        where = "the CPU, where Triton's interpreter runs it" if interpreted(
-            ) else "a GPU, for which Triton compiles it"
+        where = "a GPU, for which Triton compiles it"
+        if interpreted():
+            where = "the CPU, where Triton's interpreter runs it"
         raise ValueError(f"{name} must be on {where} (TRITON_INTERPRET decides, on import), got {describe(T)}")

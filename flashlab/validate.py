@@ -9,35 +9,41 @@ import torch
 from flashlab import torch_internals
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+SHAPES = {2: "(N, d)", 3: "(T, H, d)", 4: "(B, H, N, d)"}
 MAX_HEAD_DIM = 256     # of the kernels: a program keeps Q_i and O_i on chip whole, and wider heads do not fit
 
 
 def describe(x):
-    """What a reader of an error message needs to know about x, in one line."""
+    """x in an error message, in one line."""
     if isinstance(x, torch.Tensor):
         if x.is_nested:
             return f"a nested tensor on {x.device}"
         layout = "" if x.layout == torch.strided else f"{str(x.layout).removeprefix('torch.').strip('_')} "
-        return f"a {layout}{str(x.dtype).removeprefix('torch.')} tensor of shape {tuple(x.shape)} on {x.device}"
+        return f"a {layout}{name_of(x.dtype)} tensor of shape {tuple(x.shape)} on {x.device}"
     text = reprlib.repr(x)                             # of a list the first few only
     return f"{text if len(text) <= 80 else text[:80] + '...'} ({type(x).__name__})"
 
 
-def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
-    """Raise TypeError or ValueError unless Q, K, V can be attended to. names: what the caller calls K and V.
+def name_of(dtype):
+    """float16"""
+    return str(dtype).removeprefix("torch.")
 
-    Shapes: the last two dimensions are Q (N_q, d), K (N_k, d), V (N_k, d_v); with ndim=4 (B, H, ...) stands before
-            them. With ndim=3 they are Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v)
+
+# ---- tensors
+
+def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
+    """Raise TypeError or ValueError unless Q, K, V can be attended to. names: of K and V in the message.
+
+    Shapes: Q (N_q, d), K (N_k, d), V (N_k, d_v); with ndim=4 each has (B, H) before them;
+            with ndim=3: Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v)
     """
     k, v = names
     for name, T in (("Q", Q), (k, K), (v, V)):
         check_dense(name, T)
         if T.ndim != ndim:
-            shape = {2: "(N, d)", 3: "(T, H, d)", 4: "(B, H, N, d)"}[ndim]
-            raise ValueError(f"{name} must have {ndim} dimensions {shape}, got {describe(T)}")
+            raise ValueError(f"{name} must have {ndim} dimensions {SHAPES[ndim]}, got {describe(T)}")
         if T.dtype not in dtypes:
-            allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
-            raise TypeError(f"{name} must be one of {allowed}, got {describe(T)}")
+            raise TypeError(f"{name} must be one of {', '.join(map(name_of, dtypes))}, got {describe(T)}")
         if T.dtype != Q.dtype or T.device != Q.device:
             raise TypeError(f"{name} must match Q's dtype and device, {Q.dtype} on {Q.device}, got {describe(T)}")
     if Q.shape[-1] == 0:
@@ -80,18 +86,51 @@ def check_head_dims(Q, V, largest):
 def check_like(**expected):
     """Raise unless each keyword, name=(T, shape, dtype), is a tensor of that shape and dtype: dO, L, a mask, ..."""
     for name, (T, shape, dtype) in expected.items():
-        wanted = f"a {str(dtype).removeprefix('torch.')} tensor of shape {tuple(shape)}"
+        wanted = f"a {name_of(dtype)} tensor of shape {tuple(shape)}"
         if not isinstance(T, torch.Tensor) or T.dtype != dtype:
             raise TypeError(f"{name} must be {wanted}, got {describe(T)}")
         if tuple(T.shape) != tuple(shape):
             raise ValueError(f"{name} must be {wanted}, got {describe(T)}")
 
 
+def check_int32(name, T, Q):
+    """Raise TypeError unless T is an int32 tensor on Q's device."""
+    if isinstance(T, torch.Tensor) and (T.dtype != torch.int32 or T.device != Q.device):
+        raise TypeError(f"{name} must be an int32 tensor on Q's device {Q.device}, got {describe(T)}")
+    check_dense(name, T)
+
+
+def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
+    """Raise unless these mark the beginning and end of the sequences packed in Q (..., T_q, d) and K (..., T_k, d).
+
+    Their numbers are checked on the CPU only: a call should not wait for a GPU.
+    """
+    for name, T, N in (("cu_seqlens_q", cu_seqlens_q, Q.shape[-2]), ("cu_seqlens_k", cu_seqlens_k, K.shape[-2])):
+        check_int32(name, T, Q)
+        if T.ndim != 1 or len(T) < 2:
+            raise ValueError(f"{name} must have one dimension, (batch + 1,), and two entries or more, "
+                             f"got {describe(T)}")
+        if len(T) != len(cu_seqlens_q):
+            raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, "
+                             f"got {describe(T)}")
+        if T.device.type == "cpu" and torch_internals.has_numbers(T):
+            places = T.tolist()
+            wrong = [n for n, (low, place) in enumerate(zip([0, *places], places, strict=False))
+                     if not low <= place <= (N if n else 0)]
+            if wrong:
+                first = max(0, wrong[0] - 4)
+                at = f", from entry {first} on" if len(places) > 8 else ""
+                raise ValueError(f"{name} must begin with 0, never fall and end with {N} at most, the rows there are, "
+                                 f"got {places[first:first + 8]}{at}")
+
+
+# ---- numbers
+
 def check_scale(scale, d):
-    """The softmax scale: 1/sqrt(d) unless given; anything but a finite number raises."""
+    """The softmax scale: 1/sqrt(d) unless given. Raises unless it is a finite number."""
     if scale is None:
         return d**-0.5
-    if isinstance(scale, bool) or not isinstance(scale, (int, float, numbers.Real)):       # Real: NumPy's
+    if not is_number(scale):
         raise TypeError(f"scale must be a number or None for 1/sqrt(d), got {describe(scale)}")
     try:
         number = float(scale)
@@ -102,16 +141,16 @@ def check_scale(scale, d):
     return number
 
 
-def check_bool(**flags):
-    """Raise TypeError unless every keyword is True or False."""
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} must be True or False, got {describe(value)}")
+def check_dropout(dropout_p):
+    """Raise unless dropout_p is a number in [0, 1)."""
+    if not is_number(dropout_p):
+        raise TypeError(f"dropout_p must be a number in [0, 1), got {describe(dropout_p)}")
+    if not 0 <= dropout_p < 1:
+        raise ValueError(f"dropout_p must lie in [0, 1), got {dropout_p!r}")
 
 
 def check_window(window, causal, N_q, N_k):
-    """causal and window in the one way that both kernels and cache know: (causal, None), or (False, (left, right)), -1
-    for no limit.
+    """causal and window in their shortest form: (causal, None), or (False, (left, right)) with -1 for no limit.
 
     window: None, or (left, right): query i sees the keys from i + N_k - N_q - left to i + N_k - N_q + right. causal is
             right = 0
@@ -135,40 +174,11 @@ def check_window(window, causal, N_q, N_k):
     return False, (left, right)
 
 
-def is_integer(x):
-    """Whether x is an integer, Python's or NumPy's, and not a bool."""
-    return type(x) is int or isinstance(x, numbers.Integral) and not isinstance(x, bool)
-
-
-def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
-    """Raise unless these say where the sequences packed in Q (..., T_q, d) and K (..., T_k, d) begin and end.
-
-    Their numbers are checked on the CPU only: a call should not wait for a GPU.
-    """
-    for name, cu_seqlens, N in (("cu_seqlens_q", cu_seqlens_q, Q.shape[-2]),
-                                ("cu_seqlens_k", cu_seqlens_k, K.shape[-2])):
-        check_int32(name, cu_seqlens, Q)
-        if cu_seqlens.ndim != 1 or len(cu_seqlens) < 2:
-            raise ValueError(f"{name} must have one dimension, (batch + 1,), and two entries or more, got "
-                             f"{describe(cu_seqlens)}")
-        if len(cu_seqlens) != len(cu_seqlens_q):
-            raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, got "
-                             f"{describe(cu_seqlens)}")
-        if cu_seqlens.device.type == "cpu" and torch_internals.has_numbers(cu_seqlens):
-            places = cu_seqlens.tolist()
-            wrong = [n for n, place in enumerate(places) if not (places[n - 1] if n else 0) <= place <= (N if n else 0)]
-            if wrong:
-                first = max(0, wrong[0] - 4)
-                at = f", from entry {first} on" if len(places) > 8 else ""
-                raise ValueError(f"{name} must begin with 0, never fall and end with {N} at most, the rows there are, "
-                                 f"got {places[first:first + 8]}{at}")
-
-
-def check_int32(name, T, Q):
-    """Raise TypeError unless T is an int32 tensor on Q's device."""
-    if isinstance(T, torch.Tensor) and (T.dtype != torch.int32 or T.device != Q.device):
-        raise TypeError(f"{name} must be an int32 tensor on Q's device {Q.device}, got {describe(T)}")
-    check_dense(name, T)
+def check_bool(**flags):
+    """Raise TypeError unless every keyword is True or False."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {describe(value)}")
 
 
 def check_positive(**sizes):
@@ -188,9 +198,11 @@ def check_power_of_two(smallest, **sizes):
             raise ValueError(f"{name} must be a power of two >= {smallest}, got {value}")
 
 
-def check_dropout(dropout_p):
-    """Raise unless dropout_p is a number in [0, 1)."""
-    if isinstance(dropout_p, bool) or not isinstance(dropout_p, (int, float, numbers.Real)):
-        raise TypeError(f"dropout_p must be a number in [0, 1), got {describe(dropout_p)}")
-    if not 0 <= dropout_p < 1:
-        raise ValueError(f"dropout_p must lie in [0, 1), got {dropout_p!r}")
+def is_integer(x):
+    """Whether x is an integer, Python's or NumPy's, and not a bool."""
+    return type(x) is int or isinstance(x, numbers.Integral) and not isinstance(x, bool)
+
+
+def is_number(x):
+    """Whether x is a real number, Python's or NumPy's, and not a bool."""
+    return isinstance(x, (int, float, numbers.Real)) and not isinstance(x, bool)

@@ -16,7 +16,7 @@ FLASHLAB = {
     "validate": {"torch_internals"},
     "oracle": {"validate"},
     "triton_mode": {"validate"},
-    "memory": {"ops", "validate"},
+    "memory": {"ops", "torch_internals", "validate"},
     "tiles": {"memory", "validate"},
     "rungs": {"memory", "tiles", "validate"},
     "kernels": {"torch_internals", "triton_mode", "validate"},

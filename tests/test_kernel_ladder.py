@@ -1,6 +1,7 @@
-"""The kernels above the first: against float64 on a few awkward sizes, which calls they take, and which one runs."""
+"""Which calls a kernel takes, which one runs, and the tiles that a search found for it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,48 +14,16 @@ from flashlab.triton_mode import interpreted
 
 tuning = pytest.importorskip("flashlab.kernels.tuning", reason="triton is not installed (it exists for Linux only)")
 
-from flashlab.kernels import fa2_split, launch  # noqa: E402
+from test_triton_forward import DEVICE, bf16, fp16, fp32, inputs  # noqa: E402
+
+from flashlab.kernels import fa2_atomic_backward, fa2_split, launch  # noqa: E402
 from flashlab.kernels.dropout import dropout_keep_mask  # noqa: E402
-
-DEVICE = "cpu" if interpreted() else "cuda"
-ABOVE = [kernel for kernel in ladder.KERNELS[1:] if kernel.name != "fa2_hopper_forward"]      # Gluon has no interpreter
-EACH = pytest.mark.parametrize("kernel", ABOVE, ids=lambda kernel: kernel.name)
-fp16, bf16, fp32 = torch.float16, torch.bfloat16, torch.float32
-
-
-def inputs(N_q, N_k, d, d_v, dtype=fp16, B=1, H_q=1, H_kv=1, logits=1, device=DEVICE):
-    g = torch.Generator().manual_seed(N_q + N_k + d)
-    Q, K, V = (torch.randn(B, N, H, width, generator=g) for N, H, width in ((N_q, H_q, d), (N_k, H_kv, d), (N_k, H_kv, d_v)))
-    return [T.to(device, dtype).transpose(1, 2) for T in (Q * logits, K, V)]    # a token's heads side by side, as models have them
-
-
-CASES = {       # sizes, then how it is called
-    "ragged, bottom-right causal": (inputs(50, 70, 24, 40), {"causal": True, "B_r": 32, "B_c": 16}),
-    "whole tiles": (inputs(64, 96, 16, 16), {"B_r": 32, "B_c": 32}),
-    "d not a power of two, a negative scale": (inputs(33, 50, 80, 64, fp32), {"scale": -0.3, "B_r": 16, "B_c": 32}),
-    "scale 0": (inputs(17, 40, 16, 16, fp32), {"scale": 0.0, "causal": True, "B_r": 16, "B_c": 16}),
-    "shared key heads, rows without keys": (inputs(50, 17, 16, 16, bf16, 2, 2), {"causal": True, "B_r": 32, "B_c": 16}),
-    "large logits": (inputs(40, 64, 64, 16, logits=60), {"causal": True, "B_r": 16, "B_c": 16}),
-}
-
-
-@EACH
-@pytest.mark.parametrize("case", CASES)
-def test_within_the_error_bound(kernel, case):
-    """Fails if base 2, the split loop, the order of tiles or the coordinates of a tile are wrong in any of these."""
-    (Q, K, V), how = CASES[case]
-    O, L = kernel.function(Q, K, V, **how)
-    verdict = oracle.judge(O, L, Q, K, V, causal=how.get("causal", False), scale=how.get("scale"))
-    assert verdict.ok, str(verdict)
-    if Q.shape[2] > K.shape[2]:
-        hidden = Q.shape[2] - K.shape[2]
-        assert (O[:, :, :hidden] == 0).all() and (L[:, :, :hidden] == -torch.inf).all()
 
 
 @pytest.mark.parametrize("kernel", pick.KERNELS[:2], ids=lambda kernel: kernel.name)
 def test_dropout_of_nearly_all_weights(kernel):
     """Fails if a weight over 1 - p, up to 100000 here, is rounded to float16, which holds nothing beyond 65504."""
-    Q, K, V = inputs(40, 50, 16, 16, fp16)
+    Q, K, V, _ = inputs(40, 50, 16, 16, fp16)
     seed, p, V = 7, 0.99999, torch.full_like(V, 0.01)
     K, keep = K * 0, torch.zeros(1, 1, 40, 50, dtype=torch.bool)
     while not keep.any():                              # one weight of 2000 stays, in one seed of fifty
@@ -76,7 +45,7 @@ class OnGPU(torch.Tensor):
 
 
 def gpu_inputs(N_q=128, N_k=128, d=128, d_v=128, dtype=bf16, layout=lambda T: T):
-    Q, K, V = inputs(N_q, N_k, d, d_v, dtype, device="cpu")
+    Q, K, V, _ = (T.cpu() for T in inputs(N_q, N_k, d, d_v, dtype))
     return [T.as_subclass(OnGPU) for T in (Q, layout(K), V)]
 
 
@@ -85,52 +54,86 @@ def first_column_cut(T):
 
 
 CU = torch.tensor([0, 60, 128], dtype=torch.int32)
-SMALL = {"d": 80, "d_v": 80}                           # the Hopper kernel takes d = d_v = 64 or 128 alone
+PACKED, WINDOW = {"cu_seqlens_q": CU, "cu_seqlens_k": CU}, {"window": [50, 0]}
+SMALL = {"d": 80, "d_v": 80}                           # the Hopper kernels take d = d_v = 64 or 128 alone
+ON_H100, ORDERED = (9, 0), {"deterministic": True}
 
 # capability, inputs, options -> the kernel that runs, and words from the reason why the one above does not
 PICKED = [
-    ((9, 0), {}, {}, "fa2_hopper_forward", ""),
-    ((9, 0), {"d": 64, "d_v": 64, "dtype": fp16, "N_q": 100, "N_k": 333}, {"causal": True}, "fa2_hopper_forward", ""),
-    ((9, 0), SMALL, {}, "fa2_tma_forward", "faster"),
-    ((9, 0), {"d_v": 64}, {}, "fa2_tma_forward", "faster"),
-    ((9, 0), {"dtype": fp32}, {}, "fa2_tma_forward", "faster"),
-    ((9, 0), {}, {"dropout_p": 0.1}, "windows_forward", "no dropout"),
-    ((9, 0), {"N_q": 200}, {"causal": True}, "fa2_tma_forward", "faster"),
-    ((9, 0), {"N_q": 200}, {"window": [50, 0]}, "fa2_hopper_forward", ""),
-    ((9, 0), {"N_q": 200}, {"causal": True, "cu_seqlens_q": CU, "cu_seqlens_k": CU}, "fa2_hopper_forward", ""),
-    ((9, 0), SMALL, {"window": [50, 0]}, "windows_forward", "it takes no window"),
-    ((9, 0), SMALL, {"cu_seqlens_q": CU, "cu_seqlens_k": CU}, "windows_forward", "it takes no packed sequences"),
-    ((9, 0), {"d": 59, "d_v": 59}, {}, "fa2_pipelined_forward", "118 bytes"),
-    ((9, 0), {"layout": lambda T: T.mT.contiguous().mT}, {}, "fa2_pipelined_forward", "columns lie 128 elements apart"),
-    ((9, 0), {"layout": first_column_cut}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all begin"),
-    ((9, 0), {"layout": lambda T: T[:, :, :1].expand_as(T)}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do"),
-    ((9, 0), {"N_k": 0}, {}, "fa2_pipelined_forward", "K is empty"),
+    (ON_H100, {}, {}, "fa2_hopper_forward", ""),
+    (ON_H100, {"d": 64, "d_v": 64, "dtype": fp16, "N_q": 100, "N_k": 333}, {"causal": True}, "fa2_hopper_forward", ""),
+    (ON_H100, SMALL, {}, "fa2_tma_forward", "faster"),
+    (ON_H100, {"d_v": 64}, {}, "fa2_tma_forward", "faster"),
+    (ON_H100, {"dtype": fp32}, {}, "fa2_tma_forward", "faster"),
+    (ON_H100, {}, {"dropout_p": 0.1}, "windows_forward", "no dropout"),
+    (ON_H100, {"N_q": 200}, {"causal": True}, "fa2_tma_forward", "faster"),
+    (ON_H100, {"N_q": 200}, WINDOW, "fa2_hopper_forward", ""),
+    (ON_H100, {"N_q": 200}, {"causal": True, **PACKED}, "fa2_hopper_forward", ""),
+    (ON_H100, SMALL, WINDOW, "windows_forward", "it takes no window"),
+    (ON_H100, SMALL, PACKED, "windows_forward", "it takes no packed sequences"),
+    (ON_H100, {"d": 59, "d_v": 59}, {}, "fa2_pipelined_forward", "118 bytes"),
+    (ON_H100, {"layout": lambda T: T.mT.contiguous().mT}, {}, "fa2_pipelined_forward", "columns lie 128 elements apart"),
+    (ON_H100, {"layout": first_column_cut}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all begin"),
+    (ON_H100, {"layout": lambda T: T[:, :, :1].expand_as(T)}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do"),
+    (ON_H100, {"N_k": 0}, {}, "fa2_pipelined_forward", "K is empty"),
     ((10, 0), {}, {}, "fa2_tma_forward", "faster"),
     ((8, 0), {}, {}, "fa2_pipelined_forward", "9.0, this GPU has 8.0"),
+    (ON_H100, {}, {}, "fa2_hopper_backward", ""),
+    (ON_H100, {"d": 64, "d_v": 64, "N_q": 333, "N_k": 100, "layout": first_column_cut}, {"causal": True},
+     "fa2_hopper_backward", ""),
+    (ON_H100, SMALL, {}, "fa2_tma_backward", "not d = 80"),
+    (ON_H100, {"dtype": fp32}, {}, "fa2_tma_backward", "not float32"),
+    (ON_H100, {}, {"dropout_p": 0.1}, "windows_backward", "no dropout"),
+    (ON_H100, {}, ORDERED, "fa2_hopper_backward", ""),
+    (ON_H100, SMALL, ORDERED, "fa2_tuned_backward", "whatever order"),
+    (ON_H100, {}, WINDOW, "fa2_hopper_backward", ""),
+    (ON_H100, {}, WINDOW | ORDERED, "windows_backward", "it takes no window"),
+    ((10, 0), {}, {}, "fa2_tma_backward", "this GPU has 10.0"),
+    ((8, 0), {}, {}, "fa2_atomic_backward", "this GPU has 8.0"),
+    ((8, 0), {"d": 59, "d_v": 16, "layout": first_column_cut}, {"causal": True}, "fa2_atomic_backward", ""),
+    ((8, 0), {}, ORDERED, "fa2_tuned_backward", "whatever order"),
 ]
 
 
+@pytest.fixture
+def gpu(monkeypatch):
+    """gpu(capability, SMs): pretends that this GPU is there."""
+    def pretend(capability, sms=132):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: SimpleNamespace(multi_processor_count=sms))
+
+    return pretend
+
+
 @pytest.mark.parametrize("capability, sizes, options, expected, why", PICKED)
-def test_the_best_kernel_that_takes_a_call_runs(monkeypatch, capability, sizes, options, expected, why):
+def test_the_best_kernel_that_takes_a_call_runs(gpu, monkeypatch, capability, sizes, options, expected, why):
     """Fails if a kernel is given what it cannot take, or a call ends lower than it must."""
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+    gpu(capability)
     monkeypatch.setattr(pick, "SMALL", 0)
-    kernel, reasons = pick.pick(*gpu_inputs(**sizes), **options)
+    backward = expected.endswith("backward")
+    kernel, reasons = pick.pick(*gpu_inputs(**sizes), backward=backward, **options)
     assert kernel.name == expected
-    names = [kernel.name for kernel in pick.KERNELS]
+    names = [kernel.name for kernel in (pick.BACKWARD_KERNELS if backward else pick.KERNELS)]
     assert list(reasons) == names[: names.index(expected): -1] and (not reasons or why in list(reasons.values())[-1])
 
 
-def test_a_small_call_is_not_worth_a_descriptor(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+def test_programs_that_take_turns_need_enough_sms(gpu):
+    """Fails if a slice of a GPU is given programs that wait for others which cannot start: a hang."""
+    gpu(ON_H100, sms=16)
+    kernel = ladder.rung("fa2_hopper_backward")
+    assert "need as many SMs" in kernel.why_not(*gpu_inputs(), deterministic=True) and kernel.why_not(*gpu_inputs()) is None
+
+
+def test_a_small_call_is_not_worth_a_descriptor(gpu):
+    gpu(ON_H100)
     kernel, reasons = pick.pick(*gpu_inputs())
     assert kernel.name == "fa2_pipelined_forward" and "so small a call" in reasons["fa2_hopper_forward"]
     large = [T.expand(64, -1, 2048, -1) for T in gpu_inputs(N_q=1, N_k=1)]
     assert "so small a call" not in pick.explain(*large)
 
 
-def test_a_kernel_that_no_gpu_has_tried_is_not_picked(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+def test_a_kernel_that_no_gpu_has_tried_is_not_picked(gpu, monkeypatch):
+    gpu(ON_H100)
     monkeypatch.setattr(pick, "KERNELS", [kernel._replace(proven=kernel.number <= 6) for kernel in pick.KERNELS])
     kernel, reasons = pick.pick(*gpu_inputs())
     assert kernel.name == "fa2_split_forward" and "not been held against float64" in reasons["fa2_hopper_forward"]
@@ -154,7 +157,7 @@ def test_an_option_that_a_kernel_lacks_is_refused_by_name():
 @pytest.mark.skipif(not interpreted(), reason="about Triton's interpreter")
 def test_the_operator_runs_the_kernel_it_is_told_to(monkeypatch):
     """Fails if a kernel named as backend is not the one that runs, or if one that cannot run gives way in silence."""
-    Q, K, V = inputs(20, 30, 16, 16)
+    Q, K, V, _ = inputs(20, 30, 16, 16, fp16)
     monkeypatch.setattr(fa2_split, "fa2_tuned_forward", lambda Q, K, V, **options: (Q + 1, Q.new_zeros(Q.shape[:3]).float()))
     assert torch.equal(flash_attention(Q, K, V, backend="fa2_tuned_forward"), Q + 1)
     assert oracle.judge(flash_attention(Q, K, V, backend="fa2_persistent_forward"), None, Q, K, V).ok
@@ -162,6 +165,52 @@ def test_the_operator_runs_the_kernel_it_is_told_to(monkeypatch):
         flash_attention(Q, K, V, backend="fa2_hopper_forward")
     with pytest.raises(ValueError, match="K's columns lie 30 elements apart"):
         flash_attention(Q, K.mT.contiguous().mT, V, backend="fa2_tma_forward")
+
+
+@pytest.fixture
+def spy(monkeypatch):
+    """What the operator asks `pick` for a backward kernel, in order."""
+    asked, before = [], pick.pick
+    monkeypatch.setattr(pick, "pick", lambda *QKV, backward=False, **options: (
+        asked.append(options) if backward else None) or before(*QKV, backward=backward, **options))
+    return asked
+
+
+@pytest.mark.parametrize("given, enabled, expected", [
+    (None, False, False), (None, True, True), (False, True, False), (True, False, True)])
+def test_deterministic_follows_pytorch_unless_it_is_said(spy, given, enabled, expected):
+    """Fails if use_deterministic_algorithms, or an argument against it, does not reach the choice of a backward kernel."""
+    Q, K, V = (T.requires_grad_() for T in inputs(5, 7, 16, 16)[:3])
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(enabled)
+    try:
+        O = flash_attention(Q, K, V, backend="triton", deterministic=given)
+    finally:
+        torch.use_deterministic_algorithms(before)
+    O.sum().backward()
+    assert [options["deterministic"] for options in spy] == [expected]
+
+
+def test_a_backward_kernel_is_run_by_its_name(monkeypatch):
+    """Fails if a kernel named as backend is not the one that runs, or gives way in silence where it must not run."""
+    Q, K, V, dO = inputs(20, 30, 16, 16)
+    called = []
+    real = fa2_atomic_backward.fa2_atomic_backward
+    spied = lambda *T, **options: called.append(options) or real(*T, **options)
+    monkeypatch.setattr(fa2_atomic_backward, "fa2_atomic_backward", spied)
+
+    def gradients(backend="fa2_atomic_backward", **options):
+        leaves = [T.clone().requires_grad_() for T in (Q, K, V)]
+        O = flash_attention(*leaves, causal=True, backend=backend, **options)
+        return torch.autograd.grad(O, leaves, dO)
+
+    assert oracle.judge_gradients(*gradients(), Q, K, V, dO, causal=True).ok and len(called) == 1
+    with pytest.raises(ValueError, match="this rung does not take the call: it adds dQ up in whatever order"):
+        gradients(deterministic=True)
+    with pytest.raises(ValueError, match="its instructions are Hopper's alone"):
+        gradients(backend="fa2_hopper_backward")
+    with pytest.raises(TypeError, match="deterministic must be True or False, got 1"):
+        gradients(deterministic=1)
 
 
 # ---- tiles that a search found
@@ -185,7 +234,7 @@ def test_a_search_is_remembered_and_used(monkeypatch, tmp_path):
     tuning.remember(key, 64, [[[32, 16, 4, 2], 3.0, None], [[64, 32, 4, 1], 2.0, None], [[64, 64, 4, 1], None, "out of memory"]])
     tuning.remember(key, 4096, [[[16, 16, 4, 2], 1.0, None]])
     O, L = torch.empty(1, 1, 70, 16), torch.empty(1, 1, 70)
-    B_r = lambda N, d, **more: fa2_split.launch_tuned(*inputs(N, N, d, d), O, L, scale=1.0, **{"causal": True} | more)[1]["B_r"]
+    B_r = lambda N, d, **more: fa2_split.launch_tuned(*inputs(N, N, d, d, fp16)[:3], O, L, scale=1.0, **{"causal": True} | more)[1]["B_r"]
     assert (B_r(70, 16), B_r(2100, 16), B_r(70, 16, B_r=128)) == (64, 16, 128)
     assert tuning.fastest(fa2_split.KERNEL, 24, 24, fp16, True, 70) is None
     assert len(json.loads(tuning.cache_file().read_text())[key]) == 2

@@ -21,6 +21,8 @@ from flashlab.tiles import largest_square_tile
 from flashlab.triton_mode import interpreted
 
 A = torch.arange(12.0).reshape(3, 4)       # 48 bytes
+W = torch.nn.Parameter(torch.ones(100))
+W.grad = torch.ones(100)
 
 
 def moved(f):
@@ -56,6 +58,7 @@ EAGER = [
     ("a slice that is added to is read and written once", lambda: exec("B = A + 0; B[0:2] += 1", {"A": A}), (80, 80)),
     ("one slice assigned to another moves", lambda: exec("B = A + 0; B[0:1] = B[1:2]", {"A": A}), (64, 64)),
     ("a view made in place is free", lambda: A.clone().unsqueeze_(0), (48, 48)),
+    ("an optimizer's step", lambda: torch.optim.SGD([W], lr=0.5).step(), (800, 400)),
 ]
 
 
@@ -67,13 +70,6 @@ def test_inference_mode_is_refused():
     """There matmul and reshape come whole, and their parts would be missed."""
     with torch.inference_mode(), Memory(), pytest.raises(MemoryModelError, match="use torch.no_grad"):
         A @ A.T
-
-
-def test_an_optimizers_step_is_counted():
-    w = torch.nn.Parameter(torch.ones(100))
-    w.grad = torch.ones(100)
-    optimizer = torch.optim.SGD([w], lr=0.5)
-    assert moved(optimizer.step) == (800, 400) and w[0] == 0.5
 
 
 def test_hbm_peak_follows_lifetimes_through_views():
@@ -156,6 +152,7 @@ def test_a_number_needs_no_load_and_an_element_of_a_tensor_does():
         with pytest.raises(MemoryModelError, match="is in HBM"):
             A[1, 1].item()
         assert tile[1, 1].item() == 5
+        assert torch.equal(tile[[0, 2]], tile[0:3:2]) and (torch.tensor([1.0, 2.0]) + 1).tolist() == [2, 3]
     assert mem.read == 48
 
 
@@ -181,14 +178,6 @@ def test_views_and_shapes_of_tensors_in_hbm_move_nothing():
             A[0:2] + 1
     assert mem.read == 24 + 24 + 16
     assert [e.name for e in mem.log if e.kind == "load"] == ["A(4, 3)", "A", "tensor(3, 4)"]
-
-
-def test_numbers_and_lists_become_tiles():
-    with Memory() as mem, kernel("k", A=A):
-        tile = load(A, slice(None))
-        assert torch.equal(tile[[0, 2]], tile[0:3:2])
-        assert (torch.tensor([1.0, 2.0]) + 1).tolist() == [2, 3]
-    assert mem.read == 48
 
 
 def test_a_tile_ends_with_its_kernel():
@@ -220,18 +209,13 @@ def test_misuse_is_named():
                 store(A, slice(0, 2), tile)
     with pytest.raises(TypeError, match="rows must be a slice"):
         load(A, 0)
-        for wrong in (0.0, None):
-            with pytest.raises(TypeError, match="tile must be a torch.Tensor of the shape of its place, got"):
-                store(A, slice(0, 2), wrong)
-        with pytest.raises(TypeError, match="T must be a vector or a matrix in HBM, such as one head"):
-            load(A[None], slice(0, 1))
-    with pytest.raises(TypeError, match="T must be a vector or a matrix"):
+    for wrong in (0.0, None):
+        with pytest.raises(TypeError, match="tile must be a torch.Tensor of the shape of its place, got"):
+            store(A, slice(0, 2), wrong)
+    with pytest.raises(TypeError, match="T must be a vector or a matrix in HBM, such as one head"):
         load(A[None], slice(0, 1))
     with pytest.raises(TypeError, match=r"kernel\('k'\): Q must be a torch.Tensor"), kernel("k", Q=[1]):
         pass
-
-
-def test_sram_size_is_checked():
     for value, error in ((0, ValueError), (-5, ValueError), (1.5, TypeError), ("9", TypeError)):
         with pytest.raises(error, match="sram_bytes must be an integer >= 1"):
             Memory(sram_bytes=value)

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashlab import cost
-from flashlab.ladder import DECODING_RUNGS, RUNGS, rung
 from flashlab.memory import Memory
 from flashlab.oracle import judge
-from flashlab.rungs import fa2, split_kv
+from flashlab.rungs import split_kv
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.split_kv import split_kv_forward
 from flashlab_course.player import record
@@ -38,14 +37,6 @@ def test_any_number_of_splits_is_right_and_moves_what_the_formula_says(N_q, N_k,
     assert (mem.read, mem.written, mem.matmul_flops) == formula
 
 
-def test_the_formula_in_elements():
-    """The docstring's, written out by hand: T_c = 7 key blocks, 3 splits of 2, 2 and 3."""
-    N_q, N_k, d, d_v, T_r, s = 5, 100, 24, 16, 2, 3
-    formula = cost.split_kv_forward(N_q, N_k, d, d_v, B_r=4, B_c=16, splits=3)
-    assert formula.read == 4 * (s * N_q * d + T_r * N_k * (d + d_v) + s * N_q * (d_v + 1))
-    assert formula.written == 4 * (s + 1) * N_q * (d_v + 1)
-
-
 def test_chunks_are_whole_key_blocks_and_none_is_empty():
     for splits, chunks in ((1, 1), (2, 2), (4, 4), (5, 5), (7, 7), (100, 7)):
         with Memory() as mem:
@@ -70,19 +61,6 @@ def test_programs_do_not_know_of_one_another(monkeypatch):
     monkeypatch.setattr(split_kv, "_merge", all_programs_then_merge)
     O_reversed, L_reversed = split_kv_forward(Q, K, V, splits=5, B_c=8)
     assert torch.equal(O, O_reversed) and torch.equal(L, L_reversed)
-
-
-def test_many_queries_move_more_than_in_fa2_and_the_step_is_its():
-    """Why the rung stands beside the ladder; and its story is the chunks and the merge, not the step."""
-    Q, K, V = inputs(40, 40)
-    moved = []
-    for f in (fa2_forward, split_kv_forward):
-        with Memory() as mem:
-            f(Q, K, V, B_r=8, B_c=8)
-        moved.append(mem.read + mem.written)
-    assert moved[0] < moved[1]
-    assert split_kv._step.__code__.co_code == fa2._step.__code__.co_code
-    assert rung("split_kv_forward") in DECODING_RUNGS and rung("split_kv_forward") not in RUNGS
 
 
 def test_bad_splits_are_named():

@@ -10,7 +10,7 @@ from flashlab import torch_internals
 
 KNOWN = ("2.11", "2.12", "2.13")                       # with another version, look at each of these functions
 NAMES = ["_is_any_autocast_enabled", "_len_torch_dispatch_stack", "_len_torch_function_stack",
-         "_are_functorch_transforms_active",
+         "_are_functorch_transforms_active", "DisableTorchFunction", "_DisableTorchDispatch",
          # others are imported by name
          "_get_tracing_state", "_get_dispatch_mode", "_AutoDispatchBelowAutograd", "_functorch.is_batchedtensor"]
 

@@ -1,7 +1,4 @@
-"""The first kernel against float64, and every address it touches: compiled where there is a GPU, else interpreted.
-
-The rungs above it have fewer tests of this kind, in test_kernel_ladder.py: interpreted, each would take as long.
-"""
+"""The forward kernels against float64, and every address of the first one: compiled on a GPU, else interpreted."""
 
 import collections
 import contextlib
@@ -10,8 +7,8 @@ import pytest
 import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
-from flashlab import cost
-from flashlab.oracle import attention, judge, max_error
+from flashlab import cost, ladder
+from flashlab.oracle import judge
 from flashlab.triton_mode import interpreted
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
@@ -19,7 +16,8 @@ fa2_triton_forward = fa2.fa2_triton_forward
 MASKS = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 
 DEVICE = "cpu" if interpreted() else "cuda"
-DTYPES = [torch.float16, torch.bfloat16, torch.float32]
+DTYPES = fp16, bf16, fp32 = [torch.float16, torch.bfloat16, torch.float32]
+KERNELS = [kernel for kernel in ladder.KERNELS if kernel.name != "fa2_hopper_forward"]        # Gluon has no interpreter
 interpreted_only = pytest.mark.skipif(not interpreted(), reason="watches the interpreter's memory accesses")
 
 # (N_q, N_k, d, d_v, B_r, B_c): ragged tails, N_q != N_k, d_v != d, B_r != B_c, at least three key blocks, rows that see nothing
@@ -36,53 +34,64 @@ SIZES = [
     (200, 113, 59, 59, None, None),
     (33, 70, 256, 1, 32, 16),
 ]
+LARGE = [(97, 113, 64, 64, 32, 32), (113, 97, 24, 59, 16, 32), (128, 128, 128, 80, 64, 64)]     # with large logits
 
 
-def inputs(N_q, N_k, d, d_v, dtype=torch.float32, B=1, H_q=1, H_kv=1, logits=1, seed=0):
+def inputs(N_q, N_k, d, d_v, dtype=fp32, B=1, H_q=1, H_kv=1, logits=1, seed=0):
+    """Q, K, V, dO"""
     g = torch.Generator().manual_seed(seed)
-    shapes = (B, H_q, N_q, d), (B, H_kv, N_k, d), (B, H_kv, N_k, d_v)
-    Q, K, V = (torch.randn(shape, generator=g) for shape in shapes)
-    return (Q * logits).to(DEVICE, dtype), K.to(DEVICE, dtype), V.to(DEVICE, dtype)
+    shapes = (B, H_q, N_q, d), (B, H_kv, N_k, d), (B, H_kv, N_k, d_v), (B, H_q, N_q, d_v)
+    Q, K, V, dO = (torch.randn(shape, generator=g) for shape in shapes)
+    return tuple(T.to(DEVICE, dtype) for T in (Q * logits, K, V, dO))
 
 
-def check_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
+def check_forward(Q, K, V, *, kernel=KERNELS[0], causal=False, scale=None, B_r=None, B_c=None):
     """Run the kernel, judge it, and return its outputs."""
-    O, L = fa2_triton_forward(Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c)
+    O, L = kernel.function(Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c)
     assert O.dtype == Q.dtype and O.shape == (*Q.shape[:3], V.shape[-1])
-    assert L.dtype == torch.float32 and L.shape == Q.shape[:3]
+    assert L.dtype == fp32 and L.shape == Q.shape[:3]
     verdict = judge(O, L, Q, K, V, causal=causal, scale=scale)
     assert verdict.ok, str(verdict)
+    hidden = max(0, Q.shape[2] - K.shape[2]) if causal else 0
+    assert (O[:, :, :hidden] == 0).all() and (L[:, :, :hidden] == -torch.inf).all()
     return O, L
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("size, logits", [(size, 1) for size in SIZES] + [(size, 60) for size in LARGE], ids=str)
 @MASKS
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_within_the_error_bound(size, causal, dtype):
+def test_within_the_error_bound(size, logits, causal, dtype):
+    """With large logits a maximum that is not subtracted, or a sum that is not rescaled, overflows or is far off."""
     *shape, B_r, B_c = size
-    check_forward(*inputs(*shape, dtype), causal=causal, B_r=B_r, B_c=B_c)
-
-
-@pytest.mark.parametrize("size", [(97, 113, 64, 64, 32, 32), (113, 97, 24, 59, 16, 16), (128, 200, 128, 80, 64, 64)], ids=str)
-@MASKS
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_large_logits(size, causal, dtype):
-    """A maximum that is not subtracted, or a sum that is not rescaled, overflows or is far off here."""
-    *shape, B_r, B_c = size
-    O, _ = check_forward(*inputs(*shape, dtype, logits=60), causal=causal, B_r=B_r, B_c=B_c)
+    O, _ = check_forward(*inputs(*shape, dtype, logits=logits)[:3], causal=causal, B_r=B_r, B_c=B_c)
     assert O.isfinite().all()
 
 
-@pytest.mark.parametrize("H_q, H_kv", [(4, 4), (4, 2), (6, 2), (3, 1)])
-def test_batches_and_grouped_heads(H_q, H_kv):
-    """Fails if a program reads another batch's or another group's keys."""
-    Q, K, V = inputs(33, 50, 24, 16, torch.float16, B=3, H_q=H_q, H_kv=H_kv)
-    check_forward(Q, K, V, causal=True, B_r=32, B_c=32)
+CALLS = [       # sizes, then how it is called
+    ((50, 70, 24, 40, fp16), {"causal": True, "B_r": 32, "B_c": 16}),                     # ragged, bottom-right causal
+    ((97, 70, 16, 16, fp16), {"causal": True, "B_r": 16, "B_c": 64}),                     # wide key blocks
+    ((64, 96, 16, 16, fp16), {"B_r": 32, "B_c": 32}),                                     # whole tiles
+    ((70, 33, 16, 16, fp16), {"B_r": 16, "B_c": 32}),
+    ((33, 50, 80, 64), {"scale": -0.3, "B_r": 16, "B_c": 32}),                            # d not a power of two
+    ((17, 40, 16, 16), {"scale": 0.0, "causal": True, "B_r": 16, "B_c": 16}),
+    ((50, 17, 16, 16, bf16, 2, 4, 2), {"causal": True, "B_r": 32, "B_c": 16}),            # shared heads, rows without keys
+    ((33, 50, 24, 16, fp16, 3, 6, 2), {"scale": 2, "B_r": 32, "B_c": 32}),                # batches, groups of three
+    ((40, 64, 64, 16, fp16, 1, 1, 1, 60), {"causal": True, "B_r": 16, "B_c": 16}),        # large logits
+    ((1, 97, 64, 64, bf16), {"causal": True}),                                            # one query, tiles by default
+    ((150, 70, 64, 64, bf16, 1, 4, 2), {}),
+]
+EACH_CALL = pytest.mark.parametrize("call", range(len(CALLS)))
 
 
-@pytest.mark.parametrize("scale", [0.0, -0.3, 2])
-def test_scale(scale):
-    check_forward(*inputs(33, 50, 24, 24), scale=scale, B_r=32, B_c=32)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@EACH_CALL
+def test_every_kernel_is_right(kernel, call):
+    """Fails if base 2, the split loop, the order of tiles, heads or the coordinates of a tile are wrong in any of these."""
+    sizes, how = CALLS[call]
+    QKV = [T.transpose(1, 2).contiguous().transpose(1, 2) for T in inputs(*sizes)[:3]]    # a token's heads side by side
+    copies = [T.clone() for T in QKV]
+    check_forward(*QKV, kernel=kernel, **how)
+    assert all(torch.equal(T, copy) for T, copy in zip(QKV, copies, strict=True)), "an input was changed"
 
 
 def stretched(T, *factors):
@@ -104,32 +113,16 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_strides(layout, dtype):
-    Q, K, V = inputs(33, 50, 24, 16, dtype, B=2, H_q=4, H_kv=2)
-    for which in range(3):                             # one tensor at a time: each has strides of its own
-        QKV = [LAYOUTS[layout](T) if n == which else T for n, T in enumerate((Q, K, V))]
-        check_forward(*QKV, causal=True, B_r=32, B_c=32)
-
-
-def test_inputs_stay_as_they_were():
-    QKV = inputs(33, 50, 24, 16)
-    copies = [T.clone() for T in QKV]
-    fa2_triton_forward(*QKV, causal=True)
-    assert all(torch.equal(T, copy) for T, copy in zip(QKV, copies, strict=True))
-
-
-def test_rows_without_a_visible_key_give_zero_and_minus_infinity():
-    """Fails if -inf minus -inf, or the division by a sum of 0, comes out as NaN. 113 queries, 7 keys: 106 rows see none."""
-    O, L = check_forward(*inputs(113, 7, 16, 16, torch.float16), causal=True, B_r=16, B_c=16)
-    assert (O[:, :, :106] == 0).all() and (L[:, :, :106] == -torch.inf).all()
-    assert L[:, :, 106:].isfinite().all()
+def test_strides(layout):
+    """Sizes differ, and so do the strides: fails if one tensor is read by the strides of another."""
+    Q, K, V, _ = (LAYOUTS[layout](T) for T in inputs(33, 50, 24, 16, fp16, B=2, H_q=4, H_kv=2))
+    check_forward(Q, K, V, causal=True, B_r=32, B_c=32)
 
 
 @pytest.mark.parametrize("B, N_q, N_k", [(1, 0, 5), (2, 5, 0), (1, 0, 0), (0, 5, 5)])
 @MASKS
 def test_nothing_to_attend_from_or_to(B, N_q, N_k, causal):
-    O, L = check_forward(*inputs(N_q, N_k, 16, 24, torch.float16, B=B), causal=causal)
+    O, L = check_forward(*inputs(N_q, N_k, 16, 24, fp16, B=B)[:3], causal=causal)
     assert (O == 0).all() and (L == -torch.inf).all()
 
 
@@ -138,7 +131,7 @@ def test_nothing_to_attend_from_or_to(B, N_q, N_k, causal):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_nan_reaches_the_rows_that_see_it(where, causal, dtype):
     """Fails if a maximum that drops NaN, or a mask, turns a broken model's NaN into a number."""
-    Q, K, V = inputs(70, 70, 16, 16, dtype)
+    Q, K, V, _ = inputs(70, 70, 16, 16, dtype)
     (K if where == "K" else V)[:, :, 40, 3] = torch.nan
     O, L = fa2_triton_forward(Q, K, V, causal=causal, B_r=32, B_c=16)
     sees = torch.arange(70) >= (40 if causal else 0)
@@ -165,13 +158,13 @@ def guarded(T):
 @MASKS
 def test_nothing_outside_the_tensors_counts(causal):
     """Fails if a value from beyond a row's or a tensor's end gets into the result: it would be NaN."""
-    Q, K, V = inputs(50, 70, 24, 40, torch.float16, B=2, H_q=2, H_kv=1)
+    Q, K, V, _ = inputs(50, 70, 24, 40, fp16, B=2, H_q=2, H_kv=1)
     check_forward(guarded(Q), guarded(K), guarded(V), causal=causal, B_r=32, B_c=32)
 
 
 def test_outputs_are_written_whole_and_nothing_else_is():
     """Fails if a store misses an element (-77 stays inside) or hits a neighbour (-77 is gone outside)."""
-    Q, K, V = inputs(50, 70, 24, 40, torch.float16, B=2, H_q=2, H_kv=1)
+    Q, K, V, _ = inputs(50, 70, 24, 40, fp16, B=2, H_q=2, H_kv=1)
     sizes, border = {"O": 2 * 2 * 50 * 40, "L": 2 * 2 * 50}, 4096
     flat = {name: torch.full((n + 2 * border,), -77.0, device=DEVICE) for name, n in sizes.items()}
     flat["O"] = flat["O"].half()
@@ -219,25 +212,29 @@ def elements(T):
     return set((offsets * T.element_size()).flatten().tolist())
 
 
+def bytes_moved(seen, tensors):
+    """{"load": bytes, "store": bytes}, after a look at each address: no element outside, each output written once."""
+    moved = collections.Counter()
+    for (name, what), counter in seen.items():
+        assert set(counter) <= elements(tensors[name]), f"{what} outside {name}"
+        if what == "store":
+            assert set(counter) == elements(tensors[name]) and set(counter.values()) == {1}, f"{name} not written once"
+        moved[what] += counter.total() * tensors[name].element_size()
+    return moved
+
+
 @interpreted_only
 @pytest.mark.parametrize("N_q, N_k, causal", [(50, 70, False), (50, 70, True), (70, 33, True), (64, 64, True)])
 def test_traffic_is_the_closed_form_of_fa2(monkeypatch, N_q, N_k, causal):
     """Fails if a load or store goes astray, an output is written twice, or a hidden tile is loaded all the same."""
-    Q, K, V = (stretched(T, 1, 1, 2, 2) for T in inputs(N_q, N_k, 24, 40, torch.float16))
-    O, L = torch.empty(1, 1, N_q, 40, dtype=torch.float16), torch.empty(1, 1, N_q)
+    Q, K, V, _ = (stretched(T, 1, 1, 2, 2) for T in inputs(N_q, N_k, 24, 40, fp16))
+    O, L = torch.empty(1, 1, N_q, 40, dtype=fp16), torch.empty(1, 1, N_q)
     grid, arguments = fa2.launch(Q, K, V, O, L, causal=causal, scale=1.0, B_r=32, B_c=16)
     with watched(monkeypatch, Q=Q, K=K, V=V, O=O, L=L) as seen:
         fa2.fa2_forward_kernel[grid](**arguments)
-    loads = {name: counter for (name, what), counter in seen.items() if what == "load"}
-    stores = {name: counter for (name, what), counter in seen.items() if what == "store"}
-    assert set(loads) <= {"Q", "K", "V"} and set(stores) == {"O", "L"}
-    for name, T in (("Q", Q), ("K", K), ("V", V)):
-        assert set(loads.get(name, ())) <= elements(T), f"{name} was read outside its elements"
-    for name, T in (("O", O), ("L", L)):
-        assert set(stores[name]) == elements(T) and set(stores[name].values()) == {1}
+    moved = bytes_moved(seen, {"Q": Q, "K": K, "V": V, "O": O, "L": L})
     expected = cost.fa2_forward(N_q, N_k, 24, 40, B_r=32, B_c=16, causal=causal, element_size=2)
-    assert 2 * sum(counter.total() for counter in loads.values()) == expected.read
-    assert 2 * stores["O"].total() + 4 * stores["L"].total() == expected.written
+    assert moved == {"load": expected.read, "store": expected.written}
 
 
 # ---- more than 2^31 elements: memory that is never touched is never allocated, so the CPU can test it too
@@ -257,22 +254,23 @@ def far_apart(T, axis, step):
     return view.copy_(T)
 
 
-@pytest.mark.parametrize("axis, step", [(0, 2**30), (1, 2**30), (2, 2**26), (3, 2**27)], ids=["batch", "head", "row", "column"])
-@pytest.mark.parametrize("which", [0, 1, 2], ids=["Q", "K", "V"])
-def test_offsets_beyond_2_to_the_31(which, axis, step):
-    """Fails (or crashes) if an offset is computed in 32 bits: the last element lies 2^31 elements or more from the first."""
-    QKV = list(inputs(34, 34, 18, 18, torch.float16, B=3, H_q=3, H_kv=3))
-    QKV[which] = far_apart(QKV[which], axis, step)
-    assert (QKV[which].shape[axis] - 1) * step >= 2**31
-    check_forward(*QKV, causal=True, B_r=16, B_c=16)
+FAR = [(0, 2**30), (1, 2**30), (2, 2**26), (3, 2**27)]         # axis, step: batch, head, row, column
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_offsets_beyond_2_to_the_31(turn):
+    """Fails (or crashes) if an offset is computed in 32 bits: last elements lie 2^31 elements or more from the first."""
+    Q, K, V, _ = inputs(34, 34, 18, 18, fp16, B=3, H_q=3, H_kv=3)
+    Q, K, V = (far_apart(T, *FAR[(turn + n) % 4]) for n, T in enumerate((Q, K, V)))
+    check_forward(Q, K, V, causal=True, B_r=16, B_c=16)
 
 
 def test_output_offsets_beyond_2_to_the_31():
     """The last query block's rows of an O with more than 2^31 elements; the other programs are not started."""
     N_q = 2**23 + 9
-    Q, K, V = inputs(1, 40, 16, 256, torch.float16)
+    Q, K, V, _ = inputs(1, 40, 16, 256, fp16)
     try:
-        O = torch.empty(1, 1, N_q, 256, dtype=torch.float16, device=DEVICE)
+        O = torch.empty(1, 1, N_q, 256, dtype=fp16, device=DEVICE)
     except RuntimeError as error:
         pytest.skip(f"no room for 4 GiB of addresses: {error}")
     L = torch.empty(1, 1, N_q, device=DEVICE)
@@ -293,24 +291,19 @@ def test_one_grid_axis():
 
 
 X = torch.zeros(1, 1, 8, 16, device=DEVICE)
-REFUSED = {
-    "not a tensor": ({"Q": [1.0]}, TypeError, r"Q must be a torch.Tensor, got \[1.0\]"),
-    "no heads axis": ({"Q": X[0]}, ValueError, r"Q must have 4 dimensions \(B, H, N, d\), got a float32 tensor of shape"),
-    "float64": ({"Q": X.double(), "K": X.double(), "V": X.double()}, TypeError, "Q must be one of float16, bfloat16, float32"),
-    "mixed dtypes": ({"K": X.half()}, TypeError, "K must match Q's dtype and device, torch.float32"),
-    "lengths differ": ({"V": X[:, :, :5]}, ValueError, r"V must have K's sizes \(1, 1, 8\)"),
-    "d too large": ({"Q": X.repeat(1, 1, 1, 17), "K": X.repeat(1, 1, 1, 17)}, ValueError, "Q must have head dimension d <= 256"),
-    "heads do not divide": ({"Q": X.repeat(1, 3, 1, 1), "K": X.repeat(1, 2, 1, 1), "V": X.repeat(1, 2, 1, 1)}, ValueError,
-                            "Q's heads must be a multiple of K's, got H_q = 3 and H_kv = 2"),
-    "causal as int": ({"causal": 1}, TypeError, r"causal must be True or False, got 1 \(int\)"),
-    "scale nan": ({"scale": float("nan")}, ValueError, "scale must be finite, got nan"),
-    "B_r not a power of two": ({"B_r": 48}, ValueError, "B_r must be a power of two >= 16, got 48"),
-    "B_c as float": ({"B_c": 16.0}, TypeError, "B_c must be an integer >= 1, got 16.0"),
-}
+REFUSED = [         # by the kernels alone: what they share with the PyTorch rungs is refused in test_rungs.py
+    ({"Q": X[0]}, ValueError, r"Q must have 4 dimensions \(B, H, N, d\), got a float32 tensor of shape"),
+    (dict.fromkeys("QKV", X.double()), TypeError, "Q must be one of float16, bfloat16, float32"),
+    (dict.fromkeys("QK", X.repeat(1, 1, 1, 17)), ValueError, "Q must have head dimension d <= 256"),
+    ({"Q": X.repeat(1, 3, 1, 1), "K": X.repeat(1, 2, 1, 1), "V": X.repeat(1, 2, 1, 1)}, ValueError,
+     "Q's heads must be a multiple of K's, got H_q = 3 and H_kv = 2"),
+    ({"B_r": 48}, ValueError, "B_r must be a power of two >= 16, got 48"),
+    ({"B_c": 16.0}, TypeError, "B_c must be an integer >= 1, got 16.0"),
+]
 
 
 def test_bad_input_is_named():
-    for changes, error, words in REFUSED.values():
+    for changes, error, words in REFUSED:
         with pytest.raises(error, match=words):
             fa2_triton_forward(**{"Q": X, "K": X, "V": X} | changes)
 
@@ -319,12 +312,3 @@ def test_tensors_must_be_where_the_kernel_runs():
     elsewhere = torch.empty(1, 1, 8, 16, device="meta" if interpreted() else "cpu")
     with pytest.raises(ValueError, match="Q, K, V must be on (the CPU|a GPU).*TRITON_INTERPRET.*got a float32 tensor"):
         fa2_triton_forward(elsewhere, elsewhere, elsewhere)
-
-
-def test_a_wrong_kernel_would_be_caught():
-    """The bound is worth something: 1.5 % off in O, or the last key left out, fails it."""
-    Q, K, V = inputs(97, 113, 64, 64)
-    O, L = check_forward(Q, K, V)
-    assert not judge(O * 1.015, L, Q, K, V).ok
-    assert not judge(*fa2_triton_forward(Q, K[:, :, :-1], V[:, :, :-1]), Q, K, V).ok
-    assert max_error(attention(Q, K, V)[0], attention(Q, K, V)[0]) == 0

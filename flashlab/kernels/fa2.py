@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import check_call, forward, grid_of_blocks, pick_tiles, shared_arguments
+from flashlab.kernels.launch import checked_forward, grid_of_blocks, pick_tiles, shared_arguments
 
 
 @triton.jit
@@ -73,15 +73,15 @@ def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v)
              -> O (B, H_q, N_q, d_v) in Q's dtype, L (B, H_q, N_q) float32, natural-log logsumexp
              any strides; d, d_v <= 256; H_q a multiple of H_kv; float16, bfloat16, float32
-    Tiles:   B_r x B_c, powers of two >= 16, by default what `launch.pick_tiles` picks
+    Tiles:   B_r x B_c, powers of two >= 16, by default those of `launch.pick_tiles`
     Dropout: seed, a 0-dim int64 tensor beside Q, and the place of a weight decide whether it is kept: no mask is stored
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 1
     New:     against fa2: the loop over query blocks is the launch grid, B * H_q * ceil(N_q / B_r) programs
     """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed)
-    return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
+    return checked_forward(KERNEL, launch, Q, K, V, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed,
+                           B_r=B_r, B_c=B_c)
 
 
 def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):

@@ -1,9 +1,9 @@
-"""FA2's backward pass in one kernel: dQ, too, is computed where dK and dV are, and added up in HBM.
+"""FA2's backward pass in one kernel: the program that computes dK and dV also adds its share of dQ to HBM.
 
 Two kernels compute S and dP twice: seven matrix products for a gradient that takes five. With keys fixed, each
-program holds a share of every dQ_i that sees its keys, and many programs hold a share of the same one: they add it to
-a float32 dQ in HBM by atomic operations, which the L2 cache carries out. Whichever program comes first is first, and
-float32 addition is not associative: the last bits of dQ change from run to run.
+program has a share of every dQ_i that sees its keys. It adds them to a float32 dQ in HBM by atomic operations, which
+the L2 cache carries out. Programs arrive in any order, and float32 addition is not associative: the last bits of dQ
+change from run to run.
 """
 
 import torch
@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.fa2_backward import preprocess, tiles_by_hand
-from flashlab.kernels.launch import backward, capability, check_backward_call, refuse, shared_arguments
+from flashlab.kernels.launch import capability, checked_backward, only_wanted, shared_arguments
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.tuning import choose
 
@@ -35,15 +35,15 @@ def atomic_backward_kernel(
     K_j = tl.load(K_at, mask=(keys[:, None] < N_k) & (col < d), other=0.0)         # (B_c, B_d)
     V_at = V + b * stride_Vb + h_kv * stride_Vh + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
     V_j = tl.load(V_at, mask=(keys[:, None] < N_k) & (col_v < d_v), other=0.0)     # (B_c, B_dv)
-    dK_j, dV_j = tl.zeros((B_c, B_d), D.dtype.element_ty), tl.zeros((B_c, B_dv), D.dtype.element_ty)
+    dK_j, dV_j = tl.zeros((B_c, B_d), tl.float32), tl.zeros((B_c, B_dv), tl.float32)
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
     whole_from = tl.minimum(end, tl.cdiv(tl.maximum(0, (j + 1) * B_c - 1 + N_q - N_k), B_r)) if causal else 0
-    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles that hide and lack nothing
+    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles of visible scores only
     for masked in tl.static_range(2):                  # unrolled: two loops, of which only the second has masks
         count = end - first - whole if masked else whole
         for step in range(0, group * count):
-            each = tl.maximum(1, count)                # after step // count the compiler takes count > 0
+            each = tl.maximum(1, count)                # after step // count the compiler assumes count > 0
             h, i = h_kv * group + step // each, (first if masked else whole_from) + step % each
             i += tl.where(i >= whole_from, whole, 0) if masked else 0
             head, rows = b * H_q + h, i * B_r + tl.arange(0, B_r)                  # (B_r,)
@@ -65,7 +65,7 @@ def atomic_backward_kernel(
             dQ_i, row = tl.dot(dS_T.to(Q_i.dtype).T, K_j, input_precision="ieee"), tl.arange(0, B_r)[:, None]
             dQ_at = dQ_sum + (head * N_q + i * B_r) * d + row * d + tl.arange(0, B_d)
             tl.atomic_add(dQ_at, dQ_i, mask=(row < N_q - i * B_r) & (tl.arange(0, B_d) < d), sem="relaxed")
-    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # anew: fewer registers
+    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # again: fewer registers
     dK, dV = dK + (head_kv * N_k + j * B_c) * d, dV + (head_kv * N_k + j * B_c) * d_v
     tl.store(dK + local * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
     tl.store(dV + local * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))
@@ -81,24 +81,18 @@ def finish_kernel(dQ_sum, dQ, n, B: tl.constexpr):
 KERNELS = {"keys": atomic_backward_kernel}             # by what its programs keep on chip
 
 
-def fa2_atomic_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None
-):
-    """The gradients of attention as `fa2_triton_backward`, without dropout; the bits of dQ change from run to run.
+def fa2_atomic_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None,
+                        B_c=None):
+    """As `fa2_tuned_backward`, but the bits of dQ change from run to run; ValueError if deterministic.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous
-    Raises:  TypeError or ValueError before anything is launched; ValueError where deterministic
-    New:     against fa2_tuned_backward: dQ is added up by atomic operations, five matrix products instead of seven
+    New: dQ is added up by atomic operations, five matrix products instead of seven
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
-                                  deterministic=deterministic)
-    refuse(why_not(Q, K, V, deterministic=deterministic))
-    return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+    return checked_backward(launch, Q, K, V, O, dO, L, dL, causal=causal, scale=scale, deterministic=deterministic,
+                            B_r=B_r, B_c=B_c, why_not=why_not)
 
 
 def why_not(Q, K, V, *, deterministic=False, **options):
-    """Why this rung does not take a call, in words; None where it does."""
+    """Why this rung does not take a call, in words; None if it does."""
     if deterministic:
         return "it adds dQ up in whatever order its programs come, and the same bits each time were asked for"
     return None
@@ -106,27 +100,24 @@ def why_not(Q, K, V, *, deterministic=False, **options):
 
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    first, rows = preprocess(O, dO, L, dL, options["scale"])
     by_hand = tiles_of_five_products(Q, V, options, B_r, B_c)
     tiles = choose(atomic_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
     dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
-    arguments = shared_arguments(Q, K, V, options, dO=dO) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
-    return first, (atomic_backward_kernel, grid_of_keys(K, tiles), arguments), finish(dQ_sum, dQ)
+    arguments = shared_arguments(Q, K, V, options, dO=dO) | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
+    return with_preprocess_and_finish(atomic_backward_kernel, arguments, K, O, dO, L, dL, dQ_sum, dQ)
 
 
-def grid_of_keys(K, tiles):
-    """One program for each key block of each key head."""
-    return (K.shape[0] * K.shape[1] * triton.cdiv(K.shape[2], tiles["B_c"]),)
-
-
-def finish(dQ_sum, dQ):
-    """The last launch: dQ in its own dtype."""
-    arguments = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
-    return finish_kernel, (triton.cdiv(dQ.numel(), 4096),), arguments
+def with_preprocess_and_finish(kernel, arguments, K, O, dO, L, dL, dQ_sum, dQ):
+    """D first, then a kernel with a program for each key block of each key head, then dQ in its own dtype."""
+    first, rows = preprocess(O, dO, L, dL, arguments["scale"])
+    grid = (K.shape[0] * K.shape[1] * triton.cdiv(K.shape[2], arguments["B_c"]),)
+    last = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
+    return (first, (kernel, grid, only_wanted(kernel, arguments | rows)),
+            (finish_kernel, (triton.cdiv(dQ.numel(), 4096),), last))
 
 
 def tiles_of_five_products(Q, V, options, B_r=None, B_c=None):
-    """Tile sizes, warps and stages as a launch takes them: `best_tiles` where the caller does not say."""
+    """Tile sizes, warps and stages by name: `best_tiles` unless B_r or B_c is set."""
     tiles, = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
     if B_c is None and (capability(Q) or (0, 0)) >= (10, 0):
         tiles["B_c"] = 64                              # five products of 128 columns overflow tensor memory
@@ -134,8 +125,8 @@ def tiles_of_five_products(Q, V, options, B_r=None, B_c=None):
 
 
 def best_tiles(d, dtype, dropout=False, small=False):
-    """((B_r, B_c, num_warps, num_stages),): dQ_i takes registers, too. small: as of fa2_backward.best_tiles."""
-    if dtype in (torch.float32, torch.float64):
+    """((B_r, B_c, num_warps, num_stages),): dQ_i takes registers, too. small: as of fa2_backward.best_tiles"""
+    if dtype == torch.float32:
         return ((32 if d <= 64 else 16, 32 if d <= 128 else 16, 8, 2),)
     if d <= 64:
         return ((64, 64, 4, 3),)

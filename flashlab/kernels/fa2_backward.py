@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import backward, check_backward_call, little_shared_memory, padded, shared_arguments
+from flashlab.kernels.launch import checked_backward, little_shared_memory, padded, shared_arguments
 from flashlab.kernels.plans import temporary
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
@@ -40,7 +40,7 @@ def preprocess_kernel(
 
     at = head * N_q + rows                                                         # (B_r,)
     L_i = tl.load(L + at, mask=rows < N_q, other=-float("inf"))
-    D_i = tl.sum(O_i.to(L_i.dtype) * dO_i.to(L_i.dtype), 1)                        # (B_r,)
+    D_i = tl.sum(O_i.to(tl.float32) * dO_i.to(tl.float32), 1)                      # (B_r,)
     if has_dL:
         D_i -= tl.load(dL + at, mask=rows < N_q, other=0.0)
     tl.store(D + at, D_i * scale, mask=rows < N_q)
@@ -65,13 +65,13 @@ def dkdv_kernel(
     K_j = tl.load(K_at, mask=(keys[:, None] < N_k) & (col < d), other=0.0)         # (B_c, B_d)
     V_at = V + b * stride_Vb + h_kv * stride_Vh + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
     V_j = tl.load(V_at, mask=(keys[:, None] < N_k) & (col_v < d_v), other=0.0)     # (B_c, B_dv)
-    dK_j, dV_j = tl.zeros((B_c, B_d), D.dtype.element_ty), tl.zeros((B_c, B_dv), D.dtype.element_ty)
+    dK_j, dV_j = tl.zeros((B_c, B_d), tl.float32), tl.zeros((B_c, B_dv), tl.float32)
 
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
     count = tl.maximum(0, end - first)
     for step in range(0, group * count):
-        each = tl.maximum(1, count)                    # after step // count the compiler takes count > 0
+        each = tl.maximum(1, count)                    # after step // count the compiler assumes count > 0
         h, i = h_kv * group + step // each, first + step % each
         head, rows = b * H_q + h, i * B_r + tl.arange(0, B_r)                      # (B_r,)
         row_ok = rows[:, None] < N_q                                               # (B_r, 1)
@@ -85,7 +85,7 @@ def dkdv_kernel(
         if causal:
             P_T = tl.where(keys[:, None] <= rows + (N_k - N_q), P_T, 0.0)          # (B_c, B_r)
         dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
-        D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # here: earlier costs registers
+        D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # loaded here: fewer registers
         dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
         if dropout_p > 0:
             kept_T = kept(seed, head, rows, keys[:, None], N_q, N_k, dropout_p)    # (B_c, B_r)
@@ -93,7 +93,7 @@ def dkdv_kernel(
             P_T = tl.where(kept_T, P_T, 0.0)           # what met V in the forward; over 1 - p after the loop
         dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)
         dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")            # (B_c, B_d)
-    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # anew: fewer registers
+    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # again: fewer registers
     dK, dV = dK + (head_kv * N_k + j * B_c) * d, dV + (head_kv * N_k + j * B_c) * d_v
     tl.store(dK + local * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
     tl.store(dV + local * d_v + col_v, dV_j * (1 / (1 - dropout_p)), mask=(local < N_k - j * B_c) & (col_v < d_v))
@@ -122,7 +122,7 @@ def dq_kernel(
     dO_i = tl.load(dO_at, mask=row_ok & (col_v < d_v), other=0.0)                  # (B_r, B_dv)
     L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf")) # (B_r,)
     D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)               # (B_r,)
-    dQ_i = tl.zeros((B_r, B_d), D.dtype.element_ty)                                # (B_r, B_d)
+    dQ_i = tl.zeros((B_r, B_d), tl.float32)                                # (B_r, B_d)
 
     end = tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q if causal else N_k            # keys from here on are hidden
     for j in range(0, tl.cdiv(end, B_c)):
@@ -146,38 +146,40 @@ def dq_kernel(
     tl.store(dQ + (head * N_q + rows)[:, None] * d + col, dQ_i, mask=row_ok & (col < d))
 
 
-def fa2_triton_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None, deterministic=False,
-    B_r=None, B_c=None,
-):
+def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, dropout_p=0.0, seed=None,
+                        deterministic=False, B_r=None, B_c=None):
     """The gradients of attention for every batch and head, in three launches.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
              -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share a key
-             head; dL, like L, where L has a gradient of its own
-             float16, bfloat16, float32, and float64 when interpreted
+             head; dL, like L, if L has a gradient of its own
     Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
-    Deterministic: same inputs, same bits, whatever is asked for: no two programs write the same element
+    Deterministic: always, since no two programs write the same element: same inputs, same bits
     Tiles:   B_r x B_c for both large kernels, powers of two >= 16; by default each has its own, see `best_tiles`
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, its loop taken apart
     New:     against fa2_backward_two_pass: the outer loops are the launch grids
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
-                                  dropout_p=dropout_p, seed=seed, deterministic=deterministic)
-    return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+    return checked_backward(launch, Q, K, V, O, dO, L, dL, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed,
+                            deterministic=deterministic, B_r=B_r, B_c=B_c)
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
+def launch(Q, K, V, *tensors, B_r=None, B_c=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
+    tiles = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    options = {"dropout_p": 0.0, "seed": None} | options
+    return three_launches((dkdv_kernel, dq_kernel), tiles, Q, K, V, *tensors, **options)
+
+
+def three_launches(kernels, tiles, Q, K, V, O, dO, L, dL, dQ, dK, dV, **options):
+    """`preprocess`, a kernel for dK and dV, one for dQ. kernels, tiles: of the last two"""
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
-    first, rows = preprocess(O, dO, L, dL, options["scale"])
-    for_dkdv, for_dq = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
-    shared = shared_arguments(Q, K, V, {"dropout_p": 0.0, "seed": None} | options, dO=dO) | rows
+    (for_dkdv, for_dq), (first, rows) = tiles, preprocess(O, dO, L, dL, options["scale"])
+    shared = shared_arguments(Q, K, V, options, dO=dO) | rows
     return (first,
-            (dkdv_kernel, (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), shared | {"dK": dK, "dV": dV} | for_dkdv),
-            (dq_kernel, (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),), shared | {"dQ": dQ} | for_dq))
+            (kernels[0], (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), shared | {"dK": dK, "dV": dV} | for_dkdv),
+            (kernels[1], (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),), shared | {"dQ": dQ} | for_dq))
 
 
 def preprocess(O, dO, L, dL, scale):
@@ -191,7 +193,7 @@ def preprocess(O, dO, L, dL, scale):
 
 
 def tiles_by_hand(best_tiles, Q, V, options, B_r=None, B_c=None):
-    """Tile sizes, warps and stages of each large kernel, as a launch takes them: by default those of `best_tiles`."""
+    """Tile sizes, warps and stages of each large kernel, by name: those of `best_tiles` unless B_r or B_c is set."""
     d, dropout = max(Q.shape[-1], V.shape[-1]), options.get("dropout_p", 0.0) > 0
     best = best_tiles(d, Q.dtype, dropout, little_shared_memory(Q))
     return [{"B_r": B_r or best_B_r, "B_c": B_c or best_B_c, "num_warps": num_warps, "num_stages": num_stages}
@@ -203,12 +205,11 @@ def best_tiles(d, dtype, dropout=False, small=False):
 
     dropout: the mask of a tile takes registers, too. small: the GPU has 99 KiB of shared memory, as a 4090 has, or less
     """
-    if dtype in (torch.float32, torch.float64):
+    if dtype == torch.float32:
         if d <= 128:
             return (32, 32, 8, 2), (32, 32, 8, 2)
         return (16, 16 if small else 32, 8, 2), (32, 16, 8, 2)
-    if d <= 64:
-        return (32 if dropout else 64, 128, 8, 3), (128, 64, 8, 3)
     if d <= 128:
-        return (32 if dropout else 64, 128, 8, 2), (128, 64, 8, 2)
+        num_stages = 3 if d <= 64 else 2
+        return (32 if dropout else 64, 128, 8, num_stages), (128, 64, 8, num_stages)
     return (16 if dropout or small else 32, 64, 8, 2), (32 if small else 64, 32, 8, 2)

@@ -6,10 +6,12 @@ multiplications, a subtraction and an exponential. The maximum is taken before t
 makes sure that it is the same maximum.
 """
 
+from functools import partial
+
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launch import check_call, forward, grid_of_blocks, pick_tiles, positive_scale, shared_arguments
+from flashlab.kernels.launch import checked_forward, launch_by_blocks
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
@@ -66,21 +68,9 @@ def fa2_exp2_kernel(
 
 
 KERNEL = fa2_exp2_kernel
+launch = partial(launch_by_blocks, KERNEL)
 
 
 def fa2_exp2_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
-    """Exact attention as `fa2_triton_forward`, without dropout.
-
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v) -> O (B, H_q, N_q, d_v), L (B, H_q, N_q)
-    Raises:  TypeError or ValueError before anything is launched
-    New:     against fa2_triton_forward: exponentials to base 2, the scale and log2(e) one factor
-    """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale)
-    return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
-
-
-def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):
-    """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
-    Q, options["scale"] = positive_scale(Q, options["scale"])
-    tiles = pick_tiles(Q, V, options, B_r, B_c)
-    return grid_of_blocks(Q, tiles["B_r"]), shared_arguments(Q, K, V, options) | {"O": O, "L": L} | tiles
+    """As `fa2_triton_forward`, without dropout. New: exponentials to base 2, the scale and log2(e) one factor."""
+    return checked_forward(KERNEL, launch, Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c)

@@ -2,23 +2,15 @@
 the other.
 
 A grid with a program for each block leaves the order to the hardware, and pays for a program's start and end each
-time. Here program p takes blocks p, p + P, p + 2P, ... of a list with the longest blocks first: what is left over at
-the end is short. The list goes through a few heads at a time, whose K and V stay in the L2 cache meanwhile.
+time. Here program p takes blocks p, p + P, p + 2P, ... of a list with the longest blocks first, so the last ones are
+short. The list goes through a few heads at a time, so that their K and V stay in the L2 cache.
 """
 
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launch import (
-    check_call,
-    described,
-    forward,
-    heads_together,
-    positive_scale,
-    programs_at_a_time,
-    refuse,
-    why_no_tma,
-)
+from flashlab.kernels.fa2_tma import with_descriptors
+from flashlab.kernels.launch import checked_forward, heads_together, positive_scale, programs_at_a_time, why_no_tma
 from flashlab.kernels.tuning import choose
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
@@ -65,20 +57,14 @@ def fa2_persistent_kernel(
         O.store([b, h, i * B_r, 0], O_i.reshape(1, 1, B_r, B_dv))                  #              nothing past the ends
         tl.store(L + head.to(tl.int64) * N_q + rows, (m_i + tl.log2(l_safe)) / LOG2_E, mask=rows < N_q)
 
+
 KERNEL = fa2_persistent_kernel
 why_not = why_no_tma
 
 
 def fa2_persistent_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
-    """Exact attention as `fa2_triton_forward`, without dropout.
-
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v) -> O (B, H_q, N_q, d_v), L (B, H_q, N_q)
-    Raises:  TypeError or ValueError before anything is launched; ValueError for strides that TMA does not take
-    New:     against fa2_tma_forward: programs that take many query blocks, the longest first
-    """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale)
-    refuse(why_not(Q, K, V))
-    return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
+    """As `fa2_tma_forward`. New: programs that take many query blocks, the longest first."""
+    return checked_forward(KERNEL, launch, Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c, why_not=why_not)
 
 
 def launch(Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
@@ -88,4 +74,4 @@ def launch(Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
     heads = Q.shape[0] * Q.shape[1]
     options |= {"heads": heads, "together": heads_together(Q, K, V) if options["causal"] else 1}
     programs = min(heads * triton.cdiv(Q.shape[2], tiles["B_r"]), programs_at_a_time(Q, tiles["num_warps"]))
-    return (programs,), described(KERNEL, Q, K, V, O, L, options, tiles)
+    return (programs,), with_descriptors(KERNEL, Q, K, V, O, L, options, tiles)

@@ -9,15 +9,17 @@ A load takes hundreds of cycles; waiting for each would leave the tensor cores i
     ...
              compute T-2   compute T-1                 it drains: nothing is left to load
 
-All rungs below have this from Triton's num_stages. But fa2_split.py has two loops, and so drains and fills twice in
-each program, just before the last few tiles. Here one loop runs through all tiles, and the mask sits in a branch.
+Triton's num_stages gives this to all earlier rungs. But fa2_split.py has two loops, so its pipeline drains and fills
+again just before the last few tiles. Here one loop runs through all tiles, and the mask sits in a branch.
 """
+
+from functools import partial
 
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launch import check_call, forward, grid_of_blocks, positive_scale, shared_arguments
-from flashlab.kernels.tuning import choose
+from flashlab.kernels.launch import checked_forward
+from flashlab.kernels.tuning import launch_with_fastest_tiles
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
@@ -76,22 +78,9 @@ def fa2_pipelined_kernel(
 
 
 KERNEL = fa2_pipelined_kernel
+launch = partial(launch_with_fastest_tiles, KERNEL)
 
 
 def fa2_pipelined_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
-    """Exact attention as `fa2_triton_forward`, without dropout.
-
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v) -> O (B, H_q, N_q, d_v), L (B, H_q, N_q)
-    Raises:  TypeError or ValueError before anything is launched
-    New:     against fa2_tuned_forward: one loop again, so one pipeline; masks in a branch that full tiles do not take
-    """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale)
-    return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
-
-
-def launch(Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
-    """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
-    Q, options["scale"] = positive_scale(Q, options["scale"])
-    tiles = choose(KERNEL, Q, K, V, options, B_r, B_c, tiles)
-    arguments = shared_arguments(Q, K, V, options) | {"O": O, "L": L, "stages": tiles["num_stages"]}
-    return grid_of_blocks(Q, tiles["B_r"]), arguments | tiles
+    """As `fa2_tuned_forward`. New: one loop again, so one pipeline; masks in a branch that full tiles do not take."""
+    return checked_forward(KERNEL, launch, Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c)

@@ -1,14 +1,16 @@
-"""FA2's forward pass with its loop in two: first the tiles that every row sees whole, without masks, then the others.
+"""FA2's forward pass with two loops: the first over tiles that every row sees whole, without masks; then the rest.
 
-A mask costs a comparison and a selection for each score, and is needed on the diagonal and in the last tile of keys
-only. With N = 4096 and tiles of 128 × 64 a causal query block walks up to 64 tiles, of which two are on the diagonal.
+A mask costs a comparison and a selection for each score, and only the diagonal and the last tile of keys need one.
+With N = 4096 and tiles of 128 × 64 a causal query block walks up to 64 tiles, of which two are on the diagonal.
 """
+
+from functools import partial
 
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launch import check_call, forward, grid_of_blocks, pick_tiles, positive_scale, shared_arguments
-from flashlab.kernels.tuning import choose
+from flashlab.kernels.launch import checked_forward, launch_by_blocks
+from flashlab.kernels.tuning import launch_with_fastest_tiles
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
@@ -67,32 +69,15 @@ def fa2_split_kernel(
 
 
 KERNEL = fa2_split_kernel
+launch = partial(launch_by_blocks, KERNEL)
+launch_tuned = partial(launch_with_fastest_tiles, KERNEL)
 
 
 def fa2_split_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
-    """Exact attention as `fa2_triton_forward`, without dropout.
-
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v) -> O (B, H_q, N_q, d_v), L (B, H_q, N_q)
-    Raises:  TypeError or ValueError before anything is launched
-    New:     against fa2_exp2_forward: tiles that every row sees whole have a loop of their own, without masks
-    """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale)
-    return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
+    """As `fa2_exp2_forward`. New: tiles that every row sees whole have a loop of their own, without masks."""
+    return checked_forward(KERNEL, launch, Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c)
 
 
 def fa2_tuned_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
-    """As `fa2_split_forward`. New: tile sizes, warps and stages by a search on this GPU, see tuning.py."""
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale)
-    return forward(KERNEL, launch_tuned, Q, K, V, B_r=B_r, B_c=B_c, **options)
-
-
-def launch(Q, K, V, O, L, *, B_r=None, B_c=None, chosen=None, **options):
-    """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
-    Q, options["scale"] = positive_scale(Q, options["scale"])
-    tiles = chosen or pick_tiles(Q, V, options, B_r, B_c)
-    return grid_of_blocks(Q, tiles["B_r"]), shared_arguments(Q, K, V, options) | {"O": O, "L": L} | tiles
-
-
-def launch_tuned(Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
-    """`launch` with the tiles that a search found fastest; those picked by hand where nothing has been searched."""
-    return launch(Q, K, V, O, L, chosen=choose(KERNEL, Q, K, V, options, B_r, B_c, tiles), **options)
+    """As `fa2_split_forward`. New: tile sizes, warps and stages from a search on this GPU, see tuning.py."""
+    return checked_forward(KERNEL, launch_tuned, Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c)

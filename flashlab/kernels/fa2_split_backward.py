@@ -1,14 +1,14 @@
-"""FA2's backward pass with its loops in two: tiles without a hidden score, and the others, which alone have masks.
+"""FA2's backward pass with each loop split in two: tiles of visible scores, without masks, and the rest, with masks.
 
-A mask costs a comparison and a selection for each score, and is needed on the diagonal and where the last tile is
-short. With keys fixed, the tiles on the diagonal come first and the short one last: the whole ones lie between.
+A mask costs a comparison and a selection for each score, and only the diagonal and a short last tile need one. With
+keys fixed, the tiles on the diagonal come first and the short one last: the whole ones lie between.
 """
 
 import triton
 import triton.language as tl
 
-from flashlab.kernels.fa2_backward import best_tiles, preprocess, tiles_by_hand
-from flashlab.kernels.launch import backward, check_backward_call, shared_arguments
+from flashlab.kernels.fa2_backward import best_tiles, three_launches, tiles_by_hand
+from flashlab.kernels.launch import checked_backward
 from flashlab.kernels.tuning import choose
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
@@ -31,15 +31,15 @@ def split_dkdv_kernel(
     K_j = tl.load(K_at, mask=(keys[:, None] < N_k) & (col < d), other=0.0)         # (B_c, B_d)
     V_at = V + b * stride_Vb + h_kv * stride_Vh + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
     V_j = tl.load(V_at, mask=(keys[:, None] < N_k) & (col_v < d_v), other=0.0)     # (B_c, B_dv)
-    dK_j, dV_j = tl.zeros((B_c, B_d), D.dtype.element_ty), tl.zeros((B_c, B_dv), D.dtype.element_ty)
+    dK_j, dV_j = tl.zeros((B_c, B_d), tl.float32), tl.zeros((B_c, B_dv), tl.float32)
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
     whole_from = tl.minimum(end, tl.cdiv(tl.maximum(0, (j + 1) * B_c - 1 + N_q - N_k), B_r)) if causal else 0
-    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles that hide and lack nothing
+    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles of visible scores only
     for masked in tl.static_range(2):                  # unrolled: two loops, of which only the second has masks
         count = end - first - whole if masked else whole
         for step in range(0, group * count):
-            each = tl.maximum(1, count)                # after step // count the compiler takes count > 0
+            each = tl.maximum(1, count)                # after step // count the compiler assumes count > 0
             h, i = h_kv * group + step // each, (first if masked else whole_from) + step % each
             i += tl.where(i >= whole_from, whole, 0) if masked else 0
             head, rows = b * H_q + h, i * B_r + tl.arange(0, B_r)                  # (B_r,)
@@ -58,7 +58,7 @@ def split_dkdv_kernel(
             dS_T = P_T * (dP_T * scale - D_i)                                      # (B_c, B_r)
             dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")       # (B_c, B_dv)
             dK_j += tl.dot(dS_T.to(Q_i.dtype), Q_i, input_precision="ieee")        # (B_c, B_d)
-    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # anew: fewer registers
+    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # again: fewer registers
     dK, dV = dK + (head_kv * N_k + j * B_c) * d, dV + (head_kv * N_k + j * B_c) * d_v
     tl.store(dK + local * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
     tl.store(dV + local * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))
@@ -87,7 +87,7 @@ def split_dq_kernel(
     dO_i = tl.load(dO_at, mask=row_ok & (col_v < d_v), other=0.0)                  # (B_r, B_dv)
     L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf")) # (B_r,)
     D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)               # (B_r,)
-    dQ_i = tl.zeros((B_r, B_d), D.dtype.element_ty)                                # (B_r, B_d)
+    dQ_i = tl.zeros((B_r, B_d), tl.float32)                                # (B_r, B_d)
     end = tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q if causal else N_k            # keys from here on are hidden
     whole = (tl.maximum(0, i * B_r + N_k - N_q + 1) if causal else N_k) // B_c     # tiles that the first row sees whole
     for masked in tl.static_range(2):                  # unrolled: two loops, of which only the second has masks
@@ -112,47 +112,29 @@ def split_dq_kernel(
 KERNELS = {"keys": split_dkdv_kernel, "queries": split_dq_kernel}     # by what their programs keep on chip
 
 
-def fa2_split_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None
-):
-    """The gradients of attention as `fa2_triton_backward`, without dropout.
-
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous
-    Raises:  TypeError or ValueError before anything is launched
-    New:     against fa2_triton_backward: tiles without a hidden score have loops of their own, without masks
-    """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
-                                  deterministic=deterministic)
-    return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+def fa2_split_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None,
+                       B_c=None):
+    """As `fa2_triton_backward`, without dropout. New: tiles with all scores visible have loops without masks."""
+    return checked_backward(launch, Q, K, V, O, dO, L, dL, causal=causal, scale=scale, deterministic=deterministic,
+                            B_r=B_r, B_c=B_c)
 
 
-def fa2_tuned_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None
-):
-    """As `fa2_split_backward`. New: tile sizes, warps and stages of each kernel by a search, see tuning.py."""
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
-                                  deterministic=deterministic)
-    return backward(launch_tuned, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+def fa2_tuned_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None,
+                       B_c=None):
+    """As `fa2_split_backward`. New: tile sizes, warps and stages of each kernel from a search, see tuning.py."""
+    return checked_backward(launch_tuned, Q, K, V, O, dO, L, dL, causal=causal, scale=scale,
+                            deterministic=deterministic, B_r=B_r, B_c=B_c)
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, chosen=None, **options):
+def launch(Q, K, V, *tensors, B_r=None, B_c=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
-    first, rows = preprocess(O, dO, L, dL, options["scale"])
-    for_dkdv, for_dq = chosen or tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
-    shared = shared_arguments(Q, K, V, options, dO=dO) | rows
-    grids = (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),)
-    return (first, (split_dkdv_kernel, grids[0], shared | {"dK": dK, "dV": dV} | for_dkdv),
-            (split_dq_kernel, grids[1], shared | {"dQ": dQ} | for_dq))
+    tiles = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    return three_launches((split_dkdv_kernel, split_dq_kernel), tiles, Q, K, V, *tensors, **options)
 
 
 def launch_tuned(Q, K, V, *tensors, B_r=None, B_c=None, tiles=None, **options):
-    """`launch` with the tiles that a search found fastest; those picked by hand where nothing has been searched.
-
-    tiles: by KERNELS' names, those to take instead
-    """
+    """`launch` with the tiles of `tuning.choose`. tiles: by KERNELS' names, those to take instead"""
     by_hand = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
     chosen = [choose(kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get(name), hand)
               for (name, kernel), hand in zip(KERNELS.items(), by_hand, strict=True)]
-    return launch(Q, K, V, *tensors, chosen=chosen, **options)
+    return three_launches((split_dkdv_kernel, split_dq_kernel), chosen, Q, K, V, *tensors, **options)

@@ -12,14 +12,15 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.launch import (
-    check_call,
-    described,
-    forward,
+    checked_forward,
+    descriptor,
     grid_of_blocks,
     little_shared_memory,
+    only_wanted,
+    padded,
     pick_tiles,
     positive_scale,
-    refuse,
+    shared_arguments,
     why_no_tma,
 )
 from flashlab.kernels.tuning import Tiles, choose
@@ -74,26 +75,27 @@ why_not = why_no_tma
 
 
 def fa2_tma_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
-    """Exact attention as `fa2_triton_forward`, without dropout.
-
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v) -> O (B, H_q, N_q, d_v), L (B, H_q, N_q)
-    Raises:  TypeError or ValueError before anything is launched; ValueError for strides that TMA does not take
-    New:     against fa2_pipelined_forward: tiles are copied by TMA; no addresses, no masks around loads and stores
-    """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, scale=scale)
-    refuse(why_not(Q, K, V))
-    return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
+    """As `fa2_pipelined_forward`, but ValueError if `why_not` has a reason. New: TMA copies the tiles, no addresses."""
+    return checked_forward(KERNEL, launch, Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c, why_not=why_not)
 
 
 def launch(Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
     """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
     Q, options["scale"] = positive_scale(Q, options["scale"])
     tiles = choose(KERNEL, Q, K, V, options, B_r, B_c, tiles, tiles_by_hand(Q, K, V, options, B_r, B_c))
-    return grid_of_blocks(Q, tiles["B_r"]), described(KERNEL, Q, K, V, O, L, options, tiles)
+    return grid_of_blocks(Q, tiles["B_r"]), with_descriptors(KERNEL, Q, K, V, O, L, options, tiles)
+
+
+def with_descriptors(kernel, Q, K, V, O, L, options, tiles):
+    """The arguments of a forward kernel that takes Q, K, V and O as tensor descriptors."""
+    arguments = shared_arguments(Q, K, V, options) | {"L": L, "stages": tiles["num_stages"]} | tiles
+    for name, T, rows in (("Q", Q, "B_r"), ("K", K, "B_c"), ("V", V, "B_c"), ("O", O, "B_r")):
+        arguments[name] = descriptor(T, (tiles[rows], padded(T.shape[-1])))
+    return only_wanted(kernel, arguments)
 
 
 def tiles_by_hand(Q, K, V, options, B_r=None, B_c=None):
-    """Tile sizes, warps and stages as a launch takes them: the fastest of those tried on an H200, where these fit.
+    """Tile sizes, warps and stages by name: the fastest of those tried on an H200, where these fit.
 
     Where there are few keys a program is short, and two small programs an SM hide each other's beginning and end.
     """

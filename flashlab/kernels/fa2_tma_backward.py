@@ -1,29 +1,27 @@
 """FA2's backward pass with tensor descriptors: TMA copies the tiles of Q and dO, and adds the tiles of dQ to HBM.
 
-TMA does more than copy: it can add a tile in shared memory to one in HBM, element by element, and the L2 cache
-carries that out. A program hands over dQ_i with one instruction of one thread and goes on with the next tile, where
-fa2_atomic_backward's threads each work out addresses and send their own elements.
+TMA can also add a tile in shared memory to one in HBM, element by element; the L2 cache does the additions. A program
+hands over dQ_i with one instruction of one thread and goes on with the next tile. In fa2_atomic_backward each thread
+works out addresses and sends its own elements.
 
-And as in the forward one loop is left: no loads need masks, since past the ends TMA reads zeros and adds nothing, and
-what is hidden is masked in a branch.
+As in the forward, one loop is enough: past the ends TMA reads zeros and adds nothing, so loads need no masks, and
+hidden scores are masked in a branch.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels.fa2_atomic_backward import finish, grid_of_keys, tiles_of_five_products
-from flashlab.kernels.fa2_backward import preprocess
+from flashlab.kernels import fa2_atomic_backward
+from flashlab.kernels.fa2_atomic_backward import tiles_of_five_products, with_preprocess_and_finish
 from flashlab.kernels.launch import (
-    backward,
     capability,
-    check_backward_call,
+    checked_backward,
     descriptor,
     fit_for_tma,
-    only_wanted,
     padded,
-    refuse,
     shared_arguments,
+    why_gpu_too_old,
 )
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.tuning import Tiles, choose
@@ -43,13 +41,13 @@ def tma_backward_kernel(
     keys = j * B_c + tl.arange(0, B_c)                 # (B_c,)
     K_j = K.load([b, h_kv, j * B_c, 0]).reshape(B_c, B_d)                          # (B_c, B_d)   0 past the ends
     V_j = V.load([b, h_kv, j * B_c, 0]).reshape(B_c, B_dv)                         # (B_c, B_dv)
-    dK_j, dV_j = tl.zeros((B_c, B_d), D.dtype.element_ty), tl.zeros((B_c, B_dv), D.dtype.element_ty)
+    dK_j, dV_j = tl.zeros((B_c, B_d), tl.float32), tl.zeros((B_c, B_dv), tl.float32)
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
     whole_from = tl.minimum(end, tl.cdiv(tl.maximum(0, (j + 1) * B_c - 1 + N_q - N_k), B_r)) if causal else 0
-    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles that hide and lack nothing
+    whole = tl.maximum(0, N_q // B_r - whole_from) if (j + 1) * B_c <= N_k else 0  # tiles of visible scores only
     count = tl.maximum(0, end - first)
-    each = tl.maximum(1, count)                        # after step // count the compiler takes count > 0
+    each = tl.maximum(1, count)                        # after step // count the compiler assumes count > 0
     begin = 0 if causal else j % each                  # all programs of a head would add to the same dQ_i at one time
     h, i = h_kv * group, first + begin
     for step in tl.range(0, group * count, num_stages=stages):                     # `stages` - 1 tiles of Q, dO ahead
@@ -78,7 +76,7 @@ def tma_backward_kernel(
             i = tl.where(i + 1 == end, first, i + 1)
             h = tl.where(i == first + begin, h + 1, h)
     first_row = head_kv.to(tl.int64) * N_k + j * B_c
-    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # anew: fewer registers
+    local, col, col_v = tl.arange(0, B_c)[:, None], tl.arange(0, B_d), tl.arange(0, B_dv)      # again: fewer registers
     dK, dV = dK + first_row * d, dV + first_row * d_v
     tl.store(dK + local * d + col, dK_j, mask=(local < N_k - j * B_c) & (col < d))
     tl.store(dV + local * d_v + col_v, dV_j, mask=(local < N_k - j * B_c) & (col_v < d_v))
@@ -87,30 +85,19 @@ def tma_backward_kernel(
 KERNELS = {"keys": tma_backward_kernel}                # by what its programs keep on chip
 
 
-def fa2_tma_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None
-):
-    """The gradients of attention as `fa2_triton_backward`, without dropout; the bits of dQ change from run to run.
+def fa2_tma_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None, B_c=None):
+    """As `fa2_atomic_backward`, but ValueError also for rows that are no multiple of 16 bytes.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous
-    Raises:  TypeError or ValueError before anything is launched;
-             ValueError where deterministic, or for rows that are no multiple of 16 bytes
-    New:     against fa2_atomic_backward: TMA copies the tiles and adds dQ up; one loop, whose masks stand in a branch
+    New: TMA copies the tiles and adds dQ up; one loop, whose masks stand in a branch
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, scale=scale,
-                                  deterministic=deterministic)
-    refuse(why_not(Q, K, V, deterministic=deterministic))
-    return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+    return checked_backward(launch, Q, K, V, O, dO, L, dL, causal=causal, scale=scale, deterministic=deterministic,
+                            B_r=B_r, B_c=B_c, why_not=why_not)
 
 
 def why_not(Q, K, V, *, deterministic=False, **options):
-    """Why this rung does not take a call, in words; None where it does."""
-    if deterministic:
-        return "it adds dQ up in whatever order its programs come, and the same bits each time were asked for"
-    have = capability(Q)
-    if have and have < (9, 0):
-        return f"TMA came with compute capability 9.0, this GPU has {have[0]}.{have[1]}"
+    """Why this rung does not take a call, in words; None if it does."""
+    if reason := fa2_atomic_backward.why_not(Q, K, V, deterministic=deterministic) or why_gpu_too_old(Q):
+        return reason
     for name, T in (("Q", Q), ("V", V)):
         if T.shape[-1] * T.itemsize % 16:
             return f"a row of {name} takes {T.shape[-1] * T.itemsize} bytes, not a multiple of 16, as TMA wants"
@@ -119,11 +106,10 @@ def why_not(Q, K, V, *, deterministic=False, **options):
 
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    first, rows = preprocess(O, dO, L, dL, options["scale"])
     by_hand, lean = tiles_by_hand(Q, V, options, B_r, B_c)
     tiles = choose(tma_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
     dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
-    arguments = shared_arguments(Q, K, V, options) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
+    arguments = shared_arguments(Q, K, V, options) | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
     arguments |= {"stages": tiles["num_stages"], "adds": Q.device.type != "cpu", "lean": lean and tiles == by_hand}
     if arguments["lean"]:
         arguments["maxnreg"] = 168
@@ -131,12 +117,11 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None,
         arguments[name] = descriptor(fit_for_tma(T), (tiles[size], padded(T.shape[-1])))
     if arguments["adds"]:
         arguments["dQ_sum"] = descriptor(dQ_sum, (tiles["B_r"], padded(dQ.shape[-1])))
-    arguments = only_wanted(tma_backward_kernel, arguments)
-    return first, (tma_backward_kernel, grid_of_keys(K, tiles), arguments), finish(dQ_sum, dQ)
+    return with_preprocess_and_finish(tma_backward_kernel, arguments, K, O, dO, L, dL, dQ_sum, dQ)
 
 
 def tiles_by_hand(Q, V, options, B_r=None, B_c=None):
-    """Tile sizes, warps and stages as a launch takes them, and whether the program is lean.
+    """Tile sizes, warps and stages by name, and whether the program is lean.
 
     At d = 64 a Hopper SM has shared memory for three programs of two stages, and registers if none takes more than 168
     a thread. With so few no two products are under way at once, but while one program waits, two others work. With a

@@ -1,7 +1,7 @@
-"""Query heads that share keys, in a backward pass whose programs keep keys on chip.
+"""A backward pass whose programs keep keys on chip, with several programs for the query heads of a key head.
 
-One program for each key block of each key head may be too few to fill a GPU. Then the query heads of a group are shared
-out among several programs: each makes dK and dV of its part of the heads, and the parts are added up here.
+One program for each key block of each key head may be too few to fill a GPU. Then several programs share the query
+heads of a group: each makes dK and dV of its part of the heads, and the parts are added up here.
 """
 
 import torch
@@ -12,7 +12,7 @@ from flashlab.kernels.plans import temporary
 
 
 def how_many_parts(programs, group, enough):
-    """Into how many parts a group of heads is shared out, so that there are enough programs to keep all SMs busy."""
+    """How many parts to split a group of heads into, so that there are enough programs to keep all SMs busy."""
     parts = 1
     while programs * parts < enough and group % (2 * parts) == 0:
         parts *= 2
@@ -20,7 +20,7 @@ def how_many_parts(programs, group, enough):
 
 
 def in_parts(dK, dV, parts):
-    """(dK_parts, dV_parts, launches): tensors (B, parts * H_kv, N_k, d) to write, and what adds them up."""
+    """(dK_parts, dV_parts, launches): tensors (B, parts * H_kv, N_k, d) to write, and the launch that adds them up."""
     (B, H, N, d), block = dK.shape, 2048
     if parts == 1:
         return dK, dV, []
@@ -32,7 +32,7 @@ def in_parts(dK, dV, parts):
 
 @triton.jit
 def add_parts_kernel(dK_parts, dV_parts, dK, dV, size, parts: tl.constexpr, block: tl.constexpr):
-    """dK and dV: sums, in float32, of what `parts` programs made of them. size: elements of a head"""
+    """dK and dV: sums, in float32, of the results of `parts` programs. size: elements of a head"""
     blocks = tl.cdiv(size, block)
     head, n = tl.program_id(0).to(tl.int64) // blocks, tl.program_id(0) % blocks
     at = n.to(tl.int64) * block + tl.arange(0, block)

@@ -1,9 +1,9 @@
-"""Tile sizes, warps and stages: what can be tried, what fits, and what a search on this GPU found fastest.
+"""Tile sizes, warps and stages: which can be tried, which fit, and which a search on this GPU found fastest.
 
-How large tiles should be is a bargain that no formula settles: large ones read less, and take registers and shared
-memory from the other programs of an SM. `python -m flashlab bench tune` times those that fit on the GPU at hand and
-leaves its table in a file. A call looks its head dimension up there and takes the nearest N that was searched; where
-nothing has been searched, the sizes picked by hand.
+No formula says how large tiles should be: large ones read less, and take registers and shared memory from the other
+programs of an SM. `python -m flashlab bench tune` times those that fit on the GPU at hand and keeps its table in a
+file. A call looks its head dimension up there and takes the nearest N that was searched; without a search it takes the
+sizes picked by hand.
 """
 
 import functools
@@ -20,7 +20,7 @@ import torch
 import triton
 
 from flashlab.kernels import plans
-from flashlab.kernels.launch import padded, pick_tiles
+from flashlab.kernels.launch import launch_by_blocks, padded, pick_tiles
 
 
 class Tiles(NamedTuple):
@@ -47,9 +47,15 @@ def candidates(d, d_v, dtype, limit, grid=None, stays="queries"):
 
     stays: what a program keeps on chip, and what stands in the rows of its scores: "queries" or "keys"
     """
-    rows = {"queries": "B_r", "keys": "B_c"}[stays]
-    return [tiles for tiles in grid or {"queries": GRID, "keys": KEYS_GRID}[stays]
+    rows, usual = ("B_r", GRID) if stays == "queries" else ("B_c", KEYS_GRID)
+    return [tiles for tiles in grid or usual
             if shared_bytes(tiles, d, d_v, dtype, stays) <= limit and getattr(tiles, rows) >= 16 * tiles.num_warps]
+
+
+def launch_with_fastest_tiles(kernel, Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
+    """`launch_by_blocks` with the tiles of `choose`."""
+    tiles = choose(kernel, Q, K, V, options, B_r, B_c, tiles)
+    return launch_by_blocks(kernel, Q, K, V, O, L, tiles=tiles, **options)
 
 
 def choose(kernel, Q, K, V, options, B_r=None, B_c=None, tiles=None, otherwise=None):
@@ -90,10 +96,9 @@ def cache_file():
 def tables():
     """{key: {N: [[tiles, ms or None, why not or None], ...]}}; empty without a file that can be read."""
     try:
-        found = json.loads(cache_file().read_text(encoding="utf-8"))
+        return json.loads(cache_file().read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def remember(key, N, table):

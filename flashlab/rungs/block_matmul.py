@@ -11,14 +11,13 @@ def block_matmul(A, B, *, B_m, B_n, B_k):
 
     Shapes:  A (M, K), B (K, N) -> C (M, N) in A's dtype; tiles of at most B_m x B_k, B_k x B_n and B_m x B_n
     Traffic: reads ⌈N/B_n⌉·M·K + ⌈M/B_m⌉·K·N, writes M·N   [elements; exactly cost.block_matmul]
-    Raises:  ValueError if the shapes disagree or a tile size is < 1; SRAMOverflow under a Memory too small
     """
     check_positive(B_m=B_m, B_n=B_n, B_k=B_k)
     if not isinstance(A, torch.Tensor) or A.ndim != 2:
         raise ValueError(f"A must be a matrix (M, K), got {describe(A)}")
     if not isinstance(B, torch.Tensor) or B.ndim != 2 or B.shape[0] != A.shape[1] or B.dtype != A.dtype:
         raise ValueError(f"B must be a matrix (K, N) with K = {A.shape[1]} and A's dtype {A.dtype}, got {describe(B)}")
-    C = torch.empty(A.shape[0], B.shape[1], dtype=A.dtype, device=A.device)
+    C = A.new_empty(A.shape[0], B.shape[1])
     with kernel("block_matmul", A=A, B=B, C=C):
         for rows in tiles(A.shape[0], B_m):
             for cols in tiles(B.shape[1], B_n):            # on a GPU: one program for each output tile
@@ -29,7 +28,7 @@ def block_matmul(A, B, *, B_m, B_n, B_k):
 def _output_tile(A, B, rows, cols, B_k):
     """One tile of C: walk along the shared dimension and add up. Sums of 16-bit numbers are kept in float32."""
     acc = torch.float64 if A.dtype == torch.float64 else torch.float32
-    C_ij = torch.zeros(rows.stop - rows.start, cols.stop - cols.start, dtype=acc, device=A.device)    # (B_m, B_n)
+    C_ij = A.new_zeros(rows.stop - rows.start, cols.stop - cols.start, dtype=acc)    # (B_m, B_n)
     for inner in tiles(A.shape[1], B_k):
         C_ij = _add_product(C_ij, A, B, rows, inner, cols)
     return C_ij
@@ -42,21 +41,15 @@ def _add_product(C_ij, A, B, rows, inner, cols):
 
 
 def attention_without_softmax(Q, K, V, *, B_r, B_c):
-    """(Q Kᵀ) V by tiles: what FlashAttention's loops do once the softmax is taken out. S is never stored.
-
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v)
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
-    """
+    """(Q Kᵀ) V by tiles, (N_q, d_v): FlashAttention's loops without the softmax. S is never stored."""
     return _by_tiles("attention_without_softmax", lambda S_ij: S_ij, Q, K, V, B_r, B_c)
 
 
 def softmax_star_attention(Q, K, V, *, B_r, B_c):
     """WRONG on purpose: each tile's scores are shifted by the tile's own maximum, and the tiles are then added up.
 
-    softmax*(S_ij) = exp(S_ij − rowmax(S_ij)). Two tiles of one row are thereby in different units, e^(their maximum),
-    and the sum of the weights is never divided out. Chapter 04 shows it fail, and repairs it.
-
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> a matrix (N_q, d_v) that is not attention
+    softmax*(S_ij) = exp(S_ij − rowmax(S_ij)). Two tiles of one row are in different units, e^(their maximum), and the
+    sum of the weights is never divided out. Chapter 04 shows it fail, and repairs it.
     """
     star = lambda S_ij: torch.exp(S_ij - S_ij.amax(-1, keepdim=True))
     return _by_tiles("softmax_star_attention", star, Q, K, V, B_r, B_c)
@@ -65,11 +58,11 @@ def softmax_star_attention(Q, K, V, *, B_r, B_c):
 def _by_tiles(name, weight, Q, K, V, B_r, B_c):
     check_qkv(Q, K, V)
     check_positive(B_r=B_r, B_c=B_c)
-    O = torch.empty(len(Q), V.shape[-1], dtype=Q.dtype, device=Q.device)
+    O = Q.new_empty(len(Q), V.shape[-1])
     with kernel(name, Q=Q, K=K, V=V, O=O):
         for rows in tiles(len(Q), B_r):
             Q_i = load(Q, rows)                            # (B_r, d)
-            O_i = torch.zeros(len(Q_i), V.shape[-1], dtype=Q.dtype, device=Q.device)
+            O_i = Q_i.new_zeros(len(Q_i), V.shape[-1])
             for cols in tiles(len(K), B_c):
                 O_i = O_i + weight(Q_i @ load(K, cols).T) @ load(V, cols)    # (B_r, d_v)
             store(O, rows, O_i)

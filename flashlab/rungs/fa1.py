@@ -15,14 +15,11 @@ def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropou
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp;
              with return_lm: O, l (N_q,), m (N_q,), the sums and maxima that the backward of FA1 starts from
-    Tiles:   B_r queries by B_c keys at most; the default is tiles.largest_square_tile. Causal tiles are masked, none is
-             skipped, as published
+    Causal:  tiles are masked, and none is skipped, as published
     Dropout: with dropout_p > 0, rng_state is a torch.Generator's get_state(), on Q's device. The same state and tile
              sizes draw the same mask again: j outer, i inner
     Traffic: reads N_k·(d + d_v) + T_c·N_q·(d + d_v + 2), writes (T_c + 1)·N_q·(d_v + 2) + N_q
              [elements; exactly cost.fa1_forward]
-    Error:   at most 2x that of naive in the same dtype, both against float64
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 2, with the running maximum in place of the tile's own
     New:     against online_softmax: blocks of queries and keys instead of one of each
     """
@@ -33,7 +30,7 @@ def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropou
     O = torch.zeros(Q.shape[0], V.shape[-1], dtype=acc, device=Q.device)        # (N_q, d_v)  the running output
     l = torch.zeros(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
     m = torch.full((Q.shape[0],), -inf, dtype=acc, device=Q.device)             # (N_q,)  -inf: below any score
-    L = torch.empty(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
+    L = Q.new_empty(Q.shape[0], dtype=acc)                                      # (N_q,)
     with kernel("fa1_forward", Q=Q, K=K, V=V, O=O, l=l, m=m, L=L):
         for cols in tiles(K.shape[0], B_c):            # j, outer
             _key_block(Q, K, V, O, l, m, L, cols, B_r, shift, scale, draw, dropout_p)

@@ -14,16 +14,12 @@ def fa1_backward(Q, K, V, O, dO, l, m, *, causal=False, scale=None, B_r=None, B_
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v), O and dO (N_q, d_v) -> dQ, dK, dV, each like its tensor;
              l and m (N_q,) are what fa1_forward(..., return_lm=True) returned with O
-    Tiles:   B_r queries by B_c keys at most; the default leaves room for the tiles of the backward. Causal tiles are
-             masked, none is skipped, as published
-    Dropout: rng_state is what the forward had, with the same B_r and B_c: drawn again in the same order, j outer and i
-             inner, the mask is the same one, and nobody had to store it
+    Causal:  tiles are masked, and none is skipped, as published
+    Dropout: with the rng_state, B_r and B_c of the forward the same mask is drawn again, j outer and i inner
     Traffic: reads N_k·(d + d_v) + T_c·N_q·(2·d + 2·d_v + 2), writes N_k·(d + d_v) + (T_c + 1)·N_q·d
              [elements; exactly cost.fa1_backward]
-    Error:   at most 3x that of naive_backward in the same dtype, both against float64
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
-    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 4, but for the zeros of its line 5: a block of dK and dV is
-             stored once, whole, so nobody would read them; N_k·(d + d_v) fewer writes than published
+    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 4 without the zeros of its line 5, which would not be read:
+             N_k·(d + d_v) fewer writes than published
     New:     against naive_backward: tiles; P again from Q, K, m and l, and D from O instead of from P
     """
     shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c, **BACKWARD)
@@ -32,8 +28,8 @@ def fa1_backward(Q, K, V, O, dO, l, m, *, causal=False, scale=None, B_r=None, B_
     draw = keep_masks(dropout_p, rng_state, Q.device, acc)
 
     dQ = torch.zeros(Q.shape, dtype=acc, device=Q.device)                       # (N_q, d)  a sum over the key blocks
-    dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
-    dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
+    dK = K.new_empty(K.shape)                                                   # (N_k, d)
+    dV = V.new_empty(V.shape)                                                   # (N_k, d_v)
     with kernel("fa1_backward", Q=Q, K=K, V=V, O=O, dO=dO, l=l, m=m, dQ=dQ, dK=dK, dV=dV):
         for cols in tiles(K.shape[0], B_c):            # j, outer
             _key_block(Q, K, V, O, dO, l, m, dQ, dK, dV, cols, B_r, shift, scale, draw, dropout_p)

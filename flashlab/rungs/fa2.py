@@ -12,17 +12,14 @@ def fa2_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
     """Exact attention that never stores S.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
-    Tiles:   B_r queries by B_c keys at most; the default is tiles.largest_square_tile
     Traffic: reads N_q·d + T_r·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1) [elements; exactly cost.fa2_forward]
-    Error:   at most 2x that of naive in the same dtype, both against float64
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 1 (line 10 there inverts a factor that must multiply)
     New:     against fa1: the loops trade places, and the division by l leaves the inner one
     """
     shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c)
 
-    O = torch.empty(Q.shape[0], V.shape[-1], dtype=Q.dtype, device=Q.device)    # (N_q, d_v)
-    L = torch.empty(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
+    O = Q.new_empty(Q.shape[0], V.shape[-1])                                    # (N_q, d_v)
+    L = Q.new_empty(Q.shape[0], dtype=acc)                                      # (N_q,)
     with kernel("fa2_forward", Q=Q, K=K, V=V, O=O, L=L):
         for rows in tiles(Q.shape[0], B_r):            # i, outer: on a GPU these programs run at the same time
             _program(Q, K, V, O, L, rows, B_c, shift, scale)
@@ -32,9 +29,9 @@ def fa2_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
 def _program(Q, K, V, O, L, rows, B_c, shift, scale):
     """One query block i from start to end: its O_i, l_i and m_i never leave the chip."""
     Q_i = load(Q, rows).to(L.dtype)                                                 # (B_r, d)
-    O_i = torch.zeros(len(Q_i), V.shape[-1], dtype=L.dtype, device=Q.device)        # (B_r, d_v)
-    l_i = torch.zeros(len(Q_i), dtype=L.dtype, device=Q.device)                     # (B_r,)
-    m_i = torch.full((len(Q_i),), -inf, dtype=L.dtype, device=Q.device)             # (B_r,)  -inf: below any score
+    O_i = Q_i.new_zeros(len(Q_i), V.shape[-1])                                      # (B_r, d_v)
+    l_i = Q_i.new_zeros(len(Q_i))                                                   # (B_r,)
+    m_i = Q_i.new_full((len(Q_i),), -inf)                                           # (B_r,)  -inf: below any score
 
     for cols in tiles(K.shape[0], B_c):                # j, inner
         if all_hidden(rows, cols, shift):

@@ -13,21 +13,18 @@ def fa2_backward(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=N
     """The gradients of attention without S or P in HBM: key blocks outside, query blocks inside.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v), O and dO (N_q, d_v), L (N_q,) -> dQ, dK, dV, each like its tensor
-    Tiles:   B_r queries by B_c keys at most; the default leaves room for the tiles of the backward
     Traffic: reads 2·N_q·d_v + N_k·(d + d_v) + T_c·N_q·(2·d + d_v + 2), the last term less if causal,
              writes N_q + N_k·(d + d_v) + (T_c + 1)·N_q·d, T_c likewise   [elements; exactly cost.fa2_backward]
-    Error:   at most 3x that of naive_backward in the same dtype, both against float64
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, without two loads of its line 9: O_i, which nothing uses, and
              dQ_i, which line 15 loads again
-    New:     against fa1_backward: L instead of l and m, which the paper calls its one tweak; D once instead of in every
-             step (line 4), so O leaves the loop; causal tiles skipped, which is ours
+    New:     against fa1_backward: L instead of l and m; D once instead of in every step, so O leaves the loop; causal
+             tiles skipped, which is ours
     """
     shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
     D = _preprocess(O, dO, L, B_r)                                          # (N_q,)
     dQ = torch.zeros(Q.shape, dtype=L.dtype, device=Q.device)                   # (N_q, d)  a sum over the key blocks
-    dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
-    dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
+    dK = K.new_empty(K.shape)                                                   # (N_k, d)
+    dV = V.new_empty(V.shape)                                                   # (N_k, d_v)
     with kernel("fa2_backward", Q=Q, K=K, V=V, dO=dO, L=L, D=D, dQ=dQ, dK=dK, dV=dV):
         for cols in tiles(K.shape[0], B_c):            # j, outer
             _key_block(Q, K, V, dO, L, D, dQ, dK, dV, cols, B_r, shift, scale)
@@ -37,17 +34,16 @@ def fa2_backward(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=N
 def fa2_backward_two_pass(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=None):
     """The same gradients by two kernels: dK, dV with the key block fixed, then dQ with the query block fixed.
 
-    Shapes, tiles, error, raises: as fa2_backward
     Traffic: reads 2·N_q·d_v + N_k·(d + d_v) + T_c·N_q·(d + d_v + 2) + N_q·(d + d_v + 2) + T_r·N_k·(d + d_v), less if
              causal, writes N_q + N_k·(d + d_v) + N_q·d   [elements; exactly cost.fa2_backward_two_pass]
-    New:     against fa2_backward: no gradient is written twice, so no program waits for another's dQ and no order of
-             additions is left to chance; for that S and dP are computed twice, 7 matrix products a tile instead of 5
+    New:     against fa2_backward: each gradient is written once, in a fixed order of additions; S and dP are computed
+             twice, 7 matrix products a tile instead of 5
     """
     shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
     D = _preprocess(O, dO, L, B_r)                                          # (N_q,)
-    dQ = torch.empty(Q.shape, dtype=Q.dtype, device=Q.device)                   # (N_q, d)
-    dK = torch.empty(K.shape, dtype=K.dtype, device=K.device)                   # (N_k, d)
-    dV = torch.empty(V.shape, dtype=V.dtype, device=V.device)                   # (N_k, d_v)
+    dQ = Q.new_empty(Q.shape)                                                   # (N_q, d)
+    dK = K.new_empty(K.shape)                                                   # (N_k, d)
+    dV = V.new_empty(V.shape)                                                   # (N_k, d_v)
     with kernel("fa2_backward_dkdv", Q=Q, K=K, V=V, dO=dO, L=L, D=D, dK=dK, dV=dV):
         for cols in tiles(K.shape[0], B_c):            # j, outer: K_j is fixed
             _key_block(Q, K, V, dO, L, D, None, dK, dV, cols, B_r, shift, scale)

@@ -11,10 +11,8 @@ def naive_forward(Q, K, V, *, causal=False, scale=None):
     """softmax(scale · Q Kᵀ) V, one PyTorch operation after the other.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v), L (N_q,) natural-log logsumexp (float32, or float64)
-    Causal:  bottom-right aligned: the last query sees every key; a query that sees none gets O = 0, L = -inf
     Traffic: reads (N_q + N_k)·d + 4·N_q·N_k + N_k·d_v, writes 3·N_q·N_k + N_q·(d_v + 1)
              [elements, no mask; exactly cost.naive_forward]
-    Raises:  TypeError or ValueError that names the argument
     Source:  Vaswani et al. 2017, arXiv:1706.03762, equation 1
     """
     check_qkv(Q, K, V)

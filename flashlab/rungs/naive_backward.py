@@ -2,28 +2,24 @@
 
 import torch
 
-from flashlab.validate import check_bool, check_dropout, check_like, check_qkv, check_scale
+from flashlab.validate import check_bool, check_like, check_qkv, check_scale
 
 inf = float("inf")
 
 
-def naive_backward(Q, K, V, dO, *, causal=False, scale=None, dropout_p=0.0, keep=None):
+def naive_backward(Q, K, V, dO, *, causal=False, scale=None):
     """From dO, the gradient of a loss with respect to O, back to Q, K and V, one PyTorch operation after the other.
 
     Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v), dO (N_q, d_v) -> dQ, dK, dV, each like its tensor
-    Causal:  as naive_forward; a query that sees no key has dQ = 0 and adds nothing to dK and dV
-    Dropout: keep (N_q, N_k), bool, is the mask of the entries of P that the forward kept
     Traffic: reads 11·N_q·N_k + 3·(N_q + N_k)·d + (2·N_q + N_k)·d_v + N_q,
              writes 7·N_q·N_k + 2·(N_q + N_k)·d + N_k·d_v + N_q
-             [elements, neither mask nor dropout; exactly cost.naive_backward]
-    Raises:  TypeError or ValueError that names the argument
+             [elements, no mask; exactly cost.naive_backward]
     Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 3, which reads P from HBM: here it is computed again
     """
     check_qkv(Q, K, V)
     check_bool(causal=causal)
     check_like(dO=(dO, (Q.shape[0], V.shape[1]), Q.dtype))
     scale = check_scale(scale, Q.shape[-1])
-    check_dropout(dropout_p)
     N_q, N_k = Q.shape[0], K.shape[0]
 
     S = Q @ K.T                                            # (N_q, N_k)  the forward again, to have P
@@ -36,12 +32,7 @@ def naive_backward(Q, K, V, dO, *, causal=False, scale=None, dropout_p=0.0, keep
         P[: N_q - N_k] = 0                                 # these queries see no key: their softmax was 0/0
 
     dP = dO @ V.T                                          # (N_q, N_k)  O = P V
-    P_kept = P
-    if dropout_p > 0:
-        check_like(keep=(keep, (N_q, N_k), torch.bool))
-        P_kept = P * keep / (1 - dropout_p)                # (N_q, N_k)  what met V in the forward
-        dP = dP * keep / (1 - dropout_p)                   # (N_q, N_k)  no way back through what was dropped
-    dV = P_kept.T @ dO                                     # (N_k, d_v)
+    dV = P.T @ dO                                          # (N_k, d_v)
 
     D = (P * dP).sum(-1, keepdim=True)                     # (N_q, 1)    how far the whole row moved
     dS = P * (dP - D)                                      # (N_q, N_k)  a row of P sums to 1, so a row of dS sums to 0

@@ -11,19 +11,6 @@ from flashlab.validate import check_bool, check_positive, check_qkv, check_scale
 inf = float("inf")
 
 
-def safe_softmax(x):
-    """softmax of a vector, shifted by its maximum so that no exponential exceeds 1.
-
-    Shapes:  x (N,) -> (N,)
-    Traffic: reads 5·N + 2, writes 3·N + 2   [elements: five operations, each a kernel]
-    """
-    _check(x)
-    m = x.amax()                                           # ()
-    shifted = x - m                                        # (N,)   at most 0
-    weights = torch.exp(shifted)                           # (N,)   between 0 and 1
-    return weights / weights.sum()                         # (N,)
-
-
 def softmax_three_pass(x, *, B=1):
     """softmax of a vector that is too long for the chip: a pass for the maximum, one for the sum, one for the result.
 
@@ -33,10 +20,10 @@ def softmax_three_pass(x, *, B=1):
     _check(x, B)
     y = torch.empty_like(x)
     with kernel("softmax_three_pass", x=x, y=y):
-        m = torch.full((), -inf, dtype=x.dtype, device=x.device)
+        m = x.new_full((), -inf)
         for part in tiles(len(x), B):                      # pass 1
             m = torch.maximum(m, load(x, part).amax())
-        l = torch.zeros((), dtype=x.dtype, device=x.device)
+        l = x.new_zeros(())
         for part in tiles(len(x), B):                      # pass 2
             l = l + torch.exp(load(x, part) - m).sum()
         for part in tiles(len(x), B):                      # pass 3
@@ -55,8 +42,8 @@ def softmax_two_pass(x, *, B=1):
     _check(x, B)
     y = torch.empty_like(x)
     with kernel("softmax_two_pass", x=x, y=y):
-        m = torch.full((), -inf, dtype=x.dtype, device=x.device)
-        l = torch.zeros((), dtype=x.dtype, device=x.device)
+        m = x.new_full((), -inf)
+        l = x.new_zeros(())
         for part in tiles(len(x), B):                      # pass 1
             x_part = load(x, part)
             m_new = torch.maximum(m, x_part.amax())
@@ -77,11 +64,11 @@ def softmax_weighted_sum(x, v, *, B=1):
     _check(x, B)
     if not isinstance(v, torch.Tensor) or v.ndim != 2 or len(v) != len(x):
         raise ValueError(f"v must be (N, d_v) with N = {len(x)}, got {describe(v)}")
-    y = torch.empty(v.shape[1], dtype=v.dtype, device=v.device)
+    y = v.new_empty(v.shape[1])
     with kernel("softmax_weighted_sum", x=x, v=v, y=y):
-        m = torch.full((), -inf, dtype=x.dtype, device=x.device)
-        l = torch.zeros((), dtype=x.dtype, device=x.device)
-        o = torch.zeros(v.shape[1], dtype=v.dtype, device=v.device)
+        m = x.new_full((), -inf)
+        l = x.new_zeros(())
+        o = v.new_zeros(v.shape[1])
         for part in tiles(len(x), B):
             x_part, v_part = load(x, part), load(v, part)
             m_new = torch.maximum(m, x_part.amax())
@@ -98,7 +85,6 @@ def merge(state_a, state_b):
 
     Shapes:  each state (O (..., d_v) not yet divided by l, m (...), l (...)) -> the same
              a finished pair (O, L) is a state too: (O, L, 1)
-    Raises:  ValueError if the shapes of the two states differ
     """
     (O_a, m_a, l_a), (O_b, m_b, l_b) = state_a, state_b
     if O_a.shape != O_b.shape or m_a.shape != m_b.shape:
@@ -113,11 +99,8 @@ def merge(state_a, state_b):
 def online_softmax_forward(Q, K, V, *, causal=False, scale=None):
     """Exact attention that never stores S: each query walks the keys one at a time.
 
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
     Traffic: reads N_q·d + N_q·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)
              [elements; exactly cost.online_softmax_forward]
-    Error:   at most 2x that of naive in the same dtype, both against float64
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Rabe and Staats 2021, arXiv:2112.05682
     New:     against naive: no N_q x N_k matrix; but every query reads all keys and values again
     """
@@ -126,8 +109,8 @@ def online_softmax_forward(Q, K, V, *, causal=False, scale=None):
     scale = check_scale(scale, Q.shape[-1])
     acc = torch.float64 if Q.dtype == torch.float64 else torch.float32    # sums in 16 bits would lose the answer
 
-    O = torch.empty(Q.shape[0], V.shape[-1], dtype=Q.dtype, device=Q.device)    # (N_q, d_v)
-    L = torch.empty(Q.shape[0], dtype=acc, device=Q.device)                     # (N_q,)
+    O = Q.new_empty(Q.shape[0], V.shape[-1])                                    # (N_q, d_v)
+    L = Q.new_empty(Q.shape[0], dtype=acc)                                      # (N_q,)
     with kernel("online_softmax_forward", Q=Q, K=K, V=V, O=O, L=L):
         for row in tiles(Q.shape[0], 1):
             _program(Q, K, V, O, L, row, causal, scale)
@@ -137,9 +120,9 @@ def online_softmax_forward(Q, K, V, *, causal=False, scale=None):
 def _program(Q, K, V, O, L, row, causal, scale):
     """One query from its first key to its last: its o, l and m never leave the chip."""
     q = load(Q, row).to(L.dtype)                                                    # (1, d)
-    o = torch.zeros(1, V.shape[-1], dtype=L.dtype, device=Q.device)                 # (1, d_v)
-    l = torch.zeros(1, dtype=L.dtype, device=Q.device)                              # (1,)
-    m = torch.full((1,), -inf, dtype=L.dtype, device=Q.device)                      # (1,)  -inf: below any score
+    o = q.new_zeros(1, V.shape[-1])                                                 # (1, d_v)
+    l = q.new_zeros(1)                                                              # (1,)
+    m = q.new_full((1,), -inf)                                                      # (1,)  -inf: below any score
 
     seen = min(len(K), max(0, row.stop + len(K) - len(Q))) if causal else len(K)    # the last query sees every key
     for col in tiles(seen, 1):

@@ -12,13 +12,9 @@ inf = float("inf")
 def split_kv_forward(Q, K, V, *, causal=False, scale=None, splits=4, B_r=None, B_c=None):
     """Exact attention in which the keys of a query block are shared out among programs.
 
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
     Splits:  the T_c key blocks in `splits` chunks, or T_c if that is less, that differ by a block at most
-    Tiles:   B_r queries by B_c keys at most; the default is tiles.largest_square_tile
     Traffic: reads splits·N_q·d + T_r·N_k·(d + d_v), fewer if causal, and splits·N_q·(d_v + 1) to merge;
              writes (splits + 1)·N_q·(d_v + 1)   [elements; exactly cost.split_kv_forward]
-    Error:   at most 2x that of naive in the same dtype, both against float64
-    Raises:  TypeError or ValueError that names the argument; SRAMOverflow under a Memory too small
     Source:  Dao, Haziza, Massa, Sizov 2023, Flash-Decoding for long-context inference
     New:     against fa2: the key blocks of a query block go to several programs; a second kernel merges their O and L
     """
@@ -28,10 +24,10 @@ def split_kv_forward(Q, K, V, *, causal=False, scale=None, splits=4, B_r=None, B
     N_q, blocks = Q.shape[0], tiles(K.shape[0], B_c)
     T_c, splits = len(blocks), min(splits, len(blocks))                             # no chunk is empty
     chunks = [blocks[T_c * s // splits:T_c * (s + 1) // splits] for s in range(splits)]
-    O = torch.empty(N_q, V.shape[-1], dtype=Q.dtype, device=Q.device)               # (N_q, d_v)
-    L = torch.empty(N_q, dtype=acc, device=Q.device)                                # (N_q,)
-    O_part = torch.empty(splits * N_q, V.shape[-1], dtype=acc, device=Q.device)     # (splits·N_q, d_v)
-    L_part = torch.empty(splits * N_q, dtype=acc, device=Q.device)                  # (splits·N_q,)
+    O = Q.new_empty(N_q, V.shape[-1])                                               # (N_q, d_v)
+    L = Q.new_empty(N_q, dtype=acc)                                                 # (N_q,)
+    O_part = Q.new_empty(splits * N_q, V.shape[-1], dtype=acc)                      # (splits·N_q, d_v)
+    L_part = Q.new_empty(splits * N_q, dtype=acc)                                   # (splits·N_q,)
     with kernel("split", Q=Q, K=K, V=V, O_part=O_part, L_part=L_part):
         for s, chunk in enumerate(chunks):             # on a GPU these programs run at the same time,
             for rows in tiles(N_q, B_r):               # i, outer: and so do these
@@ -45,9 +41,9 @@ def split_kv_forward(Q, K, V, *, causal=False, scale=None, splits=4, B_r=None, B
 def _program(Q, K, V, O_part, L_part, rows, s, chunk, shift, scale):
     """One query block i and one chunk s of the keys, as if there were no others: attention, finished and divided."""
     Q_i = load(Q, rows).to(L_part.dtype)                                            # (B_r, d)
-    O_i = torch.zeros(len(Q_i), V.shape[-1], dtype=L_part.dtype, device=Q.device)   # (B_r, d_v)
-    l_i = torch.zeros(len(Q_i), dtype=L_part.dtype, device=Q.device)                # (B_r,)
-    m_i = torch.full((len(Q_i),), -inf, dtype=L_part.dtype, device=Q.device)        # (B_r,)  -inf: below any score
+    O_i = Q_i.new_zeros(len(Q_i), V.shape[-1])                                      # (B_r, d_v)
+    l_i = Q_i.new_zeros(len(Q_i))                                                   # (B_r,)
+    m_i = Q_i.new_full((len(Q_i),), -inf)                                           # (B_r,)  -inf: below any score
 
     for cols in chunk:                                 # j, inner: the blocks of this chunk alone
         if all_hidden(rows, cols, shift):
@@ -81,9 +77,9 @@ def _step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden_ij=None):
 def _merge(O_part, L_part, O, L, rows, splits):
     """Query block i of all chunks: the same running softmax, over chunks with L_s as the score and O_s as the value."""
     n = rows.stop - rows.start
-    O_i = torch.zeros(n, O.shape[-1], dtype=L.dtype, device=O.device)               # (B_r, d_v)
-    l_i = torch.zeros(n, dtype=L.dtype, device=O.device)                            # (B_r,)
-    m_i = torch.full((n,), -inf, dtype=L.dtype, device=O.device)                    # (B_r,)
+    O_i = L.new_zeros(n, O.shape[-1])                                               # (B_r, d_v)
+    l_i = L.new_zeros(n)                                                            # (B_r,)
+    m_i = L.new_full((n,), -inf)                                                    # (B_r,)
 
     for s in range(splits):
         part = _place(rows, s, len(O))

@@ -386,7 +386,7 @@ reveal("ex06_published_line")
 # | 1–2 | cut $Q$, $O$, $L$ into $T_r$ blocks, $K$, $V$ into $T_c$ | `tiles(Q.shape[0], B_r)`, `tiles(K.shape[0], B_c)` | |
 # | 3 | for each $i$ | `for rows in tiles(Q.shape[0], B_r):` | on a GPU: one program each |
 # | 4 | load $Q_i$ | `Q_i = load(Q, rows).to(L.dtype)` | |
-# | 5 | $O_i = 0$, $\ell_i = 0$, $m_i = -\infty$ on chip | `O_i = torch.zeros(`, `l_i = torch.zeros(`, `m_i = torch.full(` | |
+# | 5 | $O_i = 0$, $\ell_i = 0$, $m_i = -\infty$ on chip | `O_i = Q_i.new_zeros(`, `l_i = Q_i.new_zeros(`, `m_i = Q_i.new_full(` | |
 # | 6 | for each $j$ | `for cols in tiles(K.shape[0], B_c):` | causal: tiles above the diagonal are passed over (section 3.1.1) |
 # | 7 | load $K_j$, $V_j$ | `K_j = load(K, cols)`, `V_j = load(V, cols)` | |
 # | 8 | $S_i = Q_i K_j^\top$ | `S_ij = Q_i @ K_j.T * scale` | the paper leaves out scale and mask |
