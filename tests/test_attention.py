@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from flashlab.operator import torch_backend
+from flashlab.operator import pick, torch_backend
 from flashlab.operator.attention import Options, flash_attention, pick_backend
 from flashlab.oracle import attention, judge, judge_gradients, max_error
 from flashlab.triton_mode import interpreted
@@ -96,13 +97,13 @@ def spy(monkeypatch):
     ran = []
 
     def stand_in(name):
-        def run(Q, K, V, options):
+        def run(Q, K, V, *options, **more):
             ran.append(name)
-            return Q.new_empty(*Q.shape[:3], V.shape[-1]), Q.new_empty(Q.shape[:3], dtype=torch.float32)
+            return torch_backend.empty(Q, V.shape[-1]), torch_backend.empty_L(Q)
         return run
 
-    monkeypatch.setattr("flashlab.operator.attention._run_torch", stand_in("torch"))
-    monkeypatch.setattr("flashlab.operator.attention._run_triton", stand_in("triton"))
+    monkeypatch.setattr(torch_backend, "run_forward", stand_in("torch"))
+    monkeypatch.setattr(pick, "pick", lambda *_, **__: (SimpleNamespace(function=stand_in("triton")), {}))
     return ran
 
 

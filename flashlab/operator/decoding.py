@@ -9,7 +9,7 @@ import torch
 from flashlab import torch_internals
 from flashlab.kernels import plans
 from flashlab.operator import torch_backend
-from flashlab.operator.attention import BACKENDS, dtype_of_L, needs_triton, pick_backend
+from flashlab.operator.attention import BACKENDS, backend_for
 from flashlab.triton_mode import check_device
 from flashlab.validate import (
     MAX_HEAD_DIM,
@@ -57,12 +57,17 @@ def flash_attention_decode(
     tensors = {"Q": Q, "K": K_cache, "V": V_cache, "lengths": lengths, "block_table": block_table, "K_new": K_new,
                "V_new": V_new}
     key = plans.key_of_call((window, scale, splits, return_lse, backend), *tensors.values())
-    if key and (results := plans.again(key, ("O", "L"), tensors)):
-        return results if return_lse else results[0]
+    O, L = plans.call(key, ("O", "L"), tensors, _checked_step, *tensors.values(),
+                      window, scale, splits, return_lse, backend)
+    return (O, L) if return_lse else O
+
+
+def _checked_step(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, window, scale, splits, return_lse, backend):
+    """Check the arguments, append to the cache and attend to it: O and L."""
     _check_cache(Q, K_cache, V_cache, lengths, block_table)
-    N_q, N_max = Q.shape[2], _room(K_cache, block_table)
+    N_max = _room(K_cache, block_table)
     added = _check_new(Q, K_cache, V_cache, K_new, V_new)
-    _, window = check_window(window, True, N_q, N_max)
+    _, window = check_window(window, True, Q.shape[2], N_max)
     scale = check_scale(scale, Q.shape[-1])
     check_bool(return_lse=return_lse)
     if splits is not None:
@@ -70,13 +75,6 @@ def flash_attention_decode(
     _check_backend(backend, Q, V_cache)
     _check_numbers(lengths, block_table, K_cache, added, N_max)
     _check_no_gradient(Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
-    attend = Q, K_cache, V_cache, lengths, block_table, K_new, V_new, added, window, scale, splits, backend
-    O, L = plans.remember(key, tensors, _append_and_attend, *attend) if key else _append_and_attend(*attend)
-    return (O, L) if return_lse else O
-
-
-def _append_and_attend(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, added, window, scale, splits, backend):
-    """O and L by the two operators."""
     if added:
         CACHE_APPEND(K_new, V_new, K_cache, V_cache, lengths, block_table, backend)
     return ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
@@ -198,8 +196,7 @@ def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, b
         return kernels.forward(None, kernels.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table,
                                added=added,
                                scale=scale, splits=splits, **limits)
-    O = Q.new_empty(*Q.shape[:3], V_cache.shape[-1])
-    L = Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
+    O, L = torch_backend.empty(Q, V_cache.shape[-1]), torch_backend.empty_L(Q)
     for b, N_k in enumerate((lengths + added).tolist()):
         K, V = (_keys(cache, block_table, b, N_k)[None] for cache in (K_cache, V_cache))
         torch_backend.forward(Q[b : b + 1], K, V, O[b : b + 1], L[b : b + 1], causal=True,
@@ -215,16 +212,13 @@ def _(*arguments):
 @torch.library.register_fake("flashlab::attention_decode")
 def _(Q, K_cache, V_cache, *options):
     """Shapes and dtypes alone: what torch.compile asks for while it traces."""
-    return Q.new_empty(*Q.shape[:3], V_cache.shape[-1]), Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
+    return torch_backend.empty(Q, V_cache.shape[-1]), torch_backend.empty_L(Q)
 
 
 def _kernels(backend, Q, V):
     """The module of the kernels, None where they are not to run. Raises: RuntimeError where they cannot"""
-    if backend == "auto":
-        backend, _ = pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]))
-    if backend == "torch":
+    if backend_for(backend, Q, V) == "torch":
         return None
-    needs_triton()
     check_device("Q, K_cache, V_cache", Q)
     from flashlab.operator import decode_kernels
 

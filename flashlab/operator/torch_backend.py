@@ -9,9 +9,58 @@ import functools
 
 import torch
 
+from flashlab.validate import MAX_HEAD_DIM
+
 inf = float("inf")
 ROWS = 128                                             # queries of a block, of each head
 SCORES = 2**20                                         # of a block, over all batches and heads: 4 MB in float32
+
+
+def run_forward(Q, K, V, options):
+    """O and L of a call with attention.Options."""
+    if options.dropout_p > 0:
+        raise NotImplementedError(
+            f"only the Triton kernels have dropout, and backend 'torch' was to run, got dropout_p={options.dropout_p}, "
+            f"{str(Q.dtype).removeprefix('torch.')} and d, d_v = {Q.shape[-1]}, {V.shape[-1]}. Pass dropout_p=0.0, use "
+            f"backend='triton' in float16, bfloat16 or float32 with d and d_v up to {MAX_HEAD_DIM}, or see dropout in "
+            "flashlab.rungs.fa1.fa1_forward.")
+    O = empty(Q, V.shape[-1], options.cu_seqlens_q is not None).zero_()           # rows of no sequence stay 0
+    L = empty_L(Q).fill_(-inf)
+    masks = {"causal": options.causal, "window": options.window, "scale": options.scale}
+    for rows, keys in _sequences(options):
+        forward(Q[:, :, rows], K[:, :, keys], V[:, :, keys], O[:, :, rows], L[:, :, rows], **masks)
+    return O, L
+
+
+def run_backward(Q, K, V, O, dO, L, dL, options):
+    """dQ, dK and dV of a call with attention.Options."""
+    packed = options.cu_seqlens_q is not None
+    dQ = empty(Q, Q.shape[-1], packed).zero_()
+    dK, dV = (empty(T.to(L.dtype), T.shape[-1], packed).zero_() for T in (K, V))   # sums over blocks of queries
+    masks = {"causal": options.causal, "window": options.window, "scale": options.scale}
+    for rows, keys in _sequences(options):
+        Q_s, O_s, dO_s, L_s, dL_s, dQ_s = (T if T is None else T[:, :, rows] for T in (Q, O, dO, L, dL, dQ))
+        K_s, V_s, dK_s, dV_s = (T[:, :, keys] for T in (K, V, dK, dV))
+        backward(Q_s, K_s, V_s, O_s, dO_s, L_s, dL_s, dQ_s, dK_s, dV_s, **masks)
+    return dQ, dK.to(K.dtype), dV.to(V.dtype)
+
+
+def empty(T, d, packed=False):
+    """An output (B, H, N, d) beside T, contiguous; with packed sequences its transpose (1, N, H, d) is contiguous."""
+    B, H, N, _ = T.shape
+    return T.new_empty(B, N, H, d).transpose(1, 2) if packed else T.new_empty(B, H, N, d)
+
+
+def empty_L(Q):
+    return Q.new_empty(Q.shape[:3], dtype=torch.float64 if Q.dtype == torch.float64 else torch.float32)
+
+
+def _sequences(options):
+    """The rows of Q and the rows of K of each sequence."""
+    if options.cu_seqlens_q is None:
+        return [(slice(None), slice(None))]
+    starts = options.cu_seqlens_q.tolist(), options.cu_seqlens_k.tolist()
+    return zip(*(map(slice, cu[:-1], cu[1:]) for cu in starts), strict=True)
 
 
 def _without_autocast(function):

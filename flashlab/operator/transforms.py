@@ -12,8 +12,9 @@ def as_autocast(*tensors):
 
 
 def _is_cast(T):
-    return (isinstance(T, torch.Tensor) and T.is_floating_point() and T.dtype != torch.float64
-            and torch.amp.is_autocast_available(T.device.type) and torch.is_autocast_enabled(T.device.type))
+    return (torch_internals.autocast_is_on() and isinstance(T, torch.Tensor) and T.is_floating_point()
+            and T.dtype != torch.float64 and torch.amp.is_autocast_available(T.device.type)
+            and torch.is_autocast_enabled(T.device.type))
 
 
 def vmap_rule(run, n, Options):
@@ -64,7 +65,7 @@ def _scores(Q, K, options):
     """Visible scores of all batches and heads. If packed sequences have no numbers, all count as equally long."""
     B, H, N_q, _ = Q.shape
     sizes = [(N_q, K.shape[2])]
-    if options.packed:
+    if options.cu_seqlens_q is not None:
         cu_seqlens = options.cu_seqlens_q, options.cu_seqlens_k
         if all(map(torch_internals.has_numbers, cu_seqlens)):
             sizes = zip(*(cu.diff().tolist() for cu in cu_seqlens), strict=True)
