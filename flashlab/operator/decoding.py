@@ -32,8 +32,7 @@ def flash_attention_decode(
 
     Shapes:  Q (B, H_q, N_q, d), K_cache (B, H_kv, N_max, d), V_cache (B, H_kv, N_max, d_v) -> O (B, H_q, N_q, d_v) in
              Q's dtype; with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64
-             inputs). Any strides; H_q a multiple of H_kv. N_q is small: 1, or as many as are proposed and verified at a
-             time
+             inputs). Any strides; H_q a multiple of H_kv. N_q is small: 1, or as many tokens as are verified at a time
     Lengths: (B,) int32, on Q's device. Sequence b has the keys 0 to lengths[b] - 1 of its cache; the new queries are
              its last N_q. What the cache holds behind them has no effect
     New:     K_new (B, H_kv, N_q, d) and V_new (B, H_kv, N_q, d_v) are first written into the cache, at lengths[b] to
@@ -48,8 +47,7 @@ def flash_attention_decode(
              results, but nothing outside of the caches is read or written; a new key for which there is no room is not
              written. The torch backend does wait: it computes one sequence after the other
     Gradient: none. flash_attention has one
-    Backend: "triton" runs operator/decode_kernels.py, "torch" operator/torch_backend.py, "auto" see
-             `attention.pick_backend`
+    Backend: "triton" runs operator/decode_kernels.py, "torch" torch_backend.py, for "auto" see `attention.pick_backend`
     Raises:  TypeError or ValueError before anything is launched; RuntimeError where a gradient is asked for
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023,
              arXiv:2309.06180
@@ -85,7 +83,7 @@ def _room(cache, block_table):
     return cache.shape[2] if block_table is None else block_table.shape[1] * cache.shape[2]
 
 
-# ---- what is wrong with an argument
+# ---- the checks of the arguments
 
 def _check_cache(Q, K_cache, V_cache, lengths, block_table):
     check_qkv(Q, K_cache, V_cache, ndim=4, names=("K_cache", "V_cache"))
@@ -95,17 +93,18 @@ def _check_cache(Q, K_cache, V_cache, lengths, block_table):
     check_int32("lengths", lengths, Q)
     if lengths.shape != (B,):
         raise ValueError(f"lengths must have the shape (B,) with Q's batch size B = {B}, got {describe(lengths)}")
-    if block_table is None and K_cache.shape[0] != B:
-        raise ValueError(f"K_cache must have Q's batch size B = {B}, or come with a block_table, got "
-                         f"{describe(K_cache)}")
-    if block_table is not None:
-        check_int32("block_table", block_table, Q)
-        if block_table.ndim != 2 or len(block_table) != B:
-            raise ValueError(f"block_table must have the shape (B, max_pages) with Q's batch size B = {B}, got "
-                             f"{describe(block_table)}")
-        if K_cache.shape[0] == 0 or K_cache.shape[2] == 0:
-            raise ValueError("K_cache must have at least one page of at least one row with a block_table, got "
+    if block_table is None:
+        if K_cache.shape[0] != B:
+            raise ValueError(f"K_cache must have Q's batch size B = {B}, or come with a block_table, got "
                              f"{describe(K_cache)}")
+        return
+    check_int32("block_table", block_table, Q)
+    if block_table.ndim != 2 or len(block_table) != B:
+        raise ValueError(f"block_table must have the shape (B, max_pages) with Q's batch size B = {B}, got "
+                         f"{describe(block_table)}")
+    if K_cache.shape[0] == 0 or K_cache.shape[2] == 0:
+        raise ValueError("K_cache must have at least one page of at least one row with a block_table, got "
+                         f"{describe(K_cache)}")
 
 
 def _check_new(Q, K_cache, V_cache, K_new, V_new):
@@ -118,7 +117,7 @@ def _check_new(Q, K_cache, V_cache, K_new, V_new):
             raise TypeError(f"{name} must be a torch.Tensor, as K_new and V_new come together, got {describe(T)}")
         if T.dtype != Q.dtype or T.device != Q.device:
             raise TypeError(f"{name} must match Q's dtype and device, {Q.dtype} on {Q.device}, got {describe(T)}")
-        if tuple(T.shape) != tuple(shape):
+        if T.shape != shape:
             raise ValueError(f"{name} must have the shape (B, H_kv, N_q, d) = {tuple(shape)}, got {describe(T)}")
     return Q.shape[2]
 
@@ -178,24 +177,23 @@ def _(K_new, V_new, K_cache, V_cache, lengths, block_table, backend):
     if kernels := _kernels(backend, K_new, V_new):
         kernels.append(K_new, V_new, K_cache, V_cache, lengths, block_table)
         return
-    N_q, room, pages = K_new.shape[2], _room(K_cache, block_table), len(K_cache)
+    room, page_size = _room(K_cache, block_table), K_cache.shape[2]
     for b, length in enumerate(lengths.tolist()):
-        for n, key in enumerate(range(length, length + N_q)):
-            page, slot = b, key
-            if block_table is not None:
-                page, slot = int(block_table[b, key // K_cache.shape[2]]), key % K_cache.shape[2]
-            if 0 <= key < room and 0 <= page < pages:
-                K_cache[page, :, slot] = K_new[b, :, n]
-                V_cache[page, :, slot] = V_new[b, :, n]
+        for n, key in enumerate(range(length, length + K_new.shape[2])):
+            if not 0 <= key < room:
+                continue
+            page = b if block_table is None else int(block_table[b, key // page_size])
+            if 0 <= page < len(K_cache):
+                K_cache[page, :, key % page_size] = K_new[b, :, n]
+                V_cache[page, :, key % page_size] = V_new[b, :, n]
 
 
 @torch.library.impl("flashlab::attention_decode", "default")
 def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend):
     if kernels := _kernels(backend, Q, V_cache):
         limits = {} if window is None else {"causal": False, "left": window[0], "right": 0}
-        return kernels.forward(None, kernels.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table,
-                               added=added,
-                               scale=scale, splits=splits, **limits)
+        return kernels.forward(kernels.KERNEL, kernels.launch, Q, K_cache, V_cache, lengths=lengths,
+                               block_table=block_table, added=added, scale=scale, splits=splits, **limits)
     O, L = torch_backend.empty(Q, V_cache.shape[-1]), torch_backend.empty_L(Q)
     for b, N_k in enumerate((lengths + added).tolist()):
         K, V = (_keys(cache, block_table, b, N_k)[None] for cache in (K_cache, V_cache))
@@ -211,7 +209,7 @@ def _(*arguments):
 
 @torch.library.register_fake("flashlab::attention_decode")
 def _(Q, K_cache, V_cache, *options):
-    """Shapes and dtypes alone: what torch.compile asks for while it traces."""
+    """Shapes and dtypes alone, for torch.compile as it traces."""
     return torch_backend.empty(Q, V_cache.shape[-1]), torch_backend.empty_L(Q)
 
 
