@@ -194,7 +194,7 @@ def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, b
         limits = {} if window is None else {"causal": False, "left": window[0], "right": 0}
         return kernels.forward(kernels.KERNEL, kernels.launch, Q, K_cache, V_cache, lengths=lengths,
                                block_table=block_table, added=added, scale=scale, splits=splits, **limits)
-    O, L = torch_backend.empty(Q, V_cache.shape[-1]), torch_backend.empty_L(Q)
+    O, L = torch_backend.empty(Q, V_cache.shape[-1]).zero_(), torch_backend.empty_L(Q).fill_(-torch.inf)
     for b, N_k in enumerate((lengths + added).tolist()):
         K, V = (_keys(cache, block_table, b, N_k)[None] for cache in (K_cache, V_cache))
         torch_backend.forward(Q[b : b + 1], K, V, O[b : b + 1], L[b : b + 1], causal=True,
