@@ -109,21 +109,19 @@ class _Ring(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, Q, K, V, place, options, zigzag):
-        n, causal = Q.shape[2], options.causal
         choice = {"scale": options.scale, "backend": options.backend, "deterministic": options.deterministic}
         block = [K.contiguous(), V.contiguous()]
         for step in range(place.world):
             # posted before the kernel and waited for after it: NCCL and gloo copy in the background
             arriving = pass_on(block if step < place.world - 1 else [], place, step)
-            mine = part(place.rank, step, place.world, n, causal=causal, zigzag=zigzag)
+            mine = part(place.rank, step, place.world, Q.shape[2], causal=options.causal, zigzag=zigzag)
             if mine:
-                _, rows, keys, own = mine
-                K_j, V_j = (T[:, :, keys] for T in block)
-                O_j, L_j = flash_attention(Q[:, :, rows], K_j, V_j, causal=own, return_lse=True, **choice)
+                K_j, V_j = (T[:, :, mine.keys] for T in block)
+                O_j, L_j = flash_attention(Q[:, :, mine.rows], K_j, V_j, causal=mine.causal, return_lse=True, **choice)
                 if step == 0:
                     O, L = O_j.to(L_j.dtype), L_j          # O in float32: R roundings to 16 bits would add up
                 else:
-                    merge(O[:, :, rows], L[:, :, rows], O_j, L_j)
+                    merge(O[:, :, mine.rows], L[:, :, mine.rows], O_j, L_j)
             block = arriving()
         O = O.to(Q.dtype)
         ctx.save_for_backward(Q, K, V, O, L)
@@ -136,27 +134,27 @@ class _Ring(torch.autograd.Function):
     def backward(ctx, dO, dL):
         """Each step is flash_attention's backward with the final O and L, so P comes out normalised over all N keys."""
         Q, K, V, O, L = ctx.saved_tensors
-        place, causal = ctx.place, ctx.options.causal
+        place, options = ctx.place, ctx.options
         dO = torch.zeros_like(O) if dO is None else dO
-        dQ = torch.zeros(Q.shape, dtype=L.dtype, device=Q.device)
+        dQ = Q.new_zeros(Q.shape, dtype=L.dtype)
         block = [K.contiguous(), V.contiguous()]
-        sums = []                                          # dK, dV of the block, from the ranks that it has visited
+        sums = [torch.zeros_like(T, dtype=L.dtype) for T in block]         # dK, dV, from the ranks visited so far
+        arrived = lambda: sums
         for step in range(place.world):
             arriving = pass_on(block if step < place.world - 1 else [], place, step)
-            sums_arriving = pass_on(sums, place, step, tag=2)  # a step behind K and V: this rank has just added to them
-            mine = part(place.rank, step, place.world, Q.shape[2], causal=causal, zigzag=ctx.zigzag)
-            grads = []
+            mine = part(place.rank, step, place.world, Q.shape[2], causal=options.causal, zigzag=ctx.zigzag)
             if mine:
-                _, rows, keys, own = mine
-                outside = [None if T is None else T[:, :, rows] for T in (O, dO, L, dL)]
-                inside = Q[:, :, rows], *(T[:, :, keys] for T in block)
-                dQ_j, *grads = ATTENTION_BACKWARD(*inside, *outside, *ctx.options._replace(causal=own))
-                dQ[:, :, rows] += dQ_j
-            sums = sums_arriving() if step else [torch.zeros(T.shape, dtype=L.dtype, device=T.device) for T in block]
-            for total, grad in zip(sums, grads, strict=False):         # no grads where this rank saw no key
-                total[:, :, keys] += grad
+                own = [None if T is None else T[:, :, mine.rows] for T in (Q, O, dO, L, dL)]
+                theirs = [T[:, :, mine.keys] for T in block]
+                dQ_j, *grads = ATTENTION_BACKWARD(own[0], *theirs, *own[1:], *options._replace(causal=mine.causal))
+                dQ[:, :, mine.rows] += dQ_j
+            sums = arrived()                               # a step behind K and V: the rank before has added its own
+            if mine:
+                for total, grad in zip(sums, grads, strict=True):
+                    total[:, :, mine.keys] += grad
+            arrived = pass_on(sums, place, step, tag=2)
             block = arriving()
-        dK, dV = pass_on(sums, place, place.world)()      # one more step, and they are back with their owner
+        dK, dV = arrived()                                 # after R steps they are back with their owner
         return dQ.to(Q.dtype), dK.to(K.dtype), dV.to(V.dtype), None, None, None
 
 

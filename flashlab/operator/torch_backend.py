@@ -12,8 +12,8 @@ import torch
 from flashlab.validate import MAX_HEAD_DIM
 
 inf = float("inf")
-ROWS = 128                                             # queries of a block at most, of each head
-SCORES = 2**20                                         # of a block, over all batches and heads; 16 queries may have more
+ROWS = 128                     # queries of a block at most, of each head
+SCORES = 2**20                 # of a block, over all batches and heads, unless 16 queries have more
 
 
 def run_forward(Q, K, V, options):
