@@ -123,8 +123,11 @@ def _scores(Q_i, K_j, scale, hidden):
 
 
 def _blocks(Q, K, causal, window):
-    """(rows, cols, hidden) of each block of queries: the keys that some of them see, of which `hidden` (B_r, n) are
-    hidden from a query, None if all see all. Query i stands at key i + N_k - N_q."""
+    """(rows, cols, hidden) of each block of queries.
+
+    cols are the keys that some row sees. hidden (B_r, n) is True where a row does not see a key of cols, None if every
+    row sees them all. Query i stands at key i + N_k - N_q.
+    """
     (B, H_q, N_q, _), N_k = Q.shape, K.shape[2]
     shift = N_k - N_q
     left, right = window or (-1, 0 if causal else -1)
@@ -133,7 +136,7 @@ def _blocks(Q, K, causal, window):
     for start in range(0, N_q, B_r):
         rows = slice(start, min(start + B_r, N_q))
         cols = slice(max(0, start + shift - left), min(N_k, rows.stop + shift + right))
-        if cols.start >= cols.stop:                      # O and L are those of rows that see no key
+        if cols.start >= cols.stop:                      # no key: O, L and dQ stay as they were made
             continue
         hidden = None
         if cols.stop - 1 > start + shift + right or cols.start < rows.stop - 1 + shift - left:
