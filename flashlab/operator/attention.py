@@ -164,8 +164,8 @@ def backend_for(backend, Q, V, dropout_p=0.0):
 
 
 class Options(NamedTuple):
-    """What both operators take after their tensors. A new option is a field here, an argument of flash_attention and
-    of kernels/launch.check_call."""
+    """The arguments of both operators after their tensors. A new option is a field here, a word of SCHEMA, and an
+    argument of flash_attention and of kernels/launch.check_call."""
 
     seed: torch.Tensor | None
     causal: bool
