@@ -8,13 +8,14 @@ from flashlab import torch_internals
 
 def as_autocast(*tensors):
     """Tensors in autocast's dtype where it is on for their device, except float64: as scaled_dot_product_attention."""
+    if not torch_internals.autocast_is_on():           # one quick question for all tensors
+        return tensors
     return [T.to(torch.get_autocast_dtype(T.device.type)) if _is_cast(T) else T for T in tensors]
 
 
 def _is_cast(T):
-    return (torch_internals.autocast_is_on() and isinstance(T, torch.Tensor) and T.is_floating_point()
-            and T.dtype != torch.float64 and torch.amp.is_autocast_available(T.device.type)
-            and torch.is_autocast_enabled(T.device.type))
+    return (isinstance(T, torch.Tensor) and T.is_floating_point() and T.dtype != torch.float64
+            and torch.amp.is_autocast_available(T.device.type) and torch.is_autocast_enabled(T.device.type))
 
 
 def vmap_rule(run, n, Options):
