@@ -23,10 +23,9 @@ def small(**changes):
 # ---- forward-mode derivatives: refused, never a tangent of 0
 
 
-def dual(requires_grad, function=flash_attention):
-    Q, K, V = small()
+def dual(f, Q):
     with forward_ad.dual_level():
-        return function(forward_ad.make_dual(Q.requires_grad_(requires_grad), torch.ones_like(Q)), K, V)
+        return f(forward_ad.make_dual(Q, torch.ones_like(Q)))
 
 
 FORWARD_MODE = {
@@ -35,8 +34,8 @@ FORWARD_MODE = {
     "jvp, no_grad": lambda f, Q: torch.no_grad()(torch.func.jvp)(f, (Q,), (Q,)),
     "jacfwd": lambda f, Q: torch.func.jacfwd(f)(Q),
     "linearize": lambda f, Q: torch.func.linearize(f, Q),
-    "forward_ad": lambda f, Q: dual(False),
-    "forward_ad, requires_grad": lambda f, Q: dual(True),
+    "forward_ad": dual,
+    "forward_ad, requires_grad": lambda f, Q: dual(f, Q.clone().requires_grad_()),
 }
 
 
@@ -124,18 +123,6 @@ def test_gradients_under_vmap():
             torch.testing.assert_close(together.grad[n], T.grad)
 
 
-def test_a_backward_of_many_gradients_at_once():
-    """autograd.grad(is_grads_batched=True), as jacobian(vectorize=True) calls it: vmap over the backward operator
-    alone."""
-    QKV = [T.requires_grad_() for T in small()]
-    O = flash_attention(*QKV)
-    dO = torch.randn(3, *O.shape, dtype=O.dtype)
-    together = torch.autograd.grad(O, QKV, dO, is_grads_batched=True, retain_graph=True)
-    for n in range(3):
-        for T, alone in zip(together, torch.autograd.grad(O, QKV, dO[n], retain_graph=True), strict=True):
-            torch.testing.assert_close(T[n], alone)
-
-
 def test_vmap_of_packed_sequences():
     Q, K, V = (T.transpose(1, 2).flatten(0, 1) for T in small(N_k=9))     # (T, H, d)
     cu_seqlens = torch.tensor([0, 5, 11, 17], dtype=torch.int32)
@@ -187,15 +174,13 @@ def test_autocast_of_packed_sequences_and_what_it_leaves_alone():
 # ---- the compiler, export, checkpoints, fake tensors
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_torch_compile_with_a_scale_that_varies(backend):
+def test_torch_compile_with_a_scale_that_varies():
     torch._dynamo.reset()
-    compiled = torch.compile(lambda Q, K, V, scale: flash_attention(Q, K, V, scale=scale, backend=backend),
-                             fullgraph=True,
+    compiled = torch.compile(lambda Q, K, V, scale: flash_attention(Q, K, V, scale=scale), fullgraph=True,
                              backend="aot_eager", dynamic=True)
-    QKV = inputs(N_q=9, N_k=9)
-    for scale in (0.1, 0.2, -0.3, 0.4):
-        assert torch.equal(compiled(*QKV, scale), flash_attention(*QKV, scale=scale, backend=backend))
+    QKV = small()
+    for scale in (0.1, 0.2, -0.3):
+        assert torch.equal(compiled(*QKV, scale), flash_attention(*QKV, scale=scale))
 
 
 def test_torch_compile_under_autocast():
@@ -229,20 +214,21 @@ TRANSFORMED = {"vmap": torch.func.vmap(flash_attention),
                "vmap of grad": torch.func.vmap(torch.func.grad(LOSS))}
 
 
-@pytest.mark.parametrize("transformed", TRANSFORMED.values(), ids=TRANSFORMED)
-def test_torch_compile_of_a_transform(transformed):
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_torch_compile_of_a_transform(name):
     """Fails if the gradient that is lost while the tracer looks through the transform is lost for good."""
+    transformed = TRANSFORMED[name]
     stacked = [torch.stack([T, -T]) for T in small(dtype=torch.float32)]
     torch._dynamo.reset()
     torch.testing.assert_close(torch.compile(transformed, backend="aot_eager")(*stacked), transformed(*stacked))
-    torch._dynamo.reset()
-    of_inputs = []
-    for function in (torch.compile(transformed, backend="aot_eager"),
-                     transformed) if transformed is TRANSFORMED["vmap"] else ():
-        QKV = [T.clone().requires_grad_() for T in stacked]
-        function(*QKV).square().sum().backward()
-        of_inputs.append([T.grad for T in QKV])
-    assert all(torch.equal(*pair) for pair in zip(*of_inputs, strict=True))
+    if name == "vmap":
+        torch._dynamo.reset()
+        of_inputs = []
+        for function in (torch.compile(transformed, backend="aot_eager"), transformed):
+            QKV = [T.clone().requires_grad_() for T in stacked]
+            function(*QKV).square().sum().backward()
+            of_inputs.append([T.grad for T in QKV])
+        assert all(torch.equal(*pair) for pair in zip(*of_inputs, strict=True))
 
 
 def test_inductor_on_the_cpu():
@@ -276,8 +262,7 @@ def test_torch_export_with_a_length_that_varies():
     assert torch.equal(program.module()(*other), Layer()(*other))
 
 
-@pytest.mark.parametrize("use_reentrant", [False, True])
-@pytest.mark.parametrize("dropout_p", [0.0, pytest.param(0.5, marks=needs_triton)])
+@pytest.mark.parametrize("use_reentrant, dropout_p", [(False, 0.0), pytest.param(True, 0.5, marks=needs_triton)])
 def test_checkpoint(use_reentrant, dropout_p):
     """With dropout, the second forward must draw the seed of the first."""
     from torch.utils.checkpoint import checkpoint
@@ -291,16 +276,6 @@ def test_checkpoint(use_reentrant, dropout_p):
     assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
 
 
-def test_fake_tensors():
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode():
-        Q, K, V = (torch.randn(T.shape, requires_grad=True) for T in small())
-        O = flash_attention(Q, K, V)
-        O.sum().backward()
-    assert (O.shape, Q.grad.shape, V.grad.shape) == ((2, 2, 9, 3), Q.shape, V.shape)
-
-
 # ---- FLOPs
 
 
@@ -310,14 +285,13 @@ def counted(function):
     return {str(name): flops for name, flops in counter.get_flop_counts().get("Global", {}).items()}
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True}, {"window": (2, 1)}], ids=str)
-def test_flops_are_counted(options):
-    """2 N_q N_k (d + d_v) a head forward; the backward has S and dP again, and dQ, dK, dV."""
+@pytest.mark.parametrize("options, pairs", [({}, 9 * 12), ({"causal": True}, 9 * 12 // 2), ({"window": (2, 1)}, 35)],
+                         ids=str)
+def test_flops_are_counted(options, pairs):
+    """2 N_q N_k (d + d_v) a head forward; the backward has S and dP again, and dQ, dK, dV. In the window a query sees
+    four keys, the last one three."""
     Q, K, V = (T.requires_grad_() for T in small())
     flops = counted(lambda: flash_attention(Q, K, V, **options).sum().backward())
-    pairs = {"causal": 9 * 12 // 2}.get(next(iter(options), None), 9 * 12)
-    if "window" in options:
-        pairs = 9 * 4 - 1                                                # four keys a query, but the last has none after it
     assert flops == {"flashlab.attention_forward": 4 * pairs * 2 * (4 + 3),
                      "flashlab.attention_backward": 4 * pairs * 2 * (3 * 4 + 2 * 3)}
 

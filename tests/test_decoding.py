@@ -4,9 +4,8 @@ import pytest
 import torch
 
 import flashlab
-import flashlab.operator.decoding
 from flashlab import ladder
-from flashlab.operator import pick
+from flashlab.operator import decoding, pick
 from flashlab.operator.splits import MOST, choose_splits
 from flashlab.oracle import judge, judge_gradients
 from flashlab.triton_mode import interpreted
@@ -23,8 +22,7 @@ RAGGED = [0, 1, 15, 16, 17, 75]        # empty, one key, a page of 16 but one, j
 
 
 def case(lengths, *, H_q=4, H_kv=2, N_q=1, N_max=80, d=24, d_v=16, page_size=None, dtype=torch.float32):
-    """Q and a cache with NaN behind the keys of each sequence; paged: in pages that lie in no order, NaN in all
-    others."""
+    """Q and a cache with NaN behind the keys of each sequence; paged: in shuffled pages, NaN in all others."""
     g, B = torch.Generator().manual_seed(0), len(lengths)
     Q = torch.randn(B, H_q, N_q, d, generator=g).to(DEVICE, dtype)
     caches = [torch.randn(B, H_kv, N_max, width, generator=g).to(DEVICE, dtype) for width in (d, d_v)]
@@ -53,25 +51,24 @@ def hold_against_float64(lengths, *, backend="triton", window=None, scale=None, 
                          **sizes):
     """Every sequence by itself, as if there were no cache."""
     Q, K, V, K_cache, V_cache, places, table = case(lengths, **sizes)
-    O, L = flashlab.flash_attention_decode(strange(Q), strange(K_cache), strange(V_cache), places, block_table=table,
-                                           window=window,
-                                           scale=scale, splits=splits, return_lse=True, backend=backend)
-    assert O.shape == (*Q.shape[:3], V.shape[-1]) and O.dtype == Q.dtype and L.shape == Q.shape[:3] and O.is_contiguous(
-        )
+    O, L = flashlab.flash_attention_decode(
+        strange(Q), strange(K_cache), strange(V_cache), places, block_table=table, window=window, scale=scale,
+        splits=splits, return_lse=True, backend=backend)
+    assert O.shape == (*Q.shape[:3], V.shape[-1]) and O.dtype == Q.dtype and L.shape == Q.shape[:3]
+    assert O.is_contiguous()
     for b, length in enumerate(lengths):
         verdict = judge(O[b], L[b], Q[b], K[b, :, :length], V[b, :, :length], causal=True, window=window, scale=scale)
         assert verdict.ok, f"{length} keys: {verdict}"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("page_size", [None, 16])
-@pytest.mark.parametrize("N_q", [1, 3])
+@pytest.mark.parametrize("page_size, N_q", [(None, 3), (16, 1), (16, 3)])
 def test_every_sequence_has_its_own_length(backend, page_size, N_q):
     hold_against_float64(RAGGED, backend=backend, page_size=page_size, N_q=N_q, splits=3)
 
 
 @needs_triton
-@pytest.mark.parametrize("splits", [1, 2, 7, 40, None])
+@pytest.mark.parametrize("splits", [1, 7, 40, None])
 def test_any_number_of_chunks(splits):
     """40 are more than there are keys in some sequences, and more than the merge takes at a time."""
     hold_against_float64([30, 200], splits=splits, N_max=200, H_q=2, H_kv=1)
@@ -92,8 +89,7 @@ def test_more_rows_than_a_tile_holds():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("window", [(0, 0), (20, 0), (200, 5), (-1, 3)], ids=str)
-@pytest.mark.parametrize("page_size", [None, 8])
+@pytest.mark.parametrize("window, page_size", [((0, 0), None), ((20, 0), 8), ((200, 5), None), ((-1, 3), 8)], ids=str)
 def test_window(backend, window, page_size):
     hold_against_float64([150, 3, 64], backend=backend, window=window, N_q=3, splits=2, N_max=160, page_size=page_size)
 
@@ -135,24 +131,22 @@ def test_any_strides(backend, page_size):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("page_size,dtype", [(None, torch.float32), (16, torch.float32), (16, torch.bfloat16)], ids=str)
 def test_a_cache_that_grows_token_by_token(backend, page_size, dtype):
-    """Each step writes its keys and attends: together they are one causal call, and the cache holds what was
-    written."""
+    """Together the steps are one causal call, and the cache holds the keys that they wrote."""
     B, N = 2, 21
     Q, K, V = (torch.randn(B, H, N, 16, dtype=dtype, device=DEVICE) for H in (4, 2, 2))
     *_, K_cache, V_cache, lengths, table = case([0] * B, d=16, N_max=32, page_size=page_size, dtype=dtype)
     steps, n = [], 0
-    for N_q in (1, 1, 3, 11, 1, 4):
+    for N_q in (1, 3, 11, 1, 5):
         new = slice(n, n + N_q)
-        steps.append(flashlab.flash_attention_decode(Q[:, :, new], K_cache, V_cache, lengths, block_table=table,
-                                                     K_new=K[:, :, new],
-                                                     V_new=V[:, :, new], splits=2, backend=backend))
+        steps.append(flashlab.flash_attention_decode(
+            Q[:, :, new], K_cache, V_cache, lengths, block_table=table, K_new=K[:, :, new], V_new=V[:, :, new],
+            splits=2, backend=backend))
         lengths += N_q
         n += N_q
     assert judge(torch.cat(steps, 2), None, Q, K, V, causal=True).ok
-    kept = K_cache[:, :, :N] if table is None else torch.cat(
-        [K_cache[pages.long()].transpose(0, 1).flatten(1, 2)[None, :, :N]
-                                                              for pages in table])
-    assert torch.equal(kept, K) and K_cache.isnan().sum() == K_cache.numel() - K.numel()
+    found = K_cache if table is None else torch.stack(
+        [K_cache[pages.long()].transpose(0, 1).flatten(1, 2) for pages in table])
+    assert torch.equal(found[:, :, :N], K) and K_cache.isnan().sum() == K_cache.numel() - K.numel()
 
 
 @needs_triton
@@ -195,9 +189,8 @@ def test_nothing_to_attend_from_or_to(backend, B, N_q, N_max):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_torch_compile_takes_it_whole(backend):
     def step(Q, K_cache, V_cache, lengths, K_new, V_new):
-        O = flashlab.operator.decoding.flash_attention_decode(2 * Q, K_cache, V_cache, lengths, K_new=K_new,
-                                                              V_new=V_new, splits=2,
-                                                     window=(9, 0), backend=backend)
+        O = decoding.flash_attention_decode(2 * Q, K_cache, V_cache, lengths, K_new=K_new, V_new=V_new, splits=2,
+                                            window=(9, 0), backend=backend)
         return O + 1, lengths + 1
 
     torch._dynamo.reset()
@@ -212,50 +205,41 @@ def test_torch_compile_takes_it_whole(backend):
 def test_pytorch_finds_the_operators_as_it_expects_them():
     Q, K, V, *_, lengths, _ = (T.cpu() if T is not None else None for T in case([5, 9], d=16))
     new = torch.ones(2, 2, 1, 16)
-    for operator, arguments in ((flashlab.operator.decoding.CACHE_APPEND, (new, new, K, V, lengths, None, "torch")),
-                                (flashlab.operator.decoding.ATTENTION_DECODE,
-                                 (Q, K, V, lengths, None, 0, None, 0.5, None, "torch"))):
+    for operator, arguments in (
+            (decoding.CACHE_APPEND, (new, new, K, V, lengths, None, "torch")),
+            (decoding.ATTENTION_DECODE, (Q, K, V, lengths, None, 0, None, 0.5, None, "torch"))):
         torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 X, CACHE, TWO = torch.zeros(2, 4, 1, 16), torch.zeros(2, 2, 8, 16), torch.tensor([3, 8], dtype=torch.int32)
 TABLE, PAGES = torch.tensor([[0, 1], [2, 3]], dtype=torch.int32), torch.zeros(4, 2, 4, 16)
 PAGED = {"K_cache": PAGES, "V_cache": PAGES, "block_table": TABLE}
-REFUSED = {
+DOUBLE = {"Q": X.double(), "K_cache": CACHE.double(), "V_cache": CACHE.double()}
+NEW = X[:, :2]
+REFUSED = {                                            # what is changed: the error, and words of its message
     "a list": ({"lengths": [3, 8]}, TypeError, r"lengths must be a torch.Tensor, got \[3, 8\]"),
     "int64": ({"lengths": TWO.long()}, TypeError, "lengths must be an int32 tensor on Q's device cpu, got a int64"),
     "batch": ({"lengths": TWO[:1]}, ValueError, r"lengths must have the shape \(B,\) with Q's batch size B = 2, got"),
     "too long": ({"lengths": TWO + 1}, ValueError, r"lengths must lie between 0 and 8, .* got \[4, 9\]"),
     "negative": ({"lengths": TWO - 4}, ValueError, r"lengths must lie between 0 and 8, .* got \[-1, 4\]"),
-    "no room": ({"K_new": X[:, :2], "V_new": X[:, :2]}, ValueError, "lengths must lie between 0 and 7, .* less 1 new "
-                                                                    "ones, got"),
-    "K alone": ({"K_new": X[:, :2]}, TypeError, "V_new must be a torch.Tensor, as K_new and V_new come together, got "
-                                                "None"),
-    "heads of new": ({"K_new": X, "V_new": X}, ValueError,
-                     r"K_new must have the shape \(B, H_kv, N_q, d\) = \(2, 2, 1, 16\), got"),
-    "dtype of new": ({"K_new": X[:, :2], "V_new": X[:, :2].half()}, TypeError, "V_new must match Q's dtype and device"),
+    "no room": ({"K_new": NEW, "V_new": NEW}, ValueError, "lengths must lie between 0 and 7, .* less 1 new ones, got"),
+    "K alone": ({"K_new": NEW}, TypeError, "V_new must be a torch.Tensor, as K_new and V_new come together, got None"),
+    "heads of new": ({"K_new": X, "V_new": X}, ValueError, r"K_new must have the shape .* = \(2, 2, 1, 16\), got"),
+    "dtype of new": ({"K_new": NEW, "V_new": NEW.half()}, TypeError, "V_new must match Q's dtype and device"),
     "cache's dtype": ({"V_cache": CACHE.half()}, TypeError, "V_cache must match Q's dtype and device"),
     "cache's width": ({"K_cache": CACHE[..., :9]}, ValueError, "K_cache must have Q's head dimension d = 16, got"),
-    "caches differ": ({"V_cache": CACHE[:, :, :9, :3][:, :1]}, ValueError,
-                      r"V_cache must have K_cache's sizes \(2, 2, 8\)"),
-    "cache's batch": ({"K_cache": PAGES, "V_cache": PAGES}, ValueError, "K_cache must have Q's batch size B = 2, or "
-                                                                        "come"),
+    "caches differ": ({"V_cache": CACHE[:, :1]}, ValueError, r"V_cache must have K_cache's sizes \(2, 2, 8\)"),
+    "cache's batch": (PAGED | {"block_table": None}, ValueError, "K_cache must have Q's batch size B = 2, or come"),
     "heads": ({"Q": X[:, :3]}, ValueError, "H_q = 3 and H_kv = 2"),
-    "no pages": (PAGED | {"K_cache": PAGES[:0], "V_cache": PAGES[:0]}, ValueError,
-                 "K_cache must have at least one page"),
-    "table's type": (PAGED | {"block_table": TABLE.float()}, TypeError, "block_table must be an int32 tensor on Q's "
-                                                                        "device"),
-    "table's shape": (PAGED | {"block_table": TABLE[0]}, ValueError,
-                      r"block_table must have the shape \(B, max_pages\)"),
-    "a page too far": (PAGED | {"block_table": TABLE + 1}, ValueError,
-                       r"block_table must name pages 0 to 3 .* got \[3, 4\]"),
+    "no pages": (PAGED | {"K_cache": PAGES[:0], "V_cache": PAGES[:0]}, ValueError, "must have at least one page"),
+    "table's type": (PAGED | {"block_table": TABLE.float()}, TypeError, "block_table must be an int32 tensor on Q's"),
+    "table's shape": (PAGED | {"block_table": TABLE[0]}, ValueError, r"must have the shape \(B, max_pages\)"),
+    "a page too far": (PAGED | {"block_table": TABLE + 1}, ValueError, r"must name pages 0 to 3 .* got \[3, 4\]"),
     "window": ({"window": 3}, TypeError, "window must be None or two integers"),
     "splits": ({"splits": 0}, ValueError, "splits must be an integer >= 1, got 0"),
     "backend": ({"backend": "cuda"}, ValueError, "backend must be one of auto, triton, torch, got 'cuda'"),
-    "float64": ({"Q": X.double(), "K_cache": CACHE.double(), "V_cache": CACHE.double(), "backend": "triton"}, TypeError,
-                "Q must"),
-    "gradient": ({"Q": X.clone().requires_grad_()}, RuntimeError, "no gradient, and Q requires one. Call it under "
-                                                                  "torch.no_grad"),
+    "float64": (DOUBLE | {"backend": "triton"}, TypeError, "Q must be float16, bfloat16 or float32"),
+    "gradient": ({"Q": X.clone().requires_grad_()}, RuntimeError, "and Q requires one. Call it under torch.no_grad"),
 }
 
 
@@ -323,14 +307,11 @@ def test_when_it_is_picked(monkeypatch):
 
 
 def test_splits_fill_the_gpu():
-    """Against the plainest cases: one program is cut up as far as it goes, a full GPU stays whole, a wave too many is
-    not begun."""
-    assert choose_splits(1, 1000, 264) == 250 and choose_splits(1, 16, 264) == 16 and choose_splits(1, 10**6,
-                                                                                                    10**6) == MOST
-    assert choose_splits(264, 1000, 264) == 1 and choose_splits(512, 1000, 264) == 1
-    assert choose_splits(4, 1024, 264) == 64 and choose_splits(64, 1024, 264) == 4 and choose_splits(128, 1024,
-                                                                                                     264) == 2
-    assert choose_splits(8, 0, 264) == 1                # no key at all
+    """One program is cut up as far as it goes, a full GPU stays whole, and no wave is begun for a few programs."""
+    for programs, tiles, at_a_time, splits in (
+            (1, 1000, 264, 250), (1, 16, 264, 16), (1, 10**6, 10**6, MOST), (264, 1000, 264, 1), (512, 1000, 264, 1),
+            (4, 1024, 264, 64), (64, 1024, 264, 4), (128, 1024, 264, 2), (8, 0, 264, 1)):
+        assert choose_splits(programs, tiles, at_a_time) == splits
 
 
 # ---- what the compiler makes of it

@@ -13,15 +13,15 @@ def visible(N_q, N_k, causal, left, right):
              and not (causal and j > i + N_k - N_q) for j in range(N_k)] for i in range(N_q)]
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [(-1, -1), (0, 0), (2, -1), (-1, 3), (1, 2), (0, 4), (30, 30)], ids=str)
-@pytest.mark.parametrize("N_q,N_k", [(1, 1), (5, 9), (9, 5), (7, 7), (1, 6), (6, 1)])
-def test_the_oracle_sees_what_the_definition_says(N_q, N_k, causal, window):
+@pytest.mark.parametrize("N_q,N_k", [(1, 1), (5, 9), (9, 5), (1, 6), (6, 1)])
+def test_the_oracle_sees_what_the_definition_says(N_q, N_k):
     """One-hot values make O the weights themselves: those of hidden keys are 0, of visible ones not."""
-    Q, K = torch.randn(N_q, 4), torch.randn(N_k, 4)
-    P, L = attention(Q, K, torch.eye(N_k), causal=causal, window=window)
-    expected = torch.tensor(visible(N_q, N_k, causal, *window))
-    assert torch.equal(P > 0, expected) and torch.equal(L > -torch.inf, expected.any(-1))
+    for causal in (False, True):
+        for window in [(-1, -1), (0, 0), (2, -1), (-1, 3), (1, 2), (0, 4), (30, 30)]:
+            Q, K = torch.randn(N_q, 4), torch.randn(N_k, 4)
+            P, L = attention(Q, K, torch.eye(N_k), causal=causal, window=window)
+            expected = torch.tensor(visible(N_q, N_k, causal, *window))
+            assert torch.equal(P > 0, expected) and torch.equal(L > -torch.inf, expected.any(-1)), (causal, window)
 
 
 @pytest.mark.parametrize("window, causal, same", [

@@ -2,14 +2,11 @@
 
 The first call of its kind is checked, a kernel is chosen, tile sizes, descriptors and grids are worked out, and Triton
 finds the compiled kernel that fits. All of that follows from the options and from the tensors' shapes, strides, dtypes
-and alignment, not from their numbers: together they are the key of the call. A Plan keeps the launches that a key led
-to, and the next call with this key makes the same launches, with its own tensors in the places of the first one's.
-
-Launchers `run` their launches under a key. The operator `remember`s all that one call runs under a key of its own.
+and alignment, not from their numbers: together these are the key of the call. A Plan keeps the launches of a key. The
+next call with that key makes the same launches on its own tensors.
 """
 
 import contextlib
-import itertools
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +18,7 @@ from flashlab.triton_mode import import_triton, interpreted
 
 triton = import_triton()
 RUN = triton and triton.JITFunction.run                # compiler/watch.py replaces it, to hear of every launch
-AT_MOST = 512                                          # keys remembered
+AT_MOST = 512                                          # plans kept
 ORDINARY = {bool, int, float, str, type(None)}         # options of these types are equal only if they mean the same
 INTERPRETER = threading.RLock()                        # the interpreter patches Triton's language while a kernel runs
 
@@ -32,41 +29,33 @@ class Step(NamedTuple):
     run: Callable                  # Triton's compiled kernel on its grid
     values: list                   # the kernel's arguments in order, None in the places of tensors
     tensors: list                  # (place in values, name of the tensor)
-    descriptors: list              # (place in values, name of the tensor that TMA copies, the rest of its descriptor)
+    descriptors: list              # (place in values, name of the tensor that TMA copies, its descriptor)
 
 
 class Plan(NamedTuple):
     """The launches of a call, to be made again."""
 
-    steps: list
-    temporaries: dict              # name: (torch.empty or torch.zeros, shape, dtype)
-    outputs: dict                  # name: (shape, strides, dtype) of what the launches write and the call returns
+    steps: list                    # None stands for a launch that cannot be made again
+    made: dict                     # name: (function, sizes, dtype) of each tensor that a call makes anew
 
 
-class _Call(threading.local):
-    made = None                    # within `remember`: (plan or None, tensors) of each `run` so far
+class _Noting(threading.local):
+    plan = None                    # of the call under way in this thread, None if there is none
+    given = None                   # its tensors by name
 
 
 _plans: dict[tuple, Plan] = {}
-_call = _Call()
-_numbers = itertools.count()
-
-
-def temporary(make, *shape, dtype, device):
-    """A tensor that one launch fills for the next one, new in each call. make: torch.empty or torch.zeros."""
-    T = make(shape, dtype=dtype, device=device)
-    T.made_by = make
-    return T
+_noting = _Noting()
 
 
 def key(options, *tensors):
-    """The cache key of launches: the options, and of each tensor, which may be None, all but its numbers."""
+    """The cache key of a call: the options, and of each tensor (or None) everything but its numbers."""
     return (*options, *((T.shape, T.stride(), T.dtype, T.device, T.data_ptr() % 16) if T is not None else None
                         for T in tensors))
 
 
 def key_of_call(options, *tensors):
-    """The cache key of a call of the operator as its caller made it; None if the call must be checked."""
+    """The cache key of a call of the operator as its caller made it; None if PyTorch must see the call."""
     types = tuple(map(type, options))                  # 1 is not True
     if torch.compiler.is_compiling() or not ORDINARY.issuperset(types) or torch_internals.observed():
         return None
@@ -80,57 +69,44 @@ def key_of_call(options, *tensors):
         return None
 
 
-# ---- the cache
+def call(key, results, tensors, function, *arguments):
+    """function(*arguments); from the second call with the same key on, only the launches that it made.
+
+    results: the names of the tensors that function returns
+    tensors: by name, those that the call is given. The others in its launches are new in each call
+    """
+    if key is None or _noting.plan is not None:        # within another call, whose plan has these launches as well
+        return function(*arguments)
+    plan = _plans.get(key)
+    if plan and triton.JITFunction.run is RUN:
+        return replay(plan, results, tensors)
+    plan = _noting.plan = Plan([], {})
+    _noting.given = tensors
+    try:
+        found = function(*arguments)
+    finally:
+        _noting.plan = _noting.given = None
+    if plan.steps and None not in plan.steps:
+        if len(_plans) >= AT_MOST:
+            _plans.pop(next(iter(_plans)), None)       # the oldest
+        _plans[key] = plan
+    return found
+
 
 def run(key, launches, tensors):
-    """Make the launches of a call, those of a plan if there is one for this key.
+    """Make the launches of a kernel.
 
     launches: launches(**tensors) -> each launch as (kernel, grid, arguments by name), in order
-    tensors:  by name, all that the launches read and write but for temporaries; None where a call has no such tensor
+    tensors:  by name, all that the launches read and write except temporaries; None where a call has no such tensor
     """
-    device = next(iter(tensors.values())).device
-    plan = _known(key)
-    if plan:
-        replay(plan, tensors, device)
-    else:
-        with _current(device):
-            plan = record(launches, tensors)
-        _keep(key, plan)
-    _note(plan, tensors)
+    call(key, (), tensors, _first_run, launches, tensors)
 
 
-def again(key, results, tensors):
-    """The results, by name, of the launches that a call with this key made before; None if they are not known.
-
-    tensors: by name, as `remember` was given them
-    """
-    plan = _known(key)
-    if plan is None:
-        return None
-    device = tensors["Q"].device
-    made = {name: torch.empty_strided(shape, strides, dtype=dtype, device=device)
-            for name, (shape, strides, dtype) in plan.outputs.items()}
-    tensors = tensors | made
-    replay(plan, tensors, device)
-    _note(plan, tensors)
-    return tuple(made[name] for name in results)
-
-
-def remember(key, tensors, function, *arguments):
-    """function(*arguments), and from now on `again` knows the launches that it makes.
-
-    tensors: by name, those that the call is given; the others in its launches are its outputs, new in each call
-    """
-    outer, _call.made = _call.made, []
-    try:
-        results = function(*arguments)
-        made = _call.made
-    finally:
-        _call.made = outer
-    if outer is not None:
-        outer.extend(made)
-    _keep(key, _together(made, tensors))
-    return results
+def temporary(make, *shape, dtype, device):
+    """A tensor that one launch fills for the next one, new in each call. make: torch.empty or torch.zeros."""
+    T = make(shape, dtype=dtype, device=device)
+    T.made_by = make
+    return T
 
 
 def forget():
@@ -138,102 +114,72 @@ def forget():
     _plans.clear()
 
 
-def _known(key):
-    """The plan of a key; None if there is none, or somebody wants to hear of every launch."""
-    plan = _plans.get(key)
-    return plan if plan and triton.JITFunction.run is RUN else None
-
-
-def _keep(key, plan):
-    if plan is not None:
-        if len(_plans) >= AT_MOST:
-            _plans.pop(next(iter(_plans)), None)       # the oldest
-        _plans[key] = plan
-
-
-def _note(plan, tensors):
-    if _call.made is not None:
-        _call.made.append((plan, tensors))
-
-
-def _together(made, given):
-    """One Plan of several; None if a launch has no plan, or took a copy of a tensor that was given."""
-    whole = Plan([], {}, {})
-    for plan, tensors in made:
-        if plan is None:
-            return None
-        for name, T in tensors.items():
-            if T is not None and name not in given:
-                whole.outputs[name] = T.shape, T.stride(), T.dtype
-            elif T is not None and (given[name] is None or given[name].data_ptr() != T.data_ptr()):
-                return None
-        whole.steps.extend(plan.steps)
-        whole.temporaries.update(plan.temporaries)
-    return whole if whole.steps else None
-
-
-def _current(device):
-    """Makes the device the current one, on which Triton launches."""
-    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
-
-
-# ---- launches
-
 def launch(launches):
-    """Launch each; the compiled kernels, None where the interpreter ran one."""
+    """Launch each; returns the compiled kernels, None in place of an interpreted one."""
     with INTERPRETER if interpreted() else contextlib.nullcontext():
         return [kernel[grid](**arguments) for kernel, grid, arguments in launches]
 
 
-def record(launches, tensors):
-    """Make the launches, and return the Plan to make them again; None where there is no such plan.
+def _first_run(launches, tensors):
+    """Make the launches, and note them in the plan of the call under way."""
+    plan, given = _noting.plan, _noting.given
+    tensors = {name: None if T is None else T.detach() for name, T in tensors.items()}     # two objects where K is V
+    device = next(iter(tensors.values())).device
+    with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():     # where Triton launches
+        launches = list(launches(**tensors))
+        compiled = launch(launches)
+    tensors = {name: T for name, T in tensors.items() if T is not None}
+    for name, T in tensors.items():
+        if name not in given:
+            plan.made[name] = torch.empty_strided, (T.shape, T.stride()), T.dtype
+        elif given[name] is None or given[name].data_ptr() != T.data_ptr():                # a copy of what was given
+            plan.steps.append(None)
+    names = {id(T): name for name, T in tensors.items()}
+    for (kernel, grid, arguments), run in zip(launches, compiled, strict=True):
+        plan.steps.append(run and _step(run[(*grid, 1, 1)[:3]], kernel, arguments, names, plan.made))
 
-    There is none where kernels are interpreted, and where a launch takes a copy of a tensor and not the tensor itself.
-    """
-    tensors = {name: None if T is None else T.detach() for name, T in tensors.items()}     # apart, where K is V
-    names = {id(T): name for name, T in tensors.items() if T is not None}
-    launches, temporaries, steps = list(launches(**tensors)), {}, []
-    for (kernel, grid, arguments), compiled in zip(launches, launch(launches), strict=True):
-        if compiled is None:
+
+def _step(run, kernel, arguments, names, made):
+    """The Step of a launch; None if it took a tensor that is neither named nor a temporary."""
+    step = Step(run, [arguments[name] for name in kernel.arg_names], [], [])
+    for place, value in enumerate(step.values):
+        T = getattr(value, "base", value)              # of a descriptor its tensor
+        if not isinstance(T, torch.Tensor):
+            continue
+        if id(T) not in names and hasattr(T, "made_by"):
+            names[id(T)] = f"temporary {len(made)}"
+            made[names[id(T)]] = T.made_by, (T.shape,), T.dtype
+        if id(T) not in names:
             return None
-        step = Step(compiled[(*grid, 1, 1)[:3]], [arguments[name] for name in kernel.arg_names], [], [])
-        for place, value in enumerate(step.values):
-            T = getattr(value, "base", value)
-            if not isinstance(T, torch.Tensor):
-                continue
-            if id(T) not in names and hasattr(T, "made_by"):
-                names[id(T)] = f"temporary {next(_numbers)}"
-                temporaries[names[id(T)]] = (T.made_by, T.shape, T.dtype)
-            if id(T) not in names:
-                return None
-            step.values[place] = None
-            if T is value:
-                step.tensors.append((place, names[id(T)]))
-            else:
-                step.descriptors.append((place, names[id(T)], _of(None, value)))
-        steps.append(step)
-    return Plan(steps, temporaries, {})
+        step.values[place] = None
+        if T is value:
+            step.tensors.append((place, names[id(T)]))
+        else:
+            step.descriptors.append((place, names[id(T)], _moved(value, None)))
+    return step
 
 
-def _of(T, descriptor):
-    """The descriptor, of another tensor with the same key: its checks have been made."""
+def _moved(descriptor, T):
+    """The descriptor for another tensor with the same key, whose checks have been made."""
     other = object.__new__(type(descriptor))
     other.__dict__.update(descriptor.__dict__, base=T)
     return other
 
 
-def replay(plan, tensors, device):
+def replay(plan, results, tensors):
     """Make the launches of a plan with these tensors."""
+    device = next(iter(tensors.values())).device
     if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with _current(device):
-            return replay(plan, tensors, device)
-    if plan.temporaries:
-        made = plan.temporaries.items()
-        tensors = tensors | {name: make(shape, dtype=dtype, device=device) for name, (make, shape, dtype) in made}
+        with torch.cuda.device(device):
+            return replay(plan, results, tensors)
+    if plan.made:
+        tensors = tensors | {name: make(*sizes, dtype=dtype, device=device)
+                             for name, (make, sizes, dtype) in plan.made.items()}
     for run, values, places, descriptors in plan.steps:
         values = values.copy()
         for place, name in places:
-            values[place] = tensors[name].data_ptr()   # of a tensor Triton would ask for it, and the driver, too
+            values[place] = tensors[name].data_ptr()   # given a tensor, Triton would ask it and the driver
         for place, name, descriptor in descriptors:
-            values[place] = _of(tensors[name], descriptor)
+            values[place] = _moved(descriptor, tensors[name])
         run(*values)
+    return tuple(tensors[name] for name in results)

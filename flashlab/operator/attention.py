@@ -1,8 +1,8 @@
 """flash_attention(), and flash_attention_varlen() for packed sequences: the public operators.
 
 Both check their arguments and call `torch.ops.flashlab.attention_forward`, which runs a backend. Autograd calls
-`torch.ops.flashlab.attention_backward`, with Q, K, V, O and L, which it has kept. A call like one before is not checked
-again: flashlab/kernels/plans.py has kept its launches.
+`torch.ops.flashlab.attention_backward` with the saved Q, K, V, O and L. A call like an earlier one is not checked
+again: kernels/plans.py has kept its launches.
 """
 
 import numbers
@@ -27,8 +27,8 @@ from flashlab.validate import (
 )
 
 BACKENDS = ("auto", "triton", "torch")
-KERNELS = tuple(kernel.name for kernel in [*pick.KERNELS, pick.DECODE])
-BACKWARD_KERNELS = tuple(kernel.name for kernel in pick.BACKWARD_KERNELS)
+KERNELS = [kernel.name for kernel in [*pick.KERNELS, pick.DECODE]]
+BACKWARD_KERNELS = [kernel.name for kernel in pick.BACKWARD_KERNELS]
 
 
 def flash_attention(
@@ -43,17 +43,16 @@ def flash_attention(
     Causal:  bottom-right aligned where N_q != N_k. A row that sees no key gives O = 0, L = -inf
     Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit, and causal
              is right = 0. Tiles outside are skipped, forward and backward
-    Dropout: seed decides which weights are dropped: the same seed and shapes drop the same ones. Without a seed one is
-             drawn from PyTorch's generator of Q's device. No mask is stored. Triton only
+    Dropout: the same seed and shapes drop the same weights. Without a seed one is drawn from PyTorch's generator of Q's
+             device. No mask is stored. Triton only
     Gradient: of O and of L, once: a second derivative raises, and so does a forward-mode one. Nothing N x N is stored
-    Autocast: inputs are cast to its dtype, as those of scaled_dot_product_attention, gradients back to the inputs'
-    Scores:  float32: one beyond 3.4e38 is inf, and its row NaN; one below -3.4e38 is -inf and weighs nothing, as if it
-             were hidden
+    Autocast: as scaled_dot_product_attention: inputs are cast to its dtype, gradients back to the inputs' dtypes
+    Scores:  float32: one beyond 3.4e38 is inf, and its row NaN; one below -3.4e38 is -inf and weighs nothing
     Deterministic: same inputs, same bits. The fastest kernels add up dQ in whatever order their programs finish.
              None: as torch.are_deterministic_algorithms_enabled() says
-    Backend: "triton" runs the best of flashlab/kernels that takes the call, see `pick.pick`; a kernel's name that
-             kernel, or raises; "torch" operator/torch_backend.py; "auto" see `pick_backend`
-    Left out: ALiBi, soft-capped scores, biases and masks of any other shape, for which PyTorch's FlexAttention
+    Backend: "triton" runs the best kernel that takes the call, see `pick.pick`; a kernel's name runs that kernel, or
+             raises; "torch" runs operator/torch_backend.py; for "auto" see `pick_backend`
+    Left out: ALiBi, soft-capped scores, biases and other masks, for which PyTorch's FlexAttention
              (torch.nn.attention.flex_attention) compiles a kernel. For sequences of different lengths see
              flash_attention_varlen, for a cache of keys flash_attention_decode
     Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
@@ -62,20 +61,18 @@ def flash_attention(
     if deterministic is None:
         deterministic = torch.are_deterministic_algorithms_enabled()
     key = None
-    if type(dropout_p) is float and dropout_p == 0.0:
+    if type(dropout_p) is float and dropout_p == 0.0:              # with dropout each call needs its own seed
         key = plans.key_of_call((causal, window, scale, seed, return_lse, backend, deterministic), Q, K, V)
-    if key and (results := plans.again(key, ("O", "L"), {"Q": Q, "K": K, "V": V})):
-        return results if return_lse else results[0]
-    if torch_internals.autocast_is_on():
-        Q, K, V = transforms.as_autocast(Q, K, V)
+    O, L = plans.call(key, ("O", "L"), {"Q": Q, "K": K, "V": V}, _checked_attention, Q, K, V,
+                      causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
+    return (O, L) if return_lse else O
+
+
+def _checked_attention(Q, K, V, *choices):
+    Q, K, V = transforms.as_autocast(Q, K, V)
     check_qkv(Q, K, V, ndim=4)
     check_heads(Q, K)
-    options = checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
-    if key:
-        O, L = plans.remember(key, {"Q": Q, "K": K, "V": V}, ATTENTION_FORWARD, Q, K, V, *options)
-    else:
-        O, L = ATTENTION_FORWARD(Q, K, V, *options)
-    return (O, L) if return_lse else O
+    return ATTENTION_FORWARD(Q, K, V, *checked_options(Q, K, *choices))
 
 
 def flash_attention_varlen(
@@ -90,23 +87,21 @@ def flash_attention_varlen(
              to cu_seqlens_q[s + 1] and the keys cu_seqlens_k[s] to cu_seqlens_k[s + 1]. Sequences may be empty
     Causal, window: within each sequence, aligned as flash_attention does, with the sequence's own N_q and N_k
     Rows:    beyond the last sequence: O = 0, L = -inf, gradients 0
-    No wait: there are no longest lengths to pass, and no call waits for a GPU: the numbers in cu_seqlens are checked on
-             the CPU only. On a GPU they should begin with 0 and never fall; others give meaningless results, but
-             nothing outside of the tensors is read or written. The torch backend does wait: it computes one sequence
-             after the other
+    No wait: no call waits for a GPU, so the numbers in cu_seqlens are checked on the CPU only. On a GPU wrong numbers
+             give meaningless results, but nothing outside of the tensors is read or written. The torch backend does
+             wait: it computes one sequence after the other
     Dropout, gradient, deterministic, backend, left out, raises: as flash_attention
     Source:  Dao 2023, arXiv:2307.08691
     """
-    if torch_internals.autocast_is_on():
-        Q, K, V = transforms.as_autocast(Q, K, V)
+    Q, K, V = transforms.as_autocast(Q, K, V)
     check_qkv(Q, K, V, ndim=3)
-    Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))    # (1, H, T, d): one batch, in which sequences lie in a row
+    Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))         # (1, H, T, d): one batch holds all sequences
     check_heads(Q, K)
     check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
     options = checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
     options = options._replace(cu_seqlens_q=cu_seqlens_q.contiguous(), cu_seqlens_k=cu_seqlens_k.contiguous())
     O, L = ATTENTION_FORWARD(Q, K, V, *options)
-    O, L = O.squeeze(0).transpose(0, 1), L.squeeze(0)        # O[0] has a gradient that copies, a squeeze's is a view
+    O, L = O.squeeze(0).transpose(0, 1), L.squeeze(0)              # the gradient of O[0] would be a copy
     return (O, L) if return_lse else O
 
 
@@ -119,20 +114,15 @@ def checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, ba
     scale = check_scale(scale, Q.shape[-1])
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, numbers.Integral)):
         raise TypeError(f"seed must be an integer or None, got {describe(seed)}")
-    if backend not in BACKENDS + KERNELS + BACKWARD_KERNELS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got {backend!r}")
     if seed is not None and not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed must fit in 64 bits, got {seed}")
-    place = _seed_tensor(seed, Q.device) if dropout_p > 0 else None
-    return Options(seed=place, causal=causal, scale=scale, dropout_p=float(dropout_p), backend=backend,
-                   deterministic=deterministic, window=window)
-
-
-def _seed_tensor(seed, device):
-    """The seed where the kernels read it: on the device, so that drawing one does not wait for the GPU."""
-    if seed is None:
-        return torch.randint(2**63 - 1, (), device=device)
-    return torch.full((), int(seed), dtype=torch.int64, device=device)
+    if backend not in (*BACKENDS, *KERNELS, *BACKWARD_KERNELS):
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got {backend!r}")
+    drawn = None
+    if dropout_p > 0:                                              # a tensor: reading it would wait for the GPU
+        drawn = (torch.randint(2**63 - 1, (), device=Q.device) if seed is None
+                 else torch.full((), int(seed), dtype=torch.int64, device=Q.device))
+    return Options(drawn, causal, scale, float(dropout_p), backend, deterministic, window)
 
 
 def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
@@ -159,9 +149,23 @@ def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
     return "triton", f"the kernel compiled for this GPU's compute capability, {have}"
 
 
+def backend_for(backend, Q, V, dropout_p=0.0):
+    """"torch", "triton" or the name of a kernel. Raises: RuntimeError where Triton is wanted and absent"""
+    if backend == "auto":
+        return pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]), dropout_p)[0]
+    if backend != "torch" and import_triton() is None:
+        raise RuntimeError(
+            "backend='triton' needs triton, which is not installed and exists for Linux only. Use backend='torch' or "
+            "'auto' here; on Linux run `pip install triton`; on Windows work in WSL, anywhere in a remote notebook.")
+    return backend
+
+
+# ---- the operators, defined with torch.library, so that torch.compile takes them whole, as one node of the graph
+
+
 class Options(NamedTuple):
-    """What a call may choose, as both operators take it, after their tensors. A new option is a field here, an argument
-    of flash_attention and of kernels/launch.check_call, and what the kernels make of it."""
+    """The arguments of both operators after their tensors. A new option is a field here, a word of SCHEMA, and an
+    argument of flash_attention and of kernels/launch.check_call."""
 
     seed: torch.Tensor | None
     causal: bool
@@ -174,28 +178,17 @@ class Options(NamedTuple):
     cu_seqlens_k: torch.Tensor | None = None
 
     @property
-    def packed(self):
-        return self.cu_seqlens_q is not None
-
-    @property
-    def masks(self):
-        """As the torch backend takes them."""
-        return {"causal": self.causal, "window": self.window, "scale": self.scale}
-
-    @property
     def tensors(self):
         return {"seed": self.seed, "cu_seqlens_q": self.cu_seqlens_q, "cu_seqlens_k": self.cu_seqlens_k}
 
     @property
-    def of_few(self):
-        """window and cu_seqlens, which few kernels take; left out where unset."""
+    def of_kernels(self):
+        """The options that a kernel's function takes. Few take window, cu_seqlens and dropout: left out if unset."""
         few = {"window": self.window, "cu_seqlens_q": self.cu_seqlens_q, "cu_seqlens_k": self.cu_seqlens_k}
-        return {name: value for name, value in few.items() if value is not None}
-
-    @property
-    def of_a_kernel(self):
-        dropout = {"dropout_p": self.dropout_p, "seed": self.seed} if self.dropout_p > 0 else {}
-        return {"causal": self.causal, "scale": self.scale} | self.of_few | dropout
+        if self.dropout_p > 0:
+            few |= {"dropout_p": self.dropout_p, "seed": self.seed}
+        set_ones = {name: value for name, value in few.items() if value is not None}
+        return {"causal": self.causal, "scale": self.scale} | set_ones
 
     def key(self, name, *tensors):
         """The cache key of the operator of this name."""
@@ -203,13 +196,11 @@ class Options(NamedTuple):
         return plans.key((name, *plain), *tensors, *self.tensors.values())
 
 
-SCHEMA_TYPES = {torch.Tensor | None: "Tensor?", bool: "bool", float: "float", str: "str", list[int] | None: "int[]?"}
-OPTIONS = ", ".join(f"{SCHEMA_TYPES[kind]} {name}" for name, kind in Options.__annotations__.items())
-
-# Defined with torch.library, so that torch.compile takes them whole, as one node of the graph.
-torch.library.define("flashlab::attention_forward", f"(Tensor Q, Tensor K, Tensor V, {OPTIONS}) -> (Tensor, Tensor)")
+SCHEMA = ("Tensor? seed, bool causal, float scale, float dropout_p, str backend, bool deterministic, int[]? window, "
+          "Tensor? cu_seqlens_q, Tensor? cu_seqlens_k")
+torch.library.define("flashlab::attention_forward", f"(Tensor Q, Tensor K, Tensor V, {SCHEMA}) -> (Tensor, Tensor)")
 torch.library.define("flashlab::attention_backward", "(Tensor Q, Tensor K, Tensor V, Tensor O, Tensor dO, Tensor L, "
-                                                     f"Tensor? dL, {OPTIONS}) -> (Tensor, Tensor, Tensor)")
+                                                     f"Tensor? dL, {SCHEMA}) -> (Tensor, Tensor, Tensor)")
 ATTENTION_FORWARD = torch.ops.flashlab.attention_forward.default
 ATTENTION_BACKWARD = torch.ops.flashlab.attention_backward.default
 
@@ -218,8 +209,7 @@ ATTENTION_BACKWARD = torch.ops.flashlab.attention_backward.default
 def _(Q, K, V, *options):
     options = Options(*options)
     tensors = {"Q": Q, "K": K, "V": V} | options.tensors
-    key = options.key("forward", Q, K, V)
-    return plans.again(key, ("O", "L"), tensors) or plans.remember(key, tensors, _first_forward, Q, K, V, options)
+    return plans.call(options.key("forward", Q, K, V), ("O", "L"), tensors, run_forward, Q, K, V, options)
 
 
 @torch.library.impl("flashlab::attention_backward", "default")
@@ -227,31 +217,51 @@ def _(Q, K, V, O, dO, L, dL, *options):
     options = Options(*options)
     dO = dO.contiguous() if 0 in dO.stride() else dO   # of O.sum() it is one expanded number, which TMA cannot copy
     L, dL = L.contiguous(), None if dL is None else dL.contiguous()
-    tensors = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL} | options.tensors
-    key = options.key("backward", Q, K, V, O, dO, L, dL)
-    return plans.again(key, ("dQ", "dK", "dV"), tensors) or plans.remember(
-        key, tensors, _first_backward, Q, K, V, O, dO, L, dL, options)
+    inputs = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL}
+    key = options.key("backward", *inputs.values())
+    return plans.call(key, ("dQ", "dK", "dV"), inputs | options.tensors, run_backward, *inputs.values(), options)
+
+
+def run_forward(Q, K, V, options):
+    """O and L, by the backend that the options name."""
+    backend = backend_for(options.backend, Q, V, options.dropout_p)
+    if backend == "torch":
+        return torch_backend.run_forward(Q, K, V, options)
+    if backend in KERNELS:
+        kernel = pick.named(backend, **options.of_kernels)
+    else:
+        kernel, _ = pick.pick(Q, K, V, **options.of_kernels)
+    return kernel.function(Q, K, V, **options.of_kernels)
+
+
+def run_backward(Q, K, V, O, dO, L, dL, options):
+    """dQ, dK and dV, by the backend that the options name."""
+    backend = backend_for(options.backend, Q, V, options.dropout_p)
+    if backend == "torch":
+        return torch_backend.run_backward(Q, K, V, O, dO, L, dL, options)
+    deterministic = options.deterministic
+    if backend in BACKWARD_KERNELS:
+        kernel = pick.named(backend, **options.of_kernels)
+    else:
+        kernel, _ = pick.pick(Q, K, V, backward=True, deterministic=deterministic, **options.of_kernels)
+    return kernel.function(Q, K, V, O, dO, L, dL=dL, deterministic=deterministic, **options.of_kernels)
 
 
 @torch.library.register_fake("flashlab::attention_forward")
 def _(Q, K, V, *options):
-    """Shapes and dtypes alone: what torch.compile asks for while it traces."""
-    return _empty(Q, V.shape[-1], Options(*options).packed), Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
+    """Shapes and dtypes alone, for torch.compile as it traces."""
+    packed = Options(*options).cu_seqlens_q is not None
+    return torch_backend.empty(Q, V.shape[-1], packed), torch_backend.empty_L(Q)
 
 
 @torch.library.register_fake("flashlab::attention_backward")
 def _(Q, K, V, O, dO, L, dL, *options):
-    return tuple(_empty(T, T.shape[-1], Options(*options).packed) for T in (Q, K, V))
-
-
-def _empty(T, d, packed):
-    """An output (B, H, N, d), contiguous; with packed sequences its transpose, (1, T, H, d), is."""
-    B, H, N, _ = T.shape
-    return T.new_empty(B, N, H, d).transpose(1, 2) if packed else T.new_empty(B, H, N, d)
+    packed = Options(*options).cu_seqlens_q is not None
+    return tuple(torch_backend.empty(T, T.shape[-1], packed) for T in (Q, K, V))
 
 
 class _Attention(torch_internals.Function):
-    """The forward operator, and its gradients by the backward one."""
+    """The forward operator, whose gradients are those of the backward one."""
 
     @staticmethod
     def forward(ctx, Q, K, V, *options):
@@ -260,7 +270,7 @@ class _Attention(torch_internals.Function):
             O, L = ATTENTION_FORWARD(Q, K, V, *options)
         ctx.save_for_backward(Q, K, V, O, L, *options.tensors.values())
         ctx.options = options._replace(**dict.fromkeys(options.tensors))
-        ctx.set_materialize_grads(False)        # L seldom has a gradient, and zeros would have to be written and read
+        ctx.set_materialize_grads(False)               # L seldom has a gradient: write and read no zeros
         return O, L
 
     @staticmethod
@@ -304,93 +314,7 @@ def _autograd(operator, function, n):
 
 
 LIBRARY = torch.library.Library("flashlab", "FRAGMENT")
-LIBRARY.impl("attention_forward", _autograd(ATTENTION_FORWARD, _Attention, 3), "Autograd")
-LIBRARY.impl("attention_backward", _autograd(ATTENTION_BACKWARD, _Gradients, 7), "Autograd")
-torch.library.register_vmap(ATTENTION_FORWARD, transforms.vmap_rule(ATTENTION_FORWARD, 3, Options))
-torch.library.register_vmap(ATTENTION_BACKWARD, transforms.vmap_rule(ATTENTION_BACKWARD, 7, Options))
+for operator, function, n in (ATTENTION_FORWARD, _Attention, 3), (ATTENTION_BACKWARD, _Gradients, 7):
+    LIBRARY.impl(operator, _autograd(operator, function, n), "Autograd")
+    torch.library.register_vmap(operator, transforms.vmap_rule(operator, n, Options))
 transforms.register_flops(torch.ops.flashlab.attention_forward, torch.ops.flashlab.attention_backward, Options)
-
-
-def _backend(Q, V, options):
-    """"torch", "triton" or the name of a kernel. Raises: RuntimeError where Triton is wanted and absent"""
-    if options.backend == "auto":
-        return pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]), options.dropout_p)[0]
-    if options.backend != "torch":
-        needs_triton()
-    return options.backend
-
-
-def needs_triton():
-    """Raise RuntimeError where Triton is not installed."""
-    if import_triton() is None:
-        raise RuntimeError(
-            "backend='triton' needs triton, which is not installed and exists for Linux only. Use backend='torch' or "
-            "'auto' here; on Linux run `pip install triton`; on Windows work in WSL, anywhere in a remote notebook.")
-
-
-def _first_forward(Q, K, V, options):
-    """O and L of a call whose launches are not known yet."""
-    run = _run_torch if _backend(Q, V, options) == "torch" else _run_triton
-    return run(Q, K, V, options)
-
-
-def _first_backward(Q, K, V, O, dO, L, dL, options):
-    """dQ, dK and dV of a call whose launches are not known yet."""
-    run = _run_torch_backward if _backend(Q, V, options) == "torch" else _run_triton_backward
-    return run(Q, K, V, O, dO, L, dL, options)
-
-
-def _run_triton(Q, K, V, options):
-    if options.backend in KERNELS:
-        rung = pick.named(options.backend, dropout_p=options.dropout_p, **options.of_few)
-    else:
-        rung, _ = pick.pick(Q, K, V, causal=options.causal, dropout_p=options.dropout_p, **options.of_few)
-    return rung.function(Q, K, V, **options.of_a_kernel)
-
-
-def _run_triton_backward(Q, K, V, O, dO, L, dL, options):
-    if options.backend in BACKWARD_KERNELS:
-        rung = pick.named(options.backend, dropout_p=options.dropout_p, **options.of_few)
-    else:
-        rung, _ = pick.pick(Q, K, V, backward=True, causal=options.causal, dropout_p=options.dropout_p,
-                            deterministic=options.deterministic, **options.of_few)
-    return rung.function(Q, K, V, O, dO, L, dL=dL, deterministic=options.deterministic, **options.of_a_kernel)
-
-
-def dtype_of_L(Q):
-    return torch.float64 if Q.dtype == torch.float64 else torch.float32
-
-
-def _run_torch(Q, K, V, options):
-    if options.dropout_p > 0:
-        raise NotImplementedError(
-            f"only the Triton kernels have dropout, and backend 'torch' was to run, got dropout_p={options.dropout_p}, "
-            f"{str(Q.dtype).removeprefix('torch.')} and d, d_v = {Q.shape[-1]}, {V.shape[-1]}. Pass dropout_p=0.0, use "
-            f"backend='triton' in float16, bfloat16 or float32 with d and d_v up to {MAX_HEAD_DIM}, or see dropout in "
-            "flashlab.rungs.fa1.fa1_forward."
-        )
-    O = _empty(Q, V.shape[-1], options.packed).zero_()                          # rows of no sequence stay as they are
-    L = Q.new_full(Q.shape[:3], -torch.inf, dtype=dtype_of_L(Q))
-    for rows, keys in _sequences(options):
-        Q_s, O_s, L_s = (T[:, :, rows] for T in (Q, O, L))
-        torch_backend.forward(Q_s, K[:, :, keys], V[:, :, keys], O_s, L_s, **options.masks)
-    return O, L
-
-
-def _run_torch_backward(Q, K, V, O, dO, L, dL, options):
-    dQ = _empty(Q, Q.shape[-1], options.packed).zero_()
-    dK, dV = (_empty(T.to(L.dtype), T.shape[-1], options.packed).zero_() for T in (K, V))  # sums over blocks of queries
-    for rows, keys in _sequences(options):
-        Q_s, O_s, dO_s, L_s, dQ_s = (T[:, :, rows] for T in (Q, O, dO, L, dQ))
-        K_s, V_s, dK_s, dV_s = (T[:, :, keys] for T in (K, V, dK, dV))
-        torch_backend.backward(Q_s, K_s, V_s, O_s, dO_s, L_s, None if dL is None else dL[:, :, rows], dQ_s, dK_s, dV_s,
-                               **options.masks)
-    return dQ, dK.to(K.dtype), dV.to(V.dtype)
-
-
-def _sequences(options):
-    """The rows of Q and the rows of K of each sequence."""
-    if not options.packed:
-        return [(slice(None), slice(None))]
-    starts = options.cu_seqlens_q.tolist(), options.cu_seqlens_k.tolist()
-    return zip(*(map(slice, cu[:-1], cu[1:]) for cu in starts), strict=True)

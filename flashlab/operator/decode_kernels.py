@@ -1,18 +1,15 @@
 """Flash-Decoding: few queries before many keys, as when a model generates text one token at a time.
 
 The other kernels have one program for each query block, and one new query is one block: a GPU of 132 SMs runs as many
-programs as there are heads, and each walks a whole sequence. Here the keys are shared out as well. A program walks one
-chunk of them and leaves a partial O and L; a second kernel merges the chunks of each row by their L, as chapter 03
-merges two states.
+programs as there are heads. Here the keys are shared out as well. A program walks one chunk of them and leaves a
+partial O and L; a second kernel merges the chunks of each row by their L, as chapter 03 merges two states.
 
 There is little to compute and much to read: K and V once, at the speed of HBM. So all rows that read the same key head,
 those of H_q / H_kv query heads times N_q queries, lie in one tile.
 
-The keys lie in a cache with room for N_k of them, and `lengths` says how many are there. It stays on the GPU: the
-number of chunks follows from the room, and each program cuts its own sequence's tiles into that many. So no call waits
-for the GPU, a CUDA graph can capture it, and all programs of a sequence have the same to do, however little of the room
-it takes. A paged cache holds the keys in pages, and block_table says which page holds the keys p·page_size and on of a
-sequence.
+The cache has room for N_k keys, and `lengths` on the GPU says how many are there. The number of chunks follows from the
+room, and each program cuts its own sequence's tiles into that many: no call waits for the GPU, and a CUDA graph can
+capture it. A paged cache holds page_size keys a page, and block_table names the pages of each sequence.
 """
 
 import torch
@@ -29,13 +26,13 @@ from flashlab.kernels.launch import (
     positive_scale,
     programs_at_a_time,
     refuse,
+    shared_arguments,
 )
 from flashlab.operator.sequences import key_blocks_seen, visible
 from flashlab.operator.splits import choose_splits
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
-# of a tile: more rows read K and V again, from L2
-MOST_ROWS = {torch.float16: 64, torch.bfloat16: 64, torch.float32: 16}
+MOST_ROWS = {torch.float16: 64, torch.bfloat16: 64, torch.float32: 16}         # of a tile: more read K, V again from L2
 MERGED = 16                                            # partial results that the merge takes at a time
 
 
@@ -168,23 +165,17 @@ KERNEL = None                          # `launch` says which kernels, one or two
 
 
 def fa2_decode_forward(Q, K, V, *, causal=False, window=None, scale=None, dropout_p=0.0, seed=None):
-    """Exact attention for few queries and many keys, in two launches; in one where there are heads enough to fill the
-    GPU.
+    """Exact attention for few queries and many keys, in two launches; in one where the heads fill the GPU.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v)
-             -> O (B, H_q, N_q, d_v) in Q's dtype, L (B, H_q, N_q) float32, natural-log logsumexp
-             any strides; d, d_v <= 256; H_q a multiple of H_kv; float16, bfloat16, float32. Many queries are taken,
-             too, but slowly
-    Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit; causal is
-             (-1, 0)
+    Shapes:  as fa2_triton_forward. Many queries are taken, too, but slowly
+    Window:  as flash_attention
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"
     New:     against fa2_exp2_forward: the keys are shared out as well, and one tile holds all rows that read the same
              key head
     """
-    options = check_call(Q, K, V, B_r=None, B_c=None, causal=causal, window=window, scale=scale, dropout_p=dropout_p,
-                         seed=seed)
+    options = check_call(Q, K, V, causal=causal, window=window, scale=scale, dropout_p=dropout_p, seed=seed)
     refuse(why_not(Q, K, V, dropout_p=dropout_p))
     return forward(KERNEL, launch, Q, K, V, **options)
 
@@ -195,10 +186,10 @@ def why_not(Q, K, V, *, dropout_p=0.0, **options):
 
 
 def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True, left=None, right=None, added=0,
-           splits=None, tiles=None, dropout_p=0.0, seed=None):
+           splits=None, tiles=None):
     """The launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs.
 
-    lengths: how many keys each sequence has, `added` of them not counted; without it all rows of K are keys
+    lengths: how many keys each sequence has, without the `added` new ones; if None, all rows of K are keys
     tiles:   (B_c, num_warps, num_stages), by default `best_tiles`
     """
     Q, scale = positive_scale(Q, scale)
@@ -207,31 +198,32 @@ def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True,
     group_rows = H_q // H_kv * N_q
     B_r = min(MOST_ROWS[Q.dtype], padded(group_rows))
     programs = B * H_kv * triton.cdiv(group_rows, B_r)
-    looked_up = block_table is not None and programs < programs_at_a_time(Q, 8)        # and not a program for each SM
+    looked_up = block_table is not None and programs < programs_at_a_time(Q, 8)    # and not a program for each SM
     B_c, num_warps, num_stages = tiles or best_tiles(Q, V, B_r, looked_up)
     longest = room if left is None else min(room, left + N_q + right)
-    tile = num_stages * B_c * (padded(Q.shape[-1]) + padded(d_v)) * Q.itemsize         # bytes of shared memory, about
+    tile = num_stages * B_c * (padded(Q.shape[-1]) + padded(d_v)) * Q.itemsize     # bytes of shared memory, about
     splits = splits or choose_splits(programs, triton.cdiv(longest, B_c), programs_at_a_time(Q, num_warps, tile))
-    arguments = strides(Q=Q, K=K, V=V) | of_cache(lengths, block_table) | widths(Q, V)
-    arguments |= {"scale": scale, "H_q": H_q, "H_kv": H_kv, "N_q": N_q, "N_k": room, "added": added, "splits": splits,
-                  "all_rows": L.numel(), "left": left, "right": right, "causal": causal, "pages": K.shape[0],
-                  "page_size": page_size}
+    options = {"scale": scale, "causal": causal, "left": left, "right": right, "added": added, "splits": splits,
+               "all_rows": L.numel()}
+    arguments = shared_arguments(Q, K, V, options) | of_cache(K, lengths, block_table) | {"N_k": room}
     arguments |= {"B_r": B_r, "B_c": B_c, "num_warps": num_warps, "num_stages": num_stages}
     if splits == 1:
         return [(decode_kernel, (programs,), arguments | {"O": O, "L": L})]
-    parts = {f"{name}_split": plans.temporary(torch.empty, splits, *T.shape, dtype=torch.float32, device=Q.device)
-             for name, T in (("O", O), ("L", L))}
-    merge = parts | {"O": O, "L": L, "all_rows": L.numel(), "splits": splits, "d_v": d_v, "B_s": MERGED,
-                     "B_dv": padded(d_v)}
-    return [(decode_kernel, (programs * splits,), arguments | {"O": parts["O_split"], "L": parts["L_split"]}),
+    O_split, L_split = (plans.temporary(torch.empty, splits, *T.shape, dtype=torch.float32, device=Q.device)
+                        for T in (O, L))
+    merge = {"O_split": O_split, "L_split": L_split, "O": O, "L": L, "all_rows": L.numel(), "splits": splits,
+             "d_v": d_v, "B_s": MERGED, "B_dv": padded(d_v)}
+    return [(decode_kernel, (programs * splits,), arguments | {"O": O_split, "L": L_split}),
             (merge_kernel, (L.numel(),), merge)]
 
 
 def best_tiles(Q, V, B_r, looked_up=False):
-    """(B_c, num_warps, num_stages): 32 KiB of K and V a stage. On a Hopper one program an SM with four stages reads a
-    full card's caches fastest (results/decode_h200.json, "sweep"); elsewhere there is room for two. So there is where
-    programs look up each tile's page and are fewer than SMs ("four stages" there): four stages took up to a quarter
-    longer."""
+    """(B_c, num_warps, num_stages): 32 KiB of K and V a stage.
+
+    On a Hopper, one program an SM with four stages reads a full card's caches fastest (results/decode_h200.json,
+    "sweep"); elsewhere there is room for two. Four stages took up to a quarter longer where programs look up each
+    tile's page and are fewer than SMs ("four stages" there).
+    """
     wide = max(Q.shape[-1], V.shape[-1])
     if Q.dtype == torch.float32:
         return (32, 8, 2)
@@ -242,36 +234,24 @@ def best_tiles(Q, V, B_r, looked_up=False):
 
 def append(K_new, V_new, K, V, lengths, block_table):
     """Write K_new and V_new into the cache behind the keys that are there; nothing is checked."""
-    if K_new.numel() == 0:
-        return
     tensors = {"K_new": K_new, "V_new": V_new, "K": K, "V": V, "lengths": lengths, "block_table": block_table}
-    plans.run(plans.key((append,), *tensors.values()), append_launches, tensors)
+    if K_new.numel() > 0:
+        plans.run(plans.key((append,), *tensors.values()), append_launches, tensors)
 
 
 def append_launches(K_new, V_new, K, V, lengths, block_table):
     """The one launch of `append`: a program for each new key of each head."""
-    B, H_kv, N_q, _ = K_new.shape
-    room = K.shape[2] * (1 if block_table is None else block_table.shape[1])
-    arguments = strides(K_new=K_new, V_new=V_new, K=K, V=V)
-    arguments |= of_cache(lengths, block_table) | widths(K, V)
-    arguments |= {"H_kv": H_kv, "N_q": N_q, "room": room, "pages": K.shape[0], "page_size": K.shape[2], "num_warps": 1}
-    return [(append_kernel, (B * H_kv * N_q,), arguments)]
+    B, H_kv, N_q, d = K_new.shape
+    arguments = {"H_kv": H_kv, "N_q": N_q, "room": K.shape[2] * (1 if block_table is None else block_table.shape[1]),
+                 "d": d, "d_v": V.shape[-1], "B_d": padded(d), "B_dv": padded(V.shape[-1]), "num_warps": 1}
+    for name, T in {"K_new": K_new, "V_new": V_new, "K": K, "V": V}.items():
+        arguments |= {name: T} | {f"stride_{name}{axis}": step for axis, step in zip("bhnd", T.stride(), strict=True)}
+    return [(append_kernel, (B * H_kv * N_q,), arguments | of_cache(K, lengths, block_table))]
 
 
-def strides(**tensors):
-    """The tensors (B, H, N, d) by name, and how many elements to step over along each of their dimensions."""
-    steps = {f"stride_{name}{axis}": step for name, T in tensors.items()
-             for axis, step in zip("bhnd", T.stride(), strict=True)}
-    return tensors | steps
-
-
-def of_cache(lengths, block_table):
-    """What says which keys there are, and where; 0 stands for the strides of what is absent."""
+def of_cache(K, lengths, block_table):
+    """The arguments that say where the keys lie; strides of absent tensors are 0."""
     steps = (0, 0) if block_table is None else block_table.stride()
     return {"lengths": lengths, "block_table": block_table, "stride_table_b": steps[0], "stride_table_n": steps[1],
-            "stride_lengths": 0 if lengths is None else lengths.stride(0)}
-
-
-def widths(Q, V):
-    """The head dimensions, and the powers of two that tiles pad them to."""
-    return {"d": Q.shape[-1], "d_v": V.shape[-1], "B_d": padded(Q.shape[-1]), "B_dv": padded(V.shape[-1])}
+            "stride_lengths": 0 if lengths is None else lengths.stride(0), "pages": K.shape[0],
+            "page_size": K.shape[2]}

@@ -9,7 +9,7 @@ import torch
 from flashlab import torch_internals
 from flashlab.kernels import plans
 from flashlab.operator import torch_backend
-from flashlab.operator.attention import BACKENDS, dtype_of_L, needs_triton, pick_backend
+from flashlab.operator.attention import BACKENDS, backend_for
 from flashlab.triton_mode import check_device
 from flashlab.validate import (
     MAX_HEAD_DIM,
@@ -32,8 +32,7 @@ def flash_attention_decode(
 
     Shapes:  Q (B, H_q, N_q, d), K_cache (B, H_kv, N_max, d), V_cache (B, H_kv, N_max, d_v) -> O (B, H_q, N_q, d_v) in
              Q's dtype; with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64
-             inputs). Any strides; H_q a multiple of H_kv. N_q is small: 1, or as many as are proposed and verified at a
-             time
+             inputs). Any strides; H_q a multiple of H_kv. N_q is small: 1, or as many tokens as are verified at a time
     Lengths: (B,) int32, on Q's device. Sequence b has the keys 0 to lengths[b] - 1 of its cache; the new queries are
              its last N_q. What the cache holds behind them has no effect
     New:     K_new (B, H_kv, N_q, d) and V_new (B, H_kv, N_q, d_v) are first written into the cache, at lengths[b] to
@@ -48,8 +47,7 @@ def flash_attention_decode(
              results, but nothing outside of the caches is read or written; a new key for which there is no room is not
              written. The torch backend does wait: it computes one sequence after the other
     Gradient: none. flash_attention has one
-    Backend: "triton" runs operator/decode_kernels.py, "torch" operator/torch_backend.py, "auto" see
-             `attention.pick_backend`
+    Backend: "triton" runs operator/decode_kernels.py, "torch" torch_backend.py, for "auto" see `attention.pick_backend`
     Raises:  TypeError or ValueError before anything is launched; RuntimeError where a gradient is asked for
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023,
              arXiv:2309.06180
@@ -57,12 +55,17 @@ def flash_attention_decode(
     tensors = {"Q": Q, "K": K_cache, "V": V_cache, "lengths": lengths, "block_table": block_table, "K_new": K_new,
                "V_new": V_new}
     key = plans.key_of_call((window, scale, splits, return_lse, backend), *tensors.values())
-    if key and (results := plans.again(key, ("O", "L"), tensors)):
-        return results if return_lse else results[0]
+    O, L = plans.call(key, ("O", "L"), tensors, _checked_step, *tensors.values(),
+                      window, scale, splits, return_lse, backend)
+    return (O, L) if return_lse else O
+
+
+def _checked_step(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, window, scale, splits, return_lse, backend):
+    """Check the arguments, append to the cache and attend to it: O and L."""
     _check_cache(Q, K_cache, V_cache, lengths, block_table)
-    N_q, N_max = Q.shape[2], _room(K_cache, block_table)
+    N_max = _room(K_cache, block_table)
     added = _check_new(Q, K_cache, V_cache, K_new, V_new)
-    _, window = check_window(window, True, N_q, N_max)
+    _, window = check_window(window, True, Q.shape[2], N_max)
     scale = check_scale(scale, Q.shape[-1])
     check_bool(return_lse=return_lse)
     if splits is not None:
@@ -70,13 +73,6 @@ def flash_attention_decode(
     _check_backend(backend, Q, V_cache)
     _check_numbers(lengths, block_table, K_cache, added, N_max)
     _check_no_gradient(Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
-    attend = Q, K_cache, V_cache, lengths, block_table, K_new, V_new, added, window, scale, splits, backend
-    O, L = plans.remember(key, tensors, _append_and_attend, *attend) if key else _append_and_attend(*attend)
-    return (O, L) if return_lse else O
-
-
-def _append_and_attend(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, added, window, scale, splits, backend):
-    """O and L by the two operators."""
     if added:
         CACHE_APPEND(K_new, V_new, K_cache, V_cache, lengths, block_table, backend)
     return ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
@@ -87,7 +83,7 @@ def _room(cache, block_table):
     return cache.shape[2] if block_table is None else block_table.shape[1] * cache.shape[2]
 
 
-# ---- what is wrong with an argument
+# ---- the checks of the arguments
 
 def _check_cache(Q, K_cache, V_cache, lengths, block_table):
     check_qkv(Q, K_cache, V_cache, ndim=4, names=("K_cache", "V_cache"))
@@ -97,17 +93,18 @@ def _check_cache(Q, K_cache, V_cache, lengths, block_table):
     check_int32("lengths", lengths, Q)
     if lengths.shape != (B,):
         raise ValueError(f"lengths must have the shape (B,) with Q's batch size B = {B}, got {describe(lengths)}")
-    if block_table is None and K_cache.shape[0] != B:
-        raise ValueError(f"K_cache must have Q's batch size B = {B}, or come with a block_table, got "
-                         f"{describe(K_cache)}")
-    if block_table is not None:
-        check_int32("block_table", block_table, Q)
-        if block_table.ndim != 2 or len(block_table) != B:
-            raise ValueError(f"block_table must have the shape (B, max_pages) with Q's batch size B = {B}, got "
-                             f"{describe(block_table)}")
-        if K_cache.shape[0] == 0 or K_cache.shape[2] == 0:
-            raise ValueError("K_cache must have at least one page of at least one row with a block_table, got "
+    if block_table is None:
+        if K_cache.shape[0] != B:
+            raise ValueError(f"K_cache must have Q's batch size B = {B}, or come with a block_table, got "
                              f"{describe(K_cache)}")
+        return
+    check_int32("block_table", block_table, Q)
+    if block_table.ndim != 2 or len(block_table) != B:
+        raise ValueError(f"block_table must have the shape (B, max_pages) with Q's batch size B = {B}, got "
+                         f"{describe(block_table)}")
+    if K_cache.shape[0] == 0 or K_cache.shape[2] == 0:
+        raise ValueError("K_cache must have at least one page of at least one row with a block_table, got "
+                         f"{describe(K_cache)}")
 
 
 def _check_new(Q, K_cache, V_cache, K_new, V_new):
@@ -120,7 +117,7 @@ def _check_new(Q, K_cache, V_cache, K_new, V_new):
             raise TypeError(f"{name} must be a torch.Tensor, as K_new and V_new come together, got {describe(T)}")
         if T.dtype != Q.dtype or T.device != Q.device:
             raise TypeError(f"{name} must match Q's dtype and device, {Q.dtype} on {Q.device}, got {describe(T)}")
-        if tuple(T.shape) != tuple(shape):
+        if T.shape != shape:
             raise ValueError(f"{name} must have the shape (B, H_kv, N_q, d) = {tuple(shape)}, got {describe(T)}")
     return Q.shape[2]
 
@@ -180,26 +177,24 @@ def _(K_new, V_new, K_cache, V_cache, lengths, block_table, backend):
     if kernels := _kernels(backend, K_new, V_new):
         kernels.append(K_new, V_new, K_cache, V_cache, lengths, block_table)
         return
-    N_q, room, pages = K_new.shape[2], _room(K_cache, block_table), len(K_cache)
+    room, page_size = _room(K_cache, block_table), K_cache.shape[2]
     for b, length in enumerate(lengths.tolist()):
-        for n, key in enumerate(range(length, length + N_q)):
-            page, slot = b, key
-            if block_table is not None:
-                page, slot = int(block_table[b, key // K_cache.shape[2]]), key % K_cache.shape[2]
-            if 0 <= key < room and 0 <= page < pages:
-                K_cache[page, :, slot] = K_new[b, :, n]
-                V_cache[page, :, slot] = V_new[b, :, n]
+        for n, key in enumerate(range(length, length + K_new.shape[2])):
+            if not 0 <= key < room:
+                continue
+            page = b if block_table is None else int(block_table[b, key // page_size])
+            if 0 <= page < len(K_cache):
+                K_cache[page, :, key % page_size] = K_new[b, :, n]
+                V_cache[page, :, key % page_size] = V_new[b, :, n]
 
 
 @torch.library.impl("flashlab::attention_decode", "default")
 def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend):
     if kernels := _kernels(backend, Q, V_cache):
         limits = {} if window is None else {"causal": False, "left": window[0], "right": 0}
-        return kernels.forward(None, kernels.launch, Q, K_cache, V_cache, lengths=lengths, block_table=block_table,
-                               added=added,
-                               scale=scale, splits=splits, **limits)
-    O = Q.new_empty(*Q.shape[:3], V_cache.shape[-1])
-    L = Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
+        return kernels.forward(kernels.KERNEL, kernels.launch, Q, K_cache, V_cache, lengths=lengths,
+                               block_table=block_table, added=added, scale=scale, splits=splits, **limits)
+    O, L = torch_backend.empty(Q, V_cache.shape[-1]).zero_(), torch_backend.empty_L(Q).fill_(-torch.inf)
     for b, N_k in enumerate((lengths + added).tolist()):
         K, V = (_keys(cache, block_table, b, N_k)[None] for cache in (K_cache, V_cache))
         torch_backend.forward(Q[b : b + 1], K, V, O[b : b + 1], L[b : b + 1], causal=True,
@@ -214,17 +209,14 @@ def _(*arguments):
 
 @torch.library.register_fake("flashlab::attention_decode")
 def _(Q, K_cache, V_cache, *options):
-    """Shapes and dtypes alone: what torch.compile asks for while it traces."""
-    return Q.new_empty(*Q.shape[:3], V_cache.shape[-1]), Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
+    """Shapes and dtypes alone, for torch.compile as it traces."""
+    return torch_backend.empty(Q, V_cache.shape[-1]), torch_backend.empty_L(Q)
 
 
 def _kernels(backend, Q, V):
     """The module of the kernels, None where they are not to run. Raises: RuntimeError where they cannot"""
-    if backend == "auto":
-        backend, _ = pick_backend(Q.device, Q.dtype, max(Q.shape[-1], V.shape[-1]))
-    if backend == "torch":
+    if backend_for(backend, Q, V) == "torch":
         return None
-    needs_triton()
     check_device("Q, K_cache, V_cache", Q)
     from flashlab.operator import decode_kernels
 

@@ -1,18 +1,14 @@
 """Attention in FP8: Q, K, V and P in e4m3, a byte each. Tensor cores multiply them twice as fast as bfloat16.
 
-An e4m3 number has 3 bits of mantissa, a relative step of 1/8, and reaches from 2^-9 to 448. What keeps attention
-useful:
+An e4m3 number has 3 bits of mantissa, a relative step of 1/8, and reaches from 2^-9 to 448. Attention stays useful by
 
     a scale for each block     64 rows of Q, 128 of K or V share one, so that a large row costs its neighbours only
     rotation                   Q and K are multiplied by one random orthogonal matrix: Q K^T stays, outliers are spread
     P times 2^8                weights lie in (0, 1]; moved up, the small ones keep their bits
     float32                    for S, the softmax, its sums and O
 
-The scales of Q and K go into the factor that scales S anyway. V's go into the factor that rescales O from block to
-block anyway.
-
-On a Hopper GPU operator/quantize.py and operator/fp8_kernel.py do it; elsewhere the same steps run in PyTorch, and show
-the error.
+The scales cost nothing: those of Q and K join the factor that scales S, V's the factor that rescales O between blocks.
+On a Hopper GPU quantize.py and fp8_kernel.py do it; elsewhere the same steps run in PyTorch, and show the error.
 Source: Shah et al. 2024, arXiv:2407.08608, FlashAttention-3, section 3.3.
 """
 
@@ -32,9 +28,8 @@ P_BITS = 8                             # P is computed 2^8 times too large: at m
 LOG2_E = math.log2(math.e)
 HEAD_DIMS = (64, 128, 256)
 
-# The root mean square of e4m3's relative rounding error. The error is uniform within a step, 1/8 of the power of two
-# below a number: 1/8 / sqrt(12) = 0.036 of that power. A number is m times that power, 1 <= m < 2, and where log m is
-# uniform the mean of 1/m^2 is 0.54.
+# The root mean square of e4m3's relative rounding error. A step is 1/8 of the power of two below a number, and the
+# error is uniform within it: 1/8 / sqrt(12) = 0.036 of that power; of the number, sqrt(0.54) times that on average.
 EPS = 0.0265
 
 
@@ -52,10 +47,9 @@ class Quantized(NamedTuple):
 
 @functools.lru_cache(16)
 def hadamard(d, seed=0, device="cpu", dtype=torch.float32):
-    """H (d, d) of +1 and -1 with H H^T = d·I: a Hadamard matrix whose rows have random signs. X @ H / sqrt(d) rotates
-    X's rows.
+    """H (d, d) of +1 and -1 with H H^T = d·I: a Hadamard matrix whose rows have random signs.
 
-    An element of X reaches every column with the same size, so that an outlier x becomes d elements of x / sqrt(d).
+    X @ H / sqrt(d) rotates X's rows: an outlier x becomes d elements of x / sqrt(d).
     Raises: TypeError, ValueError if d is not a power of two
     """
     validate.check_power_of_two(1, d=d)
@@ -89,12 +83,10 @@ def flash_attention_fp8(Q, K, V, *, causal=False, scale=None, rotate=True):
     """Attention whose products are of e4m3 numbers: O close to softmax(scale · Q Kᵀ) V.
 
     Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d) -> O (B, H_q, N_q, d) in bfloat16
-             float16 or bfloat16, finite; d 64, 128 or 256; H_q a multiple of H_kv; causal as everywhere here, with N_q
-             <= N_k
+             float16 or bfloat16, finite; d 64, 128 or 256; H_q a multiple of H_kv; if causal, N_q <= N_k
     rotate:  Q and K by the same random matrix, against outliers. It leaves exact scores as they are
-    Error:   root mean square; of Gaussian inputs 2 EPS = 5.3 % of O's own: Q, K, P and V are rounded, four independent
-             EPS
-    Raises:  TypeError, ValueError; RuntimeError where a gradient would be asked for: there is no backward pass
+    Error:   root mean square; of Gaussian inputs 2 EPS = 5.3 % of O's own: Q, K, P and V are rounded, each by EPS
+    Raises:  TypeError, ValueError; RuntimeError where a gradient is asked for: there is no backward pass
     Source:  Shah et al. 2024, arXiv:2407.08608, section 3.3
     """
     scale = check(Q, K, V, causal, scale, rotate)
@@ -103,11 +95,12 @@ def flash_attention_fp8(Q, K, V, *, causal=False, scale=None, rotate=True):
     if scale < 0:                                      # the maximum of a row is taken before the scale is applied
         Q, scale = -Q, -scale
     scale = max(scale, SMALLEST)
-    if on_hopper(Q):
-        from flashlab.operator import fp8_kernel as fa2_fp8  # here: it needs Triton
+    hopper = Q.is_cuda and torch.cuda.get_device_capability(Q.device)[0] == 9
+    if hopper and import_triton() is not None and not interpreted():
+        from flashlab.operator import fp8_kernel  # here: it needs Triton
 
         H = hadamard(Q.shape[-1], device=Q.device, dtype=Q.dtype) if rotate else None
-        return fa2_fp8.forward(Q, K, V, H, causal=causal, scale=scale)
+        return fp8_kernel.forward(Q, K, V, H, causal=causal, scale=scale)
     Q, K, V = quantize(Q, ROWS, rotate=rotate), quantize(K, KEYS, rotate=rotate), quantize(V, KEYS)
     return emulated(Q, K, V, causal, scale)
 
@@ -129,17 +122,10 @@ def check(Q, K, V, causal, scale, rotate):
     return validate.check_scale(scale, Q.shape[-1])
 
 
-def on_hopper(T):
-    """Whether the kernels run here."""
-    hopper = T.is_cuda and torch.cuda.get_device_capability(T.device)[0] == 9
-    return hopper and import_triton() is not None and not interpreted()
-
-
 def emulated(Q, K, V, causal, scale):
-    """What the kernel does with three Quantized, step by step, all heads and queries at a time. O in bfloat16.
+    """The kernel's steps on three Quantized, all heads and queries at a time, from the last block of keys to the first.
 
-    Blocks of keys are walked from the last to the first. Sums are float32 here; the tensor cores' own are a little
-    shorter.
+    O in bfloat16. Sums are float32 here; those of the tensor cores are a little shorter.
     """
     group = Q.values.shape[1] // K.values.shape[1]
     K, V = (Quantized(*(T.repeat_interleave(group, 1) for T in X[:2]), X.block) for X in (K, V))

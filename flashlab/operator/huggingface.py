@@ -1,12 +1,11 @@
-"""flash_attention inside models of Hugging Face's transformers, which nothing else here needs: `pip install -e
-.[transformers]`.
+"""flash_attention inside models of Hugging Face's transformers: `pip install -e .[transformers]`.
 
     from flashlab.operator import huggingface
 
     model = AutoModelForCausalLM.from_pretrained(..., attn_implementation=huggingface.register())
 
-A model asks twice. Once in each forward pass `mask` is asked which keys a query sees: it returns a Seen, a few numbers
-in place of a tensor N_q x N_k. Then each layer calls `attention` with Q, K, V and that Seen.
+Once in each forward pass a model asks `mask` which keys a query sees: it returns a Seen, a few numbers in place of a
+tensor N_q x N_k. Then each layer calls `attention` with Q, K, V and that Seen.
 """
 
 from typing import NamedTuple
@@ -16,21 +15,14 @@ import torch
 from flashlab.operator.attention import flash_attention, flash_attention_varlen
 from flashlab.validate import describe
 
-NAME = "FlashLab"    # not flashlab: transformers takes every name that has "flash" in it for a package of its own list
+NAME = "FlashLab"    # not flashlab: transformers looks up every name with "flash" in it in its own list of packages
 INSTEAD = 'Load this model with attn_implementation="eager".'
 OWN_ATTENTION = ("the layers of this model compute their attention themselves and do not ask transformers' "
                  f"AttentionInterface for it: flash_attention cannot take their place. {INSTEAD}")
-
-# What some models hand to their attention, and flash_attention has not got.
-LEFT_OUT = {
-    "softcap": "capped scores",
-    "position_bias": "a bias of the scores",
-    "s_aux": "attention sinks",
-    "sinks": "attention sinks",
-    "head_mask": "a mask of heads",
-    "indices": "a choice of single keys",
-    "block_indices": "a choice of blocks of keys",
-    "cache": "a paged cache",
+LEFT_OUT = {                                           # arguments of some models' layers that flash_attention lacks
+    "softcap": "capped scores", "position_bias": "a bias of the scores", "s_aux": "attention sinks",
+    "sinks": "attention sinks", "head_mask": "a mask of heads", "indices": "a choice of single keys",
+    "block_indices": "a choice of blocks of keys", "cache": "a paged cache",
 }
 
 
@@ -42,10 +34,8 @@ def register():
              position_ids or cu_seq_lens_q; attention to an encoder; dropout where flash_attention has it
     Padding: outputs of padding are 0 where the attention is causal or has a window
     Left out: capped scores, biases, sinks, masks of four dimensions or of a pattern of their own, static and paged
-              caches,
-             models that compute their attention by themselves, output_attentions where the layer hands it on. Each
-             raises, in words
-    Compile: torch.compile takes such models, with breaks of its graph where numbers of the mask are looked at
+             caches, models that compute their attention themselves, output_attentions. Each raises, in words
+    Compile: torch.compile takes such models, with breaks of its graph where it looks at numbers of the mask
     Raises:  ModuleNotFoundError without transformers
     Tested:  transformers 5.23
     """
@@ -60,7 +50,7 @@ def register():
 
 
 class Seen(NamedTuple):
-    """Which keys a query sees. With `queries` or cu_seqlens the tokens are packed: each sequence sees itself."""
+    """The keys that a query sees. With cu_seqlens the tokens are packed: each sequence sees itself."""
 
     causal: bool
     window: tuple[int, int] | None = None              # as flash_attention takes it
@@ -72,7 +62,7 @@ class Seen(NamedTuple):
     def __radd__(self, scores):                        # a layer takes this for a mask and adds it to its scores
         raise ValueError(OWN_ATTENTION)
 
-    def __getattr__(self, name):                       # or wants its size, its dtype, ...
+    def __getattr__(self, name):                       # or asks for its size, its dtype, ...
         raise AttributeError(f"{OWN_ATTENTION} (it asks its mask for {name!r})")
 
 
@@ -84,28 +74,23 @@ def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=No
     _refuse(type(module).__name__, seen, key, sliding_window, output_attentions, options)
     if cu_seq_lens_q is not None:
         seen = _packed_by_the_caller(seen, query, cu_seq_lens_q, cu_seq_lens_k)
-    # rotary embeddings and norms may leave Q and K in float32 where the model's V is not
-    query, key = query.to(value.dtype), key.to(value.dtype)
+    query, key = query.to(value.dtype), key.to(value.dtype)        # rotary embeddings may leave Q and K in float32
     chosen = {"causal": seen.causal, "window": seen.window, "scale": scaling, "dropout_p": dropout}
     if seen.cu_seqlens_q is None:
         return flash_attention(query, key, value, **chosen).transpose(1, 2).contiguous(), None
-    Q, K, V = _kept(query, seen.queries), _kept(key, seen.keys), _kept(value, seen.keys)
-    O = flash_attention_varlen(Q, K, V, seen.cu_seqlens_q, seen.cu_seqlens_k, **chosen)        # (T_q, H_q, d_v)
     B, H_q, N_q, _ = query.shape
+    Q, K, V = (T.transpose(1, 2).flatten(0, 1) for T in (query, key, value))       # (B * N, H, d)
     if seen.queries is not None:
-        O = O.new_zeros(B * N_q, *O.shape[1:]).index_copy(0, seen.queries, O)                   # 0 in padding
+        Q, K, V = Q[seen.queries], K[seen.keys], V[seen.keys]
+    O = flash_attention_varlen(Q, K, V, seen.cu_seqlens_q, seen.cu_seqlens_k, **chosen)
+    if seen.queries is not None:
+        O = O.new_zeros(B * N_q, *O.shape[1:]).index_copy(0, seen.queries, O)      # 0 in padding
     return O.view(B, N_q, H_q, -1), None
-
-
-def _kept(T, places):
-    """(B, H, N, d) -> (tokens kept, H, d)"""
-    tokens = T.transpose(1, 2).flatten(0, 1)
-    return tokens if places is None else tokens[places]
 
 
 def _packed_by_the_caller(seen, query, cu_seq_lens_q, cu_seq_lens_k):
     """The sequences that a data collator has packed. Its cu_seq_lens_q means what cu_seqlens_q means here."""
-    if seen.cu_seqlens_q is not None:                  # from position_ids, which tell the same; or from something else
+    if seen.cu_seqlens_q is not None:                  # the mask has found sequences in position_ids: the same?
         if len(seen.cu_seqlens_q) != len(cu_seq_lens_q):
             raise ValueError(f"cu_seq_lens_q tells of {len(cu_seq_lens_q) - 1} sequences, attention_mask, position_ids "
                              f"and chunks, where the model has some, of {len(seen.cu_seqlens_q) - 1}. Leave out one of "
@@ -119,9 +104,9 @@ def _packed_by_the_caller(seen, query, cu_seq_lens_q, cu_seq_lens_k):
 
 
 def _refuse(layer, seen, key, sliding_window, output_attentions, options):
-    """Raise on what would be left out in silence."""
+    """Raise ValueError on every request that would be ignored in silence."""
     if output_attentions:
-        raise ValueError("output_attentions=True asks for attention weights, which flash_attention never stores. "
+        raise ValueError(f"output_attentions=True asks for attention weights, which flash_attention never stores. "
                          f"{INSTEAD}")
     for name, what in LEFT_OUT.items():
         if options.get(name) is not None:
@@ -136,14 +121,13 @@ def _refuse(layer, seen, key, sliding_window, output_attentions, options):
 
 
 def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None,
-         local_size=None,
-         allow_is_bidirectional_skip=False, use_vmap=False, device="cpu", **_):
-    """What a model asks once in a forward pass: the Seen of its queries, or None where each sees every key. That alone
-    is None, since layers that compute their attention themselves take it for no mask at all.
+         local_size=None, allow_is_bidirectional_skip=False, use_vmap=False, device="cpu", **_):
+    """What a model asks once in a forward pass: the Seen of its queries; None only where each query sees every key,
+    since layers that compute their attention themselves take None for no mask at all.
 
-    attention_mask (B, tokens so far), False for padding. mask_function(b, h, q, k) tells whether token q sees token k;
-    it is asked about neighbours only, which tells causal attention from attention both ways, and where a sequence
-    begins. local_size is the length of a window, or that of chunks, which are sequences of their own.
+    attention_mask (B, tokens so far), False for padding. mask_function(b, h, q, k) tells whether token q sees token k.
+    It is asked about neighbours only: that tells causal attention from attention both ways, and where sequences begin.
+    local_size is the length of a window, or that of chunks, which are sequences of their own.
     """
     if use_vmap:
         raise ValueError("this model adds a pattern of its own to the mask (or_mask_function or and_mask_function), "
@@ -155,32 +139,39 @@ def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function
     ends = int(q_offset) + q_length, kv_offset + kv_length
     if ordered and ends[0] != ends[1]:
         raise ValueError(f"the last query must stand at the last key, but queries end at {ends[0]} and keys at "
-                         f"{ends[1]}. A static "
-                         'cache does that, whose keys are not all there yet: use one that grows, '
-                         'cache_implementation="dynamic" '
-                         "or past_key_values=DynamicCache()")
+                         f"{ends[1]}. A static cache does that, whose keys are not all there yet: use one that grows, "
+                         'cache_implementation="dynamic" or past_key_values=DynamicCache()')
     keep = _keep(attention_mask, kv_offset, begins)
     if not several and keep.all():
         return Seen(causal, window) if ordered or not allow_is_bidirectional_skip else None
-    if window is not None and _has_holes(keep):
+    holes = (keep[:, 1:] & ~keep[:, :-1]).sum(1) + keep[:, 0] > 1      # kept tokens begin more than once in the row
+    if window is not None and holes.any():
         raise ValueError("attention_mask has padding between tokens to keep, and this model counts tokens, padding "
                          "too, in its window or chunks. Pad on the left, as generate wants it, or on the right")
-    return _packed(causal, window, keep, begins, q_length, ordered)
+    # Causal queries that are padding go, too, so that the rest keep their places among the keys.
+    sequence = begins.flatten().cumsum(0).view(begins.shape) - 1
+    keep_q, sequence_q = keep[:, kv_length - q_length:], sequence[:, kv_length - q_length:]
+    if not ordered:                                    # every query sees all kept keys of its row
+        keep_q = keep.new_ones(batch_size, q_length)
+        sequence_q = sequence[:, :1].expand(batch_size, q_length)
+    count = int(begins.sum())
+    lengths = [torch.bincount(kept, minlength=count) for kept in (sequence_q[keep_q], sequence[keep])]
+    cu_seqlens = [torch.nn.functional.pad(each.cumsum(0), (1, 0)).int() for each in lengths]
+    places = [kept.flatten().nonzero().squeeze(1) for kept in (keep_q, keep)]
+    return Seen(causal, window, *places, *cu_seqlens)
 
 
 def _neighbours(mask_function, tokens, B):
     """Is the attention causal?, and (B, N_k): does a sequence begin at this token?"""
     rows, head = torch.arange(B, device=tokens.device)[:, None], torch.zeros((), dtype=torch.long, device=tokens.device)
     left, right = tokens[None, :-1], tokens[None, 1:]
-    # (B, N_k - 1)
-    ahead, back = (mask_function(rows, head, *pair).expand(B, -1) for pair in ((left, right), (right, left)))
-    begins = torch.ones(B, len(tokens), dtype=torch.bool, device=tokens.device)
-    begins[:, 1:] = ~back
+    ahead = mask_function(rows, head, left, right).expand(B, -1)       # (B, N_k - 1)
+    back = mask_function(rows, head, right, left).expand(B, -1)        # (B, N_k - 1)
     causal = len(tokens) > 1 and not ahead.any()       # a single key has nothing ahead of it
     if not causal and not torch.equal(ahead, back):
         raise ValueError("some tokens of this model see the next one and some do not, as those of an image may. "
                          f"{INSTEAD}")
-    return causal, begins
+    return causal, torch.cat([back.new_ones(B, 1), ~back], 1)
 
 
 def _keep(attention_mask, first, begins):
@@ -192,33 +183,3 @@ def _keep(attention_mask, first, begins):
         raise ValueError(f"attention_mask must have {first + begins.shape[1]} numbers for each of {len(begins)} rows, "
                          f"one for each token so far, got {describe(attention_mask)}")
     return keep
-
-
-def _has_holes(keep):
-    """Is there padding between kept tokens?"""
-    starts = keep & ~torch.nn.functional.pad(keep, (1, 0))[:, :-1]
-    return bool((starts.sum(1) > 1).any())
-
-
-def _packed(causal, window, keep, begins, N_q, ordered):
-    """The Seen of the kept tokens, sequence after sequence."""
-    B, N_k = keep.shape
-    if ordered:            # padding among the queries goes too: the rest keeps its place among the keys
-        sequence = begins.flatten().cumsum(0).view(B, N_k) - 1
-        rows = slice(N_k - N_q, N_k)
-        kept_q, sequence_q, count = keep[:, rows], sequence[:, rows], int(sequence.max()) + 1
-    else:                                              # every query sees all kept keys of its row
-        sequence = torch.arange(B, device=keep.device)[:, None].expand(B, N_k)
-        kept_q, sequence_q, count = keep.new_ones(B, N_q), sequence[:, :1].expand(B, N_q), B
-    return Seen(causal, window, _places(kept_q), _places(keep), _starts(sequence_q[kept_q], count),
-                _starts(sequence[keep], count))
-
-
-def _places(kept):
-    return kept.flatten().nonzero().squeeze(1)
-
-
-def _starts(sequence, count):
-    """cu_seqlens (count + 1,) of tokens that belong to these sequences."""
-    lengths = torch.bincount(sequence, minlength=count)
-    return torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()

@@ -12,7 +12,7 @@ WINDOWS_BACKWARD = Rung(0, "windows_backward", "flashlab.operator.windows_backwa
                         cost.fa2_backward_two_pass, "#7A1FA2", "x",
                         "fa2_triton_backward with windows, packed sequences and dropout", **TRITON)
 
-# From the first to look at to the last. On a GPU the last that takes a call runs, and WINDOWS takes every call.
+# On a GPU the last kernel that takes a call runs; WINDOWS takes every call.
 KERNELS = [ladder.KERNELS[0], WINDOWS, *ladder.KERNELS[1:]]
 BACKWARD_KERNELS = [ladder.BACKWARD_KERNELS[0], WINDOWS_BACKWARD, *ladder.BACKWARD_KERNELS[1:]]
 ALL = {kernel.name: kernel for kernel in [*KERNELS, *BACKWARD_KERNELS, DECODE]}
@@ -25,7 +25,7 @@ TAKES = {"windows_forward": ("window", "packed sequences", "dropout"),
          "fa2_decode_forward": ("window",)}
 
 SMALL = 2**22              # scores: a GPU computes as many in the microseconds that a descriptor takes
-FEW_ROWS, MANY_KEYS = 64, 1024             # where sharing out the keys pays: rows that read the same key head, and keys
+FEW_ROWS, MANY_KEYS = 64, 1024             # decoding pays for so few rows of a key head and so many keys
 
 
 def pick(Q, K, V, *, backward=False, **options):
@@ -37,13 +37,16 @@ def pick(Q, K, V, *, backward=False, **options):
     if not Q.is_cuda:                                  # interpreted: speed says nothing, the first is the one to read
         return kernels[1 if lacks(kernels[0], **options) else 0], reasons
     small = Q.shape[0] * Q.shape[1] * Q.shape[2] * K.shape[2] < SMALL
-    for kernel in reversed(kernels[2:] + ([DECODE] if not backward and decodes(Q, K) else [])):
-        unproven = None if kernel.proven else "it has not been held against float64 on a GPU yet"
-        slower = "the one before it is faster" if kernel.detour else None
-        if small and kernel.by_tma:
-            slower = "to prepare TMA's descriptors takes longer than so small a call"
-        reason = why_not(kernel, Q, K, V, **options) or unproven or slower
-        if reason is None:
+    decodes = Q.shape[2] * Q.shape[1] <= FEW_ROWS * K.shape[1] and K.shape[2] >= MANY_KEYS
+    for kernel in reversed(kernels[2:] + ([DECODE] if decodes and not backward else [])):
+        reason = why_not(kernel, Q, K, V, **options)
+        if not reason and not kernel.proven:
+            reason = "it has not been held against float64 on a GPU yet"
+        elif not reason and small and kernel.by_tma:
+            reason = "to prepare TMA's descriptors takes longer than so small a call"
+        elif not reason and kernel.detour:
+            reason = "the one before it is faster"
+        if not reason:
             return kernel, reasons
         reasons[kernel.name] = reason
     return kernels[1], reasons
@@ -71,11 +74,6 @@ def named(name, **options):
 def ordered(kernel):
     """What launches a backward kernel so that its sums have the same bits each time; None where it has one way only."""
     return getattr(kernel.home, "launch_in_order", None)
-
-
-def decodes(Q, K):
-    """Whether a call has so few queries and so many keys that the keys should be shared out."""
-    return Q.shape[2] * Q.shape[1] <= FEW_ROWS * K.shape[1] and K.shape[2] >= MANY_KEYS
 
 
 def explain(Q, K, V, *, backward=False, **options):

@@ -1,12 +1,7 @@
 """Ring attention: exact attention over a sequence split among several processes, which torchrun starts, one GPU each.
 
 A rank keeps its queries. Keys and values travel round the ring: in R steps every rank meets the block of every other
-one, and merges what it finds by L, as two halves of one softmax are merged. Nobody ever holds all keys, and nobody
-stores S.
-
-    part       which rows a rank computes in a step, against which keys; bytes_sent: what it sends
-    ring_attention, zigzag_shard, zigzag_unshard       the operator, and how a causal sequence is dealt out
-    ulysses_attention      the other way to split a sequence: trade it for heads, compute, trade back
+rank, and merges the results by L, as two halves of one softmax are merged. Nobody ever holds all keys or stores S.
 """
 
 import weakref
@@ -35,9 +30,9 @@ class Part(NamedTuple):
 def part(rank, step, world, n, *, causal=False, zigzag=True):
     """The Part of a rank in a step, n being the rows of a shard; None where its queries see no key of the block.
 
-    Zig-zag: a rank owns chunks r and 2R - 1 - r of the sequence's 2R. Of a block from a lower rank all its queries see
-    the first chunk and none the second; of one from a higher rank its later queries see both. Either is half a block's
-    scores, so all ranks work equally long, and only a rank's own block needs a mask: the one that flash_attention has.
+    Zig-zag: a rank owns chunks r and 2R - 1 - r of the sequence's 2R. Of a lower rank's block all its queries see the
+    first chunk and none the second; of a higher rank's block its later queries see both chunks. Either is half a
+    block's scores, so all ranks work equally long, and only a rank's own block needs a mask.
     """
     source = (rank - step) % world
     whole, first, second = slice(0, n), slice(0, n // 2), slice(n // 2, n)
@@ -91,10 +86,9 @@ def ring_attention(
              float32 sums R·n·(d + d_v)
     Memory:  O, dQ, dK, dV are summed in float32; beside its own shards a rank holds two blocks of K and V
     Backend, deterministic: as flash_attention, which runs on each block
-    Raises:  TypeError or ValueError on every rank if one of them has other shapes or arguments that are wrong;
-             RuntimeError if a rank is
-             gone: gloo says so at once, NCCL's watchdog ends the process after init_process_group's timeout. On
-             GPUs ranks compare shapes only once for each: later calls must agree among themselves
+    Raises:  TypeError or ValueError on every rank if one rank has other shapes or wrong arguments; RuntimeError if a
+             rank is gone: gloo says so at once, NCCL's watchdog ends the process after init_process_group's timeout.
+             On GPUs ranks compare each kind of call once: its repetitions must agree among themselves
     Source:  Liu, Zaharia, Abbeel 2023, arXiv:2310.01889; zig-zag shards: zhuzilin/ring-flash-attention; work per rank:
              Brandon et al. 2023, arXiv:2311.09431
     """
@@ -115,21 +109,19 @@ class _Ring(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, Q, K, V, place, options, zigzag):
-        n, causal = Q.shape[2], options.causal
         choice = {"scale": options.scale, "backend": options.backend, "deterministic": options.deterministic}
         block = [K.contiguous(), V.contiguous()]
         for step in range(place.world):
             # posted before the kernel and waited for after it: NCCL and gloo copy in the background
             arriving = pass_on(block if step < place.world - 1 else [], place, step)
-            mine = part(place.rank, step, place.world, n, causal=causal, zigzag=zigzag)
+            mine = part(place.rank, step, place.world, Q.shape[2], causal=options.causal, zigzag=zigzag)
             if mine:
-                _, rows, keys, own = mine
-                K_j, V_j = (T[:, :, keys] for T in block)
-                O_j, L_j = flash_attention(Q[:, :, rows], K_j, V_j, causal=own, return_lse=True, **choice)
+                K_j, V_j = (T[:, :, mine.keys] for T in block)
+                O_j, L_j = flash_attention(Q[:, :, mine.rows], K_j, V_j, causal=mine.causal, return_lse=True, **choice)
                 if step == 0:
                     O, L = O_j.to(L_j.dtype), L_j          # O in float32: R roundings to 16 bits would add up
                 else:
-                    merge(O[:, :, rows], L[:, :, rows], O_j, L_j)
+                    merge(O[:, :, mine.rows], L[:, :, mine.rows], O_j, L_j)
             block = arriving()
         O = O.to(Q.dtype)
         ctx.save_for_backward(Q, K, V, O, L)
@@ -142,27 +134,27 @@ class _Ring(torch.autograd.Function):
     def backward(ctx, dO, dL):
         """Each step is flash_attention's backward with the final O and L, so P comes out normalised over all N keys."""
         Q, K, V, O, L = ctx.saved_tensors
-        place, causal = ctx.place, ctx.options.causal
+        place, options = ctx.place, ctx.options
         dO = torch.zeros_like(O) if dO is None else dO
-        dQ = torch.zeros(Q.shape, dtype=L.dtype, device=Q.device)
+        dQ = Q.new_zeros(Q.shape, dtype=L.dtype)
         block = [K.contiguous(), V.contiguous()]
-        sums = []                                          # dK, dV of the block, from the ranks that it has visited
+        sums = [torch.zeros_like(T, dtype=L.dtype) for T in block]         # dK, dV, from the ranks visited so far
+        arrived = lambda: sums
         for step in range(place.world):
             arriving = pass_on(block if step < place.world - 1 else [], place, step)
-            sums_arriving = pass_on(sums, place, step, tag=2)  # a step behind K and V: this rank has just added to them
-            mine = part(place.rank, step, place.world, Q.shape[2], causal=causal, zigzag=ctx.zigzag)
-            grads = []
+            mine = part(place.rank, step, place.world, Q.shape[2], causal=options.causal, zigzag=ctx.zigzag)
             if mine:
-                _, rows, keys, own = mine
-                outside = [None if T is None else T[:, :, rows] for T in (O, dO, L, dL)]
-                inside = Q[:, :, rows], *(T[:, :, keys] for T in block)
-                dQ_j, *grads = ATTENTION_BACKWARD(*inside, *outside, *ctx.options._replace(causal=own))
-                dQ[:, :, rows] += dQ_j
-            sums = sums_arriving() if step else [torch.zeros(T.shape, dtype=L.dtype, device=T.device) for T in block]
-            for total, grad in zip(sums, grads, strict=False):         # no grads where this rank saw no key
-                total[:, :, keys] += grad
+                own = [None if T is None else T[:, :, mine.rows] for T in (Q, O, dO, L, dL)]
+                theirs = [T[:, :, mine.keys] for T in block]
+                dQ_j, *grads = ATTENTION_BACKWARD(own[0], *theirs, *own[1:], *options._replace(causal=mine.causal))
+                dQ[:, :, mine.rows] += dQ_j
+            sums = arrived()                               # a step behind K and V: the rank before has added its own
+            if mine:
+                for total, grad in zip(sums, grads, strict=True):
+                    total[:, :, mine.keys] += grad
+            arrived = pass_on(sums, place, step, tag=2)
             block = arriving()
-        dK, dV = pass_on(sums, place, place.world)()      # one more step, and they are back with their owner
+        dK, dV = arrived()                                 # after R steps they are back with their owner
         return dQ.to(Q.dtype), dK.to(K.dtype), dV.to(V.dtype), None, None, None
 
 
@@ -175,13 +167,11 @@ def merge(O, L, O_j, L_j):
 
 
 class Place(NamedTuple):
-    """Where a process stands in its ring: rank of world, and its neighbours by their global numbers."""
+    """Where a process stands in its ring."""
 
     group: object
     rank: int
     world: int
-    before: int
-    after: int
 
 
 def place_in(group):
@@ -189,33 +179,32 @@ def place_in(group):
         raise RuntimeError("ring_attention needs torch.distributed.init_process_group first, in processes that "
                            "torchrun starts")
     group = dist.group.WORLD if group is None else group
-    rank, world = dist.get_rank(group), dist.get_world_size(group)
-    if rank < 0:
+    place = Place(group, dist.get_rank(group), dist.get_world_size(group))
+    if place.rank < 0:
         raise ValueError(f"group must be one that this process is in, global rank {dist.get_rank()} is not")
-    before, after = (dist.get_global_rank(group, (rank + step) % world) for step in (-1, 1))
-    return Place(group, rank, world, before, after)
+    return place
 
 
 def pass_on(tensors, place, step, tag=0):
     """Send these to the next rank and receive as many from the one before: returns a function that waits for them."""
     if not tensors or place.world == 1:
         return lambda: tensors
+    when = f"in step {step} of {place.world}"
+    after, before = (place.rank + 1) % place.world, (place.rank - 1) % place.world
     arriving = [torch.empty_like(T) for T in tensors]
-    moves = [dist.P2POp(move, T, peer, place.group, tag + n)
-             for move, peer, those in ((dist.isend, place.after, tensors), (dist.irecv, place.before, arriving))
-             for n, T in enumerate(those)]
+    moves = [dist.P2POp(dist.isend, T, None, place.group, tag + n, group_peer=after) for n, T in enumerate(tensors)]
+    moves += [dist.P2POp(dist.irecv, T, None, place.group, tag + n, group_peer=before) for n, T in enumerate(arriving)]
+    works = _named_failure(place, when, dist.batch_isend_irecv, moves)
 
-    def wait(works):
-        for work in works:                                 # of NCCL the GPU's stream waits, not Python
-            work.wait()
+    def wait():
+        for work in works:                             # with NCCL the GPU's stream waits, not Python
+            _named_failure(place, when, work.wait)
         return arriving
-
-    works = _or_say_who(place, f"in step {step} of {place.world}", dist.batch_isend_irecv, moves)
-    return lambda: _or_say_who(place, f"in step {step} of {place.world}", wait, works)
+    return wait
 
 
-def _or_say_who(place, when, function, *arguments):
-    """function(*arguments); where a message fails, an error that says between whom."""
+def _named_failure(place, when, function, *arguments):
+    """function(*arguments); if a message fails, the error names both neighbours."""
     try:
         return function(*arguments)
     except RuntimeError as error:
@@ -239,7 +228,7 @@ def _check(Q, K, V, causal, scale, zigzag, return_lse, backend, deterministic):
     return checked_options(Q, K, causal, None, scale, 0.0, None, return_lse, backend, deterministic)
 
 
-_agreed = weakref.WeakKeyDictionary()                  # group -> the calls on which its ranks have agreed, on GPUs
+_agreed = weakref.WeakKeyDictionary()                  # group -> the kinds of call on which its ranks agree, on GPUs
 
 
 def _agree(place, wrong, Q, K, V, options, zigzag):
@@ -247,8 +236,8 @@ def _agree(place, wrong, Q, K, V, options, zigzag):
     if wrong:
         mine = str(wrong)
     else:
-        mine = {name: f"{tuple(T.shape)} {str(T.dtype).removeprefix('torch.')}" for name,
-                T in (("Q", Q), ("K", K), ("V", V))}
+        mine = {name: f"{tuple(T.shape)} {str(T.dtype).removeprefix('torch.')}"
+                for name, T in (("Q", Q), ("K", K), ("V", V))}
         mine |= {"causal": options.causal, "scale": options.scale, "zigzag": zigzag,
                  "gradients": torch.is_grad_enabled() and any(T.requires_grad for T in (Q, K, V))}
         agreed = _agreed.setdefault(place.group, [])
@@ -256,7 +245,7 @@ def _agree(place, wrong, Q, K, V, options, zigzag):
             return
     of_ranks = [None] * place.world
     with torch.cuda.device_of(Q) if isinstance(Q, torch.Tensor) else torch.no_grad():          # NCCL's current device
-        _or_say_who(place, "before the first step", lambda: dist.all_gather_object(of_ranks, mine, place.group))
+        _named_failure(place, "before the first step", dist.all_gather_object, of_ranks, mine, place.group)
     if wrong:
         raise wrong
     for rank, theirs in enumerate(of_ranks):
@@ -267,7 +256,7 @@ def _agree(place, wrong, Q, K, V, options, zigzag):
             if theirs[name] != first:
                 raise ValueError(f"{name} must be alike on all ranks, got {first} on rank 0, {theirs[name]} on rank "
                                  f"{rank}")
-    if Q.is_cuda:                                      # on a GPU to agree means to wait; on a CPU it is cheap each time
+    if Q.is_cuda:                                      # comparing waits for a GPU; on a CPU it is cheap each time
         agreed.append(mine)
 
 
@@ -279,26 +268,18 @@ def ulysses_attention(Q, K, V, *, causal=False, scale=None, group=None, **option
     Source:  Jacobs et al. 2023, arXiv:2309.14509
     """
     place = place_in(group)
+    from torch.distributed.nn.functional import all_to_all_single
+
     for name, T in (("Q", Q), ("K", K)):
         if T.shape[1] % place.world:
             raise ValueError(f"{name} must have a number of heads that {place.world} ranks divide, got {describe(T)}")
-    # (R, B, H/R, n, d)
-    Q, K, V = (_Trade.apply(T.unflatten(1, (place.world, -1)).movedim(1, 0), place) for T in (Q, K, V))
+
+    def traded(X):                                     # (R, ...): part r goes to rank r and comes from rank r
+        X = X.contiguous()
+        return _named_failure(place, "in a trade with all", all_to_all_single, torch.empty_like(X), X, None, None,
+                              place.group)
+
+    Q, K, V = (traded(T.unflatten(1, (place.world, -1)).movedim(1, 0)) for T in (Q, K, V))         # (R, B, H/R, n, d)
     O = flash_attention(*(T.movedim(0, 2).flatten(2, 3) for T in (Q, K, V)), causal=causal, scale=scale, **options)
-    O = _Trade.apply(O.unflatten(2, (place.world, -1)).movedim(2, 0), place)
+    O = traded(O.unflatten(2, (place.world, -1)).movedim(2, 0))
     return O.movedim(0, 1).flatten(1, 2)
-
-
-class _Trade(torch.autograd.Function):
-    """X (R, ...): part r goes to rank r, and what comes from rank r becomes part r. Its gradient is the same trade."""
-
-    @staticmethod
-    def forward(ctx, X, place):
-        ctx.place, X = place, X.contiguous()
-        traded = torch.empty_like(X)
-        _or_say_who(place, "in a trade with all", dist.all_to_all_single, traded, X, None, None, place.group)
-        return traded
-
-    @staticmethod
-    def backward(ctx, dX):
-        return _Trade.apply(dX, ctx.place), None

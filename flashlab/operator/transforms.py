@@ -1,4 +1,4 @@
-"""What PyTorch asks of an operator beside its gradients: rules for vmap, for autocast and for counting FLOPs."""
+"""Rules of an operator for PyTorch: for vmap, for autocast and for counting FLOPs."""
 
 import torch
 from torch.utils.flop_counter import register_flop_formula
@@ -8,6 +8,8 @@ from flashlab import torch_internals
 
 def as_autocast(*tensors):
     """Tensors in autocast's dtype where it is on for their device, except float64: as scaled_dot_product_attention."""
+    if not torch_internals.autocast_is_on():           # one quick question for all tensors
+        return tensors
     return [T.to(torch.get_autocast_dtype(T.device.type)) if _is_cast(T) else T for T in tensors]
 
 
@@ -21,7 +23,7 @@ def vmap_rule(run, n, Options):
 
     Packed sequences share one batch: there it becomes part of the heads. A tensor that is not mapped is copied.
     """
-    @torch.compiler.disable            # within a rule there is nothing to compile, and its tracer stumbles there
+    @torch.compiler.disable                            # the compiler's tracer fails on what a rule does
     def rule(info, in_dims, *arguments):
         options = Options(*arguments[n:])
         if options.dropout_p > 0:
@@ -61,16 +63,14 @@ def register_flops(forward, backward, Options):
 
 
 def _scores(Q, K, options):
-    """Visible scores of all batches and heads. If packed sequences have no numbers, all count as equally long."""
+    """Visible scores of all batches and heads. Packed sequences without numbers count as equally long."""
     B, H, N_q, _ = Q.shape
-    sizes = [(N_q, K.shape[2])]
-    if options.packed:
-        cu_seqlens = options.cu_seqlens_q, options.cu_seqlens_k
+    sizes, cu_seqlens = [(N_q, K.shape[2])], (options.cu_seqlens_q, options.cu_seqlens_k)
+    if cu_seqlens[0] is not None:
+        n = len(cu_seqlens[0]) - 1
+        sizes = [(N_q // n, K.shape[2] // n)] * n
         if all(map(torch_internals.has_numbers, cu_seqlens)):
             sizes = zip(*(cu.diff().tolist() for cu in cu_seqlens), strict=True)
-        else:
-            n = len(options.cu_seqlens_q) - 1
-            sizes = [(N_q // n, K.shape[2] // n)] * n
     return B * H * sum(_scores_of_a_head(N_q, N_k, options) for N_q, N_k in sizes)
 
 
@@ -78,5 +78,5 @@ def _scores_of_a_head(N_q, N_k, options):
     if options.window is None:
         return N_q * N_k // (2 if options.causal else 1)
     left, right = (N_q + N_k if limit == -1 else limit for limit in options.window)
-    places = range(N_k - N_q, N_k)                     # the key that each query stands at
+    places = range(N_k - N_q, N_k)                     # each query's own key
     return sum(max(0, min(N_k, place + right + 1) - max(0, place - left)) for place in places)

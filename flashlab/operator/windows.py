@@ -1,7 +1,7 @@
 """Attention with a window, packed sequences and dropout, on any GPU: what the ladder's kernels leave out.
 
-`windows_forward_kernel` is the ladder's first kernel, and sequences.py says which keys a query sees and where a
-sequence lies. What a call does not ask for is absent from its compiled kernel.
+`windows_forward_kernel` is the ladder's first kernel; sequences.py finds the keys that a query sees and the rows of a
+sequence. An option that a call leaves out is absent from its compiled kernel.
 """
 
 import triton
@@ -13,6 +13,14 @@ from flashlab.operator.sequences import ORDINARY, key_blocks_seen, output_rows, 
 
 
 @triton.jit
+def load_rows(T, rows, N, stride_n, stride_d, width, B_w: tl.constexpr):
+    """Rows of T (N, width) as a tile B_w wide: 0 beyond the N rows and beyond the width."""
+    col = tl.arange(0, B_w).to(tl.int64)
+    at = T + rows[:, None].to(tl.int64) * stride_n + col * stride_d
+    return tl.load(at, mask=(rows[:, None] < N) & (col < width), other=0.0)
+
+
+@triton.jit
 def windows_forward_kernel(
     Q, K, V, O, L, seed,                               # pointers to each tensor's first element
     stride_Qb, stride_Qh, stride_Qn, stride_Qd, stride_Kb, stride_Kh, stride_Kn, stride_Kd,   # elements to step over to
@@ -21,7 +29,7 @@ def windows_forward_kernel(
     d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr, B_r: tl.constexpr,
     B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
-    T_r = tl.cdiv(N_q, B_r) if batch is None else tl.num_programs(0) // H_q        # then as in fa2_forward_kernel
+    T_r = tl.cdiv(N_q, B_r) if batch is None else tl.num_programs(0) // H_q
     i = T_r - 1 - tl.program_id(0) % T_r
     head = (tl.program_id(0) // T_r).to(tl.int64)      # int64 in every offset
     b, h, h_kv = head // H_q, head % H_q, head % H_q // (H_q // H_kv)              # neighbours share a key head
@@ -30,22 +38,16 @@ def windows_forward_kernel(
     Q += b * stride_Qb + h * stride_Qh + start_q * stride_Qn
     K += b * stride_Kb + h_kv * stride_Kh + start_k * stride_Kn
     V += b * stride_Vb + h_kv * stride_Vh + start_k * stride_Vn
-    rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
-    col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
-    row_ok = rows[:, None] < N_q                       # (B_r, 1)      the last tile is short: read 0, write nothing
-    Q_at = Q + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd            # (B_r, B_d)   addresses
-    Q_i = tl.load(Q_at, mask=row_ok & (col < d), other=0.0)                        # (B_r, B_d)
+    rows = i * B_r + tl.arange(0, B_r)                                             # (B_r,)
+    Q_i = load_rows(Q, rows, N_q, stride_Qn, stride_Qd, d, B_d)                    # (B_r, B_d)
     m_i = tl.full((B_r,), -float("inf"), tl.float32)                               # (B_r,)       below any score
     l_i = tl.zeros((B_r,), tl.float32)                                             # (B_r,)
     O_i = tl.zeros((B_r, B_dv), tl.float32)                                        # (B_r, B_dv)
     first, end = key_blocks_seen(i, B_r, B_c, N_q, N_k, causal, left, right)       # the others are hidden from all rows
     for j in range(first, end):
-        keys = j * B_c + tl.arange(0, B_c)             # (B_c,)
-        key_ok = keys[:, None] < N_k                   # (B_c, 1)
-        K_at = K + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd        # (B_c, B_d)
-        K_j = tl.load(K_at, mask=key_ok & (col < d), other=0.0)                    # (B_c, B_d)
-        V_at = V + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd      # (B_c, B_dv)
-        V_j = tl.load(V_at, mask=key_ok & (col_v < d_v), other=0.0)                # (B_c, B_dv)
+        keys = j * B_c + tl.arange(0, B_c)                                         # (B_c,)
+        K_j = load_rows(K, keys, N_k, stride_Kn, stride_Kd, d, B_d)                # (B_c, B_d)
+        V_j = load_rows(V, keys, N_k, stride_Vn, stride_Vd, d_v, B_dv)             # (B_c, B_dv)
         S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee") * scale                  # (B_r, B_c)   "ieee": not TF32
         S_ij = tl.where(visible(rows[:, None], keys, N_q, N_k, causal, left, right), S_ij, -float("inf"))
         m_new = tl.maximum(m_i, tl.max(S_ij, 1))                                   # (B_r,)
@@ -60,30 +62,23 @@ def windows_forward_kernel(
         O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)  divided after the loop
         m_i = m_new
     l_safe = tl.where(l_i == 0, 1.0, l_i)                                          # (B_r,)       no key: O_i stays 0
+    col_v = tl.arange(0, B_dv).to(tl.int64)
     O_at = O + output_rows(head, start_q + rows, H_q, all_q, batch)[:, None] * d_v + col_v     # (B_r, B_dv)
-    tl.store(O_at, O_i / (l_safe * (1 - dropout_p))[:, None], mask=row_ok & (col_v < d_v))
+    tl.store(O_at, O_i / (l_safe * (1 - dropout_p))[:, None], mask=(rows[:, None] < N_q) & (col_v < d_v))
     tl.store(L + (head * all_q + start_q) + rows, m_i + tl.log(l_safe), mask=rows < N_q)       # -inf + 0: no key
 
 
 KERNEL = windows_forward_kernel
 
 
-def windows_forward(
-    Q, K, V, *, causal=False, window=None, cu_seqlens_q=None, cu_seqlens_k=None, scale=None, dropout_p=0.0, seed=None,
-    B_r=None, B_c=None,
-):
+def windows_forward(Q, K, V, *, B_r=None, B_c=None, **options):
     """Exact attention for every batch and head in one launch, with all of the operator's options.
 
-    Shapes:  as fa2_triton_forward
-    Window:  (left, right): query i sees keys i + N_k - N_q - left to i + N_k - N_q + right, -1 for no limit; causal is
-             (-1, 0)
-    Packed:  with cu_seqlens_q and cu_seqlens_k, int32 (batch + 1,), B is 1 and the sequences lie one after the other
-             along N; O then has the strides of a contiguous (N_q, H_q, d_v)
-    Dropout: seed, a 0-dim int64 tensor beside Q, and the place of a weight decide whether it is kept: no mask is stored
+    Options: as kernels/launch.check_call takes them: causal, scale, window, cu_seqlens_q, cu_seqlens_k, dropout_p, seed
+    Shapes:  as fa2_triton_forward; packed sequences have B = 1, and O the strides of a contiguous (N_q, H_q, d_v)
     Raises:  TypeError or ValueError before anything is launched
     """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, window=window, cu_seqlens_q=cu_seqlens_q,
-                         cu_seqlens_k=cu_seqlens_k, scale=scale, dropout_p=dropout_p, seed=seed)
+    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, **options)
     return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
 
 

@@ -1,6 +1,7 @@
 """The gradients of attention with a window, packed sequences and dropout, on any GPU: what the ladder leaves out.
 
-The kernels are those of kernels/fa2_backward.py, and sequences.py says who sees whom and where a sequence lies.
+The kernels are those of kernels/fa2_backward.py; sequences.py finds the blocks that see one another and the rows of a
+sequence.
 """
 
 import torch
@@ -21,6 +22,7 @@ from flashlab.operator.sequences import (
     slots,
     visible,
 )
+from flashlab.operator.windows import load_rows
 
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
@@ -32,7 +34,7 @@ def windows_preprocess_kernel(
     scale, H_q, N_q, N_out, batch, cu_seqlens, block,
     d_v: tl.constexpr, B_r: tl.constexpr, B_dv: tl.constexpr, has_dL: tl.constexpr,
 ):
-    """As fa2_backward's kernel, with N_out rows of each head; L is also +inf for those beyond the N_q.
+    """As fa2_backward's kernel, with N_out rows of each head; beyond its N_q rows L is +inf.
 
     cu_seqlens: the results go to the slots of packed sequences, in blocks of `block` rows, see sequences.py
     """
@@ -41,14 +43,14 @@ def windows_preprocess_kernel(
     head = (tl.program_id(0) // T_r).to(tl.int64)
     dO += head // H_q * stride_dOb + head % H_q * stride_dOh
     rows, end = i * B_r + tl.arange(0, B_r), N_q                                   # (B_r,)
-    places = rows                                                                  # (B_r,)       where their results go
+    places = rows                                                                  # (B_r,)       of the results
     if cu_seqlens is not None:
         first, end = rows_of_part(i * B_r, cu_seqlens, batch, N_q, block)
         rows = first + tl.arange(0, B_r)                                           # (B_r,)
-    col_v = tl.arange(0, B_dv).to(tl.int64)
-    ok = (rows[:, None] < end) & (col_v < d_v)                                     # (B_r, B_dv)
-    O_i = tl.load(O + output_rows(head, rows, H_q, N_q, batch)[:, None] * d_v + col_v, mask=ok, other=0.0)
-    dO_i = tl.load(dO + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd, mask=ok, other=0.0)
+    apart = 1 if batch is None else H_q                # rows of O from one row of a head to the next
+    O += output_rows(head, 0, H_q, N_q, batch) * d_v
+    O_i = load_rows(O, rows, end, apart * d_v, 1, d_v, B_dv)                       # (B_r, B_dv)
+    dO_i = load_rows(dO, rows, end, stride_dOn, stride_dOd, d_v, B_dv)             # (B_r, B_dv)
 
     at = head * N_q + rows                                                         # (B_r,)
     L_i = tl.load(L + at, mask=rows < end, other=-float("inf"))
@@ -70,30 +72,29 @@ def windows_dkdv_kernel(
     d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr, B_r: tl.constexpr,
     B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
-    T_c = tl.cdiv(N_k, B_c) if batch is None else tl.num_programs(0) // H_kv       # then as in dkdv_kernel
+    T_c = tl.cdiv(N_k, B_c) if batch is None else tl.num_programs(0) // H_kv
     j, head_kv = tl.program_id(0) % T_c, (tl.program_id(0) // T_c).to(tl.int64)
-    b, h_kv, group, all_q, all_k = head_kv // H_kv, head_kv % H_kv, H_q // H_kv, N_q, N_k  # N_q: a sequence's from here
+    b, h_kv, group = head_kv // H_kv, head_kv % H_kv, H_q // H_kv
+    all_q, all_k = N_q, N_k                            # of a packed call: N_q, N_k become the sequence's own
     j, start_k, N_k, start_q, N_q = sequence_at(j, cu_seqlens_k, cu_seqlens_q, batch, N_k, N_q, B_c)
-    keys = j * B_c + tl.arange(0, B_c)                 # (B_c,)
-    among_k = (start_k + keys[:, None]).to(tl.int64)   # (B_c, 1)      where they lie among all keys
-    col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
-    K_at = K + b * stride_Kb + h_kv * stride_Kh + among_k * stride_Kn + col * stride_Kd
-    K_j = tl.load(K_at, mask=(keys[:, None] < N_k) & (col < d), other=0.0)         # (B_c, B_d)
-    V_at = V + b * stride_Vb + h_kv * stride_Vh + among_k * stride_Vn + col_v * stride_Vd
-    V_j = tl.load(V_at, mask=(keys[:, None] < N_k) & (col_v < d_v), other=0.0)     # (B_c, B_dv)
-    dK_j, dV_j = tl.zeros((B_c, B_d), D.dtype.element_ty), tl.zeros((B_c, B_dv), D.dtype.element_ty)
+    Q += b * stride_Qb + start_q * stride_Qn
+    dO += b * stride_dOb + start_q * stride_dOn
+    K += b * stride_Kb + h_kv * stride_Kh + start_k * stride_Kn
+    V += b * stride_Vb + h_kv * stride_Vh + start_k * stride_Vn
+    keys = j * B_c + tl.arange(0, B_c)                                             # (B_c,)
+    K_j = load_rows(K, keys, N_k, stride_Kn, stride_Kd, d, B_d)                    # (B_c, B_d)
+    V_j = load_rows(V, keys, N_k, stride_Vn, stride_Vd, d_v, B_dv)                 # (B_c, B_dv)
+    dK_j = tl.zeros((B_c, B_d), D.dtype.element_ty)                                # (B_c, B_d)
+    dV_j = tl.zeros((B_c, B_dv), D.dtype.element_ty)                               # (B_c, B_dv)
     first, count = query_blocks_that_see(j, B_r, B_c, N_q, N_k, causal, left, right)
     for step in range(0, group * count):
         each = tl.maximum(1, count)                    # after step // count the compiler takes count > 0
         h, i = h_kv * group + step // each, first + step % each
         head, rows = b * H_q + h, i * B_r + tl.arange(0, B_r)                      # (B_r,)
         row_0 = head * all_q + start_q                 # where the sequence's L and D begin
-        row_ok, among_q = rows[:, None] < N_q, (start_q + rows[:, None]).to(tl.int64)    # (B_r, 1)
-        Q_at = Q + b * stride_Qb + h * stride_Qh + among_q * stride_Qn + col * stride_Qd
-        Q_i = tl.load(Q_at, mask=row_ok & (col < d), other=0.0)           # (B_r, B_d)
-        dO_at = dO + b * stride_dOb + h * stride_dOh + among_q * stride_dOn + col_v * stride_dOd
-        dO_i = tl.load(dO_at, mask=row_ok & (col_v < d_v), other=0.0)     # (B_r, B_dv)
-        L_i = tl.load(L_log2 + row_0 + rows, mask=rows < N_q, other=float("inf"))             # P = 0 past the end
+        Q_i = load_rows(Q + h * stride_Qh, rows, N_q, stride_Qn, stride_Qd, d, B_d)            # (B_r, B_d)
+        dO_i = load_rows(dO + h * stride_dOh, rows, N_q, stride_dOn, stride_dOd, d_v, B_dv)    # (B_r, B_dv)
+        L_i = tl.load(L_log2 + row_0 + rows, mask=rows < N_q, other=float("inf"))  # P = 0 past the end
         S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
         P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
         if causal or left is not None:
@@ -123,20 +124,18 @@ def windows_dq_kernel(
     d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr, dropout_p: tl.constexpr, B_r: tl.constexpr,
     B_c: tl.constexpr, B_d: tl.constexpr, B_dv: tl.constexpr,
 ):
-    T_r = tl.cdiv(N_q, B_r) if batch is None else tl.num_programs(0) // H_q        # then as in dq_kernel
+    T_r = tl.cdiv(N_q, B_r) if batch is None else tl.num_programs(0) // H_q
     i, head = T_r - 1 - tl.program_id(0) % T_r, (tl.program_id(0) // T_r).to(tl.int64)
     b, h, h_kv = head // H_q, head % H_q, head % H_q // (H_q // H_kv)
     all_q, all_k = N_q, N_k                            # of a packed call: N_q, N_k become the sequence's own
     i, start_q, N_q, start_k, N_k = sequence_at(i, cu_seqlens_q, cu_seqlens_k, batch, N_q, N_k, B_r)
+    Q += b * stride_Qb + h * stride_Qh + start_q * stride_Qn
+    dO += b * stride_dOb + h * stride_dOh + start_q * stride_dOn
     K += b * stride_Kb + h_kv * stride_Kh + start_k * stride_Kn
     V += b * stride_Vb + h_kv * stride_Vh + start_k * stride_Vn
-    rows = i * B_r + tl.arange(0, B_r)                 # (B_r,)
-    col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
-    row_ok, among_q = rows[:, None] < N_q, (start_q + rows[:, None]).to(tl.int64)  # (B_r, 1), (B_r, 1)
-    Q_at = Q + b * stride_Qb + h * stride_Qh + among_q * stride_Qn + col * stride_Qd
-    Q_i = tl.load(Q_at, mask=row_ok & (col < d), other=0.0)                        # (B_r, B_d)
-    dO_at = dO + b * stride_dOb + h * stride_dOh + among_q * stride_dOn + col_v * stride_dOd
-    dO_i = tl.load(dO_at, mask=row_ok & (col_v < d_v), other=0.0)                  # (B_r, B_dv)
+    rows = i * B_r + tl.arange(0, B_r)                                             # (B_r,)
+    Q_i = load_rows(Q, rows, N_q, stride_Qn, stride_Qd, d, B_d)                    # (B_r, B_d)
+    dO_i = load_rows(dO, rows, N_q, stride_dOn, stride_dOd, d_v, B_dv)             # (B_r, B_dv)
     row_0 = head * all_q + start_q                     # where the sequence's L and D begin
     L_i = tl.load(L_log2 + row_0 + rows, mask=rows < N_q, other=float("inf"))      # (B_r,)
     D_i = tl.load(D + row_0 + rows, mask=rows < N_q, other=0.0)                    # (B_r,)
@@ -144,12 +143,9 @@ def windows_dq_kernel(
 
     first, end = key_blocks_seen(i, B_r, B_c, N_q, N_k, causal, left, right)
     for j in range(first, end):
-        keys = j * B_c + tl.arange(0, B_c)             # (B_c,)
-        key_ok = keys[:, None] < N_k                   # (B_c, 1)
-        K_at = K + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd
-        K_j = tl.load(K_at, mask=key_ok & (col < d), other=0.0)                    # (B_c, B_d)
-        V_at = V + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
-        V_j = tl.load(V_at, mask=key_ok & (col_v < d_v), other=0.0)                # (B_c, B_dv)
+        keys = j * B_c + tl.arange(0, B_c)                                         # (B_c,)
+        K_j = load_rows(K, keys, N_k, stride_Kn, stride_Kd, d, B_d)                # (B_c, B_d)
+        V_j = load_rows(V, keys, N_k, stride_Vn, stride_Vd, d_v, B_dv)             # (B_c, B_dv)
         S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                          # (B_r, B_c)
         P_ij = tl.exp2(S_ij * (scale * LOG2_E) - L_i[:, None])                     # (B_r, B_c)
         P_ij = tl.where(visible(rows[:, None], keys, N_q, N_k, causal, left, right), P_ij, 0.0)
@@ -160,24 +156,19 @@ def windows_dq_kernel(
         dS_ij = P_ij * (dP_ij * scale - D_i[:, None])                              # (B_r, B_c)
         dQ_i += tl.dot(dS_ij.to(K_j.dtype), K_j, input_precision="ieee")           # (B_r, B_d)
 
+    col = tl.arange(0, B_d).to(tl.int64)
     dQ_at = dQ + output_rows(head, start_q + rows, H_q, all_q, batch)[:, None] * d + col       # (B_r, B_d)
-    tl.store(dQ_at, dQ_i, mask=row_ok & (col < d))
+    tl.store(dQ_at, dQ_i, mask=(rows[:, None] < N_q) & (col < d))
 
 
-def windows_backward(
-    Q, K, V, O, dO, L, *, dL=None, causal=False, window=None, cu_seqlens_q=None, cu_seqlens_k=None, scale=None,
-    dropout_p=0.0, seed=None, deterministic=False, B_r=None, B_c=None,
-):
+def windows_backward(Q, K, V, O, dO, L, *, dL=None, B_r=None, B_c=None, **options):
     """The gradients of attention for every batch and head, in three launches, with all of the operator's options.
 
-    Shapes:  as fa2_triton_backward; window, packed, dropout: as windows_forward
-             packed gradients have the strides of contiguous (N_q, H_q, d), (N_k, H_kv, d or d_v)
-    Deterministic: same inputs, same bits, whatever is asked for: no two programs write the same element
+    Options: as windows_forward, and deterministic, which changes nothing: no two programs write the same element
+    Shapes:  as fa2_triton_backward; packed gradients have the strides of contiguous (N, H, d)
     Raises:  TypeError or ValueError before anything is launched
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, causal=causal, window=window, scale=scale,
-                                  cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, dropout_p=dropout_p, seed=seed,
-                                  deterministic=deterministic)
+    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
     return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
 
 

@@ -1,5 +1,4 @@
-"""The pytest plugin of run.py: chooses among a peer's tests, puts flashlab in its package's place, counts what came of
-it."""
+"""The pytest plugin of run.py: chooses among a peer's tests, puts flashlab in its package's place, counts results."""
 
 import contextlib
 import json
@@ -75,9 +74,8 @@ def pytest_collection(session):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    config = item.config
-    with OnTheCpu() if config.getoption("on") == "cpu" and config.getoption(
-        "peer") in FOR_A_GPU else contextlib.nullcontext():
+    option = item.config.getoption
+    with OnTheCpu() if option("on") == "cpu" and option("peer") in FOR_A_GPU else contextlib.nullcontext():
         return (yield)
 
 
@@ -111,8 +109,7 @@ def pytest_generate_tests(metafunc):
 
 
 def choose(config, name, calls):
-    """Those within flashlab's scope and --longest, one in so many of them, the same ones each time, and of these the
-    --part."""
+    """The calls within flashlab's scope and --longest; one in so many of them, always the same; of these the --part."""
     longest, one_in, kept = config.getoption("longest"), config.getoption("one_in"), []
     for call in calls:
         if why := scope.why_not(name, call.params):
@@ -138,12 +135,11 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item, why in zip(items, reasons, strict=True) if not why]
 
 
-# ---- what came of them
+# ---- results
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """transformers' tests pass over models that lack something: one in which flashlab was not called has shown
-    nothing."""
+    """A test of transformers in which flashlab was not called has shown nothing."""
     before, item.calls = getattr(item, "calls", 0), getattr(sys.modules.get("attention_interface"), "calls", 0)
     report = yield
     ours = item.config.getoption("peer") == "transformers" and call.when == "call"
@@ -154,9 +150,9 @@ def pytest_runtest_makereport(item, call):
 
 def pytest_runtest_logreport(report):
     if report.skipped:
-        why = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr,
-                                                                         tuple) else str(report.longrepr)
-        COUNTS["skipped", why.removeprefix("flashlab has not got ") or "the peer's own skip"] += 1
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        why = why.removeprefix("Skipped: ").removeprefix("flashlab has not got ")
+        COUNTS["skipped", why or "the peer's own skip"] += 1
     elif report.failed:
         COUNTS["failed", ""] += 1
         lines = str(report.longrepr).splitlines()

@@ -42,13 +42,12 @@ def main(argv=None):
     options = {
         "--peer": args.peer, "--checkout": args.checkout and Path(args.checkout).resolve(), "--on": args.device,
         "--tests": args.tests, "--longest": args.longest, "--one-in": args.one_in, "--part": args.part, "-k": args.k,
-        "-n": args.workers,
-        "--report": Path(args.out or f"{args.peer}.json").resolve(), "--about": json.dumps(about),
-        "--rootdir": args.checkout or HERE,
+        "-n": args.workers, "--report": Path(args.out or f"{args.peer}.json").resolve(),
+        "--about": json.dumps(about), "--rootdir": args.checkout or HERE,
     }
     sys.exit(pytest.main([
-        *map(str, files), "-p", "plugin", "-p", "no:cacheprovider", "-c", "/dev/null", "-q", "--tb=short",
-        "--no-header",
+        *map(str, files), "-p", "plugin", "-p", "no:cacheprovider", "-c", "/dev/null", "-q",
+        "--tb=short", "--no-header",
         *(str(word) for option in options.items() if option[1] is not None for word in option),
     ]))
 
@@ -57,15 +56,12 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split(". ")[0],
                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("peer", choices=PEERS)
-    parser.add_argument("checkout", nargs="?", help="a clone of the peer's repository; for pytorch none, torch brings "
-                                                    "its samples")
+    parser.add_argument("checkout", nargs="?", help="a clone of the peer's repository; none for pytorch")
     parser.add_argument("--tests", help="only tests with names that this regular expression finds")
     parser.add_argument("-k", help="of the cases that are left, only those that pytest's -k selects")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cpu: what a peer puts on a GPU stays "
-                                                                                 "on the CPU")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cpu: instead of a GPU, too")
     parser.add_argument("--longest", type=int, help="leave out tests with longer sequences")
-    parser.add_argument("--one-in", type=int, default=1, help="of each test, one case in so many, the same ones each "
-                                                              "time")
+    parser.add_argument("--one-in", type=int, default=1, help="of each test, one case in so many, always the same ones")
     parser.add_argument("--part", help="of what is left, part I of N, as I/N: a long run in several goes")
     parser.add_argument("--workers", type=int, help="processes, with pytest-xdist")
     parser.add_argument("--out", help="the results, as JSON; PEER.json unless given")

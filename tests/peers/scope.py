@@ -1,5 +1,4 @@
-"""Which of the peers' tests ask for something that flashlab has not got: known before they run, so that they need
-not."""
+"""The peers' tests that ask for something that flashlab has not got: known before they run."""
 
 BY_PARAMETER = {           # of flash-attention's tests: the name of a parameter, what is left out if it is set
     "alibi": "ALiBi",
@@ -9,15 +8,14 @@ BY_PARAMETER = {           # of flash-attention's tests: the name of a parameter
 }
 BY_TEST = {
     "test_flash_attn_varlen_paged_kv_num_splits": "a private function of flash-attention, _flash_attn_varlen_forward",
-    "test_flash_attn_generator_arg_must_be_none": "a private function of flash-attention, flash_attn_gpu.fwd and its "
-    "kin",
+    "test_flash_attn_generator_arg_must_be_none": "a private function of flash-attention",
     "test_flash_attn_kvcache_paged_block_table_bounds":
         "an error for lengths beyond the cache on a GPU, which flash_attention_decode does not wait for",
     "test_sdpa_can_dispatch_non_composite_models": "the name sdpa in a config",
     "test_sdpa_can_dispatch_composite_models": "the name sdpa in a config",
     "test_flash_attn_2_can_dispatch_composite_models": "the name flash_attention_2 in a config",
-    "test_flash_attn_2_can_compile_with_attention_mask_None_without_graph_break": "torch.compile without a break of "
-                                                                                  "its graph",
+    "test_flash_attn_2_can_compile_with_attention_mask_None_without_graph_break":
+        "torch.compile without a break of its graph",
 }
 # Of transformers' tests: words of an error of flashlab/operator/huggingface.py, and what is left out if they are in it.
 REFUSALS = {

@@ -87,8 +87,8 @@ def flash_attn_with_kvcache(
     Q, K, V = (T.transpose(1, 2) for T in (q, k_cache, v_cache))
     K_new, V_new = (None, None) if k is None else (k.transpose(1, 2), v.transpose(1, 2))
     O, L = flash_attention_decode(Q, K, V, cache_seqlens, block_table=block_table, K_new=K_new, V_new=V_new,
-                                  scale=softmax_scale,
-                                  window=limits(window_size), splits=num_splits or None, return_lse=True)
+                                  scale=softmax_scale, window=limits(window_size), splits=num_splits or None,
+                                  return_lse=True)
     return (O.transpose(1, 2), L) if return_softmax_lse else O.transpose(1, 2)
 
 
@@ -124,12 +124,10 @@ def draw(dropout_p):
 
 @torch.no_grad()
 def probs(Q, K, dropout_p, seed, *, causal, window, scale, among=None, first=0):
-    """exp(S - its largest of the row), float32, negative where the weight was dropped: the form in which these tests
-    want P.
+    """P as these tests want it: exp(S - the row's largest), float32, negative where the weight was dropped.
 
     among: the rows and keys of all packed sequences, of which these queries begin at `first`. The signs are flashlab's
-           draws; the
-    sizes are the formula's, since flashlab's kernels store none.
+           draws; the sizes follow from the formula, since flashlab's kernels store none
     """
     N_q, N_k = Q.shape[2], K.shape[2]
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
@@ -139,9 +137,8 @@ def probs(Q, K, dropout_p, seed, *, causal, window, scale, among=None, first=0):
     hidden = (ahead > right) & (right >= 0) | (ahead < -left) & (left >= 0)
     S = S.masked_fill(hidden, -torch.inf)
     P = (S - S.amax(-1, keepdim=True)).exp().masked_fill(hidden, 0)
-    keep = keep_mask(len(Q), Q.shape[1], *(among or (N_q, N_k)), dropout_p, seed, Q.device)[:, :, first : first + N_q,
-                                                                                            :N_k]
-    return torch.where(keep, P, -P)
+    keep = keep_mask(len(Q), Q.shape[1], *(among or (N_q, N_k)), dropout_p, seed, Q.device)
+    return torch.where(keep[:, :, first : first + N_q, :N_k], P, -P)
 
 
 @functools.lru_cache(maxsize=1)
