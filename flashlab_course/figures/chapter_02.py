@@ -109,7 +109,7 @@ def roofline(points, tb_s, tflops, words):
         # results/ has brackets
         colour = color(point.get("rung") or titles.get(op.replace("(Triton)", "in Triton"), ""))
         ax.plot(x, measured or min(x * tb_s, tflops), "o", color=colour, mfc=colour if measured else "white", label=op)
-    axes(ax, "arithmetic intensity (FLOPs for each byte of HBM)", "TFLOP/s", log="xy", xlim=(low, 40 * high),
+    axes(ax, "arithmetic intensity (FLOPs for each byte of HBM)", "TFLOP/s", log="xy", xlim=(low, 6 * high),
          ylim=(low * tb_s / 2, tflops * 3))
     slow = sum(x < ridge for x in at)
     which = f"all {slow}" if slow == len(points) else f"{slow} of these {len(points)}"

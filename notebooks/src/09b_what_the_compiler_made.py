@@ -282,7 +282,7 @@ by_columns = "kernel, B by columns"
 rows, words = numbers("precision", needs=[{"by": by, "precision": "tf32"} for by in ("kernel", by_columns)])
 speed = {(row["by"], row["precision"]): row["tflops"] for row in rows}
 compare("tf32 against ieee", my_tf32, {by: speed[by, "tf32"] / speed["kernel", "ieee"] for by in ("kernel", by_columns)}, "times")
-figures.curves({f"{row['precision']}, {row['by']}": {row["tflops"]: row["mean_error"]} for row in rows},
+figures.curves({row["precision"] + row["by"].removeprefix("kernel").replace("torch", ", torch"): {row["tflops"]: row["mean_error"]} for row in rows},
                f"TF32 runs up to {max(tflops for (_, how), tflops in speed.items() if how == 'tf32') / speed['kernel', 'ieee']:.1f} times as fast as float32",
                words, "TFLOP/s", "error, of the mean", log="xy", ticks=[30, 100, 300, 1000], xlim=(20, 2000))
 
