@@ -127,7 +127,7 @@ def matrices(found, title, source, x="", y="", *, rows=(), columns=(), number="{
     rows, columns: names; number: how a number is written
     """
     pairs = [pair if isinstance(pair, tuple) else (pair, None) for pair in found.values()]
-    numbers = [np.array(values) for values, _ in pairs]
+    numbers = [np.asarray(values) for values, _ in pairs]
     top = max(1e-30, *(np.nanmax(np.abs(one.astype(float))) for one in numbers))
     height, across = max(one.shape[0] for one in numbers), sum(one.shape[1] for one in numbers)
     cell = min(0.42, 3.6 / height, 8.4 / across)

@@ -344,18 +344,21 @@ else:
     rows = [row for row in recorded["rows"] if row["ms"] and (row["mode"], row["passes"]) == ("causal, zig-zag", "forward+backward")]
     last = max(rows, key=lambda row: (row["ranks"], row["N"]))
     said = compare("speed-up of the largest ring", my_speedup, last["speedup"], "times")
+fig = None
 if recorded:
     ring = [row | {"line": f"{row['ranks']} GPUs, {row['mode']}, {row['passes']}"} for row in recorded["rows"] if row["ms"] and row["ranks"] > 1]
-    display(figures.curves(figures.series(ring, "N", "speedup", of="line"), f"{last['ranks']} GPUs are {last['speedup']:.2f} times as fast as one",
-                           f"Recorded on {bench.where(recorded)}.", "N, rows of the whole sequence", "times as fast as one GPU", log="x",
-                           ceilings={f"{last['ranks']} GPUs": last["ranks"]}, ylim=(0, None)))
+    fig = figures.curves(figures.series(ring, "N", "speedup", of="line"), f"{last['ranks']} GPUs are {last['speedup']:.2f} times as fast as one",
+                         f"Recorded on {bench.where(recorded)}.", "N, rows of the whole sequence", "times as fast as one GPU", log="x",
+                         ceilings={f"{last['ranks']} GPUs": last["ranks"]}, ylim=(0, None))
+fig
 
 # %%
 if recorded:
     held = [row | {"line": f"{row['ranks']} GPU{'s' * (row['ranks'] > 1)}"} for row in rows]
-    display(figures.curves(figures.series(held, "N", "peak_bytes", of="line"), "What one GPU holds, alone and in a ring",
-                           f"Recorded on {bench.where(recorded)}; causal, zig-zag, forward and backward.", "N, rows of the whole sequence",
-                           "bytes on one GPU, at most", log="xy", byte="y"))
+    fig = figures.curves(figures.series(held, "N", "peak_bytes", of="line"), "What one GPU holds, alone and in a ring",
+                         f"Recorded on {bench.where(recorded)}; causal, zig-zag, forward and backward.", "N, rows of the whole sequence",
+                         "bytes on one GPU, at most", log="xy", byte="y")
+fig
 
 # %% [markdown]
 # **Compare.** Long sequences hide what is sent: a block takes a rank $O((N/R)^2)$ to compute and $O(N/R)$ to send. On two H200s the ring is 1.92 to 1.99 times as fast as one GPU at $N = 262144$ with zig-zag, 1.62 to 1.66 times at 32,768; in order, causal, 1.34 times. Without a mask, forward and backward, it was even 2.11: nobody has looked into why. Memory is another matter. What a rank holds is proportional to $N/R$, but it is more than its shard: blocks on their way, and sums in float32. On two GPUs that is as much as the second one spares, 11.5 GiB against 10.0 on one GPU alone, and only more GPUs make it less.
