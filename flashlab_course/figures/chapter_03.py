@@ -20,8 +20,9 @@ def running_state(xs):
     top.plot(steps, xs, "o", color=READ, ms=5)
     top.step(steps, m, where="post", color=ONLINE, label="m, the largest score so far")
     bottom.plot(steps, l, "o-", color=ONLINE, ms=4, drawstyle="steps-post", label="l, the sum of exp(score − m)")
-    for ax in (top, bottom):
-        ax.vlines(m.diff().nonzero().flatten() + 2, 0, 1, transform=ax.get_xaxis_transform(), color=INK, ls=":")
+    for step in (m.diff().nonzero() + 2).flatten().tolist():
+        top.axvline(step, color=INK, lw=0.9, ls=":")
+        bottom.axvline(step, color=INK, lw=0.9, ls=":")
     axes(top, "", "score")
     axes(bottom, "keys seen", "sum of weights, l", ylim=(0, None))
     return finish(fig, f"In {len(xs)} keys the maximum grows {times} times, and l is rescaled as often",

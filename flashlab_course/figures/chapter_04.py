@@ -38,10 +38,16 @@ def replay(log):
     return visits, moves
 
 
+def tile_size(visits):
+    """(B_r, B_c): of the largest tile, as the last ones may be short."""
+    rows, cols = zip(*visits, strict=True)
+    return max(stop - start for start, stop in rows), max(stop - start for start, stop in cols)
+
+
 def visit_order(log, N_q, N_k):
-    """A number for each tile of S, the how-manieth it was visited; NaN for a tile that was skipped."""
+    """For each tile of S its place in the order of visits, from 1 on; NaN for a tile that was skipped."""
     visits, _ = replay(log)
-    B_r, B_c = (max(stop - start for start, stop in axis) for axis in zip(*visits, strict=True))
+    B_r, B_c = tile_size(visits)
     order = np.full((ceil_div(N_q, B_r), ceil_div(N_k, B_c)), np.nan)
     for n, (rows, cols) in enumerate(visits, start=1):
         order[rows[0] // B_r, cols[0] // B_c] = n
@@ -60,7 +66,7 @@ def tile_traversal(logs, N_q, N_k):
     for n, (name, log) in enumerate(logs.items()):
         order, (visits, moves) = visit_order(log, N_q, N_k), replay(log)
         tiles, nbytes = axs[n], axs[len(logs) + n]
-        heat_map(tiles, order / len(visits), [["" if np.isnan(nth) else f"{nth:.0f}" for nth in row] for row in order])
+        heat_map(tiles, order / len(visits), np.where(np.isnan(order), "", np.char.mod("%d", np.nan_to_num(order))))
         heading(tiles, f"{label(name)}: {len(visits)} of {order.size} tiles", color(name))
         tiles.set(xlabel="key block j", ylabel="query block i")
         axis_names(tiles.set_xticks, range(order.shape[1]), 0)
@@ -84,7 +90,7 @@ def causal_tiles(log, N_q, N_k, owner="query"):
     """
     seen = ~np.isnan(visit_order(log, N_q, N_k))
     shades = np.where(seen, 1, np.nan)
-    B_r, B_c = (max(stop - start for start, stop in axis) for axis in zip(*replay(log)[0], strict=True))
+    B_r, B_c = tile_size(replay(log)[0])
     for i, j in np.argwhere(seen):
         if min(N_k, (j + 1) * B_c) - 1 > i * B_r + N_k - N_q:                # its last key is after its first query
             shades[i, j] = 0.4

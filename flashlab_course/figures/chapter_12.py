@@ -112,14 +112,14 @@ def timelines(runs, unit, words):
     unit: the one whose idle time the title is about, by the beginning of its name; words: what is modelled
     """
     heights = [0.6 + 0.4 * len({span.unit for span in spans}) for spans in runs.values()]
+    last = max(map(end_of, runs.values()))
     fig, axs = panels(1, len(runs), size=(9.4, 1.4 + sum(heights)), sharex=True, height_ratios=heights)
     for ax, (name, spans) in zip(axs, runs.items(), strict=True):
         units = sorted({span.unit for span in spans})
         for span in spans:
             y = units.index(span.unit)
             box(ax, span.start, y - 0.4, span.end - span.start, 0.8, CYCLE[y % len(CYCLE)], span.name, size=8)
-        ax.set(xlim=(0, 1.02 * max(map(end_of, runs.values()))), ylim=(len(units) - 0.4, -0.6),
-               title=f"{name}: {end_of(spans)} steps of time")
+        ax.set(xlim=(0, 1.02 * last), ylim=(len(units) - 0.4, -0.6), title=f"{name}: {end_of(spans)} steps of time")
         ax.set_yticks(range(len(units)), units)
         bare(ax)
     axs[-1].set_xlabel("time, in steps of no particular length")

@@ -1,5 +1,7 @@
 """The plots of the course: curves, bars and matrices, which notebooks call with their own data, and their parts."""
 
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
@@ -33,12 +35,17 @@ def curves(lines, title, source, x="", y="", *, dashed=None, dots=False, ceiling
     dashed = dashed or {}
     names = list(dict.fromkeys([*lines, *dashed]))
     for name, colour in zip(names, colours_of(names), strict=True):
+        words = label(name) or None
         if points := lines.get(name):
-            mark = marker(name) if len(points) <= 30 or dots else ""
-            ax.plot(list(points), list(points.values()), mark, color=colour, ls="" if dots or name in dashed else "-",
-                    label=None if name in dashed else label(name) or None)
+            xs, ys = zip(*points.items(), strict=True)
+            mark = marker(name) if dots or len(points) <= 30 else ""
+            if dots or name in dashed:
+                ax.plot(xs, ys, mark, ls="", color=colour, label=None if name in dashed else words)
+            else:
+                ax.plot(xs, ys, mark, ls="-", color=colour, label=words)
         if points := dashed.get(name):
-            ax.plot(list(points), list(points.values()), "--", color=colour, lw=1.4, label=label(name) or None)
+            xs, ys = zip(*points.items(), strict=True)
+            ax.plot(xs, ys, "--", lw=1.4, color=colour, label=words)
     for words, height in (ceilings or {}).items():
         ceiling(ax, words, height)
     for words, place in (walls or {}).items():
@@ -51,8 +58,8 @@ def curves(lines, title, source, x="", y="", *, dashed=None, dots=False, ceiling
 
 def colours_of(names):
     """A colour for each name: a rung's own, the learner's, or the next of a cycle."""
-    rest = [name for name in names if color(name, "") == ""]
-    return [color(name, CYCLE[rest.index(name) % len(CYCLE)] if name in rest else "") for name in names]
+    rest = itertools.cycle(CYCLE)
+    return [color(name, "") or next(rest) for name in names]
 
 
 def axes(ax, xlabel="", ylabel="", log="", byte="", ticks=None, names="{:g}".format, **limits):
@@ -95,15 +102,17 @@ def bars(values, title, source, xlabel, *, log=False, byte=False, worse=(), wall
     totals = [sum(row.values()) for row in rows]
     parts = list(dict.fromkeys(part for row in rows for part in row))
     fig, ax = panel(8.6, 1.2 + 0.42 * max(1, len(rows)) + 0.3 * (len(parts) > 1))
-    starts = [0] * len(rows)
-    for part, colour in zip(parts, (READ, WRITTEN) if parts == ["read", "written"] else CYCLE * 2, strict=False):
-        widths = [row.get(part, 0) for row in rows]
-        fills = [colour] * len(rows) if part else [ORANGE if name in worse else color(name, BLUE) for name in values]
-        ax.barh(range(len(rows)), widths, 0.66, left=starts, color=fills, label=part or None)
-        starts = [start + width for start, width in zip(starts, widths, strict=True)]
-    for y, total in enumerate(totals):
-        plain = bytes_text(total) if byte else f"{total:,.0f}" if total >= 100 else f"{total:.3g}"
-        note(ax, plain if behind is None else behind[y], total, y, 6, fontsize=8.5)
+    starts = np.zeros(len(rows))
+    fills = (READ, WRITTEN) if parts == ["read", "written"] else itertools.cycle(CYCLE)
+    if parts == [""]:
+        fills = [[ORANGE if name in worse else color(name, BLUE) for name in values]]
+    for part, fill in zip(parts, fills, strict=False):
+        widths = np.array([row.get(part, 0) for row in rows])
+        ax.barh(range(len(rows)), widths, 0.66, left=starts, color=fill, label=part or None)
+        starts += widths
+    number = bytes_text if byte else lambda n: f"{n:,.0f}" if n >= 100 else f"{n:.3g}"
+    for y, text in enumerate(behind or map(number, totals)):
+        note(ax, text, totals[y], y, 6, fontsize=8.5)
     ax.set(xlabel=xlabel, ylim=(len(rows) - 0.4, -0.6))
     ax.set_xlim(right=1.2 * max([*totals, *(walls or {}).values()]) or 1)
     if log:
@@ -146,16 +155,20 @@ def matrices(found, title, source, x="", y="", *, rows=(), columns=(), number="{
 
 def heat_map(ax, shares, texts=None):
     """A matrix of numbers from -1 to 1 as cells, with their texts."""
-    fills = np.where((shares < 0)[..., None], ramp(ORANGE)(-shares), ramp(BLUE)(shares))[..., :3]
-    fills[shares == 0], fills[np.isnan(shares)] = to_rgb(PALE), (1, 1, 1)
+    fills = ramp(BLUE)(shares)[..., :3]
+    fills[shares < 0] = ramp(ORANGE)(-shares[shares < 0])[..., :3]
+    fills[shares == 0] = to_rgb(PALE)
+    fills[np.isnan(shares)] = to_rgb("white")
     height, width = shares.shape
     ax.imshow(fills, extent=(0, width, height, 0), aspect="equal" if width < 6 * height else "auto",
               interpolation="nearest")
     if shares.size <= 2500:
         ax.hlines(range(height + 1), 0, width, color="white", lw=1)
         ax.vlines(range(width + 1), 0, height, color="white", lw=1)
-    for (row, column), text in np.ndenumerate(np.array(texts if texts is not None else [[]], dtype=object)):
-        write(ax, column + 0.5, row + 0.5, text, 8 if max(shares.shape) < 14 else 6, color=ink_on(fills[row, column]))
+    size = 8 if max(shares.shape) < 14 else 6
+    for y, row in enumerate(texts if texts is not None else ()):
+        for x, text in enumerate(row):
+            write(ax, x + 0.5, y + 0.5, text, size, color=ink_on(fills[y, x]))
     bare(ax)
 
 
