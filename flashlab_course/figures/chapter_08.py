@@ -36,7 +36,7 @@ def backward_dataflow(N, d, flash=True):
     for name, sources in (FLASH if flash else TEXTBOOK).items():
         for source in sources:
             right, down = (b - a for a, b in zip(PLACES[source], PLACES[name], strict=True))
-            bend = 0.15 if right > 1.5 and down else 0                   # past other boxes
+            bend = -0.2 if source == "L" else 0.15 if right > 1.5 and down else 0             # past other boxes
             ax.add_patch(FancyArrowPatch(PLACES[source], PLACES[name], patchA=boxes[source], patchB=boxes[name],
                                          arrowstyle="-|>", mutation_scale=11, color="#8A94A3",
                                          connectionstyle=f"arc3,rad={bend}"))

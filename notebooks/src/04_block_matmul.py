@@ -150,7 +150,7 @@ for cols in tiles(8, 2):
 print("the first two rows of (Q Kᵀ) V:", torch.allclose(O_1, ((Q @ K.T) @ V)[0:2], rtol=1e-4))
 
 # %% [markdown]
-# **Find the bug.** Slides on FlashAttention go through $O_1$ step by step: $S_1 = Q_1 k_1^\top$ in step 1, and $S_2 = Q_2 k_2^\top$ in step 2. One letter of step 2 has the wrong index. **Predict** which one; the picture knows.
+# **Find the bug.** Slides on FlashAttention go through $O_1$ step by step: $S_1 = Q_1 k_1^\top$ in step 1, and $S_2 = Q_2 k_2^\top$ in step 2. One letter of step 2 has the wrong index. **Predict** which one; the first row of $S$ comes from one block of $Q$.
 
 # %%
 my_wrong_letter = None     # "Q" or "k"
