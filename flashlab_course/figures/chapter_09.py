@@ -16,7 +16,7 @@ SEEN = "Measured here: every address that Triton's interpreter was given."
 def drawn(runs, draw, said, source):
     """A row of panels for each run, one for each of its tensors.
 
-    draw: (axes, run, name of a tensor) draws a panel; said: run -> words of the title
+    draw: called with the axes, the run and a tensor's name, draws a panel; said: run -> its words in the title
     """
     runs = {words: run for words, run in runs.items() if run is not None}
     across = max(1, *(len(run.tensors) for run in runs.values()))
@@ -51,7 +51,7 @@ def vector_accesses(runs):
 
 
 def places_of(ax, run, name):
-    """Places outside the tensor are drawn as far as half its size."""
+    """Draws a vector and what lies around it, up to half its size on either side."""
     programs, size = run.programs(), run.tensors[name].shape[0]
     low, high = -(size // 2), size + size // 2
     shares = np.full((len(programs), high - low), np.nan)

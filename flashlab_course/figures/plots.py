@@ -27,9 +27,10 @@ def panels(columns, rows=1, size=(8, 4), **options):
 def curves(lines, title, source, x="", y="", *, dashed=None, dots=False, ceilings=None, walls=None, **look):
     """A line for each name, which stands at its end.
 
-    lines: name -> {x: y}; a rung's name has the rung's title and colour. dashed: the same, of formulas and bounds; what
-    is in both has marks without a line. dots: nothing has a line
-    ceilings, walls: dashed lines across and up, words -> place; look: as `axes` takes it
+    lines: name -> {x: y}; a rung's name gets the rung's title and colour
+    dashed: the same for formulas and bounds; a name in both is drawn as a dashed line with marks for its numbers
+    dots: draw the numbers as marks without lines; ceilings, walls: dashed lines across and up, words -> place
+    look: the arguments of `axes`
     """
     fig, ax = panel(8, 4.2)
     dashed = dashed or {}
@@ -132,8 +133,9 @@ def bars(values, title, source, xlabel, *, log=False, byte=False, worse=(), wall
 def matrices(found, title, source, x="", y="", *, rows=(), columns=(), number="{:g}"):
     """Matrices side by side, darker where a number is larger, orange where it is negative, white where it is NaN.
 
-    found: name -> rows of numbers, or a pair of them and of what stands in the cells instead; a mask has no numbers
-    rows, columns: names; number: how a number is written
+    found: name -> rows of numbers, or (rows of numbers, rows of the texts to write in their cells); the cells of a mask
+    stay empty
+    rows, columns: their names; number: the format of a number in a cell
     """
     pairs = [pair if isinstance(pair, tuple) else (pair, None) for pair in found.values()]
     numbers = [np.asarray(values) for values, _ in pairs]
