@@ -1,6 +1,6 @@
 """Experiments under the memory model: the rungs over a range of N, or of tile sizes.
 
-Each returns points, as figures.traffic_against_N and figures.traffic_against_tile draw them: dicts of rung, N, d, B,
+Each returns points, as figures.traffic_against draws them: dicts of rung, N, d, B,
 sram_bytes, causal, formula and measured (HBM bytes), sram_peak. Where the SRAM overflows, measured is None and overflow
 is the error's text.
 """

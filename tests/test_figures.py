@@ -50,33 +50,20 @@ def test_says_what_it_draws_and_nothing_falls_off_the_page(name):
 
 
 def test_every_picture_is_in_the_table():
-    assert {name.split(":")[0] for name in CALLS} == set(DRAWN) - {"curves"}, "curves is what others are drawn with"
+    assert {name.split(":")[0] for name in CALLS} == set(DRAWN)
 
 
 REFUSED = {
-    "N must be an integer >= 1, got 0": lambda: figures.jacobian_of_product(0, 2, 2),
+    "B_m must be": lambda: figures.block_product(8, 8, 8, 0, 2, 2),
     "block must be": lambda: figures.grid_and_guard(70, 0),
     "name must be one of A100, H100": lambda: figures.gpu_drawn("RTX"),
-    "name must be one of fa1_backward, fa2_backward, got 'fa3'": lambda: figures.algorithm_beside_code("fa3"),
-    "i must be one of the 3 blocks": lambda: figures.attention_tiles(3, 2, i=3),
-    "must be of N_q = 16 queries and N_k = 64 keys, got one of 64 and 64":
-        lambda: figures.tile_traversal(data.logs(), 16, 64),
-    "views must share one storage": lambda: figures.layout_addresses({"T": data.A, "copy": data.A.T.contiguous()}),
-    "the log of 'window' must have loads of Q and of K": lambda: figures.tile_grids({"window": [([], 0)]}, 96),
-    "no measured 'tflops' for d = 64, causal = True": lambda: figures.tflops(data.forward(), d=64, causal=True),
-    "no measured 'tflops' for d = 128, causal = False": lambda: figures.tflops(data.backward() | {"what": "forward"}),
+    "no measured 'tflops' for d = 64, causal = True": lambda: figures.benchmark(data.forward(), "tflops", 64, True),
+    "no measured 'tflops' for d = 128, causal = False":
+        lambda: figures.benchmark(data.backward() | {"what": "forward"}, "tflops"),
     "no row with counters": lambda: figures.model_vs_counters(data.results("counters", [])),
     "'fa2_pipelined_forward' and 'fa2_tuned_forward' were both measured":
         lambda: figures.gain_of_rung(data.climb(), "fa2_pipelined_forward"),
     "d = 128, N = 512": lambda: figures.kernels_beside_peers(data.climb(), 128, 512, False),
-    "no times of 'fa2_tuned_forward' for d = 64, N = 4096, causal = True":
-        lambda: figures.times_of_tiles(data.search(), causal=True),
-    "no decode step of H_q = 32, H_kv = 4": lambda: figures.decode_steps(data.decode(skipped=("decode",))),
-    "no decode step of H_q = 16, H_kv = 16": lambda: figures.decode_steps(data.decode(), H_q=16, H_kv=16),
-    "times of fp8 kernel, flash_attention_fp8, fa2_hopper_forward":
-        lambda: figures.fp8_times(data.fp8(("flash_attention_fp8",))),
-    "rings of two GPUs or more": lambda: figures.ring_speedup(data.rings() | {"rows": []}),
-    "rows of mode 'all'": lambda: figures.ring_memory(data.rings() | {"rows": []}, mode="all"),
 }
 
 
@@ -84,15 +71,6 @@ REFUSED = {
 def test_data_that_cannot_be_drawn_are_refused(words):
     with pytest.raises(ValueError, match=re.escape(words)):
         REFUSED[words]()
-
-
-def test_a_line_that_left_the_source_is_missed(monkeypatch):
-    from flashlab_course.figures import published
-
-    where = published.PUBLISHED["fa1_backward"]
-    monkeypatch.setitem(published.PUBLISHED, "fa1_backward", (*where[:3], [(1, "x", "no such line", "")]))
-    with pytest.raises(ValueError, match="has no line 'no such line' any more"):
-        figures.algorithm_beside_code("fa1_backward")
 
 
 def test_every_implementation_has_one_color_of_its_own():

@@ -13,7 +13,7 @@ def main(arguments):
     if not folder.is_dir():
         raise SystemExit("python -m flashlab_course.figures: OUT_DIR must be a folder that is there, got "
                          f"{str(folder)!r}")
-    figures.traffic_against_N(sweeps.over_N([256, 512, 1024, 2048, 4096])).savefig(folder / "traffic.png", dpi=130)
+    figures.traffic_against(sweeps.over_N([256, 512, 1024, 2048, 4096])).savefig(folder / "traffic.png", dpi=130)
     print(f"wrote {folder / 'traffic.png'}")
 
 

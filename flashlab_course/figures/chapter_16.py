@@ -4,20 +4,23 @@ results: a dict as flashlab_course.bench writes it; live: whether they were meas
 focus: the name of the implementation that the title is about; None is the ladder's last GPU kernel among those measured
 """
 
+from flashlab import cost
 from flashlab.ladder import BACKWARD_RUNGS, RUNGS
 from flashlab_course.figures.chapter_07 import kernels_measured, missing
-from flashlab_course.figures.colors import color, marker
-from flashlab_course.figures.plots import axes, ceiling, panel, plot
-from flashlab_course.figures.style import figure, finish, plain_log
-from flashlab_course.figures.words import by, bytes_text, every, group, label, mask_text, ratio_text, recorded
+from flashlab_course.figures.colors import color
+from flashlab_course.figures.plots import curves
+from flashlab_course.figures.style import figure
+from flashlab_course.figures.words import bytes_text, every, group, label, mask_text, ratio_text, recorded, series
 
 FLASH = "sdpa_flash"           # the same algorithm in CUDA: the peer that titles compare with
 # A backend of SDPA has no line in plots where another line says nearly the same: math's time is much like naive
 # attention's, the memory and the error of efficient are much like those of flash.
 NO_LINE = {"ms": "sdpa_math", "tflops": "sdpa_math", "peak_bytes": "sdpa_efficient", "rms_error": "sdpa_efficient"}
 WITHOUT_L = "naive, O alone"   # the name of naive attention's rows where it computes no logsumexp
-SLOW = 3                       # a bar of more than this many times the fastest is left out: it would squash the others
-FEW = 10                       # runs: a percentile of fewer means little
+# of a row's number: (words at the axis, how it is written)
+MEASURED = {"ms": ("run time (ms)", "{:.3g} ms".format), "tflops": ("TFLOP/s", "{:.0f} TFLOP/s".format),
+            "peak_bytes": ("peak memory beyond the inputs", bytes_text),
+            "rms_error": ("rms of O − O in float64", "{:.1e}".format)}
 
 
 def kernel_name(results):
@@ -33,141 +36,111 @@ def first_kernel_name(results):
 def shown(results, key=None, focus=None):
     """The implementations that plots show: of the course's kernels only the first and the last that were measured.
 
-    Those between stand beside each other in chapter 12. key: what a plot is of: see NO_LINE; focus: who is shown in any
-    case
+    Those between stand beside each other in chapter 12. key: what a plot is of: see NO_LINE; focus: shown in any case
     """
     between = {rung.name for rung in kernels_measured(results)[1:-1]}
     names = dict.fromkeys(row["implementation"] for row in results["rows"])
     return [name for name in names if name == focus or name not in between and name != NO_LINE.get(key)]
 
 
-def series_of(results, key, d, causal, focus=None):
-    """implementation -> its measured rows in order of N, of those shown, in the dtype with most rows."""
+def rows_of(results, key, d, causal, focus=None):
+    """The measured rows of the implementations shown, in the dtype with most rows."""
     names = shown(results, key, focus)
-    rows = [r for r in results["rows"] if r["d"] == d and r["causal"] == causal
-            and r.get("pass", "forward") == results["what"]
-            and r["implementation"] in names and not r.get("skipped") and r.get(key) is not None]
+    rows = [row for row in results["rows"]
+            if (row["d"], row["causal"]) == (d, causal) and row["implementation"] in names
+            and row.get("pass", "forward") == results["what"] and not row.get("skipped") and row.get(key) is not None]
     if not rows:
         raise ValueError(f"results hold no measured {key!r} for d = {d}, causal = {causal}")
-    most = max(group(rows, "dtype").values(), key=len)
-    return group(sorted(most, key=lambda row: (names.index(row["implementation"]), row["N"])), "implementation")
+    return max(group(rows, "dtype").values(), key=len)
 
 
-def on_each_other(lines, closeness=0.04):
-    """name -> (turn, of how many): lines that differ by less than `closeness` throughout, and so hide each other.
+@figure
+def benchmark(results, key, d=128, causal=False, focus=None, live=False):
+    """Time, TFLOP/s, peak memory or error of every implementation against N.
 
-    lines: name -> {x: y}. They are drawn in dashes of alternating colour, each in its turn.
+    key: "ms", with the 20th to 80th percentile shaded, "tflops", with the measured ceiling of a matrix product,
+    "peak_bytes" or "rms_error"
     """
-    groups = []
-    for name, line in lines.items():
-        same = [group for group in groups if (common := line.keys() & lines[group[0]].keys())
-                and all(abs(line[x] / lines[group[0]][x] - 1) < closeness for x in common)]
-        same[0].append(name) if same else groups.append([name])
-    return {name: (turn, len(group)) for group in groups for turn, name in enumerate(group)}
-
-
-def against_N(results, key, ylabel, d, causal, focus, byte="", log="xy"):
-    """A new figure with one line an implementation; and its rows, as from series_of."""
-    series = series_of(results, key, d, causal, focus)
-    turns = on_each_other({name: dict(by(rows, "N", key)) for name, rows in series.items()})
-    fig, ax = panel(8, 4.8)
-    for name, rows in series.items():
-        strong, (turn, n) = name == focus, turns[name]
-        plot(ax, label(name), by(rows, "N", key), color(name), marker(name), lw=2.8 if strong or n > 1 else 1.5,
-             ms=6 if strong else 5, zorder=3 if strong else 2, ls=(5 * turn, (5, 5 * (n - 1))) if n > 1 else "-",
-             markevery=(turn % len(rows), n))
-    rows = [row for part in series.values() for row in part]
+    focus, (ylabel, text) = focus or kernel_name(results), MEASURED[key]
+    rows = rows_of(results, key, d, causal, focus)
+    lines = series(sorted(rows, key=lambda row: row["N"]), "N", key)
+    top = results.get("ceilings", {}).get("matmul_tflops") if key == "tflops" else None
+    asked = [row for row in results["rows"]
+             if (row["d"], row["causal"]) == (d, causal) and row["implementation"] in lines]
     tokens = {row["B"] * row["N"] for row in rows}
-    axes(ax, "N" + (f" (batch × N = {tokens.pop()})" if len(tokens) == 1 else ""), ylabel, log=log, byte=byte,
-         ticks=sorted({row["N"] for row in rows}))
-    return fig, ax, series
+    fig = curves(lines, duel(results, lines, focus, text),
+                 f"{recorded(results, live)} {results['what'].capitalize()}, {every(rows, 'dtype')}, d = {d}, H = "
+                 f"{every(rows, 'H')}, {mask_text(causal)}. Naive attention also computes L.{missing(asked)}",
+                 "N" + (f" (batch × N = {tokens.pop()})" if len(tokens) == 1 else ""), ylabel,
+                 log="x" if key == "tflops" else "xy", byte="y" if key == "peak_bytes" else "",
+                 ceilings={f"a plain matmul: {top:.0f} TFLOP/s": top} if top else {},
+                 **({"ylim": (0, None)} if key == "tflops" else {}))
+    for name, part in group([row for row in rows if key == "ms"], "implementation").items():
+        fig.axes[0].fill_between([row["N"] for row in part], [row["ms_low"] for row in part],
+                                 [row["ms_high"] for row in part], color=color(name), alpha=0.2, lw=0)
+    return fig
 
 
-def source_of(results, series, key, live):
-    """The line at the bottom: where and what was measured, which lines hide each other, and who has none."""
-    rows = [row for part in series.values() for row in part]
-    d, causal = rows[0]["d"], rows[0]["causal"]
-    asked = [row for row in results["rows"] if (row["d"], row["causal"]) == (d, causal)]
-    drawn = {*shown(results, key), *series}
-    turns = on_each_other({name: dict(by(part, "N", key)) for name, part in series.items()})
-    twins = " Dashes of two or more colours: lines that lie on each other." * any(n > 1 for _, n in turns.values())
-    absent = [name for name in dict.fromkeys(row["implementation"] for row in asked) if name not in drawn]
-    peers = [label(name) for name in absent if name in NO_LINE.values()]
-    between = len(absent) - len(peers)
-    absent = [f"the {between} kernels between the first and the last (chapter 12)"] * bool(between) + peers
-    without = f" Not drawn: {', '.join(absent)}." if absent else ""
-    return (f"{recorded(results, live)} {results['what'].capitalize()}, {every(rows, 'dtype')}, d = {d}, H = "
-            f"{every(rows, 'H')}, {mask_text(causal)}.{twins}{without}"
-            + missing(results, [row for row in asked if row["implementation"] in drawn]))
-
-
-def duel(results, series, key, focus, sentence, text):
-    """The kernel against the first rung, at the largest N that both were measured at.
-
-    sentence: with {N}, {name}, {ours}, {naive}, {theirs} and {ratio} to fill in
-    """
-    first = (BACKWARD_RUNGS if results["what"] == "backward" else RUNGS)[0]
-    ours, theirs = (dict(by(series.get(name, []), "N", key)) for name in (focus, first.name))
-    if (N := max(ours.keys() & theirs.keys(), default=None)) is None:
-        return f"{label(focus)} and {first.title} attention were not both measured here"
-    whole = ", L included," if results["what"] == "forward" else ""      # its logsumexp takes about half of its bytes
-    return sentence.format(N=N, name=label(focus), ours=text(ours[N]), naive=f"{first.title} attention{whole}",
-                           theirs=text(theirs[N]), ratio=ratio_text(theirs[N], ours[N]))
+def duel(results, lines, focus, text):
+    """The kernel beside the first rung and SDPA flash, each at the largest N that both were measured at."""
+    if focus not in lines:
+        return f"{label(focus)} was not measured here"
+    ours, said = lines[focus], []
+    for name in ((BACKWARD_RUNGS if results["what"] == "backward" else RUNGS)[0].name, FLASH):
+        if N := max(ours.keys() & lines.get(name, {}).keys(), default=None):
+            theirs = lines[name][N]
+            said.append(f"{label(name)} {text(theirs)}" + (f" at N = {N}" if N < max(ours) else "")
+                        + f", {ratio_text(theirs, ours[N]) if theirs > ours[N] else f'{theirs / ours[N]:.2f}'} times")
+    return f"At N = {max(ours)}, {'; '.join([f'{label(focus)}: {text(ours[max(ours)])}', *said])}"
 
 
 @figure
-def runtime_against_N(results, d=128, causal=False, focus=None, live=False):
-    """Median run time against N for every implementation, with the 20th to 80th percentile shaded."""
-    focus = focus or kernel_name(results)
-    fig, ax, series = against_N(results, "ms", "run time (ms)", d, causal, focus)
-    for name, rows in series.items():
-        low, high = ([row.get(key, row["ms"]) for row in rows] for key in ("ms_low", "ms_high"))
-        ax.fill_between([row["N"] for row in rows], low, high, color=color(name), alpha=0.2, lw=0)
-    title = duel(results, series, "ms", focus,
-                 "At N = {N}, {name} takes {ours}; {naive} {theirs}, {ratio} times as long", "{:.3g} ms".format)
-    return finish(fig, title, source_of(results, series, "ms", live))
-
-
-@figure
-def peak_memory_against_N(results, d=128, causal=False, focus=None, live=False):
-    """Peak memory beyond the inputs, against N."""
-    focus = focus or kernel_name(results)
-    ylabel = f"peak memory{' beyond Q, K, V' if results['what'] == 'forward' else ', both passes'} (bytes)"
-    fig, _, series = against_N(results, "peak_bytes", ylabel, d, causal, focus, byte="y")
-    title = duel(results, series, "peak_bytes", focus,
-                 "At N = {N}, {name} needs {ours}; {naive} {theirs}, {ratio} times as much", bytes_text)
-    return finish(fig, title, source_of(results, series, "peak_bytes", live))
-
-
-@figure
-def tflops(results, d=128, causal=False, focus=None, live=False):
-    """TFLOP/s against N for every implementation, under the measured matmul ceiling (dashed)."""
-    focus = focus or kernel_name(results)
-    fig, ax, series = against_N(results, "tflops", "TFLOP/s", d, causal, focus, log="x")
-    top = results.get("ceilings", {}).get("matmul_tflops")
-    most = max(row["tflops"] for rows in series.values() for row in rows)
-    ax.set_ylim(0, 1.08 * max(most, top or 0))
-    if top:
-        ceiling(ax, f"a plain matmul: {top:.0f} TFLOP/s", top)
-    title = f"{label(focus)} was not measured here"
-    if rows := series.get(focus):
-        best = max(rows, key=lambda row: row["tflops"])
-        flash = dict(by(series.get(FLASH, []), "N", "tflops")).get(best["N"])
-        title = (f"{label(focus)} reaches {best['tflops']:.0f} TFLOP/s at N = {best['N']}"
-                 + (f", {100 * best['tflops'] / top:.0f} % of a plain matmul" if top else "")
-                 + (f", {best['tflops'] / flash:.2f} × {label(FLASH)}" if flash else ""))
-    return finish(fig, title, source_of(results, series, "tflops", live))
-
-
-@figure
-def error_against_float64(results, d=128, causal=False, live=False):
-    """Root mean square error of O against float64, against N."""
+def relative_speed(results, d=128, causal=False, live=False):
+    """Each other's speed as a multiple of the kernel's, against N."""
     focus = kernel_name(results)
-    fig, ax, series = against_N(results, "rms_error", "rms of O − O in float64", d, causal, focus)
-    plain_log(ax.yaxis, "{:.0e}".format)
-    ours, flash = (dict(by(series.get(name, []), "N", "rms_error")) for name in (focus, FLASH))
-    ratios = [ours[N] / flash[N] for N in ours if flash.get(N)]
-    title = f"{label(focus)} and {label(FLASH)} were not both measured here"
-    if ratios:
-        title = f"{label(focus)} is off by at most {max(ratios):.2f} × the rms error of {label(FLASH)}"
-    return finish(fig, title, source_of(results, series, "rms_error", live))
+    lines = series(rows_of(results, "ms", d, causal), "N", "ms")
+    ours = lines.pop(focus, {})
+    ratios = {name: {N: ours[N] / ms for N, ms in line.items() if N in ours} for name, line in lines.items()}
+    N = max(ours, default=None)
+    best = max((name for name in ratios if N in ratios[name]), key=lambda name: ratios[name][N], default=None)
+    title = f"{label(focus)} was not measured beside another here"
+    if best:
+        title = f"At N = {N} the fastest other, {label(best)}, has {ratios[best][N]:.2f} × the speed of {label(focus)}"
+    return curves(ratios, title, f"{recorded(results, live)} {results['what'].capitalize()}, d = {d}, "
+                  f"{mask_text(causal)}. Naive attention also computes L.", "N", f"times the speed of {label(focus)}",
+                  log="xy", ceilings={label(focus): 1})
+
+
+@figure
+def causal_cost(results, d=128, live=False):
+    """What the mask costs the first kernel in TFLOP/s, and what of it whole tiles on the diagonal explain."""
+    focus = first_kernel_name(results)
+    rows = {mask: rows_of(results, "tflops", d, mask, focus) for mask in (True, False)}
+    masked, plain = ({row["N"]: row for row in rows[mask] if row["implementation"] == focus} for mask in rows)
+    Ns = sorted(masked.keys() & plain.keys())
+    lost = {N: 100 * (1 - masked[N]["tflops"] / plain[N]["tflops"]) for N in Ns}
+    explained = {N: 100 * (1 - 1 / whole_tiles(masked[N])) for N in Ns}
+    used = [" × ".join(map(str, tiles_of(kernel[Ns[-1]]))) for kernel in (masked, plain)]
+    same = "with and without it" if used[0] == used[1] else f"without it {used[1]}: not the same kernel"
+    return curves({"measured": lost}, f"At N = {Ns[-1]} the mask costs {lost[Ns[-1]]:.0f} % of the TFLOP/s, whole "
+                  f"tiles explain {explained[Ns[-1]]:.0f} %", f"{recorded(results, live)} {label(focus)}, d = {d}. "
+                  f"Tiles of {used[0]} with the mask, {same}. Dashed: modelled: whole tiles on the diagonal.",
+                  "N",
+                  "TFLOP/s lost to the mask (%)", log="x", dashed={"whole tiles": explained})
+
+
+def copy_ms(row, tb_s):
+    """What moving Q, K, V and O once takes at the speed of a copy, in 16 bits."""
+    return 4 * row["B"] * row["H"] * row["N"] * row["d"] * 2 / tb_s / 1e9
+
+
+def tiles_of(row):
+    """B_r, B_c of a row; those of the course's first GPU kernel where it does not say."""
+    return row.get("B_r", 128), row.get("B_c", 64)
+
+
+def whole_tiles(row):
+    """How many times the counted FLOPs a causal kernel computes if it computes whole tiles on the diagonal."""
+    (B_r, B_c), N, d = tiles_of(row), row["N"], row["d"]
+    computed = cost.fa2_forward(N, N, d, B_r=B_r, B_c=B_c, causal=True).matmul_flops
+    return computed / cost.attention_flops(1, 1, N, N, d, causal=True)

@@ -1,16 +1,15 @@
-"""The four plots that the chapters' pictures are made of: curves, bars, cells and timelines.
+"""The plots of the course: curves, bars and matrices, which notebooks call with their own data, and their parts."""
 
-Each chapter's module draws with them and computes the title from its data.
-"""
-
-import re
+import itertools
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
-from flashlab_course.figures.colors import BLUE, FAINT, INK, ORANGE, READ, ink_on
+from flashlab_course.figures.colors import BLUE, CYCLE, INK, ORANGE, PALE, READ, WRITTEN, color, ink_on, marker, ramp
 from flashlab_course.figures.style import HALO, bare, byte_axis, figure, finish, note, plain_log, set_ticks
+from flashlab_course.figures.words import bytes_text, label
 
 
 def panel(width=8, height=4):
@@ -25,34 +24,46 @@ def panels(columns, rows=1, size=(8, 4), **options):
 
 
 @figure
-def curves(lines, title, source, x, y, *, size=(8, 4), ceilings=(), walls=(), **look):
-    """A line chart of one panel.
+def curves(lines, title, source, x="", y="", *, dashed=None, dots=False, ceilings=None, walls=None, **look):
+    """A line for each name, which stands at its end.
 
-    lines: tuples, the arguments of `plot`; ceilings, walls: dashed lines across and up, words -> place; look: as `axes`
-    takes it
+    lines: name -> {x: y}; a rung's name gets the rung's title and colour
+    dashed: the same for formulas and bounds; a name in both is drawn as a dashed line with marks for its numbers
+    dots: draw the numbers as marks without lines; ceilings, walls: dashed lines across and up, words -> place
+    look: the arguments of `axes`
     """
-    fig, ax = panel(*size)
-    for line in lines:
-        plot(ax, *line)
-    axes(ax, x, y, **look)
-    for words in ceilings:
-        ceiling(ax, words, ceilings[words])
-    for words in walls:
-        wall(ax, words, walls[words])
+    fig, ax = panel(8, 4.2)
+    dashed = dashed or {}
+    names = list(dict.fromkeys([*lines, *dashed]))
+    for name, colour in zip(names, colours_of(names), strict=True):
+        words = label(name) or None
+        if points := lines.get(name):
+            xs, ys = zip(*points.items(), strict=True)
+            mark = marker(name) if dots or len(points) <= 30 else ""
+            if dots or name in dashed:
+                ax.plot(xs, ys, mark, ls="", color=colour, label=None if name in dashed else words)
+            else:
+                ax.plot(xs, ys, mark, ls="-", color=colour, label=words)
+        if points := dashed.get(name):
+            xs, ys = zip(*points.items(), strict=True)
+            ax.plot(xs, ys, "--", lw=1.4, color=colour, label=words)
+    for words, height in (ceilings or {}).items():
+        ceiling(ax, words, height)
+    for words, place in (walls or {}).items():
+        wall(ax, words, place)
+    places = sorted({place for points in lines.values() for place in points})
+    few = len(places) <= 10 and "x" not in look.get("byte", "")
+    axes(ax, x, y, **{"ticks": places if few else None} | look)
     return finish(fig, title, source)
 
 
-def plot(ax, name, points, colour=READ, style="o-", fill=None, **look):
-    """One line through points, a dict or pairs (x, y), with its name at its end.
-
-    fill: the colour inside the markers.
-    """
-    points = list(points.items() if isinstance(points, dict) else points)
-    if points:
-        ax.plot(*zip(*points, strict=True), style, color=colour, mfc=fill or colour, label=name or None, **look)
+def colours_of(names):
+    """A colour for each name: a rung's own, the learner's, or the next of a cycle."""
+    rest = itertools.cycle(CYCLE)
+    return [color(name, "") or next(rest) for name in names]
 
 
-def axes(ax, xlabel="", ylabel="", log="", byte="", ticks=None, names="{:.0f}".format, **limits):
+def axes(ax, xlabel="", ylabel="", log="", byte="", ticks=None, names="{:g}".format, **limits):
     """Labels, scales and ticks.
 
     log, byte: of the letters x and y, the axes that are logarithmic, or in bytes; ticks: places on the x axis, named by
@@ -69,56 +80,104 @@ def axes(ax, xlabel="", ylabel="", log="", byte="", ticks=None, names="{:.0f}".f
     ax.grid(axis="y")
 
 
-def ceiling(ax, words, height, side="left", colour=INK):
-    """A dashed line across, its words above it at one side."""
-    ax.axhline(height, ls="--", color=colour, lw=1.2)
-    place, right = (0, 4) if side == "left" else (1, -4)
-    note(ax, words, place, height, right, 4, xycoords=ax.get_yaxis_transform(), ha=side, va="bottom", path_effects=HALO)
+def ceiling(ax, words, height):
+    """A dashed line across with its words above it at the left."""
+    ax.axhline(height, ls="--", color=INK, lw=1.2)
+    note(ax, words, 0, height, 4, 4, xycoords=ax.get_yaxis_transform(), va="bottom", path_effects=HALO)
 
 
-def wall(ax, words, place, colour=INK):
-    """A dashed line upwards, its words at the top to its right."""
-    ax.axvline(place, ls="--", color=colour, lw=1.2)
-    note(ax, words, place, 1, 5, -2, xycoords=ax.get_xaxis_transform(), va="top", path_effects=HALO)
+def wall(ax, words, place):
+    """A dashed line upwards with its words above its end."""
+    ax.axvline(place, ls="--", color=INK, lw=1.2)
+    note(ax, words, place, 1, 0, 3, xycoords=ax.get_xaxis_transform(), ha="center", va="bottom")
 
 
 @figure
-def bars(values, title, source, xlabel, *, log=False, worse=()):
-    """A bar for each name with its number behind it.
+def bars(values, title, source, xlabel, *, log=False, byte=False, worse=(), walls=None, behind=None):
+    """A bar for each name with its number behind it, or a bar in parts.
 
-    worse: names in the colour of what goes wrong; source: where it comes from.
+    values: name -> number, or name -> {part: number}; worse: names in the colour of what goes wrong; walls: dashed
+    lines upwards, words -> place; behind: texts in place of the numbers
     """
-    fig, ax = panel(8.6, 1 + 0.42 * max(1, len(values)))
-    numbers = [f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in values.values()]
-    stack(ax, {name: [(value, ORANGE if name in worse else BLUE)] for name, value in values.items()}, numbers, xlabel)
+    rows = [value if isinstance(value, dict) else {"": value} for value in values.values()]
+    totals = [sum(row.values()) for row in rows]
+    parts = list(dict.fromkeys(part for row in rows for part in row))
+    fig, ax = panel(8.6, 1.2 + 0.42 * max(1, len(rows)) + 0.3 * (len(parts) > 1))
+    starts = np.zeros(len(rows))
+    fills = (READ, WRITTEN) if parts == ["read", "written"] else itertools.cycle(CYCLE)
+    if parts == [""]:
+        fills = [[ORANGE if name in worse else color(name, BLUE) for name in values]]
+    for part, fill in zip(parts, fills, strict=False):
+        widths = np.array([row.get(part, 0) for row in rows])
+        ax.barh(range(len(rows)), widths, 0.66, left=starts, color=fill, label=part or None)
+        starts += widths
+    number = bytes_text if byte else lambda n: f"{n:,.0f}" if n >= 100 else f"{n:.3g}"
+    for y, text in enumerate(behind or map(number, totals)):
+        note(ax, text, totals[y], y, 6, fontsize=8.5)
+    ax.set(xlabel=xlabel, ylim=(len(rows) - 0.4, -0.6))
+    ax.set_xlim(right=1.2 * max([*totals, *(walls or {}).values()]) or 1)
     if log:
-        ax.set(xscale="log", xlim=(min(values.values()) / 2, 4 * max(values.values())))
+        ax.set(xscale="log", xlim=(min(totals) / 2, 4 * max(totals)))
         plain_log(ax.xaxis)
+    if byte:
+        byte_axis(ax.xaxis)
+    ax.set_yticks(range(len(rows)), map(label, values))
+    for words, place in (walls or {}).items():
+        wall(ax, words, place)
+    if len(parts) > 1:
+        ax.legend(ncols=9, loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8.5, handlelength=1)
     return finish(fig, title, source)
 
 
-def stack(ax, rows, behind=(), xlabel="", room=1.14, height=0.66, byte=False, title="", colour=INK):
-    """Bars from left to right, one row below the other.
+@figure
+def matrices(found, title, source, x="", y="", *, rows=(), columns=(), number="{:g}"):
+    """Matrices side by side, darker where a number is larger, orange where it is negative, white where it is NaN.
 
-    rows: name -> [(length, colour, text inside, if any)]; behind: a text after each bar; room: the axis over the
-    longest bar
+    found: name -> rows of numbers, or (rows of numbers, rows of the texts to write in their cells); the cells of a mask
+    stay empty
+    rows, columns: their names; number: the format of a number in a cell
     """
-    longest = max((sum(part[0] for part in parts) for parts in rows.values()), default=1)
-    for y, parts in enumerate(rows.values()):
-        left = 0
-        for length, fill, *text in parts:
-            ax.barh(y, length, height, left=left, color=fill)
-            if text and length > 0.0095 * longest * max(map(len, text[0].split("\n"))):      # there is room for it
-                write(ax, left + length / 2, y, text[0], 8, color=ink_on(fill))
-            left += length
-        if behind:
-            note(ax, behind[y], left, y)
-    ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, room * longest), xlabel=xlabel)
-    ax.set_yticks(range(len(rows)), list(rows))
-    ax.tick_params(axis="y", length=0)
-    if byte:
-        byte_axis(ax.xaxis)
-    heading(ax, title, colour)
+    pairs = [pair if isinstance(pair, tuple) else (pair, None) for pair in found.values()]
+    numbers = [np.asarray(values) for values, _ in pairs]
+    top = max(1e-30, *(np.nanmax(np.abs(one.astype(float))) for one in numbers))
+    height, across = max(one.shape[0] for one in numbers), sum(one.shape[1] for one in numbers)
+    cell = min(0.42, 3.6 / height, 8.4 / across)
+    fig, axs = panels(len(found), size=(9, 1.7 + max(0.8, cell * height)),
+                      width_ratios=[one.shape[1] for one in numbers])
+    for ax, name, one, (_, texts) in zip(axs, found, numbers, pairs, strict=True):
+        if texts is None and one.dtype != bool and one.size <= 300:
+            texts = [["" if np.isnan(value) else number.format(value) for value in row] for row in one.astype(float)]
+        heat_map(ax, one.astype(float) / top, texts)
+        ax.set(xlabel=x, title=name)
+        axis_names(ax.set_xticks, columns, one.shape[1])
+        axis_names(ax.set_yticks, rows, one.shape[0])
+    axs[0].set_ylabel(y)
+    return finish(fig, title, source)
+
+
+def heat_map(ax, shares, texts=None):
+    """A matrix of numbers from -1 to 1 as cells, with their texts."""
+    fills = ramp(BLUE)(shares)[..., :3]
+    fills[shares < 0] = ramp(ORANGE)(-shares[shares < 0])[..., :3]
+    fills[shares == 0] = to_rgb(PALE)
+    fills[np.isnan(shares)] = to_rgb("white")
+    height, width = shares.shape
+    ax.imshow(fills, extent=(0, width, height, 0), aspect="equal" if width < 6 * height else "auto",
+              interpolation="nearest")
+    if shares.size <= 2500:
+        ax.hlines(range(height + 1), 0, width, color="white", lw=1)
+        ax.vlines(range(width + 1), 0, height, color="white", lw=1)
+    size = 8 if max(shares.shape) < 14 else 6
+    for y, row in enumerate(texts if texts is not None else ()):
+        for x, text in enumerate(row):
+            write(ax, x + 0.5, y + 0.5, text, size, color=ink_on(fills[y, x]))
+    bare(ax)
+
+
+def axis_names(set_names, names, count):
+    """Names in the middle of cells; without any, the numbers of the first and of the last."""
+    named = dict(enumerate(names)) or {0: 0, count - 1: count - 1}
+    set_names([n + 0.5 for n in named], list(named.values()), fontsize=8)
 
 
 def canvas(ax, across, down, equal=True):
@@ -137,61 +196,9 @@ def heading(ax, title, colour=INK):
     ax.set_title(title, color=colour, fontweight="bold")
 
 
-def box(ax, x, y, width=1, height=1, fill=FAINT, text="", edge="white", size=9, ink=None, **look):
-    """A rectangle with its upper left corner at (x, y) and text in the middle."""
-    ax.add_patch(Rectangle((x, y), width, height, fc=fill, ec=edge, **{"lw": 1} | look))
+def box(ax, x, y, width=1, height=1, fill=PALE, text="", size=9, **look):
+    """A rectangle with its upper left corner at (x, y) and text in the middle. Returns the rectangle."""
+    patch = ax.add_patch(Rectangle((x, y), width, height, fc=fill, **{"ec": "white", "lw": 1} | look))
     if text != "":
-        write(ax, x + width / 2, y + height / 2, text, size, color=ink or ink_on(fill))
-
-
-def cells(ax, fills, texts=(), gap=0, size=9, **look):
-    """A grid of cells, the first row on top.
-
-    fills: rows of colours, None for no cell; texts: rows of what stands in the cells; look: as `grid` takes it
-    """
-    for y, row in enumerate(fills):
-        for x, fill in enumerate(row):
-            if fill is not None:
-                edge = FAINT if fill == "white" else "white"
-                box(ax, x + gap, y + gap, 1 - 2 * gap, 1 - 2 * gap, fill, texts[y][x] if texts else "", edge, size)
-    grid(ax, len(fills[0]), len(fills), **look)
-
-
-def grid(ax, width, height, xlabel="", ylabel="", columns=(), rows=(), title="", colour=INK, equal=False, size=8):
-    """The axes around cells: limits, names in the middle of columns and rows, no spines.
-
-    columns, rows: {number: name} or names.
-    """
-    ax.set(xlim=(-0.05, width + 0.05), ylim=(height + 0.05, -0.05), xlabel=xlabel, ylabel=ylabel)
-    for set_names, names in ((ax.set_xticks, columns), (ax.set_yticks, rows)):
-        named = names if isinstance(names, dict) else dict(enumerate(names))
-        look = {"labels": list(named.values()), "fontsize": size} if named else {}
-        set_names([n + 0.5 for n in named], **look)
-    if equal:
-        ax.set_aspect("equal")
-    bare(ax)
-    heading(ax, title, colour)
-
-
-def first_and_last(count):
-    """The names of the first and the last of so many cells."""
-    return {0: 0, count - 1: count - 1}
-
-
-KINDS = {"load": "#8FA3B8", "copy": "#8FA3B8", "multiply": BLUE, "tensor": BLUE, "compute": BLUE,
-         "exponentials": "#E0A100", "softmax": "#E0A100", "store": "#5E8C1F"}      # by the first word of a unit's name
-
-
-def timeline(ax, spans):
-    """A row for each unit, a bar for each Span of flashlab_course.gpu.schedule: loads on top, stores at the bottom."""
-    kind = lambda unit: unit.replace(",", "").split()[0]
-    place = lambda unit: (list(KINDS).index(kind(unit)) if kind(unit) in KINDS else len(KINDS), unit)
-    units = sorted({span.unit for span in spans}, key=place)
-    for span in spans:
-        strength = 1 if int(re.sub(r"\D", "", span.name) or 0) % 2 else 0.75
-        fill = tuple(1 - (1 - part) * strength for part in to_rgb(KINDS.get(kind(span.unit), "#777777")))
-        box(ax, span.start, units.index(span.unit) - 0.4, span.end - span.start, 0.8, fill, span.name, size=8)
-    ax.axvline(max(span.end for span in spans), color=INK, ls="--", lw=1)
-    ax.set(ylim=(len(units) - 0.4, -0.6))
-    ax.set_yticks(range(len(units)), units)
-    bare(ax)
+        write(ax, x + width / 2, y + height / 2, text, size, color=ink_on(fill), zorder=patch.zorder + 1)
+    return patch

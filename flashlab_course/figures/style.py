@@ -23,7 +23,7 @@ STYLE = {
     "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": "#777777",
     "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 10, "axes.titlelocation": "left",
     "axes.grid": False, "grid.color": "#E6E6E6", "grid.linewidth": 0.8, "axes.axisbelow": True,
-    "lines.linewidth": 1.8, "lines.markersize": 6, "hatch.color": "#BBBBBB", "hatch.linewidth": 0.8,
+    "lines.linewidth": 1.8, "lines.markersize": 6,
 }
 HALO = [withStroke(linewidth=3, foreground="white")]           # keeps text readable where a line passes behind it
 
@@ -55,11 +55,9 @@ def finish(fig, title, source):
     """Title on top, source at the bottom, and the name of each labelled line at its right end."""
     width = fig.get_figwidth()
     fig.suptitle(wrap(title, 9.8 * width), x=0.01, ha="left", fontsize=12, fontweight="bold")
-    below = "\n".join(wrap(line, 16 * width) for line in source.split("\n"))
-    fig.supxlabel(below, x=0.01, ha="left", fontsize=8, color="#555555")
+    fig.supxlabel(wrap(source, 16 * width), x=0.01, ha="left", fontsize=8, color="#555555")
     for ax in fig.axes:
-        if not ax.get_legend():
-            label_ends(ax)
+        label_ends(ax)
     return fig
 
 
@@ -70,30 +68,36 @@ def wrap(text, width):
 
 
 def label_ends(ax):
-    """The names of lines at their ends; those at the same x are pushed apart until none overlaps."""
+    """The name of each line beside its last point that can be seen, moved up or down where names would overlap."""
     low, high = sorted(ax.get_ylim())
-    ends = {}
-    for line in ax.lines:
-        if not line.get_label().startswith("_"):                         # matplotlib's word for a line without a name
-            x, y = max(tuple(point) for point in line.get_xydata().tolist() if low <= point[1] <= high)
-            ends.setdefault(x, []).append((y, line))
-    if not ends:
+    named = [line for line in ax.lines if not line.get_label().startswith("_")]       # "_": a line without a name
+    if not named:
         return
     ax.figure.draw_without_rendering()                                   # fixes the layout that pixels refer to
-    per_point = ax.figure.dpi / 72
-    gap = 13 * per_point
-    for x, column in ends.items():
-        height = {line: ax.transData.transform((x, y))[1] for y, line in column}
-        column.sort(key=lambda end: height[end[1]])
-        at = [height[line] for _, line in column]
-        for _ in range(100):
-            at[0] = max(at[0], ax.bbox.y0 + gap / 2)                     # not into the tick labels
-            for n in range(len(at) - 1):
-                push = max(0, gap - (at[n + 1] - at[n]))
-                at[n], at[n + 1] = at[n] - push / 2, at[n + 1] + push / 2
-        for (y, line), place in zip(column, at, strict=True):
-            note(ax, line.get_label(), x, y, 9, (place - height[line]) / per_point, color=line.get_color(),
-                 fontweight="bold", annotation_clip=False, zorder=5, path_effects=HALO)
+    point = ax.figure.dpi / 72
+    labels = []
+    for line in named:
+        end = max(xy for xy in map(tuple, line.get_xydata().tolist()) if low <= xy[1] <= high)
+        left, height = ax.transData.transform(end)
+        labels.append((left, left + 6.5 * point * len(line.get_label()), height, line, end))
+    labels.sort(key=lambda label: label[2])
+    gap, floor = 13 * point, ax.bbox.y0 + 6 * point                      # floor: above the names of the ticks
+    up = spread([label[:3] for label in labels], gap)
+    down = spread([(left, right, -height) for left, right, height, *_ in reversed(labels)], gap)[::-1]
+    middle = [(left, right, max(floor, (a - b) / 2))
+              for (left, right, *_), a, b in zip(labels, up, down, strict=True)]
+    for (*_, height, line, end), place in zip(labels, spread(middle, gap), strict=True):
+        note(ax, line.get_label(), *end, 9, (place - height) / point, color=line.get_color(), fontweight="bold",
+             annotation_clip=False, zorder=5, path_effects=HALO)
+
+
+def spread(places, gap):
+    """The heights of places (left, right, height), lowest first, moved up so that none lies on another."""
+    done = []
+    for left, right, height in places:
+        above = [other + gap for a, b, other in done if a < right and left < b]
+        done.append((left, right, max([height, *above])))
+    return [height for *_, height in done]
 
 
 def note(ax, text, x, y, right=4, up=0, **look):
@@ -114,14 +118,14 @@ def byte_axis(axis):
         places = LogLocator(base=next((base for base in (2, 4) if math.log(high / low, base) < 6), 16))
     else:
         step = 2 ** math.floor(math.log2(max(high, low, 4) / 4))
-        places = FixedLocator([n * step for n in range(int(max(high, low) / step) + 1)])
+        places = [n * step for n in range(int(max(high, low) / step) + 1)]
     set_ticks(axis, places, bytes_text)
 
 
-def plain_log(axis, text="{:g}".format):
+def plain_log(axis):
     """Numbers instead of powers of ten, at 1, 2 and 5 where there is room for them."""
     low, high = axis.get_view_interval()
-    set_ticks(axis, LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)), text)
+    set_ticks(axis, LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
 
 
 def set_ticks(axis, places, text="{:g}".format):

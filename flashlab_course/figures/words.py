@@ -15,13 +15,6 @@ def bytes_text(n):
     return format_bytes(n).replace(".0 ", " ")
 
 
-def si_text(n, unit):
-    for power, prefix in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if n >= 10**power:
-            return f"{n / 10**power:.3g} {prefix}{unit}"
-    return f"{n:.3g} {unit}"
-
-
 def ratio_text(a, b):
     """a / b in two significant digits, written out: 4.3, 43, 1900."""
     x = a / b
@@ -44,6 +37,11 @@ def group(rows, key):
 def by(rows, x, y):
     """The points (row[x], row[y]) in order of x, without the rows that have no y."""
     return sorted((row[x], row[y]) for row in rows if row.get(y) is not None)
+
+
+def series(rows, x, y, of="implementation"):
+    """What `curves` draws of a benchmark's rows: row[of] -> {row[x]: row[y]}."""
+    return {name: dict(by(part, x, y)) for name, part in group(rows, of).items()}
 
 
 def mask_text(causal):

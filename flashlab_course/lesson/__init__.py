@@ -2,7 +2,7 @@
 
     my_share = None                                        # in one cell: replace None
     said = compare("share of the running state", my_share, share)
-    said.on(figures.traffic_against_N(points), x=1024)     # the same picture, with the prediction on it
+    said.on(figures.traffic_against(points), x=1024)     # the same picture, with the prediction on it
     reveal("ex06_fa2_inner_loop")                          # once it passes
     replay("ex06_fa2_inner_loop")                          # their own lines in the player
     points = sweeps.over_N(Ns) + yours.over_N(Ns)          # their own code among the curves

@@ -102,7 +102,7 @@ said = compare("how far FA2's output is from naive's", my_kind, kind)
 # %%
 from flashlab_course import figures
 
-figures.tile_of_scores(16, 16, B_r=4, B_c=4, i=1, j=2)
+figures.block_product(16, 4, 16, B_m=4, B_k=4, B_n=4, tile=(1, 2), names=("Q", "Kᵀ", "S"))
 
 # %% [markdown]
 # **One tile of scores** ([exercises/ex00_score_tile.py](../exercises/ex00_score_tile.py), 10 minutes). Open the file,
@@ -139,7 +139,9 @@ my_bytes = None     # a function of N
 Ns = [1024, 2048, 4096, 8192, 16384]
 sizes = {N: torch.empty(N, N, device="meta").nbytes for N in Ns}
 said = compare("bytes of S", my_bytes, sizes, "bytes")
-said.on(figures.matrix_sizes(Ns, d=64))
+said.on(figures.curves({"S": sizes, "Q": {N: 4 * N * 64 for N in Ns}}, f"At N = {Ns[-1]}, S takes {Ns[-1] // 64} times the bytes of Q",
+                       "Modelled: from the shapes, d = 64.", "N", "bytes", log="xy", byte="y",
+                       ceilings={"L2 cache of an A100 (published)": 40 * 2**20}))
 
 # %% [markdown]
 # **Takeaway.** $Q$ grows with $N$, $S$ with $N^2$. Sixteen times the tokens are 256 times the scores, and that for one
@@ -232,7 +234,7 @@ points = sweeps.over_N([128, 256, 512, 1024], d=64)
 last = {p["rung"]: p["measured"] for p in points if p["N"] == 1024}
 print(f"naive without logsumexp: {(last['naive_forward'] - for_L) / last['fa2_forward']:.1f} times the bytes of FA2 (modelled)")
 said = compare("HBM bytes of FA2 at N = 1024", my_traffic, last["fa2_forward"], "bytes")
-said.on(figures.traffic_against_N(points), x=1024)
+said.on(figures.traffic_against(points), x=1024)
 
 # %% [markdown]
 # One caution. The model counts every byte that leaves or enters the chip's SRAM. A real GPU has a cache between SRAM and

@@ -93,14 +93,16 @@ my_factor = None
 # %%
 from flashlab_course import figures
 
-S, points = (Q @ K.T * 64**-0.5).double(), []
+S, mean, median = (Q @ K.T * 64**-0.5).double(), {}, {}
 for spread in [0.25, 0.5, 1, 2, 4, 8, 16]:
     P = torch.softmax(spread * S, dim=-1)
     slope = P * (1 - P)
-    points.append({"spread": spread, "mean": slope.mean().item(), "median": slope.median().item()})
-median = {p["spread"]: p["median"] for p in points}
+    mean[spread], median[spread] = slope.mean().item(), slope.median().item()
 said = compare("loss of gradient without the scale", my_factor, median[1] / median[8])
-figures.saturation(points)
+figures.curves({"mean of all keys": mean, "median key": median},
+               f"With scores 8 times as far apart, the median key's gradient is {median[1] / median[8]:,.0f} times smaller",
+               "Measured here: softmax's derivative, p (1 − p), for 512 queries and 512 keys.",
+               "spread of a query's scores (standard deviation)", "∂ weight / ∂ its score", log="xy", ylim=(1e-12, 0.05))
 
 # %% [markdown]
 # A few leading keys still get gradients, which is why the mean falls slowly. All others get practically none: a key that is ignored stays ignored.
@@ -154,7 +156,7 @@ my_masked = None     # 0 to 3
 
 # %%
 said = compare("uses of attention that need a mask", my_masked, 1)
-figures.who_sees_whom(8, 6)
+print("Only the decoder's own text is still being written: its queries must not see later keys.")
 
 # %% [markdown]
 # Encoders such as BERT, vision transformers and cross-attention run without a causal mask; language models such as GPT are decoders alone, and always causal. So a kernel needs both, with any $N_q$ and $N_k$.
@@ -189,7 +191,9 @@ from flashlab.rungs.naive import naive_forward
 O_last, L_last = naive_forward(Q[4:], K, V, causal=True)
 print("equal to the last two rows of before:", torch.allclose(O_last, O_causal[4:]))
 said = compare("keys that the first of the two last queries sees", my_keys_seen, 5)      # token 4 sees tokens 0 to 4
-figures.causal_mask(2, 6)
+seen = torch.ones(6, 6).tril().bool()
+figures.matrices({"6 queries, 6 keys": seen, "the last 2 queries": seen[4:]}, "The last query sees every key, however many queries ask",
+                 "Definition: query i sees key j if j ≤ i + N_k − N_q. Blue: visible.", "key j", "query i")
 
 # %% [markdown]
 # The mask is aligned **bottom-right**: the last query sees every key. The other choice, top-left, counts queries from token 0. PyTorch's `scaled_dot_product_attention` takes that one. Here the last token asks alone, as in every step of text generation. This cell fails on purpose.
@@ -322,10 +326,12 @@ said = compare("FLOPs saved by moving the brackets", my_saving, saving)
 # %% [markdown]
 # ## What it costs: memory
 #
-# $Q$, $K$, $V$ and $O$ are tall and thin, $S$ and $P$ are as wide as they are tall. Here they are to scale, for 512 tokens. The longer the text, the more of the picture is orange.
+# $Q$, $K$, $V$ and $O$ are tall and thin, $S$ and $P$ are as wide as they are tall. Here are their bytes for 512 tokens. The longer the text, the longer the two orange bars beside the others.
 
 # %%
-figures.attention_matrices(512, 512, 64)
+matrices = {name: 4 * 512 * (512 if name in "SP" else 64) for name in "QKVSPO"}
+figures.bars(matrices, f"S and P hold {(matrices['S'] + matrices['P']) / sum(matrices.values()):.0%} of the numbers",
+             "Modelled: from the shapes, N = 512, d = 64, 4 bytes a number.", "bytes", byte=True, worse="SP")
 
 # %% [markdown]
 # The code makes $QK^\top$, then the scaled scores, then $P$. **Predict** how many $N \times N$ matrices are alive at the same moment, at most.
@@ -344,7 +350,9 @@ for N in [256, 512, 1024, 2048]:
         naive_forward(q, k, v)
     peaks[N] = peak.hbm_peak
 said = compare("N x N matrices alive at once", my_matrices, peaks[2048] // (2048 * 2048 * 4))
-figures.peak_against_N(peaks, d)
+squares = {words: {N: count * 4 * N * N for N in range(0, 2049, 64)} for count, words in ((1, "one N × N matrix"), (2, "two"))}
+figures.curves({"peak": peaks}, f"Twice the tokens, {peaks[2048] / peaks[1024]:.1f} times the memory",
+               f"Modelled: mem.hbm_peak, what naive_forward holds at once beside its inputs; d = {d}.", "N", "bytes", byte="y", dashed=squares)
 
 # %% [markdown]
 # Two at a time: PyTorch frees $QK^\top$ as soon as the name `S` points to the scaled scores. The rest is $O$.
@@ -384,10 +392,10 @@ most = [name for name in moved if moved[name] == max(moved.values())]
 said = compare("operation that moves most", my_operation, my_operation if my_operation in most else " and ".join(most))
 
 # %% [markdown]
-# Scaling and softmax share the first place, and neither is a matrix product. Here is each trip of an $N \times N$ matrix. A textbook's count is four, since it takes the scale for part of $QK^\top$ and needs no $L$; our code makes two more for the scale and one for $L$.
+# Scaling and softmax share the first place, and neither is a matrix product. Here is what each of them moves; an $N \times N$ matrix has 1 MiB. A textbook counts four crossings of such a matrix, since it takes the scale for part of $QK^\top$ and needs no $L$; our code makes two more for the scale and one for $L$.
 
 # %%
-figures.crossings(mem)
+figures.traffic_by_op(mem)
 
 # %% [markdown]
 # As an operation of its own, multiplying $S$ by one number moves more bytes than $QK^\top$ itself. It need not: scaling $Q$ first gives the same scores. Try it with `K` in place of `Q`, too.

@@ -40,7 +40,9 @@ figures.gpu_drawn("A100")     # change me: "H100"
 # %%
 A100 = figures.GPUS["A100"]
 said = compare("registers of an A100", my_registers, A100["SMs"] * A100["registers"], "bytes")
-said.on(figures.on_chip_sizes("A100"), axis="x")
+sizes = {f"{name}, all SMs": A100["SMs"] * A100[name] for name in ("registers", "shared")} | {"L2 cache": A100["L2"]}
+said.on(figures.bars(sizes, f"The registers of an A100 hold {A100['registers'] / A100['shared']:.1f} times as much as its shared memory",
+                     "Published: NVIDIA's A100 whitepaper; shared: L1 cache and shared memory.", "bytes", byte=True), axis="x")
 
 # %% [markdown]
 # The course's `Memory` simplifies this to two levels, HBM and one **SRAM** of 192 KiB. That is all the L1 and shared memory of an A100's SM. A block of threads gets at most 163 KiB of it there, 227 KiB on an H100, and keeps its running sums in registers, which the model does not have. The size is about right; do not read more into it.
@@ -63,7 +65,10 @@ from flashlab_course.bench import numbers, pick
 rows, words = numbers("memory_bandwidth")
 said = compare("TB/s from a buffer that L2 holds", my_rate, pick(rows, footprint=16 * MiB)[0]["tb_s"], "TB/s")
 print(f"shared memory, all SMs together: {pick(rows, level='shared memory')[0]['tb_s']:.0f} TB/s")
-said.on(figures.bandwidth_by_footprint(rows, words, l2_bytes=50 * MiB), x=16 * MiB)
+rates = {row["footprint"]: row["tb_s"] for row in rows if row.get("level") != "shared memory"}
+said.on(figures.curves({"": rates}, f"What L2 holds comes {max(rates.values()) / rates[1024 * MiB]:.1f} times as fast as 1 GiB from HBM", words,
+                       "memory read again and again", "TB/s read", log="x", byte="x", ylim=(0, None), walls={"L2 cache, 50 MiB": 50 * MiB}),
+        x=16 * MiB)
 
 # %% [markdown]
 # **Takeaway.** Reading again is cheap if it happens soon. Chapter 07 finds that L2 serves nearly all of FlashAttention's repeated reads of $K$ and $V$.
@@ -79,7 +84,11 @@ my_latency = None     # ns
 rows, words = numbers("memory_latency")
 hbm = max(row["ns"] for row in rows)
 said = compare("latency of HBM", my_latency, hbm, "ns")
-said.on(figures.latency_by_footprint(rows, words), x=1024 * MiB)
+waits = {row["footprint"]: row["ns"] for row in rows if row["level"] != "shared memory"}
+shared_ns = pick(rows, level="shared memory")[0]["ns"]
+said.on(figures.curves({"": waits}, f"A load from HBM takes {hbm:.0f} ns, {hbm / shared_ns:.0f} times as long as one from shared memory", words,
+                       "memory that the loads are spread over", "ns for one load", log="x", byte="x", ylim=(0, None),
+                       ceilings={f"shared memory, {shared_ns:.0f} ns": shared_ns}), x=1024 * MiB)
 
 # %% [markdown]
 # Three plateaus: what fits the SM's own L1 cache, what fits L2, and HBM, several hundred clock cycles away.
@@ -162,12 +171,8 @@ tb_s, tflops = (max(row.get(rate, 0) for row in rows + ceilings) for rate in ("t
 figures.roofline(rows, tb_s, tflops, words)
 
 # %% [markdown]
-# "SDPA" is PyTorch's `scaled_dot_product_attention`. Here are the times behind the dots. A grey bar that ends at its right-hand mark is as fast as this machine can be; what is longer waits for something else. PyTorch's softmax is one such case. Chapter 09 writes a softmax that runs close to the bandwidth limit.
-
-# %%
-figures.op_times(rows, tb_s, tflops, words)
-
-# %% [markdown]
+# "SDPA" is PyTorch's `scaled_dot_product_attention`. A dot on the dashed line is as fast as this machine can be; one below it waits for something else. PyTorch's softmax is one such case. Chapter 09 writes a softmax that runs close to the bandwidth limit.
+#
 # **Takeaway.** Every operation of naive attention waits for memory. FlashAttention does the same arithmetic far to the right of the corner. That is the whole plan of this course; the rest of this chapter is about the threads that carry it out.
 
 # %% [markdown]
@@ -275,7 +280,12 @@ my_ms = None
 rows, words = numbers("host_copies", "basics_h200")
 pinned = sum(row["ms"] for row in pick(rows, memory="pinned")) + pick(rows, what="x + y on the GPU")[0]["ms"]
 said = compare("vector addition with copies", my_ms, pinned, "ms")
-said.on(figures.host_and_gpu(rows, words), axis="x")
+ms = {(row["what"], row["memory"]): row["ms"] for row in rows}
+parts = {"on the CPU": {"x + y": ms["x + y on the CPU", ""]}}
+for memory in ("pinned", "pageable"):
+    parts[f"on the GPU, {memory} memory"] = {"x, y there": ms["two copies to the GPU", memory], "x + y": ms["x + y on the GPU", ""],
+                                             "sum back": ms["one copy back", memory]}
+said.on(figures.bars(parts, f"The GPU adds in {ms['x + y on the GPU', '']:.2g} ms; with the copies it takes {pinned:.0f} ms at best", words, "ms"), axis="x")
 
 # %% [markdown]
 # A launch holds two more traps. It returns at once, before the kernel has run, so a clock on the CPU measures nothing: time with **events** that the GPU itself records before and after. And it returns no error: you have to ask. flashlab_course/gpu/cuda/vector_add.cu does both, compares its own result, and says:
@@ -326,7 +336,9 @@ my_ratio = None
 # %%
 rows, words = numbers("idle_lanes")
 said = compare("time in blocks of 8 over blocks of 32", my_ratio, pick(rows, block=8)[0]["ms"] / pick(rows, block=32)[0]["ms"])
-figures.time_by_block(rows, words)
+ms = {f"{row['block']} threads": row["ms"] for row in rows}
+figures.bars(ms, "The empty lanes of a warp are paid for", words, "ms, the same arithmetic in blocks of so many threads",
+             worse=[name for name in ms if int(name.split()[0]) < 32])
 
 # %% [markdown]
 # Each warp costs the same, however few of its lanes are used. So blocks of 32 should be as good as blocks of 256. Vector addition waits for memory and not for lanes at all. **Predict**: how many times slower is it in blocks of 32 than in blocks of 256?
@@ -338,7 +350,8 @@ my_slowdown = None
 rows, words = numbers("vector_addition")
 rate = {row["block"]: row["tb_s"] for row in pick(rows, by="CUDA C++")}
 said = compare("vector addition in blocks of 32 over blocks of 256", my_slowdown, rate[256] / rate[32])
-figures.bandwidth_by_block(rows, words)
+figures.curves({"CUDA C++": rate}, f"Blocks of 32, every lane busy, are {rate[256] / rate[32]:.1f} times slower than blocks of 256", words,
+               "threads in a block", "TB/s moved", log="x", ylim=(0, None), ceilings={"PyTorch": pick(rows, by="PyTorch")[0]["tb_s"]})
 
 # %% [markdown]
 # Up to 128 threads, twice the block moves twice the bytes: the GPU starts a fixed number of blocks in a nanosecond, 1.7 on the recorded H100, whatever is in them. With small blocks nothing else counts.
@@ -415,10 +428,13 @@ rows, words = numbers("divergence")
 unit = pick(rows, period=32)[0]["ms"]
 said = compare("time by period, in units of period 32", my_times, {p: pick(rows, period=p)[0]["ms"] / unit for p in (1, 16, 64)})
 counted = pick(numbers("counters", live=False)[0], kernel="two_paths")
-figures.time_by_period(rows, words, counted)
+lanes = {row["period"]: f": {row['lanes_per_instruction']:.0f} of 32 lanes work" for row in counted}
+ms = {f"period {row['period'] if row['period'] < 1000 else 'all'}{lanes.get(row['period'], '')}": row["ms"] for row in rows}
+figures.bars(ms, "Where a warp's lanes disagree it takes both paths; where whole warps disagree, nothing is lost",
+             f"{words} Lanes: hardware counters.", "ms", worse=list(ms)[:sum(row["period"] < 32 for row in rows)])
 
 # %% [markdown]
-# The bars' labels come from the GPU's own counters: how many lanes took part in an instruction, on average. The interpreter's `lane_use` is the same quantity for our Python lines.
+# The names of the bars hold what the GPU's own counters say: how many lanes took part in an instruction, on average. The interpreter's `lane_use` is the same quantity for our Python lines.
 
 # %%
 for row in counted:
@@ -434,7 +450,12 @@ for row in counted:
 # So far every thread minded its own element. A sum, or the maximum that softmax needs, takes many threads for one result. The threads of a block can meet in **shared memory**: fast, on the SM, the same for all of them and gone when the block ends. Here 8 of them add 8 numbers.
 
 # %%
-figures.halving([3, 1, 4, 1, 5, 9, 2, 6])
+rounds, half = [[3, 1, 4, 1, 5, 9, 2, 6]], 4
+while half:
+    rounds.append([value + rounds[-1][t + half] if t < half else float("nan") for t, value in enumerate(rounds[-1])])
+    half //= 2
+figures.matrices({"": rounds}, f"8 threads sum 8 numbers in {len(rounds) - 1} rounds, with a barrier before each",
+                 "Definition: the numbers in shared memory that still count.", "thread", "round")
 
 # %% [markdown]
 # In each round half of the threads read what others wrote in the round before. A **barrier**, `__syncthreads()` in CUDA C++, makes every thread of the block wait until all have arrived.
@@ -487,7 +508,7 @@ my_blocks = None
 from flashlab_course.gpu.occupancy import occupancy
 
 said = compare("blocks of 256 threads with 128 registers", my_blocks, occupancy(256, registers=128).blocks)
-figures.sm_filled(256, registers=128, shared=48 * 1024)     # change me
+figures.blocks_that_fit(256, registers=128, shared=48 * 1024)     # change me
 
 # %% [markdown]
 # The one limit that runs out first decides; the others stand half empty. A thread can have 255 registers at most, and what does not fit **spills** to slower memory. Chapter 10's FlashAttention kernel has 256 threads with 176 registers each and takes 128 KiB of shared memory (compiled for an H100, $d = 128$). **Predict** how many of its blocks an SM holds.
@@ -497,7 +518,7 @@ my_programs = None
 
 # %%
 said = compare("blocks of chapter 10's kernel on an SM", my_programs, occupancy(256, 176, 128 * 1024).blocks)
-figures.sm_filled(256, registers=176, shared=128 * 1024)
+figures.blocks_that_fit(256, registers=176, shared=128 * 1024)
 
 # %% [markdown]
 # An eighth of the threads there could be, and yet the kernel reaches about half the TFLOP/s of a plain matrix product (without a mask; recorded on an H100, chapter 16). Occupancy is a means, not an end.
@@ -517,7 +538,13 @@ ns = max(row["ns"] for row in numbers("memory_latency", "basics_h200")[0])
 tb_s = pick(numbers("memory_bandwidth", "basics_h200")[0], footprint=1024 * MiB)[0]["tb_s"]
 rows, words = numbers("in_flight", "basics_h200")
 said = compare("bytes on their way", my_in_flight, tb_s * 1e12 * ns * 1e-9, "bytes")
-said.on(figures.bytes_in_flight(rows, ns, tb_s, words), axis="x")
+rates = {f"{row['each']} bytes a thread": {} for row in rows}
+for row in sorted(rows, key=lambda row: row["in_flight"]):
+    rates[f"{row['each']} bytes a thread"][row["in_flight"]] = row["tb_s"]
+low, enough, high = 2**16, ns * tb_s * 1000, 2**24
+law = {"bytes ÷ latency, up to the bandwidth": {low: low / ns / 1000, enough: tb_s, high: tb_s}}
+said.on(figures.curves(rates, f"{enough / MiB:.1f} MiB have to be on their way all the time to keep HBM busy", words,
+                       "bytes on their way at once, all SMs", "TB/s from HBM", log="xy", byte="x", dashed=law), axis="x")
 
 # %% [markdown]
 # It does not matter who waits. 2048 threads on each SM with one 4-byte number each are not enough; a quarter of them with 16 bytes each do about as well. Fewer threads that each have more on the way are how FlashAttention gets by with an eighth of them: whole tiles travel while others are multiplied (chapter 12).

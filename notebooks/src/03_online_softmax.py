@@ -36,7 +36,11 @@ from flashlab_course.lesson import compare, nearest, reveal
 x = torch.arange(1, 200)
 largest = {dtype: x[torch.exp(x.to(dtype)).isfinite()].max().item() for dtype in (torch.float32, torch.float16)}
 said = compare("largest x with a finite exponential", my_largest_x, largest[torch.float32])
-said.on(figures.largest_exponentials(largest), axis="x")
+ends = {f"largest {str(dtype)[6:]}": torch.finfo(dtype).max for dtype in largest}
+inf_at = ", ".join(f"{str(dtype)[6:]} at x = {end + 1}" for dtype, end in largest.items())
+said.on(figures.curves({"exp(x)": {x: 2.718281828**x for x in range(0, 96, 4)}}, f"exp(x) becomes inf: {inf_at}",
+                       "Measured here: the largest whole x with a finite exponential. Dashed: torch.finfo(dtype).max.", "x", "",
+                       log="y", ceilings=ends), axis="x")
 
 # %% [markdown]
 # So the formula as it stands fails as soon as a single score is large. This cell fails on purpose: $\infty/\infty$ is not a number, and the small scores are lost with the large one.
@@ -177,7 +181,10 @@ torch.manual_seed(0)
 counts = [(torch.randn(1000).cummax(0).values.diff() > 0).sum().item() + 1 for _ in range(500)]
 expected = sum(1 / n for n in range(1, 1001))       # the n-th score is the largest of n with probability 1/n
 said = compare("new maxima among 1000 scores", my_records, sum(counts) / len(counts))
-said.on(figures.records(counts, 1000, expected), axis="x")
+rows = {n: counts.count(n) for n in range(min(counts), max(counts) + 1)}
+said.on(figures.curves({"": rows}, f"Among 1000 random scores {sum(counts) / len(counts):.1f} set a new maximum, on average",
+                       "Measured here: 500 rows of normal random scores.", "new maxima in a row, the first counted", "rows",
+                       walls={f"1 + 1/2 + … + 1/1000 = {expected:.2f}": expected}), axis="x")
 
 # %% [markdown]
 # Seven or eight in a thousand, and most of them early. The picture replays one row of 24: at each dotted line the unit grows and all of $l$ is converted; in all other steps $l$ climbs, by at most 1. Change the seed or the factor 2 and run it again: can $l$ ever fall below 1?
@@ -220,7 +227,7 @@ my_worst_order = None
 # **Run and compare.** The largest error of ten rows, for each order and length, in units of $u$.
 
 # %%
-points = []
+errors, bounds = ({order: {} for order in ("rising", "random", "falling")} for _ in range(2))
 for N in (10, 100, 1000):
     worst = {"rising": (0, 0), "random": (0, 0), "falling": (0, 0)}
     for seed in range(10):
@@ -233,9 +240,11 @@ for N in (10, 100, 1000):
             truth = torch.exp(s.double() - s.double().max()).sum()
             error, bound = abs(l / truth - 1).item() * 2**24, N + 3 * R + torch.tensor(N).log().item()
             worst[order] = max(error, worst[order][0]), max(bound, worst[order][1])
-    points += [dict(order=order, N=N, error=error, bound=bound) for order, (error, bound) in worst.items()]
-said = compare("order with the largest rounding error", my_worst_order, max(points[-3:], key=lambda p: p["error"])["order"])
-figures.rounding_of_l(points)
+    for order, (error, bound) in worst.items():
+        errors[order][N], bounds[order][N] = error, bound
+said = compare("order with the largest rounding error", my_worst_order, max(errors, key=lambda order: errors[order][1000]))
+figures.curves(errors, f"l is off by at most {max(max(line.values()) for line in errors.values()):.0f} u", "Measured here: float32 against float64. Dashed: the bound.",
+               "scores N", "relative error of l, in units of u", log="xy", dashed=bounds)
 
 # %% [markdown]
 # The bound holds with room to spare, and a thousand conversions do no harm: rising scores are the *most* accurate, since small terms are added to small sums. Plain summation from large to small loses more than all the rescaling.
@@ -300,7 +309,10 @@ for name, f, args in ways:
     later = (x.nbytes + v.nbytes, 4 * d_v) if len(args) == 1 else (0, 0)       # weights and v come in, the average goes out
     whole[name] = mem.read + later[0], mem.written + later[1]
 said = compare("share of bytes that one pass needs", my_share, sum(whole["one pass"]) / sum(whole["three passes"]))
-figures.softmax_passes(whole)
+read, written = ({name: both[n] for name, both in whole.items()} for n in (0, 1))
+figures.bars({name: {"read": read[name], "written": written[name]} for name in whole},
+             f"One pass moves {sum(whole['one pass']) / sum(whole['three passes']):.0%} of the bytes of three", "Modelled: counted by flashlab.memory.",
+             "HBM traffic", byte=True)
 
 # %% [markdown]
 # Counted in elements: $3N + N$ and then $N + 4N$ for three passes, $2N + N$ and $N + 4N$ for two, $N + 4N$ for one. Why is there no single pass for the weights themselves? Each weight is divided by the final $l$, so none can be written before the last score has come. Only because attention wants a *sum* of weights times values can one factor at the end put everything right.
@@ -357,7 +369,12 @@ print(f"merged: off by {(O / l - truth).abs().max():.1e} (measured here)")
 # %%
 cuts = [0, 1, 20, 55, 60, 110, 111, 150, 200]                                    # eight shards, some tiny
 states = [state(s[a:b], V[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
-figures.shares_of_weight(states, [b - a for a, b in zip(cuts, cuts[1:], strict=False)])
+top = max(m for _, m, _ in states)
+weights = torch.tensor([l * torch.exp(m - top) for _, m, l in states])
+keys = [b - a for a, b in zip(cuts, cuts[1:], strict=False)]
+figures.bars({f"worker {n}, {keys[n]} of 200 keys": 100 * share for n, share in enumerate((weights / weights.sum()).tolist())},
+             "A worker's share of the weight is not its share of the keys", "Measured here: the sum of exp(score), l · exp(m).",
+             "% of the row's weight")
 
 # %% [markdown]
 # Now merge the eight in fifty random orders. **Predict**: will all orders agree to the last bit?
@@ -461,7 +478,7 @@ from flashlab_course import sweeps
 points = sweeps.over_N([8, 16, 32], d=64, rungs=["naive_forward", "online_softmax_forward"])
 measured = {p["N"]: p["measured"] for p in points if p["rung"] == "online_softmax_forward"}
 said = compare("traffic of one key at a time", my_bytes, measured, "bytes")
-said.on(figures.traffic_against_N(points))
+said.on(figures.traffic_against(points))
 
 # %% [markdown]
 # Less memory and far more traffic: $N_q d + N_q N_k (d + d_v)$ elements read, $N_q (d_v + 1)$ written. For each score naive attention moves 7 numbers (6 without the logsumexp, which plain attention does not compute), this rung $d + d_v = 128$. The formulas agree with the model to the byte, so they may speak for longer texts. (Bytes here are those a program asks for; on a GPU the L2 cache would serve many of these re-reads.)

@@ -24,7 +24,7 @@
 my_products = None
 
 # %% [markdown]
-# The picture marks the tiles that make one tile of $C$; each pair with the same number is multiplied, and the products are added up. Change `tile` to see what another one needs.
+# A square in the picture is a tile. It marks those that make one tile of $C$; each pair with the same number is multiplied, and the products are added up. Change `tile` to see what another one needs.
 
 # %%
 from flashlab_course import figures  # flashlab first, then torch
@@ -103,17 +103,19 @@ from flashlab.memory import Memory, SRAMOverflow, format_bytes
 from flashlab.rungs.block_matmul import block_matmul
 
 torch.manual_seed(0)
-A, B, points = torch.randn(128, 128), torch.randn(128, 128), []
+A, B, formula, counted = torch.randn(128, 128), torch.randn(128, 128), {}, {}
 for edge in [16, 32, 64, 128]:
-    points.append(dict(edge=edge, formula=cost.block_matmul(128, 128, 128, B_m=edge, B_n=edge).read, measured=None))
+    formula[edge] = cost.block_matmul(128, 128, 128, B_m=edge, B_n=edge).read
     try:
         with Memory() as mem:
             block_matmul(A, B, B_m=edge, B_n=edge, B_k=16)
-        points[-1]["measured"] = mem.read
+        counted[edge] = mem.read
     except SRAMOverflow as error:
         overflow = error
-said = compare("bytes read by a product in tiles", my_bytes, {p["edge"]: p["formula"] for p in points}, "bytes")
-said.on(figures.matmul_traffic(points))
+said = compare("bytes read by a product in tiles", my_bytes, formula, "bytes")
+said.on(figures.curves({"read": counted}, f"Tiles 4 times as wide: {counted[16] // 2**10} KiB becomes {counted[64] // 2**10} KiB",
+                       "Modelled: marks counted by flashlab.memory, dashed MNK/B_n + MNK/B_m. No mark: the tiles do not fit.",
+                       "edge of the square tiles of C", "HBM bytes read", log="xy", byte="y", ticks=list(formula), dashed={"read": formula}))
 
 # %% [markdown]
 # A number of $A$ that has come in takes part in $B_n$ products, and one of $B$ in $B_m$: so $MNK/B_n + MNK/B_m$ elements are read. The arithmetic has not changed; each byte *read* does twice the work when the edge doubles. Why not make the tile as large as the matrix? The model says:
@@ -129,10 +131,10 @@ print(overflow)
 # %% [markdown]
 # ## The two products of attention
 #
-# Leave out the softmax for a moment: $O = (QK^\top)V$, with $Q$, $K$, $V$ of $8 \times 128$, cut into four blocks of two rows. $S_{ij} = Q_i K_j^\top$ is $(2 \times 128)(128 \times 2)$, so $2 \times 2$. The picture lays both products out at once: each tile is made from what stands to its left and above it. Change `i`.
+# Leave out the softmax for a moment: $O = (QK^\top)V$, with $Q$, $K$, $V$ of $8 \times 128$, cut into four blocks of two rows. $S_{ij} = Q_i K_j^\top$ is $(2 \times 128)(128 \times 2)$, so $2 \times 2$. The first picture has shown such a product; this is the second, $O = SV$: each block of $O$ is made from the tiles of $S$ to its left and the blocks of $V$ above it. Change `tile`.
 
 # %%
-figures.attention_tiles(T_r=4, T_c=4, i=0, rows=2, d=128)
+figures.block_product(M=8, K=8, N=128, B_m=2, B_k=2, B_n=128, tile=(0, 0), names=("S", "V", "O"))
 
 # %% [markdown]
 # Block row $i$ of $O$ needs each tile of its row of $S$ once: $O_i = \sum_j S_{ij} V_j$. So a tile can be made, used, and forgotten. Here is $O_1$, the first two rows.
@@ -148,7 +150,7 @@ for cols in tiles(8, 2):
 print("the first two rows of (Q Kᵀ) V:", torch.allclose(O_1, ((Q @ K.T) @ V)[0:2], rtol=1e-4))
 
 # %% [markdown]
-# **Find the bug.** Slides on FlashAttention go through $O_1$ step by step: $S_1 = Q_1 k_1^\top$ in step 1, and $S_2 = Q_2 k_2^\top$ in step 2. One letter of step 2 has the wrong index. **Predict** which one; the picture knows.
+# **Find the bug.** Slides on FlashAttention go through $O_1$ step by step: $S_1 = Q_1 k_1^\top$ in step 1, and $S_2 = Q_2 k_2^\top$ in step 2. One letter of step 2 has the wrong index. **Predict** which one; the first row of $S$ comes from one block of $Q$.
 
 # %%
 my_wrong_letter = None     # "Q" or "k"
@@ -217,11 +219,15 @@ print(f"measured here: largest error {error:.2f}, mean size of the truth {truth.
 said = compare("largest error of softmax tile by tile", my_star_error, error)
 
 # %% [markdown]
-# The largest error is several times a typical output. Look at a single query and its four tiles: the weights it should give to the 64 keys, and those it gives.
+# The largest error is several times a typical output. Look at a single query and its four tiles: the share of the weight that each tile should get, and the one that it gets.
 
 # %%
 s = (Q @ K.T)[5]                                       # the scores of query 5
-figures.star_weights(s, 16)
+true, star = torch.softmax(s, 0), torch.cat([torch.exp(tile - tile.amax()) for tile in s.split(16)])
+shares = {name: [tile.sum().item() for tile in (100 * w / w.sum()).split(16)] for name, w in (("softmax", true), ("softmax*", star))}
+figures.bars({f"tile {n}, {name}": share[n] for n in range(4) for name, share in shares.items()},
+             "softmax* gives each tile a weight that its own maximum decides", "Measured here: one query, 64 keys, tiles of 16.",
+             "% of the weight", worse=[f"tile {n}, softmax*" for n in range(4)])
 
 # %% [markdown]
 # In each tile the largest weight is 1 before the division, by construction: no tile knows how large its scores are beside those of the others. Weights of tile $j$ are counted in units of $e^{m_{ij}}$, and each tile has a unit of its own: dollars, cents and yen were added as if they were one currency. Multiply each tile by $e^{m_{ij} - m_i}$ and they are all in the unit of the row.
@@ -401,8 +407,10 @@ with Memory() as by_tiles:
 one_key = cost.online_softmax_forward(256, 256, 64)
 ratio = (by_tiles.read + by_tiles.written) / (naive.read + naive.written)
 said = compare("traffic by tiles against naive", my_ratio, ratio, "times")
-figures.softmax_passes({"naive": (naive.read, naive.written), "one key at a time": (one_key.read, one_key.written),
-                        "by tiles": (by_tiles.read, by_tiles.written)})
+ways = {"naive": naive, "one key at a time": one_key, "by tiles": by_tiles}
+figures.bars({name: {"read": way.read, "written": way.written} for name, way in ways.items()},
+             f"By tiles, {ratio:.0%} of naive attention's bytes", "Modelled: counted by flashlab.memory, one key at a time by its formula.",
+             "HBM traffic", byte=True)
 
 # %% [markdown]
 # A third of naive attention's bytes, and not for want of a fair rival. Naive attention here also computes $L$, one crossing of $S$ in seven, which plain attention does not need. And these are bytes that programs ask for: on a GPU the L2 cache would serve many of the re-reads.

@@ -42,7 +42,7 @@ inf = float("inf")
 my_reads = {"Q": None, "K": None, "O": None}
 
 # %% [markdown]
-# **Run and compare.** `Memory` writes a log of every load and store; the picture replays it: the order in which tiles of $S$ are visited, and what crosses HBM at each step. (We run the package's `fa1_forward` before we write its inner step.)
+# **Run and compare.** `Memory` writes a log of every load and store; the picture replays it: the order in which tiles of $S$ are visited, and how many bytes cross HBM at each step. (We run the package's `fa1_forward` before we write its inner step.)
 
 # %%
 Q, K, V = (torch.randn(64, 16) for _ in range(3))
@@ -114,7 +114,12 @@ my_share_of_S = None     # 1 is all of the SRAM
 M = 192 * KiB // 4
 B = paper_tile_sizes(192 * KiB, d=32)[1]
 said = compare("share of the SRAM that S would take", my_share_of_S, B * B / M)
-said.on(figures.share_of_S([32, 64, 128, 256], 192 * KiB), x=32)
+tiles_of = {d: paper_tile_sizes(192 * KiB, d=d) for d in (32, 64, 128, 256)}
+shares = {"B_r = min(⌈M/4d⌉, d)": {d: B_r * B_c / M for d, (B_r, B_c) in tiles_of.items()},
+          "B_r = ⌈M/4d⌉": {d: B_c * B_c / M for d, (_, B_c) in tiles_of.items()}}
+said.on(figures.curves(shares, f"At d = 32 one S_ij would take {B * B / M:.0f} times the SRAM; with min(·, d), {shares['B_r = min(⌈M/4d⌉, d)'][32]:.2f}",
+                       "Modelled: the paper's rule, elements of 4 bytes.", "head dimension d", "share of the SRAM that S_ij takes",
+                       log="xy", ceilings={"all of the SRAM": 1}), x=32)
 
 # %% [markdown]
 # With the minimum, $S_{ij}$ takes a quarter at most. A kernel that scales and exponentiates in place would get by with that; ours, as eager PyTorch does, makes a new tile for every result. So our default leaves room: the largest multiple of 16 with $8 B \max(d, d_v) + 3 B^2 \le M$, that is four strips and as much again for results in the making, and three squares. How full does it get?
@@ -122,7 +127,10 @@ said.on(figures.share_of_S([32, 64, 128, 256], 192 * KiB), x=32)
 # %%
 with Memory(sram_bytes=192 * KiB) as mem:
     fa1_forward(Q[:192], K[:192], V[:192])
-figures.sram_occupancy({"fa1_forward": mem})
+live = dict(enumerate(event.live for event in mem.log if event.kind != "eager"))
+figures.curves({"FA1": live}, f"At the peak, live tiles take {mem.sram_peak / mem.sram_bytes:.0%} of the SRAM",
+               "Modelled: replayed from the log of flashlab.memory, one program at a time.", "loads, stores and operations, in order",
+               "live SRAM", byte="y", ceilings={"budget": mem.sram_bytes})
 
 # %% [markdown]
 # **Takeaway.** Tile sizes are a budget question: strips of $d$ columns, squares of scores, and whatever is being computed at the moment. The paper's rule is about growth, $B_c \sim M/d$.
@@ -140,7 +148,7 @@ my_bytes = None     # a function of N, for example lambda N: 4 * N * 64 * (N / 6
 # %%
 points = sweeps.over_N([128, 256, 512, 1024], d=64, rungs=["naive_forward", "fa1_forward"])
 said = compare("HBM bytes of FA1", my_bytes, {p["N"]: p["measured"] for p in points if p["rung"] == "fa1_forward"}, "bytes")
-said.on(figures.traffic_against_N(points))
+said.on(figures.traffic_against(points))
 
 # %% [markdown]
 # In elements FA1 reads $N_k(d + d_v) + T_c N_q (d + d_v + 2)$ and writes $(T_c + 1) N_q (d_v + 2) + N_q$. No term is a bare $N_q N_k$; but $T_c = \lceil N_k/B_c \rceil$ multiplies everything that belongs to the queries. What share of naive attention's traffic is that at $N = 1024$? Naive attention, as we count it, also computes $L$, which plain attention does not need; so here are both.
@@ -182,7 +190,7 @@ replay("ex05_fa1_inner_loop")
 
 # %%
 Ns = [128, 256, 512, 1024]
-figures.traffic_against_N(sweeps.over_N(Ns, rungs=["naive_forward", "fa1_forward"]) + yours.over_N(Ns))
+figures.traffic_against(sweeps.over_N(Ns, rungs=["naive_forward", "fa1_forward"]) + yours.over_N(Ns))
 
 # %% [markdown]
 # From here on the step is no secret. Two loops around it, and `fa1_forward` is complete: `j` outside, `i` inside. Between any two steps everything in $O$ is a correct answer to a smaller question. Check it after each key block.

@@ -22,7 +22,7 @@ import torch
 from flashlab import cost
 from flashlab_course import figures, sweeps
 from flashlab_course.check import check
-from flashlab_course.figures.chapter_06 import state_share, unit_times
+from flashlab_course.figures.chapter_06 import share_of, unit_times
 from flashlab_course.lesson import changes, compare, replay, reveal, yours
 from flashlab.memory import KiB, Memory, kernel, load, store, tiles
 from flashlab.oracle import attention, judge, max_error
@@ -50,8 +50,8 @@ N, d, B = 1024, 64, 64
 Q, K, V = (torch.randn(N, d) for _ in range(3))
 with Memory() as mem1:
     fa1_forward(Q, K, V, B_r=B, B_c=B)
-said = compare("share of running state in FA1", my_share, state_share(mem1.log))
-figures.traffic_of_state({"fa1_forward": mem1.log})
+said = compare("share of running state in FA1", my_share, share_of(mem1.log))
+figures.traffic_by_tensor({"fa1_forward": mem1.log})
 
 # %% [markdown]
 # About two thirds of FA1's traffic is unfinished business: outputs that go back to HBM only to be fetched again for the next key block.
@@ -79,7 +79,7 @@ replay("ex06_fa2_inner_loop")
 
 # %%
 Ns = [128, 256, 512, 1024]
-figures.traffic_against_N(sweeps.over_N(Ns) + yours.over_N(Ns))
+figures.traffic_against(sweeps.over_N(Ns) + yours.over_N(Ns))
 
 # %% [markdown]
 # From here on the program is no secret. What changed in the inner step, against FA1, comments left out: `-` is FA1, `+` is FA2.
@@ -107,10 +107,10 @@ with Memory() as mem2:
     O, L = fa2_forward(Q, K, V, B_r=B, B_c=B)
 print(judge(O, L, Q, K, V))
 said = compare("bytes of FA2 as a share of those of FA1", my_fa2_share, (mem2.read + mem2.written) / (mem1.read + mem1.written))
-figures.traffic_of_state({"fa1_forward": mem1.log, "fa2_forward": mem2.log})
+figures.traffic_by_tensor({"fa1_forward": mem1.log, "fa2_forward": mem2.log})
 
 # %% [markdown]
-# Replay both logs on a small grid: the order in which the tiles of $S$ are visited, and what moves at each step. In which step does each of them need the most bytes, and why?
+# Replay both logs on a small grid: the order in which the tiles of $S$ are visited, and how many bytes move at each step. In which step does each of them need the most bytes, and why?
 
 # %%
 q, k, v = (torch.randn(64, 16) for _ in range(3))
@@ -191,8 +191,11 @@ for head in (64, 128):
         fa2_forward(Q_h, K_h, V_h, B_r=128, B_c=64)
     others[head] = mem.other_flops / 256**2 - 1                          # one of them is the exponential
 times = unit_times(64, others[64])
+units = {f"d = {d}, {unit}": 1e12 * time for d in others for unit, time in unit_times(d, others[d]).items()}
 said = compare("time of the exponentials at d = 64", my_exp_time, 100 * times["exponential"] / times["products"], "%")
-figures.time_by_unit([64, 128], others)
+figures.bars(units, "At d = 64 the exponentials take as long as the products, at d = 128 half as long",
+             "Published rates of an H100, each unit alone; operations counted by flashlab.memory.", "picoseconds a score, on the whole GPU",
+             worse=[name for name in units if "exponential" in name])
 
 # %% [markdown]
 # At $d = 64$ the exponentials alone take as long as the products, and no rewriting of the algorithm removes one: there is one for each score. Kernels can only do them *while* tensor cores multiply (FlashAttention-3 is built around that). A real kernel also needs fewer other operations than the model counts: the scale goes into one multiply-add with the shift, and the products add to $O_i$ for free.
@@ -291,7 +294,7 @@ programs = {"FA1": batch * heads, "FA2": batch * heads * -(-N_long // B_r)}
 waves = {name: -(-count // sms) for name, count in programs.items()}
 said = compare("independent programs of a long sequence", my_programs, programs)
 said = compare("times sooner that FA2 is done", my_times_sooner, waves["FA1"] * (N_long // B_r) / waves["FA2"])
-figures.programs_on_sms(batch, heads, N_long, B_r, sms)
+figures.programs_on_sms({"FA1": (programs["FA1"], N_long // B_r), "FA2": (programs["FA2"], 1)}, sms)
 
 # %% [markdown]
 # **Takeaway.** FA1 leaves most of the chip idle when batch times heads is small; FA2 fills it as soon as the sequence is long.

@@ -126,16 +126,20 @@ my_shares = {128: None, 1024: None}     # N: between 0 and 1, or more
 # %%
 Ns = [128, 256, 512, 1024]
 points = sweeps.over_N(Ns, d=64) + yours.over_N(Ns)
-figures.traffic_against_N(points)
+figures.traffic_against(points)
 
 # %% [markdown]
-# **Compare.** One of naive attention's seven crossings of $S$ is there for $L$ alone, which plain attention does not return. A fair ratio says which of the two it is: the hollow marks leave $L$ out of naive attention, though FA1 and FA2 still deliver it.
+# **Compare.** One of naive attention's seven crossings of $S$ is there for $L$ alone, which plain attention does not return. A fair ratio says which of the two it is: the dashed lines leave $L$ out of naive attention, though FA1 and FA2 still deliver it.
 
 # %%
 bytes_of = {(p["rung"], p["N"]): p["measured"] for p in points}
 shares = {N: bytes_of["fa2_forward", N] / bytes_of["naive_forward", N] for N in (128, 1024)}
 said = compare("share of naive attention's bytes", my_shares, shares)
-said.on(figures.share_of_naive(points))
+share = lambda name, without_L=False: {N: bytes_of[name, N] / (bytes_of["naive_forward", N] - without_L * cost.logsumexp(N, N).traffic) for N in Ns}
+said.on(figures.curves({name: share(name) for name in ("fa1_forward", "fa2_forward")},
+                       f"FA2 moves {shares[1024]:.0%} of naive attention's bytes at N = 1024", "Modelled: counted by flashlab.memory. Dashed: no L in naive.",
+                       "N (queries = keys, one head)", "share of naive attention's bytes", log="x", ylim=(0, None), ceilings={"naive": 1},
+                       dashed={f"{name}, no L in naive": share(f"{name.lower()}_forward", True) for name in ("FA1", "FA2")}))
 
 # %% [markdown]
 # The shares level off: all of it is quadratic in the end. **Predict** the slope at which FA2's line in the first picture ends, far to the right.
@@ -171,7 +175,7 @@ sizes = [32, 48, 64, 80, 96, 128]
 points = sweeps.over_tiles(512, 64, sizes) + yours.over_tiles(512, 64, sizes)
 measured = {p["B"]: p["measured"] for p in points if p["rung"] == "fa2_forward" and p["measured"]}
 said = compare("FA2's bytes by tile size", my_bytes, measured, "bytes")
-said.on(figures.traffic_against_tile(points))
+said.on(figures.traffic_against(points, "B"))
 
 # %% [markdown]
 # **Takeaway.** In the model, traffic falls as $1/B$ and stops at the SRAM's edge.
@@ -184,13 +188,16 @@ said.on(figures.traffic_against_tile(points))
 my_height_64, my_height_128 = None, None     # at d = 64, at d = 128
 
 # %% [markdown]
-# **Run and compare.** Heights from 8 to 128, counted by the model, beside the formula; $N = 512$.
+# **Run and compare.** Heights from 8 to 128, counted by the model; $N = 512$. Where a line crosses the dashed one, the tiles begin to pay.
 
 # %%
 points = [p for d in (64, 128) for p in sweeps.over_heights(512, d, [8, 16, 32, 64, 128], B_c=512)]
 said_64 = compare("break-even height at d = 64", my_height_64, 2 * 64 / 7)
 said_128 = compare("break-even height at d = 128", my_height_128, 2 * 128 / 7)
-said_64.on(said_128.on(figures.break_even(points), axis="x"), axis="x")
+shares = {f"d = {d}": {p["B"]: p["measured"] / p["naive"] for p in points if p["d"] == d} for d in (64, 128)}
+fig = figures.curves(shares, "The taller FA2's query tiles, the fewer bytes it moves", "Modelled: counted by flashlab.memory, N = 512.",
+                     "height B_r of FA2's query tiles", "share of naive attention's bytes", log="xy", ceilings={"naive": 1})
+said_64.on(said_128.on(fig, axis="x"), axis="x")
 
 # %% [markdown]
 # The first whole tiles that pay, from `cost`, in 16 bits and for $N = 65536$, where tails hardly count. FA2's answer is the same in 32 bits, since every term shrinks alike. FA1 carries its running $O$ in float32 and needs about 2.5 times the height (its $B_c$).
@@ -239,7 +246,8 @@ my_least_sram = None     # bytes
 points = [p for sram in srams for p in sweeps.over_N([N], d=d, sram_bytes=sram)]
 said_traffic = compare("K and V's bytes by SRAM", my_traffic, {sram: 4 * 2 * N * N * d / (sram / 4 / (4 * d)) for sram in srams}, "bytes")
 said_least = compare("least SRAM for the bound to pay", my_least_sram, 4 * d * d, "bytes")
-said_least.on(said_traffic.on(figures.traffic_against_sram(points)), axis="x")
+fig = figures.traffic_against(points, "sram_bytes", walls={"M = d²": 4 * d * d, "M = Nd": 4 * N * d})
+said_least.on(said_traffic.on(fig), axis="x")
 
 # %% [markdown]
 # *(Spoils the three steps.)* $B = M/4d$ gives

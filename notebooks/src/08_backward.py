@@ -50,7 +50,10 @@ my_gigabytes = None
 N, K_in, M = 4096, 64, 64
 _ = compare("a Jacobian's size", my_gigabytes, 4 * N * M * N * K_in / 1e9, "GB")
 print(f"modelled: {N * M:,} outputs times {N * K_in:,} inputs. A small one, 3 rows of X, entry by entry:")
-figures.jacobian_of_product(3, 2, 2)
+W = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+J = torch.autograd.functional.jacobian(lambda X: X @ W, torch.zeros(3, 2)).reshape(6, 6)
+figures.matrices({"": J}, "1 / 3 of it is not 0, and that is 3 copies of Wᵀ", "Definition: the Jacobian of Y = XW for X, taken by autograd.",
+                 "element of X", "element of Y")
 
 # %% [markdown]
 # Nobody forms it. What a backward pass needs is its product with $dY$, a **vector-Jacobian product**, and most of that multiplies zeros. Row $n$ of $Y$ depends on row $n$ of $X$ alone: what is left of the sum?
@@ -115,7 +118,10 @@ J = torch.autograd.functional.jacobian(lambda s: torch.softmax(s, dim=0), row)
 p = torch.softmax(row, dim=0)
 print(f"diag(p) - p pᵀ is off by {max_error(torch.diag(p) - p[:, None] * p, J):.0e}")
 _ = compare("change of a row's sum", my_column_sum, round(J.sum(0).abs().max().item(), 9))
-figures.softmax_jacobian(row)
+n = int(J.diagonal().argmax())
+figures.matrices({"diag(p) − p pᵀ": J}, f"Raise score {n}: its own weight gains {J[n, n]:.2f} for each unit, the others lose as much together",
+                 "Definition: the Jacobian of one row's softmax. Blue gains, orange loses.", "score that is raised", "weight that moves",
+                 number="{:+.2f}")
 
 # %% [markdown]
 # A row of 4096 keys would have a Jacobian of 16.8 million numbers, and there are 4096 rows. You will not need one of them.
@@ -169,10 +175,10 @@ with Memory() as backward:
 print(judge_gradients(*grads, Q, K, V, dO))
 _ = compare("crossings of the naive backward pass", my_crossings,
             sum(event.read // (4 * N * N) + event.written // (4 * N * N) for event in backward.log))
-figures.matrix_crossings({"naive_forward": forward, "naive_backward": backward}, N)
+figures.traffic_by_op(backward)
 
 # %% [markdown]
-# **Compare.** 18 whole matrices. $Q$, $K$, $V$ and their gradients are thin beside them: at $N = 512$ they add as many bytes as 1.8 more.
+# **Compare.** A matrix of $N \times N$ has 1 MiB here, and 18 of them cross HBM. $Q$, $K$, $V$ and their gradients are thin beside them: at $N = 512$ they add as many bytes as 1.8 more.
 #
 # **Takeaway.** The backward pass has two and a half times the forward's $N^2$ problem.
 
@@ -211,15 +217,16 @@ _ = compare("extra products of recomputing", my_extra, 100 * (products["recomput
 my_peak = None     # bytes, for example lambda N: 4 * N * N * ...
 
 # %%
-points = []
+peaks = {"keep P": {}, "recompute": {}}
 for N_here in (128, 256, 512, 1024):
     tensors = [torch.randn(N_here, d) for _ in range(4)]
     for name, f in (("keep P", keep_P), ("recompute", recompute)):
         with Memory() as mem:
             f(*tensors)
-        points.append({"name": name, "N": N_here, "peak": mem.hbm_peak})
-said = compare("peak memory when P is kept", my_peak, {p["N"]: p["peak"] for p in points if p["name"] == "keep P"}, "bytes")
-said.on(figures.backward_peak_against_N(points))
+        peaks[name][N_here] = mem.hbm_peak
+said = compare("peak memory when P is kept", my_peak, peaks["keep P"], "bytes")
+said.on(figures.curves(peaks, f"At N = 1024 recomputing P needs {peaks['recompute'][1024] / peaks['keep P'][1024]:.0%} of the memory of keeping it",
+                       "Modelled: counted by flashlab.memory, float32, forward and backward pass.", "N", "HBM at the peak", byte="y"))
 
 # %% [markdown]
 # **Compare.** Three matrices of $N \times N$, and beside them five of $N \times d$: $12 N^2 + 20 N d$ bytes. So three alone fall short where $N$ is small.
@@ -342,10 +349,7 @@ o, l, m = fa1_forward(q, k, v, return_lm=True)
 play(record(fa1_backward, q, k, v, o, do, l, m, B_r=4, B_c=4, sram_bytes=2048))
 
 # %% [markdown]
-# Here is the published algorithm beside our lines. Line 1 sets the state of the random generator, 2 to 4 cut the blocks; 11 holds the mask of line 12 as well; 14 to 16 and 18 have dropout in them, which is 1 where nothing is dropped, and an exercise of chapter 11.
-
-# %%
-figures.algorithm_beside_code("fa1_backward")
+# Hold the published algorithm (arXiv:2205.14135, appendix B.4) beside `flashlab/rungs/fa1_backward.py`. There line 1 sets the state of the random generator, 2 to 4 cut the blocks; 11 holds the mask of line 12 as well; 14 to 16 and 18 have dropout in them, which is 1 where nothing is dropped, and an exercise of chapter 11.
 
 # %% [markdown]
 # Ours sets no zeros for $dK$ and $dV$ in HBM: each of their blocks is stored once, whole, so nobody would read the zeros. **Predict** what the published line 5 writes more, in per cent of the traffic.
@@ -383,7 +387,10 @@ def mask_drawn(B_r, B_c, N=64):
 
 forward_mask, backward_mask = mask_drawn(16, 16), mask_drawn(16, 8)
 _ = compare("dropout and tile sizes", my_tiles_matter, not torch.equal(forward_mask, backward_mask))
-figures.masks_compared(forward_mask, backward_mask, ("tiles of 16 × 16", "tiles of 16 × 8"))
+differ = forward_mask != backward_mask
+figures.matrices({"tiles of 16 × 16": forward_mask, "tiles of 16 × 8": backward_mask, "differ": differ},
+                 f"{differ.double().mean():.0%} are kept in one mask, dropped in the other", "Measured here: 64 queries, 64 keys. Blue: kept.",
+                 "key", "query")
 
 # %% [markdown]
 # The numbers come in the order in which they are drawn, so other tiles mean another mask, and nothing says so. With equal tiles the rung is right to the bit. Chapter 11 has a mask without this trap.
@@ -433,10 +440,7 @@ print(f"modelled: those two loads would be {extra / (mem2.read + mem2.written):.
 _ = compare("line 9 of Algorithm 2", my_loads, {"never used": "O_i", "loaded twice": "dQ_i"})
 
 # %% [markdown]
-# Three small slips in one published box: those two, and $D \in \mathbb{R}^d$ in line 4, where $D$ has one number a row. (FlashAttention-3's Algorithm 3 repeats the last.) None hurts the mathematics. Beside our lines:
-
-# %%
-figures.algorithm_beside_code("fa2_backward")
+# Three small slips in one published box: those two, and $D \in \mathbb{R}^d$ in line 4, where $D$ has one number a row. (FlashAttention-3's Algorithm 3 repeats the last.) None hurts the mathematics. `flashlab/rungs/fa2_backward.py` has our lines:
 
 # %%
 O, L = fa2_forward(Q, K, V, causal=True)
@@ -532,7 +536,11 @@ for _ in range(300):
         total = total + parts[n]
     sums.append(total.item())
 _ = compare("results of one sum", my_results, len(set(sums)))
-figures.sums_by_order(sums, parts.double().sum().item(), len(parts))
+exact = parts.double().sum().item()
+figures.curves({"": {total - exact: sums.count(total) for total in sorted(set(sums))}},
+               f"The same {len(parts)} parts in 300 orders: {len(set(sums))} different results in float32",
+               "Measured here: one element of dQ, added up in random orders.", "result minus float64's", "orders",
+               dots=True, names="{:.0e}".format)
 
 # %% [markdown]
 # Tiny, but the next run of your training differs from this one, and a bug that you are hunting moves. There is a second price: $dQ$ crosses HBM twice in every step, in float32 even where the inputs have 16 bits, because a sum must not be rounded on the way.
@@ -544,7 +552,8 @@ q, k, v, do = (torch.randn(64, 16) for _ in range(4))
 o, lse = fa2_forward(q, k, v)
 with Memory() as mem:
     fa2_backward_two_pass(q, k, v, o, do, lse, B_r=16, B_c=16)
-figures.two_passes(mem.log, 64, 64)
+one_kernel = lambda name: [event for event in mem.log if event.kernel == f"fa2_backward_{name}"]
+figures.tile_traversal({"fa2_backward_dkdv": one_kernel("dkdv"), "fa2_backward_dq": one_kernel("dq")}, 64, 64)
 
 # %% [markdown]
 # **Play them** beside each other: the left one fetches and stores $dQ_i$ in every step, the right one walks the tiles twice, first down, then across.
@@ -582,7 +591,7 @@ for f, saved in ((fa1_backward, (O1, dO, l, m)), (fa2_backward, (O, dO, L)), (fa
 one, two = (runs[name].read + runs[name].written for name in ("fa2_backward", "fa2_backward_two_pass"))
 truth = {"products": runs["fa2_backward_two_pass"].matmul_flops / 2 / N / N / d, "fewer bytes": "two passes" if two < one else "one kernel"}
 _ = compare("backward in two passes", my_passes, truth)
-figures.traffic_by_tensor({name: mem.log for name, mem in runs.items()})
+figures.traffic_by_tensor({name: mem.log for name, mem in runs.items()}, ["dQ"], eager="dQ")
 
 # %% [markdown]
 # **Compare.** More than half of the one-kernel traffic is $dQ$ on its way in and out. Two passes read $K$ and $V$ again instead, which is cheaper in 16 bits. These are the model's bytes: on a GPU the L2 cache serves many of the re-reads (chapter 07).
@@ -651,7 +660,10 @@ for dtype in (torch.float32, torch.float64):
         curve.append((h, max(1e-16, max_error(measured, truth) / truth.abs().max().item())))
     curves[str(dtype)[6:]] = curve
 _ = compare("differences in float32", my_best_error, nearest(min(error for _, error in curves["float32"]), (1e-7, 1e-5, 1e-3)))
-figures.finite_differences(curves)
+errors = {name: dict(points) for name, points in curves.items()}
+figures.curves(errors, f"At its best step float32 is off by {min(errors['float32'].values()):.0e}, float64 by {min(errors['float64'].values()):.0e}",
+               "Measured here: central differences of sum(O∘dO) against the gradient in float64.", "step", "relative error of dQ",
+               log="xy", names="{:.0e}".format, walls={"gradcheck's step": 1e-6})
 
 # %% [markdown]
 # Does gradcheck notice a mistake? This one fails on purpose: $K$ passes through a function that hands back twice its gradient, as a backward pass with a forgotten factor would.

@@ -51,7 +51,8 @@ my_strides = None     # (for the next row, for the next column)
 # %%
 compare("address of T[2, 1]", my_address, 2 * T.stride(0) + 1 * T.stride(1))
 compare("strides of T.T", my_strides, T.T.stride())
-figures.layout_addresses({"T": T, "T.T": T.T, "T[:, 1:3]": T[:, 1:3]})
+figures.matrices({"T": T, "T.T": T.T, "T[:, 1:3]": T[:, 1:3]}, "Three tensors, one memory: only the strides and the start differ",
+                 "Definition: T holds 0 to 11, so each number is its own address, counted in elements.")
 
 # %% [markdown]
 # **Compare.** Transposing swaps two strides, slicing moves the start. No number is moved or copied, which is why both are free in PyTorch, and why kernels take strides.
@@ -70,7 +71,9 @@ def price(code):
 
 
 compare("what a reshape costs", my_guess, {code: price(code) for code in ("T.view(4, 3)", "T.T.view(12)", "T.T.reshape(12)")})
-figures.address_walk({"T": T, "T.T": T.T})
+walks = {name: dict(enumerate(view.flatten().tolist())) for name, view in {"T": T, "T.T": T.T}.items()}
+figures.curves(walks, "One stride describes T; none describes T.T, read row by row", "Definition: T's numbers are their own addresses.",
+               "element, row by row", "address, in elements")
 
 # %% [markdown]
 # **Compare.** Read row by row, `T.T` jumps back and forth in memory. `view` refuses, since no single stride makes that line; `reshape` copies the elements into a new one.
@@ -163,7 +166,7 @@ my_tile = {"of T": None, "of T.T": None}     # lists of four numbers
 # %%
 tiles = {"of T": T[1:3, 2:4], "of T.T": T.T[1:3, 1:3]}       # T holds 0 to 11: each of its numbers is its own address
 compare("addresses of a tile", my_tile, {name: tile.flatten().tolist() for name, tile in tiles.items()})
-figures.tiles_and_addresses({"T": (T, (1, 2), (2, 2)), "T.T": (T.T, (1, 2), (1, 2))})
+figures.tile_addresses({"T": (T, (1, 2), (2, 2)), "T.T": (T.T, (1, 2), (1, 2))})
 
 # %% [markdown]
 # **Exercise: a tile's addresses** ([exercises/ex09_tile_offsets.py](../exercises/ex09_tile_offsets.py), 15 minutes). All offsets of tile $(i, j)$, and which of its elements exist. In PyTorch; a kernel has the same lines.
@@ -179,11 +182,9 @@ my_overwritten = None
 
 # %%
 W = torch.arange(35).view(5, 7)
-mine = result_of("ex09_tile_offsets", 1, 1, 2, 4, 5, 7, *W.stride())      # yours, if there is one
-offsets = {"W": mine[0]} if isinstance(mine, tuple) else None
 column_7 = {row * 7 + 7 for row in (2, 3)}                  # where the two places that stick out would lie
 compare("elements overwritten by tile (1, 1)", my_overwritten, len(column_7 & set(W.flatten().tolist())))
-figures.tiles_and_addresses({"W": (W, (2, 2), (4, 4))}, offsets=offsets)
+figures.tile_addresses({"W": (W, (2, 2), (4, 4))})
 
 # %% [markdown]
 # **Compare.** What lies right of the last column is the first column, one row further down. Such a store stays inside the tensor, so no tool that looks for stray addresses can find it: only the other tiles' results are wrong, or right, if they come later.
@@ -213,12 +214,8 @@ figures.matrix_accesses({"double_kernel": touched(double)})
 # %% [markdown]
 # **Change this and run again**: pass `*Out.stride()` for `*Out.T.stride()`. What does the picture say before you look at the numbers?
 #
-# The same tiles in the order of memory: a tile that lies in a few long pieces of `X` lies in many short ones of `Out`. What that costs comes below, under *Coalescing*.
-
-# %%
-figures.memory_line(touched(double))
-
-# %% [markdown]
+# A tile that lies in a few long pieces of `X` lies in many short ones of `Out`. What that costs comes below, under *Coalescing*.
+#
 # **Takeaway.** One stride for each dimension of each tensor, read off with `.stride()`, never guessed from the shape. A tile's mask has two edges.
 
 # %% [markdown]
@@ -302,7 +299,12 @@ strided = pick(rows, access="strided")
 times = {row["stride"]: row["ms"] for row in strided}
 said = compare("slowdown by stride", my_slowdown, {stride: ms / times[1] for stride, ms in times.items()})
 mine = {stride: result_of("ex09_uncoalesced", 0, stride, 4) for stride in times}
-said.on(figures.slower_with_stride(strided, words, sectors=mine))
+counts = {stride: said[0] for stride, said in mine.items() if isinstance(said, tuple) and isinstance(said[0], int)}
+lines = {"time": {stride: ms / times[1] for stride, ms in times.items()}}
+if counts.get(1):
+    lines["your sectors"] = {stride: count / counts[1] for stride, count in counts.items()}
+said.on(figures.curves(lines, f"The same number of elements takes {times[8] / times[1]:.1f} times as long at stride 8", words,
+                       "stride, in elements of 4 bytes", "times as long as stride 1", log="xy"))
 
 # %% [markdown]
 # **Compare.** Up to stride 8 the time follows the sectors. Then each of the 32 lanes has a sector of its own, there are no more to fetch, and yet the time doubles once more. Keep that for the end of the chapter.
@@ -435,7 +437,13 @@ said = compare("softmax in percent of a copy's speed", my_percent, 100 * at["cop
 short = {by: {row["N"]: row["ms"] for row in pick(rows, by=by, dtype="float32") if row["N"] <= 1024} for by in ("kernel", "torch")}
 ratios = [ms / short["kernel"][N] for N, ms in short["torch"].items() if N in short["kernel"]]
 print(f"float32, up to 1024 columns: {min(ratios):.2f} to {max(ratios):.2f} times the speed of torch.softmax")
-said.on(figures.share_of_copy(rows, words), x=4096)
+speeds = {name: {row["N"]: row["ms"] for row in pick(rows, by=by, dtype="float16")} for name, by in
+          {"copy": "copy", "one program a row": "kernel", "torch.softmax": "torch", "five kernels": "eager"}.items()}
+copy = speeds.pop("copy")
+shares = {name: {N: 100 * copy[N] / took for N, took in sorted(line.items()) if N in copy} for name, line in speeds.items()}
+said.on(figures.curves(shares, f"The fused softmax runs at {min(shares['one program a row'].values()):.0f} % of a copy's speed or more", words,
+                       "columns N, float16", "% of a copy's speed", log="x", ticks=[256, 1024, 4096, 16384], ylim=(0, 115),
+                       ceilings={"a copy": 100}), x=4096)
 
 # %% [markdown]
 # **Compare.** The kernel takes what a copy takes; only the longest rows cost a few percent. (A little above 100 %: PyTorch's copy is not the fastest there is.) `torch.softmax` is one kernel too and moves the same bytes, so what it lacks here is not fusion. In float32, on rows of up to 1024, both are equally fast, give or take a few percent.
@@ -521,7 +529,9 @@ for name, values in sums.items():
         total += 1
         values.append(total.item())
 said = compare("4096 ones in float16", my_sum, sums["float16"][-1])
-said.on(figures.running_sums(sums, added=1), x=4096)
+said.on(figures.curves({name: dict(enumerate(values, 1)) for name, values in sums.items()},
+                       f"float16 stops at {sums['float16'][-1]:,.0f}, where its numbers are 2 apart",
+                       "Measured here: one addition after the other.", "how many times 1 was added", "sum"), x=4096)
 
 # %% [markdown]
 # **Compare.** Once the numbers of a format are 2 apart, adding 1 lands half-way, and the rounding goes back. A long sum of small products ends like that, without a warning.
@@ -549,7 +559,10 @@ print(f"sum of squares: {Out[0]:.3g} in float16, {Out[1]:.3g} in float32")
 # %%
 compare("squares of 1e-4 in float16", my_squares, Out[0].item())
 compare("where exp vanishes in float16", my_exponent, vanishes)
-figures.float16_range({"1e-4": 1e-4, "(1e-4)²": 1e-8, "e⁻⁵": 2.718281828**-5, "e⁻¹⁸": 2.718281828**-18, "300²": 300.0**2})
+values = {"1e-4": 1e-4, "(1e-4)²": 1e-8, "e⁻⁵": 2.718281828**-5, "e⁻¹⁸": 2.718281828**-18, "300²": 300.0**2}
+lost = [name for name, value in values.items() if torch.tensor(value).half() in (0, float("inf"))]
+figures.bars(values, f"float16 has no room for {', '.join(lost)}", "Definition: IEEE 754 binary16. Dashed: its smallest and its largest number.",
+             "size of a number", log=True, worse=lost, walls={"6e-8": 6e-8, "65504": 65504})
 
 # %% [markdown]
 # **Compare.** Inputs that float16 holds well have products that it does not. In softmax a lost $e^{-18}$ is harmless next to the row's $e^0 = 1$. A gradient has no such 1 beside it: small gradients vanish, which is why training in float16 scales the loss. bfloat16 has float32's range, and two to three digits.

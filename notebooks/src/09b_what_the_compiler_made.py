@@ -28,6 +28,7 @@ if import_triton() is None:
 import inspect
 import re
 
+import numpy as np
 import torch
 
 from flashlab_course import figures
@@ -61,7 +62,11 @@ layout = layouts(compiled.ttgir)[0]                            # of the load of 
 loads = re.findall(r"ld\.global\S*", compiled.ptx)             # of X and of Y
 print(set(loads))
 compare("a thread's share of a block", my_thread, {"elements": 1024 // 128, "loads of X": len(loads) // 2})
-figures.elements_of_threads(layout)
+warp, lane = layout.holders()
+threads = (32 * warp + lane).reshape(8, 128)
+figures.matrices({"": threads[:, :64]}, "A thread takes four neighbours at a time, and comes back 512 elements later",
+                 "Measured here: compiled, not run. The darker, the higher the thread's number; half of each row.", "element of the row",
+                 "row of 128 elements")
 
 # %% [markdown]
 # **Compare.** `ttgir` is Triton's own form of the kernel for one GPU; it says who holds what. `ptx` is the assembly language of NVIDIA GPUs: `v4.b32` loads four numbers of 32 bits at once, the widest load a thread of an H100 has. Giving a thread several elements is called **thread coarsening**; Triton does it by itself.
@@ -100,7 +105,10 @@ compiled = compile_for(matrices.matrix_add_kernel, arguments, 90)
 tiles = dict(zip(("X", "Y", "Out"), layouts(compiled.ttgir), strict=True))
 compare("the way of the lanes", my_lanes, {name: ("down a column", "along a row")[tile.order[0]] for name, tile in tiles.items()})
 print(f"{compiled.ttgir.count('convert_layout')} conversions, {compiled.shared_bytes} bytes of shared memory")
-figures.lanes_of_tiles(tiles)
+held = {name: tile.holders() for name, tile in tiles.items()}
+ways = ", ".join(f"{name} {('down a column', 'along a row')[tile.order[0]]}" for name, tile in tiles.items())
+figures.matrices({name: np.where(warp == 0, lane + 1.0, np.nan) for name, (warp, lane) in held.items()}, f"Neighbouring lanes: {ways}",
+                 "Measured here: compiled, not run. The lanes of warp 0, the darker the higher; white: the other warps.", number="")
 
 # %% [markdown]
 # **Compare.** Each load goes along the direction whose stride is 1, so each is coalesced. But an addition needs both tiles in the same hands: `convert_layout` moves one through shared memory. That is the price, and it stays on chip. **Change this and run again**: make `Y` row-major; what happens to the shared memory?
@@ -185,7 +193,8 @@ count = lambda ptx: {word: len(re.findall(rf"\b{word}\b", ptx)) for word in ("ex
 counts = {label: count(binary.ptx) for label, binary in zip(labels, compile_all(jobs), strict=True)}
 left = {name: {word: counts[f"{name}, flag 0"][word] for word in ("ex2", "sqrt")} for name in kernels}
 compare("instructions left of a branch", my_instructions, left)
-figures.branches_in_code(counts)
+for name, found in counts.items():
+    print(f"{name}: " + ", ".join(f"{word} {many}" for word, many in found.items()), "(compiled here)")
 
 # %% [markdown]
 # **Takeaway.** What is known at compile time belongs in a `tl.constexpr`, such as `causal` in an attention kernel: two lean kernels instead of one with branches. A run-time `if` on a scalar is no divergence, since the whole program agrees; it costs code, registers, and the compiler's view across it.
@@ -208,7 +217,13 @@ def strips(tiles):
 
 orders = {f"group = {group}": tiles_in_order(9, 9, group) for group in (1, 3)}
 compare("strips for 9 programs", my_strips, {"row by row": strips(orders["group = 1"][:9]), "at best": strips(orders["group = 3"][:9])})
-figures.tile_order(orders, wave=9)
+first = {name: np.full((9, 9), np.nan) for name in orders}
+for name, tiles in orders.items():
+    for program, (i, j) in enumerate(tiles[:9]):
+        first[name][i, j] = program
+figures.matrices(first, " or ".join(f"{strips(tiles[:9])}" for tiles in orders.values()) + " strips of A and B for 9 programs: the order decides",
+                 "Definition: the tiles of C that the first 9 programs make. A row of tiles needs a strip of A, a column one of B.",
+                 "tile column: a strip of B", "tile row: a strip of A")
 
 # %% [markdown]
 # **Change this and run again**: other groups, or `wave=12`. Which group is best for 12 programs at once?
@@ -225,7 +240,9 @@ took = {row["group"]: row["ms"] for row in rows}
 compare("groups of 8 in percent of row by row", my_order, {"bytes": 100 * read[8] / read[1], "time": 100 * took[8] / took[1]}, "%")
 again = pick(numbers("matmul", live="here" in words)[0], by="pointers", n=8192)
 print(*(f"group 8, measured a second time in the same run: {100 * row['ms'] / took[8]:.0f} % of that time" for row in again))
-figures.order_and_time(rows, [row for row in pick(counted, kernel="matmul") if "group" in row], f"{words} Bytes: ncu, in another run.")
+figures.curves({name: {group: 100 * found[group] / found[1] for group in sorted(found)} for name, found in (("bytes from DRAM", read), ("time", took))},
+               f"Groups of 8 read {100 * read[8] / read[1]:.0f} % of the bytes and take {100 * took[8] / took[1]:.0f} % of the time",
+               f"{words} Bytes: ncu, in another run.", "tile rows a group", "% of row by row", log="x", ylim=(0, 110))
 
 # %% [markdown]
 # **Compare.** Far fewer bytes come from DRAM, and the time hardly moves: by little more than two measurements of one kernel differ. This product is far to the right in chapter 02's roofline and waits for arithmetic. Where a product waits for memory, fewer bytes would be time; we have not measured such a case.
@@ -265,7 +282,9 @@ by_columns = "kernel, B by columns"
 rows, words = numbers("precision", needs=[{"by": by, "precision": "tf32"} for by in ("kernel", by_columns)])
 speed = {(row["by"], row["precision"]): row["tflops"] for row in rows}
 compare("tf32 against ieee", my_tf32, {by: speed[by, "tf32"] / speed["kernel", "ieee"] for by in ("kernel", by_columns)}, "times")
-figures.speed_and_error(rows, words)
+figures.curves({row["precision"] + row["by"].removeprefix("kernel").replace("torch", ", torch"): {row["tflops"]: row["mean_error"]} for row in rows},
+               f"TF32 runs up to {max(tflops for (_, how), tflops in speed.items() if how == 'tf32') / speed['kernel', 'ieee']:.1f} times as fast as float32",
+               words, "TFLOP/s", "error, of the mean", log="xy", ticks=[30, 100, 300, 1000], xlim=(20, 2000))
 
 # %% [markdown]
 # **Compare.** By their errors, PyTorch's product rounds and Triton's cuts off. The speed hangs on $B$'s layout: Hopper's tensor cores take 32-bit operands only with $K$ as the contiguous direction. A row-major $B$ is turned around on its way to shared memory, 4 bytes at a time where 16 would go:
@@ -329,7 +348,11 @@ my_percent = {"pointers": None, "descriptors": None}
 rows, words = numbers("matmul", needs=[{"by": by, "n": 4096} for by in ("torch", "pointers", "descriptors")])
 at = {row["by"]: row["tflops"] for row in pick(rows, n=4096)}
 compare("products in percent of torch", my_percent, {by: 100 * at[by] / at["torch"] for by in ("pointers", "descriptors")}, "%")
-figures.share_of_library(rows, words)
+torch_at = {row["n"]: row["tflops"] for row in pick(rows, by="torch")}
+shares = {by: {row["n"]: 100 * row["tflops"] / torch_at[row["n"]] for row in pick(rows, by=by)} for by in ("pointers", "descriptors")}
+figures.curves(shares, f"At 1024³ {shares['pointers'][1024]:.0f} and {shares['descriptors'][1024]:.0f} % of PyTorch's speed, at 8192³ "
+               f"{shares['pointers'][8192]:.0f} and {shares['descriptors'][8192]:.0f} %", words, "n, of an n × n × n product", "% of torch",
+               log="x", ylim=(0, 115), ceilings={"torch": 100})
 
 # %% [markdown]
 # Is that difference real? The same tile at $4096^3$, measured a second time in the same run:

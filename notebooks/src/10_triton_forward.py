@@ -89,7 +89,8 @@ print(f"every (b, h, i) once; number 17 is {tuple(who[17].tolist())}")
 
 # %%
 _ = compare("grid of the forward kernel", my_grid, {"programs": len(who), "rows of the last block": N_q - (T_r - 1) * B_r})
-figures.program_grid(B, H, N_q, B_r)
+figures.matrices({"": torch.arange(len(who)).view(B * H, T_r).T}, f"{len(who)} programs, one for each query block of each head",
+                 "Definition: in the cells tl.program_id(0).", "head b · H + h", "query block i")
 
 # %% [markdown]
 # One axis of numbers and not three: a GPU's second and third axis of the grid end at 65,535, which batch times heads can pass.
@@ -132,7 +133,6 @@ for last in (T_r * B_r, N_q):
     strays[last] = int((room[Q.numel():] != 7).sum())
     print(f"rows < {last}: {strays[last]} foreign numbers overwritten, Out equals Q: {torch.equal(Out, Q)}")
 _ = compare("numbers overwritten by an unmasked store", my_overwritten, strays[T_r * B_r])
-figures.tile_over_memory(N_q, d, B_r, T_r - 1)
 
 # %% [markdown]
 # **Compare.** The zeros went past the end with no error from anyone. Every other head wrote its surplus rows into the head after it; whether that shows depends on who came last. `Out equals Q` can be true by luck.
@@ -193,7 +193,7 @@ my_infinite = None
 
 # %%
 _ = compare("infinite scores in float16", my_infinite, int(S.half().isinf().sum()))
-figures.scores_and_limit(S)
+print(f"the largest score is {S.abs().max():.0f}; float16 ends at {torch.finfo(torch.float16).max:.0f} (measured here)")
 
 # %% [markdown]
 # **Takeaway.** 16 bits go into `tl.dot`, 32 come out: everything a program adds up ($S_{ij}$, $l_i$, $O_i$) is float32.
@@ -304,7 +304,10 @@ _ = compare("ragged tail with these guards", my_tails, words)
 zeros = torch.zeros(8, d, device=device)
 phantom, _ = attention(Q, torch.cat([K, zeros]), torch.cat([V, zeros]))
 print(f"'loads' against attention with eight keys of zeros: {max_error(results['loads'], phantom):.1e}")
-figures.phantom_weights(torch.softmax(Q @ torch.cat([K, zeros]).T * d**-0.5, -1), N_k)
+P = torch.softmax(Q @ torch.cat([K, zeros]).T * d**-0.5, -1)
+figures.matrices({"": P.cpu()}, f"Eight keys of zeros behind the last real one take {P[:, N_k:].sum() / P.sum():.0%} of the weight",
+                 f"Measured here: the softmax of the scores that a load mask alone leaves; keys from {N_k} on do not exist.", "key", "query",
+                 number="")
 
 # %% [markdown]
 # **Takeaway.** The load mask keeps garbage out of $V_j$, the score mask keeps padding out of the softmax. A ragged tail needs both.
@@ -481,7 +484,9 @@ for dtype in ("float16", "bfloat16", "float32"):
         assert verdict.ok
         rows.append({"dtype": dtype, "causal": causal, "max": verdict.error_O, "rms": verdict.rms_O})
 _ = compare("dtypes by error", my_order, [row["dtype"] for row in sorted(rows, key=lambda row: row["rms"]) if row["causal"]])
-figures.errors_by_dtype(rows, f"Measured here, {how}: O of 97 queries, 113 keys.")
+print(f"the largest error is {min(r['max'] / r['rms'] for r in rows):.0f} to {max(r['max'] / r['rms'] for r in rows):.0f} times the root mean square")
+figures.bars({f"{row['dtype']}{', causal' * row['causal']}": row["rms"] for row in rows}, "Each dtype has an error of its own size",
+             f"Measured here, {how}: O of 97 queries, 113 keys.", "rms error against float64", log=True)
 
 # %% [markdown]
 # **Where does a 16-bit error come from?** The kernel rounds twice: $P_{ij}$ before it meets $V_j$, and $O$ when it is stored. (Interpreted bfloat16 rows above never round $P$: there the kernel runs in float32, see the last section.) **Predict** what share of the squared error is $O$'s rounding, for bfloat16 at $N = 512$.
@@ -500,7 +505,9 @@ print("largest error:", ", ".join(f"{name} {max_error(O, truth):.1e}" for name, 
 other = rounded(weights) @ V / rounded(weights).sum(-1, keepdim=True)
 print(f"P rounded, with l the sum of the rounded P: rms error {(other - truth).square().mean().sqrt():.2e}")
 _ = compare("share of O's rounding", my_O_share, rms["O to bfloat16"]**2 / (rms["P to bfloat16"]**2 + rms["O to bfloat16"]**2))
-figures.rounding_budget(rms, "Measured here: exact arithmetic in float64 but for the rounding named; 8 heads, N = 512, d = 64.")
+figures.bars(rms, "Neither of the two roundings is most of the error",
+             "Measured here: exact arithmetic in float64 but for the rounding named; 8 heads, N = 512, d = 64.", "rms error of O",
+             behind=[f"{error:.2e}" for error in rms.values()])
 
 # %% [markdown]
 # **Compare.** Neither is most of the error. In the *maximum* $O$'s rounding is the larger: the largest $O$ has the largest unit in its last place. Note that $l_i$ adds the weights before they are rounded, while the product takes them after: the weights that met $V$ do not quite sum to 1. The printed line says that the other choice would be no better.

@@ -118,7 +118,7 @@ my_product = None     # "Q K^T" or "K Q^T"
 
 # %%
 _ = compare("the product that needs no transposing", my_product, "K Q^T")
-figures.tile_on_its_side(64, 128)
+print("K Q^T has keys in rows: L and D, one number for each query, lie along its columns")
 
 # %% [markdown]
 # $K_j Q_i^\top$ has the same numbers with keys in rows. $Q_i$ is transposed while it is read from shared memory, which costs nothing. What you wrote `[:, None]` for in chapter 10 now lies along the columns.
@@ -239,7 +239,9 @@ _ = compare("dQ without a mask", my_unmasked, words)
 # %%
 levels = list(range(0, -210, -10))
 weights = [torch.exp2(torch.tensor(-level * 1.4426950408889634)).item() for level in levels]    # exp(0 - L), L about the scores
-figures.padded_weight(levels, weights)
+figures.curves({"weight": dict(zip(levels, weights, strict=True))}, "An unhidden padded key weighs exp(0 − L), until float32 ends",
+               "Measured here: exp2 in float32, as the kernel takes it.", "level of the real scores", "weight of a key that is not there",
+               log="y", ceilings={"float32 ends here": torch.finfo(torch.float32).max})
 
 # %% [markdown]
 # **Compare.** Ordinary scores give the right answer, since the weight meets $K_j = 0$. Far below zero the weight overflows, and $\infty \cdot 0$ is NaN. A test with ordinary random numbers would never have told.
@@ -267,7 +269,8 @@ for dtype in names:
         rows.append({"dtype": dtype, "causal": causal, "max": off.abs().max().item(), "rms": off.square().mean().sqrt().item()})
 again = kernels.fa2_triton_backward(Q, K, V, O, dO, L, causal=causal, B_r=128, B_c=128)
 _ = compare("bits of a second run", my_bits, all(torch.equal(a, b) for a, b in zip(grads, again, strict=True)))
-figures.errors_by_dtype(rows, f"Measured here, {how}: dQ, dK and dV of 97 queries, 113 keys.")
+figures.bars({f"{row['dtype']}{', causal' * row['causal']}": row["rms"] for row in rows}, "Each dtype has an error of its own size",
+             f"Measured here, {how}: dQ, dK and dV of 97 queries, 113 keys.", "rms error against float64", log=True)
 
 # %% [markdown]
 # **Takeaway.** Three kernels, exact in each dtype. Nothing is added up in an order that could change, so a run repeats itself bit for bit.
@@ -296,7 +299,9 @@ for B_r, B_c in ((16, 64), (32, 16)):
     masks.append(mask.bool().cpu())
 print("and PyTorch makes the same from the formula:", torch.equal(masks[0], dropout_keep_mask(1, 1, 64, 64, 0.25, 7)[0, 0]))
 _ = compare("what the passes must agree on", my_agreement, "seed")
-figures.masks_compared(*masks, ("tiles of 16 × 64", "tiles of 32 × 16"))
+figures.matrices({"tiles of 16 × 64": masks[0], "tiles of 32 × 16": masks[1]},
+                 "The same mask, whatever the tiles" if torch.equal(*masks) else "The tiles change the mask",
+                 "Measured here: 64 queries, 64 keys. Blue: kept.", "key", "query")
 
 # %% [markdown]
 # Forward, `dkdv` and `dq` each draw what they need, wherever they are. What is left is where the mask goes on the way back.
@@ -435,7 +440,9 @@ off = abs(losses["flash_attention"][-1] - losses["SDPA"][-1])
 print(f"the last losses of SDPA and flash_attention are {off:.1e} apart")
 _ = compare("training the tiny model", my_training, {"losses apart": nearest(off, (1e-6, 1e-4, 1e-2)),
                                      "steps that look right without D": next((n for n, x in enumerate(apart) if x > 0.2), len(apart))})
-figures.loss_curves(losses, "SDPA", f"Measured here: {len(rhyme)} characters, 2 layers, float32, AdamW, 4 windows of 64 a step.")
+figures.curves({name: dict(enumerate(values)) for name, values in losses.items()}, "“D left out” looks right for many steps, and then turns round",
+               f"Measured here: {len(rhyme)} characters, 2 layers, float32, AdamW, 4 windows of 64 a step.", "step", "loss (nats a character)",
+               ylim=(0, None))
 
 # %% [markdown]
 # **Compare.** The same curve, though not the same bits: two correct implementations round differently, and training carries the difference along. The planted mistake is the warning. Its loss falls like the others', for dozens of steps; nothing raises; then it turns round, and without a second curve beside it you would blame the learning rate. Gradients are checked against float64, not by whether a loss falls.
@@ -507,10 +514,10 @@ at = {row["implementation"]: row for row in recorded["rows"] if (row["d"], row["
 ratio = at["fa2_triton_backward"]["vs_sdpa_flash"]
 print(f"recorded on {where(recorded)}: {ratio:.2f} times SDPA flash")
 _ = compare("backward kernel against SDPA flash", my_ratio, ratio, "times")
-figures.tflops(recorded, causal=True, focus="fa2_triton_backward")
+figures.benchmark(recorded, "tflops", causal=True, focus="fa2_triton_backward")
 
 # %%
-figures.peak_memory_against_N(recorded, causal=True, focus="fa2_triton_backward")
+figures.benchmark(recorded, "peak_bytes", causal=True, focus="fa2_triton_backward")
 
 # %% [markdown]
 # **Compare.** Memory, forward and backward together, is where it all began: naive attention's doubles with every doubling of $N$ at the same number of tokens, the kernel's does not move. cuDNN's kernel is faster still, and so is the last one of chapter 12, which is about where such factors come from.

@@ -136,11 +136,16 @@ def instructions(name, **kinds):
     return {kind.replace("_", " "): len(re.findall(pattern, made[name].ptx)) for kind, pattern in kinds.items()}
 
 
+def show(counts):
+    for name, found in counts.items():
+        print(f"{name}: {', '.join(f'{kind} {many:,}' for kind, many in found.items())} (in the PTX compiled here)")
+
+
 kinds = {"multiply": r"\bmul\.f32", "subtract": r"\bsub\.f32", "multiply_and_add": r"\bfma\.rn\.f32", "power_of_2": r"\bex2\."}
 counts = {label(name): instructions(name, **kinds) for name in ("fa2_triton_forward", "fa2_exp2_forward")}
 before, after = counts.values()
 said = compare("multiplications that base 2 leaves", my_multiplications, 100 * after["multiply"] / before["multiply"], "%")
-figures.instructions_of_rungs(counts, "PTX", "d = 128, causal.")
+show(counts)
 
 # %% [markdown]
 # **Compare.** As many powers as before, but what leads up to one is a single *fused multiply-add*, factor times score minus maximum, where it was two multiplications and a subtraction. **Predict** how many times as fast as chapter 10's kernel this rung is, at the size chosen above.
@@ -199,7 +204,7 @@ kinds = {"selections": r"\bselp\.", "comparisons": r"\bsetp\.", "powers_of_2": r
 counts = {label(name): instructions(name, **kinds) for name in ("fa2_exp2_forward", "fa2_split_forward")}
 before, after = counts.values()
 said = compare("code of the split loop", my_code, {kind: after[kind] / before[kind] for kind in my_code}, "times")
-figures.instructions_of_rungs(counts, "PTX", "d = 128, causal; products: matrix instructions.")
+show(counts)
 
 # %% [markdown]
 # **Compare.** Powers and products are there twice, since there are two loops; selections are not: the first loop, which runs most often, has none of the mask's. **Predict** how many times as fast as the rung before.
@@ -244,7 +249,6 @@ tried = compile_all([(fa2_split.KERNEL, arguments_of("fa2_split_forward") | tile
 seconds = (time.perf_counter() - start) / len(some)
 said = compare("the search over tiles", my_search, {"choices left": len(kept), "seconds for one": seconds})
 print(f"{len(kept)} choices at {seconds:.1f} s (measured here, compiling alone): {len(kept) * seconds:.0f} s for one head dimension and mask")
-figures.left_of_a_grid(tuning.GRID, kept, "d = 128, 16 bits, 227 KiB of shared memory.")
 
 # %% [markdown]
 # What arithmetic lets through may still be bad. Of the four just compiled:
@@ -283,7 +287,7 @@ for what, tiles in {"fastest": fastest["tiles"], "slowest": slowest["tiles"], "b
 done = sum(row["ms"] is not None for row in searched["rows"])
 whose = {row["implementation"] for row in searched["rows"]}
 print(f"that run tried {done} of {len(searched['rows'])} choices in the time it had, for {len(whose)} rungs")
-figures.times_of_tiles(searched, tuning.GRID, by_hand)
+figures.times_of_tiles(tried, f"Recorded on {bench.where(searched)}: {label('fa2_tuned_forward')}, d = 64, N = 4096, no mask.")
 
 # %% [markdown]
 # **Compare.** With one stage nothing is loaded ahead, and no tile is at its best. Four are the best for some tiles and the worst for others. And the cost: each choice is compiled, held against float64 and timed, for each head dimension, mask and dtype, on each kind of GPU. **Predict** what the search adds to the rung before.
@@ -327,7 +331,7 @@ gpu = made["fa2_triton_forward"]
 fit = occupancy(threads_of(gpu), gpu.registers, gpu.shared_bytes)
 print(f"{threads_of(gpu)} threads, {gpu.registers} registers each, {gpu.shared_bytes:,} bytes of shared memory")
 said = compare("programs of chapter 10's kernel on an SM", my_programs, fit.blocks)
-figures.sm_filled(threads_of(gpu), gpu.registers, gpu.shared_bytes)
+figures.blocks_that_fit(threads_of(gpu), gpu.registers, gpu.shared_bytes)
 
 # %% [markdown]
 # **Takeaway.** *Occupancy*, the share of an SM's threads that are there, is no goal in itself. A kernel with few large programs has to hide its waiting by itself. How, is the rest of this chapter.
@@ -392,7 +396,7 @@ print(changes(fa2_split.fa2_split_kernel, fa2_pipelined.KERNEL))
 # %%
 kinds = {"copies": r"cp\.async\.cg", "selections": r"\bselp\.", "products": r"wgmma\.mma_async", "branches": r"\bbra\b"}
 rungs = ("fa2_exp2_forward", "fa2_split_forward", "fa2_pipelined_forward")
-figures.instructions_of_rungs({label(name): instructions(name, **kinds) for name in rungs}, "PTX", "d = 128, causal.")
+show({label(name): instructions(name, **kinds) for name in rungs})
 
 # %% [markdown]
 # **Predict** the gain over the rung before, at the size chosen above. At which $N$ will it be largest?
@@ -421,7 +425,10 @@ found = {"rows as they are": banks.steps(banks.column_of_pieces(2)),
          "swizzled": banks.steps(banks.column_of_pieces(2, banks.swizzled)),
          "rows padded to 144 bytes": banks.steps(banks.column_of_pieces(2, row_bytes=144))}
 said = compare("steps to read a column of pieces", my_bank_steps, found)
-figures.pieces_in_banks(2)
+lies = {name: torch.tensor([sorted(range(8), key=lambda piece: place(row, piece)) for row in range(8)])       # noqa: B023
+        for name, place in (("row after row", banks.plain), ("swizzled", banks.swizzled))}
+figures.matrices({name: ((pieces == 2).float(), pieces) for name, pieces in lies.items()}, "Swizzled, piece 2 of eight rows lies in eight different banks",
+                 "Modelled: rows of 64 numbers of 16 bits in pieces of 16 bytes; a column is four banks of 4 bytes.", "place in the row", "row")
 
 # %% [markdown]
 # **Compare.** As they are, all eight pieces lie in the same four banks: a *bank conflict*. *Swizzling* puts piece $p$ of row $r$ at place $p \oplus (r \bmod 8)$. Padding would do as well, but costs memory, and Hopper's units, which the next sections are about, are made for swizzled tiles.
@@ -462,7 +469,10 @@ my_moves = None
 # %%
 moved = sum(banks.accumulator_lane(row, column) != banks.operand_lane(row, column) for row in range(16) for column in range(16))
 said = compare("elements that change their lane", my_moves, moved)
-figures.lanes_of_products()
+lanes = {name: [[lane(row, column) for column in range(16)] for row in range(16)] for name, lane in
+         (("S, the result of the first product", banks.accumulator_lane), ("P, the left operand of the second", banks.operand_lane))}
+figures.matrices(lanes, "Every lane holds the same elements of S and of P: nothing has to move",
+                 "Definition: PTX, mma.m16n8 and m16k16 with 16-bit operands. In the cells: the lane of the warp.", "column", "row")
 
 # %% [markdown]
 # **Takeaway.** $P$ never leaves the registers it was computed in. FlashAttention-2 splits the rows of $Q$ among warps (chapter 06) for this reason too: each warp has whole rows of $P$.
@@ -486,7 +496,7 @@ rungs = ("fa2_pipelined_forward", "fa2_tma_forward")
 share = 100 * made["fa2_tma_forward"].registers / made["fa2_pipelined_forward"].registers
 said = compare("registers that TMA leaves", my_registers_by_tma, share, "%")
 counts = {label(name): {"registers": made[name].registers} | instructions(name, **kinds) for name in rungs}
-figures.instructions_of_rungs(counts, "PTX", "d = 128, causal; registers: of a thread.")
+show(counts)
 
 # %% [markdown]
 # **Predict** what that is worth in time.
@@ -805,7 +815,10 @@ for _ in range(200):
         total = total + part
     sums.append(total.item())
 said = compare("different results of one dQ", my_dQ_results, len(set(sums)))
-figures.sums_by_order(sums, parts.double().sum().item(), len(parts))
+exact = parts.double().sum().item()
+figures.curves({"": {total - exact: sums.count(total) for total in sorted(set(sums))}},
+               f"The same {len(parts)} parts in 200 orders: {len(set(sums))} different results in float32",
+               "Measured here: one element of dQ, added up in random orders.", "result minus float64's", "orders", dots=True)
 
 # %% [markdown]
 # Programs arrive in whatever order the hardware runs them. So a rung of this kind says no where the same bits are asked for, and the operator runs one that writes each $dQ$ once:

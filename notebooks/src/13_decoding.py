@@ -46,7 +46,7 @@ my_idle_GPU = {"programs": None, "% of the SMs": None}
 # %%
 H_q, H_kv, d, SMs = 32, 8, 128, 132
 said = compare("FA2 in a decode step", my_idle_GPU, {"programs": H_q, "% of the SMs": 100 * H_q / SMs})
-figures.sms_busy({f"a decode step's {H_q} programs": H_q, "the 2048 of a prompt of 8192": 2048}, SMs)
+figures.programs_on_sms({f"a decode step's {H_q} programs": H_q, "the 2048 of a prompt of 8192": 2048}, SMs)
 
 # %% [markdown]
 # And what do those programs wait for? Each key and value that is read serves one product with each query that shares it. **Predict** the arithmetic intensity of a decode step over a long text, in FLOPs for each byte read: with a key head for each query head, and with 4 query heads to a key head (*grouped-query attention*, GQA) whose rows share one reading of it.
@@ -138,17 +138,18 @@ my_extra = None     # per cent
 
 # %%
 N_k, Q, K, V = 4096, torch.randn(1, 64), torch.randn(4096, 64), torch.randn(4096, 64)
-points = []
+longest, moved = {}, {}
 for splits in (1, 2, 4, 8, 16, 32, 64):
     with Memory() as mem:
         O, L = split_kv_forward(Q, K, V, splits=splits, B_r=1, B_c=64)
     assert judge(O, L, Q, K, V).ok
     formula = cost.split_kv_forward(1, N_k, 64, B_r=1, B_c=64, splits=splits)
     assert (mem.read, mem.written) == (formula.read, formula.written)
-    points.append({"splits": splits, "longest": -(-64 // splits) * 64, "bytes": mem.read + mem.written})
-whole, sixteen = points[0]["bytes"], points[4]["bytes"]
-said = compare("bytes that 16 splits add", my_extra, 100 * (sixteen / whole - 1), "%")
-figures.cost_of_splits(points, N_k, 64)
+    longest[splits], moved[splits] = 100 / splits, mem.read + mem.written
+said = compare("bytes that 16 splits add", my_extra, 100 * (moved[16] / moved[1] - 1), "%")
+figures.curves({"keys of the longest program": longest, "bytes in all": {s: 100 * n / moved[1] for s, n in moved.items()}},
+               f"16 splits: programs 16 times as short, {100 * (moved[16] / moved[1] - 1):.1f} % more bytes",
+               "Modelled: flashlab.memory, one query, 4096 keys, d = 64, float32.", "splits", "% of what one split takes", log="xy")
 
 # %% [markdown]
 # **Compare.** A chunk adds $O_s$ and $L_s$, twice, and $Q$ once more: some $3d$ numbers beside the $2d$ of each of its keys. As long as a chunk is hundreds of keys long that is next to nothing. (One split is not quite FA2: it is merged all the same.)
@@ -183,7 +184,7 @@ def steps_of(s, P=8, T=1024):
 
 
 said = compare("17 splits against 16", my_seventeen, steps_of(17) / steps_of(16), "times")
-figures.sms_busy({"16 splits": 8 * 16, "17 splits": 8 * 17, "33 splits": 8 * 33}, SMs)
+figures.programs_on_sms({f"{s} splits": 8 * s for s in (16, 17, 33)}, SMs)
 
 # %% [markdown]
 # **Exercise: how many splits** ([exercises/ex13_choose_splits.py](../exercises/ex13_choose_splits.py), 20 minutes). The number with the least time, by this model.
@@ -204,7 +205,10 @@ my_best = {1: None, 9: None, 32: None}
 best = {batch: min(range(1, 1025), key=lambda s: steps_of(s, 8 * batch)) for batch in my_best}     # noqa: B023    called at once
 said = compare("best number of splits, batch", my_best, best)
 print(f"splits for a batch of 1, 9, 32: {list(best.values())} (modelled)")
-figures.time_of_splits({s: steps_of(s) for s in range(1, 81)}, 8, 1024, SMs, also=(17,))
+steps = {s: steps_of(s) for s in range(1, 81)}
+figures.curves({"steps": steps}, f"{best[1]} splits are {steps[1] / steps[best[1]]:.1f} times as fast as none",
+               "Modelled: 8 programs before the split, 1024 key blocks each, 132 SMs; waves of programs times the steps of one.", "splits",
+               "steps of one key block", log="y", walls={f"{best[1]} splits: {steps[best[1]]} steps": best[1]})
 
 # %% [markdown]
 # **Compare.** It is a saw. Each tooth begins with a wave that is nearly empty; and there is no gain in going far to the right, since each program has to begin and to store. `flashlab/operator/splits.py` decides by this rule. It is a model: programs share SMs, and waves do not end at a stroke. A record of the clock follows at the end.
@@ -274,7 +278,9 @@ figures.bars(used, f"{used['one piece each']:.0f} % of the room is used in one p
 
 # %%
 block_table = [[7, 2, 11], [0, 5], [9, 1, 3, 6]]
-figures.pages_drawn(block_table, [40, 17, 60], 16, 14)
+filled = [[1, 1, 8 / 16, 0], [1, 1 / 16, 0, 0], [1, 1, 1, 12 / 16]]                       # of 40, 17 and 60 keys
+figures.matrices({"": (filled, [row + [""] * (4 - len(row)) for row in block_table])}, "117 keys in 9 pages of 16: 81 % of their room is used",
+                 "Definition: in a cell the page's place in the pool; the darker, the fuller.", "page of the sequence", "sequence")
 
 # %% [markdown]
 # **Predict** where key 45 of sequence 2 lies in this picture: its page in the pool, and its row in that page.
@@ -312,7 +318,9 @@ for name, window in (("no window", max(Ns)), ("a window of 4096 keys", 4096)):
     curves[name] = {N: H_kv * cost.fa2_forward(1, min(N, window), d, B_r=1, B_c=64, element_size=2).read for N in Ns}
 last = {name: curve[131072] for name, curve in curves.items()}
 said = compare("what a window reads", my_window, 100 * last["a window of 4096 keys"] / last["no window"], "%")
-figures.bytes_of_steps(curves, f"Modelled: cost.fa2_forward for {H_kv} key heads, d = {d}, 16 bits, one layer.")
+figures.curves(curves, f"At 131,072 keys a window of 4096 reads {last['a window of 4096 keys'] / last['no window']:.1%} of the bytes",
+               f"Modelled: cost.fa2_forward for {H_kv} key heads, d = {d}, 16 bits, one layer.", "keys in the cache", "bytes read in a step",
+               log="xy", byte="y", ticks=Ns[::3])
 
 # %% [markdown]
 # Which tiles are those? Only the first and the last of them can need a mask.
@@ -447,7 +455,14 @@ moved = 3 * alone["B"] * alone["H"] * alone["N"] * alone["d"] * (2 + 1)    # Q, 
 print(f"quantising moves {moved / 1e6:.0f} MB in {quantising['ms']:.2f} ms, "
       f"{moved / quantising['ms'] / 1e7 / in_8_bits['ceilings']['copy_tb_s']:.0f} % of a copy's rate; the error of O is "
       f"{100 * alone['error']:.1f} % of its size, in bfloat16 {100 * in_16_bits['error']:.2f} % (recorded)")
-figures.fp8_times(in_8_bits)
+of_bf16 = {name: {} for name in ("fp8 kernel", "flash_attention_fp8")}
+for row in in_8_bits["rows"]:
+    if row["implementation"] in of_bf16 and row["ms"] and row["d"] == 128:
+        of_bf16[row["implementation"]][f"N = {row['N']}{', causal' * row['causal']}"] = 100 / row["vs_fa2_hopper_forward"]
+kernel_takes, call_takes = of_bf16.values()
+figures.bars({size: {"kernel": kernel_takes[size], "quantising Q, K, V": call_takes[size] - kernel_takes[size]} for size in kernel_takes},
+             "FP8 pays where quantising is a small part of the call", f"Recorded on {bench.where(in_8_bits)}; d = 128.",
+             "% of the bfloat16 kernel's time", walls={"bfloat16": 100})
 
 # %% [markdown]
 # **Compare.** Only the products are twice as fast. And quantising is a pass over three tensors: a token costs the same however many there are, while attention's work for a token grows with $N$, and with it what FP8 saves. At the shorter of these lengths, with a mask, the whole call is slower than bfloat16; at the longer one it pays. The price is an error more than twenty times as large.
@@ -666,7 +681,20 @@ decode = bench.load_results("decode_h200")
 steps = {(row["H_kv"], row["B"], row["N"]): row for row in decode["rows"] if row["implementation"] == "decode" and row["ms"]}
 _ = compare("a decode step against chapter 12's kernel", my_gain_of_splitting,
             {"1 text": steps[4, 1, 65536]["vs_forward"], "32 texts": steps[4, 32, 65536]["vs_forward"]}, "times")
-figures.decode_steps(decode)
+rows = {B: [row | {"implementation": row["implementation"].replace("decode", "Flash-Decoding")} for row in decode["rows"] if row["ms"] and (row["H_kv"], row["B"]) == (4, B)] for B in (1, 32)}
+
+
+def rates(B):
+    """TB/s of K and V for a batch, beside a copy's."""
+    return figures.curves(figures.series(rows[B], "N", "tb_s"), f"A batch of {B}: Flash-Decoding reads at {steps[4, B, 65536]['of_copy']:.0%} of a "
+                          "copy's rate", f"Recorded on {bench.where(decode)}; 32 query heads, 4 key heads.", "keys of a text", "TB/s of K and V",
+                          log="x", ylim=(0, None), ceilings={"a copy": rows[B][0]["copy_tb_s"]})
+
+
+rates(1)
+
+# %%
+rates(32)
 
 # %%
 for heads, words in ((4, "4 key heads for 32"), (16, "16 key heads for 16")):

@@ -112,7 +112,7 @@ said = compare("whose keys rank 0 holds in step 1", my_owner, calls[1]["keys"][0
 figures.ring_parts(run["runs"]["all"], run["N"], "Measured here: four processes over gloo, no mask.")
 
 # %% [markdown]
-# A colour stands for one rank's keys. In each step a rank sends its block on and, meanwhile, computes with it; then it merges what it found into its $O$ and $L$, and the next block is there. Read a row from left to right: rank 0's queries meet their own keys, then those of rank 3, which came round the end of the ring, then of 2 and 1. Read a column: in every step all blocks are in use, each somewhere else. All ranks compute at the same time, and no one waits for more than its neighbour.
+# Each cell is a chunk of scores, with the rank that computes it and the step. In each step a rank sends its block on and, meanwhile, computes with it; then it merges what it found into its $O$ and $L$, and the next block is there. Follow the steps of rank 0: its queries meet their own keys, then those of rank 3, which came round the end of the ring, then of 2 and 1. In every step all blocks are in use, each somewhere else. All ranks compute at the same time, and no one waits for more than its neighbour.
 #
 # **Takeaway.** Queries stay, keys and values walk; nobody ever holds more than a block of them, and the next one.
 
@@ -207,7 +207,10 @@ slowest = sum(max(step) for step in zip(*works["in order"], strict=True))
 said = compare("speed-up of four ranks in order", my_speedup_in_order, sum(map(sum, works["in order"])) / slowest, "times")
 if mine := yours.answer("ex14_zigzag"):                     # once it passes
     works["yours"] = [[sum(0.125 if masked else 0.25 for *_, masked in mine(rank, step, 4)) for step in range(4)] for rank in range(4)]
-figures.ring_work(works, "a causal sequence on 4 ranks, messages for free.")
+needed = {name: sum(max(step) for step in zip(*of_ranks, strict=True)) for name, of_ranks in works.items()}
+figures.matrices({f"{name}: {needed[name]:g} blocks' time": of_ranks for name, of_ranks in works.items()},
+                 "The slowest rank sets the pace: " + ", ".join(f"{8 / time:.2g} times one GPU's speed {name}" for name, time in needed.items()),
+                 "Modelled: a causal sequence on 4 ranks, messages for free. 1 is a block of scores without a mask.", "step", "rank")
 
 # %% [markdown]
 # Zig-zag, every rank has half a block in every step. And no new mask is needed: its own block is causal as it stands, since a shard's rows are still in the sequence's order. From a lower rank's block all its queries see the first chunk, whole, and none sees the second. Of a higher rank's block its later queries see both chunks, whole. So each call is `flash_attention` on slices. The four processes have done that, too:
@@ -341,10 +344,21 @@ else:
     rows = [row for row in recorded["rows"] if row["ms"] and (row["mode"], row["passes"]) == ("causal, zig-zag", "forward+backward")]
     last = max(rows, key=lambda row: (row["ranks"], row["N"]))
     said = compare("speed-up of the largest ring", my_speedup, last["speedup"], "times")
-figures.ring_speedup(recorded) if recorded else None
+fig = None
+if recorded:
+    ring = [row | {"line": f"{row['ranks']} GPUs, {row['mode']}, {row['passes']}"} for row in recorded["rows"] if row["ms"] and row["ranks"] > 1]
+    fig = figures.curves(figures.series(ring, "N", "speedup", of="line"), f"{last['ranks']} GPUs are {last['speedup']:.2f} times as fast as one",
+                         f"Recorded on {bench.where(recorded)}.", "N, rows of the whole sequence", "times as fast as one GPU", log="x",
+                         ceilings={f"{last['ranks']} GPUs": last["ranks"]}, ylim=(0, None))
+fig
 
 # %%
-figures.ring_memory(recorded) if recorded else None
+if recorded:
+    held = [row | {"line": f"{row['ranks']} GPU{'s' * (row['ranks'] > 1)}"} for row in rows]
+    fig = figures.curves(figures.series(held, "N", "peak_bytes", of="line"), "What one GPU holds, alone and in a ring",
+                         f"Recorded on {bench.where(recorded)}; causal, zig-zag, forward and backward.", "N, rows of the whole sequence",
+                         "bytes on one GPU, at most", log="xy", byte="y")
+fig
 
 # %% [markdown]
 # **Compare.** Long sequences hide what is sent: a block takes a rank $O((N/R)^2)$ to compute and $O(N/R)$ to send. On two H200s the ring is 1.92 to 1.99 times as fast as one GPU at $N = 262144$ with zig-zag, 1.62 to 1.66 times at 32,768; in order, causal, 1.34 times. Without a mask, forward and backward, it was even 2.11: nobody has looked into why. Memory is another matter. What a rank holds is proportional to $N/R$, but it is more than its shard: blocks on their way, and sums in float32. On two GPUs that is as much as the second one spares, 11.5 GiB against 10.0 on one GPU alone, and only more GPUs make it less.

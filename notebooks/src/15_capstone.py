@@ -127,7 +127,8 @@ seen = steps * 4 * 128 / len(tokens)
 print(f"The last losses of naive attention and flash_attention are {apart:.0e} apart; a run has seen {seen:.2f} of the text.")
 _ = compare("the small GPT's losses", my_curve, {"apart at the end": nearest(apart, (1e-6, 1e-4, 1e-2)), "parts of the text": seen})
 words = f"Measured here: {shape.layers} layers of {shape.width} columns, float32, AdamW, 4 windows of 128 tokens a step."
-figures.loss_curves(losses, "naive", words)
+figures.curves({name: dict(enumerate(values)) for name, values in losses.items()}, f"Two exact attentions, one curve: they end {apart:.0e} apart", words,
+               "step", "loss (nats a character)", ylim=(0, None))
 
 # %% [markdown]
 # **Compare.** One curve. Exact attention is exact: what differs is the order of additions, and training carries that along. On a CPU `flash_attention` is the slowest, since its tiles are a Python loop there; speed is a matter for GPUs, and memory for everyone.
@@ -153,13 +154,13 @@ my_context = {"naive": None, "flash_attention": None}
 # %%
 large = gpt.Shape(layers=12, width=1024, heads=8, kv_heads=8)
 Ns = [1024 * 2**n for n in range(9)]
-points = [{"implementation": name, "N": N, "bytes": gpt.training_bytes(large, 1, N, naive=name == "naive")}
-          for name in ("naive", "flash_attention") for N in Ns]
-fits = {name: max(p["N"] for p in points if p["implementation"] == name and p["bytes"] <= 80 * 2**30) for name in my_context}
+needs = {name: {N: gpt.training_bytes(large, 1, N, naive=name == "naive") for N in Ns} for name in ("naive", "flash_attention")}
+fits = {name: max(N for N, nbytes in needs[name].items() if nbytes <= 80 * 2**30) for name in my_context}
 _ = compare("longest context in 80 GiB", my_context, fits)
-figures.training_memory([p for p in points if p["bytes"] < 2**43], {"24 GiB": 24 * 2**30, "80 GiB": 80 * 2**30},
-                        "Modelled: weights, gradients, AdamW's averages, and what autograd keeps, float32, one text. Tests hold the "
-                        "formula against what autograd keeps, to the byte.")
+figures.curves(needs, "80 GiB have room for " + ", ".join(f"{N:,} tokens with {name}" for name, N in fits.items()),
+               "Modelled: weights, gradients, AdamW's averages, and what autograd keeps, float32, one text. Tests hold the formula against "
+               "what autograd keeps, to the byte.", "context N, one text", "bytes while training", log="xy", byte="y", ticks=Ns[::2],
+               ceilings={"24 GiB": 24 * 2**30, "80 GiB": 80 * 2**30})
 
 # %% [markdown]
 # **Compare.** At short contexts the lines run together, since the MLP keeps more than the attention. Then one grows with $N^2$ and the other with $N$.
@@ -196,7 +197,9 @@ shares = [(N, 1 - without / gpt.flops_per_token(large, N)) for N in Ns]
 half = int(without / (gpt.flops_per_token(large, 1) - without))
 print(f"Attention is half of the FLOPs at N = {half:,} (modelled).")
 said = compare("context at which attention is half", my_half, half, "tokens")
-said.on(figures.share_of_attention(shares, "Modelled: 12 layers of 1024 columns, causal, masked pairs not counted."), axis="x")
+said.on(figures.curves({"": {N: 100 * share for N, share in shares}}, f"From N = {half:,} on, attention is most of the work",
+                       "Modelled: 12 layers of 1024 columns, causal, masked pairs not counted.", "context N", "% of the FLOPs", log="x",
+                       ylim=(0, 100), ceilings={"": 50}), axis="x")
 
 # %% [markdown]
 # And here? What this machine can do at most is measured, by a large matrix product in float32. **Predict** the MFU of the training runs above, in per cent: with naive attention and with `flash_attention`.
@@ -236,7 +239,8 @@ for name in my_shares:
 for name, (operation, ms, calls) in ((name, operations[0]) for name, operations in busiest.items()):
     print(f"{name}: most time is in {operation}, {ms:.1f} ms in {calls:.0f} calls")
 _ = compare("attention's share of a step", my_shares, {name: of["attention"] / sum(of.values()) for name, of in parts.items()})
-figures.parts_of_a_step(parts, "Measured here: 2 layers of 128 columns, 4 windows of 128 tokens, float32.")
+figures.bars(parts, "Attention takes " + ", ".join(f"{of['attention'] / sum(of.values()):.0%} of a step with {name}" for name, of in parts.items()),
+             "Measured here: 2 layers of 128 columns, 4 windows of 128 tokens, float32.", "ms of a step, forward and backward")
 
 # %% [markdown]
 # **Takeaway.** Measure before you tune: a kernel that is twice as fast saves half of its share, and nothing else.
@@ -284,12 +288,12 @@ def ms_of_a_token(N, cached):
     return 1e3 * (took[1 + more] - took[1]) / more
 
 # %%
-points = [{"how": how, "N": N, "ms": ms_of_a_token(N, cached)}
-          for how, cached in (("with a cache", True), ("without", False)) for N in (64, 128, 256, 512)]
-at_512 = {p["how"]: p["ms"] for p in points if p["N"] == 512}
+times = {how: {N: ms_of_a_token(N, cached) for N in (64, 128, 256, 512)} for how, cached in (("with a cache", True), ("without", False))}
+at_512 = {how: ms[512] for how, ms in times.items()}
 print(", ".join(f"{how}: {1e3 / ms:,.0f} tokens/s" for how, ms in at_512.items()), "after 512 tokens (measured here)")
 said = compare("what a cache saves after 512 tokens", my_saving, at_512["without"] / at_512["with a cache"], "times")
-figures.time_of_a_token(points, "Measured here: 2 layers of 128 columns, the likeliest token each time.")
+figures.curves(times, f"After 512 tokens a cache saves {1 - at_512['with a cache'] / at_512['without']:.0%} of the time of one more",
+               "Measured here: 2 layers of 128 columns, the likeliest token each time.", "tokens so far", "ms for one more", log="xy")
 
 # %% [markdown]
 # **Compare.** Less than the FLOPs promise. One token is a matrix times a vector: each weight is read for two FLOPs, and here even that is short beside PyTorch's time to call some sixty operations.
@@ -333,7 +337,10 @@ longest = {name: max(N for one, N in rows if one == name and rows[one, N]["token
 print(f"recorded on {where(recorded)}")
 _ = compare("longest context on an H200", my_longest, longest, "tokens")
 _ = compare("GiB at 32,768 tokens", my_gib_at_32768, rows["flash_attention", 32768]["peak_bytes"] / 2**30, "GiB")
-figures.training_by_context(recorded)
+done = [row for row in recorded["rows"] if row["tokens_s"]]
+memory = figures.series(done, "context", "peak_bytes")
+figures.curves(memory, f"Naive attention ends at {longest['naive']:,} tokens, flash_attention is still there at {max(memory['flash_attention']):,}",
+               f"Recorded on {where(recorded)}.", "context N", "peak memory", log="xy", byte="y", ticks=[1024, 4096, 16384, 65536, 262144])
 
 # %%
 ours, theirs = (rows[name, 32768] for name in ("flash_attention", "SDPA flash"))
@@ -341,7 +348,8 @@ print(f"At 32,768 tokens {ours['tokens_s']:,.0f} tokens/s, {ours['tokens_s'] / t
       f"model FLOPs utilisation {ours['mfu']:.0%}, against {rows['flash_attention', 1024]['mfu']:.0%} at 1,024.")
 curves = {row["implementation"]: row["losses"] for row in recorded["curves"] if row["losses"]}
 shown = {name: curves[name] for name in ("naive", "flash_attention", "SDPA math", "SDPA flash")}
-figures.loss_curves(shown, "naive", f"Recorded on {recorded['provenance']['device']}: bfloat16 autocast.")
+figures.curves({name: dict(enumerate(values)) for name, values in shown.items()}, "Four exact attentions, one curve",
+               f"Recorded on {recorded['provenance']['device']}: bfloat16 autocast.", "step", "loss", ylim=(0, None))
 
 # %% [markdown]
 # **Compare.** The curves lie on one another: what attention costs is not what it computes. Naive attention keeps matrices of $N \times N$ for the backward pass of all 12 layers, and ends at 8,192. `flash_attention` still trains at 262,144 tokens, in 132 GiB. With $N$ the share of attention in a step's FLOPs grows, and the course's kernel is better at those than PyTorch's small operations are at the rest: so utilisation rises.

@@ -94,7 +94,10 @@ my_flops_factor = None
 # %%
 Ns = sorted(kernel)
 said = compare("FLOPs at the largest N against the smallest", my_flops_factor, last // first, "times")
-said.on(figures.work_against_N(Ns, last * kernel[last]["B"], d, kernel[last]["H"]), x=last)
+grows = {"FLOPs": {N: N / Ns[0] for N in Ns}, "bytes of Q, K, V, O": dict.fromkeys(Ns, 1), "FLOPs of one sequence": {N: (N / Ns[0])**2 for N in Ns}}
+said.on(figures.curves(grows, f"At constant batch × N, {last // first} times the length means {last // first} times the FLOPs, on as many bytes",
+                       "Modelled: 4·B·H·N²·d FLOPs without a mask, 2·B·H·N·d bytes in each tensor.", "N", f"times as much as at N = {first}",
+                       log="xy"), x=last)
 
 # %% [markdown]
 # **Takeaway.** At constant $B \cdot N$ the inputs stay the same and the work grows like $N$. A line that is flat in the plots below would still grow like $N$ for a single sequence.
@@ -189,7 +192,8 @@ for name, choice in choices.items():
 median = statistics.median(runs[0])
 said = compare("against the median of many calls", my_times, {"first call": runs[0][0] / median, "mean": statistics.mean(runs[0]) / median})
 marks = {name: choice(runs[0]) for name, choice in choices.items()}
-figures.times_of_calls(runs[0], marks, "Measured here, on the CPU: scaled_dot_product_attention, 128 tokens, 4 heads.")
+figures.curves({"": dict(enumerate(runs[0], 1))}, f"The first call takes {runs[0][0] / median:.1f} times the median, the slowest {max(runs[0]) / median:.1f}",
+               "Measured here, on the CPU: scaled_dot_product_attention, 128 tokens, 4 heads.", "call", "ms", log="xy", dots=True, ceilings=marks)
 
 # %% [markdown]
 # The first call pays for set-up: run the function a few times before you measure (*warm-up*), and throw those times away. After that a few slow calls move the mean and leave the median alone.
@@ -204,7 +208,12 @@ my_spread = None     # per cent
 # %%
 widest = max(100 * (r["ms_high"] - r["ms_low"]) / r["ms"] for r in results["rows"] if r["ms"])
 said = compare("widest spread of repeated runs", my_spread, widest, "%")
-said.on(figures.spread_of_runs(results, live))
+spreads = {}
+for r in sorted((r for r in results["rows"] if r["ms"]), key=lambda r: r["ms"]):
+    spreads.setdefault(r["implementation"], {})[r["ms"]] = 100 * (r["ms_high"] - r["ms_low"]) / r["ms"]
+middle = statistics.median(spread for line in spreads.values() for spread in line.values())
+said.on(figures.curves({name: spreads[name] for name in (ours, *others) if name in spreads}, f"Repeated runs usually spread by {middle:.1f} %, at most by {widest:.0f} %",
+                       f"{source[0].upper()}{source[1:]}.", "median run time (ms)", "80th − 20th percentile (%)", log="x", dots=True))
 
 # %% [markdown]
 # Slow rows have few runs, since a turn has a fixed length, and percentiles of three runs mean little.
@@ -223,7 +232,7 @@ said = compare("growth of the kernel's time", my_growth, kernel[last]["ms"] / ke
 row, first_row = (measured(name, 64, False).get(4096) for name in ("naive_forward", simple))
 with_L = row["ms"] / first_row["ms"] if row and first_row else float("nan")              # a small GPU may have no room for it
 print(f"naive attention, O and L, N = 4096, d = 64, no mask: {with_L:.1f} times as long as the first kernel ({how})")
-in_units(said, kernel[first]["ms"]).on(figures.runtime_against_N(results, d, causal, live=live), x=last)
+in_units(said, kernel[first]["ms"]).on(figures.benchmark(results, "ms", d, causal, live=live), x=last)
 
 # %% [markdown]
 # Both axes are logarithmic, so a line of slope 1 grows like the FLOPs. Where a line is flatter, something that does not grow with $N$ still has a share of the time; a section below says what.
@@ -279,7 +288,7 @@ peak = kernel[last]["peak_bytes"]
 O_and_L = kernel[last]["B"] * kernel[last]["H"] * last * (2 * d + 4)
 print(f"N = {last}: O and L are {O_and_L / 2**20:.1f} MiB (modelled), the kernel's peak is {peak / 2**20:.1f} MiB ({how})")
 said = compare("peak of the kernel at the largest N", my_mib, peak / 2**20, "MiB")
-in_units(said, 2**20).on(figures.peak_memory_against_N(results, d, causal, live=live))
+in_units(said, 2**20).on(figures.benchmark(results, "peak_bytes", d, causal, live=live))
 
 # %% [markdown]
 # On a logarithmic axis a factor of some hundreds looks like two or three. Here is the largest $N$ that naive attention had room for, with nothing bent:
@@ -307,7 +316,7 @@ my_share = None     # between 0 and 1
 # %%
 best = max(kernel.values(), key=lambda r: r["tflops"])
 said = compare("the kernel's share of a matrix product", my_share, best["tflops"] / matmul)
-in_units(said, matmul).on(figures.tflops(results, d, causal, live=live), x=best["N"])
+in_units(said, matmul).on(figures.benchmark(results, "tflops", d, causal, live=live), x=best["N"])
 
 # %% [markdown]
 # The title names the nearest relative, SDPA flash: the same algorithm, written in CUDA. But a fair reader asks for the fastest line. **Predict** its speed at the largest $N$, as a multiple of the kernel's.
@@ -321,7 +330,7 @@ said = compare("the fastest other against the kernel", my_fastest, lead, "times"
 said.on(figures.relative_speed(results, d, causal, live=live), x=last)
 
 # %% [markdown]
-# **Compare.** SDPA flash was written for the A100, one generation before the H100, and uses nothing newer; nor does the first kernel. cuDNN's kernel is made for the H100, and so is the last one of chapter 12. Hollow marks are ties: the ranges of repeated runs overlap, and nobody leads.
+# **Compare.** SDPA flash was written for the A100, one generation before the H100, and uses nothing newer; nor does the first kernel. cuDNN's kernel is made for the H100, and so is the last one of chapter 12. Where the ranges of repeated runs overlap, nobody leads.
 #
 # One size is an anecdote. **Predict** at how many of all sizes, with both head dimensions and both masks, the kernel is ahead of the fastest other just named, ranges apart.
 
@@ -483,7 +492,9 @@ for row in counters["rows"]:
 limits = {point["name"]: point["limit"] for point in points if point["N"] == max(fused_rows)}
 said = compare("the most that naive attention's bytes allow", my_naive_limit, limits["naive_forward"], "TFLOP/s")
 words = f"Speeds {source}. Dashed: DRAM counters at B = 1, H = 16, recorded on an H100, at a copy's speed."
-said.on(figures.limit_of_bytes(points, words), x=max(fused_rows))
+speeds = {name: line for name, line in figures.series(points, "N", "tflops", of="name").items() if line}
+said.on(figures.curves(speeds, f"At N = {max(fused_rows)} its bytes allow naive attention {limits['naive_forward']:.0f} TFLOP/s, {limits[figures.WITHOUT_L]:.0f} for O alone",
+                       words, "N", "TFLOP/s", log="xy", dashed=figures.series(points, "N", "limit", of="name")), x=max(fused_rows))
 
 # %% [markdown]
 # **Compare.** Naive attention's FLOPs and bytes both grow with $N^2$, so their ratio settles, and the limit with it. Without $L$ the limit is about twice as high, and still far below what is left to the fused kernel: there the bytes grow like $N$ only, and soon limit nothing.
@@ -523,7 +534,13 @@ fastest = max(r["tflops"] for r in measured(ours, 64, False).values())
 said = compare("time of a score at d = 64", my_ps, 4 * 64 / fastest, "ps")
 if exp_rate:
     print(f"at d = 64 the kernel does {fastest / 4 / 64:.2f} T exponentials a second ({how}) of the {exp_rate / 1e12:.1f} T that its units can (published)")
-said.on(figures.time_of_a_score(results, exp_rate, live=live), axis="x")
+alone = {"products": 4 * 64 / matmul} | ({"exponentials": 1e12 / exp_rate} if exp_rate else {})
+ps = {f"{unit} alone": time for unit, time in alone.items()} | {"one after the other": sum(alone.values())}
+for name in (simple, ours, *others):
+    ps[name] = 4 * 64 / max(r["tflops"] for r in measured(name, 64, False).values())
+fast = {name: time for name, time in ps.items() if time < 3 * ps[ours]}                 # the others' bars would squash these
+said.on(figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alone.values()):.2f} times that of its units one after the other",
+                     f"{source[0].upper()}{source[1:]}. d = 64, no mask, each at its best N.", "picoseconds a score, whole GPU"), axis="x")
 
 # %% [markdown]
 # **Compare.** Neither unit alone explains a kernel's time. Done one after the other they need the sum; a kernel that is faster than that must do one tile's exponentials while another tile's products run. In the recorded run the first kernel needs more than the sum, and the last one, whose warpgroups take turns, less: chapter 12's schedule, seen from outside. A kernel that takes all its exponentials from these units cannot be faster than the longer of the two: as $d$ shrinks, that becomes the exponentials, whose number does not depend on $d$.
@@ -541,7 +558,7 @@ said.on(figures.time_of_a_score(results, exp_rate, live=live), axis="x")
 my_copy_share = None     # per cent
 
 # %%
-from flashlab_course.figures.chapter_16_reasons import copy_ms, tiles_of
+from flashlab_course.figures.chapter_16 import copy_ms, tiles_of
 
 ways, ways_words = bench.numbers("timing_ways", name="basics_h200")
 launch = next((row["ms"] for row in ways if row["how"] == "Python's clock, not synchronized"), None)
@@ -549,13 +566,20 @@ said = compare("copying as a share of the time at the smallest N", my_copy_share
 B_r, B_c = tiles_of(measured(simple)[first])
 print(f"N = {first}: a program of the first kernel walks {cost.ceil_div(first, B_c)} key tiles, at N = {last} it walks {cost.ceil_div(last, B_c)} (modelled). "
       f"One sequence of {first} tokens\nand 16 heads is {16 * cost.ceil_div(first, B_r)} programs; an H100 has 132 SMs.")
-words = f"Launch: a Triton kernel from Python. {ways_words}"
-said.on(figures.short_sequences(results, launch, words, d, causal, live=live), x=first)
+share = {N: 100 * copy_ms(row, copy) / row["ms"] for N, row in kernel.items()}
+said.on(figures.curves({ours: share}, f"Copying Q, K, V and O once would take {share[first]:.0f} % of the kernel's time at N = {first}",
+                       f"{source[0].upper()}{source[1:]}. Copy: modelled, at {copy:.2f} TB/s.", "N", "% of the time", log="x", ylim=(0, None)), x=first)
+
+# %%
+alone = {N: 1000 * row["ms"] / row["B"] for N, row in kernel.items()}
+figures.curves({ours: alone}, f"A sequence of {first} tokens takes {alone[first]:.0f} µs of the kernel's time", f"{source[0].upper()}{source[1:]}. "
+               f"Launch: a Triton kernel from Python. {ways_words}", "N", "µs of one sequence of 16 heads", log="xy",
+               ceilings={"one launch": 1000 * launch} if launch else {})
 
 # %% [markdown]
 # **Compare.** At constant $B \cdot N$ the number of query blocks is the same at every $N$; what shrinks is the loop over keys in each. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$: the shorter the loop, the larger that share. Programs that stay, as those of chapter 12's last kernel do, can ask for the next block's tiles while they write this one's result. That hides a part, and the line still rises.
 #
-# The right half shows what our convention hides. A single short sequence has too few programs to fill the chip, and its share of the GPU's time is shorter than a launch: then you wait for the CPU. That is one more reason to fuse, besides bytes. **Predict**: how many launches does naive attention need, $L$ included, for a fused kernel's one?
+# The second picture shows what our convention hides. A single short sequence has too few programs to fill the chip, and its share of the GPU's time is shorter than a launch: then you wait for the CPU. That is one more reason to fuse, besides bytes. **Predict**: how many launches does naive attention need, $L$ included, for a fused kernel's one?
 
 # %%
 my_launches = None
@@ -603,12 +627,12 @@ saved = {N: 1 - masked[N]["ms"] / plain[N]["ms"] for N in (first, last)}
 print(f"half of the FLOPs: the mask saves {saved[first]:.0%} of the time at N = {first}, {saved[last]:.0%} at N = {last} ({how}, d = {d})")
 lost = [100 * (1 - measured(ours, d, True)[N]["tflops"] / measured(ours, d, False)[N]["tflops"]) for N in (first, last)]
 print(f"{label(ours)} loses {lost[0]:.0f} % of its TFLOP/s at N = {first}, {lost[1]:.0f} % at N = {last}")
-said.on(figures.causal_cost(results, live=live), x=first, ax=sorted({r["d"] for r in results["rows"]}).index(d))
+said.on(figures.causal_cost(results, d, live=live), x=first)
 
 # %% [markdown]
 # **Compare.** The waste on the diagonal is about $B_r / N$ and fades. What lies between it and the measured line has not been taken apart here. Shorter loops are part of it, and so are comparisons with the mask in tiles that need none, where a kernel makes them.
 #
-# Look at the titles of the two panels. A launcher picks the tiles that are fastest for each case, and says nothing about it. Where they differ with and without the mask, we compare two kernels, and not all that is lost is lost to the mask.
+# Look at the line below the picture. A launcher picks the tiles that are fastest for each case, and says nothing about it. Where they differ with and without the mask, we compare two kernels, and not all that is lost is lost to the mask.
 #
 # **Takeaway.** Tiles are coarser than the mask. What half the FLOPs saves, only the clock says. And check that both sides of a comparison ran the same code.
 
@@ -628,7 +652,7 @@ for name in ("naive_forward", "sdpa_math"):
 said = compare("rms error against the kernel's", my_errors, {label(name): rms[name][first] for name in ("naive_forward", "sdpa_math")})
 guesses = said.guess if isinstance(said.guess, dict) else {}
 at = {first * (1 + n / 50): guess * kernel[first]["rms_error"] for n, guess in enumerate(guesses.values()) if guess}
-replace(said, guess=at or None).on(figures.error_against_float64(results, d, causal, live=live))
+replace(said, guess=at or None).on(figures.benchmark(results, "rms_error", d, causal, live=live))
 
 # %% [markdown]
 # **Compare.** The fused kernels keep $S_{ij}$, $l_i$ and $O_i$ in float32 on the chip. They round $P_{ij}$ for the tensor cores and $O$ when it is stored. SDPA math rounds $O$ alone, so it is *more* accurate. How much should that be? Chapter 10's experiment again, in two lines:
@@ -659,7 +683,7 @@ ours_back = kernel_name(backward)
 gradients = {r["implementation"]: measured(r["implementation"], results=backward) for r in backward["rows"]}
 best = max(gradients[ours_back].values(), key=lambda r: r["tflops"])
 said = compare("the backward kernel's share of a matrix product", my_backward_share, best["tflops"] / backward["ceilings"]["matmul_tflops"])
-in_units(said, backward["ceilings"]["matmul_tflops"]).on(figures.tflops(backward, d, causal), x=best["N"])
+in_units(said, backward["ceilings"]["matmul_tflops"]).on(figures.benchmark(backward, "tflops", d, causal), x=best["N"])
 
 # %%
 from flashlab.ladder import rung
@@ -683,7 +707,7 @@ row = gradients[ours_back][max(gradients[ours_back])]
 outputs = row["B"] * row["H"] * row["N"] * (4 * 2 * d + 4)
 print(f"N = {row['N']}: O, dQ, dK, dV and L are {outputs / 2**20:.0f} MiB (modelled), the peak is {row['peak_bytes'] / 2**20:.0f} MiB (recorded)")
 said = compare("peak of both passes", my_backward_mib, row["peak_bytes"] / 2**20, "MiB")
-in_units(said, 2**20).on(figures.peak_memory_against_N(backward, d, causal))
+in_units(said, 2**20).on(figures.benchmark(backward, "peak_bytes", d, causal))
 
 # %% [markdown]
 # Chapter 11's kernels need little beyond their results: $D$, one number for each row. The last kernel needs one matrix more, $dQ$ in float32 while it is added up. The lines of all fused kernels are flat.
