@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from flashlab.memory import A100_SRAM
 from flashlab_course.check import diagnose, judge, loading, source, where
 from flashlab_course.lesson.reference import Reveal, known_exercise
 from flashlab_course.player import play, record, record_kernel
@@ -69,6 +70,6 @@ def _record(exercise, fn, case):
     inputs = case.make()
     if exercise.triton:
         return record_kernel(partial(exercise.invoke, fn, inputs))
-    budget = exercise.sram_bytes(**inputs) if exercise.sram_bytes else None
+    budget = exercise.sram_bytes(**inputs) if exercise.sram_bytes else A100_SRAM
     call = partial(exercise.show, fn, **inputs) if exercise.show else partial(exercise.invoke, fn, inputs)
     return record(call, follow=fn, sram_bytes=budget)
