@@ -211,14 +211,15 @@ def endless_on_one(Q):
 
 
 @pytest.mark.parametrize("call, said", [
-    (lambda: record(fa2_forward, normal(4, 4), normal(50, 4), normal(50, 4), B_r=4, B_c=2),
-     "K and V make 25 tiles of 2: take at most 48, or tiles of at least 3"),
+    (lambda: record(fa2_forward, normal(4, 4), normal(10, 4), normal(10, 4), B_r=4, B_c=2),
+     "K and V make 5 tiles of 2: take at most 8, or tiles of at least 3"),
     (lambda: record(fa2_forward, *toy(), B_r=4, B_c=4), "at most 150 lines .* take shorter tensors"),
     (lambda: record(endless_on_two_lines, normal(4, 4)), "loop that never ends"),
     (lambda: record(endless_on_one, normal(4, 4)), "loop that never ends"),
 ], ids=["tiles", "lines", "endless", "endless on one line"])
 def test_too_much_is_refused_with_what_would_fit(call, said, monkeypatch):
     monkeypatch.setattr(recording, "MAX_STEPS", 150)
+    monkeypatch.setattr(recording, "MAX_TILES", 4)
     monkeypatch.setattr(lines, "MAX_EVENTS", 400)
     with pytest.raises(ValueError, match=said):
         call()
