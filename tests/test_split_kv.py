@@ -93,6 +93,7 @@ def test_bad_splits_are_named():
 def test_the_player_shows_what_the_chunks_leave():
     """Below the grid, a row for each chunk: stored by its program, loaded by the merge."""
     recording = record(split_kv_forward, *inputs(1, 16, d=4, d_v=4), splits=2, B_r=1, B_c=4, sram_bytes=1024)
+    assert not any(step.tile for step in recording.steps if step.phase == "merge"), "tiles of the kernel before"
     assert list(span_looks(recording, "O_part")) == [((0, 1), (0, 4)), ((1, 2), (0, 4))]
     assert list(span_looks(recording, "L_part")) == [((0, 1), ()), ((1, 2), ())]
     names = {item.text: item for item in play(recording).scenes[0].items if "name" in item.look}

@@ -116,8 +116,8 @@ def draw_source(scene, recording):
         if recording.error and "now" in looks[last]:
             looks[last] += " bad"
         scene.add("code", look=looks, text=line.text, number=line.number)
-    place_of = _places(recording)
-    said = [[place_of(step), _what(before, step), step.note] for before, step in pairwise([Step(0, 0), *steps])]
+    where = _places(recording)
+    said = [[where(step), _what(before, step), step.note] for before, step in pairwise([Step(0, 0), *steps])]
     looks = ["status bad" if step.note else "status" for step in steps]
     if recording.error:
         said[last], looks[last] = [recording.error], "status bad"

@@ -134,10 +134,13 @@ class _Watcher:
             last.read, last.written = self.mem.read, self.mem.written
             last.moves += _moves(log[seen[-1]:])
             seen[-1] = len(log)
-        tiles, tile = _tiles(log), ()
+        tiles, tile, phase = _tiles(log), (), ""
         for n, step in enumerate(self.steps):
-            tile = tiles[seen[n + 1] - 1] if seen[n + 1] > seen[n] else tile
-            step.tile = tile if step.phase else ()
+            if seen[n + 1] > seen[n]:
+                tile = tiles[seen[n + 1] - 1]
+            elif step.phase != phase:
+                tile = ()
+            phase, step.tile = step.phase, tile if step.phase else ()
         moving = [n for n in range(len(self.steps)) if seen[n + 1] > seen[n]]
         first = min([*moving, *(n for n, step in enumerate(self.steps) if step.phase)], default=0)
         last = len(self.steps) if failed or not moving else moving[-1] + 1
