@@ -76,7 +76,7 @@ class Touched:
 
 
 class _Watcher:
-    """Hears of launches and accesses from `watch`."""
+    """Is told of launches and accesses by `watch`."""
 
     def __init__(self):
         self.seen, self.ranges, self.storages, self.axes = Touched(), {}, set(), 1

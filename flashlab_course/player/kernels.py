@@ -59,7 +59,7 @@ class _Place(NamedTuple):
 
 
 class _Watcher:
-    """Hears of launches and accesses from `watch`, of lines from the tracer."""
+    """Is told of launches and accesses by `watch`, and of lines by the tracer."""
 
     def __init__(self):
         self.codes, self.places, self.tensors = set(), {}, {}
