@@ -11,6 +11,7 @@ from torch._C import _TorchDispatchModeKey
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch._subclasses.fake_tensor import is_fake
 from torch.autograd import forward_ad, profiler
+from torch.utils._python_dispatch import _disable_current_modes
 
 # torch.autograd.Function without its support for torch.func, which takes longer than an attention kernel: see `apply`
 Function = torch.autograd.function._SingleLevelFunction
@@ -68,4 +69,16 @@ def below_autograd():
 def _with_gradients(below):
     """Function.apply turns gradients off while it runs forward(): torch.func's outer levels want them."""
     with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True), below:
+        yield
+
+
+def without_torch_function():
+    """Within: no torch-function mode hears of the operations, nor of each shape that is asked for."""
+    return torch._C.DisableTorchFunction()
+
+
+@contextlib.contextmanager
+def without_modes():
+    """Within: no mode hears of the operations. A Memory does not count them."""
+    with _disable_current_modes(), without_torch_function():
         yield

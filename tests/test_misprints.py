@@ -6,14 +6,12 @@ from flashlab_course.lesson import misprints
 
 
 @pytest.mark.parametrize("copied", misprints.COPIES.values(), ids=misprints.COPIES)
-def test_the_lines_found_by_running_are_those_that_have_a_correction(copied):
-    assert copied.wrong() == [n for n, line in enumerate(copied.lines, 1) if not isinstance(line, str)]
-
-
-@pytest.mark.parametrize("copied", misprints.COPIES.values(), ids=misprints.COPIES)
 def test_the_copy_is_wrong_and_its_corrections_make_it_right(copied):
     assert "does not run" in copied.verdict()
-    fixes = {n: copied.corrected(n) for n in copied.wrong()}
+    wrong = copied.wrong()
+    lines = zip(copied.printed, copied.right, strict=True)
+    assert wrong == [n for n, (printed, right) in enumerate(lines, 1) if printed != right]
+    fixes = {n: copied.corrected(n) for n in wrong}
     assert copied.verdict(fixes) == "dQ right, dK right, dV right; no byte too many"
     for left_out in fixes:
         assert copied.verdict({n: code for n, code in fixes.items() if n != left_out}) != copied.verdict(fixes)

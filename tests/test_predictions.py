@@ -28,7 +28,7 @@ def test_an_empty_prediction_prints_nothing(capsys, nothing):
 
 
 @pytest.mark.parametrize("guess, truth, words", [
-    (7, 7.0, "you said 7. Right."), (7, torch.tensor(7), "you said 7. Right."),
+    (7, torch.tensor(7), "you said 7. Right."),
     (0.65, 0.67, "you said 0.65; it is 0.67: close."), (4, 7, "you said 4; it is 7: 43 % too little."),
     (30, 3, "you said 30; it is 3: 10 times too much."), (1, 3_000_000, "it is 3,000,000: 3,000,000 times too little."),
     (-1, 4, "you said -1; it is 4."), (0, 0, "Right."), (float("nan"), 4, "it is 4."), (0, 4, "you said 0; it is 4."),
@@ -36,14 +36,14 @@ def test_an_empty_prediction_prints_nothing(capsys, nothing):
     ("KQ^T", "K Q^T", "Right."), ("dV and dK", "dK and dV", "Right."),
     (True, False, "you said True; it is False."),
     ("seven", 7, "you said seven; a number was asked, and it is 7."),
-    (lambda N: N, 7, "you gave a function; its value was asked, and it is 7."),
+    (lambda N: N, 7, "you said a function; a number was asked, and it is 7."),
     ({"wiht": 1}, {"with": 2}, "how many, wiht: there is no such thing to predict."),
     (3, True, "you said 3; True or False was asked, and it is True."), (1, True, "True or False was asked"),
     (True, 1, "you said True; a number was asked, and it is 1."),
     ([1, 2], [1, 3], "number 2: you said 2; it is 3"), ([2, 2], {1: 1.9610067, 16: 1.0}, "; it is 1: 1.96, 16: 1."),
     ("yes", False, "you said yes; True or False was asked, and it is False."),
     (1048576.0, 2**20, "you said 1,048,576. Right."),
-    ("True", True, "you said True. Right."), ("yes", True, "you said yes; True or False was asked, and it is True."),
+    ("True", True, "you said True. Right."),
     (3, "3", "you said 3. Right."), ("none", "3", "you said none; it is 3."),
     (1e-2, 2.44e10, "it is 2.44e+10: 2.4e+12 times too little."),
 ])
@@ -56,25 +56,16 @@ def test_only_what_was_predicted_is_scored_and_each_with_its_unit(capsys):
     assert text == "size of S, 1024: you said 4 MiB. Right.\n"
 
 
-@pytest.mark.parametrize("truth, second", [({1024: 4, 4096: 64}, "size, 4096"), ([4, 64], "size, number 2")])
-def test_one_number_for_several_is_scored_against_each(capsys, truth, second):
-    text = said(capsys, "size", 4, truth)
-    assert text.count("you said 4") == 2 and f"{second}: you said 4; it is 64" in text
-    assert "{" not in text and "[" not in text, "the whole truth was printed as Python has it"
-
-
-def test_one_word_for_several_is_scored_against_each(capsys):
-    text = said(capsys, "tail", "right", {"a": "right", "b": "NaN"})
-    assert text == "tail, a: you said right. Right.\ntail, b: you said right; it is NaN.\n"
-
-
-def test_a_wrong_percentage_is_not_scored_in_per_cent(capsys):
-    assert said(capsys, "extra", 5, 3.31, "%") == "extra: you said 5 %; it is 3.31 %: 1.5 times too much.\n"
-
-
-def test_a_function_is_scored_at_each_point_even_if_it_fails_there(capsys):
-    text = said(capsys, "size", lambda N: 12 // (N - 1), {1: 3, 4: 4})
-    assert "size, 1: you said ZeroDivisionError" in text and "size, 4: you said 4. Right." in text
+@pytest.mark.parametrize("guess, truth, unit, lines", [
+    (4, {1024: 4, 4096: 64}, "", ["1024: you said 4. Right.", "4096: you said 4; it is 64: 16 times too little."]),
+    (4, [4, 64], "", ["number 1: you said 4. Right.", "number 2: you said 4; it is 64: 16 times too little."]),
+    ("right", {"a": "right", "b": "NaN"}, "", ["a: you said right. Right.", "b: you said right; it is NaN."]),
+    (lambda N: 12 // (N - 1), {1: "x", 4: 4}, "", [
+        "1: you said ZeroDivisionError: integer division or modulo by zero; it is x.", "4: you said 4. Right."]),
+    ({1: 5}, {1: 3.31}, "%", ["1: you said 5 %; it is 3.31 %: 1.5 times too much."]),     # not 51 % too much
+])
+def test_several_truths_are_scored_one_by_one(capsys, guess, truth, unit, lines):
+    assert said(capsys, "size", guess, truth, unit).splitlines() == [f"size, {line}" for line in lines]
 
 
 def test_a_prediction_survives_a_restart(capsys, sandbox):
@@ -84,26 +75,23 @@ def test_a_prediction_survives_a_restart(capsys, sandbox):
     assert said(capsys, "another", None, 7) == "", "one prediction was taken for another"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "null"])
-def test_a_broken_file_of_predictions_counts_as_empty(capsys, sandbox, text):
-    (sandbox / FILE).write_text(text)
-    assert "Right" in said(capsys, "size", 4, 4)
-    assert json.loads((sandbox / FILE).read_text()) == {"size": 4}
+def test_a_broken_file_of_predictions_counts_as_empty(capsys, sandbox):
+    for text in ("", "{", "[1]", "null"):
+        (sandbox / FILE).write_text(text)
+        assert "Right" in said(capsys, "size", 4, 4)
+        assert json.loads((sandbox / FILE).read_text()) == {"size": 4}
 
 
 @pytest.mark.parametrize("guess, x, drawn", [
     (50, None, 1), (50, 10, 1), ({10: 5, 100: 500}, None, 2), (lambda N: N * N, None, 2), (None, None, 0),
     ("many", None, 0), (lambda N: "x", None, 0), (-5, 10, 1)])
-@pytest.mark.parametrize("scale", ["log", "linear"])
-def test_a_prediction_is_drawn_on_the_picture(guess, x, drawn, scale):
+def test_a_prediction_is_drawn_on_the_picture(guess, x, drawn):
     fig, ax = plt.subplots()
-    ax.plot([1, 100], [1, 1000])
-    ax.set(xscale=scale, yscale=scale)
-    before = len(ax.lines)
+    ax.loglog([1, 100], [1, 1000])
     assert compare("bytes", guess, {10: 7, 100: 9} if callable(guess) else 7).on(fig, x=x) is fig
     fig.draw_without_rendering()
     plt.close(fig)
-    assert len(ax.lines) - before == drawn
+    assert len(ax.lines) == 1 + drawn
 
 
 @pytest.mark.parametrize("guess, x, axis", [

@@ -19,17 +19,11 @@ def wrong(name, mistake):
     return exercise.wrong(next(one for one in exercise.mistakes if one.name == mistake))
 
 
-@pytest.mark.parametrize("name", MOVING)
-def test_an_answer_on_modelled_memory_moves(name):
+@pytest.mark.parametrize("name", MOVING + ["ex09_vector_add", "ex10_tile_of_scores"] * interpreted())
+def test_a_right_answer_moves(name):
     player = replay(name, form.exercise(name).solution())
     assert player.scenes[0].title.startswith(name) and player.scenes[0].moved[-1] > 0, "no byte was moved"
     assert not player.marked, "it points at a number of a right answer"
-
-
-@pytest.mark.skipif(not interpreted(), reason="kernels are followed in the interpreter")
-@pytest.mark.parametrize("name", ["ex09_vector_add", "ex10_tile_of_scores"])
-def test_a_kernel_moves(name):
-    assert replay(name, form.exercise(name).solution()).scenes[0].moved[-1] > 0
 
 
 def test_a_wrong_answer_opens_where_its_first_wrong_number_was_stored():

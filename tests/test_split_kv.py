@@ -11,9 +11,8 @@ from flashlab.oracle import judge
 from flashlab.rungs import split_kv
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.split_kv import split_kv_forward
-from flashlab_course.player import record
-from flashlab_course.player.scene import Scene
-from flashlab_course.player.tensors import Tensors
+from flashlab_course.player import play, record
+from flashlab_course.player.tensors import span_looks
 
 sizes = st.integers(1, 40)
 
@@ -72,11 +71,10 @@ def test_bad_splits_are_named():
 def test_the_player_shows_what_the_chunks_leave():
     """Below the grid, a row for each chunk: stored by its program, loaded by the merge."""
     recording = record(split_kv_forward, *inputs(1, 16, d=4, d_v=4), splits=2, B_r=1, B_c=4, sram_bytes=1024)
-    grid = Tensors(Scene("", "", 372), recording, 0, None, 1)
-    boxes = {box.name: box for box in grid.boxes}
-    assert list(boxes["O_part"].spans) == [((0, 1), (0, 4)), ((1, 2), (0, 4))]
-    assert list(boxes["L_part"].spans) == [((0, 1), ()), ((1, 2), ())]
-    assert grid.bottom > boxes["O_part"].y > boxes["K"].y and boxes["L_part"].x > boxes["O_part"].x
+    assert not any(step.tile for step in recording.steps if step.phase == "merge"), "tiles of the kernel before"
+    assert list(span_looks(recording, "O_part")) == [((0, 1), (0, 4)), ((1, 2), (0, 4))]
+    assert list(span_looks(recording, "L_part")) == [((0, 1), ()), ((1, 2), ())]
+    names = {item.text: item for item in play(recording).scenes[0].items if "name" in item.look}
+    assert names["O_part"].y > names["K"].y and names["L_part"].x > names["O_part"].x
     recording = record(fa2_forward, *inputs(1, 16, d=4, d_v=4), B_r=1, B_c=4, sram_bytes=1024)
-    without = Tensors(Scene("", "", 372), recording, 0, None, 1)
-    assert not {"O_part", "L_part"} & {box.name for box in without.boxes}
+    assert not {"O_part", "L_part"} & {item.text for item in play(recording).scenes[0].items if "name" in item.look}

@@ -4,15 +4,18 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
 
 import flashlab
 from flashlab import torch_internals
+from flashlab.memory import Memory
 
 KNOWN = ("2.11", "2.12", "2.13")                       # with another version, look at each of these functions
 NAMES = ["_is_any_autocast_enabled", "_len_torch_dispatch_stack", "_len_torch_function_stack",
          "_are_functorch_transforms_active", "DisableTorchFunction", "_DisableTorchDispatch",
          # others are imported by name
-         "_get_tracing_state", "_get_dispatch_mode", "_AutoDispatchBelowAutograd", "_functorch.is_batchedtensor"]
+         "DisableTorchFunction", "_get_tracing_state", "_get_dispatch_mode", "_AutoDispatchBelowAutograd",
+         "_functorch.is_batchedtensor"]
 
 
 def test_this_version_has_them():
@@ -47,6 +50,24 @@ def test_tensors_without_numbers():
     with FakeTensorMode():
         note("fake")(torch.zeros(2))
     assert seen == {"plain": True, "meta": False, "vmap": False, "make_fx": False, "fake": False}
+
+
+def test_modes_are_left_out():
+    """Fails if looking at a tensor counts as an operation of the run that is looked at."""
+    class Heard(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            heard.append(func)
+            return func(*args, **kwargs or {})
+
+    heard, T = [], torch.ones(2)
+    with Heard(), Memory() as mem:
+        with torch_internals.without_torch_function():
+            T.shape  # noqa: B018
+        with torch_internals.without_modes():
+            T + T
+        assert not heard and not mem.log
+        T + T
+    assert heard and mem.log
 
 
 @pytest.mark.parametrize("tracing_mode", ["real", "fake"])

@@ -1,4 +1,4 @@
-"""What a notebook says to its learner: how good a prediction was, how the reference looks beside their own answer.
+"""The lessons around the exercises: predictions, the reference beside an answer, the learner's code in the curves.
 
     my_share = None                                        # in one cell: replace None
     said = compare("share of the running state", my_share, share)

@@ -1,4 +1,4 @@
-"""Which elements a Triton kernel touches, program by program: what the pictures of loads and stores are drawn from.
+"""Which elements a Triton kernel touches, program by program, for the pictures of loads and stores.
 
     seen = touched(lambda: kernel[(3,)](X, Out, 10, 4))          # any launch
     mine = touched_by("ex09_vector_add", 2.0, X, Y, Out, 4)      # the learner's file; None while it is a stub
@@ -19,7 +19,7 @@ from flashlab_course.lesson.reference import own_text
 
 MAX_ACCESSES = 5000
 SECONDS = 10                   # for a learner's kernel
-COMPILED = "kernels are compiled here, so nobody sees their addresses: start with TRITON_INTERPRET=1 to draw them"
+COMPILED = "kernels are compiled here, so their addresses stay unseen: start with TRITON_INTERPRET=1 to draw them"
 
 
 class Layout(NamedTuple):
@@ -30,10 +30,8 @@ class Layout(NamedTuple):
 
     def offsets(self):
         """An array of the tensor's shape."""
-        where = np.zeros(self.shape, dtype=np.int64)
-        for axis, (size, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
-            where += (np.arange(size) * stride).reshape([-1 if n == axis else 1 for n in range(len(self.shape))])
-        return where
+        steps = zip(np.indices(self.shape, sparse=True), self.strides, strict=True)
+        return np.zeros(self.shape, dtype=np.int64) + sum(index * stride for index, stride in steps)
 
 
 class Access(NamedTuple):
@@ -58,7 +56,7 @@ class Touched:
         return [access for access in self.accesses if access.tensor == tensor]
 
     def strays(self, access):
-        """Which places of an access belong to no element of its tensor, and pass the mask all the same."""
+        """The places of an access that the mask lets through although they belong to no element of its tensor."""
         return access.mask & ~np.isin(access.elements, self.tensors[access.tensor].offsets())
 
     def kind(self, tensor):
@@ -71,49 +69,44 @@ class Touched:
 
     def times(self, tensor):
         """How often each element was touched, in the tensor's shape."""
-        layout = self.tensors[tensor]
-        where = layout.offsets()
-        counts = np.zeros(max(1, where.max() + 1), dtype=np.int64)
-        for access in self.of(tensor):
-            places = access.elements[access.mask]
-            np.add.at(counts, places[(places >= 0) & (places < len(counts))], 1)
-        return counts[where]
+        offsets = self.tensors[tensor].offsets()
+        places = [access.elements[access.mask] for access in self.of(tensor)]
+        inside = np.concatenate([offsets.ravel(), *(place[np.isin(place, offsets)] for place in places)])
+        return np.bincount(inside)[offsets] - 1
 
 
 class _Watcher:
-    """Hears of launches and accesses from `watch`."""
+    """Is told of launches and accesses by `watch`."""
 
     def __init__(self):
         self.seen, self.ranges, self.storages, self.axes = Touched(), {}, set(), 1
 
     def launched(self, kernel, args, kwargs, grid):
-        arguments = bind(kernel, args, kwargs)
-        self.axes = len(grid(arguments) if callable(grid) else grid)
-        for name, T in arguments.items():
+        self.axes = len(grid)
+        for name, T in bind(kernel, args, kwargs).items():
             if not isinstance(T, torch.Tensor) or not T.numel():
                 continue
-            storage = T.untyped_storage()
+            storage, start = T.untyped_storage(), T.data_ptr()
             self.storages.add((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
-            span = 1 + sum((size - 1) * stride for size, stride in zip(T.shape, T.stride(), strict=True))
-            if all(start != T.data_ptr() for start, *_ in self.ranges.values()):
-                self.ranges[name] = T.data_ptr(), T.data_ptr() + span * T.element_size(), T.element_size()
-                self.seen.tensors[name] = Layout(tuple(T.shape), T.stride())
+            if all(start != known for known, *_ in self.ranges.values()):
+                layout = self.seen.tensors[name] = Layout(tuple(T.shape), T.stride())
+                size = T.element_size()
+                self.ranges[name] = start, start + (1 + int(layout.offsets().max())) * size, size
 
     def accessed(self, kind, addresses, mask, program):
         if len(self.seen.accesses) == MAX_ACCESSES:
             raise RuntimeError(f"more than {MAX_ACCESSES} loads and stores are too many to draw: take smaller tensors")
         addresses, mask = addresses.astype(np.int64), np.broadcast_to(mask, addresses.shape)
-        name = min(self.ranges, key=lambda name: self._far(name, addresses, mask))
+        name = min(self.ranges, key=lambda name: self._far(name, addresses[mask] if mask.any() else addresses))
         start, _, size = self.ranges[name]
         elements = (addresses - start) // size
         self.seen.accesses.append(Access(kind, name, tuple(program)[:self.axes], elements, mask.copy()))
         return mask & np.logical_or.reduce([(addresses >= start) & (addresses < stop) for start, stop in self.storages])
 
-    def _far(self, name, addresses, mask):
-        """How many places lie outside the tensor, and how far away at most: a block belongs where this is least."""
+    def _far(self, name, addresses):
+        """How many addresses lie outside a tensor, and how far at most: a block belongs where this is least."""
         start, stop, _ = self.ranges[name]
-        lanes = addresses[mask] if mask.any() else addresses.ravel()
-        outside = np.maximum(np.maximum(start - lanes, lanes - stop + 1), 0)
+        outside = np.maximum(np.maximum(start - addresses, addresses - stop + 1), 0)
         return int((outside > 0).sum()), int(outside.max(initial=0))
 
 
@@ -126,31 +119,35 @@ def touched(function):
     return watcher.seen
 
 
-def touched_by(name, *args, **kwargs):
+def touched_by(name, *args):
     """Touched, of the learner's answer to a Triton exercise, called with these arguments; None while it is a stub."""
     if own_text(name) is None:
         return None
-    if not interpreted():
-        return Touched(problem=COMPILED)
-    with watch(_Watcher()) as watcher:
-        _, error = runner.protected(lambda: _own(name)(*args, **kwargs), SECONDS)
-    watcher.seen.problem = _said(error) if error is not None else ""
-    return watcher.seen
+    found = []
+    seen = touched(lambda: found.append(_protected(name, args)))
+    if found:
+        seen.problem = _said(found[0][1])
+    return seen
 
 
 def result_of(name, *args):
     """What the learner's answer to an exercise returns, right or wrong; None if it is a stub or fails."""
-    return None if own_text(name) is None else runner.protected(lambda: _own(name)(*args), SECONDS)[0]
+    return None if own_text(name) is None else _protected(name, args)[0]
 
 
-def _own(name):
-    return source.load_text(own_text(name), name, source.exercise_path(name))[form.exercise(name).function]
+def _protected(name, args):
+    """(what the learner's function returns, what it raised)"""
+    def call():
+        return source.load_text(own_text(name), name, source.exercise_path(name))[form.exercise(name).function](*args)
+
+    return runner.protected(call, SECONDS)
 
 
 def _said(error):
-    """What ended it, in a sentence."""
-    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
-        error = error.__cause__                # Triton's interpreter wraps what the kernel raised
+    """In a sentence, what ended the run; "" if nothing did."""
+    error = runner.unwrapped(error)
+    if error is None:
+        return ""
     if isinstance(error, limits.TimeUp):
         return f"it was stopped after {SECONDS} seconds"
     if isinstance(error, NotImplementedError):

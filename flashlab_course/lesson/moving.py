@@ -2,20 +2,21 @@
 
 from functools import partial
 
+from flashlab.memory import A100_SRAM
 from flashlab_course.check import diagnose, judge, loading, source, where
 from flashlab_course.lesson.reference import Reveal, known_exercise
 from flashlab_course.player import play, record, record_kernel
 
-SHOWN = 6                      # of an exercise's cases only the first: those after them are large, or of large numbers
+SHOWN = 6                      # the first cases of an exercise: later ones are large, or have large numbers
 
 
 def replay(name, fn=None, case=None):
-    """See an answer move, line by line: the file in exercises/, or the function given.
+    """A player of an answer, line by line: of the file in exercises/, or of the function fn.
 
     case  the name of one of the exercise's cases; by default the smallest that fails, or the one with most to see
     If a number is wrong, the player opens at the line that stored the first wrong one; if a kernel reads or writes
-    outside every tensor, at the line that does so first. For an exercise that is not written yet, or that Python cannot
-    read, a sentence takes the player's place.
+    outside every tensor, at the first line that does. For an exercise that is not written yet, or that Python cannot
+    read, the result is a sentence in place of a player.
     Raises: ValueError for an exercise that is unknown or moves no tiles, and for sizes that the player cannot show
     """
     exercise = known_exercise(name)
@@ -57,7 +58,7 @@ def _most_telling(exercise, fn):
 
 
 def _in_run(place, recording):
-    """(name, index) of a wrong number in a tensor of the run, or None. An O_i that is all of O is found as O."""
+    """(name, index) of a wrong number in a tensor of the run, or None. Where the run has no O_i, O stands for it."""
     name, index = place or ("", ())
     for known in (name, name.removesuffix("_i")):
         if index and known in recording.tensors:
@@ -69,6 +70,6 @@ def _record(exercise, fn, case):
     inputs = case.make()
     if exercise.triton:
         return record_kernel(partial(exercise.invoke, fn, inputs))
-    budget = exercise.sram_bytes(**inputs) if exercise.sram_bytes else None
+    budget = exercise.sram_bytes(**inputs) if exercise.sram_bytes else A100_SRAM
     call = partial(exercise.show, fn, **inputs) if exercise.show else partial(exercise.invoke, fn, inputs)
     return record(call, follow=fn, sram_bytes=budget)

@@ -15,78 +15,60 @@ CLOSE = 0.05                   # a guess within 5 % is called close
 
 @dataclass
 class Said:
-    """What was predicted (None: nothing) and what is true: numbers, texts, lists or dicts."""
+    """A prediction (None: nothing was predicted) and the truth: numbers, texts, lists or dicts."""
 
-    name: str
     guess: object
     truth: object
-    unit: str = ""
 
     def _ipython_display_(self):
         """Nothing: `compare` has said it in words."""
 
     def on(self, fig, x=None, axis="y", ax=0):
-        """The figure with the prediction drawn on its axes number `ax`, if there is one; else the figure as it is.
+        """The figure with the prediction, if it is one that can be drawn, on its axes number `ax`.
 
-        Each entry of a dict {x: value} becomes a star, a number a star at `x`, or without x a line across: at that
-        height (axis="y") or place (axis="x"). What lies outside the picture is drawn at its edge, with its value.
+        Each entry of a dict {x: value} becomes a star, and a number a star at `x`. Without x a number is a line across,
+        at that height (axis="y") or place (axis="x"). A value outside the picture is drawn at its edge and written out.
         """
-        if x is None and not isinstance(self.guess, dict):
-            _draw_line(fig.axes[ax], _plain(self.guess), axis)
-        else:
-            for place, value in self.guess.items() if isinstance(self.guess, dict) else [(x, self.guess)]:
-                _draw_star(fig.axes[ax], place, _plain(value))
+        for place, value in self.guess.items() if isinstance(self.guess, dict) else [(x, self.guess)]:
+            value = _plain(value)
+            if _is_number(value) and not math.isnan(value):
+                _draw(fig.axes[ax], place, value, axis)
         return fig
 
 
-def _draw_line(ax, value, axis):
-    if _can_be_drawn(value):
-        at, words = _inside(ax, axis, value)
-        (ax.axhline if axis == "y" else ax.axvline)(at, ls=":", color=YOURS, lw=2, zorder=4)
-        _label(ax, words, (ax.get_xlim()[0], at) if axis == "y" else (at, ax.get_ylim()[1]))
-
-
-def _draw_star(ax, x, value):
-    if _can_be_drawn(value):
-        limits = ax.get_xlim(), ax.get_ylim()
-        y, words = _inside(ax, "y", value)
-        ax.plot(x, y, "*", color=YOURS, ms=13, mec="white", zorder=6, clip_on=False)
-        ax.set(xlim=limits[0], ylim=limits[1])
-        _label(ax, words, (x, y))
-
-
-def _can_be_drawn(value):
-    return _is_number(value) and not math.isnan(value)
-
-
-def _inside(ax, axis, value):
-    """(the nearest value that the picture shows, what its label says)."""
-    low, high = sorted(ax.get_xlim() if axis == "x" else ax.get_ylim())
-    shown = min(max(value, low), high)
-    return shown, "you said" if shown == value else f"you said {_text(value)}"
-
-
-def _label(ax, words, place):
+def _draw(ax, x, value, axis):
+    limits = {"x": ax.get_xlim(), "y": ax.get_ylim()}
+    shown = min(max(value, min(limits[axis])), max(limits[axis]))
+    words = "you said" if shown == value else f"you said {_text(value)}"
+    if x is not None:
+        place = x, shown
+        ax.plot(*place, "*", color=YOURS, ms=13, mec="white", zorder=6, clip_on=False)
+        ax.set(xlim=limits["x"], ylim=limits["y"])
+    elif axis == "y":
+        place = limits["x"][0], shown
+        ax.axhline(shown, ls=":", color=YOURS, lw=2, zorder=4)
+    else:
+        place = shown, limits["y"][1]
+        ax.axvline(shown, ls=":", color=YOURS, lw=2, zorder=4)
     ax.annotate(words, place, (5, 5), textcoords="offset points", color=YOURS, fontsize=9, fontweight="bold", zorder=6)
 
 
 def compare(name, guess, truth, unit=""):
     """Print how good a prediction was, and return it as Said. Where nothing was predicted, nothing is printed.
 
-    name   what was to be predicted: words that no other prediction in the course has
+    name   of the prediction: words that no other prediction in the course has
     guess  the learner's: None, a number, text, True or False; a list or dict of them as truth has, or one for all of
            it; if truth is a dict, also a function: its values at the dict's keys are the prediction
-    truth  what it is
+    truth  the right answer
     A guess that was given before and is None now, in a fresh copy of the notebook say, is remembered from then.
     """
     if callable(guess) and isinstance(truth, dict):
         guess = {x: _called(guess, x) for x in truth}
     guess = _remembered(name, guess)
     if _given(guess):
-        unit_after = f" {unit}" if unit else ""
-        for what, one, right in _pairs(name, guess, truth):
-            print(f"{what}: {_sentence(one, right, unit_after)}")
-    return Said(name, guess, truth, unit)
+        for part, one, right in _parts(name, guess, truth):
+            print(f"{part}: {_sentence(one, right, f' {unit}' if unit else '')}")
+    return Said(guess, truth)
 
 
 def nearest(value, options):
@@ -95,31 +77,30 @@ def nearest(value, options):
 
 
 def _called(function, x):
-    """The learner's function at x; what it raised, in words, if it did."""
     try:
         return _plain(function(x))
-    except Exception as error:                                 # noqa: BLE001    a guess may be wrong in any way
+    except Exception as error:                         # noqa: BLE001    a guess may be wrong in any way
         return f"{type(error).__name__}: {error}"
 
 
 def _given(guess):
     """Was anything predicted? A list or dict counts once one of its places is filled."""
     if isinstance(guess, (dict, list, tuple)):
-        return any(_given(part) for part in (guess.values() if isinstance(guess, dict) else guess))
+        return any(map(_given, guess.values() if isinstance(guess, dict) else guess))
     return guess is not None and guess is not ...
 
 
 # ---- words
 
-def _pairs(name, guess, truth):
-    """(what it is about, guess, truth) of each part that was predicted. One guess can be about several truths."""
+def _parts(name, guess, truth):
+    """(name, guess, truth) of each part that was predicted. One guess can be about several truths."""
     if not isinstance(truth, (dict, list, tuple)):
         return [(name, guess, truth)]
     if not isinstance(truth, dict):
         truth = {f"number {n}": part for n, part in enumerate(truth, 1)}
         if isinstance(guess, (list, tuple)) and len(guess) == len(truth):
             guess = dict(zip(truth, guess, strict=True))
-    if isinstance(guess, (list, tuple)):                       # too many or too few
+    if isinstance(guess, (list, tuple)):               # too many or too few
         return [(name, guess, ", ".join(f"{key}: {_text(part)}" for key, part in truth.items()))]
     if not isinstance(guess, dict):
         guess = dict.fromkeys(truth, guess)
@@ -127,16 +108,14 @@ def _pairs(name, guess, truth):
 
 
 def _sentence(guess, truth, unit):
-    guess, truth = _plain(guess), _plain(truth)
+    guess, truth = "a function" if callable(guess) else _plain(guess), _plain(truth)
     if truth is None:
         return "there is no such thing to predict."
-    if callable(guess):
-        return f"you gave a function; its value was asked, and it is {_text(truth)}{unit}."
     said, it_is = f"you said {_text(guess)}{unit if _is_number(guess) else ''}", f"it is {_text(truth)}{unit}"
-    if _is_number(truth) and isinstance(guess, (str, bool)):   # in Python True == 1
-        return f"{said}; a number was asked, and {it_is}."
     if isinstance(truth, bool) and str(guess) not in ("True", "False"):
         return f"{said}; True or False was asked, and {it_is}."
+    if _is_number(truth) and not _is_number(guess):
+        return f"{said}; a number was asked, and {it_is}."
     if _text(guess) == _text(truth) or not _is_number(truth) and _words(guess) == _words(truth):
         return f"{said}. Right."
     return f"{said}; {it_is}{_how_far(guess, truth, unit)}."
@@ -149,7 +128,7 @@ def _how_far(guess, truth, unit):
     much = "much" if ratio > 1 else "little"
     if abs(ratio - 1) <= CLOSE:
         return ": close"
-    if 0.5 < ratio < 2 and unit != " %":                       # per cent of per cent would be read as points
+    if 0.5 < ratio < 2 and unit != " %":               # per cent of per cent would be read as points
         return f": {100 * abs(ratio - 1):.0f} % too {much}"
     return f": {_text(max(ratio, 1 / ratio), 2)} times too {much}"
 
@@ -164,7 +143,7 @@ def _is_number(value):
 
 
 def _words(value):
-    """A text without its spaces and capitals; what "and" joins in any order."""
+    """A text without its spaces and capitals; words joined by "and" in any order."""
     return sorted("".join(part.split()).lower() for part in str(value).split(" and "))
 
 
@@ -187,11 +166,11 @@ def _text(value, digits=3):
 def _remembered(name, guess):
     """The guess, kept if it is plain data; the one kept earlier where nothing is given now."""
     if _given(guess):
-        with contextlib.suppress(TypeError, ValueError):        # a function, or what else is no plain data, is not kept
+        with contextlib.suppress(TypeError, ValueError):       # a function cannot be written as JSON, and is not kept
             plain = json.loads(json.dumps(guess, default=_plain))
             progress.change(FILE, lambda found: found | {name: plain})
         return guess
     kept = progress.load(FILE).get(name)
-    if isinstance(guess, dict) and isinstance(kept, dict):      # JSON has turned the dict's keys into text
+    if isinstance(guess, dict) and isinstance(kept, dict):     # JSON has turned the dict's keys into text
         return {key: kept.get(str(key)) for key in guess}
     return guess if kept is None else kept

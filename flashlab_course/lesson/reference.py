@@ -5,10 +5,9 @@ import contextlib
 import difflib
 import html
 import re
-import textwrap
 from dataclasses import dataclass
 
-from flashlab_course.check import form, progress, source, stubs
+from flashlab_course.check import form, progress, stubs
 
 MARK = re.compile(r"^ *# (>>> your turn: |your turn: |<<<$)")
 COMMENT = re.compile(r"\s+#.*$")        # behind code
@@ -51,12 +50,11 @@ class Reveal:
         said = f"<p>{html.escape(self.message)}</p>"
         if not self.reference:
             return said
+        rows = [("td", line) for line in self.reference.splitlines()]
         if self.mine:
-            aligned = _aligned(self.mine, self.reference)
             rows = [("th", "your answer", "the reference")]
-            rows += [("td class=other" if differ else "td", *lines) for *lines, differ in aligned]
-        else:
-            rows = [("td", line) for line in self.reference.splitlines()]
+            for *lines, differ in _aligned(self.mine, self.reference):
+                rows.append(("td class=other" if differ else "td", *lines))
         table = "".join(f"<tr>{''.join(_cell(kind, line) for line in lines)}</tr>" for kind, *lines in rows)
         return f"{STYLE}<div class='flashlab-reveal'>{said}<table>{table}</table></div>"
 
@@ -89,8 +87,8 @@ def known_exercise(name):
     return form.exercise(name)
 
 
-def reveal(name, fn=None, *, anyway=False):
-    """The reference answer of an exercise, beside the learner's own: the file in exercises/, or the function given.
+def reveal(name, *, anyway=False):
+    """The reference answer of an exercise, beside the learner's own in exercises/.
 
     It is shown once the exercise has passed. anyway=True shows it before. Raises: ValueError for an unknown exercise.
     """
@@ -98,18 +96,11 @@ def reveal(name, fn=None, *, anyway=False):
     if not anyway and not progress.of(name)["passed"]:
         return Reveal(f"The reference appears here once {name} passes. Stuck? check(\"{name}\", hint=True) gives one "
                       f"hint more at each call, and reveal(\"{name}\", anyway=True) shows the reference now.")
-    mine, reference = _own(exercise, fn), _code(exercise.parsed.text)
+    mine, reference = _code(own_text(name) or ""), _code(exercise.parsed.text)
     if mine:
         said = f"{name}: lines that differ are shaded. Different is not wrong: the checker passed yours."
         return Reveal(said, mine, reference)
     return Reveal(f"{name}: one way to write it.", "", reference)
-
-
-def _own(exercise, fn):
-    """The learner's answer as text; "" where the file is still the stub."""
-    if fn is not None:
-        return textwrap.dedent(source.of(fn)).strip()
-    return _code(own_text(exercise.name) or "")
 
 
 def own_text(name):

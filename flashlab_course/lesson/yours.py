@@ -3,7 +3,7 @@
     points = sweeps.over_N([256, 512]) + yours.over_N([256, 512])      # bytes moved, modelled or interpreted
     results = yours.into(results)          # on a GPU: their run time, TFLOP/s and error beside the others'
 
-What has not passed adds nothing: a notebook runs the same with and without.
+An exercise that has not passed adds nothing: a notebook runs the same with and without.
 """
 
 from functools import cache, partial
@@ -20,7 +20,8 @@ from flashlab_course.check import checker, form, source
 from flashlab_course.compiler.watch import Traffic, watch
 from flashlab_course.lesson.reference import own_text
 
-FORWARD, BACKWARD = "ex10_triton_forward", "ex11_dkdv"
+FA1, FA2 = "ex05_fa1_inner_loop", "ex06_fa2_inner_loop"
+FUNCTION, FORWARD, BACKWARD = "ex08_autograd_function", "ex10_triton_forward", "ex11_dkdv"
 TILE = 64                      # of the learner's kernels: at d = 128 a loop as in the chapters does not spill
 
 
@@ -54,23 +55,28 @@ def over_tiles(N, d=64, sizes=(16, 32, 64, 128), sram_bytes=A100_SRAM):
 
 
 def _points(sizes, sram_bytes):
-    passing = [(name, answer(name)) for name in LOOPS if interpreted() or name != FORWARD]
-    return [_point(name, fn, *size, sram_bytes) for name, fn in passing if fn for size in sizes]
+    passing = {name: answer(name) for name in (FA1, FA2, *[FORWARD] * interpreted())}
+    return [_point(name, fn, *size, sram_bytes) for name, fn in passing.items() if fn for size in sizes]
 
 
 def _point(name, fn, N, d, B, sram_bytes):
-    title, closed_form, run = LOOPS[name]
+    """The exercise on whole matrices of one head, beside the closed form of its rung."""
     if name == FORWARD:
-        B = max(16, 1 << (B.bit_length() - 1))             # a kernel's tiles are powers of two
-    Q, K, V = (torch.randn(N, d) for _ in range(3))
+        B = max(16, 1 << (B.bit_length() - 1))         # a kernel's tiles are powers of two
+    title = {FA1: "FA1", FA2: "FA2", FORWARD: "FA2 in Triton"}[name]
+    closed_form = cost.fa1_forward if name == FA1 else cost.fa2_forward
     point = {"rung": f"yours: {title}", "N": N, "d": d, "B": B, "sram_bytes": sram_bytes, "causal": False,
              "formula": closed_form(N, N, d, B_r=B, B_c=B).traffic,
              "measured": None, "sram_peak": None, "overflow": None}
+    QKV = [torch.randn(N, d) for _ in range(3)]
     if name == FORWARD:
-        return point | {"measured": run(fn, Q, K, V, B)}
+        return point | {"measured": _interpreted_bytes(fn, *QKV, B)}
     try:
         with Memory(sram_bytes) as mem:
-            run(fn, Q, K, V, B)
+            if name == FA1:
+                _fa1(fn, *QKV, B)
+            else:
+                form.exercise(FA2).call(fn, *QKV, B, B, d**-0.5)
     except SRAMOverflow as error:
         return point | {"overflow": str(error)}
     return point | {"measured": mem.read + mem.written, "sram_peak": mem.sram_peak}
@@ -97,11 +103,7 @@ def _fa1(fn, Q, K, V, B):
             key_block(cols)
 
 
-def _fa2(fn, Q, K, V, B):
-    form.exercise("ex06_fa2_inner_loop").call(fn, Q, K, V, B, B, Q.shape[1] ** -0.5)
-
-
-def _triton(fn, Q, K, V, B):
+def _interpreted_bytes(fn, Q, K, V, B):
     """The bytes that the interpreter counts. It knows no SRAM."""
     tensors = {"Q": Q[None], "K": K[None], "V": V[None], "O": torch.empty_like(V)[None], "L": torch.empty(1, len(Q))}
     with watch(Traffic(**tensors)) as traffic:
@@ -109,25 +111,22 @@ def _triton(fn, Q, K, V, B):
     return sum(traffic.read.values()) + sum(traffic.written.values())
 
 
-# The exercises that can run on whole matrices of one head: (title, closed form of its rung, run(fn, Q, K, V, B)).
-LOOPS = {"ex05_fa1_inner_loop": ("FA1", cost.fa1_forward, _fa1), "ex06_fa2_inner_loop": ("FA2", cost.fa2_forward, _fa2),
-         FORWARD: ("FA2 in Triton", cost.fa2_forward, _triton)}
-
-
-# ---- run time, on a GPU
+# ---- run time on a GPU, and training
 
 def implementations(what):
-    """{name: forward} of the learner's kernels, as `bench forward` and `bench backward` take them; {} if none passes.
+    """{name: function} of the learner's kernels for a benchmark; {} if none passes.
 
-    what: "forward" or "backward"; "gpt" gives {name: attention}, see `attentions`.
-    Their backward is their dK, dV with D, dQ and the forward pass of the course's kernels.
+    what: "forward" or "backward", whose functions take (Q, K, V, causal) and return (O, L or None); "gpt", see
+    `attentions`. Their backward is their dK, dV with D, dQ and the forward pass of the course's kernels.
     """
     if what == "gpt":
         return attentions()[0]
     fn = answer({"forward": FORWARD, "backward": BACKWARD}[what]) if import_triton() else None
     if fn is None:
         return {}
-    return {"yours": partial(_forward if what == "forward" else _backward, fn)}
+    if what == "forward":
+        return {"yours": partial(_forward, fn)}
+    return {"yours": lambda Q, K, V, causal: (_OwnKernels.apply(Q, K, V, causal, None, fn), None)}
 
 
 def into(results):
@@ -144,16 +143,45 @@ def into(results):
     return results | {"rows": results["rows"] + found}
 
 
+def attentions():
+    """({name: attention} of the passing exercises, the names of the exercises that are still open).
+
+    attention(Q, K, V, causal=True) -> O with a gradient, Q (B, H_q, N, d), K and V (B, H_kv, N, d). On a CPU that is
+    the autograd.Function of chapter 08; the kernels of 10 and 11 too where they can run, in the interpreter or on a
+    GPU. If only one of the two kernels has passed, the course's does the other's work.
+    """
+    on_gpu, found = torch.cuda.is_available(), {}
+    names = [] if on_gpu else [FUNCTION]
+    names += [FORWARD, BACKWARD] if interpreted() or on_gpu and import_triton() else []
+    passed = {name: fn for name in names if (fn := answer(name))}
+    if FUNCTION in passed:
+        found["your autograd.Function"] = partial(_head_by_head, passed[FUNCTION])
+    if own := [name for name in (FORWARD, BACKWARD) if name in passed]:
+        title = "your kernels" if len(own) > 1 else "your forward kernel" if FORWARD in own else "your dK and dV"
+        found[title + ", interpreted" * interpreted()] = partial(_by_kernels, passed.get(FORWARD), passed.get(BACKWARD))
+    return found, [name for name in names if name not in passed]
+
+
+def _head_by_head(fn, Q, K, V, causal=True):
+    heads = zip(*(T.flatten(0, 1) for T in (Q, *_for_each_query_head(Q, K, V))), strict=True)
+    return torch.stack([fn(*head, causal, Q.shape[-1] ** -0.5) for head in heads]).unflatten(0, Q.shape[:2])
+
+
+def _by_kernels(forward, dkdv, Q, K, V, causal=True):
+    return _OwnKernels.apply(Q, *_for_each_query_head(Q, K, V), causal, forward, dkdv)
+
+
+def _for_each_query_head(Q, K, V):
+    """K and V with as many heads as Q: the exercises know no groups."""
+    return [T.repeat_interleave(Q.shape[1] // T.shape[1], dim=1) for T in (K, V)]
+
+
 def _forward(fn, Q, K, V, causal):
-    Q = Q.contiguous()                                     # and O with it: flattened, it has to stay the same memory
+    Q = Q.contiguous()                                 # and O with it: flattened, it has to stay the same memory
     O, L = torch.empty_like(Q), torch.empty(Q.shape[:3], device=Q.device)
     heads = [T.flatten(0, 1) for T in (Q, K, V, O, L)]
     form.exercise(FORWARD).call(fn, *heads, causal, Q.shape[-1] ** -0.5, TILE, TILE)
     return O, L
-
-
-def _backward(fn, Q, K, V, causal):
-    return _OwnKernels.apply(Q, K, V, causal, None, fn), None
 
 
 class _OwnKernels(torch.autograd.Function):
@@ -175,52 +203,11 @@ class _OwnKernels(torch.autograd.Function):
         Q, K, V, O, L = ctx.saved_tensors
         dQ, dK, dV = fa2_triton_backward(Q, K, V, O, dO, L, causal=ctx.causal)
         if ctx.dkdv:
-            d, D = Q.shape[-1], (dO.float() * O.float()).sum(-1)
-            heads = [_padded(T).flatten(0, 1) for T in (Q, K, V, dO)]
+            d = Q.shape[-1]                            # zeros up to a power of two, which the exercise asks for
+            padded = [torch.nn.functional.pad(T, (0, (1 << (d - 1).bit_length()) - d)) for T in (Q, K, V, dO)]
+            D = (dO.float() * O.float()).sum(-1)
+            heads = [T.flatten(0, 1) for T in (*padded, L, D)]
             own_dK, own_dV = torch.empty_like(heads[1]), torch.empty_like(heads[2])
-            stats = L.flatten(0, 1), D.flatten(0, 1)
-            form.exercise(BACKWARD).call(ctx.dkdv, *heads, *stats, own_dK, own_dV, ctx.causal, d**-0.5, TILE, TILE)
+            form.exercise(BACKWARD).call(ctx.dkdv, *heads, own_dK, own_dV, ctx.causal, d**-0.5, TILE, TILE)
             dK, dV = own_dK[..., :d].reshape(K.shape), own_dV[..., :d].reshape(V.shape)
         return dQ, dK, dV, None, None, None
-
-
-def _padded(T):
-    """With columns of zeros up to a power of two, as the exercise has them: they add nothing to any product."""
-    return torch.nn.functional.pad(T, (0, (1 << (T.shape[-1] - 1).bit_length()) - T.shape[-1]))
-
-
-# ---- training with them
-
-def attentions():
-    """({name: attention} of what the learner has passed, the names of the exercises that are still open).
-
-    attention(Q, K, V, causal=True) -> O with a gradient, Q (B, H_q, N, d), K and V (B, H_kv, N, d). On a CPU that is
-    the autograd.Function of chapter 08; the kernels of 10 and 11 too where they can run, in the interpreter or on a
-    GPU. If only one of the two kernels has passed, the course's does the other's work.
-    """
-    on_gpu, found = torch.cuda.is_available(), {}
-    names = [] if on_gpu else ["ex08_autograd_function"]
-    names += [FORWARD, BACKWARD] if interpreted() or on_gpu and import_triton() else []
-    passed = {name: fn for name in names if (fn := answer(name))}
-    if "ex08_autograd_function" in passed:
-        found["your autograd.Function"] = partial(_head_by_head, passed["ex08_autograd_function"])
-    if own := [name for name in (FORWARD, BACKWARD) if name in passed]:
-        title = "your kernels" if len(own) > 1 else "your forward kernel" if FORWARD in own else "your dK and dV"
-        found[title + ", interpreted" * interpreted()] = partial(_by_kernels, passed.get(FORWARD), passed.get(BACKWARD))
-    return found, [name for name in names if name not in passed]
-
-
-def _head_by_head(fn, Q, K, V, causal=True):
-    K, V = _for_each_query_head(Q, K, V)
-    heads = zip(*(T.flatten(0, 1) for T in (Q, K, V)), strict=True)
-    O = [fn(*head, causal, Q.shape[-1] ** -0.5) for head in heads]
-    return torch.stack(O).view(*Q.shape[:3], V.shape[-1])
-
-
-def _by_kernels(forward, dkdv, Q, K, V, causal=True):
-    return _OwnKernels.apply(Q, *_for_each_query_head(Q, K, V), causal, forward, dkdv)
-
-
-def _for_each_query_head(Q, K, V):
-    """K and V with as many heads as Q: the exercises know no groups."""
-    return [T.repeat_interleave(Q.shape[1] // T.shape[1], dim=1) for T in (K, V)]

@@ -10,11 +10,11 @@ from flashlab.triton_mode import interpreted, why_no_kernels
 from flashlab_course.compiler.triton_internals import program
 from flashlab_course.compiler.watch import bind, watch
 from flashlab_course.player.lines import Tracer, code_of
-from flashlab_course.player.record import corner, finish, run
-from flashlab_course.player.recording import AXES, MAX_STEPS, VECTORS, Move, Step, Tensor
+from flashlab_course.player.record import finish, run
+from flashlab_course.player.recording import AXES, VECTORS, Move, Step, corner
 
 
-def record_kernel(fn, *args, title=None, **kwargs):
+def record_kernel(fn, *args, **kwargs):
     """Run fn(*args, **kwargs), which launches Triton kernels, and keep what every line did, for `play`.
 
     fn is a launcher, or a function of your own with `kernel[grid](...)` in it. The kernels run in Triton's interpreter,
@@ -27,15 +27,16 @@ def record_kernel(fn, *args, title=None, **kwargs):
         why = why_no_kernels() or "set TRITON_INTERPRET=1 before flashlab is imported"
         raise RuntimeError(f"record_kernel needs Triton's interpreter: {why}")
     watcher = _Watcher()
-    tracer = Tracer(watcher.follows, watcher.ran, MAX_STEPS)
+    tracer = Tracer(lambda code: (code.co_filename, code.co_name) in watcher.codes, watcher.ran)
     with watch(watcher):
         error = run(tracer, lambda: fn(*args, **kwargs))
+    watcher.finish()
     name = getattr(fn, "__name__", "")
-    return finish(watcher, tracer, error, name if find(name) else watcher.phase or name, title, None, watcher.lead)
+    return finish(watcher, tracer, error, name if find(name) else watcher.phase or name, lead=watcher.lead)
 
 
 class _Place(NamedTuple):
-    """A tensor of the launch: where its elements lie."""
+    """Where the elements of a tensor of the launch lie."""
 
     start: int                 # the first address, and the one after the last
     stop: int
@@ -48,27 +49,24 @@ class _Place(NamedTuple):
         return (addresses >= np.uint64(self.start)) & (addresses < np.uint64(self.stop))
 
     def index(self, addresses):
-        """For each dimension the indices of the elements that lie there."""
-        rest, found = (addresses.astype(np.int64) - self.start) // self.itemsize, {}
+        """For each dimension the indices of the elements at these addresses."""
+        rest = (addresses.astype(np.int64) - self.start) // self.itemsize
+        found = [0 * rest for _ in self.shape]
         for n in sorted(range(len(self.shape)), key=lambda n: -self.strides[n]):
-            step = self.strides[n] if self.shape[n] > 1 else 0
-            found[n] = rest // step if step else 0 * rest
-            rest = rest - found[n] * step
-        return [found[n] for n in range(len(self.shape))]
+            if self.shape[n] > 1 and self.strides[n]:
+                found[n], rest = np.divmod(rest, self.strides[n])
+        return found
 
 
 class _Watcher:
-    """Hears of launches and accesses from `watch`, of lines from the tracer."""
+    """Is told of launches and accesses by `watch`, and of lines by the tracer."""
 
     def __init__(self):
         self.codes, self.places, self.tensors = set(), {}, {}
-        self.steps, self.lead = [], ()
-        self.phase, self.program, self.spans, self.head = "", None, {}, 0
-        self.moves, self.stray = [], []
+        self.steps, self.lead, self.phase = [], (), ""
+        self.program, self.spans, self.heads = None, {}, {}    # spans: {axis: the rows last moved along it}
+        self.moves, self.notes = [], []                        # of the line that runs
         self.bytes = {"load": 0, "store": 0}
-
-    def follows(self, code):
-        return (code.co_filename, code.co_name) in self.codes
 
     # ---- from watch
 
@@ -78,10 +76,11 @@ class _Watcher:
         self.phase, self.program, self.places = code.co_name, None, {}
         for name, T in bind(kernel, args, kwargs).items():
             if isinstance(T, torch.Tensor) and T.ndim and T.numel():
-                start, size, shape = T.data_ptr(), T.element_size(), tuple(T.shape)
+                start, shape = T.data_ptr(), tuple(T.shape)
                 lead = T.ndim - (1 if name in VECTORS or T.ndim == 1 else 2)
                 span = sum((n - 1) * stride for n, stride in zip(shape, T.stride(), strict=True)) + 1
-                self.places[name] = _Place(start, start + span * size, size, shape, T.stride(), lead)
+                stop = start + span * T.element_size()
+                self.places[name] = _Place(start, stop, T.element_size(), shape, T.stride(), lead)
                 self.tensors[name] = shape[lead:]
                 if AXES.get(name, ("",))[0] == "i" and lead > len(self.lead):
                     self.lead = shape[:lead]
@@ -90,26 +89,25 @@ class _Watcher:
         self._in_program(place)
         mask = np.broadcast_to(mask, addresses.shape)
         lanes = mask if mask.any() else np.ones_like(mask)
-        name = max(self.places, key=lambda name: (self.places[name].holds(addresses) & lanes).sum(), default=None)
-        allowed = mask & self.places[name].holds(addresses) if name else np.zeros_like(mask)
+        name = max(self.places, key=lambda name: (self.places[name].holds(addresses) & lanes).sum())
+        allowed = mask & self.places[name].holds(addresses)
         if stray := int((mask & ~allowed).sum()):
-            self.stray.append(f"{stray} of its {kind}s are outside every tensor and were not carried out")
+            self.notes.append(f"{stray} of its {kind}s are outside every tensor and were not carried out")
         if allowed.any():
             self._moved("load" if kind == "load" else "store", name, addresses[allowed])
         return allowed
 
     def _moved(self, kind, name, addresses):
-        T = self.places[name]
+        T, axis = self.places[name], AXES.get(name, ("",))[0]
         self.bytes[kind] += len(addresses) * T.itemsize
         index = T.index(addresses)
         rows, cols, *_ = [*((int(where.min()), int(where.max()) + 1) for where in index[T.lead:]), ()]
         self.moves.append(Move(kind, name, rows, cols))
-        axis = AXES.get(name, ("",))[0]
-        if axis == "i":
-            first = [where[0] for where in index[:T.lead]]
-            self.head = int(np.ravel_multi_index(first, T.shape[:T.lead])) if first else 0
         if axis in ("i", "j"):
             self.spans[axis] = rows
+        if axis == "i" and T.lead:
+            head = np.ravel_multi_index([where[0] for where in index[:T.lead]], T.shape[:T.lead])
+            self.heads[self.phase, self.program] = int(head)
 
     def _in_program(self, place):
         if place != self.program:
@@ -119,27 +117,24 @@ class _Watcher:
 
     def ran(self, frame, file, statement, how):
         if how == "resumes" and not self.moves:
-            return False
-        chip, values = [], {}
+            return
+        chip, values = {}, {}
         for name, value in frame.f_locals.items():
             data = getattr(getattr(value, "handle", None), "data", None)
             if isinstance(data, np.ndarray) and data.ndim and data.dtype.kind == "f":
-                chip.append(Tensor(name, data.shape, data.nbytes))
+                chip[name] = data.shape, data.nbytes
                 values[name] = corner(data)
         self._in_program(program())
-        tile = (self.spans["i"], self.spans["j"]) if {"i", "j"} <= set(self.spans) else ()
-        sets = () if how == "calls" else tuple(sorted(statement.sets))
+        tile = (self.spans["i"], self.spans["j"]) if len(self.spans) == 2 else ()
         self.steps.append(Step(
-            (file, statement), 0, self.phase, moves=tuple(self.moves), sets=sets, tile=tile, read=self.bytes["load"],
-            written=self.bytes["store"], chip=tuple(chip), values=values, program=self.program, head=self.head,
-            note="; ".join(self.stray)))
-        self.moves, self.stray = [], []
-        return True
+            (file, statement), 0, self.phase, tuple(self.moves), () if how == "calls" else statement.sets, tile=tile,
+            read=self.bytes["load"], written=self.bytes["store"], chip=chip, values=values, program=self.program,
+            note="; ".join(self.notes)))
+        self.moves, self.notes = [], []
 
-    def finish(self, keep_tail):
-        """A program's head is known from its first access on; its number in as many dimensions as the grid has."""
-        heads = {(step.phase, step.program): step.head for step in self.steps if step.moves}
+    def finish(self):
+        """A program's head is known from its first access on; its number has as many dimensions as the grid."""
         used = max((n + 1 for step in self.steps for n, place in enumerate(step.program) if place), default=1)
         for step in self.steps:
-            step.head = heads.get((step.phase, step.program), step.head)
+            step.head = self.heads.get((step.phase, step.program), 0)
             step.program = step.program[:used]

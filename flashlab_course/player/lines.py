@@ -5,92 +5,76 @@ import inspect
 import linecache
 import sys
 from contextlib import contextmanager
+from functools import cache
 from typing import NamedTuple
 
-EVENTS_A_STEP = 4              # a line that repeats itself without an end makes events, but no new steps
-
-NO_DATA = {"shape", "dtype", "device", "ndim"}        # Q.shape reads nothing of Q
+MAX_EVENTS = 8000                      # a loop that never ends is stopped
 
 
 class Statement(NamedTuple):
-    """A statement's lines, or the head of a compound one, with the names that it uses and sets."""
+    """The lines of a statement, or of the head of a compound one, with the names that it uses and sets."""
 
     start: int
     stop: int              # its last line
-    reads: frozenset
-    sets: frozenset
-    loop: bool             # the head of a loop
+    reads: tuple = ()
+    sets: tuple = ()
 
 
 class Source:
-    """One file: its statements by line, and its functions without their docstrings."""
+    """The statements of a file by line, and its functions by the first line of their code objects."""
 
     def __init__(self, file):
-        self.text = [line.rstrip("\n") for line in linecache.getlines(file)]
         self.statements, self.functions = {}, {}
-        try:
-            tree = ast.parse("\n".join(self.text))
-        except SyntaxError:
-            return                                     # no file, or one that has changed since: only line numbers
-        for node in ast.walk(tree):
+        for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
             if isinstance(node, ast.FunctionDef):
-                for start in (node, *node.decorator_list):     # a code object begins at its first decorator
-                    self.functions[start.lineno] = node
+                first = min(one.lineno for one in (node, *node.decorator_list))
+                self.functions[first] = node
             if isinstance(node, ast.stmt):                     # outer ones come first: the innermost stays
                 statement = _statement(node)
                 self.statements |= dict.fromkeys(range(statement.start, statement.stop + 1), statement)
 
-    def line(self, number):
-        return self.text[number - 1] if number <= len(self.text) else f"line {number}"
-
     def at(self, line):
-        """The Statement that stands there."""
-        return self.statements.get(line) or Statement(line, line, frozenset(), frozenset(), False)
+        """The Statement in that line."""
+        return self.statements.get(line, Statement(line, line))
 
     def shown(self, first_line):
-        """The line numbers of the function that begins there: its name, then its body."""
+        """The line numbers of the function that begins there, without its docstring."""
         node = self.functions.get(first_line)
         if node is None:
             return []
-        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-        begin = body[0].lineno if body else node.end_lineno + 1
-        return [*range(node.lineno, node.body[0].lineno), *range(begin, node.end_lineno + 1)]
+        head, end = node.body[0].lineno, node.end_lineno + 1
+        if ast.get_docstring(node) is None:
+            return [*range(node.lineno, end)]
+        return [*range(node.lineno, head), *range(node.body[0].end_lineno + 1, end)]
 
 
 def _statement(node):
-    body = getattr(node, "body", None) or getattr(node, "cases", None)
-    stop = node.end_lineno
-    if body:
-        stop = max(node.lineno, body[0].lineno - 1 if isinstance(body[0], ast.stmt) else node.lineno)
-    blocks = [getattr(node, name, None) for name in ("body", "orelse", "finalbody", "handlers")]
-    inside = {name for block in blocks if isinstance(block, list) for one in block for name in ast.walk(one)}
-    inside |= {one.value for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr in NO_DATA}
-    names = [name for name in ast.walk(node) if isinstance(name, ast.Name) and name not in inside]
+    """The Statement of an ast node. Of a compound statement only the head counts: the body has its own."""
+    body = getattr(node, "body", None)
+    stop = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
+    names = [name for name in ast.walk(node) if isinstance(name, ast.Name) and name.lineno <= stop]
     sets = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     reads = {name.id for name in names if isinstance(name.ctx, ast.Load)}
     for target in getattr(node, "targets", []):        # C[rows, cols] = ...
         if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
             sets.add(target.value.id)
-    if isinstance(node, ast.AugAssign):
-        reads |= sets
-    return Statement(node.lineno, stop, frozenset(reads), frozenset(sets), isinstance(node, ast.For | ast.While))
+    return Statement(node.lineno, stop, tuple(sorted(reads)), tuple(sorted(sets)))
 
 
 class TooLong(Exception):
-    """More steps than a player shows."""
+    """More lines than a player shows."""
 
 
 class Tracer:
-    """Calls ran(frame, file, statement, how) when a line of a followed function has run; it returns if that is a step.
+    """Within `on()`, calls ran(frame, file, statement, how) after each line of the functions that `follows` accepts.
 
     how   "done"; "calls": the line is on its way into another followed function; "resumes": that one has returned
     """
 
-    def __init__(self, follows, ran, limit):
-        self.follows, self.ran, self.limit = follows, ran, limit
-        self.sources, self.functions = {}, {}          # functions: (file, first line) in order of first call
-        self.waiting = None                            # (frame, file, statement, how): runs now
-        self.steps = self.events = 0
+    def __init__(self, follows, ran):
+        self.follows, self.ran = follows, ran
+        self.source, self.functions = cache(Source), {}        # functions: (file, first line) in order of first call
+        self.waiting, self.events = None, 0                    # waiting: the line that runs now
 
     @contextmanager
     def on(self):
@@ -100,48 +84,40 @@ class Tracer:
             yield
         finally:
             sys.settrace(before)
-            self.waiting = None
-
-    def source(self, file):
-        if file not in self.sources:
-            self.sources[file] = Source(file)
-        return self.sources[file]
 
     def _call(self, frame, event, argument):
         code = frame.f_code
-        if event != "call" or code.co_name.startswith("<") or not self.follows(code):
+        if code.co_name.startswith("<") or not self.follows(code):
             return None
         self._report("calls")
-        self.functions.setdefault((code.co_filename, code.co_firstlineno), code.co_name)
+        self.functions[code.co_filename, code.co_firstlineno] = None
         return self._line
 
     def _line(self, frame, event, argument):
         self.events += 1
-        if self.events > EVENTS_A_STEP * self.limit:
+        if self.events > MAX_EVENTS:
             raise TooLong
         if event == "return":
             self._report()
             caller = frame.f_back
             if caller is not None and (caller.f_code.co_filename, caller.f_code.co_firstlineno) in self.functions:
-                self._wait(caller, caller.f_lineno, "resumes")
+                self._wait(caller, "resumes")
         elif event == "line":
             statement = self.source(frame.f_code.co_filename).at(frame.f_lineno)
             if self.waiting is None or self.waiting[0] is not frame or self.waiting[2] != statement:
                 self._report()                         # else a further line of the same statement
-                self._wait(frame, frame.f_lineno, "done")
+                self._wait(frame, "done")
         return self._line
 
-    def _wait(self, frame, line, how):
+    def _wait(self, frame, how):
         file = frame.f_code.co_filename
-        self.waiting = frame, file, self.source(file).at(line), how
+        self.waiting = frame, file, self.source(file).at(frame.f_lineno), how
 
     def _report(self, how=None):
         if self.waiting is not None:
-            *waiting, usual = self.waiting
+            *line, usual = self.waiting
             self.waiting = None
-            self.steps += bool(self.ran(*waiting, how or usual))
-            if self.steps > self.limit:
-                raise TooLong
+            self.ran(*line, how or usual)
 
 
 def code_of(function):

@@ -7,14 +7,16 @@ import json
 from importlib.resources import files
 from pathlib import Path
 
-from flashlab_course.player.picture import picture
+from flashlab.ladder import find
+from flashlab_course.player.parts import draw_chip, draw_numbers, draw_source, draw_traffic
 from flashlab_course.player.recording import Recording
-from flashlab_course.player.scene import bytes_text
-from flashlab_course.player.still import still
+from flashlab_course.player.scene import Scene, bytes_text
+from flashlab_course.player.tensors import draw_tensors
 
 CSS, JS = ((files("flashlab_course.player") / name).read_text(encoding="utf-8") for name in ("player.css", "player.js"))
-SCALES = {1: 1, 2: 0.85}               # of the pictures, if so many stand side by side
-MORE = 0.75
+OTHER = "#5A4FCF"                      # the colour of a function that is no rung, a learner's mostly
+WIDEST, SCALES = 372, (1, 0.85, 0.75)  # pixels of a picture, and its scale if it stands alone, beside one, beside more
+LINES, CODE = 28, 17.25                # the still picture's lines of code at most, and the height of one
 BUTTONS = {"first": ("To the start", "M2 2h2v12H2zM14 2v12L5 8z"), "back": ("Back", "M10 2l2 2-4 4 4 4-2 2-6-6z"),
            "play": ("Play", "M4 2v12l9-6z"),
            "on": ("Forward", "M6 2L4 4l4 4-4 4 2 2 6-6z"), "last": ("To the end", "M12 2h2v12h-2zM2 2v12l9-6z")}
@@ -45,12 +47,33 @@ def play(*recordings, start=None, at=None):
     steps = len(recordings[0].steps)
     if start is not None and not 0 <= start < steps:
         raise ValueError(f"start must be a step of the first recording, 0 to {steps - 1}, got {start}")
-    total, scale = max(one.total for one in recordings), SCALES.get(len(recordings), MORE)
+    total, scale = max(max(one.read, one.written) for one in recordings), SCALES[min(len(recordings), 3) - 1]
     scenes = [picture(one, total, at if n == 0 else None, scale) for n, one in enumerate(recordings)]
     tallest = max(scene.height for scene in scenes)
     for scene in scenes:
         scene.height = tallest
     return Player(scenes, start or 0, marked=at is not None)
+
+
+def picture(recording, total, mark=None, scale=1.0):
+    """The Scene of a recording: its parts, one below the other.
+
+    total   the bytes at which bars are full
+    mark    (name, index) of an element to point at
+    scale   less than 1 if several stand side by side
+    """
+    rung = find(recording.rung)
+    scene = Scene(recording.title, rung.color if rung else OTHER, WIDEST * scale)
+    bottom, row = draw_tensors(scene, recording, 40, mark, scale)
+    draw_traffic(scene, recording, total)
+    bottom = draw_chip(scene, recording, bottom + 6, row)
+    scene.height = draw_numbers(scene, recording, bottom + 6)
+    draw_source(scene, recording)
+    scene.moved = [step.read + step.written for step in recording.steps]
+    tiled = any(step.tile for step in recording.steps)
+    where = [(step.tile, step.phase, step.head) if tiled else n for n, step in enumerate(recording.steps)]
+    scene.tiles = [n for n, here in enumerate(where) if where[n + 1:n + 2] != [here]]
+    return scene
 
 
 class Player:
@@ -64,24 +87,21 @@ class Player:
         ends, before = [set(scene.tiles) for scene in scenes], [[None] * len(scenes), *self.ticks]
         self.tiles = [t for t, tick in enumerate(self.ticks)       # where a lane is at the end of a tile
                       if any(step in end and step != old for end, step, old in zip(ends, tick, before[t], strict=True))]
-        self._html = None
 
     def __repr__(self):
-        names = ", ".join(f"{one.title} ({len(one.frames)} lines, {bytes_text(one.moved[-1])})" for one in self.scenes)
+        names = ", ".join(f"{one.title} ({len(one.moved)} lines, {bytes_text(one.moved[-1])})" for one in self.scenes)
         return f"Player of {names}; in a notebook it shows itself, .save(\"player.html\") writes a page"
 
     def _repr_html_(self):
-        if self._html is None:
-            data = {"lanes": [_changes(scene) for scene in self.scenes], "ticks": self.ticks, "tiles": self.tiles,
-                    "start": self.start, "html": f"<style>{CSS}</style>{_stage(self)}"}
-            data["id"] = hashlib.sha1(json.dumps(data).encode()).hexdigest()[:12]
-            written = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-            written = written.replace("</", "<\\/").replace("<!--", "<\\!--")
-            image = base64.b64encode(self.png()).decode()
-            self._html = (f'<div class="flashlab-player" data-flashlab="{data["id"]}"><img style="max-width:100%" '
-                          f'alt="{self.title}: one step of a run, as a still picture" '
-                          f'src="data:image/png;base64,{image}"></div><script>{JS.strip()}({written});</script>')
-        return self._html
+        data = {"lanes": [_changes(scene) for scene in self.scenes], "ticks": self.ticks, "tiles": self.tiles,
+                "start": self.start, "html": f"<style>{CSS}</style>{_stage(self)}"}
+        data["id"] = hashlib.sha1(json.dumps(data).encode()).hexdigest()[:12]
+        written = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+        written = written.replace("</", "<\\/").replace("<!--", "<\\!--")
+        image = base64.b64encode(self.still().encode()).decode()
+        return (f'<div class="flashlab-player" data-flashlab="{data["id"]}"><img style="max-width:100%" '
+                f'alt="{self.title}: one step of a run, as a still picture" '
+                f'src="data:image/svg+xml;base64,{image}"></div><script>{JS.strip()}({written});</script>')
 
     def save(self, path):
         """Write a page of its own."""
@@ -90,10 +110,18 @@ class Player:
         page = f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{self._repr_html_()}</body></html>'
         Path(path).write_text(page, encoding="utf-8")
 
-    def png(self):
-        """The step it opens at as an image; if that is the first, which shows little, one from the middle."""
-        middle = max(0, self.tiles[len(self.tiles) * 3 // 5] - 1)
-        return still(self.scenes, self.ticks[self.start or middle])
+    def still(self):
+        """The step it opens at as an SVG image; if that is the first, which shows little, one from the middle."""
+        tick = self.ticks[self.start or max(0, self.tiles[len(self.tiles) * 3 // 5] - 1)]
+        alone = len(self.scenes) == 1                  # the source is shown then
+        lanes = "".join(_lane(scene, n, alone * LINES) for scene, n in zip(self.scenes, tick, strict=True))
+        shown = min(LINES, sum(item.kind == "code" for item in self.scenes[0].items)) if alone else 0
+        width = sum(scene.width + 28 for scene in self.scenes) + 32 + 600 * alone
+        height = 60 + max(self.scenes[0].height + 60 * (not alone), 60 + CODE * shown)
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}">'
+                f'<foreignObject width="100%" height="100%"><div xmlns="http://www.w3.org/1999/xhtml" '
+                f'class="flashlab-player"><style>{CSS}</style><div class="stage still{" several" * (not alone)}">'
+                f'<div class="lanes">{lanes}</div></div></div></foreignObject></svg>')
 
 
 def _ticks(scenes):
@@ -110,12 +138,10 @@ def _ticks(scenes):
 
 
 def _changes(scene):
-    """What the script gets: the slots that move, and for each step [slot, value, ...] of those that change."""
-    slots = {slot: n for n, slot in enumerate(scene.frames[0])}
-    values, steps = {}, []
-    for frame in scene.frames:
-        steps.append([x for slot, value in frame.items() if values.get(slot) != value for x in (slots[slot], value)])
-        values = frame
+    """For the script: the slots that move, and for each step [slot, value, ...] of those that change."""
+    slots = {(n, name): values for n, item in enumerate(scene.items) for name, values in item.moving().items()}
+    steps = [[x for slot, values in enumerate(slots.values()) if not n or values[n] != values[n - 1]
+              for x in (slot, values[n])] for n in range(len(scene.moved))]
     return {"slots": list(slots), "steps": steps}
 
 
@@ -136,26 +162,32 @@ def _stage(player):
             f'<p class="keys">{KEYS}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p></div>')
 
 
-def _lane(scene):
+def _lane(scene, step=0, lines=None):
+    """A scene at a step, with at most so many lines of its source, those around the one that runs."""
     drawn = {"picture": [], "code": [], "status": []}
     for n, item in enumerate(scene.items):
-        drawn[item.kind if item.kind in drawn else "picture"].append(_drawn(n, item))
+        drawn[item.kind if item.kind in drawn else "picture"].append(_drawn(n, item.at(step)))
+    if lines is not None:
+        now = next((n for n, line in enumerate(drawn["code"]) if " now" in line), 0)
+        first = max(0, min(now - lines // 2, len(drawn["code"]) - lines))
+        drawn["code"] = drawn["code"][first:first + lines]
     w, h = round(scene.width), round(scene.height)
-    svg = (f'<svg class="picture" role="img" aria-label="Tensors in HBM and tiles on chip" width="{w}" height="{h}" '
-           f'viewBox="-1 -1 {w + 2} {h + 2}">{"".join(drawn["picture"])}</svg>')
+    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" role="img" width="{w}" height="{h}" '
+           f'aria-label="Tensors in HBM and tiles on chip" viewBox="-1 -1 {w + 2} {h + 2}">'
+           f'{"".join(drawn["picture"])}</svg>')
     source = f'<div class="source" tabindex="-1">{"".join(drawn["code"])}</div>'
     return (f'<section class="lane" style="--accent:{scene.color};--wide:{w}px"><h4>{html.escape(scene.title)}</h4>'
             f'<div class="views">{svg}<div class="said">{"".join(drawn["status"])}{source}</div></div></section>')
 
 
 def _drawn(n, item):
-    x, y, w, h = (f"{value:.1f}".rstrip("0").rstrip(".") for value in (item.x, item.y, item.w, item.h))
+    x, y, w, h = (f"{round(value, 1):g}" for value in (item.x, item.y, item.w, item.h))
     mark, said = f'class="{item.look}" data-i="{n}"', html.escape(item.text)
     if item.kind == "code":
         code, comment, rest = said.partition("  # ")
         return f'<div {mark}><i>{item.number or ""}</i>{code}<em>{comment + rest}</em></div>'
     if item.kind == "status":
-        return f'<p {mark} aria-live="polite"></p>'
+        return f'<p {mark} aria-live="polite">{said}</p>'
     if item.kind == "text":
         return f'<text x="{x}" y="{y}" {mark}>{said}</text>'
     if item.kind == "stroke":

@@ -1,112 +1,87 @@
-"""The parts of the picture beside the tensors: traffic, what lies on chip, some numbers, the source.
+"""The parts of the picture beside the tensors: traffic, tiles on chip, some numbers, the source.
 
-Each draws itself once and says for every step, in order, what of it changes.
+Each function draws its part for all steps; those that take y return where the part ends.
 """
 
-from flashlab_course.player.recording import AXES, blocks
-from flashlab_course.player.scene import bytes_text
+from itertools import pairwise
 
-LINE = 14                              # pixels
-LABEL, CHIP, LETTER = 74, 52, 6.6      # where bars begin; the longest side of a tile on chip; a letter of its name
+from flashlab_course.player.recording import AXES, Step, blocks
+from flashlab_course.player.scene import LINE, bytes_text, shelves
+
+LABEL, CHIP = 74, 52                   # pixels: where bars begin, and the longest side of a tile on chip
 COLUMN, ROWS = 60, 4                   # the table of numbers
 
 
-class Traffic:
-    """Two bars: bytes read from and written to HBM so far."""
-
-    height = 40
-
-    def __init__(self, scene, total):
-        self.width, self.bars = scene.width - LABEL - 62, {}
-        self.unit = self.width / max(total, 1)
-        for y, verb in ((0, "read"), (17, "written")):
-            scene.text(0, y + 10, "small", f"HBM {verb}")
-            scene.rect(LABEL, y + 3, self.width, 8, "rail")
-            self.bars[verb] = scene.rect(LABEL, y + 3, 0, 8, verb), scene.text(scene.width, y + 10, "small end strong")
-
-    def show(self, n, step, frame):
-        for verb, (bar, text) in self.bars.items():
-            frame[bar, "w"] = round(getattr(step, verb) * self.unit, 1)
-            frame[text, "text"] = bytes_text(getattr(step, verb))
+def draw_traffic(scene, recording, total):
+    """Two bars: bytes read from and written to HBM so far. They are full at `total` bytes."""
+    width = scene.width - LABEL - 62
+    for y, verb in ((0, "read"), (17, "written")):
+        so_far = [getattr(step, verb) for step in recording.steps]
+        scene.text(0, y + 10, "small", f"HBM {verb}")
+        scene.rect(LABEL, y + 3, width, 8, "rail")
+        scene.rect(LABEL, y + 3, [round(width * n / max(total, 1), 1) for n in so_far], 8, verb)
+        scene.text(scene.width, y + 10, "small end strong", [bytes_text(n) for n in so_far])
 
 
-class Chip:
-    """SRAM: each tile in a place of its own, drawn to size; how full it is, under the budget."""
-
-    def __init__(self, scene, recording, y, row):
-        sizes = {}
-        for step in recording.steps:
-            for T in step.chip:
-                sizes[T.name] = max(sizes.get(T.name, (0, 0)), (*T.shape, 1, 1)[:2])
-        self.blocks, self.bars, self.bottom = {}, {}, y
-        if sizes:
-            scene.text(0, y + 12, "head", "on chip")
-            if recording.sram_bytes:
-                self._gauge(scene, recording, y)
-            self._lay_out(scene, sizes, row, y + LINE + 8)
-
-    def _gauge(self, scene, recording, y):
-        peak, budget = max(step.peak for step in recording.steps), recording.sram_bytes
-        width = scene.width - LABEL - 112
-        near = budget <= 8 * peak                      # of a far budget the bar would show nothing
-        self.full, self.unit = f" of {bytes_text(budget)}" if near else "", width / (budget if near else 1.25 * peak)
-        scene.rect(LABEL, y + 4, width, 8, "rail")
-        self.bars = {verb: scene.rect(LABEL, y + 4, 0, 8, verb) for verb in ("peak", "live")}
-        if near:
-            scene.rect(LABEL + width - 1, y, 3, 16, "budget")
-        self.text = scene.text(scene.width, y + 12, "small end strong")
-
-    def _lay_out(self, scene, sizes, row, y):
-        unit = max(min(row, CHIP / max(map(max, sizes.values()))), 0.25)
-        x, tallest = 0, 0
-        for name, (rows, columns) in sizes.items():
-            w, h = max(columns * unit, 6), max(rows * unit, 6)
-            pitch = max(w, LETTER * len(name))
-            if x and x + pitch > scene.width:
-                x, y, tallest = 0, y + tallest + LINE + 8, 0
-            rect = scene.rect(x + (pitch - w) / 2, y, w, h, "block")
-            self.blocks[name] = rect, scene.text(x + pitch / 2, y + h + 12, "small mid", name)
-            x, tallest = x + pitch + 8, max(tallest, h)
-        self.bottom = y + tallest + LINE + 10
-
-    def show(self, n, step, frame):
-        live = {T.name for T in step.chip}
-        for name, (rect, label) in self.blocks.items():
-            frame[rect, "look"] = "block off" if name not in live else "block new" if name in step.sets else "block"
-            frame[label, "look"] = "small mid" if name in live else "small mid off"
-        for verb, bar in self.bars.items():
-            frame[bar, "w"] = round(getattr(step, verb) * self.unit, 1)
-            frame[self.text, "text"] = bytes_text(step.live) + self.full
+def draw_chip(scene, recording, y, row):
+    """SRAM: every tile in a place of its own, drawn to size. row: pixels of a tensor's row in HBM"""
+    largest = {}
+    for step in recording.steps:
+        for name, (shape, _) in step.chip.items():
+            largest[name] = max(largest.get(name, (0, 0)), (*shape, 1, 1)[:2])
+    if not largest:
+        return y
+    scene.text(0, y + 12, "head", "on chip")
+    if recording.sram_bytes:
+        _draw_gauge(scene, recording, y)
+    unit = max(min(row, CHIP / max(map(max, largest.values()))), 0.25)
+    sizes = {name: (max(columns * unit, 6), max(rows * unit, 6)) for name, (rows, columns) in largest.items()}
+    places, bottom = shelves(sizes, scene.width, y + LINE + 8, label=LINE + 8)
+    for name, (x, top) in places.items():
+        w, h = sizes[name]
+        looks = ["" if name not in step.chip else "new" if name in step.sets else "live" for step in recording.steps]
+        scene.rect(x, top, w, h, [{"": "block off", "new": "block new", "live": "block"}[look] for look in looks])
+        scene.text(x + w / 2, top + h + 12, ["small mid" if look else "small mid off" for look in looks], name)
+    return bottom
 
 
-class Numbers:
-    """The first rows of what a row of the output is made of: m, l, O and their like."""
+def _draw_gauge(scene, recording, y):
+    """How full SRAM is, after each line and at most while it ran. The bar is the budget, unless that is far away."""
+    steps, budget, width = recording.steps, recording.sram_bytes, scene.width - LABEL - 112
+    peak = max(step.peak for step in steps)
+    full = budget if budget <= 8 * peak else 1.25 * peak
+    scene.rect(LABEL, y + 4, width, 8, "rail")
+    for verb in ("peak", "live"):
+        scene.rect(LABEL, y + 4, [round(width * getattr(step, verb) / full, 1) for step in steps], 8, verb)
+    if full == budget:
+        scene.rect(LABEL + width - 1, y, 3, 16, "budget")
+    text = [f"{bytes_text(step.live)} of {bytes_text(budget)}" for step in steps]
+    scene.text(scene.width, y + 12, "small end strong", text)
 
-    def __init__(self, scene, recording, y):
-        self.columns, self.bottom = [], y
-        for name, wide in _worth_showing(recording):
-            if len(self.columns) + wide <= (scene.width - 34) // COLUMN:
-                self.columns += [(name, c) for c in range(wide)]
-        if not self.columns:
-            return
-        ends = [44 + COLUMN * (n + 0.75) for n in range(len(self.columns))]
-        for end, (name, c) in zip(ends, self.columns, strict=True):
-            scene.text(end, y + 12, "small end", f"{name}[:, {c}]" if (name, 1) in self.columns else name)
-        places = [y + 12 + LINE * (r + 1) for r in range(ROWS)]
-        self.rows = [scene.text(0, place, "small") for place in places]
-        self.cells = [[scene.text(end, place, "digits end") for end in ends] for place in places]
-        self.bottom = places[-1] + 8
 
-    def show(self, n, step, frame):
-        if not self.columns:
-            return
-        axes = {"j" if name.endswith("_j") else "i" for name, _ in self.columns}
-        start = step.tile["ij".index(axes.pop())][0] if step.tile and len(axes) == 1 else None
-        for r, (label, cells) in enumerate(zip(self.rows, self.cells, strict=True)):
-            texts = [_cell(step.values.get(name, []), r, c) for name, c in self.columns]
-            for cell, text in zip(cells, texts, strict=True):
-                frame[cell, "text"] = text
-            frame[label, "text"] = f"row {start + r}" if any(texts) and start is not None else ""
+def draw_numbers(scene, recording, y):
+    """The first rows of m, l, O and similar tiles."""
+    columns = []
+    for name, wide in _worth_showing(recording):
+        if len(columns) + wide <= (scene.width - 34) // COLUMN:
+            columns += [(name, c) for c in range(wide)]
+    if not columns:
+        return y
+    axes = {"j" if name.endswith("_j") else "i" for name, _ in columns}
+    axis = "ij".index(axes.pop()) if len(axes) == 1 else None
+    for r in range(ROWS):
+        place, shown = y + 12 + LINE * (r + 1), [False] * len(recording.steps)
+        for n, (name, c) in enumerate(columns):
+            texts = [_cell(step.values.get(name, []), r, c) for step in recording.steps]
+            shown = [bool(before or text) for before, text in zip(shown, texts, strict=True)]
+            scene.text(44 + COLUMN * (n + 0.75), place, "digits end", texts)
+        scene.text(0, place, "small", [
+            f"row {step.tile[axis][0] + r}" if any_number and step.tile and axis is not None else ""
+            for any_number, step in zip(shown, recording.steps, strict=True)])
+    for n, (name, c) in enumerate(columns):
+        title = f"{name}[:, {c}]" if (name, 1) in columns else name
+        scene.text(44 + COLUMN * (n + 0.75), y + 12, "small end", title)
+    return y + 20 + LINE * ROWS
 
 
 def _cell(rows, r, c):
@@ -114,70 +89,74 @@ def _cell(rows, r, c):
 
 
 def _worth_showing(recording):
-    """(name, columns) of the tiles that are computed on chip: m and l first, then sums that are stored, then others."""
+    """(name, columns) of the tiles that are computed or stored: the block's m, l and O first, then the others."""
     stored = {"O"} | {move.name for step in recording.steps for move in step.moves if move.kind == "store"}
-    made, columns, computed = [], {}, set()
+    columns, computed, made = {}, set(), {}
     for step in recording.steps:
-        made += [name for name in step.sets if name not in made]
+        made |= dict.fromkeys(step.sets)
         computed.update(() if step.moves else step.sets)
         columns |= {name: max(len(rows[0]), columns.get(name, 0)) for name, rows in step.values.items() if rows}
 
-    def rank(name):
+    def order(name):
         stem, of_block = name.partition("_")[0], name.endswith(("_i", "_j")) or "_" not in name
-        if of_block:
-            return {"m": 0, "l": 1}.get(stem, 2 if columns[name] > 1 and stem in stored else 4)
-        return 3 if stem in "ml" else 5
+        first = of_block and (stem in ("m", "l") or stem in stored and columns[name] > 1)
+        return not first, {"m": 0, "l": 1}.get(stem, 2), columns[name]
 
-    names = [name for name in made if name in columns and name not in recording.tensors]
-    return [(name, columns[name]) for name in sorted(names, key=lambda name: (rank(name), columns[name]))
-            if name in computed or rank(name) < 4]
+    shown = [name for name in made if name in columns and name not in recording.tensors
+             and (name in computed or name.partition("_")[0] in stored)]
+    return [(name, columns[name]) for name in sorted(shown, key=order)]
 
 
-class Code:
-    """The source, with the line that has just run, and what it did in words."""
+def draw_source(scene, recording):
+    """The source, with the line that has just run, and in words what it did."""
+    steps, last = recording.steps, len(recording.steps) - 1
+    ran = {n for step in steps for n in range(step.line, step.last + 1)}
+    for n, line in enumerate(recording.lines):
+        looks = ["line" + " idle" * (n not in ran) + " now" * (step.line <= n <= step.last) for step in steps]
+        if recording.error and "now" in looks[last]:
+            looks[last] += " bad"
+        scene.add("code", look=looks, text=line.text, number=line.number)
+    where = _places(recording)
+    said = [[where(step), _what(before, step), step.note] for before, step in pairwise([Step(0, 0), *steps])]
+    looks = ["status bad" if step.note else "status" for step in steps]
+    if recording.error:
+        said[last], looks[last] = [recording.error], "status bad"
+    scene.add("status", look=looks, text=["\n".join(filter(None, parts)) for parts in said])
 
-    def __init__(self, scene, recording):
-        self.recording, self.before = recording, (0, 0)
-        self.blocks = [blocks(recording, axis) for axis in "ij"]
-        self.phases = {step.phase for step in recording.steps} - {""}
-        ran = {n for step in recording.steps for n in range(step.line, step.last + 1)}
-        self.looks = {scene.add("code", text=line.text, number=line.number): "line" if n in ran else "line idle"
-                      for n, line in enumerate(recording.lines)}
-        self.status = scene.add("status")
 
-    def show(self, n, step, frame):
-        failed = self.recording.error and n == len(self.recording.steps) - 1
-        for k, (item, look) in enumerate(self.looks.items()):
-            now = step.line <= k <= step.last
-            frame[item, "look"] = look + " now" * now + " bad" * bool(now and failed)
-        said = [self.recording.error] if failed else [self._where(step), self._what(step), step.note]
-        frame[self.status, "look"] = "status bad" if failed or step.note else "status"
-        frame[self.status, "text"] = "\n".join(filter(None, said))
-        self.before = step.read, step.written
+def _places(recording):
+    """A function that says where a step is: its kernel, its program and its tile."""
+    cuts = [blocks(recording, axis) for axis in "ij"]
+    phases = {step.phase for step in recording.steps} - {""}
+    names = ("rows", "columns") if "C" in recording.tensors else ("queries", "keys")
 
-    def _where(self, step):
-        parts = [step.phase] if step.phase and len(self.phases) > 1 else []
+    def block(axis, span):
+        return next((n for n, (start, stop) in enumerate(cuts[axis]) if start <= span[0] < stop), "?")
+
+    def place(step):
+        parts = [step.phase] if step.phase and len(phases) > 1 else []
         if step.program:
             parts.append(f"program {step.program if len(step.program) > 1 else step.program[0]}")
         if step.tile:
-            i, j = (next((n for n, (start, stop) in enumerate(cuts) if start <= span[0] < stop), "?")
-                    for cuts, span in zip(self.blocks, step.tile, strict=True))
-            rows, columns = (f"{start}–{stop - 1}" for start, stop in step.tile)
-            names = ("rows", "columns") if "C" in self.recording.tensors else ("queries", "keys")
-            parts.append(f"tile ({i}, {j}): {names[0]} {rows}, {names[1]} {columns}")
+            number = ", ".join(str(block(axis, span)) for axis, span in enumerate(step.tile))
+            spans = ", ".join(f"{name} {a}–{b - 1}" for name, (a, b) in zip(names, step.tile, strict=True))
+            parts.append(f"tile ({number}): {spans}")
         return " · ".join(parts)
 
-    def _what(self, step):
-        moved = [_in_words(move) for move in step.moves]
-        changes = (step.read - self.before[0], "read"), (step.written - self.before[1], "written")
-        count = [f"{bytes_text(nbytes)} {verb}" for nbytes, verb in changes if nbytes]
-        if moved or count:
-            return "; ".join([*moved, " and ".join(count)])
-        made = [T.name for T in step.chip if T.name in step.sets]
-        return f"on chip: {', '.join(sorted(made))}" if made else ""
+    return place
 
 
-def _in_words(move):
-    """'loads K[4:8]'; of a matrix product both spans."""
+def _what(before, step):
+    """'loads K[4:8]; 64 B read', or 'on chip: S_ij'."""
+    changes = (step.read - before.read, "read"), (step.written - before.written, "written")
+    count = " and ".join(f"{bytes_text(nbytes)} {verb}" for nbytes, verb in changes if nbytes)
+    if step.moves or count:
+        return "; ".join([*map(_move_in_words, step.moves), count])
+    made = sorted(set(step.chip) & set(step.sets))
+    return f"on chip: {', '.join(made)}" if made else ""
+
+
+def _move_in_words(move):
+    """'loads K[4:8]'; both spans for a matrix product."""
     spans = [move.rows, move.cols] if "k" in AXES.get(move.name, ()) else [move.rows]
     return f"{move.kind}s {move.name}[{', '.join(f'{start}:{stop}' for start, stop in spans)}]"

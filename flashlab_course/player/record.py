@@ -1,50 +1,40 @@
 """Recording a run on modelled memory, line by line."""
 
-import contextlib
+import linecache
 import traceback
 from dataclasses import replace
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from flashlab.ladder import find
-from flashlab.memory import A100_SRAM, Memory, active
+from flashlab.memory import A100_SRAM, Memory
+from flashlab.torch_internals import without_modes
 from flashlab_course.player.lines import TooLong, Tracer, code_of
-from flashlab_course.player.recording import (
-    AXES,
-    MAX_STEPS,
-    Line,
-    Move,
-    Recording,
-    Step,
-    Tensor,
-    number,
-    refuse_if_too_large,
-    too_long,
-)
+from flashlab_course.player.recording import AXES, Line, Move, Recording, Step, check_size, corner
 
-SHOWN_ROWS, SHOWN_COLUMNS = 4, 2
 MATMULS = {"mm", "bmm", "addmm", "baddbmm", "mv", "dot"}
 
 
-def record(fn, *args, sram_bytes=None, follow=None, title=None, **kwargs):
+def record(fn, *args, sram_bytes=A100_SRAM, follow=None, **kwargs):
     """Run fn(*args, **kwargs) under the memory model and keep what every line did, for `play`.
 
-    sram_bytes  the SRAM of the model, 192 KiB if None; the Memory in force, if there is one, is used as it is
+    sram_bytes  the SRAM of the model
     follow      the function whose lines are shown, with those of others in its file or cell. None: fn itself
-    title       the name over the picture, by default the rung's or the followed function's
 
     An exception ends the recording: the line that raised it is the last step, and the error is kept, not raised.
     Raises: ValueError for more than 24 × 24 tiles or 3000 lines, or if no line of `follow` ran
     """
     follow = follow or fn
     file = code_of(follow).co_filename
-    with contextlib.nullcontext(active()) if active() is not None else Memory(sram_bytes or A100_SRAM) as mem:
+    with Memory(sram_bytes) as mem:
         torch.empty(0)                                 # the first operation imports PyTorch's compiler, untraced
         watcher = _Watcher(mem)
-        tracer = Tracer(lambda code: code.co_filename == file, watcher.ran, MAX_STEPS)
+        tracer = Tracer(lambda code: code.co_filename == file, watcher.ran)
         error = run(tracer, lambda: fn(*args, **kwargs))
-    return finish(watcher, tracer, error, getattr(follow, "__name__", type(follow).__name__), title, mem.sram_bytes)
+        if watcher.steps:
+            watcher.finish(failed=error is not None)
+    name = getattr(follow, "__name__", type(follow).__name__)
+    return finish(watcher, tracer, error, name, sram_bytes)
 
 
 def run(tracer, call):
@@ -52,66 +42,48 @@ def run(tracer, call):
     try:
         with tracer.on():
             call()
-    except (Exception, TooLong) as error:
+    except Exception as error:
+        while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
+            error = error.__cause__                    # Triton's interpreter wraps what the kernel raised
         return error
     return None
 
 
-def finish(watcher, tracer, error, name, title, sram_bytes, lead=()):
+def finish(watcher, tracer, error, name, sram_bytes=None, lead=()):
     """The Recording of what a watcher saw."""
-    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
-        error = error.__cause__                        # Triton's interpreter wraps what the kernel raised
-    if not watcher.steps:
+    steps = watcher.steps
+    if not steps:
         if error is not None and not isinstance(error, TooLong):
             raise error
         raise ValueError(f"no line of {name} ran: `follow` must name a function that is called")
-    watcher.finish(keep_tail=error is not None)
-    lines, places = _shown(tracer, watcher.steps)
-    for step in watcher.steps:
+    lines, places = _shown(tracer, steps)
+    for step in steps:
         file, statement = step.line
         step.line = places.get((file, statement.start), 0)
         step.last = max(step.line, places.get((file, statement.stop), 0))
     rung = find(name)
-    title = title or (rung.title if rung else name)
-    recording = Recording(title, name, lines, watcher.steps, watcher.tensors, sram_bytes, lead)
-    if isinstance(error, TooLong):
-        raise too_long(recording)
-    refuse_if_too_large(recording)
+    recording = Recording(rung.title if rung else name, name, lines, steps, watcher.tensors, sram_bytes, lead)
+    check_size(recording, stopped=isinstance(error, TooLong))
     if error is not None:
         recording.error = f"{type(error).__name__}: {error}"
-        _end_where_it_was_raised(recording.steps, places, error)
+        frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+        for raised in [places[frame] for frame in frames if frame in places][-1:]:
+            steps.append(replace(steps[-1], line=raised, last=raised, moves=(), sets=(), uses=()))
     return recording
 
 
-def _end_where_it_was_raised(steps, places, error):
-    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    raised, last = [places[frame] for frame in frames if frame in places], steps[-1]
-    if raised and last.line <= raised[-1] <= last.last:
-        last.sets = ()                                 # the line did not come so far
-    elif raised:
-        steps.append(replace(last, line=raised[-1], last=raised[-1], moves=(), sets=(), uses=()))
-
-
 def _shown(tracer, steps):
-    """The lines on show, outer functions first, and the place of each (file, number) among them.
-
-    Of a function: its head, and its body from the first line on that ran. One line, number 0, stands for those between.
-    """
+    """The followed functions that ran, outer ones first, and the place of each (file, number) among their lines."""
     ran = {(step.line[0], number) for step in steps for number in range(step.line[1].start, step.line[1].stop + 1)}
     lines, places = [], {}
     for file, first in tracer.functions:
-        source = tracer.source(file)
-        numbers = source.shown(first) or sorted(number for where, number in ran if where == file)
-        begin = next((n for n in numbers if (file, n) in ran), None)
-        if begin is None:
+        numbers = tracer.source(file).shown(first) or sorted(number for where, number in ran if where == file)
+        if ran.isdisjoint((file, number) for number in numbers):
             continue
-        head = [n for n in numbers if n < begin and source.at(n).start == source.at(numbers[0]).start]
-        body = [n for n in numbers if n >= begin]
-        left_out = [0] if len(head) + len(body) < len(numbers) else []
         lines += [Line(0, "")] if lines else []
-        for n in head + left_out + body:
-            places[file, n] = len(lines)
-            lines.append(Line(n, source.line(n) if n else "⋯"))
+        for number in numbers:
+            places[file, number] = len(lines)
+            lines.append(Line(number, linecache.getline(file, number).rstrip()))
     return lines, places
 
 
@@ -119,96 +91,83 @@ class _Watcher:
     """Looks at the memory model and at the followed frames after each line."""
 
     def __init__(self, mem):
-        self.mem, self.base = mem, (len(mem.log), mem.read, mem.written)
-        self.steps, self.tensors = [], {}
-        self.events = []                               # of each step, its part of the log: (start, stop)
+        self.mem, self.steps, self.tensors = mem, [], {}
+        self.seen = [0]                                # how long the log was after each step
 
     def ran(self, frame, file, statement, how):
-        start = self.events[-1][1] if self.events else self.base[0]
-        log = self.mem.log[start:]
+        mem, log = self.mem, self.mem.log[self.seen[-1]:]
         if how == "resumes" and not log:
-            return False
-        self.events.append((start, len(self.mem.log)))
-        name, known = self.mem.running or ("", {})
-        self.tensors |= {key: tuple(T.shape) for key, T in known.items()}
-        with _disable_current_modes(), torch._C.DisableTorchFunction():      # we look at tensors, the kernel does not
+            return
+        self.seen.append(len(mem.log))
+        phase, known = mem.running or ("", {})
+        self.tensors |= {name: tuple(T.shape) for name, T in known.items()}
+        with without_modes():                          # the player looks at tensors, the kernel does not
             chip, hbm, values = self._tensors(frame, known)
-        sets = () if how == "calls" else tuple(sorted(statement.sets))
-        live = self.mem.sram_live
         self.steps.append(Step(
-            (file, statement), 0, name, moves=_moves(log), sets=sets, uses=tuple(sorted(statement.reads)), hbm=hbm,
-            chip=chip, values=values, read=self.mem.read - self.base[1], written=self.mem.written - self.base[2],
-            live=live, peak=max([live, *(event.live for event in log)])))
-        return True
+            (file, statement), 0, phase, _moves(log), () if how == "calls" else statement.sets, statement.reads,
+            read=mem.read, written=mem.written, hbm=hbm, chip=chip, live=mem.sram_live,
+            peak=max([mem.sram_live, *(event.live for event in log)]), values=values))
 
     def _tensors(self, frame, known):
         """The named tensors of the frame and of those that called it: on chip, in HBM, and some numbers of each."""
-        names = {T.untyped_storage()._cdata: (key, T) for key, T in known.items()}
+        names = {T.untyped_storage().data_ptr(): (name, T) for name, T in known.items()}
         while frame is not None and frame.f_code.co_filename != __file__:    # not beyond the call that is recorded
-            for key, T in frame.f_locals.items():
+            for name, T in frame.f_locals.items():
                 if isinstance(T, torch.Tensor) and T.layout == torch.strided and T.device.type != "meta":
-                    names.setdefault(T.untyped_storage()._cdata, (key, T))
+                    names.setdefault(T.untyped_storage().data_ptr(), (name, T))
             frame = frame.f_back
         chip, hbm, values = {}, {}, {}
-        for key, T in names.values():
-            there = chip if self.mem.on_chip(T) else hbm
-            key = f"old {key}" if key in values else key
-            there[key] = Tensor(key, tuple(T.shape), T.untyped_storage().nbytes() if there is chip else T.nbytes)
-            values[key] = corner(T.detach()) if T.is_floating_point() else []
-        return tuple(chip.values()), tuple(hbm.values()), values
+        for name, T in names.values():
+            name = f"old {name}" if name in values else name
+            if self.mem.on_chip(T):
+                chip[name] = tuple(T.shape), T.untyped_storage().nbytes()
+            else:
+                hbm[name] = tuple(T.shape), T.nbytes
+            values[name] = corner(T.detach()) if T.is_floating_point() else []
+        return chip, hbm, values
 
-    def finish(self, keep_tail):
-        """Drop what ran before the first byte moved and after the last; say which tile each step works on."""
-        log, (seen, stop) = self.mem.log, self.events[-1]
-        if len(log) > stop:                            # moved by a caller that is not followed, after the last line
+    def finish(self, failed):
+        """Drop the steps before the first byte moved and after the last; say which tile each step works on."""
+        log, seen = self.mem.log, self.seen
+        if len(log) > seen[-1]:                        # moved by a caller that is not followed, after the last line
             last = self.steps[-1]
-            last.read, last.written = self.mem.read - self.base[1], self.mem.written - self.base[2]
-            last.moves += _moves(log[stop:])
-            self.events[-1] = seen, len(log)
-        moving = [n for n, (start, stop) in enumerate(self.events) if stop > start]
+            last.read, last.written = self.mem.read, self.mem.written
+            last.moves += _moves(log[seen[-1]:])
+            seen[-1] = len(log)
+        tiles, tile, phase = _tiles(log), (), ""
+        for n, step in enumerate(self.steps):
+            if seen[n + 1] > seen[n]:
+                tile = tiles[seen[n + 1] - 1]
+            elif step.phase != phase:
+                tile = ()
+            phase, step.tile = step.phase, tile if step.phase else ()
+        moving = [n for n in range(len(self.steps)) if seen[n + 1] > seen[n]]
         first = min([*moving, *(n for n, step in enumerate(self.steps) if step.phase)], default=0)
-        end = len(self.steps) if keep_tail or not moving else moving[-1] + 1
-        self.steps, self.events = self.steps[first:end], self.events[first:end]
-        tiles, tile, loops = _tiles(log, self.base[0]), (), []
-        for step, (start, stop) in zip(self.steps, self.events, strict=True):
-            if stop > start:
-                tile = tiles[stop - 1]
-                for head in loops:                     # the head of a loop and what follows it go with the next load
-                    head.tile = tile
-                loops = []
-            elif loops or step.line[1].loop:
-                loops.append(step)
-            step.tile = tile if step.phase else ()
+        last = len(self.steps) if failed or not moving else moving[-1] + 1
+        self.steps = self.steps[first:last]
 
 
 def _moves(log):
     return tuple(Move(one.kind, one.name, one.rows, one.cols) for one in log if one.kind in ("load", "store"))
 
 
-def corner(x):
-    """The first numbers of a tile as text: some rows, two columns; of a vector one number a row."""
-    if x.ndim > 2 or 0 in x.shape:
-        return []
-    x = x.reshape(-1, 1) if x.ndim < 2 else x
-    return [[number(one) for one in row] for row in x[:SHOWN_ROWS, :SHOWN_COLUMNS].tolist()]
-
-
-def _tiles(log, base):
+def _tiles(log):
     """For each event the tile (rows, cols) that it belongs to, () if none.
 
-    That is the tile of the next product if something was loaded for it, else that of the last.
+    A load belongs to the next product, all other events to the last one.
     """
-    products = {event.name for event in log[base:]} & MATMULS
-    found, spans, since, kernel, tile = {}, {}, base, None, ()
-    for n, event in enumerate(log[base:], start=base):
+    products = {event.name for event in log} & MATMULS
+    found, spans, since, kernel = [()] * len(log), {}, None, None
+    for n, event in enumerate(log):
         if event.kernel != kernel:
-            kernel, spans, since, tile = event.kernel, {}, n, ()
-        found[n] = tile
+            kernel, spans, since = event.kernel, {}, n
+        elif n:
+            found[n] = found[n - 1]
         if event.kind == "load":
             since = n if since is None else since
             spans |= zip(AXES.get(event.name, ()), (event.rows, event.cols), strict=False)
         elif event.kind == "compute" and (event.name in products or not products) and {"i", "j"} <= set(spans):
-            tile = spans["i"], spans["j"]
-            found |= dict.fromkeys(range(n if since is None else since, n + 1), tile)
+            since = n if since is None else since
+            found[since:n + 1] = [(spans["i"], spans["j"])] * (n + 1 - since)
             since = None
     return found

@@ -1,207 +1,206 @@
-"""The tensors in HBM, all to one scale: those of a tiled run lie round its grid of tiles, all others in rows."""
+"""The tensors in HBM, all to one scale: around the grid of tiles in a tiled run, all others side by side."""
 
-from flashlab_course.player.recording import AXES, VECTORS, blocks, extent
-from flashlab_course.player.scene import bytes_text
+from itertools import pairwise, product
+from typing import NamedTuple
+
+from flashlab_course.player.recording import AXES, VECTORS, Step, blocks, extent
+from flashlab_course.player.scene import LINE, bytes_text, shelves
 
 GRID, STRIP, LARGEST = 168, 44, 14     # pixels: the longer side of the grid, a strip's width, one row of a tensor
-GAP, LINE, VECTOR, LETTER = 9, 14, 8, 7.5
+GAP, VECTOR, LETTER = 9, 8, 7.5
 FEW = 12                               # blocks along an axis that are numbered
-THE_GRID = ("C", "S")                  # tensors whose tiles are its cells
+THE_GRID = ("C", "S")                  # tensors whose tiles are the grid's cells
 
 
-class Box:
-    """A tensor in HBM: the spans that move, the one that was loaded last, those that are stored."""
+class Box(NamedTuple):
+    """A tensor in HBM, its corner, and the pixels of one of its rows and columns."""
 
-    def __init__(self, scene, name, shape, x, y, row, column, turned):
-        self.name, self.x, self.y, self.row, self.column, self.turned = name, x, y, row, column, turned
-        self.rows, self.columns = (*shape, 1)[:2]
-        self.scene, self.base = scene, scene.rect(*self.place((0, self.rows), (0, self.columns)), "tensor")
-        self.spans, self.stored = {}, {}
-        self.here, self.held = None, set()             # what was loaded last, and the names that the line gave it
-        self.program = None
+    name: str
+    shape: tuple
+    x: float
+    y: float
+    row: float
+    column: float
+    turned: bool = False       # its rows go from left to right
 
     def place(self, rows, cols):
-        x, w = cols[0] * self.column, (cols[1] - cols[0]) * self.column
-        y, h = rows[0] * self.row, (rows[1] - rows[0]) * self.row
+        """(x, y, w, h) of a part of it."""
+        (left, right), (top, bottom) = [n * self.column for n in cols], [n * self.row for n in rows]
+        x, y, w, h = left, top, right - left, bottom - top
         return (self.x + y, self.y + x, h, w) if self.turned else (self.x + x, self.y + y, w, h)
 
-    def know(self, steps):
-        """A rectangle for each span that moves."""
-        for move in (move for step in steps for move in step.moves if move.name == self.name):
-            if (move.rows, move.cols) not in self.spans:
-                place = self.place(move.rows, move.cols or (0, 1))
-                self.spans[move.rows, move.cols] = self.scene.rect(*place, "span")
 
-    def mark(self, index):
-        """An outline round an element, or round its row where columns are too narrow."""
-        row, column = (*index, 0)[:2]
-        x, y, w, h = self.place((row, row + 1), (column, column + 1))
-        self.scene.rect(x - 1, y - 1, max(w, 4) + 2, max(h, 4) + 2, "mark")
+def draw_tensors(scene, recording, y, mark=None, scale=1.0):
+    """Draw them from y on. Returns where they end, and the pixels of a row. mark, scale: see `picture`"""
+    grid, shapes = GRID * scale, recording.tensors
+    if any(step.tile for step in recording.steps):
+        row = min(LARGEST, grid / max(extent(recording, "i"), extent(recording, "j")))
+        boxes, bottom = _draw_around(scene, recording, y + 4, row, grid, STRIP * scale)
+        shapes = {name: shape for name, shape in shapes.items() if name not in AXES and name not in THE_GRID}
+    else:
+        shapes = _all_shapes(recording)
+        row = min(LARGEST, grid / max((size for shape in shapes.values() for size in shape), default=1))
+        boxes, bottom = [], y + 4
+    if shapes:
+        more, bottom = _draw_side_by_side(scene, recording, shapes, bottom, row, grid)
+        boxes += more
+    looks = _looks_outside_kernels(recording)
+    for box in boxes:
+        _draw_box(scene, recording, box, [look.get(box.name, "tensor") for look in looks])
+        if mark and box.name == mark[0]:               # round an element, or round its row where columns are narrow
+            row_number, column = (*mark[1][-len(box.shape):], 0)[:2]
+            x, y, w, h = box.place((row_number, row_number + 1), (column, column + 1))
+            scene.rect(x - 1, y - 1, max(w, 4) + 2, max(h, 4) + 2, "mark")
+    return bottom, row
 
-    def show(self, step, eager, frame):
-        program, chip = (step.phase, step.program, step.head), {T.name for T in step.chip}
-        if program != self.program or not chip or self.held and not self.held & chip:
-            self.here = None                           # its tile is gone
-        self.program = program
-        stored = self.stored.setdefault(step.head, set())
-        now = {(move.rows, move.cols): move.kind for move in step.moves if move.name == self.name}
+
+def _draw_box(scene, recording, box, looks):
+    """A tensor and the spans of it that move."""
+    scene.rect(*box.place((0, box.shape[0]), (0, (*box.shape, 1)[1])), looks)
+    for (rows, cols), its in span_looks(recording, box.name).items():
+        scene.rect(*box.place(rows, cols or (0, 1)), its)
+
+
+def span_looks(recording, name):
+    """{(rows, cols): a look for each step}: a span moves now, has a copy on chip (here), or has been stored."""
+    moves = [move for step in recording.steps for move in step.moves if move.name == name]
+    looks = {(move.rows, move.cols): [] for move in moves}
+    here, held, before, stored = None, set(), None, {}
+    for step in recording.steps:
+        program = (step.phase, step.program, step.head)
+        if program != before or not step.chip or held and not held & set(step.chip):
+            here = None                                # the copy is gone
+        before = program
+        now = {(move.rows, move.cols): move.kind for move in step.moves if move.name == name}
         for span, kind in now.items():
             if kind == "load":
-                self.here, self.held = span, set(step.sets)
+                here, held = span, set(step.sets)
             else:
-                stored.add(span)
-        for span, rect in self.spans.items():
-            look = now.get(span) or ("here" if span == self.here else "stored" if span in stored else "")
-            frame[rect, "look"] = f"span {look}".strip()
-        frame[self.base, "look"] = f"tensor {eager.get(self.name, '')}".strip()
+                stored.setdefault(step.head, set()).add(span)
+        for span, its in looks.items():
+            kept = "here" if span == here else "stored" if span in stored.get(step.head, ()) else ""
+            its.append(f"span {now.get(span, kept)}".strip())
+    return looks
 
 
-class Tensors:
-    """Boxes, and in a tiled run the grid between them: the tiles of S, or of C."""
-
-    def __init__(self, scene, recording, y, mark, scale):
-        self.scene, self.recording, self.boxes, self.sizes, self.tiles = scene, recording, [], {}, {}
-        self.grid, self.strip, self.before = GRID * scale, STRIP * scale, (0, 0)
-        self.seen, self.since = set(), None
-        if any(step.tile for step in recording.steps):
-            names = [name for name in recording.tensors if name not in THE_GRID]
-            tiled = [name for name in names if name in AXES]
-            rest = {name: recording.tensors[name] for name in names if name not in tiled}
-            self.row = min(LARGEST, self.grid / max(extent(recording, "i"), extent(recording, "j")))
-            y = self._around(tiled, y + 4)
-            self._cells()
-        else:
-            rest = _shapes(recording)
-            self.row = min(LARGEST, self.grid / max((size for shape in rest.values() for size in shape), default=1))
-        self.bottom = self._one_after_the_other(rest, y) if rest else y + 4
-        for box in self.boxes:
-            box.know(recording.steps)
-            if mark and box.name == mark[0]:
-                box.mark(mark[1][-len(recording.tensors[box.name]):])
-
-    def _around(self, names, y):
-        """Tensors along the query blocks lie beside the grid, those along the key blocks above and below it.
-
-        Results lie at the right and below. Returns where it ends.
-        """
-        moved = {(move.kind, move.name) for step in self.recording.steps for move in step.moves}
-        results = {name for name in names if ("store", name) in moved or ("load", name) not in moved}
-        places = {name: (AXES[name][0] == "i", name in results) for name in names}
-        left, right, top, below = ([name for name in names if places[name] == (beside, after)]
-                                   for beside in (True, False) for after in (False, True))
-        height, width = (extent(self.recording, axis) * self.row for axis in "ij")
-        start = max(sum(map(self._pitch, left)) + 14, 28)
-        used = start + width + sum(map(self._pitch, right))
-        self.scene.width = max(used, self.scene.width)
-        shift = (self.scene.width - used) / 2
-        self.x = start + shift
-        self.y = self._rows(top, y) + LINE + 4
-        self._columns(left, shift)
-        self._columns(right, self.x + width + GAP + 3)
-        stored = next((name for name in THE_GRID if name in self.recording.tensors), None)
-        what = f"tiles of {stored}" if stored else "tiles of S, which HBM never holds"
-        self.scene.text(self.x + width / 2, self.y + height + 13, "small mid off", what)
-        return self._rows(below, self.y + height + GAP + LINE)
-
-    def _depth(self, name):
-        """Across the grid: a strip's width, and the pixels of one of its columns."""
-        shape = self.recording.tensors[name]
-        if len(shape) == 1:
-            return VECTOR, VECTOR
-        product = "k" in AXES[name]
-        columns = shape[AXES[name].index("k")] if product else shape[1]
-        column = min(self.row, (self.grid if product else self.strip) / columns)
-        return columns * column, column
-
-    def _pitch(self, name):
-        """Room for a strip and for its name."""
-        return max(self._depth(name)[0], LETTER * len(name)) + GAP + 3
-
-    def _columns(self, names, x):
-        for name in names:
-            width, column = self._depth(name)
-            at = x + (self._pitch(name) - GAP - 3 - width) / 2
-            self._box(name, self.recording.tensors[name], at, self.y, self.row, column)
-            self.scene.text(at + width / 2, self.y - 5, "name mid", name)
-            x += self._pitch(name)
-
-    def _rows(self, names, y):
-        for name in names:
-            width, column = self._depth(name)
-            turned = AXES[name][0] == "j"
-            row, column = (self.row, column) if turned else (column, self.row)      # B's columns lie along the grid
-            self._box(name, self.recording.tensors[name], self.x, y, row, column, turned)
-            self.scene.text(self.x - 6, y + width / 2 + 4, "name end", name)
-            y += width + GAP
-        return y
-
-    def _one_after_the_other(self, shapes, y):
-        x, y, tallest = 0, y + LINE + 4, 0
-        for name, shape in shapes.items():
-            lying = len(shape) == 1 and name not in VECTORS
-            column = VECTOR if len(shape) == 1 else min(self.row, self.grid / shape[1])
-            across, down = (*shape, 1)[1] * column, shape[0] * self.row
-            w, h = (down, across) if lying else (across, down)
-            if x and x + w > self.scene.width:
-                x, y, tallest = 0, y + tallest + 2 * LINE + 10, 0
-            self._box(name, shape, x, y, self.row, column, lying)
-            self.scene.text(x + w / 2, y - 5, "name mid", name)
-            self.sizes[name] = self.scene.text(x + w / 2, y + h + 12, "small mid")
-            x, tallest = x + max(w, 30) + GAP + 5, max(tallest, h)
-        return y + tallest + LINE + 8
-
-    def _box(self, name, shape, x, y, row, column, turned=False):
-        self.boxes.append(Box(self.scene, name, shape, x, y, row, column, turned))
-
-    def _cells(self):
-        """Every tile of the grid, crossed out if it is never visited, and whatever else was visited."""
-        cut = {axis: blocks(self.recording, axis) for axis in "ij"}
-        visited = dict.fromkeys(step.tile for step in self.recording.steps if step.tile)
-        for tile in dict.fromkeys([*((rows, cols) for rows in cut["i"] for cols in cut["j"]), *visited]):
-            (top, bottom), (left, right) = ([edge * self.row for edge in span] for span in tile)
-            place = self.x + left, self.y + top, right - left, bottom - top
-            self.tiles[tile] = self.scene.rect(*place, "cell")
-            if tile not in visited:
-                self.scene.add("stroke", *place, look="never")
-        for axis, spans in cut.items():
-            for n, (start, stop) in enumerate(spans if len(spans) <= FEW else []):
-                middle = (start + stop) / 2 * self.row
-                if axis == "i":
-                    self.scene.text(self.x - 6, self.y + middle + 4, "small end", str(n))
-                else:
-                    self.scene.text(self.x + middle, self.y - 5, "small mid", str(n))
-
-    def show(self, n, step, frame):
-        eager = self._eager(step)
-        self.before = step.read, step.written
-        for box in self.boxes:
-            box.show(step, eager, frame)
-        there = {T.name: bytes_text(T.nbytes) for T in step.hbm}
-        for box in self.boxes:
-            if box.name in self.sizes:
-                frame[self.sizes[box.name], "text"] = there.get(box.name, "")
-                if box.name not in there and box.name not in self.recording.tensors:
-                    frame[box.base, "look"] = "tensor absent"
-        if (step.phase, step.head) != self.since:
-            self.seen, self.since = set(), (step.phase, step.head)
-        for tile, rect in self.tiles.items():
-            frame[rect, "look"] = "cell lit" if tile == step.tile else "cell seen" if tile in self.seen else "cell"
-        self.seen.add(step.tile)
-
-    def _eager(self, step):
-        """{name: "load" or "store"} of the tensors in HBM that an operation outside kernels names in its line."""
-        if step.phase:
-            return {}
-        there = {T.name for T in step.hbm}
-        loads = {name: "load" for name in step.uses if name in there and step.read > self.before[0]}
-        return loads | {name: "store" for name in step.sets if name in there and step.written > self.before[1]}
+def _looks_outside_kernels(recording):
+    """For each step {name: look} of the tensors that an operation outside kernels moves, or that are not there."""
+    looks, names = [], set(_all_shapes(recording)) - set(recording.tensors)
+    for before, step in pairwise([Step(0, 0), *recording.steps]):
+        look = {name: "tensor absent" for name in names if name not in step.hbm}
+        for moved, uses, verb in ((step.read > before.read, step.uses, "load"),
+                                  (step.written > before.written, step.sets, "store")):
+            if moved and not step.phase:
+                look |= {name: f"tensor {verb}" for name in uses if name in step.hbm}
+        looks.append(look)
+    return looks
 
 
-def _shapes(recording):
-    """Of every tensor in HBM; of one that changes, that with the most dimensions."""
+def _all_shapes(recording):
+    """{name: shape} of every tensor in HBM; where a name's tensor changes, the shape with the most dimensions."""
     shapes = {}
     for step in recording.steps:
-        for T in step.hbm:
-            if 1 <= len(T.shape) <= 2 and len(T.shape) >= len(shapes.get(T.name, ())) and not T.name.startswith("old "):
-                shapes[T.name] = T.shape
+        for name, (shape, _) in step.hbm.items():
+            if 1 <= len(shape) <= 2 and len(shape) >= len(shapes.get(name, ())) and not name.startswith("old "):
+                shapes[name] = shape
     return shapes | recording.tensors
+
+
+def _draw_around(scene, recording, y, row, grid, strip):
+    """The grid of tiles and the tensors around it. Returns their boxes, and where they end.
+
+    Tensors along the query blocks lie beside the grid, those along the key blocks above and below it. Inputs lie at
+    the left and above, results at the right and below.
+    """
+    tensors = {name: shape for name, shape in recording.tensors.items() if name in AXES and name not in THE_GRID}
+    strips = {name: _strip(name, shape, row, grid if "k" in AXES[name] else strip) for name, shape in tensors.items()}
+    room = {name: max(depth, LETTER * len(name)) + GAP + 3 for name, (depth, _) in strips.items()}
+    moved = {(move.kind, move.name) for step in recording.steps for move in step.moves}
+    sides = {name: (AXES[name][0] == "i", ("store", name) in moved or ("load", name) not in moved) for name in tensors}
+    left, right, above, below = ([name for name in tensors if sides[name] == side]
+                                 for side in product((True, False), (False, True)))
+    tall, wide = (extent(recording, axis) * row for axis in "ij")
+    start = max(sum(room[name] for name in left) + 14, 28)
+    used = start + wide + sum(room[name] for name in right)
+    scene.width = max(used, scene.width)
+    shift, boxes = (scene.width - used) / 2, []
+    x = start + shift
+
+    def stack(names, y):
+        for name in names:
+            depth, column = strips[name]
+            turned = AXES[name][0] == "j"              # not B, whose columns lie along the grid as they are
+            pixels = (row, column) if turned else (column, row)
+            boxes.append(Box(name, tensors[name], x, y, *pixels, turned))
+            scene.text(x - 6, y + depth / 2 + 4, "name end", name)
+            y += depth + GAP
+        return y
+
+    def line_up(names, x, y):
+        for name in names:
+            depth, column = strips[name]
+            middle = x + (room[name] - GAP - 3) / 2
+            boxes.append(Box(name, tensors[name], middle - depth / 2, y, row, column))
+            scene.text(middle, y - 5, "name mid", name)
+            x += room[name]
+
+    y = stack(above, y) + LINE + 4
+    line_up(left, shift, y)
+    line_up(right, x + wide + GAP + 3, y)
+    _draw_cells(scene, recording, x, y, row)
+    stored = next((name for name in THE_GRID if name in recording.tensors), None)
+    caption = f"tiles of {stored}" if stored else "tiles of S, which HBM never holds"
+    scene.text(x + wide / 2, y + tall + 13, "small mid off", caption)
+    return boxes, stack(below, y + tall + GAP + LINE)
+
+
+def _strip(name, shape, row, room):
+    """How deep a tensor is across the grid, and the pixels of one of its columns."""
+    if len(shape) == 1:
+        return VECTOR, VECTOR
+    columns = shape[AXES[name].index("k")] if "k" in AXES[name] else shape[1]
+    column = min(row, room / columns)
+    return columns * column, column
+
+
+def _draw_cells(scene, recording, x, y, row):
+    """Every tile of the grid, crossed out if it is never visited, and whatever else was visited."""
+    cut = {axis: blocks(recording, axis) for axis in "ij"}
+    visited = dict.fromkeys(step.tile for step in recording.steps if step.tile)
+    looks = {tile: [] for tile in [*product(cut["i"], cut["j"]), *visited]}
+    seen, since = set(), None
+    for step in recording.steps:
+        if (step.phase, step.head) != since:
+            seen, since = set(), (step.phase, step.head)
+        for tile, its in looks.items():
+            its.append("cell lit" if tile == step.tile else "cell seen" if tile in seen else "cell")
+        seen.add(step.tile)
+    for tile, its in looks.items():
+        (top, bottom), (left, right) = tile
+        place = x + left * row, y + top * row, (right - left) * row, (bottom - top) * row
+        scene.rect(*place, its)
+        if tile not in visited:
+            scene.add("stroke", *place, look="never")
+    for axis, spans in cut.items():
+        for n, (start, stop) in enumerate(spans if len(spans) <= FEW else []):
+            middle = (start + stop) / 2 * row
+            place = (x - 6, y + middle + 4, "small end") if axis == "i" else (x + middle, y - 5, "small mid")
+            scene.text(*place, str(n))
+
+
+def _draw_side_by_side(scene, recording, shapes, y, row, grid):
+    """Tensors with their names and bytes under them. Returns their boxes, and where they end."""
+    columns = {name: VECTOR if len(shape) == 1 else min(row, grid / shape[1]) for name, shape in shapes.items()}
+    lying = {name for name, shape in shapes.items() if len(shape) == 1 and name not in VECTORS}
+    sizes = {}
+    for name, shape in shapes.items():
+        w, h = (*shape, 1)[1] * columns[name], shape[0] * row
+        sizes[name] = (h, w) if name in lying else (w, h)
+    places, bottom = shelves(sizes, scene.width, y + 4, label=2 * LINE + 6, least=40)
+    for name, (x, top) in places.items():
+        middle, under = x + sizes[name][0] / 2, top + sizes[name][1]
+        scene.text(middle, under + 12, "name mid", name)
+        nbytes = [step.hbm[name][1] if name in step.hbm else None for step in recording.steps]
+        scene.text(middle, under + 25, "small mid", ["" if n is None else bytes_text(n) for n in nbytes])
+    boxes = [Box(name, shape, *places[name], row, columns[name], name in lying) for name, shape in shapes.items()]
+    return boxes, bottom
