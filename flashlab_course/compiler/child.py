@@ -35,18 +35,23 @@ def kernel_of(job):
     return namespace[job["kernel"]]
 
 
-def specialised(value):
-    """(type, is it a multiple of 16?) of a run-time argument, by the rules of a launch. Loads are wide if it is."""
+def type_of(value):
+    """Triton's name for the type of a run-time argument."""
     if isinstance(value, dict) and "block" in value:
         parts = [f"{POINTERS[value['tensor']][1:]}{value['block']}", value["layout"]]
-        return f"tensordesc<{','.join(filter(None, parts))}>", False
+        return f"tensordesc<{','.join(filter(None, parts))}>"
     if isinstance(value, dict):
-        return POINTERS[value["tensor"]], True
-    if isinstance(value, bool):
-        return "i1", False
-    if isinstance(value, float):
-        return "fp32", False
-    return ("i32" if -(2**31) <= value < 2**31 else "i64"), value % 16 == 0
+        return POINTERS[value["tensor"]]
+    if isinstance(value, int):
+        return "i1" if isinstance(value, bool) else "i32" if -(2**31) <= value < 2**31 else "i64"
+    return "fp32"
+
+
+def in_sixteens(value):
+    """Whether a launch knows a multiple of 16: a pointer or an integer. Loads are wide if it is."""
+    if isinstance(value, dict):
+        return "block" not in value
+    return type(value) is int and value % 16 == 0
 
 
 def ast_source(kernel, arguments, specialise):
@@ -55,14 +60,13 @@ def ast_source(kernel, arguments, specialise):
     for n, parameter in enumerate(kernel.params):
         value = options.pop(parameter.name)
         known = specialise and not parameter.do_not_specialize
-        one = known and value == 1 and isinstance(value, int)                          # a stride of 1 is compiled in
+        one = known and type(value) is int and value == 1              # a stride of 1 is compiled in
         if parameter.is_constexpr or value is None or one:
-            signature[parameter.name] = "constexpr"
-            constants[n,] = value
-            continue
-        signature[parameter.name], multiple_of_16 = specialised(value)
-        if multiple_of_16 and known:
-            attributes[n,] = [["tt.divisibility", 16]]
+            signature[parameter.name], constants[n,] = "constexpr", value
+        else:
+            signature[parameter.name] = type_of(value)
+            if known and in_sixteens(value):
+                attributes[n,] = [["tt.divisibility", 16]]
     if kernel.is_gluon():
         from triton.experimental.gluon._runtime import GluonASTSource  # here: it takes a while, and few jobs need it
 

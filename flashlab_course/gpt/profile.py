@@ -11,7 +11,7 @@ from flashlab_course.gpt.train import train_step
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")        # else PyTorch's profiler writes that it has started and stopped
 PARTS = ("attention", "projections", "mlp", "head")    # as the model calls them, with record_function
-STEP_BACK = "autograd::engine::evaluate_function: "    # what autograd calls each
+STEP_BACK = "autograd::engine::evaluate_function: "    # begins the name of each step of the backward pass
 
 
 def parts(model, tokens, dtype=None, steps=2):
