@@ -50,7 +50,7 @@ class Compiled:
 
 
 class CompileError(RuntimeError):
-    """A kernel that the compiler refuses: the class of its exception, its reason, and the line of code, "" if unknown."""
+    """A kernel that the compiler refuses: the kind of exception, its reason, and the line of code, "" if unknown."""
 
     def __init__(self, kernel, kind, text):
         super().__init__(f"{kernel} does not compile: {kind}: {text[-4000:]}")

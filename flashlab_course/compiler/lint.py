@@ -65,8 +65,7 @@ def report(launches, strays):
     found = list(strays.values())
     results = try_all([(kernel, arguments, H100) for kernel, arguments in launches])
     for (kernel, _), result in zip(launches, results, strict=True):
-        look = refusal if isinstance(result, CompileError) else remarks
-        found += look(kernel.fn.__name__, result)
+        found += remarks(kernel.fn.__name__, result)
     return sorted(dict.fromkeys(found), key=lambda one: LEVELS.index(one.level))
 
 
@@ -81,11 +80,14 @@ def refusal(name, error):
         fix = "pad the inner dimension to 16 with zeros (a masked load does it), or use tl.sum(a * b)"
     elif "same dtype" in why:
         rule, fix = "mixed_dot", "cast one operand: p.to(v.dtype)"
-    return [Finding(rule, "fails", f"{name} does not compile{place}: {why}", fix)]
+    return Finding(rule, "fails", f"{name} does not compile{place}: {why}", fix)
 
 
 def remarks(name, result):
-    """Findings for a kernel that compiles."""
+    """The Findings for what the compiler made of a kernel: Compiled, or a CompileError."""
+    if isinstance(result, CompileError):
+        yield refusal(name, result)
+        return
     limit = SHARED_LIMIT[H100]
     if result.shared_bytes > limit:
         yield Finding("shared", "fails",
