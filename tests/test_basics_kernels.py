@@ -221,12 +221,17 @@ def compiled():
     return dict(zip(jobs, compile_all(list(jobs.values())), strict=True))
 
 
+once = pytest.mark.xdist_group("compiled_basics")           # one worker compiles, once
+
+
+@once
 def test_no_kernel_spills_and_each_fits_shared_memory(compiled):
     for name, binary in compiled.items():
         if "too few warps" not in name:
             assert binary.spills == 0 and binary.shared_bytes <= SHARED_LIMIT[binary.arch] and not binary.warnings, name
 
 
+@once
 @pytest.mark.parametrize("name, instruction", [
     ("pointers 80", "mma.sync"), ("pointers 90", "wgmma.mma_async"), ("descriptors 90", "wgmma.mma_async"),
     ("descriptors 100", "tcgen05.mma"), ("pointers 90", "cp.async"), ("descriptors 90", "cp.async.bulk.tensor"),
@@ -236,6 +241,7 @@ def test_the_instructions_that_the_chapter_shows_are_there(compiled, name, instr
     assert instruction in compiled[name].ptx
 
 
+@once
 def test_a_large_tile_on_four_warps_spills_and_the_assembler_says_so(compiled):
     binary = compiled["too few warps 90"]
     assert binary.spills > 0 and any("serialized" in line for line in binary.warnings)

@@ -40,14 +40,14 @@ def watch(watcher):
 class Traffic:
     """A watcher that counts the bytes between HBM and the programs, tensor by tensor, as flashlab.memory does.
 
-    What a mask leaves out is not counted, and an address that one load asks for several times counts once. An atomic
-    update reads and writes. Compiled kernels hide their accesses: for them only launches and programs are counted.
+    An address that one load asks for several times counts once. An atomic update reads and writes. Compiled kernels
+    hide their accesses: for them only launches and programs are counted.
 
     read, written    {name: bytes}
     atomic           {name: elements that were updated by atomics}
     largest          {name: most elements in a single load}
     launches         [(kernel, args, kwargs)]
-    programs         how many programs all launches had together
+    programs         of all launches together
     """
 
     def __init__(self, **tensors):

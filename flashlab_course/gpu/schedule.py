@@ -18,7 +18,7 @@ HALF_COPIED, NOTHING = -1, -2          # what `compute` reads from a slot still 
 
 
 class Span(NamedTuple):
-    """A unit was busy with something from `start` up to `end`."""
+    """A unit worked on something from `start` up to `end`."""
 
     unit: str
     name: str

@@ -3,15 +3,14 @@
     trace = launch(vector_add, grid=2, block=64)(A, B, C, N)       # CUDA C++: vector_add<<<2, 64>>>(A, B, C, N)
     trace.steps                                                     # each step of each warp, lane by lane
 
-A kernel is a Python function written for one thread, line by line as in CUDA C++ (gpu/cuda/*.cu): it finds its element
+A kernel is a Python function written for one thread, line by line as in CUDA C++ (gpu/cuda/*.cu). It finds its element
 from threadIdx, blockIdx and blockDim and returns nothing. Tensors arrive as pointers: A[i] is the i-th number from A's
-first. Understood: assignments, calls, if/elif/else, while, for over range, return.
+first. A kernel may use assignments, calls, if/elif/else, while, for over range, and return.
 
-What is modelled: the 32 lanes of a warp take every step together. Where they disagree on a branch, the warp runs both
-sides one after the other, each with only its own lanes active, and they join again after it. With launch(..., shared=n)
-a block has n numbers that all its threads see, `shared`; at syncthreads() a warp waits for the block's other warps.
-What is not modelled: time, caches, and the order of warps (here each goes as far as it can before the next one starts;
-on a GPU in any order, many at once).
+The 32 lanes of a warp take every step together. Where they disagree on a branch, the warp runs both sides one after the
+other, each with only its own lanes active. With launch(..., shared=n) the threads of a block share n numbers, `shared`;
+at syncthreads() a warp waits for the block's other warps. Not modelled: time, caches, and the order of warps, which run
+one after the other here.
 """
 
 import ast
@@ -51,7 +50,7 @@ class Access(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One line, taken by one warp: the lanes that are active do it, the others wait."""
+    """One line, taken by one warp: the active lanes run it, the others wait."""
 
     block: Dim3
     warp: int              # within its block
@@ -130,10 +129,8 @@ def launch(kernel, grid, block, shared=0):
 
     grid, block   blocks in the grid, threads in a block: a number, or a tuple (x, y, z) of up to three
     shared        how many numbers of shared memory each block has; NaN until they are written
-
-    Raises: ValueError, TypeError for a grid, a block or an argument that a GPU would refuse; IndexError, with the
-            thread and the line, for an access outside a tensor; SyntaxError for Python beyond the list above;
-            RuntimeError for a barrier that some lanes of a warp, or some warps of a block, never reach
+    Raises: IndexError for an access outside a tensor, RuntimeError for a barrier that some threads never reach,
+            SyntaxError for Python beyond the list above
     """
     grid, block = _dim3("grid", grid), _dim3("block", block)
     if math.prod(block) > MAX_BLOCK:
@@ -152,11 +149,16 @@ def launch(kernel, grid, block, shared=0):
             if shared:                                     # its accesses are not HBM's: they go to no log
                 special["shared"] = _Pointer("shared", torch.full((shared,), torch.nan), [])
             warps = []
-            for first in range(0, len(threads), WARP):     # x runs fastest: 32 threads next to each other are a warp
+            for first in range(0, len(threads), WARP):     # x runs fastest: 32 neighbours are a warp
                 mine = threads[first:first + WARP]
                 lanes = [code.start(given, special | {"threadIdx": thread}) for thread in mine]
                 warps.append(_run_warp(code, trace, index, first // WARP, mine, lanes, log))
-            _run_together(warps, kernel.__name__)
+            while warps:                                   # each runs up to its next barrier, until all have ended
+                waiting = [warp for warp in warps if next(warp, None)]
+                if waiting and len(waiting) < len(warps):
+                    raise RuntimeError(f"{code.name}: some warps wait at syncthreads() for others that have ended; "
+                                       "a GPU would hang or go on wrongly")
+                warps = waiting
         return trace
 
     return run
@@ -164,16 +166,6 @@ def launch(kernel, grid, block, shared=0):
 
 def _places(size):
     return [Dim3(x, y, z) for z in range(size.z) for y in range(size.y) for x in range(size.x)]
-
-
-def _run_together(warps, name):
-    """Run the warps of a block, each up to its next barrier, until all have ended."""
-    while warps:
-        waiting = [warp for warp in warps if next(warp, None)]
-        if waiting and len(waiting) < len(warps):
-            raise RuntimeError(f"{name}: some warps wait at syncthreads() for others that have ended; "
-                               "a GPU would hang or go on wrongly")
-        warps = waiting
 
 
 def _run_warp(code, trace, block, warp, threads, lanes, log):
