@@ -1,7 +1,7 @@
-"""Compiles kernels in a process of its own, because a process that interprets kernels cannot. See ahead_of_time.py.
+"""Compiles kernels for ahead_of_time.py, in a process that does not interpret them.
 
 stdin: a list of jobs as JSON. stdout, last line: a list of results, one for each job. A kernel comes as source text, so
-nothing but Triton is imported; one in Gluon comes as the name of its module.
+only Triton is imported; a kernel in Gluon comes as the name of its module.
 """
 
 import base64
@@ -55,7 +55,7 @@ def in_sixteens(value):
 
 
 def ast_source(kernel, arguments, specialise):
-    """What triton.compile takes, and the launch options that are left of the arguments: num_warps, num_stages."""
+    """The input of triton.compile, and the launch options among the arguments: num_warps, num_stages."""
     signature, constants, attributes, options = {}, {}, {}, dict(arguments)
     for n, parameter in enumerate(kernel.params):
         value = options.pop(parameter.name)
@@ -97,7 +97,7 @@ def without_places(text):
 
 
 def assembled(ptx, arch):
-    """ptxas once more, for what it says: registers, bytes spilled (stores and loads), warnings."""
+    """Run ptxas once more for its report: registers, bytes spilled (stores and loads), warnings."""
     target = re.search(r"^\.target (\w+)", ptx, re.MULTILINE)[1]
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)
