@@ -42,20 +42,17 @@ def test_idle_lanes_belong_to_their_warp():
     assert right and {(sum(step.active), len(step.active)) for step in trace.steps} == {(8, 32)}
 
 
-@pytest.mark.parametrize("kernel, grid", [(simt.matrix_add, (3, 5)), (simt.matrix_add_down_columns, (2, 9))])
-def test_matrix_add_both_ways(kernel, grid):
-    A, B, C = torch.randn(40, 70), torch.randn(40, 70), torch.full((40, 70), torch.nan)
-    launch(kernel, grid, (32, 8))(A, B, C, 40, 70)
-    assert torch.equal(C, A + B)
-
-
 def test_neighbours_along_a_row_share_sectors_and_down_a_column_do_not():
-    A, B, C = (torch.zeros(64, 64) for _ in range(3))
-    along = launch(simt.matrix_add, (2, 8), (32, 8))(A, B, C, 64, 64).sectors("load")
-    down = launch(simt.matrix_add_down_columns, (2, 8), (32, 8))(A, B, C, 64, 64).sectors("load")
-    assert along[1] == down[1] == 2 * 64 * 64 // 32         # as many instructions
-    assert along[0] == 4 * along[1]                         # 32 floats of 4 bytes are 4 sectors of 32
-    assert down[0] == 32 * down[1]
+    found = {}
+    for kernel, grid in ((simt.matrix_add, (3, 5)), (simt.matrix_add_down_columns, (2, 9))):
+        A, B, C = torch.randn(40, 70), torch.randn(40, 70), torch.full((40, 70), torch.nan)
+        launch(kernel, grid, (32, 8))(A, B, C, 40, 70)
+        assert torch.equal(C, A + B)
+        A, B, C = (torch.zeros(64, 64) for _ in range(3))
+        found[kernel.__name__] = launch(kernel, (2, 8), (32, 8))(A, B, C, 64, 64).sectors("load")
+    instructions = 2 * 64 * 64 // 32
+    assert found["matrix_add"] == (4 * instructions, instructions)         # 32 floats of 4 bytes are 4 sectors of 32
+    assert found["matrix_add_down_columns"] == (32 * instructions, instructions)
 
 
 def two_paths(period, N=64, rounds=3):
@@ -244,28 +241,19 @@ def test_without_a_gpu_a_cuda_kernel_points_to_the_interpreter():
 
 
 @gpu
-@pytest.mark.parametrize("name, grid, block, shape, numbers", [
-    ("vector_add", 4, 64, (200,), (200,)),
-    ("vector_add", 1, 64, (8,), (8,)),
-    ("matrix_add", (3, 5), (32, 8), (40, 70), (40, 70)),
-    ("matrix_add_down_columns", (2, 9), (32, 8), (40, 70), (40, 70)),
+@pytest.mark.parametrize("name, grid, block, shapes, numbers", [
+    ("vector_add", 4, 64, [200] * 3, [200]),
+    ("matrix_add", (3, 5), (32, 8), [(40, 70)] * 3, [40, 70]),
+    ("matrix_add_down_columns", (2, 9), (32, 8), [(40, 70)] * 3, [40, 70]),
+    ("block_sum", 3, 64, [192, 3], []),
+    *(("two_paths", 2, 64, [100], [100, period, 5]) for period in (1, 5, 32)),
 ])
-def test_the_interpreter_agrees_with_the_gpu_bit_for_bit(name, grid, block, shape, numbers):
-    A, B = torch.randn(shape), torch.randn(shape)
-    C, C_gpu = torch.full(shape, torch.nan), torch.full(shape, torch.nan, device="cuda")
-    launch(getattr(simt, name), grid, block)(A, B, C, *numbers)
-    cuda.kernel(name)(grid, block)(A.cuda(), B.cuda(), C_gpu, *numbers)
-    assert torch.equal(C, C_gpu.cpu())
-
-
-@gpu
-@pytest.mark.parametrize("period", [1, 5, 32])
-def test_the_divergent_kernel_agrees_with_the_gpu(period):
-    X = torch.randn(100)
-    X_gpu = X.cuda()
-    launch(simt.two_paths, 2, 64)(X, 100, period, 5)
-    cuda.kernel("two_paths")(2, 64)(X_gpu, 100, period, 5)
-    torch.testing.assert_close(X, X_gpu.cpu())
+def test_the_interpreter_agrees_with_the_gpu(name, grid, block, shapes, numbers):
+    tensors = [torch.randn(shape) for shape in shapes]
+    on_gpu = [T.cuda() for T in tensors]
+    launch(getattr(simt, name), grid, block, shared=block if name == "block_sum" else 0)(*tensors, *numbers)
+    cuda.kernel(name)(grid, block)(*on_gpu, *numbers)
+    torch.testing.assert_close(on_gpu[-1].cpu(), tensors[-1])
 
 
 @gpu
