@@ -93,30 +93,20 @@ def matmul(A, B, *, precision="ieee", group=8, descriptors=False, **tiles):
     Precision: of float32 inputs: "ieee" multiplies in float32, "tf32" on the tensor cores with 10 bits of mantissa,
                "tf32x3" in three such steps that win most of the bits back
     Grid:      ceil(M / B_m) * ceil(N / B_n) programs, `group` tile rows at a time
-    Raises:    TypeError or ValueError before anything is launched
     """
     check_tensors(torch.float16, torch.float32, ndim=2, A=A, B=B)
     if A.shape[1] != B.shape[0]:
         raise ValueError(f"B must have as many rows as A has columns, {A.shape[1]}, got {B.shape[0]}")
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    C = torch.empty(A.shape[0], B.shape[1], dtype=A.dtype, device=A.device)
-    kernel, grid, arguments = launch(A, B, C, precision=precision, group=group, descriptors=descriptors, **tiles)
-    with torch.cuda.device_of(A):
-        kernel[grid](**arguments)
-    return C
-
-
-def launch(A, B, C, *, precision="ieee", group=8, descriptors=False, **tiles):
-    """The kernel, the grid and the arguments of one launch; nothing runs."""
     (M, K), N = A.shape, B.shape[1]
-    tiles = best_tiles(A.dtype, A.device) | tiles
-    grid = (triton.cdiv(M, tiles["B_m"]) * triton.cdiv(N, tiles["B_n"]),)
-    arguments = {"A": A, "B": B, "C": C, "M": M, "N": N, "K": K, "group": group, "precision": precision} | tiles
-    if descriptors:
-        prepare_descriptors(A=A, B=B, C=C)
-        strides = {"stride_Am": A.stride(0), "stride_Bk": B.stride(0), "stride_Cm": C.stride(0)}
-        return matmul_descriptor_kernel, grid, arguments | strides
-    names = ("stride_Am", "stride_Ak", "stride_Bk", "stride_Bn", "stride_Cm", "stride_Cn")
-    strides = zip(names, A.stride() + B.stride() + C.stride(), strict=True)
-    return matmul_kernel, grid, arguments | dict(strides)
+    C = torch.empty(M, N, dtype=A.dtype, device=A.device)
+    options = best_tiles(A.dtype, A.device) | tiles | {"group": group, "precision": precision}
+    grid = (triton.cdiv(M, options["B_m"]) * triton.cdiv(N, options["B_n"]),)
+    with torch.cuda.device_of(A):
+        if descriptors:
+            prepare_descriptors(A=A, B=B, C=C)
+            matmul_descriptor_kernel[grid](A, B, C, M, N, K, A.stride(0), B.stride(0), C.stride(0), **options)
+        else:
+            matmul_kernel[grid](A, B, C, M, N, K, *A.stride(), *B.stride(), *C.stride(), **options)
+    return C

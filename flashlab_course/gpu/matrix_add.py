@@ -41,7 +41,6 @@ def matrix_add(X, Y, *, B_m=32, B_n=64, descriptors=False):
     Shapes:  X (M, N), Y (M, N) of any strides -> (M, N) contiguous; float16, float32.
              With descriptors: rows without gaps, and row strides of whole 16 bytes
     Grid:    (ceil(M / B_m), ceil(N / B_n)) programs, one tile each, B_m and B_n powers of two
-    Raises:  TypeError or ValueError before anything is launched
     """
     check_tensors(torch.float16, torch.float32, ndim=2, X=X, Y=Y)
     check_same_shape(X, Y)

@@ -45,7 +45,6 @@ def row_softmax(X, *, B_m=None):
     Shapes:  X (M, N), rows without gaps, any row stride -> (M, N) contiguous, in X's dtype; N <= 32768
     Traffic: reads M·N, writes M·N                         [elements]
     Grid:    ceil(M / B_m) programs of B_m rows
-    Raises:  TypeError or ValueError before anything is launched
     """
     check_tensors(torch.float16, torch.float32, ndim=2, X=X)
     M, N = X.shape

@@ -31,7 +31,6 @@ def vector_add(X, Y, *, B=1024, kernel=vector_add_kernel):
 
     Shapes:  X (N,), Y (N,) -> (N,), all contiguous; float16, float32
     Grid:    ceil(N / B) programs of B elements, B a power of two
-    Raises:  TypeError or ValueError before anything is launched
     """
     check_tensors(torch.float16, torch.float32, ndim=1, X=X, Y=Y)
     check_same_shape(X, Y)

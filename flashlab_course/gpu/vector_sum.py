@@ -32,7 +32,6 @@ def vector_sum(X, *, how="partial", B=1024):
     Shapes:  X (N,) contiguous float32, N >= 1 -> (1,)
     how:     "element": an atomic addition per element; "block": one per program; "partial": none; a second, single
              program adds the programs' sums, in the same order every time
-    Raises:  TypeError or ValueError before anything is launched
     """
     check_tensors(torch.float32, ndim=1, X=X)
     if how not in ("element", "block", "partial"):
