@@ -135,11 +135,13 @@ def launch(kernel, grid, block, shared=0):
     grid, block = _dim3("grid", grid), _dim3("block", block)
     if math.prod(block) > MAX_BLOCK:
         raise ValueError(f"block has {math.prod(block)} threads, a GPU allows {MAX_BLOCK}")
-    code = _Stepwise(kernel)
+    code, names = _Stepwise(kernel), list(inspect.signature(kernel).parameters)
 
     def run(*arguments):
         log, trace = [], Trace(kernel.__name__, grid, block)
-        given = inspect.signature(kernel).bind(*arguments).arguments
+        if len(arguments) != len(names):
+            raise TypeError(f"{code.name} takes {len(names)} arguments ({', '.join(names)}), got {len(arguments)}")
+        given = dict(zip(names, arguments, strict=True))
         for name, value in given.items():
             if isinstance(value, torch.Tensor):
                 given[name] = _Pointer(name, value, log)
