@@ -1,4 +1,4 @@
-"""CHAPTERS: the notebooks there are, in order. The map in 00, the README's table and `doctor` all loop over it."""
+"""CHAPTERS: all notebooks in order, for the map in 00, the README's table and `doctor`."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""How to type a command of the course so that it runs where the reader stands, and what a terminal can show."""
+"""How to type a command of the course in the reader's terminal, and the letters that a terminal can show."""
 
 import codecs
 import os
@@ -17,10 +17,9 @@ def line(*words):
 
 
 def python():
-    """This Python as a terminal finds it: "python" if that is the one, else a path relative to the working directory,
-    else the whole path.
+    """This Python as a terminal finds it: "python" if that is the one, else a path, relative if it lies below.
 
-    A notebook's terminal opens in the folder that the file browser shows and may set PATH anew: there, the whole path.
+    In a notebook the whole path: its terminals may open in another folder and with another PATH.
     """
     if "ipykernel" in sys.modules:
         return shlex.quote(sys.executable)
@@ -35,14 +34,14 @@ def python():
 
 
 def _same(path):
-    """Is that this Python? Links are not followed: an environment's python links to one that lacks its packages."""
+    """Is that this Python? Links are not followed: an environment's python links to one without its packages."""
     return path is not None and os.path.normcase(os.path.abspath(path)) == os.path.normcase(sys.executable)
 
 
 # ---- what a terminal can show
 
 def readable(*streams):
-    """Let these streams write letters that they have in place of those that they lack: an old terminal, LC_ALL=C."""
+    """Let these streams replace letters that they cannot write, as in an old terminal or with LC_ALL=C."""
     codecs.register_error("flashlab.plain", _plain)
     for stream in streams:
         if hasattr(stream, "reconfigure"):                               # a notebook's stream takes all letters

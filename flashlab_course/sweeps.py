@@ -1,8 +1,7 @@
 """Experiments under the memory model: the rungs over a range of N, or of tile sizes.
 
-Each returns points, as figures.traffic_against draws them: dicts of rung, N, d, B,
-sram_bytes, causal, formula and measured (HBM bytes), sram_peak. Where the SRAM overflows, measured is None and overflow
-is the error's text.
+Each returns points for figures.traffic_against: dicts of rung, N, d, B, sram_bytes, causal, formula and measured (HBM
+bytes), sram_peak. Where the SRAM overflows, measured is None and overflow is the error's text.
 """
 
 import torch
@@ -17,49 +16,42 @@ def tiled_rungs():
     return [r.name for r in RUNGS if r.tiled and not r.heads]
 
 
-def over_N(Ns, d=64, sram_bytes=A100_SRAM, rungs=None, causal=False):
+def over_N(Ns, d=64, sram_bytes=A100_SRAM, rungs=None):
     """Each rung at each N, in tiles of the default size. rungs: names; naive and the tiled ones if None."""
     with Memory(sram_bytes):
         B = largest_square_tile(d, d, element_size=4)
     names = rungs or [RUNGS[0].name, *tiled_rungs()]
-    return [_point(name, QKV, B, sram_bytes, causal) for QKV in (_inputs(N, d) for N in Ns) for name in names]
+    return [_point(name, QKV, B, sram_bytes) for QKV in (_inputs(N, d) for N in Ns) for name in names]
 
 
-def over_tiles(N, d=64, sizes=(16, 32, 48, 64, 80, 96, 128), sram_bytes=A100_SRAM, rungs=None, causal=False):
-    """Each rung with B_r = B_c = B for each size. rungs: names; the tiled ones if None."""
+def over_tiles(N, d, sizes, sram_bytes=A100_SRAM):
+    """Each tiled rung with B_r = B_c = B for each size."""
     QKV = _inputs(N, d)
-    return [_point(name, QKV, B, sram_bytes, causal) for name in rungs or tiled_rungs() for B in sizes]
+    return [_point(name, QKV, B, sram_bytes) for name in tiled_rungs() for B in sizes]
 
 
 def over_heights(N, d, heights, B_c=256):
-    """FA2 with query tiles of each height, beside naive: points as above that also know `naive`, the bytes it moves.
+    """FA2 with query tiles of each height. These points also know `naive`, the bytes that naive attention moves.
 
     Key tiles change nothing in FA2's traffic; wide ones make few steps. The SRAM is as large as they need.
     """
-    QKV, fa2, whole = _inputs(N, d), rung("fa2_forward"), 1 << 30
-    naive = _point(RUNGS[0].name, QKV, B_c, whole, False)["measured"]
-    points = []
-    for B in heights:
-        with Memory(whole) as mem:
-            fa2.function(*QKV, B_r=B, B_c=B_c)
-        points.append({"rung": fa2.name, "N": N, "d": d, "B": B, "sram_bytes": whole, "causal": False, "naive": naive,
-                       "formula": fa2.cost(N, N, d, B_r=B, B_c=B_c).traffic, "measured": mem.read + mem.written,
-                       "sram_peak": mem.sram_peak, "overflow": None})
-    return points
+    QKV, whole = _inputs(N, d), 1 << 30
+    naive = _point(RUNGS[0].name, QKV, B_c, whole)["measured"]
+    return [_point("fa2_forward", QKV, B, whole, B_c) | {"naive": naive} for B in heights]
 
 
 def _inputs(N, d):
     return [torch.randn(N, d) for _ in range(3)]
 
 
-def _point(name, QKV, B, sram_bytes, causal):
+def _point(name, QKV, B, sram_bytes, B_c=None):
     r, (N, d) = rung(name), QKV[0].shape
-    sizes = {"B_r": B, "B_c": B} if r.tiled else {}
-    point = {"rung": name, "N": N, "d": d, "B": B, "sram_bytes": sram_bytes, "causal": causal,
-             "formula": r.cost(N, N, d, causal=causal, **sizes).traffic}
+    sizes = {"B_r": B, "B_c": B_c or B} if r.tiled else {}
+    point = {"rung": name, "N": N, "d": d, "B": B, "sram_bytes": sram_bytes, "causal": False,
+             "formula": r.cost(N, N, d, **sizes).traffic, "measured": None, "sram_peak": None, "overflow": None}
     try:
         with Memory(sram_bytes) as mem:
-            r.function(*QKV, causal=causal, **sizes)
+            r.function(*QKV, **sizes)
     except SRAMOverflow as error:
-        return point | {"measured": None, "sram_peak": None, "overflow": str(error)}
-    return point | {"measured": mem.read + mem.written, "sram_peak": mem.sram_peak, "overflow": None}
+        return point | {"overflow": str(error)}
+    return point | {"measured": mem.read + mem.written, "sram_peak": mem.sram_peak}

@@ -11,11 +11,13 @@ import triton.language as tl  # noqa: E402
 
 from flashlab.triton_mode import interpreted  # noqa: E402
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all  # noqa: E402
+from flashlab_course.compiler.lint import Strays  # noqa: E402
+from flashlab_course.compiler.watch import watch  # noqa: E402
 from flashlab_course.gpu import largest_score, matmul, matrix_add, row_softmax, vector_add, vector_sum  # noqa: E402
 from flashlab_course.gpu.matmul import tile_in_groups  # noqa: E402
 
 DEVICE = "cpu" if interpreted() else "cuda"
-DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+DTYPES = [torch.float32, torch.float16]
 SMALL = {"B_m": 32, "B_n": 16, "B_k": 16}
 
 
@@ -23,37 +25,12 @@ def randn(*shape, dtype=torch.float32):
     return torch.randn(*shape).to(DEVICE, dtype)
 
 
-def walled(T):
-    """T's numbers in the middle of a larger tensor of NaN: what reads beside them shows in the result."""
-    wide = torch.full([size + 8 for size in T.shape], torch.nan, dtype=T.dtype, device=T.device)
-    inner = wide[tuple(slice(4, -4) for _ in T.shape)]
-    inner.copy_(T)
-    return inner, wide
-
-
-def only_the_middle_was_written(wide):
-    outside = torch.ones_like(wide, dtype=torch.bool)
-    outside[tuple(slice(4, -4) for _ in wide.shape)] = False
-    return bool(wide[outside].isnan().all())
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("N", [0, 1, 97, 1024, 1025])
-def test_vector_add(N, dtype):
+@pytest.mark.parametrize("kernel", [vector_add.vector_add_kernel, vector_add.one_by_one_kernel])
+def test_vector_add(N, dtype, kernel):
     X, Y = randn(N, dtype=dtype), randn(N, dtype=dtype)
-    assert torch.equal(vector_add.vector_add(X, Y), X + Y)
-
-
-def test_vector_add_stays_within_its_vectors():
-    X, Y = walled(randn(100))[0], walled(randn(100))[0]
-    Out, wide = walled(torch.full((100,), torch.nan, device=DEVICE))
-    vector_add.vector_add_kernel[(2,)](X, Y, Out, 100, 64)
-    assert torch.equal(Out, X + Y) and only_the_middle_was_written(wide)
-
-
-def test_one_number_at_a_time_is_the_same_sum():
-    X, Y = randn(100), randn(100)
-    assert torch.equal(vector_add.vector_add(X, Y, B=64, kernel=vector_add.one_by_one_kernel), X + Y)
+    assert torch.equal(vector_add.vector_add(X, Y, B=64 if N < 100 else 1024, kernel=kernel), X + Y)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -64,21 +41,13 @@ def test_matrix_add_of_any_strides(turn_x, turn_y, dtype):
     assert torch.equal(matrix_add.matrix_add(X, Y), X + Y)
 
 
-def test_matrix_add_stays_within_its_matrices():
-    X, Y = walled(randn(45, 70))[0], walled(randn(45, 70))[0]
-    Out, wide = walled(torch.full((45, 70), torch.nan, device=DEVICE))
-    grid = (2, 2)
-    matrix_add.matrix_add_kernel[grid](X, Y, Out, *X.stride(), *Y.stride(), *Out.stride(), 45, 70, 32, 64)
-    assert torch.equal(Out, X + Y) and only_the_middle_was_written(wide)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_matrix_add_with_descriptors(dtype):
     X, Y = randn(45, 72, dtype=dtype), randn(45, 144, dtype=dtype)[:, 72:]
     assert torch.equal(matrix_add.matrix_add(X, Y, descriptors=True), X + Y)
 
 
-@pytest.mark.parametrize("dtype, eps", list(zip(DTYPES, [1e-6, 1e-3, 8e-3], strict=True)))
+@pytest.mark.parametrize("dtype, eps", list(zip(DTYPES, [1e-6, 1e-3], strict=True)))
 @pytest.mark.parametrize("M, N", [(1, 1), (5, 97), (33, 200), (3, 1025), (2, 8192)])
 def test_row_softmax(M, N, dtype, eps):
     X = randn(M, N + 3, dtype=dtype)[:, :N] * 10
@@ -87,25 +56,15 @@ def test_row_softmax(M, N, dtype, eps):
     assert (Y.double() - torch.softmax(X.double(), 1)).abs().max() <= eps
 
 
-def test_row_softmax_survives_large_logits_and_keeps_nan_and_empty_inputs():
+def test_row_softmax_survives_large_logits_and_keeps_nan():
     X = randn(4, 50) * 1e4
     X[0, 3], X[1], X[2, 0] = torch.nan, -1e4, -torch.inf
     torch.testing.assert_close(row_softmax.row_softmax(X), torch.softmax(X, 1), equal_nan=True)
-    assert row_softmax.row_softmax(randn(0, 5)).shape == (0, 5)
-    assert row_softmax.row_softmax(randn(5, 0)).shape == (5, 0)
-
-
-def test_row_softmax_stays_within_its_rows():
-    X = walled(randn(5, 97))[0]
-    Y, wide = walled(torch.full((5, 97), torch.nan, device=DEVICE))
-    row_softmax.row_softmax_kernel[(3,)](X, Y, 5, X.stride(0), Y.stride(0), 97, 2, 128)
-    torch.testing.assert_close(Y, torch.softmax(X, 1))
-    assert only_the_middle_was_written(wide)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("descriptors", [False, True])
-@pytest.mark.parametrize("M, K, N, group", [(97, 72, 88, 2), (16, 16, 16, 8), (200, 128, 64, 3)])
+@pytest.mark.parametrize("M, K, N, group", [(97, 72, 88, 2), (16, 16, 16, 8), (130, 48, 64, 3)])
 def test_matmul(M, K, N, group, descriptors, dtype):
     A, B = randn(M, K, dtype=dtype), randn(K, N, dtype=dtype)
     C = matmul.matmul(A, B, group=group, descriptors=descriptors, **SMALL)
@@ -122,13 +81,23 @@ def test_matmul_of_transposed_and_strided_matrices_and_of_empty_ones():
     assert torch.equal(matmul.matmul(randn(4, 0), randn(0, 3), **SMALL), torch.zeros(4, 3, device=DEVICE))
 
 
-def test_matmul_reads_and_writes_nothing_outside():
-    A, B = walled(randn(50, 40))[0], walled(randn(40, 30))[0]
-    C, wide = walled(torch.full((50, 30), torch.nan, device=DEVICE))
-    kernel, grid, arguments = matmul.launch(A, B, C, group=2, **SMALL)
-    kernel[grid](**arguments)
-    torch.testing.assert_close(C, A @ B, rtol=1e-5, atol=1e-5)
-    assert only_the_middle_was_written(wide)
+WITHIN = {
+    "vector_add": lambda: vector_add.vector_add(randn(100), randn(100), B=64),
+    "one by one": lambda: vector_add.vector_add(randn(100), randn(100), B=64, kernel=vector_add.one_by_one_kernel),
+    "matrix_add": lambda: matrix_add.matrix_add(randn(45, 70), randn(70, 45).T),
+    "row_softmax": lambda: row_softmax.row_softmax(randn(5, 97), B_m=2),
+    "matmul": lambda: matmul.matmul(randn(50, 40), randn(40, 30), group=2, **SMALL),
+    "sum by element": lambda: vector_sum.vector_sum(randn(100), how="element", B=64),
+    "sum": lambda: vector_sum.vector_sum(randn(1000), B=64),
+}
+
+
+@pytest.mark.skipif(not interpreted(), reason="compiled kernels hide their addresses")
+@pytest.mark.parametrize("name", WITHIN)
+def test_no_load_or_store_lies_outside_the_tensors(name):
+    with watch(Strays()) as seen:
+        WITHIN[name]()
+    assert seen.launches and not seen.findings
 
 
 @triton.jit
@@ -167,8 +136,8 @@ def test_both_ways_of_loading_keys_give_the_same_scores(transposed_load, blind):
 WRONG = {
     "vector_add shapes": (lambda: vector_add.vector_add(randn(3), randn(4)), ValueError, "Y must have X's shape"),
     "vector_add dtype": (lambda: vector_add.vector_add(randn(3), randn(3).half()), TypeError, "Y must match X's dtype"),
-    "vector_add int": (
-        lambda: vector_add.vector_add(*[torch.arange(3, device=DEVICE)] * 2), TypeError, "X must be one of float16"),
+    "vector_add int": (lambda: vector_add.vector_add(*[torch.arange(3, device=DEVICE)] * 2), TypeError,
+                       "X must be one of torch.float16, torch.float32, got"),
     "vector_add strided": (lambda: vector_add.vector_add(randn(6)[::2], randn(3)), ValueError, "X must be contiguous"),
     "vector_add list": (lambda: vector_add.vector_add([1.0], randn(1)), TypeError, "X must be a torch.Tensor"),
     "matrix_add ndim": (lambda: matrix_add.matrix_add(randn(3), randn(3)), ValueError, "X must have 2 dimensions"),
@@ -180,6 +149,7 @@ WRONG = {
     "matmul precision": (
         lambda: matmul.matmul(randn(3, 4), randn(4, 3), precision="fp8"), ValueError, "precision must be one of"),
     "vector_sum how": (lambda: vector_sum.vector_sum(randn(3), how="magic"), ValueError, "how must be"),
+    "vector_sum strided": (lambda: vector_sum.vector_sum(randn(6)[::2]), ValueError, "X must be contiguous"),
     "largest_scores sizes": (
         lambda: largest_score.largest_scores(randn(100, 64), randn(64, 64)), ValueError, "multiple of 128"),
 }
@@ -226,12 +196,17 @@ def compiled():
     return dict(zip(jobs, compile_all(list(jobs.values())), strict=True))
 
 
+once = pytest.mark.xdist_group("compiled_basics")           # one worker compiles, once
+
+
+@once
 def test_no_kernel_spills_and_each_fits_shared_memory(compiled):
     for name, binary in compiled.items():
         if "too few warps" not in name:
             assert binary.spills == 0 and binary.shared_bytes <= SHARED_LIMIT[binary.arch] and not binary.warnings, name
 
 
+@once
 @pytest.mark.parametrize("name, instruction", [
     ("pointers 80", "mma.sync"), ("pointers 90", "wgmma.mma_async"), ("descriptors 90", "wgmma.mma_async"),
     ("descriptors 100", "tcgen05.mma"), ("pointers 90", "cp.async"), ("descriptors 90", "cp.async.bulk.tensor"),
@@ -241,6 +216,7 @@ def test_the_instructions_that_the_chapter_shows_are_there(compiled, name, instr
     assert instruction in compiled[name].ptx
 
 
+@once
 def test_a_large_tile_on_four_warps_spills_and_the_assembler_says_so(compiled):
     binary = compiled["too few warps 90"]
     assert binary.spills > 0 and any("serialized" in line for line in binary.warnings)

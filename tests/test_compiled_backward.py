@@ -1,4 +1,4 @@
-"""The backward kernels above the first as GPUs would run them: tensor cores, copies, registers, shared memory, ahead of time."""
+"""The backward kernels above the first as GPUs would run them: tensor cores, copies, registers, shared memory."""
 
 import re
 
@@ -12,18 +12,20 @@ from flashlab_course.gpu.occupancy import occupancy
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 
-from test_compiled_ladder import BY_TMA, PACKED, PRODUCT, WINDOW  # noqa: E402
+from test_compiled_ladder import BY_THREADS, BY_TMA, PACKED, PRODUCT, WINDOW, product_loops  # noqa: E402
 
 from flashlab.kernels import fa2_atomic_backward, fa2_backward, fa2_split_backward, fa2_tma_backward
 from flashlab.kernels.tuning import Tiles  # noqa: E402
-from flashlab.operator import hopper_backward as fa2_hopper_backward  # noqa: E402
+from flashlab.operator import hopper_backward  # noqa: E402
 
-COPIES = {80: "cp.async.cg", 89: "cp.async.cg", 90: "cp.async.cg", 100: "cp.async.cg"}
+pytestmark = pytest.mark.xdist_group("compiled_backward")   # one worker compiles, once
+
 DKDV, DQ = 1, 2                        # which launch of three
 LAST_BUT_ONE = -2                      # of however many
+SMALLER = {"tiles": {"keys": Tiles(64, 64, 8, 2)}}
 
 
-def job(module, which, arch, d, causal, N=4096, H_kv=16, few=None, heads=16, N_k=None, **tiles):
+def job(module, arch, d, causal, N=4096, *, which=DKDV, H_kv=16, heads=16, N_k=None, few=None, **tiles):
     X, X_kv = (torch.empty(1, H, n, d, dtype=torch.bfloat16, device="meta") for H, n in ((heads, N), (H_kv, N_k or N)))
     L = torch.empty(1, heads, N, device="meta")
     launches = module.launch(X, X_kv, X_kv, X, X, L, None, X, X_kv, X_kv, causal=causal, scale=d**-0.5, **few or {})
@@ -31,39 +33,47 @@ def job(module, which, arch, d, causal, N=4096, H_kv=16, few=None, heads=16, N_k
     return kernel, arguments | tiles, arch
 
 
+def hopper(d, causal, N=4096, **options):
+    return job(hopper_backward, 90, d, causal, N, **options)
+
+
 # compiling takes seconds, so few for each kernel; then bytes spilled, at most: of addresses and counts, none of a tile
 CASES = {
-    "split dK, dV 90": (job(fa2_split_backward, DKDV, 90, 64, True), 0),
-    "split dQ 89": (job(fa2_split_backward, DQ, 89, 64, True), 0),
-    "atomic 80": (job(fa2_atomic_backward, DKDV, 80, 64, True), 96),
-    "atomic 90": (job(fa2_atomic_backward, DKDV, 90, 64, True), 0),
-    "atomic 90 d 128": (job(fa2_atomic_backward, DKDV, 90, 128, False), 96),
-    "atomic 100": (job(fa2_atomic_backward, DKDV, 100, 128, True, B_c=64), 0),    # what launch picks for a Blackwell
-    "tma d 64": (job(fa2_tma_backward, DKDV, 90, 64, True), 0),
-    "tma d 64, lean": (job(fa2_tma_backward, DKDV, 90, 64, False), 60),
-    "tma d 128": (job(fa2_tma_backward, DKDV, 90, 128, False, 4095, 4), 200),
-    "tma 100": (job(fa2_tma_backward, DKDV, 100, 128, True, few={"tiles": {"keys": Tiles(64, 64, 8, 2)}}), 0),      # the same
-    "hopper d 64": (job(fa2_hopper_backward, DKDV, 90, 64, True), 0),
-    "hopper d 128": (job(fa2_hopper_backward, DKDV, 90, 128, True, 4095), 400),
-    "hopper d 128, shared key heads": (job(fa2_hopper_backward, DKDV, 90, 128, True, 256, 2), 400),        # in 8 parts
-    "hopper d 64, three consumers": (job(fa2_hopper_backward, DKDV, 90, 64, False, 12288), 800),
-    "hopper d 64, window": (job(fa2_hopper_backward, LAST_BUT_ONE, 90, 64, False, few=WINDOW), 0),
-    "hopper d 128, window": (job(fa2_hopper_backward, LAST_BUT_ONE, 90, 128, False, few=WINDOW), 600),
-    "hopper d 128, packed": (job(fa2_hopper_backward, LAST_BUT_ONE, 90, 128, True, 16384, few=PACKED), 600),
+    "split dK, dV 90": (job(fa2_split_backward, 90, 64, True), 0),
+    "split dQ 89": (job(fa2_split_backward, 89, 64, True, which=DQ), 0),
+    "atomic 80": (job(fa2_atomic_backward, 80, 64, True), 96),
+    "atomic 90": (job(fa2_atomic_backward, 90, 64, True), 0),
+    "atomic 90 d 128": (job(fa2_atomic_backward, 90, 128, False), 96),
+    "atomic 100": (job(fa2_atomic_backward, 100, 128, True, B_c=64), 0),          # what launch picks for a Blackwell
+    "tma d 64": (job(fa2_tma_backward, 90, 64, True), 0),
+    "tma d 64, lean": (job(fa2_tma_backward, 90, 64, False), 60),
+    "tma d 128": (job(fa2_tma_backward, 90, 128, False, 4095, H_kv=4), 200),
+    "tma 100": (job(fa2_tma_backward, 100, 128, True, few=SMALLER), 0),           # what launch picks there
+    "hopper d 64": (hopper(64, True), 0),
+    "hopper d 128": (hopper(128, True, 4095), 400),
+    "hopper d 128, shared key heads": (hopper(128, True, 256, H_kv=2), 400),      # in 8 parts
+    "hopper d 64, three consumers": (hopper(64, False, 12288), 800),
+    "hopper d 64, window": (hopper(64, False, which=LAST_BUT_ONE, few=WINDOW), 0),
+    "hopper d 128, window": (hopper(128, False, which=LAST_BUT_ONE, few=WINDOW), 600),
+    "hopper d 128, packed": (hopper(128, True, 16384, which=LAST_BUT_ONE, few=PACKED), 600),
 }
+FIRST_TILES = {module.__name__: job(module, 90, 64, True, 57, H_kv=1, heads=1, N_k=352)
+               for module in (fa2_backward, fa2_split_backward, fa2_atomic_backward)}
 
 
 @pytest.fixture(scope="module")
 def compiled():
     """All in one process: starting one takes longer than compiling a kernel."""
-    return dict(zip(CASES, compile_all(job for job, _ in CASES.values()), strict=True))
+    jobs = {name: job for name, (job, _) in CASES.items()} | FIRST_TILES
+    return dict(zip(jobs, compile_all(jobs.values()), strict=True))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_the_compiler_made_of_it(compiled, name):
-    """Fails if a change loses the tensor cores or the copies in the background, spills registers, or outgrows shared memory."""
+    """Fails if the tensor cores or the background copies are lost, registers spill, or shared memory is too small."""
     ((_, _, arch), spills), result = CASES[name], compiled[name]
-    assert PRODUCT[arch] in result.ptx and (BY_TMA if "hopper" in name or "tma" in name else COPIES[arch]) in result.ptx
+    copies = BY_TMA if name.startswith(("hopper", "tma")) else BY_THREADS
+    assert PRODUCT[arch] in result.ptx and copies in result.ptx
     assert result.spills <= spills
     assert not result.warnings or name == "tma d 64, lean"              # ptxas says here when wgmma is serialised
     assert result.shared_bytes <= SHARED_LIMIT[arch]
@@ -83,38 +93,29 @@ def test_dq_is_added_up_without_waiting_and_in_whole_lines(compiled):
 
 
 def test_three_lean_programs_run_on_an_sm(compiled):
-    """What makes up for products that wait for one another there: 168 registers are too few to have two under way."""
+    """They make up for products that wait for one another: 168 registers are too few to have two under way."""
     lean = compiled["tma d 64, lean"]
     assert occupancy(4 * 32, lean.registers, lean.shared_bytes).blocks == 3
 
 
-def loops(sass):
-    """The code of each loop that computes products."""
-    code = [line for line in sass.splitlines() if re.search(r"/\*[0-9a-f]{4,5}\*/", line)]
-    places = {int(re.search(r"/\*([0-9a-f]{4,5})\*/", line)[1], 16): n for n, line in enumerate(code)}
-    jumps = [(places.get(int(to[1], 16), n), n) for n, line in enumerate(code) if (to := re.search(r"BRA 0x([0-9a-f]+)", line))]
-    found = ["\n".join(code[start:end + 1]) for start, end in jumps if start < end]
-    return [loop for loop in found if "HGMMA" in loop]
+@pytest.mark.parametrize("name, at_most", [("hopper d 64", 0), ("hopper d 128", 12)])
+def test_the_consumers_of_the_hopper_kernel_keep_their_tiles_in_registers(compiled, name, at_most):
+    """Fails if a round of two tiles reads more spilled registers than a few addresses."""
+    steps = [loop for loop in product_loops(compiled[name].sass) if loop.count("MUFU.EX2") == 64]
+    assert len(steps) >= 4                             # each consumer has its own, with masks and without
+    for step in sorted(steps, key=len)[:4]:
+        assert len(re.findall(r"\bLDL\b", step)) <= at_most
+    assert "setmaxnreg" in compiled[name].ptx
 
 
-def test_the_consumers_of_the_hopper_kernel_keep_their_tiles_in_registers(compiled):
-    """Fails if a round of two tiles reads more spilled registers than a few addresses, or waits for a product it has just begun."""
-    for name, at_most in (("hopper d 64", 0), ("hopper d 128", 12)):
-        steps = [loop for loop in loops(compiled[name].sass) if len(re.findall("MUFU.EX2", loop)) == 64]
-        assert len(steps) >= 4                         # each consumer has its own, with masks and without
-        shortest = sorted(steps, key=len)[:4]
-        assert all(len(re.findall(r"\bLDL\b", step)) <= at_most for step in shortest)
-        assert "setmaxnreg" in compiled[name].ptx
+@pytest.mark.parametrize("name", FIRST_TILES)
+def test_a_tile_that_is_not_there_is_not_copied(compiled, name):
+    """Fails if the compiler assumes that there is a tile, and copies the first one before the loop without asking.
 
-
-@pytest.mark.parametrize("module", [fa2_backward, fa2_split_backward, fa2_atomic_backward])
-def test_a_tile_that_is_not_there_is_not_copied(module):
-    """Fails if the compiler may take it that there is a tile: it then copies the first one before the loop without asking.
-
-    A copy in the background has a size, 0 where nothing is to be read. 57 rows make no whole tile, so no size is always above 0.
+    A copy in the background has a size, 0 where nothing is to be read. 57 rows make no whole tile, so no size is always
+    above 0.
     """
-    kernel, arguments, arch = job(module, DKDV, 90, 64, True, 57, 1, heads=1, N_k=352)
-    ptx = compile_all([(kernel, arguments, arch)])[0].ptx
-    always = {name for name, size in re.findall(r"mov\.b32\s+(%r\d+), (\d+);", ptx) if int(size) > 0}
+    ptx = compiled[name].ptx
+    always = {size for size, count in re.findall(r"mov\.b32\s+(%r\d+), (\d+);", ptx) if int(count) > 0}
     sizes = re.findall(r"^\s*cp\.async\.c[ag]\.shared\.global .*, (\S+);$", ptx, re.MULTILINE)
     assert sizes and not [size for size in sizes if size in always or not size.startswith("%")]

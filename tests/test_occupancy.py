@@ -23,8 +23,8 @@ def test_the_tightest_limit_decides(block, blocks, limited_by, share):
 
 @pytest.mark.parametrize("block, words", [
     ({"threads": 1025}, "threads must be at most 1024"), ({"threads": 0}, "threads must be"),
-                                          ({"threads": 32, "registers": 256}, "registers must be at most 255"),
-                                          ({"threads": 32, "shared": 228 * 1024}, "shared must be at most 232448")])
+    ({"threads": 32, "registers": 256}, "registers must be at most 255"),
+    ({"threads": 32, "shared": 228 * 1024}, "shared must be at most 232448")])
 def test_a_block_that_cannot_start_is_refused(block, words):
     with pytest.raises(ValueError, match=words):
         occupancy(**block)

@@ -46,6 +46,6 @@ def test_without_results_the_benchmarks_say_how_to_make_them():
     assert "There are no results to plot" in done.stdout and str(ROOT) not in done.stdout
 
 
-def test_outside_a_notebook_it_only_speaks(capsys):
+def test_outside_a_notebook_it_only_prints(capsys):
     skip_the_rest("It rains.")
     assert capsys.readouterr().out.startswith("It rains. ")

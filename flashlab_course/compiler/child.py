@@ -1,7 +1,7 @@
-"""Compiles kernels in a process of its own, because a process that interprets kernels cannot. See ahead_of_time.py.
+"""Compiles kernels for ahead_of_time.py, in a process that does not interpret them.
 
 stdin: a list of jobs as JSON. stdout, last line: a list of results, one for each job. A kernel comes as source text, so
-nothing but Triton is imported; one in Gluon comes as the name of its module.
+only Triton is imported; a kernel in Gluon comes as the name of its module.
 """
 
 import base64
@@ -35,34 +35,38 @@ def kernel_of(job):
     return namespace[job["kernel"]]
 
 
-def specialised(value):
-    """(type, is it a multiple of 16?) of a run-time argument, by the rules of a launch. Loads are wide if it is."""
+def type_of(value):
+    """Triton's name for the type of a run-time argument."""
     if isinstance(value, dict) and "block" in value:
         parts = [f"{POINTERS[value['tensor']][1:]}{value['block']}", value["layout"]]
-        return f"tensordesc<{','.join(filter(None, parts))}>", False
+        return f"tensordesc<{','.join(filter(None, parts))}>"
     if isinstance(value, dict):
-        return POINTERS[value["tensor"]], True
-    if isinstance(value, bool):
-        return "i1", False
-    if isinstance(value, float):
-        return "fp32", False
-    return ("i32" if -(2**31) <= value < 2**31 else "i64"), value % 16 == 0
+        return POINTERS[value["tensor"]]
+    if isinstance(value, int):
+        return "i1" if isinstance(value, bool) else "i32" if -(2**31) <= value < 2**31 else "i64"
+    return "fp32"
+
+
+def in_sixteens(value):
+    """Whether a launch knows a multiple of 16: a pointer or an integer. Loads are wide if it is."""
+    if isinstance(value, dict):
+        return "block" not in value
+    return type(value) is int and value % 16 == 0
 
 
 def ast_source(kernel, arguments, specialise):
-    """What triton.compile takes, and the launch options that are left of the arguments: num_warps, num_stages."""
+    """The input of triton.compile, and the launch options among the arguments: num_warps, num_stages."""
     signature, constants, attributes, options = {}, {}, {}, dict(arguments)
     for n, parameter in enumerate(kernel.params):
         value = options.pop(parameter.name)
         known = specialise and not parameter.do_not_specialize
-        one = known and value == 1 and isinstance(value, int)                          # a stride of 1 is compiled in
+        one = known and type(value) is int and value == 1              # a stride of 1 is compiled in
         if parameter.is_constexpr or value is None or one:
-            signature[parameter.name] = "constexpr"
-            constants[n,] = value
-            continue
-        signature[parameter.name], multiple_of_16 = specialised(value)
-        if multiple_of_16 and known:
-            attributes[n,] = [["tt.divisibility", 16]]
+            signature[parameter.name], constants[n,] = "constexpr", value
+        else:
+            signature[parameter.name] = type_of(value)
+            if known and in_sixteens(value):
+                attributes[n,] = [["tt.divisibility", 16]]
     if kernel.is_gluon():
         from triton.experimental.gluon._runtime import GluonASTSource  # here: it takes a while, and few jobs need it
 
@@ -93,7 +97,7 @@ def without_places(text):
 
 
 def assembled(ptx, arch):
-    """ptxas once more, for what it says: registers, bytes spilled (stores and loads), warnings."""
+    """Run ptxas once more for its report: registers, bytes spilled (stores and loads), warnings."""
     target = re.search(r"^\.target (\w+)", ptx, re.MULTILINE)[1]
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)

@@ -1,4 +1,4 @@
-"""Which thread holds which element of a tile, as the compiler decided: read from a compiled kernel's ttgir."""
+"""Which thread holds which element of a tile: the compiler's choice, read from a kernel's ttgir."""
 
 import re
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class Layout(NamedTuple):
 
 
 def layouts(ttgir):
-    """The Layout of each load and store of a kernel, in order; only those of kind #ttg.blocked."""
+    """The Layout of each load and store of a kernel, in order, if it is of kind #ttg.blocked."""
     numbers = lambda text: tuple(int(n) for n in text.split(","))
     known = {name: tuple(map(numbers, parts)) for name, *parts in BLOCKED.findall(ttgir)}
     return [Layout(kind, tuple(int(n) for n in shape.split("x")), *known[name])

@@ -1,7 +1,4 @@
-"""What the course takes of Triton's inside, all in one place: nothing else in it names these.
-
-Triton promises none of it. `KNOWN` are the versions it was read in and tested with.
-"""
+"""All uses of Triton's internals, which may change with any release. `KNOWN`: the versions this was tested with."""
 
 import contextlib
 
@@ -13,7 +10,7 @@ KNOWN = ("3.6", "3.7")
 
 @contextlib.contextmanager
 def heard_launches(launched):
-    """Within: launched(kernel, args, kwargs, grid) is called before every launch of a compiled kernel."""
+    """Call launched(kernel, args, kwargs, grid) before every launch of a compiled kernel."""
     from triton.runtime.jit import JITFunction
 
     run = JITFunction.run
@@ -25,14 +22,14 @@ def heard_launches(launched):
     JITFunction.run = launch
     try:
         yield
-        torch.cuda.synchronize()                       # a kernel's error comes out here, not in some later call
+        torch.cuda.synchronize()                       # a kernel's error is raised here, not in some later call
     finally:
         JITFunction.run = run
 
 
 @contextlib.contextmanager
 def heard_interpreter(launched, accessed):
-    """Within: launched(...) as above, and accessed(kind, addresses, mask, program) -> mask for every access."""
+    """Call launched(...) as above, and accessed(kind, addresses, mask, program) -> mask for every access."""
     from triton.runtime import interpreter
 
     function, real = interpreter.InterpretedFunction, interpreter._interpreter
@@ -45,7 +42,7 @@ def heard_interpreter(launched, accessed):
         return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
 
     def call_once_patched(called, *args, **kwargs):
-        # Triton patches its language for each call of a function in a kernel, tl.zeros among them: 10 ms every time.
+        # Triton patches its language for each call of a function in a kernel, tl.zeros for example: 10 ms every time.
         # Once a launch is enough for the functions of one file.
         file = called.fn.__code__.co_filename
         if file not in patched:
@@ -66,7 +63,7 @@ def heard_interpreter(launched, accessed):
 
 
 class _Listener:
-    """Stands before the interpreter's C module, which does the loads, the stores and the atomic updates."""
+    """Stands in front of the interpreter's C module, which does the loads, the stores and the atomic updates."""
 
     def __init__(self, real, accessed):
         self._real, self._accessed = real, accessed

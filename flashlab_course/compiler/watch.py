@@ -1,4 +1,4 @@
-"""A watched run: every kernel that is launched, and, where kernels are interpreted, every load and store on its way.
+"""Watches a run: every kernel that is launched, and, where kernels are interpreted, every load and store.
 
     with watch(watcher):
         function()
@@ -6,8 +6,6 @@
     with watch(Traffic(Q=Q, K=K, O=O)) as traffic:             # counts what moves between HBM and the programs
         function()
     traffic.read["K"], traffic.written["O"], traffic.programs
-
-The lint and the checker watch: what a launch was given, which addresses a program touches and with which mask.
 """
 
 import contextlib
@@ -23,43 +21,37 @@ from flashlab_course.compiler.triton_internals import heard_interpreter, heard_l
 
 @contextlib.contextmanager
 def watch(watcher):
-    """Within: `watcher` hears of each launch and, where kernels are interpreted, of each access.
+    """Tell `watcher` of each launch and, where kernels are interpreted, of each access.
 
     watcher.launched(kernel, args, kwargs, grid)
         kernel[grid](*args, **kwargs) is about to run; kernel.fn is its function, grid a tuple of numbers
     watcher.accessed(kind, addresses, mask, program) -> mask
         a "load", "store" or "atomic" at an array of addresses, uint64, where mask holds; it is carried out where the
-        mask that is returned holds
-    Compiled runs end in a synchronize, so that an error of a kernel comes out here and not in some later call.
+        returned mask holds
     """
     def launched(kernel, args, kwargs, grid):
-        watcher.launched(kernel, args, kwargs, _numbers(kernel, args, kwargs, grid))
+        grid = grid(bind(kernel, args, kwargs)) if callable(grid) else grid
+        watcher.launched(kernel, args, kwargs, tuple(grid) if isinstance(grid, (tuple, list)) else (grid,))
 
     with heard_interpreter(launched, watcher.accessed) if interpreted() else heard_launches(launched):
         yield watcher
 
 
-def _numbers(kernel, args, kwargs, grid):
-    """The grid as a tuple; it may be a function of the launch's arguments."""
-    grid = grid(bind(kernel, args, kwargs)) if callable(grid) else grid
-    return tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
-
-
 class Traffic:
     """A watcher that counts the bytes between HBM and the programs, tensor by tensor, as flashlab.memory does.
 
-    What a mask leaves out is not counted, and an address that one load asks for several times counts once. An atomic
-    update reads and writes. Compiled kernels hide their accesses: for them only launches and programs are counted.
+    An address that one load asks for several times counts once. An atomic update reads and writes. Compiled kernels
+    hide their accesses: for them only launches and programs are counted.
 
     read, written    {name: bytes}
     atomic           {name: elements that were updated by atomics}
     largest          {name: most elements in a single load}
     launches         [(kernel, args, kwargs)]
-    programs         how many programs all launches had together
+    programs         of all launches together
     """
 
     def __init__(self, **tensors):
-        self._places = {name: _Place(T) for name, T in tensors.items()}
+        self._places = {name: Place(T) for name, T in tensors.items()}
         self.read, self.written, self.atomic, self.largest = (dict.fromkeys(tensors, 0) for _ in range(4))
         self.launches, self.programs = [], 0
 
@@ -69,26 +61,23 @@ class Traffic:
 
     def accessed(self, kind, addresses, mask, program):
         live = addresses[mask]
-        if live.size:
-            live = np.sort(live) if kind == "atomic" else np.unique(live)      # atomic updates of one address all count
-            for name, place in self._places.items():
-                if place.start <= live[-1] and live[0] < place.stop:
-                    self._count(kind, name, int(place.holds(live).sum()), place.itemsize)
+        if kind != "atomic":                             # atomic updates of one address all count
+            live = np.unique(live)
+        for name, place in self._places.items():
+            elements = int(place.holds(live).sum())
+            if kind != "store":
+                self.read[name] += elements * place.itemsize
+            if kind != "load":
+                self.written[name] += elements * place.itemsize
+            if kind == "atomic":
+                self.atomic[name] += elements
+            if kind == "load":
+                self.largest[name] = max(self.largest[name], elements)
         return mask
 
-    def _count(self, kind, name, elements, itemsize):
-        if kind in ("load", "atomic"):
-            self.read[name] += elements * itemsize
-        if kind in ("store", "atomic"):
-            self.written[name] += elements * itemsize
-        if kind == "atomic":
-            self.atomic[name] += elements
-        if kind == "load":
-            self.largest[name] = max(self.largest[name], elements)
 
-
-class _Place:
-    """Where in memory the elements of a tensor lie."""
+class Place:
+    """Where in memory the elements of a tensor lie: from `start` up to `stop`."""
 
     def __init__(self, T):
         steps = sum((size - 1) * stride for size, stride in zip(T.shape, T.stride(), strict=True))

@@ -24,10 +24,7 @@ def flash(Q, K, V, causal=True):
 
 
 def sdpa(backend):
-    """PyTorch's scaled_dot_product_attention by this backend, "math", "flash" or "cudnn": that one, or an error."""
-    backend = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION,
-               "cudnn": SDPBackend.CUDNN_ATTENTION}[backend]
-
+    """PyTorch's scaled_dot_product_attention by this backend: that one, or an error."""
     def attention(Q, K, V, causal=True):
         one_query = Q.shape[2] == 1                          # sees every key; SDPA's top-left mask would show it one
         if not one_query and Q.shape[2] != K.shape[2] and causal:
@@ -40,5 +37,5 @@ def sdpa(backend):
     return attention
 
 
-ATTENTIONS = {"naive": naive, "SDPA math": sdpa("math"), "flash_attention": flash, "SDPA flash": sdpa("flash"),
-              "SDPA cuDNN": sdpa("cudnn")}
+ATTENTIONS = {"naive": naive, "SDPA math": sdpa(SDPBackend.MATH), "flash_attention": flash,
+              "SDPA flash": sdpa(SDPBackend.FLASH_ATTENTION), "SDPA cuDNN": sdpa(SDPBackend.CUDNN_ATTENTION)}

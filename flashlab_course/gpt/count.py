@@ -1,14 +1,12 @@
-"""What a training step costs by formula: FLOPs a token, and the bytes that are kept for the backward pass.
+"""The cost of a training step by formula: FLOPs a token, and the bytes that are kept for the backward pass.
 
-Conventions: a multiplication and an addition are 2 FLOPs. Only matrix products count. With a causal mask half of the
-pairs of query and key count, as everywhere in this course. What a backward pass computes a second time does not count.
+A multiplication and an addition are 2 FLOPs. Only matrix products count. With a causal mask half of the pairs of query
+and key count, as everywhere in this course. A result that the backward pass computes again counts once.
 """
-
-FORWARD, BACKWARD = 1, 2       # a product's gradients are two products of the same size
 
 
 def weights(shape):
-    """Weights that a token is multiplied with: all but the norms', and the embedding's, of which a row is looked up."""
+    """Weights that a token is multiplied with: all but the norms' and the embedding's."""
     d, H_q, H_kv, width = shape.d, shape.heads, shape.kv_heads, shape.width
     layer = width * (H_q + 2 * H_kv) * d + width * width + 2 * 4 * width * width      # qkv, out, up and down
     return shape.layers * layer + width * shape.tokens                               # and the head
@@ -17,15 +15,15 @@ def weights(shape):
 def flops_per_token(shape, N, causal=True):
     """FLOPs of a training step per token of a context of N: 6 for each weight, 12 · layers · width · N for QKᵀ and PV.
 
-    2 FLOPs for each weight in the forward pass and 4 in the backward. A query meets N keys, N / 2 on average with a
-    mask, in two products of 2 · width FLOPs each; the backward pass makes these three times as many, too.
+    In the forward pass 2 FLOPs for each weight, and two products of 2 · width FLOPs for each key that a query sees,
+    N / 2 on average with a mask. The backward pass takes twice as many: a product's gradients are two products.
     """
-    pairs = N / 2 if causal else N
-    return (FORWARD + BACKWARD) * (2 * weights(shape) + shape.layers * 2 * 2 * shape.width * pairs)
+    keys = N / 2 if causal else N
+    return 3 * (2 * weights(shape) + shape.layers * 2 * 2 * shape.width * keys)
 
 
 def mfu(tokens_per_second, shape, N, peak, causal=True):
-    """Model FLOPs utilisation: the share of `peak` FLOP/s that the model's own FLOPs take up, between 0 and 1.
+    """Model FLOPs utilisation: the model's own FLOPs as a share of `peak` FLOP/s.
 
     Source: Chowdhery et al. 2022, PaLM, arXiv:2204.02311, appendix B, which counts masked pairs as well
     """
@@ -34,15 +32,14 @@ def mfu(tokens_per_second, shape, N, peak, causal=True):
 
 def kept_bytes(shape, batch, N, naive=False):
     """Bytes that autograd keeps from the forward to the backward pass, in float32 on a CPU, without the weights.
-    A test holds the formula against what autograd keeps, to the byte.
 
-    naive: is the attention the naive one, which keeps P, N × N for each head, and a mask? Else it keeps O and L.
+    naive: naive attention keeps P, N × N for each head, and a mask; flash_attention keeps O and L.
     """
     width, kv = shape.width, shape.kv_heads * shape.d
     norm = 3 * width + 1                                         # input, input / rms, the same times weights; 1 / rms
     fused = width + kv + (width + 2 * kv) + width + shape.heads  # rotated Q and K; V inside its product; O; L
     attention = 3 * width + shape.heads * N if naive else fused  # Q, K and V with as many heads as Q, P
-    layer = 2 * norm + attention + width + 2 * 4 * width         # what the matrices out, down and the GELU are given
+    layer = 2 * norm + attention + width + 2 * 4 * width         # inputs of the matrices out and down, and of the GELU
     numbers = shape.layers * layer + norm + shape.tokens         # and the loss: a probability for each token there is
     mask = shape.layers * N * N if naive else 0                  # a byte for each pair
     tokens = 8 * batch * (2 * N + 1)                             # inputs and targets, whole numbers of 8 bytes

@@ -1,6 +1,6 @@
 """A small GPT, in the form that large ones have today: RMS norms, rotary positions, grouped heads, no biases.
 
-Attention is an argument, `attention(Q, K, V, causal=True) -> O`: everything else is the same whoever computes it.
+Attention is an argument, `attention(Q, K, V, causal=True) -> O`; everything else stays the same.
 """
 
 import math
@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, gelu
 from torch.profiler import record_function
+
+from flashlab.validate import check_positive
 
 BYTES = 256                    # a token is a byte of text: no tokenizer to train or to ship
 BASE = 10_000.0                # rotary wavelengths run from 2π to about 2π · BASE tokens
@@ -39,7 +41,12 @@ class GPT(nn.Module):
 
     def __init__(self, shape, attention, *, seed=0):
         super().__init__()
-        check_shape(shape)
+        check_positive(**shape._asdict())
+        if shape.width % (2 * shape.heads):
+            raise ValueError("shape.width must be a multiple of 2 · heads, since rotary positions turn pairs of "
+                             f"columns, got width {shape.width} and {shape.heads} heads")
+        if shape.heads % shape.kv_heads:
+            raise ValueError(f"shape.heads must be a multiple of kv_heads, got {shape.heads} and {shape.kv_heads}")
         self.shape = shape
         self.embedding = nn.Embedding(shape.tokens, shape.width)
         self.blocks = nn.ModuleList(Block(shape, attention, layer) for layer in range(shape.layers))
@@ -48,7 +55,7 @@ class GPT(nn.Module):
         draw_weights(self, torch.Generator().manual_seed(seed))
 
     def forward(self, tokens, cache=None):
-        """With a Cache the tokens are those after the ones that it has, and it has them as well afterwards."""
+        """With a Cache, the tokens follow those that it holds, and are appended to it."""
         first = 0 if cache is None else cache.lengths[:1]                     # on the GPU: no launch depends on it
         turn = angles(first, tokens.shape[1], self.shape.d, tokens.device)
         x = self.embedding(tokens)                                           # (B, N, width)
@@ -60,13 +67,13 @@ class GPT(nn.Module):
             return self.head(self.norm(x))
 
     def loss(self, tokens):
-        """Mean cross entropy, in nats a token, of predicting tokens[:, 1:] from those before each."""
+        """Mean cross entropy, in nats a token, of predicting tokens[:, 1:] from the tokens before."""
         logits = self(tokens[:, :-1])
         return cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 
 class Block(nn.Module):
-    """One layer: attention lets tokens look at those before them, the MLP works on each token alone."""
+    """One layer: in attention a token looks at earlier ones, the MLP works on each token alone."""
 
     def __init__(self, shape, attention, layer):
         super().__init__()
@@ -79,28 +86,20 @@ class Block(nn.Module):
 
     def forward(self, x, turn, cache):
         with record_function("projections"):
-            Q, K, V = self.heads(self.norm_1(x))
+            H_q, H_kv, d = self.shape.heads, self.shape.kv_heads, self.shape.d
+            heads = self.qkv(self.norm_1(x)).unflatten(-1, (H_q + 2 * H_kv, d)).transpose(1, 2)
+            Q, K, V = heads.split((H_q, H_kv, H_kv), dim=1)                   # (B, H, N, d)
             Q, K = rotate(Q, turn), rotate(K, turn)
         with record_function("attention"):
-            O = (self.attention(Q, K, V, causal=True) if cache is None else
-                 cache.attend(self.attention, self.layer, Q, K, V))
+            O = cache.attend(self, Q, K, V) if cache else self.attention(Q, K, V, causal=True)
         with record_function("projections"):
             x = x + self.out(O.transpose(1, 2).flatten(2))                   # (B, H_q, N, d) -> (B, N, width)
         with record_function("mlp"):
             return x + self.down(gelu(self.up(self.norm_2(x))))
 
-    def heads(self, x):
-        """Q (B, H_q, N, d), K and V (B, H_kv, N, d)"""
-        H_q, H_kv, d = self.shape.heads, self.shape.kv_heads, self.shape.d
-        every = self.qkv(x).unflatten(-1, (H_q + 2 * H_kv, d)).transpose(1, 2)
-        return every.split((H_q, H_kv, H_kv), dim=1)
-
 
 def angles(first, N, d, device):
-    """cos and sin (N, d/2) of the rotation of tokens first … first + N − 1: angles position · BASE^(−2n/d).
-
-    first: a number, or a tensor of one
-    """
+    """cos and sin (N, d/2) of position · BASE^(−2n/d), at N positions from `first` on, a number or a tensor of one."""
     positions = first + torch.arange(N, device=device, dtype=torch.float32)
     frequencies = BASE ** (-torch.arange(0, d, 2, device=device, dtype=torch.float32) / d)
     angle = positions[:, None] * frequencies
@@ -110,8 +109,7 @@ def angles(first, N, d, device):
 def rotate(X, turn):
     """X (B, H, N, d) with column n and column n + d/2 turned as a pair, by the token's angle.
 
-    A product of two rotated rows depends only on the difference of their positions. Nothing is learned:
-    any length will do.
+    A product of two rotated rows depends only on the difference of their positions. Nothing is learned.
     """
     cos, sin = turn
     a, b = X.chunk(2, dim=-1)
@@ -125,15 +123,3 @@ def draw_weights(model, generator):
         if weight.dim() == 2:
             std = 0.02 / math.sqrt(2 * model.shape.layers) if name.endswith(into_the_stream) else 0.02
             nn.init.normal_(weight, std=std, generator=generator)
-
-
-def check_shape(shape):
-    """Raises: ValueError for sizes that make no model"""
-    for name, size in shape._asdict().items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"shape.{name} must be an integer >= 1, got {size!r}")
-    if shape.width % (2 * shape.heads):
-        raise ValueError("shape.width must be a multiple of 2 · heads, since rotary positions turn pairs of columns, "
-                         f"got width {shape.width} and {shape.heads} heads")
-    if shape.heads % shape.kv_heads:
-        raise ValueError(f"shape.heads must be a multiple of kv_heads, got {shape.heads} and {shape.kv_heads}")

@@ -11,14 +11,14 @@ from flashlab_course.gpt.train import train_step
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")        # else PyTorch's profiler writes that it has started and stopped
 PARTS = ("attention", "projections", "mlp", "head")    # as the model calls them, with record_function
-STEP_BACK = "autograd::engine::evaluate_function: "    # what autograd calls each
+STEP_BACK = "autograd::engine::evaluate_function: "    # begins the name of each step of the backward pass
 
 
 def parts(model, tokens, dtype=None, steps=2):
     """({part: ms of a step}, [(kernel or operation, ms of a step, calls of a step)], the longest first).
 
-    On a GPU the times are those of its kernels, on a CPU those of PyTorch's operations. "the rest" belongs to no
-    part of the model: the norm at the end, the embedding, the loss, the optimizer.
+    On a GPU the times are those of its kernels, on a CPU those of PyTorch's operations. "the rest" is the last norm,
+    the embedding, the loss and the optimizer.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     train_step(model, optimizer, tokens, dtype)                              # compiles, and allocates
@@ -40,12 +40,12 @@ def parts(model, tokens, dtype=None, steps=2):
 
 
 def on_the_cpu(event):
-    """µs of the operations within an event; the Python between those of a range is nobody's."""
+    """µs of the operations within an event, without the Python between the operations of a range."""
     return event.cpu_time_total - (event.self_cpu_time_total if event.name in PARTS else 0)
 
 
 def on_the_gpu(event):
-    """µs of the kernels that an event and those inside it launched, without the ranges listed among its own kernels."""
+    """µs of the kernels launched within an event. The profiler lists ranges among the kernels: these are left out."""
     own = sum(kernel.duration for kernel in event.kernels if kernel.name not in PARTS)
     return own + sum(map(on_the_gpu, event.cpu_children))
 
@@ -53,8 +53,7 @@ def on_the_gpu(event):
 def events_of_parts(events):
     """{part: events}: its ranges in the forward pass, and the steps of autograd that belong to them.
 
-    Autograd numbers its steps as the forward pass makes them, and the profiler keeps the number with both: a step
-    of the backward pass has the number of the operation that it belongs to.
+    A step of the backward pass has the same sequence number as its operation in the forward pass.
     """
     events = [e for e in events if e.device_type == DeviceType.CPU]
     ranges = sorted((e for e in events if e.name in PARTS), key=lambda e: e.time_range.start)

@@ -1,7 +1,8 @@
-"""Training on the text that ships with the course: batches, steps, and a line that says how far it is."""
+"""Training on the text that ships with the course: batches, steps, and a line of progress."""
 
 import contextlib
 import functools
+import math
 import sys
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ WARM_UP = 0.1                                          # the share of the steps 
 
 @functools.cache
 def text():
-    """The text that ships with the course: from the plays of William Shakespeare."""
+    """From the plays of William Shakespeare."""
     return TEXT.read_text(encoding="ascii")
 
 
@@ -46,9 +47,9 @@ def windows(tokens, batch, context, generator):
 def train(model, tokens, steps, *, batch=8, context=128, learning_rate=2e-3, seed=0, dtype=None, report=None):
     """Train the model where its weights are; the loss of each step, in nats a token.
 
-    seed:   of the windows: two runs with the same seed see the same text in the same order
-    dtype:  autocast to it, torch.bfloat16 say; None: the weights' own
-    report: (step, steps, loss, tokens a second), called now and then; None: nothing is said
+    seed:   two runs with the same seed see the same text in the same order
+    dtype:  for autocast; None: the weights' own
+    report: called now and then with (step, steps, loss, tokens a second)
     Source: AdamW, Loshchilov and Hutter 2019, arXiv:1711.05101; the learning rate rises, then falls along half a cosine
     """
     device, draw = next(model.parameters()).device, torch.Generator().manual_seed(seed)
@@ -65,7 +66,7 @@ def train(model, tokens, steps, *, batch=8, context=128, learning_rate=2e-3, see
 
 
 def train_step(model, optimizer, tokens, dtype=None):
-    """One step on these windows; the loss before it, left on its device so that nobody waits for it."""
+    """One step on these windows. Returns the loss as a tensor: reading its number would wait for the GPU."""
     with torch.autocast(tokens.device.type, dtype) if dtype else contextlib.nullcontext():
         loss = model.loss(tokens)
     optimizer.zero_grad()
@@ -76,12 +77,11 @@ def train_step(model, optimizer, tokens, dtype=None):
 
 
 def pace(step, steps):
-    """What the learning rate is multiplied by: 0 to 1 in the first tenth of the steps, then down to 0.1."""
+    """The factor of the learning rate: it rises to 1 in the first tenth of the steps, then falls to 0.1."""
     rise = max(1, int(WARM_UP * steps))
     if step < rise:
         return (step + 1) / rise
-    turned = torch.pi * (step - rise) / max(1, steps - rise)
-    return 0.55 + 0.45 * float(torch.cos(torch.tensor(turned)))
+    return 0.55 + 0.45 * math.cos(math.pi * (step - rise) / max(1, steps - rise))
 
 
 @torch.no_grad()
@@ -93,17 +93,16 @@ def held_back_loss(model, tokens, *, batch=8, context=128, seed=1):
 
 def progress(name):
     """A `report` for train: one line, overwritten in a notebook or terminal; elsewhere only the last one."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    handle = None
+    shown = None
 
     def report(step, steps, loss, rate):
-        nonlocal handle
+        nonlocal shown
         line = f"{name}: step {step} of {steps}, loss {loss:.2f}, {rate:,.0f} tokens/s"
-        if shell and hasattr(shell, "kernel"):
-            from IPython.display import display  # here, where it is installed
+        if "ipykernel" in sys.modules:                                       # in a notebook
+            from IPython.display import display
 
-            handle = display({"text/plain": line}, raw=True, display_id=True) if handle is None else handle
-            handle.update({"text/plain": line}, raw=True)
+            shown = shown or display({"text/plain": line}, raw=True, display_id=True)
+            shown.update({"text/plain": line}, raw=True)
         elif sys.stdout.isatty():
             print(f"\r{line}", end="\n" if step == steps else "", flush=True)
         elif step == steps:

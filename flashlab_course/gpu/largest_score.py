@@ -9,7 +9,6 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
 def largest_score(Q, K, Out, stride_Qn, stride_Kn, stride_Kd, N_k, d: tl.constexpr,
                   B_r: tl.constexpr, B_c: tl.constexpr, transposed_load: tl.constexpr):
     rows = tl.program_id(0) * B_r + tl.arange(0, B_r)      # (B_r,)
@@ -26,23 +25,14 @@ def largest_score(Q, K, Out, stride_Qn, stride_Kn, stride_Kd, N_k, d: tl.constex
     tl.store(Out + rows, m_i)
 
 
-@triton.jit
-def largest_score_kernel(Q, K, Out, stride_Qn, stride_Kn, stride_Kd, N_k, d: tl.constexpr,
-                         B_r: tl.constexpr, B_c: tl.constexpr, transposed_load: tl.constexpr):
-    largest_score(Q, K, Out, stride_Qn, stride_Kn, stride_Kd, N_k, d, B_r, B_c, transposed_load)
-
-
-@triton.jit(do_not_specialize=["stride_Kd"])
-def largest_score_blind_kernel(Q, K, Out, stride_Qn, stride_Kn, stride_Kd, N_k, d: tl.constexpr,
-                               B_r: tl.constexpr, B_c: tl.constexpr, transposed_load: tl.constexpr):
-    largest_score(Q, K, Out, stride_Qn, stride_Kn, stride_Kd, N_k, d, B_r, B_c, transposed_load)
+largest_score_kernel = triton.jit(largest_score)
+largest_score_blind_kernel = triton.jit(largest_score, do_not_specialize=["stride_Kd"])
 
 
 def largest_scores(Q, K, *, transposed_load=False, blind=False, B_r=128, B_c=64):
     """max over j of (Q Kᵀ)_ij.
 
     Shapes:  Q (N_q, d), K (N_k, d) -> (N_q,) float32; N_q a multiple of B_r, N_k of B_c, d a power of two
-    Raises:  ValueError if a size is no such multiple
     """
     (N_q, d), N_k = Q.shape, K.shape[0]
     if N_q % B_r or N_k % B_c or d != triton.next_power_of_2(d):

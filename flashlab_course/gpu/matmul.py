@@ -8,8 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.triton_mode import interpreted
-from flashlab_course.gpu.launching import check_descriptor, check_on, check_same, scratch_for_descriptors
+from flashlab_course.gpu.launching import check_tensors, prepare_descriptors
 
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 
@@ -89,43 +88,25 @@ def best_tiles(dtype, device):
 def matmul(A, B, *, precision="ieee", group=8, descriptors=False, **tiles):
     """A @ B, accumulated in float32.
 
-    Shapes:    A (M, K), B (K, N) of any strides -> C (M, N) contiguous, in A's dtype; float16, bfloat16, float32.
+    Shapes:    A (M, K), B (K, N) of any strides -> C (M, N) contiguous, in A's dtype; float16, float32.
                With descriptors: rows without gaps, and row strides of whole 16 bytes
     Precision: of float32 inputs: "ieee" multiplies in float32, "tf32" on the tensor cores with 10 bits of mantissa,
                "tf32x3" in three such steps that win most of the bits back
     Grid:      ceil(M / B_m) * ceil(N / B_n) programs, `group` tile rows at a time
-    Raises:    TypeError or ValueError before anything is launched
     """
-    check_same("A", A, "B", B, shape=False)
-    check_on("A", A, ndim=2)
-    check_on("B", B, ndim=2)
+    check_tensors(torch.float16, torch.float32, ndim=2, A=A, B=B)
     if A.shape[1] != B.shape[0]:
         raise ValueError(f"B must have as many rows as A has columns, {A.shape[1]}, got {B.shape[0]}")
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    if interpreted() and A.dtype == torch.bfloat16:        # the interpreter's bfloat16 is wrong: widen, then round
-        return matmul(A.float(), B.float(), group=group, descriptors=descriptors, **tiles).bfloat16()
-    C = torch.empty(A.shape[0], B.shape[1], dtype=A.dtype, device=A.device)
-    if not C.numel():
-        return C
-    kernel, grid, arguments = launch(A, B, C, precision=precision, group=group, descriptors=descriptors, **tiles)
-    with torch.cuda.device_of(A):
-        kernel[grid](**arguments)
-    return C
-
-
-def launch(A, B, C, *, precision="ieee", group=8, descriptors=False, **tiles):
-    """The kernel, the grid and the arguments of one launch; nothing runs."""
     (M, K), N = A.shape, B.shape[1]
-    tiles = best_tiles(A.dtype, A.device) | tiles
-    grid = (triton.cdiv(M, tiles["B_m"]) * triton.cdiv(N, tiles["B_n"]),)
-    arguments = {"A": A, "B": B, "C": C, "M": M, "N": N, "K": K, "group": group, "precision": precision} | tiles
-    if descriptors:
-        for name, T in (("A", A), ("B", B), ("C", C)):
-            check_descriptor(name, T)
-        scratch_for_descriptors(A.device)
-        strides = {"stride_Am": A.stride(0), "stride_Bk": B.stride(0), "stride_Cm": C.stride(0)}
-        return matmul_descriptor_kernel, grid, arguments | strides
-    strides = {"stride_Am": A.stride(0), "stride_Ak": A.stride(1), "stride_Bk": B.stride(0), "stride_Bn": B.stride(1),
-               "stride_Cm": C.stride(0), "stride_Cn": C.stride(1)}
-    return matmul_kernel, grid, arguments | strides
+    C = torch.empty(M, N, dtype=A.dtype, device=A.device)
+    options = best_tiles(A.dtype, A.device) | tiles | {"group": group, "precision": precision}
+    grid = (triton.cdiv(M, options["B_m"]) * triton.cdiv(N, options["B_n"]),)
+    with torch.cuda.device_of(A):
+        if descriptors:
+            prepare_descriptors(A=A, B=B, C=C)
+            matmul_descriptor_kernel[grid](A, B, C, M, N, K, A.stride(0), B.stride(0), C.stride(0), **options)
+        else:
+            matmul_kernel[grid](A, B, C, M, N, K, *A.stride(), *B.stride(), *C.stride(), **options)
+    return C

@@ -4,8 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flashlab.triton_mode import interpreted
-from flashlab_course.gpu.launching import check_descriptor, check_on, check_same, scratch_for_descriptors
+from flashlab_course.gpu.launching import check_same_shape, check_tensors, prepare_descriptors
 
 
 @triton.jit
@@ -39,26 +38,18 @@ def matrix_add_descriptor_kernel(
 def matrix_add(X, Y, *, B_m=32, B_n=64, descriptors=False):
     """X + Y.
 
-    Shapes:  X (M, N), Y (M, N) of any strides -> (M, N) contiguous; float16, bfloat16, float32.
+    Shapes:  X (M, N), Y (M, N) of any strides -> (M, N) contiguous; float16, float32.
              With descriptors: rows without gaps, and row strides of whole 16 bytes
     Grid:    (ceil(M / B_m), ceil(N / B_n)) programs, one tile each, B_m and B_n powers of two
-    Raises:  TypeError or ValueError before anything is launched
     """
-    check_same("X", X, "Y", Y)
-    check_on("X", X, ndim=2)
-    check_on("Y", Y, ndim=2)
-    if interpreted() and X.dtype == torch.bfloat16:        # the interpreter's bfloat16 is wrong: widen, then round
-        return matrix_add(X.float(), Y.float(), B_m=B_m, B_n=B_n, descriptors=descriptors).bfloat16()
+    check_tensors(torch.float16, torch.float32, ndim=2, X=X, Y=Y)
+    check_same_shape(X, Y)
     M, N = X.shape
     Out = torch.empty(M, N, dtype=X.dtype, device=X.device)
     grid = (triton.cdiv(M, B_m), triton.cdiv(N, B_n))      # the second axis of a grid stops at 65535 programs
-    if not Out.numel():
-        return Out
     with torch.cuda.device_of(X):
         if descriptors:
-            for name, T in (("X", X), ("Y", Y), ("Out", Out)):
-                check_descriptor(name, T)
-            scratch_for_descriptors(X.device)
+            prepare_descriptors(X=X, Y=Y, Out=Out)
             matrix_add_descriptor_kernel[grid](X, Y, Out, X.stride(0), Y.stride(0), Out.stride(0), M, N, B_m, B_n)
         else:
             matrix_add_kernel[grid](X, Y, Out, *X.stride(), *Y.stride(), *Out.stride(), M, N, B_m, B_n)

@@ -1,4 +1,4 @@
-"""How many blocks, and so how many warps, an SM holds at once: what a kernel takes of it, against what there is.
+"""How many blocks of a kernel an SM holds at once.
 
     fit = occupancy(threads=256, registers=128, shared=48 * 1024)
     fit.blocks, fit.limited_by, fit.share                  # 2, "registers", 0.25
@@ -25,20 +25,15 @@ class SM(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """`blocks` an SM holds; `limited_by` which limit; how many `each` limit allows; the `share` of the SM's threads."""
-
-    blocks: int
+    blocks: int                    # that an SM holds
     limited_by: str
-    each: dict
-    share: float
+    each: dict                     # how many blocks each limit allows
+    share: float                   # of the SM's threads
 
 
-def occupancy(threads, registers=32, shared=0, sm=None):
-    """A Fit. threads: of a block; registers: of a thread; shared: bytes of a block.
-
-    Raises: ValueError if no block of that size can start at all
-    """
-    sm = sm or SM()
+def occupancy(threads, registers=32, shared=0):
+    """A Fit. threads: of a block; registers: of a thread; shared: bytes of a block."""
+    sm = SM()
     check_positive(threads=threads, registers=registers)
     for name, asked, allowed in (("threads", threads, sm.block_threads), ("registers", registers, sm.thread_registers),
                                  ("shared", shared, sm.block_shared)):

@@ -1,13 +1,14 @@
-"""Who works when: modelled units that copy, multiply and take exponentials, and what each was doing at any time.
+"""Modelled units that copy, multiply and take exponentials, and what each was doing at any time.
 
     spans = iterations(FOUR_STEPS, 6, overlapped=True)         # a loop whose steps have a unit each
     machine = Pipeline(copies=[3, 3, 3], work=[2, 2, 2], slots=2)
     machine.start(tile=0, slot=0); machine.wait(0); machine.compute(0)
     spans, hung = take_turns([program_0, program_1], product=2, softmax=2)
 
-Time is counted in whole steps of no particular length: what is modelled is the order, not a GPU's speed.
+Time is counted in whole steps of no particular length: the model is of the order, not of a GPU's speed.
 """
 
+from collections import Counter
 from typing import NamedTuple
 
 from flashlab.validate import check_positive
@@ -17,7 +18,7 @@ HALF_COPIED, NOTHING = -1, -2          # what `compute` reads from a slot still 
 
 
 class Span(NamedTuple):
-    """A unit was busy with something from `start` up to `end`."""
+    """A unit worked on something from `start` up to `end`."""
 
     unit: str
     name: str
@@ -26,13 +27,8 @@ class Span(NamedTuple):
 
 
 def finish(spans):
-    """When the last of them ends; 0 without any."""
+    """When the last span ends; 0 without any."""
     return max((span.end for span in spans), default=0)
-
-
-def busy(spans, unit):
-    """The share of the whole time in which a unit worked."""
-    return sum(span.end - span.start for span in spans if span.unit == unit) / max(1, finish(spans))
 
 
 def iterations(steps, count, overlapped=True):
@@ -41,7 +37,7 @@ def iterations(steps, count, overlapped=True):
     overlapped: a unit begins the next iteration as soon as it is free; otherwise each iteration waits for the last one.
     """
     check_positive(count=count)
-    free, spans, now = dict.fromkeys((name for name, _ in steps), 0), [], 0
+    free, spans = dict.fromkeys((name for name, _ in steps), 0), []
     for n in range(count):
         now = 0 if overlapped else finish(spans)
         for name, time in steps:
@@ -77,7 +73,7 @@ def alternating(rounds, product, softmax):
 
 
 class Pipeline:
-    """A program with a copy engine beside it. The engine copies one tile at a time; the program waits where it says so.
+    """A program with a copy engine beside it. The engine copies one tile at a time.
 
     copies, work   how long the copy and the computation of each tile take
     seen           the tile that each computation found in its slot, or HALF_COPIED, or NOTHING
@@ -87,14 +83,13 @@ class Pipeline:
         check_positive(slots=slots)
         self.copies, self.work, self.slots = list(copies), list(work), slots
         self.now, self.engine_free = 0, 0
-        self.held = [None] * slots                     # (tile, when it is there) of each slot
+        self.held = dict.fromkeys(range(slots), (NOTHING, 0))          # slot: (tile, when it is there)
         self.seen, self.spans, self.hung = [], [], False
 
     def start(self, tile, slot):
         """Ask for a copy of a tile into a slot, and go on at once. What the slot held is gone."""
-        self._check(slot)
-        if not 0 <= tile < len(self.copies):
-            raise ValueError(f"tile must be one of 0 to {len(self.copies) - 1}, got {tile}")
+        self._check("slot", slot, self.slots)
+        self._check("tile", tile, len(self.copies))
         begin = max(self.now, self.engine_free)
         self.engine_free = begin + self.copies[tile]
         self.held[slot] = (tile, self.engine_free)
@@ -102,24 +97,23 @@ class Pipeline:
 
     def wait(self, slot):
         """Stand still until the copy into a slot has ended; forever if none was asked for."""
-        self._check(slot)
-        if self.held[slot] is None:
-            self.hung = True
-        else:
-            self.now = max(self.now, self.held[slot][1])
+        self._check("slot", slot, self.slots)
+        tile, there = self.held[slot]
+        self.hung = self.hung or tile == NOTHING
+        self.now = max(self.now, there)
 
     def compute(self, slot):
         """Compute with what a slot holds now."""
-        self._check(slot)
-        tile, there = self.held[slot] or (NOTHING, 0)
+        self._check("slot", slot, self.slots)
+        tile, there = self.held[slot]
         self.seen.append(tile if there <= self.now else HALF_COPIED)
         time = self.work[min(len(self.seen), len(self.work)) - 1]
         self.spans.append(Span("compute", str(self.seen[-1]), self.now, self.now + time))
         self.now += time
 
-    def _check(self, slot):
-        if slot not in range(self.slots):
-            raise ValueError(f"slot must be one of 0 to {self.slots - 1}, got {slot}")
+    def _check(self, name, value, count):
+        if value not in range(count):
+            raise ValueError(f"{name} must be one of 0 to {count - 1}, got {value}")
 
 
 def take_turns(programs, product, softmax):
@@ -127,50 +121,40 @@ def take_turns(programs, product, softmax):
 
     A program is a list of ("product", n), ("softmax", n), ("arrive", barrier) and ("sync", barrier), done in order.
     A softmax takes `softmax` steps, a product alone `product` steps; products at the same time share the tensor cores,
-    a step each by turns. `sync` waits for one `arrive` more on that barrier. hung: somebody waits for ever.
+    a step each by turns. `sync` waits for one more `arrive` on that barrier. hung: a consumer waits forever.
     Raises: ValueError for an instruction that is none of these
     """
     check_positive(product=product, softmax=softmax)
-    runs = [_Consumer(c, program, {"product": product, "softmax": softmax}) for c, program in enumerate(programs)]
-    arrived, now, last = {}, 0, len(runs) - 1
+    times, todo = {"product": product, "softmax": softmax}, [list(program) for program in programs]
+    count = len(todo)
+    doing, left, began = [None] * count, [0] * count, [0] * count      # of each consumer
+    arrived, spans, now, last = Counter(), [], 0, count - 1
     while True:
-        while any([run.advance(arrived, now) for run in runs]):        # a list: all of them, not only up to the first
-            pass
-        working = [run for run in runs if run.left]
+        begun = True
+        while begun:                                       # an arrival may let another consumer go on
+            begun = False
+            for me in range(count):
+                if left[me] or not todo[me]:
+                    continue
+                kind, which = todo[me][0]
+                if kind not in ("product", "softmax", "arrive", "sync"):
+                    raise ValueError(f"an instruction must be product, softmax, arrive or sync, got {kind!r}")
+                if kind == "sync" and not arrived[which]:
+                    continue
+                doing[me], begun = todo[me].pop(0), True
+                if kind in times:
+                    left[me], began[me] = times[kind], now
+                else:
+                    arrived[which] += 1 if kind == "arrive" else -1
+        working = [me for me in range(count) if left[me]]
         if not working:
-            spans = sorted((span for run in runs for span in run.spans), key=lambda span: (span.start, span.unit))
-            return spans, any(run.todo for run in runs)
-        sharing = [run.me for run in working if run.doing == "product"]
-        last = min(sharing, key=lambda me: (me - last - 1) % len(runs), default=last)      # the next in the round
+            return sorted(spans, key=lambda span: (span.start, span.unit)), any(todo)
+        sharing = [me for me in working if doing[me][0] == "product"]
+        last = min(sharing, key=lambda me: (me - last - 1) % count, default=last)      # the next in the round
         now += 1
-        for run in working:
-            if run.doing == "softmax" or run.me == last:
-                run.work(now)
-
-
-class _Consumer:
-    def __init__(self, me, program, times):
-        self.me, self.todo, self.times = me, list(program), times
-        self.doing, self.left, self.name, self.began, self.spans = None, 0, "", 0, []
-
-    def advance(self, arrived, now):
-        """Begin the next instruction if nothing holds it up. Returns whether anything happened."""
-        if self.left or not self.todo:
-            return False
-        kind, which = self.todo[0]
-        if kind not in ("product", "softmax", "arrive", "sync"):
-            raise ValueError(f"an instruction must be product, softmax, arrive or sync, got {kind!r}")
-        if kind == "sync" and not arrived.get(which):
-            return False
-        self.todo.pop(0)
-        if kind in self.times:
-            self.doing, self.left, self.name, self.began = kind, self.times[kind], str(which), now
-        else:
-            arrived[which] = arrived.get(which, 0) + (1 if kind == "arrive" else -1)
-        return True
-
-    def work(self, now):
-        self.left -= 1
-        if not self.left:
-            unit = f"{'tensor cores' if self.doing == 'product' else 'exponentials'}, {self.me}"
-            self.spans.append(Span(unit, self.name, self.began, now))
+        for me in working:
+            kind, which = doing[me]
+            left[me] -= kind == "softmax" or me == last
+            if not left[me]:
+                unit = "tensor cores" if kind == "product" else "exponentials"
+                spans.append(Span(f"{unit}, {me}", str(which), began[me], now))

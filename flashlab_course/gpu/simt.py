@@ -1,23 +1,23 @@
 """How a GPU runs a kernel, small enough to read: a grid of blocks, blocks of warps, warps of 32 lanes in lock step.
 
     trace = launch(vector_add, grid=2, block=64)(A, B, C, N)       # CUDA C++: vector_add<<<2, 64>>>(A, B, C, N)
-    print(trace)                                                    # each step of each warp, lane by lane
+    trace.steps                                                     # each step of each warp, lane by lane
 
-A kernel is a Python function written for one thread, line by line as in CUDA C++ (gpu/cuda/*.cu): it finds its element
+A kernel is a Python function written for one thread, line by line as in CUDA C++ (gpu/cuda/*.cu). It finds its element
 from threadIdx, blockIdx and blockDim and returns nothing. Tensors arrive as pointers: A[i] is the i-th number from A's
-first. Understood: assignments, calls, if/elif/else, while, for over range, return.
+first. A kernel may use assignments, calls, if/elif/else, while, for over range, and return.
 
-What is modelled: the 32 lanes of a warp take every step together. Where they disagree on a branch, the warp runs both
-sides one after the other, each with only its own lanes active, and they join again after it. With launch(..., shared=n)
-a block has n numbers that all its threads see, `shared`; at syncthreads() a warp waits for the block's other warps.
-What is not modelled: time, caches, and the order of warps (here each goes as far as it can before the next one starts;
-on a GPU in any order, many at once).
+The 32 lanes of a warp take every step together. Where they disagree on a branch, the warp runs both sides one after the
+other, each with only its own lanes active. With launch(..., shared=n) the threads of a block share n numbers, `shared`;
+at syncthreads() a warp waits for the block's other warps. Not modelled: time, caches, and the order of warps, which run
+one after the other here.
 """
 
 import ast
 import inspect
 import math
 import textwrap
+import types
 from typing import NamedTuple
 
 import numpy
@@ -50,7 +50,7 @@ class Access(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One line, taken by one warp: the lanes that are active do it, the others wait."""
+    """One line, taken by one warp: the active lanes run it, the others wait."""
 
     block: Dim3
     warp: int              # within its block
@@ -129,132 +129,76 @@ def launch(kernel, grid, block, shared=0):
 
     grid, block   blocks in the grid, threads in a block: a number, or a tuple (x, y, z) of up to three
     shared        how many numbers of shared memory each block has; NaN until they are written
-
-    Raises: ValueError, TypeError for a grid, a block or an argument that a GPU would refuse; IndexError, with the
-            thread and the line, for an access outside a tensor; SyntaxError for Python beyond the list above;
-            RuntimeError for a barrier that some lanes of a warp, or some warps of a block, never reach
+    Raises: IndexError for an access outside a tensor, RuntimeError for a barrier that some threads never reach,
+            SyntaxError for Python beyond the list above
     """
     grid, block = _dim3("grid", grid), _dim3("block", block)
     if math.prod(block) > MAX_BLOCK:
         raise ValueError(f"block has {math.prod(block)} threads, a GPU allows {MAX_BLOCK}")
-    body, lines = _parse(kernel)
-    names = list(inspect.signature(kernel).parameters)
+    code, names = _Stepwise(kernel), list(inspect.signature(kernel).parameters)
 
     def run(*arguments):
+        log, trace = [], Trace(kernel.__name__, grid, block)
         if len(arguments) != len(names):
-            raise TypeError(f"{kernel.__name__} takes {len(names)} arguments ({', '.join(names)}), "
-                            f"got {len(arguments)}")
-        log, trace = [], Trace(kernel.__name__, grid, block, lines)
-        given = {name: _Pointer(name, value, log) if isinstance(value, torch.Tensor) else value
-                 for name, value in zip(names, arguments, strict=True)}
-        threads = [Dim3(x, y, z) for z in range(block.z) for y in range(block.y) for x in range(block.x)]
-        for index in (Dim3(x, y, z) for z in range(grid.z) for y in range(grid.y) for x in range(grid.x)):
+            raise TypeError(f"{code.name} takes {len(names)} arguments ({', '.join(names)}), got {len(arguments)}")
+        given = dict(zip(names, arguments, strict=True))
+        for name, value in given.items():
+            if isinstance(value, torch.Tensor):
+                given[name] = _Pointer(name, value, log)
+        threads = _places(block)
+        for index in _places(grid):
             special = {"blockIdx": index, "blockDim": block, "gridDim": grid, "syncthreads": lambda: None}
             if shared:                                     # its accesses are not HBM's: they go to no log
                 special["shared"] = _Pointer("shared", torch.full((shared,), torch.nan), [])
             warps = []
-            for first in range(0, len(threads), WARP):     # x runs fastest: 32 threads next to each other are a warp
-                lanes = [given | special | {"threadIdx": thread} for thread in threads[first:first + WARP]]
-                warps.append(_Warp(trace, index, first // WARP, kernel, lanes, log).run(body, range(len(lanes))))
-            _together(warps, kernel.__name__)
+            for first in range(0, len(threads), WARP):     # x runs fastest: 32 neighbours are a warp
+                mine = threads[first:first + WARP]
+                lanes = [code.start(given, special | {"threadIdx": thread}) for thread in mine]
+                warps.append(_run_warp(code, trace, index, first // WARP, mine, lanes, log))
+            while warps:                                   # each runs up to its next barrier, until all have ended
+                waiting = [warp for warp in warps if next(warp, None)]
+                if waiting and len(waiting) < len(warps):
+                    raise RuntimeError(f"{code.name}: some warps wait at syncthreads() for others that have ended; "
+                                       "a GPU would hang or go on wrongly")
+                warps = waiting
         return trace
 
     return run
 
 
-def _together(warps, name):
-    """Run the warps of a block, each up to its next barrier, until all have ended."""
-    while warps:
-        waiting = [warp for warp in warps if next(warp, None)]
-        if waiting and len(waiting) < len(warps):
-            raise RuntimeError(f"{name}: some warps wait at syncthreads() for others that have ended; "
-                               "a GPU would hang or go on wrongly")
-        warps = waiting
+def _places(size):
+    return [Dim3(x, y, z) for z in range(size.z) for y in range(size.y) for x in range(size.x)]
 
 
-class _Warp:
-    """32 lanes and one instruction at a time. Each lane is the dictionary of its thread's variables."""
+def _run_warp(code, trace, block, warp, threads, lanes, log):
+    """Run up to 32 lanes, generators of a _Stepwise kernel, in lock step; yields at each barrier.
 
-    def __init__(self, trace, block, number, kernel, lanes, log):
-        self.trace, self.block, self.number, self.lanes, self.log = trace, block, number, lanes, log
-        self.globals = kernel.__globals__
-
-    def run(self, statements, active):
-        """Run statements with these lanes active; returns the lanes still in the kernel. Yields at each barrier."""
-        active = list(active)
-        for node in statements:
-            if not active:
-                break
-            if isinstance(node, ast.If):
-                answer = self.step(node, active)
-                yes, no = [n for n in active if answer[n]], [n for n in active if not answer[n]]
-                yes, no = (yield from self.run(node.body, yes)), (yield from self.run(node.orelse, no))
-                active = sorted(yes + no)                  # both sides, then together
-            elif isinstance(node, ast.While):
-                active = yield from self.loop(node, active, lambda looping: self.step(node, looping))
-            elif isinstance(node, ast.For):
-                numbers = {n: iter(self.value(node, n)) for n in active}
-                active = yield from self.loop(node, active, lambda looping: self.advance(node, looping, numbers))
-            elif isinstance(node, ast.Return):
-                self.step(node, active)
-                active = []
-            else:
-                self.step(node, active)
-                if node.barrier:
-                    self.wait(node, active)
-                    yield True
-        return active
-
-    def wait(self, node, active):
-        if len(active) < len(self.lanes):
-            raise RuntimeError(f"{self.trace.kernel}, line {node.lineno}: {len(active)} of {len(self.lanes)} lanes of "
-                               "a warp reach syncthreads(). Every thread of the block has to; "
-                               "a GPU would hang or go on wrongly")
-
-    def loop(self, node, active, ask):
-        """Go round for as long as any lane wants to; those that are done wait for the others."""
-        done = []
-        while active:
-            again = ask(active)
-            done += [n for n in active if not again[n]]
-            active = yield from self.run(node.body, [n for n in active if again[n]])
-        return sorted(done)
-
-    def advance(self, node, active, numbers):
-        """The next number of each lane's range, where it has one."""
-        self.step(node, active, values=False)
-        again = {}
+    The lanes that are furthest behind in the source go on, together. So both sides of a branch run one after the other,
+    and lanes that have left a loop wait for the rest.
+    """
+    ahead = {n: next(lane) for n, lane in enumerate(lanes)}            # the statement that each lane comes to next
+    while ahead:
+        number = min(ahead.values())
+        statement, active, per_lane = code.statements[number], [n for n in ahead if ahead[n] == number], []
         for n in active:
-            number = next(numbers[n], None)
-            again[n] = number is not None
-            if again[n]:
-                self.lanes[n][node.target.id] = number
-        return again
-
-    def step(self, node, active, values=True):
-        """One line of the log. Returns each active lane's value of the statement's expression."""
-        self.log.clear()
-        answer, per_lane = {}, []
-        for n in active:
-            answer[n] = self.value(node, n) if values else None
-            per_lane.append(tuple(self.log))
-            self.log.clear()
-        accesses = [Access(group[0][0], group[0][1], tuple(offset for _, _, offset in group))
-                    for group in zip(*per_lane, strict=False)]     # the k-th access of each lane is one instruction
-        mask = tuple(n in answer for n in range(WARP))
-        source = self.trace.lines[node.lineno - 1]
-        self.trace.add(Step(self.block, self.number, node.lineno, source, mask, tuple(accesses)))
-        return answer
-
-    def value(self, node, n):
-        try:
-            return eval(node.code, self.globals, self.lanes[n])
-        except NotImplementedError:                        # a stub's own message
-            raise
-        except Exception as error:
-            where = (f"{self.trace.kernel}, line {node.lineno} `{self.trace.lines[node.lineno - 1].strip()}`, "
-                     f"block {tuple(self.block)}, thread {tuple(self.lanes[n]['threadIdx'])}: ")
-            raise type(error)(where + str(error)) from None
+            log.clear()
+            try:
+                ahead[n] = next(lanes[n], None)
+            except NotImplementedError:                    # a stub's own message
+                raise
+            except Exception as error:
+                where = (f"{code.name}, line {statement.line} `{statement.source.strip()}`, "
+                         f"block {tuple(block)}, thread {tuple(threads[n])}: ")
+                raise type(error)(where + str(error)) from None
+            per_lane.append(tuple(log))
+        trace.add(block, warp, statement, active, per_lane)
+        if statement.barrier:
+            if len(active) < len(lanes):
+                raise RuntimeError(f"{code.name}, line {statement.line}: {len(active)} of {len(lanes)} lanes of "
+                                   "a warp reach syncthreads(). Every thread of the block has to; "
+                                   "a GPU would hang or go on wrongly")
+            yield True
+        ahead = {n: number for n, number in ahead.items() if number is not None}
 
 
 class _Pointer:
@@ -284,32 +228,52 @@ class _Pointer:
         return i
 
 
-def _parse(kernel):
-    """The kernel's statements, each with its compiled expression in `.code`, and its source lines."""
-    source = textwrap.dedent(inspect.getsource(kernel))
-    body = ast.parse(source).body[0].body
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, (ast.If, ast.While)):
-                node.code = compile(ast.Expression(node.test), kernel.__name__, "eval")
-            elif isinstance(node, ast.For) and isinstance(node.target, ast.Name) and not node.orelse:
-                node.code = compile(ast.Expression(node.iter), kernel.__name__, "eval")
-            elif isinstance(node, ast.Return) and node.value is None:
-                node.code = compile("None", kernel.__name__, "eval")
-            elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass, ast.Raise)):
-                node.code = compile(ast.Module([node], []), kernel.__name__, "exec")
-                node.barrier = isinstance(node, ast.Expr) and ast.unparse(node.value) == "syncthreads()"
-            elif isinstance(node, ast.stmt):
-                line = source.splitlines()[node.lineno - 1].strip()
-                raise SyntaxError(f"{kernel.__name__}, line {node.lineno} `{line}`: the interpreter knows assignments, "
-                                  "calls, if, while, for over range and a bare return")
-    return body, source.splitlines()
+class Statement(NamedTuple):
+    line: int              # of the kernel, its def is line 1
+    source: str
+    barrier: bool
+
+
+class _Stepwise(ast.NodeTransformer):
+    """A kernel as a generator that stops before each of its statements and yields the statement's number."""
+
+    def __init__(self, kernel):
+        source = textwrap.dedent(inspect.getsource(kernel))
+        self.name, self.globals = kernel.__name__, kernel.__globals__
+        self.lines, self.statements = source.splitlines(), []
+        function = self.generic_visit(ast.parse(source).body[0])
+        function.decorator_list = []
+        made = {}
+        exec(compile(ast.fix_missing_locations(ast.Module([function], [])), self.name, "exec"), self.globals, made)
+        self.code = made[self.name].__code__
+
+    def start(self, arguments, special):
+        """The generator of one thread. special: threadIdx and the other names that only exist in a kernel."""
+        return types.FunctionType(self.code, self.globals | special)(**arguments)
+
+    def visit(self, node):
+        if not isinstance(node, ast.stmt):
+            return node
+        stop, source = ast.Yield(ast.Constant(len(self.statements))), self.lines[node.lineno - 1]
+        self.statements.append(Statement(node.lineno, source, ast.unparse(node) == "syncthreads()"))
+        if isinstance(node, ast.While):                    # stops each time before the condition is asked
+            node.test = ast.BoolOp(ast.Or(), [stop, node.test])
+            return self.generic_visit(node)
+        if isinstance(node, ast.For):                      # and before the range is asked for its next number
+            node.iter = ast.BoolOp(ast.Or(), [stop, node.iter])
+            node = self.generic_visit(node)
+            node.body.append(ast.Expr(stop))
+            return node
+        simple = (ast.If, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass, ast.Raise)
+        if isinstance(node, simple) or (isinstance(node, ast.Return) and node.value is None):
+            return [ast.Expr(stop), self.generic_visit(node)]
+        raise SyntaxError(f"{self.name}, line {node.lineno} `{source.strip()}`: the interpreter knows "
+                          "assignments, calls, if, while, for over range and a bare return")
 
 
 def _dim3(name, value):
-    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    whole = lambda size: isinstance(size, int) and not isinstance(size, bool) and size >= 1
-    if not 1 <= len(sizes) <= 3 or not all(map(whole, sizes)):
+    sizes = value if isinstance(value, (tuple, list)) else (value,)
+    if not 1 <= len(sizes) <= 3 or not all(type(size) is int and size >= 1 for size in sizes):
         raise ValueError(f"{name} must be one to three integers >= 1, got {value!r}")
     return Dim3(*sizes)
 
@@ -317,13 +281,19 @@ def _dim3(name, value):
 class Trace:
     """What every warp did, in order: `steps`, and what can be counted from them."""
 
-    def __init__(self, kernel, grid, block, lines):
-        self.kernel, self.grid, self.block, self.lines, self.steps = kernel, grid, block, lines, []
+    def __init__(self, kernel, grid, block):
+        self.kernel, self.grid, self.block, self.steps = kernel, grid, block, []
 
-    def add(self, step):
+    def add(self, block, warp, statement, lanes, per_lane):
+        """Add a step. per_lane: what each of these lanes loaded and stored, as (array, kind, offset)."""
         if len(self.steps) == MAX_STEPS:
             raise RuntimeError(f"{self.kernel} has taken {MAX_STEPS} steps: a loop that never ends, or a large launch")
-        self.steps.append(step)
+        accesses = []
+        for group in zip(*per_lane, strict=False):         # the k-th access of each lane is one instruction
+            array, kind, _ = group[0]
+            accesses.append(Access(array, kind, tuple(offset for _, _, offset in group)))
+        active = tuple(n in lanes for n in range(WARP))
+        self.steps.append(Step(block, warp, statement.line, statement.source, active, tuple(accesses)))
 
     @property
     def warp_steps(self):
@@ -347,7 +317,7 @@ class Trace:
         return len({(step.block, step.warp, lane) for step in stored for lane in range(WARP) if step.active[lane]})
 
     def active_lanes(self, line):
-        """How often a lane took this line; its warps held WARP lanes each time, active or idle."""
+        """How often a lane took this line."""
         return sum(sum(step.active) for step in self.steps if step.line == line)
 
     def idle_lanes(self, line):
@@ -360,19 +330,6 @@ class Trace:
         return sum(counts), len(counts)
 
     def warp(self, block=0, warp=0):
-        """The steps of one warp. `block` is a number (x runs fastest) or an index."""
-        if isinstance(block, int):
-            block = (block % self.grid.x, block // self.grid.x % self.grid.y, block // (self.grid.x * self.grid.y))
-        return [step for step in self.steps if step.block == Dim3(*block) and step.warp == warp]
-
-    def text(self, block=0, warp=0):
-        """One warp as a picture: a row a step, a column a lane, # active and . idle."""
-        steps = self.warp(block, warp)
-        sources = [step.source.split("#")[0].rstrip() for step in steps]
-        width = max(map(len, sources), default=0)
-        masks = ["".join(".#"[on] for on in step.active) for step in steps]
-        rows = [f"{source:<{width}}  {mask}" for source, mask in zip(sources, masks, strict=True)]
-        return "\n".join([f"{self.kernel}: block {tuple(steps[0].block) if steps else block}, warp {warp}", *rows])
-
-    def __str__(self):
-        return (f"{self.text()}\n{self.warp_steps} steps in all, {self.lane_use:.0%} of the lanes active")
+        """The steps of one warp of a block, which is given by its number in the grid; x runs fastest."""
+        index = _places(self.grid)[block]
+        return [step for step in self.steps if step.block == index and step.warp == warp]

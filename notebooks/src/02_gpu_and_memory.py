@@ -112,7 +112,7 @@ ceilings, words = numbers("ceilings")
 device = "cuda" if torch.cuda.is_available() else "cpu"
 limits = {"A100": (312.0, 1.5),                                    # TFLOP/s, TB/s
           "H100": (pick(ceilings, what="float16 matmul")[0]["tflops"], pick(ceilings, what="copy")[0]["tb_s"]),
-          "this machine": (doctor.matmul_rate(device).data["TFLOP_per_s"], doctor.copy_bandwidth(device).data["GB_per_s"] / 1000)}
+          "this machine": (doctor.matmul_rate(device), doctor.copy_bandwidth(device) / 1000)}
 operations = {name: 4 * tflops / tb_s for name, (tflops, tb_s) in limits.items()}
 for name, (tflops, tb_s) in limits.items():
     print(f"{name:>12}: {tflops:7.3g} TFLOP/s, {tb_s:6.3g} TB/s: {operations[name]:5.0f} operations while one float32 comes")
