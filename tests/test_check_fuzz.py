@@ -6,7 +6,7 @@ import random
 import pytest
 
 from flashlab.triton_mode import import_triton
-from flashlab_course.check import Report, checker, form, runner, source
+from flashlab_course.check import Report, checker, form, limits, source
 
 pytestmark = pytest.mark.filterwarnings("ignore")        # spoilt code gives SyntaxWarnings
 
@@ -70,7 +70,7 @@ def test_every_spoilt_solution_gets_its_verdict(name, monkeypatch):
     monkeypatch.setattr(exercise, "seconds", SECONDS)
     texts = [text for k in range(20) if (text := spoilt(exercise, k))]
     for text in texts[: 1 if exercise.triton else 4]:
-        namespace, error = runner.protected(lambda text=text: source.load_text(text, f"spoilt {name}"), 5)
+        namespace, error = limits.protected(lambda text=text: source.load_text(text, f"spoilt {name}"), 5)
         if error is None and exercise.function in namespace:
             report = checker.examine(exercise, namespace[exercise.function])
             assert "Naming the mistake failed" not in str(report) and "could not be compared" not in str(report), text

@@ -4,7 +4,7 @@ import argparse
 import textwrap
 
 from flashlab_course import command
-from flashlab_course.check import checker, form, overview, process, progress, source, stubs, watching
+from flashlab_course.check import checker, form, overview, progress, source, stubs, watching
 
 
 def main(argv=None):
@@ -71,7 +71,7 @@ def _which(chosen):
 
 
 def check_these(chosen, hint):
-    reports = [process.checked_apart(name, hint) for name in chosen]
+    reports = [checker.checked(name, hint=hint, terminal=True) for name in chosen]
     print("\n\n".join(str(report) for report in reports))
     return 0 if all(report.passed for report in reports) else 1
 
@@ -83,7 +83,7 @@ def show_overview(names=()):
     for row in overview.Overview.now(names).rows:
         name, text, state = row[0], stubs.present(row[0]), row[-1]
         if text is not None and stubs.begun(name, text):
-            report = process.checked_apart(name)
+            report = checker.checked(name, terminal=True)
             state = overview.PASSED if report.passed else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report.passed else [report]
             lost = lost or next((line for line in report.offer.split("\n") if line.startswith(checker.UNREMEMBERED)),

@@ -43,7 +43,7 @@ def step(exercise, fn, report):
     results = list(zip(exercise.cases, report.cases, strict=True))
     case = next((case for case, result in results if result.passed is False), results[0][0])
     own = runner.file_of(fn)
-    print(f"{report}\n\nThe case “{case}” once more, without a time limit and with your output shown.")
+    print(f"{report}\n\nThe case “{case}” once more, in this process: without a time limit, with your output shown.")
     if report.mistake == "debugger":
         print(f"It stops where you wrote breakpoint().\n{KEYS}")
         _run(exercise, fn, case)

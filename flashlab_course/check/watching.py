@@ -2,8 +2,7 @@
 
 import time
 
-from flashlab_course.check import form, overview, source
-from flashlab_course.check.process import checked_apart
+from flashlab_course.check import checker, form, overview, source
 
 PAUSE = 0.3                    # seconds between two looks at the file
 
@@ -20,7 +19,7 @@ def watch(name=None):
         if stamp == seen:
             pause()
             continue
-        report, seen = checked_apart(name), stamp
+        report, seen = checker.checked(name, terminal=True), stamp
         print(f"\n{'─' * 100}\n{report}", flush=True)
         if report.passed:
             name, seen = _after(name), None

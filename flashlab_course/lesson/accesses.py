@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from flashlab.triton_mode import interpreted
-from flashlab_course.check import form, limits, runner, source
+from flashlab_course.check import form, limits, process, source
 from flashlab_course.compiler.watch import bind, watch
 from flashlab_course.lesson.reference import own_text
 
@@ -132,15 +132,29 @@ def touched_by(name, *args, **kwargs):
         return None
     if not interpreted():
         return Touched(problem=COMPILED)
+    try:
+        return process.apart(_touch, name, args, kwargs, imports=["triton"])
+    except process.Lost as lost:
+        return Touched(problem=lost.text)
+
+
+def _touch(name, args, kwargs):
     with watch(_Watcher()) as watcher:
-        _, error = runner.protected(lambda: _own(name)(*args, **kwargs), SECONDS)
+        _, error = limits.protected(lambda: _own(name)(*args, **kwargs), SECONDS)
     watcher.seen.problem = _said(error) if error is not None else ""
     return watcher.seen
 
 
 def result_of(name, *args):
     """What the learner's answer to an exercise returns, right or wrong; None if it is a stub or fails."""
-    return None if own_text(name) is None else runner.protected(lambda: _own(name)(*args), SECONDS)[0]
+    try:
+        return None if own_text(name) is None else process.apart(_result, name, args)
+    except process.Lost:
+        return None
+
+
+def _result(name, args):
+    return limits.protected(lambda: _own(name)(*args), SECONDS)[0]
 
 
 def _own(name):
