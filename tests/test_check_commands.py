@@ -151,8 +151,8 @@ def test_a_stub_follows_its_solution_where_no_one_has_written_into_it(sandbox, c
 
 def test_a_stub_that_is_committed_follows_its_solution_too(sandbox):
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "stubs"]):
-        if subprocess.run([*git, *command], cwd=sandbox, capture_output=True).returncode:
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "stubs"]):
+        if subprocess.run([*git, *words], cwd=sandbox, capture_output=True).returncode:
             pytest.skip("git is not installed")
     change_solution()
     change_solution("ex03_safe_softmax")

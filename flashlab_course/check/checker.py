@@ -189,10 +189,8 @@ def _without_kernels(exercise):
 
 def report_on(exercise, fn, judged, place="your cell"):
     """The Report on what fn did in the cases."""
-    if all(k.passed for k in judged):
-        report = _passed(exercise, fn, judged)
-    else:
-        report = _failed_for_certain(exercise, fn, judged, place)
+    passed = all(k.passed for k in judged)
+    report = _passed(exercise, fn, judged) if passed else _failed(exercise, fn, judged, place)
     report.cases = [CaseResult(case.name, None) for case in exercise.cases]
     for result, k in zip(report.cases, judged, strict=False):
         result.passed = k.passed
@@ -265,7 +263,8 @@ def _half_done(exercise, text, done):
     if all(k.passed for k in judged):
         return f"What you have written is right ({tasks}): with the rest filled in, every case passes."
     first = next(k for k in judged if not k.passed)
-    shown = _first_wrong(exercise, first) or (first.problem.text if first.problem else first.structure[0].text)
+    shown = (where.first_wrong(exercise, first, judge.expect(exercise, first.case)) if first.wrong
+             else first.problem.text if first.problem else first.structure[0].text)
     return (f"What you have written ({tasks}) is not right yet. With the rest filled in, in the case “{first.case}”, "
             f"{shown}.")
 
@@ -296,36 +295,11 @@ def _praise(exercise):
 
 # ---- failed
 
-def _failed_for_certain(exercise, fn, judged, place):
-    """The Report also where naming the mistake fails: then with the first wrong number alone."""
+def _failed(exercise, fn, judged, place):
     first = next(k for k in judged if not k.passed)
-    try:
-        report = say.failed(exercise, fn, judged, place)
-    except Exception as error:
-        shown = _first_wrong(exercise, first)
-        said = [f"The numbers are wrong. Naming the mistake failed with {type(error).__name__}: "
-                f"{runner.message_of(error)}.",
-                f"In the case “{first.case}”, {shown}: the first wrong number." if shown else "",
-                say.sentence(f"In the case “{first.case}” {first.problem.text}") if first.problem else "",
-                *(say.sentence(text) for text in say.findings(first))]
-        report = Report(False, exercise.name, mistake=first.problem.kind if first.problem else None,
-                        message="\n".join(filter(None, said)), trace=say.trace(first.problem, place),
-                        printed=say.printed(first))
-    report.where = _place(exercise, first)
+    report = say.failed(exercise, fn, judged, place)
+    if first.wrong:
+        n, _, bound = first.wrong[0]
+        index = where.first_index(first.outcome.values[n], judge.expect(exercise, first.case).truth[n], bound)
+        report.where = first.case.name, exercise.outputs[n].name, index
     return report
-
-
-def _first_wrong(exercise, first):
-    try:
-        return where.first_wrong(exercise, first, judge.expect(exercise, first.case)) if first.wrong else ""
-    except Exception:                                          # the verdict stands without it
-        return ""
-
-
-def _place(exercise, first):
-    """(case, output, index) of the first wrong number."""
-    if not first.wrong:
-        return None
-    n, _, bound = first.wrong[0]
-    index = where.first_index(first.outcome.values[n], judge.expect(exercise, first.case).truth[n], bound)
-    return first.case.name, exercise.outputs[n].name, index
