@@ -226,10 +226,6 @@ def test_a_learners_file_is_left_alone_and_named(sandbox, capsys, way):
 
 # ---- python -m flashlab check
 
-def test_debug_says_why_there_is_nothing_to_step_through(sandbox, capsys):
-    assert cli.main(["--debug", NAME]) == 1
-    assert f"{NAME}: not implemented yet" in capsys.readouterr().out
-
 
 def test_a_root_that_is_none_is_not_passed_over(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FLASHLAB_ROOT", str(tmp_path))
@@ -245,14 +241,6 @@ def test_a_solution_that_is_missing_is_said_to_be(sandbox, capsys):
     with pytest.raises(SystemExit):
         cli.main([])
     assert f"solutions/{NAME}.py could not be read: No such file or directory" in capsys.readouterr().err
-
-
-def test_an_overview_that_cannot_be_kept_says_so(sandbox, capsys):
-    solve(NAME)
-    (sandbox / progress.FILE).mkdir()                      # in its place nothing can be written, not even by root
-    assert cli.main([NAME[:4]]) == 0
-    out = capsys.readouterr().out
-    assert "1 of" in out and "This is not remembered, neither what passed" in out.splitlines()[-1]
 
 
 def test_the_overview_lists_all_and_fails_only_for_what_is_begun(sandbox, capsys):
@@ -287,14 +275,6 @@ def test_an_unknown_name_is_refused(sandbox, capsys):
     with pytest.raises(SystemExit):
         cli.main(["ex99"])
     assert "no exercise 'ex99'; did you mean ex" in capsys.readouterr().err
-
-
-def test_hint_shows_one_more_at_each_call(sandbox, capsys):
-    cli.main([NAME, "--hint"])
-    assert "Hint 1 of " in capsys.readouterr().out
-    cli.main([NAME, "--hint"])
-    out = capsys.readouterr().out
-    assert "Hint 1 of " in out and "Hint 2 of " in out
 
 
 def test_reset_restores_the_stub_and_keeps_the_learners_version(sandbox, capsys):
@@ -345,11 +325,6 @@ def test_solutions_are_shown_after_the_pass(sandbox, capsys):
     assert "m = torch.maximum(m_a, m_b)" in capsys.readouterr().out
     assert cli.main(["--solutions"]) == 0
     assert "ex03_merge" in capsys.readouterr().out and progress.of(NAME)["passed"]
-
-
-def test_the_command_line_has_it(sandbox):
-    run = subprocess.run([sys.executable, "-m", "flashlab", "check", "ex03_merge"], capture_output=True, text=True)
-    assert run.returncode == 1 and "ex03_merge: not implemented yet" in run.stdout, run.stderr
 
 
 # ---- --watch

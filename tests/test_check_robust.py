@@ -2,7 +2,6 @@
 
 import functools
 import io
-import pdb
 import sys
 import time
 
@@ -119,20 +118,6 @@ class HostileTensor(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         raise ValueError(func)
-
-
-def test_results_that_share_one_buffer_are_read_before_it_is_used_again():
-    """The same memory for every case: what is judged later, against known mistakes, is still the answer to its own
-    case."""
-    buffer = torch.zeros(10_000)
-
-    def buffered(S):
-        place = buffer[: S.numel()].view(S.shape)
-        place.copy_(torch.softmax(S, -1).nan_to_num(0) * 2)
-        return place
-
-    report = said(buffered)
-    assert "Every entry of P is 2 times" in report.message, str(report)
 
 
 @pytest.mark.parametrize("result",
@@ -312,20 +297,16 @@ def test_a_formula_that_is_off_by_one_term_is_told_which():
 
 # ---- the report
 
-def test_the_panel_follows_the_theme_and_has_text_as_well():
-    for report in (said(right), said(raises), check(NAME), said(lambda S: S.abs())):
+def test_the_panel_follows_the_theme_escapes_what_was_written_and_has_text_as_well():
+    def bad(S):
+        print("<script>")
+        raise ValueError("<script>alert(1)</script>")
+
+    for report in (said(right), said(bad), check(NAME), said(lambda S: S.abs())):
         bundle = report._repr_mimebundle_()
         assert bundle["text/plain"] == str(report)
         assert "var(--jp-content-font-color1" in bundle["text/html"] and "var(--jp-layout-color1" in bundle["text/html"]
         assert "<script" not in bundle["text/html"]
-
-
-def test_the_panel_escapes_what_the_learner_wrote():
-    def bad(S):
-        print("<b>bold</b>")
-        raise ValueError("<script>alert(1)</script>")
-
-    assert "<script>" not in said(bad)._repr_html_() and "&lt;script&gt;" in said(bad)._repr_html_()
 
 
 def test_uninitialised_memory_cannot_look_right():
@@ -379,15 +360,6 @@ def test_a_misspelled_name_is_told_from_one_that_exists():
 
     assert "(is `amax` meant?)" in check(NAME, of_a_tensor).message
     assert "(is `row_max` meant?)" in check(NAME, of_its_own).message
-
-
-def test_a_failing_report_says_that_there_is_a_hint():
-    hints = form.exercise(NAME).hints
-    assert f'A hint: `check("{NAME}", hint=True)`' in str(check(NAME, unseen_temperature))
-    for n in range(len(hints)):
-        last = str(check(NAME, unseen_temperature, hint=True))
-        assert ("One more hint: " in last) == (n + 1 < len(hints))
-    assert "hint" not in str(check(NAME, right))
 
 
 TWO_REGIONS = [name for name in form.names() if len(form.exercise(name).parsed.regions) > 1][::2]
@@ -452,18 +424,6 @@ def test_stepping_stops_at_the_first_line_of_the_function(monkeypatch, capsys):
 def test_stepping_stops_where_an_exception_was_raised(monkeypatch, capsys):
     _, out = session(monkeypatch, capsys, "p S.shape\nq\n", raises)
     assert "-> return S @ torch.ones(17, 3)" in out and "torch.Size([1, 3])" in out
-
-
-def test_stepping_stops_at_a_breakpoint(monkeypatch, capsys):
-    def with_breakpoint(S):
-        m = S.amax()
-        breakpoint()
-        return S - m
-
-    # pytest has one of its own
-    monkeypatch.setattr(sys, "breakpointhook", lambda: pdb.Pdb().set_trace(sys._getframe(1)))
-    _, out = session(monkeypatch, capsys, "p m\nq\n", with_breakpoint)
-    assert "It stops where you wrote breakpoint()" in out and "(Pdb) tensor(" in out
 
 
 def test_stepping_through_an_interpreted_kernel(monkeypatch, capsys):
