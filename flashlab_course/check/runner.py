@@ -230,16 +230,19 @@ def learner_lines(error, own_file):
     return [(f"line {line}", frame.f_code.co_name, linecache.getline(own_file, line).strip()) for line, frame in found]
 
 
+def code_of(fn):
+    """The code of a function, also inside a Triton kernel, a partial or a wrapper; None for what has none."""
+    for _ in range(5):
+        if (code := _attribute(fn, "__code__")) is not None:
+            return code
+        inner = [_attribute(fn, name) for name in ("fn", "func", "__func__", "__wrapped__")]
+        fn = next((part for part in inner if part is not None), None) or _attribute(type(fn), "__call__")
+    return None
+
+
 def file_of(fn):
     """The file or cell that a function was written in; None for what has no code of its own."""
-    for _ in range(5):
-        code = _attribute(fn, "__code__")
-        if code is not None:
-            return _attribute(code, "co_filename")
-        inner = [_attribute(fn, name)
-                 for name in ("fn", "func", "__func__", "__wrapped__")] + [_attribute(type(fn), "__call__")]
-        fn = next((part for part in inner if part is not None), None)
-    return None
+    return getattr(code_of(fn), "co_filename", None)
 
 
 def _attribute(thing, name):

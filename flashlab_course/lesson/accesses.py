@@ -133,40 +133,40 @@ def touched_by(name, *args, **kwargs):
     if not interpreted():
         return Touched(problem=COMPILED)
     try:
-        return process.apart(_touch, name, args, kwargs, imports=["triton"])
+        return process.apart(_touch, name, args, kwargs, SECONDS, imports=["triton"])
     except process.Lost as lost:
         return Touched(problem=lost.text)
 
 
-def _touch(name, args, kwargs):
+def _touch(name, args, kwargs, seconds):
     with watch(_Watcher()) as watcher:
-        _, error = limits.protected(lambda: _own(name)(*args, **kwargs), SECONDS)
-    watcher.seen.problem = _said(error) if error is not None else ""
+        _, error = limits.protected(lambda: _own(name)(*args, **kwargs), seconds)
+    watcher.seen.problem = _said(error, seconds) if error is not None else ""
     return watcher.seen
 
 
 def result_of(name, *args):
     """What the learner's answer to an exercise returns, right or wrong; None if it is a stub or fails."""
     try:
-        return None if own_text(name) is None else process.apart(_result, name, args)
+        return None if own_text(name) is None else process.apart(_result, name, args, SECONDS)
     except process.Lost:
         return None
 
 
-def _result(name, args):
-    return limits.protected(lambda: _own(name)(*args), SECONDS)[0]
+def _result(name, args, seconds):
+    return limits.protected(lambda: _own(name)(*args), seconds)[0]
 
 
 def _own(name):
     return source.load_text(own_text(name), name, source.exercise_path(name))[form.exercise(name).function]
 
 
-def _said(error):
+def _said(error, seconds):
     """What ended it, in a sentence."""
     while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
         error = error.__cause__                # Triton's interpreter wraps what the kernel raised
     if isinstance(error, limits.TimeUp):
-        return f"it was stopped after {SECONDS} seconds"
+        return f"it was stopped after {seconds} seconds"
     if isinstance(error, NotImplementedError):
         return f"not finished: {str(error).partition(': ')[2] or error}"
     return f"it raised {type(error).__name__}: {error}".split("\n")[0][:200]
