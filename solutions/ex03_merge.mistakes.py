@@ -37,7 +37,6 @@ def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, shift=0.0, empty=N
 EXERCISE = Exercise(
     function="merge",
     outputs=(Output("O", ("query", "column")), Output("m", ("query",)), Output("l", ("query",))),
-    parts={"state_a": ("O_a", "m_a", "l_a"), "state_b": ("O_b", "m_b", "l_b")},
     cases=[
         case("one query", 1, 2, 3, 4, seed=40),
         case("three queries", 3, 2, 3, 4, seed=50, features=["more than one query"]),

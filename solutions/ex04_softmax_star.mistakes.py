@@ -3,7 +3,7 @@
 from torch.overrides import TorchFunctionMode
 
 from flashlab import oracle
-from flashlab_course.check import runner
+from flashlab_course.check import limits
 from flashlab_course.check.cases import HUGE, attention_case, epsilon, in_float64, whole_rescaled, widest
 from flashlab_course.check.form import Exercise, Mistake, Output
 
@@ -33,7 +33,7 @@ def narrow(exercise, fn):
         with products:
             fn(**inputs)
 
-    if runner.protected(watch, exercise.seconds)[1] is not None or products.widest <= len(inputs["Q"]):
+    if limits.protected(watch, exercise.seconds)[1] is not None or products.widest <= len(inputs["Q"]):
         return None
     mistake = next(m for m in exercise.mistakes if m.name == "cut_into_B_c")
     return mistake, f"But with B_c = {inputs['B_c']} a tile had {products.widest} keys"

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab import oracle
-from flashlab_course.check import runner
+from flashlab_course.check import limits
 from flashlab_course.check.cases import features_of, normal, widest
 from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output
 
@@ -41,7 +41,7 @@ def two_calls(exercise, fn):
             fn(*leaves, True, 2.0)
         return torch.autograd.grad(O, leaves, inputs["dO"])
 
-    found, error = runner.protected(both, exercise.seconds)
+    found, error = limits.protected(both, exercise.seconds)
     right = oracle.gradients(*leaves, inputs["dO"], causal=False, scale=0.5)
     if error is None and all(torch.allclose(a.double(), b, atol=1e-4) for a, b in zip(found, right, strict=True)):
         return None
@@ -71,7 +71,7 @@ def _needing(exercise, fn, needing):
             O = fn(inputs["Q"], inputs["K"], inputs["V"], inputs["causal"], inputs["scale"])
         return torch.autograd.grad(O, [inputs[letter] for letter in needing], inputs["dO"], allow_unused=True)
 
-    found, error = runner.protected(some, exercise.seconds)
+    found, error = limits.protected(some, exercise.seconds)
     if error is not None:
         name = "left_out" if "incorrect number of gradients" in str(error) else "error_if_frozen"
         return name, f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -101,7 +101,7 @@ def unnoticed(exercise, fn):
                 leaves[changed].add_(1)
             return torch.autograd.grad(O, leaves, inputs["dO"])
 
-        found, error = runner.protected(change_and_go_back, exercise.seconds)
+        found, error = limits.protected(change_and_go_back, exercise.seconds)
         if error is None and not all(torch.allclose(a.double(), b, atol=1e-4) for a, b in zip(found, right, strict=True)):
             return named(exercise, "tensors_on_ctx", f"But {name} was changed between the two, and backward gave gradients all the same, wrong ones")
     return None
@@ -123,7 +123,7 @@ def on_ctx(exercise, fn):
                 nodes += [other for other, _ in node.next_functions]
         return [name for node in seen for name, value in getattr(node, "__dict__", {}).items() if holds_a_tensor(value)]
 
-    found, _ = runner.protected(attributes, exercise.seconds)
+    found, _ = limits.protected(attributes, exercise.seconds)
     return named(exercise, "tensors_on_ctx", f"But ctx.{found[0]} holds a tensor") if found else None
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch.overrides import TorchFunctionMode
 
-from flashlab_course.check import runner
+from flashlab_course.check import limits
 from flashlab_course.check.cases import LOOSE, normal, whole_rescaled, widest
 from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
 
@@ -50,7 +50,7 @@ def folded(exercise, fn):
         with factors:
             fn(**inputs)
 
-    if runner.protected(count, exercise.seconds)[1] is not None or factors.count <= blocks:
+    if limits.protected(count, exercise.seconds)[1] is not None or factors.count <= blocks:
         return None
     mistake = next(m for m in exercise.mistakes if m.name == "not_folded")
     return mistake, f"But in {blocks} whole blocks tiles of scores were multiplied by a number {factors.count} times"

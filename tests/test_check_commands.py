@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import io
+import os
 import subprocess
 import sys
 import tokenize
@@ -10,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from flashlab_course.check import cli, form, progress, source, stubs
+from flashlab_course import command
+from flashlab_course.check import check, checker, cli, form, overview, progress, source, stubs
 
 spec = importlib.util.spec_from_file_location("solutions_build",
                                               Path(__file__).resolve().parents[1] / "solutions/build.py")
 build = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(build)
 
-NAME = "ex03_merge"
+NAME, SOFTMAX = "ex03_merge", "ex03_safe_softmax"
 HEAD = '"""ex03_toy · a toy\n\nChapter 03 · difficulty 2 of 5 · 10 minutes\n"""\n'
 
 
@@ -149,8 +151,8 @@ def test_a_stub_follows_its_solution_where_no_one_has_written_into_it(sandbox, c
 
 def test_a_stub_that_is_committed_follows_its_solution_too(sandbox):
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "stubs"]):
-        if subprocess.run([*git, *command], cwd=sandbox, capture_output=True).returncode:
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "stubs"]):
+        if subprocess.run([*git, *words], cwd=sandbox, capture_output=True).returncode:
             pytest.skip("git is not installed")
     change_solution()
     change_solution("ex03_safe_softmax")
@@ -224,10 +226,6 @@ def test_a_learners_file_is_left_alone_and_named(sandbox, capsys, way):
 
 # ---- python -m flashlab check
 
-def test_debug_says_why_there_is_nothing_to_step_through(sandbox, capsys):
-    assert cli.main(["--debug", NAME]) == 1
-    assert f"{NAME}: not implemented yet" in capsys.readouterr().out
-
 
 def test_a_root_that_is_none_is_not_passed_over(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FLASHLAB_ROOT", str(tmp_path))
@@ -243,14 +241,6 @@ def test_a_solution_that_is_missing_is_said_to_be(sandbox, capsys):
     with pytest.raises(SystemExit):
         cli.main([])
     assert f"solutions/{NAME}.py could not be read: No such file or directory" in capsys.readouterr().err
-
-
-def test_an_overview_that_cannot_be_kept_says_so(sandbox, capsys):
-    solve(NAME)
-    (sandbox / progress.FILE).mkdir()                      # in its place nothing can be written, not even by root
-    assert cli.main([NAME[:4]]) == 0
-    out = capsys.readouterr().out
-    assert "1 of" in out and "This is not remembered, neither what passed" in out.splitlines()[-1]
 
 
 def test_the_overview_lists_all_and_fails_only_for_what_is_begun(sandbox, capsys):
@@ -285,14 +275,6 @@ def test_an_unknown_name_is_refused(sandbox, capsys):
     with pytest.raises(SystemExit):
         cli.main(["ex99"])
     assert "no exercise 'ex99'; did you mean ex" in capsys.readouterr().err
-
-
-def test_hint_shows_one_more_at_each_call(sandbox, capsys):
-    cli.main([NAME, "--hint"])
-    assert "Hint 1 of " in capsys.readouterr().out
-    cli.main([NAME, "--hint"])
-    out = capsys.readouterr().out
-    assert "Hint 1 of " in out and "Hint 2 of " in out
 
 
 def test_reset_restores_the_stub_and_keeps_the_learners_version(sandbox, capsys):
@@ -345,16 +327,108 @@ def test_solutions_are_shown_after_the_pass(sandbox, capsys):
     assert "ex03_merge" in capsys.readouterr().out and progress.of(NAME)["passed"]
 
 
-def test_the_command_line_has_it(sandbox):
-    run = subprocess.run([sys.executable, "-m", "flashlab", "check", "ex03_merge"], capture_output=True, text=True)
-    assert run.returncode == 1 and "ex03_merge: not implemented yet" in run.stdout, run.stderr
+# ---- --watch
+
+def rounds(monkeypatch, *actions):
+    """A pause that does the next of these things, and in the end is interrupted."""
+    todo = iter(actions)
+
+    def pause():
+        action = next(todo, None)
+        if action is None:
+            raise KeyboardInterrupt
+        action()
+
+    monkeypatch.setattr(cli, "pause", pause)
+
+
+def test_watching_checks_what_is_saved_and_goes_on_after_a_pass(sandbox, capsys, monkeypatch):
+    name = "ex05_tile_sizes"
+
+    def put(text):
+        source.exercise_path(name).write_text(text, encoding="utf-8")
+
+    solution = source.solution_path(name).read_text(encoding="utf-8")
+    rounds(monkeypatch, lambda: put(solution.replace("return", "return 1,")), lambda: None,
+           lambda: put(solution))
+    assert cli.main(["--watch", name]) == 0
+    out = capsys.readouterr().out
+    assert out.count(f"{name}: not implemented yet") == 1, "checked again though nothing was saved"
+    assert out.count(f"{name}: not yet") == 1 and out.count(f"{name}: passed") == 1
+    following = form.names()[form.names().index(name) + 1]
+    assert f"Next: {following}" in out and f"{following}: not implemented yet" in out
+
+
+def test_watching_begins_with_what_comes_next_and_ends_with_the_last(sandbox, capsys, monkeypatch):
+    rounds(monkeypatch)
+    for name in form.names():
+        progress.update(name, passed=name != SOFTMAX)
+    solve(SOFTMAX)
+    assert cli.main(["--watch"]) == 0
+    assert "Every exercise has passed." in capsys.readouterr().out and progress.of(SOFTMAX)["passed"]
+    with pytest.raises(SystemExit):
+        cli.main(["--watch", "ex03"])
+    assert "takes one exercise: ex03_safe_softmax," in capsys.readouterr().err
+
+
+# ---- the commands that are printed
+
+def test_a_command_names_the_python_that_runs_it(monkeypatch, tmp_path):
+    below = tmp_path / ".venv/bin/python"
+    below.parent.mkdir(parents=True)
+    below.symlink_to(sys.executable)
+    other = tmp_path / "other/python"
+    other.parent.mkdir()
+    other.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(below))
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    monkeypatch.setenv("PATH", str(other.parent))
+    monkeypatch.chdir(tmp_path)
+    assert command.line("check", "ex03") == ".venv/bin/python -m flashlab check ex03"
+    monkeypatch.chdir(other.parent)
+    assert command.python() == str(below), "a relative path is right below the working directory only"
+    monkeypatch.setenv("PATH", str(below.parent))
+    assert command.python() == "python", "an environment that is activated needs no path"
+    monkeypatch.setitem(sys.modules, "ipykernel", object())
+    assert command.python() == str(below), "a notebook's terminal has a PATH and a folder of its own"
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "a b/python"))
+    assert command.python() == f"'{tmp_path}/a b/python'", "a space ends the word"
+
+
+def test_every_command_that_is_printed_runs_from_anywhere(sandbox, tmp_path_factory):
+    """As in a terminal whose python has no torch: the printed text alone, in another folder, with nothing on PATH."""
+    solve(SOFTMAX)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "ipykernel", object())
+        printed = checker.checked(SOFTMAX, terminal=True).offer.split("`")[1]
+    run = subprocess.run(printed, shell=True, capture_output=True, text=True, cwd=tmp_path_factory.mktemp("elsewhere"),
+                         env=os.environ | {"PATH": "/usr/bin:/bin"})
+    assert run.returncode == 0 and "m.masked_fill" in run.stdout, run.stderr
+
+
+def test_a_printed_command_is_never_broken_into_lines():
+    report = check(SOFTMAX, lambda S: S)
+    report.offer = f"A hint: `{'x' * 60} -m flashlab check ex03 --hint` and more words that fill the line and go on"
+    assert f"{'x' * 60} -m flashlab check ex03 --hint" in str(report)
+
+
+# ---- the overview
+
+def test_the_table_of_what_is_begun_is_the_overviews(sandbox, capsys):
+    source.exercise_path(NAME).write_text(stubs.stub(NAME).replace("raise NotImplementedError", "return 1 #"))
+    assert overview.state(NAME) == overview.BEGUN and overview.Overview.now().next == NAME
+    progress.update("ex01_attention", passed=True)
+    panel = check()
+    assert f"1 of {len(form.names())} passed. Next: {NAME} · " in str(panel)
+    assert "flashlab-check overview" in panel._repr_html_() and f'check("{NAME}")' in panel._repr_html_()
+    for name in form.names():
+        progress.update(name, passed=True)
+    assert check().next is None and str(check()).endswith(f"{len(form.names())} of {len(form.names())} passed.")
 
 
 # ---- without Triton
 
 def test_without_triton_the_verdict_is_in_words(sandbox, monkeypatch):
-    from flashlab_course.check import check
-
     monkeypatch.setitem(sys.modules, "triton", None)
     report = check("ex10_triton_forward")
     assert report.mistake == "no_triton" and "Triton is not installed here" in report.message and not report.passed

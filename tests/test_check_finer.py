@@ -117,12 +117,9 @@ def test_a_view_with_another_tensors_size_is_asked_about():
     ("ex08_matmul_gradient", "_, back = torch.func.vjp(product, X, W)", True), ("ex06_fa2_inner_loop", "", True),
     ("ex08_matmul_gradient", "import torch.nn.functional as F", False), ("ex00_score_tile", None, False),
 ])
-def test_what_takes_seconds_to_import_is_imported_before_the_clock_runs(monkeypatch, name, text, wanted):
-    imported = []
-    monkeypatch.setattr(importlib, "import_module", imported.append)
+def test_what_takes_seconds_to_import_is_imported_before_the_clock_runs(name, text, wanted):
     exercise = form.exercise(name)
-    runner.import_for(exercise, text)
-    assert ("torch._dynamo" in imported) == (wanted or exercise.forbid is not None)
+    assert ("torch._dynamo" in runner.slow_imports(exercise, text)) == (wanted or exercise.forbid is not None)
 
 
 # ---- hints and the player

@@ -1,6 +1,9 @@
 """check(): load, run every case, name the mistake, say it."""
 
+import importlib
 import inspect
+import linecache
+import pickle
 import textwrap
 import time
 
@@ -13,11 +16,11 @@ from flashlab_course.check import (
     limits,
     loading,
     overview,
+    process,
     progress,
     runner,
     say,
     source,
-    state,
     stepping,
     stubs,
     where,
@@ -32,30 +35,30 @@ def check(name=None, fn=None, *, hint=False, debug=False):
     your progress is shown.
 
     hint=True adds one more hint at each call. debug=True then runs your function once more, on the smallest case that
-    fails, under Python's debugger: it stops where the function raised an exception, else at its first line.
+    fails, in this very process and under Python's debugger: it stops where the function raised an exception, else at
+    its first line. Otherwise your code runs in a process of its own, and cannot harm this one.
     The Report shows itself as a panel in a notebook; `report.passed` is the answer.
     """
-    if limits.running():
+    if process.inside:
         return Report(False, str(name), mistake="nested", message="`check` was called by the code that it checks.")
-    with state.normal():
-        if name is None and fn is None:
-            return overview.Overview.now()
-        return checked(name, fn, hint=hint, debug=debug)
+    if name is None and fn is None:
+        return overview.Overview.now()
+    return checked(name, fn, hint=hint, debug=debug)
 
 
 def checked(name, fn=None, *, hint=False, debug=False, terminal=False):
     """The Report of `check`, with progress and hints kept. terminal: more is asked for with commands there."""
-    with state.normal():
-        try:
-            found = overview.find(name)
-            if isinstance(found, Report):
-                return found
-            report = _with_hints(form.exercise(found), fn, hint, terminal)
-        except Exception as error:
-            return _own_failure(name, error)
-        if debug and report.cases:
-            stepping.step(form.exercise(found), _function(form.exercise(found), fn), report)
-        return report
+    try:
+        found = overview.find(name)
+        if isinstance(found, Report):
+            return found
+        exercise = form.exercise(found)
+        report = _with_hints(exercise, fn, hint, terminal)
+    except Exception as error:
+        return _own_failure(name, error)
+    if debug and report.cases:
+        stepping.step(exercise, loading.function_from_file(exercise)[0] if fn is None else fn, report)
+    return report
 
 
 def _own_failure(name, error):
@@ -64,13 +67,9 @@ def _own_failure(name, error):
                   message=f"{said} That is no verdict on your answer. Restart the kernel (or Python) and check again.")
 
 
-def _function(exercise, fn):
-    return loading.function_from_file(exercise)[0] if fn is None else fn
-
-
 def _with_hints(exercise, fn, hint, terminal):
     known, text = progress.of(exercise.name), stubs.present(exercise.name) if fn is None else None
-    report = examine(exercise, fn)
+    report = answer(exercise, fn, here=terminal)
     to_tell = report.hints or exercise.hints
     hints = min(known["hints"] + (hint and not report.passed), len(to_tell))
     started = report.mistake != "not_implemented"
@@ -110,49 +109,88 @@ def _player(exercise, report, fn):
     return [f"To see your lines move{start}: `from flashlab_course.lesson import replay; replay({mine})`"]
 
 
+def answer(exercise, fn=None, *, here=False):
+    """The Report on the file in exercises/ or on fn, from a process of its own. here: as in process.apart"""
+    started, text = time.perf_counter(), source.of(fn)
+    if (report := _without_kernels(exercise)) is not None:
+        return report
+    if fn is not None and not runner.is_callable(fn):
+        return _no_function(exercise, fn)
+    if fn is None:
+        text = stubs.present(exercise.name) or ""
+        if text == exercise.parsed.stub():             # nothing to run
+            return _stub_report(exercise, text, f"exercises/{exercise.name}.py")
+    try:
+        report = process.apart(_answer, exercise.name, fn, imports=runner.slow_imports(exercise, text), here=here)
+    except process.Lost as lost:
+        report = _lost(exercise, fn, lost)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        report = Report(False, exercise.name, mistake="wrong_type",
+                        message=f"Your function cannot be taken to the process that it would run in: {error}. Write it "
+                                "in a cell with `def`, with nothing but its arguments and the notebook's names in it.")
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _answer(name, fn):
+    return examine(form.exercise(name), fn)
+
+
+def _lost(exercise, fn, lost):
+    """The Report on an answer whose process ended before it had one."""
+    file = str(source.exercise_path(exercise.name)) if fn is None else runner.file_of(fn) or ""
+    place = f"exercises/{exercise.name}.py" if fn is None else "your cell"
+    lines = [f"{place}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
+             for line, function in lost.lines(file)]
+    said = f"Your code could not be judged: {lost.text}. It ran in a process of its own, so nothing else is lost."
+    return Report(False, exercise.name, mistake=lost.kind, message=said, trace="\n".join(lines))
+
+
 def examine(exercise, fn=None):
-    """The Report, without progress or hints."""
+    """The Report from this process, without progress or hints."""
     started = time.perf_counter()
-    with state.normal():
-        try:
+    try:
+        with runner.empty_is_nan():
             report = _examine(exercise, fn)
-        except loading.Unusable as problem:
-            report = Report(False, exercise.name, mistake=problem.mistake, message=problem.message, trace=problem.trace)
+    except loading.Unusable as problem:
+        report = Report(False, exercise.name, mistake=problem.mistake, message=problem.message, trace=problem.trace)
     report.seconds = time.perf_counter() - started
     return report
 
 
 def _examine(exercise, fn):
-    if exercise.triton and import_triton() is None:
-        return Report(False, exercise.name, mistake="no_triton",
-                      message="This exercise is a Triton kernel, and Triton is not installed here: it exists for Linux "
-                              "only. "
-                              "On macOS or Windows use WSL2, Colab or any Linux machine; no GPU is needed.")
-    if exercise.triton and (why := why_no_kernels()):
-        return Report(False, exercise.name, mistake="no_triton",
-                      message=f"This exercise is a Triton kernel, and none can run here: {why}.")
-    place, text = "your cell", None
+    if (report := _without_kernels(exercise)) is not None:
+        return report
+    place, text = "your cell", source.of(fn)
     if fn is None:
         fn, text = loading.function_from_file(exercise)
         place = f"exercises/{exercise.name}.py"
     if (report := _wrong_signature(exercise, fn) if runner.is_callable(fn) else _no_function(exercise, fn)) is not None:
         return report
-    text = source.of(fn) if text is None else text
     if exercise.triton and source.markers_left(text, exercise.name):     # a compiled kernel cannot raise it
         return _stub_report(exercise, text, place)
-    runner.import_for(exercise, text)
+    for module in runner.slow_imports(exercise, text):
+        importlib.import_module(module)
     judged = diagnose.judge_all(exercise, fn, own_file=runner.file_of(fn))
     if judged[-1].problem is not None and judged[-1].problem.kind == "not_implemented":
         return _stub_report(exercise, text, place)
     return report_on(exercise, fn, judged, place)
 
 
+def _without_kernels(exercise):
+    if not exercise.triton or not (why := why_no_kernels()):
+        return None
+    said = f"This exercise is a Triton kernel, and none can run here: {why}."
+    if import_triton() is None:
+        said = ("This exercise is a Triton kernel, and Triton is not installed here: it exists for Linux only. "
+                "On macOS or Windows use WSL2, Colab or any Linux machine; no GPU is needed.")
+    return Report(False, exercise.name, mistake="no_triton", message=said)
+
+
 def report_on(exercise, fn, judged, place="your cell"):
     """The Report on what fn did in the cases."""
-    if all(k.passed for k in judged):
-        report = _passed(exercise, fn, judged)
-    else:
-        report = _failed_for_certain(exercise, fn, judged, place)
+    passed = all(k.passed for k in judged)
+    report = _passed(exercise, fn, judged) if passed else _failed(exercise, fn, judged, place)
     report.cases = [CaseResult(case.name, None) for case in exercise.cases]
     for result, k in zip(report.cases, judged, strict=False):
         result.passed = k.passed
@@ -216,7 +254,7 @@ def _why_a_stub(exercise, text):
 
 def _half_done(exercise, text, done):
     tasks = "; ".join(region.task for region in done)
-    namespace, error = runner.protected(lambda: source.load_text(loading.filled(exercise, text),
+    namespace, error = limits.protected(lambda: source.load_text(loading.filled(exercise, text),
                                                                  f"{exercise.name}, filled"),
                                         loading.SECONDS)
     if error is not None or not runner.is_callable(namespace.get(exercise.function)):
@@ -225,7 +263,8 @@ def _half_done(exercise, text, done):
     if all(k.passed for k in judged):
         return f"What you have written is right ({tasks}): with the rest filled in, every case passes."
     first = next(k for k in judged if not k.passed)
-    shown = _first_wrong(exercise, first) or (first.problem.text if first.problem else first.structure[0].text)
+    shown = (where.first_wrong(exercise, first, judge.expect(exercise, first.case)) if first.wrong
+             else first.problem.text if first.problem else first.structure[0].text)
     return (f"What you have written ({tasks}) is not right yet. With the rest filled in, in the case “{first.case}”, "
             f"{shown}.")
 
@@ -236,8 +275,7 @@ def _passed(exercise, fn, judged):
     if left := sorted({name for k in judged for name in k.outcome.left}):
         return Report(False, exercise.name, mistake="global_state", printed=say.printed(judged[0]),
                       message=f"The results are right, but your function changed {' and '.join(left)} and left it so: "
-                              "every later cell would run with it. I put it back. Set such things outside, or restore "
-                              "them.")
+                              "every later cell would run with it. Set such things outside, or restore them.")
     for look in exercise.after:
         if (found := look(exercise, fn)) is not None:
             mistake, seen = found
@@ -257,36 +295,11 @@ def _praise(exercise):
 
 # ---- failed
 
-def _failed_for_certain(exercise, fn, judged, place):
-    """The Report also where naming the mistake fails: then with the first wrong number alone."""
+def _failed(exercise, fn, judged, place):
     first = next(k for k in judged if not k.passed)
-    try:
-        report = say.failed(exercise, fn, judged, place)
-    except Exception as error:
-        shown = _first_wrong(exercise, first)
-        said = [f"The numbers are wrong. Naming the mistake failed with {type(error).__name__}: "
-                f"{runner.message_of(error)}.",
-                f"In the case “{first.case}”, {shown}: the first wrong number." if shown else "",
-                say.sentence(f"In the case “{first.case}” {first.problem.text}") if first.problem else "",
-                *(say.sentence(text) for text in say.findings(first))]
-        report = Report(False, exercise.name, mistake=first.problem.kind if first.problem else None,
-                        message="\n".join(filter(None, said)), trace=say.trace(first.problem, place),
-                        printed=say.printed(first))
-    report.where = _place(exercise, first)
+    report = say.failed(exercise, fn, judged, place)
+    if first.wrong:
+        n, _, bound = first.wrong[0]
+        index = where.first_index(first.outcome.values[n], judge.expect(exercise, first.case).truth[n], bound)
+        report.where = first.case.name, exercise.outputs[n].name, index
     return report
-
-
-def _first_wrong(exercise, first):
-    try:
-        return where.first_wrong(exercise, first, judge.expect(exercise, first.case)) if first.wrong else ""
-    except Exception:                                          # the verdict stands without it
-        return ""
-
-
-def _place(exercise, first):
-    """(case, output, index) of the first wrong number."""
-    if not first.wrong:
-        return None
-    n, _, bound = first.wrong[0]
-    index = where.first_index(first.outcome.values[n], judge.expect(exercise, first.case).truth[n], bound)
-    return first.case.name, exercise.outputs[n].name, index

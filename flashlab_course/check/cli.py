@@ -2,9 +2,12 @@
 
 import argparse
 import textwrap
+import time
 
 from flashlab_course import command
-from flashlab_course.check import checker, form, overview, process, progress, source, stubs, watching
+from flashlab_course.check import checker, form, overview, progress, source, stubs
+
+PAUSE = 0.3                    # seconds between two looks at a file that is watched
 
 
 def main(argv=None):
@@ -71,7 +74,7 @@ def _which(chosen):
 
 
 def check_these(chosen, hint):
-    reports = [process.checked_apart(name, hint) for name in chosen]
+    reports = [checker.checked(name, hint=hint, terminal=True) for name in chosen]
     print("\n\n".join(str(report) for report in reports))
     return 0 if all(report.passed for report in reports) else 1
 
@@ -83,7 +86,7 @@ def show_overview(names=()):
     for row in overview.Overview.now(names).rows:
         name, text, state = row[0], stubs.present(row[0]), row[-1]
         if text is not None and stubs.begun(name, text):
-            report = process.checked_apart(name)
+            report = checker.checked(name, terminal=True)
             state = overview.PASSED if report.passed else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report.passed else [report]
             lost = lost or next((line for line in report.offer.split("\n") if line.startswith(checker.UNREMEMBERED)),
@@ -107,11 +110,37 @@ def debug(name):
 
 
 def watch(name=None):
+    """Check the exercise whenever it is saved, and after a pass the next one, until all have passed or Ctrl-C."""
+    name, seen = name or overview.Overview.now().next, None
     try:
-        return watching.watch(name)
+        while name is not None:
+            stamp = _stamp(name)
+            if stamp == seen:
+                pause()
+                continue
+            report, seen = checker.checked(name, terminal=True), stamp
+            print(f"\n{'─' * 100}\n{report}", flush=True)
+            if report.passed:
+                name, seen = overview.after(name), None
+                print(f"\nNext: {name}" if name else "", flush=True)
+            else:
+                print(f"\nWaiting for exercises/{name}.py to be saved. Ctrl-C ends it.", flush=True)
+        print("Every exercise has passed.")
     except KeyboardInterrupt:
         print()
-        return 0
+    return 0
+
+
+def pause():
+    time.sleep(PAUSE)
+
+
+def _stamp(name):
+    try:
+        status = source.exercise_path(name).stat()
+    except OSError:                                    # an editor replaces the file at this moment, or it is not there
+        return ()
+    return status.st_mtime_ns, status.st_size
 
 
 def reset(names):

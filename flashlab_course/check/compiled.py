@@ -8,7 +8,7 @@ interpreter keeps.
 import re
 
 from flashlab.triton_mode import interpreted
-from flashlab_course.check import runner
+from flashlab_course.check import limits
 from flashlab_course.check.form import Mistake
 from flashlab_course.check.guard import Guard
 from flashlab_course.compiler.ahead_of_time import CompileError, try_all
@@ -65,7 +65,7 @@ def _first_kernel(exercise, fn):
     case = [*_sixteen_bit_cases(exercise), *exercise.cases][0]
     guard = Guard(case.make(), exercise.reads, exercise.writes)
     with watch(guard):
-        runner.protected(lambda: exercise.invoke(fn, guard.inputs), 60)
+        limits.protected(lambda: exercise.invoke(fn, guard.inputs), 60)
     if not guard.launches:
         return None
     kernel, args, kwargs = guard.launches[0]

@@ -27,6 +27,8 @@ class Diagnosis:
 
 def judge_all(exercise, fn, *, own_file=None):
     """Every case, from the smallest; a timeout ends the round, and so does a stub."""
+    for case in exercise.cases:                                # before the answer can change a setting
+        judge.expect(exercise, case)
     return _to_the_end(judge_one(exercise, case, fn, own_file=own_file) for case in exercise.cases)
 
 

@@ -116,10 +116,8 @@ class Exercise:
     fewer: Callable | None = None        # (**inputs) -> may a right answer move less than that, or than the solution?
     # (exercise, fn) -> (Mistake, what was seen) or None: what no case can show
     after: list = field(default_factory=list)
-    parts: dict = field(default_factory=dict)    # {an argument that is a tuple: the names of its parts}
     terms: Callable | None = None        # (**inputs) -> {name: number}: what a wrong whole number may be off by
     ints_only: bool = False              # the answers are whole numbers: compared exactly
-    slack: float = 4                     # a result may be off by this many times the solution's own rounding error
     seconds: float = 3                   # per case
     # (fn, **inputs): a call on modelled memory for the player, where `call` makes none
     show: Callable | None = None

@@ -14,6 +14,7 @@ from flashlab_course.check.runner import Outcome, Problem, run
 
 # a result that is 0 throughout is a difference of terms of about 1: it may be off by their rounding
 TENTH = 0.1
+SLACK = 4                      # a result may be off by this many times the solution's own rounding error
 SANE = 0.02                    # the solution's own rounding, at most, relative to the result: 16-bit results come close
 RIGHT_NUMBERS = ("changed_inputs", "view_of_input")    # problems of answers that have results to compare
 # letters of a message that are compared: these name the learner's own lines
@@ -95,7 +96,7 @@ def _bound(exercise, case, mine, true):
     largest = finite.max().item() if finite.numel() else 0.0
     # 16-bit results: their one rounding is in the solution's own error
     units = min(case.units, 4) if eps > 1e-5 else case.units
-    return exercise.slack * distance(mine, true) + (units * eps + case.loose) * max(largest, TENTH)
+    return SLACK * distance(mine, true) + (units * eps + case.loose) * max(largest, TENTH)
 
 
 def _size(true):

@@ -28,7 +28,7 @@ def function_from_file(exercise):
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Unusable("no_file", f"{shown} could not be read: {error}.") from None
-    namespace, error = runner.protected(lambda: source.load_text(text, f"exercise {exercise.name}", path), SECONDS)
+    namespace, error = limits.protected(lambda: source.load_text(text, f"exercise {exercise.name}", path), SECONDS)
     if error is not None:
         raise _failed(error, exercise, path, shown)
     if exercise.function not in namespace:
@@ -45,7 +45,7 @@ def _failed(error, exercise, path, shown):
     lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     trace = "\n".join(f"line {f.lineno}: {f.line}" for f in lines)
     problem = runner.describe(error, exercise, str(path), SECONDS)
-    if isinstance(error, (limits.TimeUp, limits.MemoryUp, limits.Halt)):
+    if problem.kind in ("timeout", "memory", "asked", "debugger"):
         text = f"it was still running after {SECONDS:g} seconds" if isinstance(error, limits.TimeUp) else problem.text
         return Unusable(problem.kind, f"{shown} could not be loaded: {text}.", trace)
     return Unusable("raised", f"{shown} could not be loaded: {type(error).__name__}: {runner.message_of(error)}.",

@@ -18,6 +18,13 @@ def state(name):
     return BEGUN if text is not None and stubs.begun(name, text) or progress.of(name)["tries"] else NOT_BEGUN
 
 
+def after(name):
+    """The next exercise that has not passed, from this one on and then from the start; None if all have."""
+    names = form.names()
+    at = names.index(name)
+    return next((other for other in [*names[at + 1:], *names[:at]] if state(other) != PASSED), None)
+
+
 def matches(text):
     """Names of exercises that a text may mean: the one of that name, or those that it begins."""
     text = text.replace("\\", "/").rpartition("/")[2].removesuffix(".py")

@@ -1,123 +1,89 @@
-"""An exercise in a process of its own: what ends the process, or never returns, costs that exercise alone.
+"""The one way to run a learner's code: in a process of its own, with a deadline and a limit of memory.
 
-The limits inside (limits.py) come first and know the line. Here is what is left: a crash, an exit, a call into C that
-holds on.
+    apart(work, *args)         # what work(*args) returns; Lost if the process ended first
+
+The process is forked from a server, a Python that has imported PyTorch and does nothing else. The first call starts
+the server, which takes some 2 seconds; later calls begin at once. Nothing that the code does reaches the caller:
+settings, patches, threads and memory end with the process.
+
+A notebook's kernel is not forked itself, because autograd and CUDA do not survive a fork once they have been used. The
+server uses neither, so each process can start CUDA for itself. Without a GPU the command `flashlab check` is its own
+server. Windows has no fork: there the server runs one call and ends with it. Only Linux enforces the limit of memory.
 """
 
+import contextlib
 import faulthandler
-import multiprocessing
+import importlib
 import os
+import pickle
 import re
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from multiprocessing import connection
 from pathlib import Path
 
 import torch
 
-from flashlab.memory import format_bytes
-from flashlab_course.check import checker, form, limits, runner, source
-from flashlab_course.check.report import Report
+from flashlab_course.check import carry, limits
 
-GRACE = 1.5                    # seconds beyond a limit before the process is ended
-# seconds that the checker itself may take from one run to the next: a __del__ can end up there
-BETWEEN = 60
-FACTOR = 1.25                  # of memory beyond the limit inside
-POLL = 0.1                     # seconds between two looks at the memory
+FORK = hasattr(os, "fork")
+SERVER = "import sys; sys.path[:] = {path!r}; from flashlab_course.check import process; process.serve()"
+
+inside = False                 # is this a process for a learner's code?
+_lock, _server = threading.Lock(), None
 
 
-def checked_apart(name, hint=False):
-    """checker.checked(name, hint=hint, terminal=True), in a process of its own."""
-    started = context()
-    if started.get_start_method() == "fork":
-        runner.import_for(form.exercise(name))           # once, and shared by all processes that fork from this one
-    receiver, sender = started.Pipe(duplex=False)
+class Lost(Exception):
+    """The process ended before it was done. kind and text as in a Problem; lines(file) are the last that ran there."""
+
+    def __init__(self, code, trace):
+        super().__init__(code, trace)
+        self.trace = trace
+        self.kind, self.text = _why(code, trace)
+
+    def lines(self, file):
+        """[(line number, function)], the innermost last."""
+        found = re.findall(rf'File "{re.escape(file)}", line (\d+) in (\S+)', self.trace)
+        return [(int(line), function) for line, function in found[:6][::-1]]
+
+
+def apart(work, *args, imports=(), here=False):
+    """work(*args), from a process of its own.
+
+    imports: modules that take long, which the server imports once. here: this process is nobody else's, and may be
+    forked itself
+    Raises: Lost, and RuntimeError for what work raised
+    """
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
-        with warnings.catch_warnings():
-            # of fork in a process with threads: see context()
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process = started.Process(target=_child, args=(sender, name, hint, str(trace), sys.path), daemon=False)
-            process.start()
-        sender.close()
-        try:
-            report, too_much = _wait(process, receiver)
-        finally:
-            process.kill()
-            process.join()
-        if report is None:
-            report = _lost(name, process.exitcode, too_much,
-                           trace.read_text(errors="replace") if trace.exists() else "")
-    return report
+        if here and sys.platform == "linux" and not torch.cuda.is_available():
+            for module in imports:
+                importlib.import_module(module)
+            code, reply = _forked(lambda: work(*args), trace)
+        else:
+            code, reply = _ask((carry.pack((work, args)), imports, dict(os.environ), _directory(), sys.path, trace))
+        if reply is None:
+            raise Lost(code, trace.read_text(errors="replace") if trace.exists() else "")
+    result, error = pickle.loads(reply)
+    if error:
+        raise RuntimeError(error)
+    return result
 
 
-def context():
-    """fork shares what is imported, and takes no time. But CUDA does not survive it, nor do macOS's libraries."""
-    if sys.platform == "linux" and not torch.cuda.is_available():
-        return multiprocessing.get_context("fork")
-    methods = multiprocessing.get_all_start_methods()
-    server = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if "forkserver" in methods:
-        server.set_forkserver_preload(["torch"])
-    return server
-
-
-def _child(sender, name, hint, trace, path):
-    """Runs there. PyTorch's threads do not live on after a fork, and one is enough: the cases are tiny."""
-    sys.path[:] = path
-    torch.set_num_threads(1)
-    file = open(trace, "w")                            # noqa: SIM115    as long as the process lives
-    for stream in (1, 2):                              # what C code prints goes where Python's last words go
-        os.dup2(file.fileno(), stream)
-    faulthandler.enable(file)
-    limits.Last.arm = staticmethod(lambda seconds: faulthandler.dump_traceback_later(seconds + GRACE, exit=True,
-                                                                                     file=file))
-    limits.Last.disarm = staticmethod(lambda: limits.Last.arm(BETWEEN))
+def _directory():
     try:
-        sender.send(checker.checked(name, hint=hint, terminal=True))
-    except KeyboardInterrupt:                          # Ctrl-C reaches both processes; the other one says so
-        pass
+        return os.getcwd()
+    except OSError:                                    # it was deleted
+        return None
 
 
-def _wait(process, receiver):
-    """(the Report, whether memory ran over); None for a Report that never came."""
-    floor = resident_of(process.pid)
-    while not connection.wait([receiver, process.sentinel], POLL):
-        if resident_of(process.pid) - floor > FACTOR * limits.MEMORY:
-            return None, True
-    try:
-        return (receiver.recv() if receiver.poll() else None), False
-    except (EOFError, OSError):
-        return None, False
-
-
-def resident_of(pid):
-    """Bytes of memory of a process, 0 where Linux does not tell."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):
-        return 0
-
-
-# ---- a process that did not answer
-
-def _lost(name, code, too_much, trace):
-    path = source.exercise_path(name)
-    mistake, said = _why(code, too_much, trace)
-    lines = re.findall(rf'File "{re.escape(str(path))}", line (\d+) in (\S+)', trace)
-    own = [f"exercises/{path.name}, line {n}, in {function}: {_code(path, n)}" for n, function in lines]
-    return Report(False, name, mistake=mistake, trace="\n".join(own[:6][::-1]),
-                  message=f"Your code could not be judged: {said}. It ran in a process of its own, so nothing else is "
-                          "lost.")
-
-
-def _why(code, too_much, trace):
-    if too_much:
-        return "memory", f"it needed more than {format_bytes(limits.MEMORY)}"
+def _why(code, trace):
     if "Timeout (" in trace:
-        return "timeout", "it did not come back from a call into C, long after its time was over"
+        return "timeout", "it went on long after its time was over: in a call into C, or catching every exception"
     if code < 0:
         words = signal.strsignal(-code) or signal.Signals(-code).name
         known = {signal.SIGSEGV: "it crashed the process (segmentation fault)",
@@ -127,8 +93,115 @@ def _why(code, too_much, trace):
     return "ended", f"it ended the whole process (os._exit, code {code})"
 
 
-def _code(path, number):
+# ---- the server, as seen from the caller
+
+def _ask(request):
+    """(exit code, reply) of the server. An interrupt ends the server, and the process that it waits for."""
+    global _server
+    with _lock:
+        if _server is None or _server.poll() is not None:
+            _server = subprocess.Popen([sys.executable, "-c", SERVER.format(path=sys.path)], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, start_new_session=True,
+                                       env=os.environ | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"})   # asks without CUDA
+        server, _server = _server, None
+        try:
+            pickle.dump(request, server.stdin)
+            server.stdin.flush()
+            answer = pickle.load(server.stdout)
+        except (EOFError, BrokenPipeError):            # without fork it was the learner's process as well
+            return server.wait(), None
+        except BaseException:
+            server.stdin.close()
+            raise
+        _server = server if FORK else None
+        return answer
+
+
+# ---- the server itself
+
+def serve():
+    """Run requests until the caller is gone."""
+    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)                                      # what an import prints is no reply
+
+    def send(code, reply):
+        pickle.dump((code, reply), replies)
+        replies.flush()
+
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            *request, trace = pickle.load(requests)
+            for module in request[1]:
+                importlib.import_module(module)
+            if not FORK:
+                _run(lambda request=request: _work(*request), trace, lambda reply: send(0, reply))
+            send(*_forked(lambda request=request: _work(*request), trace, [requests]))
+
+
+def _work(packed, imports, environment, directory, path):
+    os.environ.clear()
+    os.environ.update(environment)
+    if directory is not None:
+        os.chdir(directory)
+    sys.path[:] = path
+    work, args = carry.unpack(packed)
+    return work(*args)
+
+
+def _forked(body, trace, gone=()):
+    """(exit code, what body() returned, pickled; None if its process ended first).
+
+    gone: ends the process once one of these can be read: the caller has closed its end
+    """
+    receiver, sender = connection.Pipe(duplex=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)        # of fork in a process with threads
+        child = os.fork()
+    if child == 0:
+        os.setpgrp()
+        _run(body, trace, sender.send_bytes)
+    sender.close()
+    reply = None
     try:
-        return path.read_text(encoding="utf-8").splitlines()[int(number) - 1].strip()
-    except (OSError, ValueError, IndexError):
-        return ""
+        if receiver in connection.wait([receiver, *gone]):
+            reply = receiver.recv_bytes()
+    except EOFError:
+        pass
+    finally:
+        receiver.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code, reply
+
+
+# ---- the process of the learner's code
+
+def _run(body, trace, send):
+    """Send what body() returns, and end the process."""
+    global inside
+    inside, process, file = True, os.getpid(), open(trace, "w")    # noqa: SIM115    as long as the process lives
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    sys.stdin, sys.stdout, sys.stderr = open(0), limits.Sink(), limits.Sink()      # noqa: SIM115
+    sys.breakpointhook = sys.__breakpointhook__
+    faulthandler.enable(file)
+    limits.last_words = file
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)                           # PyTorch's threads do not survive a fork
+    _limit_memory()
+    try:
+        reply = body(), None
+    except BaseException as error:
+        reply = None, f"{type(error).__name__}: {error}"
+    if os.getpid() == process:                         # not a process that the code has forked
+        send(pickle.dumps(reply))
+    os._exit(0)
+
+
+def _limit_memory():
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource  # not on Windows
+        used = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        resource.setrlimit(resource.RLIMIT_DATA, (int(used[1]) * 1024 + limits.MEMORY,) * 2)

@@ -6,6 +6,7 @@ import textwrap
 from dataclasses import dataclass, field
 
 WIDTH = 100
+TO_PASTE = "To try that case in a cell of your own"
 
 # The colours of the notebook's own theme, then of VS Code's, then some that read on white and on black.
 STYLE = """
@@ -67,23 +68,18 @@ class Report:
         return self.passed
 
     def __str__(self):
-        verdict, parts = self._verdict(), []
-        parts.append(f"{self.exercise}: {verdict}")
-        parts += [_wrapped(line) for line in self.message.split("\n")]
-        if self.hint:
-            parts += [_wrapped(line) for line in self.hint.split("\n")]
-        if self._counted():
-            parts.append(_wrapped(self._counted()))
-        if self.printed:
-            parts.append("  Your code printed:\n" + textwrap.indent(self.printed.rstrip(), "    | "))
-        if self.trace:
-            parts.append("  Your lines, the innermost last:\n" + textwrap.indent(self.trace, "    "))
-        parts += [_wrapped(line) for line in self.offer.split("\n") if line]
-        if self.snippet:
-            parts.append("  To try that case in a cell of your own:\n" + textwrap.indent(self.snippet, "    "))
-        return "\n".join(parts)
+        blocks = [("Your code printed:", "    | ", self.printed.rstrip()),
+                  ("Your lines, the innermost last:", "    ", self.trace)]
+        return "\n".join([f"{self.exercise}: {self._verdict()}",
+                          *map(_wrapped, [*self._lines(), *filter(None, [self._counted()])]),
+                          *(f"  {title}\n{textwrap.indent(text, indent)}" for title, indent, text in blocks if text),
+                          *(_wrapped(line) for line in self.offer.split("\n") if line),
+                          *([f"  {TO_PASTE}:\n{textwrap.indent(self.snippet, '    ')}"] if self.snippet else [])])
 
     __repr__ = __str__
+
+    def _lines(self):
+        return [*self.message.split("\n"), *(line for line in self.hint.split("\n") if line)]
 
     def _verdict(self):
         return "passed" if self.passed else "not implemented yet" if self.mistake == "not_implemented" else "not yet"
@@ -102,24 +98,17 @@ class Report:
 
     def _repr_html_(self):
         accent, kind = _look(self)
-        parts = [f"<p><span class='verdict'>{html.escape(self._verdict())}</span> · "
-                 f"<code>{html.escape(self.exercise)}</code></p>"]
-        parts += [f"<p>{_inline(line)}</p>" for line in self.message.split("\n")]
-        parts += [f"<p>{_inline(line)}</p>" for line in self.hint.split("\n") if line]
-        if self._counted():
-            parts.append(f"<p class='cases'>{html.escape(self._counted())}</p>")
-        if self.printed:
-            parts.append(f"<p>Your code printed:</p><pre>{html.escape(self.printed.rstrip())}</pre>")
-        if self.trace:
-            parts.append(f"<p>Your lines, the innermost last:</p><pre>{html.escape(self.trace)}</pre>")
-        parts += [f"<p class='cases'>{_inline(line)}</p>" for line in self.offer.split("\n") if line]
-        if self.snippet:
-            parts.append("<details><summary>To try that case in a cell of your own</summary>"
-                         f"<pre>{html.escape(self.snippet)}</pre></details>")
-        if self.solution:
-            parts.append("<details><summary>One way to write "
-                         f"it</summary><pre>{html.escape(self.solution)}</pre></details>")
-        return panel("".join(parts), accent, kind)
+        blocks = [("Your code printed:", self.printed.rstrip()), ("Your lines, the innermost last:", self.trace)]
+        folded = [(TO_PASTE, self.snippet), ("One way to write it", self.solution)]
+        inner = [f"<p><span class='verdict'>{html.escape(self._verdict())}</span> · "
+                 f"<code>{html.escape(self.exercise)}</code></p>",
+                 *(f"<p>{_inline(line)}</p>" for line in self._lines()),
+                 *(f"<p class='cases'>{html.escape(line)}</p>" for line in filter(None, [self._counted()])),
+                 *(f"<p>{title}</p><pre>{html.escape(text)}</pre>" for title, text in blocks if text),
+                 *(f"<p class='cases'>{_inline(line)}</p>" for line in self.offer.split("\n") if line),
+                 *(f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>"
+                   for title, text in folded if text)]
+        return panel("".join(inner), accent, kind)
 
 
 def panel(inner, accent, kind):

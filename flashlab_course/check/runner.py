@@ -1,21 +1,18 @@
-"""Running a learner's code so that the checker survives it: limits, captured output, inputs and surroundings
-verified."""
+"""Running a learner's code on one case: within its limits, watched, its output caught and its inputs verified."""
 
 import collections
 import contextlib
-import importlib
 import linecache
+import pdb
 import re
-import time
 import traceback
-import warnings
 from dataclasses import dataclass, field
 
 import torch
 
 from flashlab import memory
 from flashlab.triton_mode import import_triton
-from flashlab_course.check import limits, points, raised, results, state
+from flashlab_course.check import limits, points, raised, results
 from flashlab_course.check.form import Breach
 from flashlab_course.check.results import tensors
 
@@ -26,6 +23,15 @@ IMPORTS_MUCH = re.compile(r"\b(torch\.func|functorch|compile|vjp|jvp|vmap|jacrev
 
 # Problems after which no further case is run, and no mistake looked for.
 FINAL = {"not_implemented", "signature", "timeout", "memory", "asked", "debugger", "ended"}
+
+ASKED = "it asked for input, and nobody is there to answer: its arguments are all it gets"
+DEBUGGER = ("it stopped for a debugger (`breakpoint()` or pdb), which a check cannot wait for: take that line out, "
+            "or step through with debug=True")
+
+# Settings that outlive a call, and change the next one: an answer that leaves one changed is told so.
+SETTINGS = {"the default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+            "the default device": (torch.get_default_device, torch.set_default_device),
+            "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled)}
 
 
 @dataclass
@@ -47,77 +53,71 @@ class Outcome:
     problem: Problem | None = None
     facts: dict = field(default_factory=dict)    # what was moved and made: traffic of modelled memory, stray accesses
     printed: str = ""
-    left: list = field(default_factory=list)     # what it changed around it
-    seconds: float = 0.0
+    left: list = field(default_factory=list)     # the settings that it changed
 
 
-def import_for(exercise, text=""):
-    """Import what takes seconds before any clock runs: a limit that breaks an import off leaves half of a package
-    behind.
+def slow_imports(exercise, text=""):
+    """Modules that take seconds to import, which is no learner's time.
 
     text: the learner's, in which torch.func or torch.compile may be called, though it is of no use there
     """
-    if exercise.sram_bytes or exercise.forbid or exercise.terms or IMPORTS_MUCH.search(text or ""):
-        importlib.import_module("torch._dynamo")               # dispatch modes import PyTorch's compiler, too
-    if exercise.triton:
-        import_triton()
+    watched = exercise.sram_bytes or exercise.forbid or exercise.terms     # dispatch modes import PyTorch's compiler
+    found = ["torch._dynamo"] if watched or IMPORTS_MUCH.search(text or "") else []
+    return found + ["triton"] * bool(exercise.triton and import_triton())
+
+
+@contextlib.contextmanager
+def empty_is_nan():
+    """Within, torch.empty holds NaN: what an answer never writes cannot look right by accident."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch._C._set_deterministic_algorithms(True, warn_only=True)   # torch's own function imports the whole compiler
+    try:
+        yield
+    finally:
+        torch._C._set_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def run(exercise, fn, inputs, *, limit=None, own_file=None):
-    """fn on one case's inputs, protected. own_file: the file whose lines are the learner's."""
+    """fn on one case's inputs. own_file: the file whose lines are the learner's."""
     given = dict(inputs)
-    keep = _copies(given)
+    keep = {name: T.clone() for name, T in tensors(given)}
     guard = _guard(exercise, given)
     outcome, sink, box = Outcome(), limits.Sink(), {}
 
     def body():
         with points.watched(exercise, fn, given, outcome.facts):
-            try:
-                box["result"] = exercise.invoke(fn, guard.inputs if guard else given)
-            finally:
-                state.mend_builtins()
+            result = exercise.invoke(fn, guard.inputs if guard else given)
+        if guard is None:
+            box["read"] = results.plain(result)
 
-    started = time.perf_counter()
     limit = limit or exercise.seconds * (1 if guard is None or guard.interpreted else COMPILING)
-    around = _watched(exercise, fn, guard, outcome.facts)
-    error = _protected(lambda: _with(around, lambda: limits.limited(body, limit)), outcome.left, sink)
-    read = (None, None)
-    if error is None and guard is None:
-        read, error = _read(box["result"], limit)
-    outcome.seconds = time.perf_counter() - started
+    before = {name: get() for name, (get, _) in SETTINGS.items()}
+    with _watched(exercise, fn, guard, outcome.facts):
+        error = limits.caught(body, limit, sink)
+    outcome.left = [name for name, (get, _) in SETTINGS.items() if get() != before[name]]
+    for name in outcome.left:
+        SETTINGS[name][1](before[name])
     outcome.printed = sink.text()
     if error is not None:
         outcome.problem = describe(error, exercise, own_file, limit)
-        if getattr(error, "results", None) is not None and isinstance(error, Breach):
+        if isinstance(error, Breach) and error.results is not None:
             outcome.values, outcome.facts["container"] = results.plain(error.results)
         return outcome
-    outcome.values, outcome.facts["container"] = read
     if guard:
         outcome.values = guard.results()
         outcome.facts["container"] = "tuple" if len(outcome.values) > 1 else "Tensor"
+    else:
+        outcome.values, outcome.facts["container"] = box["read"]
     outcome.problem = _changed(guard.plain() if guard else given, keep)
     return outcome
 
 
-def _read(result, seconds):
-    """What results.plain makes of it, and the exception if it cannot be read. Only what is foreign needs protection."""
-    if results.is_plain(result):
-        return results.plain(result), None
-    return protected(lambda: results.plain(result), seconds)
-
-
-def _with(context, body):
-    with context:
-        body()
-
-
 @contextlib.contextmanager
 def unprotected(exercise, fn, inputs):
-    """For stepping: the inputs as a case has them, on modelled or guarded memory, with no limit and nothing
-    captured."""
+    """For stepping: the inputs as a case has them, on modelled or guarded memory, with no limit and nothing caught."""
     guard = _guard(exercise, inputs)
     modelled = memory.Memory(exercise.sram_bytes(**inputs)) if exercise.sram_bytes else contextlib.nullcontext()
-    with state.unchanged([]), _watched(exercise, fn, guard, {}), modelled:
+    with _watched(exercise, fn, guard, {}), modelled:
         yield guard.inputs if guard else inputs
 
 
@@ -138,87 +138,40 @@ def _watched(exercise, fn, guard, facts):
         return
     from flashlab_course.compiler.watch import watch
 
-    try:
-        with watch(guard):
-            yield
-    finally:
-        if not all(results.readable(sea.bits) for sea in guard.seas.values()):
-            raise Breach("changed_inputs", "it gave back the memory of a tensor that it was called with")
-        facts |= guard.facts()
-        points.launched(exercise, fn, [kernel for kernel, *_ in guard.launches], facts)
-
-
-def protected(body, seconds):
-    """(what body() returned, None), or (None, the exception) with its output swallowed: for loading a learner's
-    file."""
-    box = {}
-    error = _protected(lambda: limits.limited(lambda: box.update(result=body()), seconds), [], limits.Sink())
-    return (box.get("result"), None) if error is None else (None, error)
-
-
-def _protected(body, left, sink):
-    """body() with its output in the sink, and everything put back after it. Returns what it raised, whatever that
-    is."""
-    with (state.unchanged(left), warnings.catch_warnings(),
-          contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink)):
-        warnings.simplefilter("ignore")
-        try:
-            body()
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and _interrupted_by_user(error):
-                raise
-            return error
-    return None
-
-
-# ---- inputs
-
-def _copies(inputs):
-    return {name: T.clone() for name, T in tensors(inputs)}
+    with watch(guard):
+        yield
+    facts |= guard.facts()
+    points.launched(exercise, fn, [kernel for kernel, *_ in guard.launches], facts)
 
 
 def _changed(inputs, keep):
     for name, T in tensors(inputs):
         before = keep[name]
-        try:
-            with torch._C.DisableTorchFunctionSubclass():
-                same_kind = (T.shape, T.dtype, T.layout) == (before.shape, before.dtype,
-                                                             before.layout) and results.readable(T)
-                same = same_kind and torch.equal(T.detach().nan_to_num(0.125), before.nan_to_num(0.125))
-        except Exception:                              # its class was exchanged, for instance
-            same_kind = same = False
-        if not same_kind:
+        if (T.shape, T.dtype, T.layout) != (before.shape, before.dtype, before.layout):
             return Problem("changed_inputs", f"it changed its input {name} into another shape or dtype")
-        if not same:
+        if not torch.equal(T.detach().nan_to_num(0.125), before.nan_to_num(0.125)):
             return Problem("changed_inputs",
                            f"it changed its input {name} in place: whoever called it still needs {name}. "
-                                             "Assign to a new name (`x = x * a`), not into the tensor (`x *= a`, "
-                                             "`x[...] = a`)")
+                           "Assign to a new name (`x = x * a`), not into the tensor (`x *= a`, `x[...] = a`)")
     return None
 
 
 # ---- errors
 
-def _interrupted_by_user(error):
-    """Ctrl-C or the stop button, not a `raise KeyboardInterrupt` in the learner's code: that has its own line on
-    top."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return "raise KeyboardInterrupt" not in (last.line or "")
-
-
 def describe(error, exercise, own_file, seconds):
     """The Problem that an exception stands for."""
     error = unwrapped(error)
     lines = learner_lines(error, own_file)
-    name = type(error).__name__
+    name, text = type(error).__name__, message_of(error)
     if isinstance(error, limits.TimeUp):
         return Problem("timeout", f"it was stopped after {seconds:g} seconds{_waiting(lines)}", lines)
-    if isinstance(error, limits.MemoryUp):
-        return Problem("memory", f"it needed more than {memory.format_bytes(limits.MEMORY)} of memory and was stopped. "
-                                 "Is something made anew in each pass of a loop, or never given up?", lines)
-    if isinstance(error, limits.Halt):
-        return Problem(error.kind, error.text, lines)
-    text = message_of(error)
+    if isinstance(error, MemoryError) or "can't allocate memory" in text:
+        return Problem("memory", f"it needed more than {memory.format_bytes(limits.MEMORY)} of memory and was "
+                                 "stopped. Is something made anew in each pass of a loop, or never given up?", lines)
+    if isinstance(error, EOFError):
+        return Problem("asked", ASKED, lines)
+    if isinstance(error, pdb.bdb.BdbQuit):
+        return Problem("debugger", DEBUGGER, lines)
     if isinstance(error, NotImplementedError) and text.startswith(f"{exercise.name}:"):
         return Problem("not_implemented", text.partition(": ")[2], lines)
     if isinstance(error, Breach):
@@ -277,16 +230,19 @@ def learner_lines(error, own_file):
     return [(f"line {line}", frame.f_code.co_name, linecache.getline(own_file, line).strip()) for line, frame in found]
 
 
+def code_of(fn):
+    """The code of a function, also inside a Triton kernel, a partial or a wrapper; None for what has none."""
+    for _ in range(5):
+        if (code := _attribute(fn, "__code__")) is not None:
+            return code
+        inner = [_attribute(fn, name) for name in ("fn", "func", "__func__", "__wrapped__")]
+        fn = next((part for part in inner if part is not None), None) or _attribute(type(fn), "__call__")
+    return None
+
+
 def file_of(fn):
     """The file or cell that a function was written in; None for what has no code of its own."""
-    for _ in range(5):
-        code = _attribute(fn, "__code__")
-        if code is not None:
-            return _attribute(code, "co_filename")
-        inner = [_attribute(fn, name)
-                 for name in ("fn", "func", "__func__", "__wrapped__")] + [_attribute(type(fn), "__call__")]
-        fn = next((part for part in inner if part is not None), None)
-    return None
+    return getattr(code_of(fn), "co_filename", None)
 
 
 def _attribute(thing, name):

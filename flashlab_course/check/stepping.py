@@ -12,13 +12,12 @@ KEYS = "n: next line · s: step into a call · p x: print x · u, d: up and down
 class Stepper(pdb.Pdb):
     """Goes on until the learner's function is reached, and stops there."""
 
-    def __init__(self, file, function):
+    def __init__(self, code):
         super().__init__(nosigint=True)
-        self.file, self.function, self.arrived = file, function, False
+        self.target, self.arrived = (code.co_filename, code.co_name), False     # the interpreter has a copy of a kernel
 
     def _here(self, frame):
-        code = frame.f_code
-        self.arrived = self.arrived or (code.co_filename, code.co_name) == (self.file, self.function)
+        self.arrived = self.arrived or (frame.f_code.co_filename, frame.f_code.co_name) == self.target
         return self.arrived
 
     def user_line(self, frame):
@@ -43,7 +42,7 @@ def step(exercise, fn, report):
     results = list(zip(exercise.cases, report.cases, strict=True))
     case = next((case for case, result in results if result.passed is False), results[0][0])
     own = runner.file_of(fn)
-    print(f"{report}\n\nThe case “{case}” once more, without a time limit and with your output shown.")
+    print(f"{report}\n\nThe case “{case}” once more, in this process: without a time limit, with your output shown.")
     if report.mistake == "debugger":
         print(f"It stops where you wrote breakpoint().\n{KEYS}")
         _run(exercise, fn, case)
@@ -53,17 +52,7 @@ def step(exercise, fn, report):
     else:
         print(f"It stops at the first line of {exercise.function}.\n{KEYS}")
         with contextlib.suppress(pdb.bdb.BdbQuit):
-            Stepper(own, _name(fn, exercise)).runcall(_run, exercise, fn, case)
-
-
-def _name(fn, exercise):
-    """The name that the function's code has: in a cell it may be called anything."""
-    for _ in range(5):
-        if hasattr(fn, "__code__"):
-            return fn.__code__.co_name
-        fn = getattr(fn, "fn", None) or getattr(fn, "func", None) or getattr(fn, "__wrapped__",
-                                                                             None) or type(fn).__call__
-    return exercise.function
+            Stepper(runner.code_of(fn)).runcall(_run, exercise, fn, case)
 
 
 def _run(exercise, fn, case):

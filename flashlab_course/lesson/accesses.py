@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from flashlab.triton_mode import interpreted
-from flashlab_course.check import form, limits, runner, source
+from flashlab_course.check import form, limits, process, runner, source
 from flashlab_course.compiler.watch import bind, watch
 from flashlab_course.lesson.reference import own_text
 
@@ -123,16 +123,31 @@ def touched_by(name, *args):
     """Touched, of the learner's answer to a Triton exercise, called with these arguments; None while it is a stub."""
     if own_text(name) is None:
         return None
-    found = []
-    seen = touched(lambda: found.append(_protected(name, args)))
-    if found:
-        seen.problem = _said(found[0][1])
-    return seen
+    if not interpreted():
+        return Touched(problem=COMPILED)
+    try:
+        return process.apart(_touch, name, args, imports=["triton"])
+    except process.Lost as lost:
+        return Touched(problem=lost.text)
 
 
 def result_of(name, *args):
     """What the learner's answer to an exercise returns, right or wrong; None if it is a stub or fails."""
-    return None if own_text(name) is None else _protected(name, args)[0]
+    try:
+        return None if own_text(name) is None else process.apart(_result, name, args)
+    except process.Lost:
+        return None
+
+
+def _touch(name, args):
+    found = []
+    seen = touched(lambda: found.append(_protected(name, args)))
+    seen.problem = _said(found[0][1]) if found else ""
+    return seen
+
+
+def _result(name, args):
+    return _protected(name, args)[0]
 
 
 def _protected(name, args):
@@ -140,7 +155,7 @@ def _protected(name, args):
     def call():
         return source.load_text(own_text(name), name, source.exercise_path(name))[form.exercise(name).function](*args)
 
-    return runner.protected(call, SECONDS)
+    return limits.protected(call, SECONDS)
 
 
 def _said(error):

@@ -3,7 +3,7 @@
 from functools import partial
 
 from flashlab.memory import A100_SRAM
-from flashlab_course.check import diagnose, judge, loading, source, where
+from flashlab_course.check import checker, failing, loading, source
 from flashlab_course.lesson.reference import Reveal, known_exercise
 from flashlab_course.player import play, record, record_kernel
 
@@ -46,14 +46,13 @@ def _case(exercise, name):
 
 def _most_telling(exercise, fn):
     """(case, (output, index) of its first wrong number): the smallest that fails, else that with most features."""
-    for case in exercise.cases:
-        judged = diagnose.judge_one(exercise, case, fn)
-        if judged.wrong:
-            n, _, bound = judged.wrong[0]
-            index = where.first_index(judged.outcome.values[n], judge.expect(exercise, judged.case).truth[n], bound)
-            return judged.case, (exercise.outputs[n].name, index)
-        if not judged.passed:
-            return judged.case, None
+    report = checker.answer(exercise, fn)
+    if report.where:
+        case, *place = report.where
+        return failing.case_of(exercise, case), place
+    for case, result in zip(exercise.cases, report.cases, strict=False):
+        if result.passed is False:
+            return case, None
     return max(exercise.cases[:SHOWN], key=lambda case: len(case.features)), None
 
 

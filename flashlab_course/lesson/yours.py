@@ -35,7 +35,7 @@ def answer(name):
 def _passing(name, text):
     """Checked once as long as the text of the file is the same."""
     exercise = form.exercise(name)
-    if checker.examine(exercise).passed:
+    if checker.answer(exercise).passed:
         return source.load_text(text, name, source.exercise_path(name))[exercise.function]
     return None
 
