@@ -72,11 +72,6 @@ def _with_gradients(below):
         yield
 
 
-def without_torch_function():
-    """Within: no torch-function mode hears of the operations, nor of each shape that is asked for."""
-    return torch._C.DisableTorchFunction()
-
-
 @contextlib.contextmanager
 def without_modes():
     """Within: no mode hears of the operations. A Memory does not count them."""
