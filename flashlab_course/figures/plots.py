@@ -41,9 +41,9 @@ def curves(lines, title, source, x="", y="", *, dashed=None, dots=False, ceiling
             xs, ys = zip(*points.items(), strict=True)
             mark = marker(name) if dots or len(points) <= 30 else ""
             if dots or name in dashed:
-                ax.plot(xs, ys, mark, ls="", color=colour, label=None if name in dashed else words)
+                ax.plot(xs, ys, marker=mark, ls="", color=colour, label=None if name in dashed else words)
             else:
-                ax.plot(xs, ys, mark, ls="-", color=colour, label=words)
+                ax.plot(xs, ys, marker=mark, color=colour, label=words)
         if points := dashed.get(name):
             xs, ys = zip(*points.items(), strict=True)
             ax.plot(xs, ys, "--", lw=1.4, color=colour, label=words)
