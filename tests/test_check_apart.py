@@ -112,7 +112,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="calls libc")
     (lambda S: input("P? "), "asked", "it asked for input"),
     (breaks, "debugger", "step through with debug=True"),
     (lambda S: sys.exit(3), "raised", "it called exit()"),
-], ids=str)
+])
 def test_it_costs_this_answer_alone(fn, mistake, words, monkeypatch):
     monkeypatch.setattr(form.exercise(NAME), "seconds", 20 if fn is grows else SECONDS)
     monkeypatch.setattr(limits, "MEMORY", 2**28)
@@ -199,7 +199,7 @@ def test_a_setting_that_it_leaves_changed_is_named(change, name):
 
 
 @pytest.mark.parametrize("mode", [Refusing, Memory, torch.inference_mode, lambda: torch.device("meta"),
-                                  lambda: torch.autocast("cpu", torch.bfloat16)], ids=str)
+                                  lambda: torch.autocast("cpu", torch.bfloat16)])
 def test_the_callers_state_does_not_matter(mode, monkeypatch):
     mistaken = form.exercise(MODELLED).wrong(*form.exercise(MODELLED).mistakes[:1])
     monkeypatch.setattr(torch, "softmax", lambda *_: 1 / 0)
