@@ -14,12 +14,12 @@ LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, toke
 # folder: (lines, tokens). Over its budget, something leaves a folder before something comes. The budgets began near
 # the sizes of that day, and only fall: the goal is 6,000, 14,000, 9,800 and 14,000 lines, at 10 tokens a line.
 BUDGETS = {
-    "flashlab": (8_600, 78_500),
-    "flashlab_course": (17_900, 153_000),
+    "flashlab": (8_300, 75_500),
+    "flashlab_course": (13_950, 111_500),
     "solutions": (9_800, 83_000),
-    "tests": (17_300, 176_000),
+    "tests": (15_700, 158_500),
 }
-TOKENS_OF_A_LINE = 11.8
+TOKENS_OF_A_LINE = 11.5
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 400, 50
 
 
