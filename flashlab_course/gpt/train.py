@@ -98,7 +98,7 @@ def progress(name):
     def report(step, steps, loss, rate):
         nonlocal shown
         line = f"{name}: step {step} of {steps}, loss {loss:.2f}, {rate:,.0f} tokens/s"
-        if "ipykernel" in sys.modules:                                       # in a notebook
+        if "ipykernel" in sys.modules and sys.modules["IPython"].get_ipython():              # in a notebook
             from IPython.display import display
 
             shown = shown or display({"text/plain": line}, raw=True, display_id=True)
