@@ -140,6 +140,7 @@ def test_a_fork_of_the_process_does_not_answer_twice():
 def test_a_deadline_is_not_lost_in_the_memory_models_own_code(monkeypatch):
     """Most of this loop is spent in finalizers, where Python drops an exception."""
     monkeypatch.setattr(form.exercise(MODELLED), "seconds", SECONDS)
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: None)         # the alarm may ring in pytest's own hook
 
     def loops(*given):
         while True: torch.zeros(1)  # noqa: E701
