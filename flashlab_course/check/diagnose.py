@@ -29,19 +29,10 @@ def judge_all(exercise, fn, *, own_file=None):
     """Every case, from the smallest; a timeout ends the round, and so does a stub."""
     for case in exercise.cases:                                # before the answer can change a setting
         judge.expect(exercise, case)
-    return _to_the_end(judge_one(exercise, case, fn, own_file=own_file) for case in exercise.cases)
-
-
-def judge_known(exercise, mistake):
-    """judge_all of a known mistake, each case run once a process."""
-    return _to_the_end(outcome(exercise, (mistake,), case) for case in exercise.cases)
-
-
-def _to_the_end(all_judged):
     judged = []
-    for one in all_judged:
-        judged.append(one)
-        if one.problem is not None and one.problem.kind in FINAL:
+    for case in exercise.cases:
+        judged.append(judge_one(exercise, case, fn, own_file=own_file))
+        if judged[-1].problem is not None and judged[-1].problem.kind in FINAL:
             break
     return judged
 
