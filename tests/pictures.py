@@ -267,7 +267,7 @@ CALLS = {
     "times_of_tiles": (lambda: figures.times_of_tiles(search(), PAPER),
                        "Of 12 choices the slowest takes 2.10 times as long as the fastest"),
     "timelines": (lambda: figures.timelines(four_steps(5), "multiply", "four steps."),
-                  "The time in which “multiply” works. one after the other: 25 %; overlapped: 62 %"),
+                  "The time in which “multiply” works: 25 % (one after the other), 62 % (overlapped)"),
     **{f"ring_parts: {options}": (lambda options=options: figures.ring_parts(ring_logs(**options), 8,
                                                                              "Measured here: made up."),
                                   "After 2 steps of 2 ranks every score has been computed once")

@@ -6,7 +6,7 @@ from flashlab.ladder import RUNGS
 from flashlab.validate import check_positive
 from flashlab_course.figures.colors import BLUE, INK, READ, WRITTEN, color
 from flashlab_course.figures.plots import axes, bars, box, canvas, matrices, panel
-from flashlab_course.figures.style import figure, finish
+from flashlab_course.figures.style import figure, finish, note
 from flashlab_course.figures.words import bytes_text
 from flashlab_course.gpu.occupancy import occupancy
 
@@ -103,7 +103,8 @@ def roofline(points, tb_s, tflops, words):
     low, high = min([*at, ridge / 20]) / 2, max([*at, ridge])
     fig, ax = panel(8, 4.8)
     roof = [low * tb_s, tflops, tflops]
-    ax.plot([low, ridge, 4 * high], roof, "--", color=INK, lw=1.3, label=f"{tflops:.0f} TFLOP/s")
+    ax.plot([low, ridge, 6 * high], roof, "--", color=INK, lw=1.3)
+    note(ax, f"{tflops:.0f} TFLOP/s", 1, tflops, xycoords=ax.get_yaxis_transform(), fontweight="bold")
     for x, point in zip(at, points, strict=True):
         measured, op = point.get("tflops"), point["op"]
         # results/ has brackets
@@ -115,4 +116,4 @@ def roofline(points, tb_s, tflops, words):
     which = f"all {slow}" if slow == len(points) else f"{slow} of these {len(points)}"
     return finish(fig, f"Below {ridge:.0f} FLOPs a byte memory is the limit: so for {which} operations",
                   f"{words} FLOPs and bytes: counted. Dashed: {tb_s:.3g} TB/s and {tflops:.0f} TFLOP/s. Filled: "
-                  "measured; hollow: at best.")
+                  "measured; hollow: at best.", roof=tflops)

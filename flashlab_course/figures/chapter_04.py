@@ -5,7 +5,7 @@ import numpy as np
 from flashlab.cost import ceil_div
 from flashlab.validate import check_positive
 from flashlab_course.figures.colors import READ, WRITTEN, color
-from flashlab_course.figures.plots import axis_names, heading, heat_map, matrices, panels
+from flashlab_course.figures.plots import axis_names, heat_map, matrices, panels
 from flashlab_course.figures.style import byte_axis, figure, finish
 from flashlab_course.figures.words import bytes_text, label
 
@@ -67,7 +67,7 @@ def tile_traversal(logs, N_q, N_k):
         order, (visits, moves) = visit_order(log, N_q, N_k), replay(log)
         tiles, nbytes = axs[n], axs[len(logs) + n]
         heat_map(tiles, order / len(visits), np.where(np.isnan(order), "", np.char.mod("%d", np.nan_to_num(order))))
-        heading(tiles, f"{label(name)}: {len(visits)} of {order.size} tiles", color(name))
+        tiles.set_title(f"{label(name)}: {len(visits)} of {order.size} tiles", color=color(name), fontweight="bold")
         tiles.set(xlabel="key block j", ylabel="query block i")
         axis_names(tiles.set_xticks, range(order.shape[1]), 0)
         axis_names(tiles.set_yticks, range(order.shape[0]), 0)

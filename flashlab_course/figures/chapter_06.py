@@ -6,7 +6,7 @@ import numpy as np
 
 from flashlab.validate import check_positive
 from flashlab_course.figures.colors import color
-from flashlab_course.figures.plots import bars, box, heading, matrices, panels
+from flashlab_course.figures.plots import bars, box, matrices, panels
 from flashlab_course.figures.style import figure, finish
 from flashlab_course.figures.words import bytes_text, label
 
@@ -71,12 +71,13 @@ def programs_on_sms(programs, sms=132):
         for wave in range(waves):
             box(ax, 0, wave * length, min(sms, count - wave * sms), length, color(name, "#0072B2"), lw=0.6)
         last = max(last, waves * length)
-        heading(ax, f"{name}\n{waves} wave{'s' * (waves > 1)}, done at {waves * length}")
+        ax.set_title(f"{label(name)}\n{waves} wave{'s' * (waves > 1)}, done at {waves * length}", fontweight="bold")
         ax.set(xlabel="SM", xlim=(0, sms), ylim=(1.05 * last, 0))
-        said.append(f"{count / sms / waves:.0%} with {name}")
+        said.append(f"{count / sms / waves:.0%} with {label(name)}")
     axs[0].set_ylabel("time")
+    axs[0].yaxis.get_major_locator().set_params(integer=True)
     return finish(fig, f"{sms} SMs are busy {', '.join(said)}",
-                  "Modelled: every tile takes equally long, one program an SM at a time. Grey: idle.")
+                  "Modelled: every tile takes equally long, one program an SM at a time. Grey: idle; white: done.")
 
 
 @figure

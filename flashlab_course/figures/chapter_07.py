@@ -7,7 +7,7 @@ import torch
 
 from flashlab.ladder import BACKWARD_RUNGS, RUNGS, find
 from flashlab_course.figures.colors import color
-from flashlab_course.figures.plots import axes, curves, heading, panels
+from flashlab_course.figures.plots import axes, curves, panels
 from flashlab_course.figures.style import figure, finish
 from flashlab_course.figures.words import by, bytes_text, every, group, label, mask_text, ratio_text, recorded, series
 
@@ -60,7 +60,7 @@ def model_vs_counters(results, without_L=None):
             if points:
                 ax.plot(*zip(*sorted(points), strict=True), style, color=color(name), label=words)
         axes(ax, "N", "", log="xy", byte="y", ticks=[row["N"] for row in part])
-        heading(ax, label(name), color(name))
+        ax.set_title(label(name), color=color(name), fontweight="bold")
     axs[0].set_ylabel("bytes moved")
     naive, ours = (dict(by(found.get(name, []), "N", "dram")) for name in (NAIVE, kernel.name))
     title = "Modelled traffic against the GPU's counters"

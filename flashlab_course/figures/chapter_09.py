@@ -64,7 +64,7 @@ def places_of(ax, run, name):
     first = low + int(used.argmax())
     heat_map(ax, shares[:, used])
     ax.set(xlabel="element", ylabel="program")
-    ax.set_xticks([0.5 - first, size - first - 0.5], [0, size - 1])
+    ax.set_xticks([0.5 - first, size - first - 0.5], [0, size - 1], fontsize=8)
     axis_names(ax.set_yticks, range(len(programs)), 0)
 
 

@@ -76,13 +76,10 @@ def kernels_beside_peers(results, d=128, N=4096, causal=False):
     said = "".join(f", {speeds[last.name] / speed:.2f} × {label(name)}" for name, speed in peers.items())
     return bars(ours, f"{last.title} runs at {speeds[last.name]:.0f} TFLOP/s{said}",
                 f"{recorded(results)} {results['what'].capitalize()}, d = {d}, N = {N}, {mask_text(causal)}. ×: the "
-                "speed as a multiple of the rung's before, detours passed over.", "TFLOP/s", walls=spaced(peers),
+                "speed as a multiple of the rung's before, detours passed over.", "TFLOP/s",
+                walls={f"{label(name)}: {speed:.0f}" + "\n" * n: speed         # the second on a line of its own
+                       for n, (name, speed) in enumerate(peers.items())},
                 behind=[f"{speed:.0f}{gain[name]}" for name, speed in ours.items()])
-
-
-def spaced(peers):
-    """The walls of two peers; the words of the second stand on a line of their own."""
-    return {f"{label(name)}: {speed:.0f}" + "\n" * n: speed for n, (name, speed) in enumerate(peers.items())}
 
 
 def search_rows(results, implementation, d, N, causal):
@@ -123,8 +120,9 @@ def timelines(runs, unit, words):
         ax.set_yticks(range(len(units)), units)
         bare(ax)
     axs[-1].set_xlabel("time, in steps of no particular length")
-    parts = [f"{name}: {100 * share_of(spans, unit):.0f} %" for name, spans in runs.items()]
-    return finish(fig, f"The time in which “{unit}” works. {'; '.join(parts)}",
+    axs[-1].xaxis.get_major_locator().set_params(integer=True)
+    parts = [f"{100 * share_of(spans, unit):.0f} % ({name})" for name, spans in runs.items()]
+    return finish(fig, f"The time in which “{unit}” works: {', '.join(parts)}",
                   f"Modelled: {words} The number in a bar is the iteration or tile.")
 
 

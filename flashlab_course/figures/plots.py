@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from flashlab_course.figures.colors import BLUE, CYCLE, INK, ORANGE, PALE, READ, WRITTEN, color, ink_on, marker, ramp
 from flashlab_course.figures.style import HALO, bare, byte_axis, figure, finish, note, plain_log, set_ticks
-from flashlab_course.figures.words import bytes_text, label
+from flashlab_course.figures.words import bytes_text, label, power_text
 
 
 def panel(width=8, height=4):
@@ -38,22 +38,19 @@ def curves(lines, title, source, x="", y="", *, dashed=None, dots=False, ceiling
     for name, colour in zip(names, colours_of(names), strict=True):
         words = label(name) or None
         if points := lines.get(name):
-            xs, ys = zip(*points.items(), strict=True)
-            mark = marker(name) if dots or len(points) <= 30 else ""
-            if dots or name in dashed:
-                ax.plot(xs, ys, marker=mark, ls="", color=colour, label=None if name in dashed else words)
-            else:
-                ax.plot(xs, ys, marker=mark, color=colour, label=words)
+            ax.plot(*zip(*points.items(), strict=True), ls="" if dots or name in dashed else "-", color=colour,
+                    marker=marker(name) if dots or len(points) <= 30 else "", label=None if name in dashed else words)
         if points := dashed.get(name):
-            xs, ys = zip(*points.items(), strict=True)
-            ax.plot(xs, ys, "--", lw=1.4, color=colour, label=words)
-    for words, height in (ceilings or {}).items():
-        ceiling(ax, words, height)
+            ax.plot(*zip(*points.items(), strict=True), "--", lw=1.4, color=colour, label=words)
+    for height in (ceilings or {}).values():
+        ax.axhline(height, ls="--", color=INK, lw=1.2)
     for words, place in (walls or {}).items():
         wall(ax, words, place)
-    places = sorted({place for points in lines.values() for place in points})
+    places = sorted({place for points in (*lines.values(), *dashed.values()) for place in points})
     few = len(places) <= 10 and "x" not in look.get("byte", "")
     axes(ax, x, y, **{"ticks": places if few else None} | look)
+    for words, height in (ceilings or {}).items():
+        ceiling(ax, words, height)
     return finish(fig, title, source)
 
 
@@ -81,9 +78,13 @@ def axes(ax, xlabel="", ylabel="", log="", byte="", ticks=None, names="{:g}".for
 
 
 def ceiling(ax, words, height):
-    """A dashed line across with its words above it at the left."""
-    ax.axhline(height, ls="--", color=INK, lw=1.2)
-    note(ax, words, 0, height, 4, 4, xycoords=ax.get_yaxis_transform(), va="bottom", path_effects=HALO)
+    """The words of a dashed line across: above it at the left, or at the right where marks stand in their way."""
+    ax.autoscale_view()
+    place = (ax.transScale + ax.transLimits).transform                   # of the axes, from 0 to 1
+    x, y = (np.vstack([place(line.get_xydata()) for line in ax.lines]) - (0, place((1, height))[1])).T
+    right = ((0.01 < y) & (y < 0.08) & (x < 0.02 + 0.012 * len(words))).any()
+    note(ax, words, right, height, -4 if right else 4, 4, xycoords=ax.get_yaxis_transform(), va="bottom",
+         ha="right" if right else "left", path_effects=HALO)
 
 
 def wall(ax, words, place):
@@ -102,18 +103,19 @@ def bars(values, title, source, xlabel, *, log=False, byte=False, worse=(), wall
     rows = [value if isinstance(value, dict) else {"": value} for value in values.values()]
     totals = [sum(row.values()) for row in rows]
     parts = list(dict.fromkeys(part for row in rows for part in row))
-    fig, ax = panel(8.6, 1.2 + 0.42 * max(1, len(rows)) + 0.3 * (len(parts) > 1))
+    fig, ax = panel(8.6, 1.2 + 0.42 * max(1, len(rows)) + 0.3 * (len(parts) > 1) + 0.2 * bool(walls))
     starts = np.zeros(len(rows))
-    fills = (READ, WRITTEN) if parts == ["read", "written"] else itertools.cycle(CYCLE)
+    fills = (READ, WRITTEN) if parts == ["read", "written"] else [*CYCLE, *(ramp(fill)(0.25) for fill in CYCLE)]
     if parts == [""]:
         fills = [[ORANGE if name in worse else color(name, BLUE) for name in values]]
     for part, fill in zip(parts, fills, strict=False):
         widths = np.array([row.get(part, 0) for row in rows])
         ax.barh(range(len(rows)), widths, 0.66, left=starts, color=fill, label=part or None)
         starts += widths
-    number = bytes_text if byte else lambda n: f"{n:,.0f}" if n >= 100 else f"{n:.3g}"
+    small = lambda n: power_text(n, 2) if 0 < n < 1e-3 else f"{n:.3g}"
+    number = bytes_text if byte else lambda n: f"{n:,.0f}" if n >= 100 else small(n)
     for y, text in enumerate(behind or map(number, totals)):
-        note(ax, text, totals[y], y, 6, fontsize=8.5)
+        note(ax, text, totals[y], y, 6, fontsize=8.5, path_effects=HALO)
     ax.set(xlabel=xlabel, ylim=(len(rows) - 0.4, -0.6))
     ax.set_xlim(right=1.2 * max([*totals, *(walls or {}).values()]) or 1)
     if log:
@@ -125,7 +127,8 @@ def bars(values, title, source, xlabel, *, log=False, byte=False, worse=(), wall
     for words, place in (walls or {}).items():
         wall(ax, words, place)
     if len(parts) > 1:
-        ax.legend(ncols=9, loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8.5, handlelength=1)
+        above = 1 + 0.45 * bool(walls) / len(rows)                       # the words of a wall
+        ax.legend(ncols=9, loc="lower left", bbox_to_anchor=(0, above), frameon=False, fontsize=8.5, handlelength=1)
     return finish(fig, title, source)
 
 
@@ -168,7 +171,7 @@ def heat_map(ax, shares, texts=None):
         ax.hlines(range(height + 1), 0, width, color="white", lw=1)
         ax.vlines(range(width + 1), 0, height, color="white", lw=1)
     size = 8 if max(shares.shape) < 14 else 6
-    for y, row in enumerate(texts if texts is not None else ()):
+    for y, row in enumerate(np.asarray(texts) if texts is not None else ()):
         for x, text in enumerate(row):
             write(ax, x + 0.5, y + 0.5, text, size, color=ink_on(fills[y, x]))
     bare(ax)
@@ -189,11 +192,6 @@ def canvas(ax, across, down, equal=True):
 def write(ax, x, y, text, size=9, **look):
     """Text in the middle of the point (x, y)."""
     ax.text(x, y, text, **{"ha": "center", "va": "center", "fontsize": size} | look)
-
-
-def heading(ax, title, colour=INK):
-    """The title of a panel."""
-    ax.set_title(title, color=colour, fontweight="bold")
 
 
 def box(ax, x, y, width=1, height=1, fill=PALE, text="", size=9, **look):

@@ -11,7 +11,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from flashlab_course.figures.colors import INK
-from flashlab_course.figures.words import bytes_text
+from flashlab_course.figures.words import bytes_text, power_text
 
 STYLE = {
     # a light card on a dark page
@@ -51,13 +51,14 @@ def figure(function):
     return draw
 
 
-def finish(fig, title, source):
+def finish(fig, title, source, roof=math.inf):
     """Title on top, source at the bottom, and the name of each labelled line at its right end."""
+    fig.add_artist(plt.Rectangle((0, 0), 1, 1, fill=False, lw=0))        # a notebook crops the page to what is drawn
     width = fig.get_figwidth()
     fig.suptitle(wrap(title, 9.8 * width), x=0.01, ha="left", fontsize=12, fontweight="bold")
     fig.supxlabel(wrap(source, 16 * width), x=0.01, ha="left", fontsize=8, color="#555555")
     for ax in fig.axes:
-        label_ends(ax)
+        label_ends(ax, roof)
     return fig
 
 
@@ -67,8 +68,8 @@ def wrap(text, width):
     return textwrap.fill(tied, int(width)).replace("\N{NO-BREAK SPACE}", " ")
 
 
-def label_ends(ax):
-    """The name of each line beside its last point that can be seen, moved up or down where names would overlap."""
+def label_ends(ax, roof=math.inf):
+    """The name of each line beside its last visible point, above a roof that it touches, moved where names overlap."""
     low, high = sorted(ax.get_ylim())
     named = [line for line in ax.lines if not line.get_label().startswith("_")]       # "_": a line without a name
     if not named:
@@ -78,7 +79,7 @@ def label_ends(ax):
     labels = []
     for line in named:
         end = max(xy for xy in map(tuple, line.get_xydata().tolist()) if low <= xy[1] <= high)
-        left, height = ax.transData.transform(end)
+        left, height = ax.transData.transform(end) + (0, 12 * point * (end[1] > 0.85 * roof))
         labels.append((left, left + 6.5 * point * len(line.get_label()), height, line, end))
     labels.sort(key=lambda label: label[2])
     gap, floor = 13 * point, ax.bbox.y0 + 6 * point                      # floor: above the names of the ticks
@@ -86,9 +87,9 @@ def label_ends(ax):
     down = spread([(left, right, -height) for left, right, height, *_ in reversed(labels)], gap)[::-1]
     middle = [(left, right, max(floor, (a - b) / 2))
               for (left, right, *_), a, b in zip(labels, up, down, strict=True)]
-    for (*_, height, line, end), place in zip(labels, spread(middle, gap), strict=True):
-        note(ax, line.get_label(), *end, 9, (place - height) / point, color=line.get_color(), fontweight="bold",
-             annotation_clip=False, zorder=5, path_effects=HALO)
+    for (*_, line, end), place in zip(labels, spread(middle, gap), strict=True):
+        note(ax, line.get_label(), *end, 9, (place - ax.transData.transform(end)[1]) / point, annotation_clip=False,
+             color=line.get_color(), fontweight="bold", zorder=5, bbox={"fc": "white", "ec": "none", "pad": 0})
 
 
 def spread(places, gap):
@@ -123,9 +124,10 @@ def byte_axis(axis):
 
 
 def plain_log(axis):
-    """Numbers instead of powers of ten, at 1, 2 and 5 where there is room for them."""
+    """Ticks at 1, 2 and 5 where there is room for them; as powers of ten where the axis reaches far."""
     low, high = axis.get_view_interval()
-    set_ticks(axis, LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
+    set_ticks(axis, LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)),
+              power_text if low < 1e-3 or high > 1e6 else "{:g}".format)
 
 
 def set_ticks(axis, places, text="{:g}".format):

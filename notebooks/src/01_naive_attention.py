@@ -100,7 +100,7 @@ for spread in [0.25, 0.5, 1, 2, 4, 8, 16]:
     mean[spread], median[spread] = slope.mean().item(), slope.median().item()
 said = compare("loss of gradient without the scale", my_factor, median[1] / median[8])
 figures.curves({"mean of all keys": mean, "median key": median},
-               f"With scores 8 times as far apart, the median key's gradient is {median[1] / median[8]:,.0f} times smaller",
+               f"With scores 8 times as far apart, the median key's gradient is {median[1] / median[8] / 1e6:.0f} million times smaller",
                "Measured here: softmax's derivative, p (1 − p), for 512 queries and 512 keys.",
                "spread of a query's scores (standard deviation)", "∂ weight / ∂ its score", log="xy", ylim=(1e-12, 0.05))
 
@@ -350,7 +350,7 @@ for N in [256, 512, 1024, 2048]:
         naive_forward(q, k, v)
     peaks[N] = peak.hbm_peak
 said = compare("N x N matrices alive at once", my_matrices, peaks[2048] // (2048 * 2048 * 4))
-squares = {words: {N: count * 4 * N * N for N in range(0, 2049, 64)} for count, words in ((1, "one N × N matrix"), (2, "two"))}
+squares = {words: {N: count * 4 * N * N for N in range(0, 2049, 64)} for count, words in ((1, "one N × N matrix"), (2, "two of them"))}
 figures.curves({"peak": peaks}, f"Twice the tokens, {peaks[2048] / peaks[1024]:.1f} times the memory",
                f"Modelled: mem.hbm_peak, what naive_forward holds at once beside its inputs; d = {d}.", "N", "bytes", byte="y", dashed=squares)
 

@@ -294,7 +294,7 @@ programs = {"FA1": batch * heads, "FA2": batch * heads * -(-N_long // B_r)}
 waves = {name: -(-count // sms) for name, count in programs.items()}
 said = compare("independent programs of a long sequence", my_programs, programs)
 said = compare("times sooner that FA2 is done", my_times_sooner, waves["FA1"] * (N_long // B_r) / waves["FA2"])
-figures.programs_on_sms({"FA1": (programs["FA1"], N_long // B_r), "FA2": (programs["FA2"], 1)}, sms)
+figures.programs_on_sms({"fa1_forward": (programs["FA1"], N_long // B_r), "fa2_forward": (programs["FA2"], 1)}, sms)
 
 # %% [markdown]
 # **Takeaway.** FA1 leaves most of the chip idle when batch times heads is small; FA2 fills it as soon as the sequence is long.

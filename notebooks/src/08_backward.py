@@ -537,10 +537,10 @@ for _ in range(300):
     sums.append(total.item())
 _ = compare("results of one sum", my_results, len(set(sums)))
 exact = parts.double().sum().item()
-figures.curves({"": {total - exact: sums.count(total) for total in sorted(set(sums))}},
+figures.curves({"": {1e9 * (total - exact): sums.count(total) for total in sorted(set(sums))}},
                f"The same {len(parts)} parts in 300 orders: {len(set(sums))} different results in float32",
-               "Measured here: one element of dQ, added up in random orders.", "result minus float64's", "orders",
-               dots=True, names="{:.0e}".format)
+               "Measured here: one element of dQ, added up in random orders.", "result minus float64's, in 10⁻⁹", "orders",
+               dots=True, names="{:.1f}".format)
 
 # %% [markdown]
 # Tiny, but the next run of your training differs from this one, and a bug that you are hunting moves. There is a second price: $dQ$ crosses HBM twice in every step, in float32 even where the inputs have 16 bits, because a sum must not be rounded on the way.
@@ -663,7 +663,7 @@ _ = compare("differences in float32", my_best_error, nearest(min(error for _, er
 errors = {name: dict(points) for name, points in curves.items()}
 figures.curves(errors, f"At its best step float32 is off by {min(errors['float32'].values()):.0e}, float64 by {min(errors['float64'].values()):.0e}",
                "Measured here: central differences of sum(O∘dO) against the gradient in float64.", "step", "relative error of dQ",
-               log="xy", names="{:.0e}".format, walls={"gradcheck's step": 1e-6})
+               log="xy", names=figures.power_text, walls={"gradcheck's step": 1e-6})
 
 # %% [markdown]
 # Does gradcheck notice a mistake? This one fails on purpose: $K$ passes through a function that hands back twice its gradient, as a backward pass with a forgotten factor would.

@@ -217,12 +217,12 @@ def strips(tiles):
 
 orders = {f"group = {group}": tiles_in_order(9, 9, group) for group in (1, 3)}
 compare("strips for 9 programs", my_strips, {"row by row": strips(orders["group = 1"][:9]), "at best": strips(orders["group = 3"][:9])})
-first = {name: np.full((9, 9), np.nan) for name in orders}
+first = {name: (np.zeros((9, 9)), np.full((9, 9), "", dtype=object)) for name in orders}
 for name, tiles in orders.items():
     for program, (i, j) in enumerate(tiles[:9]):
-        first[name][i, j] = program
+        first[name][0][i, j], first[name][1][i, j] = program + 1, program
 figures.matrices(first, " or ".join(f"{strips(tiles[:9])}" for tiles in orders.values()) + " strips of A and B for 9 programs: the order decides",
-                 "Definition: the tiles of C that the first 9 programs make. A row of tiles needs a strip of A, a column one of B.",
+                 "Definition: in the cells the program, of the first 9; grey: of later ones. A row of tiles needs a strip of A, a column one of B.",
                  "tile column: a strip of B", "tile row: a strip of A")
 
 # %% [markdown]
@@ -282,9 +282,9 @@ by_columns = "kernel, B by columns"
 rows, words = numbers("precision", needs=[{"by": by, "precision": "tf32"} for by in ("kernel", by_columns)])
 speed = {(row["by"], row["precision"]): row["tflops"] for row in rows}
 compare("tf32 against ieee", my_tf32, {by: speed[by, "tf32"] / speed["kernel", "ieee"] for by in ("kernel", by_columns)}, "times")
-figures.curves({row["precision"] + row["by"].removeprefix("kernel").replace("torch", ", torch"): {row["tflops"]: row["mean_error"]} for row in rows},
+figures.curves({row["precision"] + row["by"].removeprefix("kernel").replace("torch", ", torch"): {row["mean_error"]: row["tflops"]} for row in rows},
                f"TF32 runs up to {max(tflops for (_, how), tflops in speed.items() if how == 'tf32') / speed['kernel', 'ieee']:.1f} times as fast as float32",
-               words, "TFLOP/s", "error, of the mean", log="xy", ticks=[30, 100, 300, 1000], xlim=(20, 2000))
+               words, "error, of the mean", "TFLOP/s", log="xy", ticks=[1e-6, 1e-5, 1e-4, 1e-3], names=figures.power_text)
 
 # %% [markdown]
 # **Compare.** By their errors, PyTorch's product rounds and Triton's cuts off. The speed hangs on $B$'s layout: Hopper's tensor cores take 32-bit operands only with $K$ as the contiguous direction. A row-major $B$ is turned around on its way to shared memory, 4 bytes at a time where 16 would go:

@@ -427,7 +427,7 @@ found = {"rows as they are": banks.steps(banks.column_of_pieces(2)),
 said = compare("steps to read a column of pieces", my_bank_steps, found)
 lies = {name: torch.tensor([sorted(range(8), key=lambda piece: place(row, piece)) for row in range(8)])       # noqa: B023
         for name, place in (("row after row", banks.plain), ("swizzled", banks.swizzled))}
-figures.matrices({name: ((pieces == 2).float(), pieces) for name, pieces in lies.items()}, "Swizzled, piece 2 of eight rows lies in eight different banks",
+figures.matrices({name: ((pieces == 2).float(), pieces.tolist()) for name, pieces in lies.items()}, "Swizzled, piece 2 of eight rows lies in eight different banks",
                  "Modelled: rows of 64 numbers of 16 bits in pieces of 16 bytes; a column is four banks of 4 bytes.", "place in the row", "row")
 
 # %% [markdown]
@@ -816,9 +816,9 @@ for _ in range(200):
     sums.append(total.item())
 said = compare("different results of one dQ", my_dQ_results, len(set(sums)))
 exact = parts.double().sum().item()
-figures.curves({"": {total - exact: sums.count(total) for total in sorted(set(sums))}},
+figures.curves({"": {1e6 * (total - exact): sums.count(total) for total in sorted(set(sums))}},
                f"The same {len(parts)} parts in 200 orders: {len(set(sums))} different results in float32",
-               "Measured here: one element of dQ, added up in random orders.", "result minus float64's", "orders", dots=True)
+               "Measured here: one element of dQ, added up in random orders.", "result minus float64's, in 10⁻⁶", "orders", dots=True)
 
 # %% [markdown]
 # Programs arrive in whatever order the hardware runs them. So a rung of this kind says no where the same bits are asked for, and the operator runs one that writes each $dQ$ once:
