@@ -31,7 +31,8 @@ def traffic_against(points, key="N", walls=None):
                   f"Modelled: marks counted by flashlab.memory, dashed the formulas. float32, {fixed}, SRAM "
                   f"{every(points, 'sram_bytes', bytes_text)}{', causal' * points[0]['causal']}.{unfit}",
                   AXES[key], "HBM traffic (bytes)", dashed=formulas, walls=walls, log="xy",
-                  byte="xy" if key == "sram_bytes" else "y")
+                  byte="xy" if key == "sram_bytes" else "y",
+                  ticks=None if key == "sram_bytes" else sorted({point[key] for point in points}))
 
 
 def kernels_measured(results):

@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
 from flashlab_course.figures.colors import BLUE, CYCLE, INK, ORANGE, PALE, READ, WRITTEN, color, ink_on, marker, ramp
-from flashlab_course.figures.style import HALO, bare, byte_axis, figure, finish, note, plain_log, set_ticks
+from flashlab_course.figures.style import BLANK, bare, byte_axis, figure, finish, note, plain_log, set_ticks
 from flashlab_course.figures.words import bytes_text, label, power_text
 
 
@@ -46,7 +46,7 @@ def curves(lines, title, source, x="", y="", *, dashed=None, dots=False, ceiling
         ax.axhline(height, ls="--", color=INK, lw=1.2)
     for words, place in (walls or {}).items():
         wall(ax, words, place)
-    places = sorted({place for points in (*lines.values(), *dashed.values()) for place in points})
+    places = sorted({place for points in lines.values() for place in points})
     few = len(places) <= 10 and "x" not in look.get("byte", "")
     axes(ax, x, y, **{"ticks": places if few else None} | look)
     for words, height in (ceilings or {}).items():
@@ -78,13 +78,16 @@ def axes(ax, xlabel="", ylabel="", log="", byte="", ticks=None, names="{:g}".for
 
 
 def ceiling(ax, words, height):
-    """The words of a dashed line across: above it at the left, or at the right where marks stand in their way."""
+    """The words of a dashed line across: at its left or right end, above or below it, where least stands in the way."""
     ax.autoscale_view()
-    place = (ax.transScale + ax.transLimits).transform                   # of the axes, from 0 to 1
-    x, y = (np.vstack([place(line.get_xydata()) for line in ax.lines]) - (0, place((1, height))[1])).T
-    right = ((0.01 < y) & (y < 0.08) & (x < 0.02 + 0.012 * len(words))).any()
-    note(ax, words, right, height, -4 if right else 4, 4, xycoords=ax.get_yaxis_transform(), va="bottom",
-         ha="right" if right else "left", path_effects=HALO)
+    to_axes, wide = ax.transAxes.inverted(), 0.02 + 0.012 * len(words)
+    points = [(line.get_transform() + to_axes).transform(line.get_xydata()) for line in ax.lines]
+    x, y = (np.vstack(points) - (0, (ax.transData + to_axes).transform((1, height))[1])).T
+    crowd = {(right, up): ((abs(x - right) < wide) & (0.01 < up * y) & (up * y < 0.08)).sum()
+             for up in (1, -1) for right in (0, 1)}
+    right, up = min(crowd, key=crowd.get)
+    note(ax, words, right, height, 4 - 8 * right, 4 * up, xycoords=ax.get_yaxis_transform(),
+         ha="right" if right else "left", va="bottom" if up > 0 else "top", bbox=BLANK)
 
 
 def wall(ax, words, place):
@@ -115,7 +118,7 @@ def bars(values, title, source, xlabel, *, log=False, byte=False, worse=(), wall
     small = lambda n: power_text(n, 2) if 0 < n < 1e-3 else f"{n:.3g}"
     number = bytes_text if byte else lambda n: f"{n:,.0f}" if n >= 100 else small(n)
     for y, text in enumerate(behind or map(number, totals)):
-        note(ax, text, totals[y], y, 6, fontsize=8.5, path_effects=HALO)
+        note(ax, text, totals[y], y, 6, fontsize=8.5, bbox=BLANK)
     ax.set(xlabel=xlabel, ylim=(len(rows) - 0.4, -0.6))
     ax.set_xlim(right=1.2 * max([*totals, *(walls or {}).values()]) or 1)
     if log:

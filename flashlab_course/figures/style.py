@@ -7,7 +7,6 @@ import sys
 import textwrap
 
 import matplotlib.pyplot as plt
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from flashlab_course.figures.colors import INK
@@ -25,7 +24,7 @@ STYLE = {
     "axes.grid": False, "grid.color": "#E6E6E6", "grid.linewidth": 0.8, "axes.axisbelow": True,
     "lines.linewidth": 1.8, "lines.markersize": 6,
 }
-HALO = [withStroke(linewidth=3, foreground="white")]           # keeps text readable where a line passes behind it
+BLANK = {"fc": "white", "ec": "none", "pad": 0}                # keeps text readable where a line passes behind it
 
 
 def sharpen():
@@ -79,7 +78,7 @@ def label_ends(ax, roof=math.inf):
     labels = []
     for line in named:
         end = max(xy for xy in map(tuple, line.get_xydata().tolist()) if low <= xy[1] <= high)
-        left, height = ax.transData.transform(end) + (0, 12 * point * (end[1] > 0.85 * roof))
+        left, height = ax.transData.transform(end) + (0, 15 * point * (end[1] > 0.85 * roof))
         labels.append((left, left + 6.5 * point * len(line.get_label()), height, line, end))
     labels.sort(key=lambda label: label[2])
     gap, floor = 13 * point, ax.bbox.y0 + 6 * point                      # floor: above the names of the ticks
@@ -89,7 +88,7 @@ def label_ends(ax, roof=math.inf):
               for (left, right, *_), a, b in zip(labels, up, down, strict=True)]
     for (*_, line, end), place in zip(labels, spread(middle, gap), strict=True):
         note(ax, line.get_label(), *end, 9, (place - ax.transData.transform(end)[1]) / point, annotation_clip=False,
-             color=line.get_color(), fontweight="bold", zorder=5, bbox={"fc": "white", "ec": "none", "pad": 0})
+             color=line.get_color(), fontweight="bold", zorder=5, bbox=BLANK)
 
 
 def spread(places, gap):

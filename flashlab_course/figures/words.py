@@ -19,7 +19,7 @@ def power_text(x, digits=0):
     """A number as a power of ten: 10⁻⁶, 2·10⁻⁵, and with two digits 2.42·10⁻⁷."""
     factor, power = f"{x:.{digits}e}".split("e")
     raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"{factor}·10{raised}".removeprefix("1·") if x != 1 else "1"
+    return f"{float(factor):g}·10{raised}".removeprefix("1·") if x != 1 else "1"
 
 
 def ratio_text(a, b):
