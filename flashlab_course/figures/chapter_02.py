@@ -107,9 +107,9 @@ def roofline(points, tb_s, tflops, words):
     note(ax, f"{tflops:.0f} TFLOP/s", 1, tflops, xycoords=ax.get_yaxis_transform(), fontweight="bold")
     for x, point in zip(at, points, strict=True):
         measured, op = point.get("tflops"), point["op"]
-        # results/ has brackets
-        colour = color(point.get("rung") or titles.get(op.replace("(Triton)", "in Triton"), ""))
-        ax.plot(x, measured or min(x * tb_s, tflops), "o", color=colour, mfc=colour if measured else "white", label=op)
+        colour = color(point.get("rung") or titles.get(op.replace("(Triton)", "in Triton"), ""))   # as in results/
+        ax.plot(x, measured or min(x * tb_s, tflops), "o", color=colour, label=op, zorder=6,
+                mfc=colour if measured else "white")
     axes(ax, "arithmetic intensity (FLOPs for each byte of HBM)", "TFLOP/s", log="xy", xlim=(low, 6 * high),
          ylim=(low * tb_s / 2, tflops * 3))
     slow = sum(x < ridge for x in at)

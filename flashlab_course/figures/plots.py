@@ -39,7 +39,8 @@ def curves(lines, title, source, x="", y="", *, dashed=None, dots=False, ceiling
         words = label(name) or None
         if points := lines.get(name):
             ax.plot(*zip(*points.items(), strict=True), ls="" if dots or name in dashed else "-", color=colour,
-                    marker=marker(name) if dots or len(points) <= 30 else "", label=None if name in dashed else words)
+                    marker=marker(name) if dots or len(points) <= 30 else "", label=None if name in dashed else words,
+                    zorder=6 if dots else 2)                             # no name hides a number
         if points := dashed.get(name):
             ax.plot(*zip(*points.items(), strict=True), "--", lw=1.4, color=colour, label=words)
     for height in (ceilings or {}).values():
@@ -139,8 +140,7 @@ def bars(values, title, source, xlabel, *, log=False, byte=False, worse=(), wall
 def matrices(found, title, source, x="", y="", *, rows=(), columns=(), number="{:g}"):
     """Matrices side by side, darker where a number is larger, orange where it is negative, white where it is NaN.
 
-    found: name -> rows of numbers, or (rows of numbers, rows of the texts to write in their cells); the cells of a mask
-    stay empty
+    found: name -> rows of numbers, or (rows of numbers, rows of the texts in their cells); a mask's cells stay empty
     rows, columns: their names; number: the format of a number in a cell
     """
     pairs = [pair if isinstance(pair, tuple) else (pair, None) for pair in found.values()]
