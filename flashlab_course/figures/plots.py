@@ -82,9 +82,9 @@ def ceiling(ax, words, height):
     """The words of a dashed line across: at its left or right end, above or below it, where least stands in the way."""
     ax.autoscale_view()
     to_axes, wide = ax.transAxes.inverted(), 0.02 + 0.012 * len(words)
-    points = [(line.get_transform() + to_axes).transform(line.get_xydata()) for line in ax.lines]
-    x, y = (np.vstack(points) - (0, (ax.transData + to_axes).transform((1, height))[1])).T
-    crowd = {(right, up): ((abs(x - right) < wide) & (0.01 < up * y) & (up * y < 0.08)).sum()
+    own = (ax.transData + to_axes).transform((1, height))[1]
+    x, y = np.vstack([(line.get_transform() + to_axes).transform(line.get_xydata()) for line in ax.lines]).T
+    crowd = {(right, up): (own < -0.09 * up) + ((abs(x - right) < wide) & (abs(up * (y - own) - 0.04) < 0.03)).sum()
              for up in (1, -1) for right in (0, 1)}
     right, up = min(crowd, key=crowd.get)
     note(ax, words, right, height, 4 - 8 * right, 4 * up, xycoords=ax.get_yaxis_transform(),
