@@ -70,16 +70,13 @@ def frozen(exercise, fn):
             return torch.autograd.grad(attend(fn, inputs, needing), leaves, inputs["dO"], allow_unused=True)
 
         found, error = limits.protected(some, exercise.seconds)
-        where = f"But where only {' and '.join(needing)} {'have' if len(needing) > 1 else 'has'} requires_grad"
-        if error is not None:
-            name = "left_out" if "incorrect number of gradients" in str(error) else "wrong_if_frozen"
-            said = " ".join(str(error).split())[:300]
-            return named(exercise, name, f"{where}, it raised {type(error).__name__}: {said}")
-        for letter, grad in zip(needing, found, strict=True):
-            if grad is None:
-                return named(exercise, "none_if_frozen", f"{where}, {letter} got no gradient")
-            if not close(grad, right[letter]):
-                return named(exercise, "wrong_if_frozen", f"{where}, the gradient of {letter} was wrong")
+        seen = None if error is None else f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        for letter, grad in zip(needing, found or (), strict=error is None):
+            if grad is None or not close(grad, right[letter]):
+                seen = f"the gradient of {letter} was {'missing' if grad is None else 'wrong'}"
+        if seen:
+            who = " and ".join(needing)
+            return named(exercise, "wrong_if_frozen", f"But where only {who} needed a gradient, {seen}")
     return None
 
 
@@ -148,12 +145,8 @@ EXERCISE = Exercise(
     mistakes=[
         Mistake("dQ_dK_swapped", "dQ and dK changed places in what backward returned",
                 "the order of forward's arguments", (GIVE, "return dK, dQ, dV, None, None")),
-        Mistake("wrong_order", "the gradients came back in the order dK, dV, dQ", "the order of forward's arguments",
-                (GIVE, "return dK, dV, dQ, None, None")),
         Mistake("nones_missing", "backward returned fewer values than forward has arguments",
                 "how many arguments forward has after ctx", (GIVE, "return dQ, dK, dV")),
-        Mistake("one_none_too_many", "backward returned a value for ctx as well",
-                "the first value that backward returns", (GIVE, "return None, dQ, dK, dV, None, None")),
         Mistake("tensors_on_ctx", "tensors were kept where autograd does not see that they change",
                 "how the tensors are kept", (SAVE, "ctx.kept = Q, K, V, O, L"), (UNPACK, "Q, K, V, O, L = ctx.kept")),
         Mistake("saved_twice", "save_for_backward was called twice, and only the last call counts",
@@ -161,18 +154,16 @@ EXERCISE = Exercise(
                  "ctx.save_for_backward(Q, K, V)\n        ctx.save_for_backward(O, L)")),
         Mistake("options_on_the_class",
                 "something that belongs to one call was kept where the next call overwrites it",
-                "where causal and scale are kept", ("ctx.causal, ctx.scale = causal, scale",
-                 "Attention.causal, Attention.scale = causal, scale"), ("causal=ctx.causal, scale=ctx.scale",
-                 "causal=Attention.causal, scale=Attention.scale")),
+                "where causal and scale are kept",
+                ("ctx.causal, ctx.scale = causal, scale", "Attention.causal, Attention.scale = causal, scale"),
+                ("causal=ctx.causal, scale=ctx.scale", "causal=Attention.causal, scale=Attention.scale")),
         Mistake("causal_lost", "the backward ran without the mask", "what fa2_backward is given",
                 ("causal=ctx.causal, scale=ctx.scale", "scale=ctx.scale")),
         Mistake("scale_lost", "the backward did not get the scale of the forward", "what fa2_backward is given",
                 ("causal=ctx.causal, scale=ctx.scale", "causal=ctx.causal")),
-        Mistake("causal_lost_forward", "the forward ran without the mask", "what fa2_forward is given", (FORWARD,
-                 "fa2_forward(Q, K, V, scale=scale)")),
-        Mistake("no_zero_scale", "a scale of 0 was taken for no scale at all", "how scale is passed on", (FORWARD,
-                 "fa2_forward(Q, K, V, causal=causal, scale=scale or None)"), ("scale=ctx.scale",
-                 "scale=ctx.scale or None")),
+        Mistake("no_zero_scale", "a scale of 0 was taken for no scale at all", "how scale is passed on",
+                (FORWARD, "fa2_forward(Q, K, V, causal=causal, scale=scale or None)"),
+                ("scale=ctx.scale", "scale=ctx.scale or None")),
         Mistake("dO_ignored", "ones took the place of the gradient that arrived", "backward's argument after ctx",
                 ("O, dO, L, causal", "O, torch.ones_like(O), L, causal")),
         Mistake("O_for_dO", "O and dO changed places on the way to fa2_backward",
@@ -181,28 +172,14 @@ EXERCISE = Exercise(
                 "the order in which tensors are saved and taken back", (UNPACK, "K, Q, V, O, L = ctx.saved_tensors")),
         Mistake("scale_once_more", "dQ and dK were multiplied by scale a second time",
                 "what fa2_backward has done already", (GIVE, "return dQ * ctx.scale, dK * ctx.scale, dV, None, None")),
-        Mistake("left_out", "a gradient that is not needed was left out, with nothing in its place",
-                "how many values backward returns", (GIVE,
-                 "return *(grad for grad, needed in zip((dQ, dK, dV), ctx.needs_input_grad) if needed), None, None")),
-        Mistake("none_if_frozen", "a tensor that needs a gradient got none because another needs none",
-                "ctx.needs_input_grad, one entry for each argument", (UNPACK,
-                 "Q, K, V, O, L = ctx.saved_tensors\n        if not all(ctx.needs_input_grad[1:3]):\n"
-                 "            return None, None, None, None, None")),
-        Mistake("wrong_if_frozen", "it went wrong where not all of Q, K and V need a gradient",
-                "backward where one of the inputs is frozen", (UNPACK,
+        Mistake("wrong_if_frozen", "a gradient was missing or wrong where not all of Q, K and V need one",
+                "what backward returns where an input is frozen", (UNPACK,
                  "Q, K, V, O, L = ctx.saved_tensors\n        if not all(ctx.needs_input_grad[:3]):\n"
                  "            return torch.zeros_like(Q), torch.zeros_like(K), torch.zeros_like(V), None, None")),
-        Mistake("autograd_of_naive", "attention was written out of plain operations, so autograd kept S and P",
-                "how attention is computed in forward",
-                code="""
-                def attention(Q, K, V, causal, scale):
-                    S = Q @ K.T * scale
-                    if causal:
-                        hidden = torch.ones(len(Q), len(K), dtype=torch.bool).triu(len(K) - len(Q) + 1)
-                        S = S.masked_fill(hidden, -1e30)
-                    seen = (S > -1e30).any(-1, keepdim=True)
-                    return torch.softmax(S, -1) @ V * seen
-                """),
+        Mistake("P_kept", "a tensor of size N_q × N_k was kept for the backward",
+                "what is saved: the backward makes P again tile by tile",
+                (SAVE, "ctx.save_for_backward(Q, K, V, O, L, torch.softmax(Q @ K.T * scale, -1))"),
+                (UNPACK, "Q, K, V, O, L, P = ctx.saved_tensors")),
     ],
     hints=[
         "ctx.save_for_backward takes tensors only. Other values go on ctx as attributes: ctx.causal = causal.",
