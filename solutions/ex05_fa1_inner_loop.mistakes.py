@@ -89,7 +89,6 @@ EXERCISE = Exercise(
         case("scores in the hundreds", 4, 15, 4, B_c=3, scale=-0.5, large=True, seed=4),
         case("causal", 6, 6, 3, B_c=2, causal=True, seed=5, features=["a causal mask over several steps"]),
         case("causal, queries that see no key", 5, 3, 3, B_c=2, causal=True, seed=6),
-        case("dropout, one step", 3, 5, 4, 6, B_c=5, dropout_p=0.3, seed=7),
         case("dropout, three steps", 3, 9, 3, B_c=3, dropout_p=0.4, seed=8),
         case("scores far below 0", 3, 6, 4, B_c=2, below=True, seed=9),
         case("causal, many keys before the first query", 2, 8, 4, B_c=3, causal=True, seed=12),

@@ -34,7 +34,7 @@ EXERCISE = Exercise(
                 "when O_i and L_i are written",
                 ("writes = N_q * d_v + N_q", "writes = -(-N_k // B_c) * (N_q * d_v + N_q)")),
         Mistake("l_m_written", "l and m were counted as written beside O", "what leaves the chip at the end",
-                (WRITES, "N_q * d_v + 2 * N_q")),
+                (WRITES, "N_q * d_v + 2 * N_q"), also=[[(WRITES, "N_q * d_v + 3 * N_q")]]),
         Mistake("d_for_d_v", "d was taken for the width of V and O", "the shapes of V and O",
                 (READS, "N_q * d + T_r * N_k * (d + d)"), (WRITES, "N_q * d + N_q")),
         Mistake("bytes", "the result was in bytes, not in elements", "the unit of the result",

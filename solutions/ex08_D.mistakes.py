@@ -27,8 +27,6 @@ def case(name, N_q, d_v, B_r, *, seed, dtype=torch.float32):
     return Case(name, make, frozenset(f for f, holds in features.items() if holds), sizes)
 
 
-PRODUCT = "(dO_i * O_i)"
-
 EXERCISE = Exercise(
     function="preprocess",
     outputs=(Output("D", ("query",)),),
@@ -50,7 +48,7 @@ EXERCISE = Exercise(
         Mistake("O_squared", "O was multiplied by itself: dO did not appear", "the two factors of the product",
                 ("(dO_i * O_i)", "(O_i * O_i)")),
         Mistake("matrix_product", "dO and O were multiplied as matrices, and everything was summed",
-                "the product that puts dO and O together", ("(dO_i * O_i).sum(-1)", "(dO_i @ O_i.T).sum(-1)")),
+                "the product that puts dO and O together", ("(dO_i * O_i).sum(-1)", "(O_i @ dO_i.T).sum(-1)")),
         Mistake("sum_of_products_apart", "the row sums of dO and O were multiplied", "the order of product and sum",
                 ("(dO_i * O_i).sum(-1)", "dO_i.sum(-1) * O_i.sum(-1)")),
         Mistake("mean", "D was the mean over the columns, not the sum", "the reduction over the columns",
@@ -64,9 +62,8 @@ EXERCISE = Exercise(
                 ("(dO_i * O_i).sum(-1)", "(dO_i * O_i).sum(-1).to(D.dtype)")),
         Mistake("sum_in_16_bits", "the product was rounded to 16 bits before the sum",
                 "where the tiles are converted to D.dtype", ("(dO_i * O_i)", "(dO_i * O_i).to(O.dtype).to(D.dtype)")),
-        Mistake("all_rows", "all rows were loaded, not only those of the block", "the index of the loads",
-                ("O_i = load(O, rows).to(D.dtype)", "O_i = load(O, slice(0, len(O))).to(D.dtype)[rows]")),
-        Mistake("first_row_block", "every program loaded the first rows of dO", "the index of the loads",
+        Mistake("first_row_block", "every program loaded the first rows of O and dO", "the index of the loads",
+                ("load(O, rows)", "load(O, slice(0, rows.stop - rows.start))"),
                 ("load(dO, rows)", "load(dO, slice(0, rows.stop - rows.start))")),
         Mistake("first_rows_stored", "every program stored to the first rows of D", "the index of the store",
                 ("store(D, rows,", "store(D, slice(0, rows.stop - rows.start),")),

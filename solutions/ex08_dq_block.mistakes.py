@@ -124,8 +124,6 @@ EXERCISE = Exercise(
                  "if (L_i == -inf).all():\n        return\n    L_i = L_i.masked_fill(L_i == -inf, 0)")),
         Mistake("sum_in_16_bits", "dQ_i was kept in dQ's dtype, so that every step rounded it", "the dtype of dQ_i",
                 (SUM, f"({SUM}).to(dQ.dtype).to(L.dtype)")),
-        Mistake("stored_each_step", "dQ was stored in every step, not once", "where dQ is stored",
-                ("dQ_i + scale * (dS_ij @ K_j)", "dQ_i + scale * (dS_ij @ K_j)\n        store(dQ, rows, dQ_i)")),
     ],
     hints=[
         "Nothing is corrected later, because L makes each P_ij final: dQ_i starts at 0 and only adds.",

@@ -69,6 +69,8 @@ EXERCISE = Exercise(
                 (DQ, "dS_ij @ K_j"), (DK, "dS_ij.T @ Q_i")),
         Mistake("scale_twice", "dQ and dK were multiplied by scale twice",
                 "how often scale enters on the way to dQ and dK", (DS, "scale * " + DS)),
+        Mistake("scale_twice_in_one", "dK was multiplied by scale twice, dQ once",
+                "how often scale enters on the way to dK", (DK, "scale * scale * (dS_ij.T @ Q_i)")),
         Mistake("dS_not_transposed", "dS was not transposed for dK", "the shape of dK_j",
                 (DK, "scale * (dS_ij @ Q_i)")),
         Mistake("V_not_transposed", "dO was multiplied by V, not by its transpose", "the shape of dP_ij",
