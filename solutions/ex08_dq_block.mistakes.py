@@ -100,7 +100,7 @@ EXERCISE = Exercise(
         Mistake("scale_each_step", "the running dQ_i was multiplied by scale in every step",
                 "what scale multiplies in the sum", (SUM, "scale * (dQ_i + dS_ij @ K_j)")),
         Mistake("mask_missing", "the mask did not reach P_ij: hidden keys got weight", "P_ij with a causal mask",
-                ("P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)", "P_ij")),
+                (MASK, "P_ij")),
         Mistake("mask_top_left", "the mask lined up the first query with the first key",
                 "where the diagonal lies if N_q ≠ N_k",
                 ("hidden_tile(rows, cols, N_q, N_k), 0)", "hidden_tile(rows, cols, 0, 0), 0)")),

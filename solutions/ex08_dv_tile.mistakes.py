@@ -91,7 +91,7 @@ EXERCISE = Exercise(
         Mistake("hidden_is_a_number", "hidden scores became a number that real scores can reach",
                 "the value of a hidden score", ("masked_fill(hidden, -inf)", "masked_fill(hidden, -1000.0)")),
         Mistake("no_empty_row", "a row without a visible key got NaN, from its L of −inf",
-                "the exponent where L_i is −inf", ("L_i.masked_fill(L_i == -inf, 0)", "L_i")),
+                "the exponent where L_i is −inf", (L_SAFE, "L_i")),
         Mistake("empty_row_equal", "a row without a visible key got weights other than 0", "P_ij where L_i is −inf",
                 ("masked_fill(hidden, -inf)", "masked_fill(hidden, -1e30)"), (L_SAFE, "L_i.clamp(min=-1e30)")),
         Mistake("P_not_transposed", "P was not transposed in the product with dO", "the shape of dV_j",

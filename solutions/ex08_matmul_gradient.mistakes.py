@@ -39,7 +39,7 @@ EXERCISE = Exercise(
         Mistake("W_not_transposed", "dY was multiplied by W, not by its transpose", "the shape of dX", (DX, "dY @ W")),
         Mistake("X_not_transposed", "X was multiplied by dY without being transposed", "the shape of dW",
                 (DW, "X @ dY")),
-        Mistake("dX_transposed", "dX came out transposed", "the shape of dX", ("dY @ W.T", "W @ dY.T")),
+        Mistake("dX_transposed", "dX came out transposed", "the shape of dX", (DX, "W @ dY.T")),
         Mistake("dW_transposed", "dW came out transposed", "the shape of dW", (DW, "dY.T @ X")),
         Mistake("reshaped", "reshape or view took the place of a transpose and mixed up the numbers",
                 "what reshape does to the order of the numbers", (DX, "dY @ W.reshape(W.shape[1], W.shape[0])"),
