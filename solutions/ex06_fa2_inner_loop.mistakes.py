@@ -77,7 +77,7 @@ EXERCISE = Exercise(
                 ("O_i / l_i[:, None])", "O_i)")),
         Mistake("k_not_transposed", "Q_i was multiplied by K_j, not by its transpose", "the shape of the scores",
                 ("Q_i @ K_j.T", "Q_i @ K_j")),
-        Mistake("scale_missing", "the scores were not multiplied by scale", "the scores",
+        Mistake("scale_missing", "the scores were not multiplied by scale", "how the scores are computed",
                 ("Q_i @ K_j.T * scale", "Q_i @ K_j.T")),
         Mistake("tail_dropped", "the short last key block was never visited", "the number of key blocks",
                 ("tiles(len(K), B_c)", "tiles(len(K) // B_c * B_c, B_c)")),

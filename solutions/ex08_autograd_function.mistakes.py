@@ -83,8 +83,9 @@ def frozen(exercise, fn):
 def on_ctx(exercise, fn):
     """A tensor among the attributes of ctx, which is O's node in autograd's graph."""
     O, error = limits.protected(lambda: attend(fn, exercise.cases[0].make()), exercise.seconds)
-    for name, value in vars(O.grad_fn).items() if error is None else ():
-        if any(isinstance(T, torch.Tensor) for T in (value if isinstance(value, (tuple, list)) else [value])):
+    for name, value in getattr(O.grad_fn, "__dict__", {}).items() if error is None else ():
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else [value]
+        if any(isinstance(T, torch.Tensor) for T in parts):
             return named(exercise, "tensors_on_ctx", f"But ctx.{name} holds a tensor")
     return None
 
