@@ -1,7 +1,7 @@
 """Cases and mistakes of ex06_published_line: the mistakes are the published ones, left in."""
 
 from flashlab import oracle
-from flashlab_course.check.cases import EDGE, HUGE, attention_case, widest
+from flashlab_course.check.cases import EDGE, HUGE, attention_case, in_float64, widest
 from flashlab_course.check.form import Exercise, Mistake, Output
 
 LINE_3 = ("keys > queries", "queries > keys")
@@ -40,6 +40,7 @@ EXERCISE = Exercise(
         case("scores around −997", 6, 4, B_c=2, scale=0.5, below=EDGE, seed=14),
         case("a scale of 0", 4, 3, B_c=2, scale=0.0, seed=12),
         case("a negative scale", 4, 3, B_c=2, scale=-0.4, seed=13),
+        in_float64(case("a single key", 1, 4, B_c=2, scale=0.5, exactly=True, seed=11)),
     ],
     mistakes=[
         Mistake("as_published", "all four wrong lines are still as published", "lines 3, 6, 7 and 8", LINE_3, LINE_6,

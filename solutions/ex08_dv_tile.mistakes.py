@@ -3,13 +3,14 @@
 import torch
 
 from flashlab import oracle
-from flashlab_course.check.cases import BELOW, EDGE, LARGE, LOOSE, far_below, normal
+from flashlab_course.check.cases import BELOW, EDGE, LARGE, LOOSE, exact, far_below, in_float64, normal
 from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 inf = float("inf")
 
 
-def tile_case(name, N_q, N_k, d, d_v, rows, cols, *, causal=False, factor=1.0, below=0, seed, scale=0.4):
+def tile_case(name, N_q, N_k, d, d_v, rows, cols, *, causal=False, factor=1.0, below=0, exactly=False, seed,
+              scale=0.4):
     """The tile (rows, cols) of attention over all N_k keys: L_i belongs to all of them."""
     shape, large = (rows[1] - rows[0], cols[1] - cols[0]), factor > 1 or bool(below)
     rows, cols = slice(*rows), slice(*cols)
@@ -19,6 +20,8 @@ def tile_case(name, N_q, N_k, d, d_v, rows, cols, *, causal=False, factor=1.0, b
 
     def make():
         Q, K = normal(N_q, d, seed=seed, factor=factor), normal(N_k, d, seed=seed + 1)
+        if exactly:
+            Q, K = exact(N_q, d, seed=seed), exact(N_k, d, seed=seed + 1)
         if below:
             Q, K = far_below(Q, K, scale, below)
         V, dO = normal(N_k, d_v, seed=seed + 2), normal(N_q, d_v, seed=seed + 3)
@@ -63,6 +66,7 @@ EXERCISE = Exercise(
         tile_case("a tile on the diagonal, a negative scale", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, scale=-0.4,
                   seed=912),
         tile_case("a tile on the diagonal, a scale of 0", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, scale=0.0, seed=916),
+        in_float64(tile_case("a single key", 1, 1, 4, 3, (0, 1), (0, 1), exactly=True, scale=0.5, seed=896)),
     ],
     mistakes=[
         Mistake("without_L", "P_ij was exp(S_ij): L was not subtracted", "what normalises P_ij",
