@@ -1,5 +1,7 @@
-"""What wrong numbers look like: NaN, zeros, one factor, one part, or a formula that lacks a term. Each sentence holds in
-every case where the output is wrong."""
+"""What wrong numbers look like: NaN, zeros, one factor, one part, or a formula that lacks a term.
+
+Each sentence holds in every case where the output is wrong.
+"""
 
 import math
 from itertools import permutations

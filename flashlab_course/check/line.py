@@ -235,7 +235,9 @@ def _numbers(value):
 def _in_a_kernel(value):
     """The numbers of a value in an interpreted kernel; None for pointers."""
     data = getattr(getattr(value, "handle", None), "data", None)
-    return None if data is None or getattr(value, "dtype", None) is None or value.dtype.is_ptr() else numpy.asarray(data)
+    if data is None or getattr(value, "dtype", None) is None or value.dtype.is_ptr():
+        return None
+    return numpy.asarray(data)
 
 
 def _same(a, b):
