@@ -1,4 +1,4 @@
-"""Every exercise: the solution passes, the stub is not implemented.
+"""Every exercise: the solution passes, the stub is not implemented, each mistake gets its own name.
 
 An exercise that is added is found by itself: nothing here names one. test_answers.py holds answers written in other
 ways.
@@ -8,6 +8,7 @@ import importlib.util
 
 import pytest
 
+from flashlab.triton_mode import interpreted
 from flashlab_course.check import checker, form, source, stubs
 
 TRITON = importlib.util.find_spec("triton") is not None        # Linux only: elsewhere its exercises are left out
@@ -25,6 +26,17 @@ def test_the_solution_passes_and_the_stub_is_not_implemented_yet(name):
     report = checker.examine(exercise, namespace[exercise.function])
     assert report.mistake == "not_implemented" and "not implemented yet" in str(report), str(report)
     assert exercise.parsed.regions[0].task in report.message, "the report does not say what to write"
+
+
+@each
+def test_mistakes_get_their_own_names(name, sampled):
+    exercise = form.exercise(name)
+    for known in sampled(exercise.mistakes, 60):
+        for form_of_it in () if known.stray and not interpreted() else known.forms:
+            report = checker.examine(exercise, exercise.wrong(form_of_it))
+            assert not report.passed, f"{known.name} passes: the cases do not show it"
+            assert report.mistake == (known.same_as or known.name), str(report)
+            assert known.what[1:40] in report.message or known.same_as
 
 
 def test_the_form_is_complete():

@@ -55,10 +55,9 @@ def test_an_answer_that_rounds_to_float32_is_judged_there():
     assert report.passed, str(report)
 
 
-def test_where_float64_fails_the_hint_is_about_that():
+def test_where_float64_fails_the_report_says_so():
     report = spoilt("ex06_use_of_L", ("w_b[:, None] * O_b, L", "w_b[:, None] * O_b, L + 3e-8"))
     assert report.mistake is None and "float64 inputs" in report.message, str(report)
-    assert "ε" in report.hints[0]
 
 
 def test_a_case_in_float64_is_the_same_case():
@@ -122,19 +121,7 @@ def test_what_takes_seconds_to_import_is_imported_before_the_clock_runs(name, te
     assert ("torch._dynamo" in runner.slow_imports(exercise, text)) == (wanted or exercise.forbid is not None)
 
 
-# ---- hints and the player
-
-@pytest.mark.parametrize("name, mistake, words", [
-    ("ex05_fa1_inner_loop", "dropout_not_rescaled", "Without dropout all is right"),
-    ("ex06_use_of_L", "no_empty_half", "Only where neither half saw a key"),
-    ("ex06_fa2_inner_loop", "no_rescale_l", "A single key block is right"),
-    ("ex08_dq_block", "mask_missing", "Only causal fails"),
-])
-def test_what_passes_already_chooses_the_hint(name, mistake, words):
-    exercise = form.exercise(name)
-    known = next(m for m in exercise.mistakes if m.name == mistake)
-    assert words in checker.examine(exercise, exercise.wrong(known)).hints[0]
-
+# ---- the player
 
 @pytest.mark.parametrize("name", MOVING)
 def test_a_card_says_how_to_see_the_lines_move(sandbox, name):

@@ -70,7 +70,7 @@ def _own_failure(name, error):
 def _with_hints(exercise, fn, hint, terminal):
     known, text = progress.of(exercise.name), stubs.present(exercise.name) if fn is None else None
     report = answer(exercise, fn, here=terminal)
-    to_tell = report.hints or exercise.hints
+    to_tell = exercise.hints
     hints = min(known["hints"] + (hint and not report.passed), len(to_tell))
     started = report.mistake != "not_implemented"
     file = stubs.digest(text) if text is not None else known["file"]

@@ -1,54 +1,33 @@
-"""What can be said of wrong numbers that no known mistake gives: sentences that hold in every case where they are
-wrong."""
+"""What wrong numbers look like: NaN, zeros, one factor, one part, or a formula that lacks a term.
 
+Each sentence holds in every case where the output is wrong.
+"""
+
+import math
 from itertools import permutations
 
 import torch
 
-from flashlab_course.check import judge, patterns
+from flashlab_course.check import judge, where
 
-CHANGES = {
-    "one too large": lambda y: y + 1,
-    "one too small": lambda y: y - 1,
-    "twice what it should be": lambda y: 2 * y,
-    "4 times what it should be": lambda y: 4 * y,
-    "the negative of what it should be": lambda y: -y,
-}
+ENOUGH = 3                     # so many numbers have to fit a factor before it is no chance
 
 
 def explain(exercise, judged):
-    """Sentences on the wrong numbers of these cases; [] where nothing can be said with certainty."""
+    """Sentences on the wrong outputs of these cases."""
     failing = [k for k in judged if k.problem is None and k.wrong]
     said = []
     for n in sorted({n for k in failing for n, *_ in k.wrong}):
-        wrong = [k for k in failing if _is_wrong(k, n)]
+        wrong = [k for k in failing if any(n == m for m, *_ in k.wrong)]
         if exercise.ints_only:
-            said += [_off_by(exercise, n, wrong) or _simple(exercise, n, wrong)]
-        elif cases := [seen for k in wrong if (seen := _seen(exercise, k, n)) is not None]:
-            always = all(k.problem is not None or _is_wrong(k, n) for k in judged)
-            said += patterns.say(exercise.outputs[n], cases, failing[0].case.name, always)
+            said.append(_off_by(exercise, n, wrong))
+        elif all(isinstance(judge.expect(exercise, k.case).truth[n], torch.Tensor) for k in wrong):
+            said.append(_of_tensors(exercise, n, wrong))
     return [text for text in said if text]
 
 
-def _is_wrong(judged, n):
-    return any(n == m for m, *_ in judged.wrong)
-
-
-def _seen(exercise, k, n):
-    """Output n of a case, beside the truth; None if it is no tensor, or an empty one."""
-    truth = judge.expect(exercise, k.case).truth[n]
-    if not isinstance(truth, torch.Tensor) or not truth.numel():
-        return None
-    bound = next(bound for m, _, bound in k.wrong if m == n)
-    value = k.outcome.values[n]
-    return patterns.Seen(value.double(), truth.double(), bound, k.case.make(), k.case.sizes, k.case.name)
-
-
-# ---- whole numbers
-
 def _off_by(exercise, n, wrong):
-    """The one term, times a small number, that a formula is off by in every case where this output is wrong. "" where
-    there are several such terms, or too few cases to tell."""
+    """The one term, times a small number, that a formula is off by; "" where that is not certain."""
     name = exercise.outputs[n].name
     if exercise.terms is None or len(wrong) < 2:
         return ""
@@ -59,30 +38,79 @@ def _off_by(exercise, n, wrong):
         factor = pairs[0][0] / pairs[0][1][term]
         if factor == int(factor) and abs(factor) <= 6 and all(diff == factor * terms[term] for diff, terms in pairs):
             times = "" if abs(factor) == 1 else f"{abs(int(factor))} times "
-            direction = "large" if factor > 0 else "small"
-            found.append(f"{name} is too {direction} by {times}{term}, wherever it is wrong")
+            found.append(f"{name} is too {'large' if factor > 0 else 'small'} by {times}{term}")
     for more, less in () if found else permutations(pairs[0][1], 2):
         if all(diff == terms[more] - terms[less] for diff, terms in pairs):
-            found.append(f"{name} has {more} where {less} belongs: that is the difference, wherever it is wrong")
-    return found[0] if len(found) == 1 else ""
+            found.append(f"{name} has {more} in place of {less}")
+    return f"{found[0]} wherever it is wrong" if len(found) == 1 else ""
 
 
-def _simple(exercise, n, wrong):
-    """One more, one less, twice, too large: in every case where it is wrong."""
-    name = exercise.outputs[n].name
-    pairs = [(k.outcome.values[n], judge.expect(exercise, k.case).truth[n]) for k in wrong]
-    if any(isinstance(x, int) and abs(x) >= 2**62 for x, _ in pairs):         # no tensor holds that
+def _of_tensors(exercise, n, wrong):
+    output, first = exercise.outputs[n], wrong[0]
+    triples = [(k.outcome.values[n].double(), judge.expect(exercise, k.case).truth[n].double(),
+                next(bound for m, _, bound in k.wrong if m == n)) for k in wrong]
+    x, y, bound = triples[0]
+    if not first.outcome.values[n].is_floating_point() or not y.numel():
         return ""
-    pairs = [(torch.as_tensor(x), torch.as_tensor(y)) for x, y in pairs if not isinstance(y, tuple)]
-    if not pairs or any(x.shape != y.shape for x, y in pairs):
+    if (odd := ~x.isfinite() & y.isfinite()).any():
+        return f"{output.name} {_not_finite(exercise, output, x, odd, first.case.sizes)}"
+    if all((x == 0).all() for x, *_ in triples):
+        return f"{output.name} is 0 everywhere"
+    return _factor(output.name, wrong, triples) or where.region(output.name, output.axes,
+                                                                where.wrong_entries(x, y, bound), first.case.sizes)
+
+
+def _not_finite(exercise, output, x, odd, sizes):
+    """A NaN may be what lay there only where the learner fills what was given."""
+    unwritten = " or was never written" if exercise.triton or exercise.sram_bytes else ""
+    if (x[odd] == -math.inf).all():
+        what = "−inf"
+    else:
+        what = f"NaN{unwritten}" if x[odd].isnan().any() else "infinite"
+    place = "every entry" if odd.all() else where.part(output.axes or ("row",), odd, sizes)
+    return f"is {what} in {place}"
+
+
+def _factor(name, wrong, triples):
+    """"every entry of O is 0.5 times what it should be", where it is so in every case."""
+    factors = []
+    for x, y, bound in triples:
+        ok = x.isfinite() & y.isfinite()
+        x, y = x[ok], y[ok]
+        factor = ((x * y).sum() / (y * y).sum().clamp_min(1e-30)).item()
+        largest = y.abs().max().item() if y.numel() else 0.0
+        near = bound * max(1, abs(factor)) + 1e-4 * abs(factor) * largest
+        if largest < 1e-6 or abs(factor) < 1e-6 or not ((x - factor * y).abs() <= near).all():
+            return ""
+        factors.append(factor)
+    if sum(y.numel() for _, y, _ in triples) < ENOUGH:
         return ""
-    if any(x.dtype == torch.bool for x, _ in pairs):
-        opposite = all(x.dtype == y.dtype and torch.equal(~x, y) for x, y in pairs)
-        return f"{name} is the opposite of what it should be, wherever it is wrong" if opposite else ""
-    for text, change in CHANGES.items():
-        if len(pairs) > 1 and all(torch.equal(x, change(y)) for x, y in pairs):
-            return f"{name} is {text} wherever it is wrong, in {len(pairs)} cases"
-    for size, beyond in (("large", torch.ge), ("small", torch.le)):
-        if all(beyond(x, y).all() for x, y in pairs):
-            return f"{name} is too {size} wherever it is wrong, in {len(pairs)} case{'s' if len(pairs) > 1 else ''}"
+    said = f"every entry of {name} is {factors[0]:.4g} times what it should be"
+    if len(factors) > 1 and max(factors) - min(factors) > 1e-3 * abs(factors[0]):
+        said = f"every entry of {name} is the same number times what it should be"
+        if not all(y.numel() > 1 for _, y, _ in triples):      # one number is always some number times another
+            return ""
+    return said + _called(factors, [k.case.make() | k.case.sizes for k in wrong])
+
+
+def _called(factors, inputs):
+    """", which is √d", where the factor has that name in every case."""
+    for text in _constants(inputs[0]):
+        values = [_constants(given).get(text, math.nan) for given in inputs]
+        if all(abs(factor / value - 1) < 2e-3 for factor, value in zip(factors, values, strict=True)):
+            return "" if f"{factors[0]:.4g}" == text else f", which is {text}"
     return ""
+
+
+def _constants(inputs):
+    """{name: value} of the numbers that a factor may be made of."""
+    numbers = {name: float(value) for name, value in inputs.items()
+               if isinstance(value, (int, float)) and not isinstance(value, bool) and value}
+    found = {"2": 2.0, "−1": -1.0, "ln 2": math.log(2), "1/ln 2": 1 / math.log(2)}
+    if "d" in numbers:
+        found |= {"√d": numbers["d"] ** 0.5, "1/√d": numbers["d"] ** -0.5}
+    for name, value in numbers.items():
+        found |= {name: value, f"1/{name}": 1 / value}
+        if name in ("p", "dropout_p") and value < 1:
+            found |= {f"1 − {name}": 1 - value, f"1/(1 − {name})": 1 / (1 - value)}
+    return found

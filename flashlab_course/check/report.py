@@ -43,7 +43,8 @@ class Report:
 
     mistake   the name of a known mistake, of two made together ("a + b"), or of a plain problem ("timeout"); else None
     message   the verdict in words: what is wrong, first; where it shows
-    hint      what to look at, and the hints asked for so far
+    remedy    where to look for a known mistake; becomes part of the hint where one is asked for, or the second time
+    hint      the remedy where it is due, and the hints asked for so far
     trace     the learner's own lines, for exceptions and timeouts
     where     (case, output, index) of the first wrong number, None where there is none
     offer     how to go on: is the file saved, how to ask for a hint
@@ -54,6 +55,7 @@ class Report:
     cases: list = field(default_factory=list)
     mistake: str | None = None
     message: str = ""
+    remedy: str = ""
     hint: str = ""
     trace: str = ""
     printed: str = ""
@@ -61,7 +63,6 @@ class Report:
     seconds: float = 0.0
     where: tuple | None = None
     offer: str = ""
-    hints: list = field(default_factory=list)    # the exercise's, those first that belong to what fails
     snippet: str = ""          # lines to paste, which bring the failing case into a notebook
 
     def __bool__(self):
@@ -73,8 +74,7 @@ class Report:
         return "\n".join([f"{self.exercise}: {self._verdict()}",
                           *map(_wrapped, [*self._lines(), *filter(None, [self._counted()])]),
                           *(f"  {title}\n{textwrap.indent(text, indent)}" for title, indent, text in blocks if text),
-                          *(_wrapped(line) for line in self.offer.split("\n") if line),
-                          *([f"  {TO_PASTE}:\n{textwrap.indent(self.snippet, '    ')}"] if self.snippet else [])])
+                          *(_wrapped(line) for line in self.offer.split("\n") if line)])
 
     __repr__ = __str__
 
@@ -88,10 +88,7 @@ class Report:
         run = [c for c in self.cases if c.passed is not None]
         if not run or self.mistake == "not_implemented":
             return ""
-        good = sum(c.passed for c in run)
-        if self.passed:
-            return f"{good} of {len(self.cases)} cases passed in {self.seconds:.1f} s."
-        return " · ".join(f"{_mark(c)} {c.name}" for c in self.cases)
+        return f"{sum(c.passed for c in run)} of {len(self.cases)} cases passed in {self.seconds:.1f} s."
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         return {"text/plain": str(self), "text/html": self._repr_html_()}
@@ -99,7 +96,8 @@ class Report:
     def _repr_html_(self):
         accent, kind = _look(self)
         blocks = [("Your code printed:", self.printed.rstrip()), ("Your lines, the innermost last:", self.trace)]
-        folded = [(TO_PASTE, self.snippet), ("One way to write it", self.solution)]
+        cases = "" if self.passed else "\n".join(f"{_mark(case)} {case.name}" for case in self.cases)
+        folded = [("The cases", cases), (TO_PASTE, self.snippet), ("One way to write it", self.solution)]
         inner = [f"<p><span class='verdict'>{html.escape(self._verdict())}</span> · "
                  f"<code>{html.escape(self.exercise)}</code></p>",
                  *(f"<p>{_inline(line)}</p>" for line in self._lines()),

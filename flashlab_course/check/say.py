@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from flashlab_course.check import diagnose, failing, hints, judge, raised, special, structure, where
+from flashlab_course.check import diagnose, failing, judge, line, raised, runner, special, structure, where
 from flashlab_course.check.report import Report
 
 PRINTED_LINES = 12
@@ -16,7 +16,7 @@ SHAPES = ("wrong_type", "wrong_shape", "wrong_dtype")
 
 
 def failed(exercise, fn, judged, place):
-    """The Report. place: "your cell", or the learner's file."""
+    """The Report: the cause, the line where it shows, which cases fail, one number. place: "your cell", or the file."""
     first = next(k for k in judged if not k.passed)
     diagnosis = diagnose.name_mistake(exercise, judged)
     if first.problem is not None and not diagnosis.name and (numbers := _numbers_alone(judged)):
@@ -24,13 +24,13 @@ def failed(exercise, fn, judged, place):
     texts = [*_named(exercise, diagnosis), *_shown(exercise, fn, judged, first, diagnosis)]
     points = first.only_structure
     against = points or first.problem is not None and first.problem.kind == "autograd"
-    looked = " ".join(sentence(f"Look at: {look}") for look in dict.fromkeys(m.look for m in diagnosis.mistakes))
+    looked = " ".join(sentence(f"Look at {look}") for look in dict.fromkeys(m.look for m in diagnosis.mistakes))
     name = first.problem.kind if first.problem is not None else first.structure[0].name if points else None
     return Report(False, exercise.name, mistake=diagnosis.name or name,
                   message="\n".join(text.strip() for text in texts if text.strip()),
-                  hint=looked or (exercise.not_allowed if against else ""),
+                  remedy=looked or (exercise.not_allowed if against else ""),
                   trace=trace(first.problem, place), printed=printed(first),
-                  hints=hints.in_order(exercise, judged), snippet=failing.lines(exercise, first.case))
+                  snippet=failing.lines(exercise, first.case))
 
 
 def _numbers_alone(judged):
@@ -50,38 +50,44 @@ def _and_the_numbers(first, report, place):
 
 
 def _named(exercise, diagnosis):
-    whats = [m.what for m in diagnosis.mistakes]
-    if not whats:
-        return []
-    said = " ".join(sentence(what, exercise) for what in whats)
+    said = " ".join(sentence(m.what, exercise) for m in diagnosis.mistakes)
     if len(diagnosis.mistakes) > 1:
         return [f"Two mistakes at once give these numbers. {said}"]
     if diagnosis.partly:                               # no more than that is known
-        return [sentence(f"Most likely: {whats[0]}", exercise),
-                "That explains the smallest failing case exactly, but not all of them."]
+        return [f"Most likely: {said} That explains the smallest failing case exactly, but not all of them."]
     return [said]
 
 
 def _shown(exercise, fn, judged, first, diagnosis):
-    """What is special, and where: true whether or not the mistake is known."""
+    """Where it shows and in which cases: true whether or not the mistake is known."""
     if first.only_structure and (special.numbers_are_right(judged) or not diagnosis.name):
         later = "" if special.numbers_are_right(judged) else " Later cases have wrong numbers as well."
         return [*findings(first), f"It fails in the case “{first.case}”.{later}"]
     if special.numbers_are_right(judged) and first.problem is not None:
         means = [sentence(text)] if (text := raised.meaning(first.problem)) else []
         return [f"The numbers are right, but {first.problem.text}.", f"It fails in the case “{first.case}”.", *means]
-    said = [special.special(judged) if len(judged) > 1 else f"Already in the smallest case, “{first.case}”."]
+    said = []
+    if first.wrong and not first.structure:
+        said += _line(exercise, fn, judged, diagnosis)
+    said.append(special.special(judged))
     if first.problem is not None:
         said += _of_problem(exercise, first, judged)
     elif first.wrong:
-        expected = judge.expect(exercise, first.case)
-        said.append(f"There {where.first_wrong(exercise, first, expected)}: the first wrong number. "
-                    + where.from_key_block(exercise, first, fn))
-        if (text := where.outputs(exercise, [k for k in judged if not k.passed])):
+        shown = where.first_wrong(exercise, first, judge.expect(exercise, first.case))
+        said[-1] += f" In “{first.case}” {shown}."
+        if text := where.outputs(exercise, [k for k in judged if not k.passed]):
             said.append(sentence(text, exercise))
-        said += [sentence(text, exercise) for text in diagnosis.said]
-    found = findings(first, exercise, named=bool(diagnosis.name))
-    return said + ([f"There {found[0][0].lower()}{found[0][1:]}", *found[1:]] if first.only_structure else found)
+        if not diagnosis.name:
+            said += [where.from_key_block(exercise, first, fn), *(sentence(text, exercise) for text in diagnosis.said)]
+    return findings(first, exercise, named=bool(diagnosis.name)) + said
+
+
+def _line(exercise, fn, judged, diagnosis):
+    """The learner's line that goes wrong; beside a known mistake in few words."""
+    found = line.first_wrong(exercise, fn, judged, runner.file_of(fn))
+    if found is None:
+        return []
+    return [f"It first shows in line {found.line}, `{found.code}`." if diagnosis.name else str(found)]
 
 
 def findings(judged, exercise=None, named=False):
@@ -94,7 +100,8 @@ def _of_problem(exercise, first, judged):
     alike = [k for k in judged if k.problem is not None and k.problem.kind == problem.kind]
     right = problem.kind in SHAPES and all(_numbers_fit(exercise, k) for k in alike)
     rounded = " up to rounding" if right and not _numbers_fit(exercise, first, rounding=0) else ""
-    said = [f"The numbers are right{rounded}, but {problem.text}." if right else sentence(f"There {problem.text}")]
+    said = [f"The numbers are right{rounded}, but {problem.text}." if right
+            else f"In “{first.case}” {problem.text}."]
     if problem.kind == "wrong_dtype" and "has dtype float32;" in problem.text:
         said.append("A tensor is float32 where none is asked for: `torch.zeros` and `torch.full` take `dtype=`.")
     if problem.kind == "raised":

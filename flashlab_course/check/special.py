@@ -15,20 +15,16 @@ def numbers_are_right(judged):
 
 def special(judged):
     """A sentence on which cases fail; it names a feature only if no other can be meant."""
-    failing = [k.case for k in judged if not k.passed]
-    passing = [k.case for k in judged if k.passed]
-    if numbers_are_right(judged):
-        return f"The numbers are right. In “{failing[0]}”:"
-    what = _what([k for k in judged if not k.passed])
-    smallest = f"the smallest case that fails is “{failing[0]}”"
-    if not passing:
-        return f"{what} in every case, from the smallest on: “{failing[0]}”."
+    failing = [k for k in judged if not k.passed]
+    what = _what(failing)
+    if len(failing) == len(judged):
+        return f"{what} in every case."
     if feature := singled_out(judged):
-        return f"{what} in every case with {feature}; all other cases are right. T{smallest[1:]}."
+        return f"{what} in every case with {feature}; all other cases are right."
     if feature := isolated(judged):
-        having = [k.case for k in judged if feature in k.case.features]
-        return f"{what} only with {feature}, in {len(failing)} of {len(having)} such cases; {smallest}."
-    return f"{what} in {len(failing)} of {len(judged)} cases; {smallest}."
+        having = [k for k in judged if feature in k.case.features]
+        return f"{what} only with {feature}, in {len(failing)} of {len(having)} such cases."
+    return f"{what} in {len(failing)} of {len(judged)} cases."
 
 
 def _what(failing):

@@ -63,22 +63,21 @@ def _numbers(x, y):
 # ---- which outputs, which rows
 
 def outputs(exercise, failing):
-    """"L is right in every case, O is not.", where there are several outputs and some of them are right. failing: all
-    that fail."""
+    """"O is right; dQ and dK are wrong", where there are several outputs and some of them are right.
+
+    failing: all cases that fail
+    """
     compared = [k for k in failing if k.problem is None and (k.wrong or not k.structure)]
-    if len(exercise.outputs) < 2 or not compared:
-        return ""
     bad = sorted({n for k in compared for n, *_ in k.wrong})
     good = [o.name for n, o in enumerate(exercise.outputs) if n not in bad]
-    if not good or not bad:
+    if not good or not bad or len(exercise.outputs) < 2:
         return ""
     names = [exercise.outputs[n].name for n in bad]
-    every = "every case" if all(k.problem is None for k in failing) else "every case that gave results"
-    return f"{listing(good)} {'is' if len(good) == 1 else 'are'} right in {every}; {listing(names)} {_is_not(names)}"
+    return f"{listing(good)} {_are(good)} right; {listing(names)} {_are(names)} wrong"
 
 
-def _is_not(names):
-    return "is not" if len(names) == 1 else "are not"
+def _are(names):
+    return "is" if len(names) == 1 else "are"
 
 
 def listing(names):

@@ -1,0 +1,318 @@
+"""Where a wrong answer first goes wrong: the learner's first value that the solution's calculation never has.
+
+Answer and solution run on the same case. Every value that one of the learner's names ever holds is looked up among all
+values of the solution. A value that the solution lacks is blamed only if nothing right was made from it afterwards,
+and only if the same statement is not as different in a case that passes: another style is no mistake.
+"""
+
+import ast
+import linecache
+import sys
+from dataclasses import dataclass, field
+
+import numpy
+import torch
+from torch.overrides import TorchFunctionMode
+
+from flashlab import torch_internals
+from flashlab_course.check import judge, runner, source
+
+MOST = 1500                    # values of one run that are kept
+LARGEST = 20_000               # elements of a value that is kept
+ROWS = 64                      # a value of more rows than this is not looked at row by row
+NEAR = 1e-4                    # two values are the same if they differ by less, relative to the largest number
+RESULT = ""                    # the name of a value that is returned at once
+
+
+@dataclass(eq=False)
+class Value:
+    """What a name held after a statement, as float64 numbers.
+
+    plain: Python's numbers and whole ones, such as sizes and positions. made_from: the values that the statement uses.
+    shared: the solution has a name like this
+    """
+
+    name: str
+    line: int
+    numbers: numpy.ndarray
+    plain: bool
+    made_from: list = field(default_factory=list)
+    right: bool = False
+    shared: bool = False
+    led_to_right: bool = False
+
+    @property
+    def statement(self):
+        return self.name, self.line
+
+    @property
+    def wrong(self):
+        return not self.right and not self.led_to_right
+
+    @property
+    def tells(self):
+        return _tells(self.numbers)
+
+
+@dataclass
+class Place:
+    """The statement that goes wrong: its line, its code, the name it sets, right names before it."""
+
+    line: int
+    code: str
+    name: str
+    before: list
+
+    def __str__(self):
+        name = f"`{self.name}`" if self.name else "the result"
+        are = "is" if len(self.before) == 1 else "are"
+        before = f" {_listed(self.before)} before it {are} right." if self.before else ""
+        return f"Line {self.line}, `{self.code}`: {name} is the first value that goes wrong.{before}"
+
+
+def first_wrong(exercise, fn, judged, file):
+    """The Place where fn goes wrong in its smallest failing case; None if that cannot be told."""
+    failing = next(k for k in judged if k.wrong)
+    passing = next((k for k in judged if k.passed and _shows_all(exercise, k.case)), None)
+    truth = map(_numbers, judge.expect(exercise, failing.case).truth)
+    whole = all(plain or numbers is None for numbers, plain in truth)
+    if file is None or whole and passing is None:      # many ways lead to a whole number
+        return None
+    style = {v.statement for v in _run(exercise, fn, passing.case, file) if v.wrong} if passing else set()
+    values = _run(exercise, fn, failing.case, file)
+    style |= {v.statement for v in values if v.led_to_right}
+    wrong = [v for v in values if v.wrong and (whole or v.shared or not v.plain) and "empty" not in _code(file, v.line)]
+    blamed = min(wrong, key=lambda v: v.statement in style, default=None)
+    if blamed is None or passing and blamed.statement in style:
+        return None
+    before = [v.name for v in values[:values.index(blamed)] if v.right and v.tells and not v.plain]
+    names = [name for name in dict.fromkeys(reversed(before)) if name != blamed.name][:3][::-1]
+    return Place(blamed.line, _code(file, blamed.line), blamed.name, names)
+
+
+def _code(file, line):
+    """The line without its comment. torch.empty holds nothing that could be wrong."""
+    return linecache.getline(file, line).partition("  #")[0].strip()
+
+
+def _shows_all(exercise, case):
+    """Would a mistake show in every result? A product with 0 hides whatever came before it."""
+    return all(numbers is None or _tells(numbers) for numbers, _ in map(_numbers, judge.expect(exercise, case).truth))
+
+
+def _tells(numbers):
+    """Would another calculation hardly give these numbers? 0, 1 and infinities come up everywhere."""
+    plain = numbers[numpy.isfinite(numbers)]
+    return bool(((plain != 0) & (abs(plain) != 1)).any()) or plain.size > 3 and len(numpy.unique(plain)) > 1
+
+
+def _listed(names):
+    quoted = [f"`{name}`" for name in names]
+    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+
+
+def _run(exercise, fn, case, file):
+    """The values of fn on a case, those marked that are right, and those that led to something right."""
+    pool, values = _Pool(exercise, case), _values(exercise, fn, case, file)
+    for value in values:
+        value.shared = value.name in pool.named
+        value.right = pool.holds(value.numbers, value.name)
+        if value.right and value.tells:
+            _excuse(value)
+    return values
+
+
+def _excuse(value):
+    """Something right was made from these: they are another way to the same numbers."""
+    for origin in value.made_from:
+        if origin.wrong:
+            origin.led_to_right = True
+            _excuse(origin)
+
+
+# ---- the values of a run
+
+def _values(exercise, fn, case, file):
+    tracer = _Tracer(file)
+    before = sys.gettrace()
+    sys.settrace(tracer.call)
+    try:
+        runner.run(exercise, fn, case.make(), own_file=file)
+    finally:
+        sys.settrace(before)
+    return tracer.values
+
+
+class _Tracer:
+    """Notes each new value of a local name in the functions of one file, statement by statement."""
+
+    def __init__(self, file):
+        self.file, self.values = file, []
+        self.statements = _statements(file)
+
+    def call(self, frame, event, arg):
+        if frame.f_code.co_filename != self.file or len(self.values) >= MOST:
+            return None
+        last = None
+        held = {name: Value(name, frame.f_lineno, *numbers, right=True) for name, numbers in _all_numbers(frame)}
+
+        def line(frame, event, result):
+            nonlocal last
+            if last is not None:
+                self._after(last, held, _all_numbers(frame))
+            if last is not None and event == "return":
+                self._returned(last, held, result)
+            last = frame.f_lineno
+            return line
+
+        return line
+
+    def _after(self, line, held, names):
+        first, used = self.statements.get(line, (line, ()))
+        made_from = [held[name] for name in used if name in held]
+        for name, numbers in names:
+            if name not in held or not _same(held[name].numbers, numbers[0]):
+                held[name] = Value(name, first, *numbers, made_from)
+                self.values.append(held[name])
+
+    def _returned(self, line, held, result):
+        first, used = self.statements.get(line, (line, ()))
+        made_from = [held[name] for name in used if name in held]
+        for part in result if isinstance(result, tuple) else (result,):
+            numbers, plain = _numbers(part)
+            if numbers is not None and not any(_same(numbers, value.numbers) for value in made_from):
+                self.values.append(Value(RESULT, first, numbers, plain, made_from))
+
+
+def _statements(file):
+    """{line: (first line of its statement, names that it uses)}. Of a loop or a branch, its head."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return {}
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            body = getattr(node, "body", None)
+            parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
+            used = {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)}
+            set_anew = {name.id for name in getattr(node, "targets", ()) if isinstance(name, ast.Name)}
+            read = {name.id for part in parts for name in ast.walk(part)
+                    if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)}
+            stop = body[0].lineno if body else node.end_lineno + 1
+            found |= {line: (node.lineno, sorted(used - (set_anew - read))) for line in range(node.lineno, stop)}
+    return found
+
+
+def _all_numbers(frame):
+    """(name, its numbers) of every local name that holds numbers."""
+    found = [(name, _numbers(value)) for name, value in list(frame.f_locals.items())]
+    return [(name, numbers) for name, numbers in found if numbers[0] is not None]
+
+
+def _numbers(value):
+    """(float64 copy, are they Python's or whole numbers) of a tensor, an array, a number, a list of such, or a value in
+    a Triton kernel; (None, False) of everything else."""
+    if type(value).__module__ == "triton.language.core":
+        value = _in_a_kernel(value)
+    try:
+        if isinstance(value, torch.Tensor):
+            with torch_internals.without_modes():      # a copy for the trace is no traffic
+                T = value.detach().cpu()
+                array = (T.double() if T.is_floating_point() else T).numpy()
+        elif isinstance(value, numpy.ndarray) or type(value) in (int, float) or (
+                isinstance(value, (tuple, list)) and value and set(map(type, value)) <= {int, float, tuple}):
+            array = numpy.asarray(value)
+        else:
+            return None, False
+        if array.dtype.kind not in "iufb" or not 0 < array.size <= LARGEST:
+            return None, False
+        return array.astype(numpy.float64), array.dtype.kind in "iu" or type(value) is float
+    except Exception:                                  # a tensor of a kind that cannot be read
+        return None, False
+
+
+def _in_a_kernel(value):
+    """The numbers of a value in an interpreted kernel; None for pointers."""
+    data = getattr(getattr(value, "handle", None), "data", None)
+    if data is None or getattr(value, "dtype", None) is None or value.dtype.is_ptr():
+        return None
+    return numpy.asarray(data)
+
+
+def _same(a, b):
+    return a.shape == b.shape and numpy.array_equal(a, b, equal_nan=True)
+
+
+# ---- the values of the solution
+
+class _Pool:
+    """Every value that the solution has on a case: its names', the results of its operations, and the inputs."""
+
+    def __init__(self, exercise, case):
+        self.by_shape, self.named = {}, {}
+        operations = _Operations()
+        with operations:
+            own = _values(exercise, exercise.solution(), case, str(source.solution_path(exercise.name)))
+        for value in own:
+            _keep(self.named.setdefault(value.name, {}), value.numbers)
+        self.inputs = [numbers for numbers, _ in map(_numbers, case.make().values()) if numbers is not None]
+        truth = [numbers for numbers, _ in map(_numbers, judge.expect(exercise, case).truth) if numbers is not None]
+        for numbers in [*(value.numbers for value in own), *operations.found, *truth, *self.inputs]:
+            _keep(self.by_shape, numbers)
+            plain = numbers.squeeze()
+            if plain.ndim == 2 and len(plain) <= ROWS:         # a loop over rows or columns has them one by one
+                for row in (*plain, *plain.T):
+                    _keep(self.by_shape, row)
+
+    def holds(self, numbers, name):
+        """Is this one of the values, or, along the first dimension, several of them?
+
+        A name that the solution has too holds what it holds there: Q Kᵀ is not yet S.
+        """
+        numbers = numbers.squeeze()
+        shape = numbers.shape
+        known = self.named[name] if shape in self.named.get(name, ()) else self.by_shape
+        if shape in known and _is_among(numbers, known[shape]):
+            return True
+        several = numbers.ndim > 2 and all(self.holds(part, name) for part in numbers)
+        return several or any(_is_part(numbers, array.squeeze()) for array in self.inputs)
+
+
+class _Operations(TorchFunctionMode):
+    """Keeps what each of PyTorch's functions returns."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor) and len(self.found) < MOST and (numbers := _numbers(out)[0]) is not None:
+            self.found.append(numbers)
+        return out
+
+
+def _keep(known, numbers):
+    """Enter an array and its transpose under their shapes."""
+    plain = numbers.squeeze()
+    for version in (plain, plain.T) if plain.ndim == 2 else (plain,):
+        known.setdefault(version.shape, {})[version.tobytes()] = version
+
+
+def _is_part(x, array):
+    """Are these rows of the array that follow one another?"""
+    if not x.ndim or not array.ndim or array.shape[1:] != x.shape[1:]:
+        return False
+    return any(_same(x, array[n : n + len(x)]) for n in range(len(array) - len(x) + 1))
+
+
+def _is_among(x, known):
+    """Does one of the known have the same numbers, infinities and NaN included, but for rounding?"""
+    known, x = numpy.stack(list(known.values())).reshape(len(known), -1), x.reshape(1, -1)
+    both = numpy.isfinite(x) & numpy.isfinite(known)
+    largest = abs(numpy.where(both, known, 0)).max(1, keepdims=True)
+    with numpy.errstate(invalid="ignore"):
+        near = abs(x - known) <= NEAR * largest
+    alike = (x == known) | (numpy.isnan(x) & numpy.isnan(known))
+    return bool(numpy.where(both, near, alike).all(1).any())
