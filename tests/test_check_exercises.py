@@ -8,8 +8,9 @@ import importlib.util
 
 import pytest
 
+from flashlab.torch_internals import filled_with_nan
 from flashlab.triton_mode import interpreted
-from flashlab_course.check import checker, diagnose, form, runner, source, stubs
+from flashlab_course.check import checker, diagnose, form, source, stubs
 
 TRITON = importlib.util.find_spec("triton") is not None        # Linux only: elsewhere its exercises are left out
 EXERCISES = [name for name in form.names() if TRITON or not form.exercise(name).triton]
@@ -33,7 +34,7 @@ def test_mistakes_get_their_own_names(name, sampled):
     exercise = form.exercise(name)
     for known in sampled(exercise.mistakes, 60):
         for form_of_it in () if known.stray and not interpreted() else known.forms:
-            with runner.empty_is_nan():
+            with filled_with_nan():
                 judged = diagnose.judge_known(exercise, form_of_it)
                 report = checker.report_on(exercise, exercise.wrong(form_of_it), judged)
             assert not report.passed, f"{known.name} passes: the cases do not show it"
