@@ -11,7 +11,7 @@ from torch._C import _TorchDispatchModeKey
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch._subclasses.fake_tensor import is_fake
 from torch.autograd import forward_ad, profiler
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 # torch.autograd.Function without its support for torch.func, which takes longer than an attention kernel: see `apply`
 Function = torch.autograd.function._SingleLevelFunction
@@ -32,6 +32,30 @@ def observed():
 def without_torch_function():
     """A context in which neither torch_function modes nor tensor subclasses see what PyTorch is asked to do."""
     return torch._C.DisableTorchFunction()
+
+
+def without_subclasses():
+    """A context in which a tensor subclass's own __torch_function__ is not called."""
+    return torch._C.DisableTorchFunctionSubclass()
+
+
+@contextlib.contextmanager
+def filled_with_nan():
+    """Within, torch.empty holds NaN. torch.use_deterministic_algorithms would import the whole compiler first."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch._C._set_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+class DispatchMode(TorchDispatchMode):
+    """A dispatch mode whose first operation does not import the compiler, which takes seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False
 
 
 def without_dispatch():

@@ -75,9 +75,9 @@ def test_pytorch_in_place_of_the_kernel(name, code):
 def test_pytorch_before_or_after_the_kernel():
     launch, end = "    scores_kernel[grid](", "len(Q), len(K), Q.shape[1], B_r, B_c)\n"
     after = edited("ex10_tile_of_scores", ("*S.stride(), scale,", "*S.stride(), 1.0,"), (end, f"{end}    S *= scale\n"))
-    is_called(after, "not_by_kernel", "PyTorch did part of it: `mul_` in line")
+    is_called(after, "not_by_kernel", "PyTorch computed part of it (line", "`S *= scale`")
     before = edited("ex10_tile_of_scores", (launch, f"    Q = Q.contiguous()\n{launch}"))
-    is_called(before, "not_by_kernel", "`contiguous` in line")
+    is_called(before, "not_by_kernel", "`Q = Q.contiguous()`")
 
 
 def looped(name, head):
@@ -154,6 +154,30 @@ def test_a_kernels_own_nan_is_stored():
     report = edited("ex10_tile_of_scores", ("tl.trans(K_j), ", "tl.trans(K_j * tl.load(K - 5)), "))
     assert "never stored" not in report.message, str(report)
     assert "loaded K, 5 elements before its first" in report.message, str(report)
+
+
+def test_a_kernel_that_only_copies_gets_one_sentence():
+    report = said("ex09_row_softmax", """
+        @triton.jit
+        def copy(X, Y, to_next, step, N, B: tl.constexpr):
+            cols = tl.arange(0, B)
+            row = tl.load(X + tl.program_id(0) * N + cols, cols < N)
+            tl.store(Y + tl.program_id(0) * to_next + cols * step, row, cols < N)
+
+        def row_softmax(X, Y):
+            M, N = X.shape
+            copy[(M,)](torch.softmax(X, 1), Y, *Y.stride(), N, triton.next_power_of_2(N))
+        """)
+    is_called(report, "library_softmax", "PyTorch computed the softmax (line 13); your kernel only copies the result.")
+    assert "were read" not in report.message, str(report)
+
+
+def test_rows_past_the_end_may_start_again_at_the_first():
+    report = edited("ex09_matmul", ("A + rows * stride_Am", "A + (rows % M) * stride_Am"),
+                    ("(rows < M) & (inner[None, :] < K), 0.0", "inner[None, :] < K, 0.0"),
+                    ("+ cols * stride_Bn", "+ (cols % N) * stride_Bn"),
+                    ("(inner[:, None] < K) & (cols < N), 0.0", "inner[:, None] < K, 0.0"))
+    assert report.passed, str(report)
 
 
 def test_a_grid_may_be_a_function():

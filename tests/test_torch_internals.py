@@ -1,5 +1,8 @@
 """The private names of PyTorch that flashlab/torch_internals.py uses: there, and meaning what it says."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -15,7 +18,7 @@ NAMES = ["_is_any_autocast_enabled", "_len_torch_dispatch_stack", "_len_torch_fu
          "_are_functorch_transforms_active", "DisableTorchFunction", "_DisableTorchDispatch",
          # others are imported by name
          "DisableTorchFunction", "_get_tracing_state", "_get_dispatch_mode", "_AutoDispatchBelowAutograd",
-         "_functorch.is_batchedtensor"]
+         "_functorch.is_batchedtensor", "DisableTorchFunctionSubclass", "_set_deterministic_algorithms"]
 
 
 def test_this_version_has_them():
@@ -80,3 +83,29 @@ def test_packed_sequences_and_a_cache_are_traced(tracing_mode):
     traced = make_fx(lambda *T: flashlab.flash_attention_decode(*T), tracing_mode=tracing_mode)(Q, cache, cache,
                                                                                                 lengths)
     assert torch.equal(traced(Q, cache, cache, lengths), flashlab.flash_attention_decode(Q, cache, cache, lengths))
+
+
+def test_an_answer_can_be_watched_without_importing_the_compiler():
+    """Fails if the first operation under a watching mode takes seconds: a learner's time is counted."""
+    code = """
+import sys, torch
+from flashlab.torch_internals import DispatchMode, filled_with_nan, without_subclasses
+
+class Watch(DispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        heard.append(func)
+        return func(*args, **kwargs or {})
+
+class Own(torch.Tensor):
+    def __torch_function__(self, *args, **kwargs):
+        raise RuntimeError
+
+heard = []
+with Watch(), filled_with_nan():
+    assert torch.empty(3).isnan().all()
+assert heard and "torch._dynamo" not in sys.modules
+assert not torch.are_deterministic_algorithms_enabled()
+with without_subclasses():
+    torch.ones(2).as_subclass(Own) + 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

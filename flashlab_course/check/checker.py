@@ -7,6 +7,7 @@ import pickle
 import textwrap
 import time
 
+from flashlab.torch_internals import filled_with_nan
 from flashlab.triton_mode import import_triton, interpreted, why_no_kernels
 from flashlab_course import command
 from flashlab_course.check import (
@@ -22,6 +23,7 @@ from flashlab_course.check import (
     say,
     source,
     stepping,
+    structure,
     stubs,
     where,
 )
@@ -150,7 +152,7 @@ def examine(exercise, fn=None):
     """The Report from this process, without progress or hints."""
     started = time.perf_counter()
     try:
-        with runner.empty_is_nan():
+        with filled_with_nan():
             report = _examine(exercise, fn)
     except loading.Unusable as problem:
         report = Report(False, exercise.name, mistake=problem.mistake, message=problem.message, trace=problem.trace)
@@ -298,6 +300,9 @@ def _praise(exercise):
 def _failed(exercise, fn, judged, place):
     first = next(k for k in judged if not k.passed)
     report = say.failed(exercise, fn, judged, place)
+    if (breach := structure.breach(judged)) and breach[1:] not in report.message:
+        report.message = f"{say.sentence(breach)}\n{report.message}"
+        report.hint = exercise.not_allowed
     if first.wrong:
         n, _, bound = first.wrong[0]
         index = where.first_index(first.outcome.values[n], judge.expect(exercise, first.case).truth[n], bound)

@@ -100,6 +100,7 @@ class Guard:
         self.stray = []
         self.others = set()                              # (start, stop) of what a learner's launcher allocated itself
         self.scratch = 0                                 # bytes moved to and from that
+        self.padded = dict.fromkeys((*reads, *writes), 0)    # bytes read if no load had a mask
         self.repeated = {}                               # name: the most elements that one store named more than once
         self.grids = []                                  # of each launch, without axes of one program
         self.workers = set()                             # (number of the launch, program) of whoever stored something
@@ -151,7 +152,9 @@ class Guard:
         low, high, known = live.min(), live.max(), 0
         for sea in self.seas.values():
             if low < sea.stop and high >= sea.start:
-                known += self._within(sea, kind, live, program)
+                here = self._within(sea, kind, live, program)
+                known += here
+                self.padded[sea.name] += addresses.size * sea.itemsize * (here > 0 and kind == "load")
         for start, stop in self.others:
             here = int(((live >= start) & (live < stop)).sum())
             known += here
@@ -203,8 +206,7 @@ class Guard:
         if self.interpreted:
             facts |= {"moved": {name: (self.traffic.read[name], self.traffic.written[name]) for name in self.seas},
                       "largest": dict(self.traffic.largest), "atomic": dict(self.traffic.atomic),
-                      "scratch": self.scratch,
-                      "repeated": self.repeated,
+                      "scratch": self.scratch, "padded": self.padded, "repeated": self.repeated,
                       "workers": len(self.workers),
                       "by": {name: self.seas[name].by[self.seas[name].inside] for name in self.writes}}
         return facts

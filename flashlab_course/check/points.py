@@ -1,23 +1,25 @@
-"""What a learner's function calls on the way to its result: the "Not allowed" of a stub, seen as it happens.
+"""The "Not allowed" of a stub, checked on what a learner's function does on the way to its result.
 
 `watched` fills outcome.facts: what an exercise on modelled memory moved, which rules were broken, how many threads ran.
 """
 
 import contextlib
+import dis
+import linecache
 import math
 import re
 import sys
 from collections import Counter
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 
 import numpy
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import flashlab
 import flashlab_course
 from flashlab import memory
+from flashlab.torch_internals import DispatchMode
 from flashlab_course.check import form
 from flashlab_course.check.structure import Finding
 from flashlab_course.gpu import simt
@@ -27,18 +29,21 @@ PACKAGES = tuple(f"{Path(package.__file__).parent}/" for package in (flashlab, f
 INTERPRETER = "/triton/runtime/interpreter.py"
 READY = {"rungs", "kernels", "operator", "oracle", "cost", "sweeps", "ladder", "solutions"}  # with answers
 
-# What `without` of an exercise names: functions of PyTorch, and what is said of them.
+# What `without` of an exercise names: operations of ATen or functions of PyTorch, and what is said of them.
 LIBRARY = {
-    "softmax": ({"softmax", "log_softmax", "softmin", "logsumexp", "logcumsumexp", "gumbel_softmax", "cross_entropy",
-                 "_softmax"},
-                "a library's softmax"),
-    "attention": ({"scaled_dot_product_attention", "multi_head_attention_forward"}, "a library's attention"),
-    "base_e": ({"exp", "exp_", "expm1", "log", "log_", "log1p", "logaddexp"},
-               "to base e, and this exercise is about base 2"),
-    "strides": ({"stride", "storage_offset", "data_ptr"}, "PyTorch's own answer"),
+    "softmax": (re.compile("softmax|log(cum)?sumexp"), "PyTorch computed the softmax"),
+    "attention": (re.compile("_scaled_dot_product|_safe_softmax|multi_head_attention|(flash|flex|efficient)_attention"),
+                  "PyTorch computed the attention"),
+    "base_e": (re.compile("(exp|expm1|log|log1p|logaddexp)_?$"), "base e was used, and the exercise is about base 2"),
+    "autograd": (re.compile("_backward|_make_dual"), "it asked autograd for the gradient"),
+    "strides": (re.compile("as_strided"), "a library found the strides"),
 }
-GRADIENTS = {"grad", "backward"}
-MAKES_ONLY = {"empty", "empty_like", "empty_strided", "new_empty", "zeros", "zeros_like", "new_zeros", "zero_", "fill_"}
+# The same for what runs no operation of PyTorch: names in code that uses one of these libraries.
+ATTRIBUTES = {
+    "base_e": (re.compile("(exp|expm1|log|log1p|logaddexp)$"), {"numpy"}),
+    "strides": (re.compile("(strides?|storage_offset|data_ptr|as_strided|__array_interface__)$"), {"numpy", "torch"}),
+}
+ALLOCATES = re.compile("(new_)?(empty|zeros)(_like|_strided)?|zero_|fill_")
 
 
 @contextlib.contextmanager
@@ -49,11 +54,10 @@ def watched(exercise, fn, inputs, facts):
         if not list(_tensors(inputs.values())) or modules.given & {"flashlab_course.gpu.simt"}:
             # slow where much Python runs; elsewhere operations say enough
             stack.enter_context(Calls(modules, facts))
-        stack.enter_context(Functions(exercise, modules, inputs, facts))
-        if exercise.forbid is not None:
-            stack.enter_context(Shapes(exercise, inputs, facts))
         if exercise.sram_bytes is not None:
             stack.enter_context(_modelled(exercise, inputs, facts))
+        stack.enter_context(Operations(exercise, modules, inputs, facts))
+        _look_at_code(exercise, fn, facts)
         if exercise.most is not None:
             facts["most"] = exercise.most(**inputs)
         if exercise.traffic is not None:
@@ -91,10 +95,12 @@ def broken(facts, name, text):
 # ---- whose frame, whose file
 
 def _caller(frame):
-    """The innermost frame that is neither PyTorch's own nor of this file."""
+    """The innermost frame that is neither PyTorch's nor of this file, and the functions of PyTorch that it called."""
+    inside = set()
     while frame is not None and (frame.f_code.co_filename.startswith(TORCH) or frame.f_code.co_filename == __file__):
+        inside.add(frame.f_code.co_name)
         frame = frame.f_back
-    return frame
+    return frame, inside
 
 
 def _learners(frame):
@@ -106,8 +112,12 @@ def _learners(frame):
     return filename and not filename.endswith((form.KNOWN, INTERPRETER))
 
 
-def _line(frame):
-    return f" in line {frame.f_lineno}" if frame.f_code.co_filename != form.__file__ else ""
+def _at(code, line):
+    """"line 36, `P = torch.softmax(S, -1)`"."""
+    if code.co_filename == form.__file__:                # the function itself is the library's
+        return "the whole function"
+    text = linecache.getline(code.co_filename, line).strip()
+    return f"line {line}, `{text}`" if 0 < len(text) <= 60 and "`" not in text else f"line {line}"
 
 
 def _module(filename):
@@ -138,6 +148,44 @@ class _Modules:
 
 def _ready(facts, function, module):
     broken(facts, "ready_answer", f"`{function}` of {module} was called: this is to be worked out without it")
+
+
+# ---- the learner's code
+
+def _look_at_code(exercise, fn, facts):
+    """NumPy, and the attributes of a tensor, run no operation of PyTorch: what the code names is all that shows."""
+    for kind in ATTRIBUTES.keys() & set(exercise.without):
+        pattern, libraries = ATTRIBUTES[kind]
+        functions = list(_functions(fn, set()))
+        if libraries & {_library(name, namespace) for code, namespace in functions for name in code.co_names}:
+            for code, _ in functions:
+                line = code.co_firstlineno
+                for step in dis.get_instructions(code):
+                    line = step.starts_line or line
+                    if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and pattern.match(step.argval):
+                        broken(facts, f"library_{kind}", f"{LIBRARY[kind][1]} ({_at(code, line)})")
+
+
+def _functions(fn, seen):
+    """(code, namespace) of a Python function, of those inside it, and of those of its own file that it names."""
+    fn = getattr(fn, "__wrapped__", fn)
+    if isinstance(fn, FunctionType) and fn.__code__ not in seen:
+        codes = [fn.__code__]
+        for code in codes:
+            seen.add(code)
+            yield code, fn.__globals__
+            codes += [const for const in code.co_consts if isinstance(const, CodeType)]
+            for name in code.co_names:
+                other = fn.__globals__.get(name)
+                if getattr(getattr(other, "__code__", None), "co_filename", None) == code.co_filename:
+                    yield from _functions(other, seen)
+
+
+def _library(name, namespace):
+    """"numpy" for a name that stands for NumPy or comes from it; the name itself where a function imports it."""
+    value = namespace.get(name, name)
+    named = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) or name
+    return str(named).partition(".")[0]
 
 
 # ---- every call of a Python function
@@ -206,14 +254,15 @@ def launched(exercise, fn, kernels, facts):
         code = kernel.fn.__code__
         if module := modules.ready(code.co_filename):
             _ready(facts, code.co_name, module)
-        if "softmax" in exercise.without and (used := set(code.co_names) & LIBRARY["softmax"][0]):
-            broken(facts, "library_softmax", f"the kernel calls `tl.{used.pop()}`, a library's softmax")
+        if "softmax" in exercise.without and "softmax" in code.co_names:
+            broken(facts, "library_softmax", "the kernel calls `tl.softmax`, a library's softmax")
 
 
-# ---- every function of PyTorch
+# ---- every operation of PyTorch
 
-class Functions(TorchFunctionMode):
-    """Looks at each function of PyTorch that the learner's lines call: which it is, how often one line calls it."""
+class Operations(DispatchMode):
+    """Looks at each operation that the learner's lines run, also inside other functions and on the way back through
+    autograd: which it is, what it makes, how often one line runs it."""
 
     def __init__(self, exercise, modules, inputs, facts):
         super().__init__()
@@ -221,14 +270,14 @@ class Functions(TorchFunctionMode):
         self.loop, self.most = exercise.loops and exercise.loops(**inputs) or ("", 0)
         self.runs = Counter()
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        frame, name = _caller(sys._getframe(1)), getattr(func, "__name__", "").removeprefix("special_")
-        if name in GRADIENTS and "autograd" in self.exercise.without and _learners(frame):
-            # its first use takes seconds
-            raise form.Breach("autograd", f"it asked autograd for the gradient{_line(frame)}")
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        frame, inside = _caller(sys._getframe(1))
+        name, learners = func.overloadpacket.__name__.removeprefix("special_"), _learners(frame)
+        if learners:
+            self._named({name, *inside}, args, frame)
         out = func(*args, **(kwargs or {}))
-        if _learners(frame) and name != "__get__":
-            self._look(name, args, out, frame)
+        if learners:
+            self._made(name, func, args, out, frame)
         if frame is not None and (module := self.modules.ready(frame.f_code.co_filename)):
             _ready(self.facts, *self._entry(frame, module))
         return out
@@ -242,49 +291,41 @@ class Functions(TorchFunctionMode):
             frame = frame.f_back
         return found
 
-    def _look(self, name, args, out, frame):
+    def _named(self, names, args, frame):
         for kind in self.exercise.without:
-            functions, what = LIBRARY.get(kind, ((), ""))
-            if name in functions or kind == "attention" and name.startswith("_scaled_dot_product"):
-                broken(self.facts, f"library_{kind}", f"`{name}`{_line(frame)} is {what}")
+            pattern, said = LIBRARY[kind]
+            if any(map(pattern.search, names)) or kind == "base_e" and "pow" in names and _is_e(args[0]):
+                text = f"{said} ({_at(frame.f_code, frame.f_lineno)})"
+                if kind == "autograd":                   # its first use takes seconds
+                    raise form.Breach(kind, text)
+                broken(self.facts, f"library_{kind}", text)
+
+    def _made(self, name, func, args, out, frame):
+        made = _new(out, args)
+        for T in made if self.exercise.forbid is not None else ():
+            if said := self.exercise.forbid(tuple(T.shape), **self.inputs):
+                broken(self.facts, "too_large", said)
         if self.loop:
             self._count(name, out, frame)
-        if self.exercise.triton:
-            self._compute(name, args, out, frame)
+        if self.exercise.triton and (made or func._schema.is_mutable) and not ALLOCATES.fullmatch(name):
+            broken(self.facts, "not_by_kernel", f"PyTorch computed part of it ({_at(frame.f_code, frame.f_lineno)})")
 
     def _count(self, name, out, frame):
         """One line that runs the same operation once for each head, say, or makes a tensor of as many Python
         numbers."""
-        self.runs[frame.f_code, frame.f_lasti, name] += 1
-        listed = name == "tensor" and isinstance(out, torch.Tensor) and out.numel() >= self.most
-        if self.runs[frame.f_code, frame.f_lasti, name] >= self.most or listed:
+        key = frame.f_code, frame.f_lasti, name
+        self.runs[key] += 1
+        listed = name == "lift_fresh" and "tensor" in frame.f_code.co_names and out.numel() >= self.most
+        if self.runs[key] >= self.most or listed:
             did = "made a tensor of Python's numbers" if listed else f"ran once for each of {self.most} {self.loop}"
             broken(self.facts, "loop", f"line {frame.f_lineno} {did}: one operation takes all {self.loop}")
 
-    def _compute(self, name, args, out, frame):
-        """PyTorch at work where a kernel should be. To allocate, and to look at a tensor, is no work."""
-        in_place = (name.endswith("_") and not name.startswith("__")) or name in ("__setitem__", "copy_")
-        if name not in MAKES_ONLY and (in_place or _made(out, args)):
-            broken(self.facts, "not_by_kernel", f"PyTorch did part of it: `{name}`{_line(frame)}")
+
+def _is_e(base):
+    return bool((torch.as_tensor(base, dtype=torch.float64) / math.e - 1).abs().le(1e-6).any())
 
 
-class Shapes(TorchDispatchMode):
-    """Looks at each tensor that is made, also inside other functions and on the way back through autograd."""
-
-    def __init__(self, exercise, inputs, facts):
-        super().__init__()
-        self.forbid, self.inputs, self.facts = exercise.forbid, inputs, facts
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        if _learners(_caller(sys._getframe(1))):
-            for T in _made(out, args):
-                if said := self.forbid(tuple(T.shape), **self.inputs):
-                    broken(self.facts, "too_large", said)
-        return out
-
-
-def _made(out, args):
+def _new(out, args):
     """The tensors among the results that are no views of the arguments."""
     old = {T.untyped_storage().data_ptr() for T in _tensors(args)}
     return [T for T in _tensors((out,)) if T.ndim and T.untyped_storage().data_ptr() not in old]

@@ -2,68 +2,57 @@
 
 import ast
 import difflib
+import linecache
 import math
 import re
 import traceback
 
 import torch
 
-BROADCAST = ("Shapes are lined up at the right, and a size of 1 (or none) is stretched. Was one of the tensors made "
-             "with a wrong "
-             "size? A (N,) that should meet the rows of a (N, M) has to become (N, 1) with `[:, None]`")
-PRODUCT = "A product (a, b) @ (b, c) needs the same b in the middle: is one of the two to be transposed (`.T`)?"
-PRODUCTS = ("Many products at once, (H, a, b) @ (H, b, c), need the same H and the same b. Was each tensor split with "
-            "its own "
-            "number of rows? Are the last two dimensions of one to be exchanged?")
-DTYPES = ("The two sides have different dtypes: turn 16-bit tiles into that of the sums right after the load "
-          "(`.to(...)`)")
+BROADCAST = ("Shapes are lined up at the right, and a size of 1 is stretched. To scale the rows of an (N, M) tensor, "
+             "turn an (N,) into (N, 1) with `[:, None]`")
+PRODUCT = "A product (a, b) @ (b, c) needs the same b twice: does one of the two have to be transposed (`.T`)?"
+PRODUCTS = ("A batch of products (H, a, b) @ (H, b, c) needs the same H and the same b twice: does one of the two need "
+            "its last dimensions exchanged?")
+DTYPES = "The two sides have different dtypes: convert 16-bit tiles right after the load (`.to(...)`)"
 
 # (exception's class or "", pattern in its text, what to say)
 MEANINGS = [
-    ("", r"size of tensor a \(\d+\) must match", BROADCAST),
-    ("", r"shapes? .*(cannot be|not be) broadcast|broadcast.*shape|could not be broadcast|[Cc]annot .*broadcast",
-     BROADCAST),
+    ("", r"size of tensor a \(\d+\) must match|shapes? .*not be broadcast|broadcast.*shape|not broadcast|"
+     r"[Cc]annot .*broadcast", BROADCAST),
     ("", r"Expected size for first two dimensions|batch1|batch2", PRODUCTS),
     ("", r"mat1 and mat2 shapes|size mismatch|inconsistent tensor size", PRODUCT),
-    ("", r"same dtype|expected scalar type|dtype.* but got|must have the same dtype", DTYPES),
+    ("", r"same dtype|expected scalar type|dtype.* but got", DTYPES),
     ("", r"Boolean value of Tensor with more than one value|truth value of an array",
-     "`if`, `and`, `or`, `max(a, b)` and `min(a, b)` need one truth value: for tensors there are torch.where, &, |, "
+     "`if`, `and`, `or`, `max(a, b)` and `min(a, b)` need a single truth value. For tensors use torch.where, &, |, "
      "torch.maximum"),
-    ("", r"out of bounds for dimension",
-     "An index lies outside of the tensor: a dimension of n has the indices 0 to n − 1"),
+    ("", r"out of bounds for dimension", "An index is too large: a dimension of size n has the indices 0 to n − 1"),
     ("TypeError", r"object of type 'int' has no len|'int' object is not (iterable|subscriptable)",
-     "A number stands where a tuple belongs: a grid in one direction is `(n,)`, with its comma"),
+     "A number stands where a tuple is needed: a one-dimensional grid is `(n,)`, with a comma"),
     ("IndexError", r"too many indices",
-     "The tensor has fewer dimensions than there are indices: print its shape before that line"),
-    ("IndexError", r"Dimension out of range",
-     "The dimension does not exist: a tensor of n dimensions has 0 to n − 1, or −1 for the last"),
-    ("IndexError", r"list index out of range|tuple index out of range",
-     "An index lies outside: a list of n has the indices 0 to n − 1"),
+     "The tensor has fewer dimensions than indices: print its shape before that line"),
+    ("IndexError", r"Dimension out of range", "A tensor of n dimensions has dimensions 0 to n − 1; −1 is the last"),
+    ("IndexError", r"(list|tuple) index out of range", "A list of length n has the indices 0 to n − 1"),
     ("", r"argument 'input' .*must be Tensor, not (float|int)",
-     "A torch function got a plain number: `math.exp`, or a tensor from the start"),
-    ("UnboundLocalError", "",
-     "The name is assigned in the function, but not on the way to this line: what if the loop or branch never ran?"),
-    ("NameError", "", "The name is not known here: is it spelled as where it was assigned?"),
-    ("ZeroDivisionError", "", "Something was divided by 0, or floor division had 0 on its right"),
+     "A torch function got a plain number: use `math.exp`, or make it a tensor"),
+    ("UnboundLocalError", "", "The name was never assigned on the way to this line: did the loop or branch not run?"),
+    ("NameError", "", "The name does not exist here: is it spelled as it was where you assigned it?"),
+    ("ZeroDivisionError", "", "Something was divided by 0, with `/`, `//` or `%`"),
     ("", r"result type .* can't be cast", "An in-place operation cannot change a tensor's dtype: assign to a new name"),
-    ("", r"view size is not compatible",
-     "`view` needs numbers that lie one after the other: `reshape` copies where it has to"),
+    ("", r"view size is not compatible", "`view` needs contiguous elements; `reshape` copies where necessary"),
     ("TypeError", r"missing \d+ required|takes \d+ positional|unexpected keyword",
-     "The call and the definition do not have the same arguments"),
-    ("TypeError", r"'NoneType'",
-     "Something is None: did a function return nothing, or is the argument None in this case?"),
+     "The call does not pass the arguments that the definition asks for"),
+    ("TypeError", r"'NoneType'", "A value is None: did a function return nothing, or was an argument None?"),
     ("", r"incorrect number of gradients",
-     "backward returns one value for each argument of forward after ctx, None for what has no gradient"),
+     "backward returns one value for each argument of forward after ctx, and None where there is no gradient"),
     ("", r"a leaf Variable that requires grad|modified by an inplace operation",
-     "Autograd needs what was changed in place: assign to a new name"),
+     "Autograd needs the value that was overwritten in place: assign to a new name"),
     ("SRAMOverflow", "",
-     "The SRAM has room for what the algorithm keeps at a time, and little more: which of the tiles that are alive "
-     "there are not "
-     "needed together?"),
+     "SRAM holds little more than the algorithm needs at one time: which of the live tiles could be freed earlier?"),
     ("", r"arange.*power of (2|two)|must be a power of (2|two)",
-     "A block in Triton has a power of two of elements: triton.next_power_of_2"),
+     "The size of a Triton block is a power of two: triton.next_power_of_2"),
     ("", r"Mask argument cannot be block type|pointer argument is not a block",
-     "Pointers and mask need the same shape: a block of addresses"),
+     "Pointers and mask need the same shape: make the pointers a block of addresses"),
 ]
 
 
@@ -109,9 +98,8 @@ def seen(error, text, own_file):
     found = {}
     for name in _names(_statement(own_file, line)):
         value = frame.f_locals.get(name)
-        # nothing of the
+        # plain types only: nothing of the learner's runs here
         if type(value) in (torch.Tensor, torch.nn.Parameter) or type(value).__module__ == "triton.language.core":
-            # learner's runs
             shape = getattr(value, "shape", None)
             if shape is not None:
                 found[name] = (tuple(shape), getattr(value, "dtype", ""))
@@ -120,8 +108,6 @@ def seen(error, text, own_file):
 
 def _statement(path, line):
     """The whole statement that the line is part of."""
-    import linecache
-
     lines = linecache.getlines(path)
     try:
         tree = ast.parse("".join(lines))
@@ -142,10 +128,8 @@ def _names(text):
 
 
 def _told(found):
-    if not found:
-        return ""
     dtypes = {str(dtype).removeprefix("torch.") for _, dtype in found.values()}
-    parts = [f"{name} {'has shape ' if n == 0 else ''}{shape}" + (f" {str(dtype).removeprefix('torch.')}"
-        if len(dtypes) > 1 else "")
+    parts = [f"{name} {'' if n else 'has shape '}{shape}"
+             + (f" {str(dtype).removeprefix('torch.')}" if len(dtypes) > 1 else "")
              for n, (name, (shape, dtype)) in enumerate(list(found.items())[:6])]
     return ", ".join(parts)

@@ -6,6 +6,8 @@ import reprlib
 import numpy
 import torch
 
+from flashlab.torch_internals import without_subclasses
+
 PLAIN = (int, float, bool, str, complex, type(None))
 MANY = 100                     # results: beyond that only their number counts
 LARGEST = 2**28                # elements of a tensor that are worth a copy; no case has a thousandth of it
@@ -49,7 +51,7 @@ def _tensor(value):
     """A copy, an ordinary torch.Tensor: one that shares its memory with an earlier result would change with the next
     call."""
     try:
-        with torch._C.DisableTorchFunctionSubclass():
+        with without_subclasses():
             T = value if type(value) is torch.Tensor else torch.Tensor.as_subclass(value, torch.Tensor)
             T = torch.Tensor.detach(T)
         ordinary = T.layout is torch.strided and T.device.type == "cpu" and not T.is_quantized

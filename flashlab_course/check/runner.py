@@ -66,17 +66,6 @@ def slow_imports(exercise, text=""):
     return found + ["triton"] * bool(exercise.triton and import_triton())
 
 
-@contextlib.contextmanager
-def empty_is_nan():
-    """Within, torch.empty holds NaN: what an answer never writes cannot look right by accident."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch._C._set_deterministic_algorithms(True, warn_only=True)   # torch's own function imports the whole compiler
-    try:
-        yield
-    finally:
-        torch._C._set_deterministic_algorithms(before[0], warn_only=before[1])
-
-
 def run(exercise, fn, inputs, *, limit=None, own_file=None):
     """fn on one case's inputs. own_file: the file whose lines are the learner's."""
     given = dict(inputs)

@@ -14,27 +14,39 @@ class Finding(NamedTuple):
 
 
 def findings(exercise, outcome, right, numbers_right):
-    """Every Finding on one case, the gravest first. right: the solution's outcome on it; its facts are what is
-    needed."""
+    """Every Finding on one case, breaches of a rule first: they explain the rest. right: the solution's outcome on it;
+    its facts are what is needed."""
     facts, right = outcome.facts, right.facts
+    rules = sorted(facts.get("broken", []), key=lambda finding: finding.name != "ready_answer")
     if right.get("programs") and not facts.get("programs"):
-        return [Finding("no_launch", f"no kernel was launched: {_results(exercise)} came from elsewhere")]
+        return [*rules[:rules != [] and rules[0].name == "ready_answer"],
+                Finding("no_launch", f"no kernel was launched, so none computed {_results(exercise)}")]
+    if rules and "moved" in facts and not any(facts["moved"][name][0] for name in exercise.reads):
+        by = rules[0].text.replace("computed part of it", "computed them")
+        return [rules[0]._replace(text=f"{by}; your kernel only copies the result")]
     said = [_stray(*event) for event in facts.get("stray", ())]
-    said += _stored(facts)
-    said += _programs(facts, right)
-    said += facts.get("broken", [])
-    said += _tiles(facts)
-    said += _traffic(exercise, facts, right, numbers_right)
-    return sorted(said, key=lambda finding: finding.name != "ready_answer")      # that explains all the rest
+    return [*rules, *said, *_stored(facts), *_programs(facts, right), *_tiles(facts),
+            *_traffic(exercise, facts, right, numbers_right)]
 
 
 def in_words(judged, named=False):
-    """Up to three findings of a case as sentences, the first after "The numbers are right, but" where they are.
+    """A breach of a rule if there is one, as a sentence, else up to two findings.
 
-    named: the mistake is known; that somewhat less was read than usual is then no news, and may be no mistake
+    named: the mistake is known, and at most one of its consequences is worth a word: a stray access, which shows the
+    place, or where the numbers are right the first; that somewhat less was read is none
     """
-    said = [finding.text for finding in judged.structure if not (named and finding.text.endswith(USUAL))][:3]
-    return [f"the numbers are right, but {said[0]}", *said[1:]] if judged.only_structure else said
+    said = [finding.text for finding in judged.structure if not (named and finding.text.endswith(USUAL))]
+    if not judged.only_structure:
+        strays = [finding.text for finding in judged.structure if finding.name.startswith("stray")]
+        return [] if breach([judged]) else strays[:1] if named else said[:1]
+    if not said:
+        return []
+    return [f"the numbers are right, but {said[0]}", *said[1:1 if named or breach([judged]) else 2]]
+
+
+def breach(judged):
+    """The first breach of a rule in any of the cases, in words, or ""."""
+    return next((one.structure[0].text for one in judged if one.structure and one.outcome.facts.get("broken")), "")
 
 
 def _results(exercise):
@@ -59,12 +71,10 @@ def _stored(facts):
                             f"{missing} of the {total} elements of {name} were never stored{how}, the first {first}"))
     for name, again in facts.get("repeated", {}).items():
         said.append(Finding("stored_repeatedly",
-                            f"one store wrote to elements of {name} more than once, {again} times too "
-                                                 "often: what does not exist is masked"))
+                            f"one store wrote {again} elements of {name} more than once: mask what does not exist"))
     for name, (missing, total, first) in facts.get("by_others", {}).items():
         said.append(Finding("not_by_kernel",
-                            f"no kernel stored {missing} of the {total} elements of {name}, the first {first}: "
-                                             "they came from elsewhere"))
+                            f"no kernel stored {missing} of the {total} elements of {name}, the first {first}"))
     return said
 
 
@@ -80,13 +90,12 @@ def _programs(facts, right):
     if len(facts.get("grids", ())) == 1 and facts["grids"] != right["grids"]:
         turned, asked = (" × ".join(map(str, of["grids"][0])) for of in (facts, right))
         return [Finding("grid_turned",
-                        f"the grid has {turned} {unit}s, {asked} are asked for: which axis counts what?")]
+                        f"the grid has {turned} {unit}s instead of {asked}: what does each axis count?")]
     if 0 < (workers := facts.get("workers", 0)) < right.get("workers", 0):
         return [Finding("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
     if unit == "thread" and workers > right.get("workers", 0):
         return [Finding("done_twice",
-                        f"{workers} threads stored something, and {right['workers']} have an element of their own: "
-                                      "the others must store nothing")]
+                        f"{workers} threads stored something; {right['workers']} have an element of their own")]
     return _exchanged(facts.get("by", {}), right.get("by", {}), unit)
 
 
@@ -98,10 +107,9 @@ def _exchanged(by, right, unit):
             first = other[0]
             did, should = (tuple(map(int, of[first])) for of in (programs, right[name]))
             did, should = (did[0], should[0]) if unit == "thread" else (did, should)
-            what, belong = ("an element", "belongs") if unit == "thread" else ("elements", "belong")
             return [Finding(f"{unit}s_exchanged",
-                            f"{unit} {did} stored {what} of {name} that {belong} to {unit} {should}: "
-                                                  f"{len(other)} of {len(programs)} are with another than asked for")]
+                            f"{unit} {did} stored an element of {name} that belongs to {unit} {should}, and so on for "
+                            f"{len(other)} of {len(programs)} elements")]
     return []
 
 
@@ -124,15 +132,17 @@ def _traffic(exercise, facts, right, numbers_right):
         if elements:
             said.append(Finding("atomics",
                                 f"atomics updated {elements} elements of {name}: each belongs to one program, "
-                                           "which can store it"))
+                                "so a store is enough"))
     for name in sorted(set(needed) | set(moved)) if moved else ():
-        pairs = zip(("read", "stored"), moved.get(name, (0, 0)), needed.get(name, (0, 0)), strict=True)
-        said += [finding for verb, got, wanted in pairs
-                 if (finding := _moved(name, verb, got, wanted, less, "needed" in facts))]
+        got, wanted = moved.get(name, (0, 0)), needed.get(name, (0, 0))
+        if wanted[0] < got[0] <= right.get("padded", {}).get(name, 0):
+            got = wanted[0], got[1]                        # rows past the end that start again at the first: `% M`
+        said += [finding for verb, *bytes_ in zip(("read", "stored"), got, wanted, strict=True)
+                 if (finding := _moved(name, verb, *bytes_, less, "needed" in facts))]
     if facts.get("eager", 0) > right.get("eager", 0):
         said.append(Finding("outside_the_kernel",
-                            f"operations outside the kernel moved {facts['eager']} bytes through HBM, where "
-                                                  f"{right['eager']} are enough"))
+                            f"operations outside the kernel moved {facts['eager']} bytes through HBM; "
+                            f"{right['eager']} are enough"))
     if facts.get("scratch"):
         said.append(Finding("scratch", f"{facts['scratch']} elements of tensors of your own went through HBM"))
     return said
@@ -144,9 +154,9 @@ def _moved(name, verb, got, wanted, less, sure):
         times = f" {got / wanted:.3g} times as often as needed" if wanted else ", though it need not be"
         return Finding(f"{verb}_too_often", f"{name} was {verb}{times}: {got} bytes, {wanted} are enough")
     if got < wanted and not less:
-        least = f"of {wanted} that have to be" if verb == "stored" or sure else f"where {wanted}{USUAL}"
-        counted = ", each time counted," if verb == "read" else ""
-        return Finding(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}{counted or ','} {least}")
+        least = f"{wanted} have to be" if verb == "stored" or sure else f"{wanted}{USUAL}"
+        again = " (each time counted)" if verb == "read" else ""
+        return Finding(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}{again}; {least}")
     return None
 
 
