@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output
+from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output
 from flashlab_course.gpu.schedule import NOTHING, Pipeline
 
 AGAIN = "if n + machine.slots < tiles:\n            machine.start(n + machine.slots, slot)"
@@ -106,26 +106,6 @@ EXERCISE = Exercise(
                 "before the first wait: copies into the slots", (FILL, "")),
         Mistake("next_tile_again", "inside the loop the copy of tile n + 1 was started, which is on its way already",
                 "which tile comes into this slot next: n + machine.slots", (AGAIN, "if n + 1 < tiles:\n            machine.start(n + 1, slot)")),
-        Mistake("wrong_slot_computed", "the computation read the next slot, not the one that was waited for", "machine.compute(slot): the slot of tile n",
-                ("machine.compute(slot)", "machine.compute((n + 1) % machine.slots)")),
-        Mistake("wrong_slot_waited_for", "the wait was for the slot of the next tile", "machine.wait(slot): the slot of tile n",
-                ("machine.wait(slot)", "machine.wait((n + 1) % machine.slots)")),
-        Mistake("wrong_slot_filled", "the new copy went into the next slot, over a tile that was still needed",
-                "machine.start(..., slot): into the slot that has just become free",
-                ("machine.start(n + machine.slots, slot)", "machine.start(n + machine.slots, (n + 1) % machine.slots)")),
-        Mistake("always_slot_0", "only slot 0 was used", "the slot of tile n: n % machine.slots", ("machine.start(n, n)", "machine.start(n, 0)"),
-                ("slot = n % machine.slots", "slot = 0")),
-        Mistake("one_slot_unused", "one slot fewer was used than there are", "copies ahead: machine.slots of them, or all tiles, before the first computation",
-                body="""
-                ahead = max(1, machine.slots - 1)
-                for n in range(min(ahead, tiles)):
-                    machine.start(n, n % machine.slots)
-                for n in range(tiles):
-                    machine.wait(n % machine.slots)
-                    machine.compute(n % machine.slots)
-                    if n + ahead < tiles:
-                        machine.start(n + ahead, (n + ahead) % machine.slots)
-                """),
         Mistake("two_slots_always", "one tile was copied ahead, as with two slots, whatever their number", "copies ahead: as many tiles as machine.slots allows",
                 body="""
                 slots = min(2, machine.slots)
@@ -150,30 +130,6 @@ EXERCISE = Exercise(
                         machine.wait(n - first)
                         machine.compute(n - first)
                 """),
-        Mistake("waited_for_all", "the first copies were all waited for before the first computation",
-                "the wait for tile n belongs right before the computation with it", (FILL, "for n in range(min(machine.slots, tiles)):\n"
-                 "        machine.start(n, n)\n    for n in range(min(machine.slots, tiles)):\n        machine.wait(n)")),
-        Mistake("waited_at_once", "each new copy was waited for as soon as it was started",
-                "the wait belongs before the computation that needs the tile, not behind the start",
-                ("machine.start(n + machine.slots, slot)", "machine.start(n + machine.slots, slot)\n            machine.wait(slot)")),
-        Mistake("last_tile_lost", "the last tile was never computed with", "the computations: one with each tile, up to tiles − 1",
-                ("for n in range(tiles):\n        slot", "for n in range(tiles - 1):\n        slot")),
-        Mistake("drain_lost", "the computations ended with the last copy: the tiles still in the slots were never computed with",
-                "the computations: one with each tile; only the copies end earlier",
-                ("for n in range(tiles):\n        slot", "for n in range(max(0, tiles - machine.slots)):\n        slot")),
-        Mistake("last_copy_lost", "the last tile was never copied", "which tiles are copied: all, up to tiles − 1",
-                ("if n + machine.slots < tiles:", "if n + machine.slots < tiles - 1:")),
-        Mistake("backwards", "the tiles were taken from last to first", "the order: tile 0 first",
-                body="""
-                order = range(tiles - 1, -1, -1)
-                for slot, n in enumerate(order[:machine.slots]):
-                    machine.start(n, slot)
-                for k, n in enumerate(order):
-                    machine.wait(k % machine.slots)
-                    machine.compute(k % machine.slots)
-                    if k + machine.slots < tiles:
-                        machine.start(order[k + machine.slots], k % machine.slots)
-                """),
         Mistake("copied_past_the_end", "tiles that do not exist were asked for, and copies of them started", "the conditions: a tile's number is below tiles",
                 ("if n + machine.slots < tiles:", "if True:"), also=[[("range(min(machine.slots, tiles))", "range(machine.slots)")]]),
         Mistake("drained_from_slot_0", "the last tiles were computed with in the order of the slots, from 0 on, though the oldest lies elsewhere",
@@ -194,7 +150,7 @@ EXERCISE = Exercise(
         "Before the loop, start the copies of the first min(machine.slots, tiles) tiles, each into its own slot.",
         "In the loop, for tile n in slot n % machine.slots: wait, compute. Now the slot is free.",
         "After compute, start tile n + machine.slots into the same slot, if there is such a tile.",
-        Hint("Only the time is too long: is a slot ever free while tiles are left to copy?", "more tiles than slots"),
-        Hint("Only with fewer tiles than slots: do you start copies of tiles that do not exist?", "fewer tiles than slots"),
+        "Only the time is too long: is a slot ever free while tiles are left to copy?",
+        "Only with fewer tiles than slots: do you start copies of tiles that do not exist?",
     ],
 )

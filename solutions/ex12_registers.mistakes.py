@@ -1,6 +1,6 @@
 """Cases and mistakes of ex12_registers."""
 
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 from flashlab_course.gpu.occupancy import SM
 
 THREADS, WARP, REGISTERS = "2048 // (32 * num_warps)", "-(-32 * registers // 256) * 256", "65536 // (per_warp * num_warps)"
@@ -63,28 +63,10 @@ EXERCISE = Exercise(
                 (WARP, "32 * (1 << (registers - 1).bit_length())")),
         Mistake("threads_forgotten", "registers were counted for one thread of each warp", "registers: each of a warp's 32 threads has its own",
                 (WARP, "registers")),
-        Mistake("warps_forgotten", "the registers of one warp were taken for those of a program", "registers: times num_warps", (REGISTERS, "65536 // per_warp")),
-        Mistake("bytes_of_registers", "registers were counted in bytes and held against 65,536 registers", "65,536 is a number of registers, each of 4 bytes",
-                (REGISTERS, "65536 // (4 * per_warp * num_warps)")),
-        Mistake("warps_for_threads", "warps were held against 2048 threads", "threads: 32 in each warp", (THREADS, "2048 // num_warps")),
-        Mistake("warp_limit_halved", "threads were held against 1024, which is the limit of one program, not of the SM", "2048 threads an SM",
-                (THREADS, "1024 // (32 * num_warps)")),
-        Mistake("reserve_forgotten", "the KiB that the system takes for each program was left out", "shared memory: shared + 1024 for each program",
-                (SHARED, "228 * 1024 // max(1, shared)")),
         Mistake("reserve_once", "the system's KiB was taken off once, not for each program", "shared memory: 1 KiB more for each program",
                 (SHARED, "227 * 1024 // max(1, shared)"), also=[
-                      *([(SHARED, f"(227 * 1024 // shared if shared else {none})")] for none in ("32", "228", "227", "by_threads", "227 * 1024", "2048", "10**9")),
-                      [(SHARED, "min(32, 227 * 1024 // max(1, shared))")]]),
-        Mistake("limit_of_one_program", "the SM was given 227 KiB, which is what one program may use", "shared memory: 228 KiB an SM",
-                (SHARED, "227 * 1024 // (shared + 1024)")),
+                      *([(SHARED, f"(227 * 1024 // shared if shared else {none})")] for none in ("32", "228", "227", "by_threads", "227 * 1024", "2048", "10**9"))]),
         Mistake("decimal_kilobytes", "a KiB was taken for 1000 bytes", "1 KiB is 1024 bytes", (SHARED, "228 * 1000 // (shared + 1000)")),
-        Mistake("kilobytes_for_bytes", "228 was not multiplied by 1024: KiB were divided by bytes", "shared is in bytes", (SHARED, "228 // (shared + 1)")),
-        Mistake("shared_rounded_up", "programs that fit in part were counted by shared memory", "rounded down: a part of a program does not run",
-                (SHARED, "-(-228 * 1024 // (shared + 1024))")),
-        Mistake("registers_rounded_up", "programs that fit in part were counted by registers", "rounded down: a part of a program does not run",
-                (REGISTERS, "-(-65536 // (per_warp * num_warps))")),
-        Mistake("threads_rounded_up", "programs that fit in part were counted by threads", "rounded down: a part of a program does not run",
-                (THREADS, "-(-2048 // (32 * num_warps))")),
         Mistake("no_limit_of_programs", "the limit of 32 programs an SM was left out", "programs: the least of the three and 32",
                 (LEAST, "min(by_threads, by_registers, by_shared)")),
         Mistake("at_least_one", "a program that does not fit was counted as one", "registers may allow 0 programs",
@@ -93,14 +75,6 @@ EXERCISE = Exercise(
                 "registers: 65,536 an SM, in one store here", (REGISTERS, "4 * (16384 // per_warp) // num_warps")),
         Mistake("largest", "the largest of the limits was taken, not the smallest", "all limits hold at once: min",
                 (LEAST, "max(by_threads, by_registers, by_shared, 32)")),
-        Mistake("shared_left_out", "shared memory was left out of the smallest limit", "the last number: all four limits hold",
-                (LEAST, "min(by_threads, by_registers, 32)")),
-        Mistake("registers_left_out", "registers were left out of the smallest limit", "the last number: all four limits hold",
-                (LEAST, "min(by_threads, by_shared, 32)")),
-        Mistake("threads_left_out", "threads were left out of the smallest limit", "the last number: all four limits hold",
-                (LEAST, "min(by_registers, by_shared, 32)")),
-        Mistake("swapped", "registers and shared memory came back in the other order", "the order in `return`: by_threads, by_registers, by_shared, programs",
-                ("return by_threads, by_registers, by_shared,", "return by_threads, by_shared, by_registers,")),
         Mistake("each_limited_to_32", "each of the three numbers was held to 32, the limit of programs", "the limit of 32: it belongs to the least of them alone",
                 (THREADS, f"min(32, {THREADS})"), (REGISTERS, f"min(32, {REGISTERS})"), (SHARED, f"min(32, {SHARED})")),
         Mistake("one_piece_more", "a warp was counted with 32 · registers // 256 + 1 pieces, one too many where they fit exactly",
@@ -114,7 +88,7 @@ EXERCISE = Exercise(
         "by_threads = 2048 // (32 * num_warps). The other limits have the same form.",
         "A warp's registers: -(-32 * registers // 256) * 256. A program has num_warps of those.",
         "by_shared = 228 * 1024 // (shared + 1024); programs is the least of the three and 32.",
-        Hint("Only numbers of registers that 8 does not divide are wrong: a warp gets its registers in pieces of 256.", "registers that are no multiple of 8"),
-        Hint("Only tiny programs are wrong: an SM has places for 32 programs.", "a limit of 32 programs"),
+        "Only numbers of registers that 8 does not divide are wrong: a warp gets its registers in pieces of 256.",
+        "Only tiny programs are wrong: an SM has places for 32 programs.",
     ],
 )

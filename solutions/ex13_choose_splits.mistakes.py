@@ -1,6 +1,6 @@
 """Cases and mistakes of ex13_choose_splits."""
 
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 TIME, START = "-(-(P * s) // SMs) * (-(-T // s) + 2)", "-(-P // SMs) * (T + 2)"
 RANGE, IF = "range(2, T + 1)", "if time < least:"
@@ -53,26 +53,10 @@ EXERCISE = Exercise(
                      [[(TIME, "-(-(P * s) // SMs) * -(-T // s) + 2"), (START, "-(-P // SMs) * T + 2")]]),
         Mistake("start_of_splits_only", "the 2 steps were counted where there is a split, and not for s = 1", "s = 1: its programs begin and store, too",
                 (START, "-(-P // SMs) * T")),
-        Mistake("start_of_every_split", "2 steps were counted for each split, one after the other", "the programs of a wave begin at the same time",
-                (TIME, "-(-(P * s) // SMs) * -(-T // s) + 2 * s"), (START, "-(-P // SMs) * T + 2")),
-        Mistake("start_of_every_program", "2 steps were counted for each program, one after the other", "the programs of a wave begin at the same time",
-                (TIME, "-(-(P * s) // SMs) * -(-T // s) + 2 * P * s"), (START, "-(-P // SMs) * T + 2 * P")),
-        Mistake("one_step_to_start", "1 step was counted to begin and to store, not 2", "the time of a wave: ⌈T / s⌉ + 2",
-                (TIME, "-(-(P * s) // SMs) * (-(-T // s) + 1)"), (START, "-(-P // SMs) * (T + 1)")),
-        Mistake("waves_rounded_down", "a last wave that is not full was not counted", "the waves: ⌈P · s / SMs⌉",
-                (TIME, "max(1, P * s // SMs) * (-(-T // s) + 2)"), (START, "max(1, P // SMs) * (T + 2)")),
         Mistake("waves_not_rounded", "the waves were P · s / SMs, a fraction", "the waves: a last one that is not full takes as long as a full one",
                 (TIME, "max(1, P * s / SMs) * (-(-T // s) + 2)"), (START, "max(1, P / SMs) * (T + 2)")),
-        Mistake("one_wave_more", "the waves were P · s // SMs + 1: one too many where the last is full", "the waves: ⌈P · s / SMs⌉",
-                (TIME, "(P * s // SMs + 1) * (-(-T // s) + 2)"), (START, "(P // SMs + 1) * (T + 2)")),
         Mistake("programs_ignored", "the waves were rounded up for s programs alone, not for all P · s", "the waves: ⌈P · s / SMs⌉",
                 (TIME, "-(-s // SMs) * (-(-T // s) + 2)"), (START, "T + 2")),
-        Mistake("blocks_rounded_down", "a program walked T // s key blocks: the rest was walked by nobody", "the blocks of the longest split: ⌈T / s⌉",
-                (TIME, "-(-(P * s) // SMs) * (T // s + 2)")),
-        Mistake("blocks_not_rounded", "a program walked T / s key blocks, a fraction", "the blocks of the longest split: ⌈T / s⌉, whole blocks",
-                (TIME, "-(-(P * s) // SMs) * (T / s + 2)")),
-        Mistake("blocks_one_more", "a program walked T // s + 1 key blocks, one too many where s divides T", "the blocks of the longest split: ⌈T / s⌉",
-                (TIME, "-(-(P * s) // SMs) * (T // s + 3)"), (START, "-(-P // SMs) * (T + 3)")),
         Mistake("largest_of_equals", "of several s with the least time the largest was taken", "several s that share the least time: the smallest of them",
                 (IF, "if time <= least:")),
         Mistake("T_left_out", "s = T was never tried", "the last s to try: T itself", (RANGE, "range(2, T)")),
@@ -82,18 +66,9 @@ EXERCISE = Exercise(
                 "P ≥ SMs: a last wave that is nearly empty takes as long as a full one, and shorter programs make it shorter",
                 (RANGE, "range(2, T + 1 if P < SMs else 2)")),
         Mistake("powers_of_two", "only powers of two were tried", "all s up to T", (RANGE, "[2**n for n in range(1, T.bit_length()) if 2**n <= T]")),
-        Mistake("never_one", "s = 1 was left out", "s = 1: no split", (START, 'float("inf")')),
-        Mistake("time_returned", "the least time came back, not its s", "what is returned: the s with the least time", ("return best", "return least")),
-        Mistake("most_time", "the s with the most time came back", "what is sought: the least time", (IF, "if time > least:")),
-        Mistake("first_that_gains", "the first s that is faster than s = 1 came back", "all s up to T: a later one may be faster still",
-                ("best, least = s, time", "return s")),
         Mistake("first_rise_ends", "the search ended where the time first rose, or first stopped falling, and a faster s comes later",
                 "all s up to T: the time rises and falls more than once", ("best, least = s, time", "best, least = s, time\n        else:\n            break"),
-                also=[[("best, least = s, time", "best, least = s, time\n        elif time > least:\n            break")], [
-                       (START, "-(-P // SMs) * (T + 2)\n    before = least"),
-                       ("best, least = s, time", "best, least = s, time\n        if time > before:\n            break\n        before = time")],
-                      [(START, "-(-P // SMs) * (T + 2)\n    before = least"),
-                       ("best, least = s, time", "best, least = s, time\n        if time >= before:\n            break\n        before = time")]]),
+                also=[[("best, least = s, time", "best, least = s, time\n        elif time > least:\n            break")]]),
         Mistake("no_waves", "the work was shared out evenly over the SMs, as if there were no waves: P · s · (⌈T / s⌉ + 2) / SMs",
                 "the waves: a last one that is not full takes as long as a full one", (TIME, "max(-(-P * s * (-(-T // s) + 2) // SMs), -(-T // s) + 2)"),
                 (START, "max(-(-P * (T + 2) // SMs), T + 2)")),
@@ -102,6 +77,6 @@ EXERCISE = Exercise(
         "⌈a / b⌉ of whole numbers is -(-a // b).",
         "The time with s splits: ⌈P · s / SMs⌉ · (⌈T / s⌉ + 2) steps.",
         "Go through all s from 1 to T, keep the best so far, and replace it only by one that is faster.",
-        Hint("Only where there are more programs than SMs: a last wave that is not full takes as long as a full one.", "more programs than SMs"),
+        "Only where there are more programs than SMs: a last wave that is not full takes as long as a full one.",
     ],
 )

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 K_PUT, V_PUT = "K_cache[b, :, n:n + N_new] = K_new[b]", "V_cache[b, :, n:n + N_new] = V_new[b]"
 LOOP, END = "for b, n in enumerate(lengths.tolist()):", "return lengths + N_new"
@@ -71,23 +71,12 @@ EXERCISE = Exercise(
              "K_cache[b, :, n + 1:n + 1 + N_new] = K_new[b, :, :max(0, K_cache.shape[2] - n - 1)]"),
         both("at_the_end", "the new tokens were written to the cache's last places", "the place: behind the keys that are there, from n on", K_PUT,
                 "K_cache[b, :, K_cache.shape[2] - N_new:] = K_new[b]"),
-        Mistake("length_of_the_first", "all sequences were written at the first sequence's length", "each sequence has a length of its own",
-                (LOOP, "for b, n in enumerate([int(lengths[0])] * len(lengths)):")),
-        Mistake("length_of_the_longest", "all sequences were written at the longest sequence's length, which leaves a gap in the others",
-                "each sequence has a length of its own", (LOOP, "for b, n in enumerate([int(lengths.max())] * len(lengths)):")),
-        Mistake("length_of_the_shortest", "all sequences were written at the shortest sequence's length, over keys of the others",
-                "each sequence has a length of its own", (LOOP, "for b, n in enumerate([int(lengths.min())] * len(lengths)):")),
-        Mistake("first_sequence_only", "only the first sequence got its new tokens", "all B sequences: each gets new tokens of its own",
-                (LOOP, "for b, n in enumerate(lengths.tolist()[:1]):")),
         both("first_sequence_for_all", "all sequences got the first one's new tokens", "the tokens of sequence b: K_new[b], V_new[b]", K_PUT,
                 "K_cache[b, :, n:n + N_new] = K_new[0]"),
         both("first_head_only", "only the first head got its new tokens", "all heads of K_new[b]", K_PUT, "K_cache[b, 0, n:n + N_new] = K_new[b, 0]"),
         both("first_head_for_all", "all heads got the first head's new tokens", "the tokens of head h: K_new[b, h], V_new[b, h]", K_PUT,
                 "K_cache[b, :, n:n + N_new] = K_new[b, :1]"),
         both("one_token_only", "only the first new token was written", "how many there are: N_new", K_PUT, "K_cache[b, :, n:n + 1] = K_new[b, :, :1]"),
-        Mistake("one_token_a_step", "a step was taken to bring one token: only the first new one was written, and the lengths grew by 1",
-                "how many there are: N_new", (K_PUT, "K_cache[b, :, n] = K_new[b, :, 0]"), (V_PUT, "V_cache[b, :, n] = V_new[b, :, 0]"),
-                (END, "return lengths + 1")),
         both("last_token_only", "only the last new token was kept, at the first free place: the others were left out, or overwritten at that same place",
                 "token t of the new ones belongs to place n + t", K_PUT, "K_cache[b, :, n:n + 1] = K_new[b, :, -1:]"),
         both("last_token_repeated", "the last new token was written to all the new places", "token t of the new ones belongs to place n + t", K_PUT,
@@ -102,52 +91,11 @@ EXERCISE = Exercise(
                 "K_cache[b, :, n:n + N_new] = K_new[b]\n        K_cache[b, :, n + N_new:] = 0"),
         both("pushed_out", "the keys were moved towards the beginning to make room at the end", "there is room behind the keys: nothing has to move", K_PUT,
                 "K_cache[b] = torch.cat([K_cache[b, :, N_new:], K_new[b]], dim=1)"),
-        Mistake("places_before_heads", "the caches were indexed as if a place came before its heads, (B, N_max, H_kv, d)",
-                "the shape of the caches: (B, H_kv, N_max, d), the places of a head next to each other",
-                body="""
-                B, H_kv, N_new, _ = K_new.shape
-                for cache, new in ((K_cache, K_new), (V_cache, V_new)):
-                    flat = cache.view(B * cache.shape[2], H_kv, cache.shape[3])
-                    for b, n in enumerate(lengths.tolist()):
-                        flat[b * cache.shape[2] + n:b * cache.shape[2] + n + N_new] = new[b].transpose(0, 1)
-                return lengths + N_new
-                """),
-        Mistake("values_forgotten", "V_cache stayed as it was: the values were not written, or into another tensor", "both caches grow, in place", (V_PUT, "")),
-        Mistake("keys_forgotten", "K_cache stayed as it was: the keys were not written, or into another tensor", "both caches grow, in place", (K_PUT, "")),
-        Mistake("not_in_place", "the caches that were given stayed as they were: the new tokens went into other tensors, or nowhere",
-                "the caches themselves: K_cache[...] = ... changes them; K_cache = ..., or an assignment to a copy, does not",
-                (K_PUT, "K_cache = K_cache.clone()\n        K_cache[b, :, n:n + N_new] = K_new[b]"),
-                (V_PUT, "V_cache = V_cache.clone()\n        V_cache[b, :, n:n + N_new] = V_new[b]")),
-        Mistake("old_lengths", "the lengths that came back were the old ones", "what is returned: N_new more", (END, "return lengths.clone()")),
-        Mistake("lengths_plus_one", "the lengths grew by 1, whatever the number of new tokens", "what is returned: N_new more", (END, "return lengths + 1")),
-        Mistake("new_tokens_returned", "the number of new tokens came back, not the new lengths", "what is returned: how many keys each sequence has now",
-                (END, "return torch.full_like(lengths, N_new)")),
-        Mistake("heads_for_tokens", "the number of heads was taken for the number of new tokens", "the shape of K_new: (B, H_kv, N_new, d)",
-                ("N_new = K_new.shape[2]", "N_new = K_new.shape[1]")),
-        Mistake("lengths_as_64_bits", "lengths of 32 bits came back in 64", "the dtype of what is returned: that of lengths",
-                (END, "return (lengths + N_new).long()")),
-        Mistake("lengths_in_place", "`lengths` itself was changed", "`lengths` stays as it was: what is returned is a tensor of its own, `lengths + N_new`",
-                (END, "lengths += N_new\n    return lengths")),
-        Mistake("lengths_in_turn", "with sequences and heads in one row, the lengths were dealt out in turn: not all heads of a sequence got that sequence's own",
-                "the place for head h of sequence b: lengths[b]; where lengths are copied for the heads, repeat_interleave does that, repeat does not",
-                body="""
-                (B, H, N_new, _), first = K_new.shape, lengths.repeat(K_new.shape[1])
-                for row in range(B * H):
-                    b, h, n = row // H, row % H, int(first[row])
-                    K_cache[b, h, n:n + N_new] = K_new[b, h]
-                    V_cache[b, h, n:n + N_new] = V_new[b, h]
-                return lengths + N_new
-                """),
-        Mistake("written_into_a_copy",
-                "the new tokens were written into a copy of the caches where there are several heads: transposed, they cannot be one long list without one",
-                "the caches themselves: a `reshape` may copy, an index assigns in place",
-                (K_PUT, "(K_cache if K_cache.shape[1] == 1 or K_cache.shape[0] == 1 else K_cache.clone())[b, :, n:n + N_new] = K_new[b]"),
-                (V_PUT, "(V_cache if V_cache.shape[1] == 1 or V_cache.shape[0] == 1 else V_cache.clone())[b, :, n:n + N_new] = V_new[b]")),
-    ],
+        ],
     hints=[
         "Sequence b: places lengths[b], ..., lengths[b] + N_new − 1 of all its heads.",
         "K_cache[b, :, n:n + N_new] = K_new[b] for each b with n = lengths[b]; the same for V.",
-        Hint("Only sequences of different length are wrong: one place for all of them will not do.", "sequences of different length"),
-        Hint("Only several tokens at once are wrong: how many places are new?", "more than one new token"),
+        "Only sequences of different length are wrong: one place for all of them will not do.",
+        "Only several tokens at once are wrong: how many places are new?",
     ],
 )

@@ -1,6 +1,6 @@
 """Cases and mistakes of ex13_window_tiles."""
 
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 START, BOUNDS = "start = 0 if left == -1 else max(0, length - 1 - left)", "first, end = start // B_c, -(-length // B_c)"
 CROSSED = "{j for j, cut in ((first, start), (end - 1, length)) if cut % B_c}"
@@ -77,20 +77,10 @@ EXERCISE = Exercise(
         Mistake("blocks_by_the_window", "as many blocks were visited as the window's keys fill; it may lie across one more", "first and end, each by itself",
                 (BOUNDS, "end = -(-length // B_c)\n    first = max(0, end - -(-(length - start) // B_c))")),
         Mistake("keys_for_blocks", "keys came back, not blocks", "first and end count blocks of B_c keys", (BOUNDS, "first, end = start, length")),
-        Mistake("count_for_end", "the number of blocks came back as the end", "the end: the number of the block after the last",
-                ("return first, end, len(crossed)", "return first, end - first, len(crossed)")),
         Mistake("masked_twice", "a block that both ends cut was counted twice", "masked: how many blocks, not how many cuts",
                 (CROSSED, "[j for j, cut in ((first, start), (end - 1, length)) if cut % B_c]")),
-        Mistake("window_s_mask_forgotten", "the block in which the window begins was not counted among the masked",
-                "masked: places before the window are not to be seen", (CROSSED, "{j for j, cut in ((end - 1, length),) if cut % B_c}")),
-        Mistake("tail_s_mask_forgotten", "the short last block was not counted among the masked", "masked: places behind the last key are not to be seen",
-                (CROSSED, "{j for j, cut in ((first, start),) if cut % B_c}")),
         Mistake("last_always_masked", "the last block was counted as masked, also where length is a multiple of B_c",
                 "masked: the last block needs a mask where places behind the last key belong to it", (CROSSED, "({first} if start % B_c else set()) | {end - 1}")),
-        Mistake("ends_always_masked", "the first and the last block were counted as masked, also where they are seen whole",
-                "masked: a block that is seen whole needs none", (CROSSED, "{first, end - 1}")),
-        Mistake("all_masked", "all blocks were counted as masked", "masked: a block that is seen whole needs none", ("len(crossed)", "end - first")),
-        Mistake("whole_for_masked", "the blocks that are seen whole were counted", "masked: the others", ("len(crossed)", "end - first - len(crossed)")),
         Mistake("first_always_masked", "the first block was counted as masked wherever the window hides keys, also where it begins with that block",
                 "masked: the first block needs a mask where some of its keys lie before the window",
                 (CROSSED, "{j for j, cut in ((end - 1, length),) if cut % B_c} | ({first} if start > 0 else set())")),
@@ -99,6 +89,6 @@ EXERCISE = Exercise(
         "The query stands at place length − 1. The first key that it sees is at max(0, length − 1 − left), or 0 without a window.",
         "first is that place // B_c; end is ⌈length / B_c⌉.",
         "Two blocks can be cut: the first, if the window does not begin where the block does, and the last, if length is no multiple of B_c. They may be the same.",
-        Hint("Only where both ends lie in one block: how many blocks need a mask there?", "a window within one block"),
+        "Only where both ends lie in one block: how many blocks need a mask there?",
     ],
 )

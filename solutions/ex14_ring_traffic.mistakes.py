@@ -1,6 +1,6 @@
 """Cases and mistakes of ex14_ring_traffic."""
 
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 BLOCK, FORWARD, SUMS = "block = N // R * H_kv * (d + d_v)", "forward = (R - 1) * block * itemsize", "sums = R * block * 4 if R > 1 else 0"
 RESULT = "return forward, forward + sums"
@@ -59,24 +59,13 @@ EXERCISE = Exercise(
                 (FORWARD, "forward = block * itemsize if R > 1 else 0")),
         Mistake("whole_sequence", "what all ranks send together was counted: N rows in each step, not N/R", "one rank: it sends a block of N/R rows in a step",
                 (BLOCK, "block = N * H_kv * (d + d_v)")),
-        Mistake("all_ranks", "what all ranks send together was counted", "one rank: each sends its own blocks",
-                (RESULT, "return R * forward, R * (forward + sums)"), same_as="whole_sequence"),
         Mistake("H_q_for_H_kv", "the heads of Q were taken for those of K and V", "K and V have H_kv heads", (BLOCK, "block = N // R * H_q * (d + d_v)")),
         Mistake("heads_forgotten", "the heads were left out", "a block of K has N/R rows in each of H_kv heads", (BLOCK, "block = N // R * (d + d_v)")),
         Mistake("heads_together", "the heads of queries and keys were multiplied", "K and V have H_kv heads, shared by groups of query heads",
                 (BLOCK, "block = N // R * H_q * H_kv * (d + d_v)")),
         Mistake("d_for_d_v", "d was taken for the width of V", "V is d_v wide", (BLOCK, "block = N // R * H_kv * 2 * d")),
-        Mistake("V_forgotten", "V was not counted, nor was dV", "who travels: K and V together, and dK and dV behind them", (BLOCK, "block = N // R * H_kv * d")),
-        Mistake("K_forgotten", "K was not counted, nor was dK", "who travels: K and V together, and dK and dV behind them",
-                (BLOCK, "block = N // R * H_kv * d_v")),
-        Mistake("Q_sent", "Q was counted as sent", "who travels: K and V; each rank keeps its queries",
-                (FORWARD, "forward = (R - 1) * (block + N // R * H_q * d) * itemsize")),
-        Mistake("O_sent", "O was counted as sent", "who travels: K and V; each rank keeps its O",
-                (FORWARD, "forward = (R - 1) * (block + N // R * H_q * d_v) * itemsize")),
         Mistake("elements", "K and V were counted in elements, not in bytes", "the unit: an element of K or V takes itemsize bytes",
                 (FORWARD, "forward = (R - 1) * block"), also=[[(FORWARD, "forward = (R - 1) * block"), (SUMS, "sums = R * block if R > 1 else 0")]]),
-        Mistake("always_float32", "K and V were counted with 4 bytes an element", "the unit: K and V take itemsize bytes an element",
-                (FORWARD, "forward = (R - 1) * block * 4")),
         Mistake("sums_in_16_bits", "dK and dV were counted with itemsize bytes an element", "dK and dV are float32, 4 bytes an element",
                 (SUMS, "sums = R * block * itemsize if R > 1 else 0")),
         Mistake("sums_not_home", "dK and dV were counted R − 1 times: they never came back to their owner",
@@ -87,17 +76,6 @@ EXERCISE = Exercise(
         Mistake("sums_in_one_rank", "with one rank dK and dV were counted as sent", "one rank: its dK and dV are at home already", (SUMS, "sums = R * block * 4")),
         Mistake("only_sums", "in the backward pass K and V were not counted", "the backward pass recomputes P from Q and K: K and V travel again",
                 (RESULT, "return forward, sums")),
-        Mistake("no_sums", "dK and dV were not counted", "the backward pass: every rank adds its part to the dK and dV of each block",
-                (RESULT, "return forward, forward")),
-        Mistake("dQ_sent", "dQ was counted as sent", "who travels: dK and dV; each rank sums its own dQ",
-                (RESULT, "return forward, forward + sums + (R - 1) * N // R * H_q * d * 4")),
-        Mistake("both_passes", "the backward pass was counted together with the forward pass", "backward: what that pass alone sends",
-                (RESULT, "return forward, 2 * forward + sums")),
-        Mistake("sums_once", "dK and dV were counted as sent once, as if straight to their owner", "the sums: they travel behind their block, from rank to rank",
-                (SUMS, "sums = block * 4 if R > 1 else 0")),
-        Mistake("sent_and_received", "all came out twice as large, as if what a rank receives were sent, too", "the question: what a rank sends",
-                (RESULT, "return 2 * forward, 2 * (forward + sums)")),
-        Mistake("swapped", "backward came before forward", "the order in `return`: forward, backward", (RESULT, "return forward + sums, forward")),
         Mistake("sums_of_query_heads", "dK and dV were counted with H_q heads", "dK and dV: the sums over a group have the shape of K and V",
                 (SUMS, "sums = R * (N // R) * H_q * (d + d_v) * 4 if R > 1 else 0")),
         Mistake("sums_home_in_16_bits", "the last step of dK and dV, to their owner, was counted in the inputs' size, not in float32",
@@ -107,6 +85,6 @@ EXERCISE = Exercise(
         "A block is K and V of N/R rows and H_kv heads: N/R · H_kv · (d + d_v) elements.",
         "With R ranks a block is passed on R − 1 times: its owner has it already.",
         "The sums of a block start at its owner, too, and have to come home: R times, unless R = 1.",
-        Hint("Only one rank is wrong: it sends nothing at all.", "one rank"),
+        "Only one rank is wrong: it sends nothing at all.",
     ],
 )

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab_course.check.cases import LOOSE, normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 POSITIONS, TURNED = "torch.arange(length, length + n)", "Q, K = rotate(Q, positions), rotate(K, positions)"
 K_IN, V_IN = "K_cache[:, length:end] = K", "V_cache[:, length:end] = V"
@@ -86,13 +86,6 @@ EXERCISE = Exercise(
                 (POSITIONS, "torch.arange(length + 1, length + n + 1)")),
         Mistake("one_position", "all new tokens got the position of the first", "the positions: length, length + 1, and so on",
                 (POSITIONS, "torch.full((n,), length)")),
-        Mistake("position_of_the_end", "all new tokens got the position of the last", "the positions: length, length + 1, and so on",
-                (POSITIONS, "torch.full((n,), length + n - 1)")),
-        Mistake("keys_not_rotated", "the new keys were not rotated", "rotate: queries and keys", (TURNED, "Q = rotate(Q, positions)")),
-        Mistake("queries_not_rotated", "the queries were not rotated", "rotate: queries and keys", (TURNED, "K = rotate(K, positions)")),
-        Mistake("nothing_rotated", "neither queries nor keys were rotated", "rotate: queries and keys", (TURNED, "pass")),
-        Mistake("values_rotated", "the values were rotated too", "rotate: queries and keys, never values",
-                (TURNED, "Q, K, V = (rotate(T, positions) for T in (Q, K, V))")),
         Mistake("cache_rotated_again", "all keys were rotated once more when they were read from the cache",
                 "rotate: the new keys alone, and once; what lies in the cache was rotated when it came",
                 (KEYS, "rotate(K_cache[:, :end], torch.arange(end)).repeat_interleave(group, dim=0)")),
@@ -101,16 +94,9 @@ EXERCISE = Exercise(
         Mistake("unrotated_key_kept", "the new keys went into the cache without the rotation, though the scores had them rotated",
                 "the cache: keys lie in it rotated, as the scores take them", (TURNED, "Q, unrotated, K = rotate(Q, positions), K, rotate(K, positions)"),
                 ("return P @ values", "K_cache[:, length:end] = unrotated\n    return P @ values")),
-        Mistake("front_of_the_cache", "the new rows were put at the front of the cache", "the rows: length to length + n − 1", (K_IN, "K_cache[:, :n] = K"),
-                (V_IN, "V_cache[:, :n] = V")),
-        Mistake("end_of_the_cache", "the new rows were put at the end of the cache", "the rows: length to length + n − 1, right behind those that are there",
-                (K_IN, "K_cache[:, -n:] = K"), (V_IN, "V_cache[:, -n:] = V")),
-        Mistake("V_not_kept", "the new values were not put into the cache", "the cache: keys and values", (V_IN, "pass")),
-        Mistake("K_not_kept", "the new keys were not put into the cache", "the cache: keys and values", (K_IN, "pass")),
         Mistake("whole_cache_times_0", "the whole cache was multiplied, its unused rows with weights of 0, and 0 · NaN is NaN",
                 "the keys and values: rows 0 to length + n − 1 of the cache, whatever lies behind", (KEYS, "K_cache.repeat_interleave(group, dim=0)"),
                 (VALUES, "V_cache.repeat_interleave(group, dim=0)"), (HIDDEN, "torch.ones(n, K_cache.shape[1], dtype=torch.bool).triu(length + 1)")),
-        Mistake("K_as_V", "the new keys were put into the cache of the values", "the cache: K into K_cache, V into V_cache", (V_IN, "V_cache[:, length:end] = K")),
         Mistake("nothing_kept", "the result was right, and the caches stayed as they were",
                 "the cache: change K_cache and V_cache in place, with an assignment to their rows", (K_IN, "K_cache = torch.cat((K_cache[:, :length], K), dim=1)"),
                 (V_IN, "V_cache = torch.cat((V_cache[:, :length], V), dim=1)")),
@@ -119,25 +105,9 @@ EXERCISE = Exercise(
                 "the mask: the first new token sees length + 1 keys", (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(1)")),
         Mistake("without_itself", "a token did not see itself", "the mask: the token at position p sees the keys 0 to p, p among them",
                 (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(length)")),
-        Mistake("one_ahead", "a token saw the next one as well", "the mask: the token at position p sees the keys 0 to p",
-                (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(length + 2)")),
-        Mistake("whole_cache", "rows of the cache that hold nothing yet were seen", "the keys: the first length + n rows",
-                (KEYS, "K_cache.repeat_interleave(group, dim=0)"), (VALUES, "V_cache.repeat_interleave(group, dim=0)"),
-                (HIDDEN, "torch.nn.functional.pad(torch.ones(n, end, dtype=torch.bool).triu(length + 1), (0, K_cache.shape[1] - end))")),
-        Mistake("old_keys_alone", "new tokens saw those of the cache, and none of the new ones", "the keys: those of the cache and the new ones",
-                (HIDDEN, "(torch.arange(end) >= length).expand(n, end)")),
-        Mistake("new_keys_alone", "new tokens saw the new ones, and none of those before", "the keys: those of the cache and the new ones",
-                (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(length + 1) | (torch.arange(end) < length)")),
         Mistake("heads_dealt_out", "query heads took key heads by turns, not neighbours the same one",
                 "the groups: query head h takes key head h // (H_q / H_kv); repeat_interleave puts copies in that order, repeat does not",
                 (KEYS, "K_cache[:, :end].repeat(group, 1, 1)"), (VALUES, "V_cache[:, :end].repeat(group, 1, 1)")),
-        Mistake("no_scale", "scores were not divided by √d", "the scores: times d^(−1/2)", ("Q @ keys.mT * d**-0.5", "Q @ keys.mT")),
-        Mistake("scale_d", "scores were divided by d", "the scores: divided by √d", ("Q @ keys.mT * d**-0.5", "Q @ keys.mT / d")),
-        Mistake("maximum_from_0", "0 or nothing was subtracted from scores that are all far below 0, and every exp of such a row underflows",
-                "the shift: the largest score of a visible key, also where it is negative", (MASKED, "(lambda E: E / E.sum(-1, "
-                 "keepdim=True))(torch.exp(S.masked_fill(hidden, -torch.inf) - S.masked_fill(hidden, 0).amax(-1, keepdim=True).clamp(min=0)))"),
-                also=[[(MASKED, "(lambda E: E / E.sum(-1, keepdim=True))(torch.exp(S.masked_fill(hidden, -torch.inf) - S.masked_fill(hidden, 0).amax(-1, "
-                        "keepdim=True)))")]]),
         Mistake("piece_starts_anew", "several new tokens were taken for the beginning of the text: they saw themselves alone",
                 "the keys: a piece of a prompt comes after what the cache holds",
                 (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(length + 1) | ((torch.arange(end) < length) & (n > 1))")),
@@ -149,8 +119,8 @@ EXERCISE = Exercise(
         "The new tokens have the positions torch.arange(length, length + n).",
         "K_cache[:, length : length + n] = rotate(K, positions) changes the cache in place; V goes in as it is.",
         "After that the keys are K_cache[:, : length + n]. New token t sees length + t + 1 of them.",
-        Hint("Only calls with a filled cache are wrong: positions go on at `length`, and so do the rows of the cache.", "tokens in the cache"),
-        Hint("Only several tokens at once are wrong: they must not see each other's future.", "more than one new token"),
-        Hint("Only shared heads are wrong: query heads 0 and 1 of 4 share the first of 2 key heads.", "shared heads"),
+        "Only calls with a filled cache are wrong: positions go on at `length`, and so do the rows of the cache.",
+        "Only several tokens at once are wrong: they must not see each other's future.",
+        "Only shared heads are wrong: query heads 0 and 1 of 4 share the first of 2 key heads.",
     ],
 )

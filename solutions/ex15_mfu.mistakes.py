@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output
+from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output
 
 NAMES = "weights", "flops", "share"
 LAYER, HEAD, PAIRS = "2 * width * width + 2 * width * kv_width + 2 * width * 4 * width", "+ width * vocabulary", "batch * N * N / 2"
@@ -66,54 +66,27 @@ EXERCISE = Exercise(
                 "weights: Q's matrix and the output's are width × width each", ("2 * width * width", "width * width")),
         Mistake("half_an_MLP", "half of the MLP was counted, one matrix of width × 4 · width", "weights: the MLP goes up to 4 · width and down again",
                 ("2 * width * 4 * width", "width * 4 * width")),
-        Mistake("MLP_of_width", "the MLP's matrices were counted as width × width", "weights: the MLP is 4 times as wide inside",
-                ("2 * width * 4 * width", "2 * width * width")),
-        Mistake("one_layer", "one layer's weights were counted", "weights: `layers` times those of a layer", ("layers * per_layer", "per_layer")),
-        Mistake("forward_only", "the forward pass alone was counted", "flops: forward once, backward twice", (ALL, "products")),
         Mistake("backward_as_forward", "the backward pass was counted like a forward one", "flops: a product has two gradients, each a product of its own",
                 (ALL, "2 * products")),
         Mistake("recomputed", "what the backward pass computes again was counted", "flops: the model's work, forward once and backward twice",
                 (ALL, "4 * products"), also=[[(ALL, "3 * products + layers * 2 * width * pairs")]]),
-        Mistake("multiply_adds", "a multiplication and its addition were counted as one", "flops: 2 for each weight and token, 2 · width for each pair",
-                (BY_WEIGHTS, "weights * batch * N"), (BY_PAIRS, "layers * 2 * width * pairs")),
-        Mistake("weights_once", "a weight was counted as one FLOP for each token in the forward pass", "flops of the weights: a multiplication and an addition",
-                (BY_WEIGHTS, "weights * batch * N")),
-        Mistake("attention_forgotten", "the attention's own products were left out", "flops: QKᵀ and PV have no weights, and count all the same",
-                (f"+ {BY_PAIRS}", "")),
         Mistake("mask_ignored", "pairs that the mask hides were counted", "flops of the attention: half of the N · N pairs", (PAIRS, "batch * N * N")),
         Mistake("diagonal_counted", "the visible pairs were counted exactly, N · (N + 1) / 2, each query's own key as a whole",
                 "flops of the attention: half of the N · N pairs, by convention", (PAIRS, "batch * N * (N + 1) / 2")),
-        Mistake("diagonal_left_out", "N · (N − 1) / 2 pairs were counted, without each query's own key",
-                "flops of the attention: half of the N · N pairs, by convention", (PAIRS, "batch * N * (N - 1) / 2")),
-        Mistake("one_product", "half of the attention was counted: one of QKᵀ and PV was left out, or a multiplication and its addition were taken as one",
-                "flops of the attention: two products, each 2 · width for a pair", (BY_PAIRS, "layers * 2 * width * pairs")),
         Mistake("attention_backward_once", "the attention's backward pass was counted like a forward one: one gradient for each of its products",
                 "flops of the attention: a product has two gradients, here too", (ALL, "3 * 2 * weights * batch * N + 2 * layers * 2 * 2 * width * pairs")),
-        Mistake("attention_forward_only", "the attention was counted in the forward pass alone", "flops: the attention has a backward pass as well",
-                (ALL, "3 * 2 * weights * batch * N + layers * 4 * width * pairs")),
         Mistake("pairs_of_kv_width", "the attention was counted with kv_width columns", "flops of the attention: every query head meets its keys, shared or not",
                 (BY_PAIRS, "layers * 2 * 2 * kv_width * pairs")),
-        Mistake("attention_of_one_layer", "the attention of one layer was counted", "flops of the attention: in each layer", (BY_PAIRS, "2 * 2 * width * pairs")),
-        Mistake("a_token", "the FLOPs of one token were returned", "flops: of the whole step, batch · N tokens", (ALL, "3 * products / (batch * N)")),
-        Mistake("one_text", "one text of the batch was counted", "flops: batch texts of N tokens", (BY_WEIGHTS, "2 * weights * N"), (PAIRS, "N * N / 2")),
         Mistake("pairs_of_one_text", "the attention of one text was counted", "flops of the attention: in each text of the batch", (PAIRS, "N * N / 2")),
         Mistake("pairs_across_texts", "tokens were paired with those of other texts", "flops of the attention: N · N pairs in each of the batch texts",
                 (PAIRS, "(batch * N) ** 2 / 2")),
-        Mistake("a_key_a_query", "N / 2 pairs were counted in each text, as if a query met one key alone",
-                "flops of the attention: a query meets N / 2 keys on average", (PAIRS, "batch * N / 2")),
-        Mistake("times_seconds", "the FLOPs were multiplied with the seconds", "share: FLOPs a second", (SHARE, "flops * seconds / peak")),
-        Mistake("seconds_left_out", "the seconds were left out", "share: FLOPs a second", (SHARE, "flops / peak")),
-        Mistake("upside_down", "the share came out upside down", "share: what was done over what could have been done", (SHARE, "seconds * peak / flops")),
-        Mistake("percent", "the share is in per cent", "share: between 0 and 1", (SHARE, "100 * flops / seconds / peak")),
-        Mistake("swapped", "weights and flops came back in the other order", "the order of the three: weights, flops, share",
-                ("return weights, flops,", "return flops, weights,")),
-    ],
+        ],
     hints=[
         "weights: layers · (2 · width² + 2 · width · kv_width + 8 · width²) + width · vocabulary.",
         "Forward, weights: 2 · weights · batch · N. Forward, attention: layers · 2 products · 2 · width · pairs, with batch · N² / 2 pairs.",
         "flops is three times the forward pass; share = flops / seconds / peak.",
-        Hint("K and V have kv_width columns where heads share them, but every query head is multiplied with them: the attention's own "
-             "products keep `width`.", "grouped heads"),
-        Hint("A text's tokens meet those of the same text: batch · N · N pairs, before the mask.", "more than one text"),
+        "K and V have kv_width columns where heads share them, but every query head is multiplied with them: the attention's own "
+             "products keep `width`.",
+        "A text's tokens meet those of the same text: batch · N · N pairs, before the mask.",
     ],
 )

@@ -50,7 +50,7 @@ def is_called(report, mistake, *words):
     assert "The numbers are right, but" in report.message, str(report)
     for text in words:
         assert text in report.message, str(report)
-    assert report.hint.startswith(("Not allowed: ", "Look at: ")), str(report)
+    assert (report.hint or report.remedy).startswith(("Not allowed: ", "Look at ")), str(report)
 
 
 TRITON = [name for name in form.names() if form.exercise(name).triton]

@@ -72,17 +72,16 @@ def _own_failure(name, error):
 def _with_hints(exercise, fn, hint, terminal):
     known, text = progress.of(exercise.name), stubs.present(exercise.name) if fn is None else None
     report = answer(exercise, fn, here=terminal)
-    to_tell = exercise.hints
-    hints = min(known["hints"] + (hint and not report.passed), len(to_tell))
+    hints = min(known["hints"] + (hint and not report.passed), len(exercise.hints))
     started = report.mistake != "not_implemented"
     file = stubs.digest(text) if text is not None else known["file"]
     lost = progress.update(exercise.name, passed=report.passed or known["passed"], tries=known["tries"] + started,
-                           hints=hints,
-                           file="" if report.passed else file)
+                           hints=hints, mistake=report.mistake or "", file="" if report.passed else file)
     if not report.passed:
         unchanged = text is not None and known["file"] == file and started       # the stub's report asks by itself
-        told = [f"Hint {n + 1} of {len(to_tell)}: {text}" for n, text in enumerate(to_tell[:hints])] if hint else []
-        report.hint = "\n".join([*filter(None, [report.hint]), *told])
+        told = [f"Hint {n + 1} of {len(exercise.hints)}: {text}" for n, text in enumerate(exercise.hints[:hints])]
+        again = report.mistake is not None and report.mistake == known["mistake"]
+        report.hint = "\n".join(filter(None, [report.hint, report.remedy if hint or again else "", *told * hint]))
         report.offer = "\n".join([*_offers(exercise, known, hints, hint, terminal, unchanged),
                                   *([] if terminal else _player(exercise, report, fn))])
     elif terminal:                                     # a notebook's card has it folded in
@@ -281,7 +280,7 @@ def _passed(exercise, fn, judged):
     for look in exercise.after:
         if (found := look(exercise, fn)) is not None:
             mistake, seen = found
-            return Report(False, exercise.name, mistake=mistake.name, hint=say.sentence(f"Look at: {mistake.look}"),
+            return Report(False, exercise.name, mistake=mistake.name, remedy=say.sentence(f"Look at {mistake.look}"),
                           message=f"{say.sentence(mistake.what, exercise)}\nEvery case passes. "
                                   f"{say.sentence(seen, exercise)}")
     return Report(True, exercise.name, message=_praise(exercise), solution=textwrap.dedent(exercise.parsed.answer()))

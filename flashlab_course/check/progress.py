@@ -70,13 +70,13 @@ def _replace(file, data):
 
 
 def of(name):
-    """{"passed": bool, "tries": int, "hints": int, "stub": str, "file": str} of an exercise."""
+    """{"passed": bool, "tries": int, "hints": int, "mistake": str, "stub": str, "file": str} of an exercise."""
     return _whole(read().get(name, {}))
 
 
 def _whole(kept):
-    known = {"passed": False, "tries": 0, "hints": 0, "stub": "",       # stub: see stubs.write
-             "file": ""}                                                 # digest of the file that failed last
+    known = {"passed": False, "tries": 0, "hints": 0, "mistake": "",    # the mistake of the last check
+             "stub": "", "file": ""}                 # stub: see stubs.write; file: digest of the file that failed last
     return known | {k: v for k, v in kept.items() if type(v) is type(known.get(k)) and (type(v) is not int or v >= 0)}
 
 

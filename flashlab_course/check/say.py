@@ -28,7 +28,7 @@ def failed(exercise, fn, judged, place):
     name = first.problem.kind if first.problem is not None else first.structure[0].name if points else None
     return Report(False, exercise.name, mistake=diagnosis.name or name,
                   message="\n".join(text.strip() for text in texts if text.strip()),
-                  remedy=looked or (exercise.not_allowed if against else ""),
+                  remedy=looked, hint=exercise.not_allowed if against and not diagnosis.name else "",
                   trace=trace(first.problem, place), printed=printed(first),
                   snippet=failing.lines(exercise, first.case))
 
