@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from flashlab_course.bench import load_results, results
 from flashlab_course.check import check, form, progress, source, stubs
 
 NAME = "ex03_merge"
+REPOSITORY = Path(__file__).parent.parent
 
 
 def terminal(monkeypatch, encoding, errors="strict"):
@@ -59,6 +61,16 @@ def test_the_c_locale_is_enough(sandbox):
     run = python("-m", "flashlab", "check", NAME, "--hint", env=os.environ | bare)
     out, error = run.communicate()
     assert run.returncode == 1 and "Hint 1 of " in out and not error
+
+
+def test_make_check_says_what_fails_and_no_more(sandbox):
+    make = ["make", "-o", ".venv/.installed", "check", f"PY={sys.executable}"]
+    done = subprocess.run([*make, f"CHECK_ARGS={NAME}"], cwd=REPOSITORY, text=True,
+                          capture_output=True, env=os.environ | {"FLASHLAB_ROOT": str(sandbox)})
+    assert done.returncode == 0 and "not implemented yet" in done.stdout and "***" not in done.stderr, done
+    wrong = subprocess.run([*make, "CHECK_ARGS=ex99"], cwd=REPOSITORY, text=True,
+                           capture_output=True, env=os.environ | {"FLASHLAB_ROOT": str(sandbox)})
+    assert wrong.returncode != 0 and "no exercise 'ex99'" in wrong.stderr, "no exercise of that name is an error"
 
 
 # ---- pipes and Ctrl-C

@@ -56,15 +56,21 @@ class Value:
 
 @dataclass
 class Place:
-    """The statement that goes wrong: its line, its code, the name it sets, right names before it."""
+    """The statement that goes wrong: its line, its code, the name it sets, right names before it.
+
+    first: nothing before it is wrong; else it only makes a wrong result
+    """
 
     line: int
     code: str
     name: str
     before: list
+    first: bool = True
 
     def __str__(self):
         name = f"`{self.name}`" if self.name else "the result"
+        if not self.first:
+            return f"Line {self.line}, `{self.code}`: {name} is wrong."
         are = "is" if len(self.before) == 1 else "are"
         before = f" {_listed(self.before)} before it {are} right." if self.before else ""
         return f"Line {self.line}, `{self.code}`: {name} is the first value that goes wrong.{before}"
@@ -73,21 +79,36 @@ class Place:
 def first_wrong(exercise, fn, judged, file):
     """The Place where fn goes wrong in its smallest failing case; None if that cannot be told."""
     failing = next(k for k in judged if k.wrong)
-    passing = next((k for k in judged if k.passed and _shows_all(exercise, k.case)), None)
-    truth = map(_numbers, judge.expect(exercise, failing.case).truth)
-    whole = all(plain or numbers is None for numbers, plain in truth)
-    if file is None or whole and passing is None:      # many ways lead to a whole number
+    if file is None:
         return None
-    style = {v.statement for v in _run(exercise, fn, passing.case, file) if v.wrong} if passing else set()
     values = _run(exercise, fn, failing.case, file)
-    style |= {v.statement for v in values if v.led_to_right}
-    wrong = [v for v in values if v.wrong and (whole or v.shared or not v.plain) and "empty" not in _code(file, v.line)]
-    blamed = min(wrong, key=lambda v: v.statement in style, default=None)
-    if blamed is None or passing and blamed.statement in style:
-        return None
+    blamed = _blamed(exercise, fn, judged, failing, values, file)
+    if blamed is None:
+        return _wrong_result(failing, values, file)
     before = [v.name for v in values[:values.index(blamed)] if v.right and v.tells and not v.plain]
     names = [name for name in dict.fromkeys(reversed(before)) if name != blamed.name][:3][::-1]
     return Place(blamed.line, _code(file, blamed.line), blamed.name, names)
+
+
+def _blamed(exercise, fn, judged, failing, values, file):
+    """The first value that no style explains."""
+    passing = next((k for k in judged if k.passed and _shows_all(exercise, k.case)), None)
+    truth = map(_numbers, judge.expect(exercise, failing.case).truth)
+    whole = all(plain or numbers is None for numbers, plain in truth)
+    if whole and passing is None:                      # many ways lead to a whole number
+        return None
+    style = {v.statement for v in _run(exercise, fn, passing.case, file) if v.wrong} if passing else set()
+    style |= {v.statement for v in values if v.led_to_right}
+    wrong = [v for v in values if v.wrong and (whole or v.shared or not v.plain) and "empty" not in _code(file, v.line)]
+    first = min(wrong, key=lambda v: v.statement in style, default=None)
+    return None if first is None or passing and first.statement in style else first
+
+
+def _wrong_result(failing, values, file):
+    """The Place of the last value that is the first wrong result as it came out."""
+    numbers, _ = _numbers(failing.outcome.values[failing.wrong[0][0]])
+    made = [v for v in values if numbers is not None and v.name and _same(v.numbers.squeeze(), numbers.squeeze())]
+    return Place(made[-1].line, _code(file, made[-1].line), made[-1].name, [], first=False) if made else None
 
 
 def _code(file, line):
@@ -124,10 +145,12 @@ def _run(exercise, fn, case, file):
 
 def _excuse(value):
     """Something right was made from these: they are another way to the same numbers."""
-    for origin in value.made_from:
+    origins = list(value.made_from)
+    while origins:
+        origin = origins.pop()
         if origin.wrong:
             origin.led_to_right = True
-            _excuse(origin)
+            origins += origin.made_from
 
 
 # ---- the values of a run

@@ -87,7 +87,9 @@ def _line(exercise, fn, judged, diagnosis):
     found = line.first_wrong(exercise, fn, judged, runner.file_of(fn))
     if found is None:
         return []
-    return [f"It first shows in line {found.line}, `{found.code}`." if diagnosis.name else str(found)]
+    if not diagnosis.name:
+        return [str(found)]
+    return [f"It {'first shows' if found.first else 'shows'} in line {found.line}, `{found.code}`."]
 
 
 def findings(judged, exercise=None, named=False):
