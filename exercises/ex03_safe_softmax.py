@@ -12,7 +12,7 @@ The softmax of each row, written by hand: its maximum, exp, sum and quotient, no
 Scores may be in the hundreds, with either sign, and -inf for a hidden key. A row that is -inf throughout gives zeros.
 No size is 0.
 
-Not allowed: changing the inputs, torch's softmax, log_softmax, logsumexp and their like, the finished function from
+Not allowed: changing the inputs, a library's softmax, log_softmax, logsumexp and their like, the finished function from
 flashlab or solutions/.
 
 Hint: in float32 exp(89) is inf and exp(−104) is 0. The shift makes the largest exponent of each row exactly 0.

@@ -15,8 +15,8 @@ missing is who keeps what in between, and who gets which gradient.
 - Nothing of size N_q by N_k is kept.
 Tensors are float32, and no size is 0.
 
-Not allowed: changing the inputs, autograd inside forward or backward, any tensor of N_q by N_k, the finished function
-from flashlab or solutions/.
+Not allowed: changing the inputs, autograd or its kernels inside forward or backward, any tensor of N_q by N_k, the
+finished function from flashlab or solutions/.
 
 Hint: count the arguments of forward after ctx.
 """

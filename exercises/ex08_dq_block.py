@@ -18,8 +18,8 @@ that block (the keys that none sees may stay out), else not at all: the first bl
 the last may be short. dQ[rows] is stored once, also where it is 0; store rounds to dQ's dtype. Scores lie between −1000
 and 1000. Q, K, V, dO and dQ are float16 or float32, L and D are float32. No size is 0.
 
-Not allowed: changing the inputs, more than B_c keys at a time, a second load, a store in each step, autograd, the
-finished function from flashlab or solutions/.
+Not allowed: changing the inputs, more than B_c keys at a time, a second load, a store in each step, autograd and its
+kernels, the finished function from flashlab or solutions/.
 
 Hint: take the forward's loop. Which of its running values are left? What takes the place of O_i?
 """

@@ -12,7 +12,7 @@ The forward pass was S = scale · Q Kᵀ, P = softmax(S), O = P V; dO is the gra
 D_i = Σ_j P_ij dP_ij, over all keys.
 Tensors are float32, and no size is 0.
 
-Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+Not allowed: changing the inputs, autograd and its kernels, the finished function from flashlab or solutions/.
 
 Hint: go back one step at a time: from dO to dP, from dP to dS, from dS to dQ and dK. Each but the second is a matrix
 product.

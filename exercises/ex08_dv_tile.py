@@ -14,7 +14,7 @@ hidden is a (B_r, B_c) mask, True where the key is hidden, or None. A row that s
 has L_i = -inf; its weights are 0. Scores lie between −1000 and 1000; scale is any finite number. Tensors are float32,
 and no size is 0.
 
-Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+Not allowed: changing the inputs, autograd and its kernels, the finished function from flashlab or solutions/.
 
 Hint: O = P V is a matrix product. Which of its two gradients is dV? And what is -inf − (-inf)?
 """

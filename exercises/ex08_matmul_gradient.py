@@ -10,7 +10,8 @@ to X and to W.
 Both are matrix products; loops are allowed. No Jacobian, N·M by N·K numbers of which nearly all are 0, is ever made.
 Tensors are float32, and no size is 0.
 
-Not allowed: changing the inputs, a Jacobian, autograd, the finished function from flashlab or solutions/.
+Not allowed: changing the inputs, a Jacobian, autograd and its kernels, the finished function from flashlab or
+solutions/.
 
 Hint: the shapes leave one way to put dY together with W that gives (N, K). Why does the sum run over M?
 """

@@ -13,8 +13,8 @@ S.
 left needs no N_k by N_k matrix. A hidden key has P = 0, and so dS = 0; a row may be hidden throughout. Tensors are
 float32, and no size is 0.
 
-Not allowed: changing the inputs, a loop over rows, an N_k by N_k matrix, autograd, the finished function from flashlab
-or solutions/.
+Not allowed: changing the inputs, a loop over rows, an N_k by N_k matrix, autograd and its kernels, the finished
+function from flashlab or solutions/.
 
 Hint: put the second formula into the first and split the sum at the minus sign. Which part is the same for all j of a
 row?

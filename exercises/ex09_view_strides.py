@@ -13,7 +13,7 @@ Given those of a tensor, compute those of T.permute(order)[start_0::step_0, star
 Element (i, j, ...) lies at offset + i · strides[0] + j · strides[1] + ... Example: a (3, 4) matrix with strides (4, 1),
 transposed, then [1::2, 0::1], has shape (2, 3), strides (2, 4), offset 1.
 
-Not allowed: asking a tensor (torch), the finished function from flashlab or solutions/.
+Not allowed: asking a tensor or an array (torch, numpy), the finished function from flashlab or solutions/.
 
 Hint: where does the first element of the view lie? And how far is it from there to the next one along each dimension?
 """

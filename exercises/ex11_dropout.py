@@ -14,7 +14,7 @@ dropout_p, from 0 to less than 1. dO_i is the gradient of O_i, and D_i = rowsum(
 dropout went into. dV_j is what this tile adds to the gradient of V_j, dS_ij the gradient of this tile of the scores.
 Tensors are float32, and no size is 0.
 
-Not allowed: changing the inputs, autograd, the finished function from flashlab or solutions/.
+Not allowed: changing the inputs, autograd and its kernels, the finished function from flashlab or solutions/.
 
 Hint: which P met V in the forward, and which P did the softmax give? Each has its place.
 """

@@ -14,8 +14,8 @@ between −1000 and 1000, every query sees every key, N_k is at least 1, and the
 is log2(e). A block has at most B_c keys: no tensor of scores may have N_k columns. The factor may go into Q instead,
 before the loop.
 
-Not allowed: a tensor of N_q by N_k, torch.exp, torch.log and their kin (torch.exp2, torch.log2 and 2 ** x are the
-point), a library's softmax or attention, the finished function from flashlab or solutions/.
+Not allowed: a tensor of N_q by N_k, exp, log and their kin, from torch or numpy, math.e ** x (torch.exp2, torch.log2
+and 2 ** x are the point), a library's softmax or attention, the finished function from flashlab or solutions/.
 
 Hint: keep m_i in base 2 from the first block to the last. Only L has to leave it, at the end.
 """

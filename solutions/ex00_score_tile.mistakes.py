@@ -40,22 +40,16 @@ EXERCISE = Exercise(
         Mistake("no_scale", "the scores were not divided by √d", "S = Q Kᵀ / √d: the factor is d to the power −0.5", (" * Q.shape[-1] ** -0.5", "")),
         Mistake("scale_d", "the scores were divided by d, not by its square root", "the scale enters once: 1/√d is d ** -0.5",
                 ("Q.shape[-1] ** -0.5", "Q.shape[-1] ** -1.0")),
-        Mistake("scale_up", "the scores were multiplied by √d where they should be divided", "S = Q Kᵀ / √d: the factor is d ** -0.5", ("** -0.5", "** 0.5")),
         Mistake("scale_from_tile", "√ was taken of the tile's number of queries or of keys, not of d", "d is Q.shape[-1], the numbers of one query",
                 ("Q.shape[-1] ** -0.5", "len(Q_i) ** -0.5"), also=[[("Q.shape[-1] ** -0.5", "len(K_j) ** -0.5")]]),
-        Mistake("i_and_j_swapped", "i chose the keys and j the queries", "i walks the rows of Q, j the rows of K",
-                ("Q[i * B_r : (i + 1) * B_r]", "Q[j * B_r : (j + 1) * B_r]"), ("K[j * B_c : (j + 1) * B_c]", "K[i * B_c : (i + 1) * B_c]")),
         Mistake("sizes_swapped", "B_r and B_c were swapped, or one of them was taken for the other", "B_r queries, B_c keys",
                 ("Q[i * B_r : (i + 1) * B_r]", "Q[i * B_c : (i + 1) * B_c]"), ("K[j * B_c : (j + 1) * B_c]", "K[j * B_r : (j + 1) * B_r]")),
         Mistake("transposed", "the tile came out transposed: a row for each key", "a row of S belongs to a query: Q_i K_jᵀ", ("Q_i @ K_j.T", "K_j @ Q_i.T")),
-        Mistake("starts_at_i", "the tile began at row i and column j, not at tile i and tile j", "tile i begins at row i · B_r",
-                ("Q[i * B_r : (i + 1) * B_r]", "Q[i : i + B_r]"), ("K[j * B_c : (j + 1) * B_c]", "K[j : j + B_c]")),
         Mistake("from_one", "tiles were counted from 1", "i and j count from 0: the first tile begins at row 0",
                 ("Q[i * B_r : (i + 1) * B_r]", "Q[(i - 1) * B_r : i * B_r]"), ("K[j * B_c : (j + 1) * B_c]", "K[(j - 1) * B_c : j * B_c]")),
         Mistake("last_row_missing", "the tile's last row and column were left out",
                 "rows i · B_r to (i + 1) · B_r − 1 belong to tile i, the last one too, and keys likewise; a slice a:b ends before b",
                 ("(i + 1) * B_r", "(i + 1) * B_r - 1"), ("(j + 1) * B_c", "(j + 1) * B_c - 1")),
-        Mistake("all_keys", "the tile reached over all keys", "the rows of K that belong to tile j", ("K[j * B_c : (j + 1) * B_c]", "K")),
         Mistake("whole_S", "all of S was made, and the tile cut out of it", "cut Q and K first, then multiply", body="""
             S = Q @ K.T * Q.shape[-1] ** -0.5
             return S[i * B_r : (i + 1) * B_r, j * B_c : (j + 1) * B_c]

@@ -2,8 +2,8 @@
 
 import torch
 
-from flashlab_course.check.cases import LOOSE, epsilon, in_float64, normal
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
+from flashlab_course.check.cases import LOOSE, in_float64, normal
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 inf = float("inf")
 
@@ -53,20 +53,12 @@ EXERCISE = Exercise(
         in_float64(case("one half alone", 1, 2, 3, 0, seed=130, features=["a half without keys"])),
     ],
     mistakes=[
-        epsilon(("alpha * l_a + beta * l_b", "alpha * l_a + beta * l_b + ε"), what="a small number was added to l",
-                look="l: a sum that nothing is divided by here"),
         Mistake("no_rescale_O", "O_a and O_b were added without being rescaled to the common maximum", "O: like l, each half is a sum in units of its own exp(m)",
                 ("alpha[:, None] * O_a + beta[:, None] * O_b", "O_a + O_b")),
         Mistake("no_rescale_l", "l_a and l_b were added without being rescaled to the common maximum", "l: l_a is in units of exp(m_a), l_b in units of exp(m_b)",
                 ("alpha * l_a + beta * l_b", "l_a + l_b")),
         Mistake("no_rescale", "the states were added as they were, each in units of its own maximum", "the factors exp(m_a − m) and exp(m_b − m)",
                 ("alpha * l_a + beta * l_b", "l_a + l_b"), ("alpha[:, None] * O_a + beta[:, None] * O_b", "O_a + O_b")),
-        Mistake("factors_swapped", "each half was multiplied by the other half's factor",
-                "which maximum goes with which half: exp(m_a − m) belongs to O_a and l_a",
-                ("torch.exp(m_a - m_safe)", "torch.exp(m_b - m_safe)"), ("beta = torch.exp(m_b - m_safe)", "beta = torch.exp(m_a - m_safe)")),
-        Mistake("factors_inverted", "the factors were exp(m − m_a) and exp(m − m_b), the inverses of the right ones",
-                "the factors: exp(m_a − m) and exp(m_b − m), which never exceed 1",
-                ("torch.exp(m_a - m_safe)", "torch.exp(m_safe - m_a)"), ("torch.exp(m_b - m_safe)", "torch.exp(m_safe - m_b)")),
         Mistake("no_empty_half", "a query without a key in either half got NaN, as −inf − (−inf) is",
                 "rows with m = −inf: subtract something finite there, exp(−inf) is then 0", ("m.masked_fill(m == -inf, 0)", "m")),
         Mistake("unshifted", "exp(m_a) and exp(m_b) were taken, and divided by exp(m) only afterwards: they overflow, or underflow far below 0",
@@ -76,10 +68,6 @@ EXERCISE = Exercise(
                        ("return O, m, l", "unit = torch.exp(m)\n    unit = unit.masked_fill(unit == 0, 1)\n    return O / unit[:, None], m, l / unit")]]),
         Mistake("divided", "O was divided by l, though a state holds the sum before the division", "what the state is: O is a sum, not yet divided by l",
                 ("return O, m, l", "return O / l[:, None], m, l")),
-        Mistake("averaged", "the two halves were averaged, as if both had the same weight",
-                "the weight of each half: it is exp(m_a − m) · l_a against exp(m_b − m) · l_b", ("return O, m, l", "return (O_a + O_b) / 2, m, (l_a + l_b) / 2")),
-        Mistake("smaller_maximum", "m was the smaller of the two maxima", "m: the larger of m_a and m_b; with the smaller one the factors exceed 1 and overflow",
-                ("torch.maximum(m_a, m_b)", "torch.minimum(m_a, m_b)")),
         Mistake("one_maximum", "one maximum was taken for all queries", "m: each query has a maximum of its own",
                 ("torch.maximum(m_a, m_b)", "torch.maximum(m_a, m_b).max().expand_as(m_a).clone()")),
         Mistake("factor_along_columns", "the factors were multiplied along the columns of O, one per column, not one per query",
@@ -99,38 +87,19 @@ EXERCISE = Exercise(
                  "((alpha * l_a)[:, None] * O_a + (beta * l_b)[:, None] * O_b) / l.masked_fill(l == 0, 1)[:, None]")),
         Mistake("only_a_rescaled", "only half a was rescaled to the common maximum", "both halves: either may have the smaller maximum",
                 ("beta = torch.exp(m_b - m_safe)", "beta = torch.ones_like(m_b)")),
-        Mistake("only_b_rescaled", "only half b was rescaled to the common maximum", "both halves: either may have the smaller maximum",
-                ("alpha = torch.exp(m_a - m_safe)", "alpha = torch.ones_like(m_a)")),
-        Mistake("base_2", "exp2 was taken where exp belongs", "the factors: exp(m_a − m)", ("torch.exp(m_a - m_safe)", "torch.exp2(m_a - m_safe)"),
-                ("torch.exp(m_b - m_safe)", "torch.exp2(m_b - m_safe)")),
-        Mistake("m_of_a", "m was m_a, the maximum of one half alone", "m: the larger of m_a and m_b", ("torch.maximum(m_a, m_b)", "m_a.clone()")),
-        Mistake("m_of_b", "m was m_b, the maximum of one half alone", "m: the larger of m_a and m_b", ("torch.maximum(m_a, m_b)", "m_b.clone()")),
-        Mistake("l_maximum", "l was the larger of the two sums", "l: the two sums are added, both in units of exp(m)",
-                ("alpha * l_a + beta * l_b", "torch.maximum(alpha * l_a, beta * l_b)")),
-        Mistake("normalised", "the state was normalised: O divided by l, and l set to 1", "what the state is: O and l are sums",
-                ("return O, m, l", "return O / l.masked_fill(l == 0, 1)[:, None], m, l / l.masked_fill(l == 0, 1)")),
-        Mistake("l_is_L", "l was the logsumexp, m + log(l)", "what is returned: l itself", ("return O, m, l", "return O, m, m + torch.log(l)")),
-        Mistake("l_log", "l was the logarithm of the sum", "what is returned: l itself", ("return O, m, l", "return O, m, torch.log(l)")),
-        Mistake("swapped", "the results came back in another order: O, l, m", "the order in `return`: O, m, l", ("return O, m, l", "return O, l, m")),
         Mistake("all_rows_or_none", "whether a half saw a key was asked for all rows together, not for each query",
                 "the condition: a query of its own may have seen no key",
                 ("return O, m, l", "return (O_b.clone(), m_b.clone(), l_b.clone()) if (m_a == -inf).any() else (O, m, l)"),
                 also=[[("m_safe = m.masked_fill(m == -inf, 0)",
                         "if (m == -inf).all():\n        return torch.zeros_like(O_a), m, torch.zeros_like(l_a)\n    m_safe = m")]]),
-        Mistake("empty_half_at_0", "the −inf of a half that saw no key was replaced by 0 before the larger m was taken, so that m was at least 0 there",
-                "the larger of m_a and m_b: −inf takes part in it as it is; only what is subtracted needs a stand-in",
-                ("torch.maximum(m_a, m_b)", "torch.maximum(m_a.masked_fill(m_a == -inf, 0), m_b.masked_fill(m_b == -inf, 0))"),
-                also=[[("torch.maximum(m_a, m_b)",
-                        "torch.maximum(m_a.masked_fill(m_a == -inf, 0), m_b.masked_fill(m_b == -inf, 0)).masked_fill((m_a == -inf) & (m_b == -inf), -inf)")]]),
-    ],
+        ],
     hints=[
         "exp(score − m) = exp(score − m_a) · exp(m_a − m): one factor turns all of half a's terms at once.",
         "The factors have shape (N_q,). O has shape (N_q, d_v): `alpha[:, None] * O_a`.",
         "Where m is −inf, m_a − m is NaN. Replace m by 0 in the exponents of those rows: exp(−inf − 0) is 0, as it should be.",
-        Hint("One half without keys needs no special case: its m is −inf, so its factor is exp(−inf − m) = 0, as long as m is that of the other half.", "a half without keys"),
-        Hint("Where neither half saw a key, m is −inf, and so is m_a: their difference is NaN. The exponents want a finite number there; the m that you return stays −inf.",
-             "two halves without keys"),
-        Hint("Only scores in the hundreds fail: no exponent may be above 0. From which of the three maxima is each one counted?", "large scores"),
-        Hint("Only scores far below 0 fail: is a 0 in the place of a maximum somewhere, where one of the two is below it?", "only scores far below 0"),
+        "One half without keys needs no special case: its m is −inf, so its factor is exp(−inf − m) = 0, as long as m is that of the other half.",
+        "Where neither half saw a key, m is −inf, and so is m_a: their difference is NaN. The exponents want a finite number there; the m that you return stays −inf.",
+        "Only scores in the hundreds fail: no exponent may be above 0. From which of the three maxima is each one counted?",
+        "Only scores far below 0 fail: is a 0 in the place of a maximum somewhere, where one of the two is below it?",
     ],
 )

@@ -4,8 +4,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from flashlab_course.check import limits
-from flashlab_course.check.cases import LOOSE, normal, whole_rescaled, widest
-from flashlab_course.check.form import Case, Exercise, Hint, Mistake, Output
+from flashlab_course.check.cases import LOOSE, normal, widest
+from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 FACTOR, MAXIMUM, ALPHA = "factor = scale * LOG2_E", "torch.maximum(m_i, S_ij.amax(-1) * factor)", "alpha = torch.exp2(m_i - m_new)"
 P, L = "P_ij = torch.exp2(S_ij * factor - m_new[:, None])", "(m_i + torch.log2(l_i)) / LOG2_E"
@@ -102,59 +102,20 @@ EXERCISE = Exercise(
         Mistake("no_log2e", "the factor was the scale alone: the weights were 2^score, not e^score", "the factor: scale · log2(e)", (FACTOR, "factor = scale")),
         Mistake("ln2_for_log2e", "the factor was scale · ln(2), which is the scale divided by log2(e)", "the factor: e^x is 2^(x · log2(e)), and log2(e) is 1.44",
                 (FACTOR, "factor = scale / LOG2_E"), also=[[(FACTOR, "factor = scale * 0.6931471805599453")]]),
-        Mistake("no_scale", "the scale was left out of the factor", "the factor: scale · log2(e)", (FACTOR, "factor = LOG2_E")),
-        Mistake("scale_twice", "the scores held the scale twice", "each place where the scale enters the scores: once, in the factor",
-                ("S_ij = Q @ K_j.T", "S_ij = Q @ K_j.T * scale")),
-        Mistake("log2e_twice", "in P_ij the scores held log2(e) twice, and m_new once", "the exponent of P_ij: S_ij · factor − m_new",
-                (P, "P_ij = torch.exp2(S_ij * factor * LOG2_E - m_new[:, None])")),
-        Mistake("all_converted_again", "the exponents were multiplied by log2(e) once more: the weights were e^(factor · s)",
-                "the exponents: factor · s and m_i are in base 2 already", (P, "P_ij = torch.exp2((S_ij * factor - m_new[:, None]) * LOG2_E)"),
-                (ALPHA, "alpha = torch.exp2((m_i - m_new) * LOG2_E)")),
         Mistake("alpha_converted_again", "alpha was 2^((m_i − m_new) · log2(e)), which is e^(m_i − m_new), though both are in base 2", "alpha: 2^(m_i − m_new)",
                 (ALPHA, "alpha = torch.exp2((m_i - m_new) * LOG2_E)")),
-        Mistake("L_in_base_2", "L stayed in base 2: it was not divided by log2(e)", "L: a natural logarithm", (L, "m_i + torch.log2(l_i)")),
-        Mistake("L_multiplied", "L was multiplied by log2(e), not divided by it", "L: ln(x) = log2(x) / log2(e)", (L, "(m_i + torch.log2(l_i)) * LOG2_E")),
         Mistake("only_m_converted", "of L only m_i was taken back to base e, log2(l_i) was not",
                 "L: m_i and log2(l_i) are both in base 2, and both have to leave it", (L, "m_i / LOG2_E + torch.log2(l_i)")),
         Mistake("only_l_converted", "of L only log2(l_i) was taken back to base e, m_i was not",
                 "L: m_i and log2(l_i) are both in base 2, and both have to leave it", (L, "m_i + torch.log2(l_i) / LOG2_E")),
-        Mistake("L_without_m", "L was the logarithm of l_i alone: m_i is missing", "L: l_i counts in units of 2^m_i", (L, "torch.log2(l_i) / LOG2_E")),
-        Mistake("L_without_l", "L was the maximum alone: log2(l_i) is missing", "L: m_i + log2(l_i), then out of base 2", (L, "m_i / LOG2_E")),
-        Mistake("ln_for_log2", "L mixed bases: m_i is in base 2, and ln(l_i) was added to it", "L: (m_i + log2(l_i)) / log2(e)",
-                (L, "(m_i + torch.log(l_i)) / LOG2_E")),
-        Mistake("exp_for_exp2", "exponents to base 2 were given to exp: the weights were e^(factor · s)", "the exponentials: 2^(factor · s − m'), torch.exp2",
-                (ALPHA, "alpha = torch.exp(m_i - m_new)"), (P, "P_ij = torch.exp(S_ij * factor - m_new[:, None])")),
-        Mistake("alpha_by_exp", "alpha was e^(m_i − m_new), and m_i is in base 2", "alpha: 2^(m_i − m_new)", (ALPHA, "alpha = torch.exp(m_i - m_new)")),
-        Mistake("P_by_exp", "P_ij was e^(factor · s − m_new), though that exponent is in base 2", "P_ij: 2^(factor · s − m_new)",
-                (P, "P_ij = torch.exp(S_ij * factor - m_new[:, None])")),
         Mistake("maximum_in_base_e", "the maximum was kept in base e beside exponents in base 2, which overflows for large scores",
                 "m_new: the row's maximum times factor", (MAXIMUM, "torch.maximum(m_i, S_ij.amax(-1) * scale)")),
-        Mistake("maximum_unscaled", "the maximum was that of Q K^T without the factor, and is not the largest exponent", "m_new: the row's maximum times factor",
-                (MAXIMUM, "torch.maximum(m_i, S_ij.amax(-1))")),
-        Mistake("maximum_of_block", "m_new forgot the blocks before: it was the maximum of this block alone, and alpha overflowed where that falls",
-                "m_new: the larger of m_i and the block's maximum", (MAXIMUM, "S_ij.amax(-1) * factor")),
         Mistake("m_starts_at_0", "the running maximum was never below 0, as if it started there: rows far below 0 underflow",
                 "the first value of m_i: below any score, −inf", ("Q.new_full((len(Q),), -inf)", "Q.new_zeros(len(Q))")),
-        Mistake("no_maximum", "no maximum was subtracted, and large scores overflowed", "the exponent of P_ij: S_ij · factor − m_new",
-                (MAXIMUM, "torch.zeros_like(m_i)")),
         Mistake("l_not_rescaled", "l_i was not multiplied by 2^(m_i − m_new) when the maximum grew, or by 1: m_i was no longer the old one",
                 "l_i: what is there already times 2^(old maximum − new maximum)", ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)")),
-        Mistake("O_not_rescaled", "O_i was not multiplied by 2^(m_i − m_new) when the maximum grew, or by 1: m_i was no longer the old one",
-                "O_i: what is there already times 2^(old maximum − new maximum)", ("alpha[:, None] * O_i + P_ij @ V_j", "O_i + P_ij @ V_j")),
-        Mistake("nothing_rescaled",
-                "O_i and l_i kept the unit of the old maximum when it grew: 2^(m_i − m_new) was left out, or was 1 because m_i was no longer the old one",
-                "O_i and l_i: what is there already times 2^(old maximum − new maximum)", ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)"),
-                ("alpha[:, None] * O_i + P_ij @ V_j", "O_i + P_ij @ V_j")),
-        Mistake("not_divided", "O was not divided by l_i", "O: O_i / l_i, after the last block", ("O_i / l_i[:, None]", "O_i")),
         Mistake("last_block_lost", "a short last block of keys was left out", "the blocks of keys: ⌈N_k / B_c⌉ of them, the last may be short",
                 ("range(0, len(K), B_c)", "range(0, len(K) - B_c + 1, B_c)")),
-        Mistake("whole_rescaled", "2^(old maximum − new maximum) multiplied the new block's part of O_i or l_i as well",
-                "that factor: only what was there before the block is in the old units", (UPDATE_L, "alpha * (l_i + P_ij.sum(-1))"),
-                (UPDATE_O, "alpha[:, None] * (O_i + P_ij @ V_j)"), also=[
-                      *whole_rescaled((UPDATE_L, "{} * (l_i + P_ij.sum(-1))"), (UPDATE_O, "{}[:, None] * (O_i + P_ij @ V_j)"), "alpha",
-                                      "torch.where(m_i == -inf, 1.0, alpha)"),
-                      [(UPDATE_L, "torch.where(m_i == -inf, 1.0, alpha) * (l_i + P_ij.sum(-1))"),
-                       (UPDATE_O, "torch.where(m_i == -inf, 1.0, alpha)[:, None] * (O_i + P_ij @ V_j)")]]),
         Mistake("maximum_of_first_block", "the maximum was that of the first block for good, and later scores far above it overflowed",
                 "m_new: the larger of m_i and the block's maximum", (MAXIMUM, "torch.where(m_i == -inf, S_ij.amax(-1) * factor, m_i)")),
         Mistake("whole_S", "all scores were made at once, N_q × N_k of them, which is what the blocks are there to avoid", "the loop: each step makes the scores of B_c keys", body="""
@@ -181,7 +142,7 @@ EXERCISE = Exercise(
         "factor = scale * LOG2_E, once, before the loop. S_ij is Q @ K_j.T, and nothing else.",
         "m_new = max(m_i, row maximum of S_ij times factor); alpha = 2^(m_i − m_new); P_ij = 2^(S_ij · factor − m_new).",
         "At the end log2 of the sum is m_i + log2(l_i). Divide all of it by LOG2_E to get the natural logarithm.",
-        Hint("Only large scores are wrong: is m_new the largest exponent, in the same base as the exponents themselves?", "large scores"),
-        Hint("One block is right, more are not: what do l_i and O_i count in, once the maximum has grown?", "more than one key block"),
+        "Only large scores are wrong: is m_new the largest exponent, in the same base as the exponents themselves?",
+        "One block is right, more are not: what do l_i and O_i count in, once the maximum has grown?",
     ],
 )

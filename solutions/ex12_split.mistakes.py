@@ -2,7 +2,7 @@
 
 import torch
 
-from flashlab_course.check.form import Breach, Case, Exercise, Hint, Mistake, Output, whole
+from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output, whole
 
 FIRST, LAST = "seen_by_first = max(0, first + 1 + N_k - N_q) if causal else N_k", "seen_by_last = max(0, last + 1 + N_k - N_q) if causal else N_k"
 WHOLE, END = "seen_by_first // B_c", "-(-seen_by_last // B_c)"
@@ -79,18 +79,11 @@ EXERCISE = Exercise(
                 "the division for end: one visible key is enough", (END, "seen_by_last // B_c")),
         Mistake("one_block_too_many", "end was ⌊seen / B_c⌋ + 1, one block too many where B_c divides seen", "end: ⌈seen / B_c⌉",
                 (END, "seen_by_last // B_c + 1")),
-        Mistake("top_left", "the first query was lined up with the first key", "N_k − N_q: the last query is lined up with the last key",
-                ("max(0, first + 1 + N_k - N_q)", "min(N_k, first + 1)"), ("max(0, last + 1 + N_k - N_q)", "min(N_k, last + 1)"),
-                also=[[("max(0, first + 1 + N_k - N_q)", "first + 1"), ("max(0, last + 1 + N_k - N_q)", "last + 1")]]),
-        Mistake("shift_reversed", "the shift was N_q − N_k, with the wrong sign", "N_k − N_q: with more keys than queries each query sees more",
-                ("max(0, first + 1 + N_k - N_q)", "max(0, first + 1 + N_q - N_k)"), ("max(0, last + 1 + N_k - N_q)", "max(0, last + 1 + N_q - N_k)")),
         Mistake("own_key_hidden", "query n was taken to see the keys before n + N_k − N_q, that one not among them",
                 "how many keys query n sees: n + 1 + N_k − N_q", ("max(0, first + 1 + N_k - N_q)", "max(0, first + N_k - N_q)"),
                 ("max(0, last + 1 + N_k - N_q)", "max(0, last + N_k - N_q)")),
         Mistake("whole_one_short", "whole counted one key too few for the first query", "how many keys query n sees: n + 1 + N_k − N_q",
                 ("max(0, first + 1 + N_k - N_q)", "max(0, first + N_k - N_q)")),
-        Mistake("end_one_short", "end counted one key too few for the last query", "how many keys query n sees: n + 1 + N_k − N_q",
-                ("max(0, last + 1 + N_k - N_q)", "max(0, last + N_k - N_q)")),
         Mistake("end_one_too_far", "end counted one key too many: the last query was taken to be (i + 1) · B_r, or its keys were miscounted",
                 "how many keys the block's last query n sees: n + 1 + N_k − N_q, where n is (i + 1) · B_r − 1 at most",
                 ("max(0, last + 1 + N_k - N_q)", "max(0, min(N_k, last + 2 + N_k - N_q))")),
@@ -99,28 +92,10 @@ EXERCISE = Exercise(
         Mistake("negative", "a negative whole or end came back where the block's first or last query sees no key",
                 "how many keys query n sees: max(0, n + 1 + N_k − N_q)", ("max(0, first + 1 + N_k - N_q)", "first + 1 + N_k - N_q"),
                 ("max(0, last + 1 + N_k - N_q)", "last + 1 + N_k - N_q"), also=
-                     [[("max(0, first + 1 + N_k - N_q)", "first + 1 + N_k - N_q")], [("max(0, last + 1 + N_k - N_q)", "last + 1 + N_k - N_q")]]),
-        Mistake("always_causal", "the causal limits were used where causal is False", "causal=False: every query sees all N_k keys",
-                (FIRST, "seen_by_first = max(0, first + 1 + N_k - N_q)"), (LAST, "seen_by_last = max(0, last + 1 + N_k - N_q)")),
-        Mistake("never_causal", "causal was ignored: every query was taken to see all keys", "causal=True: query n sees n + 1 + N_k − N_q keys",
-                (FIRST, "seen_by_first = N_k"), (LAST, "seen_by_last = N_k")),
+                     [[("max(0, first + 1 + N_k - N_q)", "first + 1 + N_k - N_q")]]),
         Mistake("one_masked_block", "whole was end − 1, as if the diagonal crossed one key block always",
                 "whole: a query block that is wider than a key block crosses several", ("return seen_by_first // B_c, -(-seen_by_last // B_c)",
                  "return (max(0, -(-seen_by_last // B_c) - 1) if causal else N_k // B_c), -(-seen_by_last // B_c)")),
-        Mistake("all_masked", "whole was 0 with a causal mask: every block was given one", "whole: blocks left of the diagonal need none",
-                ("return seen_by_first // B_c", "return (0 if causal else N_k // B_c)")),
-        Mistake("counts_masked", "the number of blocks with masks came back, end − whole, in place of end",
-                "end is where the second loop stops, not how long it is", (END, "-(-seen_by_last // B_c) - seen_by_first // B_c")),
-        Mistake("swapped", "whole and end came back in the other order", "the order in `return`: whole, end",
-                ("return seen_by_first // B_c, -(-seen_by_last // B_c)", "return -(-seen_by_last // B_c), seen_by_first // B_c")),
-        Mistake("r_and_c_swapped", "B_r and B_c were swapped", "which size belongs to queries: B_r", ("first, last = i * B_r, min((i + 1) * B_r, N_q) - 1",
-                "B_r, B_c = B_c, B_r\n    first, last = i * B_r, min((i + 1) * B_r, N_q) - 1")),
-        Mistake("keys_for_blocks", "keys were counted, not blocks", "both numbers count blocks: divide by B_c",
-                ("return seen_by_first // B_c, -(-seen_by_last // B_c)", "return seen_by_first, seen_by_last")),
-        Mistake("shift_never_negative", "the shift was max(0, N_k − N_q): more queries than keys were lined up at the first key",
-                "N_k − N_q may be negative: the last query is lined up with the last key",
-                ("max(0, first + 1 + N_k - N_q)", "min(N_k, first + 1 + max(0, N_k - N_q))"),
-                ("max(0, last + 1 + N_k - N_q)", "min(N_k, last + 1 + max(0, N_k - N_q))")),
         Mistake("all_whole_without_causal", "without causal all blocks were called whole, a short last one as well",
                 "whole without causal: a tile that reaches past the last key needs its mask",
                 (FIRST, "seen_by_first = max(0, first + 1 + N_k - N_q) if causal else -(-N_k // B_c) * B_c")),
@@ -132,8 +107,8 @@ EXERCISE = Exercise(
         "Without a mask: whole = N_k // B_c, end = ⌈N_k / B_c⌉. They differ where the last block is short.",
         "With a causal mask query n sees n + 1 + N_k − N_q keys, or none if that is negative. Take the block's first query for whole.",
         "whole = seen by the first // B_c, end = ⌈seen by the last / B_c⌉; the last query is min((i + 1)·B_r, N_q) − 1.",
-        Hint("Only a short last key block is wrong: the tile of the last block has B_c rows, though fewer keys are left. Who hides the rest?", "a short last key block"),
-        Hint("Only a short last query block is wrong: which query is its last?", "a short last query block"),
-        Hint("Only where there are more queries than keys: the first of them see nothing. What does your formula say for them?", "more queries than keys"),
+        "Only a short last key block is wrong: the tile of the last block has B_c rows, though fewer keys are left. Who hides the rest?",
+        "Only a short last query block is wrong: which query is its last?",
+        "Only where there are more queries than keys: the first of them see nothing. What does your formula say for them?",
     ],
 )

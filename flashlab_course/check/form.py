@@ -80,15 +80,6 @@ class Mistake:
         return parsed.edited(self.name, self.swaps, self.body, self.code)
 
 
-class Hint(str):
-    """A hint with the features it is about: it comes first where exactly the cases with one of them fail."""
-
-    def __new__(cls, text, *about):
-        hint = super().__new__(cls, text)
-        hint.about = frozenset(about)
-        return hint
-
-
 @dataclass(eq=False)
 class Exercise:
     """Everything the checker knows about an exercise; title, chapter, difficulty and minutes stand in the solution's
@@ -98,7 +89,7 @@ class Exercise:
     outputs: tuple                       # of Output
     cases: list                          # of Case, from the smallest to the nastiest
     mistakes: list                       # of Mistake
-    hints: list                          # of str or Hint, the gentlest first
+    hints: list                          # of str, the gentlest first
     truth: Callable | None = None        # (**inputs) -> outputs in float64; None: the solution in float64
     call: Callable | None = None         # (fn, inputs) -> outputs; None: fn with the solution's own signature
     sram_bytes: Callable | None = None   # (**inputs) -> bytes: run under flashlab.memory.Memory and hold the traffic
