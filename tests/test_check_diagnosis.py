@@ -214,7 +214,7 @@ def test_every_value_counts_that_the_solution_has():
     file = runner.file_of(exercise.solution())
     judged = diagnose.judge_all(exercise, exercise.solution(), own_file=file)
     judged[1].wrong = [(0, 1.0, 0.0)]                  # as if that case had failed
-    assert line.first_wrong(exercise, exercise.solution(), judged, file) is None
+    assert not line.first_wrong(exercise, exercise.solution(), judged, file).first
 
 
 def test_a_result_of_another_dtype_is_called_right_only_if_it_is_right_in_every_case():

@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 
-from flashlab_course.check import Report, check, checker, form, loading, progress, stubs
+from flashlab_course.check import Report, check, checker, diagnose, form, loading, progress, stubs, where
 
 NAME = "ex03_safe_softmax"
 SECONDS = 0.4                  # the time limit in these tests
@@ -265,7 +265,7 @@ def unseen_large_only(S):
 
 @pytest.mark.parametrize("fn, words", [
     (unseen_rows_reversed, ["Wrong in every case with more than one row; all other cases are right",
-                            "The smallest case that fails is “three rows"]),
+                            "In “three rows"]),
     (unseen_temperature, ["Wrong in "]),
     (unseen_first_key_lost, ["“one row", "P[0, 0] is 0 instead of"]),
     (unseen_large_only, ["scores around 200"]),
@@ -279,8 +279,9 @@ def test_an_unseen_mistake_gets_a_true_first_sentence(fn, words):
 
 def test_the_first_wrong_key_block_is_named():
     exercise = form.exercise("ex06_fa2_inner_loop")
-    report = checker.examine(exercise, exercise.wrong(next(m for m in exercise.mistakes if m.name == "no_rescale_O")))
-    assert "wrong once j = 1 comes in" in report.message, str(report)
+    wrong = exercise.wrong(next(m for m in exercise.mistakes if m.name == "no_rescale_O"))
+    failing = next(k for k in diagnose.judge_all(exercise, wrong) if k.wrong)
+    assert "wrong once j = 1 comes in" in where.from_key_block(exercise, failing, wrong)
 
 
 def test_a_formula_that_is_off_by_one_term_is_told_which():
@@ -292,7 +293,7 @@ def test_a_formula_that_is_off_by_one_term_is_told_which():
 
     report = said(off, "ex07_traffic_naive")
     assert report.mistake is None, str(report)
-    assert "reads is too large by 2 times N_k·d_v, wherever it is wrong" in report.message, str(report)
+    assert "reads is too large by 2 times N_k·d_v wherever it is wrong" in report.message, str(report)
 
 
 # ---- the report
@@ -316,7 +317,7 @@ def test_uninitialised_memory_cannot_look_right():
         return P
 
     report = said(half_done)
-    assert "NaN" in report.message and "never written" in report.message, str(report)
+    assert "P is NaN in key 2" in report.message, str(report)
 
 
 # ---- what else a report says

@@ -159,7 +159,7 @@ def test_a_stub_that_cannot_be_written_is_said(sandbox, monkeypatch, capsys):
                           '{"ex03_merge": [1], "ex99": 3}', "null", "1e999", '"', "\xff"])
 def test_a_progress_file_of_any_content_counts_as_far_as_it_is_right(sandbox, text, capsys):
     (sandbox / progress.FILE).write_bytes(text.encode("latin-1"))
-    assert progress.of(NAME) == {"passed": False, "tries": 0, "hints": 0, "stub": "", "file": ""}
+    assert progress.of(NAME) == {"passed": False, "tries": 0, "hints": 0, "mistake": "", "stub": "", "file": ""}
     assert cli.main(["check"]) == 0 and cli.main(["check", NAME, "--hint"]) == 1
     assert "Hint 1 of " in " ".join(capsys.readouterr().out.split()) and progress.of(NAME)["hints"] == 1
 

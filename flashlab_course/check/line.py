@@ -85,7 +85,7 @@ def first_wrong(exercise, fn, judged, file):
     blamed = _blamed(exercise, fn, judged, failing, values, file)
     if blamed is None:
         return _wrong_result(failing, values, file)
-    before = [v.name for v in values[:values.index(blamed)] if v.right and v.tells and not v.plain]
+    before = [v.name for v in values[:values.index(blamed)] if v.name and v.right and v.tells and not v.plain]
     names = [name for name in dict.fromkeys(reversed(before)) if name != blamed.name][:3][::-1]
     return Place(blamed.line, _code(file, blamed.line), blamed.name, names)
 

@@ -79,7 +79,7 @@ def _shown(exercise, fn, judged, first, diagnosis):
             said.append(sentence(text, exercise))
         if not diagnosis.name:
             said += [where.from_key_block(exercise, first, fn), *(sentence(text, exercise) for text in diagnosis.said)]
-    return findings(first, exercise, named=bool(diagnosis.name)) + said
+    return findings(first, exercise, named=bool(diagnosis.name) and not diagnosis.partly) + said
 
 
 def _line(exercise, fn, judged, diagnosis):
