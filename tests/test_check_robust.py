@@ -209,15 +209,15 @@ def test_the_file_is_read_afresh_each_time(sandbox):
     write(sandbox, GOOD + "\n\n1 / 0\n")
     report = check(NAME)
     assert report.mistake == "raised" and "line 9: 1 / 0" in report.trace
-    assert "could not be loaded: ZeroDivisionError" in report.message
+    assert "could not be loaded: it raised ZeroDivisionError" in report.message
 
 
 @pytest.mark.parametrize("text, mistake, words", [
     ("def safe_softmax(S:\n    return S\n", "syntax", "Python cannot read exercises/ex03_safe_softmax.py"),
     ("import torch\n", "no_function", "no longer defines safe_softmax"),
     ("import no_such_module\n", "raised", "No module named 'no_such_module'"),
-    ("raise SystemExit\n", "raised", "could not be loaded: SystemExit"),
-    ("while True:\n    pass\n", "timeout", "it was still running after 0.3 seconds"),
+    ("raise SystemExit\n", "raised", "could not be loaded: it called exit()"),
+    ("while True:\n    pass\n", "timeout", "could not be loaded: it was stopped after 0.3 seconds"),
     ("safe_softmax = 3\n", "wrong_type", "the function safe_softmax itself"),
     ("import torch\nprint('hello')\n" + GOOD, None, "Right"),
 ])
@@ -245,10 +245,6 @@ def test_hints_come_one_at_a_time_and_the_solution_after_the_pass(sandbox):
 
 # ---- what is said of a mistake that no one has listed
 
-def unseen_rows_reversed(S):
-    return right(S).flip(0)
-
-
 def unseen_temperature(S):
     return torch.softmax(S * 0.9, -1).nan_to_num(0)
 
@@ -264,7 +260,7 @@ def unseen_large_only(S):
 
 
 @pytest.mark.parametrize("fn, words", [
-    (unseen_rows_reversed, ["Wrong in every case with more than one row; all other cases are right",
+    (lambda S: right(S).flip(0), ["Wrong in every case with more than one row; all other cases are right",
                             "In “three rows"]),
     (unseen_temperature, ["Wrong in "]),
     (unseen_first_key_lost, ["“one row", "P[0, 0] is 0 instead of"]),
@@ -285,7 +281,7 @@ def test_the_first_wrong_key_block_is_named():
 
 
 def test_a_formula_that_is_off_by_one_term_is_told_which():
-    right_one = form.exercise("ex07_traffic_naive").solution()
+    right_one = form.exercise("ex07_traffic_naive").wrong()
 
     def off(N_q, N_k, d, d_v):
         reads, writes = right_one(N_q, N_k, d, d_v)
@@ -317,7 +313,7 @@ def test_uninitialised_memory_cannot_look_right():
         return P
 
     report = said(half_done)
-    assert "P is NaN in key 2" in report.message, str(report)
+    assert "P is NaN in key" in report.message, str(report)
 
 
 # ---- what else a report says
@@ -334,21 +330,15 @@ def test_a_report_says_where_the_first_wrong_number_is():
 
 
 def test_a_file_that_is_not_saved_is_asked_after(sandbox):
-    assert "is the file saved?" in check(NAME).message
+    text = stubs.stub(NAME)
+    line = text.split("raise NotImplementedError")[0].count("\n") + 1
+    assert f"in the place of line {line}, which raises" in check(NAME).message
     write(sandbox, GOOD.replace("-1", "0"))
     assert "saved" not in str(check(NAME)), "it has just changed"
     assert "The file is the same as at the last check: is it saved?" in str(check(NAME))
     assert "saved" not in str(check(NAME, lambda S: S)), "a function from a cell has no file"
     write(sandbox, GOOD)
     assert "saved" not in str(check(NAME))
-
-
-def test_a_line_of_the_stub_that_was_left_in_is_named(sandbox):
-    text = stubs.stub(NAME)
-    write(sandbox, text.replace("    # your turn", "    m = S.amax(-1)\n    # your turn"))
-    line = 1 + text.split("raise NotImplementedError")[0].count("\n") + 1
-    assert f"line {line} still raises NotImplementedError" in check(NAME).message
-    assert "is the file saved" not in check(NAME).message
 
 
 def test_a_misspelled_name_is_told_from_one_that_exists():
@@ -363,47 +353,15 @@ def test_a_misspelled_name_is_told_from_one_that_exists():
     assert "(is `row_max` meant?)" in check(NAME, of_its_own).message
 
 
-TWO_REGIONS = [name for name in form.names() if len(form.exercise(name).parsed.regions) > 1][::2]
-
-
-@pytest.mark.parametrize("name", TWO_REGIONS)
-def test_a_half_done_file_is_judged_by_what_is_there(sandbox, name):
-    if form.exercise(name).triton:
-        pytest.importorskip("triton")
-    parsed = form.exercise(name).parsed
-    first, *others = parsed.regions
-    stub_line = f'{first.indent}raise NotImplementedError("{name}: {first.task}")'
-    done = parsed.stub().replace(stub_line, "\n".join(parsed.lines[first.start : first.stop]))
-    write(sandbox, done, name)
-    report = check(name)
-    assert report.mistake == "not_implemented"
-    assert f"Still to write: {'; '.join(r.task for r in others)}." in report.message
-    assert f"What you have written is right ({first.task})" in report.message, str(report)
-    write(sandbox, parsed.stub().replace(stub_line, f"{first.indent}return None"), name)
-    report = check(name)
-    written = f"What you have written ({first.task}) is not right yet."
-    assert not report.passed and (written in report.message or report.mistake == "wrong_type"), str(report)
-
-
 @pytest.mark.parametrize("text, words", [
-    ("ex03", ["3 exercises begin with that", "ex03_merge: begun", "ex03_safe_softmax: not begun"]),
-    ("merge", ["Did you mean ex03_merge"]), ("ex03_softmax_online", ["ex03_online_softmax"]),
-    ("EX10_Triton_Forward", ["ex10_triton_forward"]),
-    ("", ["There is no exercise of that name"]), ("../../etc/passwd", ["There is no exercise of that name"]),
+    ("ex03", "3 exercises begin with 'ex03': ex03_safe_softmax, "), ("merge", "Did you mean ex03_merge"),
+    ("ex03_softmax_online", "ex03_online_softmax"), ("EX10_Triton_Forward", "ex10_triton_forward"),
+    ("", "There is no exercise ''"), ("../../etc/passwd", "There is no exercise 'passwd'"),
+    (right, 'the function: `check("ex03_merge", merge)`'), (3, "needs the exercise's name first"),
 ])
-def test_a_name_that_may_mean_several_or_none(sandbox, text, words):
-    write(sandbox, "import torch\n", "ex03_merge")
+def test_a_name_that_may_mean_several_or_none(text, words):
     report = check(text)
-    assert not report.passed and all(one in str(report) for one in words), str(report)
-
-
-def test_a_function_in_the_place_of_the_name():
-    def merge(state_a, state_b):
-        return state_a
-
-    assert 'check("ex03_merge", merge)' in check(merge).message
-    for thing in (3, Hostile(), torch.exp, b"ex03_merge", ["ex03_merge"]):
-        assert check(thing).mistake == "unknown_exercise"
+    assert not report.passed and words in report.message, str(report)
 
 
 # ---- debug=True

@@ -14,7 +14,6 @@ from flashlab_course.check import (
     diagnose,
     form,
     judge,
-    limits,
     loading,
     overview,
     process,
@@ -27,9 +26,10 @@ from flashlab_course.check import (
     stubs,
     where,
 )
+from flashlab_course.check.loading import Unusable
 from flashlab_course.check.report import CaseResult, Report
 
-UNREMEMBERED = "This is not remembered"                # begins what a report says of a folder that cannot be written to
+CELL = "your cell"
 
 
 def check(name=None, fn=None, *, hint=False, debug=False):
@@ -42,31 +42,29 @@ def check(name=None, fn=None, *, hint=False, debug=False):
     The Report shows itself as a panel in a notebook; `report.passed` is the answer.
     """
     if process.inside:
-        return Report(False, str(name), mistake="nested", message="`check` was called by the code that it checks.")
+        return Unusable("nested", "`check` was called by the code that it checks.").report(str(name))
     if name is None and fn is None:
         return overview.Overview.now()
     return checked(name, fn, hint=hint, debug=debug)
 
 
 def checked(name, fn=None, *, hint=False, debug=False, terminal=False):
-    """The Report of `check`, with progress and hints kept. terminal: more is asked for with commands there."""
+    """The Report of `check`, with progress and hints kept. terminal: the report names commands, not calls."""
     try:
-        found = overview.find(name)
-        if isinstance(found, Report):
-            return found
-        exercise = form.exercise(found)
+        exercise = form.exercise(overview.find(name))
         report = _with_hints(exercise, fn, hint, terminal)
     except Exception as error:
-        return _own_failure(name, error)
+        problem = error if isinstance(error, Unusable) else _own_failure(error)
+        return problem.report(name if isinstance(name, str) else type(name).__name__)
     if debug and report.cases:
         stepping.step(exercise, loading.function_from_file(exercise)[0] if fn is None else fn, report)
     return report
 
 
-def _own_failure(name, error):
+def _own_failure(error):
     said = f"The checker itself failed, with {type(error).__name__}: {runner.message_of(error)}."
-    return Report(False, name if isinstance(name, str) else type(name).__name__, mistake="checker_failed",
-                  message=f"{said} That is no verdict on your answer. Restart the kernel (or Python) and check again.")
+    return Unusable("checker_failed", f"{said} That is no verdict on your answer. Restart the kernel (or Python) and "
+                                      "check again.")
 
 
 def _with_hints(exercise, fn, hint, terminal):
@@ -77,118 +75,158 @@ def _with_hints(exercise, fn, hint, terminal):
     file = stubs.digest(text) if text is not None else known["file"]
     lost = progress.update(exercise.name, passed=report.passed or known["passed"], tries=known["tries"] + started,
                            hints=hints, mistake=report.mistake or "", file="" if report.passed else file)
+    offers = [f"This is not remembered, neither what passed nor which hints you saw: {lost}."] if lost else []
     if not report.passed:
         unchanged = text is not None and known["file"] == file and started       # the stub's report asks by itself
         told = [f"Hint {n + 1} of {len(exercise.hints)}: {text}" for n, text in enumerate(exercise.hints[:hints])]
         again = report.mistake is not None and report.mistake == known["mistake"]
         report.hint = "\n".join(filter(None, [report.hint, report.remedy if hint or again else "", *told * hint]))
-        report.offer = "\n".join([*_offers(exercise, known, hints, hint, terminal, unchanged),
-                                  *([] if terminal else _player(exercise, report, fn))])
-    elif terminal:                                     # a notebook's card has it folded in
-        report.offer = f"One way to write it: `{command.line('check', exercise.name, '--solutions')}`"
-    if lost:
-        report.offer += f"\n{UNREMEMBERED}, neither what passed nor which hints you saw: {lost}."
+        offers = [*_offers(exercise, fn, report, hints, hint, terminal, unchanged), *offers]
+    elif terminal:                                     # a notebook's panel has it folded in
+        offers = [f"One way to write it: `{command.line('check', exercise.name, '--solutions')}`", *offers]
+    report.offer = "\n".join(offers)
     return report
 
 
-def _offers(exercise, known, hints, hint, terminal, unchanged):
-    """What else there is to say under a verdict that is no pass."""
-    said = ["The file is the same as at the last check: is it saved?"] if unchanged and not hint else []
+def _offers(exercise, fn, report, hints, hint, terminal, unchanged):
+    """What a learner can do next after a verdict other than a pass."""
+    name = exercise.name
+    if unchanged and not hint:
+        yield "The file is the same as at the last check: is it saved?"
     if hints < len(exercise.hints):
-        more = command.line("check", exercise.name, "--hint") if terminal else f'check("{exercise.name}", hint=True)'
-        said.append(f"{'One more' if hint else 'A'} hint: `{more}`")
-    return said
+        more = command.line("check", name, "--hint") if terminal else f'check("{name}", hint=True)'
+        yield f"{'One more' if hint else 'A'} hint: `{more}`"
+    ran = any(case.passed is not None for case in report.cases) and report.mistake not in runner.FINAL
+    if ran and not terminal and exercise.moves and (interpreted() or not exercise.triton):
+        mine = f'"{name}"' + (f", {exercise.function}" if fn is not None else "")
+        start = ", from the first wrong number" if report.where else ""
+        yield f"To see your lines move{start}: `from flashlab_course.lesson import replay; replay({mine})`"
 
 
-def _player(exercise, report, fn):
-    """Where lines can be seen to move, how: not those that never end, nor before there are any."""
-    ran = [case for case in report.cases if case.passed is not None]
-    if not ran or report.mistake in runner.FINAL or not exercise.moves or exercise.triton and not interpreted():
-        return []
-    mine = f"\"{exercise.name}\"" + (f", {exercise.function}" if fn is not None else "")
-    start = ", from the first wrong number" if report.where else ""
-    return [f"To see your lines move{start}: `from flashlab_course.lesson import replay; replay({mine})`"]
-
+# ---- one answer, in a process of its own or in this one
 
 def answer(exercise, fn=None, *, here=False):
     """The Report on the file in exercises/ or on fn, from a process of its own. here: as in process.apart"""
-    started, text = time.perf_counter(), source.of(fn)
-    if (report := _without_kernels(exercise)) is not None:
-        return report
-    if fn is not None and not runner.is_callable(fn):
-        return _no_function(exercise, fn)
-    if fn is None:
-        text = stubs.present(exercise.name) or ""
-        if text == exercise.parsed.stub():             # nothing to run
-            return _stub_report(exercise, text, f"exercises/{exercise.name}.py")
+    return _reported(exercise, lambda: _apart(exercise, fn, here))
+
+
+def examine(exercise, fn=None):
+    """The Report from this process, without progress or hints."""
+    with filled_with_nan():
+        return _reported(exercise, lambda: _examine(exercise, fn))
+
+
+def _reported(exercise, judge):
+    """The Report that judge() returns, or the one on an answer that cannot be judged; with the time it took."""
+    started = time.perf_counter()
     try:
-        report = process.apart(_answer, exercise.name, fn, imports=runner.slow_imports(exercise, text), here=here)
-    except process.Lost as lost:
-        report = _lost(exercise, fn, lost)
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        report = Report(False, exercise.name, mistake="wrong_type",
-                        message=f"Your function cannot be taken to the process that it would run in: {error}. Write it "
-                                "in a cell with `def`, with nothing but its arguments and the notebook's names in it.")
+        report = judge()
+    except Unusable as problem:
+        report = problem.report(exercise.name)
     report.seconds = time.perf_counter() - started
     return report
+
+
+def _apart(exercise, fn, here):
+    _require_kernels(exercise)
+    if fn is None:
+        place, text = _place(exercise), stubs.present(exercise.name) or ""
+        if text == exercise.parsed.stub():             # nothing to run
+            raise _still_a_stub(exercise, text, place)
+    else:
+        place, text = CELL, source.of(fn)
+        _require_function(exercise, fn)
+    try:
+        return process.apart(_answer, exercise.name, fn, imports=runner.slow_imports(exercise, text), here=here)
+    except process.Lost as lost:
+        file = str(source.exercise_path(exercise.name)) if fn is None else runner.file_of(fn) or ""
+        lines = [f"{place}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
+                 for line, function in lost.lines(file)]
+        raise Unusable(lost.kind, f"Your code could not be judged: {lost.text}. It ran in a process of its own, so "
+                                  "nothing else is lost.", "\n".join(lines)) from None
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise Unusable("wrong_type", f"Your function cannot be taken to the process that it would run in: {error}. "
+                                     "Write it in a cell with `def`, with nothing but its arguments and the "
+                                     "notebook's names in it.") from None
 
 
 def _answer(name, fn):
     return examine(form.exercise(name), fn)
 
 
-def _lost(exercise, fn, lost):
-    """The Report on an answer whose process ended before it had one."""
-    file = str(source.exercise_path(exercise.name)) if fn is None else runner.file_of(fn) or ""
-    place = f"exercises/{exercise.name}.py" if fn is None else "your cell"
-    lines = [f"{place}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
-             for line, function in lost.lines(file)]
-    said = f"Your code could not be judged: {lost.text}. It ran in a process of its own, so nothing else is lost."
-    return Report(False, exercise.name, mistake=lost.kind, message=said, trace="\n".join(lines))
-
-
-def examine(exercise, fn=None):
-    """The Report from this process, without progress or hints."""
-    started = time.perf_counter()
-    try:
-        with filled_with_nan():
-            report = _examine(exercise, fn)
-    except loading.Unusable as problem:
-        report = Report(False, exercise.name, mistake=problem.mistake, message=problem.message, trace=problem.trace)
-    report.seconds = time.perf_counter() - started
-    return report
-
-
 def _examine(exercise, fn):
-    if (report := _without_kernels(exercise)) is not None:
-        return report
-    place, text = "your cell", source.of(fn)
+    _require_kernels(exercise)
+    place, text = CELL, source.of(fn)
     if fn is None:
         fn, text = loading.function_from_file(exercise)
-        place = f"exercises/{exercise.name}.py"
-    if (report := _wrong_signature(exercise, fn) if runner.is_callable(fn) else _no_function(exercise, fn)) is not None:
-        return report
+        place = _place(exercise)
+    _require_function(exercise, fn)
+    _require_signature(exercise, fn)
     if exercise.triton and source.markers_left(text, exercise.name):     # a compiled kernel cannot raise it
-        return _stub_report(exercise, text, place)
+        raise _still_a_stub(exercise, text, place)
     for module in runner.slow_imports(exercise, text):
         importlib.import_module(module)
     judged = diagnose.judge_all(exercise, fn, own_file=runner.file_of(fn))
     if judged[-1].problem is not None and judged[-1].problem.kind == "not_implemented":
-        return _stub_report(exercise, text, place)
+        raise _still_a_stub(exercise, text, place)
     return report_on(exercise, fn, judged, place)
 
 
-def _without_kernels(exercise):
+def _place(exercise):
+    return f"exercises/{exercise.name}.py"
+
+
+# ---- answers that cannot be judged
+
+def _require_kernels(exercise):
     if not exercise.triton or not (why := why_no_kernels()):
-        return None
+        return
     said = f"This exercise is a Triton kernel, and none can run here: {why}."
     if import_triton() is None:
         said = ("This exercise is a Triton kernel, and Triton is not installed here: it exists for Linux only. "
                 "On macOS or Windows use WSL2, Colab or any Linux machine; no GPU is needed.")
-    return Report(False, exercise.name, mistake="no_triton", message=said)
+    raise Unusable("no_triton", said)
 
 
-def report_on(exercise, fn, judged, place="your cell"):
+def _require_function(exercise, fn):
+    if not runner.is_callable(fn):
+        raise Unusable("wrong_type", f"`check` got {type(fn).__name__} where it needs the function "
+                                     f"{exercise.function} itself: `check(\"{exercise.name}\", {exercise.function})`, "
+                                     "without parentheses behind it.")
+
+
+def _require_signature(exercise, fn):
+    if not inspect.isfunction(fn):
+        return
+    parameters = exercise.signature.parameters.values()
+    by_name = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    signature = inspect.signature(fn)
+    try:
+        signature.bind(*[None] * (len(parameters) - len(by_name)), **dict.fromkeys(by_name))
+    except TypeError as error:
+        raise Unusable("signature", f"Your function takes {signature}, but it is called as "
+                                    f"{exercise.function}{exercise.signature}: {error}.") from None
+
+
+def _still_a_stub(exercise, text, place):
+    """The Unusable that lists the regions still to be written."""
+    head, regions = exercise.head, exercise.parsed.regions
+    left = [region for region in regions if f'NotImplementedError("{exercise.name}: {region.task}")' in text] or regions
+    said = (f"{say.sentence(head.title)} {'To write' if left == regions else 'Still to write'}: "
+            f"{'; '.join(region.task for region in left)}.\n")
+    if place == CELL:
+        return Unusable("not_implemented", said + "The stub's NotImplementedError is still in it.")
+    line = next((n for n, line in enumerate(text.splitlines(), 1) if source.markers_left(line, exercise.name)), 1)
+    return Unusable("not_implemented", said +
+                    f"Open `{place}` (difficulty {head.difficulty} of 5, about {head.minutes} minutes), put your own "
+                    f"lines in the place of line {line}, which raises NotImplementedError, save the file and check "
+                    f"again; or write `{exercise.function}` in a cell and call `check(\"{exercise.name}\", "
+                    f"{exercise.function})`.")
+
+
+# ---- the verdict on what ran
+
+def report_on(exercise, fn, judged, place=CELL):
     """The Report on what fn did in the cases."""
     passed = all(k.passed for k in judged)
     report = _passed(exercise, fn, judged) if passed else _failed(exercise, fn, judged, place)
@@ -197,80 +235,6 @@ def report_on(exercise, fn, judged, place="your cell"):
         result.passed = k.passed
     return report
 
-
-def _no_function(exercise, fn):
-    return Report(False, exercise.name, mistake="wrong_type",
-                  message=f"`check` got {type(fn).__name__} where it needs the function {exercise.function} itself: "
-                          f"`check(\"{exercise.name}\", {exercise.function})`, without parentheses behind it.")
-
-
-def _wrong_signature(exercise, fn):
-    if not inspect.isfunction(fn):
-        return None
-    names = list(exercise.signature.parameters.values())
-    args = [None] * sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in names)
-    kwargs = {p.name: None for p in names if p.kind is inspect.Parameter.KEYWORD_ONLY}
-    try:
-        signature = inspect.signature(fn)
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        return Report(False, exercise.name, mistake="signature",
-                      message=f"Your function takes {signature}, but it is called as "
-                              f"{exercise.function}{exercise.signature}: {error}.")
-    except Exception:                                          # a signature of its own making: the calls will show
-        return None
-    return None
-
-
-def _stub_report(exercise, text, place):
-    """Judged by what is there: the parts that are written, with the solution in the place of those that are not."""
-    head, left = exercise.head, exercise.parsed.regions
-    if place != "your cell":                           # a cell may hold one function of several
-        left = loading.missing(exercise, text) or left
-    done = [region for region in exercise.parsed.regions if region not in left]
-    said = [f"{say.sentence(head.title)} {'Still to write' if done else 'To write'}: "
-            f"{'; '.join(region.task for region in left)}."]
-    if done:
-        said.append(_half_done(exercise, text, done))
-    if place == "your cell":
-        said.append("The stub's NotImplementedError is still in it.")
-    else:
-        said.append(f"Open `{place}` (difficulty {head.difficulty} of 5, about {head.minutes} minutes), write, save it "
-                    "and check "
-                    f"again; or write `{exercise.function}` in a cell and call `check(\"{exercise.name}\", "
-                    f"{exercise.function})`. "
-                    f"{_why_a_stub(exercise, text)}")
-    return Report(False, exercise.name, mistake="not_implemented", message="\n".join(said))
-
-
-def _why_a_stub(exercise, text):
-    """What somebody has overlooked who takes the exercise for written."""
-    stub = exercise.parsed.stub()
-    if text.split() == stub.split():
-        return "If you have written it already: is the file saved?"
-    lines = [n for n, line in enumerate(text.splitlines(), 1) if source.markers_left(line, exercise.name)]
-    return (f"The file is no longer the stub, but line {lines[0]} still raises NotImplementedError: "
-            "take that out once your own are there.")
-
-
-def _half_done(exercise, text, done):
-    tasks = "; ".join(region.task for region in done)
-    namespace, error = limits.protected(lambda: source.load_text(loading.filled(exercise, text),
-                                                                 f"{exercise.name}, filled"),
-                                        loading.SECONDS)
-    if error is not None or not runner.is_callable(namespace.get(exercise.function)):
-        return f"Written: {tasks}."
-    judged = diagnose.judge_all(exercise, namespace[exercise.function])
-    if all(k.passed for k in judged):
-        return f"What you have written is right ({tasks}): with the rest filled in, every case passes."
-    first = next(k for k in judged if not k.passed)
-    shown = (where.first_wrong(exercise, first, judge.expect(exercise, first.case)) if first.wrong
-             else first.problem.text if first.problem else first.structure[0].text)
-    return (f"What you have written ({tasks}) is not right yet. With the rest filled in, in the case “{first.case}”, "
-            f"{shown}.")
-
-
-# ---- passed
 
 def _passed(exercise, fn, judged):
     if left := sorted({name for k in judged for name in k.outcome.left}):
@@ -283,18 +247,12 @@ def _passed(exercise, fn, judged):
             return Report(False, exercise.name, mistake=mistake.name, remedy=say.sentence(f"Look at {mistake.look}"),
                           message=f"{say.sentence(mistake.what, exercise)}\nEvery case passes. "
                                   f"{say.sentence(seen, exercise)}")
-    return Report(True, exercise.name, message=_praise(exercise), solution=textwrap.dedent(exercise.parsed.answer()))
-
-
-def _praise(exercise):
     said = f"Right: {exercise.head.title}."
     if exercise.triton and not interpreted():
         said += (f"\nA GPU shows no stray load whose value is not used. The interpreter does: "
                  f"`TRITON_INTERPRET=1 {command.line('check', exercise.name)}`.")
-    return said
+    return Report(True, exercise.name, message=said, solution=textwrap.dedent(exercise.parsed.answer()))
 
-
-# ---- failed
 
 def _failed(exercise, fn, judged, place):
     first = next(k for k in judged if not k.passed)

@@ -9,7 +9,7 @@ around.
 
 import torch
 
-from flashlab_course.check import form, judge, source
+from flashlab_course.check import form, judge, loading
 
 
 def case_of(exercise, case):
@@ -42,9 +42,7 @@ def run_case(name, case, fn=None):
     Without fn it is the one in exercises/.
     """
     exercise = form.exercise(name)
-    if fn is None:
-        path = source.exercise_path(name)
-        fn = source.load_text(path.read_text(encoding="utf-8"), f"exercise {name}", path)[exercise.function]
+    fn = loading.function_from_file(exercise)[0] if fn is None else fn
     inputs = case_of(exercise, case).make()
     values = exercise.invoke(fn, inputs)
     if exercise.triton:

@@ -56,20 +56,19 @@ class Breach(Exception):
 
 
 class Mistake:
-    """A known wrong version of the solution: swaps of text inside the marked regions, a new body, or new functions.
+    """A known wrong version of the solution: swaps of text inside the marked regions, or a new body.
 
     what   one sentence on what the wrong version does, in the past tense, as said to the learner
     look   one sentence on what to look at
     swaps  (old, new) pairs; the code of each old must stand exactly once in the regions, comments and spaces aside
     body   the whole text of the only region
-    code   functions that replace those of the same names
     also   other swaps that make the same mistake with other numbers: -1e9 where swaps has -1e6
     stray  only accesses outside the tensors tell it apart: the interpreter sees them, a GPU follows them or stops
     """
 
-    def __init__(self, name, what, look, *swaps, body=None, code=None, same_as=None, also=(), stray=False):
+    def __init__(self, name, what, look, *swaps, body=None, same_as=None, also=(), stray=False):
         self.name, self.what, self.look, self.same_as, self.stray = name, what, look, same_as, stray
-        self.swaps, self.body, self.code = swaps, body, code
+        self.swaps, self.body = swaps, body
         self.forms = [self, *(Mistake(name, what, look, *other, same_as=same_as) for other in also)]
 
     def __repr__(self):
@@ -77,7 +76,7 @@ class Mistake:
 
     def apply(self, parsed):
         """The wrong version of a parsed solution. Raises: source.SourceError if the text no longer matches."""
-        return parsed.edited(self.name, self.swaps, self.body, self.code)
+        return parsed.edited(self.name, self.swaps, self.body)
 
 
 @dataclass(eq=False)

@@ -57,7 +57,8 @@ def limited(body, seconds):
 
 def _end_process_after(seconds):
     if last_words is not None:
-        faulthandler.dump_traceback_later(seconds, exit=True, file=last_words)
+        with contextlib.suppress(RuntimeError):        # no memory is left for the thread that waits
+            faulthandler.dump_traceback_later(seconds, exit=True, file=last_words)
 
 
 def caught(body, seconds, sink):

@@ -4,18 +4,20 @@ import difflib
 import html
 from dataclasses import dataclass
 
-from flashlab_course.check import form, progress, runner, stubs
-from flashlab_course.check.report import AMBER, GREEN, Report, panel
+from flashlab_course.check import form, progress, stubs
+from flashlab_course.check.loading import Unusable
+from flashlab_course.check.report import AMBER, GREEN, panel
 
 NOT_BEGUN, BEGUN, PASSED = "not begun", "begun", "passed"
+HEADING = f"{'exercise':<28}{'minutes':>8}  {'level':<7}state"
 
 
 def state(name):
     """NOT_BEGUN, BEGUN or PASSED, as far as that is known without a check."""
-    if progress.of(name)["passed"]:
+    known = progress.of(name)
+    if known["passed"]:
         return PASSED
-    text = stubs.present(name)
-    return BEGUN if text is not None and stubs.begun(name, text) or progress.of(name)["tries"] else NOT_BEGUN
+    return BEGUN if stubs.own_text(name) is not None or known["tries"] else NOT_BEGUN
 
 
 def after(name):
@@ -26,45 +28,35 @@ def after(name):
 
 
 def matches(text):
-    """Names of exercises that a text may mean: the one of that name, or those that it begins."""
+    """The exercise of that name, or else those whose names begin with it. Raises: Unusable if there are none."""
     text = text.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
-    return [name for name in form.names() if name == text] or [name for name in form.names() if text
-                                                               and name.startswith(text)]
+    found = [name for name in form.names() if name == text] or [name for name in form.names()
+                                                               if text and name.startswith(text)]
+    if not found:
+        raise Unusable("unknown_exercise", f"There is no exercise {text[:80]!r}. Did you mean "
+                                           f"{', '.join(similar(text))}? Without a name, `check` lists them all.")
+    return found
 
 
 def similar(text):
-    """The three names that are closest to a text: that hold it, share its words, or most of its letters."""
+    """The three names that are closest to a text: they contain it, share its words, or most of its letters."""
     text = text.lower()[:80]
 
     def closeness(name):
-        shared = len(set(text.split("_")) & set(name.lower().split("_")))
-        return len(text) > 2 and text in name.lower(), shared, difflib.SequenceMatcher(None, text, name.lower()).ratio()
+        shared = len({*text.split("_")} & {*name.lower().split("_")})
+        return len(text) > 2 and text in name.lower(), shared, difflib.SequenceMatcher(None, text, name).ratio()
     return sorted(form.names(), key=closeness, reverse=True)[:3]
 
 
 def find(name):
-    """The exercise's full name, or a Report that says which there are."""
+    """The full name of the one exercise that is meant. Raises: Unusable."""
     if not isinstance(name, str):
-        return _not_a_name(name)
+        raise Unusable("unknown_exercise", "`check` needs the exercise's name first, then the function: "
+                                           '`check("ex03_merge", merge)`.')
     found = matches(name)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        listed = "\n".join(f"{one}: {state(one)}" for one in found)
-        return Report(False, name, mistake="several_exercises",
-                      message=f"{len(found)} exercises begin with that:\n{listed}")
-    return Report(False, name, mistake="unknown_exercise",
-                  message=f"There is no exercise of that name. Did you mean {', '.join(similar(name))}? "
-                          "`check()` shows them all.")
-
-
-def _not_a_name(thing):
-    """`check(merge)`: what was meant can be told from the function's name."""
-    called = getattr(thing, "__name__", None) if runner.is_callable(thing) else None
-    meant = [name for name in form.names() if form.exercise(name).function == called]
-    example = ", or ".join(f'`check("{name}", {called})`' for name in meant) or '`check("ex03_merge", merge)`'
-    return Report(False, type(thing).__name__, mistake="unknown_exercise",
-                  message=f"`check` needs the exercise's name first, then the function: {example}.")
+    if len(found) > 1:
+        raise Unusable("several_exercises", f"{len(found)} exercises begin with {name!r}: {', '.join(found)}.")
+    return found[0]
 
 
 @dataclass
@@ -78,10 +70,6 @@ class Overview:
         return cls([(name, *form.exercise(name).head[2:][::-1], state(name)) for name in names or form.names()])
 
     @property
-    def passed(self):
-        return [name for name, *_, how in self.rows if how == PASSED]
-
-    @property
     def next(self):
         """The first that is begun and not passed, else the first that is not begun; None once all have passed."""
         open_ones = [row for row in self.rows if row[-1] != PASSED]
@@ -89,7 +77,7 @@ class Overview:
 
     def last_line(self):
         """How many have passed, and which comes next."""
-        done = f"{len(self.passed)} of {len(self.rows)} passed."
+        done = f"{sum(row[-1] == PASSED for row in self.rows)} of {len(self.rows)} passed."
         if self.next is None:
             return done
         head = form.exercise(self.next).head
@@ -113,9 +101,6 @@ class Overview:
         last = f"<p><span class='verdict'>{html.escape(self.last_line())}</span></p>"
         call = f"<p><code>check(\"{self.next}\")</code> checks its file in exercises/.</p>" if self.next else ""
         return panel(last + call + lines, GREEN if self.next is None else AMBER, "overview")
-
-
-HEADING = f"{'exercise':<28}{'minutes':>8}  {'level':<7}state"
 
 
 def row_text(name, minutes, difficulty, how):

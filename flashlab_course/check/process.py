@@ -85,11 +85,8 @@ def _why(code, trace):
     if "Timeout (" in trace:
         return "timeout", "it went on long after its time was over: in a call into C, or catching every exception"
     if code < 0:
-        words = signal.strsignal(-code) or signal.Signals(-code).name
-        known = {signal.SIGSEGV: "it crashed the process (segmentation fault)",
-                 signal.SIGABRT: "it aborted the process",
-                 signal.SIGKILL: "its process was killed, perhaps because the machine ran out of memory"}
-        return "crash", known.get(-code, f"its process was ended by a signal ({words.lower()})")
+        perhaps = ", perhaps because the machine ran out of memory" if code == -signal.SIGKILL else ""
+        return "crash", f"its process was ended by a signal ({signal.strsignal(-code)}){perhaps}"
     return "ended", f"it ended the whole process (os._exit, code {code})"
 
 

@@ -16,11 +16,6 @@ except ImportError:
 FILE = ".progress.json"
 
 
-def read():
-    """{exercise: what `of` gives}; a file that cannot be read counts as empty."""
-    return {k: v for k, v in load(FILE).items() if isinstance(v, dict)}
-
-
 def load(file):
     """The dict in a JSON file of the root; {} for one that is missing or cannot be read."""
     try:
@@ -71,10 +66,11 @@ def _replace(file, data):
 
 def of(name):
     """{"passed": bool, "tries": int, "hints": int, "mistake": str, "stub": str, "file": str} of an exercise."""
-    return _whole(read().get(name, {}))
+    return _whole(load(FILE).get(name))
 
 
 def _whole(kept):
+    kept = kept if isinstance(kept, dict) else {}
     known = {"passed": False, "tries": 0, "hints": 0, "mistake": "",    # the mistake of the last check
              "stub": "", "file": ""}                 # stub: see stubs.write; file: digest of the file that failed last
     return known | {k: v for k, v in kept.items() if type(v) is type(known.get(k)) and (type(v) is not int or v >= 0)}
@@ -82,7 +78,4 @@ def _whole(kept):
 
 def update(name, **changes):
     """Change what is kept of one exercise. Returns as `change`."""
-    def changed(found):
-        kept = {k: v for k, v in found.items() if isinstance(v, dict)}
-        return dict(sorted((kept | {name: _whole(kept.get(name, {})) | changes}).items()))
-    return change(FILE, changed)
+    return change(FILE, lambda found: found | {name: _whole(found.get(name)) | changes})

@@ -12,6 +12,7 @@ import linecache
 import os
 import re
 import sys
+import textwrap
 import types
 from functools import cache
 from pathlib import Path
@@ -71,9 +72,8 @@ def solution_text(name):
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path} could not be read: {getattr(error, 'strerror', None) or error}. `git checkout "
-                          f"{path}` brings it "
-                          "back") from None
+        raise SourceError(f"{path} could not be read: {getattr(error, 'strerror', None) or error}. "
+                          f"`git checkout {path}` brings it back") from None
 
 
 def exercise_path(name):
@@ -139,19 +139,17 @@ class Parsed:
             done = region.stop + 1
         return "\n".join(lines + self.lines[done:])
 
-    def edited(self, what, swaps=(), body=None, code=None):
-        """A copy with swaps made inside the regions, the only region's body replaced, or functions added that replace
-        others."""
+    def edited(self, what, swaps=(), body=None):
+        """A copy with swaps made inside the regions, or with the only region's body replaced."""
         lines = list(self.lines)
         if body is not None:
             if len(self.regions) != 1:
                 raise SourceError(f"{self.name}, {what}: a body needs one region, there are {len(self.regions)}")
             region = self.regions[0]
-            lines[region.start : region.stop] = _indented(body, region.indent)
+            body = textwrap.dedent(body).strip("\n")
+            lines[region.start : region.stop] = textwrap.indent(body, region.indent).split("\n")
         if swaps:
             lines = self._swap(what, swaps, lines)
-        if code is not None:
-            lines += ["", "", *_indented(code, "")]
         return Parsed(self.name, "\n".join(lines))
 
     def _swap(self, what, swaps, lines):
@@ -190,12 +188,6 @@ def _places(old, text):
     tokens = [token for token, *_ in found]
     last = len(wanted) - 1
     return [(found[n][1], found[n + last][2]) for n in range(len(tokens) - last) if tokens[n : n + last + 1] == wanted]
-
-
-def _indented(text, indent):
-    lines = text.strip("\n").split("\n")
-    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    return [indent + line[margin:] if line.strip() else "" for line in lines]
 
 
 def load_text(text, title, path=None):

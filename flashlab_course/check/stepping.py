@@ -10,45 +10,31 @@ KEYS = "n: next line · s: step into a call · p x: print x · u, d: up and down
 
 
 class Stepper(pdb.Pdb):
-    """Goes on until the learner's function is reached, and stops there."""
+    """Goes on until the first line of the learner's function."""
 
     def __init__(self, code):
         super().__init__(nosigint=True)
         self.target, self.arrived = (code.co_filename, code.co_name), False     # the interpreter has a copy of a kernel
 
-    def _here(self, frame):
+    def stop_here(self, frame):
         self.arrived = self.arrived or (frame.f_code.co_filename, frame.f_code.co_name) == self.target
-        return self.arrived
-
-    def user_line(self, frame):
-        if self._here(frame):
-            super().user_line(frame)
+        return self.arrived and super().stop_here(frame)
 
     def user_call(self, frame, arguments):
-        if self.arrived:
-            super().user_call(frame, arguments)
-
-    def user_return(self, frame, value):
-        if self.arrived:
-            super().user_return(frame, value)
-
-    def user_exception(self, frame, info):
-        if self.arrived:
-            super().user_exception(frame, info)
+        """Stops at the first line of a function, not at the call as well."""
 
 
 def step(exercise, fn, report):
     """Run fn on the smallest case that fails (the smallest, if none does) and stop in it."""
     results = list(zip(exercise.cases, report.cases, strict=True))
     case = next((case for case, result in results if result.passed is False), results[0][0])
-    own = runner.file_of(fn)
     print(f"{report}\n\nThe case “{case}” once more, in this process: without a time limit, with your output shown.")
     if report.mistake == "debugger":
         print(f"It stops where you wrote breakpoint().\n{KEYS}")
         _run(exercise, fn, case)
     elif report.trace and report.mistake == "raised":
         print(f"It stops where the exception was raised.\n{KEYS}")
-        _post_mortem(exercise, fn, case, own)
+        _post_mortem(exercise, fn, case)
     else:
         print(f"It stops at the first line of {exercise.function}.\n{KEYS}")
         with contextlib.suppress(pdb.bdb.BdbQuit):
@@ -62,22 +48,19 @@ def _run(exercise, fn, case):
             print(f"It returned {result!r}"[:2000])
 
 
-def _post_mortem(exercise, fn, case, own):
+def _post_mortem(exercise, fn, case):
     try:
         _run(exercise, fn, case)
     except Exception as error:
         error = runner.unwrapped(error)
         print("".join(traceback.format_exception_only(error)).rstrip())
-        pdb.post_mortem(_own_part(error.__traceback__, own))
+        frames = [tb for tb in _parts(error.__traceback__) if tb.tb_frame.f_code.co_filename == runner.file_of(fn)]
+        if frames:
+            frames[-1].tb_next = None                  # the debugger opens in the innermost frame
+        pdb.post_mortem(error.__traceback__)
 
 
-def _own_part(tb, own):
-    """The traceback, down to the innermost frame of the learner's."""
-    last, part = None, tb
-    while part is not None:
-        if part.tb_frame.f_code.co_filename == own:
-            last = part
-        part = part.tb_next
-    if last is not None:
-        last.tb_next = None
-    return tb
+def _parts(tb):
+    while tb is not None:
+        yield tb
+        tb = tb.tb_next

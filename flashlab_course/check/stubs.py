@@ -1,6 +1,7 @@
 """exercises/: the stub that each starts out with, and whether a learner has written into it."""
 
 import ast
+import contextlib
 import hashlib
 import shutil
 import subprocess
@@ -15,8 +16,10 @@ def stub(name):
 
 def present(name):
     """The text of exercises/<name>.py, None if there is no such file. A byte that is not UTF-8 becomes U+FFFD."""
-    path = source.exercise_path(name)
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else None
+    try:
+        return source.exercise_path(name).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
 
 
 def begun(name, text):
@@ -29,22 +32,21 @@ def begun(name, text):
     return "\ufffd" in text or source.markers_left(text, name) < source.markers_left(stub(name), name)
 
 
-def git(*command):
-    """What a git command prints in the root; "" where there is no git, no repository, or nothing to print."""
-    try:
-        return subprocess.run(["git", *command], cwd=source.root(), capture_output=True).stdout.decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def committed(name):
-    """exercises/<name>.py as it is in the last commit."""
-    return git("show", f"HEAD:./exercises/{name}.py")
+def own_text(name):
+    """The text of exercises/<name>.py if a learner has begun it, else None."""
+    text = present(name)
+    return text if text is not None and begun(name, text) else None
 
 
 def untouched(name, text):
     """Is this a stub of an earlier solution? Then it is what was written here last, or what is committed."""
-    return progress.of(name)["stub"] == digest(text) or text == committed(name) and not begun(name, text)
+    if progress.of(name)["stub"] == digest(text):
+        return True
+    committed = b""
+    with contextlib.suppress(OSError):                 # git is not installed
+        committed = subprocess.run(["git", "show", f"HEAD:./exercises/{name}.py"], cwd=source.root(),
+                                   capture_output=True).stdout
+    return text == committed.decode(errors="replace") and not begun(name, text)
 
 
 def write(name):
