@@ -33,7 +33,7 @@ def written(parsed, row):
     it."""
     if "code" in row:
         end = ast.parse(parsed.text).body[0].end_lineno
-        return "\n".join([*parsed.lines[:end], "", row["code"]])
+        return "\n".join([*parsed.text.split("\n")[:end], "", row["code"]])
     text = parsed.stub()
     for region, answer in zip(parsed.regions, row["answer"], strict=True):
         if answer is not None:                         # None: not written

@@ -1,12 +1,9 @@
 """Regions and stubs, the build command, `python -m flashlab check`, and the tables that are generated."""
 
-import ast
 import importlib.util
-import io
 import os
 import subprocess
 import sys
-import tokenize
 from pathlib import Path
 
 import pytest
@@ -34,67 +31,35 @@ def test_a_region_becomes_its_task_and_an_error():
     parsed = source.Parsed("ex03_toy", text)
     stub = 'def f(x):\n    # your turn: double x\n    raise NotImplementedError("ex03_toy: double x")\n\n\ny = 1\n'
     assert parsed.stub() == HEAD + stub
-    assert parsed.answer() == "    return 2 * x" and parsed.head == ("a toy", "03", 2, 10)
+    assert parsed.answer() == "return 2 * x" and parsed.head == ("a toy", "03", 2, 10)
 
 
-@pytest.mark.parametrize("body, words", [
-    ("# >>> your turn: a\nx = 1\n", "never closed"),
-    ("x = 1\n# <<<\n", "closes that was never opened"),
-    ("# >>> your turn: a\n# >>> your turn: b\nx = 1\n# <<<\n# <<<\n", "opens inside the one opened in line 5"),
-    ("# >>> your turn: a\n# <<<\n", "the region is empty"),
-    ("# >>> your turn\nx = 1\n# <<<\n", "a marker reads"),
-    ("x = 1\n", "no region"),
+@pytest.mark.parametrize("body, line", [
+    ("# >>> your turn: a\nx = 1\n", 5),
+    ("x = 1\n# <<<\n", 6),
+    ("# >>> your turn: a\n# >>> your turn: b\nx = 1\n# <<<\n# <<<\n", 5),
+    ("# >>> your turn: a\n# <<<\n", 5),
+    ("# >>> your turn\nx = 1\n# <<<\n", 5),
+    ("x = 1\n", 1),
 ])
-def test_markers_that_do_not_match_are_an_error_with_a_line(body, words):
-    with pytest.raises(source.SourceError, match=words) as error:
+def test_markers_that_do_not_match_are_an_error_with_a_line(body, line):
+    with pytest.raises(source.SourceError, match=rf"solutions/ex03_toy.py:{line}: an answer stands between"):
         source.Parsed("ex03_toy", HEAD + body)
-    assert "solutions/ex03_toy.py:" in str(error.value)
     with pytest.raises(source.SourceError, match="the docstring starts"):
         source.Parsed("ex03_other", HEAD + "# >>> your turn: a\nx = 1\n# <<<\n")
 
 
-@pytest.mark.parametrize("old, new, left", [
-    ("y = x*2", "y = x", "y = x      # why\n    # and\n\n    z = 'x*2  # no' + y  # end"),
-    ("x * 2\n    z", "x\n    z", "y = x\n    z = 'x*2  # no' + y  # end"),
-    ("'x*2  # no' +  y  # other words", "y", "y = x * 2      # why\n    # and\n\n    z = y  # end"),
-    ("    z = 'x*2  # no' + y\n", "", "y = x * 2      # why\n    # and\n\n      # end"),
-])
-def test_a_swap_sees_code_alone_and_leaves_the_rest_as_it_is(old, new, left):
-    region = "y = x * 2      # why\n    # and\n\n    z = 'x*2  # no' + y  # end"
-    text = HEAD + "def f(x):\n    # >>> your turn: a\n    {}\n    # <<<\n"
-    swapped = form.Mistake("another way", "", "", (old, new)).apply(source.Parsed("ex03_toy", text.format(region)))
-    assert swapped.text == text.format(left)
+def test_a_swap_is_made_inside_the_regions_alone():
+    text = HEAD + "y = 3\n\n\ndef f(x):\n    # >>> your turn: a\n    y = {}\n    # <<<\n    return y\n"
+    swapped = form.Mistake("another", "", "", ("y = x", "y = 2 * x")).apply(source.Parsed("ex03_toy", text.format("x")))
+    assert swapped.text == text.format("2 * x")
 
 
-@pytest.mark.parametrize("old, found", [("x*3", 0), ("'x*2 # no'", 0), ("y = x * 2\nz", 0), ("* 2\n    z = x", 0),
-                                        ("=", 2)])
+@pytest.mark.parametrize("old, found", [("x*3", 0), ("return", 0), ("=", 2)])
 def test_a_swap_that_fits_not_once_fails_loudly(old, found):
-    """Other numbers, strings and indentation are other code."""
-    text = HEAD + "def f(x):\n    # >>> your turn: a\n    y = x**2\n    z = 'x*2  # no'\n    # <<<\n"
+    text = HEAD + "def f(x):\n    # >>> your turn: a\n    y = x**2\n    z = y\n    # <<<\n    return z\n"
     with pytest.raises(source.SourceError, match=f"found {found} times"):
         form.Mistake("another way", "", "", (old, "1")).apply(source.Parsed("ex03_toy", text))
-
-
-def test_no_mistake_leans_on_the_layout_of_its_solution(sampled):
-    for exercise in map(form.exercise, sampled(form.names(), 10)):
-        for comment in ("", " # a word", "                  # f(x"):
-            other = source.Parsed(exercise.name, reformatted(exercise.parsed, comment))
-            for known in exercise.mistakes:
-                same = [ast.dump(ast.parse(known.apply(parsed).text)) for parsed in (exercise.parsed, other)]
-                assert same[0] == same[1], (exercise.name, known.name)
-
-
-def reformatted(parsed, comment):
-    """The solution with this comment in the place of those in its regions, and at the end of each statement without
-    one."""
-    lines, ends = list(parsed.lines), {}
-    for token in tokenize.generate_tokens(io.StringIO(parsed.text).readline):
-        if token.type in (tokenize.COMMENT, tokenize.NEWLINE):
-            ends.setdefault(token.start[0] - 1, token.start[1])
-    for n, end in ends.items():
-        if any(region.start <= n < region.stop for region in parsed.regions):
-            lines[n] = lines[n][:end].rstrip() + comment
-    return "\n".join(lines)
 
 
 # ---- build

@@ -2,6 +2,7 @@
 cannot."""
 
 import random
+import re
 
 import pytest
 
@@ -10,6 +11,7 @@ from flashlab_course.check import Report, checker, form, limits, source
 
 pytestmark = pytest.mark.filterwarnings("ignore")        # spoilt code gives SyntaxWarnings
 
+TOKEN = re.compile(r"\w+|\*\*|//|[^\w\s]")
 SECONDS = 1.0                  # per case: a loop that never ends is common here
 EXERCISES = [name for name in form.names() if import_triton() or not form.exercise(name).triton]
 RESULTS = ("None", "3", "()", "'text'", "[x]", "x, x", "lambda: x", "(y for y in [x])", "x[0]", "x.double()", "x.T",
@@ -21,12 +23,10 @@ RESULTS = ("None", "3", "()", "'text'", "[x]", "x, x", "lambda: x", "(y for y in
 def another_token(rng, lines):
     """A name, number or operator in the place of another."""
     at = rng.randrange(len(lines))
-    tokens = [one for one in source.code("\n".join(lines)) if one[0].strip()]
-    here = [one for one in source.code(lines[at]) if one[0].strip()]
-    if here:
-        _, start, stop = rng.choice(here)
-        lines[at] = lines[at][:start] + rng.choice([*(token for token, *_ in tokens), "0", "1e30",
-                                                    "None"]) + lines[at][stop:]
+    tokens = TOKEN.findall("\n".join(lines))
+    if here := list(TOKEN.finditer(lines[at])):
+        start, stop = rng.choice(here).span()
+        lines[at] = lines[at][:start] + rng.choice([*tokens, "0", "1e30", "None"]) + lines[at][stop:]
 
 
 def line_dropped(rng, lines):
@@ -51,12 +51,12 @@ EDITS = (another_token, another_token, line_dropped, lines_exchanged, another_re
 def spoilt(exercise, k):
     """The k-th version with one to three random edits in its first region, as text; None where they leave no Python."""
     rng = random.Random(f"{exercise.name} {k}")
-    region = exercise.parsed.regions[0]
-    lines = exercise.parsed.lines[region.start : region.stop]
+    code = exercise.parsed.regions[0]["code"]
+    lines = code.split("\n")
     for _ in range(rng.choice((1, 1, 2, 3))):
         if lines:
             rng.choice(EDITS)(rng, lines)
-    text = "\n".join([*exercise.parsed.lines[: region.start], *lines, *exercise.parsed.lines[region.stop :]])
+    text = exercise.parsed.text.replace(code, "\n".join(lines))
     try:
         compile(text, exercise.name, "exec")
     except (SyntaxError, ValueError):

@@ -4,7 +4,6 @@ import importlib
 import inspect
 import linecache
 import pickle
-import textwrap
 import time
 
 from flashlab.torch_internals import filled_with_nan
@@ -75,32 +74,32 @@ def _with_hints(exercise, fn, hint, terminal):
     file = stubs.digest(text) if text is not None else known["file"]
     lost = progress.update(exercise.name, passed=report.passed or known["passed"], tries=known["tries"] + started,
                            hints=hints, mistake=report.mistake or "", file="" if report.passed else file)
-    offers = [f"This is not remembered, neither what passed nor which hints you saw: {lost}."] if lost else []
+    offers = []
+    if report.passed and terminal:                     # a notebook's panel has it folded in
+        offers.append(f"One way to write it: `{command.line('check', exercise.name, '--solutions')}`")
     if not report.passed:
-        unchanged = text is not None and known["file"] == file and started       # the stub's report asks by itself
         told = [f"Hint {n + 1} of {len(exercise.hints)}: {text}" for n, text in enumerate(exercise.hints[:hints])]
         again = report.mistake is not None and report.mistake == known["mistake"]
         report.hint = "\n".join(filter(None, [report.hint, report.remedy if hint or again else "", *told * hint]))
-        offers = [*_offers(exercise, fn, report, hints, hint, terminal, unchanged), *offers]
-    elif terminal:                                     # a notebook's panel has it folded in
-        offers = [f"One way to write it: `{command.line('check', exercise.name, '--solutions')}`", *offers]
+        if text is not None and known["file"] == file and started and not hint:      # the stub's report asks by itself
+            offers.append("The file is the same as at the last check: is it saved?")
+        if hints < len(exercise.hints):
+            more = f'check("{exercise.name}", hint=True)'
+            more = command.line("check", exercise.name, "--hint") if terminal else more
+            offers.append(f"{'One more' if hint else 'A'} hint: `{more}`")
+        if not terminal and _can_move(exercise, report):
+            mine = f'"{exercise.name}"' + (f", {exercise.function}" if fn is not None else "")
+            start = ", from the first wrong number" if report.where else ""
+            offers.append(f"To see your lines move{start}: `from flashlab_course.lesson import replay; replay({mine})`")
+    if lost:
+        offers.append(f"This is not remembered, neither what passed nor which hints you saw: {lost}.")
     report.offer = "\n".join(offers)
     return report
 
 
-def _offers(exercise, fn, report, hints, hint, terminal, unchanged):
-    """What a learner can do next after a verdict other than a pass."""
-    name = exercise.name
-    if unchanged and not hint:
-        yield "The file is the same as at the last check: is it saved?"
-    if hints < len(exercise.hints):
-        more = command.line("check", name, "--hint") if terminal else f'check("{name}", hint=True)'
-        yield f"{'One more' if hint else 'A'} hint: `{more}`"
+def _can_move(exercise, report):
     ran = any(case.passed is not None for case in report.cases) and report.mistake not in runner.FINAL
-    if ran and not terminal and exercise.moves and (interpreted() or not exercise.triton):
-        mine = f'"{name}"' + (f", {exercise.function}" if fn is not None else "")
-        start = ", from the first wrong number" if report.where else ""
-        yield f"To see your lines move{start}: `from flashlab_course.lesson import replay; replay({mine})`"
+    return ran and exercise.moves and (interpreted() or not exercise.triton)
 
 
 # ---- one answer, in a process of its own or in this one
@@ -162,7 +161,7 @@ def _examine(exercise, fn):
         place = _place(exercise)
     _require_function(exercise, fn)
     _require_signature(exercise, fn)
-    if exercise.triton and source.markers_left(text, exercise.name):     # a compiled kernel cannot raise it
+    if exercise.triton and source.tasks_left(text, exercise.name):     # a compiled kernel cannot raise it
         raise _still_a_stub(exercise, text, place)
     for module in runner.slow_imports(exercise, text):
         importlib.import_module(module)
@@ -210,18 +209,15 @@ def _require_signature(exercise, fn):
 
 def _still_a_stub(exercise, text, place):
     """The Unusable that lists the regions still to be written."""
-    head, regions = exercise.head, exercise.parsed.regions
-    left = [region for region in regions if f'NotImplementedError("{exercise.name}: {region.task}")' in text] or regions
-    said = (f"{say.sentence(head.title)} {'To write' if left == regions else 'Still to write'}: "
-            f"{'; '.join(region.task for region in left)}.\n")
+    head, tasks = exercise.head, source.tasks_left(text, exercise.name)
+    to_write = "To write" if len(tasks) == len(exercise.parsed.regions) else "Still to write"
+    said = f"{say.sentence(head.title)} {to_write}: {'; '.join(tasks)}.\n"
     if place == CELL:
         return Unusable("not_implemented", said + "The stub's NotImplementedError is still in it.")
-    line = next((n for n, line in enumerate(text.splitlines(), 1) if source.markers_left(line, exercise.name)), 1)
     return Unusable("not_implemented", said +
                     f"Open `{place}` (difficulty {head.difficulty} of 5, about {head.minutes} minutes), put your own "
-                    f"lines in the place of line {line}, which raises NotImplementedError, save the file and check "
-                    f"again; or write `{exercise.function}` in a cell and call `check(\"{exercise.name}\", "
-                    f"{exercise.function})`.")
+                    "lines in the place of `raise NotImplementedError`, save the file and check again; or write "
+                    f"`{exercise.function}` in a cell and call `check(\"{exercise.name}\", {exercise.function})`.")
 
 
 # ---- the verdict on what ran
@@ -251,7 +247,7 @@ def _passed(exercise, fn, judged):
     if exercise.triton and not interpreted():
         said += (f"\nA GPU shows no stray load whose value is not used. The interpreter does: "
                  f"`TRITON_INTERPRET=1 {command.line('check', exercise.name)}`.")
-    return Report(True, exercise.name, message=said, solution=textwrap.dedent(exercise.parsed.answer()))
+    return Report(True, exercise.name, message=said, solution=exercise.parsed.answer())
 
 
 def _failed(exercise, fn, judged, place):

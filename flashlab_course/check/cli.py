@@ -126,7 +126,7 @@ def show_solutions(names):
     """The solutions of passed exercises only. Returns 0 if the exercises named, if any, include one of them."""
     passed = [name for name in names or form.names() if progress.of(name)["passed"]]
     for name in passed:
-        print(f"{name}\n{textwrap.indent(textwrap.dedent(form.exercise(name).parsed.answer()), '    ')}\n")
+        print(f"{name}\n{textwrap.indent(form.exercise(name).parsed.answer(), '    ')}\n")
     for name in set(names) - set(passed):
         print(f"{name}: its solution is shown here once it passes (`{command.line('check', name, '--hint')}` helps on "
               "the way)")

@@ -2,6 +2,7 @@
 
 import math
 import re
+import reprlib
 from dataclasses import dataclass, field
 
 import numpy
@@ -213,8 +214,10 @@ def _short(dtype):
 
 
 def _describe(value):
-    text = repr(value)
-    return f"{text if len(text) < 40 else text[:37] + '...'} ({type(value).__name__})"
+    try:
+        return f"{reprlib.repr(value)} ({type(value).__name__})"
+    except Exception:                                  # a learner's own __repr__, or an int of 5000 digits
+        return f"an object that cannot be printed ({type(value).__name__})"
 
 
 # ---- the same answer?

@@ -14,22 +14,16 @@ import re
 import sys
 import textwrap
 import types
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import flashlab
 
-OPEN = re.compile(r"^(?P<indent> *)# >>> your turn: (?P<task>\S.*)$")
-CLOSE = re.compile(r"^ *# <<<$")
-LOOSE = re.compile(r"^\s*#\s*(>>+|<<+)")
+MARKER = re.compile(r"^ *# ?(>>+|<<+)", re.MULTILINE)
+REGION = re.compile(r"^(?P<indent> *)# >>> your turn: (?P<task>\S.*)\n(?P<code>(?:(?! *# ?(?:>>|<<)).*\n)+) *# <<<$",
+                    re.MULTILINE)
 HEAD = re.compile(r"^(?P<name>ex(?P<chapter>\d\d)_\w+) · (?P<title>.+)\n\n"
                   r"Chapter (?P=chapter) · difficulty (?P<difficulty>[1-5]) of 5 · (?P<minutes>\d+) minutes(\n|$)")
-
-# What a swap compares. Spaces are no tokens; three quotes are tried before one, long operators before short ones.
-STRING = r"""(?i:\b[rbf]{1,2})?("{3}(?s:.*?)"{3}|'{3}(?s:.*?)'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
-OPERATOR = r"\*\*=?|//=?|[-=]>|[-+*/%@&|^<>=!:]=|<<|>>|\S"
-TOKEN = re.compile(rf"{STRING}|#.*|\n *|\w+|{OPERATOR}")
 
 
 class SourceError(ValueError):
@@ -41,13 +35,6 @@ class Head(NamedTuple):
     chapter: str
     difficulty: int
     minutes: int
-
-
-class Region(NamedTuple):
-    start: int                 # the line after the opening marker, from 0
-    stop: int                  # the closing marker's line
-    indent: str
-    task: str
 
 
 def root():
@@ -81,113 +68,53 @@ def exercise_path(name):
 
 
 class Parsed:
-    """A solution file, its lines and its marked regions."""
+    """A solution file and its marked regions: matches of REGION."""
 
     def __init__(self, name, text):
         self.name, self.text = name, text
-        self.lines = text.split("\n")
-        self.regions = self._find_regions()
-        self.head = self._find_head()
-
-    def _fail(self, line, problem):
-        raise SourceError(f"solutions/{self.name}.py:{line + 1}: {problem}")
-
-    def _find_regions(self):
-        regions, opened = [], None
-        for n, line in enumerate(self.lines):
-            if match := OPEN.match(line):
-                if opened:
-                    self._fail(n, f"a region opens inside the one opened in line {opened[0] + 1}")
-                opened = (n, match)
-            elif CLOSE.match(line):
-                if not opened:
-                    self._fail(n, "a region closes that was never opened")
-                start, match = opened
-                if not "".join(self.lines[start + 1 : n]).strip():
-                    self._fail(n, "the region is empty")
-                regions.append(Region(start + 1, n, match["indent"], match["task"]))
-                opened = None
-            elif LOOSE.match(line):
-                self._fail(n, "a marker reads `# >>> your turn: what to write` or `# <<<`")
-        if opened:
-            self._fail(opened[0], "the region is never closed")
-        if not regions:
-            self._fail(0, "no region: nothing for the learner to write")
-        return regions
-
-    def _find_head(self):
-        match = HEAD.match(ast.get_docstring(ast.parse(self.text)) or "")
-        if not match or match["name"] != self.name:
-            self._fail(0, f'the docstring starts "{self.name} · title", an empty line, then '
-                          f'"Chapter {self.name[2:4]} · difficulty 3 of 5 · 20 minutes"')
-        return Head(match["title"], match["chapter"], int(match["difficulty"]), int(match["minutes"]))
+        self.regions = list(REGION.finditer(text))
+        spans = [region.span() for region in self.regions]
+        astray = [mark.start() for mark in MARKER.finditer(text) if not any(a <= mark.start() < b for a, b in spans)]
+        if astray or not spans:
+            line = text[: astray[0] if astray else 0].count("\n") + 1
+            raise SourceError(f"solutions/{name}.py:{line}: an answer stands between `# >>> your turn: what to write` "
+                              "and `# <<<`, and there is at least one")
+        match = HEAD.match(ast.get_docstring(ast.parse(text)) or "")
+        if not match or match["name"] != name:
+            raise SourceError(f'solutions/{name}.py:1: the docstring starts "{name} · title", an empty line, then '
+                              f'"Chapter {name[2:4]} · difficulty 3 of 5 · 20 minutes"')
+        self.head = Head(match["title"], match["chapter"], int(match["difficulty"]), int(match["minutes"]))
 
     def answer(self):
         """The text of the regions alone: what is shown once the exercise passes."""
-        return "\n\n".join("\n".join(self.lines[r.start : r.stop]) for r in self.regions)
+        return textwrap.dedent("\n".join(region["code"] for region in self.regions)).rstrip("\n")
 
     def todo(self, region):
         """What stands in the stub in place of a region: its task, and a NotImplementedError that names it."""
-        error = f'raise NotImplementedError("{self.name}: {region.task}")'
-        return f"{region.indent}# your turn: {region.task}\n{region.indent}{error}"
+        error = f'raise NotImplementedError("{self.name}: {region["task"]}")'
+        return f"{region['indent']}# your turn: {region['task']}\n{region['indent']}{error}"
 
     def stub(self):
         """What the learner gets: a todo in place of each region."""
-        lines, done = [], 0
-        for region in self.regions:
-            lines += [*self.lines[done : region.start - 1], self.todo(region)]
-            done = region.stop + 1
-        return "\n".join(lines + self.lines[done:])
+        return REGION.sub(self.todo, self.text)
 
     def edited(self, what, swaps=(), body=None):
         """A copy with swaps made inside the regions, or with the only region's body replaced."""
-        lines = list(self.lines)
+        parts = [region["code"] for region in self.regions]
         if body is not None:
-            if len(self.regions) != 1:
-                raise SourceError(f"{self.name}, {what}: a body needs one region, there are {len(self.regions)}")
-            region = self.regions[0]
+            if len(parts) != 1:
+                raise SourceError(f"{self.name}, {what}: a body needs one region, there are {len(parts)}")
             body = textwrap.dedent(body).strip("\n")
-            lines[region.start : region.stop] = textwrap.indent(body, region.indent).split("\n")
-        if swaps:
-            lines = self._swap(what, swaps, lines)
-        return Parsed(self.name, "\n".join(lines))
-
-    def _swap(self, what, swaps, lines):
-        parts = ["\n".join(lines[r.start : r.stop]) for r in self.regions]
+            parts = [textwrap.indent(body, self.regions[0]["indent"]) + "\n"]
         for old, new in swaps:
-            places = [(n, *place) for n, part in enumerate(parts) for place in _places(old, part)]
+            places = [n for n, part in enumerate(parts) for _ in range(part.count(old))]
             if len(places) != 1:
                 raise SourceError(f"{self.name}, {what}: the text to swap must stand once in the regions, "
                                   f"found {len(places)} times: {old!r}")
-            n, start, stop = places[0]
-            parts[n] = parts[n][:start] + new.lstrip(" ") + parts[n][stop:]
-        # from the end: line numbers stay true
-        for region, part in reversed(list(zip(self.regions, parts, strict=True))):
-            lines[region.start : region.stop] = part.split("\n")
-        return lines
-
-
-@cache                                                 # one solution is searched for each of its mistakes
-def code(text):
-    """[(token, start, stop)] of the code in text, without comments, empty lines and the spaces between tokens.
-
-    The start of a line is a token of its own, with its indentation. Text need not be whole: "scale - L_i[:, None])".
-    """
-    found = []
-    for match in TOKEN.finditer(text):
-        if match[0].startswith("\n") and found and found[-1][0].startswith("\n"):
-            found.pop()                                # the line in between held no code
-        if not match[0].startswith("#"):
-            found.append((match[0], *match.span()))
-    return found
-
-
-def _places(old, text):
-    """(start, stop) of each place in text where the code of old stands. What surrounds old does not count."""
-    wanted, found = [token for token, *_ in code(old.strip())], code(text)
-    tokens = [token for token, *_ in found]
-    last = len(wanted) - 1
-    return [(found[n][1], found[n + last][2]) for n in range(len(tokens) - last) if tokens[n : n + last + 1] == wanted]
+            parts[places[0]] = parts[places[0]].replace(old, new)
+        left = iter(parts)
+        text = REGION.sub(lambda region: region[0].replace(region["code"], next(left)), self.text)
+        return Parsed(self.name, text)
 
 
 def load_text(text, title, path=None):
@@ -214,6 +141,6 @@ def of(fn):
         return ""
 
 
-def markers_left(text, name):
-    """How many of the stub's `raise NotImplementedError("name: ...")` are still there."""
-    return len(re.findall(rf'^ *raise NotImplementedError\("{name}: ', text, re.MULTILINE))
+def tasks_left(text, name):
+    """The tasks of the stub's `raise NotImplementedError("name: task")` that are still there."""
+    return re.findall(rf'^ *raise NotImplementedError\("{name}: (.*)"\)', text, re.MULTILINE)

@@ -26,7 +26,7 @@ def replay(name, fn=None, case=None):
         fn = loading.function_from_file(exercise)[0] if fn is None else fn
     except loading.Unusable as problem:
         return Reveal(problem.message)
-    if source.markers_left(source.of(fn), name):
+    if source.tasks_left(source.of(fn), name):
         return Reveal(f"Your own lines move here once {name} is written; it need not be right.")
     chosen, place = (_case(exercise, case), None) if case is not None else _most_telling(exercise, fn)
     recording = _record(exercise, fn, chosen)
