@@ -134,16 +134,16 @@ def features_of(*sizes, **more):
 def _features(N_q, N_k, d, d_v, B_r=None, B_c=None, causal=False, scale=None, large=False, dtype=torch.float32):
     """{feature: whether these sizes have it}, the most telling first."""
     return {
-        "a causal mask": bool(causal),
         "queries that see no key": bool(causal) and N_q > N_k,
         "a causal mask and fewer queries than keys": bool(causal) and N_q < N_k,
-        "more than one key block": bool(B_c) and N_k > B_c,
-        "more than two key blocks": bool(B_c) and N_k > 2 * B_c,
+        "a causal mask": bool(causal),
         "a short last key block": bool(B_c) and N_k % B_c != 0 and N_k > B_c,
-        "more than one query block": bool(B_r) and N_q > B_r,
+        "more than two key blocks": bool(B_c) and N_k > 2 * B_c,
+        "more than one key block": bool(B_c) and N_k > B_c,
         "a short last query block": bool(B_r) and N_q % B_r != 0 and N_q > B_r,
-        "large scores": large,
+        "more than one query block": bool(B_r) and N_q > B_r,
         "only scores far below 0": False,                      # attention_case knows
+        "large scores": large,
         "16-bit inputs": dtype in (torch.float16, torch.bfloat16),
         "a scale other than 1/√d": scale is not None and abs(scale - d**-0.5) > 1e-6,
         "d_v ≠ d": d_v != d,
@@ -157,28 +157,7 @@ def _features(N_q, N_k, d, d_v, B_r=None, B_c=None, causal=False, scale=None, la
 
 
 ORDER = list(_features(1, 1, 1, 1))            # every feature, whether it holds or not
-IMPLIES = {                                    # the second comes with the first: where both fit, the first is said
-    "queries that see no key": frozenset({"a causal mask", "more queries than keys", "N_q ≠ N_k",
-                                          "more than one query"}),
-    "a causal mask and fewer queries than keys": frozenset({"a causal mask", "fewer queries than keys", "N_q ≠ N_k",
-        "more than one key"}),
-    "more than two key blocks": frozenset({"more than one key block", "more than one key"}),
-    "more than one key block": frozenset({"more than one key"}),
-    "a short last key block": frozenset({"more than one key block", "more than one key"}),
-    "more than one query block": frozenset({"more than one query"}),
-    "a short last query block": frozenset({"more than one query block", "more than one query"}),
-    "fewer queries than keys": frozenset({"N_q ≠ N_k", "more than one key"}),
-    "more queries than keys": frozenset({"N_q ≠ N_k", "more than one query"}),
-    "a row hidden throughout": frozenset({"hidden keys"}),
-    "two halves without keys": frozenset({"a half without keys"}),
-    "a short last piece": frozenset({"more than one piece"}),
-    "more than two pieces": frozenset({"more than one piece"}),
-    "only scores far below 0": frozenset({"large scores"}),
-}
-# Worth a word only where exactly the cases that have them fail.
-WEAK = {"fewer queries than keys", "more queries than keys", "N_q ≠ N_k", "B_r ≠ B_c", "more than one key",
-        "more than one query",
-        "a scale other than 1/√d", "d_v ≠ d"}
+WEAK = ORDER[ORDER.index("a scale other than 1/√d"):]      # worth a word only where no other feature fits
 
 
 def in_order(features):

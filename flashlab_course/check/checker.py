@@ -209,9 +209,9 @@ def _require_signature(exercise, fn):
 
 def _still_a_stub(exercise, text, place):
     """The Unusable that lists the regions still to be written."""
-    head, tasks = exercise.head, source.tasks_left(text, exercise.name)
-    to_write = "To write" if len(tasks) == len(exercise.parsed.regions) else "Still to write"
-    said = f"{say.sentence(head.title)} {to_write}: {'; '.join(tasks)}.\n"
+    head, tasks = exercise.head, [region["task"] for region in exercise.parsed.regions]
+    left = tasks if place == CELL else source.tasks_left(text, exercise.name)     # a cell may hold a part of the stub
+    said = f"{say.sentence(head.title)} {'To write' if left == tasks else 'Still to write'}: {'; '.join(left)}.\n"
     if place == CELL:
         return Unusable("not_implemented", said + "The stub's NotImplementedError is still in it.")
     return Unusable("not_implemented", said +

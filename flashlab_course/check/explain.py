@@ -4,7 +4,6 @@ Each sentence holds in every case where the output is wrong.
 """
 
 import math
-from itertools import permutations
 
 import torch
 
@@ -27,22 +26,18 @@ def explain(exercise, judged):
 
 
 def _off_by(exercise, n, wrong):
-    """The one term, times a small number, that a formula is off by; "" where that is not certain."""
+    """The term, times a small number, that a formula is off by in every case."""
     name = exercise.outputs[n].name
     if exercise.terms is None or len(wrong) < 2:
         return ""
     pairs = [(k.outcome.values[n] - judge.expect(exercise, k.case).truth[n], exercise.terms(**k.case.make()))
              for k in wrong]
-    found = []
     for term in pairs[0][1]:
         factor = pairs[0][0] / pairs[0][1][term]
         if factor == int(factor) and abs(factor) <= 6 and all(diff == factor * terms[term] for diff, terms in pairs):
             times = "" if abs(factor) == 1 else f"{abs(int(factor))} times "
-            found.append(f"{name} is too {'large' if factor > 0 else 'small'} by {times}{term}")
-    for more, less in () if found else permutations(pairs[0][1], 2):
-        if all(diff == terms[more] - terms[less] for diff, terms in pairs):
-            found.append(f"{name} has {more} in place of {less}")
-    return f"{found[0]} wherever it is wrong" if len(found) == 1 else ""
+            return f"{name} is too {'large' if factor > 0 else 'small'} by {times}{term} wherever it is wrong"
+    return ""
 
 
 def _of_tensors(exercise, n, wrong):
@@ -86,31 +81,19 @@ def _factor(name, wrong, triples):
     if sum(y.numel() for _, y, _ in triples) < ENOUGH:
         return ""
     said = f"every entry of {name} is {factors[0]:.4g} times what it should be"
-    if len(factors) > 1 and max(factors) - min(factors) > 1e-3 * abs(factors[0]):
-        said = f"every entry of {name} is the same number times what it should be"
-        if not all(y.numel() > 1 for _, y, _ in triples):      # one number is always some number times another
-            return ""
-    return said + _called(factors, [k.case.make() | k.case.sizes for k in wrong])
-
-
-def _called(factors, inputs):
-    """", which is √d", where the factor has that name in every case."""
-    for text in _constants(inputs[0]):
-        values = [_constants(given).get(text, math.nan) for given in inputs]
-        if all(abs(factor / value - 1) < 2e-3 for factor, value in zip(factors, values, strict=True)):
-            return "" if f"{factors[0]:.4g}" == text else f", which is {text}"
-    return ""
+    known = [_constants(k.case.make() | k.case.sizes) for k in wrong]
+    for text in known[0]:
+        if all(abs(factor / of.get(text, math.nan) - 1) < 2e-3 for factor, of in zip(factors, known, strict=True)):
+            return said if f"{factors[0]:.4g}" == text else f"{said}, which is {text}"
+    return said if max(factors) - min(factors) <= 1e-3 * abs(factors[0]) else ""
 
 
 def _constants(inputs):
     """{name: value} of the numbers that a factor may be made of."""
-    numbers = {name: float(value) for name, value in inputs.items()
-               if isinstance(value, (int, float)) and not isinstance(value, bool) and value}
     found = {"2": 2.0, "−1": -1.0, "ln 2": math.log(2), "1/ln 2": 1 / math.log(2)}
-    if "d" in numbers:
-        found |= {"√d": numbers["d"] ** 0.5, "1/√d": numbers["d"] ** -0.5}
-    for name, value in numbers.items():
-        found |= {name: value, f"1/{name}": 1 / value}
-        if name in ("p", "dropout_p") and value < 1:
-            found |= {f"1 − {name}": 1 - value, f"1/(1 − {name})": 1 / (1 - value)}
+    for name, value in inputs.items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+            found |= {name: value, f"1/{name}": 1 / value, f"√{name}": value**0.5, f"1/√{name}": value**-0.5}
+            if value < 1:
+                found |= {f"1 − {name}": 1 - value, f"1/(1 − {name})": 1 / (1 - value)}
     return found

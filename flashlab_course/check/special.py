@@ -1,6 +1,6 @@
 """What is special about the cases that fail. A feature is blamed only where the cases single it out."""
 
-from flashlab_course.check.cases import IMPLIES, WEAK, in_order
+from flashlab_course.check.cases import WEAK, in_order
 from flashlab_course.check.judge import RIGHT_NUMBERS
 
 OF_MEMORY = ("SRAMOverflow", "MemoryModelError")
@@ -14,16 +14,13 @@ def numbers_are_right(judged):
 
 
 def special(judged):
-    """A sentence on which cases fail; it names a feature only if no other can be meant."""
+    """A sentence on which cases fail. It names a feature only if exactly the cases that have it fail."""
     failing = [k for k in judged if not k.passed]
     what = _what(failing)
     if len(failing) == len(judged):
         return f"{what} in every case."
     if feature := singled_out(judged):
         return f"{what} in every case with {feature}; all other cases are right."
-    if feature := isolated(judged):
-        having = [k for k in judged if feature in k.case.features]
-        return f"{what} only with {feature}, in {len(failing)} of {len(having)} such cases."
     return f"{what} in {len(failing)} of {len(judged)} cases."
 
 
@@ -35,33 +32,7 @@ def _what(failing):
 
 
 def singled_out(judged):
-    """The feature that all failing cases have and no passing one, "" if there is none or it could be another one as
-    well."""
-    found = _shared(judged)
-    found = [f for f in found if not any(f in IMPLIES.get(other, ()) for other in found)]
-    strong = [f for f in found if f not in WEAK]
-    if len(strong) == 1 or not strong and len(found) == 1:
-        return (strong or found)[0]
-    if len(strong) == 2:
-        return " and ".join(in_order(strong))
-    return ""
-
-
-def _shared(judged):
-    failing = [k.case.features for k in judged if not k.passed]
-    passing = frozenset().union(*(k.case.features for k in judged if k.passed))
-    return in_order(frozenset.intersection(*failing) - passing)
-
-
-def isolated(judged):
-    """A feature of all failing cases, though some with it are right, if one failing case has nothing else that is
-    special."""
-    failing = [k.case.features for k in judged if not k.passed]
-    everywhere = frozenset.intersection(*(k.case.features for k in judged))
-    shared = [f for f in in_order(frozenset.intersection(*failing) - everywhere) if f not in WEAK]
-    for feature in shared:
-        others = IMPLIES.get(feature, frozenset()) | everywhere | WEAK | {feature}
-        having = sum(feature in k.case.features for k in judged)
-        if len(failing) > having / 2 and any(features <= others for features in failing):
-            return feature
-    return ""
+    """The most telling feature that all failing cases have and no passing one; "" if only several weak ones fit."""
+    shared = frozenset.intersection(*(k.case.features for k in judged if not k.passed))
+    found = in_order(shared.difference(*(k.case.features for k in judged if k.passed)))
+    return "" if not found or found[0] in WEAK and len(found) > 1 else found[0]

@@ -68,71 +68,39 @@ def outputs(exercise, failing):
     failing: all cases that fail
     """
     compared = [k for k in failing if k.problem is None and (k.wrong or not k.structure)]
-    bad = sorted({n for k in compared for n, *_ in k.wrong})
-    good = [o.name for n, o in enumerate(exercise.outputs) if n not in bad]
-    if not good or not bad or len(exercise.outputs) < 2:
-        return ""
-    names = [exercise.outputs[n].name for n in bad]
-    return f"{listing(good)} {_are(good)} right; {listing(names)} {_are(names)} wrong"
+    bad = {n for k in compared for n, *_ in k.wrong}
+    right, wrong = ([o.name for n, o in enumerate(exercise.outputs) if (n in bad) == which] for which in (False, True))
+    return f"{_are(right)} right; {_are(wrong)} wrong" if right and wrong else ""
 
 
 def _are(names):
-    return "is" if len(names) == 1 else "are"
-
-
-def listing(names):
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
 
 
 def region(name, axes, wrong, sizes):
-    """Which part of an output is wrong, if it is a part: rows, columns, blocks. wrong: a bool tensor."""
-    if wrong.ndim == 0 or not wrong.any() or wrong.all():
-        return ""
-    axis, bad, block, whole = _slab(axes, wrong, sizes)
-    if not bad:
-        return f"{int(wrong.sum())} of the {wrong.numel()} entries of {name} are wrong"
-    if whole:
-        return f"{axis_span(axis, bad)} of {name} {'are' if len(bad) > 1 else 'is'} wrong{block}; the rest is right"
-    return f"{name} is wrong only in {axis_span(axis, bad)}{block}, in {int(wrong.sum())} of {wrong.numel()} entries"
+    """Which part of an output is wrong, if it is a part. wrong: a bool tensor."""
+    return "" if not wrong.any() or wrong.all() else f"{name} is wrong only in {part(axes, wrong, sizes)}"
 
 
 def part(axes, entries, sizes):
     """What some entries of an output share: "columns 8 to 10", "5 entries of row 2", else how many they are."""
-    axis, bad, block, whole = _slab(axes, entries, sizes)
-    if not bad:
-        return f"{int(entries.sum())} of {entries.numel()} entries"
-    count = int(entries.sum())
-    few = "" if whole else f"{count} {'entry' if count == 1 else 'entries'} of "
-    return f"{few}{axis_span(axis, bad)}{block}"
-
-
-def _slab(axes, entries, sizes):
-    """(axis, the numbers along it where entries are, their block in words, whether they fill it); no numbers if
-    everywhere."""
     for dim, axis in enumerate(axes):
         along = entries.movedim(dim, 0).flatten(1) if entries.ndim > 1 else entries[:, None]
         if not along.any(1).all():
             bad = along.any(1).nonzero().flatten().tolist()
-            return axis, bad, _as_block(axis, bad, len(along), sizes), bool(along[bad].all())
-    return "", [], "", False
+            few = "" if along[bad].all() else f"{int(entries.sum())} of the entries in "
+            return f"{few}{_span(axis, bad)}{_as_block(axis, bad, len(along), sizes)}"
+    return f"{int(entries.sum())} of {entries.numel()} entries"
 
 
-def axis_span(axis, numbers):
+def _span(axis, numbers):
     """"row 3", "queries 2 to 5", "keys 0, 2, 4"."""
-    return f"{plural(axis) if len(numbers) > 1 else axis} {span(numbers)}"
-
-
-def plural(axis):
-    return "queries" if axis == "query" else f"{axis}s"
-
-
-def span(numbers):
     if len(numbers) == 1:
-        return f"{numbers[0]}"
+        return f"{axis} {numbers[0]}"
+    listed = ", ".join(map(str, numbers[:LISTED])) + ", ..." * (len(numbers) > LISTED)
     if numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]} to {numbers[-1]}"
-    more = ", ..." if len(numbers) > LISTED else ""
-    return ", ".join(map(str, numbers[:LISTED])) + more
+        listed = f"{numbers[0]} to {numbers[-1]}"
+    return f"{'queries' if axis == 'query' else f'{axis}s'} {listed}"
 
 
 def _as_block(axis, numbers, size, sizes):
@@ -144,9 +112,7 @@ def _as_block(axis, numbers, size, sizes):
     first = numbers[0] // block
     if size > block and numbers == list(range(first * block, min(size, (first + 1) * block))):
         return f", which is {letter} = {first}"
-    if first > 0 and numbers == list(range(first * block, size)):
-        return f", all from {letter} = {first} on"
-    return ""
+    return f", all from {letter} = {first} on" if first > 0 and numbers == list(range(first * block, size)) else ""
 
 
 # ---- from which key block on
@@ -154,23 +120,16 @@ def _as_block(axis, numbers, size, sizes):
 def from_key_block(exercise, judged, fn):
     """Run the learner's function on the first key block alone, on the first two, ...: where does it go wrong?"""
     inputs, sizes = judged.case.make(), judged.case.sizes
-    if not {"N_k", "B_c"} <= set(sizes) or not {"K",
-                                                "V"} <= set(inputs) or inputs["K"].ndim != 2 or inputs.get("causal"):
+    if not {"N_k", "B_c", "K", "V"} <= {*sizes, *inputs} or inputs["K"].ndim != 2 or inputs.get("causal"):
         return ""
     blocks = -(-sizes["N_k"] // sizes["B_c"])
-    if blocks == 1:
-        return ""
+    wrong = []
     for count in range(1, blocks):
-        part = dict(inputs, K=inputs["K"][: count * sizes["B_c"]], V=inputs["V"][: count * sizes["B_c"]])
-        wrong = _wrong_on(exercise, judged, fn, part)
-        if wrong is None:
-            return ""
-        if wrong:
-            return "" if count == 1 else _until(count - 1)
-    return _until(blocks - 1)
-
-
-def _until(j):
+        keys = slice(count * sizes["B_c"])
+        wrong.append(_wrong_on(exercise, judged, fn, inputs | {"K": inputs["K"][keys], "V": inputs["V"][keys]}))
+    if not wrong or wrong[0] is not False:
+        return ""
+    j = next((j for j, one in enumerate(wrong) if one), len(wrong))
     seen = "key block j = 0" if j == 1 else f"key blocks j = 0 to {j - 1}"
     return f"Right while it sees only {seen}, wrong once j = {j} comes in."
 
@@ -178,8 +137,7 @@ def _until(j):
 def _wrong_on(exercise, judged, fn, inputs):
     """Is fn wrong on these inputs? None where the exercise is not defined for them."""
     try:
-        copies = {k: v.clone() if hasattr(v, "clone") else v for k, v in inputs.items()}
-        expected = judge.expected_of(exercise, judged.case, copies)
+        expected = judge.expected_of(exercise, judged.case, dict(inputs))
     except Exception:                                          # N_q = N_k may be part of the exercise, for instance
         return None
     again = judge.judge(exercise, judged.case, fn, inputs=inputs, expected=expected)
