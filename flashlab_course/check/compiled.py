@@ -1,45 +1,23 @@
-"""For Exercise.after: what a GPU's compiler says of a learner's Triton kernel, which the interpreter has just run.
-
-`refused` says what does not compile, `narrow` what is computed in 32 bits: row · stride passes 2³¹ only for tensors of
-gigabytes. And where the exercise knows the mistake TF32, it says where tl.dot would round float32, which the
-interpreter keeps.
-"""
+"""For Exercise.after: what a GPU's compiler says of a learner's Triton kernel, which the interpreter has just run."""
 
 import re
 
-from flashlab.triton_mode import interpreted
 from flashlab_course.check import limits
 from flashlab_course.check.form import Mistake
 from flashlab_course.check.guard import Guard
 from flashlab_course.compiler.ahead_of_time import CompileError, try_all
-from flashlab_course.compiler.lint import lint_call
 from flashlab_course.compiler.watch import bind, watch
 
-REFUSED = Mistake("does_not_compile",
-                  "the interpreter runs this kernel, but Triton's compiler refuses it, so no GPU can",
+REFUSED = Mistake("does_not_compile", "the interpreter runs this kernel, but Triton's compiler refuses it",
                   "the line that the compiler names: not all of Python exists in a kernel")
 REFUSALS = ("CompilationError", "UnsupportedLanguageConstruct", "CompileTimeAssertionFailure")
 TF32 = "tf32"                  # the mistake that an exercise has where tl.dot must keep float32
 ARCH = 90                      # any would do: what is looked at is settled before the code depends on the GPU
 
 
-def refused(**names):
-    """Compile every kernel that the last 16-bit case launches. names: the lint's rule -> a mistake's name."""
-    def look(exercise, fn):
-        if not interpreted():                                  # then it has just been compiled, and has run
-            return None
-        inputs = _sixteen_bit_cases(exercise)[-1].make()
-        for finding in lint_call(lambda: exercise.invoke(fn, inputs)):
-            if finding.level == "fails":
-                known = [m for m in exercise.mistakes if m.name == names.get(finding.rule)]
-                return (known or [REFUSED])[0], f"Compiled for a GPU: {finding.text}"
-        return None
-    return look
-
-
 def narrow(name):
-    """The mistake of this name if position · stride is multiplied in 32 bits anywhere, TF32 if tl.dot rounds float32 to
-    it. Says so if nothing compiles at all."""
+    """Looks for what the interpreter does not show: position · stride multiplied in 32 bits (the mistake of this name),
+    which overflows in tensors of gigabytes; float32 that tl.dot rounds to TF32; what does not compile at all."""
     def look(exercise, fn):
         result = _first_kernel(exercise, fn)
         if isinstance(result, CompileError):
@@ -55,14 +33,10 @@ def narrow(name):
     return look
 
 
-def _sixteen_bit_cases(exercise):
-    return [case for case in exercise.cases if "16-bit inputs" in case.features]
-
-
 def _first_kernel(exercise, fn):
     """What the compiler makes of the first kernel that fn launches, with 16-bit inputs if there is such a case: it is
     stricter there. None if the kernel's source cannot be had, or an argument is no plain value."""
-    case = [*_sixteen_bit_cases(exercise), *exercise.cases][0]
+    case = next((case for case in exercise.cases if "16-bit inputs" in case.features), exercise.cases[0])
     guard = Guard(case.make(), exercise.reads, exercise.writes)
     with watch(guard):
         limits.protected(lambda: exercise.invoke(fn, guard.inputs), 60)
