@@ -333,7 +333,6 @@ def test_lanes_share_a_clock_of_bytes():
 @pytest.mark.parametrize("make, said", [
     (lambda r: play(), "takes recordings"), (lambda r: play(fa2_forward), "takes recordings"),
     (lambda r: play(r, start=-1), "start must be a step"),
-    (lambda r: play(r, start=1, at=("O", (0, 0))), "start or at"),
     (lambda r: play(r, at=("X", (0, 0))), "at must name a tensor"), (lambda r: play(r, at=("O", (0,))), "index of O"),
     (lambda r: play(r, at=("O", (0, 99))), "index of O"),
     (lambda r: record(on_blocks(my_program), follow=json.dumps), "no line of dumps ran: `follow` must name"),

@@ -1,10 +1,10 @@
-"""An answer in the player: on the case that goes wrong, opened where the first wrong number was stored."""
+"""An answer in the player: on the case that goes wrong, opened at the line that does."""
 
 import pytest
 
 from flashlab.triton_mode import interpreted
 from flashlab_course.check import form, source
-from flashlab_course.lesson import replay
+from flashlab_course.lesson import moving, replay
 
 MOVING = [name for name in form.names() if form.exercise(name).sram_bytes or form.exercise(name).show]
 
@@ -26,12 +26,16 @@ def test_a_right_answer_moves(name):
     assert not player.marked, "it points at a number of a right answer"
 
 
-def test_a_wrong_answer_opens_where_its_first_wrong_number_was_stored():
-    name, fn = "ex06_fa2_inner_loop", wrong("ex06_fa2_inner_loop", "no_rescale_O")
-    player = replay(name, fn)
-    assert player.marked and "two key blocks" in player.scenes[0].title, "not the smallest case that fails"
-    assert player.start > 0
-    assert replay(name, fn, case="one key block").scenes[0].title.endswith("one key block")
+@pytest.mark.parametrize("name, mistake, case, code, keys", [
+    ("ex06_fa2_inner_loop", "no_rescale_O", "two key blocks", "O_i = O_i + P_ij @ V_j", (4, 8)),
+    pytest.param("ex10_triton_forward", "no_rescale_O", "two key blocks", "O_i = O_i + tl.dot", (16, 32),
+                 marks=pytest.mark.skipif(not interpreted(), reason="kernels are followed in the interpreter"))])
+def test_a_wrong_answer_opens_at_the_line_that_goes_wrong(name, mistake, case, code, keys, monkeypatch):
+    monkeypatch.setattr(moving, "play", lambda recording, start, at: (recording, recording.steps[start or 0], at))
+    recording, step, at = replay(name, wrong(name, mistake))
+    assert case in recording.title and at[0] == "O", "not the smallest case that fails"
+    assert code in recording.lines[step.line].text and step.tile[1] == keys, (recording.lines[step.line], step.tile)
+    assert replay(name, wrong(name, mistake), case=case)[0].title.endswith(case)
 
 
 @pytest.mark.skipif(not interpreted(), reason="kernels are followed in the interpreter")

@@ -89,7 +89,7 @@ def _with_hints(exercise, fn, hint, terminal):
             offers.append(f"{'One more' if hint else 'A'} hint: `{more}`")
         if not terminal and _can_move(exercise, report):
             mine = f'"{exercise.name}"' + (f", {exercise.function}" if fn is not None else "")
-            start = ", from the first wrong number" if report.where else ""
+            start = ", from where they go wrong" if report.where else ""
             offers.append(f"To see your lines move{start}: `from flashlab_course.lesson import replay; replay({mine})`")
     if lost:
         offers.append(f"This is not remembered, neither what passed nor which hints you saw: {lost}.")

@@ -8,6 +8,7 @@ and only if the same statement is not as different in a case that passes: anothe
 import ast
 import linecache
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy
@@ -28,12 +29,13 @@ RESULT = ""                    # the name of a value that is returned at once
 class Value:
     """What a name held after a statement, as float64 numbers.
 
-    plain: Python's numbers and whole ones, such as sizes and positions. made_from: the values that the statement uses.
-    shared: the solution has a name like this
+    turn: how often the line had run. plain: Python's numbers and whole ones, such as sizes and positions.
+    made_from: the values that the statement uses. shared: the solution has a name like this
     """
 
     name: str
     line: int
+    turn: int
     numbers: numpy.ndarray
     plain: bool
     made_from: list = field(default_factory=list)
@@ -56,12 +58,13 @@ class Value:
 
 @dataclass
 class Place:
-    """The statement that goes wrong: its line, its code, the name it sets, right names before it.
+    """The statement that goes wrong: its line, how often that had run, its code, the name it sets, right names before.
 
     first: nothing before it is wrong; else it only makes a wrong result
     """
 
     line: int
+    turn: int
     code: str
     name: str
     before: list
@@ -87,7 +90,7 @@ def first_wrong(exercise, fn, judged, file):
         return _wrong_result(failing, values, file)
     before = [v.name for v in values[:values.index(blamed)] if v.name and v.right and v.tells and not v.plain]
     names = [name for name in dict.fromkeys(reversed(before)) if name != blamed.name][:3][::-1]
-    return Place(blamed.line, _code(file, blamed.line), blamed.name, names)
+    return Place(blamed.line, blamed.turn, _code(file, blamed.line), blamed.name, names)
 
 
 def _blamed(exercise, fn, judged, failing, values, file):
@@ -108,7 +111,9 @@ def _wrong_result(failing, values, file):
     """The Place of the last value that is the first wrong result as it came out."""
     numbers, _ = _numbers(failing.outcome.values[failing.wrong[0][0]])
     made = [v for v in values if numbers is not None and v.name and _same(v.numbers.squeeze(), numbers.squeeze())]
-    return Place(made[-1].line, _code(file, made[-1].line), made[-1].name, [], first=False) if made else None
+    if not made:
+        return None
+    return Place(made[-1].line, made[-1].turn, _code(file, made[-1].line), made[-1].name, [], first=False)
 
 
 def _code(file, line):
@@ -170,41 +175,36 @@ class _Tracer:
     """Notes each new value of a local name in the functions of one file, statement by statement."""
 
     def __init__(self, file):
-        self.file, self.values = file, []
+        self.file, self.values, self.turns = file, [], Counter()
         self.statements = _statements(file)
 
     def call(self, frame, event, arg):
         if frame.f_code.co_filename != self.file or len(self.values) >= MOST:
             return None
         last = None
-        held = {name: Value(name, frame.f_lineno, *numbers, right=True) for name, numbers in _all_numbers(frame)}
+        held = {name: Value(name, frame.f_lineno, 0, *numbers, right=True) for name, numbers in _all_numbers(frame)}
 
         def line(frame, event, result):
             nonlocal last
             if last is not None:
-                self._after(last, held, _all_numbers(frame))
-            if last is not None and event == "return":
-                self._returned(last, held, result)
+                self._after(last, held, _all_numbers(frame), result if event == "return" else ())
+            if event == "line":
+                self.turns[frame.f_lineno] += 1
             last = frame.f_lineno
             return line
 
         return line
 
-    def _after(self, line, held, names):
+    def _after(self, line, held, names, result):
         first, used = self.statements.get(line, (line, ()))
-        made_from = [held[name] for name in used if name in held]
+        made_from, turn = [held[name] for name in used if name in held], self.turns[first]
         for name, numbers in names:
             if name not in held or not _same(held[name].numbers, numbers[0]):
-                held[name] = Value(name, first, *numbers, made_from)
+                held[name] = Value(name, first, turn, *numbers, made_from)
                 self.values.append(held[name])
-
-    def _returned(self, line, held, result):
-        first, used = self.statements.get(line, (line, ()))
-        made_from = [held[name] for name in used if name in held]
-        for part in result if isinstance(result, tuple) else (result,):
-            numbers, plain = _numbers(part)
+        for numbers, plain in map(_numbers, result if isinstance(result, tuple) else (result,)):
             if numbers is not None and not any(_same(numbers, value.numbers) for value in made_from):
-                self.values.append(Value(RESULT, first, numbers, plain, made_from))
+                self.values.append(Value(RESULT, first, turn, numbers, plain, made_from))
 
 
 def _statements(file):

@@ -47,6 +47,7 @@ class Report:
     hint      the remedy where it is due, and the hints asked for so far
     trace     the learner's own lines, for exceptions and timeouts
     where     (case, output, index) of the first wrong number, None where there is none
+    line      (line, how often it had run) where that case goes wrong; None where it cannot be told
     offer     how to go on: is the file saved, how to ask for a hint
     """
 
@@ -62,6 +63,7 @@ class Report:
     solution: str = ""
     seconds: float = 0.0
     where: tuple | None = None
+    line: tuple | None = None
     offer: str = ""
     snippet: str = ""          # lines to paste, which bring the failing case into a notebook
 

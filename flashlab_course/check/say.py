@@ -21,7 +21,8 @@ def failed(exercise, fn, judged, place):
     diagnosis = diagnose.name_mistake(exercise, judged)
     if first.problem is not None and not diagnosis.name and (numbers := _numbers_alone(judged)):
         return _and_the_numbers(first, failed(exercise, fn, numbers, place), place)
-    texts = [*_named(exercise, diagnosis), *_shown(exercise, fn, judged, first, diagnosis)]
+    found = first.wrong and not first.structure and line.first_wrong(exercise, fn, judged, runner.file_of(fn)) or None
+    texts = [*_named(exercise, diagnosis), *_shown(exercise, fn, judged, first, diagnosis, found)]
     points = first.only_structure
     against = points or first.problem is not None and first.problem.kind == "autograd"
     looked = " ".join(sentence(f"Look at {look}") for look in dict.fromkeys(m.look for m in diagnosis.mistakes))
@@ -29,7 +30,7 @@ def failed(exercise, fn, judged, place):
     return Report(False, exercise.name, mistake=diagnosis.name or name,
                   message="\n".join(text.strip() for text in texts if text.strip()),
                   remedy=looked, hint=exercise.not_allowed if against and not diagnosis.name else "",
-                  trace=trace(first.problem, place), printed=printed(first),
+                  trace=trace(first.problem, place), printed=printed(first), line=found and (found.line, found.turn),
                   snippet=failing.lines(exercise, first.case))
 
 
@@ -58,7 +59,7 @@ def _named(exercise, diagnosis):
     return [said]
 
 
-def _shown(exercise, fn, judged, first, diagnosis):
+def _shown(exercise, fn, judged, first, diagnosis, found):
     """Where it shows and in which cases: true whether or not the mistake is known."""
     if first.only_structure and (special.numbers_are_right(judged) or not diagnosis.name):
         later = "" if special.numbers_are_right(judged) else " Later cases have wrong numbers as well."
@@ -66,10 +67,7 @@ def _shown(exercise, fn, judged, first, diagnosis):
     if special.numbers_are_right(judged) and first.problem is not None:
         means = [sentence(text)] if (text := raised.meaning(first.problem)) else []
         return [f"The numbers are right, but {first.problem.text}.", f"It fails in the case “{first.case}”.", *means]
-    said = []
-    if first.wrong and not first.structure:
-        said += _line(exercise, fn, judged, diagnosis)
-    said.append(special.special(judged))
+    said = [special.special(judged)]
     if first.problem is not None:
         said += _of_problem(exercise, first, judged)
     elif first.wrong:
@@ -79,17 +77,10 @@ def _shown(exercise, fn, judged, first, diagnosis):
             said.append(sentence(text, exercise))
         if not diagnosis.name:
             said += [where.from_key_block(exercise, first, fn), *(sentence(text, exercise) for text in diagnosis.said)]
+    if found is not None:                              # beside a known mistake in few words
+        shows = f"It {'first shows' if found.first else 'shows'} in line {found.line}, `{found.code}`."
+        said.insert(0, shows if diagnosis.name else str(found))
     return findings(first, exercise, named=bool(diagnosis.name) and not diagnosis.partly) + said
-
-
-def _line(exercise, fn, judged, diagnosis):
-    """The learner's line that goes wrong; beside a known mistake in few words."""
-    found = line.first_wrong(exercise, fn, judged, runner.file_of(fn))
-    if found is None:
-        return []
-    if not diagnosis.name:
-        return [str(found)]
-    return [f"It {'first shows' if found.first else 'shows'} in line {found.line}, `{found.code}`."]
 
 
 def findings(judged, exercise=None, named=False):

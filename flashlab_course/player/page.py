@@ -33,17 +33,17 @@ def play(*recordings, start=None, at=None):
     """A player of one recording, or of several side by side. In a notebook it shows itself.
 
     start    the step to open at, from 0; of several, that of the first
-    at       (name, index), as ("O", (3, 1)): open where the first recording last stores this element, and mark it
+    at       (name, index), as ("O", (3, 1)): mark this element, and without start open where the first recording
+             last stores it
 
     Several share a clock: at each moment all have moved as many bytes of HBM traffic, as far as their lines allow.
     Raises: TypeError, ValueError that names the argument
     """
     if not recordings or not all(isinstance(one, Recording) for one in recordings):
         raise TypeError("play takes recordings: play(record(fa2_forward, Q, K, V, B_r=4, B_c=4))")
-    if start is not None and at is not None:
-        raise ValueError("give start or at, not both: at finds the step by itself")
     if at is not None:
-        start = recordings[0].storing(*at)
+        stored = recordings[0].storing(*at)
+        start = stored if start is None else start
     steps = len(recordings[0].steps)
     if start is not None and not 0 <= start < steps:
         raise ValueError(f"start must be a step of the first recording, 0 to {steps - 1}, got {start}")
