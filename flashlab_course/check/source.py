@@ -17,6 +17,8 @@ import types
 from pathlib import Path
 from typing import NamedTuple
 
+import cloudpickle
+
 import flashlab
 
 MARKER = re.compile(r"^ *# ?(>>+|<<+)", re.MULTILINE)
@@ -129,6 +131,7 @@ def load_text(text, title, path=None):
     module = types.ModuleType(f"flashlab_exercise.{re.sub(r'[^A-Za-z0-9]+', '_', title)}")
     module.__file__ = filename
     sys.modules[module.__name__] = module             # dataclasses and pickle look their module up
+    cloudpickle.register_pickle_by_value(module)      # which no other process can import
     exec(compile(text, filename, "exec"), module.__dict__)
     return module.__dict__
 
