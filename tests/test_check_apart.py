@@ -97,8 +97,8 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="signals and their na
     (forever, "timeout", "stopped after 0.4 seconds; is there a loop that never ends?"),
     (hides_the_time, "timeout", "stopped after 0.4 seconds"),
     (prints, "timeout", "stopped after 0.4 seconds"),
-    (lambda S: time.sleep(60), "timeout", "it was asleep in"),
-    (waits, "timeout", "it was waiting in `threading.Event().wait()`"),
+    (lambda S: time.sleep(60), "timeout", "stopped after 0.4 seconds"),
+    (waits, "timeout", "stopped after 0.4 seconds"),
     (lambda S: torch.zeros(2**30), "memory", "it needed more than 256.0 MiB of memory"),
     (grows, "memory", "it needed more than 256.0 MiB of memory"),
     (lambda S: input("P? "), "asked", "it asked for input"),
@@ -176,19 +176,16 @@ def test_nothing_it_does_reaches_the_caller():
     assert state() == before and check(NAME, right).passed
 
 
-@pytest.mark.parametrize("change, name", [
-    (lambda: torch.set_default_dtype(torch.float64), "the default dtype"),
-    (lambda: torch.set_grad_enabled(False), "grad mode"),
-    (lambda: torch.set_default_device("meta"), "the default device"),
-])
-def test_a_setting_that_it_leaves_changed_is_named(change, name):
+@pytest.mark.parametrize("change", [lambda: torch.set_default_dtype(torch.float64),
+                                    lambda: torch.set_grad_enabled(False), lambda: torch.set_default_device("meta")])
+def test_a_setting_that_it_leaves_changed_spoils_no_verdict(change):
     def careless(S):
         P = right(S)
         change()
         return P
 
-    report = check(NAME, careless)
-    assert report.mistake == "global_state" and name in report.message, str(report)
+    assert check(NAME, careless).passed
+    assert "Every entry of P is 2 times" in check(NAME, lambda S: 2 * careless(S)).message
 
 
 @pytest.mark.parametrize("mode", [Refusing, Memory, torch.inference_mode, lambda: torch.device("meta"),

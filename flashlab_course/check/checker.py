@@ -136,7 +136,7 @@ def _apart(exercise, fn, here):
         place, text = CELL, source.of(fn)
         _require_function(exercise, fn)
     try:
-        return process.apart(_answer, exercise.name, fn, imports=runner.slow_imports(exercise, text), here=here)
+        return process.apart(_answer, exercise.name, fn, imports=runner.slow_imports(exercise), here=here)
     except process.Lost as lost:
         file = str(source.exercise_path(exercise.name)) if fn is None else runner.file_of(fn) or ""
         lines = [f"{place}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
@@ -163,7 +163,7 @@ def _examine(exercise, fn):
     _require_signature(exercise, fn)
     if exercise.triton and source.tasks_left(text, exercise.name):     # a compiled kernel cannot raise it
         raise _still_a_stub(exercise, text, place)
-    for module in runner.slow_imports(exercise, text):
+    for module in runner.slow_imports(exercise):
         importlib.import_module(module)
     judged = diagnose.judge_all(exercise, fn, own_file=runner.file_of(fn))
     if judged[-1].problem is not None and judged[-1].problem.kind == "not_implemented":
@@ -233,10 +233,6 @@ def report_on(exercise, fn, judged, place=CELL):
 
 
 def _passed(exercise, fn, judged):
-    if left := sorted({name for k in judged for name in k.outcome.left}):
-        return Report(False, exercise.name, mistake="global_state", printed=say.printed(judged[0]),
-                      message=f"The results are right, but your function changed {' and '.join(left)} and left it so: "
-                              "every later cell would run with it. Set such things outside, or restore them.")
     for look in exercise.after:
         if (found := look(exercise, fn)) is not None:
             mistake, seen = found

@@ -281,6 +281,8 @@ class _Pool:
             _keep(self.named.setdefault(value.name, {}), value.numbers)
         self.inputs = [numbers for numbers, _ in map(_numbers, case.make().values()) if numbers is not None]
         truth = [numbers for numbers, _ in map(_numbers, judge.expect(exercise, case).truth) if numbers is not None]
+        for output, numbers in zip(exercise.outputs, truth, strict=False):
+            _keep(self.named.setdefault(output.name, {}), numbers)
         for numbers in [*(value.numbers for value in own), *operations.found, *truth, *self.inputs]:
             _keep(self.by_shape, numbers)
             plain = numbers.squeeze()

@@ -4,7 +4,6 @@ import collections
 import contextlib
 import linecache
 import pdb
-import re
 import traceback
 from dataclasses import dataclass, field
 
@@ -19,20 +18,12 @@ from flashlab_course.check.results import tensors
 # a kernel that is compiled for a GPU may take this many times the limit: the first launch builds it
 COMPILING = 5
 
-IMPORTS_MUCH = re.compile(r"\b(torch\.func|functorch|compile|vjp|jvp|vmap|jacrev|jacfwd|jacobian|hessian)\b")
-
 # Problems after which no further case is run, and no mistake looked for.
 FINAL = {"not_implemented", "signature", "timeout", "memory", "asked", "debugger", "ended"}
 
 ASKED = "it asked for input, and nobody is there to answer: its arguments are all it gets"
 DEBUGGER = ("it stopped for a debugger (`breakpoint()` or pdb), which a check cannot wait for: take that line out, "
             "or step through with debug=True")
-
-# Settings that outlive a call, and change the next one: an answer that leaves one changed is told so.
-SETTINGS = {"the default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-            "the default device": (torch.get_default_device, torch.set_default_device),
-            "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled)}
-
 
 @dataclass
 class Problem:
@@ -53,17 +44,11 @@ class Outcome:
     problem: Problem | None = None
     facts: dict = field(default_factory=dict)    # what was moved and made: traffic of modelled memory, stray accesses
     printed: str = ""
-    left: list = field(default_factory=list)     # the settings that it changed
 
 
-def slow_imports(exercise, text=""):
-    """Modules that take seconds to import, which is no learner's time.
-
-    text: the learner's, in which torch.func or torch.compile may be called, though it is of no use there
-    """
-    watched = exercise.sram_bytes or exercise.forbid or exercise.terms     # dispatch modes import PyTorch's compiler
-    found = ["torch._dynamo"] if watched or IMPORTS_MUCH.search(text or "") else []
-    return found + ["triton"] * bool(exercise.triton and import_triton())
+def slow_imports(exercise):
+    """Modules that take seconds to import, which is no learner's time: dispatch modes need PyTorch's compiler."""
+    return ["torch._dynamo"] + ["triton"] * bool(exercise.triton and import_triton())
 
 
 def run(exercise, fn, inputs, *, limit=None, own_file=None):
@@ -80,12 +65,11 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
             box["read"] = results.plain(result)
 
     limit = limit or exercise.seconds * (1 if guard is None or guard.interpreted else COMPILING)
-    before = {name: get() for name, (get, _) in SETTINGS.items()}
+    dtype, device, gradients = torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
     with _watched(exercise, fn, guard, outcome.facts):
         error = limits.caught(body, limit, sink)
-    outcome.left = [name for name, (get, _) in SETTINGS.items() if get() != before[name]]
-    for name in outcome.left:
-        SETTINGS[name][1](before[name])
+    # an answer may have changed what the checker itself computes with
+    torch.set_default_dtype(dtype), torch.set_default_device(device), torch.set_grad_enabled(gradients)
     outcome.printed = sink.text()
     if error is not None:
         outcome.problem = describe(error, exercise, own_file, limit)
@@ -153,7 +137,7 @@ def describe(error, exercise, own_file, seconds):
     lines = learner_lines(error, own_file)
     name, text = type(error).__name__, message_of(error)
     if isinstance(error, limits.TimeUp):
-        return Problem("timeout", f"it was stopped after {seconds:g} seconds{_waiting(lines)}", lines)
+        return Problem("timeout", f"it was stopped after {seconds:g} seconds; is there a loop that never ends?", lines)
     if isinstance(error, MemoryError) or "can't allocate memory" in text:
         return Problem("memory", f"it needed more than {memory.format_bytes(limits.MEMORY)} of memory and was "
                                  "stopped. Is something made anew in each pass of a loop, or never given up?", lines)
@@ -191,16 +175,6 @@ def message_of(error):
         return str(error)[:2000]
     except Exception as another:
         return f"(its message cannot be had: __str__ raises {type(another).__name__})"
-
-
-def _waiting(lines):
-    """What a timeout was spent on, as far as the innermost line shows it."""
-    code = lines[-1][2] if lines else ""
-    if re.search(r"\bsleep\(", code):
-        return f": it was asleep in `{code}`"
-    if re.search(r"\.(acquire|join|wait|get|result|recv|communicate|select)\(|\bos\.system\(|\bsubprocess\.", code):
-        return f": it was waiting in `{code}`"
-    return "; is there a loop that never ends?"
 
 
 def is_callable(fn):
