@@ -1,5 +1,7 @@
 """Cases and mistakes of ex14_zigzag."""
 
+from itertools import product
+
 import torch
 
 from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output, whole
@@ -9,35 +11,25 @@ NOT, WHOLE, MASKED = 0, 1, 2
 
 def call(fn, world):
     """For all ranks and steps, what became of each pair of chunks: not computed, computed whole or with a mask."""
+    chunks = range(2 * world)
     pairs = torch.full((world, world, 2 * world, 2 * world), NOT)
-    for rank in range(world):
-        for step in range(world):
-            found = fn(rank, step, world)
-            if problem := refused(found, 2 * world):
-                raise Breach("wrong_type", f"for rank {rank}, step {step}, world {world} it returned {problem}")
-            for q, k, masked in found:
-                pairs[rank, step, q, k] = MASKED if masked else WHOLE
+    for rank, step in product(range(world), repeat=2):
+        at, found = f"for rank {rank}, step {step}, world {world} it returned", fn(rank, step, world)
+        for one in found if isinstance(found, (list, tuple, set)) else [found]:
+            if not isinstance(one, (list, tuple)) or len(one) != 3 or any(whole(n) not in chunks for n in one[:2]):
+                raise Breach("wrong_type", f"{at} {str(one)[:80]} where (query chunk, key chunk, masked) was expected, "
+                                           f"with chunks from 0 to {2 * world - 1}")
+            q, k, masked = one
+            if pairs[rank, step, q, k] != NOT:
+                raise Breach("wrong_type", f"{at} query chunk {q} and key chunk {k} twice")
+            pairs[rank, step, q, k] = MASKED if masked else WHOLE
     return pairs
-
-
-def refused(found, chunks):
-    """What is wrong with the form of an answer; "" if nothing is."""
-    triples = isinstance(found, (list, tuple, set)) and all(isinstance(t, (list, tuple)) and len(t) == 3 for t in found)
-    if not triples:
-        return f"{str(found)[:80]}; a list of (query chunk, key chunk, masked) was expected"
-    for one in found:
-        if any(whole(chunk) is None or not 0 <= chunk < chunks for chunk in one[:2]):
-            return f"{one!r}; chunks are whole numbers from 0 to {chunks - 1}"
-    twice = len({tuple(one[:2]) for one in found}) < len(found)
-    return f"a pair of chunks twice: {str(found)[:80]}" if twice else ""
 
 
 def case(world):
     holds = {"more than one rank": world > 1, "more than two ranks": world > 2}
     return Case(f"{world} rank{'s' * (world > 1)}", lambda: {"world": world},
                 frozenset(f for f, true in holds.items() if true), {"R": world})
-
-
 
 
 SOURCE, MINE = "(rank - step) % world", "mine = (rank, 2 * world - 1 - rank)"
@@ -55,12 +47,8 @@ EXERCISE = Exercise(
                 (THEIRS, "theirs = (2 * source, 2 * source + 1)")),
         Mistake("round_robin", "rank r was given chunks r and r + R", "the second chunk that a rank owns",
                 (MINE, "mine = (rank, world + rank)"), (THEIRS, "theirs = (source, world + source)")),
-        Mistake("keys_in_order", "the queries' chunks were dealt out zig-zag, the keys' were not",
-                "which two chunks of keys arrive", (THEIRS, "theirs = (2 * source, 2 * source + 1)")),
         Mistake("one_chunk", "only the first of the rank's two chunks of queries was computed", "how many chunks a rank owns",
                 (MINE, "mine = (rank,)")),
-        Mistake("one_chunk_of_keys", "only the first of the two chunks of keys was used", "how many chunks arrive",
-                (THEIRS, "theirs = (source,)")),
         Mistake("own_keys_always", "every step used the rank's own keys", "whose keys a rank holds after a step",
                 (SOURCE, "rank")),
         Mistake("wrong_direction", "step t used the block of rank r + t, as if blocks went to lower ranks",

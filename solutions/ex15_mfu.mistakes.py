@@ -45,8 +45,6 @@ EXERCISE = Exercise(
                 (HEAD, "+ layers * width * vocabulary")),
         Mistake("kv_as_wide_as_Q", "K and V were counted as wide as Q", "weights: the matrices of K and V",
                 (KV, "2 * width * width")),
-        Mistake("V_forgotten", "K and V were counted as one matrix", "weights: the matrices of K and V",
-                (KV, "width * kv_width")),
         Mistake("half_an_MLP", "one of the MLP's two matrices was left out", "weights: the matrices of the MLP",
                 ("2 * width * 4 * width", "width * 4 * width")),
         Mistake("additions_forgotten", "only multiplications were counted, no additions", "flops: a factor 2",
