@@ -31,7 +31,6 @@ EXERCISE = Exercise(
         case("three ranks", 15, 3, 1, 1, 7, 7, 4),
         case("16 bits", 10, 2, 1, 1, 3, 3, 2),
         case("d_v ≠ d", 28, 4, 1, 1, 3, 5, 4),
-        case("several heads", 15, 3, 7, 7, 11, 11, 2),
         case("grouped heads", 21, 3, 10, 5, 4, 4, 2),
         case("all at once", 55, 5, 6, 3, 7, 4, 2),
         case("as on GPUs", 131072, 8, 32, 8, 128, 128, 2),
