@@ -42,7 +42,7 @@ EXERCISE = Exercise(
     call=call,
     cases=[case(world) for world in (1, 2, 3, 5, 8)],
     mistakes=[
-        Mistake("in_order", "rank r was given chunks 2r and 2r + 1, in the order of the sequence",
+        Mistake("in_order", "rank r was given the neighbours 2r and 2r + 1",
                 "which two chunks a rank owns", (MINE, "mine = (2 * rank, 2 * rank + 1)"),
                 (THEIRS, "theirs = (2 * source, 2 * source + 1)")),
         Mistake("round_robin", "rank r was given chunks r and r + R", "the second chunk that a rank owns",
@@ -51,7 +51,7 @@ EXERCISE = Exercise(
                 (MINE, "mine = (rank,)")),
         Mistake("own_keys_always", "every step used the rank's own keys", "whose keys a rank holds after a step",
                 (SOURCE, "rank")),
-        Mistake("wrong_direction", "step t used the block of rank r + t, as if blocks went to lower ranks",
+        Mistake("wrong_direction", "in step t, the block of rank r + t was used",
                 "the direction in which blocks travel", (SOURCE, "(rank + step) % world")),
         Mistake("no_wrap", "where step exceeds rank, the block of rank step − rank was taken",
                 "whose block rank 0 gets in step 1", (SOURCE, "abs(rank - step)")),

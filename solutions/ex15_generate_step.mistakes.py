@@ -22,12 +22,9 @@ def case(name, length, n, room, H_q=1, H_kv=1, d=6, *, seed, below=False, stale=
         new, cache = (H_kv, n, d), (H_kv, length + n + room, d)
         Q, K, K_cache = normal(H_q, n, d, seed=seed, factor=2.0), normal(*new, seed=seed + 1), normal(*cache, seed=seed + 3)
         V, V_cache = normal(*new, seed=seed + 2), normal(*cache, seed=seed + 4)
-        if below:                                # in the pair of columns that turns slowest: -450 for a token's own key
-            angles = torch.arange(length) * 10.0 ** (2 / d - 1)
+        if below:                                # in the pair of columns that turns slowest: −450 for a token's own key
             Q[..., d // 2 - 1] += 30
             K[..., d // 2 - 1] -= 30
-            K_cache[:, :length, d // 2 - 1] -= 30 * angles.cos()
-            K_cache[:, :length, d - 1] -= 30 * angles.sin()
         if stale:
             K_cache[:, length + n :], V_cache[:, length + n :] = torch.nan, torch.nan
         return {"Q": Q, "K": K, "V": V, "K_cache": K_cache, "V_cache": V_cache, "length": length}
@@ -49,13 +46,12 @@ EXERCISE = Exercise(
     cases=[
         case("the first token", 0, 1, 2, seed=1510),
         case("one token behind three", 3, 1, 0, seed=1520),
-        case("one token behind three, and room", 3, 1, 2, seed=1530),
         case("a prompt of four", 0, 4, 0, seed=1540),
         case("three tokens behind two", 2, 3, 1, seed=1550),
         case("two heads", 3, 2, 1, 2, 2, 4, seed=1570),
         case("four heads share two", 5, 3, 1, 4, 2, seed=1580),
         case("two tokens behind two, NaN behind them", 2, 2, 2, d=4, seed=1600, stale=True),
-        case("two tokens behind one, scores far below 0", 1, 2, 1, d=4, seed=1590, below=True),
+        case("a prompt of two, scores far below 0", 0, 2, 1, d=4, seed=1590, below=True),
     ],
     mistakes=[
         Mistake("position_0", "positions were counted from 0 in each call", "the position of the first new token",
@@ -73,7 +69,7 @@ EXERCISE = Exercise(
         Mistake("unrotated_key_kept", "the new keys were rotated for the scores, but went into the cache unrotated",
                 "what the cache holds: rotated keys", ("return P @ values", "K_cache[:, length:end] = raw\n    return P @ values"),
                 (ROTATED, "Q, raw, K = rotate(Q, positions), K, rotate(K, positions)")),
-        Mistake("whole_cache_times_0", "unused rows of the cache were given a weight of 0, but 0 · NaN is NaN",
+        Mistake("whole_cache_times_0", "unused rows of the cache were multiplied by 0, but 0 · NaN is NaN",
                 "which rows of the cache are multiplied", (KEYS, "K_cache.repeat_interleave(group, dim=0)"),
                 (VALUES, "V_cache.repeat_interleave(group, dim=0)"), (HIDDEN, HIDDEN.replace("end", "K_cache.shape[1]"))),
         Mistake("nothing_kept", "O was right, but the caches did not change", "how the caches are written to",
