@@ -20,7 +20,6 @@ EXERCISE = Exercise(
     off_limits=("tiles",),
     cases=[
         case("the example", 192 * 1024, 64, 64, 4),
-        case("a small SRAM", 48 * 1024, 32, 32, 4),
         case("16-bit elements", 100 * 1024, 64, 64, 2),
         case("a large head", 64 * 1024, 160, 160, 2),
         case("values wider than keys", 164 * 1024, 64, 128, 4),
@@ -30,7 +29,6 @@ EXERCISE = Exercise(
         case("float64", 99 * 1024 + 8, 24, 56, 8),
         case("M a multiple of 4d", 4 * 4 * 48 * 50, 48, 48, 4),
         case("bytes that make no whole element", 4 * 4 * 64 * 50 + 3, 64, 64, 4, ["bytes left over"]),
-        case("a large SRAM", 1024 * 1024, 64, 96, 2),
     ],
     mistakes=[
         Mistake("bytes_for_elements", "sram_bytes was taken for M", "M: it counts elements",
@@ -41,8 +39,6 @@ EXERCISE = Exercise(
                 ("-(-M // (4 * d))", "M // (4 * d)")),
         Mistake("one_more", "B_c was one too many where 4d divides M", "how you round up where nothing is left over",
                 ("-(-M // (4 * d))", "M // (4 * d) + 1")),
-        Mistake("divided_by_4_times_d", "M/4 was multiplied by d, not divided",
-                "the order in which // and * are evaluated", ("-(-M // (4 * d))", "-(-M // 4 * d)")),
         Mistake("no_min", "B_r was not limited to d", "B_r where d is small", ("min(B_c, d)", "B_c")),
         Mistake("r_and_c_swapped", "B_r and B_c came back in the other order", "the order of the results",
                 ("return B_r, B_c, B", "return B_c, B_r, B")),

@@ -46,7 +46,6 @@ EXERCISE = Exercise(
         case("one block of each", 5, 4, 5, 4),
         case("two blocks of each", 6, 6, 3, 3),
         case("wide query blocks", 8, 8, 4, 2),
-        case("wide key blocks", 12, 12, 2, 4),
         case("short last blocks", 7, 7, 3, 2),
         case("fewer queries than keys", 3, 11, 2, 3),
         case("more queries than keys", 11, 4, 2, 3),
@@ -55,7 +54,6 @@ EXERCISE = Exercise(
         case("fewer queries than keys, whole blocks", 4, 8, 2, 2),
         case("more queries than keys, whole blocks", 8, 4, 2, 2),
         case("one short key block", 4, 3, 2, 4),
-        case("9 queries, 10 keys, blocks of 4", 9, 10, 4, 4),
     ],
     mistakes=[
         Mistake("nothing_skipped", "every key block was visited, as without a mask",
@@ -84,8 +82,6 @@ EXERCISE = Exercise(
                 "full where the first query sees all keys", (FULL, "seen_by_first // B_c")),
         Mistake("negative", "a query block that sees no key visited a negative number of blocks",
                 "the number of keys that early queries see", (f"max(0, {LAST})", LAST)),
-        Mistake("clipped_index", "a query block that sees no key visited one block",
-                "visited where the last query sees no key", (VISITED, "max(0, last + N_k - N_q) // B_c + 1")),
     ],
     hints=[
         "How many keys does query n see? Clip that number to 0 … N_k.",

@@ -56,9 +56,6 @@ EXERCISE = Exercise(
                 "the order of lines 3 and 4", ("S = S.masked_fill(keys > queries, -inf)", ""),
                 ("m_new = torch.maximum(m, S.amax(-1))",
                  "m_new = torch.maximum(m, S.amax(-1))\n        S = S.masked_fill(keys > queries, -inf)")),
-        Mistake("mask_before_scale", "the keys were hidden before the product with scale: −inf became +inf or NaN",
-                "the order of line 2's scale and line 3", ("S = Q @ K_j.T * scale", "S = Q @ K_j.T"),
-                ("S = S.masked_fill(keys > queries, -inf)", "S = S.masked_fill(keys > queries, -inf) * scale")),
         Mistake("line_6", "line 6 is as published: it adds exp(m − m_new) to l", "line 6: how a sum changes its unit",
                 LINE_6),
         Mistake("line_6_factor_dropped", "l was not rescaled when the maximum grew",
@@ -76,8 +73,6 @@ EXERCISE = Exercise(
                 LINE_8),
         Mistake("line_10_removed", "O was divided in every step and not at the end",
                 "which of lines 8 and 10 has to go", LINE_8, ("O = O / l[:, None]\n    return", "return")),
-        Mistake("tail_dropped", "the short last key block was never visited", "the number of key blocks",
-                ("range(0, N, B_c)", "range(0, max(N // B_c, 1) * B_c, B_c)")),
     ],
     hints=[
         "Line 3: may query 0 see key 1? May query 1 see key 0?",

@@ -40,7 +40,6 @@ EXERCISE = Exercise(
     cases=[
         case("one query", 1, 5, 3, 4, seed=600),
         case("three queries", 3, 5, 4, 4, seed=603),
-        case("halves of different size", 3, 4, 1, 6, seed=606),
         case("the second half saw no key", 2, 3, 4, 0, seed=612),
         case("no half saw a key", 2, 3, 0, 0, seed=615),
         case("scores up to 500", 3, 5, 4, 4, seed=618, factor=300),
@@ -56,8 +55,6 @@ EXERCISE = Exercise(
     mistakes=[
         Mistake("averaged", "the halves were averaged, as if both had the same weight",
                 "how much of the sum over all keys each half holds", (O, "(O_a + O_b) / 2")),
-        Mistake("weighted_by_L", "the weights were in proportion to L_a and L_b themselves",
-                "what L is the logarithm of", (WEIGHTS, "L_a / (L_a + L_b), L_b / (L_a + L_b)")),
         Mistake("weights_swapped", "each half got the other's weight", "which weight meets which half",
                 (WEIGHTS, "torch.exp(L_b - L_safe), torch.exp(L_a - L_safe)")),
         Mistake("maximum_for_L", "the weights were relative to the larger L, and did not add up to 1",

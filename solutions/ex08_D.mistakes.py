@@ -42,7 +42,6 @@ EXERCISE = Exercise(
         case("a short last block", 7, 3, 4, seed=848),
         case("16-bit inputs", 4, 200, 4, seed=850, dtype=torch.float16),
         case("many rows, little SRAM", 96, 4, 8, seed=852),
-        case("bfloat16 inputs", 3, 40, 2, seed=854, dtype=torch.bfloat16),
     ],
     mistakes=[
         Mistake("O_squared", "O was multiplied by itself: dO did not appear", "the two factors of the product",

@@ -163,8 +163,6 @@ EXERCISE = Exercise(
                 ("O, dO, L, causal", "O, torch.ones_like(O), L, causal")),
         Mistake("O_for_dO", "O and dO changed places on the way to fa2_backward",
                 "the order of fa2_backward's arguments", ("O, dO, L, causal", "dO, O, L, causal")),
-        Mistake("unpacked_in_another_order", "Q and K changed places on the way to fa2_backward",
-                "the order in which tensors are saved and taken back", (UNPACK, "K, Q, V, O, L = ctx.saved_tensors")),
         Mistake("scale_once_more", "dQ and dK were multiplied by scale a second time",
                 "what fa2_backward has done already", (GIVE, "return dQ * ctx.scale, dK * ctx.scale, dV, None, None")),
         Mistake("wrong_if_frozen", "a gradient was missing or wrong where not all of Q, K and V need one",

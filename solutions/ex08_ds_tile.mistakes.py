@@ -25,24 +25,16 @@ def case(name, N_q, N_k, d, d_v, rows, cols, *, scale=0.4, hide=False, seed):
                 {"B_r": shape[0], "B_c": shape[1], "N_k": N_k, "d": d, "d_v": d_v})
 
 
-def truth(Q_i, K_j, V_j, P_ij, dO_i, D_i, scale):
-    Q_i, K_j, V_j, P_ij, dO_i, D_i = (T.double() for T in (Q_i, K_j, V_j, P_ij, dO_i, D_i))
-    dS = P_ij * (dO_i @ V_j.T - D_i[:, None])
-    return scale * dS @ K_j, scale * dS.T @ Q_i
-
-
 DS, DQ, DK = "P_ij * (dP_ij - D_i[:, None])", "scale * (dS_ij @ K_j)", "scale * (dS_ij.T @ Q_i)"
 
 EXERCISE = Exercise(
     function="ds_tile",
     outputs=(Output("dQ_i", ("query", "column")), Output("dK_j", ("key", "column"))),
-    truth=truth,
     without=("autograd",),
     cases=[
         case("all keys in one tile", 3, 5, 4, 6, (0, 3), (0, 5), scale=1.0, seed=890),
         case("a scale", 3, 5, 4, 6, (0, 3), (0, 5), seed=890),
         case("one tile of two", 3, 8, 5, 6, (0, 3), (4, 8), seed=894),
-        case("a square tile", 6, 6, 3, 3, (3, 6), (0, 3), seed=898),
         case("hidden keys", 6, 6, 3, 2, (2, 5), (2, 4), hide=True, seed=906),
         case("a scale of 0", 2, 4, 3, 3, (0, 2), (2, 4), scale=0.0, seed=919),
         case("a negative scale", 2, 4, 3, 3, (0, 2), (2, 4), scale=-0.4, seed=923),
@@ -73,10 +65,6 @@ EXERCISE = Exercise(
                 "how often scale enters on the way to dK", (DK, "scale * scale * (dS_ij.T @ Q_i)")),
         Mistake("dS_not_transposed", "dS was not transposed for dK", "the shape of dK_j",
                 (DK, "scale * (dS_ij @ Q_i)")),
-        Mistake("V_not_transposed", "dO was multiplied by V, not by its transpose", "the shape of dP_ij",
-                ("dO_i @ V_j.T", "dO_i @ V_j")),
-        Mistake("K_for_V", "dP was made from K, not from V", "which matrix met P in the forward pass",
-                ("dO_i @ V_j.T", "dO_i @ K_j[:, : dO_i.shape[1]].T")),
     ],
     hints=[
         "Go back one step at a time: from dO to dP, from dP to dS, from dS to dQ and dK.",

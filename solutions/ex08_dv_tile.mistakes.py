@@ -6,8 +6,6 @@ from flashlab import oracle
 from flashlab_course.check.cases import BELOW, EDGE, LARGE, LOOSE, exact, far_below, in_float64, normal
 from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
-inf = float("inf")
-
 
 def tile_case(name, N_q, N_k, d, d_v, rows, cols, *, causal=False, factor=1.0, below=0, exactly=False, seed,
               scale=0.4):
@@ -34,13 +32,6 @@ def tile_case(name, N_q, N_k, d, d_v, rows, cols, *, causal=False, factor=1.0, b
                 {"B_r": shape[0], "B_c": shape[1], "N_k": N_k}, LOOSE if large else 0.0)
 
 
-def truth(Q_i, K_j, dO_i, L_i, scale, hidden):
-    S = Q_i.double() @ K_j.double().T * scale
-    S = S if hidden is None else S.masked_fill(hidden, -inf)
-    P = torch.exp(S - L_i.double().masked_fill(L_i == -inf, 0)[:, None])
-    return P, P.T @ dO_i.double()
-
-
 P, L_SAFE = "torch.exp(S_ij - L_safe[:, None])", "L_i.masked_fill(L_i == -inf, 0)"
 MASK, GIVE = "S_ij = S_ij.masked_fill(hidden, -inf)", "return P_ij, P_ij.T @ dO_i"
 MASKED = "(P_ij if hidden is None else P_ij.masked_fill(hidden, 0))"
@@ -48,12 +39,10 @@ MASKED = "(P_ij if hidden is None else P_ij.masked_fill(hidden, 0))"
 EXERCISE = Exercise(
     function="dv_tile",
     outputs=(Output("P_ij", ("query", "key")), Output("dV_j", ("key", "column"))),
-    truth=truth,
     without=("autograd",),
     cases=[
         tile_case("all keys in one tile", 3, 5, 4, 6, (0, 3), (0, 5), seed=860),
         tile_case("one tile of two", 3, 8, 5, 6, (0, 3), (4, 8), seed=864),
-        tile_case("a wide tile", 4, 9, 3, 5, (2, 4), (3, 6), seed=868),
         tile_case("a square tile, d = d_v", 6, 6, 3, 3, (3, 6), (0, 3), seed=872),
         tile_case("scores far below 0", 3, 6, 4, 3, (0, 3), (0, 3), below=BELOW, seed=878),
         tile_case("scores in the hundreds", 3, 8, 4, 4, (0, 3), (4, 8), factor=LARGE, seed=876),
@@ -75,8 +64,6 @@ EXERCISE = Exercise(
                 (P, "torch.softmax(S_ij, dim=-1).nan_to_num(0)")),
         Mistake("divided_by_l", "exp(S) was divided by exp(L): each overflows for large scores",
                 "where the division by the row's sum stands", (P, "torch.exp(S_ij) / torch.exp(L_safe)[:, None]")),
-        Mistake("L_along_keys", "L was subtracted along the keys, not along the queries",
-                "the shape of L in the exponent", (P, "torch.exp(S_ij - L_safe[None, :])")),
         Mistake("base_2", "2 was raised to the power S − L, not e", "the base of L's logarithm",
                 (P, "torch.exp2(S_ij - L_safe[:, None])")),
         Mistake("scale_missing", "the scores were not multiplied by scale",
