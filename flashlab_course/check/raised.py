@@ -1,6 +1,5 @@
 """What an exception means: the shapes that met in the failing line, and what to do about the usual ones."""
 
-import ast
 import difflib
 import linecache
 import math
@@ -95,41 +94,14 @@ def seen(error, text, own_file):
     if own_file is None or not frames or "thread (" in text:           # a kernel run thread by thread says where itself
         return ""
     frame, line = frames[-1]
+    code = linecache.getline(own_file, line).partition("#")[0]
     found = {}
-    for name in _names(_statement(own_file, line)):
+    for name in dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", code.rpartition(" = ")[2])):
         value = frame.f_locals.get(name)
         # plain types only: nothing of the learner's runs here
         if type(value) in (torch.Tensor, torch.nn.Parameter) or type(value).__module__ == "triton.language.core":
-            shape = getattr(value, "shape", None)
-            if shape is not None:
-                found[name] = (tuple(shape), getattr(value, "dtype", ""))
-    return _told(found)
-
-
-def _statement(path, line):
-    """The whole statement that the line is part of."""
-    lines = linecache.getlines(path)
-    try:
-        tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError):
-        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
-    inside = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno <= line <= node.end_lineno]
-    smallest = min(inside, key=lambda node: node.end_lineno - node.lineno, default=None)
-    return ast.unparse(smallest) if smallest is not None else ""
-
-
-def _names(text):
-    try:
-        tree = ast.parse(text.strip().rstrip(":"))
-    except (SyntaxError, ValueError):
-        return []
-    used = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-    return list(dict.fromkeys(used))
-
-
-def _told(found):
-    dtypes = {str(dtype).removeprefix("torch.") for _, dtype in found.values()}
-    parts = [f"{name} {'' if n else 'has shape '}{shape}"
-             + (f" {str(dtype).removeprefix('torch.')}" if len(dtypes) > 1 else "")
-             for n, (name, (shape, dtype)) in enumerate(list(found.items())[:6])]
-    return ", ".join(parts)
+            if getattr(value, "shape", None) is not None:
+                found[name] = tuple(value.shape), str(getattr(value, "dtype", "")).removeprefix("torch.")
+    several = len({dtype for _, dtype in found.values()}) > 1
+    return ", ".join(f"{name} {'' if n else 'has shape '}{shape}{f' {dtype}' * several}"
+                     for n, (name, (shape, dtype)) in enumerate(list(found.items())[:6]))
