@@ -240,6 +240,9 @@ def _passed(exercise, fn, judged):
                           message=f"{say.sentence(mistake.what, exercise)}\nEvery case passes. "
                                   f"{say.sentence(seen, exercise)}")
     said = f"Right: {exercise.head.title}."
+    if wrapped := next((name for k in judged if (name := k.outcome.facts.get("wrapped"))), ""):
+        said += (f"\nA remark: what lies past the end of {wrapped} was read again from its start, as with `% N`. That "
+                 "style is common; a mask reads nothing there.")
     if exercise.triton and not interpreted():
         said += (f"\nA GPU shows no stray load whose value is not used. The interpreter does: "
                  f"`TRITON_INTERPRET=1 {command.line('check', exercise.name)}`.")

@@ -136,7 +136,7 @@ def _traffic(exercise, facts, right, numbers_right):
     for name in sorted(set(needed) | set(moved)) if moved else ():
         got, wanted = moved.get(name, (0, 0)), needed.get(name, (0, 0))
         if wanted[0] < got[0] <= right.get("padded", {}).get(name, 0):
-            got = wanted[0], got[1]                        # rows past the end that start again at the first: `% M`
+            got, facts["wrapped"] = (wanted[0], got[1]), name      # rows past the end start again at the first: `% M`
         said += [finding for verb, *bytes_ in zip(("read", "stored"), got, wanted, strict=True)
                  if (finding := _moved(name, verb, *bytes_, less, "needed" in facts))]
     if facts.get("eager", 0) > right.get("eager", 0):
