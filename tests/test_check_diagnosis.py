@@ -327,11 +327,11 @@ def test_run_case_gives_what_the_function_makes():
 # ---- words
 
 @pytest.mark.parametrize("text, starts", [
-    ("scale was left out", "scale was"), ("the mask was lost", "The mask"), ("a mask was lost", "A mask"),
+    ("the mask was lost", "The mask"), ("a mask was lost", "A mask"),
     ("`row` was lost", "`row`"), ("l_i was lost", "l_i"), ("alpha was lost", "alpha was"),
     ("causal masks were lost", "Causal masks"),
 ])
 def test_names_keep_their_case_at_the_start_of_a_sentence(text, starts):
-    assert say.sentence(text, form.exercise("ex01_attention")).startswith(starts)
+    assert say.sentence(text).startswith(starts)
 
 

@@ -289,7 +289,7 @@ def test_a_formula_that_is_off_by_one_term_is_told_which():
 
     report = said(off, "ex07_traffic_naive")
     assert report.mistake is None, str(report)
-    assert "reads is too large by 2 times N_k·d_v wherever it is wrong" in report.message, str(report)
+    assert "`reads` is too large by 2 times N_k·d_v wherever it is wrong" in report.message, str(report)
 
 
 # ---- the report

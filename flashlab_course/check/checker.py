@@ -237,8 +237,8 @@ def _passed(exercise, fn, judged):
         if (found := look(exercise, fn)) is not None:
             mistake, seen = found
             return Report(False, exercise.name, mistake=mistake.name, remedy=say.sentence(f"Look at {mistake.look}"),
-                          message=f"{say.sentence(mistake.what, exercise)}\nEvery case passes. "
-                                  f"{say.sentence(seen, exercise)}")
+                          message=f"{say.sentence(mistake.what)}\nEvery case passes. "
+                                  f"{say.sentence(seen)}")
     said = f"Right: {exercise.head.title}."
     if wrapped := next((name for k in judged if (name := k.outcome.facts.get("wrapped"))), ""):
         said += (f"\nA remark: what lies past the end of {wrapped} was read again from its start, as with `% N`. That "

@@ -36,7 +36,7 @@ def _off_by(exercise, n, wrong):
         factor = pairs[0][0] / pairs[0][1][term]
         if factor == int(factor) and abs(factor) <= 6 and all(diff == factor * terms[term] for diff, terms in pairs):
             times = "" if abs(factor) == 1 else f"{abs(int(factor))} times "
-            return f"{name} is too {'large' if factor > 0 else 'small'} by {times}{term} wherever it is wrong"
+            return f"`{name}` is too {'large' if factor > 0 else 'small'} by {times}{term} wherever it is wrong"
     return ""
 
 

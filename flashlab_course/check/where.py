@@ -70,7 +70,7 @@ def outputs(exercise, failing):
     compared = [k for k in failing if k.problem is None and (k.wrong or not k.structure)]
     bad = {n for k in compared for n, *_ in k.wrong}
     right, wrong = ([o.name for n, o in enumerate(exercise.outputs) if (n in bad) == which] for which in (False, True))
-    return f"{_are(right)} right; {_are(wrong)} wrong" if right and wrong else ""
+    return f"{_are(right)} right; {_are(wrong)} wrong." if right and wrong else ""
 
 
 def _are(names):
