@@ -28,14 +28,10 @@ def judge_all(exercise, fn, *, own_file=None):
     """Every case, from the smallest; a timeout ends the round, and so does a stub."""
     for case in exercise.cases:                                # before the answer can change a setting
         judge.expect(exercise, case)
-    return _to_the_end(judge_one(exercise, case, fn, own_file=own_file) for case in exercise.cases)
-
-
-def _to_the_end(all_judged):
     judged = []
-    for one in all_judged:
-        judged.append(one)
-        if one.problem is not None and one.problem.kind in FINAL:
+    for case in exercise.cases:
+        judged.append(judge_one(exercise, case, fn, own_file=own_file))
+        if judged[-1].problem is not None and judged[-1].problem.kind in FINAL:
             break
     return judged
 
@@ -61,64 +57,44 @@ def name_mistake(exercise, judged):
         return Diagnosis()
     order = failing + [k for k in judged if k.passed]          # a failing case tells mistakes apart soonest
     for mistake in (form for m in exercise.mistakes for form in m.forms):
-        if all(judge.agree(exercise, outcome(exercise, (mistake,), k.case), k) for k in order):
+        if _all_alike(exercise, (mistake,), order):
             return Diagnosis((mistake,))
-    if _tell(failing) and (pair := _pair(exercise, order)):    # the same exception, or NaN, has many causes
+    possible = [m for m in exercise.mistakes if all(outcome(exercise, (m,), k.case).passed for k in order if k.passed)]
+    if _tell(failing) and (pair := _pair(exercise, possible, order)):      # the same exception, or NaN, has many causes
         return Diagnosis(pair)
-    partly = _name_partly(exercise, failing, judged)
-    return partly if partly.mistakes else Diagnosis(said=explain.explain(exercise, judged))
+    first = failing[0]
+    if first.problem is None and not exercise.ints_only and _tell([first]):      # whole numbers agree by chance
+        partly = [m for m in possible if (one := outcome(exercise, (m,), first.case)).wrong
+                  and judge.agree_in_values(exercise, one, first)]
+        if len(partly) > 1:                                    # the same numbers: the number of programs may tell
+            partly = [m for m in partly if judge.agree(exercise, outcome(exercise, (m,), first.case), first)]
+        if len(partly) == 1:
+            return Diagnosis(tuple(partly), partly=True)
+    return Diagnosis(said=explain.explain(exercise, judged))
 
 
-# ---- two mistakes
+def _all_alike(exercise, mistakes, order):
+    return all(judge.agree(exercise, outcome(exercise, mistakes, k.case), k) for k in order)
 
-def _pair(exercise, order):
-    """Two mistakes that, made together, give all answers, of which neither fails a case that the learner passes."""
+
+def _pair(exercise, possible, order):
+    """Two mistakes that, made together, give all answers; those first that give a part of the first case's alone."""
     looks, deadline = LOOKS["Triton" if exercise.triton else "PyTorch"], time.thread_time() + SECONDS
-    single = [m for m in exercise.mistakes if not m.same_as and _fails_nowhere_else(exercise, m, order)]
+    single = [m for m in possible if not m.same_as]
     giving = {m for m in single if _gives_a_part(exercise, m, order[0])}
-    for pair in sorted(combinations(single, 2), key=lambda pair: -len(giving & set(pair))):
-        if looks <= 0 or time.thread_time() > deadline:
+    for pair in sorted(combinations(single, 2), key=lambda pair: -len(giving & set(pair)))[:looks]:
+        if time.thread_time() > deadline:
             break
-        for k in order:
-            looks -= 1
-            if not judge.agree(exercise, outcome(exercise, pair, k.case), k):
-                break
-        else:
+        if _all_alike(exercise, pair, order):
             return pair
     return ()
 
 
-def _fails_nowhere_else(exercise, mistake, order):
-    return all(outcome(exercise, (mistake,), k.case).passed for k in order if k.passed)
-
-
 def _gives_a_part(exercise, mistake, first):
     """Does it give one of the wrong results of the smallest failing case as the learner has it?"""
-    alone = outcome(exercise, (mistake,), first.case)
-    if first.problem is not None or alone.problem is not None:
-        return False
-    truth = judge.expect(exercise, first.case).truth
-    return len(alone.outcome.values) == len(truth) and any(
+    alone, truth = outcome(exercise, (mistake,), first.case), judge.expect(exercise, first.case).truth
+    return first.problem is None and alone.problem is None and any(
         judge.close(alone.outcome.values[n], first.outcome.values[n], truth[n], bound) for n, _, bound in first.wrong)
-
-
-# ---- part of it
-
-def _name_partly(exercise, failing, judged):
-    """One mistake alone gives the smallest failing case, and fails nowhere the learner is right."""
-    first = failing[0]
-    if first.problem is not None or exercise.ints_only:        # whole numbers agree by chance
-        return Diagnosis()
-    matches = [m for m in exercise.mistakes
-               if judge.agree_in_values(exercise, outcome(exercise, (m,), first.case), first)
-               and outcome(exercise, (m,), first.case).wrong]
-    right = [k.case for k in judged if k.passed]
-    matches = [m for m in matches if all(outcome(exercise, (m,), case).passed for case in right)]
-    if len(matches) > 1:                                       # the same numbers: the number of programs may tell
-        matches = [m for m in matches if judge.agree(exercise, outcome(exercise, (m,), first.case), first)]
-    if len(matches) == 1 and _tell([first]):
-        return Diagnosis((matches[0],), partly=True)
-    return Diagnosis()
 
 
 def _tell(judged):
@@ -131,15 +107,10 @@ def outcome(exercise, mistakes, case, cache={}):    # noqa: B006    one cache fo
     """What the solution with these mistakes does on a case. Two that cannot be made together explain nothing."""
     key = (exercise.name, mistakes, case.name)
     if key not in cache:
-        cache[key] = _run(exercise, mistakes, case)
+        try:
+            cache[key] = judge.judge(exercise, case, exercise.wrong(*mistakes))
+        except Exception:                              # the first edit changed the text that the second looks for
+            if len(mistakes) == 1:
+                raise
+            cache[key] = judge.Judged(case, Outcome(), Problem("impossible", ""))
     return cache[key]
-
-
-def _run(exercise, mistakes, case):
-    try:
-        fn = exercise.wrong(*mistakes)
-    except Exception:                              # the first edit changed the text that the second looks for
-        if len(mistakes) == 1:
-            raise
-        return judge.Judged(case, Outcome(), Problem("impossible", ""))
-    return judge.judge(exercise, case, fn)
