@@ -80,9 +80,8 @@ def _all_alike(exercise, mistakes, order):
 def _pair(exercise, possible, order):
     """Two mistakes that, made together, give all answers; those first that give a part of the first case's alone."""
     looks, deadline = LOOKS["Triton" if exercise.triton else "PyTorch"], time.thread_time() + SECONDS
-    single = [m for m in possible if not m.same_as]
-    giving = {m for m in single if _gives_a_part(exercise, m, order[0])}
-    for pair in sorted(combinations(single, 2), key=lambda pair: -len(giving & set(pair)))[:looks]:
+    giving = {m for m in possible if _gives_a_part(exercise, m, order[0])}
+    for pair in sorted(combinations(possible, 2), key=lambda pair: -len(giving & set(pair)))[:looks]:
         if time.thread_time() > deadline:
             break
         if _all_alike(exercise, pair, order):

@@ -66,10 +66,9 @@ class Mistake:
     stray  only accesses outside the tensors tell it apart: the interpreter sees them, a GPU follows them or stops
     """
 
-    def __init__(self, name, what, look, *swaps, body=None, same_as=None, also=(), stray=False):
-        self.name, self.what, self.look, self.same_as, self.stray = name, what, look, same_as, stray
-        self.swaps, self.body = swaps, body
-        self.forms = [self, *(Mistake(name, what, look, *other, same_as=same_as) for other in also)]
+    def __init__(self, name, what, look, *swaps, body=None, also=(), stray=False):
+        self.name, self.what, self.look, self.stray, self.swaps, self.body = name, what, look, stray, swaps, body
+        self.forms = [self, *(Mistake(name, what, look, *other) for other in also)]
 
     def __repr__(self):
         return f"Mistake({self.name!r})"
