@@ -63,39 +63,35 @@ def _stray(kind, name, where, program):
 
 
 def _stored(facts):
-    said = []
-    certain = "moved" in facts                           # a GPU shows only what is there in the end
-    for name, (missing, total, first) in facts.get("missed", {}).items():
-        how = "" if certain else ", or stored as the NaN that lay there"
-        said.append(Finding("not_stored",
-                            f"{missing} of the {total} elements of {name} were never stored{how}, the first {first}"))
-    for name, again in facts.get("repeated", {}).items():
-        said.append(Finding("stored_repeatedly",
-                            f"one store wrote {again} elements of {name} more than once: mask what does not exist"))
-    for name, (missing, total, first) in facts.get("by_others", {}).items():
-        said.append(Finding("not_by_kernel",
-                            f"no kernel stored {missing} of the {total} elements of {name}, the first {first}"))
-    return said
+    # a GPU shows only what is there in the end
+    how = "" if "moved" in facts else ", or stored as the NaN that lay there"
+    return [*(Finding("not_stored",
+                      f"{missing} of the {total} elements of {name} were never stored{how}, the first {at}")
+              for name, (missing, total, at) in facts.get("missed", {}).items()),
+            *(Finding("stored_repeatedly",
+                      f"one store wrote {again} elements of {name} more than once: mask what does not exist")
+              for name, again in facts.get("repeated", {}).items()),
+            *(Finding("not_by_kernel",
+                      f"no kernel stored {missing} of the {total} elements of {name}, the first {at}")
+              for name, (missing, total, at) in facts.get("by_others", {}).items())]
 
 
 def _programs(facts, right):
     got, wanted, unit = facts.get("programs", 0), right.get("programs", 0), right.get("unit", "program")
+    workers, needed = facts.get("workers", 0), right.get("workers", 0)
     grid = f"the grid has {got} {unit}{'s' * (got != 1)}"
     if not wanted:                                       # no kernel is asked for
         return []
-    if got > wanted:
-        return [Finding("too_many_programs", f"{grid}, {wanted} are enough")]
-    if got < wanted:
-        return [Finding("one_program" if got == 1 else "too_few_programs", f"{grid}, {wanted} are asked for")]
+    if got != wanted:
+        name = "too_many_programs" if got > wanted else "one_program" if got == 1 else "too_few_programs"
+        return [Finding(name, f"{grid}, {wanted} are {'enough' if got > wanted else 'asked for'}")]
     if len(facts.get("grids", ())) == 1 and facts["grids"] != right["grids"]:
         turned, asked = (" × ".join(map(str, of["grids"][0])) for of in (facts, right))
-        return [Finding("grid_turned",
-                        f"the grid has {turned} {unit}s instead of {asked}: what does each axis count?")]
-    if 0 < (workers := facts.get("workers", 0)) < right.get("workers", 0):
+        return [Finding("grid_turned", f"the grid has {turned} {unit}s instead of {asked}: what does each axis count?")]
+    if 0 < workers < needed:
         return [Finding("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
-    if unit == "thread" and workers > right.get("workers", 0):
-        return [Finding("done_twice",
-                        f"{workers} threads stored something; {right['workers']} have an element of their own")]
+    if unit == "thread" and workers > needed:
+        return [Finding("done_twice", f"{workers} threads stored something; {needed} have an element of their own")]
     return _exchanged(facts.get("by", {}), right.get("by", {}), unit)
 
 
