@@ -206,7 +206,7 @@ class Memory(TorchDispatchMode):
                 self._place(T, op.name, frame)
             self._count(self.running[0], "compute", op.name)
         else:
-            self._eager(op, fresh, *op.moved(operands, fresh, targets))
+            self._eager(op, fresh, *op.moved(args, operands, fresh, targets))
         return out
 
     def _eager(self, op, fresh, reads, writes):

@@ -1,7 +1,9 @@
 """The counting rules of the memory model: the traffic and FLOPs of one PyTorch operation as a kernel of its own.
 
-Reads   each distinct operand once. A dimension of stride 0, as in an expanded tensor, counts once.
+Reads   each distinct operand once. A dimension of stride 0, as in an expanded tensor, counts once. A table that an
+        operation picks elements from counts by what is picked, `A[[0, 2]]` and an embedding, beside the indices.
 Writes  its results. An operation in place also reads its target, except copy_, fill_, zero_, random fills and out=.
+        `A[[0, 2]] = x`, index_add_ and scatter_ count by the elements that they reach.
 Free    views, memory that is only allocated, and copying a tensor onto itself: `A[0:8] += 1` ends with such a copy.
 FLOPs   2·m·n·k for a product of matrices, or of a matrix and a vector. Everything else counts one per element, even an
         operation with products inside, such as a convolution.
@@ -13,6 +15,9 @@ import torch
 
 _OVERWRITES = {"copy_", "fill_", "zero_", "uniform_", "normal_", "bernoulli_", "random_", "exponential_"}
 _NO_ARITHMETIC = {"clone", "copy_", "_to_copy", "cat", "stack", "fill_", "zero_", "zeros", "ones", "full", "arange"}
+_GATHERS = {"index", "index_select", "gather", "take", "embedding", "masked_select"}
+_SCATTERS = {"index_put_", "_index_put_impl_", "index_add_", "index_copy_", "index_fill_", "scatter_", "scatter_add_",
+             "scatter_reduce_", "put_"}
 _MATMULS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot"}
 
 
@@ -39,10 +44,16 @@ class Operation:
         """The operands that a call writes to."""
         return tensors(args[n] if n < len(args) else kwargs.get(name) for n, name in self.writes_to)
 
-    def moved(self, operands, results, targets):
+    def moved(self, args, operands, results, targets):
         """(tensors read, tensors written) by a call. results: the new ones."""
         if self.allocates:
             return [], []
+        if self.name in _GATHERS:
+            return [*results, *operands[1:]], results
+        if self.name in _SCATTERS:
+            reached = _reached(self.name, args)
+            adds = "add" in self.name or "reduce" in self.name or args[-1] is True
+            return [*operands[1:], *[reached] * adds], [reached]
         overwritten = {id(T) for T in targets} if self.overwrites else ()
         distinct = {_elements(T): T for T in operands if id(T) not in overwritten}
         return list(distinct.values()), [*results, *targets]
@@ -58,6 +69,18 @@ class Operation:
 
 
 operation = cache(Operation)
+
+
+def _reached(name, args):
+    """A tensor without memory, of as many elements as a scattering operation reaches in its target."""
+    T, (where, index, *_) = args[0], (*args[1:], None)
+    if "index_put" in name:                                  # T[where] = ...
+        count = T[tuple(slice(None) if one is None else one for one in where)].numel()
+    elif name.startswith("index"):                           # rows, say: (dimension, their numbers)
+        count = T.numel() // T.shape[where] * index.numel()
+    else:
+        count = (index if name.startswith("scatter") else where).numel()
+    return torch.empty(count, dtype=T.dtype, device="meta")
 
 
 def key(T):

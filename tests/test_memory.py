@@ -21,6 +21,7 @@ from flashlab.tiles import largest_square_tile
 from flashlab.triton_mode import interpreted
 
 A = torch.arange(12.0).reshape(3, 4)       # 48 bytes
+ROWS = torch.tensor([0, 2])                # 16 bytes
 W = torch.nn.Parameter(torch.ones(100))
 W.grad = torch.ones(100)
 
@@ -58,6 +59,16 @@ EAGER = [
     ("a slice that is added to is read and written once", lambda: exec("B = A + 0; B[0:2] += 1", {"A": A}), (80, 80)),
     ("one slice assigned to another moves", lambda: exec("B = A + 0; B[0:1] = B[1:2]", {"A": A}), (64, 64)),
     ("a view made in place is free", lambda: A.clone().unsqueeze_(0), (48, 48)),
+    ("rows that are picked count, and their numbers", lambda: A[ROWS], (32 + 16, 32)),
+    ("index_select", lambda: A.index_select(1, ROWS), (24 + 16, 24)),
+    ("an embedding", lambda: torch.nn.functional.embedding(ROWS, A), (32 + 16, 32)),
+    ("gather", lambda: A.gather(1, ROWS[None]), (8 + 16, 8)),
+    ("a mask picks", lambda: A[A > 9], (48 + 12 + 8, 12 + 8)),
+    ("rows that are set", lambda: W.data.view(25, 4).__setitem__(ROWS, 0), (16, 32)),
+    ("a mask that sets", lambda: exec("B[B > 99] = 0", {"B": W.data}), (400 + 100, 100)),
+    ("rows that are added to", lambda: W.data.view(25, 4).index_add_(0, ROWS, A[:2] * 0), (32 + 16 + 32 + 32, 64)),
+    ("scatter", lambda: W.data.view(25, 4).scatter_(0, ROWS[None], 1.0), (16, 8)),
+    ("scattered sums", lambda: W.data.view(25, 4).scatter_add_(0, ROWS[None], A[:1]), (16 + 16 + 8, 8)),
     ("an optimizer's step", lambda: torch.optim.SGD([W], lr=0.5).step(), (800, 400)),
 ]
 
