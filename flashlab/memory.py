@@ -307,6 +307,9 @@ class Memory(TorchDispatchMode):
         if self.on_chip(T):
             return
         storage = T.untyped_storage()
+        if not storage.resizable():
+            raise MemoryModelError(f"a NumPy array {ops.what(T)} is in HBM: make it a tensor before the kernel, and "
+                                   "load that")
         nbytes = storage.nbytes()
         if self.sram_live + nbytes > self.sram_bytes:
             used, budget = format_bytes(self.sram_live), format_bytes(self.sram_bytes)

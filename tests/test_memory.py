@@ -21,6 +21,7 @@ from flashlab.tiles import largest_square_tile
 from flashlab.triton_mode import interpreted
 
 A = torch.arange(12.0).reshape(3, 4)       # 48 bytes
+ARRAY = A.numpy()
 ROWS = torch.tensor([0, 2])                # 16 bytes
 W = torch.nn.Parameter(torch.ones(100))
 W.grad = torch.ones(100)
@@ -175,6 +176,9 @@ def test_what_reads_past_pytorchs_operations_is_refused_in_hbm():
             with pytest.raises(MemoryModelError, match=r"in kernel 'k': operand 0, A .* is in HBM.*load\(A, rows\)"):
                 peek(A)
             assert len(peek(load(A, slice(None)))) >= 3
+        for peek in (torch.from_numpy, torch.as_tensor):
+            with pytest.raises(MemoryModelError, match="a NumPy array .* is in HBM"):
+                peek(ARRAY)
         assert "tensor(" in repr(A) and "11." in f"{A}", "print is for the reader"
     assert A.tolist()[0][1] == 1
 
