@@ -99,6 +99,10 @@ EXERCISE = Exercise(
                 body="""
                 return torch.softmax(Q @ K.T * Q.shape[-1] ** -0.5, -1) @ V
                 """),
+        Mistake("cut_into_B_c", "the keys were cut into B_c blocks, not into blocks of B_c keys",
+                "what `chunk` and `split` take: a number of parts, or a size",
+                ("for start in range(0, len(K), B_c):\n        K_j, V_j = K[start : start + B_c], V[start : start + B_c]",
+                 "for K_j, V_j in zip(K.chunk(B_c), V.chunk(B_c)):")),
         Mistake("m_starts_at_0", "m was never below 0, as if it started there", "the first value of m: below any score, −inf",
                 ("torch.full((len(Q), 1), -inf)", "torch.zeros(len(Q), 1)")),
         Mistake("whole_rescaled", "exp(m − m_new) multiplied the new tile as well",
