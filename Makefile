@@ -16,14 +16,20 @@ ONE_THREAD = env OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 # $(call timed,name,command): run it, say how long it took.
 timed = start=$$(date +%s); $(2) || exit $$?; echo "[make] $(1): $$(($$(date +%s) - start)) s"
 
-.PHONY: help lab check test test-all house notebooks exercises figures bench
+.PHONY: help lab update check test test-all house notebooks exercises figures bench
 .DEFAULT_GOAL = help
 
 help:       ## this list
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1	/p' Makefile | expand -t 18
 
-lab: $(INSTALLED)       ## JupyterLab on the first chapter; LAB_ARGS="--no-browser --port 8899" passes arguments on
-	$(PY) -m jupyter lab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(AS_ROOT) $(LAB_ARGS)
+lab: $(INSTALLED)       ## JupyterLab on the first chapter, in my/: your own copies; LAB_ARGS="--no-browser" passes arguments on
+	@$(PY) -m flashlab_course.workspace
+	$(PY) -m jupyter lab --LabApp.default_url=/lab/tree/my/00_start_here.ipynb $(AS_ROOT) $(LAB_ARGS)
+
+update: $(INSTALLED)    ## the newest version; what you have written in my/ stays, and moves into stubs that have changed
+	@$(PY) -m flashlab_course.workspace --move
+	@old=$$(git rev-parse HEAD) && git pull -q --ff-only && $(MAKE) -s $(INSTALLED) && \
+	  $(PY) -m flashlab_course.workspace --since $$old
 
 check: $(INSTALLED)     ## your exercises: those begun are checked, with your progress; CHECK_ARGS="ex03_merge --hint" passes arguments on
 	@$(PY) -m flashlab check $(CHECK_ARGS) || [ $$? -eq 1 ]
@@ -42,7 +48,7 @@ house:      ## lines and tokens of every folder against its budget, and what is 
 notebooks: $(INSTALLED) ## rebuild notebooks/*.ipynb from notebooks/src; NOTEBOOKS="03 06" only these
 	@$(call timed,notebooks,$(PY) notebooks/build.py $(NOTEBOOKS))
 
-exercises: $(INSTALLED) ## exercises/ from solutions/; yours, once begun, are left alone
+exercises: $(INSTALLED) ## exercises/ from solutions/
 	$(PY) solutions/build.py
 
 figures: $(INSTALLED)   ## redraw the pictures

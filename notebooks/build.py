@@ -8,8 +8,7 @@ an appendix has a letter behind its number, 09b.
     python notebooks/build.py --record results/notebooks_<device>.json
                                            write nothing but this file: that the built notebooks ran here, and how long
 
-A learner works in notebooks/ and exercises/. So every run has fresh stubs in a folder of its own, and where a built
-notebook has been worked in, git's copy is held against the source; a notebook that git does not know is left alone.
+Every run has fresh stubs in a folder of its own. A learner works in my/, and nothing here touches that.
 """
 
 import argparse
@@ -18,8 +17,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -142,27 +139,13 @@ def output_text(output):
 
 
 def built(source_notebook, path):
-    """The built notebook at `path`, or git's copy where a learner has worked in it. Raises: NotebookError if neither
-    holds the cells of its source."""
+    """The built notebook at `path`. Raises: NotebookError if it does not hold the cells of its source"""
+    if not path.exists():
+        raise NotebookError(f"{path.name} is not built: make notebooks")
     try:
-        if not path.exists():
-            raise NotebookError(f"{path.name} is not built: make notebooks")
         return check_agreement(source_notebook, path.name, path.read_text(encoding="utf-8"))
-    except (NotebookError, ValueError) as problem:                          # ValueError: no notebook at all any more
-        if (committed := from_git("show", f":./{path.name}", folder=path.parent)) is None:
-            raise NotebookError(str(problem)) from None
-        try:
-            return check_agreement(source_notebook, path.name, committed)
-        except NotebookError:
-            raise NotebookError(str(problem)) from None
-
-
-def from_git(*words, folder):
-    """What git answers, or None if it does not."""
-    if not shutil.which("git"):
-        return None
-    answer = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, encoding="utf-8")
-    return answer.stdout if answer.returncode == 0 else None
+    except ValueError as error:
+        raise NotebookError(f"{path.name} is no notebook: {error}") from None
 
 
 def check_agreement(source_notebook, name, text):
@@ -215,10 +198,10 @@ def rerun(source, folder):
 
 
 def check_orphans(folder):
-    """Every notebook that git knows has a source; a learner's own do not."""
-    for name in (from_git("ls-files", "*.ipynb", folder=folder) or "").splitlines():
-        if not (folder / "src" / f"{Path(name).stem}.py").exists():
-            raise NotebookError(f"{name} has no source in {folder.name}/src")
+    """Every notebook has a source."""
+    for path in folder.glob("*.ipynb"):
+        if not (folder / "src" / f"{path.stem}.py").exists():
+            raise NotebookError(f"{path.name} has no source in {folder.name}/src")
 
 
 def indent(text):

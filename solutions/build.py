@@ -3,14 +3,13 @@
     python solutions/build.py                  write what has changed (make exercises)
     python solutions/build.py --check          write nothing; fail if a file differs
 
-A file in exercises/ that a learner has written into is left alone; `python -m flashlab check --reset EX` gives it up.
+A learner's own copies are in my/exercises/, and nothing here touches them.
 """
 
 import argparse
 import re
 import sys
 
-from flashlab_course import command
 from flashlab_course.check import form, source, stubs
 
 COUNTS = re.compile(r"\*\*\d+ exercises\*\*(.*?) \d+ mistakes")
@@ -29,19 +28,15 @@ def build(only_compare=False):
     if problems := check_pairs():
         return [], problems
     told = []
-    (source.root() / "exercises").mkdir(exist_ok=True)
     for name in form.names():
-        now = stubs.present(name)
-        if now == stubs.stub(name):
+        path = source.root() / "exercises" / f"{name}.py"
+        if path.exists() and path.read_text(encoding="utf-8") == stubs.stub(name):
             continue
         if only_compare:
             problems.append(f"exercises/{name}.py differs from its solution: make exercises")
-        elif now is None or stubs.untouched(name, now):
-            stubs.write(name)
-            told.append(f"exercises/{name}.py: written")
         else:
-            reset = command.line("check", "--reset", name)
-            told.append(f"exercises/{name}.py: begun, left alone (`{reset}` restores the stub)")
+            source.put(path, stubs.stub(name))
+            told.append(f"exercises/{name}.py: written")
     path = source.root() / "README.md"
     readme = path.read_text(encoding="utf-8") if path.exists() else ""
     counted = counted_in(readme)

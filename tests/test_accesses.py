@@ -86,7 +86,7 @@ def answer(sandbox, *swaps, name="ex09_vector_add"):
     for old, new in swaps:
         assert old in text
         text = text.replace(old, new)
-    (sandbox / f"exercises/{name}.py").write_text(text)
+    (sandbox / f"my/exercises/{name}.py").write_text(text)
 
 
 def vectors():

@@ -117,7 +117,7 @@ def test_it_costs_this_answer_alone(fn, mistake, words, monkeypatch):
 def test_the_line_that_was_lost_is_shown():
     write("import ctypes\n" + GOOD.replace("    return", "    ctypes.string_at(0)\n    return"))
     trace = checker.answer(form.exercise(NAME), here=True).trace
-    assert f"exercises/{NAME}.py, line 6, in safe_softmax: ctypes.string_at(0)" in trace
+    assert f"my/exercises/{NAME}.py, line 6, in safe_softmax: ctypes.string_at(0)" in trace
     assert "your cell, line" in deadline(deaf).trace
 
 

@@ -188,7 +188,7 @@ def test_check_takes_what_is_not_a_function():
 # ---- the file
 
 def write(sandbox, text, name=NAME):
-    (sandbox / "exercises" / f"{name}.py").write_text(text, encoding="utf-8")
+    (sandbox / "my/exercises" / f"{name}.py").write_text(text, encoding="utf-8")
 
 
 GOOD = """import torch
@@ -213,7 +213,7 @@ def test_the_file_is_read_afresh_each_time(sandbox):
 
 
 @pytest.mark.parametrize("text, mistake, words", [
-    ("def safe_softmax(S:\n    return S\n", "syntax", "Python cannot read exercises/ex03_safe_softmax.py"),
+    ("def safe_softmax(S:\n    return S\n", "syntax", "Python cannot read my/exercises/ex03_safe_softmax.py"),
     ("import torch\n", "no_function", "no longer defines safe_softmax"),
     ("import no_such_module\n", "raised", "No module named 'no_such_module'"),
     ("raise SystemExit\n", "raised", "could not be loaded: it called exit()"),

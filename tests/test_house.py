@@ -34,6 +34,7 @@ COURSE = {
     "bench": {"chapters", "command", "compiler", "doctor", "gpt", "gpu"},
     "figures": {"compiler", "gpu", "sweeps"},
     "player": {"compiler"},
+    "workspace": {"check"},
     "lesson": {"bench", "chapters", "check", "command", "compiler", "figures", "gpu", "player", "sweeps"},
 }
 

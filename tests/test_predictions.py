@@ -77,9 +77,9 @@ def test_a_prediction_survives_a_restart(capsys, sandbox):
 
 def test_a_broken_file_of_predictions_counts_as_empty(capsys, sandbox):
     for text in ("", "{", "[1]", "null"):
-        (sandbox / FILE).write_text(text)
+        (sandbox / "my" / FILE).write_text(text)
         assert "Right" in said(capsys, "size", 4, 4)
-        assert json.loads((sandbox / FILE).read_text()) == {"size": 4}
+        assert json.loads((sandbox / "my" / FILE).read_text()) == {"size": 4}
 
 
 @pytest.mark.parametrize("guess, x, drawn", [

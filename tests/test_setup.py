@@ -104,7 +104,7 @@ def test_an_unusable_python_is_named_before_anything_is_made(clone, script, mess
 @needs_make
 def test_lab_passes_its_arguments_on_and_help_lists_every_target(clone):
     lab = make(clone, "-n", "lab", "LAB_ARGS=--no-browser --port 8899").stdout
-    assert re.search(r"jupyter lab .*/lab/tree/notebooks/00_start_here.ipynb.* --no-browser --port 8899$", lab, re.M)
+    assert re.search(r"jupyter lab .*/lab/tree/my/00_start_here.ipynb.* --no-browser --port 8899$", lab, re.M)
     targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
     listed = re.findall(r"^  make ([\w-]+) +\S", make(clone).stdout, re.M)
     assert sorted(listed) == sorted(targets)

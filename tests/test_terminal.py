@@ -131,10 +131,11 @@ def read_only(*args, **kwargs):
 
 def test_progress_that_cannot_be_kept_is_said(sandbox, monkeypatch, capsys):
     shutil.copy(source.solution_path(NAME), source.exercise_path(NAME))
-    monkeypatch.setattr(progress.tempfile, "mkstemp", read_only)
+    put = {progress.FILE: read_only}
+    monkeypatch.setattr(source, "put", lambda path, text, real=source.put: put.get(path.name, real)(path, text))
     assert cli.main(["check", NAME]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "passed" in said and ".progress.json could not be written: Read-only file system" in said
+    assert "passed" in said and ".progress.json could not be written, so this is not remembered: Read-only" in said
     assert "could not be written" in check(NAME)._repr_html_()
     assert cli.main(["check", "--reset", NAME]) == 0
     assert "could not be written" in " ".join(capsys.readouterr().out.split())     # lines are wrapped
@@ -143,30 +144,40 @@ def test_progress_that_cannot_be_kept_is_said(sandbox, monkeypatch, capsys):
 def test_a_stub_that_cannot_be_written_is_said(sandbox, monkeypatch, capsys):
     monkeypatch.setattr(stubs, "write", read_only)
     assert cli.main(["check", "--reset", NAME]) == 1
-    assert capsys.readouterr().out == f"exercises/{NAME}.py could not be written: Read-only file system\n"
+    assert capsys.readouterr().out == f"my/exercises/{NAME}.py could not be written: Read-only file system\n"
 
 
 @pytest.mark.parametrize("text",
                          ["[" * 100_000, '{"ex03_merge": {"hints": -3, "tries": null, "passed": "yes", "stub": [1]}}',
                           '{"ex03_merge": [1], "ex99": 3}', "null", "\xff"])
 def test_a_progress_file_of_any_content_counts_as_far_as_it_is_right(sandbox, text, capsys):
-    (sandbox / progress.FILE).write_bytes(text.encode("latin-1"))
+    (sandbox / "my" / progress.FILE).write_bytes(text.encode("latin-1"))
     assert not any(progress.of(NAME).values())
     assert cli.main(["check"]) == 0 and cli.main(["check", NAME, "--hint"]) == 1
     assert "Hint 1 of " in " ".join(capsys.readouterr().out.split()) and progress.of(NAME)["hints"] == 1
 
 
-def test_a_folder_in_the_place_of_the_progress_file_is_said(sandbox, capsys):
-    (sandbox / progress.FILE).mkdir()
-    assert cli.main(["check", NAME]) == 1
-    assert "could not be written" in " ".join(capsys.readouterr().out.split())     # lines are wrapped
-    assert [path.name for path in sandbox.iterdir() if path.name.startswith(progress.FILE)] == [progress.FILE]
+@pytest.mark.parametrize("spoil", [lambda path: path.mkdir(), lambda path: path.write_text('{"ex01_heads": {"pass')])
+def test_a_progress_file_that_cannot_be_read_is_set_aside_and_named(sandbox, spoil, capsys):
+    path = sandbox / "my" / progress.FILE
+    spoil(path)
+    assert cli.main(["check", NAME, "--hint"]) == 1
+    said = " ".join(capsys.readouterr().out.split())       # lines are wrapped
+    assert ".progress.json could not be read. It is kept as .progress.broken.json, and a new one begins" in said
+    assert (sandbox / "my/.progress.broken.json").exists() and progress.of(NAME)["hints"] == 1
+    assert path.stat().st_mode & 0o777 == 0o666 & ~UMASK
+
+
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 
 
 def test_without_exercises_the_overview_stands_and_reset_makes_them(sandbox, capsys):
-    shutil.rmtree(sandbox / "exercises")
+    shutil.rmtree(sandbox / "my/exercises")
     assert cli.main(["check"]) == 0 and capsys.readouterr().out.count("not begun") == len(form.names())
-    assert cli.main(["check", NAME]) == 1 and "is not there." in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["check", NAME]) == 1 and "not implemented yet" in capsys.readouterr().out
+    assert stubs.present(NAME) == stubs.stub(NAME), "a check writes what is missing"
+    source.exercise_path(NAME).unlink()
     assert cli.main(["check", "--reset", NAME]) == 0 and stubs.present(NAME) == stubs.stub(NAME)
 
 

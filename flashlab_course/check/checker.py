@@ -92,7 +92,7 @@ def _with_hints(exercise, fn, hint, terminal):
             start = ", from where they go wrong" if report.where else ""
             offers.append(f"To see your lines move{start}: `from flashlab_course.lesson import replay; replay({mine})`")
     if lost:
-        offers.append(f"This is not remembered, neither what passed nor which hints you saw: {lost}.")
+        offers.append(f"{lost}.")
     report.offer = "\n".join(offers)
     return report
 
@@ -129,7 +129,10 @@ def _reported(exercise, judge):
 def _apart(exercise, fn, here):
     _require_kernels(exercise)
     if fn is None:
-        place, text = _place(exercise), stubs.present(exercise.name) or ""
+        place, text = source.shown_path(exercise.name), stubs.present(exercise.name)
+        if text is None:
+            stubs.write(exercise.name)
+            text = stubs.stub(exercise.name)
         if text == exercise.parsed.stub():             # nothing to run
             raise _still_a_stub(exercise, text, place)
     else:
@@ -158,7 +161,7 @@ def _examine(exercise, fn):
     place, text = CELL, source.of(fn)
     if fn is None:
         fn, text = loading.function_from_file(exercise)
-        place = _place(exercise)
+        place = source.shown_path(exercise.name)
     _require_function(exercise, fn)
     _require_signature(exercise, fn)
     if exercise.triton and source.tasks_left(text, exercise.name):     # a compiled kernel cannot raise it
@@ -169,10 +172,6 @@ def _examine(exercise, fn):
     if judged[-1].problem is not None and judged[-1].problem.kind == "not_implemented":
         raise _still_a_stub(exercise, text, place)
     return report_on(exercise, fn, judged, place)
-
-
-def _place(exercise):
-    return f"exercises/{exercise.name}.py"
 
 
 # ---- answers that cannot be judged

@@ -1,7 +1,6 @@
 """python -m flashlab check [--hint | --watch | --debug | --reset | --solutions] [EX ...]"""
 
 import argparse
-import itertools
 import textwrap
 import time
 
@@ -93,7 +92,7 @@ def watch(name):
                 name, seen = overview.after(name), ()
                 print(f"\nNext: {name}" if name else "", flush=True)
             else:
-                print(f"\nWaiting for exercises/{name}.py to be saved. Ctrl-C ends it.", flush=True)
+                print(f"\nWaiting for {source.shown_path(name)} to be saved. Ctrl-C ends it.", flush=True)
         print("Every exercise has passed.")
     except KeyboardInterrupt:
         print()
@@ -107,18 +106,16 @@ def pause():
 def reset(names):
     """Returns 0 if all of these are stubs again."""
     for name in names:
-        path = source.exercise_path(name)
-        places = (path.with_name(f"{name}.mine{n if n > 1 else ''}.py") for n in itertools.count(1))
+        shown = source.shown_path(name)
         try:
             if stubs.present(name) not in (None, stubs.stub(name)):
-                kept = path.rename(next(place for place in places if not place.exists()))
-                print(f"your version is kept as exercises/{kept.name}")
+                print(f"your version is kept as {source.set_aside(source.exercise_path(name), 'mine').name}")
             stubs.write(name)
         except OSError as error:
-            print(f"exercises/{name}.py could not be written: {error.strerror or error}")
+            print(f"{shown} could not be written: {error.strerror or error}")
             return 1
         lost = progress.update(name, passed=False, hints=0, file="")
-        print(f"exercises/{name}.py is the stub again{lost and f'; {lost}'}")
+        print(f"{shown} is the stub again{lost and f'; {lost}'}")
     return 0
 
 

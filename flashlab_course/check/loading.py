@@ -21,7 +21,7 @@ class Unusable(Exception):
 def function_from_file(exercise):
     """(function, text of the file). Raises: Unusable."""
     path = source.exercise_path(exercise.name)
-    shown = f"exercises/{exercise.name}.py"
+    shown = source.shown_path(exercise.name)
     reset = command.line("check", "--reset", exercise.name)
     try:
         text = path.read_text(encoding="utf-8")
@@ -40,6 +40,9 @@ def function_from_file(exercise):
 
 def _failed(error, exercise, path, shown):
     if isinstance(error, SyntaxError) and error.filename == str(path):
+        if (error.text or "").startswith(("<<<<<<<", "=======", ">>>>>>>")):
+            return Unusable("syntax", f"Git has left marks of a conflict in {shown}, the first in line {error.lineno}: "
+                                      "two versions stand there, keep one and delete the marks.")
         return Unusable("syntax", f"Python cannot read {shown}: {error.msg} in line {error.lineno}.",
                         f"line {error.lineno}: {(error.text or '').rstrip()}")
     problem = runner.describe(error, exercise, str(path), SECONDS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from flashlab_course.check import form, progress, stubs
 from flashlab_course.check.loading import Unusable
 from flashlab_course.check.report import AMBER, GREEN, panel
+from flashlab_course.check.source import MY
 
 NOT_BEGUN, BEGUN, PASSED = "not begun", "begun", "passed"
 HEADING = f"{'exercise':<28}{'minutes':>8}  {'level':<7}state"
@@ -99,7 +100,7 @@ class Overview:
         lines = "".join(f"<p class='cases'>{chapter} &nbsp; {' &nbsp; '.join(ones)}</p>"
                         for chapter, ones in chapters.items())
         last = f"<p><span class='verdict'>{html.escape(self.last_line())}</span></p>"
-        call = f"<p><code>check(\"{self.next}\")</code> checks its file in exercises/.</p>" if self.next else ""
+        call = f"<p><code>check(\"{self.next}\")</code> checks its file in {MY}/exercises/.</p>" if self.next else ""
         return panel(last + call + lines, GREEN if self.next is None else AMBER, "overview")
 
 

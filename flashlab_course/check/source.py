@@ -8,6 +8,7 @@ afresh.
 
 import ast
 import inspect
+import itertools
 import linecache
 import os
 import re
@@ -21,6 +22,7 @@ import cloudpickle
 
 import flashlab
 
+MY = "my"                      # the folder of the learner's own copies, beside what git knows
 MARKER = re.compile(r"^ *# ?(>>+|<<+)", re.MULTILINE)
 REGION = re.compile(r"^(?P<indent> *)# >>> your turn: (?P<task>\S.*)\n(?P<code>(?:(?! *# ?(?:>>|<<)).*\n)+) *# <<<$",
                     re.MULTILINE)
@@ -66,7 +68,29 @@ def solution_text(name):
 
 
 def exercise_path(name):
-    return root() / "exercises" / f"{name}.py"
+    return root() / shown_path(name)
+
+
+def shown_path(name):
+    """Where a learner's answer is, as it is said to them. exercises/ holds the stubs that git knows."""
+    return f"{MY}/exercises/{name}.py"
+
+
+def put(path, text):
+    """Write a file as a whole or not at all: what was there stays where the disk is full."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def set_aside(path, word):
+    """Rename a file to its name with a word in it, and a number where that is taken. Returns the new path."""
+    names = (f"{path.stem}.{word}{n if n > 1 else ''}{path.suffix}" for n in itertools.count(1))
+    return path.rename(next(place for name in names if not (place := path.with_name(name)).exists()))
 
 
 class Parsed:

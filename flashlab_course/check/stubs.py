@@ -1,21 +1,19 @@
-"""exercises/: the stub that each starts out with, and whether a learner has written into it."""
+"""The stub that each exercise starts out with, and whether a learner has written into it."""
 
 import ast
-import contextlib
 import hashlib
 import shutil
-import subprocess
 
-from flashlab_course.check import form, progress, source
+from flashlab_course.check import form, source
 
 
 def stub(name):
-    """The text that exercises/<name>.py starts out with. Raises: source.SourceError for markers that do not match."""
+    """The text that an exercise starts out with. Raises: source.SourceError for markers that do not match."""
     return source.Parsed(name, source.solution_text(name)).stub()
 
 
 def present(name):
-    """The text of exercises/<name>.py, None if there is no such file. A byte that is not UTF-8 becomes U+FFFD."""
+    """The text of the learner's file, None if there is none. A byte that is not UTF-8 becomes U+FFFD."""
     try:
         return source.exercise_path(name).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -33,27 +31,20 @@ def begun(name, text):
 
 
 def own_text(name):
-    """The text of exercises/<name>.py if a learner has begun it, else None."""
+    """The text of the learner's file if it is begun, else None."""
     text = present(name)
     return text if text is not None and begun(name, text) else None
 
 
-def untouched(name, text):
-    """Is this a stub of an earlier solution? Then it is what was written here last, or what is committed."""
-    if progress.of(name)["stub"] == digest(text):
-        return True
-    committed = b""
-    with contextlib.suppress(OSError):                 # git is not installed
-        committed = subprocess.run(["git", "show", f"HEAD:./exercises/{name}.py"], cwd=source.root(),
-                                   capture_output=True).stdout
-    return text == committed.decode(errors="replace") and not begun(name, text)
+def written_path(name):
+    """A copy of the stub that was written last: a later one is merged with the answer by it."""
+    return source.root() / source.MY / ".stubs" / f"{name}.py"
 
 
 def write(name):
-    """Put the stub in its place, and remember it: once the solution changes, it can be told from a learner's work."""
-    source.exercise_path(name).parent.mkdir(exist_ok=True)
-    source.exercise_path(name).write_text(stub(name), encoding="utf-8")
-    progress.update(name, stub=digest(stub(name)))
+    """Put the stub in its place."""
+    for path in (source.exercise_path(name), written_path(name)):
+        source.put(path, stub(name))
 
 
 def digest(text):
@@ -65,6 +56,5 @@ def fresh_root(folder):
     texts, a stub of each exercise, and nobody's progress."""
     for part in ("solutions", "notebooks/src"):
         shutil.copytree(source.root() / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "exercises").mkdir()
     for name in form.names():
-        (folder / "exercises" / f"{name}.py").write_text(stub(name), encoding="utf-8")
+        source.put(folder / source.shown_path(name), stub(name))

@@ -168,7 +168,8 @@ def _remembered(name, guess):
     if _given(guess):
         with contextlib.suppress(TypeError, ValueError):       # a function cannot be written as JSON, and is not kept
             plain = json.loads(json.dumps(guess, default=_plain))
-            progress.change(FILE, lambda found: found | {name: plain})
+            if said := progress.change(FILE, lambda found: found | {name: plain}):
+                print(said)
         return guess
     kept = progress.load(FILE).get(name)
     if isinstance(guess, dict) and isinstance(kept, dict):     # JSON has turned the dict's keys into text
