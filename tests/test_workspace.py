@@ -119,7 +119,7 @@ def test_an_update_keeps_answers_notebooks_and_progress(origin, clone):
     git(origin, "commit", "-qam", "better")
 
     said = pulled(clone)
-    assert "1 changes since" in said and "ex01_attention.py is called ex01_formula.py now" in said
+    assert "1 commit since" in said and "ex01_attention.py is called ex01_formula.py now" in said
     assert "ex03_merge.py: your lines in the new stub\n" in said and "ex03_safe_softmax.mine.py" in said, said
     assert "# new" in stubs.present("ex03_merge") and "mine = m" in stubs.present("ex03_merge")
     assert "# a note of mine" in stubs.present("ex03_safe_softmax")
