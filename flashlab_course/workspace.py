@@ -160,7 +160,8 @@ def follow(since):
         said.append(f"{old.name} is called {new.name} now")
     count, date = _git("rev-list", "--count", f"{since}..HEAD")[1], _git("show", "-s", "--format=%as", since)[1]
     added = _git("diff", "-M30%", "--diff-filter=A", "--name-only", since, "--", *LEARNERS)[1].split()
-    return [f"{count.strip()} commit{'s' * (count.strip() != '1')} since {date.strip()}", *said, *(f"{Path(path).name} is new" for path in added)]
+    commits = f"{count.strip()} commit{'s' * (count.strip() != '1')} since {date.strip()}"
+    return [commits, *said, *(f"{Path(path).name} is new" for path in added)]
 
 
 def _git(*words):
