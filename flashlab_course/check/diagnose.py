@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from flashlab_course.check import explain, judge
+from flashlab_course.check.form import Mistake
 from flashlab_course.check.runner import FINAL, Outcome, Problem
 
 LOOKS = {"PyTorch": 200, "Triton": 60}         # cases tried for two mistakes at once: 0.5 s, 2 s in Triton
@@ -13,10 +14,12 @@ SECONDS = 10.0                         # and where a pair runs for ever, no long
 
 @dataclass
 class Diagnosis:
-    """The mistakes that explain the answers: none, one, or two. partly: they explain the smallest failing case only."""
+    """The mistakes that explain the answers: none, one, or two. partly: they explain the smallest failing case only.
+    exchanged: the results are right, but in another order, which every exercise knows."""
 
     mistakes: tuple = ()
     partly: bool = False
+    exchanged: bool = False
     said: list = field(default_factory=list)           # sentences, where no known mistake gives these answers
 
     @property
@@ -59,6 +62,8 @@ def name_mistake(exercise, judged):
     for mistake in (form for m in exercise.mistakes for form in m.forms):
         if _all_alike(exercise, (mistake,), order):
             return Diagnosis((mistake,))
+    if text := explain.exchanged(exercise, judged):
+        return Diagnosis((Mistake("results_exchanged", text, "the order of what is returned"),), exchanged=True)
     possible = [m for m in exercise.mistakes if all(outcome(exercise, (m,), k.case).passed for k in order if k.passed)]
     if _tell(failing) and (pair := _pair(exercise, possible, order)):      # the same exception, or NaN, has many causes
         return Diagnosis(pair)

@@ -4,6 +4,7 @@ Each sentence holds in every case where the output is wrong.
 """
 
 import math
+from itertools import permutations
 
 import torch
 
@@ -23,6 +24,25 @@ def explain(exercise, judged):
         elif all(isinstance(judge.expect(exercise, k.case).truth[n], torch.Tensor) for k in wrong):
             said.append(_of_tensors(exercise, n, wrong))
     return [text for text in said if text]
+
+
+def exchanged(exercise, judged):
+    """"L_i and m_i have changed places", where the wrong results are right in another order in every case; else ""."""
+    failing = [k for k in judged if not k.passed]
+    if any(k.problem is not None or len(k.wrong) < 2 for k in failing):
+        return ""
+    wrong = sorted({n for k in failing for n, *_ in k.wrong})
+    for order in permutations(wrong):
+        if all(_right(k.outcome.values[n], judge.expect(exercise, k.case), m)
+               for k in failing for n, m in zip(wrong, order, strict=True)):
+            names = where.listing([exercise.outputs[n].name for n in wrong])
+            return f"the results are right, but {names} changed places"
+    return ""
+
+
+def _right(value, expected, n):
+    truth, bound = expected.truth[n], expected.bounds[n]
+    return getattr(value, "shape", ()) == getattr(truth, "shape", ()) and judge.error_of(value, truth) <= bound
 
 
 def _off_by(exercise, n, wrong):
@@ -79,6 +99,8 @@ def _factor(name, wrong, triples):
             return ""
         factors.append(factor)
     if sum(y.numel() for _, y, _ in triples) < ENOUGH:
+        return ""
+    if abs(factors[0] - 1) < 1e-3:
         return ""
     said = f"every entry of {name} is {factors[0]:.4g} times what it should be"
     known = [_constants(k.case.make() | k.case.sizes) for k in wrong]

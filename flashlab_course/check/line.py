@@ -21,7 +21,8 @@ from flashlab_course.check import judge, runner, source
 MOST = 1500                    # values of one run that are kept
 LARGEST = 20_000               # elements of a value that is kept
 ROWS = 64                      # a value of more rows than this is not looked at row by row
-NEAR = 1e-4                    # two values are the same if they differ by less, relative to the largest number
+NEAR = 2e-5                    # two values are the same if they differ by less, relative to the largest number
+LOOSE = 2e-4                   # the same where scores are so large that exponentials are not as exact
 RESULT = ""                    # the name of a value that is returned at once
 
 
@@ -30,7 +31,8 @@ class Value:
     """What a name held after a statement, as float64 numbers.
 
     turn: how often the line had run. plain: Python's numbers and whole ones, such as sizes and positions.
-    made_from: the values that the statement uses. shared: the solution has a name like this
+    made_from: the values that the statement uses. right: known, or a part of an input. known: the solution has it.
+    shared: the solution has a name like this
     """
 
     name: str
@@ -40,12 +42,14 @@ class Value:
     plain: bool
     made_from: list = field(default_factory=list)
     right: bool = False
+    known: bool = False
     shared: bool = False
     led_to_right: bool = False
 
     @property
     def statement(self):
-        return self.name, self.line
+        """Another style is excused, but not that it overflows where it did not elsewhere."""
+        return self.name, self.line, bool(numpy.isfinite(self.numbers).all())
 
     @property
     def wrong(self):
@@ -81,14 +85,14 @@ class Place:
 
 def first_wrong(exercise, fn, judged, file):
     """The Place where fn goes wrong in its smallest failing case; None if that cannot be told."""
-    failing = next(k for k in judged if k.wrong)
-    if file is None:
+    failing = next((k for k in judged if k.wrong or k.problem and k.problem.kind == "wrong_shape"), None)
+    if file is None or failing is None:
         return None
     values = _run(exercise, fn, failing.case, file)
     blamed = _blamed(exercise, fn, judged, failing, values, file)
     if blamed is None:
         return _wrong_result(failing, values, file)
-    before = [v.name for v in values[:values.index(blamed)] if v.name and v.right and v.tells and not v.plain]
+    before = [v.name for v in values[:values.index(blamed)] if v.name and v.known and v.tells and not v.plain]
     names = [name for name in dict.fromkeys(reversed(before)) if name != blamed.name][:3][::-1]
     return Place(blamed.line, blamed.turn, _code(file, blamed.line), blamed.name, names)
 
@@ -100,7 +104,9 @@ def _blamed(exercise, fn, judged, failing, values, file):
     whole = all(plain or numbers is None for numbers, plain in truth)
     if whole and passing is None:                      # many ways lead to a whole number
         return None
-    style = {v.statement for v in _run(exercise, fn, passing.case, file) if v.wrong} if passing else set()
+    right_there = _run(exercise, fn, passing.case, file) if passing else ()
+    # what is never one of the solution's values, though all comes out right, is another way to get there
+    style = {v.statement for v in right_there} - {v.statement for v in right_there if v.right}
     style |= {v.statement for v in values if v.led_to_right}
     wrong = [v for v in values if v.wrong and (whole or v.shared or not v.plain) and "empty" not in _code(file, v.line)]
     first = min(wrong, key=lambda v: v.statement in style, default=None)
@@ -108,12 +114,13 @@ def _blamed(exercise, fn, judged, failing, values, file):
 
 
 def _wrong_result(failing, values, file):
-    """The Place of the last value that is the first wrong result as it came out."""
-    numbers, _ = _numbers(failing.outcome.values[failing.wrong[0][0]])
-    made = [v for v in values if numbers is not None and v.name and _same(v.numbers.squeeze(), numbers.squeeze())]
-    if not made:
+    """The Place where the first wrong result was made."""
+    numbers, _ = _numbers(failing.outcome.values[failing.wrong[0][0] if failing.wrong else 0])
+    if numbers is None or not _tells(numbers):
         return None
-    return Place(made[-1].line, made[-1].turn, _code(file, made[-1].line), made[-1].name, [], first=False)
+    made = [v for v in values if v.name and _same(v.numbers.squeeze(), numbers.squeeze())]
+    made = next((v for v in made if not v.right), made[-1] if made else None)
+    return made and Place(made.line, made.turn, _code(file, made.line), made.name, [], first=False)
 
 
 def _code(file, line):
@@ -142,7 +149,8 @@ def _run(exercise, fn, case, file):
     pool, values = _Pool(exercise, case), _values(exercise, fn, case, file)
     for value in values:
         value.shared = value.name in pool.named
-        value.right = pool.holds(value.numbers, value.name)
+        value.known = pool.holds(value.numbers, value.name)
+        value.right = value.known or pool.is_part_of_an_input(value.numbers)
         if value.right and value.tells:
             _excuse(value)
     return values
@@ -273,7 +281,7 @@ class _Pool:
     """Every value that the solution has on a case: its names', the results of its operations, and the inputs."""
 
     def __init__(self, exercise, case):
-        self.by_shape, self.named = {}, {}
+        self.by_shape, self.named, self.near = {}, {}, LOOSE if case.loose else NEAR
         operations = _Operations()
         with operations:
             own = _values(exercise, exercise.solution(), case, str(source.solution_path(exercise.name)))
@@ -298,10 +306,12 @@ class _Pool:
         numbers = numbers.squeeze()
         shape = numbers.shape
         known = self.named[name] if shape in self.named.get(name, ()) else self.by_shape
-        if shape in known and _is_among(numbers, known[shape]):
+        if shape in known and _is_among(numbers, known[shape], self.near):
             return True
-        several = numbers.ndim > 2 and all(self.holds(part, name) for part in numbers)
-        return several or any(_is_part(numbers, array.squeeze()) for array in self.inputs)
+        return numbers.ndim > 2 and all(self.holds(part, name) for part in numbers)
+
+    def is_part_of_an_input(self, numbers):
+        return any(_is_part(numbers.squeeze(), array.squeeze()) for array in self.inputs)
 
 
 class _Operations(TorchFunctionMode):
@@ -332,12 +342,12 @@ def _is_part(x, array):
     return any(_same(x, array[n : n + len(x)]) for n in range(len(array) - len(x) + 1))
 
 
-def _is_among(x, known):
+def _is_among(x, known, near):
     """Does one of the known have the same numbers, infinities and NaN included, but for rounding?"""
     known, x = numpy.stack(list(known.values())).reshape(len(known), -1), x.reshape(1, -1)
     both = numpy.isfinite(x) & numpy.isfinite(known)
     largest = abs(numpy.where(both, known, 0)).max(1, keepdims=True)
     with numpy.errstate(invalid="ignore"):
-        near = abs(x - known) <= NEAR * largest
+        close = abs(x - known) <= near * largest
     alike = (x == known) | (numpy.isnan(x) & numpy.isnan(known))
-    return bool(numpy.where(both, near, alike).all(1).any())
+    return bool(numpy.where(both, close, alike).all(1).any())

@@ -10,7 +10,7 @@ from flashlab_course.check.report import Report
 
 PRINTED_LINES = 12
 SHAPES = ("wrong_type", "wrong_shape", "wrong_dtype")
-A_NAME = re.compile(r"(alpha|beta)\b|\w\b(?<!a)|\w*[_\d]")     # keeps its small letter at the start of a sentence
+A_NAME = re.compile(r"(alpha|beta)\b|\w\b(?<!a)|\w*[A-Z_\d(]")      # keeps its letters at the start of a sentence
 
 
 def failed(exercise, fn, judged, place):
@@ -19,7 +19,9 @@ def failed(exercise, fn, judged, place):
     diagnosis = diagnose.name_mistake(exercise, judged)
     if first.problem is not None and not diagnosis.name and (numbers := _numbers_alone(judged)):
         return _and_the_numbers(first, failed(exercise, fn, numbers, place))
-    found = first.wrong and not first.structure and line.first_wrong(exercise, fn, judged, runner.file_of(fn)) or None
+    shown = first.wrong if first.problem is None else first.problem.kind in SHAPES
+    locate = shown and not first.structure and not diagnosis.exchanged
+    found = line.first_wrong(exercise, fn, judged, runner.file_of(fn)) if locate else None
     texts = [_named(diagnosis), *_shown(exercise, fn, judged, first, diagnosis, found)]
     points = first.only_structure
     against = points or first.problem is not None and first.problem.kind == "autograd"
@@ -63,7 +65,7 @@ def _shown(exercise, fn, judged, first, diagnosis, found):
         later = "" if right else " Later cases have wrong numbers as well."
         return [*_findings(first), f"It fails in the case “{first.case}”.{later}"]
     if right and first.problem is not None:
-        return [f"The numbers are right, but {first.problem.text}.", f"It fails in the case “{first.case}”.",
+        return [sentence(f"The numbers are right, but {first.problem.text}"), f"It fails in the case “{first.case}”.",
                 sentence(raised.meaning(first.problem))]
     said = []
     if found is not None:                              # beside a known mistake in few words
@@ -90,7 +92,8 @@ def _of_problem(exercise, first, judged):
     alike = [k for k in judged if k.problem is not None and k.problem.kind == problem.kind]
     right = problem.kind in SHAPES and all(_numbers_fit(exercise, k) for k in alike)
     rounded = " up to rounding" if right and not _numbers_fit(exercise, first, rounding=0) else ""
-    said = [f"The numbers are right{rounded}, but {problem.text}." if right else f"In “{first.case}” {problem.text}."]
+    begins = f"The numbers are right{rounded}, but" if right else f"In “{first.case}”"
+    said = [sentence(f"{begins} {problem.text}")]
     if problem.kind == "wrong_dtype" and "has dtype float32;" in problem.text:
         said.append("A tensor is float32 where none is asked for: `torch.zeros` and `torch.full` take `dtype=`.")
     if problem.kind == "raised":

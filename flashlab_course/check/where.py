@@ -74,7 +74,11 @@ def outputs(exercise, failing):
 
 
 def _are(names):
-    return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
+    return f"{listing(names)} {'is' if len(names) == 1 else 'are'}"
+
+
+def listing(names):
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def region(name, axes, wrong, sizes):
