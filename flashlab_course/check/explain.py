@@ -27,16 +27,14 @@ def explain(exercise, judged):
 
 
 def exchanged(exercise, judged):
-    """"L_i and m_i have changed places", where the wrong results are right in another order in every case; else ""."""
-    failing = [k for k in judged if not k.passed]
-    if any(k.problem is not None or len(k.wrong) < 2 for k in failing):
-        return ""
-    wrong = sorted({n for k in failing for n, *_ in k.wrong})
-    for order in permutations(wrong):
-        if all(_right(k.outcome.values[n], judge.expect(exercise, k.case), m)
-               for k in failing for n, m in zip(wrong, order, strict=True)):
-            names = where.listing([exercise.outputs[n].name for n in wrong])
-            return f"the results are right, but {names} changed places"
+    """"l_i and m_i changed places", where the wrong results of the smallest failing case are right in another order; else
+    ""."""
+    first = next(k for k in judged if not k.passed)
+    wrong = [n for n, *_ in first.wrong]
+    expected = judge.expect(exercise, first.case)
+    for order in permutations(wrong) if len(wrong) > 1 else ():
+        if all(_right(first.outcome.values[n], expected, m) for n, m in zip(wrong, order, strict=True)):
+            return f"{where.listing([exercise.outputs[n].name for n in wrong])} changed places in what was returned"
     return ""
 
 
