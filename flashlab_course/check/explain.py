@@ -27,14 +27,15 @@ def explain(exercise, judged):
 
 
 def exchanged(exercise, judged):
-    """"l_i and m_i changed places", where the wrong results of the smallest failing case are right in another order; else
-    ""."""
+    """"`l` and `m` changed places", where the smallest failing case has wrong results that are right in another order;
+    else ""."""
     first = next(k for k in judged if not k.passed)
     wrong = [n for n, *_ in first.wrong]
     expected = judge.expect(exercise, first.case)
     for order in permutations(wrong) if len(wrong) > 1 else ():
         if all(_right(first.outcome.values[n], expected, m) for n, m in zip(wrong, order, strict=True)):
-            return f"{where.listing([exercise.outputs[n].name for n in wrong])} changed places in what was returned"
+            names = [f"`{exercise.outputs[n].name}`" for n in wrong]
+            return f"{where.listing(names)} changed places in what was returned"
     return ""
 
 
