@@ -80,7 +80,7 @@ def test_scores_beyond_float16_are_judged(factor):
     assert judge(O.half(), L.float(), Q, K, V).ok
     assert not judge(O.half() * 1.1, L.float(), Q, K, V).ok
     assert not judge(O.half(), L.float() / 0.6931, Q, K, V).ok
-    assert not judge(O.half(), L.float() + 1e-6 * L.abs().max(), Q, K, V).ok, "as far off as no float32 sum is"
+    assert not judge(O.half(), L.float() + 1e-5 * L.abs().max(), Q, K, V).ok, "as far off as no float32 sum is"
     dQ, dK, dV = (T.half() for T in gradients(Q, K, V, dO))
     assert judge_gradients(dQ, dK, dV, Q, K, V, dO).ok
     for wrong in (torch.nan, 100):                            # L is stored in float32: the bounds grow with the scores
