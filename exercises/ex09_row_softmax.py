@@ -11,8 +11,8 @@ once.
 
 A block has B columns; choose a power of two with B ≥ N. The padding must not change the result. Compute in float32
 whatever X's dtype: cast after the load. Row numbers times strides can pass 2³¹: turn them into 64 bits
-(`.to(tl.int64)`). Numbers lie between −1000 and 1000. X is float16 or float32, and so is Y, which may have another dtype
-than X. No size is 0.
+(`.to(tl.int64)`). Numbers lie between −1000 and 1000. X is float16 or float32, and so is Y, which may have
+another dtype than X. No size is 0.
 
 Not allowed: PyTorch in place of the kernel, tensors of your own, tl.softmax, fewer or more programs than rows, a second
 load or store of a row, atomics, the finished function from flashlab or solutions/.
