@@ -122,9 +122,10 @@ def judge(O, L, Q, K, V, *, causal=False, window=None, scale=None):
     naive_O, naive_L = _naive(lambda *tensors: _attention(*tensors, **masks), truth, *(T.detach() for T in (Q, K, V)))
     verdict = _verdict(("O",), (O,), (naive_O,), truth[:1], _eps(Q.dtype), 2, (0,))
     if L is not None:
+        eps = _eps(L.dtype)
         if L.dtype != Q.dtype:                       # float32 beside 16-bit inputs: then scores are float32 too
             _, naive_L = attention(Q, K, V, dtype=L.dtype, **masks)
-        eps = 2 * _eps(L.dtype)                      # tensor cores truncate what they add up, and do not round it
+            eps *= 2                                 # tensor cores truncate what they add up, and do not round it
         # L is the logarithm of a sum whose largest weight is 1: its rounding does not vanish where L is near 0
         of_L = _verdict(("L",), (L,), (naive_L,), truth[1:], eps, 2, (4 * _eps_of_sums(eps),))
         verdict = Verdict(verdict.errors | of_L.errors, verdict.bounds | of_L.bounds)
