@@ -10,7 +10,7 @@ from flashlab_course.check.report import Report
 
 PRINTED_LINES = 12
 SHAPES = ("wrong_type", "wrong_shape", "wrong_dtype")
-A_NAME = re.compile(r"(alpha|beta)\b|\w\b(?<!a)|\w*[A-Z_\d(]")      # keeps its letters at the start of a sentence
+A_NAME = re.compile(r"(alpha|beta)\b|\w\b(?<!a)|\w*[A-Z_\d(.]")     # keeps its letters at the start of a sentence
 
 
 def failed(exercise, fn, judged, place):
