@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from flashlab import __main__
+from flashlab import __main__, torch_internals
 from flashlab.memory import Memory, active
 from flashlab_course.check import carry, check, checker, form, limits, process, progress, source
 
@@ -185,6 +185,7 @@ def test_a_setting_that_it_leaves_changed_spoils_no_verdict(change):
         return P
 
     assert check(NAME, careless).passed
+    assert checker.examine(form.exercise(NAME), careless).passed and not torch_internals.observed()
     assert "Every entry of P is 2 times" in check(NAME, lambda S: 2 * careless(S)).message
 
 

@@ -69,7 +69,10 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
     with _watched(exercise, fn, guard, outcome.facts):
         error = limits.caught(body, limit, sink)
     # an answer may have changed what the checker itself computes with
-    torch.set_default_dtype(dtype), torch.set_default_device(device), torch.set_grad_enabled(gradients)
+    torch.set_default_dtype(dtype)
+    torch.set_grad_enabled(gradients)
+    if torch.get_default_device() != device:               # to set it is to watch each operation from then on
+        torch.set_default_device(None)
     outcome.printed = sink.text()
     if error is not None:
         outcome.problem = describe(error, exercise, own_file, limit)
