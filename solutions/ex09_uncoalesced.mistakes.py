@@ -7,9 +7,10 @@ from flashlab_course.gpu.simt import launch, threadIdx
 
 
 def case(name, start, stride, itemsize):
-    features = {"a stride other than 1": stride != 1, "a start inside a sector": start * itemsize % 32 != 0, "16-bit elements": itemsize == 2,
-                "64-bit elements": itemsize == 8,
-                "a stride of more than a sector": abs(stride) * itemsize > 32, "a negative stride": stride < 0, "lanes that share an element": stride == 0}
+    features = {"a stride other than 1": stride != 1, "a start inside a sector": start * itemsize % 32 != 0,
+                "16-bit elements": itemsize == 2, "64-bit elements": itemsize == 8,
+                "a stride of more than a sector": abs(stride) * itemsize > 32,
+                "a negative stride": stride < 0, "lanes that share an element": stride == 0}
     inputs = {"start": start, "stride": stride, "itemsize": itemsize}
     return Case(name, lambda: dict(inputs), frozenset(f for f, true in features.items() if true), inputs)
 
@@ -27,7 +28,7 @@ def _read(X, Out, start, stride):
     Out[threadIdx.x] = X[start + threadIdx.x * stride]
 
 
-TOUCHED = "{(start + n * stride) * itemsize // 32 for n in range(32)}"
+TOUCHED, COALESCED = "{(start + n * stride) * itemsize // 32 for n in range(32)}", "len(touched) <= itemsize"
 
 EXERCISE = Exercise(
     function="load",
@@ -46,51 +47,49 @@ EXERCISE = Exercise(
         case("every eighth float64", 1, 8, 8),
         case("every third float32", 0, 3, 4),
         case("backwards", 63, -1, 4),
-        case("int64, the same element", 2, 0, 8),
         case("float64 along a row", 4, 1, 8),
         case("backwards, every second float16", 100, -2, 2),
         case("float16 from the middle of a sector", 5, 1, 2),
         case("backwards, from the start of a sector", 32, -1, 4),
     ],
     mistakes=[
-        Mistake("always_32", "each lane was given a sector of its own", "lanes may share sectors: count different ones",
-                ("len(touched), len(touched) <= itemsize", "32, stride in (0, 1)")),
-        Mistake("bytes_asked_for", "sectors was the bytes that 32 lanes ask for divided by 32, wherever they lie",
-                "where lane n's byte lies: (start + n · stride) · itemsize", (TOUCHED, "range(32 * itemsize // 32)")),
-        Mistake("start_ignored", "the load was taken to begin at a sector's start", "start: from the middle of a sector, one sector more is needed",
+        Mistake("different_elements", "each different element was counted as a sector of its own",
+                "how many elements fit into one sector", (TOUCHED, "{start + n * stride for n in range(32)}")),
+        Mistake("bytes_asked_for", "the bytes asked for were divided by 32, wherever they lie",
+                "in which sector each lane's element lies", (TOUCHED, "range(itemsize)")),
+        Mistake("start_ignored", "the load was taken to begin at element 0", "the sector of lane 0",
                 (TOUCHED, "{n * stride * itemsize // 32 for n in range(32)}")),
-        Mistake("four_bytes_always", "an element was taken to have 4 bytes always", "itemsize: 2 for 16-bit numbers",
+        Mistake("four_bytes_always", "every element was taken to have 4 bytes", "the bytes of an element",
                 (TOUCHED, "{(start + n * stride) * 4 // 32 for n in range(32)}")),
-        Mistake("elements_for_bytes", "32 elements were taken for a sector: elements were counted where bytes belong",
-                "a sector has 32 bytes, which are 32 / itemsize elements", (TOUCHED, "{(start + n * stride) // 32 for n in range(32)}")),
-        Mistake("span", "all sectors from the first lane's to the last one's were counted, though only those that a lane touches move",
-                "sectors in which no lane has an element stay where they are", (TOUCHED, "range(min((start * itemsize) // 32, (start + 31 * stride) * itemsize // "
-                 "32), max((start * itemsize) // 32, (start + 31 * stride) * itemsize // 32) + 1)")),
-        Mistake("lines_of_128", "lines of 128 bytes were counted, not sectors of 32", "the size of a sector: 32 bytes",
-                (TOUCHED, "{(start + n * stride) * itemsize // 128 for n in range(32)}")),
-        Mistake("four_is_coalesced", "4 sectors were taken for the least whatever the itemsize", "32 lanes of itemsize bytes fill `itemsize` sectors",
-                ("<= itemsize", "<= 4"), also=[[("<= itemsize", "== 4")]]),
-        Mistake("stride_one_is_coalesced", "coalesced was read off the stride, 1 or −1, not off the number of sectors",
-                "the number of sectors decides: a stride of 0 shares, a start inside a sector costs one more", ("len(touched) <= itemsize", "stride == 1"),
-                also=[[("len(touched) <= itemsize", "abs(stride) == 1")]]),
-        Mistake("start_in_bytes", "start was taken for a byte, not for an element", "lane n reads byte (start + n · stride) · itemsize",
+        Mistake("elements_for_bytes", "a sector was taken to hold 32 elements, not 32 bytes",
+                "how many elements fit into one sector", (TOUCHED, "{(start + n * stride) // 32 for n in range(32)}")),
+        Mistake("start_in_bytes", "start was not multiplied by itemsize", "the unit in which start is given",
                 (TOUCHED, "{(start + n * stride * itemsize) // 32 for n in range(32)}")),
-        Mistake("stride_absolute", "the stride was taken without its sign", "a negative stride walks backwards from start",
+        Mistake("lines_of_128", "lines of 128 bytes were counted, not sectors of 32", "the size of a sector",
+                (TOUCHED, "{(start + n * stride) * itemsize // 128 for n in range(32)}")),
+        Mistake("span", "every sector between the first and the last lane was counted",
+                "sectors in which no lane has an element", ("touched = " + TOUCHED,
+                "ends = sorted(((start + n * stride) * itemsize // 32) for n in (0, 31))\n"
+                "    touched = range(ends[0], ends[1] + 1)")),
+        Mistake("stride_absolute", "a negative stride was taken to walk forwards", "the direction of the stride",
                 (TOUCHED, "{(start + n * abs(stride)) * itemsize // 32 for n in range(32)}")),
-        Mistake("different_elements", "each element was counted as a sector of its own: that is also what `/` gives, which keeps the fraction",
-                "a sector holds 32 / itemsize elements: byte // 32 is its number", (TOUCHED, "{(start + n * stride) for n in range(32)}")),
-        Mistake("coalesced_exactly", "fewer sectors than the closest packing did not count as coalesced",
-                "coalesced: fewer sectors are as good, as where lanes share an element", ("<= itemsize", "== itemsize")),
-        Mistake("stride_zero_or_one", "coalesced was read off the stride, 0 or 1 and perhaps −1, not off the number of sectors",
-                "coalesced: at most `itemsize` sectors; where the lanes begin and end decides, not the stride alone",
-                ("len(touched) <= itemsize", "stride in (0, 1)"), also=[[("len(touched) <= itemsize", "stride in (-1, 0, 1)")]]),
-        Mistake("same_start", "coalesced meant no more sectors than a load of stride 1 from the same start, which may itself take one too many",
-                "coalesced: itemsize sectors are the fewest, from wherever a load starts",
-                ("len(touched) <= itemsize", "len(touched) <= len({(start + n) * itemsize // 32 for n in range(32)})")),
+        Mistake("four_is_coalesced", "4 sectors were taken as the limit for every itemsize",
+                "how many sectors 32 neighbours fill", (COALESCED, "len(touched) <= 4")),
+        Mistake("coalesced_exactly", "a load of fewer sectors than the limit was not called coalesced",
+                "lanes that share an element", (COALESCED, "len(touched) == itemsize")),
+        Mistake("stride_one_is_coalesced", "coalesced was decided by the stride, not by the number of sectors",
+                "a load with stride 1 that starts inside a sector", (COALESCED, "stride == 1"),
+                also=[[(COALESCED, "abs(stride) == 1")]]),
+        Mistake("stride_zero_or_one", "every stride of 0 or 1 was called coalesced",
+                "a load with stride 1 that starts inside a sector", (COALESCED, "stride in (0, 1)"),
+                also=[[(COALESCED, "stride in (-1, 0, 1)")]]),
+        Mistake("same_start", "the load was compared with one of stride 1 from the same start",
+                "the start of the load that it is compared with",
+                (COALESCED, "len(touched) <= len({(start + n) * itemsize // 32 for n in range(32)})")),
     ],
     hints=[
-        "Lane n reads byte (start + n * stride) * itemsize, and that is in sector number byte // 32.",
-        "A set keeps each sector once: {... for n in range(32)}.",
-        "32 lanes of itemsize bytes fill exactly `itemsize` sectors of 32 bytes. More than that is not coalesced.",
+        "Take one lane: find the byte it reads, then the sector that holds this byte.",
+        "Two lanes in one sector move it once. Which Python type keeps each number once?",
+        "How many sectors do 32 neighbouring elements fill, for 2, 4 and 8 bytes?",
     ],
 )
