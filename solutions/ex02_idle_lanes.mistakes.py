@@ -53,8 +53,6 @@ EXERCISE = Exercise(
                 "how many threads a block of 40 launches", (WITHOUT, "without = blocks * -(-block // 32) * 32 - N")),
         Mistake("whole_vector", "the vector was cut into warps as a whole, as if blocks shared warps",
                 "whose threads a warp holds", ("full * -(-block // 32) + -(-rest // 32)", "-(-N // 32)")),
-        Mistake("warps_floor", "the warps of a block were rounded down", "the warps that a block of 40 threads takes",
-                ("full * -(-block // 32)", "full * max(1, block // 32)")),
         Mistake("one_warp_a_block", "every block was counted as one warp, however many threads it has",
                 "the warps that a block of 128 threads takes",
                 ("full * -(-block // 32) + -(-rest // 32)", "full + (rest > 0)")),
