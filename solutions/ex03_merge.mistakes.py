@@ -6,30 +6,26 @@ from flashlab_course.check.cases import LOOSE, in_float64, normal
 from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 inf = float("inf")
+ALL, NONE = slice(None), slice(0)
 
 
-def state(N_q, N_k, d_v, seed, factor, shift):
-    """A softmax state over N_k random keys, or over none."""
-    if N_k == 0:
-        return torch.zeros(N_q, d_v), torch.full((N_q,), -inf), torch.zeros(N_q)
+def state(N_q, N_k, d_v, seed, factor, shift, blind):
+    """A softmax state over N_k random keys; the `blind` queries saw none of them."""
     S, V = normal(N_q, N_k, seed=seed, factor=factor) + shift, normal(N_k, d_v, seed=seed + 1)
+    S[blind] = -inf
     m = S.amax(-1)
-    P = torch.exp(S - m[:, None])
+    P = torch.exp(S - m.masked_fill(m == -inf, 0)[:, None])
     return P @ V, m, P.sum(-1)
 
 
-def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, shift=0.0, empty=None, halves=1):
-    """empty: the query that saw no key in the first half, or in both halves."""
+def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, shift=0.0, a=NONE, b=NONE):
+    """a, b: the queries that saw no key of that half."""
     def make():
-        states = [state(N_q, keys_a, d_v, seed, factor, shift), state(N_q, keys_b, d_v, seed + 5, factor, shift)]
-        for O, m, l in states[:halves] if empty is not None else ():
-            O[empty], m[empty], l[empty] = 0, -inf, 0
-        return dict(zip(("state_a", "state_b"), states, strict=True))
+        return {"state_a": state(N_q, keys_a, d_v, seed, factor, shift, a),
+                "state_b": state(N_q, keys_b, d_v, seed + 5, factor, shift, b)}
 
-    one = empty is not None
-    features = {"two halves without keys": keys_a == keys_b == 0 or one and halves == 2,
-                "a half without keys": keys_a * keys_b == 0 or one, "only scores far below 0": shift < 0,
-                "large scores": factor > 1, "N_q = d_v": N_q == d_v, "more than one query": N_q > 1}
+    features = {"two halves without keys": NONE not in (a, b), "a half without keys": (a, b) != (NONE, NONE),
+                "only scores far below 0": shift < 0, "large scores": factor > 1, "more than one query": N_q > 1}
     return Case(name, make, frozenset(text for text, holds in features.items() if holds),
                 {"N_q": N_q, "d_v": d_v, "keys_a": keys_a, "keys_b": keys_b}, LOOSE if factor > 1 or shift else 0.0)
 
@@ -45,13 +41,13 @@ EXERCISE = Exercise(
         case("three queries", 3, 4, 5, 6, seed=50),
         case("square O", 4, 4, 5, 3, seed=60),
         case("scores in the hundreds", 3, 4, 5, 6, seed=70, factor=120),
-        case("the second half saw no key", 3, 5, 4, 0, seed=80),
-        case("no half saw a key", 3, 4, 0, 0, seed=100),
+        case("the second half saw no key", 3, 5, 4, 6, seed=80, b=ALL),
+        case("no half saw a key", 3, 5, 4, 6, seed=100, a=ALL, b=ALL),
         case("scores far below 0", 3, 5, 4, 6, seed=110, shift=-900),
-        case("a half without keys, scores far below 0", 3, 5, 0, 4, seed=135, shift=-900),
-        case("one query of a half without keys", 3, 5, 4, 6, seed=120, empty=1),
-        case("one query without a key in either half", 3, 5, 4, 6, seed=125, empty=2, halves=2),
-        in_float64(case("one half alone", 1, 2, 3, 0, seed=130)),
+        case("a half without keys, scores far below 0", 3, 5, 4, 6, seed=135, shift=-900, a=ALL),
+        case("one query of a half without keys", 3, 5, 4, 6, seed=120, a=1),
+        case("one query without a key in either half", 3, 5, 4, 6, seed=125, a=2, b=2),
+        in_float64(case("one half alone", 1, 3, 4, 5, seed=130, b=ALL)),
     ],
     mistakes=[
         Mistake("no_rescale", "both O and l were added up without being rescaled to the common maximum",
@@ -70,17 +66,14 @@ EXERCISE = Exercise(
                 (MAXIMUM, MAXIMUM + ".max().repeat(len(m_a))")),
         Mistake("m_is_logsumexp", "m was the logsumexp of m_a and m_b, not the larger one",
                 "what m stands for in a state", (MAXIMUM, "torch.logaddexp(m_a, m_b)")),
-        Mistake("inf_becomes_0", "−inf was replaced by 0 before the maximum was taken, so a 0 could win",
-                "m where one half saw no key",
-                (MAXIMUM, "torch.maximum(m_a.nan_to_num(neginf=0), m_b.nan_to_num(neginf=0))")),
         Mistake("factor_along_columns", "the factors multiplied the columns of O, not its rows",
                 "the shapes of the factor and of O", (O_SUM, "alpha * O_a + beta * O_b")),
         Mistake("divided", "O was divided by l, but in a state it is still undivided", "what O stands for in a state",
                 ("return O, m, l", "return O / l.masked_fill(l == 0, 1)[:, None], m, l")),
         Mistake("averages_merged", "O_a and O_b were weighted with l_a and l_b, as if they were averages",
-                "whether the O of a state has been divided yet", (O_SUM, "((alpha * l_a)[:, None] * O_a"
-                 " + (beta * l_b)[:, None] * O_b) / l.masked_fill(l == 0, 1)[:, None]"),
-                also=[[(O_SUM, "(alpha * l_a)[:, None] * O_a + (beta * l_b)[:, None] * O_b")]]),
+                "whether the O of a state has been divided yet",
+                (O_SUM, "(alpha * l_a)[:, None] * O_a + (beta * l_b)[:, None] * O_b"),
+                ("return O, m, l", "return O / l.masked_fill(l == 0, 1)[:, None], m, l")),
         Mistake("no_empty_half", "a query that saw no key in either half got NaN: −inf − (−inf)",
                 "the exponents where m is −inf", ("m.masked_fill(m == -inf, 0)", "m")),
         Mistake("m_safe_returned", "m came back finite for a query that saw no key in either half",
@@ -90,7 +83,6 @@ EXERCISE = Exercise(
     hints=[
         "exp(score − m) = exp(score − m_a) · exp(m_a − m): one factor turns all of half a's terms at once.",
         "A factor of shape (N_q,) needs a second dimension before it can meet the rows of O (N_q, d_v).",
-        "A half without keys needs no special case: exp(−inf − m) is 0 as long as m is finite.",
         "Where neither half saw a key, −inf − (−inf) is NaN: use a finite m in the exponents there, and return −inf.",
     ],
 )

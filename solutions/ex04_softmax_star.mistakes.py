@@ -72,9 +72,6 @@ EXERCISE = Exercise(
     mistakes=[
         Mistake("own_units", "each tile kept its own maximum, and O and l added the tiles up as they were",
                 "the unit of each tile", STAR, NO_RESCALE_O, NO_RESCALE_L),
-        Mistake("softmax_per_tile_averaged", "each tile got a softmax of its own, and the results were averaged",
-                "the weight of a tile whose scores are small", STAR, ("return O / l", "return O"),
-                (NEW_O, "O + P_j @ V_j / P_j.sum(-1, keepdim=True) / -(-len(K) // B_c)")),
         Mistake("no_rescale", "neither O nor l was rescaled when the maximum grew",
                 "the old sums, and whether m is still the old maximum there", NO_RESCALE_O, NO_RESCALE_L),
         Mistake("no_rescale_O", "O was not rescaled when the maximum grew; l was",
@@ -83,7 +80,7 @@ EXERCISE = Exercise(
                 "the sum of the earlier tiles, and the maximum it was made with", NO_RESCALE_L),
         Mistake("new_tile_rescaled", "exp(m − m_new) multiplied the new tile too", "which sum is in the old unit",
                 (NEW_O, "torch.where(m == -inf, 1.0, alpha) * (O + P_j @ V_j)")),
-        Mistake("alpha_inverted", "the factor was exp(m_new − m), the inverse of the right one", "the sign of the exponent",
+        Mistake("alpha_inverted", "the factor was exp(m_new − m), not its inverse", "the sign of the exponent",
                 ("torch.exp(m - m_new)", "torch.exp(m_new - m)")),
         Mistake("m_not_carried", "m was not set to m_new at the end of a step", "what a step leaves for the next one",
                 ("m = m_new", "m = m")),
