@@ -73,8 +73,8 @@ EXERCISE = Exercise(
                 ("torch.exp(S - m)", "torch.exp(S.float() - m.float())"), (QUOTIENT, f"({QUOTIENT}).to(S.dtype)")),
     ],
     hints=[
-        "A row's maximum keeps its dimension, (N_q, 1), so that it meets the rows of S.",
-        "Without keepdim a sum has shape (N_q,), which meets the columns.",
+        "Subtract each row's maximum: the largest exponent of a row is then 0, and exp cannot overflow.",
+        "Keep the dimension of the maximum and of the sum: (N_q, 1) lines up with the rows, (N_q,) with the columns.",
         "In a row of −inf neither the maximum nor the sum can be used: put finite numbers in their place.",
     ],
 )
