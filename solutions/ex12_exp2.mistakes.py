@@ -8,7 +8,7 @@ from flashlab_course.check.cases import LOOSE, normal, widest
 from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 FACTOR, MAXIMUM = "factor = scale * LOG2_E", "S_ij.amax(-1) * factor"
-NEW_L, NEW_O, L = "alpha * l_i + P_ij.sum(-1)", "alpha[:, None] * O_i", "(m_i + torch.log2(l_i)) / LOG2_E"
+L = "(m_i + torch.log2(l_i)) / LOG2_E"
 
 
 def truth(Q, K, V, scale, B_c):
@@ -43,13 +43,9 @@ def folded(exercise, fn):
     """Does each score meet one factor? In a case where no other tensor has the shape of a tile."""
     inputs = next(case for case in exercise.cases if case.name == "values wider than keys").make()
     blocks = len(inputs["K"]) // inputs["B_c"]          # a short block may be as narrow as m or l
-    factors = Factors(len(inputs["Q"]), inputs["B_c"])
-
-    def count():
-        with factors:
-            fn(**inputs)
-
-    if limits.protected(count, exercise.seconds)[1] is not None or factors.count <= blocks:
+    with Factors(len(inputs["Q"]), inputs["B_c"]) as factors:
+        error = limits.protected(lambda: fn(**inputs), exercise.seconds)[1]
+    if error is not None or factors.count <= blocks:
         return None
     mistake = next(m for m in exercise.mistakes if m.name == "not_folded")
     return mistake, f"But in {blocks} whole blocks tiles of scores were multiplied by a number {factors.count} times"
@@ -68,7 +64,7 @@ def case(name, N_q, N_k, B_c, *, seed, scale=0.5, d=4, d_v=4, factor=1.0, shift=
     holds = {"more than one key block": N_k > B_c, "a short last key block": N_k % B_c != 0, "d_v ≠ d": d_v != d,
              "large scores": large, "float64 inputs": dtype == torch.float64,
              "a maximum that grows": N_k > B_c and sort != "falling"}
-    return Case(name, make, frozenset(f for f, true in holds.items() if true),
+    return Case(name, make, frozenset(filter(holds.get, holds)),
                 {"N_q": N_q, "N_k": N_k, "B_c": B_c, "scale": scale}, LOOSE if large else 0.0)
 
 
@@ -82,23 +78,17 @@ EXERCISE = Exercise(
     cases=[
         case("one block", 3, 4, 4, seed=1203, d=5, d_v=6),
         case("two blocks, rising", 3, 8, 4, seed=1206, sort="rising"),
-        case("two blocks, falling", 3, 8, 4, seed=1209, sort="falling"),
         case("three blocks, the last one short", 4, 8, 3, seed=1212),
         case("values wider than keys", 3, 7, 2, seed=1215, d=3, d_v=5),
-        case("a scale of 2", 4, 6, 2, seed=1218, scale=2.0),
         case("many blocks", 3, 44, 4, seed=1248),
         case("one key at a time", 2, 5, 1, seed=1224),
         case("float64", 3, 7, 3, seed=1227, dtype=torch.float64),
         case("scores around 800, falling", 3, 8, 2, seed=1230, shift=800, scale=0.25, sort="falling"),
         case("scores around −800", 3, 8, 2, seed=1233, shift=-800, scale=0.25, sort="rising"),
         case("scores rising by hundreds", 3, 6, 2, seed=1242, d=1, factor=150.0, scale=1.0, sort="rising"),
-        case("scores in the hundreds", 4, 9, 3, seed=1239, factor=150.0),
     ],
     mistakes=[
-        Mistake("no_log2e", "the factor was the scale alone, so that the weights were 2^score", "the factor",
-                (FACTOR, "factor = scale")),
-        Mistake("ln2_for_log2e", "the scale was multiplied by ln(2) instead of log2(e)", "the number next to the scale",
-                (FACTOR, "factor = scale / LOG2_E")),
+        Mistake("no_log2e", "the weights were 2^score, not e^score", "the factor", (FACTOR, "factor = scale")),
         Mistake("not_folded", "the scores were multiplied twice, by the scale and by log2(e)",
                 "how many factors each score meets", (FACTOR, "factor = LOG2_E"), ("Q @ K_j.T", "Q @ K_j.T * scale")),
         Mistake("alpha_converted_again", "the exponent of alpha got log2(e) once more", "the base that m_i is kept in",
@@ -112,12 +102,8 @@ EXERCISE = Exercise(
                 (f"torch.maximum(m_i, {MAXIMUM})", f"torch.where(m_i == -inf, {MAXIMUM}, m_i)")),
         Mistake("m_starts_at_0", "the running maximum started at 0, which scores can fall below",
                 "the value of m_i before the first block", ("Q.new_full((len(Q),), -inf)", "Q.new_zeros(len(Q))")),
-        Mistake("l_not_rescaled", "l_i was not rescaled when the maximum grew", "what a new maximum does to l_i",
-                (NEW_L, "l_i + P_ij.sum(-1)")),
-        Mistake("O_not_rescaled", "O_i was not rescaled when the maximum grew", "what a new maximum does to O_i",
-                (NEW_O, "O_i")),
-        Mistake("L_in_base_2", "L was left as a logarithm to base 2", "the base of the logarithm in L",
-                (L, "m_i + torch.log2(l_i)")),
+        Mistake("l_not_rescaled", "l_i was not rescaled when the maximum grew", "the old sum", ("alpha * l_i", "l_i")),
+        Mistake("L_in_base_2", "L was left in base 2", "the base of the logarithm in L", (L, "m_i + torch.log2(l_i)")),
         Mistake("only_m_converted", "in L m_i was converted to base e, log2(l_i) was not", "both terms of L",
                 (L, "m_i / LOG2_E + torch.log2(l_i)")),
         Mistake("only_l_converted", "in L log2(l_i) was converted to base e, m_i was not", "both terms of L",
@@ -128,7 +114,6 @@ EXERCISE = Exercise(
                 (FACTOR, f"{FACTOR}\n    Q, K, V = Q.float(), K.float(), V.float()")),
     ],
     hints=[
-        "Write it in base e first, on paper. Which two quantities stand in an exponent?",
         "Every exponent is a difference of two numbers. Both have to be in the same base, and carry the same factor.",
         "Only L is wrong: log2 of the whole sum has two terms. What turns their sum into a natural logarithm?",
         "One block is right, more are not: what do l_i and O_i count in, once the maximum has grown?",

@@ -21,17 +21,17 @@ def call(fn, rounds, skips, product, softmax):
         turns = [found.get((f"{unit}, {me}", n)) for n in range(rounds) for me in (0, 1)]
         return torch.tensor([getattr(span, edge) if span else NEVER for span in turns])
 
-    return (times("tensor cores", "start"), times("tensor cores", "end"), times("exponentials", "end"),
-            torch.tensor(NEVER if hung else finish(spans)))
+    end = torch.tensor(NEVER if hung else finish(spans))
+    return times("tensor cores", "start"), times("tensor cores", "end"), times("exponentials", "end"), end
 
 
 def checked(found, me):
-    sequence = (list, tuple)
-    if not isinstance(found, sequence) or any(not isinstance(one, sequence) or len(one) != 2 for one in found):
-        raise Breach("wrong_type", f"program({me}, ...) returned {str(found)[:80]}, no list of (instruction, number)")
-    if wrong := [one for one in found if one[0] not in KINDS or type(one[1]) is not int]:
-        raise Breach("wrong_type", f"program({me}, ...) holds {wrong[0]!r}; an instruction is one of "
-                                   f"{', '.join(KINDS)}, with a whole number")
+    """Every instruction has to be one of KINDS, with a whole number."""
+    if not isinstance(found, (list, tuple)):
+        found = [found]
+    for one in found:
+        if not isinstance(one, (list, tuple)) or len(one) != 2 or one[0] not in KINDS or type(one[1]) is not int:
+            raise Breach("wrong_type", f"program({me}, ...) holds {str(one)[:80]}, no instruction and its whole number")
     return list(found)
 
 
@@ -40,12 +40,10 @@ def truth(rounds, skips, product, softmax):
     times, tensor, free = [], 0, [0, 0]
     for n in range(rounds):
         for me in (0, 1):
-            if n < skips[me]:
-                times.append((NEVER, NEVER, NEVER))
-                continue
             begin = max(tensor, free[me])
-            tensor, free[me] = begin + product, begin + product + softmax
-            times.append((begin, tensor, free[me]))
+            if n >= skips[me]:
+                tensor, free[me] = begin + product, begin + product + softmax
+            times.append((begin, tensor, free[me]) if n >= skips[me] else (NEVER, NEVER, NEVER))
     return *torch.tensor(times).T, torch.tensor(max(free))
 
 
@@ -53,7 +51,7 @@ def case(name, rounds, skips=(0, 0), product=2, softmax=2):
     holds = {"more than one round": rounds > 1, "a consumer that sits out": max(skips) > 0,
              "a softmax longer than a product": softmax > product, "a product longer than a softmax": product > softmax}
     inputs = {"rounds": rounds, "skips": skips, "product": product, "softmax": softmax}
-    return Case(name, lambda: dict(inputs), frozenset(f for f, true in holds.items() if true), inputs)
+    return Case(name, lambda: dict(inputs), frozenset(filter(holds.get, holds)), inputs)
 
 
 EXERCISE = Exercise(
@@ -65,35 +63,27 @@ EXERCISE = Exercise(
     cases=[
         case("one round", 1, product=3, softmax=2),
         case("two rounds", 2),
-        case("a long softmax", 4, softmax=3),
         case("a short softmax", 4, product=3, softmax=1),
         case("consumer 0 sits out one round", 3, (1, 0)),
         case("consumer 1 sits out one round", 3, (0, 1)),
-        case("consumer 0 sits out two rounds", 4, (2, 0), softmax=3),
         case("consumer 0 sees nothing", 2, (2, 0)),
         case("consumer 1 sees nothing", 2, (0, 2), product=1, softmax=3),
         case("both sit out a round", 4, (1, 2), product=3, softmax=2),
     ],
     mistakes=[
-        Mistake("nobody_begins", "nobody arrived at barrier 0 before the first sync", "who gives the first turn",
-                (BEGIN, "")),
-        Mistake("both_begin", "both consumers had their first turn at once", "who gives the first turn, and to whom",
-                (BEGIN, ARRIVE)),
+        Mistake("nobody_begins", "nobody gave consumer 0 its first turn", "what comes before any sync", (BEGIN, "")),
+        Mistake("both_begin", "both had their first turn at once", "who gives the first turn", (BEGIN, ARRIVE)),
         Mistake("begun_twice", "consumer 0 was given its first turn twice", "how often barrier 0 is signalled at first",
                 (BEGIN, 'todo.append(("arrive", 0))')),
         Mistake("consumer_1_begins", "the first turn went to consumer 1", "whose turn comes first",
                 (BEGIN, 'if me == 0:\n        todo.append(("arrive", 1))')),
         Mistake("first_turn_only_without_skip", "consumer 0 got its first turn only from one that sits nothing out",
-                "the first turn, whoever sits out what",
-                (BEGIN, BEGIN.replace(":", " and skip == 0:", 1)),
+                "the first turn, whoever sits out what", (BEGIN, BEGIN.replace(":", " and skip == 0:", 1)),
                 also=[[(BEGIN, BEGIN.replace("1:", "0 and skip == 0:", 1))]]),
-        Mistake("no_barriers", "no turn was waited for, so that both multiplied at once",
-                "what stands before a product", (SYNC, "pass")),
+        Mistake("no_barriers", "no turn was waited for", "what stands before a product", (SYNC, "pass")),
         Mistake("no_arrive", "the turn was never passed on", "what follows a product", (ARRIVE, "pass")),
-        Mistake("waits_for_the_others_turn", "the sync was on the other's barrier", "what barrier b stands for",
-                (SYNC, 'todo.append(("sync", other))')),
-        Mistake("passes_to_itself", "the turn was passed on to the same consumer", "the barrier of the arrive",
-                (ARRIVE, 'todo.append(("arrive", me))')),
+        Mistake("nobody_told_at_the_end", "after the last product the turn was not passed on",
+                "whose product still comes in the last round", (ARRIVE, f"if n < rounds - 1:\n            {ARRIVE}")),
         Mistake("passed_before_the_product", "the turn was passed on before the product",
                 "when the tensor cores are free", (PRODUCT, "pass"), (ARRIVE, f"{ARRIVE}\n        {PRODUCT}")),
         Mistake("passed_after_the_softmax", "the turn was passed on only after the softmax",
@@ -102,8 +92,6 @@ EXERCISE = Exercise(
                 "what the other expects of every round", ("range(rounds)", "range(skip, rounds)")),
         Mistake("no_sync_when_skipping", "in rounds that are sat out the turn was passed on without a sync",
                 "signals that are left over", (SYNC, f"if n >= skip:\n            {SYNC}")),
-        Mistake("nobody_told_at_the_end", "after the last product the turn was not passed on",
-                "whose product still comes in the last round", (ARRIVE, f"if n < rounds - 1:\n            {ARRIVE}")),
         Mistake("numbered_from_0", "products and softmaxes were not numbered by their round", "the number n",
                 ('("product", n)', '("product", n - skip)'), ('("softmax", n)', '("softmax", n - skip)')),
     ],
