@@ -161,7 +161,7 @@ class Guard:
             self.scratch += here
         if known == live.size:
             return mask
-        self._note(kind, None, "far outside every tensor", program)
+        self._note(kind, None, {"load": "from ", "store": "to "}.get(kind, "") + "far outside every tensor", program)
         return mask & self._mapped(addresses)
 
     def _within(self, sea, kind, live, program):
