@@ -54,7 +54,7 @@ def _stored(facts):
     how = "" if "moved" in facts else ", or stored as the NaN that lay there"
     verbs = {"load": "loaded", "store": "stored", "atomic": "updated"}
     return [*(Finding(f"stray_{kind}", f"{f'program {program}' if program else 'a program'} {verbs[kind]} {where}")
-              for kind, _, where, program in facts.get("stray", ())),
+              for (kind, _), (where, program) in facts.get("stray", {}).items()),
             *(Finding("not_stored",
                       f"{missing} of the {total} elements of {name} were never stored{how}, the first {at}")
               for name, (missing, total, at) in facts.get("missed", {}).items()),
@@ -144,6 +144,5 @@ def agree(a, b):
     counted += ["moved"] * ("needed" not in a.outcome.facts or not a.wrong)
 
     def seen(facts):
-        return [*map(facts.get, counted), {event[:2] for event in facts.get("stray", ())},
-                *(set(facts.get(key, ())) for key in ("broken", "missed"))]
+        return [*map(facts.get, counted), *(set(facts.get(key, ())) for key in ("stray", "broken", "missed"))]
     return seen(a.outcome.facts) == seen(b.outcome.facts)
