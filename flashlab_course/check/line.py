@@ -161,25 +161,11 @@ def _excuse(value):
 # ---- the values of a run
 
 def _values(exercise, fn, case, file):
-    tracer = _Tracer(file)
-    before = sys.gettrace()
-    sys.settrace(tracer.call)
-    try:
-        runner.run(exercise, fn, case.make(), own_file=file)
-    finally:
-        sys.settrace(before)
-    return tracer.values
+    """Each new value of a local name in the functions of one file, statement by statement."""
+    values, turns, statements = [], Counter(), _statements(file)
 
-
-class _Tracer:
-    """Notes each new value of a local name in the functions of one file, statement by statement."""
-
-    def __init__(self, file):
-        self.file, self.values, self.turns = file, [], Counter()
-        self.statements = _statements(file)
-
-    def call(self, frame, event, arg):
-        if frame.f_code.co_filename != self.file or len(self.values) >= MOST:
+    def call(frame, event, arg):
+        if frame.f_code.co_filename != file or len(values) >= MOST:
             return None
         last = None
         held = {name: Value(name, frame.f_lineno, 0, *numbers, right=True) for name, numbers in _all_numbers(frame)}
@@ -187,24 +173,31 @@ class _Tracer:
         def line(frame, event, result):
             nonlocal last
             if last is not None:
-                self._after(last, held, _all_numbers(frame), result if event == "return" else ())
+                after(*statements.get(last, (last, ())), held, frame, result if event == "return" else ())
             if event == "line":
-                self.turns[frame.f_lineno] += 1
+                turns[frame.f_lineno] += 1
             last = frame.f_lineno
             return line
 
         return line
 
-    def _after(self, line, held, names, result):
-        first, used = self.statements.get(line, (line, ()))
-        made_from, turn = [held[name] for name in used if name in held], self.turns[first]
-        for name, numbers in names:
+    def after(first, used, held, frame, result):
+        made_from, turn = [held[name] for name in used if name in held], turns[first]
+        for name, numbers in _all_numbers(frame):
             if name not in held or not _same(held[name].numbers, numbers[0]):
                 held[name] = Value(name, first, turn, *numbers, made_from)
-                self.values.append(held[name])
+                values.append(held[name])
         for numbers, plain in map(_numbers, result if isinstance(result, tuple) else (result,)):
             if numbers is not None and not any(_same(numbers, value.numbers) for value in made_from):
-                self.values.append(Value(RESULT, first, turn, numbers, plain, made_from))
+                values.append(Value(RESULT, first, turn, numbers, plain, made_from))
+
+    before = sys.gettrace()
+    sys.settrace(call)
+    try:
+        runner.run(exercise, fn, case.make(), own_file=file)
+    finally:
+        sys.settrace(before)
+    return values
 
 
 def _statements(file):
@@ -215,7 +208,7 @@ def _statements(file):
             body = getattr(node, "body", None)
             parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
             used = {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)
-                    and (isinstance(name.ctx, ast.Load) or isinstance(node, ast.AugAssign))}
+                    and (isinstance(name.ctx, ast.Load) or name not in getattr(node, "targets", ()))}
             stop = body[0].lineno if body else node.end_lineno + 1
             found |= {line: (node.lineno, used) for line in range(node.lineno, stop)}
     return found
