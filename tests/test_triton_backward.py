@@ -209,6 +209,10 @@ def test_nothing_outside_the_tensors_counts(kernel, causal):
     check_backward(*tensors, kernel=kernel, causal=causal, B_r=32, B_c=32)
     Q, K, V, dO = inputs(33, 50, 16, 16)               # every L is about -400, the score of a key past the end is 0
     check_backward(Q.abs() * 10, -K.abs() * 10, V, dO, kernel=kernel, causal=causal, B_r=32, B_c=32)
+    K[:, :, 5] = -torch.inf                            # a key that weighs nothing: 0 times it is NaN
+    O, L = true_forward(Q.abs(), K, V, causal=causal)
+    _, dK, dV = kernel.function(Q.abs(), K, V, O, dO, L, causal=causal, B_r=32, B_c=32)
+    assert dK.isfinite().all() and dV.isfinite().all() and (dK[:, :, 5] == 0).all()
 
 
 @interpreted_only

@@ -29,12 +29,12 @@ def atomic_backward_kernel(
     T_c = tl.cdiv(N_k, B_c)                            # which key block? First ones first: most rows see them
     j, head_kv = tl.program_id(0) % T_c, (tl.program_id(0) // T_c).to(tl.int64)
     b, h_kv, group = head_kv // H_kv, head_kv % H_kv, H_q // H_kv
-    keys = j * B_c + tl.arange(0, B_c)                 # (B_c,)
+    keys = (j * B_c + tl.arange(0, B_c))[:, None]      # (B_c, 1)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
-    K_at = K + b * stride_Kb + h_kv * stride_Kh + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd
-    K_j = tl.load(K_at, mask=(keys[:, None] < N_k) & (col < d), other=0.0)         # (B_c, B_d)
-    V_at = V + b * stride_Vb + h_kv * stride_Vh + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
-    V_j = tl.load(V_at, mask=(keys[:, None] < N_k) & (col_v < d_v), other=0.0)     # (B_c, B_dv)
+    K_at = K + b * stride_Kb + h_kv * stride_Kh + keys.to(tl.int64) * stride_Kn + col * stride_Kd
+    K_j = tl.load(K_at, mask=(keys < N_k) & (col < d), other=0.0)                  # (B_c, B_d)
+    V_at = V + b * stride_Vb + h_kv * stride_Vh + keys.to(tl.int64) * stride_Vn + col_v * stride_Vd
+    V_j = tl.load(V_at, mask=(keys < N_k) & (col_v < d_v), other=0.0)              # (B_c, B_dv)
     dK_j, dV_j = tl.zeros((B_c, B_d), tl.float32), tl.zeros((B_c, B_dv), tl.float32)
     # Every query block that sees a key of this block, of every query head that shares these keys.
     first, end = tl.maximum(0, j * B_c + N_q - N_k) // B_r if causal else 0, tl.cdiv(N_q, B_r)
@@ -52,11 +52,11 @@ def atomic_backward_kernel(
             Q_i = tl.load(Q_at, mask=row_ok[:, None] & (col < d) if masked else (col < d)[None, :], other=0.0)
             dO_at = dO + b * stride_dOb + h * stride_dOh + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd
             dO_i = tl.load(dO_at, mask=row_ok[:, None] & (col_v < d_v) if masked else (col_v < d_v)[None, :], other=0.0)
-            L_i = tl.load(L_log2 + head * N_q + rows, mask=row_ok, other=float("inf") if masked else None)
+            L_i = tl.load(L_log2 + head * N_q + rows, mask=row_ok, other=0.0 if masked else None)
             S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                       # (B_c, B_r)
             P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                            # (B_c, B_r)
-            if masked:                                 # past the end, too: there exp2(-L) may be inf
-                P_T = tl.where(keys[:, None] <= rows + (N_k - N_q) if causal else keys[:, None] < N_k, P_T, 0.0)
+            if masked:                                 # keys past the end, too: there exp2(-L) may be inf
+                P_T = tl.where(row_ok & (keys <= rows + (N_k - N_q) if causal else keys < N_k), P_T, 0.0)
             dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                     # (B_c, B_r)
             D_i = tl.load(D + head * N_q + rows, mask=row_ok, other=0.0 if masked else None)    # here: fewer registers
             dS_T = P_T * (dP_T * scale - D_i)                                      # (B_c, B_r)

@@ -59,12 +59,12 @@ def dkdv_kernel(
     T_c = tl.cdiv(N_k, B_c)                            # which key block? First ones first: most rows see them
     j, head_kv = tl.program_id(0) % T_c, (tl.program_id(0) // T_c).to(tl.int64)
     b, h_kv, group = head_kv // H_kv, head_kv % H_kv, H_q // H_kv
-    keys = j * B_c + tl.arange(0, B_c)                 # (B_c,)
+    keys = (j * B_c + tl.arange(0, B_c))[:, None]      # (B_c, 1)
     col, col_v = tl.arange(0, B_d).to(tl.int64), tl.arange(0, B_dv).to(tl.int64)
-    K_at = K + b * stride_Kb + h_kv * stride_Kh + keys[:, None].to(tl.int64) * stride_Kn + col * stride_Kd
-    K_j = tl.load(K_at, mask=(keys[:, None] < N_k) & (col < d), other=0.0)         # (B_c, B_d)
-    V_at = V + b * stride_Vb + h_kv * stride_Vh + keys[:, None].to(tl.int64) * stride_Vn + col_v * stride_Vd
-    V_j = tl.load(V_at, mask=(keys[:, None] < N_k) & (col_v < d_v), other=0.0)     # (B_c, B_dv)
+    K_at = K + b * stride_Kb + h_kv * stride_Kh + keys.to(tl.int64) * stride_Kn + col * stride_Kd
+    K_j = tl.load(K_at, mask=(keys < N_k) & (col < d), other=0.0)                  # (B_c, B_d)
+    V_at = V + b * stride_Vb + h_kv * stride_Vh + keys.to(tl.int64) * stride_Vn + col_v * stride_Vd
+    V_j = tl.load(V_at, mask=(keys < N_k) & (col_v < d_v), other=0.0)              # (B_c, B_dv)
     dK_j, dV_j = tl.zeros((B_c, B_d), tl.float32), tl.zeros((B_c, B_dv), tl.float32)
 
     # Every query block that sees a key of this block, of every query head that shares these keys.
@@ -74,21 +74,21 @@ def dkdv_kernel(
         each = tl.maximum(1, count)                    # after step // count the compiler assumes count > 0
         h, i = h_kv * group + step // each, first + step % each
         head, rows = b * H_q + h, i * B_r + tl.arange(0, B_r)                      # (B_r,)
-        row_ok = rows[:, None] < N_q                                               # (B_r, 1)
+        row_ok = rows < N_q                                                        # (B_r,)
         Q_at = Q + b * stride_Qb + h * stride_Qh + rows[:, None].to(tl.int64) * stride_Qn + col * stride_Qd
-        Q_i = tl.load(Q_at, mask=row_ok & (col < d), other=0.0)                    # (B_r, B_d)
+        Q_i = tl.load(Q_at, mask=row_ok[:, None] & (col < d), other=0.0)           # (B_r, B_d)
         dO_at = dO + b * stride_dOb + h * stride_dOh + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd
-        dO_i = tl.load(dO_at, mask=row_ok & (col_v < d_v), other=0.0)              # (B_r, B_dv)
-        L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf"))         # P = 0 past the end
+        dO_i = tl.load(dO_at, mask=row_ok[:, None] & (col_v < d_v), other=0.0)     # (B_r, B_dv)
+        L_i = tl.load(L_log2 + head * N_q + rows, mask=row_ok, other=0.0)          # (B_r,)
         S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
         P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
-        if causal:
-            P_T = tl.where(keys[:, None] <= rows + (N_k - N_q), P_T, 0.0)          # (B_c, B_r)
+        visible = row_ok & (keys <= rows + (N_k - N_q)) if causal else row_ok
+        P_T = tl.where(visible, P_T, 0.0)              # past the end, too: a key of -inf times Q_i's 0 is NaN
         dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
-        D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # loaded here: fewer registers
+        D_i = tl.load(D + head * N_q + rows, mask=row_ok, other=0.0)               # loaded here: fewer registers
         dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
         if dropout_p > 0:
-            kept_T = kept(seed, head, rows, keys[:, None], N_q, N_k, dropout_p)    # (B_c, B_r)
+            kept_T = kept(seed, head, rows, keys, N_q, N_k, dropout_p)             # (B_c, B_r)
             dS_T = P_T * (tl.where(kept_T, dP_T * (scale / (1 - dropout_p)), 0.0) - D_i)
             P_T = tl.where(kept_T, P_T, 0.0)           # what met V in the forward; over 1 - p after the loop
         dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)

@@ -38,7 +38,7 @@ def tma_backward_kernel(
     T_c = tl.cdiv(N_k, B_c)                            # which key block? First ones first: most rows see them
     j, head_kv = tl.program_id(0) % T_c, tl.program_id(0) // T_c
     b, h_kv, group = head_kv // H_kv, head_kv % H_kv, H_q // H_kv
-    keys = j * B_c + tl.arange(0, B_c)                 # (B_c,)
+    keys = (j * B_c + tl.arange(0, B_c))[:, None]      # (B_c, 1)
     K_j = K.load([b, h_kv, j * B_c, 0]).reshape(B_c, B_d)                          # (B_c, B_d)   0 past the ends
     V_j = V.load([b, h_kv, j * B_c, 0]).reshape(B_c, B_dv)                         # (B_c, B_dv)
     dK_j, dV_j = tl.zeros((B_c, B_d), tl.float32), tl.zeros((B_c, B_dv), tl.float32)
@@ -56,12 +56,12 @@ def tma_backward_kernel(
         rows, head = i * B_r + tl.arange(0, B_r), (b * H_q + h).to(tl.int64)       # (B_r,)
         Q_i = Q.load([b, h, i * B_r, 0]).reshape(B_r, B_d)                         # (B_r, B_d)   0 past the ends
         dO_i = dO.load([b, h, i * B_r, 0]).reshape(B_r, B_dv)                      # (B_r, B_dv)
-        L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf"))         # P = 0 past the end
+        L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=0.0)                  # (B_r,)
         D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # (B_r,)
         S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
         P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
         if (i < whole_from) | (i >= whole_from + whole):                           # a branch all threads take or none
-            P_T = tl.where(keys[:, None] <= rows + (N_k - N_q) if causal else keys[:, None] < N_k, P_T, 0.0)
+            P_T = tl.where((rows < N_q) & (keys <= rows + (N_k - N_q) if causal else keys < N_k), P_T, 0.0)
         dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
         dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
         dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)

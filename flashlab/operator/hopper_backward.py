@@ -16,8 +16,8 @@ and run ahead. So consumers drift apart, and one's exponentials run beside anoth
     consumer 1    tile 0: S dP . dV . dK         tile 1: S dP . dV . dK, dQ of tile 1          tile 2: ...
 
 dQ is added up in HBM, in float32, by TMA: one instruction adds a tile that lies in shared memory, its elements in the
-order in which threads hold them. finish_kernel puts them in order. Query rows past the end need no mask: TMA fills Q
-and dO with zeros, and the first kernel writes L = +inf there, so that P is 0.
+order in which threads hold them. finish_kernel puts them in order. Past the end, where L is
++inf, TMA fills query rows with zeros; a key of -inf times 0 is NaN, so S is set to 0 where sizes are ragged.
 
 A program walks the queries of all heads that share its keys. Where that makes too few programs to keep all SMs busy,
 the heads are shared out: `parts` programs own the same keys, each makes dK and dV of its heads, and add_parts_kernel
@@ -104,6 +104,8 @@ def step(state, n, first_row, block, shared, owner: gl.constexpr, me: gl.constex
     dP = wgmma(V_j, dO_i.permute((1, 0)), no_scores, use_acc=False, is_async=True)
     L_i = shared.L_s.index(slot).reshape([ROWS]).load(columns)
     S = wgmma_wait(1, deps=[S])                        # S is there, dP's product still runs
+    if sizes.ragged:
+        S = gl.where(L_i[None, :] == float("inf"), 0.0, S)
     P = gl.exp2(S * (shared.scale * LOG2_E) - L_i[None, :])
     if masked:
         P = without_hidden(P, (block.j * consumers + me) * ROWS, first_row, block, sizes)
@@ -184,7 +186,7 @@ def consumer(shared, me: gl.constexpr):
     else:
         mbarrier.wait(shared.V_full, 0)
     for _ in range(0, sizes.group):
-        if sizes.masked:                               # a loop with masks; elsewhere none is compiled
+        if sizes.causal or sizes.ragged:               # a loop with masks; elsewhere none is compiled
             state = some_rounds(state, 0, whole_from - first, block, shared, me, True)
         state = some_rounds(state, gl.maximum(0, whole_from - first), whole_to - first, block, shared, me, False)
         if sizes.left is not None:
@@ -220,7 +222,7 @@ def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k
     keys: gl.constexpr = consumers * ROWS
     blocks = (N_k + keys - 1) // keys if table is None else gl.load(table)
     sizes = Sizes(N_q, N_k, blocks, H_kv, together, left, right, table, tiles_of_a_head,
-                  group, parts, consumers, keys, stages, causal, causal or ragged, ordered)
+                  group, parts, consumers, keys, stages, causal, ragged, ordered)
     shared = Shared(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, sizes, Q_s, dO_s, L_s, D_s, K_s, V_s, dS_s, dQ_s,
                     K_full, V_full, mbarriers(stages, 1), mbarriers(stages, 1))
     if table is None:
@@ -317,7 +319,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
     turns = temporary(torch.zeros, B * H_q * tiles, dtype=torch.int32, device=Q.device) if ordered else dQ
     arguments |= {"N_q": N_q, "N_k": N_k, "H_kv": heads, "group": H_q // heads, "together": together, "left": left}
     arguments |= {"right": right, "scale": scale, "causal": causal, "turns": turns, "ordered": ordered, "num_warps": 4}
-    arguments |= {"parts": parts, "ragged": packed or left is not None or N_k % block > 0} | choice
+    arguments |= {"parts": parts, "ragged": packed or left is not None or N_q % block + N_k % block > 0} | choice
     before = [first]
     if packed:
         arguments["table"], table_first = table_of_blocks(cu_seqlens_k, cu_seqlens_q, N_k, N_q, block)

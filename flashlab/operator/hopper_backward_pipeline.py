@@ -30,7 +30,7 @@ class Sizes:
     constants = (
         "group parts "                 # query heads that a program walks, programs that share out a group
         "consumers keys stages "       # keys: of a block, and rows of a round, 64 a consumer; stages: slots of the ring
-        "causal masked ordered"        # masked: whether any tile needs a mask; ordered: whether adders take turns
+        "causal ragged ordered"        # ragged: whether tiles may have rows past the end; ordered: adders take turns
     )
 
 

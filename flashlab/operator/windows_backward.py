@@ -94,11 +94,11 @@ def windows_dkdv_kernel(
         row_0 = head * all_q + start_q                 # where the sequence's L and D begin
         Q_i = load_rows(Q + h * stride_Qh, rows, N_q, stride_Qn, stride_Qd, d, B_d)            # (B_r, B_d)
         dO_i = load_rows(dO + h * stride_dOh, rows, N_q, stride_dOn, stride_dOd, d_v, B_dv)    # (B_r, B_dv)
-        L_i = tl.load(L_log2 + row_0 + rows, mask=rows < N_q, other=float("inf"))  # P = 0 past the end
+        L_i = tl.load(L_log2 + row_0 + rows, mask=rows < N_q, other=0.0)           # (B_r,)
         S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
         P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
-        if causal or left is not None:
-            P_T = tl.where(visible(rows, keys[:, None], N_q, N_k, causal, left, right), P_T, 0.0)
+        seen = visible(rows, keys[:, None], N_q, N_k, causal, left, right)         # (B_c, B_r or 1)
+        P_T = tl.where((rows < N_q) & seen, P_T, 0.0)  # past the end a key of -inf times Q_i's 0 is NaN
         dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
         D_i = tl.load(D + row_0 + rows, mask=rows < N_q, other=0.0)                # here: earlier costs registers
         dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
