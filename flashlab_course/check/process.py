@@ -13,6 +13,7 @@ server. Windows has no fork: there the server runs one call and ends with it. On
 
 import contextlib
 import faulthandler
+import functools
 import importlib
 import os
 import pickle
@@ -43,7 +44,14 @@ class Lost(Exception):
     def __init__(self, code, trace):
         super().__init__(code, trace)
         self.trace = trace
-        self.kind, self.text = _why(code, trace)
+        if "Timeout (" in trace:
+            self.kind = "timeout"
+            self.text = "it went on long after its time was over: in a call into C, or catching every exception"
+        elif code < 0:
+            perhaps = ", perhaps because the machine ran out of memory" if code == -signal.SIGKILL else ""
+            self.kind, self.text = "crash", f"its process was ended by a signal ({signal.strsignal(-code)}){perhaps}"
+        else:
+            self.kind, self.text = "ended", f"it ended the whole process (os._exit, code {code})"
 
     def lines(self, file):
         """[(line number, function)], the innermost last."""
@@ -61,33 +69,16 @@ def apart(work, *args, imports=(), here=False):
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
         if here and sys.platform == "linux" and not torch.cuda.is_available():
-            for module in imports:
-                importlib.import_module(module)
+            _import(imports)
             code, reply = _forked(lambda: work(*args), trace)
         else:
-            code, reply = _ask((carry.pack((work, args)), imports, dict(os.environ), _directory(), sys.path, trace))
+            code, reply = _ask((imports, trace, carry.pack((work, args)), dict(os.environ), os.getcwd(), sys.path))
         if reply is None:
             raise Lost(code, trace.read_text(errors="replace") if trace.exists() else "")
     result, error = pickle.loads(reply)
     if error:
         raise RuntimeError(error)
     return result
-
-
-def _directory():
-    try:
-        return os.getcwd()
-    except OSError:                                    # it was deleted
-        return None
-
-
-def _why(code, trace):
-    if "Timeout (" in trace:
-        return "timeout", "it went on long after its time was over: in a call into C, or catching every exception"
-    if code < 0:
-        perhaps = ", perhaps because the machine ran out of memory" if code == -signal.SIGKILL else ""
-        return "crash", f"its process was ended by a signal ({signal.strsignal(-code)}){perhaps}"
-    return "ended", f"it ended the whole process (os._exit, code {code})"
 
 
 # ---- the server, as seen from the caller
@@ -127,19 +118,23 @@ def serve():
 
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            *request, trace = pickle.load(requests)
-            for module in request[1]:
-                importlib.import_module(module)
+            imports, trace, *request = pickle.load(requests)
+            _import(imports)
+            body = functools.partial(_work, *request)
             if not FORK:
-                _run(lambda request=request: _work(*request), trace, lambda reply: send(0, reply))
-            send(*_forked(lambda request=request: _work(*request), trace, [requests]))
+                _run(body, trace, lambda reply: send(0, reply))
+            send(*_forked(body, trace, [requests]))
 
 
-def _work(packed, imports, environment, directory, path):
+def _import(modules):
+    for module in modules:
+        importlib.import_module(module)
+
+
+def _work(packed, environment, directory, path):
     os.environ.clear()
     os.environ.update(environment)
-    if directory is not None:
-        os.chdir(directory)
+    os.chdir(directory)
     sys.path[:] = path
     work, args = carry.unpack(packed)
     return work(*args)
@@ -160,12 +155,10 @@ def _forked(body, trace, gone=()):
     sender.close()
     reply = None
     try:
-        if receiver in connection.wait([receiver, *gone]):
-            reply = receiver.recv_bytes()
-    except EOFError:
-        pass
+        with contextlib.suppress(EOFError), receiver:
+            if receiver in connection.wait([receiver, *gone]):
+                reply = receiver.recv_bytes()
     finally:
-        receiver.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
