@@ -1,14 +1,9 @@
 """The one way to run a learner's code: in a process of its own, with a deadline and a limit of memory.
 
-    apart(work, *args)         # what work(*args) returns; Lost if the process ended first
-
-The process is forked from a server, a Python that has imported PyTorch and does nothing else. The first call starts
-the server, which takes some 2 seconds; later calls begin at once. Nothing that the code does reaches the caller:
-settings, patches, threads and memory end with the process.
-
-A notebook's kernel is not forked itself, because autograd and CUDA do not survive a fork once they have been used. The
-server uses neither, so each process can start CUDA for itself. Without a GPU the command `flashlab check` is its own
-server. Windows has no fork: there the server runs one call and ends with it. Only Linux enforces the limit of memory.
+Settings, patches, threads and memory end with that process. It is forked from a server, a Python that has imported
+PyTorch, which takes some 2 seconds at the first call. A notebook's kernel is not forked itself, because autograd and
+CUDA do not survive a fork once they have been used. Without a GPU the command `flashlab check` is its own server.
+Windows has no fork: there the server runs one call and ends with it. Only Linux enforces the limit of memory.
 """
 
 import contextlib
@@ -60,11 +55,9 @@ class Lost(Exception):
 
 
 def apart(work, *args, imports=(), here=False):
-    """work(*args), from a process of its own.
+    """work(*args), from a process of its own. Raises: Lost, and RuntimeError for what work raised
 
-    imports: modules that take long, which the server imports once. here: this process is nobody else's, and may be
-    forked itself
-    Raises: Lost, and RuntimeError for what work raised
+    imports: modules that take long, which the server imports once. here: this process may be forked itself
     """
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"

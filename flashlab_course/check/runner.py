@@ -67,7 +67,7 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
     torch.set_grad_enabled(gradients)
     if torch.get_default_device() != device:               # to set it is to watch each operation from then on
         torch.set_default_device(None)
-    outcome.printed = sink.text()
+    outcome.printed = sink.getvalue()
     if error is not None:
         outcome.problem = describe(error, exercise, own_file, limit)
         if isinstance(error, Breach) and error.results is not None:
@@ -130,11 +130,12 @@ def describe(error, exercise, own_file, seconds):
         return Problem("memory", f"it needed more than {memory.format_bytes(limits.MEMORY)} of memory and was "
                                  "stopped. Is something made anew in each pass of a loop, or never given up?", lines)
     if isinstance(error, EOFError):
-        return Problem("asked", "it asked for input, and nobody is there to answer: its arguments are all it gets",
-                       lines)
+        said = "it asked for input, and nobody is there to answer: its arguments are all it gets"
+        return Problem("asked", said, lines)
     if isinstance(error, pdb.bdb.BdbQuit):
-        return Problem("debugger", "it stopped for a debugger (`breakpoint()` or pdb), which a check cannot wait for: "
-                                   "take that line out, or step through with debug=True", lines)
+        said = ("it stopped for a debugger (`breakpoint()` or pdb), which a check cannot wait for: take that line out, "
+                "or step through with debug=True")
+        return Problem("debugger", said, lines)
     if isinstance(error, NotImplementedError) and text.startswith(f"{exercise.name}:"):
         return Problem("not_implemented", text.partition(": ")[2], lines)
     if isinstance(error, Breach):
