@@ -58,12 +58,14 @@ def show_overview(names=()):
     """Every exercise, or these, with its state; those begun are checked. Not begun is no failure."""
     failed = []
     print(overview.HEADING)
-    for name, state in overview.Overview.now(names).states.items():
+    rows = {name: overview.row_text(name, state) for name, state in overview.Overview.now(names).states.items()}
+    for name, row in rows.items():
         if stubs.own_text(name) is not None:
             report = checker.checked(name, terminal=True)
             state = overview.PASSED if report else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report else [report]
-        print(overview.row_text(name, state), flush=True)
+            row = overview.row_text(name, state)
+        print(row, flush=True)
     for report in failed:
         print(f"\n{report}")
     print(f"\n{overview.Overview.now(names).last_line()}")
