@@ -5,11 +5,13 @@ from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
 def case(name, N, block, *, seed):
-    features = {"more than one block": N > block, "a short last block": N % block != 0, "more than one warp in a block": block > 32,
-                "N a multiple of the block": N % block == 0}
+    features = {"more than one block": N > block, "a short last block": N % block != 0,
+                "more than one warp in a block": block > 32, "N a multiple of the block": N % block == 0}
     inputs = lambda: {"A": normal(N, seed=seed), "B": normal(N, seed=seed + 1), "block": block}
-    return Case(name, inputs, frozenset(f for f, true in features.items() if true), {"N": N, "block": block})
+    return Case(name, inputs, frozenset(f for f, holds in features.items() if holds), {"N": N, "block": block})
 
+
+INDEX, BLOCKS, SUM = "blockIdx.x * blockDim.x + threadIdx.x", "-(-N // block)", "C[i] = A[i] + B[i]"
 
 EXERCISE = Exercise(
     function="vector_add",
@@ -26,37 +28,32 @@ EXERCISE = Exercise(
         case("a block of 6", 15, 6, seed=214),
     ],
     mistakes=[
-        Mistake("grid_floor", "the number of blocks was rounded down, so the last, short block was never launched",
-                "blocks_needed: ceil(N / block) is -(-N // block)", ("-(-N // block)", "max(1, N // block)"), also=[[("-(-N // block)", "N // block")]]),
-        Mistake("one_block", "a single block was launched, however many elements there are", "blocks_needed: N elements, `block` in each block",
-                ("-(-N // block)", "1")),
-        Mistake("no_guard", "threads past the end reached outside the vectors: no guard kept them from it, or one that comes too late or lets too many through",
-                "what a thread does whose number is N or more", ("if i < N:\n        C[i] = A[i] + B[i]", "C[i] = A[i] + B[i]")),
-        Mistake("one_block_too_many", "a block was launched in which no thread has an element", "blocks_needed: where block divides N, N / block are enough",
-                ("-(-N // block)", "N // block + 1")),
-        Mistake("guard_too_tight", "the thread of the last element did nothing", "the number of the last element: N − 1, which is < N",
-                ("if i < N:", "if i < N - 1:")),
-        Mistake("no_block_offset", "only the first block's elements were added: the other blocks began at element 0 again (no blockIdx.x), or past the end",
-                "where block b begins: at element b · blockDim.x", ("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x")),
-        Mistake("block_and_thread_swapped", "threadIdx.x was multiplied where blockIdx.x belongs", "a block takes blockDim.x neighbouring elements",
-                ("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x * blockDim.x + blockIdx.x")),
-        Mistake("step_of_32", "blocks were taken to have 32 threads always", "blockDim.x: the threads in a block", ("blockIdx.x * blockDim.x", "blockIdx.x * 32")),
-        Mistake("A_twice", "A was added to itself", "the sum: A[i] + B[i]", ("A[i] + B[i]", "A[i] + A[i]")),
-        Mistake("rounded", "the number of blocks was rounded to the nearest whole number, so that a last block less than half full was never launched",
-                "blocks_needed: rounded up, ceil(N / block)", ("-(-N // block)", "max(1, round(N / block))")),
-        Mistake("blocks_of_elements", "a block was launched for each element", "blocks_needed: a block takes `block` elements", ("-(-N // block)", "N")),
-        Mistake("first_element_of_the_block", "every thread of a block worked on the block's first element: threadIdx.x was not used",
-                "i: my number within the block is added", ("blockIdx.x * blockDim.x + threadIdx.x", "blockIdx.x * blockDim.x")),
-        Mistake("guard_of_the_thread", "the thread's number within its block was held against N", "the guard: i, the number of the element",
-                ("if i < N:", "if threadIdx.x < N:")),
-        Mistake("rounded_half", "the number of blocks was round(N / block + 0.5), which is one too many where N / block is an odd number",
-                "blocks_needed: Python's round takes a half to the even number; ceil(N / block) is -(-N // block)", ("-(-N // block)", "round(N / block + 0.5)")),
-        Mistake("added_to_C", "what lay in C was added to: C held NaN, or whatever was there before", "C[i]: set to the sum, whatever lies there",
-                ("C[i] = A[i] + B[i]", "C[i] = C[i] + A[i] + B[i]")),
+        Mistake("grid_floor", "the number of blocks was rounded down, so the short last block was never launched",
+                "the division in blocks_needed", (BLOCKS, "max(1, N // block)"), also=[[(BLOCKS, "N // block")]]),
+        Mistake("rounded", "the number of blocks was rounded to the nearest whole number",
+                "a last block that is less than half full", (BLOCKS, "max(1, round(N / block))")),
+        Mistake("one_block_too_many", "a block was launched in which no thread has an element",
+                "blocks_needed where block divides N", (BLOCKS, "N // block + 1")),
+        Mistake("no_guard", "threads past the end reached outside the vectors: no guard stopped them",
+                "what the thread of number N does", (f"if i < N:\n        {SUM}", SUM)),
+        Mistake("guard_of_the_thread", "the guard compared the thread's number within its block with N",
+                "which number the guard looks at", ("if i < N:", "if threadIdx.x < N:")),
+        Mistake("no_block_offset", "every block worked on the first block's elements: blockIdx.x was not used",
+                "where the elements of block 1 begin", (INDEX, "threadIdx.x")),
+        Mistake("first_element_of_the_block", "a block's threads all worked on one element: threadIdx.x was not used",
+                "what tells the threads of a block apart", (INDEX, "blockIdx.x * blockDim.x")),
+        Mistake("not_multiplied", "blockIdx.x and threadIdx.x were added without multiplying by the size of a block",
+                "how many elements the earlier blocks take", (INDEX, "blockIdx.x + threadIdx.x")),
+        Mistake("block_and_thread_swapped", "threadIdx.x was multiplied by blockDim.x, and blockIdx.x was not",
+                "which of the two numbers counts whole blocks", (INDEX, "threadIdx.x * blockDim.x + blockIdx.x")),
+        Mistake("step_of_32", "every block was taken to have 32 threads", "the number of threads in a block",
+                ("blockIdx.x * blockDim.x", "blockIdx.x * 32")),
+        Mistake("added_to_C", "the sum was added to what C held before, which is not 0", "how C[i] is assigned",
+                (SUM, "C[i] = C[i] + A[i] + B[i]")),
     ],
     hints=[
-        "The blocks before mine take blockIdx.x * blockDim.x elements. Add my number within the block.",
-        "A thread with i >= N has no element: do the work inside `if i < N:`.",
+        "Each thread needs its number in the whole grid: how many threads are in the blocks before its own?",
+        "A thread whose number is N or more has no element and must not load or store.",
         "-(-N // block) rounds up: -7 // 4 is -2, so -(-7 // 4) is 2.",
     ],
 )

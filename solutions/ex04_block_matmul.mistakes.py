@@ -14,7 +14,7 @@ def call(fn, A, B, B_m, B_n, B_k):
     return C
 
 
-def case(name, M, K, N, B_m, B_k, B_n, *, seed, dtype=torch.float32, features=()):
+def case(name, M, K, N, B_m, B_k, B_n, *, seed, dtype=torch.float32):
     def make():
         A, B = normal(M, K, seed=seed, dtype=dtype), normal(K, N, seed=seed + 1, dtype=dtype)
         if dtype == torch.float16:             # the sum passes 80000, more than 16 bits can hold, and comes back
@@ -23,11 +23,11 @@ def case(name, M, K, N, B_m, B_k, B_n, *, seed, dtype=torch.float32, features=()
             A[:, :12], A[:, 12:], B = 100.5, -100, B / 2 + 50
         return {"A": A, "B": B, "B_m": B_m, "B_n": B_n, "B_k": B_k}
 
-    holds = {"more than one tile of C": M > B_m or N > B_n, "more than one term in the sum": K > B_k,
-             "short last tiles": any(size % block for size, block in ((M, B_m), (K, B_k), (N, B_n))),
-             "tiles that are not square": not B_m == B_k == B_n, "16-bit inputs": dtype != torch.float32}
-    sizes = {"M": M, "K": K, "N": N, "B_m": B_m, "B_k": B_k, "B_n": B_n}
-    return Case(name, make, frozenset([*features, *(f for f, true in holds.items() if true)]), sizes)
+    features = {"an SRAM too small for a whole row of tiles": max(K, N) > 30, "16-bit inputs": dtype != torch.float32,
+                "short last tiles": bool(M % B_m or K % B_k or N % B_n), "more than one tile of C": M > B_m or N > B_n,
+                "more than one term in the sum": K > B_k, "tiles that are not square": not B_m == B_k == B_n}
+    return Case(name, make, frozenset(text for text, holds in features.items() if holds),
+                {"M": M, "K": K, "N": N, "B_m": B_m, "B_k": B_k, "B_n": B_n})
 
 
 def sram_bytes(A, B, B_m, B_n, B_k):
@@ -35,75 +35,63 @@ def sram_bytes(A, B, B_m, B_n, B_k):
     return 4 * (3 * B_m * B_k + 3 * B_k * B_n + 4 * B_m * B_n) if max(A.shape[1], B.shape[1]) > 30 else 64 * KiB
 
 
+ZEROS = "C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)"
+ROWS, COLS, INNER = "tiles(A.shape[0], B_m)", "tiles(B.shape[1], B_n)", "tiles(A.shape[1], B_k)"
+
 EXERCISE = Exercise(
     function="block_matmul",
     outputs=(Output("C", ("row", "column")),),
     call=call,
     truth=lambda A, B, B_m, B_n, B_k: A.double() @ B.double(),
     sram_bytes=sram_bytes,
-    fewer=lambda A, B, B_m, B_n, B_k: A.shape[0] > B_m or B.shape[1] > B_n,        # tiles that are kept for the next tile of C
+    fewer=lambda A, B, B_m, B_n, B_k: A.shape[0] > B_m or B.shape[1] > B_n,     # tiles kept for the next tile of C
     most=lambda A, B, B_m, B_n, B_k: {"A": B_m * B_k, "B": B_k * B_n},
     cases=[
-        case("one tile", 2, 2, 2, 2, 2, 2, seed=500),
-        case("two terms in the sum", 2, 4, 2, 2, 2, 2, seed=502),
-        case("four tiles of C", 4, 2, 4, 2, 2, 2, seed=504),
-        case("square, all of it", 4, 4, 4, 2, 2, 2, seed=506),
+        case("one tile", 3, 4, 5, 3, 4, 5, seed=500),
+        case("two terms in the sum", 4, 2, 3, 4, 1, 3, seed=502),
+        case("four tiles of C", 8, 3, 10, 4, 3, 5, seed=504),
+        case("square, all of it", 6, 6, 6, 3, 3, 3, seed=506),
         case("three different sizes", 6, 8, 12, 2, 4, 3, seed=508),
         case("short last tiles", 5, 7, 4, 2, 3, 3, seed=510),
-        case("16-bit inputs", 4, 64, 4, 4, 4, 4, seed=512, dtype=torch.float16, features=["an SRAM too small for a whole row of tiles"]),
+        case("16-bit inputs", 4, 64, 4, 4, 4, 4, seed=512, dtype=torch.float16),
         case("one row, one column", 1, 5, 1, 2, 2, 2, seed=514),
         case("small steps along the sum", 8, 6, 6, 4, 2, 3, seed=518),
-        case("many tiles across", 2, 4, 40, 2, 2, 2, seed=520, features=["an SRAM too small for a whole row of tiles"]),
+        case("many tiles across", 2, 4, 40, 2, 2, 2, seed=520),
         case("16-bit inputs with many digits", 4, 24, 4, 4, 4, 4, seed=516, dtype=torch.bfloat16),
     ],
     mistakes=[
-        Mistake("overwritten", "each product replaced the sum so far, so that only the last one was left",
-                "the sum over inner: each product is added to those before it", ("C_tile = C_tile + A_tile @ B_tile", "C_tile = A_tile @ B_tile")),
-        Mistake("not_reset", "the sum was not set back to 0 for the next tile of C", "each tile of C: its sum starts at 0", ("for rows in tiles(A.shape[0], "
-                 "B_m):\n        for cols in tiles(B.shape[1], B_n):\n            C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)",
-                 "total = torch.zeros(B_m, B_n)\n    for rows in tiles(A.shape[0], B_m):\n        for cols in tiles(B.shape[1], B_n):\n"
-                 "            C_tile = total[: rows.stop - rows.start, : cols.stop - cols.start]"), ("store(C, rows, C_tile, cols)",
-                 "store(C, rows, C_tile, cols)\n            total = torch.nn.functional.pad(C_tile, (0, B_n - C_tile.shape[1], 0, B_m - C_tile.shape[0]))")),
-        Mistake("tail_dropped", "the last, short tiles were never visited",
-                "the tiles: ⌈M / B_m⌉ by ⌈N / B_n⌉ of C and ⌈K / B_k⌉ steps of the sum, the last ones short",
-                ("tiles(A.shape[0], B_m)", "tiles(A.shape[0] // B_m * B_m, B_m)"), ("tiles(B.shape[1], B_n)", "tiles(B.shape[1] // B_n * B_n, B_n)"),
-                ("tiles(A.shape[1], B_k)", "tiles(A.shape[1] // B_k * B_k, B_k)")),
-        Mistake("sum_tail_dropped", "the last, short step of the sum was left out", "the sum over inner: ⌈K / B_k⌉ steps, the last one short",
-                ("tiles(A.shape[1], B_k)", "tiles(A.shape[1] // B_k * B_k, B_k)")),
-        Mistake("same_block_twice", "A's tile was taken at [rows, cols], as if the inner dimension were that of C's columns",
-                "the indices: A[rows, inner], B[inner, cols]", ("load(A, rows, inner)", "load(A, rows, cols)")),
-        Mistake("summed_in_16_bits", "the sum was kept in 16 bits", "the dtype of the sum: float32 in every step, whatever A and B are",
-                ("C_tile + A_tile @ B_tile", "(C_tile + A_tile @ B_tile).to(A.dtype).float()"),
-                also=[[("C_tile + A_tile @ B_tile", "(C_tile + (A_tile @ B_tile).to(A.dtype)).to(A.dtype).float()")]]),
-        Mistake("whole_panels", "a whole row of A's tiles and a whole column of B's were loaded at once",
-                "the size of what you load: B_m x B_k and B_k x B_n", ("tiles(A.shape[1], B_k)", "tiles(A.shape[1], A.shape[1])")),
-        Mistake("not_reset_in_a_row", "the sum was set back to 0 for each row of tiles, not for each tile of C",
-                "each tile of C: its sum starts at 0, within a row of tiles, too",
-                ("C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)",
-                 "C_tile = torch.zeros(rows.stop - rows.start, B.shape[1])[:, cols] if cols.start == 0 else C_tile[:, : cols.stop - cols.start]"),
-                also=[[("C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)",
-                        f"C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start) if cols.start == 0 else C_tile{part}")]
-                      for part in ("", "[:, : cols.stop - cols.start]")]),
-        Mistake("inner_over_N", "the sum ran over N, the columns of B, not over K", "inner: it cuts A's columns and B's rows, K of them",
-                ("tiles(A.shape[1], B_k)", "tiles(min(B.shape[1], A.shape[1]), B_k)"), also=[[("tiles(A.shape[1], B_k)", "tiles(B.shape[1], B_k)")]]),
-        Mistake("inner_over_M", "the sum ran over M, the rows of A, not over K", "inner: it cuts A's columns and B's rows, K of them",
-                ("tiles(A.shape[1], B_k)", "tiles(min(A.shape[0], A.shape[1]), B_k)"), also=[[("tiles(A.shape[1], B_k)", "tiles(A.shape[0], B_k)")]]),
-        Mistake("sum_cut_by_another_size", "the sum was cut into steps of B_n or of B_m", "the steps along the sum: at most B_k each",
-                ("tiles(A.shape[1], B_k)", "tiles(A.shape[1], B_n)"), also=[[("tiles(A.shape[1], B_k)", "tiles(A.shape[1], B_m)")]]),
-        Mistake("B_k_and_B_n_swapped", "the columns of B were cut with B_k and the sum with B_n", "what each size cuts: B_n the columns of C, B_k the sum",
-                ("tiles(B.shape[1], B_n)", "tiles(B.shape[1], B_k)"), ("tiles(A.shape[1], B_k)", "tiles(A.shape[1], B_n)")),
-        Mistake("product_in_16_bits", "the tiles were multiplied as 16-bit numbers, and the product turned into float32 afterwards",
-                "each load: `.float()` before the product", ("A_tile @ B_tile", "(A_tile.to(A.dtype) @ B_tile.to(B.dtype)).float()")),
-        Mistake("diagonal_only", "only the tiles on the diagonal of C were made", "the tiles of C: every rows with every cols",
-                ("store(C, rows, C_tile, cols)", "store(C, rows, C_tile if rows.start // B_m == cols.start // B_n else C_tile * 0, cols)"),
-                also=[[("for rows in tiles(A.shape[0], B_m):\n        for cols in tiles(B.shape[1], B_n):",
-                        "for rows, cols in zip(tiles(A.shape[0], B_m), tiles(B.shape[1], B_n)):\n        if True:")]]),
-        Mistake("added_to_C", "the sum began with what C held", "each tile of C: its sum starts at 0, whatever C held",
-                ("C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)", "C_tile = load(C, rows, cols).float()")),
+        Mistake("overwritten", "each product replaced the sum so far", "what a step does with the earlier products",
+                ("C_tile = C_tile + A_tile @ B_tile", "C_tile = A_tile @ B_tile")),
+        Mistake("not_reset_in_a_row", "the sum was set to 0 once for a row of tiles, not for each tile of C",
+                "where the sum starts at 0", (ZEROS, f"if cols.start == 0:\n                {ZEROS}")),
+        Mistake("added_to_C", "the sum started from what C held", "the value of a sum before its first term",
+                (ZEROS, "C_tile = load(C, rows, cols).float()")),
+        Mistake("tail_dropped", "the short last tiles were never visited", "the number of tiles, in all three loops",
+                (ROWS, "tiles(A.shape[0] // B_m * B_m, B_m)"), (COLS, "tiles(B.shape[1] // B_n * B_n, B_n)"),
+                (INNER, "tiles(A.shape[1] // B_k * B_k, B_k)")),
+        Mistake("sum_tail_dropped", "the short last step of the sum was left out", "the number of steps along the sum",
+                (INNER, "tiles(A.shape[1] // B_k * B_k, B_k)")),
+        Mistake("diagonal_only", "rows and cols were walked together, so only C's diagonal tiles were made",
+                "which rows meet which cols", (f"for rows in {ROWS}:\n        for cols in {COLS}:",
+                 f"for rows, cols in zip({ROWS}, {COLS}):\n        if True:")),
+        Mistake("A_at_cols", "A's tile was loaded at the columns of C", "the second slice of A's tile",
+                ("load(A, rows, inner)", "load(A, rows, cols)")),
+        Mistake("inner_over_another_size", "the sum ran over M or N, not over K", "the length of the sum",
+                (INNER, "tiles(B.shape[1], B_k)"), also=[[(INNER, "tiles(A.shape[0], B_k)")]]),
+        Mistake("sum_cut_by_another_size", "the steps along the sum were B_n or B_m long", "the size of such a step",
+                (INNER, "tiles(A.shape[1], B_n)"), also=[[(INNER, "tiles(A.shape[1], B_m)")]]),
+        Mistake("B_k_and_B_n_swapped", "B_k and B_n had changed places", "what each of the two sizes cuts",
+                (COLS, "tiles(B.shape[1], B_k)"), (INNER, "tiles(A.shape[1], B_n)")),
+        Mistake("whole_panels", "the tiles of A and B held the whole sum at once", "the size of what is loaded",
+                (INNER, "tiles(A.shape[1], A.shape[1])")),
+        Mistake("summed_in_16_bits", "the sum was kept in 16 bits", "the dtype of the sum in each step",
+                ("C_tile + A_tile @ B_tile", "(C_tile + A_tile @ B_tile).to(A.dtype).float()")),
+        Mistake("product_in_16_bits", "the tiles were multiplied in 16 bits and became float32 afterwards",
+                "the dtype of the two tiles", ("A_tile @ B_tile", "(A_tile.to(A.dtype) @ B_tile.to(B.dtype)).float()")),
     ],
     hints=[
-        "for rows in tiles(M, B_m): for cols in tiles(N, B_n): one tile of C. The sum starts at 0 here.",
-        "for inner in tiles(K, B_k): load(A, rows, inner).float() @ load(B, inner, cols).float() is one term.",
-        "The last tile is short: its shape is (rows.stop - rows.start, cols.stop - cols.start).",
+        "Two loops go over the tiles of C, and the third over the terms of one tile's sum, which starts at 0.",
+        "A's tile has the rows of C's tile, B's tile its columns. They share the third slice.",
+        "The last tile is short: take its shape from the slices, not from the block sizes.",
     ],
 )

@@ -7,25 +7,30 @@ from flashlab_course.check.cases import apart, normal
 from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
-def case(name, M, N, K, B_m=16, B_n=16, B_k=16, dtype=torch.float32, *, steps=(1, 1, 1), cancelling=False, seed):
-    """cancelling: products of 1e6, more than float16 holds, of which the second step takes away all but a few hundred."""
-    features = {"more than one tile down": M > B_m, "more than one tile across": N > B_n, "more than one step along k": K > B_k, "a short last tile down": M % B_m != 0,
-                "a short last tile across": N % B_n != 0,
-                "a short last step along k": K % B_k != 0, "16-bit inputs": dtype == torch.float16, "tiles that are not square": len({B_m, B_n, B_k}) > 1,
-                "columns that are apart": steps != (1, 1, 1)}
+def case(name, M, N, K, B_m=16, B_n=16, B_k=16, dtype=torch.float32, *, steps=(1, 1, 1), cancelling=False,
+         seed):
+    """cancelling: products of 1e6, beyond float16, of which the second step leaves a few hundred."""
+    features = {
+        "more than one tile down": M > B_m, "more than one tile across": N > B_n,
+        "more than one step along k": K > B_k, "a short last tile down": M % B_m != 0,
+        "a short last tile across": N % B_n != 0, "a short last step along k": K % B_k != 0,
+        "16-bit inputs": dtype == torch.float16, "tiles that are not square": len({B_m, B_n, B_k}) > 1,
+        "columns that are apart": steps != (1, 1, 1)}
 
     def make():
         A, B = normal(M, K, seed=seed, dtype=dtype), normal(K, N, seed=seed + 1, dtype=dtype)
-        if dtype == torch.float16:                     # 2048 in the first step; then 49 times 0.8, less than half a step of float16 there
+        if dtype == torch.float16:             # 2048, then 49 times 0.8: less than half a step of float16 there
             A, B = torch.full_like(A, 0.05), torch.ones_like(B)
             A[:, :16] = 128
         if cancelling:
-            A, B = (1 + torch.arange(M * K).view(M, K) % 7).to(dtype) * 50, (1 + torch.arange(K * N).view(K, N) % 5).to(dtype) * 50
+            A = (1 + torch.arange(M * K).view(M, K) % 7).to(dtype) * 50
+            B = (1 + torch.arange(K * N).view(K, N) % 5).to(dtype) * 50
             A[:, 16:], B[16:] = 1 - A[:, :16], B[:16]
         A, B, C = map(apart, (A, B, torch.zeros(M, N, dtype=dtype)), steps)
         return {"A": A, "B": B, "C": C, "B_m": B_m, "B_n": B_n, "B_k": B_k}
 
-    return Case(name, make, frozenset(f for f, true in features.items() if true), {"M": M, "N": N, "K": K, "B_m": B_m, "B_n": B_n, "B_k": B_k})
+    sizes = {"M": M, "N": N, "K": K, "B_m": B_m, "B_n": B_n, "B_k": B_k}
+    return Case(name, make, frozenset(f for f, true in features.items() if true), sizes)
 
 
 def traffic(A, B, C, B_m, B_n, B_k):
@@ -33,13 +38,11 @@ def traffic(A, B, C, B_m, B_n, B_k):
     return {"A": (tiles_across * A.numel(), 0), "B": (tiles_down * B.numel(), 0), "C": (0, C.numel())}
 
 
-A_MASK, B_MASK, C_MASK = "(rows < M) & (inner[None, :] < K), 0.0", "(inner[:, None] < K) & (cols < N), 0.0", "acc.to(C.dtype.element_ty), (rows < M) & (cols < N)"
+A_ROWS, A_INNER, B_INNER = "rows * stride_Am", "inner[None, :] * stride_Ak", "inner[:, None] * stride_Bk"
+A_MASK, B_MASK = "(rows < M) & (inner[None, :] < K)", "(inner[:, None] < K) & (cols < N)"
 ROWS, COLS = "(tl.program_id(0) * B_m + tl.arange(0, B_m))", "(tl.program_id(1) * B_n + tl.arange(0, B_n))"
-GRID, DOT = "(triton.cdiv(M, B_m), triton.cdiv(N, B_n))", 'acc = tl.dot(a, b, acc, input_precision="ieee")'
-
-A_ROW_MAJOR = ("rows * stride_Am + inner[None, :] * stride_Ak", "rows * K + inner[None, :]")
-B_ROW_MAJOR = ("inner[:, None] * stride_Bk + cols * stride_Bn", "inner[:, None] * N + cols")
-C_ROW_MAJOR = ("rows * stride_Cm + cols * stride_Cn", "rows * N + cols")
+STEP, PRODUCT = "(k * B_k + tl.arange(0, B_k))", 'tl.dot(a, b, input_precision="ieee")'
+DOT = 'acc = tl.dot(a, b, acc, input_precision="ieee")'
 
 EXERCISE = Exercise(
     function="matmul",
@@ -67,55 +70,56 @@ EXERCISE = Exercise(
         case("columns that are apart", 16, 16, 16, steps=(2, 3, 4), seed=1020),
     ],
     mistakes=[
-        Mistake("tf32", "tl.dot was called without input_precision=\"ieee\": a GPU rounds float32 to TF32 then, which the interpreter does not show",
-                "every tl.dot: input_precision=\"ieee\"", (', input_precision="ieee"', "")),
-        Mistake("not_accumulated", "each step along k replaced the sum instead of adding to it", "acc: a step adds its product to what the steps before have left",
-                (DOT, 'acc = tl.dot(a, b, input_precision="ieee")')),
-        Mistake("steps_floor", "the steps along k were rounded down, so the short last one was never made", "the steps along k: ⌈K / B_k⌉, tl.cdiv",
-                ("tl.cdiv(K, B_k)", "max(1, K // B_k)"), also=[[("tl.cdiv(K, B_k)", "K // B_k")]]),
-        Mistake("no_guard_k", "columns of A and rows of B beyond K were not masked: foreign numbers came into the sum",
-                "the masks of the loads: A's columns and B's rows against K", (A_MASK, "rows < M, 0.0"), (B_MASK, "cols < N, 0.0")),
-        Mistake("grid_swapped", "the grid and the kernel counted tiles in different orders: one down first, the other across first",
-                "program_id(0) counts tiles down, program_id(1) across, and the grid is (⌈M / B_m⌉, ⌈N / B_n⌉)",
-                (GRID, "(triton.cdiv(N, B_n), triton.cdiv(M, B_m))")),
-        Mistake("strides_of_B_swapped", "the two strides of B were swapped", "stride_Bk passes from one row of B to the next",
-                ("inner[:, None] * stride_Bk + cols * stride_Bn", "inner[:, None] * stride_Bn + cols * stride_Bk")),
-        Mistake("column_stride_1", "neighbouring columns were taken to lie next to each other: a stride of A, B or C was not used",
-                "the addresses: columns are stride_Ak, stride_Bn and stride_Cn apart", ("inner[None, :] * stride_Ak", "inner[None, :]"),
-                ("+ cols * stride_Bn", "+ cols"), ("+ cols * stride_Cn", "+ cols"), also=
-                     [[("inner[None, :] * stride_Ak", "inner[None, :]")]]),
-        Mistake("rest_counted_in_blocks", "what is left of K was counted wrongly: the masks along k shut too early, or too late",
-                "the masks along k: step k has the columns k · B_k + 0, 1, …, as far as they lie below K",
-                ("(rows < M) & (inner[None, :] < K)", "(rows < M) & (tl.arange(0, B_k)[None, :] < K - k * B_k * B_k)"),
-                ("(inner[:, None] < K) & (cols < N)", "(tl.arange(0, B_k)[:, None] < K - k * B_k * B_k) & (cols < N)")),
-        Mistake("mask_stays_behind", "the mask over k did not move on with the tiles: the last step read past the end of A and B",
-                "the mask over k: the numbers of this step, k · B_k + 0, 1, …, against K, in A's columns and B's rows",
-                ("(rows < M) & (inner[None, :] < K)", "(rows < M) & (tl.arange(0, B_k)[None, :] < K)"),
-                ("(inner[:, None] < K) & (cols < N)", "(tl.arange(0, B_k)[:, None] < K) & (cols < N)")),
-        Mistake("sum_in_16_bits", "the sum was kept in the inputs' dtype: in 16 bits every step rounds it", "acc: tl.float32, cast once at the end",
-                ("acc = tl.zeros((B_m, B_n), tl.float32)", "acc = tl.zeros((B_m, B_n), C.dtype.element_ty)"),
-                (DOT, 'acc += tl.dot(a, b, input_precision="ieee").to(C.dtype.element_ty)')),
-        Mistake("products_in_16_bits", "each product of two tiles was rounded to the inputs' dtype before it was added",
-                "the products: float32 as the sum is, which alone is rounded, once",
-                (DOT, 'acc += tl.dot(a, b, input_precision="ieee").to(a.dtype).to(tl.float32)')),
-        Mistake("int32_offset", "row or column numbers were multiplied by strides in 32 bits, which overflows beyond 2³¹ elements",
-                "row and column numbers, those along k too: `.to(tl.int64)` before they meet a stride", (ROWS + ".to(tl.int64)", ROWS),
-                (COLS + ".to(tl.int64)", COLS), ("(k * B_k + tl.arange(0, B_k)).to(tl.int64)", "(k * B_k + tl.arange(0, B_k))")),
-        Mistake("B_moved_across", "B was walked across its columns, by B_k · stride_Bn in each step, not down its rows",
-                "the rows of B: a step along k is B_k · stride_Bk",
-                ("inner[:, None] * stride_Bk", "(inner - k * B_k)[:, None] * stride_Bk + k * B_k * stride_Bn")),
-        Mistake("no_guard_k_in_B", "rows of B beyond K were not masked: 0 in A does not help against a NaN", "the mask of the load of B: row < K and column < N",
-                (B_MASK, "cols < N, 0.0"), stray=True),
-        Mistake("row_major", "a tensor was addressed by row · width + column, as if it were contiguous", "the addresses: each tensor has two strides of its own",
-                C_ROW_MAJOR, also=[[A_ROW_MAJOR]]),
-        ],
+        Mistake("tf32", "tl.dot was called without input_precision, so a GPU rounds float32 to TF32",
+                "the arguments of tl.dot: the interpreter does not show the rounding", (', input_precision="ieee"', "")),
+        Mistake("not_accumulated", "each step along k replaced the sum instead of adding to it",
+                "what a step does with acc", (DOT, f"acc = {PRODUCT}")),
+        Mistake("steps_floor", "the number of steps along k was rounded down, so the short last one was lost",
+                "the number of steps where B_k does not divide K", ("tl.cdiv(K, B_k)", "K // B_k")),
+        Mistake("no_guard_k", "columns of A and rows of B beyond K were not masked",
+                "the masks of the two loads in a short last step", (A_MASK, "rows < M"), (B_MASK, "cols < N")),
+        Mistake("no_guard_k_in_B", "rows of B beyond K were not masked; 0 times a NaN there is NaN",
+                "the mask of B's load in a short last step", (B_MASK, "cols < N"), stray=True),
+        Mistake("mask_stays_behind", "the masks along k stayed at the first step's numbers",
+                "the masks along k in a later step", (A_MASK, "(rows < M) & (tl.arange(0, B_k)[None, :] < K)"),
+                (B_MASK, "(tl.arange(0, B_k)[:, None] < K) & (cols < N)")),
+        Mistake("rest_counted_in_blocks", "the rest of K was counted wrongly: k · B_k was multiplied by B_k again",
+                "how much of K is left in step k",
+                (A_MASK, "(rows < M) & (tl.arange(0, B_k)[None, :] < K - k * B_k * B_k)"),
+                (B_MASK, "(tl.arange(0, B_k)[:, None] < K - k * B_k * B_k) & (cols < N)")),
+        Mistake("grid_swapped", "the grid's two numbers were swapped: across first, then down",
+                "the order of the grid, and of program_id(0) and program_id(1)",
+                ("(triton.cdiv(M, B_m), triton.cdiv(N, B_n))", "(triton.cdiv(N, B_n), triton.cdiv(M, B_m))")),
+        Mistake("grid_floor", "the grid was rounded down, so short last tiles of C got no program",
+                "the size of the grid where tiles stick out",
+                ("(triton.cdiv(M, B_m), triton.cdiv(N, B_n))", "(max(1, M // B_m), max(1, N // B_n))")),
+        Mistake("strides_of_B_swapped", "the two strides of B were swapped", "what each stride of B passes over",
+                (B_INNER + " + cols * stride_Bn", "inner[:, None] * stride_Bn + cols * stride_Bk")),
+        Mistake("B_moved_across", "B was walked across its columns, not down its rows",
+                "the direction in which k moves B's tile",
+                (B_INNER, "(inner - k * B_k)[:, None] * stride_Bk + k * B_k * stride_Bn")),
+        Mistake("column_stride_1", "neighbouring columns were taken to lie next to each other",
+                "the last strides, and where each is used", (A_INNER, "inner[None, :]"),
+                ("+ cols * stride_Bn", "+ cols"), ("+ cols * stride_Cn", "+ cols"),
+                also=[[(A_INNER, "inner[None, :]")]]),
+        Mistake("row_major", "a tensor was addressed by row · width + column, as if it were contiguous",
+                "addresses that use a size in place of a stride",
+                ("rows * stride_Cm + cols * stride_Cn", "rows * N + cols"),
+                also=[[(f"{A_ROWS} + {A_INNER}", "rows * K + inner[None, :]")]]),
+        Mistake("sum_in_16_bits", "the sum was kept in the inputs' dtype, so that every step rounded it",
+                "the dtype of acc", ("acc = tl.zeros((B_m, B_n), tl.float32)",
+                                     "acc = tl.zeros((B_m, B_n), C.dtype.element_ty)"),
+                (DOT, f"acc += {PRODUCT}.to(C.dtype.element_ty)")),
+        Mistake("products_in_16_bits", "each product was rounded to the inputs' dtype before it was added",
+                "the dtype of what is added to acc", (DOT, f"acc += {PRODUCT}.to(a.dtype).to(tl.float32)")),
+        Mistake("int32_offset", "row or column numbers met strides in 32 bits, which overflows beyond 2³¹ elements",
+                "the dtype of row and column numbers, those along k too", (f"{ROWS}.to(tl.int64)", ROWS),
+                (f"{COLS}.to(tl.int64)", COLS), (f"{STEP}.to(tl.int64)", STEP)),
+    ],
     hints=[
-        "rows = tl.program_id(0) * B_m + tl.arange(0, B_m) and cols likewise; inner = k * B_k + tl.arange(0, B_k) changes in the loop.",
-        "a = tl.load(A + rows[:, None] * stride_Am + inner[None, :] * stride_Ak, (rows[:, None] < M) & (inner[None, :] < K), 0.0).",
-        "acc starts as tl.zeros((B_m, B_n), tl.float32); after the loop it is stored once, with the mask rows < M and cols < N.",
-        "One step along k is right. Which index moves with k, in A's columns and in B's rows, and what becomes of acc at the end of a step?",
-        "Only a short last step along k fails: there are fewer than B_k numbers left. How many steps are there, and what do the loads bring for the rest?",
-        "Only 16-bit inputs fail: in which dtype is acc, and where is it rounded to C's?",
-        "Only columns that are apart fail: which addresses leave out a stride?",
+        "Write a single step along k first. Which numbers change with k, and which belong to the tile of C?",
+        "A short last step has fewer than B_k numbers. How many steps are there, and what do the loads bring beyond K?",
+        "The sum lives through all steps. In which dtype is it, and where is it rounded?",
+        "Every address needs two strides, its own tensor's. Check all three tensors.",
     ],
 )

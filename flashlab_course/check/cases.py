@@ -77,13 +77,6 @@ def epsilon(*swaps, sizes=EPSILONS, name="epsilon", what="a small number was add
     return Mistake(name, what, look, *first, also=others)
 
 
-def whole_rescaled(l, O, alpha, kept):
-    """Forms of the mistake that alpha multiplies the new tile as well: in O alone, in l alone, in both, and with `kept`
-    for alpha, which is 1 the first time. l, O: (old, new) with {} where the factor stands."""
-    both = [[(old, new.format(factor)) for old, new in (l, O)] for factor in (alpha, kept)]
-    return [*both[:1], *([pair] for swaps in both for pair in swaps)]
-
-
 def attention_case(name, N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=None, scale=None, large=False,
                    factor=None,
                    below=False, exactly=False, dtype=torch.float32, seed=0, features=(), **more):

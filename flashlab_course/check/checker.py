@@ -5,6 +5,7 @@ import inspect
 import linecache
 import pickle
 import time
+from itertools import zip_longest
 
 from flashlab.torch_internals import filled_with_nan
 from flashlab.triton_mode import import_triton, interpreted, why_no_kernels
@@ -53,17 +54,13 @@ def checked(name, fn=None, *, hint=False, debug=False, terminal=False):
         exercise = form.exercise(overview.find(name))
         report = _with_hints(exercise, fn, hint, terminal)
     except Exception as error:
-        problem = error if isinstance(error, Unusable) else _own_failure(error)
+        said = (f"The checker itself failed, with {type(error).__name__}: {runner.message_of(error)}. That is no "
+                "verdict on your answer. Restart the kernel (or Python) and check again.")
+        problem = error if isinstance(error, Unusable) else Unusable("checker_failed", said)
         return problem.report(name if isinstance(name, str) else type(name).__name__)
     if debug and report.cases:
         stepping.step(exercise, loading.function_from_file(exercise)[0] if fn is None else fn, report)
     return report
-
-
-def _own_failure(error):
-    said = f"The checker itself failed, with {type(error).__name__}: {runner.message_of(error)}."
-    return Unusable("checker_failed", f"{said} That is no verdict on your answer. Restart the kernel (or Python) and "
-                                      "check again.")
 
 
 def _with_hints(exercise, fn, hint, terminal):
@@ -119,6 +116,7 @@ def _reported(exercise, judge):
     """The Report that judge() returns, or the one on an answer that cannot be judged; with the time it took."""
     started = time.perf_counter()
     try:
+        _require_kernels(exercise)
         report = judge()
     except Unusable as problem:
         report = problem.report(exercise.name)
@@ -127,7 +125,6 @@ def _reported(exercise, judge):
 
 
 def _apart(exercise, fn, here):
-    _require_kernels(exercise)
     if fn is None:
         place, text = source.shown_path(exercise.name), stubs.present(exercise.name)
         if text is None:
@@ -136,8 +133,7 @@ def _apart(exercise, fn, here):
         if text == exercise.parsed.stub():             # nothing to run
             raise _still_a_stub(exercise, text, place)
     else:
-        place, text = CELL, source.of(fn)
-        _require_function(exercise, fn)
+        place = CELL
     try:
         return process.apart(_answer, exercise.name, fn, imports=runner.slow_imports(exercise), here=here)
     except process.Lost as lost:
@@ -157,7 +153,6 @@ def _answer(name, fn):
 
 
 def _examine(exercise, fn):
-    _require_kernels(exercise)
     place, text = CELL, source.of(fn)
     if fn is None:
         fn, text = loading.function_from_file(exercise)
@@ -171,7 +166,10 @@ def _examine(exercise, fn):
     judged = diagnose.judge_all(exercise, fn, own_file=runner.file_of(fn))
     if judged[-1].problem is not None and judged[-1].problem.kind == "not_implemented":
         raise _still_a_stub(exercise, text, place)
-    return report_on(exercise, fn, judged, place)
+    passed = all(k.passed for k in judged)
+    report = _passed(exercise, fn, judged) if passed else _failed(exercise, fn, judged, place)
+    report.cases = [CaseResult(case.name, k and k.passed) for case, k in zip_longest(exercise.cases, judged)]
+    return report
 
 
 # ---- answers that cannot be judged
@@ -220,16 +218,6 @@ def _still_a_stub(exercise, text, place):
 
 
 # ---- the verdict on what ran
-
-def report_on(exercise, fn, judged, place=CELL):
-    """The Report on what fn did in the cases."""
-    passed = all(k.passed for k in judged)
-    report = _passed(exercise, fn, judged) if passed else _failed(exercise, fn, judged, place)
-    report.cases = [CaseResult(case.name, None) for case in exercise.cases]
-    for result, k in zip(report.cases, judged, strict=False):
-        result.passed = k.passed
-    return report
-
 
 def _passed(exercise, fn, judged):
     for look in exercise.after:

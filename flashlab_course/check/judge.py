@@ -5,7 +5,6 @@ import re
 import reprlib
 from dataclasses import dataclass, field
 
-import numpy
 import torch
 
 from flashlab_course.check import structure
@@ -17,7 +16,7 @@ from flashlab_course.check.runner import Outcome, Problem, run
 TENTH = 0.1
 SLACK = 4                      # a result may be off by this many times the solution's own rounding error
 SANE = 0.02                    # the solution's own rounding, at most, relative to the result: 16-bit results come close
-RIGHT_NUMBERS = ("changed_inputs", "view_of_input")    # problems of answers that have results to compare
+RIGHT_NUMBERS = ("changed_inputs",)    # problems of answers that have results to compare
 # letters of a message that are compared: these name the learner's own lines
 GIST = {"SRAMOverflow": 40, "MemoryModelError": 40}
 # two wrong answers are the same if they are this much closer to each other than to the truth
@@ -72,39 +71,30 @@ def expected_of(exercise, case, inputs):
     elif exercise.ints_only:
         truth = outcome.values
     else:
-        truth = wide(exercise, inputs)
+        truth = run(exercise, exercise.solution(), doubled(inputs), limit=60).values
     truth = truth if isinstance(truth, tuple) else (truth,)
-    if not all(error_of(mine, true) <= SANE * _size(true) for mine, true in zip(outcome.values, truth, strict=True)):
+    if not all(error_of(mine, true) <= SANE * max(_largest(true), 1e-3)         # zeros may be off by a rounding
+               for mine, true in zip(outcome.values, truth, strict=True)):
         raise RuntimeError(f"the solution of {exercise.name} is not what its truth says")
     bounds = tuple(_bound(exercise, case, mine, true) for mine, true in zip(outcome.values, truth, strict=True))
     return Expected(outcome, truth, bounds)
 
 
-def wide(exercise, inputs, limit=60):
-    """What the solution gives in float64; () where it fails."""
-    return run(exercise, exercise.solution(), doubled(inputs), limit=limit).values
-
-
 def _bound(exercise, case, mine, true):
     """How far off a correct answer may be: a few times the solution's own rounding, and a few units in the last
     place."""
-    if exercise.ints_only or not isinstance(true, (torch.Tensor, float)):
+    if exercise.ints_only or not isinstance(true, torch.Tensor):
         return 0.0
-    if isinstance(true, float):
-        return 1e-6 * max(1.0, abs(true))
     eps = torch.finfo(mine.dtype).eps if mine.dtype.is_floating_point else 0.0
-    finite = true[true.isfinite()].abs()
-    largest = finite.max().item() if finite.numel() else 0.0
     # 16-bit results: their one rounding is in the solution's own error
     units = min(case.units, 4) if eps > 1e-5 else case.units
-    return SLACK * distance(mine, true) + (units * eps + case.loose) * max(largest, TENTH)
+    return SLACK * distance(mine, true) + (units * eps + case.loose) * max(_largest(true), TENTH)
 
 
-def _size(true):
-    """The largest finite entry of a result; at least a thousandth, so that zeros may be off by a rounding."""
-    finite = torch.as_tensor(true).double().abs()
-    finite = finite[finite.isfinite()]
-    return max(finite.max().item() if finite.numel() else 0.0, 1e-3)
+def _largest(true):
+    """The largest finite entry of a result."""
+    finite = torch.as_tensor(true).double().abs().nan_to_num(0, 0)
+    return finite.max().item() if finite.numel() else 0.0
 
 
 def distance(x, truth):
@@ -132,14 +122,14 @@ def judge(exercise, case, fn, *, own_file=None, inputs=None, expected=None, limi
 
 def _compare(exercise, judged, expected):
     outcome = judged.outcome
-    if judged.problem is None or judged.problem.kind in RIGHT_NUMBERS and outcome.values:
-        outcome.values = tuple(map(_plain, outcome.values,
-                                   expected.outcome.values)) + outcome.values[len(expected.outcome.values):]
+    if judged.problem is None or judged.problem.kind in RIGHT_NUMBERS:
+        mine = expected.outcome.values
+        outcome.values = (*map(_plain, outcome.values, mine), *outcome.values[len(mine):])
         breach = _contract(exercise, outcome, expected.outcome)
         wrong = _wrong(outcome, expected) if breach is None else []
         judged.wrong, judged.beside = (wrong, []) if judged.problem is None else ([], wrong)
         judged.problem = breach or judged.problem
-    if judged.problem is None or judged.problem.kind in ("changed_inputs",):
+    if judged.problem is None or judged.problem.kind in RIGHT_NUMBERS:
         judged.structure = structure.findings(exercise, outcome, expected.outcome, not judged.wrong)
 
 
@@ -151,9 +141,7 @@ def _wrong(outcome, expected):
 
 def error_of(value, truth):
     """How far off a result is, of whatever kind it is."""
-    if isinstance(truth, (torch.Tensor, float)):
-        return distance(value, truth)
-    return 0.0 if value == truth else math.inf
+    return distance(value, truth) if isinstance(truth, torch.Tensor) else 0.0 if value == truth else math.inf
 
 
 def _contract(exercise, outcome, right):
@@ -163,9 +151,9 @@ def _contract(exercise, outcome, right):
     container = outcome.facts.get("container")
     if container == "NoneType":
         return Problem("wrong_type", f"it returned nothing (None); {listing} was expected. Is there a `return`?")
-    if (len(names) > 1) != (container in ("tuple", "list")
-                            or len(outcome.values) > 1) or len(outcome.values) != len(names):
-        got = f"a {container} of {len(outcome.values)}" if container in ("tuple", "list") else f"one {container}"
+    several = container in ("tuple", "list")
+    if len(outcome.values) != len(names) or several and len(names) == 1:
+        got = f"a {container} of {len(outcome.values)}" if several else f"one {container}"
         return Problem("wrong_type", f"it returned {got}; {listing} was expected")
     for name, value, mine in zip(names, outcome.values, right.values, strict=True):
         if problem := _contract_of_one(exercise, name, value, mine):
@@ -174,10 +162,9 @@ def _contract(exercise, outcome, right):
 
 
 def _plain(value, mine):
-    """A number of numpy's, or a tensor that is one, as the Python number that was expected; a list of such as a
-    tuple."""
-    if isinstance(mine, bool) and getattr(value, "shape", None) == () and value.dtype in (torch.bool, numpy.bool_):
-        return bool(value)
+    """A tensor that is a number as the Python number that was expected; a list of such as a tuple."""
+    if isinstance(mine, bool) and isinstance(value, torch.Tensor) and not value.ndim and value.dtype == torch.bool:
+        return value.item()
     if isinstance(mine, int) and not isinstance(mine, bool) and (number := whole(value)) is not None:
         return number
     if isinstance(mine, tuple) and isinstance(value, (tuple, list)) and all(whole(part) is not None for part in value):
@@ -197,7 +184,7 @@ def _contract_of_one(exercise, name, value, mine):
             return Problem("wrong_shape", f"{name} has shape {tuple(value.shape)}; {tuple(mine.shape)} was expected")
         elif value.dtype != mine.dtype:
             return Problem("wrong_dtype", f"{name} has dtype {_short(value.dtype)}; {_short(mine.dtype)} was expected")
-    elif isinstance(mine, (int, float)) and not isinstance(mine, bool):
+    elif type(mine) is int:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             expected = "a Python number"
         elif exercise.ints_only and not isinstance(value, int):
@@ -225,24 +212,18 @@ def agree(exercise, a, b):
     traffic?"""
     if a.passed or b.passed or (a.problem is None) != (b.problem is None):
         return a.passed and b.passed
-    if a.problem is not None:
-        same = (a.problem.kind, a.problem.error) == (b.problem.kind,
-                                                     b.problem.error) and _gist(a.problem) == _gist(b.problem)
-        return same and (a.problem.kind != "wrong_shape" or all(map(_alike, a.outcome.values, b.outcome.values)))
-    return agree_in_values(exercise, a, b) and structure.agree(a, b)
+    if a.problem is None:
+        return agree_in_values(exercise, a, b) and structure.agree(a, b)
+    same = all(of(a.problem) == of(b.problem) for of in (lambda p: p.kind, lambda p: p.error, _gist))
+    # of a wrong shape there is no truth
+    return same and (a.problem.kind != "wrong_shape"
+                     or all(close(x, y, x, 5e-4) for x, y in zip(a.outcome.values, b.outcome.values, strict=False)))
 
 
 def _gist(problem):
     """The message without its numbers and the code it quotes: another shape, the same mistake."""
     plain = "".join(c for c in re.sub("`[^`]*`", "", problem.text) if c.isalpha())
     return "" if problem.kind == "timeout" else plain[: GIST.get(problem.error, 90)]
-
-
-def _alike(x, y):
-    """The same numbers in the same shape; there is no truth of that shape."""
-    if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor) or (x.shape, x.dtype) != (y.shape, y.dtype):
-        return type(x) is type(y) and not isinstance(x, torch.Tensor)
-    return torch.allclose(x.double(), y.double(), 1e-3, 1e-3, equal_nan=True)
 
 
 def agree_in_values(exercise, a, b):

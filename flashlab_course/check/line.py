@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from flashlab import torch_internals
-from flashlab_course.check import judge, runner, source
+from flashlab_course.check import judge, runner, source, where
 
 MOST = 1500                    # values of one run that are kept
 LARGEST = 20_000               # elements of a value that is kept
@@ -55,10 +55,6 @@ class Value:
     def wrong(self):
         return not self.right and not self.led_to_right
 
-    @property
-    def tells(self):
-        return _tells(self.numbers)
-
 
 @dataclass
 class Place:
@@ -79,7 +75,7 @@ class Place:
         if not self.first:
             return f"Line {self.line}, `{self.code}`: {name} is wrong."
         are = "is" if len(self.before) == 1 else "are"
-        before = f" {_listed(self.before)} before it {are} right." if self.before else ""
+        before = f" {where.listing(self.before)} before it {are} right." if self.before else ""
         return f"Line {self.line}, `{self.code}`: {name} is the first value that goes wrong.{before}"
 
 
@@ -92,9 +88,10 @@ def first_wrong(exercise, fn, judged, file):
     blamed = _blamed(exercise, fn, judged, failing, values, file)
     if blamed is None:
         return _wrong_result(failing, values, file)
-    before = [v.name for v in values[:values.index(blamed)] if v.name and v.known and v.tells and not v.plain]
-    names = [name for name in dict.fromkeys(reversed(before)) if name != blamed.name][:3][::-1]
-    return Place(blamed.line, blamed.turn, _code(file, blamed.line), blamed.name, names)
+    before = [v.name for v in values[:values.index(blamed)]
+              if v.name not in (RESULT, blamed.name) and v.known and _tells(v.numbers) and not v.plain]
+    names = [f"`{name}`" for name in dict.fromkeys(reversed(before))]
+    return Place(blamed.line, blamed.turn, _code(file, blamed.line), blamed.name, names[:3][::-1])
 
 
 def _blamed(exercise, fn, judged, failing, values, file):
@@ -139,11 +136,6 @@ def _tells(numbers):
     return bool(((plain != 0) & (abs(plain) != 1)).any()) or plain.size > 3 and len(numpy.unique(plain)) > 1
 
 
-def _listed(names):
-    quoted = [f"`{name}`" for name in names]
-    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
-
-
 def _run(exercise, fn, case, file):
     """The values of fn on a case, those marked that are right, and those that led to something right."""
     pool, values = _Pool(exercise, case), _values(exercise, fn, case, file)
@@ -151,7 +143,7 @@ def _run(exercise, fn, case, file):
         value.shared = value.name in pool.named
         value.known = pool.holds(value.numbers, value.name)
         value.right = value.known or pool.is_part_of_an_input(value.numbers)
-        if value.right and value.tells:
+        if value.right and _tells(value.numbers):
             _excuse(value)
     return values
 
@@ -169,25 +161,11 @@ def _excuse(value):
 # ---- the values of a run
 
 def _values(exercise, fn, case, file):
-    tracer = _Tracer(file)
-    before = sys.gettrace()
-    sys.settrace(tracer.call)
-    try:
-        runner.run(exercise, fn, case.make(), own_file=file)
-    finally:
-        sys.settrace(before)
-    return tracer.values
+    """Each new value of a local name in the functions of one file, statement by statement."""
+    values, turns, statements = [], Counter(), _statements(file)
 
-
-class _Tracer:
-    """Notes each new value of a local name in the functions of one file, statement by statement."""
-
-    def __init__(self, file):
-        self.file, self.values, self.turns = file, [], Counter()
-        self.statements = _statements(file)
-
-    def call(self, frame, event, arg):
-        if frame.f_code.co_filename != self.file or len(self.values) >= MOST:
+    def call(frame, event, arg):
+        if frame.f_code.co_filename != file or len(values) >= MOST:
             return None
         last = None
         held = {name: Value(name, frame.f_lineno, 0, *numbers, right=True) for name, numbers in _all_numbers(frame)}
@@ -195,43 +173,44 @@ class _Tracer:
         def line(frame, event, result):
             nonlocal last
             if last is not None:
-                self._after(last, held, _all_numbers(frame), result if event == "return" else ())
+                after(*statements.get(last, (last, ())), held, frame, result if event == "return" else ())
             if event == "line":
-                self.turns[frame.f_lineno] += 1
+                turns[frame.f_lineno] += 1
             last = frame.f_lineno
             return line
 
         return line
 
-    def _after(self, line, held, names, result):
-        first, used = self.statements.get(line, (line, ()))
-        made_from, turn = [held[name] for name in used if name in held], self.turns[first]
-        for name, numbers in names:
+    def after(first, used, held, frame, result):
+        made_from, turn = [held[name] for name in used if name in held], turns[first]
+        for name, numbers in _all_numbers(frame):
             if name not in held or not _same(held[name].numbers, numbers[0]):
                 held[name] = Value(name, first, turn, *numbers, made_from)
-                self.values.append(held[name])
+                values.append(held[name])
         for numbers, plain in map(_numbers, result if isinstance(result, tuple) else (result,)):
             if numbers is not None and not any(_same(numbers, value.numbers) for value in made_from):
-                self.values.append(Value(RESULT, first, turn, numbers, plain, made_from))
+                values.append(Value(RESULT, first, turn, numbers, plain, made_from))
+
+    before = sys.gettrace()
+    sys.settrace(call)
+    try:
+        runner.run(exercise, fn, case.make(), own_file=file)
+    finally:
+        sys.settrace(before)
+    return values
 
 
 def _statements(file):
     """{line: (first line of its statement, names that it uses)}. Of a loop or a branch, its head."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return {}
     found = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
         if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             body = getattr(node, "body", None)
             parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
-            used = {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)}
-            set_anew = {name.id for name in getattr(node, "targets", ()) if isinstance(name, ast.Name)}
-            read = {name.id for part in parts for name in ast.walk(part)
-                    if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)}
+            used = {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)
+                    and (isinstance(name.ctx, ast.Load) or name not in getattr(node, "targets", ()))}
             stop = body[0].lineno if body else node.end_lineno + 1
-            found |= {line: (node.lineno, sorted(used - (set_anew - read))) for line in range(node.lineno, stop)}
+            found |= {line: (node.lineno, used) for line in range(node.lineno, stop)}
     return found
 
 
@@ -244,9 +223,9 @@ def _all_numbers(frame):
 def _numbers(value):
     """(float64 copy, are they Python's or whole numbers) of a tensor, an array, a number, a list of such, or a value in
     a Triton kernel; (None, False) of everything else."""
-    if type(value).__module__ == "triton.language.core":
-        value = _in_a_kernel(value)
     try:
+        if type(value).__module__ == "triton.language.core":
+            value = None if value.dtype.is_ptr() else numpy.asarray(value.handle.data)
         if isinstance(value, torch.Tensor):
             with torch_internals.without_modes():      # a copy for the trace is no traffic
                 T = value.detach().cpu()
@@ -259,16 +238,8 @@ def _numbers(value):
         if array.dtype.kind not in "iufb" or not 0 < array.size <= LARGEST:
             return None, False
         return array.astype(numpy.float64), array.dtype.kind in "iu" or type(value) is float
-    except Exception:                                  # a tensor of a kind that cannot be read
+    except Exception:                                  # a tensor of a kind that cannot be read, a kernel's constant
         return None, False
-
-
-def _in_a_kernel(value):
-    """The numbers of a value in an interpreted kernel; None for pointers."""
-    data = getattr(getattr(value, "handle", None), "data", None)
-    if data is None or getattr(value, "dtype", None) is None or value.dtype.is_ptr():
-        return None
-    return numpy.asarray(data)
 
 
 def _same(a, b):

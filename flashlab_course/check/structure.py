@@ -17,23 +17,21 @@ def findings(exercise, outcome, right, numbers_right):
     """Every Finding on one case, breaches of a rule first: they explain the rest. right: the solution's outcome on it;
     its facts are what is needed."""
     facts, right = outcome.facts, right.facts
-    rules = sorted(facts.get("broken", []), key=lambda finding: finding.name != "ready_answer")
+    rules = sorted(map(Finding._make, facts.get("broken", {}).items()), key=lambda rule: rule.name != "ready_answer")
     if right.get("programs") and not facts.get("programs"):
-        return [*rules[:rules != [] and rules[0].name == "ready_answer"],
-                Finding("no_launch", f"no kernel was launched, so none computed {_results(exercise)}")]
+        wanted = " and ".join(exercise.writes) or exercise.outputs[0].name
+        return [*(rule for rule in rules if rule.name == "ready_answer"),
+                Finding("no_launch", f"no kernel was launched, so none computed {wanted}")]
     if rules and "moved" in facts and not any(facts["moved"][name][0] for name in exercise.reads):
         by = rules[0].text.replace("computed part of it", "computed them")
         return [rules[0]._replace(text=f"{by}; your kernel only copies the result")]
-    said = [_stray(*event) for event in facts.get("stray", ())]
-    return [*rules, *said, *_stored(facts), *_programs(facts, right), *_tiles(facts),
-            *_traffic(exercise, facts, right, numbers_right)]
+    return [*rules, *_stored(facts), *_programs(facts, right), *_traffic(facts, right, numbers_right)]
 
 
 def in_words(judged, named=False):
     """A breach of a rule if there is one, as a sentence, else up to two findings.
 
-    named: the mistake is known, and at most one of its consequences is worth a word: a stray access, which shows the
-    place, or where the numbers are right the first; that somewhat less was read is none
+    named: the mistake is known. Then at most one of its consequences is worth a word: a stray access shows the place.
     """
     said = [finding.text for finding in judged.structure if not (named and finding.text.endswith(USUAL))]
     if not judged.only_structure:
@@ -49,23 +47,15 @@ def breach(judged):
     return next((one.structure[0].text for one in judged if one.structure and one.outcome.facts.get("broken")), "")
 
 
-def _results(exercise):
-    return " and ".join(exercise.writes) or exercise.outputs[0].name
-
-
 # ---- where it was stored, and by whom
-
-def _stray(kind, name, where, program):
-    by = f"program {program}" if program else "a program"
-    verb = {"load": "loaded", "store": "stored", "atomic": "updated"}[kind]
-    into = {"load": "from ", "store": "to ", "atomic": ""}[kind] if name is None else ""
-    return Finding(f"stray_{kind}", f"{by} {verb} {into}{where}")
-
 
 def _stored(facts):
     # a GPU shows only what is there in the end
     how = "" if "moved" in facts else ", or stored as the NaN that lay there"
-    return [*(Finding("not_stored",
+    verbs = {"load": "loaded", "store": "stored", "atomic": "updated"}
+    return [*(Finding(f"stray_{kind}", f"{f'program {program}' if program else 'a program'} {verbs[kind]} {where}")
+              for (kind, _), (where, program) in facts.get("stray", {}).items()),
+            *(Finding("not_stored",
                       f"{missing} of the {total} elements of {name} were never stored{how}, the first {at}")
               for name, (missing, total, at) in facts.get("missed", {}).items()),
             *(Finding("stored_repeatedly",
@@ -111,24 +101,14 @@ def _exchanged(by, right, unit):
 
 # ---- how much was moved
 
-def _tiles(facts):
-    said = []
-    for name, most in facts.get("most", {}).items():
-        if (got := facts.get("largest", {}).get(name, 0)) > most:
-            said.append(Finding("tile_too_large",
-                                f"{got} elements of {name} were loaded at once: at most {most} are allowed"))
-    return said
-
-
-def _traffic(exercise, facts, right, numbers_right):
+def _traffic(facts, right, numbers_right):
     needed, moved = facts.get("needed", right.get("moved", {})), facts.get("moved", {})
     less = facts.get("fewer") or "needed" not in facts and numbers_right   # on modelled memory nothing comes unseen
-    said = []
-    for name, elements in facts.get("atomic", {}).items():
-        if elements:
-            said.append(Finding("atomics",
-                                f"atomics updated {elements} elements of {name}: each belongs to one program, "
-                                "so a store is enough"))
+    said = [Finding("tile_too_large", f"{got} elements of {name} were loaded at once: at most {most} are allowed")
+            for name, most in facts.get("most", {}).items() if (got := facts.get("largest", {}).get(name, 0)) > most]
+    said += [Finding("atomics", f"atomics updated {elements} elements of {name}: each belongs to one program, "
+                                "so a store is enough")
+             for name, elements in facts.get("atomic", {}).items() if elements]
     for name in sorted(set(needed) | set(moved)) if moved else ():
         got, wanted = moved.get(name, (0, 0)), needed.get(name, (0, 0))
         if wanted[0] < got[0] <= right.get("padded", {}).get(name, 0):
@@ -161,11 +141,8 @@ def _moved(name, verb, got, wanted, less, sure):
 def agree(a, b):
     """Did two Judged break the same rules? Traffic counts to the byte where nothing else tells mistakes apart."""
     counted = ["eager", "programs", "overwritten", "repeated"]
-    if "needed" not in a.outcome.facts or not a.wrong:
-        counted.append("moved")
-    if any(a.outcome.facts.get(key) != b.outcome.facts.get(key) for key in counted):
-        return False
-    kinds = [{event[:2] for event in x.outcome.facts.get("stray", ())} for x in (a, b)]
-    broken = [{finding.name for finding in x.outcome.facts.get("broken", ())} for x in (a, b)]
-    missed = [set(x.outcome.facts.get("missed", ())) for x in (a, b)]
-    return kinds[0] == kinds[1] and broken[0] == broken[1] and missed[0] == missed[1]
+    counted += ["moved"] * ("needed" not in a.outcome.facts or not a.wrong)
+
+    def seen(facts):
+        return [*map(facts.get, counted), *(set(facts.get(key, ())) for key in ("stray", "broken", "missed"))]
+    return seen(a.outcome.facts) == seen(b.outcome.facts)

@@ -197,6 +197,7 @@ said = compare("how often an N x N matrix crosses HBM in naive attention", my_cr
 from flashlab.memory import SRAMOverflow, kernel, load
 
 N = 256             # change me
+Q, K = (torch.randn(1024, 64) for _ in range(2))
 try:
     with Memory(), kernel("all_at_once", Q=Q, K=K):
         Q_all = load(Q, slice(0, N))

@@ -115,7 +115,7 @@ figures.curves({"mean of all keys": mean, "median key": median},
 
 # %%
 N, d = 512, 64
-V = torch.randn(N, d)
+Q, K, V = (torch.randn(N, d) for _ in range(3))
 S = torch.einsum("id,jd->ij", Q, K) * d**-0.5
 P = torch.softmax(S, dim=-1)
 O = torch.einsum("ij,jd->id", P, V)
@@ -225,10 +225,11 @@ my_nans = None
 # **Run and compare.** The plain formula fails on purpose, `naive_forward` does not. The mask is written out by hand, and $S$ is printed first, so that you see the empty rows.
 
 # %%
+Q, K, V = (torch.randn(n, 16) for n in (4, 2, 2))
 hidden = torch.tensor([[True, True], [True, True], [False, True], [False, False]])
-S = (Q[:4] @ K[:2].T * 16**-0.5).masked_fill(hidden, -float("inf"))
-O_formula = torch.softmax(S, dim=-1) @ V[:2]
-O_rung, L_rung = naive_forward(Q[:4], K[:2], V[:2], causal=True)
+S = (Q @ K.T * 16**-0.5).masked_fill(hidden, -float("inf"))
+O_formula = torch.softmax(S, dim=-1) @ V
+O_rung, L_rung = naive_forward(Q, K, V, causal=True)
 print(S.numpy().round(2))
 print(f"the formula: {O_formula.isnan().sum()} NaN; naive_forward: {O_rung.isnan().sum()} NaN")
 print(f"naive_forward: O starts {O_rung[0, :3].numpy()}, L is {L_rung.numpy().round(2)}")
@@ -343,7 +344,7 @@ my_matrices = None
 # **Run and compare.** `mem.hbm_peak` is the largest number of bytes that the function had allocated at any moment, besides its inputs.
 
 # %%
-peaks = {}
+peaks, d = {}, 64
 for N in [256, 512, 1024, 2048]:
     q, k, v = (torch.randn(N, d) for _ in range(3))
     with Memory() as peak:
@@ -383,6 +384,7 @@ my_operation = None     # "QKᵀ", "scale", "softmax", "PV" or "logsumexp"
 # **Run and compare.** The log of `Memory` has one event for each operation.
 
 # %%
+Q, K, V = (torch.randn(512, 64) for _ in range(3))
 with Memory() as mem:
     naive_forward(Q, K, V)
 moved = dict(zip(["QKᵀ", "scale", "softmax", "PV", "logsumexp"], [e.read + e.written for e in mem.log], strict=True))

@@ -188,9 +188,9 @@ def add_on_cpu(A, B, C, N):
         i = i + 1
 
 
-A, B, C = torch.randn(100), torch.randn(100), torch.empty(100)
-add_on_cpu(A, B, C, 100)
-print("C = A + B:", torch.equal(C, A + B))
+a, b, c = torch.randn(100), torch.randn(100), torch.empty(100)
+add_on_cpu(a, b, c, 100)
+print("c = a + b:", torch.equal(c, a + b))
 
 # %% [markdown]
 # On a GPU the loop goes away. You write what *one* thread does, and start as many threads as there is work. Each finds out who it is from `threadIdx.x`, its number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would.

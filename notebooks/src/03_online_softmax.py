@@ -350,17 +350,17 @@ check("ex03_merge")
 reveal("ex03_merge")
 
 # %% [markdown]
-# Does it work? Each half makes its state; the package's `merge` joins them, and the division comes last.
+# Does it work? Each half makes its state; the package's `merge`, here `merge_states`, joins them, and the division comes last.
 
 # %%
-from flashlab.rungs.online_softmax import merge
+from flashlab.rungs.online_softmax import merge as merge_states
 
 def state(s, V):
     m = s.max()
     p = torch.exp(s - m)
     return p @ V, m, p.sum()             # O, m, l
 
-O, m, l = merge(state(s[:100], V[:100]), state(s[100:], V[100:]))
+O, m, l = merge_states(state(s[:100], V[:100]), state(s[100:], V[100:]))
 print(f"merged: off by {(O / l - truth).abs().max():.1e} (measured here)")
 
 # %% [markdown]
@@ -383,19 +383,19 @@ figures.bars({f"worker {n}, {keys[n]} of 200 keys": 100 * share for n, share in 
 my_bits_agree = None     # True or False
 
 # %% [markdown]
-# **Run and compare.** One state stands for nothing at all: $(0, -\infty, 0)$, no keys seen. Merging with it must change nothing; it is to `merge` what 0 is to +.
+# **Run and compare.** One state stands for nothing at all: $(0, -\infty, 0)$, no keys seen. Merging with it must change nothing; it is to `merge_states` what 0 is to +.
 
 # %%
 from functools import reduce
 
 results = []
 for _ in range(50):
-    O, m, l = reduce(merge, [states[n] for n in torch.randperm(8)])
+    O, m, l = reduce(merge_states, [states[n] for n in torch.randperm(8)])
     results.append(O / l)
 spread = torch.stack(results).sub(truth).abs().amax()
 nothing = (torch.zeros(16), torch.tensor(-float("inf")), torch.tensor(0.0))
 print(f"50 orders: off by at most {spread:.1e} (measured here)")
-print("merging with no keys changes nothing:", torch.equal(merge(states[0], nothing)[0], states[0][0]))
+print("merging with no keys changes nothing:", torch.equal(merge_states(states[0], nothing)[0], states[0][0]))
 said = compare("all orders of merging agree to the bit", my_bits_agree, all(torch.equal(r, results[0]) for r in results))
 
 # %% [markdown]

@@ -249,14 +249,15 @@ def published_step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden):
 # **Run and compare.** The two loops of the paper, key blocks outside, which visit every tile and mask it where the key comes after the query.
 
 # %%
-Q, K, V = (torch.randn(64, 16) for _ in range(3))
+q, k, v = (torch.randn(64, 16) for _ in range(3))
 O, l, m = torch.zeros(64, 16), torch.zeros(64), torch.full((64,), -inf)
 for cols in tiles(64, 16):
     for rows in tiles(64, 16):
-        O[rows], l[rows], m[rows] = published_step(Q[rows], K[cols], V[cols], O[rows], l[rows], m[rows], 0.25,
+        O[rows], l[rows], m[rows] = published_step(q[rows], k[cols], v[cols], O[rows], l[rows], m[rows], 0.25,
                                                    hidden(rows, cols, 0, "cpu"))
 nan_rows = O.isnan().any(-1).sum().item()
-print(f"rows with NaN: {nan_rows} of 64; the other rows are off by {max_error(O[48:], attention(Q, K, V, causal=True)[0][48:]):.1e}")
+error = max_error(O[48:], attention(q, k, v, causal=True)[0][48:])
+print(f"rows with NaN: {nan_rows} of 64; the other rows are off by {error:.1e}")
 said = compare("rows of NaN by the printed lines", my_nan_rows, nan_rows)
 
 # %% [markdown]

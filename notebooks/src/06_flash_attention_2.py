@@ -25,7 +25,7 @@ from flashlab_course.check import check
 from flashlab_course.figures.chapter_06 import share_of, unit_times
 from flashlab_course.lesson import changes, compare, replay, reveal, yours
 from flashlab.memory import KiB, Memory, kernel, load, store, tiles
-from flashlab.oracle import attention, judge, max_error
+from flashlab.oracle import attention as exact_attention, judge, max_error
 from flashlab.rungs import fa1, fa2
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
@@ -274,7 +274,7 @@ two = slice(0, 2 * B)
 for cols in tiles(2 * B, B):
     O1, l1, m1, L1 = torch.zeros(N, d), torch.zeros(N), torch.full((N,), -inf), torch.empty(N)    # each starts from nothing
     fa1._key_block(Q, K[two], V[two], O1, l1, m1, L1, cols, B, None, d**-0.5, lambda rows, cols: None, 0.0)
-truth, _ = attention(Q, K[two], V[two])                                  # O1 is what the last one wrote
+truth, _ = exact_attention(Q, K[two], V[two])                            # O1 is what the last one wrote
 print(f"error when two key blocks race: {max_error(O1, truth):.2f}, where the largest |O| is {truth.abs().max():.2f}")
 
 # %% [markdown]
@@ -362,7 +362,7 @@ for part in tiles(128, 32):                                              # split
     P_w = torch.exp(S - m_w[:, None])
     warps.append((P_w @ V_j[part], m_w, P_w.sum(-1)))
 O_i, m_i, l_i = merge(merge(warps[0], warps[1]), merge(warps[2], warps[3]))
-print(f"split-K, merged: error {max_error(O_i / l_i[:, None], attention(Q_i, K_j, V_j)[0]):.1e}")
+print(f"split-K, merged: error {max_error(O_i / l_i[:, None], exact_attention(Q_i, K_j, V_j)[0]):.1e}")
 said = compare("exchange between warps for each tile", my_exchange, sum(x.nbytes for state in warps[1:] for x in state) / 1024, "KiB")
 figures.split_among_warps(B_r=64, B_c=128, d=64, warps=4)
 
@@ -422,7 +422,7 @@ def two_tiles(factor, O=None, m=None, l=None, keys=((0, 8), (8, 16))):
 
 S = Q[:4] @ K[:8].T * d**-0.5
 first = two_tiles(lambda alpha, l: alpha, keys=((0, 8),)), S.amax(-1), torch.exp(S - S.amax(-1, keepdim=True)).sum(-1)
-truth, _ = attention(Q[:4], K[:16], V[:16])
+truth, _ = exact_attention(Q[:4], K[:16], V[:16])
 
 # %%
 printed = max_error(two_tiles(lambda alpha, l: 1 / alpha), truth)

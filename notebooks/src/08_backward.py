@@ -47,9 +47,9 @@ _ = torch.manual_seed(0)
 my_gigabytes = None
 
 # %%
-N, K_in, M = 4096, 64, 64
-_ = compare("a Jacobian's size", my_gigabytes, 4 * N * M * N * K_in / 1e9, "GB")
-print(f"modelled: {N * M:,} outputs times {N * K_in:,} inputs. A small one, 3 rows of X, entry by entry:")
+inputs, outputs = 4096 * 64, 4096 * 64
+_ = compare("a Jacobian's size", my_gigabytes, 4 * outputs * inputs / 1e9, "GB")
+print(f"modelled: {outputs:,} outputs times {inputs:,} inputs. A small one, 3 rows of X, entry by entry:")
 W = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
 J = torch.autograd.functional.jacobian(lambda X: X @ W, torch.zeros(3, 2)).reshape(6, 6)
 figures.matrices({"": J}, "1 / 3 of it is not 0, and that is 3 copies of Wᵀ", "Definition: the Jacobian of Y = XW for X, taken by autograd.",
@@ -86,25 +86,24 @@ print("off by", *(f"{max_error(mine, truth):.0e}" for mine, truth in zip(product
 # %% [markdown]
 # ## Back through attention, one step at a time
 #
-# Attention is three steps: $S = QK^\top \cdot$ scale, $P = \mathrm{softmax}(S)$, $O = PV$. Two of the three are matrix products. To check each step of the way back, let autograd keep the gradients of the intermediates, all in float64.
+# Attention is three steps: $S = QK^\top \cdot$ scale, $P = \mathrm{softmax}(S)$, $O = PV$. Two of the three are matrix products. To check each step of the way back, let autograd keep the gradients of the intermediates, all in float64 and, so that capitals stay free for what comes below, in small letters.
 
 # %%
-N, d = 64, 16
-scale = d**-0.5
-Q, K, V, dO = (torch.randn(N, d).double() for _ in range(4))
-q, k, v = (T.clone().requires_grad_() for T in (Q, K, V))
+scale = 16**-0.5
+q, k, v = (torch.randn(64, 16).double().requires_grad_() for _ in range(3))
+do = torch.randn(64, 16).double()
 S = q @ k.T * scale
-P = torch.softmax(S, dim=-1)
+p = torch.softmax(S, dim=-1)
 S.retain_grad()
-P.retain_grad()
-(P @ v).backward(dO)
+p.retain_grad()
+(p @ v).backward(do)
 
 # %% [markdown]
 # **Step 1, through $O = PV$.** A product, so your rule applies as it stands: $dP$ and $dV$ in one call.
 
 # %%
-dP, dV = product_backward(P.detach(), V, dO)
-print(f"dP off by {max_error(dP, P.grad):.0e}, dV off by {max_error(dV, v.grad):.0e}")
+dP, dV = product_backward(p.detach(), v.detach(), do)
+print(f"dP off by {max_error(dP, p.grad):.0e}, dV off by {max_error(dV, v.grad):.0e}")
 
 # %% [markdown]
 # **Step 2, through the softmax.** Rows do not mix, so one row is enough. Its Jacobian is $\partial P_k/\partial S_j = P_k(\delta_{jk} - P_j)$, where $\delta_{jk}$ is 1 for $j = k$ and else 0. **Predict**: raise one score a little. By how much does the *sum* of the row's weights change, for each unit?
@@ -115,8 +114,8 @@ my_column_sum = None
 # %%
 row = S.detach()[7, :6]
 J = torch.autograd.functional.jacobian(lambda s: torch.softmax(s, dim=0), row)
-p = torch.softmax(row, dim=0)
-print(f"diag(p) - p pᵀ is off by {max_error(torch.diag(p) - p[:, None] * p, J):.0e}")
+p_row = torch.softmax(row, dim=0)
+print(f"diag(p) - p pᵀ is off by {max_error(torch.diag(p_row) - p_row[:, None] * p_row, J):.0e}")
 _ = compare("change of a row's sum", my_column_sum, round(J.sum(0).abs().max().item(), 9))
 n = int(J.diagonal().argmax())
 figures.matrices({"diag(p) − p pᵀ": J}, f"Raise score {n}: its own weight gains {J[n, n]:.2f} for each unit, the others lose as much together",
@@ -142,10 +141,10 @@ reveal("ex08_softmax_gradient")
 # $D$ is one number a row: the average of $dP$ under the weights $P$. **Step 3, through $S$**, is your rule once more, with the scale in front.
 
 # %%
-P_ = P.detach()
-D = (P_ * dP).sum(-1, keepdim=True)                              # (N, 1)
-dS = P_ * (dP - D)                                               # (N, N)
-dQ, dK_T = product_backward(Q, K.T, scale * dS)                  # S = scale · Q Kᵀ
+P_ = p.detach()
+D_ = (P_ * dP).sum(-1, keepdim=True)                             # (N, 1)
+dS = P_ * (dP - D_)                                              # (N, N)
+dQ, dK_T = product_backward(q.detach(), k.detach().T, scale * dS)      # S = scale · Q Kᵀ
 print(f"dS off by {max_error(dS, S.grad):.0e}, dQ by {max_error(dQ, q.grad):.0e}, dK by {max_error(dK_T.T, k.grad):.0e}")
 
 # %% [markdown]
@@ -493,23 +492,23 @@ print(copied.verdict({n: copied.corrected(n) for n in wrong}))
 # Now FA2. This time some of the wrong lines do not change a single digit, and all but one go back to the paper itself.
 
 # %%
-copied = misprints.COPIES["FA2"]
-copied
+copied_FA2 = misprints.COPIES["FA2"]
+copied_FA2
 
 # %%
 my_how_many_FA2, my_wrong_lines_FA2 = None, None
 
 # %%
-my_fixes = {}     # as above
-print(copied.verdict(my_fixes))
+my_fixes_FA2 = {}     # as above
+print(copied_FA2.verdict(my_fixes_FA2))
 
 # %%
-wrong = copied.wrong()
+wrong = copied_FA2.wrong()
 _ = compare("wrong lines of FA2's copy, how many", my_how_many_FA2, len(wrong))
 _ = compare("wrong lines of FA2's copy, which", my_wrong_lines_FA2, wrong)
-print(*(f"line {n}: {copied.corrected(n) or 'drop it'}" for n in wrong), sep="\n")
+print(*(f"line {n}: {copied_FA2.corrected(n) or 'drop it'}" for n in wrong), sep="\n")
 for n in wrong:
-    print(f"all mended but line {n}: {copied.verdict({k: copied.corrected(k) for k in wrong if k != n})}")
+    print(f"all mended but line {n}: {copied_FA2.verdict({k: copied_FA2.corrected(k) for k in wrong if k != n})}")
 
 # %% [markdown]
 # Lines 9 and 10 are line 9 of the paper, which loads $O_i$ for nothing and $dQ_i$ twice; line 1 takes its $D \in \mathbb{R}^d$ at its word. Only the missing $dO_i$ is the copyist's.
@@ -526,8 +525,7 @@ my_results = None
 
 # %%
 O, L = fa2_forward(Q, K, V)
-P, D = torch.exp(Q @ K.T * d**-0.5 - L[:, None]), (dO * O).sum(-1)
-dS = P * (dO @ V.T - D[:, None])
+dS = torch.exp(Q @ K.T * d**-0.5 - L[:, None]) * (dO @ V.T - (dO * O).sum(-1, keepdim=True))
 parts = torch.stack([d**-0.5 * dS[0, cols] @ K[cols, 0] for cols in tiles(N, 64)])      # what each key block adds to dQ[0, 0]
 sums = []
 for _ in range(300):
@@ -579,15 +577,15 @@ reveal("ex08_dq_block")
 my_passes = {"products": None, "fewer bytes": None}     # a number; "one kernel" or "two passes"
 
 # %%
-Q, K, V, dO = (torch.randn(N, d).bfloat16() for _ in range(4))
-O, L = fa2_forward(Q, K, V)
-O1, l, m = fa1_forward(Q, K, V, return_lm=True)
+Q16, K16, V16, dO16 = (torch.randn(N, d).bfloat16() for _ in range(4))
+O, L = fa2_forward(Q16, K16, V16)
+O1, l, m = fa1_forward(Q16, K16, V16, return_lm=True)
 runs = {}
-for f, saved in ((fa1_backward, (O1, dO, l, m)), (fa2_backward, (O, dO, L)), (fa2_backward_two_pass, (O, dO, L))):
+for f, saved in ((fa1_backward, (O1, dO16, l, m)), (fa2_backward, (O, dO16, L)), (fa2_backward_two_pass, (O, dO16, L))):
     with Memory() as mem:
-        grads = f(Q, K, V, *saved)
+        grads = f(Q16, K16, V16, *saved)
     runs[f.__name__] = mem
-    assert judge_gradients(*grads, Q, K, V, dO).ok
+    assert judge_gradients(*grads, Q16, K16, V16, dO16).ok
 one, two = (runs[name].read + runs[name].written for name in ("fa2_backward", "fa2_backward_two_pass"))
 truth = {"products": runs["fa2_backward_two_pass"].matmul_flops / 2 / N / N / d, "fewer bytes": "two passes" if two < one else "one kernel"}
 _ = compare("backward in two passes", my_passes, truth)
@@ -637,9 +635,9 @@ reveal("ex08_autograd_function")
 
 # %%
 operator = lambda Q, K, V, **options: flashlab.flash_attention(Q[None, None], K[None, None], V[None, None], **options)[0, 0]
-Q, K, V = (torch.randn(n, x).double().requires_grad_() for n, x in ((6, 4), (5, 4), (5, 3)))
+few = [torch.randn(n, x).double().requires_grad_() for n, x in ((6, 4), (5, 4), (5, 3))]      # queries, keys, values
 for causal in (False, True):
-    print("gradcheck:", torch.autograd.gradcheck(lambda Q, K, V: operator(Q, K, V, causal=causal), (Q, K, V)))
+    print("gradcheck:", torch.autograd.gradcheck(lambda Q, K, V: operator(Q, K, V, causal=causal), few))
 
 # %% [markdown]
 # gradcheck wants float64. **Predict** why that matters: what is the smallest relative error that differences in *float32* reach, whatever the step: $10^{-7}$, $10^{-5}$ or $10^{-3}$?
@@ -680,7 +678,7 @@ class TwiceItsGradient(torch.autograd.Function):
 
 
 try:
-    torch.autograd.gradcheck(lambda Q, K, V: operator(Q, TwiceItsGradient.apply(K), V), (Q, K, V))
+    torch.autograd.gradcheck(lambda Q, K, V: operator(Q, TwiceItsGradient.apply(K), V), few)
 except RuntimeError as error:
     print(str(error).splitlines()[0].rstrip(","))
 
@@ -708,9 +706,9 @@ _ = compare("second derivative of a cube", my_second, seen[0])
 
 # %%
 for name, loss in (("sum", lambda O: O.sum()), ("square", lambda O: O.square().sum())):
-    dQ, = torch.autograd.grad(loss(operator(Q, K, V)), Q, create_graph=True)
+    dQ, = torch.autograd.grad(loss(operator(*few)), few[0], create_graph=True)
     try:
-        (Q.sum() + dQ.square().sum()).backward()
+        (few[0].sum() + dQ.square().sum()).backward()
     except RuntimeError as error:
         print(f"after {name}: {str(error).split(':')[0]}")
 

@@ -145,9 +145,9 @@ check("ex09_vector_add")
 from flashlab_course.gpu import vector_add as vectors
 
 N, B = 10, 4
-X, Y, Out = torch.randn(N, device=device), torch.randn(N, device=device), torch.empty(N, device=device)
-figures.vector_accesses({"wanted": touched(lambda: vectors.vector_add(X, Y, B=B)),
-                         "yours": touched_by("ex09_vector_add", 2.0, X, Y, Out, B)})
+x, y, out = torch.randn(N, device=device), torch.randn(N, device=device), torch.empty(N, device=device)
+figures.vector_accesses({"wanted": touched(lambda: vectors.vector_add(x, y, B=B)),
+                         "yours": touched_by("ex09_vector_add", 2.0, x, y, out, B)})
 
 # %%
 reveal("ex09_vector_add")

@@ -379,10 +379,11 @@ my_units = {"A100": None, "H100": None, "B200": None}
 
 # %%
 A = meta(4096, 4096)
-common |= {"A": A, "B": A, "C": A, "precision": "ieee", "stride_Bk": 4096, "stride_Bn": 1}
+common_ieee = common | {"A": A, "B": A, "C": A, "precision": "ieee", "stride_Bk": 4096, "stride_Bn": 1}
 small, large = {"B_m": 128, "B_n": 128, "B_k": 64, "num_warps": 8}, {"B_m": 128, "B_n": 256, "B_k": 64, "num_warps": 8}
 jobs = {"A100": (80, small), "H100": (90, large), "B200": (100, large), "H100, 4 warps": (90, large | {"num_warps": 4})}
-binaries = dict(zip(jobs, compile_all([(matmuls.matmul_kernel, common | tiles, arch) for arch, tiles in jobs.values()]), strict=True))
+found = compile_all([(matmuls.matmul_kernel, common_ieee | tiles, arch) for arch, tiles in jobs.values()])
+binaries = dict(zip(jobs, found, strict=True))
 units = {name: next(word for word in ("tcgen05.mma", "wgmma", "mma.sync") if word in binaries[name].ptx) for name in jobs}
 compare("the instruction that multiplies", my_units, {name: units[name] for name in ("A100", "H100", "B200")})
 for name, binary in binaries.items():

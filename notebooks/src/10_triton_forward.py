@@ -274,8 +274,8 @@ def in_nan(T, rows=16):
     return room[:len(T)]
 
 
-N_q, N_k, d = 50, 40, 32
-Q, K, V = (in_nan(torch.randn(n, d, device=device)) for n in (N_q, N_k, N_k))
+N_k = 40
+Q, K, V = (in_nan(torch.randn(n, 32, device=device)) for n in (50, N_k, N_k))
 
 # %% [markdown]
 # **Predict** for each of the four: "right", "wrong" but finite, or "NaN"? Mind the third: hidden scores, unguarded loads. Its weights for the keys that do not exist are exactly 0.
@@ -301,10 +301,10 @@ _ = compare("ragged tail with these guards", my_tails, words)
 # The second is the sly one: finite, smooth, wrong. A key of zeros scores 0, and $e^{0 - m}$ is a weight. It is attention over 48 keys, eight of them zero:
 
 # %%
-zeros = torch.zeros(8, d, device=device)
+zeros = torch.zeros(8, 32, device=device)
 phantom, _ = attention(Q, torch.cat([K, zeros]), torch.cat([V, zeros]))
 print(f"'loads' against attention with eight keys of zeros: {max_error(results['loads'], phantom):.1e}")
-P = torch.softmax(Q @ torch.cat([K, zeros]).T * d**-0.5, -1)
+P = torch.softmax(Q @ torch.cat([K, zeros]).T * 32**-0.5, -1)
 figures.matrices({"": P.cpu()}, f"Eight keys of zeros behind the last real one take {P[:, N_k:].sum() / P.sum():.0%} of the weight",
                  f"Measured here: the softmax of the scores that a load mask alone leaves; keys from {N_k} on do not exist.", "key", "query",
                  number="")
@@ -342,6 +342,7 @@ my_nan_rows = None
 # **Run.** The first of the two calls goes wrong on purpose.
 
 # %%
+Q, K, V = (in_nan(torch.randn(n, 32, device=device)) for n in (50, 40, 40))
 for guards in (("loads", "scores"), ("loads", "scores", "m_safe")):
     O = forward_with(guards, Q, K, V, causal=True)
     verdict = judge(O, None, Q, K, V, causal=True)
@@ -586,12 +587,12 @@ def product_kernel(A, B, C, upcast: tl.constexpr, n: tl.constexpr):
     tl.store(C + at, tl.dot(a, b, input_precision="ieee"))
 
 
-A, B = (torch.randn(16, 16, device=device, dtype=torch.bfloat16) for _ in range(2))
+left, right = (torch.randn(16, 16, device=device, dtype=torch.bfloat16) for _ in range(2))
 errors = {}
 for upcast in (False, True):
     C = torch.empty(16, 16, device=device)
-    product_kernel[(1,)](A, B, C, upcast, 16)
-    errors[upcast] = max_error(C, A.double() @ B.double())
+    product_kernel[(1,)](left, right, C, upcast, 16)
+    errors[upcast] = max_error(C, left.double() @ right.double())
     print(f"{how}, upcast={upcast}: off by {errors[upcast]:.1e}")
 _ = compare("a bfloat16 product here", my_bf16_error, errors[False])
 

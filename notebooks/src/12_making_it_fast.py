@@ -277,9 +277,9 @@ print("on this machine:", found or "nothing has been searched, so the sizes pick
 my_tiles = {"the slowest, times": None, "by hand, per cent longer": None}
 
 # %%
-tried, by_hand = search_rows(searched, "fa2_tuned_forward", 64, 4096, False), best_tiles(64, torch.bfloat16, False)
-fastest, slowest = tried[0], tried[-1]
-hand_ms = next(row["ms"] for row in tried if tuple(row["tiles"]) == by_hand)
+timed, by_hand = search_rows(searched, "fa2_tuned_forward", 64, 4096, False), best_tiles(64, torch.bfloat16, False)
+fastest, slowest = timed[0], timed[-1]
+hand_ms = next(row["ms"] for row in timed if tuple(row["tiles"]) == by_hand)
 said = compare("a search over tiles against the hand", my_tiles, {"the slowest, times": slowest["ms"] / fastest["ms"],
                                                                  "by hand, per cent longer": 100 * (hand_ms / fastest["ms"] - 1)})
 for what, tiles in {"fastest": fastest["tiles"], "slowest": slowest["tiles"], "by hand": by_hand}.items():
@@ -287,7 +287,8 @@ for what, tiles in {"fastest": fastest["tiles"], "slowest": slowest["tiles"], "b
 done = sum(row["ms"] is not None for row in searched["rows"])
 whose = {row["implementation"] for row in searched["rows"]}
 print(f"that run tried {done} of {len(searched['rows'])} choices in the time it had, for {len(whose)} rungs")
-figures.times_of_tiles(tried, f"Recorded on {bench.where(searched)}: {label('fa2_tuned_forward')}, d = 64, N = 4096, no mask.")
+figures.times_of_tiles(timed, f"Recorded on {bench.where(searched)}: {label('fa2_tuned_forward')}, "
+                       "d = 64, N = 4096, no mask.")
 
 # %% [markdown]
 # **Compare.** With one stage nothing is loaded ahead, and no tile is at its best. Four are the best for some tiles and the worst for others. And the cost: each choice is compiled, held against float64 and timed, for each head dimension, mask and dtype, on each kind of GPU. **Predict** what the search adds to the rung before.

@@ -406,7 +406,7 @@ my_rotation = None
 # %%
 from flashlab.operator.fp8 import flash_attention_fp8, hadamard
 
-N, d = 1024, 128
+N = 1024
 few = [torch.randn(N, d) + 10 * torch.randn(N, d) * (torch.rand(N, d) < 0.001) for _ in range(2)]    # one in a thousand is large
 M = hadamard(d) / d**0.5                                                 # signs, divided: each row mixes all columns alike
 Q, K = few
@@ -620,9 +620,9 @@ print("same bits:", torch.equal(paged, O))
 
 # %%
 one = slice(1, 2)                                                        # the second text
-O, L = flashlab.flash_attention_decode(Q[one], K_cache[one], V_cache[one], lengths[one] + 1, window=(15, 0), return_lse=True,
-                                       backend="triton")
-print(judge(O, L, Q[one], K[one, :, :101], V[one, :, :101], window=(15, 0)))
+seen = flashlab.flash_attention_decode(Q[one], K_cache[one], V_cache[one], lengths[one] + 1, window=(15, 0),
+                                       return_lse=True, backend="triton")
+print(judge(*seen, Q[one], K[one, :, :101], V[one, :, :101], window=(15, 0)))
 
 # %% [markdown]
 # **Takeaway.** The kernel is FA2's loop with other bounds and other addresses. What is new in decoding is who gets which keys.
@@ -657,11 +657,12 @@ def graph_of(step):
 
 
 if device == "cuda":
-    counts, out = lengths + 1, torch.empty_like(Q)
+    Q, counts = torch.randn(3, 8, 1, 32, device=device), torch.tensor([6, 101, 65], dtype=torch.int32, device=device)
+    (K_cache, V_cache), out = torch.randn(2, 3, 2, 128, 32, device=device), torch.empty_like(Q)
     graph = graph_of(lambda: out.copy_(flashlab.flash_attention_decode(Q, K_cache, V_cache, counts)))
     counts -= 1                                                          # other numbers in the same tensor
     graph.replay()
-    print("replayed with one key less:", judge(out[:1], None, Q[:1], K[:1, :, :5], V[:1, :, :5]))
+    print("replayed with one key less:", judge(out[:1], None, Q[:1], K_cache[:1, :, :5], V_cache[:1, :, :5]))
 else:
     print("no GPU here: nothing to launch, nothing to record")
 

@@ -346,8 +346,10 @@ else:
     said = compare("speed-up of the largest ring", my_speedup, last["speedup"], "times")
 fig = None
 if recorded:
-    ring = [row | {"line": f"{row['ranks']} GPUs, {row['mode']}, {row['passes']}"} for row in recorded["rows"] if row["ms"] and row["ranks"] > 1]
-    fig = figures.curves(figures.series(ring, "N", "speedup", of="line"), f"{last['ranks']} GPUs are {last['speedup']:.2f} times as fast as one",
+    speedups = [row | {"line": f"{row['ranks']} GPUs, {row['mode']}, {row['passes']}"} for row in recorded["rows"]
+                if row["ms"] and row["ranks"] > 1]
+    fig = figures.curves(figures.series(speedups, "N", "speedup", of="line"),
+                         f"{last['ranks']} GPUs are {last['speedup']:.2f} times as fast as one",
                          f"Recorded on {bench.where(recorded)}.", "N, rows of the whole sequence", "times as fast as one GPU", log="x",
                          ceilings={f"{last['ranks']} GPUs": last["ranks"]}, ylim=(0, None))
 fig

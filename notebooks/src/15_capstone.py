@@ -362,13 +362,14 @@ my_gain_of_a_graph = None
 
 # %%
 writing = load_results("gpt_h200", "generation")
-steps = {(row["prompt"], row["batch"], row["cached"], row["graph"]): row for row in writing["generation"]}
-gain = steps[1024, 1, True, True]["tokens_s"] / steps[1024, 1, True, False]["tokens_s"]
+generation = {(row["prompt"], row["batch"], row["cached"], row["graph"]): row for row in writing["generation"]}
+gain = generation[1024, 1, True, True]["tokens_s"] / generation[1024, 1, True, False]["tokens_s"]
 _ = compare("what a graph gives", my_gain_of_a_graph, gain, "times")
 for N, batch in ((1024, 1), (32768, 8)):
-    without, cached, graph = (steps[N, batch, *way]["tokens_s"] for way in ((False, False), (True, False), (True, True)))
+    ways = (False, False), (True, False), (True, True)
+    without, cached, graph = (generation[N, batch, *way]["tokens_s"] for way in ways)
     print(f"{batch} x {N:,} tokens: {without:,.0f} tokens/s without a cache, {cached:,.0f} with one, {graph:,.0f} in a graph, "
-          f"{steps[N, batch, True, True]['bound_tokens_s']:,.0f} at most")
+          f"{generation[N, batch, True, True]['bound_tokens_s']:,.0f} at most")
 
 # %% [markdown]
 # **Compare.** Without a graph a step takes nine to sixteen milliseconds, behind 1,024 tokens as behind 32,768: the host's time. With one, eight readers behind 32,768 tokens are written for at 78 % of what memory allows; a single one behind 1,024 still waits for the starts of hundreds of small kernels, and fusing those is what is left.

@@ -22,10 +22,10 @@ from flashlab_course import bench, figures
 from flashlab_course.skip import skip_the_rest
 
 try:
-    results, source = bench.live_or_recorded()
-    counters, backward = bench.load_results("counters_h100"), bench.load_results("backward_h200")
+    loaded, source = bench.live_or_recorded()
+    counters, loaded_backward = bench.load_results("counters_h100"), bench.load_results("backward_h200")
     print(f"Run times below are {source}.\nCounters are recorded on {bench.where(counters)},")
-    print(f"the backward pass on {bench.where(backward)}.")
+    print(f"the backward pass on {bench.where(loaded_backward)}.")
 except FileNotFoundError as error:
     print(str(error).replace(f"{bench.ROOT}/", ""))
     skip_the_rest("There are no results to plot.")
@@ -38,7 +38,7 @@ except FileNotFoundError as error:
 # %%
 from flashlab_course.lesson import compare, yours
 
-results, backward = yours.into(results), yours.into(backward)
+results, backward = yours.into(loaded), yours.into(loaded_backward)
 for run, exercise in ((results, "ex10_triton_forward"), (backward, "ex11_dkdv")):
     if any(row["implementation"] == "yours" for row in run["rows"]):
         print(f"{exercise}: in the plots, measured here" + ("" if run is results else "; its rivals are recorded"))
