@@ -124,6 +124,7 @@ WRITTEN = {
 def test_a_learners_file_is_left_alone_and_named(sandbox, capsys, way):
     text = WRITTEN[way] if isinstance(WRITTEN[way], bytes) else WRITTEN[way].encode()
     source.exercise_path(NAME).write_bytes(text)
+    source.put(sandbox / "my" / progress.FILE, '{"ex03_merge": {"hints": "many", "passed": 3}, "ex01_heads": 1}')
     cli.main([])
     assert f"\n{NAME} " in capsys.readouterr().out
     assert source.exercise_path(NAME).read_bytes() == text

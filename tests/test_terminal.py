@@ -113,6 +113,26 @@ def test_the_version_is_the_packages(capsys):
 
 # ---- files
 
+COUNT = """
+import sys
+from flashlab_course.check import progress
+print("ready", flush=True); sys.stdin.readline()
+for n in range(25):
+    progress.update(f"ex{sys.argv[1]}_{n}", tries=n)
+"""
+
+
+@pytest.mark.skipif(progress.fcntl is None, reason="this system has no fcntl")
+def test_processes_that_write_at_once_lose_nothing(sandbox):
+    both = [python("-c", COUNT, name, stdin=subprocess.PIPE) for name in "AB"]
+    assert [run.stdout.readline() for run in both] == ["ready\n"] * 2
+    for run in both:
+        run.stdin.write("\n")
+        run.stdin.flush()
+    assert [run.communicate()[1] for run in both] == ["", ""]
+    assert len(progress.load(progress.FILE)) == 50
+
+
 def read_only(*args, **kwargs):
     raise PermissionError(30, "Read-only file system")
 
@@ -135,8 +155,10 @@ def test_a_stub_that_cannot_be_written_is_said(sandbox, monkeypatch, capsys):
     assert capsys.readouterr().out == f"my/exercises/{NAME}.py could not be written: Read-only file system\n"
 
 
-@pytest.mark.parametrize("text", ['{"ex03_merge": {}, "ex99": 3}', "null", "", "\xff"])
-def test_a_progress_file_counts_as_far_as_it_can_be_read(sandbox, text, capsys):
+@pytest.mark.parametrize("text",
+                         ["[" * 100_000, '{"ex03_merge": {"hints": -3, "tries": null, "passed": "yes", "stub": [1]}}',
+                          '{"ex03_merge": [1], "ex99": 3}', "null", "\xff"])
+def test_a_progress_file_of_any_content_counts_as_far_as_it_is_right(sandbox, text, capsys):
     (sandbox / "my" / progress.FILE).write_bytes(text.encode("latin-1"))
     assert not any(progress.of(NAME).values())
     assert cli.main(["check"]) == 0 and cli.main(["check", NAME, "--hint"]) == 1

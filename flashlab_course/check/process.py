@@ -44,9 +44,11 @@ class Lost(Exception):
             self.text = "it went on long after its time was over: in a call into C, or catching every exception"
         elif code < 0:
             perhaps = ", perhaps because the machine ran out of memory" if code == -signal.SIGKILL else ""
-            self.kind, self.text = "crash", f"its process was ended by a signal ({signal.strsignal(-code)}){perhaps}"
+            self.kind = "crash"
+            self.text = f"its process was ended by a signal ({signal.strsignal(-code)}){perhaps}"
         else:
-            self.kind, self.text = "ended", f"it ended the whole process (os._exit, code {code})"
+            self.kind = "ended"
+            self.text = f"it ended the whole process (os._exit, code {code})"
 
     def lines(self, file):
         """[(line number, function)], the innermost last."""
@@ -65,7 +67,8 @@ def apart(work, *args, imports=(), here=False):
             _import(imports)
             code, reply = _forked(lambda: work(*args), trace)
         else:
-            code, reply = _ask((imports, trace, carry.pack((work, args)), dict(os.environ), os.getcwd(), sys.path))
+            packed = carry.pack((work, args))
+            code, reply = _ask((imports, trace, packed, dict(os.environ), os.getcwd(), sys.path))
         if reply is None:
             raise Lost(code, trace.read_text(errors="replace") if trace.exists() else "")
     result, error = pickle.loads(reply)
