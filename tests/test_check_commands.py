@@ -241,16 +241,16 @@ def test_solutions_are_shown_after_the_pass(sandbox, capsys):
 # ---- --watch
 
 def rounds(monkeypatch, *actions):
-    """A pause that does the next of these things, and in the end is interrupted."""
+    """Each pause does the next of these things, and in the end is interrupted."""
     todo = iter(actions)
 
-    def pause():
+    def pause(seconds):
         action = next(todo, None)
         if action is None:
             raise KeyboardInterrupt
         action()
 
-    monkeypatch.setattr(cli, "pause", pause)
+    monkeypatch.setattr(cli, "sleep", pause)
 
 
 def test_watching_checks_what_is_saved_and_goes_on_after_a_pass(sandbox, capsys, monkeypatch):
@@ -322,7 +322,7 @@ def test_the_table_of_what_is_begun_is_the_overviews(sandbox, capsys):
     progress.update("ex01_attention", passed=True)
     panel = check()
     assert f"1 of {len(form.names())} passed. Next: {NAME} · " in str(panel)
-    assert "flashlab-check overview" in panel._repr_html_() and f'check("{NAME}")' in panel._repr_html_()
+    assert "flashlab-check" in panel._repr_html_() and f'check("{NAME}")' in panel._repr_html_()
     for name in form.names():
         progress.update(name, passed=True)
     assert check().next is None and str(check()).endswith(f"{len(form.names())} of {len(form.names())} passed.")

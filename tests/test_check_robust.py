@@ -62,21 +62,10 @@ class HostileError(Exception):
     __str__ = Hostile.__repr__
 
 
-class InterpreterError(Exception):
-    """Of the name that Triton's interpreter wraps errors in."""
-
-
-def causes_itself(S):
-    error = InterpreterError("round and round")
-    error.__cause__ = error
-    raise error
-
-
 @pytest.mark.parametrize("fn, mistake, words", [
     (deep, "raised", "called itself until Python gave up"),
     (raises, "raised", "it raised RuntimeError: "),
     (lambda S: (_ for _ in ()).throw(HostileError()), "raised", "it raised HostileError: (its message cannot be had"),
-    (causes_itself, "raised", "it raised InterpreterError: round and round"),
     (changes_input, "changed_inputs", "it changed its input S in place"),
     (lambda S: (right(S), S.resize_(1))[0], "changed_inputs", "it changed its input S into another shape or dtype"),
     (returns_right_view, "changed_inputs", "it changed its input S in place"),
@@ -156,7 +145,7 @@ class Callable:
     (functools.partial(right), True), (functools.partial(right, T=1), False), (Callable(), True),
     (lambda *given: right(*given), True), (lambda S, *, T=0: right(S), True), (lambda **given: 0, False),
     (torch.exp, False),
-    (Hostile(), False), (torch, False), (functools.wraps(right)(lambda *given: right(*given)), True),
+    (torch, False), (functools.wraps(right)(lambda *given: right(*given)), True),
 ], ids=lambda thing: None if isinstance(thing, bool) else "candidate")
 def test_candidates_of_every_kind(fn, passed):
     assert said(fn).passed == passed, str(said(fn))
@@ -294,16 +283,15 @@ def test_a_formula_that_is_off_by_one_term_is_told_which():
 
 # ---- the report
 
-def test_the_panel_follows_the_theme_escapes_what_was_written_and_has_text_as_well():
+def test_the_panel_follows_the_theme_and_escapes_what_was_written():
     def bad(S):
         print("<script>")
         raise ValueError("<script>alert(1)</script>")
 
     for report in (said(right), said(bad), check(NAME), said(lambda S: S.abs())):
-        bundle = report._repr_mimebundle_()
-        assert bundle["text/plain"] == str(report)
-        assert "var(--jp-content-font-color1" in bundle["text/html"] and "var(--jp-layout-color1" in bundle["text/html"]
-        assert "<script" not in bundle["text/html"]
+        panel = report._repr_html_()
+        assert "var(--jp-content-font-color1" in panel and "var(--jp-layout-color1" in panel
+        assert "<script" not in panel
 
 
 def test_uninitialised_memory_cannot_look_right():

@@ -2,7 +2,7 @@
 
 import argparse
 import textwrap
-import time
+from time import sleep
 
 from flashlab_course import command
 from flashlab_course.check import checker, form, overview, progress, source, stubs
@@ -58,12 +58,14 @@ def show_overview(names=()):
     """Every exercise, or these, with its state; those begun are checked. Not begun is no failure."""
     failed = []
     print(overview.HEADING)
-    for name, *row, state in overview.Overview.now(names).rows:
+    rows = {name: overview.row_text(name, state) for name, state in overview.Overview.now(names).states.items()}
+    for name, row in rows.items():
         if stubs.own_text(name) is not None:
             report = checker.checked(name, terminal=True)
             state = overview.PASSED if report else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report else [report]
-        print(overview.row_text(name, *row, state), flush=True)
+            row = overview.row_text(name, state)
+        print(row, flush=True)
     for report in failed:
         print(f"\n{report}")
     print(f"\n{overview.Overview.now(names).last_line()}")
@@ -84,7 +86,7 @@ def watch(name):
         while name is not None:
             text = stubs.present(name)
             if text == seen:
-                pause()
+                sleep(PAUSE)
                 continue
             report, seen = checker.checked(name, terminal=True), text
             print(f"\n{'─' * 100}\n{report}", flush=True)
@@ -97,10 +99,6 @@ def watch(name):
     except KeyboardInterrupt:
         print()
     return 0
-
-
-def pause():
-    time.sleep(PAUSE)
 
 
 def reset(names):

@@ -70,8 +70,8 @@ def _of_tensors(exercise, n, wrong):
         return f"{output.name} {_not_finite(exercise, output, x, odd, first.case.sizes)}"
     if all((x == 0).all() for x, *_ in triples):
         return f"{output.name} is 0 everywhere"
-    return _factor(output.name, wrong, triples) or where.region(output.name, output.axes,
-                                                                where.wrong_entries(x, y, bound), first.case.sizes)
+    entries = where.wrong_entries(x, y, bound)
+    return _factor(output.name, wrong, triples) or where.region(output.name, output.axes, entries, first.case.sizes)
 
 
 def _not_finite(exercise, output, x, odd, sizes):
@@ -97,9 +97,7 @@ def _factor(name, wrong, triples):
         if largest < 1e-6 or abs(factor) < 1e-6 or not ((x - factor * y).abs() <= near).all():
             return ""
         factors.append(factor)
-    if sum(y.numel() for _, y, _ in triples) < ENOUGH:
-        return ""
-    if abs(factors[0] - 1) < 1e-3:
+    if sum(y.numel() for _, y, _ in triples) < ENOUGH or abs(factors[0] - 1) < 1e-3:
         return ""
     said = f"every entry of {name} is {factors[0]:.4g} times what it should be"
     known = [_constants(k.case.make() | k.case.sizes) for k in wrong]

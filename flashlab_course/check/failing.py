@@ -14,11 +14,10 @@ from flashlab_course.check import form, judge, loading
 
 def case_of(exercise, case):
     """The case of that name. Raises: KeyError with the names there are."""
-    for known in [*exercise.cases, *(wide.narrow for wide in exercise.cases if wide.narrow is not None)]:
-        if known.name == case:
-            return known
-    raise KeyError(f"{exercise.name} has no case {case!r}; it has "
-                   f"{', '.join(repr(known.name) for known in exercise.cases)}")
+    known = {one.name: one for wide in exercise.cases for one in (wide, wide.narrow) if one is not None}
+    if case not in known:
+        raise KeyError(f"{exercise.name} has no case {case!r}; it has {', '.join(map(repr, known))}")
+    return known[case]
 
 
 def case_inputs(name, case):
@@ -36,10 +35,9 @@ def expected(name, case):
 
 
 def run_case(name, case, fn=None):
-    """{result: what fn makes of this case}. fn is called as the checker calls it, in your own process: print and debug
-    in it.
+    """{result: what fn, or without it the function in exercises/, makes of this case}.
 
-    Without fn it is the one in exercises/.
+    It is called as the checker calls it, in your own process: print and debug in it.
     """
     exercise = form.exercise(name)
     fn = loading.function_from_file(exercise)[0] if fn is None else fn

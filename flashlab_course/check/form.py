@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
-import numpy
 import torch
 
 from flashlab_course.check import source
@@ -27,8 +26,7 @@ class Case:
     sizes: dict = field(default_factory=dict)    # what the report prints, and what the block numbers are counted with
     loose: float = 0.0         # relative error allowed on top: eps · |score| where scores are large
     units: int = 16            # units in the last place allowed on top; fewer where all of the arithmetic is exact
-    # the same in float32, for an answer that cannot take this one's float64
-    narrow: "Case | None" = None
+    narrow: "Case | None" = None    # the same in float32, for an answer that cannot take this one's float64
 
     def __str__(self):
         return f"{self.name} ({', '.join(f'{k} {v}' for k, v in self.sizes.items())})" if self.sizes else self.name
@@ -70,9 +68,6 @@ class Mistake:
         self.name, self.what, self.look, self.stray, self.swaps, self.body = name, what, look, stray, swaps, body
         self.forms = [self, *(Mistake(name, what, look, *other) for other in also)]
 
-    def __repr__(self):
-        return f"Mistake({self.name!r})"
-
     def apply(self, parsed):
         """The wrong version of a parsed solution. Raises: source.SourceError if the text no longer matches."""
         return parsed.edited(self.name, self.swaps, self.body)
@@ -91,25 +86,20 @@ class Exercise:
     truth: Callable | None = None        # (**inputs) -> outputs in float64; None: the solution in float64
     call: Callable | None = None         # (fn, inputs) -> outputs; None: fn with the solution's own signature
     sram_bytes: Callable | None = None   # (**inputs) -> bytes: run under flashlab.memory.Memory and hold the traffic
-    # (shape, **inputs) -> a sentence if no tensor of that shape may be made, else None
-    forbid: Callable | None = None
+    forbid: Callable | None = None       # (shape, **inputs) -> a sentence if no tensor of that shape may be made
     without: tuple = ()                  # what may not be called: keys of points.LIBRARY, "autograd"
     off_limits: tuple = ()               # rooms of flashlab that may not be called, besides points.READY
-    # (**inputs) -> ("heads", 8): no line may run 8 times; None where that tells nothing
-    loops: Callable | None = None
+    loops: Callable | None = None        # (**inputs) -> ("heads", 8): no line may run 8 times; or None
     most: Callable | None = None         # (**inputs) -> {tensor: most elements in one load}
     reads: tuple = ()                    # Triton: the inputs that are put between NaNs
     writes: tuple = ()                   # Triton: the outputs that are poisoned; they are the results
-    # Triton: (**inputs) -> {tensor: (elements loaded, elements stored)}, the closed form
-    traffic: Callable | None = None
+    traffic: Callable | None = None      # Triton: (**inputs) -> {tensor: (elements loaded, elements stored)}
     fewer: Callable | None = None        # (**inputs) -> may a right answer move less than that, or than the solution?
-    # (exercise, fn) -> (Mistake, what was seen) or None: what no case can show
-    after: list = field(default_factory=list)
+    after: list = field(default_factory=list)    # (exercise, fn) -> (Mistake, what was seen): what no case shows
     terms: Callable | None = None        # (**inputs) -> {name: number}: what a wrong whole number may be off by
     ints_only: bool = False              # the answers are whole numbers: compared exactly
     seconds: float = 3                   # per case
-    # (fn, **inputs): a call on modelled memory for the player, where `call` makes none
-    show: Callable | None = None
+    show: Callable | None = None         # (fn, **inputs): a call on modelled memory for the player
     name: str = ""
 
     @property
@@ -132,7 +122,6 @@ class Exercise:
 
     @property
     def head(self):
-        """Title, chapter, difficulty, minutes."""
         return self.parsed.head
 
     @property
@@ -155,8 +144,8 @@ class Exercise:
         parsed = self.parsed
         for mistake in mistakes:
             parsed = mistake.apply(parsed)
-        return source.load_text(parsed.text,
-                                f"{self.name} with {' and '.join(m.name for m in mistakes)}")[self.function]
+        title = f"{self.name} with {' and '.join(m.name for m in mistakes)}"
+        return source.load_text(parsed.text, title)[self.function]
 
     def invoke(self, fn, inputs):
         """Call fn as the solution's signature says: positions for what has one, keywords for the rest."""
@@ -170,8 +159,7 @@ class Exercise:
 
 def whole(value):
     """The int that a value is: Python's own, numpy's, a tensor's that holds nothing else. None for everything else."""
-    if isinstance(value, (bool, numpy.bool_, float)) or getattr(value, "ndim", 0) or getattr(value, "dtype",
-                                                                                             None) == torch.bool:
+    if isinstance(value, bool) or getattr(value, "ndim", 0) or getattr(value, "dtype", None) == torch.bool:
         return None
     try:
         return operator.index(value)
@@ -190,9 +178,8 @@ def names():
 def _place(root, name):
     """Where the chapter's text first names an exercise; behind all others if it does not."""
     chapters = sorted((root / "notebooks" / "src").glob(f"{name[2:4]}*.py"))
-    return next(((n, at) for n, path in enumerate(chapters)
-                 if (at := path.read_text(encoding="utf-8").find(name)) >= 0),
-                (len(chapters), 0))
+    text = "".join(path.read_text(encoding="utf-8") for path in chapters)
+    return text.find(name) if name in text else len(text)
 
 
 @cache

@@ -24,37 +24,6 @@ class TimeUp(BaseException):
     """Raised inside code that takes too long. Not an Exception: `except Exception` must not catch it."""
 
 
-def limited(body, seconds):
-    """body(), stopped by TimeUp. Without an alarm (Windows, other threads) only a process of its own can be ended."""
-    alarms = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-    rings, done = [], []
-
-    def ring(*_):
-        if not done:
-            rings.append(True)
-            raise TimeUp
-
-    _end_process_after(seconds + GRACE)
-    if alarms:
-        old = signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, seconds, TICK)
-    try:
-        body()
-    except Exception as error:
-        done.append(True)
-        if rings:                                      # it caught TimeUp and raised something else
-            raise TimeUp from error
-        raise
-    finally:
-        done.append(True)
-        if alarms:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, old)
-        _end_process_after(BETWEEN)
-    if rings:
-        raise TimeUp
-
-
 def _end_process_after(seconds):
     if last_words is not None:
         with contextlib.suppress(RuntimeError):        # no memory is left for the thread that waits
@@ -62,14 +31,37 @@ def _end_process_after(seconds):
 
 
 def caught(body, seconds, sink):
-    """What body() raised within its limits, whatever that is; None if nothing. What it prints goes to the sink."""
+    """What body() raised within its limits, whatever that is; None if nothing. What it prints goes to the sink.
+
+    Without an alarm (Windows, other threads) only a process of its own can be ended.
+    """
+    alarms = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    rings, done, raised = [], [], None
+
+    def ring(*_):
+        if not done:
+            rings.append(True)
+            raise TimeUp
+
     with warnings.catch_warnings(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
         warnings.simplefilter("ignore")
+        _end_process_after(seconds + GRACE)
+        if alarms:
+            old = signal.signal(signal.SIGALRM, ring)
+            signal.setitimer(signal.ITIMER_REAL, seconds, TICK)
         try:
-            limited(body, seconds)
+            try:
+                body()
+            finally:
+                done.append(True)
         except BaseException as error:
-            return error
-    return None
+            raised = error
+        if alarms:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+        _end_process_after(BETWEEN)
+    # it may have caught TimeUp, and raised something else
+    return TimeUp() if rings and not isinstance(raised, TimeUp) else raised
 
 
 def protected(body, seconds):
@@ -85,9 +77,6 @@ class Sink(io.StringIO):
     def write(self, text):
         super().write(text[: max(0, KEPT - self.tell())])
         return len(text)
-
-    def text(self):
-        return self.getvalue() + ("\n... (and more)" if self.tell() >= KEPT else "")
 
     def close(self):
         pass

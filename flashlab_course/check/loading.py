@@ -25,10 +25,8 @@ def function_from_file(exercise):
     reset = command.line("check", "--reset", exercise.name)
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise Unusable("no_file", f"{shown} is not there. `{reset}` makes it anew.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise Unusable("no_file", f"{shown} could not be read: {error}.") from None
+        raise Unusable("no_file", f"{shown} could not be read: {error}. `{reset}` makes it anew.") from None
     namespace, error = limits.protected(lambda: source.load_text(text, f"exercise {exercise.name}", path), SECONDS)
     if error is not None:
         raise _failed(error, exercise, path, shown)

@@ -31,22 +31,17 @@ def after(name):
 def matches(text):
     """The exercise of that name, or else those whose names begin with it. Raises: Unusable if there are none."""
     text = text.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
-    found = [name for name in form.names() if name == text] or [name for name in form.names()
-                                                               if text and name.startswith(text)]
+    names = form.names()
+    found = [text] if text in names else [name for name in names if text and name.startswith(text)]
     if not found:
-        raise Unusable("unknown_exercise", f"There is no exercise {text[:80]!r}. Did you mean "
-                                           f"{', '.join(similar(text))}? Without a name, `check` lists them all.")
+        def closeness(name):
+            low = text.lower()
+            return len({*low.split("_")} & {*name.split("_")}), difflib.SequenceMatcher(None, low, name).ratio()
+
+        similar = ", ".join(sorted(names, key=closeness, reverse=True)[:3])
+        raise Unusable("unknown_exercise", f"There is no exercise {text[:80]!r}. Did you mean {similar}? Without a "
+                                           "name, `check` lists them all.")
     return found
-
-
-def similar(text):
-    """The three names that are closest to a text: they contain it, share its words, or most of its letters."""
-    text = text.lower()[:80]
-
-    def closeness(name):
-        shared = len({*text.split("_")} & {*name.lower().split("_")})
-        return len(text) > 2 and text in name.lower(), shared, difflib.SequenceMatcher(None, text, name).ratio()
-    return sorted(form.names(), key=closeness, reverse=True)[:3]
 
 
 def find(name):
@@ -64,45 +59,43 @@ def find(name):
 class Overview:
     """Every exercise with its state, and which comes next. Shows itself as a panel in a notebook."""
 
-    rows: list                 # of (name, minutes, difficulty, state)
+    states: dict               # {name: state}
 
     @classmethod
     def now(cls, names=None):
-        return cls([(name, *form.exercise(name).head[2:][::-1], state(name)) for name in names or form.names()])
+        return cls({name: state(name) for name in names or form.names()})
 
     @property
     def next(self):
         """The first that is begun and not passed, else the first that is not begun; None once all have passed."""
-        open_ones = [row for row in self.rows if row[-1] != PASSED]
-        return min(open_ones, key=lambda row: row[-1] != BEGUN)[0] if open_ones else None
+        open_ones = [name for name, how in self.states.items() if how != PASSED]
+        return min(open_ones, key=lambda name: self.states[name] != BEGUN, default=None)
 
     def last_line(self):
         """How many have passed, and which comes next."""
-        done = f"{sum(row[-1] == PASSED for row in self.rows)} of {len(self.rows)} passed."
+        done = f"{list(self.states.values()).count(PASSED)} of {len(self.states)} passed."
         if self.next is None:
             return done
         head = form.exercise(self.next).head
         return f"{done} Next: {self.next} · {head.title} (about {head.minutes} minutes)."
 
     def __str__(self):
-        return "\n".join([HEADING, *(row_text(*row) for row in self.rows), "", self.last_line()])
+        return "\n".join([HEADING, *(row_text(*row) for row in self.states.items()), "", self.last_line()])
 
     __repr__ = __str__
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        return {"text/plain": str(self), "text/html": self._repr_html_()}
 
     def _repr_html_(self):
         marks = {PASSED: "✓", BEGUN: "…", NOT_BEGUN: "·"}
         chapters = {}
-        for name, *_, how in self.rows:
+        for name, how in self.states.items():
             chapters.setdefault(name[2:4], []).append(f"{marks[how]} <code>{html.escape(name)}</code>")
         lines = "".join(f"<p class='cases'>{chapter} &nbsp; {' &nbsp; '.join(ones)}</p>"
                         for chapter, ones in chapters.items())
         last = f"<p><span class='verdict'>{html.escape(self.last_line())}</span></p>"
         call = f"<p><code>check(\"{self.next}\")</code> checks its file in {MY}/exercises/.</p>" if self.next else ""
-        return panel(last + call + lines, GREEN if self.next is None else AMBER, "overview")
+        return panel(last + call + lines, GREEN if self.next is None else AMBER)
 
 
-def row_text(name, minutes, difficulty, how):
-    return f"{name:<28}{minutes:>8}  {'•' * difficulty:<7}{how}"
+def row_text(name, how):
+    head = form.exercise(name).head
+    return f"{name:<28}{head.minutes:>8}  {'•' * head.difficulty:<7}{how}"

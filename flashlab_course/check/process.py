@@ -1,18 +1,14 @@
 """The one way to run a learner's code: in a process of its own, with a deadline and a limit of memory.
 
-    apart(work, *args)         # what work(*args) returns; Lost if the process ended first
-
-The process is forked from a server, a Python that has imported PyTorch and does nothing else. The first call starts
-the server, which takes some 2 seconds; later calls begin at once. Nothing that the code does reaches the caller:
-settings, patches, threads and memory end with the process.
-
-A notebook's kernel is not forked itself, because autograd and CUDA do not survive a fork once they have been used. The
-server uses neither, so each process can start CUDA for itself. Without a GPU the command `flashlab check` is its own
-server. Windows has no fork: there the server runs one call and ends with it. Only Linux enforces the limit of memory.
+Settings, patches, threads and memory end with that process. It is forked from a server, a Python that has imported
+PyTorch, which takes some 2 seconds at the first call. A notebook's kernel is not forked itself, because autograd and
+CUDA do not survive a fork once they have been used. Without a GPU the command `flashlab check` is its own server.
+Windows has no fork: there the server runs one call and ends with it. Only Linux enforces the limit of memory.
 """
 
 import contextlib
 import faulthandler
+import functools
 import importlib
 import os
 import pickle
@@ -43,7 +39,16 @@ class Lost(Exception):
     def __init__(self, code, trace):
         super().__init__(code, trace)
         self.trace = trace
-        self.kind, self.text = _why(code, trace)
+        if "Timeout (" in trace:
+            self.kind = "timeout"
+            self.text = "it went on long after its time was over: in a call into C, or catching every exception"
+        elif code < 0:
+            perhaps = ", perhaps because the machine ran out of memory" if code == -signal.SIGKILL else ""
+            self.kind = "crash"
+            self.text = f"its process was ended by a signal ({signal.strsignal(-code)}){perhaps}"
+        else:
+            self.kind = "ended"
+            self.text = f"it ended the whole process (os._exit, code {code})"
 
     def lines(self, file):
         """[(line number, function)], the innermost last."""
@@ -52,42 +57,24 @@ class Lost(Exception):
 
 
 def apart(work, *args, imports=(), here=False):
-    """work(*args), from a process of its own.
+    """work(*args), from a process of its own. Raises: Lost, and RuntimeError for what work raised
 
-    imports: modules that take long, which the server imports once. here: this process is nobody else's, and may be
-    forked itself
-    Raises: Lost, and RuntimeError for what work raised
+    imports: modules that take long, which the server imports once. here: this process may be forked itself
     """
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
         if here and sys.platform == "linux" and not torch.cuda.is_available():
-            for module in imports:
-                importlib.import_module(module)
+            _import(imports)
             code, reply = _forked(lambda: work(*args), trace)
         else:
-            code, reply = _ask((carry.pack((work, args)), imports, dict(os.environ), _directory(), sys.path, trace))
+            packed = carry.pack((work, args))
+            code, reply = _ask((imports, trace, packed, dict(os.environ), os.getcwd(), sys.path))
         if reply is None:
             raise Lost(code, trace.read_text(errors="replace") if trace.exists() else "")
     result, error = pickle.loads(reply)
     if error:
         raise RuntimeError(error)
     return result
-
-
-def _directory():
-    try:
-        return os.getcwd()
-    except OSError:                                    # it was deleted
-        return None
-
-
-def _why(code, trace):
-    if "Timeout (" in trace:
-        return "timeout", "it went on long after its time was over: in a call into C, or catching every exception"
-    if code < 0:
-        perhaps = ", perhaps because the machine ran out of memory" if code == -signal.SIGKILL else ""
-        return "crash", f"its process was ended by a signal ({signal.strsignal(-code)}){perhaps}"
-    return "ended", f"it ended the whole process (os._exit, code {code})"
 
 
 # ---- the server, as seen from the caller
@@ -127,19 +114,23 @@ def serve():
 
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            *request, trace = pickle.load(requests)
-            for module in request[1]:
-                importlib.import_module(module)
+            imports, trace, *request = pickle.load(requests)
+            _import(imports)
+            body = functools.partial(_work, *request)
             if not FORK:
-                _run(lambda request=request: _work(*request), trace, lambda reply: send(0, reply))
-            send(*_forked(lambda request=request: _work(*request), trace, [requests]))
+                _run(body, trace, lambda reply: send(0, reply))
+            send(*_forked(body, trace, [requests]))
 
 
-def _work(packed, imports, environment, directory, path):
+def _import(modules):
+    for module in modules:
+        importlib.import_module(module)
+
+
+def _work(packed, environment, directory, path):
     os.environ.clear()
     os.environ.update(environment)
-    if directory is not None:
-        os.chdir(directory)
+    os.chdir(directory)
     sys.path[:] = path
     work, args = carry.unpack(packed)
     return work(*args)
@@ -160,12 +151,10 @@ def _forked(body, trace, gone=()):
     sender.close()
     reply = None
     try:
-        if receiver in connection.wait([receiver, *gone]):
-            reply = receiver.recv_bytes()
-    except EOFError:
-        pass
+        with contextlib.suppress(EOFError), receiver:
+            if receiver in connection.wait([receiver, *gone]):
+                reply = receiver.recv_bytes()
     finally:
-        receiver.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -8,61 +8,65 @@ import traceback
 
 import torch
 
-BROADCAST = ("Shapes are lined up at the right, and a size of 1 is stretched. To scale the rows of an (N, M) tensor, "
-             "turn an (N,) into (N, 1) with `[:, None]`")
-PRODUCT = "A product (a, b) @ (b, c) needs the same b twice: does one of the two have to be transposed (`.T`)?"
-PRODUCTS = ("A batch of products (H, a, b) @ (H, b, c) needs the same H and the same b twice: does one of the two need "
-            "its last dimensions exchanged?")
-DTYPES = "The two sides have different dtypes: convert 16-bit tiles right after the load (`.to(...)`)"
-
-# (exception's class or "", pattern in its text, what to say)
-MEANINGS = [
-    ("", r"size of tensor a \(\d+\) must match|shapes? .*not be broadcast|broadcast.*shape|not broadcast|"
-     r"[Cc]annot .*broadcast", BROADCAST),
-    ("", r"Expected size for first two dimensions|batch1|batch2", PRODUCTS),
-    ("", r"mat1 and mat2 shapes|size mismatch|inconsistent tensor size", PRODUCT),
-    ("", r"same dtype|expected scalar type|dtype.* but got", DTYPES),
-    ("", r"Boolean value of Tensor with more than one value|truth value of an array",
-     "`if`, `and`, `or`, `max(a, b)` and `min(a, b)` need a single truth value. For tensors use torch.where, &, |, "
-     "torch.maximum"),
-    ("", r"out of bounds for dimension", "An index is too large: a dimension of size n has the indices 0 to n − 1"),
-    ("TypeError", r"object of type 'int' has no len|'int' object is not (iterable|subscriptable)",
-     "A number stands where a tuple is needed: a one-dimensional grid is `(n,)`, with a comma"),
-    ("IndexError", r"too many indices",
-     "The tensor has fewer dimensions than indices: print its shape before that line"),
-    ("IndexError", r"Dimension out of range", "A tensor of n dimensions has dimensions 0 to n − 1; −1 is the last"),
-    ("IndexError", r"(list|tuple) index out of range", "A list of length n has the indices 0 to n − 1"),
-    ("", r"argument 'input' .*must be Tensor, not (float|int)",
-     "A torch function got a plain number: use `math.exp`, or make it a tensor"),
-    ("UnboundLocalError", "", "The name was never assigned on the way to this line: did the loop or branch not run?"),
-    ("NameError", "", "The name does not exist here: is it spelled as it was where you assigned it?"),
-    ("ZeroDivisionError", "", "Something was divided by 0, with `/`, `//` or `%`"),
-    ("", r"result type .* can't be cast", "An in-place operation cannot change a tensor's dtype: assign to a new name"),
-    ("", r"view size is not compatible", "`view` needs contiguous elements; `reshape` copies where necessary"),
-    ("TypeError", r"missing \d+ required|takes \d+ positional|unexpected keyword",
-     "The call does not pass the arguments that the definition asks for"),
-    ("TypeError", r"'NoneType'", "A value is None: did a function return nothing, or was an argument None?"),
-    ("", r"incorrect number of gradients",
-     "backward returns one value for each argument of forward after ctx, and None where there is no gradient"),
-    ("", r"a leaf Variable that requires grad|modified by an inplace operation",
-     "Autograd needs the value that was overwritten in place: assign to a new name"),
-    ("SRAMOverflow", "",
-     "SRAM holds little more than the algorithm needs at one time: which of the live tiles could be freed earlier?"),
-    ("", r"arange.*power of (2|two)|must be a power of (2|two)",
-     "The size of a Triton block is a power of two: triton.next_power_of_2"),
-    ("", r"Mask argument cannot be block type|pointer argument is not a block",
-     "Pointers and mask need the same shape: make the pointers a block of addresses"),
-]
+# a pattern in "it raised IndexError: ...", and what to say
+MEANINGS = {
+    r"size of tensor a \(\d+\) must match|shapes? .*not be broadcast|broadcast.*shape|(not|annot .*) broadcast":
+        "Shapes are lined up at the right, and a size of 1 is stretched. To scale the rows of an (N, M) tensor, turn "
+        "an (N,) into (N, 1) with `[:, None]`",
+    r"Expected size for first two dimensions|batch1|batch2":
+        "A batch of products (H, a, b) @ (H, b, c) needs the same H and the same b twice: does one of the two need its "
+        "last dimensions exchanged?",
+    r"mat1 and mat2 shapes|size mismatch|inconsistent tensor size":
+        "A product (a, b) @ (b, c) needs the same b twice: does one of the two have to be transposed (`.T`)?",
+    r"same dtype|expected scalar type|dtype.* but got":
+        "The two sides have different dtypes: convert 16-bit tiles right after the load (`.to(...)`)",
+    r"Boolean value of Tensor with more than one value|truth value of an array":
+        "`if`, `and`, `or`, `max(a, b)` and `min(a, b)` need a single truth value. For tensors use torch.where, &, |, "
+        "torch.maximum",
+    r"out of bounds for dimension":
+        "An index is too large: a dimension of size n has the indices 0 to n − 1",
+    r"TypeError: .*(object of type 'int' has no len|'int' object is not (iterable|subscriptable))":
+        "A number stands where a tuple is needed: a one-dimensional grid is `(n,)`, with a comma",
+    r"IndexError: .*too many indices":
+        "The tensor has fewer dimensions than indices: print its shape before that line",
+    r"IndexError: .*Dimension out of range":
+        "A tensor of n dimensions has dimensions 0 to n − 1; −1 is the last",
+    r"IndexError: .*(list|tuple) index out of range":
+        "A list of length n has the indices 0 to n − 1",
+    r"argument 'input' .*must be Tensor, not (float|int)":
+        "A torch function got a plain number: use `math.exp`, or make it a tensor",
+    r"raised UnboundLocalError":
+        "The name was never assigned on the way to this line: did the loop or branch not run?",
+    r"raised NameError":
+        "The name does not exist here: is it spelled as it was where you assigned it?",
+    r"raised ZeroDivisionError":
+        "Something was divided by 0, with `/`, `//` or `%`",
+    r"result type .* can't be cast":
+        "An in-place operation cannot change a tensor's dtype: assign to a new name",
+    r"view size is not compatible":
+        "`view` needs contiguous elements; `reshape` copies where necessary",
+    r"TypeError: .*(missing \d+ required|takes \d+ positional|unexpected keyword)":
+        "The call does not pass the arguments that the definition asks for",
+    r"TypeError: .*'NoneType'":
+        "A value is None: did a function return nothing, or was an argument None?",
+    r"incorrect number of gradients":
+        "backward returns one value for each argument of forward after ctx, and None where there is no gradient",
+    r"a leaf Variable that requires grad|modified by an inplace operation":
+        "Autograd needs the value that was overwritten in place: assign to a new name",
+    r"raised SRAMOverflow":
+        "SRAM holds little more than the algorithm needs at one time: which of the live tiles could be freed earlier?",
+    r"arange.*power of (2|two)|must be a power of (2|two)":
+        "The size of a Triton block is a power of two: triton.next_power_of_2",
+    r"Mask argument cannot be block type|pointer argument is not a block":
+        "Pointers and mask need the same shape: make the pointers a block of addresses",
+}
 
 
 def meaning(problem):
     """A sentence on what the exception means, or ""."""
     if match := re.search(r"shape '\[([-\d, ]+)\]' is invalid for input of size (\d+)", problem.text):
         return _of_view([int(size) for size in match[1].split(",")], int(match[2]))
-    for kind, pattern, text in MEANINGS:
-        if kind in ("", problem.error) and re.search(pattern, problem.text):
-            return text
-    return ""
+    return next((text for pattern, text in MEANINGS.items() if re.search(pattern, problem.text)), "")
 
 
 def _of_view(sizes, count):
@@ -77,12 +81,11 @@ def _of_view(sizes, count):
 
 def resembling(error):
     """" (is `B_c` meant?)" where a name that is not known resembles one that is, else ""."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    known = []
-    if type(error) is NameError and frames:
-        known = [*frames[-1].f_locals, *frames[-1].f_globals]
-    elif type(error) is AttributeError:
-        known = dir(error.obj)
+    if type(error) is NameError:
+        frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
+        known = [*frame.f_locals, *frame.f_globals]
+    else:
+        known = dir(error.obj) if type(error) is AttributeError else []
     near = difflib.get_close_matches(error.name or "", known, n=1) if known else []
     return f" (is `{near[0]}` meant?)" if near else ""
 
@@ -91,7 +94,7 @@ def seen(error, text, own_file):
     """"alpha has shape (4,), O_i (4, 3)": the tensors of the innermost line of the learner's, as they were then."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)
               if frame.f_code.co_filename == own_file]
-    if own_file is None or not frames or "thread (" in text:           # a kernel run thread by thread says where itself
+    if not frames or "thread (" in text:               # a kernel run thread by thread says where itself
         return ""
     frame, line = frames[-1]
     code = linecache.getline(own_file, line).partition("#")[0]

@@ -1,6 +1,5 @@
 """Running a learner's code on one case: within its limits, watched, its output caught and its inputs verified."""
 
-import collections
 import contextlib
 import linecache
 import pdb
@@ -21,9 +20,6 @@ COMPILING = 5
 # Problems after which no further case is run, and no mistake looked for.
 FINAL = {"not_implemented", "signature", "timeout", "memory", "asked", "debugger", "ended"}
 
-ASKED = "it asked for input, and nobody is there to answer: its arguments are all it gets"
-DEBUGGER = ("it stopped for a debugger (`breakpoint()` or pdb), which a check cannot wait for: take that line out, "
-            "or step through with debug=True")
 
 @dataclass
 class Problem:
@@ -55,25 +51,23 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
     """fn on one case's inputs. own_file: the file whose lines are the learner's."""
     given = dict(inputs)
     keep = {name: T.clone() for name, T in tensors(given)}
-    guard = _guard(exercise, given)
-    outcome, sink, box = Outcome(), limits.Sink(), {}
-
-    def body():
-        with points.watched(exercise, fn, given, outcome.facts):
-            result = exercise.invoke(fn, guard.inputs if guard else given)
-        if guard is None:
-            box["read"] = results.plain(result)
-
-    limit = limit or exercise.seconds * (1 if guard is None or guard.interpreted else COMPILING)
+    outcome, sink = Outcome(), limits.Sink()
     dtype, device, gradients = torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
-    with _watched(exercise, fn, guard, outcome.facts):
+    with _watched(exercise, fn, given, outcome.facts) as guard:
+        def body():
+            with points.watched(exercise, fn, given, outcome.facts):
+                result = exercise.invoke(fn, guard.inputs if guard else given)
+            if guard is None:
+                outcome.values, outcome.facts["container"] = results.plain(result)
+
+        limit = limit or exercise.seconds * (1 if guard is None or guard.interpreted else COMPILING)
         error = limits.caught(body, limit, sink)
     # an answer may have changed what the checker itself computes with
     torch.set_default_dtype(dtype)
     torch.set_grad_enabled(gradients)
     if torch.get_default_device() != device:               # to set it is to watch each operation from then on
         torch.set_default_device(None)
-    outcome.printed = sink.text()
+    outcome.printed = sink.getvalue()
     if error is not None:
         outcome.problem = describe(error, exercise, own_file, limit)
         if isinstance(error, Breach) and error.results is not None:
@@ -82,8 +76,6 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
     if guard:
         outcome.values = guard.results()
         outcome.facts["container"] = "tuple" if len(outcome.values) > 1 else "Tensor"
-    else:
-        outcome.values, outcome.facts["container"] = box["read"]
     outcome.problem = _changed(guard.plain() if guard else given, keep)
     return outcome
 
@@ -91,31 +83,24 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
 @contextlib.contextmanager
 def unprotected(exercise, fn, inputs):
     """For stepping: the inputs as a case has them, on modelled or guarded memory, with no limit and nothing caught."""
-    guard = _guard(exercise, inputs)
     modelled = memory.Memory(exercise.sram_bytes(**inputs)) if exercise.sram_bytes else contextlib.nullcontext()
-    with _watched(exercise, fn, guard, {}), modelled:
+    with _watched(exercise, fn, inputs, {}) as guard, modelled:
         yield guard.inputs if guard else inputs
 
 
-def _guard(exercise, inputs):
-    if not exercise.triton:
-        return None
-    from flashlab_course.check.guard import Guard  # here: it imports Triton
-
-    return Guard(inputs, exercise.reads, exercise.writes)
-
-
 @contextlib.contextmanager
-def _watched(exercise, fn, guard, facts):
-    """Hold a Triton exercise's loads and stores against its tensors; what was seen ends up in facts, also after an
-    error."""
-    if guard is None:
-        yield
+def _watched(exercise, fn, inputs, facts):
+    """The Guard that holds a Triton exercise's loads and stores against its tensors, else None; what it saw ends up in
+    facts."""
+    if not exercise.triton:
+        yield None
         return
+    from flashlab_course.check.guard import Guard  # here: it imports Triton
     from flashlab_course.compiler.watch import watch
 
+    guard = Guard(inputs, exercise.reads, exercise.writes)
     with watch(guard):
-        yield
+        yield guard
     facts |= guard.facts()
     points.launched(exercise, fn, [kernel for kernel, *_ in guard.launches], facts)
 
@@ -123,7 +108,7 @@ def _watched(exercise, fn, guard, facts):
 def _changed(inputs, keep):
     for name, T in tensors(inputs):
         before = keep[name]
-        if (T.shape, T.dtype, T.layout) != (before.shape, before.dtype, before.layout):
+        if (T.shape, T.dtype) != (before.shape, before.dtype):
             return Problem("changed_inputs", f"it changed its input {name} into another shape or dtype")
         if not torch.equal(T.detach().nan_to_num(0.125), before.nan_to_num(0.125)):
             return Problem("changed_inputs",
@@ -145,9 +130,12 @@ def describe(error, exercise, own_file, seconds):
         return Problem("memory", f"it needed more than {memory.format_bytes(limits.MEMORY)} of memory and was "
                                  "stopped. Is something made anew in each pass of a loop, or never given up?", lines)
     if isinstance(error, EOFError):
-        return Problem("asked", ASKED, lines)
+        said = "it asked for input, and nobody is there to answer: its arguments are all it gets"
+        return Problem("asked", said, lines)
     if isinstance(error, pdb.bdb.BdbQuit):
-        return Problem("debugger", DEBUGGER, lines)
+        said = ("it stopped for a debugger (`breakpoint()` or pdb), which a check cannot wait for: take that line out, "
+                "or step through with debug=True")
+        return Problem("debugger", said, lines)
     if isinstance(error, NotImplementedError) and text.startswith(f"{exercise.name}:"):
         return Problem("not_implemented", text.partition(": ")[2], lines)
     if isinstance(error, Breach):
@@ -165,10 +153,9 @@ def describe(error, exercise, own_file, seconds):
 
 
 def unwrapped(error):
-    """Triton's interpreter wraps what the kernel raised."""
-    for _ in range(3):
-        if type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
-            error = error.__cause__
+    """Triton's interpreter wraps what the kernel raised, once for each function that it was called through."""
+    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
+        error = error.__cause__
     return error
 
 
@@ -182,37 +169,22 @@ def message_of(error):
 
 def is_callable(fn):
     """A function, or a Triton kernel, which is launched instead."""
-    return callable(fn) or _attribute(fn, "run") is not None
+    return callable(fn) or hasattr(fn, "run")
 
 
 def learner_lines(error, own_file):
     """(where, function, code) of the traceback's frames in the learner's file or cell, outermost first."""
-    if own_file is None:
-        return []
-    found = collections.deque(maxlen=6)
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_filename == own_file:
-            found.append((line, frame))
-    return [(f"line {line}", frame.f_code.co_name, linecache.getline(own_file, line).strip()) for line, frame in found]
+    return [(f"line {line}", frame.f_code.co_name, linecache.getline(own_file, line).strip())
+            for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == own_file][-6:]
 
 
 def code_of(fn):
     """The code of a function, also inside a Triton kernel, a partial or a wrapper; None for what has none."""
-    for _ in range(5):
-        if (code := _attribute(fn, "__code__")) is not None:
-            return code
-        inner = [_attribute(fn, name) for name in ("fn", "func", "__func__", "__wrapped__")]
-        fn = next((part for part in inner if part is not None), None) or _attribute(type(fn), "__call__")
-    return None
+    while inner := next((part for name in ("fn", "func", "__wrapped__") if (part := getattr(fn, name, None))), None):
+        fn = inner
+    return getattr(fn, "__code__", None) or getattr(type(fn).__call__, "__code__", None)
 
 
 def file_of(fn):
     """The file or cell that a function was written in; None for what has no code of its own."""
     return getattr(code_of(fn), "co_filename", None)
-
-
-def _attribute(thing, name):
-    try:
-        return getattr(thing, name, None)
-    except Exception:                                          # __getattr__ is a learner's code too
-        return None

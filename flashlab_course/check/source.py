@@ -88,7 +88,7 @@ def put(path, text):
 
 
 def set_aside(path, word):
-    """Rename a file to its name with a word in it, and a number where that is taken. Returns the new path."""
+    """Rename a file to its name with a word in it, and a number if that is taken. Returns the new path."""
     names = (f"{path.stem}.{word}{n if n > 1 else ''}{path.suffix}" for n in itertools.count(1))
     return path.rename(next(place for name in names if not (place := path.with_name(name)).exists()))
 
@@ -128,8 +128,6 @@ class Parsed:
         """A copy with swaps made inside the regions, or with the only region's body replaced."""
         parts = [region["code"] for region in self.regions]
         if body is not None:
-            if len(parts) != 1:
-                raise SourceError(f"{self.name}, {what}: a body needs one region, there are {len(parts)}")
             body = textwrap.dedent(body).strip("\n")
             parts = [textwrap.indent(body, self.regions[0]["indent"]) + "\n"]
         for old, new in swaps:
@@ -164,7 +162,7 @@ def of(fn):
     """The text of a function or Triton kernel, "" where Python does not have it."""
     try:
         return inspect.getsource(getattr(fn, "fn", fn))
-    except Exception:                                  # a learner's own __getattr__ may raise anything
+    except (OSError, TypeError):
         return ""
 
 

@@ -54,13 +54,11 @@ def _post_mortem(exercise, fn, case):
     except Exception as error:
         error = runner.unwrapped(error)
         print("".join(traceback.format_exception_only(error)).rstrip())
-        frames = [tb for tb in _parts(error.__traceback__) if tb.tb_frame.f_code.co_filename == runner.file_of(fn)]
-        if frames:
-            frames[-1].tb_next = None                  # the debugger opens in the innermost frame
+        own, tb = None, error.__traceback__
+        while tb is not None:
+            if tb.tb_frame.f_code.co_filename == runner.file_of(fn):
+                own = tb
+            tb = tb.tb_next
+        if own is not None:
+            own.tb_next = None                         # the debugger opens in the innermost frame
         pdb.post_mortem(error.__traceback__)
-
-
-def _parts(tb):
-    while tb is not None:
-        yield tb
-        tb = tb.tb_next
