@@ -82,8 +82,8 @@ def dkdv_kernel(
         L_i = tl.load(L_log2 + head * N_q + rows, mask=row_ok, other=0.0)          # (B_r,)
         S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
         P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
-        visible = row_ok & (keys <= rows + (N_k - N_q)) if causal else row_ok
-        P_T = tl.where(visible, P_T, 0.0)              # past the end, too: a key of -inf times Q_i's 0 is NaN
+        last = tl.where(row_ok, rows + (N_k - N_q) if causal else N_k - 1, -1)     # (B_r,) the last key that each sees
+        P_T = tl.where(keys <= last, P_T, 0.0)         # rows past the end see none: a key of -inf times 0 is NaN
         dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
         D_i = tl.load(D + head * N_q + rows, mask=row_ok, other=0.0)               # loaded here: fewer registers
         dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)

@@ -16,8 +16,8 @@ and run ahead. So consumers drift apart, and one's exponentials run beside anoth
     consumer 1    tile 0: S dP . dV . dK         tile 1: S dP . dV . dK, dQ of tile 1          tile 2: ...
 
 dQ is added up in HBM, in float32, by TMA: one instruction adds a tile that lies in shared memory, its elements in the
-order in which threads hold them. finish_kernel puts them in order. Past the end, where L is
-+inf, TMA fills query rows with zeros; a key of -inf times 0 is NaN, so S is set to 0 where sizes are ragged.
+order in which threads hold them. finish_kernel puts them in order. TMA fills query rows past the end with zeros, and
+zero times a key of -inf is NaN: where sizes are ragged, S is set to 0 in those rows, which are known by L = +inf.
 
 A program walks the queries of all heads that share its keys. Where that makes too few programs to keep all SMs busy,
 the heads are shared out: `parts` programs own the same keys, each makes dK and dV of its heads, and add_parts_kernel
