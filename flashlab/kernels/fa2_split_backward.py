@@ -52,8 +52,8 @@ def split_dkdv_kernel(
             S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                       # (B_c, B_r)
             P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                            # (B_c, B_r)
             if masked:
-                last = tl.where(row_ok, rows + (N_k - N_q) if causal else N_k - 1, -1)         # that each row sees
-                P_T = tl.where(keys <= last, P_T, 0.0)
+                visible = row_ok & (keys <= rows + (N_k - N_q)) if causal else row_ok
+                P_T = tl.where(visible, P_T, 0.0)                                  # (B_c, B_r)
             dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                     # (B_c, B_r)
             D_i = tl.load(D + head * N_q + rows, mask=row_ok, other=0.0 if masked else None)    # here: fewer registers
             dS_T = P_T * (dP_T * scale - D_i)                                      # (B_c, B_r)

@@ -61,8 +61,7 @@ def tma_backward_kernel(
         S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
         P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
         if (i < whole_from) | (i >= whole_from + whole):                           # a branch all threads take or none
-            last = tl.where(rows < N_q, rows + (N_k - N_q) if causal else N_k - 1, -1)         # that each row sees
-            P_T = tl.where(keys <= last, P_T, 0.0)
+            P_T = tl.where((rows < N_q) & (keys <= rows + (N_k - N_q) if causal else keys < N_k), P_T, 0.0)
         dP_T = tl.dot(V_j, dO_i.T, input_precision="ieee")                         # (B_c, B_r)
         dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
         dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)
