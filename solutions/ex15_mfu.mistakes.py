@@ -39,7 +39,8 @@ EXERCISE = Exercise(
         case("of the size of a real one", 12, 1024, 256, 256, 8, 2048, 0.08, 8e14),
     ],
     mistakes=[
-        Mistake("embedding_counted", "the embedding was counted as well", "weights: whether a lookup multiplies anything",
+        Mistake("embedding_counted", "the embedding was counted as well",
+                "weights: whether a lookup multiplies anything",
                 (HEAD, "+ 2 * width * vocabulary")),
         Mistake("head_each_layer", "the head was counted once in each layer", "weights: how many heads a model has",
                 (HEAD, "+ layers * width * vocabulary")),
