@@ -98,6 +98,23 @@ RUNGS = [
          heads=True, proven=True),
 ]
 
+# Between fa2_tma_forward and fa2_hopper_forward: the same kernel by hand, one idea a rung.
+HOPPER = {"chapter": "12b", "cost": cost.fa2_forward, "by_tma": True, "heads": True}
+HOPPER_RUNGS = [
+    Rung(0, "hopper_ring_forward", "flashlab.kernels.hopper_ring", "ring", color="#17807E", marker="o",
+         new="TMA, mbarriers and wgmma by hand: a ring of slots, and all warps in step", **HOPPER),
+    Rung(1, "hopper_producer_forward", "flashlab.kernels.hopper_producer", "+ producer", color="#0072B2", marker="v",
+         new="a warp that only loads, and waits until a slot is free", **HOPPER),
+    Rung(2, "hopper_consumers_forward", "flashlab.kernels.hopper_consumers", "+ two consumers", color="#7A1FA2",
+         marker="s", new="two warpgroups with queries of their own, which share K and V", **HOPPER),
+    Rung(3, "hopper_overlap_forward", "flashlab.kernels.hopper_overlap", "+ overlap", color="#8C564B", marker="D",
+         new="the next S and this O are issued before the softmax is computed", **HOPPER),
+    Rung(4, "hopper_turns_forward", "flashlab.kernels.hopper_turns", "+ turns", color="#C2185B", marker="^",
+         new="consumers take turns at issuing products", **HOPPER),
+    Rung(5, "hopper_persistent_forward", "flashlab.kernels.hopper_persistent", "+ persistent", color="#1F3FA8",
+         marker="P", new="programs that stay, and a counter that hands out tiles", **HOPPER),
+]
+
 # Beside the ladder, for calls of another kind: few queries before many keys. With many queries, as in every table and
 # curve over RUNGS, sharing out the keys only moves more.
 DECODING_RUNGS = [
@@ -153,7 +170,7 @@ BACKWARD_KERNELS = [one for one in BACKWARD_RUNGS if one.heads]
 
 def rung(name):
     """The rung of that function name, forward, backward or for decoding. Raises: ValueError for an unknown one."""
-    known = RUNGS + BACKWARD_RUNGS + DECODING_RUNGS
+    known = RUNGS + HOPPER_RUNGS + BACKWARD_RUNGS + DECODING_RUNGS
     for candidate in known:
         if candidate.name == name:
             return candidate
@@ -162,4 +179,5 @@ def rung(name):
 
 def find(name):
     """The rung or peer of that name, or None: how a row of results/ is labelled and drawn."""
-    return next((one for one in RUNGS + BACKWARD_RUNGS + DECODING_RUNGS + PEERS if one.name == name), None)
+    known = RUNGS + HOPPER_RUNGS + BACKWARD_RUNGS + DECODING_RUNGS + PEERS
+    return next((one for one in known if one.name == name), None)

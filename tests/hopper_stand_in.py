@@ -1,6 +1,6 @@
 """A stand-in for Gluon that runs the Hopper kernels on the CPU, a Python thread for each warpgroup.
 
-It takes the place of flashlab.operator.gluon_adapter: the kernels' modules are loaded once more, into `kernels`, and
+It takes the place of flashlab.kernels.gluon_adapter: the kernels' modules are loaded once more, into `kernels`, and
 import from here. Tiles are tensors, and barriers count as the hardware's do. What the hardware may delay is delayed as
 far as the barriers allow: a matrix product reads its operands when it is waited for, and so does a sum by TMA, so a
 slot that is released too early is overwritten in time to be seen. A barrier that counts too many, or that nobody
@@ -19,6 +19,7 @@ from unittest import mock
 
 import torch
 
+from flashlab import ladder
 from flashlab.kernels import plans
 from flashlab.kernels.launch import empty
 
@@ -197,16 +198,22 @@ def aggregate(cls):
     return cls
 
 
-def fork_warps(shared, consumer, consumers, registers, others):
-    def start(function, threads, *arguments):
-        vars(MACHINE.local).update(threads=threads, name=f"{function.__name__}{arguments}", products=[], sums=[])
-        function(*shared, *arguments)
+def warp_specialize(work, warps, registers):
+    """A thread for each partition of a program; the first has the launch's warps."""
+    def start(function, arguments, warps):
+        name = f"{function.__name__}{[one for one in arguments if isinstance(one, int)][:1]}"
+        vars(MACHINE.local).update(threads=32 * warps, name=name, products=[], sums=[])
+        function(*arguments)
 
-    with ThreadPoolExecutor(consumers + len(others)) as pool:
-        work = [pool.submit(start, consumer, 128, me) for me in range(consumers)]
-        work += [pool.submit(start, one, 32) for one in others]
-    for one in work:
+    with ThreadPoolExecutor(len(work)) as pool:
+        started = [pool.submit(start, *one, n) for one, n in zip(work, [4, *warps], strict=True)]
+    for one in started:
         one.result()
+
+
+def fork_warps(shared, consumer, consumers, registers, others):
+    work = [(consumer, (*shared, me)) for me in range(consumers)] + [(one, shared) for one in others]
+    warp_specialize(work, [4] * (consumers - 1) + [1] * len(others), None)
 
 
 def on_numbers(scalar, tensor):
@@ -262,7 +269,8 @@ def language():
         maximum=on_numbers(max, torch.maximum), where=on_numbers(lambda c, a, b: a if c else b, torch.where),
         sum=lambda x, axis: x.sum(axis), exp2=torch.exp2, log2=torch.log2, convert_layout=lambda x, layout, **_: x,
         zeros=lambda shape, dtype, layout: tile(torch.zeros(shape, dtype=dtype)),
-        full=lambda shape, value, dtype, layout: torch.full(shape, int(value), dtype=dtype),
+        full=lambda shape, value, dtype, layout: tile(torch.full(shape, value, dtype=dtype)),
+        cdiv=lambda a, b: -(-a // b), warp_specialize=warp_specialize,
         arange=lambda start, end, layout: tile(torch.arange(start, end)))
 
 
@@ -273,7 +281,7 @@ def on_machine(name):
 
 def adapter():
     """What stands for the module gluon_adapter."""
-    module = ModuleType("flashlab.operator.gluon_adapter")
+    module = ModuleType("flashlab.kernels.gluon_adapter")
     mbarrier = {name: on_machine(name) for name in ("init", "arrive", "wait", "expect")}
     tma = {"async_copy_global_to_shared": on_machine("load"), "async_copy_shared_to_global": on_machine("save"),
            "store_wait": on_machine("store_wait")}
@@ -287,15 +295,20 @@ def adapter():
 
 def load_kernels():
     """The modules of the Hopper kernels once more, from the same files, upon the stand-in."""
-    short = {"words": "hopper_words", "spans": "spans", "pipeline": "hopper_pipeline", "forward": "hopper_forward",
-             "backward_pipeline": "hopper_backward_pipeline", "backward": "hopper_backward", "fp8": "fp8_kernel"}
-    import flashlab.operator as package
+    rungs = [one.module for one in ladder.HOPPER_RUNGS]
+    operator = {"words": "hopper_words", "spans": "spans", "pipeline": "hopper_pipeline", "forward": "hopper_forward",
+                "backward_pipeline": "hopper_backward_pipeline", "backward": "hopper_backward", "fp8": "fp8_kernel"}
+    names = {"first_words": "flashlab.kernels.hopper_words"} | {name.rpartition("_")[2]: name for name in rungs}
+    names |= {short: f"flashlab.operator.{name}" for short, name in operator.items()}
+    import flashlab.kernels
+    import flashlab.operator
 
-    with mock.patch.dict(sys.modules), mock.patch.dict(vars(package)):
-        for name in short.values():
-            sys.modules.pop(f"flashlab.operator.{name}", None)
-        sys.modules["flashlab.operator.gluon_adapter"] = adapter()
-        found = {name: importlib.import_module(f"flashlab.operator.{full}") for name, full in short.items()}
+    packages = (vars(flashlab.operator), vars(flashlab.kernels))
+    with mock.patch.dict(sys.modules), mock.patch.dict(packages[0]), mock.patch.dict(packages[1]):
+        for name in names.values():
+            sys.modules.pop(name, None)
+        sys.modules["flashlab.kernels.gluon_adapter"] = adapter()
+        found = {short: importlib.import_module(name) for short, name in names.items()}
     same = lambda x: x
     in_assembly = {"sync": on_machine("sync"), "arrive": lambda *args: MACHINE.come(*args) and None, "opaque": same,
                    "pinned": same, "opaque_zero": lambda n: 0, "wait_for_sums": on_machine("store_wait")}
@@ -370,6 +383,7 @@ def run_kernel(kernel, programs, arguments):
                  for name, value in arguments.items()}
     for program in range(programs):
         MACHINE = Machine(program, programs)
+        vars(MACHINE.local).update(threads=128, name="the program", products=[], sums=[])
         kernel(**arguments)
 
 
@@ -385,6 +399,15 @@ def run(monkeypatch, Q, K, V, causal, choice, **few):
     plans.launch(arguments.pop("before", ()))
     run_kernel(kernels.forward.fa2_hopper_kernel, grid[0], arguments)
     assert not arguments["counter"].any(), "the next launch would begin to count where this one stopped"
+    return O, L
+
+
+def run_rung(module, Q, K, V, causal):
+    """O and L by a Hopper rung of the ladder."""
+    Q, K, V = (T.contiguous() for T in (Q, K, V))
+    O, L = torch.full_like(Q, torch.nan), torch.full(Q.shape[:3], torch.nan)
+    grid, arguments = module.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5)
+    run_kernel(module.KERNEL, grid[0], arguments)
     return O, L
 
 

@@ -17,7 +17,7 @@ import hopper_stand_in  # noqa: E402
 import triton  # noqa: E402
 from hopper_stand_in import WINDOWS, edited, inputs, kernels, packed, poisoned, run  # noqa: E402
 
-from flashlab.operator import gluon_adapter  # noqa: E402
+from flashlab.kernels import gluon_adapter  # noqa: E402
 
 TWO = {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False}
 THREE = TWO | {"consumers": 3}

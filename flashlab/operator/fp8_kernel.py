@@ -20,13 +20,14 @@ import torch
 import triton
 
 from flashlab.kernels import plans
+from flashlab.kernels.gluon_adapter import aggregate, gl, jit, mbarrier, thread_barrier, wgmma, wgmma_wait
+from flashlab.kernels.hopper_words import LOG2_E, ROWS, scaled_rows
 from flashlab.kernels.launch import heads_together, programs_at_a_time
 from flashlab.kernels.plans import temporary
 from flashlab.operator import quantize
-from flashlab.operator.gluon_adapter import aggregate, gl, jit, mbarrier, thread_barrier, wgmma, wgmma_wait
 from flashlab.operator.hopper_forward import LOWEST
 from flashlab.operator.hopper_pipeline import Sizes, issue_scores, run, walk, write_O
-from flashlab.operator.hopper_words import LOG2_E, ROWS, counters, opaque, pinned, row_maximum, row_shares, scaled_rows
+from flashlab.operator.hopper_words import counters, opaque, pinned, row_maximum, row_shares
 from flashlab.operator.spans import descriptor, only_visible
 
 P_BITS = gl.constexpr(8.0)                             # P is computed 2^8 times too large

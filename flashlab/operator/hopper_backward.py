@@ -40,7 +40,9 @@ import torch
 import triton
 import triton.language as tl
 
+from flashlab.kernels.gluon_adapter import aggregate, fence, fork_warps, gl, jit, mbarrier, tma, wgmma, wgmma_wait
 from flashlab.kernels.groups import how_many_parts, in_parts
+from flashlab.kernels.hopper_words import LOG2_E, ROWS, arrive, mbarriers, sync
 from flashlab.kernels.launch import (
     backward,
     check_backward_call,
@@ -51,7 +53,6 @@ from flashlab.kernels.launch import (
     why_not_hopper,
 )
 from flashlab.kernels.plans import temporary
-from flashlab.operator.gluon_adapter import aggregate, fence, fork_warps, gl, jit, mbarrier, tma, wgmma, wgmma_wait
 from flashlab.operator.hopper_backward_pipeline import (
     DQ_FREE,
     DQ_READY,
@@ -63,7 +64,7 @@ from flashlab.operator.hopper_backward_pipeline import (
     block_of,
     producer,
 )
-from flashlab.operator.hopper_words import LOG2_E, ROWS, Position, arrive, mbarriers, opaque_zero, sync
+from flashlab.operator.hopper_words import Position, opaque_zero
 from flashlab.operator.sequences import output_rows, rows_of_part, slots
 from flashlab.operator.spans import descriptor, table_of_blocks, tiles_of, within, without_hidden
 from flashlab.operator.windows_backward import preprocess

@@ -7,8 +7,9 @@ comes to a round when its neighbour has just left it. Programs start in the orde
 one that starts more than TOGETHER later: on a GPU with that many SMs all get through.
 """
 
-from flashlab.operator.gluon_adapter import add_by_tma, aggregate, gl, jit, mbarrier, tma
-from flashlab.operator.hopper_words import ROWS, Position, arrive, fetch, sync, wait_for_sums
+from flashlab.kernels.gluon_adapter import add_by_tma, aggregate, gl, jit, mbarrier, tma
+from flashlab.kernels.hopper_words import ROWS, arrive, fetch, sync
+from flashlab.operator.hopper_words import Position, wait_for_sums
 from flashlab.operator.spans import read_table, rounds, within
 
 SLOT_FREE = gl.constexpr(6)            # named barriers 6, 7, ...: one a slot; Triton uses the first few itself

@@ -17,6 +17,8 @@ rows then see too different blocks to take turns.
 
 import torch
 
+from flashlab.kernels.gluon_adapter import aggregate, gl, jit, mbarrier, thread_barrier, wgmma, wgmma_wait
+from flashlab.kernels.hopper_words import LOG2_E, ROWS, scaled_rows
 from flashlab.kernels.launch import (
     check_call,
     forward,
@@ -28,9 +30,8 @@ from flashlab.kernels.launch import (
     why_not_hopper,
 )
 from flashlab.kernels.plans import temporary
-from flashlab.operator.gluon_adapter import aggregate, gl, jit, mbarrier, thread_barrier, wgmma, wgmma_wait
 from flashlab.operator.hopper_pipeline import Sizes, issue_scores, pass_over, run, walk, write_O
-from flashlab.operator.hopper_words import LOG2_E, ROWS, counters, opaque, pinned, row_maximum, row_shares, scaled_rows
+from flashlab.operator.hopper_words import counters, opaque, pinned, row_maximum, row_shares
 from flashlab.operator.sequences import slots
 from flashlab.operator.spans import only_visible, table_of_blocks, tiles_of
 
@@ -73,9 +74,9 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
 
     if mask is not None:
         S = mask(S, task.span, (task.first + n - 1) * shared.sizes.keys)
-    m_new = gl.maximum(m, row_maximum(S, 1 if wide else 2))
-    P_next = gl.exp2(S * scale_log2 - (m_new * scale_log2)[:, None])
-    alpha = gl.exp2(m * scale_log2 - m_new * scale_log2)
+    m_new = gl.maximum(m, row_maximum(S, 1 if wide else 2) * scale_log2)
+    P_next = gl.exp2(S * scale_log2 - m_new[:, None])
+    alpha = gl.exp2(m - m_new)
     l = scaled_rows(state.l, alpha) + row_shares(P_next)
     if wide:
         P_rounded = P_next.to(V_s.dtype)
@@ -106,10 +107,10 @@ def first_block(shared, task, at, me: gl.constexpr):
     shared.K.release(at.slot)
     if shared.masked:
         S = only_visible(S, task.span, (task.end - 1) * shared.sizes.keys)
-    m = row_maximum(S, 1 if d == 128 else 2)
+    m = row_maximum(S, 1 if d == 128 else 2) * scale_log2
     if shared.crossing or shared.sizes.packed:  # a row may see nothing of this block, and -inf minus -inf would be NaN
         m = gl.maximum(m, LOWEST)
-    P = gl.exp2(S * scale_log2 - (m * scale_log2)[:, None])
+    P = gl.exp2(S * scale_log2 - m[:, None])
     l = row_shares(P)
     P = opaque(gl.convert_layout(P.to(shared.V.tiles.dtype), gl.DotOperandLayout(0, O_layout, 2)))
     coming = at.following(shared.stages)
@@ -150,7 +151,7 @@ def write_out(shared, task, O, m, l_i, me: gl.constexpr):
         l_i = gl.where(l_i == 0, 1.0, l_i)             # O stays 0
     write_O(shared, task, scaled_rows(O, 1.0 / l_i), me)
     rows = span.first_row + gl.arange(0, ROWS, m.type.layout)
-    L_i = (m * (shared.scale * LOG2_E) + gl.log2(l_i)) / LOG2_E
+    L_i = (m + gl.log2(l_i)) / LOG2_E
     if some_blind:
         L_i = gl.where(m == LOWEST, float("-inf"), L_i)
     gl.store(shared.L + gl.cast(head, gl.int64) * sizes.N_q + task.start_q + rows, L_i, mask=rows < span.N_q)
@@ -184,7 +185,7 @@ def fa2_hopper_forward(
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Shah et al. 2024, arXiv:2407.08608, FlashAttention-3: warp specialisation, products under exponentials
-    New:     against fa2_persistent_forward: different warps load and compute; a counter hands out the tiles
+    New:     against hopper_persistent_forward: ragged rows, windows, packed sequences; up to four consumers
     """
     options = check_call(Q, K, V, B_r=B_r, B_c=B_c, causal=causal, window=window, cu_seqlens_q=cu_seqlens_q,
                          cu_seqlens_k=cu_seqlens_k, scale=scale, dropout_p=dropout_p, seed=seed)

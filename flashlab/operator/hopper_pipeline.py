@@ -21,8 +21,9 @@ Keys are walked from the last block to the first, so that the blocks that need a
 end, come first.
 """
 
-from flashlab.operator.gluon_adapter import aggregate, fence, fork_warps, gl, jit, mbarrier, tma, wgmma
-from flashlab.operator.hopper_words import ROWS, Position, Ring, arrive, fetch, mbarriers, sync
+from flashlab.kernels.gluon_adapter import aggregate, fence, fork_warps, gl, jit, mbarrier, tma, wgmma
+from flashlab.kernels.hopper_words import ROWS, arrive, fetch, mbarriers, sync
+from flashlab.operator.hopper_words import Position, Ring
 from flashlab.operator.spans import Span, not_before, only_visible, read_table, within
 
 K_FREE = gl.constexpr(6)                               # named barriers 6, 7, 8: one a slot; Triton uses the first few

@@ -1,19 +1,13 @@
-"""The vocabulary of the Hopper kernels: named barriers, rings of buffers, fences for the compiler, operations on a
-tile's rows.
+"""More words of the Hopper kernels: rings of buffers, fences for the compiler, operations on a tile's rows.
 
-A warpgroup is 128 threads whose matrix products run on the tensor cores while the threads go on. Two kinds of barriers
-keep warpgroups apart. An mbarrier lies in shared memory and counts bytes as well as arrivals: TMA arrives there when a
-tile has landed. A named barrier is one of a program's sixteen, and cheap: a thread with something to announce arrives
-and walks on; a thread that needs the news syncs, which waits until enough threads have come.
+The first ones, which the ladder's rungs need as well, stand in flashlab/kernels/hopper_words.py.
 """
 
 import torch
 import triton
 
-from flashlab.operator.gluon_adapter import aggregate, gl, jit, mbarrier, tma
-
-LOG2_E = gl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
-ROWS = gl.constexpr(64)                                # rows of a consumer: what one wgmma of a warpgroup takes
+from flashlab.kernels.gluon_adapter import aggregate, gl, jit, mbarrier
+from flashlab.kernels.hopper_words import arrive, fetch, sync
 
 _counters: dict[tuple, torch.Tensor] = {}
 
@@ -32,29 +26,6 @@ def counters(shape, dtype, device):
 
 
 # ---- barriers and rings
-
-
-@jit
-def sync(barrier, threads: gl.constexpr):
-    """Wait at a named barrier until this many threads have come: those that wait there and those that have arrived."""
-    gl.inline_asm_elementwise("bar.sync $1, $2; mov.u32 $0, $1;", "=r,r,r", [barrier, threads],
-                              dtype=gl.int32, is_pure=False, pack=1)
-
-
-@jit
-def arrive(barrier, threads: gl.constexpr):
-    """Count towards a named barrier without waiting."""
-    gl.inline_asm_elementwise("bar.arrive $1, $2; mov.u32 $0, $1;", "=r,r,r", [barrier, threads],
-                              dtype=gl.int32, is_pure=False, pack=1)
-
-
-@jit
-def mbarriers(number: gl.constexpr, count: gl.constexpr):
-    """New mbarriers, each of which waits for `count` arrivals a phase."""
-    new = gl.allocate_shared_memory(gl.int64, [number, 1], mbarrier.MBarrierLayout())
-    for n in gl.static_range(number):
-        mbarrier.init(new.index(n), count=count)
-    return new
 
 
 @aggregate
@@ -96,13 +67,6 @@ class Ring:
     def release(self, slot):
         """A consumer: say that it has read the slot to the end."""
         arrive(slot + self.free, self.threads)
-
-
-@jit
-def fetch(source, where, full, target):
-    """Have TMA copy one tile, and arrive at the mbarrier `full` with its last byte."""
-    mbarrier.expect(full, source.block_type.nbytes)    # TMA counts the zeros past a tensor's end, too
-    tma.async_copy_global_to_shared(source, where, full, target)
 
 
 # ---- values that no compiler may move
@@ -155,9 +119,3 @@ def row_maximum(S, chains: gl.constexpr):
 def row_shares(P):
     """Each thread's own part of the row sums: four threads hold a row, and add up their parts once, after the loop."""
     return gl.sum(gl.sum(P.reshape([P.shape[0], P.shape[1] // 8, 4, 2]), 3), 1)
-
-
-@jit
-def scaled_rows(x, alpha):
-    """x with each row multiplied by its alpha."""
-    return x * gl.convert_layout(alpha, gl.SliceLayout(1, x.type.layout))[:, None]

@@ -24,9 +24,10 @@ import torch
 import triton
 import triton.language as tl
 
+from flashlab.kernels.gluon_adapter import aggregate, gl, jit
+from flashlab.kernels.hopper_words import described
 from flashlab.kernels.launch import lawful_strides
 from flashlab.kernels.plans import temporary
-from flashlab.operator.gluon_adapter import TensorDescriptor, aggregate, gl, jit
 from flashlab.operator.sequences import bounds, slots
 
 BEYOND = gl.constexpr(2**30)                           # more rows than any tensor has
@@ -181,14 +182,6 @@ def tiles_of(T, rows, packed, shape=None):
         return descriptor(T, (rows, d), shape)
     _, next_head, apart, _ = lawful_strides(T.shape, T.stride(), T.itemsize)
     return described(T, [2**30 + 1, N + 1, H, 2**30, d], [2**34 - apart, apart, next_head, apart, 1], (rows, d))
-
-
-def described(T, shape, strides, tile, layout=None):
-    """The descriptor itself. Its tiles have as many dimensions as its shape."""
-    tile = [1] * (len(shape) - 2) + list(tile)
-    names = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float8_e4m3fn: gl.float8e4nv}
-    layout = layout or gl.NVMMASharedLayout.get_default_for(tile, names[T.dtype])
-    return TensorDescriptor(T, list(shape), list(strides), tile, layout=layout)
 
 
 def table_of_blocks(cu_seqlens, other_cu_seqlens, N, other_N, B):

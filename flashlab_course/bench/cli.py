@@ -9,14 +9,28 @@ import sys
 
 import torch
 
-from flashlab_course.bench import backward, counters, decode, forward, fp8, gpt, launch, parts, results, spans, tune
+from flashlab_course.bench import (
+    backward,
+    counters,
+    decode,
+    forward,
+    fp8,
+    gpt,
+    hopper,
+    launch,
+    parts,
+    results,
+    spans,
+    tune,
+)
 from flashlab_course.bench.basics import sections
 from flashlab_course.bench.options import add_common
 from flashlab_course.bench.timing import deadline
 
 # Each has SECONDS, add_arguments(parser), pieces(args), see results.collect; and why_not() if it needs more than a GPU.
 SUBJECTS = {"forward": forward, "backward": backward, "counters": counters, "basics": sections, "tune": tune,
-            "launch": launch, "parts": parts, "spans": spans, "decode": decode, "fp8": fp8, "gpt": gpt}
+            "launch": launch, "parts": parts, "spans": spans, "decode": decode, "fp8": fp8, "gpt": gpt,
+            "hopper": hopper}
 
 NO_GPU = """bench measures on a GPU, and on this machine {why}.
 Instead: recorded results are in results/, and notebooks/16_benchmarks.ipynb plots them; README.md says how to use a

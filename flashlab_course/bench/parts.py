@@ -32,17 +32,17 @@ LEFT_OUT = {                           # name: the lines of the kernel that chan
 }
 
 
-def variant(left_out, folder):
-    """The kernel's module without a part: its source with other lines, imported from a file in the folder.
+def variant(module, changes, folder):
+    """A kernel's module with some of its lines changed: its source, imported from a new file in the folder.
 
-    Raises: ValueError if a line is not there just once
+    changes: (old, new), ...   Raises: ValueError if a line is not there just once
     """
-    source = Path(rung(KERNEL).home.__file__).read_text(encoding="utf-8")
-    for old, new in LEFT_OUT[left_out]:
+    source = Path(module.__file__).read_text(encoding="utf-8")
+    for old, new in changes:
         if (times := source.count(old)) != 1:
-            raise ValueError(f"the source of {KERNEL} must have this line once, it has it {times} times: {old}")
+            raise ValueError(f"{module.__name__} must have this line once, it has it {times} times: {old}")
         source = source.replace(old, new)
-    file = Path(folder, f"{left_out}.py")              # Triton reads it again when it compiles
+    file = Path(tempfile.mkdtemp(dir=folder), "variant.py")                # Triton reads it again when it compiles
     file.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("variant", file)
     module = importlib.util.module_from_spec(spec)
@@ -58,7 +58,7 @@ def rows_of(problem, *, device="cuda", **timed):
     reason = check(partial(run_rung, KERNEL, *tensors, problem.causal), *tensors, causal=problem.causal)["skipped"]
     options = {"causal": problem.causal, "scale": problem.d**-0.5, "dropout_p": 0.0}
     with tempfile.TemporaryDirectory() as folder:
-        modules = {name: variant(name, folder) for name in LEFT_OUT}
+        modules = {name: variant(rung(KERNEL).home, changes, folder) for name, changes in LEFT_OUT.items()}
         calls = {name: partial(launch.forward, module.KERNEL, module.launch, *tensors, **options)
                  for name, module in modules.items()}
         rows = measure(calls, lambda call: {"skipped": reason}, **timed)
