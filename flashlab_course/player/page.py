@@ -10,7 +10,7 @@ from pathlib import Path
 from flashlab.ladder import find
 from flashlab_course.player.parts import draw_chip, draw_numbers, draw_source, draw_traffic
 from flashlab_course.player.recording import Recording
-from flashlab_course.player.scene import Scene, bytes_text
+from flashlab_course.player.scene import Scene
 from flashlab_course.player.tensors import draw_tensors
 
 CSS, JS = ((files("flashlab_course.player") / name).read_text(encoding="utf-8") for name in ("player.css", "player.js"))
@@ -77,10 +77,13 @@ def picture(recording, total, mark=None, scale=1.0):
 
 
 class Player:
-    """Shows itself in a notebook. save(path) writes a page that needs nothing else."""
+    """Shows itself in a notebook. save(path) writes a page that needs nothing else.
 
-    def __init__(self, scenes, start=0, marked=False):
-        self.scenes, self.marked = scenes, marked
+    keys: what the line below the picture explains; jump: what the larger steps end with
+    """
+
+    def __init__(self, scenes, start=0, marked=False, keys=KEYS, jump="tile"):
+        self.scenes, self.marked, self.keys, self.jump = scenes, marked, keys, jump
         self.title = html.escape(", ".join(scene.title for scene in scenes))
         self.ticks = _ticks(scenes)
         self.start = next(n for n, tick in enumerate(self.ticks) if tick[0] >= start)
@@ -89,7 +92,7 @@ class Player:
                       if any(step in end and step != old for end, step, old in zip(ends, tick, before[t], strict=True))]
 
     def __repr__(self):
-        names = ", ".join(f"{one.title} ({len(one.moved)} lines, {bytes_text(one.moved[-1])})" for one in self.scenes)
+        names = ", ".join(f"{one.title} ({len(one.moved)} steps)" for one in self.scenes)
         return f"Player of {names}; in a notebook it shows itself, .save(\"player.html\") writes a page"
 
     def _repr_html_(self):
@@ -154,12 +157,12 @@ def _stage(player):
                       f'<svg viewBox="0 0 16 16"><path d="{path}"/></svg></button>'
                       for name, (label, path) in BUTTONS.items())
     bar = (f'{buttons}<input type="range" min="0" value="0" aria-label="Step"><select aria-label="Each step is">'
-           f'<option value="line">by line</option><option value="tile"{" selected" * several}>by tile</option></select>'
-           '<output></output>')
+           f'<option value="line">by line</option><option value="tile"{" selected" * several}>by {player.jump}</option>'
+           '</select><output></output>')
     return (f'<div class="stage{" several" * several}" tabindex="0" role="group" aria-label="Player: {player.title}" '
             f'data-lm-suppress-shortcuts="true"><div class="bar">{bar}</div>'
             f'<div class="lanes">{"".join(map(_lane, player.scenes))}</div>'
-            f'<p class="keys">{KEYS}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p></div>')
+            f'<p class="keys">{player.keys}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p></div>')
 
 
 def _lane(scene, step=0, lines=None):

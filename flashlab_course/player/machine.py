@@ -1,0 +1,100 @@
+"""The player of a run of gpu/warps.py: what every slot holds, what every barrier counts, and the lines of the warps.
+
+    play_warps(simulate({"producer": producer(K, V, 8), "consumer": consumer(K, V, 8)}))
+"""
+
+import inspect
+
+from flashlab_course.player.page import OTHER, Player
+from flashlab_course.player.scene import LINE, Scene
+
+WIDTH, HEAD = 490, 152                 # pixels of the picture, and of the names at its left
+COLUMNS = (0, 62, 170, 322)            # slot, what it holds, its barrier full, its barrier free
+KEYS = """<span>Space plays; ← → step, with Shift to the next event; Home, End</span>
+<span><b class="kept"></b>a tile is there</span><span><b class="moving"></b>a product reads it now</span>"""
+LOOKS = {"TMA": "written", "tensor cores": "live", "softmax": "peak"}
+
+
+def play_warps(machine):
+    """A Player of a Machine's run. It opens at the end where the run went wrong, else at the start.
+
+    Raises: ValueError for a machine that has not run
+    """
+    if not machine.moments:
+        raise ValueError("machine must have run, as simulate returns it; this one holds no moments")
+    scene = Scene("one SM: " + ", ".join(one.name for one in machine.warps), OTHER, WIDTH)
+    bottom = draw_slots(scene, machine.moments, 0)
+    bottom = draw_warps(scene, machine.moments, bottom + 8)
+    scene.height = draw_units(scene, machine, bottom + 8)
+    draw_programs(scene, machine)
+    steps = len(machine.moments)
+    scene.moved = list(range(steps))
+    scene.tiles = [n for n in range(steps - 1) if machine.moments[n].time < machine.moments[n + 1].time] + [steps - 1]
+    return Player([scene], steps - 1 if machine.error else 0, keys=KEYS, jump="event")
+
+
+def draw_slots(scene, moments, y):
+    """A row for each slot, with its two mbarriers: their phase, and what ends it."""
+    for x, head in zip(COLUMNS, ("slot", "holds", "full: phase", "free: phase"), strict=True):
+        scene.text(x, y + LINE, "small strong", head)
+    for name in dict.fromkeys(slot for moment in moments for slot in moment.slots):
+        y += LINE + 3
+        states = [moment.slots.get(name, (None, None, [])) for moment in moments]
+        looks = ["block new" if reads else "block" if holds and not comes else "block off"
+                 for holds, comes, reads in states]
+        scene.rect(COLUMNS[1] - 16, y + 4, 11, 11, looks)
+        scene.text(0, y + LINE, "small", name)
+        scene.text(COLUMNS[1], y + LINE, "small", [f"{comes} on its way" if comes else holds or "nothing"
+                                                   for holds, comes, _ in states])
+        for x, kind in zip(COLUMNS[2:], ("full", "free"), strict=True):
+            barrier = name.replace("_s[", f"_{kind}[")
+            scene.text(x, y + LINE, "small", [phase_in_words(moment.barriers.get(barrier)) for moment in moments])
+    return y + LINE
+
+
+def phase_in_words(barrier):
+    """'3; to come: 1 tile' for a barrier in phase 3."""
+    if barrier is None:
+        return ""
+    phase, arrivals, tiles = barrier
+    parts = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((arrivals, "arrival"), (tiles, "tile")) if n]
+    return f"{phase}; to come: {', '.join(parts)}"
+
+
+def draw_warps(scene, moments, y):
+    """A row for each program: what it waits for."""
+    for name in moments[0].waits:
+        scene.text(0, y + LINE, "small strong", name)
+        waits = [moment.waits[name].partition(";")[0] for moment in moments]
+        scene.text(HEAD, y + LINE, "small", [f"waits for {what}" if what else "runs" for what in waits])
+        y += LINE + 1
+    return y
+
+
+def draw_units(scene, machine, y):
+    """When each unit has worked so far: a row for each, a bar for each span."""
+    units = [unit for what in LOOKS for unit in sorted({span.unit for span in machine.spans}) if unit.startswith(what)]
+    scale = (WIDTH - HEAD) / max((span.end for span in machine.spans), default=1)
+    for n, unit in enumerate(units):
+        scene.text(0, y + (LINE + 1) * n + 11, "small", unit)
+        scene.rect(HEAD, y + (LINE + 1) * n, WIDTH - HEAD, LINE, "rail")
+    for span in machine.spans:
+        look = next(look for unit, look in LOOKS.items() if span.unit.startswith(unit))
+        lengths = [max(0, min(moment.time, span.end) - span.start) for moment in machine.moments]
+        place = HEAD + span.start * scale, y + (LINE + 1) * units.index(span.unit) + 1
+        scene.add("rect", *place, [round(one * scale, 1) for one in lengths], LINE - 2, look)
+    return y + (LINE + 1) * len(units)
+
+
+def draw_programs(scene, machine):
+    """The source of every program, with the lines at which its warps are, and in words what has just happened."""
+    moments, last = machine.moments, len(machine.moments) - 1
+    for code in dict.fromkeys(one.program.gi_code for one in machine.warps):
+        names = [one.name for one in machine.warps if one.program.gi_code is code]
+        lines, first = inspect.getsourcelines(code)
+        for number, text in enumerate(lines, first):
+            there = [any(moment.lines[name] == number for name in names) for moment in moments]
+            looks = ["line now" if here else "line" for here in there]
+            scene.add("code", look=looks, text=text.rstrip(), number=number)
+    looks = ["status"] * last + ["status bad" if machine.error else "status"]
+    scene.add("status", look=looks, text=[f"time {moment.time:,}: {moment.what}" for moment in moments])

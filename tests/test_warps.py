@@ -1,0 +1,110 @@
+"""The simulator of warps: the course's programs are right whatever takes how long, and a wrong line is named."""
+
+import inspect
+import itertools
+import re
+
+import pytest
+
+from flashlab_course.gpu import warp_programs
+from flashlab_course.gpu.warps import Ring, first_error, fetch, release, simulate, wait
+from flashlab_course.player.machine import play_warps
+
+ENDS = [3, 1, 4, 2]                    # blocks of keys of the persistent programs' tiles
+
+
+def programs(rung, slots=2, end=7, **changed):
+    """{name: program} of one program of a rung. changed: functions in place of warp_programs' own"""
+    of = {**vars(warp_programs), **changed}
+    readers = 1 if rung in ("in_step", "consumer") else 2
+    K, V = (Ring(name, slots, readers) for name in "KV")
+    if rung == "in_step":
+        return {"all warps": of["in_step"](K, V, end)}
+    if rung == "persistent_consumer":
+        Q, board = Ring("Q", 1, 2), []
+        return {"producer": of["persistent_producer"](Q, K, V, ENDS, itertools.count(), board)} | {
+            f"consumer {me}": of[rung](Q, K, V, ENDS, board) for me in range(2)}
+    turn = lambda me: (me,) * (rung == "consumer_in_turn")
+    return {"producer": of["producer"](K, V, end)} | {
+        f"consumer {me}": of[rung](*turn(me), K, V, end) for me in range(readers)}
+
+
+RUNGS = ("in_step", "consumer", "overlapping_consumer", "consumer_in_turn", "persistent_consumer")
+
+
+@pytest.mark.parametrize("slots", [2, 3])
+@pytest.mark.parametrize("rung", RUNGS)
+def test_the_programs_of_the_rungs_are_right(rung, slots):
+    """Fails if a slot, a phase or a count is wrong for some order of events, or if a tile is read out of order."""
+    machine = first_error(lambda: programs(rung, slots), seeds=30)
+    assert machine.error == "" and all(one.done for one in machine.warps)
+    blocks = [str(j) for j in range(sum(ENDS) if rung == "persistent_consumer" else 7)]
+    for unit in {span.unit for span in machine.spans if span.unit.startswith("softmax")}:
+        assert [span.name for span in machine.spans if span.unit == unit] == blocks
+
+
+WRONG = {                              # what the machine says: rung, function, a piece of it, what stands in its place
+    "deadlock: producer waits for K_free[0] to end a phase of parity 0":
+        ("consumer", "producer", "phase ^ 1", "phase"),
+    "K_free[0]": ("consumer", "consumer", "        yield release(K.free[slot])\n", ""),
+    "issues the product of K": ("consumer", "consumer", "        yield wait(K.full[slot], phase)\n", ""),
+    "product still reads V 0":
+        ("overlapping_consumer", "overlapping_consumer",
+         "        yield wgmma_wait(0)\n        yield release(V.free[before])",
+         "        yield release(V.free[before])\n        yield wgmma_wait(0)"),
+    "computes the softmax of S": ("overlapping_consumer", "overlapping_consumer", "yield wgmma_wait(1)", "pass"),
+    "256 threads at named barrier": ("consumer_in_turn", "consumer_in_turn", "yield arrive(TURN, BOTH)", "pass"),
+    "V_full[0]": ("overlapping_consumer", "overlapping_consumer", "V.full[before], (j - 1) // slots % 2",
+                  "V.full[before], 0"),
+    "K_full[": ("persistent_consumer", "persistent_consumer", "n, turn = n + ends[tile]", "n, turn = 0"),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_wrong_line_is_named(words):
+    """Each is an everyday mistake: a parity, a forgotten wait, a slot freed too early, a turn that nobody begins."""
+    rung, function, old, new = WRONG[words]
+    source = inspect.getsource(getattr(warp_programs, function))
+    assert source.count(old) >= 1
+    scope = dict(vars(warp_programs))
+    exec(source.replace(old, new, 1), scope)
+    machine = first_error(lambda: programs(rung, **{function: scope[function]}), seeds=30)
+    assert words in machine.error
+
+
+def test_what_the_machine_refuses():
+    K = Ring("K", slots=1)
+
+    def not_a_request():
+        yield "wait"
+
+    def two_arrivals():
+        yield release(K.free[0])
+        yield wait(K.free[0], 0)
+        yield fetch(K, 0, 0)
+        yield fetch(K, 1, 0)
+
+    assert "yields 'wait', which is no request" in simulate({"consumer": not_a_request()}).error
+    assert "K 1 is copied into K_s[0] while K 0 is on its way there" in simulate({"producer": two_arrivals()}).error
+    with pytest.raises(ValueError, match="slots must be an integer >= 1, got 0"):
+        Ring("K", slots=0)
+
+
+def test_the_player_shows_slots_barriers_waits_and_lines():
+    machine = simulate(programs("consumer", end=3))
+    scene = play_warps(machine).scenes[0]
+    texts = {text for item in scene.items for text in ([item.text] if isinstance(item.text, str) else item.text)}
+    assert {"K 0", "K 0 on its way", "1; to come: 1 arrival", "runs"} <= texts
+    assert "waits for K_full[0] to end a phase of parity 0" in texts
+    lit = [item for item in scene.items if item.kind == "code" and "line now" in item.look]
+    assert all(re.search(r"yield|def ", item.text) for item in lit) and len(lit) == 11
+    bars = [item for item in scene.items if item.kind == "rect" and item.look in ("live", "peak", "written")]
+    assert len(bars) == len(machine.spans) and all(bar.w[-1] > 0 for bar in bars)
+
+
+def test_the_player_opens_where_a_run_went_wrong():
+    K, V = Ring("K", 1), Ring("V", 1)
+    stuck = simulate({"consumer": warp_programs.consumer(K, V, 1)})
+    player = play_warps(stuck)
+    assert player.start == len(player.ticks) - 1 and stuck.error.startswith("deadlock: consumer waits for K_full[0]")
+    assert [item.text[-1] for item in player.scenes[0].items if item.kind == "status"] == [f"time 0: {stuck.error}"]
