@@ -113,7 +113,7 @@ def as_data(kernel, arguments, arch):
         raise ValueError(f"arguments must name every parameter of {name}, missing: {', '.join(missing)}")
     job = {"kernel": name, "arguments": {key: plain(value) for key, value in arguments.items()}, "arch": arch}
     if hasattr(kernel, "is_gluon") and kernel.is_gluon():      # it uses classes and builtins: the child imports it
-        return job | {"module": kernel.fn.__module__}
+        return job | {"file": kernel.fn.__code__.co_filename}
     sources = {}
     add_source(kernel.fn, sources)
     return job | {"source": "\n\n".join([IMPORTS, *sources.values()])}

@@ -5,7 +5,7 @@ only Triton is imported; a kernel in Gluon comes as the name of its module.
 """
 
 import base64
-import importlib
+import importlib.util
 import json
 import linecache
 import os
@@ -25,8 +25,10 @@ BLACKWELL = 100            # has a ptxas of its own in Triton's wheel
 
 
 def kernel_of(job):
-    if "module" in job:
-        return getattr(importlib.import_module(job["module"]), job["kernel"])
+    if "file" in job:                                  # each in a module of its own, whatever its name
+        spec = importlib.util.spec_from_file_location("kernel", job["file"])
+        spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+        return getattr(module, job["kernel"])
     name = f"<{job['kernel']}>"
     lines = job["source"].splitlines(keepends=True)
     linecache.cache[name] = (len(job["source"]), None, lines, name)     # Triton reads the source there

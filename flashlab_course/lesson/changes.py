@@ -1,8 +1,12 @@
-"""What a rung changes in the code of the rung before: a diff of bodies without comments, docstrings and indentation."""
+"""A rung's code in a notebook: some of its lines, or what it changes in the rung before.
+
+A diff is of bodies without comments, docstrings and indentation.
+"""
 
 import difflib
 import inspect
 import re
+import textwrap
 
 
 def changes(before, after, most=20):
@@ -15,6 +19,19 @@ def changes(before, after, most=20):
         if tag != "equal":
             shown += _some("-", old[a:b], most) + _some("+", new[c:d], most)
     return "\n".join(shown)
+
+
+def excerpt(function, first, last):
+    """The lines of a function or kernel from the one that holds `first` to the next that holds `last`, unindented.
+
+    Raises: ValueError if there are none
+    """
+    lines = inspect.getsource(getattr(function, "fn", function)).splitlines()
+    begin = next((n for n, line in enumerate(lines) if first in line), None)
+    end = next((n for n, line in enumerate(lines) if begin is not None and n >= begin and last in line), None)
+    if end is None:
+        raise ValueError(f"first and last must be in lines of {function.__name__}, got {first!r} and {last!r}")
+    return textwrap.dedent("\n".join(lines[begin:end + 1]))
 
 
 def _some(sign, lines, most):

@@ -1,0 +1,599 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 12b · The Hopper kernel
+#
+# **You will be able to** explain every line of a kernel that is faster than the vendor's library, run its signals on a simulator, find its deadlocks, and change it.
+#
+# **You need** chapters 06 and 12. · **Five sittings** of 35 to 45 minutes, exercises included · **runs on** CPU or GPU; Triton, so Linux
+#
+# In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most of these ideas are signals between warps, and signals can be tried without a GPU: each of them runs on a small simulator first.
+
+# %%
+import flashlab  # first: it tells Triton whether to compile or to interpret
+from flashlab_course.doctor import as_text, check_triton, import_triton
+from flashlab_course.skip import skip_the_rest
+
+print(as_text([check_triton()]))
+if import_triton() is None:
+    skip_the_rest("This chapter needs Triton.")
+
+# %%
+import itertools
+import tempfile
+
+import torch
+
+from flashlab.kernels import hopper_consumers, hopper_overlap, hopper_persistent, hopper_producer, hopper_ring, hopper_turns
+from flashlab.ladder import HOPPER_RUNGS
+from flashlab_course import bench, figures
+from flashlab_course.bench.hopper import CHANGES
+from flashlab_course.bench.parts import variant
+from flashlab_course.check import check
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_for
+from flashlab_course.figures.chapter_12 import gains, share_of
+from flashlab_course.gpu.occupancy import occupancy
+from flashlab_course.gpu.warp_programs import (consumer, consumer_in_turn, in_step, overlapping_consumer, persistent_consumer,
+                                               persistent_producer, producer)
+from flashlab_course.gpu.warps import Ring, fetch, first_error, simulate, softmax, wait, wgmma, wgmma_wait
+from flashlab_course.lesson import changes, compare, excerpt, reveal
+from flashlab_course.player.machine import play_warps
+
+# %% [markdown]
+# ## Where the six rungs lead
+#
+# Each number below is a speed as a multiple of cuDNN's. The first row is chapter 12's TMA kernel, the last row the kernel that `flash_attention` runs. Between them are the six rungs.
+
+# %%
+recorded = bench.load_results("hopper_h200")
+rungs = {"fa2_tma_forward": None} | dict.fromkeys(one.name for one in HOPPER_RUNGS) | {"fa2_hopper_forward": "the operator's kernel"}
+figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
+
+# %% [markdown]
+# The way up is not even. The first two rungs are slower than the compiler's kernel at $d = 128$: they only build what the later ones need. The chapter promises a gain only where this table shows one.
+#
+# ## Sitting 1 · Copies that report back (40 minutes)
+#
+# ### Three units that work by themselves
+#
+# | unit | who asks | how the asker learns that it is done |
+# |---|---|---|
+# | TMA copies a tile from HBM to shared memory | one thread | an mbarrier in shared memory |
+# | tensor cores multiply tiles: `wgmma` | a *warpgroup*, 128 threads | `wgmma_wait` |
+# | threads compute exponentials and sums | the same threads | the next line simply comes later |
+#
+# The first two are *asynchronous*: the line that asks for the work returns at once. A kernel is fast if all three units work at the same time, and it is correct if nobody reads a tile before it is there or overwrites a tile that is still being read.
+#
+# ### An mbarrier counts arrivals and bytes
+#
+# An *mbarrier* is eight bytes of shared memory that count. It is made for a number of arrivals. `expect` is such an arrival, and adds bytes to come; TMA subtracts the bytes that have landed. When no arrival and no byte is left to come, the barrier's *phase* ends and the next one begins.
+#
+# | Gluon | simulator |
+# |---|---|
+# | `mbarrier.init(full, count=1)` | `Ring("K", slots=1)` makes `K.full[0]` and `K.free[0]` |
+# | `mbarrier.expect(full, bytes)`, then `tma.async_copy_global_to_shared(K, [row, 0], full, K_s)` | `yield fetch(K, tile, slot)` |
+# | `mbarrier.wait(full, 0)` | `yield wait(K.full[slot], 0)` |
+# | `wgmma(Q_s, K_s, zeros, is_async=True)` | `yield wgmma(K, slot, tile)` |
+# | `wgmma_wait(0)` | `yield wgmma_wait(0)` |
+#
+# **Predict** how many bytes a barrier expects for 128 keys of $d = 128$ in bfloat16.
+
+# %%
+my_expected_bytes = None
+
+# %%
+said = compare("bytes of a block of keys", my_expected_bytes, torch.empty(128, 128, dtype=torch.bfloat16).nbytes)
+
+# %% [markdown]
+# In the simulator a program is a Python generator. Each `yield` asks the machine for something and goes on when the machine allows it. Step through this one: the column *full* shows the phase, and what is still to come before it ends.
+
+# %%
+def one_tile(K):
+    yield fetch(K, 0, 0)
+    yield wait(K.full[0], 0)
+    yield wgmma(K, 0, 0)                               # S = Q Kᵀ
+    yield wgmma_wait(0)
+    yield softmax(0)
+
+
+play_warps(simulate({"warpgroup": one_tile(Ring("K", slots=1))}))
+
+# %% [markdown]
+# A GPU says nothing about a forgotten wait: the product reads whatever lies there. The machine does say it. This cell goes wrong on purpose.
+
+# %%
+def without_a_wait(K):
+    yield fetch(K, 0, 0)
+    yield wgmma(K, 0, 0)
+
+
+print(simulate({"warpgroup": without_a_wait(Ring("K", slots=1))}).error)
+
+# %% [markdown]
+# ### Why a wait names a parity
+#
+# A slot is used again and again, so its barrier passes through phases 0, 1, 2, … The hardware keeps only whether the current phase is even or odd. `wait(full, 0)` returns when an even phase is over and `wait(full, 1)` when an odd phase is over.
+#
+# In a *ring* of two slots, block $j$ lies in slot $j \bmod 2$ and is that slot's use number $\lfloor j/2 \rfloor$. Use number $u$ ends phase $u$. So the reader of block $j$ waits for parity $\lfloor j/2 \rfloor \bmod 2$.
+#
+# **Predict** the slot and the parity for block 5.
+
+# %%
+my_slot_and_parity = [None, None]
+
+# %%
+slots, j = 2, 5
+said = compare("slot and parity of block 5", my_slot_and_parity, [j % slots, j // slots % 2])
+
+# %% [markdown]
+# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots.
+
+# %%
+check("ex12b_ring")
+
+# %%
+reveal("ex12b_ring")
+
+# %% [markdown]
+# **Takeaway.** An mbarrier counts arrivals and bytes; its phase ends when nothing is left to come. Who waits must know which phase: slot $j \bmod$ slots, parity $\lfloor j/\text{slots} \rfloor \bmod 2$.
+#
+# *End of sitting 1. To continue later, run the notebook from the top.*
+#
+# ## Sitting 2 · The first kernel, and who holds what (35 minutes)
+#
+# ### All warps in step
+#
+# The first rung is `flashlab/kernels/hopper_ring.py`. Its eight warps share 128 query rows and do everything together: load, wait, multiply, wait, softmax. Here is its loop.
+
+# %%
+print(excerpt(hopper_ring.KERNEL, "for j in range(0, end)", "V_full.index(slot), V_s.index(slot))"))
+
+# %% [markdown]
+# You know the waits and the slots by now. The remaining words:
+#
+# | line | meaning |
+# |---|---|
+# | `K_s.index(slot).permute((1, 0))` | the tile in that slot, read as $K^\top$; nothing is moved |
+# | `use_acc=False` | start from zero instead of adding to `zeros` |
+# | `wgmma_wait(0, deps=[S])` | wait until no product is under way; `S` may be used from here on |
+# | `thread_barrier()` | all warps have read the slot: only now may TMA overwrite it |
+# | `scaled_rows(O_i, alpha)` | the rescaling of chapter 03, before the product adds to it |
+#
+# The same program in the simulator. Look at the bars: the tensor cores stand idle in every softmax.
+
+# %%
+K, V = Ring("K", slots=2), Ring("V", slots=2)
+play_warps(simulate({"all warps": in_step(K, V, 4)}, threads={"all warps": 256}))
+
+# %% [markdown]
+# ### Layouts: who holds what of S
+#
+# `wgmma` reads its operands from shared memory, but leaves the result in registers. A *layout* says which thread holds which number. The kernel names the layout of $S$ as `NVMMADistributedLayout([3, 0], [8, 1], [16, 128, 16])`: version 3 of the instruction, eight warps below one another, and 16 rows a warp with 128 columns each. Within a warp the hardware fixes the pattern:
+
+# %%
+figures.holders()
+
+# %% [markdown]
+# Four threads share a row. That is why the maximum of a row costs two exchanges between threads, and the sum another two; everything else in the softmax stays within a thread.
+#
+# **Predict** how many registers of 32 bits a thread needs for $S$: 128 rows and 128 columns in float32, on eight warps.
+
+# %%
+my_registers_of_S = None
+
+# %%
+warps, threads_of_a_warp = 8, 32
+said = compare("registers for S", my_registers_of_S, 128 * 128 // (warps * threads_of_a_warp))
+
+# %% [markdown]
+# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many. This is most of what a thread may have (255), and it decides the shapes of all kernels in this chapter.
+#
+# $P$ becomes the left operand of the next product. `DotOperandLayout(0, O_layout, 2)` is the layout of a left operand in registers: with 16-bit numbers every thread already holds what it must hand in, so `convert_layout` moves nothing between threads.
+#
+# At the end, $O$ goes through shared memory to HBM by TMA. Threads write to shared memory in one way, TMA reads it in another, and these two are not ordered. `fence()` makes what the threads have written visible to TMA.
+
+# %%
+print(excerpt(hopper_ring.KERNEL, "Q_s.store", "store_wait"))
+
+# %% [markdown]
+# **Exercise: who holds it?** ([exercises/ex12b_layout.py](../exercises/ex12b_layout.py), 20 minutes). Which rows and columns of the accumulator does a thread hold?
+
+# %%
+check("ex12b_layout")
+
+# %%
+reveal("ex12b_layout")
+
+# %% [markdown]
+# **Takeaway.** A layout says which thread holds which number. Results of `wgmma` lie in registers, four threads to a row, and 16-bit results are already where a left operand must be.
+#
+# *End of sitting 2.*
+#
+# ## Sitting 3 · Warps with different jobs (45 minutes)
+#
+# ### A warp that only loads
+#
+# In the ring, a warp that computes must also think of the next copy. The second rung gives copies to a warp of their own, the *producer*; the eight others become the *consumer*. The producer runs ahead until the ring is full. So each slot needs a second barrier, `free`: the consumer arrives there when it has read the slot, and the producer waits there before it fills the slot again.
+
+# %%
+print(excerpt(hopper_producer.fetch_when_free, "def fetch_when_free", "T_s.index(slot)"))
+print(excerpt(hopper_producer.producer, "for j", "V_full, V_free, j)"))
+
+# %% [markdown]
+# The parity is `phase ^ 1`, the other one: the producer of use $u$ waits until use $u - 1$ has been read, one phase earlier. Before the first use nobody has read anything. A new barrier is in phase 0, and the phase before it counts as over and odd, so `wait(free, 1)` returns at once. With the consumer's parity the kernel would hang at the first block. This cell goes wrong on purpose.
+
+# %%
+def hopeful_producer(K, V, end):
+    for j in range(end):
+        for ring in (K, V):
+            slot, phase = j % len(ring.slots), j // len(ring.slots) % 2
+            yield wait(ring.free[slot], phase)         # the consumer's parity
+            yield fetch(ring, j, slot)
+
+
+K, V = Ring("K", slots=2), Ring("V", slots=2)
+print(simulate({"producer": hopeful_producer(K, V, 4), "consumer": consumer(K, V, 4)}).error.replace("; consumer", ";\nconsumer"))
+
+# %% [markdown]
+# A *deadlock*: each waits for the other. The machine names the barrier, its parity and its phase. With the right parity:
+
+# %%
+K, V = Ring("K", slots=2), Ring("V", slots=2)
+play_warps(simulate({"producer": producer(K, V, 4), "consumer": consumer(K, V, 4)}))
+
+# %% [markdown]
+# **Exercise: find the deadlock** ([exercises/ex12b_deadlock.py](../exercises/ex12b_deadlock.py), 15 minutes).
+
+# %%
+check("ex12b_deadlock")
+
+# %%
+reveal("ex12b_deadlock")
+
+# %% [markdown]
+# ### Two consumers
+#
+# One consumer of eight warps still waits as a whole. The third rung has two consumers, warpgroups of 64 query rows each. They share every $K$ and $V$ that arrives, and each goes at its own pace: while one computes exponentials, the other's products can run.
+
+# %%
+print(changes(hopper_producer.attend, hopper_consumers.attend))
+
+# %% [markdown]
+# **Predict** how many arrivals the barrier `free` of a slot must count now.
+
+# %%
+my_arrivals = None
+
+# %%
+said = compare("arrivals at free", my_arrivals, int(hopper_consumers.CONSUMERS))
+
+# %% [markdown]
+# **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 20 minutes).
+
+# %%
+check("ex12b_overwrite")
+
+# %%
+reveal("ex12b_overwrite")
+
+# %% [markdown]
+# ### Registers change hands
+#
+# An SM has 65,536 registers. The program is launched with 384 threads, three warpgroups of which the last is the producer's, and 168 registers a thread. The producer needs few. `setmaxnreg` lets its warpgroup give registers away: it keeps 24 a thread.
+#
+# **Predict** how many registers a thread of the two consumers can have then.
+
+# %%
+my_registers_of_a_consumer = None
+
+# %%
+def compiled(module, d, causal=False):                 # for an H100: 16 heads, N = 4096
+    T, L = torch.empty(1, 16, 4096, d, dtype=torch.bfloat16, device="meta"), torch.empty(1, 16, 4096, device="meta")
+    return compile_for(module.KERNEL, module.launch(T, T, T, T, L, causal=causal, scale=d**-0.5)[1], 90)
+
+
+at_launch, kept, warpgroup = compiled(hopper_consumers, 128).registers, 24, 128
+left = (at_launch * 3 * warpgroup - kept * warpgroup) // (2 * warpgroup)
+said = compare("registers of a consumer's thread", my_registers_of_a_consumer, left)
+print(excerpt(hopper_consumers.KERNEL, "gl.warp_specialize", "of all but the first"))
+
+# %% [markdown]
+# The last list says it: 240 for consumer 1 and 24 for the producer. Consumer 0 has the launch's own warps and gets the rest.
+#
+# **Exercise: what fits into registers** ([exercises/ex12b_registers.py](../exercises/ex12b_registers.py), 20 minutes).
+
+# %%
+check("ex12b_registers")
+
+# %%
+reveal("ex12b_registers")
+
+# %% [markdown]
+# What does the record say? The producer alone gains nothing over the ring. Two consumers do:
+
+# %%
+figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consumers_forward": None}, "hopper_ring_forward")
+
+# %% [markdown]
+# The exception is instructive: at $d = 64$ without a mask the simple ring is ahead. An SM has 65,536 registers. **Predict** how many programs of 256 threads fit into an SM at 128 registers a thread, and how many at 132.
+
+# %%
+my_programs = {128: None, 132: None}
+
+# %%
+said = compare("programs of the ring on an SM", my_programs, {n: 65536 // (n * 256) for n in (128, 132)})
+for d, causal in itertools.product((64, 128), (False, True)):
+    ring = compiled(hopper_ring, d, causal)
+    fit = occupancy(256, ring.registers, ring.shared_bytes)
+    print(f"d = {d:3}, {'causal' if causal else 'full  '}: {ring.registers} registers, {ring.shared_bytes:,} bytes: {fit.blocks} on an SM")
+
+# %% [markdown]
+# Two programs on one SM do for each other what two consumers do: one multiplies while the other computes exponentials. The mask costs four registers, and with them the second program.
+#
+# **Takeaway.** A producer runs ahead as far as its ring allows, with the other parity. Two consumers at their own pace hide each other's waiting; `free` counts both.
+#
+# *End of sitting 3.*
+#
+# ## Sitting 4 · Products under the softmax (40 minutes)
+#
+# ### Issue early, wait late
+#
+# A consumer still waits for each product right after issuing it. But $S$ of the *next* block does not depend on this softmax. The fourth rung issues $S_{j}$ and then $O \mathrel{+}= P_{j-1} V_{j-1}$, waits for $S_j$ alone, and computes the softmax of block $j$ while the product for $O$ may still run.
+
+# %%
+print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_rows(O_i, alpha)"))
+
+# %% [markdown]
+# `wgmma_wait(n)` returns when at most $n$ of the warpgroup's products are under way; products end in the order in which they were issued. **Predict** $n$ for the line that must have $S$ and leaves $O$'s product alone.
+
+# %%
+my_n = None
+
+# %%
+issued = ["S", "O"]
+said = compare("products that may still be under way", my_n, len(issued) - 1 - issued.index("S"))
+
+# %% [markdown]
+# The first $S$ and the last $O$ stand outside the loop. The keys are walked from the last block to the first: then the only block that a causal mask cuts comes first, before the loop, and the loop needs no mask.
+
+# %%
+K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
+consumers = {f"consumer {me}": overlapping_consumer(K, V, 4) for me in (0, 1)}
+play_warps(simulate({"producer": producer(K, V, 4)} | consumers))
+
+# %% [markdown]
+# Without the wait the softmax would read an $S$ that is not there. This cell goes wrong on purpose.
+
+# %%
+def impatient(K):
+    yield fetch(K, 0, 0)
+    yield wait(K.full[0], 0)
+    yield wgmma(K, 0, 0)
+    yield softmax(0)                                   # no wgmma_wait
+
+
+print(simulate({"warpgroup": impatient(Ring("K", slots=1))}).error)
+
+# %% [markdown]
+# One line of the loop looks useless: the wait for the next $K$ stands *before* the wait for $O$. Nothing needs that $K$ yet. But a wait is a place that the assembler does not move instructions across. Without it, the assembler hoists the wait for $O$ above the exponentials, and the overlap is gone, with the same results and no warning.
+#
+# ### Take turns
+#
+# Two consumers may ask for products at the same moment, and then compute exponentials at the same moment. The fifth rung makes them alternate, with *named barriers*. A program has sixteen; they count threads. `sync` arrives and waits, `arrive` only arrives.
+
+# %%
+print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
+
+# %% [markdown]
+# **Predict** how many threads the barrier must count, if one consumer waits there and the other arrives when it passes the turn on.
+
+# %%
+my_threads = None
+
+# %%
+said = compare("threads at the barrier of a turn", my_threads, 2 * warpgroup)
+
+# %% [markdown]
+# **Exercise: pass the turn** ([exercises/ex12b_pass_the_turn.py](../exercises/ex12b_pass_the_turn.py), 20 minutes). When is it passed on: when the product has been issued, or when it has ended?
+
+# %%
+check("ex12b_pass_the_turn")
+
+# %%
+reveal("ex12b_pass_the_turn")
+
+# %% [markdown]
+# Both rungs in the record, each against the rung before it:
+
+# %%
+figures.speeds_beside(recorded, {"hopper_overlap_forward": None}, "hopper_consumers_forward")
+
+# %%
+figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_forward")
+
+# %% [markdown]
+# Overlap pays at $d = 128$. At $d = 64$ a block has half the FLOPs in products and as many exponentials: there is less to hide the softmax under. Turns gain little here, because the early $S$ already spreads the two consumers out.
+#
+# How busy are the tensor cores in the simulator, with all durations at their mean? The simulator knows the order of things; it is no model of speed.
+
+# %%
+def busy(make, readers, **threads):
+    K, V = Ring("K", slots=2, readers=readers), Ring("V", slots=2, readers=readers)
+    machine = simulate(make(K, V), unsteady=False, threads=threads)
+    return 100 * share_of(machine.spans, "tensor cores")
+
+
+def two(program):
+    return lambda K, V: {"producer": producer(K, V, 8)} | {f"consumer {me}": program(me, K, V, 8) for me in (0, 1)}
+
+
+shares = {"ring": busy(lambda K, V: {"all": in_step(K, V, 8)}, 1, all=256),
+          "+ producer": busy(lambda K, V: {"producer": producer(K, V, 8), "one": consumer(K, V, 8)}, 1, one=256),
+          "+ two consumers": busy(two(lambda me, *rest: consumer(*rest)), 2),
+          "+ overlap": busy(two(lambda me, *rest: overlapping_consumer(*rest)), 2), "+ turns": busy(two(consumer_in_turn), 2)}
+figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to {max(shares.values()):.0f} % of the time",
+             "Modelled: flashlab_course.gpu.warps, 8 blocks, every duration at its mean.", "% of the time")
+
+# %% [markdown]
+# **Takeaway.** Issue a product as early as its operands allow, and wait for it as late as its result allows. Check in the record, not in the simulator, whether it paid.
+#
+# *End of sitting 4.*
+#
+# ## Sitting 5 · Programs that stay (45 minutes)
+#
+# ### A counter hands out tiles
+#
+# So far a program computes one tile of 128 queries and ends. The next one starts with an empty ring: its first copies and the last stores of the one before overlap with nothing. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one tile, the producer already loads the next.
+#
+# Which tile comes next? Causal tiles have different lengths. **Predict**, for two SMs and tiles of 4, 3, 2 and 1 blocks of keys: when is the last one done if SM 0 takes the first and third tile and SM 1 the second and fourth, and when if whoever is free takes the next?
+
+# %%
+my_ends = {"fixed": None, "counter": None}
+
+# %%
+lengths, free = [4, 3, 2, 1], [0, 0]
+for length in lengths:
+    free[free.index(min(free))] += length
+ends = {"fixed": max(sum(lengths[0::2]), sum(lengths[1::2])), "counter": max(free)}
+said = compare("when the last SM is done", my_ends, ends, "blocks")
+
+# %% [markdown]
+# A counter in HBM does the second: a producer that needs a tile adds one to it. The answer takes a while to come back, so the producer asks for the next tile before it loads this one. It lays the tile's number down beside $Q$, and the signals for $Q$ serve for both.
+
+# %%
+print(excerpt(hopper_persistent.producer, "while tile < how_many", "n, turn, tile"))
+
+# %% [markdown]
+# `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. If it began at 0 again, slots and phases would be wrong:
+
+# %%
+Q, K, V = Ring("Q", slots=1, readers=2), Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
+blocks, board = [3, 1, 2], []
+consumers = {f"consumer {me}": persistent_consumer(Q, K, V, blocks, board) for me in (0, 1)}
+play_warps(simulate({"producer": persistent_producer(Q, K, V, blocks, itertools.count(), board)} | consumers))
+
+# %% [markdown]
+# ### How many slots fit?
+#
+# $O$ now has a place of its own in shared memory, from which TMA writes while the next tile is computed. **Predict** the KiB of shared memory at $d = 128$ with two slots: $Q$ and $O$ with 128 rows each, and two slots each of $K$ and $V$ with 128 rows, in 16 bits.
+
+# %%
+my_kib = None
+
+# %%
+persistent = compiled(hopper_persistent, 128)
+said = compare("KiB of shared memory of the last rung", my_kib, persistent.shared_bytes // 1024)
+print(f"the compiler: {persistent.shared_bytes:,} of {SHARED_LIMIT[90]:,} bytes, the barriers included")
+
+# %% [markdown]
+# **Exercise: how many slots fit** ([exercises/ex12b_slots.py](../exercises/ex12b_slots.py), 15 minutes).
+
+# %%
+check("ex12b_slots")
+
+# %%
+reveal("ex12b_slots")
+
+# %% [markdown]
+# ### Which idea carries how much?
+#
+# The last rung with one idea changed at a time, against the last rung as it is. Three slots do not fit at $d = 128$.
+
+# %%
+last = "hopper_persistent_forward"
+figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, last)
+
+# %% [markdown]
+# One run can be lucky. The whole table was measured twice; these are the changes that cost something at a size in both runs, ranges apart:
+
+# %%
+again, slower = bench.load_results("hopper_h200", "again"), {}
+for what in CHANGES:
+    runs = [{(row["d"], row["causal"], row["N"]): gain for row, gain, tied in gains(run, f"{last}, {what}", last) if not tied and gain < 1}
+            for run in (recorded, again)]
+    both = set(runs[0]) & set(runs[1])
+    slower[what] = f"slower at {len(both)} sizes" + (f", down to {min(runs[0][size] for size in both):.2f} ×" if both else "")
+print("\n".join(f"{what:33} {words}" for what, words in slower.items()))
+
+# %% [markdown]
+# The early $S$ and the counter carry the kernel: the early $S$ at $d = 128$, the counter where tiles are causal. Turns carry little.
+#
+# ### From the last rung to the operator
+#
+# `flash_attention` runs `flashlab/operator/hopper_forward.py`, which is this kernel and what a model needs beside it:
+#
+# | what it adds | why |
+# |---|---|
+# | three or four consumers at $d = 64$ | $O$ and $S$ take fewer registers there, and one more softmax can be hidden |
+# | named barriers for `free` | cheaper than mbarriers: a consumer arrives without meeting its own warps first |
+# | rows past the end, any $N_q$ and $N_k$ | sequences do not come in multiples of 128 |
+# | windows, packed sequences | each tile has its own first and last block of keys |
+# | row sums kept in parts, the loop unrolled | fewer exchanges between threads, fewer waits |
+#
+# At $d = 128$ the last rung is close to it. At $d = 64$ the additional consumers make the difference:
+
+# %%
+figures.speeds_beside(recorded, {last: None}, "fa2_hopper_forward")
+
+# %% [markdown]
+# ### Change it
+#
+# Now change the kernel. `variant` replaces lines of a rung, and the compiler says what became of it: registers, spills, shared memory. Here, blocks of 64 keys in four slots, at $d = 128$:
+
+# %%
+CHANGE = [("KEYS = gl.constexpr(128)", "KEYS = gl.constexpr(64)"), ("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(4)")]
+with tempfile.TemporaryDirectory() as folder:
+    mine = compiled(variant(hopper_persistent, CHANGE, folder), 128)
+print(f"{mine.registers} registers at launch, {mine.spills} bytes spilled, {mine.shared_bytes:,} bytes of shared memory; {mine.warnings or 'no warnings'}")
+
+# %% [markdown]
+# And the signals, with as many slots, whatever takes how long: `first_error` runs the programs with many random durations, and stops at the first that goes wrong.
+
+# %%
+def four_slots():
+    K, V = Ring("K", slots=4, readers=2), Ring("V", slots=4, readers=2)
+    return {"producer": producer(K, V, 9)} | {f"consumer {me}": consumer_in_turn(me, K, V, 9) for me in (0, 1)}
+
+
+print(first_error(four_slots, seeds=50).error or "50 runs, no error")
+
+# %% [markdown]
+# **Change this and run again.** Try three slots of 128 keys, or let consumer 1 begin. On a Hopper GPU, `python -m flashlab bench hopper` times all of this chapter's kernels.
+
+# %%
+# Your kernel goes here.
+
+# %% [markdown]
+# ## Backwards
+#
+# The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks the query tiles. Each consumer keeps $dK$ and $dV$ of 64 keys in registers. $dQ$ of a tile needs the $dS$ of all consumers: they put it into shared memory, and they take turns at computing the tile's $dQ$. A third kind of warp, the *adder*, has TMA add the finished tile to $dQ$ in HBM.
+#
+# | signal | kind | who waits |
+# |---|---|---|
+# | `Q_full`, `dO_full`: a tile has landed | mbarrier, counts bytes | a consumer |
+# | `SLOT_FREE`: all consumers have read a slot | named barrier | the producer |
+# | `DS_READY`: the $dS$ of all consumers is in shared memory | named barrier | the consumer that owns the tile's $dQ$ |
+# | `DQ_READY`: a tile of $dQ$ is in shared memory | named barrier | the adder |
+# | `DQ_FREE`: TMA has read that tile | named barrier | the next owner |
+#
+# Every pair is *it is there* and *it may be overwritten*, as in the ring of sitting 1. Only the owner of a tile waits for all others, and the next tile has another owner, so the consumers drift apart and hide each other's exponentials. **Predict** for three consumers: who owns the $dQ$ of query tile 7?
+
+# %%
+my_owner = None
+
+# %%
+consumers_backward, tile = 3, 7
+said = compare("owner of tile 7", my_owner, tile % consumers_backward)
+
+# %% [markdown]
+# ## Sources
+#
+# Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608), sections 3.1 and 3.2: warp specialisation, consumers that alternate, products under the softmax · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): mbarrier, wgmma, `setmaxnreg`, `bar.sync`, the async proxy · [Gluon tutorials](https://github.com/triton-lang/triton/tree/main/python/tutorials/gluon) of Triton · `flashlab/kernels/hopper_*.py`, `flashlab_course/gpu/warps.py`
+#
+# **Next:** [13 · Decoding](13_decoding.ipynb): one query at a time.
