@@ -7,7 +7,7 @@ import re
 import pytest
 
 from flashlab_course.gpu import warp_programs
-from flashlab_course.gpu.warps import Ring, first_error, fetch, release, simulate, wait
+from flashlab_course.gpu.warps import Ring, fetch, first_error, release, simulate, wait
 from flashlab_course.player.machine import play_warps
 
 ENDS = [3, 1, 4, 2]                    # blocks of keys of the persistent programs' tiles
