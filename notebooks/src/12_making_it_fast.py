@@ -11,7 +11,7 @@
 #
 # **You will be able to** explain how base 2, a split loop, tile sizes, a pipeline and TMA change a kernel's code, instructions and speed; to read a register report; and to say why a backward kernel adds up $dQ$ in memory, and what that costs.
 #
-# **You need** chapters 06, 10 and 11 with their exercises; 09b helps · **three sittings** of 50 to 60 minutes, exercises included · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06, 10 and 11 with their exercises; 09b helps · **three sittings** of 50, 50 and 55 minutes, exercises included · **runs on** CPU or GPU; Triton, so Linux
 #
 # Triton compiles for an H100 on any machine, so you find registers, shared memory and instructions on yours. Run times were recorded on an H200, which is an H100 with more memory.
 
@@ -28,7 +28,6 @@ if import_triton() is None:
 import heapq
 import re
 import statistics
-import time
 
 import torch
 
@@ -50,13 +49,13 @@ from flashlab_course.lesson import changes, compare, reveal
 #
 # ### The ladder
 #
-# Each rung changes one thing in the kernel of the rung before and keeps the order of its lines, so a diff shows the change. The last rung is the exception: it changes many things, and chapter 12b takes it apart.
+# Each rung changes one thing in the kernel of the rung before and keeps the order of its lines, so a diff shows the change. Above them stands one more kernel, for Hopper, which chapter 12b builds.
 
 # %%
-figures.ladder([one for one in ladder.KERNELS if one.chapter in ("10", "12")])
+figures.ladder(ladder.KERNELS[:-1])
 
 # %% [markdown]
-# Compile the rungs for an H100: 16 heads, $N = 4096$, $d = 128$, causal, bfloat16. A tensor on the device `meta` has a shape but no numbers, and a compiler needs no more.
+# Compile the rungs for an H100: 16 heads, $N = 4096$, $d = 128$, causal, bfloat16. A tensor on the device `meta` has a shape but no numbers; a compiler needs no more.
 
 # %%
 kernels = {"fa2_triton_forward": fa2.fa2_forward_kernel, "fa2_exp2_forward": fa2_exp2.fa2_exp2_kernel,
@@ -88,7 +87,7 @@ def show_instructions(names, **kinds):
         print(f"{label(name)}: {', '.join(f'{kind} {many}' for kind, many in found.items())} (in the PTX compiled here)")
 
 # %% [markdown]
-# Load the recorded times. Each kernel was compared with float64, then timed: the forward pass at 24 sizes, the backward pass at 12.
+# Load the recorded times. Each kernel was compared with float64 before it was timed.
 #
 # One rule decides every claim about speed. The gain is the ratio of the median times. If the ranges of the repeated runs (20th to 80th percentile) overlap, two kernels are **tied**; otherwise the faster one is **ahead**.
 
@@ -118,7 +117,7 @@ check("ex12_exp2")
 reveal("ex12_exp2")
 
 # %% [markdown]
-# Here is the same change in the kernel: `-` marks a line of chapter 10's kernel, `+` a new one. From here on, the rungs have no dropout.
+# Here is the same change in the kernel: `-` is chapter 10's line, `+` the new one. From here on, the rungs have no dropout.
 
 # %%
 print(changes(fa2.fa2_forward_kernel, fa2_exp2.fa2_exp2_kernel))
@@ -214,7 +213,7 @@ figures.gain_of_rung(forward, "fa2_split_forward")
 # *End of sitting 1. To continue later, run the notebook from the top.*
 
 # %% [markdown]
-# ## Sitting 2 · What fits on an SM (60 minutes)
+# ## Sitting 2 · What fits on an SM (50 minutes)
 #
 # ### Search for tile sizes
 #
@@ -234,10 +233,8 @@ reveal("ex12_prune")
 # %%
 kept = tuning.candidates(128, 128, torch.bfloat16, SHARED_LIMIT[90])
 some = kept[::len(kept) // 4][:4]
-start = time.perf_counter()
 tried = compile_all([(fa2_split.KERNEL, arguments_of("fa2_split_forward") | tiles._asdict(), 90) for tiles in some])
-seconds = (time.perf_counter() - start) / len(some)
-print(f"{len(kept)} choices are left; compiling one takes {seconds:.1f} s (measured here)")
+print(f"{len(kept)} choices are left")
 rows = [{"name": f"{t.B_r} × {t.B_c}, {t.num_warps} warps, {t.num_stages} stages", "registers": gpu.registers, "spills": gpu.spills,
          "shared": gpu.shared_bytes, "limit": SHARED_LIMIT[90]} for t, gpu in zip(some, tried, strict=True)]
 figures.compiled_kernels(rows)
@@ -274,9 +271,7 @@ figures.times_of_tiles(timed, f"Recorded on {bench.where(searched)}: {label('fa2
                        "d = 64, N = 4096, no mask.")
 
 # %% [markdown]
-# With one stage nothing is loaded ahead, and no tile is at its best. Four stages are the best for some tiles and the worst for others.
-#
-# “+ tuned” is the same kernel as the rung before, with other tiles. A search helps only if the hand-picked tiles were bad.
+# With one stage nothing is loaded ahead, and no tile is at its best. Four stages are the best for some tiles and the worst for others. “+ tuned” is the rung before with other tiles, so a search helps only if the hand-picked tiles were bad.
 #
 # **Takeaway.** Rule out by arithmetic, compile, time, keep the result. An edited kernel is another kernel: its source belongs in the key.
 
@@ -312,9 +307,9 @@ figures.blocks_that_fit(threads_of(first), first.registers, first.shared_bytes)
 # %% [markdown]
 # ### Shared memory: banks and swizzling
 #
-# Shared memory has 32 *banks* of 4 bytes, and each bank delivers one word per step. A row of 64 16-bit numbers is 128 bytes, exactly as wide as all banks. Number the eight pieces of 16 bytes in a row 0 to 7. A matrix instruction reads the same piece of eight rows at once.
+# Shared memory has 32 *banks* of 4 bytes, and each bank delivers one word per step. A row of 64 16-bit numbers is 128 bytes, as wide as all banks. Cut each row into eight pieces of 16 bytes. A matrix instruction reads the same piece of eight rows at once.
 #
-# *Swizzling* stores piece $p$ of row $r$ at place $p \oplus (r \bmod 8)$ of its row. Another way is to pad each row to 144 bytes. **Predict** how many steps reading piece 2 of eight rows takes.
+# *Swizzling* stores piece $p$ of row $r$ at place $p \oplus (r \bmod 8)$ of its row. One can also pad each row to 144 bytes. **Predict** how many steps it takes to read piece 2 of eight rows.
 
 # %%
 my_bank_steps = {"rows as they are": None, "swizzled": None, "rows padded to 144 bytes": None}
@@ -335,7 +330,7 @@ figures.matrices({name: ((pieces == 2).float(), pieces.tolist()) for name, piece
 # %% [markdown]
 # ### The matrix instruction
 #
-# On Hopper, `wgmma` multiplies matrices. Four warps, a **warpgroup**, issue it together, for 64 rows, up to 256 columns, and a depth of 16. It reads its right operand directly from swizzled shared memory. It is *asynchronous*: issue it, do something else, wait for it later.
+# Hopper's matrix instruction is `wgmma`. Four warps, a **warpgroup**, issue it together, for 64 rows, up to 256 columns and a depth of 16. It reads its right operand directly from swizzled shared memory. It is *asynchronous*: issue it, do something else, wait for it later.
 #
 # **Predict.** A tile has 128 queries and 64 keys, $d = 128$, and the program has two warpgroups with 64 rows each. How many `wgmma` does a warpgroup issue for a tile, both products together?
 
@@ -362,10 +357,10 @@ figures.matrices(lanes, "Every lane holds the same elements of S and of P: nothi
 # %% [markdown]
 # **Takeaway.** $P$ never leaves the registers in which it was computed. This is one more reason to split the rows of $Q$ among warps (chapter 06).
 #
-# *End of sitting 2. To continue later, run the notebook from the top.*
+# *End of sitting 2.*
 
 # %% [markdown]
-# ## Sitting 3 · Copies that run ahead, and the backward pass (60 minutes)
+# ## Sitting 3 · Copies that run ahead, and the backward pass (55 minutes)
 #
 # ### Software pipelining
 #
@@ -382,7 +377,7 @@ figures.timelines(loops, "multiply", "six iterations of load A, load B, multiply
 # %% [markdown]
 # $4n$ steps become $n + 3$: three steps fill the *pipeline*, then each iteration takes one.
 #
-# Attention's loop has two parts: copying $K_j$ and $V_j$, and computing with them. The copies need *slots* in shared memory; Triton calls their number `num_stages`. **Predict** the time for 8 tiles. Computing takes 3 steps a tile and copying 2, but the copies of tiles 3 and 6 (counted from 0) are late and take 6.
+# Attention's loop has two parts: copying $K_j$ and $V_j$, and computing with them. The copies need *slots* in shared memory; Triton calls their number `num_stages`. **Predict** the time for 8 tiles. Computing takes 3 steps a tile and copying 2, but the copies of tiles 3 and 6 (counted from 0) take 6. A copy starts when the copy before has ended and a slot is free.
 
 # %%
 my_slots = {"1 slot": None, "2 slots": None, "3 slots": None}
@@ -405,7 +400,7 @@ check("ex12_pipeline")
 reveal("ex12_pipeline")
 
 # %% [markdown]
-# Now the price of the split loop: two loops are two pipelines, and the second one starts empty. **Predict** how many steps longer 6 tiles take in two loops of 4 and 2 than in one: copies of 2 steps, work of 3, two slots.
+# Now the price of the split loop: two loops are two pipelines, and the second one starts empty. **Predict** how many steps longer 6 tiles take in loops of 4 and 2 than in one: copies of 2 steps, work of 3, two slots.
 
 # %%
 my_second_filling = None
@@ -429,7 +424,7 @@ figures.gain_of_rung(forward, "fa2_pipelined_forward")
 # %% [markdown]
 # The gain is largest for short sequences at $d = 128$, where filling takes a large share of the time. In long ones, every tile pays for a branch that few tiles need. The rung stays because the next one builds on it.
 #
-# **Takeaway.** The compiler builds the pipeline; the kernel decides how often it has to be filled.
+# **Takeaway.** The compiler builds the pipeline; the kernel decides how often it fills.
 
 # %% [markdown]
 # ### TMA
@@ -459,7 +454,7 @@ faster = by_tiles[128, 64, 8, 3] / by_tiles[128, 128, 8, 3]
 print(f"128 keys in a tile instead of 64: {faster:.2f} times as fast (recorded: d = 128, N = 4096, causal)")
 
 # %% [markdown]
-# TMA has conditions: the elements of a row must be neighbours, and rows must start at multiples of 16 bytes. A rung that refuses a call says why, and the operator runs another:
+# For TMA the elements of a row must be neighbours, and rows must start at multiples of 16 bytes. A rung that refuses a call says why, and the operator runs another:
 
 # %%
 Q = meta(1, 16, 4096, 128)
@@ -497,12 +492,12 @@ def three_ways(lengths, sms):
 said = compare("when the last block is done", my_ends, three_ways([2, 4, 6, 8], 2))
 lengths = [2 * (i + 1) for i in range(32)] * 64
 lost = {name: 100 * (end / (sum(lengths) / 132) - 1) for name, end in three_ways(lengths, 132).items()}
-figures.bars(lost, f"Longest first, a fixed list costs {lost['longest first, fixed list']:.1f} % of the time, "
-             f"a free SM {lost['longest first, free SM next']:.1f} %",
+figures.bars(lost, f"Longest first: a fixed list costs {lost['longest first, fixed list']:.1f} % of the time, "
+             f"the next free SM {lost['longest first, free SM next']:.1f} %",
              "Modelled: 64 heads of 32 causal blocks, 2 to 64 tiles long, on 132 SMs with a program each.", "% longer than at best")
 
 # %% [markdown]
-# The next rung has a fixed list: program $p$ takes the blocks $p$, $p + P$, $p + 2P$ and so on.
+# The next rung has a fixed list: of $P$ programs, program $p$ takes the blocks $p$, $p + P$, $p + 2P$, …
 
 # %%
 print(changes(fa2_tma.KERNEL, fa2_persistent.KERNEL))
@@ -511,7 +506,7 @@ print(changes(fa2_tma.KERNEL, fa2_persistent.KERNEL))
 figures.gain_of_rung(forward, "fa2_persistent_forward")
 
 # %% [markdown]
-# This is no improvement. In a falling list, the first program gets the longest block of every round. An ordinary grid does better, because the hardware gives the next block to the SM that is free. `ladder.py` marks this rung as a `detour`, and the next rung is compared with the one before it. At $d = 64$ with a mask it loses far more than the list explains; we do not know why.
+# This is no improvement. In a list sorted from long to short, the first program gets the longest block of every round. An ordinary grid gives the next block to the SM that is free. `ladder.py` marks this rung as a `detour`, and the next rung is compared with the one before it. At $d = 64$ with a mask it loses far more than the list explains; we do not know why.
 #
 # **Takeaway.** Do long blocks first and short ones last, and assign them dynamically.
 
@@ -528,7 +523,7 @@ figures.bars(saved, f"Without its softmax the kernel would be done {saved['softm
              f"Recorded on {bench.where(run)}: fa2_tma_forward with a part left out, d = 128, N = 4096, no mask.", "% of the time saved")
 
 # %% [markdown]
-# $PV$ is half of the products, but costs less than half of the time. The softmax needs no tensor cores, but costs a quarter: while a warp computes exponentials, its tensor core waits. The last rung overlaps the two. It is written in Gluon, the language underneath Triton, and chapter 12b builds it step by step. Here is its result.
+# $PV$ is half of the products, but costs less than half of the time. The softmax needs no tensor cores, but costs a quarter: while a warp computes exponentials, its tensor core waits. The last rung overlaps the two. Chapter 12b builds it in Gluon, the language underneath Triton; here is its result.
 
 # %%
 d, N, causal = 128, 4096, True                          # change me: 64 or 128; 512, 1024, ... 16384; True or False
@@ -544,25 +539,25 @@ figures.gain_of_rung(beside_fa4, "fa2_hopper_forward", "fa4")
 # %% [markdown]
 # FlashAttention-4 is by FlashAttention's authors, in CuTe, NVIDIA's kernel language in Python. Its algorithm is made for Blackwell GPUs; these are its kernels for Hopper. FlashAttention-3 has not been timed.
 #
-# A GPU's counters tell where the time goes. **Predict** from the sizes alone: 16 heads, $N = 4096$, $d = 128$, bfloat16. How many MB of $Q$, $K$ and $V$ must a kernel read from DRAM at least?
+# **Predict** for a GPU's counters: 16 heads, $N = 4096$, $d = 128$, bfloat16. How many MB of $Q$, $K$ and $V$ must a kernel read from DRAM at least?
 
 # %%
 my_megabytes = None     # a MB is a million bytes
 
 # %%
 counted = bench.load_results("counters_h200")
-seen = {label(row["implementation"]): row["kernels"][0] for row in counted["rows"]}
+seen = {row["implementation"]: row["kernels"][0] for row in counted["rows"]}
 said = compare("MB that must be read", my_megabytes, 3 * 16 * 4096 * 128 * 2 / 1e6, "MB")
 for name, kernel in seen.items():
-    print(f"{name}: {kernel['dram_read'] / 1e6:.0f} MB read from DRAM, issues in {kernel['issue_slots']:.0f} % of its slots (recorded)")
+    print(f"{label(name)}: {kernel['dram_read'] / 1e6:.0f} MB read from DRAM, issues in {kernel['issue_slots']:.0f} % of its slots (recorded)")
 figures.bars({name: kernel["tensor_pipe"] for name, kernel in seen.items()},
-             f"In the last rung the tensor cores work {seen['Gluon, Hopper']['tensor_pipe']:.0f} % of the time",
+             f"In the last rung the tensor cores work {seen['fa2_hopper_forward']['tensor_pipe']:.0f} % of the time",
              f"Recorded on {bench.where(counted)}, by ncu: 16 heads, d = 128, N = 4096, no mask.", "% of the time")
 
 # %% [markdown]
 # All of them read $Q$, $K$ and $V$ from DRAM once; the L2 cache serves the rest. The first rung issues the most instructions, most of them not for products, and its tensor cores wait.
 #
-# A register report does not show this, and for the last rung it even misleads:
+# For the last rung, a register report misleads:
 
 # %%
 hopper = made["fa2_hopper_forward"]
@@ -571,7 +566,7 @@ print(f"{label('fa2_hopper_forward')}: {hopper.registers} registers a thread at 
 # %% [markdown]
 # Do not compare this number with other rungs': after the launch, this kernel's warps hand registers to one another (chapter 12b).
 #
-# Which rung runs your call? `flash_attention` asks from the top of the ladder: on an H100 or H200 the last rung takes most calls. Small calls go to a rung without TMA, because the host would make descriptors for longer than the GPU computes.
+# Which rung runs your call? `flash_attention` asks from the top of the ladder. Small calls go to a rung without TMA, because making descriptors takes the host too long.
 
 # %%
 here = "cuda" if torch.cuda.is_available() else "cpu"
@@ -579,7 +574,26 @@ X = torch.empty(1, 16, 4096, 128, dtype=torch.bfloat16, device=here)
 print(f"on this machine's {here}: {pick.explain(X, X, X, causal=True)}\na call of fewer than {pick.SMALL:,} scores is small")
 
 # %% [markdown]
-# **Takeaway.** When bytes and occupancy are equal, ask which unit waits for which. A fast kernel keeps the tensor cores busy and does everything else meanwhile.
+# **Takeaway.** When bytes and occupancy are equal, ask which unit waits for which, and keep the tensor cores busy.
+
+# %% [markdown]
+# ### Optional: whose turn is it? (30 minutes)
+#
+# How can softmax and products overlap? Let two warpgroups, the *consumers*, share the tensor cores. Without coordination both multiply at the same time, at half the speed each; then both compute exponentials, and the tensor cores stand idle:
+
+# %%
+free_runners = [[(what, n) for n in range(5) for what in ("product", "softmax")] for _ in range(2)]
+figures.timelines({"left alone": schedule.take_turns(free_runners, product=2, softmax=2)[0]}, "tensor cores",
+                  "two consumers; products at the same time share the tensor cores.")
+
+# %% [markdown]
+# **Your turn** ([exercises/ex12_turns.py](../exercises/ex12_turns.py)). Let *barriers* make them alternate: write the program of one consumer. In this model the turn passes when a product has ended; chapter 12b's kernel passes it as soon as the product has been issued.
+
+# %%
+check("ex12_turns")
+
+# %%
+reveal("ex12_turns")
 
 # %% [markdown]
 # ### Backward: one kernel or two?
@@ -658,10 +672,10 @@ to_cudnn = {when: {f"d = {row['d']}, N = {row['N']}": ratio for row, ratio, _ in
 apart = {size: ratio / to_cudnn["TMA, same start"][size] for size, ratio in to_cudnn["TMA, begun apart"].items()}
 figures.bars(apart, f"Programs that begin apart are {min(apart.values()):.2f} to {max(apart.values()):.2f} times as fast",
              f"Recorded on {bench.where(starts['TMA, begun apart'])}: no mask; two runs, each compared with its own cuDNN.",
-             "times as fast", walls={"begin together": 1})
+             "times as fast", walls={"begin together": 1}, behind=[f"{ratio:.2f}" for ratio in apart.values()])
 
 # %% [markdown]
-# At $d = 64$ without a mask, this rung's program is also *lean*: two stages instead of three, and a limit on registers. With the mask it is not. **Predict** how many programs of each fit on an SM.
+# At $d = 64$ without a mask, this rung's program is also *lean*: two stages instead of three, and a limit on registers. **Predict** how many programs fit on an SM, with a mask and without.
 
 # %%
 L, narrow = meta(1, 16, 4096, dtype=torch.float32), meta(1, 16, 4096, 64)
@@ -690,14 +704,14 @@ figures.gain_of_rung(by_tma, "fa2_tma_backward")
 figures.kernels_beside_peers(backward, d, min((1024, 4096, 16384), key=lambda size: abs(size - N)), causal)
 
 # %%
-print(f"against the TMA rung: {standing(gains(by_tma, 'fa2_hopper_backward'))} (recorded)")
+print(f"against the TMA rung, in another run: {standing(gains(by_tma, 'fa2_hopper_backward'))} (recorded)")
 print(f"against cuDNN: {standing(gains(backward, 'fa2_hopper_backward', 'sdpa_cudnn'))} (recorded)")
 figures.gain_of_rung(backward, "fa2_hopper_backward", "fa4")
 
 # %% [markdown]
-# Asked for the same bits each time, its programs take turns: each tile of $dQ$ has a number in memory that says whose turn it is.
+# If a call asks for the same bits each time, programs take turns: each tile of $dQ$ has a number in memory that says whose turn it is.
 #
-# **Predict.** 8 key blocks, 8 tiles of $dQ$, no mask. Each program adds to one tile per step, and only one program at a time may add to a tile. How many steps until all are done, if every program begins at tile 0? And if program $j$ begins at tile $j$?
+# **Predict.** 8 key blocks, 8 tiles of $dQ$, no mask. Each program adds to one tile per step, and only one program at a time may add to a tile. How many steps does it take if every program begins at tile 0, and if program $j$ begins at tile $j$?
 
 # %%
 my_steps_in_turns = {"all begin at tile 0": None, "program j begins at tile j": None}
@@ -729,7 +743,7 @@ names = {"Hopper, in turns": "fa2_hopper_backward", "two kernels": "fa2_tuned_ba
 same_bits = {f"{name}, d = {row['d']}": ratio for name, one in names.items() for row, ratio, _ in gains(ordered, one, "sdpa_cudnn")
              if (row["N"], row["causal"]) == (4096, False)}
 figures.bars(same_bits, f"The same bits each time at {min(same_bits.values()):.2f} to {max(same_bits.values()):.2f} times cuDNN's speed",
-             f"Recorded on {bench.where(ordered)}; N = 4096, no mask.", "times cuDNN's speed", walls={"cuDNN": 1})
+             f"Recorded on {bench.where(ordered)}; N = 4096, no mask.", "times cuDNN's speed", walls={"cuDNN": 1}, behind=[f"{ratio:.2f}" for ratio in same_bits.values()])
 
 # %% [markdown]
 # **Takeaway.** In the backward pass no single program owns $dQ$. Recompute it in a second kernel, or add it up in memory; then give up the same bits each time, or take turns.
@@ -737,10 +751,10 @@ figures.bars(same_bits, f"The same bits each time at {min(same_bits.values()):.2
 # %% [markdown]
 # ## An open question
 #
-# FlashAttention-3 puts an H100 at 989 TFLOP/s of products and 3.9 T exponentials a second: at $d = 128$ the exponentials take half as long as the products, at $d = 64$ as long. What would you do on a GPU whose tensor cores are twice as fast and whose exponentials are not? $2^x$ can also be computed as a polynomial, with multiply-adds. When would that pay, and which unit would lose the time?
+# An H100 does 989 TFLOP/s of products and 3.9 T exponentials a second (FlashAttention-3). On the next GPU the tensor cores are twice as fast, and exponentials are not. What would you do? $2^x$ can also be computed as a polynomial, with multiply-adds. When does that pay?
 #
 # ## Sources
 #
-# Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608) · Zadouri et al. 2026, [FlashAttention-4](https://arxiv.org/abs/2603.05451) · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): mma, wgmma, cp.async.bulk.tensor · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/): shared memory's banks, an SM's limits · Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973)
+# Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608) · Zadouri et al. 2026, [FlashAttention-4](https://arxiv.org/abs/2603.05451) · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/) · Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973)
 #
 # **Next:** chapter 12b opens the last rung · [13 · Decoding](13_decoding.ipynb) has one query and many keys.
