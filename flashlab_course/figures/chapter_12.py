@@ -61,8 +61,8 @@ def gain_of_rung(results, name, against=None, live=False):
     ratios = [gain for _, gain, _ in found]
     return curves(lines, f"“{label(name)}”: {min(ratios):.2f} to {max(ratios):.2f} × the speed of “{label(against)}”, "
                   f"{standing(found)}",
-                  f"{recorded(results, live)} {results['what'].capitalize()}. Tied: the ranges from the 20th to the 80th "
-                  "percentile overlap.", "N", f"times the speed of {label(against)}", log="x", ceilings={"": 1})
+                  f"{recorded(results, live)} {results['what'].capitalize()}. Tied: the ranges from the 20th to the "
+                  "80th percentile overlap.", "N", f"times the speed of {label(against)}", log="x", ceilings={"": 1})
 
 
 @figure
