@@ -11,7 +11,7 @@
 #
 # **You will be able to** explain how base 2, a split loop, tile sizes, a pipeline and TMA change a kernel's code, instructions and speed; to read a register report; and to say why a backward kernel adds up $dQ$ in memory, and what that costs.
 #
-# **You need** chapters 06, 10 and 11 with their exercises; 09b helps · **three sittings** of 50, 50 and 55 minutes, exercises included · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06, 10 and 11 with their exercises; 09b helps · **three sittings** of 50, 50 and 55 minutes with exercises; 30 more are optional · **runs on** CPU or GPU; Triton, so Linux
 #
 # Triton compiles for an H100 on any machine, so you find registers, shared memory and instructions on yours. Run times were recorded on an H200, which is an H100 with more memory.
 
@@ -197,7 +197,7 @@ show_instructions(("fa2_exp2_forward", "fa2_split_forward"), selections=r"\bselp
 my_N_of_larger_gain = None     # 512 or 16384
 
 # %%
-by_N = {size: median_gain("fa2_split_forward", causal=True, N=size) for size in (512, 16384)}
+by_N = {str(N): median_gain("fa2_split_forward", causal=True, N=N) for N in (512, 16384)}
 said = compare("N at which the split gains more", my_N_of_larger_gain, max(by_N, key=by_N.get))
 figures.gain_of_rung(forward, "fa2_split_forward")
 
@@ -486,7 +486,8 @@ def last_end(lengths, sms):
 def three_ways(lengths, sms):
     up = sorted(lengths)
     down = up[::-1]
-    return dict(zip(my_ends, (last_end(up, sms), last_end(down, sms), max(sum(down[p::sms]) for p in range(sms))), strict=True))
+    return {"shortest first, free SM next": last_end(up, sms), "longest first, free SM next": last_end(down, sms),
+            "longest first, fixed list": max(sum(down[p::sms]) for p in range(sms))}
 
 
 said = compare("when the last block is done", my_ends, three_ways([2, 4, 6, 8], 2))
@@ -537,7 +538,7 @@ print(f"against cuDNN: {standing(gains(forward, 'fa2_hopper_forward', 'sdpa_cudn
 figures.gain_of_rung(beside_fa4, "fa2_hopper_forward", "fa4")
 
 # %% [markdown]
-# FlashAttention-4 is by FlashAttention's authors, in CuTe, NVIDIA's kernel language in Python. Its algorithm is made for Blackwell GPUs; these are its kernels for Hopper. FlashAttention-3 has not been timed.
+# FlashAttention-4 is by FlashAttention's authors, in NVIDIA's CuTe DSL (Python). Its algorithm is made for Blackwell GPUs; these are its kernels for Hopper. FlashAttention-3 has not been timed.
 #
 # **Predict** for a GPU's counters: 16 heads, $N = 4096$, $d = 128$, bfloat16. How many MB of $Q$, $K$ and $V$ must a kernel read from DRAM at least?
 
@@ -731,8 +732,8 @@ def steps_in_turns(blocks, begin):
     return step
 
 
-_ = compare("steps of programs that take turns", my_steps_in_turns,
-            dict(zip(my_steps_in_turns, (steps_in_turns(8, lambda j: 0), steps_in_turns(8, lambda j: j)), strict=True)))
+_ = compare("steps of programs that take turns", my_steps_in_turns, {"all begin at tile 0": steps_in_turns(8, lambda j: 0),
+                                                                      "program j begins at tile j": steps_in_turns(8, lambda j: j)})
 
 # %% [markdown]
 # If they begin apart, no program queues. What do the turns cost? All four bars give the same bits each time; cuDNN does not promise that.
@@ -751,7 +752,7 @@ figures.bars(same_bits, f"The same bits each time at {min(same_bits.values()):.2
 # %% [markdown]
 # ## An open question
 #
-# An H100 does 989 TFLOP/s of products and 3.9 T exponentials a second (FlashAttention-3). On the next GPU the tensor cores are twice as fast, and exponentials are not. What would you do? $2^x$ can also be computed as a polynomial, with multiply-adds. When does that pay?
+# An H100 does 989 TFLOP/s of products and 3.9 T exponentials a second (FlashAttention-3). Suppose the next GPU doubles the first number only. What would you do? $2^x$ can also be computed as a polynomial, with multiply-adds. When does that pay?
 #
 # ## Sources
 #
