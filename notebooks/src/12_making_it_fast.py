@@ -483,15 +483,14 @@ def last_end(lengths, sms):
     return max(free)
 
 
-def three_ways(lengths, sms):
-    up = sorted(lengths)
+def three_ways(up, sms):
     down = up[::-1]
     return {"shortest first, free SM next": last_end(up, sms), "longest first, free SM next": last_end(down, sms),
             "longest first, fixed list": max(sum(down[p::sms]) for p in range(sms))}
 
 
 said = compare("when the last block is done", my_ends, three_ways([2, 4, 6, 8], 2))
-lengths = [2 * (i + 1) for i in range(32)] * 64
+lengths = sorted([2 * (i + 1) for i in range(32)] * 64)
 lost = {name: 100 * (end / (sum(lengths) / 132) - 1) for name, end in three_ways(lengths, 132).items()}
 figures.bars(lost, f"Longest first: a fixed list costs {lost['longest first, fixed list']:.1f} % of the time, "
              f"the next free SM {lost['longest first, free SM next']:.1f} %",
@@ -758,4 +757,4 @@ figures.bars(same_bits, f"The same bits each time at {min(same_bits.values()):.2
 #
 # Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608) · Zadouri et al. 2026, [FlashAttention-4](https://arxiv.org/abs/2603.05451) · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/) · Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973)
 #
-# **Next:** chapter 12b opens the last rung · [13 · Decoding](13_decoding.ipynb) has one query and many keys.
+# **Next:** [12b · The Hopper kernel](12b_the_hopper_kernel.ipynb) opens the last rung · [13 · Decoding](13_decoding.ipynb) has one query and many keys.
