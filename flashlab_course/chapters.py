@@ -41,7 +41,7 @@ CHAPTERS = [
             "the backward pass as three Triton kernels; dropout whose mask nobody stores; training",
             needs_triton=True, gpu_adds="compiled kernels instead of interpreted ones"),
     Chapter("12", "making_it_fast",
-            "the kernel ladder: base 2, split loops, searched tiles, pipelines, TMA, warps that take turns",
+            "the kernel ladder: base 2, split loops, searched tiles, pipelines, TMA; kernels that add up dQ",
             needs_triton=True, gpu_adds="tiles that a search found there"),
     Chapter("13", "decoding",
             "one token at a time: keys split among programs, a cache in pages, windows, 8-bit numbers",

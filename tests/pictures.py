@@ -257,14 +257,17 @@ CALLS = {
     "compiled_kernels: none spills": (lambda: figures.compiled_kernels(COMPILED[:1]),
                                       "None of 1 kernels spills registers"),
     "gain_of_rung": (lambda: figures.gain_of_rung(climb(), "fa2_hopper_forward"),
-                     "“Gluon, Hopper”: 1.25 to 1.25 × the speed of “+ TMA”, ahead at 8 of 8 sizes, behind at 0"),
+                     "“Gluon, Hopper”: 1.25 to 1.25 × the speed of “+ TMA”, "
+                     "ahead at 8 of 8 sizes, tied at 0, behind at 0"),
     "gain_of_rung: tie": (lambda: figures.gain_of_rung(climb(), "fa2_split_forward"),
-                          "“+ split loop”: 1.00 to 1.00 × the speed of “+ base 2”, ahead at 0 of 8 sizes, behind at 0"),
+                          "“+ split loop”: 1.00 to 1.00 × the speed of “+ base 2”, "
+                          "ahead at 0 of 8 sizes, tied at 8, behind at 0"),
     "gain_of_rung: behind": (lambda: figures.gain_of_rung(climb(), "fa2_persistent_forward"),
-                             "“+ persistent”: 0.90 to 0.90 × the speed of “+ TMA”, ahead at 0 of 8 sizes, behind at 8"),
+                             "“+ persistent”: 0.90 to 0.90 × the speed of “+ TMA”, "
+                             "ahead at 0 of 8 sizes, tied at 0, behind at 8"),
     "speeds_beside": (lambda: figures.speeds_beside(climb(), {"fa2_tma_forward": "TMA", "fa2_persistent_forward": None},
                                                     "sdpa_cudnn"),
-                      "“+ persistent”: faster than SDPA cuDNN at 0 of 8 sizes, slower at 8"),
+                      "“+ persistent” and SDPA cuDNN: ahead at 0 of 8 sizes, tied at 0, behind at 8"),
     "holders": (figures.holders, "Thread 0 of a warp holds 8 of these 256 numbers, in two rows"),
     "kernels_beside_peers": (lambda: figures.kernels_beside_peers(climb(), N=2048),
                              "Gluon, Hopper runs at 500 TFLOP/s, 1.61 × SDPA flash, 1.04 × SDPA cuDNN"),

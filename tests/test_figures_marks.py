@@ -25,7 +25,7 @@ from flashlab_course import figures, sweeps  # noqa: E402
 from flashlab_course.figures.chapter_04 import replay, visit_order  # noqa: E402
 from flashlab_course.figures.chapter_05 import tile_bytes  # noqa: E402
 from flashlab_course.figures.chapter_06 import H100, moved_by_tensor, unit_times  # noqa: E402
-from flashlab_course.figures.chapter_12 import gains, overlap, rung_before  # noqa: E402
+from flashlab_course.figures.chapter_12 import gains, overlap, rung_before, standing  # noqa: E402
 from flashlab_course.figures.chapter_16 import first_kernel_name, kernel_name, shown, whole_tiles  # noqa: E402
 from flashlab_course.figures.colors import BLUE, ORANGE, PALE, color, ramp  # noqa: E402
 from flashlab_course.figures.words import label  # noqa: E402
@@ -288,6 +288,8 @@ def test_ties_are_neither_ahead_nor_behind():
     """Otherwise a lead within the scatter of the runs would look like a lead."""
     assert not overlap({"ms_low": 1, "ms_high": 2}, {"ms_low": 2.1, "ms_high": 3})
     assert overlap({"ms_low": 1, "ms_high": 2}, {"ms_low": 1.9, "ms_high": 3})
+    found = [({}, 1.2, False), ({}, 1.2, True), ({}, 0.9, True), ({}, 0.9, False), ({}, 0.8, False)]
+    assert standing(found) == "ahead at 1 of 5 sizes, tied at 2, behind at 2"
 
 
 def test_bars_say_their_speed_and_their_gain():

@@ -39,6 +39,13 @@ def gains(results, name, against=None):
     return [(row, theirs[at]["ms"] / row["ms"], overlap(row, theirs[at])) for at, row in ours.items() if at in theirs]
 
 
+def standing(found):
+    """At how many sizes of `gains` a kernel is ahead, tied and behind, in words."""
+    tied = sum(tie for *_, tie in found)
+    ahead = sum(gain > 1 and not tie for _, gain, tie in found)
+    return f"ahead at {ahead} of {len(found)} sizes, tied at {tied}, behind at {len(found) - ahead - tied}"
+
+
 @figure
 def gain_of_rung(results, name, against=None, live=False):
     """A kernel's speed as a multiple of another's, against N: a line for each d and mask.
@@ -52,12 +59,10 @@ def gain_of_rung(results, name, against=None, live=False):
     for row, gain, _ in sorted(found, key=lambda one: one[0]["N"]):
         lines.setdefault(f"d = {row['d']}{', causal' * row['causal']}", {})[row["N"]] = gain
     ratios = [gain for _, gain, _ in found]
-    ahead, behind = (sum(not tied and (gain > 1) == up for _, gain, tied in found) for up in (True, False))
     return curves(lines, f"“{label(name)}”: {min(ratios):.2f} to {max(ratios):.2f} × the speed of “{label(against)}”, "
-                  f"ahead at {ahead} of {len(found)} sizes, behind at {behind}",
-                  f"{recorded(results, live)} {results['what'].capitalize()}. Neither ahead nor behind: the ranges "
-                  "from the 20th to the 80th percentile overlap.", "N", f"times the speed of {label(against)}", log="x",
-                  ceilings={"": 1})
+                  f"{standing(found)}",
+                  f"{recorded(results, live)} {results['what'].capitalize()}. Tied: the ranges from the 20th to the "
+                  "80th percentile overlap.", "N", f"times the speed of {label(against)}", log="x", ceilings={"": 1})
 
 
 @figure

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from flashlab_course.figures.chapter_12 import gains
+from flashlab_course.figures.chapter_12 import gains, standing
 from flashlab_course.figures.plots import matrices
 from flashlab_course.figures.style import figure
 from flashlab_course.figures.words import label, recorded
@@ -20,10 +20,9 @@ def speeds_beside(results, names, against):
         for row, gain, tied in gains(results, name, against):
             place = n, columns.index((row["d"], row["causal"], row["N"]))
             signs[place], texts[place] = 0 if tied else gain - 1, f"{gain:.2f}"
-    rows, last = [words or label(name) for name, words in names.items()], signs[-1]
-    ahead, behind, measured = (last > 0).sum(), (last < 0).sum(), (~np.isnan(last)).sum()
-    return matrices({"": (signs, texts)}, f"“{rows[-1]}”: faster than {label(against)} at {ahead} of {measured} sizes, "
-                    f"slower at {behind}",
+    rows = [words or label(name) for name, words in names.items()]
+    last = standing(gains(results, list(names)[-1], against))
+    return matrices({"": (signs, texts)}, f"“{rows[-1]}” and {label(against)}: {last}",
                     f"{recorded(results)} {results['what'].capitalize()}, speed as a multiple of {label(against)}'s.\n"
                     "Blue: faster, orange: slower, pale: ranges (20th to 80th percentile) overlap, white: not "
                     "measured.",
