@@ -51,25 +51,22 @@ def main(argv=None):
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130                                            # as a shell says of what Ctrl-C ended
-    except BrokenPipeError:                                   # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())     # nor is there anyone to flush to at the end
-        return 1
     except OSError as error:
         if error.filename is not None:                        # not stdout, which has none
             raise
-        print(f"the output could not be written: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):            # `| head` has seen enough
+            print(f"the output could not be written: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())     # nor is there anyone to flush to at the end
         return 1
 
 
 def run(command, rest):
-    if command == "bench":
-        return importlib.import_module(COMMANDS[command][0]).main(rest, yours=_own_kernels)
-    if command != "ladder":
-        return importlib.import_module(COMMANDS[command][0]).main(rest)
-    argparse.ArgumentParser("python -m flashlab ladder", description=print_ladder.__doc__).parse_args(rest)
-    print_ladder()
-    return 0
+    if command == "ladder":
+        argparse.ArgumentParser("python -m flashlab ladder", description=print_ladder.__doc__).parse_args(rest)
+        print_ladder()
+        return 0
+    main = importlib.import_module(COMMANDS[command][0]).main
+    return main(rest, yours=_own_kernels) if command == "bench" else main(rest)
 
 
 if __name__ == "__main__":

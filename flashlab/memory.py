@@ -87,9 +87,11 @@ def load(T, rows, cols=slice(None)):
     Raises: TypeError if rows or cols is not a slice; under a Memory, MemoryModelError outside a kernel or for a tile
             that is on chip already, SRAMOverflow if it does not fit
     """
-    index = _index("load", T, rows, cols)
-    mem = active()
-    return T[index].clone() if mem is None else mem.load(T, index)
+    index, mem = _index("load", T, rows, cols), active()
+    if mem is None:
+        return T[index].clone()
+    with mem.moving("load", T, index):
+        return mem.place(T[index].clone(memory_format=torch.contiguous_format), "load", _user_frame())
 
 
 def store(T, rows, tile, cols=slice(None)):
@@ -97,18 +99,15 @@ def store(T, rows, tile, cols=slice(None)):
 
     Raises: as load; TypeError if tile is not a tensor, ValueError if its shape is not exactly that of its place
     """
-    index = _index("store", T, rows, cols)
+    index, mem = _index("store", T, rows, cols), active()
     if not isinstance(tile, torch.Tensor):
         raise TypeError(f"store: tile must be a torch.Tensor of the shape of its place, got {describe(tile)}; "
                         "torch.zeros(...) inside the kernel makes one of zeros")
     place = tuple(T[index].shape)
     if tuple(tile.shape) != place:
         raise ValueError(f"store: tile has shape {tuple(tile.shape)}, but T[rows, cols] has shape {place}")
-    mem = active()
-    if mem is None:
+    with mem.moving("store", T, index, tile) if mem else nullcontext():
         T[index] = tile
-    else:
-        mem.store(T, index, tile)
 
 
 def _index(verb, T, rows, cols):
@@ -146,8 +145,7 @@ class Memory(TorchDispatchMode):
         self.sram_bytes = sram_bytes
         self.read = self.written = self.sram_peak = self.hbm_peak = 0
         self.matmul_flops = self.other_flops = 0
-        self.sram_live = self._hbm_live = 0
-        self.log, self.running = [], None
+        self.sram_live, self.log, self.running = 0, [], None
         self._tiles = {}       # storage -> (bytes, what, line that made it) of each tile on chip
         self._hbm = {}         # storage -> bytes of what was allocated outside kernels
         self._lost = {}        # storage -> the kernel that ended with it on chip
@@ -203,24 +201,19 @@ class Memory(TorchDispatchMode):
         self.other_flops += other_flops
         if self.running:                                     # inside a kernel nothing moves, and results take up SRAM
             for T in (*fresh, *targets):
-                self._place(T, op.name, frame)
+                self.place(T, op.name, frame)
             self._count(self.running[0], "compute", op.name)
-        else:
-            self._eager(op, fresh, *op.moved(args, operands, fresh, targets))
-        return out
-
-    def _eager(self, op, fresh, reads, writes):
-        """Outside kernels operands come from HBM, and results go there."""
+            return out
+        reads, writes = op.moved(args, operands, fresh, targets)     # outside, from HBM and to HBM
         read = sum(ops.nbytes(T) for T in reads if not self._goes_by_value(T))
         written = sum(ops.nbytes(T) for T in writes)
         for T in () if op.makes_a_number else fresh:
-            storage = T.untyped_storage()
-            self._hbm[ops.key(T)] = storage.nbytes()
-            self._hbm_live += storage.nbytes()
-            weakref.finalize(storage, self._free, ops.key(T))
-        self.hbm_peak = max(self.hbm_peak, self._hbm_live)
+            self._hbm[ops.key(T)] = T.untyped_storage().nbytes()
+            weakref.finalize(T.untyped_storage(), self._free, ops.key(T))
+        self.hbm_peak = max(self.hbm_peak, sum(self._hbm.values()))
         if read or written:
             self._count(op.name, "eager", op.name, read=read, written=written)
+        return out
 
     def _count(self, kernel, kind, name, rows=(), cols=(), read=0, written=0):
         self.read += read
@@ -242,7 +235,7 @@ class Memory(TorchDispatchMode):
         """True for a number that no operation computed: an argument of a kernel, not read from HBM."""
         return T.ndim == 0 and T.untyped_storage().nbytes() <= T.element_size() and ops.key(T) not in self._hbm
 
-    # ---- a kernel: what kernel(), load() and store() do under a Memory
+    # ---- what kernel(), load() and store() do under a Memory
 
     @contextmanager
     def launch(self, name, tensors):
@@ -260,38 +253,23 @@ class Memory(TorchDispatchMode):
             self._tiles.clear()
             self.sram_live, self.running = 0, None
 
-    def load(self, T, index):
-        with self._moving("load", T):
-            part = T[index]
-            tile = part.clone(memory_format=torch.contiguous_format)
-            self._place(tile, "load", _user_frame())
-            self._count_move("load", T, index, read=ops.nbytes(part))
-        return tile
-
-    def store(self, T, index, tile):
-        with self._moving("store", T):
-            if tile.ndim > 0 and not self.on_chip(tile):
-                raise MemoryModelError(f"store in kernel {self.running[0]!r}: the tile {ops.what(tile)} is not on chip")
-            part = T[index]
-            part.copy_(tile)
-            self._count_move("store", T, index, written=ops.nbytes(part))
-
     @contextmanager
-    def _moving(self, verb, T):
-        """Check a load or store of T; PyTorch's operations inside are not counted."""
+    def moving(self, verb, T, index, tile=None):
+        """Check and count a load of T[index], or a store of tile. PyTorch's operations inside are not counted."""
         if not self.running:
             raise MemoryModelError(f"{verb} outside a kernel: write `with kernel(\"name\", ...):` around the loops")
+        kernel, names = self.running
         if self.on_chip(T):
-            raise MemoryModelError(f"{verb} in kernel {self.running[0]!r}: T {ops.what(T)} is on chip, not in HBM")
+            raise MemoryModelError(f"{verb} in kernel {kernel!r}: T {ops.what(T)} is on chip, not in HBM")
+        if tile is not None and tile.ndim > 0 and not self.on_chip(tile):
+            raise MemoryModelError(f"store in kernel {kernel!r}: the tile {ops.what(tile)} is not on chip")
         with torch_internals.without_dispatch(), torch_internals.without_torch_function():
             yield
-
-    def _count_move(self, verb, T, index, **moved):
-        name = self._name(T) or "tensor"
-        if name == "tensor" or not ops.same_elements(T, self.running[1][name]):
-            name = f"{name}{tuple(T.shape)}"                 # rows and columns of a view are not those of the tensor
+            name, nbytes = self._name(T), ops.nbytes(T[index])
+        if name is None or not ops.same_elements(T, names[name]):
+            name = f"{name or 'tensor'}{tuple(T.shape)}"     # rows and columns of a view are not those of the tensor
         spans = [part.indices(size)[:2] for part, size in zip(index, T.shape, strict=True)]
-        self._count(self.running[0], verb, name, *spans, **moved)
+        self._count(kernel, verb, name, *spans, **{"read" if verb == "load" else "written": nbytes})
 
     def _name(self, T):
         """The running kernel's name for T, or for the tensor that T is a view of; None if it has no name."""
@@ -302,10 +280,10 @@ class Memory(TorchDispatchMode):
     def on_chip(self, T):
         return ops.key(T) in self._tiles
 
-    def _place(self, T, op, frame):
-        """Give a tile its place on chip, or raise if there is none. A tile written in place has one already."""
+    def place(self, T, op, frame):
+        """T, with a place on chip, or raise if there is none. A tile written in place has one already."""
         if self.on_chip(T):
-            return
+            return T
         storage = T.untyped_storage()
         if not storage.resizable():
             raise MemoryModelError(f"a NumPy array {ops.what(T)} is in HBM: make it a tensor before the kernel, and "
@@ -320,11 +298,12 @@ class Memory(TorchDispatchMode):
         weakref.finalize(storage, self._free, ops.key(T))
         self.sram_live += nbytes
         self.sram_peak = max(self.sram_peak, self.sram_live)
+        return T
 
     def _free(self, key):
         """Called when a storage dies, which it does with the last tensor in it."""
         self._lost.pop(key, None)
-        self._hbm_live -= self._hbm.pop(key, 0)
+        self._hbm.pop(key, None)
         self.sram_live -= self._tiles.pop(key, (0,))[0]
 
     def _live(self, frame):

@@ -37,8 +37,7 @@ def _gradients(Q, K, V, dO, **masks):
     inputs = [T.clone().requires_grad_() for T in (Q, K, V)]
     with torch.enable_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Attempting to run cuBLAS")    # autograd's thread makes itself a CUDA context
-        O, _ = _attention(*inputs, **masks)
-        return torch.autograd.grad(O, inputs, dO)
+        return torch.autograd.grad(_attention(*inputs, **masks)[0], inputs, dO)
 
 
 def _attention(Q, K, V, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
@@ -61,10 +60,9 @@ def _scores(Q, K, causal, window, scale):
     (N_q, d), N_k = Q.shape[-2:], K.shape[-2]
     S = Q @ K.mT * (d**-0.5 if scale is None else scale)
     left, right = window or (-1, -1)
+    right = 0 if causal else right
     place = torch.arange(N_q, device=Q.device)[:, None] + N_k - N_q     # (N_q, 1)   the key at the query's own place
     keys = torch.arange(N_k, device=Q.device)                           # (N_k,)
-    if causal:
-        S = S.masked_fill(keys > place, -inf)
     if right >= 0:
         S = S.masked_fill(keys > place + right, -inf)
     if left >= 0:
@@ -90,6 +88,10 @@ class Verdict:
     @property
     def error_O(self):
         return self.errors["O"]
+
+    def add(self, name, x, naive, truth, eps, factor, more=0.0):
+        """Judge one result. Its bound is that of error_bound, and so much more."""
+        self.errors[name], self.bounds[name] = max_error(x, truth), error_bound(naive, truth, eps, factor) + more
 
     def __str__(self):
         parts = [f"{name} off by {self.errors[name]:.2e} (allowed {self.bounds[name]:.2e})" for name in self.errors]
@@ -120,15 +122,15 @@ def judge(O, L, Q, K, V, *, causal=False, window=None, scale=None):
     masks = {"causal": causal, "window": window, "scale": scale}
     truth = attention(Q, K, V, **masks)
     naive_O, naive_L = _naive(lambda *tensors: _attention(*tensors, **masks), truth, *(T.detach() for T in (Q, K, V)))
-    verdict = _verdict(("O",), (O,), (naive_O,), truth[:1], _eps(Q.dtype), 2, (0,))
+    verdict = Verdict({}, {})
+    verdict.add("O", O, naive_O, truth[0], _eps(Q.dtype), 2)
     if L is not None:
         eps = _eps(L.dtype)
         if L.dtype != Q.dtype:                       # float32 beside 16-bit inputs: then scores are float32 too
             _, naive_L = attention(Q, K, V, dtype=L.dtype, **masks)
             eps *= 2                                 # tensor cores truncate what they add up, and do not round it
         # L is the logarithm of a sum whose largest weight is 1: its rounding does not vanish where L is near 0
-        of_L = _verdict(("L",), (L,), (naive_L,), truth[1:], eps, 2, (4 * _eps_of_sums(eps),))
-        verdict = Verdict(verdict.errors | of_L.errors, verdict.bounds | of_L.bounds)
+        verdict.add("L", L, naive_L, truth[1], eps, 2, 4 * _eps_of_sums(eps))
     verdict.rms_O = (O.detach().to(torch.float64) - truth[0]).square().mean().sqrt().item() if O.numel() else 0.0
     return verdict
 
@@ -144,15 +146,10 @@ def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, window=None, scale
     naive = _naive_gradients(truth, *(T.detach() for T in (Q, K, V, dO)), masks)
     eps = _eps(Q.dtype)
     stored = _effect_of_rounding_O_and_L(Q, K, V, dO, eps, **masks)
-    return _verdict(("dQ", "dK", "dV"), (dQ, dK, dV), naive, truth, eps, 3, stored)
-
-
-def _verdict(names, found, naive, truth, eps, factor, more):
-    """The bounds are those of error_bound, and so much more for each. A result of None is not judged."""
     verdict = Verdict({}, {})
-    for name, x, n, t, extra in zip(names, found, naive, truth, more, strict=True):
-        if x is not None:
-            verdict.errors[name], verdict.bounds[name] = max_error(x, t), error_bound(n, t, eps, factor) + extra
+    for name, x, n, t, more in zip(("dQ", "dK", "dV"), (dQ, dK, dV), naive, truth, stored, strict=True):
+        if x is not None:                            # a result of None is not judged
+            verdict.add(name, x, n, t, eps, 3, more)
     return verdict
 
 

@@ -1,8 +1,8 @@
 """Input checks shared by every rung: an error names the argument, what it was and what was expected."""
 
-import math
 import numbers
 import reprlib
+import sys
 
 import torch
 
@@ -10,6 +10,7 @@ from flashlab import torch_internals
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 SHAPES = {2: "(N, d)", 3: "(T, H, d)", 4: "(B, H, N, d)"}
+LARGEST = sys.float_info.max
 MAX_HEAD_DIM = 256     # of the kernels: a program keeps Q_i and O_i on chip whole, and wider heads do not fit
 
 
@@ -28,8 +29,6 @@ def name_of(dtype):
     """float16"""
     return str(dtype).removeprefix("torch.")
 
-
-# ---- tensors
 
 def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
     """Raise TypeError or ValueError unless Q, K, V can be attended to. names: of K and V in the message.
@@ -76,21 +75,20 @@ def check_heads(Q, K):
         raise ValueError(f"Q's heads must be a multiple of K's, got H_q = {H_q} and H_kv = {H_kv}")
 
 
-def check_head_dims(Q, V, largest):
-    """Raise ValueError unless d and d_v are at most `largest`."""
+def check_head_dims(Q, V):
+    """Raise ValueError unless d and d_v are at most what the kernels take."""
     for name, letter, T in (("Q", "d", Q), ("V", "d_v", V)):
-        if T.shape[-1] > largest:
-            raise ValueError(f"{name} must have head dimension {letter} <= {largest}, got {describe(T)}")
+        if T.shape[-1] > MAX_HEAD_DIM:
+            raise ValueError(f"{name} must have head dimension {letter} <= {MAX_HEAD_DIM}, got {describe(T)}")
 
 
 def check_like(**expected):
     """Raise unless each keyword, name=(T, shape, dtype), is a tensor of that shape and dtype: dO, L, a mask, ..."""
     for name, (T, shape, dtype) in expected.items():
         wanted = f"a {name_of(dtype)} tensor of shape {tuple(shape)}"
-        if not isinstance(T, torch.Tensor) or T.dtype != dtype:
-            raise TypeError(f"{name} must be {wanted}, got {describe(T)}")
-        if tuple(T.shape) != tuple(shape):
-            raise ValueError(f"{name} must be {wanted}, got {describe(T)}")
+        right_dtype = isinstance(T, torch.Tensor) and T.dtype == dtype
+        if not right_dtype or T.shape != tuple(shape):
+            raise (ValueError if right_dtype else TypeError)(f"{name} must be {wanted}, got {describe(T)}")
 
 
 def check_int32(name, T, Q):
@@ -113,18 +111,15 @@ def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
         if len(T) != len(cu_seqlens_q):
             raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, "
                              f"got {describe(T)}")
-        if T.device.type == "cpu" and torch_internals.has_numbers(T):
-            places = T.tolist()
-            wrong = [n for n, (low, place) in enumerate(zip([0, *places], places, strict=False))
-                     if not low <= place <= (N if n else 0)]
-            if wrong:
-                first = max(0, wrong[0] - 4)
-                at = f", from entry {first} on" if len(places) > 8 else ""
-                raise ValueError(f"{name} must begin with 0, never fall and end with {N} at most, the rows there are, "
-                                 f"got {places[first:first + 8]}{at}")
+        places = T.tolist() if T.device.type == "cpu" and torch_internals.has_numbers(T) else []
+        before = [0, *places]
+        wrong = [n for n, place in enumerate(places) if not before[n] <= place <= (N if n else 0)]
+        if wrong:
+            first = max(0, wrong[0] - 4)
+            at = f", from entry {first} on" if len(places) > 8 else ""
+            raise ValueError(f"{name} must begin with 0, never fall and end with {N} at most, the rows there are, "
+                             f"got {places[first:first + 8]}{at}")
 
-
-# ---- numbers
 
 def check_scale(scale, d):
     """The softmax scale: 1/sqrt(d) unless given. Raises unless it is a finite number."""
@@ -132,13 +127,9 @@ def check_scale(scale, d):
         return d**-0.5
     if not is_number(scale):
         raise TypeError(f"scale must be a number or None for 1/sqrt(d), got {describe(scale)}")
-    try:
-        number = float(scale)
-    except OverflowError:                              # an integer beyond float's range
-        number = math.inf
-    if not -math.inf < number < math.inf:              # as math.isfinite, which torch.compile cannot trace
+    if not -LARGEST <= scale <= LARGEST:               # as math.isfinite, which torch.compile cannot trace
         raise ValueError(f"scale must be finite, got {describe(scale)}")
-    return number
+    return float(scale)
 
 
 def check_dropout(dropout_p):
@@ -160,11 +151,10 @@ def check_window(window, causal, N_q, N_k):
         return causal, None
     if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(map(is_integer, window)):
         raise TypeError(f"window must be None or two integers (left, right), got {describe(window)}")
-    if any(type(limit) is not int for limit in window):                # NumPy's
-        window = int(window[0]), int(window[1])
-    if min(window) < -1:
-        raise ValueError(f"window must have left and right >= 0, or -1 for no limit, got {tuple(window)}")
-    left, right = window[0], 0 if causal else window[1]
+    left, right = (int(limit) for limit in window)     # from NumPy's
+    if min(left, right) < -1:
+        raise ValueError(f"window must have left and right >= 0, or -1 for no limit, got {left, right}")
+    right = 0 if causal else right
     if left >= N_k - 1:                                # the last query sees all keys before it, so the others do
         left = -1
     if right >= N_q - 1 and right > 0:        # the first query sees all keys after it; right = 0 is causal's own case
@@ -200,7 +190,7 @@ def check_power_of_two(smallest, **sizes):
 
 def is_integer(x):
     """Whether x is an integer, Python's or NumPy's, and not a bool."""
-    return type(x) is int or isinstance(x, numbers.Integral) and not isinstance(x, bool)
+    return isinstance(x, (int, numbers.Integral)) and not isinstance(x, bool)
 
 
 def is_number(x):

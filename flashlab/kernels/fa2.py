@@ -5,11 +5,13 @@ One program owns one query block of one head; the loop over query blocks has bec
 Without a GPU the same kernel runs in Triton's interpreter, on CPU tensors, slowly.
 """
 
+from functools import partial
+
 import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import checked_forward, grid_of_blocks, pick_tiles, shared_arguments
+from flashlab.kernels.launch import checked_forward, launch_by_blocks
 
 
 @triton.jit
@@ -65,6 +67,7 @@ def fa2_forward_kernel(
 
 
 KERNEL = fa2_forward_kernel
+launch = partial(launch_by_blocks, KERNEL, dropout_p=0.0, seed=None)
 
 
 def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
@@ -82,10 +85,3 @@ def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed
     """
     return checked_forward(KERNEL, launch, Q, K, V, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed,
                            B_r=B_r, B_c=B_c)
-
-
-def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):
-    """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
-    tiles = pick_tiles(Q, V, options, B_r, B_c)
-    options = {"dropout_p": 0.0, "seed": None} | options
-    return grid_of_blocks(Q, tiles["B_r"]), shared_arguments(Q, K, V, options) | {"O": O, "L": L} | tiles

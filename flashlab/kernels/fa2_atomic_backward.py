@@ -11,11 +11,9 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.fa2_backward import preprocess, tiles_by_hand
-from flashlab.kernels.launch import capability, checked_backward, only_wanted, shared_arguments
+from flashlab.kernels.launch import LOG2_E, capability, checked_backward, only_wanted, shared_arguments
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.tuning import choose
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit

@@ -6,15 +6,15 @@ the next one takes them, and nothing is transposed. And exponentials are powers 
 instruction: exp(S − L) is exp2(S · log2(e) − L_log2), with L_log2 = L · log2(e) prepared once per row.
 """
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import checked_backward, little_shared_memory, padded, shared_arguments
+from flashlab.kernels.launch import LOG2_E, checked_backward, little_shared_memory, padded, shared_arguments
 from flashlab.kernels.plans import temporary
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit
@@ -165,21 +165,21 @@ def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None,
                             deterministic=deterministic, B_r=B_r, B_c=B_c)
 
 
-def launch(Q, K, V, *tensors, B_r=None, B_c=None, **options):
-    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    tiles = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
-    options = {"dropout_p": 0.0, "seed": None} | options
-    return three_launches((dkdv_kernel, dq_kernel), tiles, Q, K, V, *tensors, **options)
+def three_launches(kernels, Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
+    """The launches in order, each (kernel, grid, arguments): `preprocess`, one for dK and dV, one for dQ. None runs.
 
-
-def three_launches(kernels, tiles, Q, K, V, O, dO, L, dL, dQ, dK, dV, **options):
-    """`preprocess`, a kernel for dK and dV, one for dQ. kernels, tiles: of the last two"""
+    kernels, tiles: of the last two; tiles by default those of `tiles_by_hand`
+    """
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
-    (for_dkdv, for_dq), (first, rows) = tiles, preprocess(O, dO, L, dL, options["scale"])
+    for_dkdv, for_dq = tiles or tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    first, rows = preprocess(O, dO, L, dL, options["scale"])
     shared = shared_arguments(Q, K, V, options, dO=dO) | rows
     return (first,
             (kernels[0], (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), shared | {"dK": dK, "dV": dV} | for_dkdv),
             (kernels[1], (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),), shared | {"dQ": dQ} | for_dq))
+
+
+launch = partial(three_launches, (dkdv_kernel, dq_kernel), dropout_p=0.0, seed=None)
 
 
 def preprocess(O, dO, L, dL, scale):

@@ -11,9 +11,7 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launch import checked_forward, launch_by_blocks
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
+from flashlab.kernels.launch import LOG2_E, checked_forward, launch_by_blocks
 
 
 @triton.jit

@@ -10,10 +10,15 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.fa2_tma import with_descriptors
-from flashlab.kernels.launch import checked_forward, heads_together, positive_scale, programs_at_a_time, why_no_tma
+from flashlab.kernels.launch import (
+    LOG2_E,
+    checked_forward,
+    heads_together,
+    positive_scale,
+    programs_at_a_time,
+    why_no_tma,
+)
 from flashlab.kernels.tuning import choose
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.launch import (
+    LOG2_E,
     checked_forward,
     descriptor,
     grid_of_blocks,
@@ -24,8 +25,6 @@ from flashlab.kernels.launch import (
     why_no_tma,
 )
 from flashlab.kernels.tuning import Tiles, choose
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit

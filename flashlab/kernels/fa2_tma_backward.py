@@ -15,6 +15,7 @@ import triton.language as tl
 from flashlab.kernels import fa2_atomic_backward
 from flashlab.kernels.fa2_atomic_backward import tiles_of_five_products, with_preprocess_and_finish
 from flashlab.kernels.launch import (
+    LOG2_E,
     capability,
     checked_backward,
     descriptor,
@@ -22,11 +23,10 @@ from flashlab.kernels.launch import (
     padded,
     shared_arguments,
     why_gpu_too_old,
+    why_odd_rows,
 )
 from flashlab.kernels.plans import temporary
 from flashlab.kernels.tuning import Tiles, choose
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit
@@ -96,12 +96,8 @@ def fa2_tma_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, de
 
 def why_not(Q, K, V, *, deterministic=False, **options):
     """Why this rung does not take a call, in words; None if it does."""
-    if reason := fa2_atomic_backward.why_not(Q, K, V, deterministic=deterministic) or why_gpu_too_old(Q):
-        return reason
-    for name, T in (("Q", Q), ("V", V)):
-        if T.shape[-1] * T.itemsize % 16:
-            return f"a row of {name} takes {T.shape[-1] * T.itemsize} bytes, not a multiple of 16, as TMA wants"
-    return None
+    reason = fa2_atomic_backward.why_not(Q, K, V, deterministic=deterministic)
+    return reason or why_gpu_too_old(Q) or why_odd_rows(Q=Q, V=V)
 
 
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):

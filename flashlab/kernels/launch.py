@@ -8,12 +8,14 @@ from functools import partial
 
 import torch
 import triton
+import triton.language as tl
 
 from flashlab import validate
 from flashlab.kernels import plans
 from flashlab.triton_mode import check_device, interpreted
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -inf where -inf * 0 would be NaN
 
 
@@ -28,7 +30,7 @@ def check_call(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout
     """
     validate.check_qkv(Q, K, V, ndim=4, dtypes=FLOATS)
     validate.check_heads(Q, K)
-    validate.check_head_dims(Q, V, validate.MAX_HEAD_DIM)
+    validate.check_head_dims(Q, V)
     validate.check_bool(deterministic=deterministic)
     causal, window = validate.check_window(window, causal, Q.shape[2], K.shape[2])
     options = {"causal": causal, "scale": validate.check_scale(scale, Q.shape[-1])}
@@ -61,24 +63,27 @@ def forward(kernel, launch, Q, K, V, **options):
     launch: launch(Q, K, V, O, L, **options) -> the kernel's grid and arguments; among the arguments may be launches
             that come "before". If kernel is None it returns all launches, each (kernel, grid, arguments)
     """
+    if needs_widening(Q):
+        O, L = forward(kernel, launch, Q.float(), K.float(), V.float(), **options)
+        return O.to(Q.dtype), L
     O = empty(*Q.shape[:3], V.shape[-1], Q, packed="batch" in options)
     L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
-    if O.numel() == 0:
-        return O, L
-    if needs_widening(Q):
-        O_wide, L = forward(kernel, launch, Q.float(), K.float(), V.float(), **options)
-        return O.copy_(O_wide), L
-    inputs = {"Q": Q, "K": K, "V": V} | tensors_among(options)
-    key = plans.key(options.items(), *inputs.values())
 
-    def launches(**tensors):
-        if kernel is None:
-            return launch(**tensors, **options)
-        grid, arguments = launch(**tensors, **options)
-        return *arguments.pop("before", ()), (kernel, grid, arguments)
+    def launches(**arguments):
+        found = launch(**arguments)
+        return found if kernel is None else [*found[1].pop("before", ()), (kernel, *found)]
 
-    plans.run((launch, key), launches, inputs | {"O": O, "L": L})
+    if O.numel() > 0:
+        run(launch, launches, {"Q": Q, "K": K, "V": V}, {"O": O, "L": L}, options)
     return O, L
+
+
+def run(launch, launches, inputs, outputs, options):
+    """Make the launches of a call, or those of an earlier call with its key. launch: part of the key"""
+    inputs |= {name: value for name, value in options.items() if isinstance(value, torch.Tensor)}
+    plain = {name: value for name, value in options.items() if name not in inputs}
+    key = (launch, plans.key(plain.items(), *inputs.values()))
+    plans.run(key, partial(launches, **plain), inputs | outputs)
 
 
 def check_backward_call(Q, K, V, O, dO, L, dL, **options):
@@ -104,31 +109,24 @@ def backward(launch, Q, K, V, O, dO, L, dL, **options):
 
     launch: launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, **options) -> launches, each (kernel, grid, arguments)
     """
-    packed = "batch" in options
-    dQ, dK, dV = (empty(*T.shape, T, packed=packed) for T in (Q, K, V))
-    if dQ.numel() == 0 or dK.numel() == 0:
-        return dQ.zero_(), dK.zero_(), dV.zero_()
     if needs_widening(Q):
         wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, **options)
-        return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
-    inputs = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL} | tensors_among(options)
-    key = plans.key(options.items(), *inputs.values())
+        return tuple(T.to(Q.dtype) for T in wide)
+    packed = "batch" in options
+    dQ, dK, dV = (empty(*T.shape, T, packed) for T in (Q, K, V))
+    if dQ.numel() == 0 or dK.numel() == 0:
+        return dQ.zero_(), dK.zero_(), dV.zero_()
     L, dL = (None if T is None else T.contiguous() for T in (L, dL))
     O = O.transpose(1, 2).contiguous().transpose(1, 2) if packed else O.contiguous()
-    tensors = inputs | {"O": O, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV}
-    plans.run((launch, key), partial(launch, **options), tensors)
+    inputs = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL}
+    run(launch, launch, inputs, {"dQ": dQ, "dK": dK, "dV": dV}, options)
     return dQ, dK, dV
-
-
-def tensors_among(options):
-    """Take the tensors, such as the seed, out of a call's options: {name: tensor}."""
-    return {name: options.pop(name) for name, value in list(options.items()) if isinstance(value, torch.Tensor)}
 
 
 def empty(B, H, N, d, like, packed=False):
     """An output (B, H, N, d), contiguous; packed: with the strides of a contiguous (B, N, H, d)."""
     if packed:
-        return torch.empty(B, N, H, d, dtype=like.dtype, device=like.device).transpose(1, 2)
+        return empty(B, N, H, d, like).transpose(1, 2)
     return torch.empty(B, H, N, d, dtype=like.dtype, device=like.device)
 
 
@@ -146,7 +144,7 @@ def refuse(why_not):
 # ---- a launch: arguments, grid, tile sizes
 
 def launch_by_blocks(kernel, Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
-    """The grid and the arguments of a kernel in base 2 with a program for each query block; nothing is checked or run.
+    """The grid and the arguments of a kernel with a program for each query block; nothing is checked or run.
 
     tiles: tile sizes, warps and stages by name, `pick_tiles` by default
     """
@@ -289,12 +287,17 @@ def why_gpu_too_old(T):
     return f"TMA came with compute capability 9.0, this GPU has {have[0]}.{have[1]}" if have and have < (9, 0) else None
 
 
+def why_odd_rows(**tensors):
+    """Why TMA cannot copy new tensors like these, in words; None if it can."""
+    for name, T in tensors.items():
+        if T.shape[-1] * T.itemsize % 16:
+            return f"a row of {name} takes {T.shape[-1] * T.itemsize} bytes, not a multiple of 16, as TMA wants"
+    return None
+
+
 def why_no_tma(Q, K, V, **options):
     """Why a forward kernel that copies with TMA cannot take these, in words; None if it can."""
-    if V.shape[-1] * V.itemsize % 16:
-        return why_gpu_too_old(Q) or (f"a row of O takes {V.shape[-1] * V.itemsize} bytes, not a multiple of 16, "
-                                      "as TMA wants")
-    return why_gpu_too_old(Q) or why_no_descriptor(Q=Q, K=K, V=V)
+    return why_gpu_too_old(Q) or why_odd_rows(O=V) or why_no_descriptor(Q=Q, K=K, V=V)
 
 
 def why_not_hopper(Q, V, dropout_p=0.0, B_r=None, B_c=None):

@@ -4,11 +4,10 @@ A softmax state is (O, m, l): m the largest score seen, l the sum of exp(score �
 """
 
 import torch
+from torch import inf
 
 from flashlab.memory import kernel, load, store, tiles
 from flashlab.validate import check_bool, check_positive, check_qkv, check_scale, describe
-
-inf = float("inf")
 
 
 def softmax_three_pass(x, *, B=1):
@@ -99,8 +98,7 @@ def merge(state_a, state_b):
 def online_softmax_forward(Q, K, V, *, causal=False, scale=None):
     """Exact attention that never stores S: each query walks the keys one at a time.
 
-    Traffic: reads N_q·d + N_q·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)
-             [elements; exactly cost.online_softmax_forward]
+    Traffic: reads N_q·d + N_q·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)   [elements]
     Source:  Rabe and Staats 2021, arXiv:2112.05682
     New:     against naive: no N_q x N_k matrix; but every query reads all keys and values again
     """
