@@ -35,14 +35,13 @@ class Rung(NamedTuple):
         return {"B_r": B_r, "B_c": B_c} if self.tiled or self.heads else {}
 
     @property
-    def function(self) -> Callable:
-        """Imported on use: the Triton rungs need Triton."""
-        return getattr(self.home, self.name)
+    def home(self):
+        """Its module, imported on use: the Triton rungs need Triton."""
+        return import_module(self.module)
 
     @property
-    def home(self):
-        """Its module."""
-        return import_module(self.module)
+    def function(self) -> Callable:
+        return getattr(self.home, self.name)
 
     @property
     def launch(self) -> Callable:

@@ -246,7 +246,8 @@ class Memory(TorchDispatchMode):
                                    "store() it there")
         self.running = name, tensors
         try:
-            with _ReadsPastOperations(self._check_place):
+            with _ReadsPastOperations() as mode:
+                mode.check_place = self._check_place
                 yield
         finally:                                             # tiles that still live are lost with the kernel
             self._lost |= dict.fromkeys(self._tiles, name)
@@ -328,10 +329,6 @@ class _ReadsPastOperations(TorchFunctionMode):
 
     READ_MEMORY = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__,
                    torch.tensor, torch.as_tensor}            # the last two read lists of tensors with one element
-
-    def __init__(self, check_place):
-        super().__init__()
-        self.check_place = check_place
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in self.READ_MEMORY:

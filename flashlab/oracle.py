@@ -114,12 +114,11 @@ def error_bound(naive, truth, eps, factor=2):
     return factor * max_error(naive, truth) + 4 * eps * largest
 
 
-def judge(O, L, Q, K, V, *, causal=False, window=None, scale=None):
+def judge(O, L, Q, K, V, **masks):
     """A Verdict on a rung's O and L, which is None for kernels that do not return it. L is held to its own dtype.
 
-    `verdict.ok` is False for any NaN that the truth does not have.
+    `verdict.ok` is False for any NaN that the truth does not have. masks: as attention takes them
     """
-    masks = {"causal": causal, "window": window, "scale": scale}
     truth = attention(Q, K, V, **masks)
     naive_O, naive_L = _naive(lambda *tensors: _attention(*tensors, **masks), truth, *(T.detach() for T in (Q, K, V)))
     verdict = Verdict({}, {})
@@ -135,13 +134,12 @@ def judge(O, L, Q, K, V, *, causal=False, window=None, scale=None):
     return verdict
 
 
-def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
+def judge_gradients(dQ, dK, dV, Q, K, V, dO, **masks):
     """A Verdict on gradients: at most 3 times as far off as those of naive attention in the same dtype.
 
     Two terms come on top: 4 * eps * max|truth|, as in error_bound, and the effect of rounding O and L, which a backward
     pass starts from and naive attention, which keeps P, does not.
     """
-    masks = {"causal": causal, "window": window, "scale": scale, "dropout_p": dropout_p, "keep": keep}
     truth = gradients(Q, K, V, dO, **masks)
     naive = _naive_gradients(truth, *(T.detach() for T in (Q, K, V, dO)), masks)
     eps = _eps(Q.dtype)
@@ -192,7 +190,7 @@ def _naive_gradients(truth, Q, K, V, dO, masks):
     return compute(*_wider(Q, K, V, dO))
 
 
-def _effect_of_rounding_O_and_L(Q, K, V, dO, eps, *, causal, window, scale, dropout_p, keep):
+def _effect_of_rounding_O_and_L(Q, K, V, dO, eps, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
     """The most that dQ, dK, dV move when O and L, and some of the sums they came from, are a rounding off.
 
     O moves D, and with it dS = P * (dP - D). L moves P by a part of it, and with it dV and dS: with large scores by

@@ -1,7 +1,4 @@
-"""Tile sizes, causal masks and dropout draws of all tiled rungs.
-
-Rungs repeat each other's arithmetic, so that the difference between two of them is the lesson. These parts are not.
-"""
+"""Tile sizes, causal masks and dropout draws, which are the same in all tiled rungs and no part of their lesson."""
 
 import torch
 
@@ -17,8 +14,7 @@ def paper_tile_sizes(sram_bytes, d, element_size=4):
     Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 1, line 1, and the proof of Theorem 2: B_r·B_c = O(M)
     """
     check_positive(sram_bytes=sram_bytes, d=d, element_size=element_size)
-    M = sram_bytes // element_size
-    B_c = -(-M // (4 * d))                                 # ⌈M/4d⌉
+    B_c = -(-(sram_bytes // element_size) // (4 * d))      # ⌈M/4d⌉
     return min(B_c, d), B_c                                # at most d: B_r·B_c is about M/4
 
 
@@ -84,7 +80,6 @@ def keep_masks(dropout_p, rng_state, device, dtype=torch.float32):
                          "forward and backward need the same one")
     generator = torch.Generator(device).set_state(rng_state)
 
-    def draw(rows, cols):
-        size = rows.stop - rows.start, cols.stop - cols.start
-        return torch.rand(size, generator=generator, dtype=dtype, device=device) >= dropout_p
-    return draw
+    size = lambda part: part.stop - part.start
+    return lambda rows, cols: torch.rand(size(rows), size(cols), generator=generator, dtype=dtype,
+                                         device=device) >= dropout_p

@@ -150,14 +150,12 @@ def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None,
                         deterministic=False, B_r=None, B_c=None):
     """The gradients of attention for every batch and head, in three launches.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share a key
-             head; dL, like L, if L has a gradient of its own
+    Shapes:  Q, K, V as fa2_triton_forward, O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q), and dL like L if L has a gradient
+             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share a head
     Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
     Deterministic: always, since no two programs write the same element: same inputs, same bits
     Tiles:   B_r x B_c for both large kernels, powers of two >= 16; by default each has its own, see `best_tiles`
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
-    Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, its loop taken apart
     New:     against fa2_backward_two_pass: the outer loops are the launch grids
     """
@@ -171,7 +169,7 @@ def three_launches(kernels, Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=
     kernels, tiles: of the last two; tiles by default those of `tiles_by_hand`
     """
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
-    for_dkdv, for_dq = tiles or tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    for_dkdv, for_dq = tiles or tiles_by_hand(Q, V, options, B_r, B_c)
     first, rows = preprocess(O, dO, L, dL, options["scale"])
     shared = shared_arguments(Q, K, V, options, dO=dO) | rows
     return (first,
@@ -192,12 +190,11 @@ def preprocess(O, dO, L, dL, scale):
     return (preprocess_kernel, (B * H_q * triton.cdiv(N_q, B_r),), arguments), rows
 
 
-def tiles_by_hand(best_tiles, Q, V, options, B_r=None, B_c=None):
+def tiles_by_hand(Q, V, options, B_r=None, B_c=None):
     """Tile sizes, warps and stages of each large kernel, by name: those of `best_tiles` unless B_r or B_c is set."""
     d, dropout = max(Q.shape[-1], V.shape[-1]), options.get("dropout_p", 0.0) > 0
-    best = best_tiles(d, Q.dtype, dropout, little_shared_memory(Q))
     return [{"B_r": B_r or best_B_r, "B_c": B_c or best_B_c, "num_warps": num_warps, "num_stages": num_stages}
-            for best_B_r, best_B_c, num_warps, num_stages in best]
+            for best_B_r, best_B_c, num_warps, num_stages in best_tiles(d, Q.dtype, dropout, little_shared_memory(Q))]
 
 
 def best_tiles(d, dtype, dropout=False, small=False):

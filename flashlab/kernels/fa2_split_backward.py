@@ -9,7 +9,7 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from flashlab.kernels.fa2_backward import best_tiles, three_launches, tiles_by_hand
+from flashlab.kernels.fa2_backward import three_launches, tiles_by_hand
 from flashlab.kernels.launch import LOG2_E, checked_backward
 from flashlab.kernels.tuning import choose
 
@@ -131,5 +131,5 @@ def fa2_tuned_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, 
 def launch_tuned(Q, K, V, *tensors, B_r=None, B_c=None, tiles=None, **options):
     """`launch` with the tiles of `tuning.choose`. tiles: by KERNELS' names, those to take instead"""
     chosen = [choose(KERNELS[name], Q, K, V, options, B_r, B_c, (tiles or {}).get(name), by_hand) for name, by_hand
-              in zip(KERNELS, tiles_by_hand(best_tiles, Q, V, options, B_r, B_c), strict=True)]
+              in zip(KERNELS, tiles_by_hand(Q, V, options, B_r, B_c), strict=True)]
     return launch(Q, K, V, *tensors, tiles=chosen, **options)

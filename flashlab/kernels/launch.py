@@ -63,9 +63,6 @@ def forward(kernel, launch, Q, K, V, **options):
     launch: launch(Q, K, V, O, L, **options) -> the kernel's grid and arguments; among the arguments may be launches
             that come "before". If kernel is None it returns all launches, each (kernel, grid, arguments)
     """
-    if needs_widening(Q):
-        O, L = forward(kernel, launch, Q.float(), K.float(), V.float(), **options)
-        return O.to(Q.dtype), L
     O = empty(*Q.shape[:3], V.shape[-1], Q, packed="batch" in options)
     L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
 
@@ -80,6 +77,13 @@ def forward(kernel, launch, Q, K, V, **options):
 
 def run(launch, launches, inputs, outputs, options):
     """Make the launches of a call, or those of an earlier call with its key. launch: part of the key"""
+    if interpreted() and inputs["Q"].dtype == torch.bfloat16:  # the interpreter gets it wrong: float32 instead
+        wide_inputs, wide = ({name: T if T is None or T.dtype != torch.bfloat16 else T.float()
+                              for name, T in tensors.items()} for tensors in (inputs, outputs))
+        run(launch, launches, wide_inputs, wide, options)
+        for name, T in outputs.items():
+            T.copy_(wide[name])
+        return
     inputs |= {name: value for name, value in options.items() if isinstance(value, torch.Tensor)}
     plain = {name: value for name, value in options.items() if name not in inputs}
     key = (launch, plans.key(plain.items(), *inputs.values()))
@@ -96,10 +100,9 @@ def check_backward_call(Q, K, V, O, dO, L, dL, **options):
     return options
 
 
-def checked_backward(launch, *tensors, B_r, B_c, why_not=None, **options):
+def checked_backward(launch, *tensors, B_r, B_c, deterministic, why_not=None, **options):
     """`backward` of a call that has not been checked. tensors: Q, K, V, O, dO, L, dL"""
-    deterministic = options["deterministic"]
-    options = check_backward_call(*tensors, B_r=B_r, B_c=B_c, **options)
+    options = check_backward_call(*tensors, B_r=B_r, B_c=B_c, deterministic=deterministic, **options)
     refuse(why_not and why_not(*tensors[:3], deterministic=deterministic))
     return backward(launch, *tensors, B_r=B_r, B_c=B_c, **options)
 
@@ -109,9 +112,6 @@ def backward(launch, Q, K, V, O, dO, L, dL, **options):
 
     launch: launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, **options) -> launches, each (kernel, grid, arguments)
     """
-    if needs_widening(Q):
-        wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, **options)
-        return tuple(T.to(Q.dtype) for T in wide)
     packed = "batch" in options
     dQ, dK, dV = (empty(*T.shape, T, packed) for T in (Q, K, V))
     if dQ.numel() == 0 or dK.numel() == 0:
@@ -130,11 +130,6 @@ def empty(B, H, N, d, like, packed=False):
     return torch.empty(B, H, N, d, dtype=like.dtype, device=like.device)
 
 
-def needs_widening(T):
-    """True if the interpreter would compute in bfloat16, which it gets wrong: it computes in float32 instead."""
-    return T.dtype == torch.bfloat16 and interpreted()
-
-
 def refuse(why_not):
     """Raise ValueError with the reason why a rung does not take a call, if there is one."""
     if why_not:
@@ -143,15 +138,19 @@ def refuse(why_not):
 
 # ---- a launch: arguments, grid, tile sizes
 
-def launch_by_blocks(kernel, Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
-    """The grid and the arguments of a kernel with a program for each query block; nothing is checked or run.
+def launch_by_blocks(kernel, Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, by_tma=False, **options):
+    """The grid and the arguments of a kernel with a program for each query block. tiles: `pick_tiles` by default
 
-    tiles: tile sizes, warps and stages by name, `pick_tiles` by default
+    by_tma: the kernel takes Q, K, V and O as tensor descriptors
     """
     Q, options["scale"] = positive_scale(Q, options["scale"])
     tiles = tiles or pick_tiles(Q, V, options, B_r, B_c)
     arguments = shared_arguments(Q, K, V, options) | {"O": O, "L": L, "stages": tiles["num_stages"]} | tiles
-    return grid_of_blocks(Q, tiles["B_r"]), only_wanted(kernel, arguments)
+    if by_tma:
+        for name, T, rows in (("Q", Q, "B_r"), ("K", K, "B_c"), ("V", V, "B_c"), ("O", O, "B_r")):
+            arguments[name] = descriptor(T, (tiles[rows], padded(T.shape[-1])))
+    blocks = Q.shape[0] * Q.shape[1] * triton.cdiv(Q.shape[2], tiles["B_r"])
+    return (blocks,), only_wanted(kernel, arguments)             # one axis: the other two stop at 65535 programs
 
 
 def shared_arguments(Q, K, V, options, **strided):
@@ -169,29 +168,17 @@ def only_wanted(kernel, arguments):
     return {name: value for name, value in arguments.items() if name in wanted}
 
 
-def grid_of_blocks(Q, B_r):
-    """The grid with a program for each query block of each head. One axis: the other two stop at 65535 programs."""
-    return (Q.shape[0] * Q.shape[1] * triton.cdiv(Q.shape[2], B_r),)
-
-
-def programs_at_a_time(T, num_warps, shared_bytes=None):
-    """How many programs the GPU of T runs at a time if an SM takes eight warps; interpreted, a few.
-
-    shared_bytes: of one program, where shared memory may be the limit
-    """
+def programs_at_a_time(T, num_warps, shared_bytes=1):
+    """How many programs of so many bytes of shared memory the GPU of T runs at a time if an SM takes eight warps."""
     if not T.is_cuda:
         return 4                                       # so few that a program takes several blocks
-    gpu, of_an_sm = torch.cuda.get_device_properties(T.device), 8 // num_warps
-    if shared_bytes:
-        of_an_sm = min(of_an_sm, gpu.shared_memory_per_multiprocessor // shared_bytes)
+    gpu = torch.cuda.get_device_properties(T.device)
+    of_an_sm = min(8 // num_warps, gpu.shared_memory_per_multiprocessor // shared_bytes)
     return gpu.multi_processor_count * max(1, of_an_sm)
 
 
 def heads_together(Q, K, V, keys=None):
-    """How many heads to walk at a time so that their keys and values stay in the L2 cache: a divisor of their number.
-
-    keys: how many of a head's N_k keys are in use at a time, all by default
-    """
+    """How many heads to walk at a time so that the `keys` keys and values in use of each stay in the L2 cache."""
     heads, L2 = Q.shape[0] * Q.shape[1], 32 * 2**20
     if Q.is_cuda:
         L2 = torch.cuda.get_device_properties(Q.device).L2_cache_size

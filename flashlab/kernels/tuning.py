@@ -1,9 +1,8 @@
 """Tile sizes, warps and stages: which can be tried, which fit, and which a search on this GPU found fastest.
 
-No formula says how large tiles should be: large ones read less, and take registers and shared memory from the other
-programs of an SM. `python -m flashlab bench tune` times those that fit on the GPU at hand and keeps its table in a
-file. A call looks its head dimension up there and takes the nearest N that was searched; without a search it takes the
-sizes picked by hand.
+Large tiles read less, and take registers and shared memory from the other programs of an SM. `python -m flashlab bench
+tune` times those that fit on the GPU at hand and keeps its table in a file. A call looks its head dimension up there
+and takes the nearest N that was searched; without a search it takes the sizes picked by hand.
 """
 
 import functools
@@ -52,9 +51,9 @@ def candidates(d, d_v, dtype, limit, grid=None, stays="queries"):
             if shared_bytes(tiles, d, d_v, dtype, stays) <= limit and getattr(tiles, rows) >= 16 * tiles.num_warps]
 
 
-def launch_with_fastest_tiles(kernel, Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
+def launch_with_fastest_tiles(kernel, Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, otherwise=None, **options):
     """`launch_by_blocks` with the tiles of `choose`."""
-    tiles = choose(kernel, Q, K, V, options, B_r, B_c, tiles)
+    tiles = choose(kernel, Q, K, V, options, B_r, B_c, tiles, otherwise)
     return launch_by_blocks(kernel, Q, K, V, O, L, tiles=tiles, **options)
 
 
