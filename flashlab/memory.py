@@ -291,10 +291,12 @@ class Memory(TorchDispatchMode):
                                    "load that")
         nbytes = storage.nbytes()
         if self.sram_live + nbytes > self.sram_bytes:
+            file, line = frame.f_code.co_filename, frame.f_lineno
+            place = "this cell, line " if "ipykernel" in file else f"{os.path.basename(file)}:"
             used, budget = format_bytes(self.sram_live), format_bytes(self.sram_bytes)
             raise SRAMOverflow(f"{op} makes a tile {ops.what(T)} of {format_bytes(nbytes)}, but {used} of the SRAM's "
-                               f"{budget} are in use.\n  at {_in_words(frame)}\n  live: {self._live(frame)}\n"
-                               f"  {OVERFLOW_ADVICE}")
+                               f"{budget} are in use.\n  at {place}{line}: {linecache.getline(file, line).strip()}\n"
+                               f"  live: {self._live(frame)}\n  {OVERFLOW_ADVICE}")
         self._tiles[ops.key(T)] = nbytes, ops.what(T), frame.f_lineno
         weakref.finalize(storage, self._free, ops.key(T))
         self.sram_live += nbytes
@@ -344,13 +346,6 @@ def _user_frame():
                                         or frame.f_code.co_name == "__torch_function__"):
         frame = frame.f_back
     return frame
-
-
-def _in_words(frame):
-    """fa2.py:63: S_ij = Q_i @ K_j.T"""
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    place = "this cell, line " if "ipykernel" in file else f"{os.path.basename(file)}:"
-    return f"{place}{line}: {linecache.getline(file, line).strip()}"
 
 
 def format_bytes(n):

@@ -3,7 +3,7 @@
 import torch
 
 from flashlab.memory import A100_SRAM, active
-from flashlab.validate import check_bool, check_dropout, check_positive, check_qkv, check_scale
+from flashlab.validate import check_bool, check_dropout, check_like, check_positive, check_qkv, check_scale
 
 
 def paper_tile_sizes(sram_bytes, d, element_size=4):
@@ -33,10 +33,6 @@ def largest_square_tile(d, d_v, element_size, *, wide=8, square=3, multiple=16):
     return B - B % multiple if B >= multiple else B
 
 
-# The backward has dQ_i, dK_j, dV_j, dO_i, dP_ij and dS_ij on chip too. Its tiles are small, hence multiples of 8.
-BACKWARD = {"wide": 9, "square": 5, "multiple": 8}
-
-
 def prepare(Q, K, V, causal, scale, B_r, B_c, **room):
     """Check what all tiled rungs take, and fill in the defaults. room: as largest_square_tile takes it.
 
@@ -50,6 +46,14 @@ def prepare(Q, K, V, causal, scale, B_r, B_c, **room):
     B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
     check_positive(B_r=B_r, B_c=B_c)
     return len(K) - len(Q) if causal else None, check_scale(scale, Q.shape[-1]), acc, B_r, B_c
+
+
+def prepare_backward(Q, K, V, O, dO, causal, scale, B_r, B_c, **statistics):
+    """As `prepare`, of a backward rung. statistics: l and m, or L, by name. Tiles are small, hence multiples of 8."""
+    found = prepare(Q, K, V, causal, scale, B_r, B_c, wide=9, square=5, multiple=8)    # dQ_i, dK_j, dV_j, dO_i, dS_ij
+    like_O, like_L = ((len(Q), V.shape[1]), Q.dtype), ((len(Q),), found[2])
+    check_like(O=(O, *like_O), dO=(dO, *like_O), **{name: (T, *like_L) for name, T in statistics.items()})
+    return found
 
 
 def hidden(rows, cols, shift, device):

@@ -69,10 +69,8 @@ def check_heads(Q, K):
     if K.shape[0] != Q.shape[0]:
         raise ValueError(f"K must have Q's batch size B = {Q.shape[0]}, got {describe(K)}")
     H_q, H_kv = Q.shape[1], K.shape[1]
-    if H_q == 0 or H_kv == 0:
-        raise ValueError(f"Q and K must have at least one head, got H_q = {H_q} and H_kv = {H_kv}")
-    if H_q % H_kv:
-        raise ValueError(f"Q's heads must be a multiple of K's, got H_q = {H_q} and H_kv = {H_kv}")
+    if H_q == 0 or H_kv == 0 or H_q % H_kv:
+        raise ValueError(f"Q must have a multiple of K's heads, at least one, got H_q = {H_q} and H_kv = {H_kv}")
 
 
 def check_head_dims(Q, V):
@@ -112,13 +110,10 @@ def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
             raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, "
                              f"got {describe(T)}")
         places = T.tolist() if T.device.type == "cpu" and torch_internals.has_numbers(T) else []
-        before = [0, *places]
-        wrong = [n for n, place in enumerate(places) if not before[n] <= place <= (N if n else 0)]
-        if wrong:
-            first = max(0, wrong[0] - 4)
-            at = f", from entry {first} on" if len(places) > 8 else ""
-            raise ValueError(f"{name} must begin with 0, never fall and end with {N} at most, the rows there are, "
-                             f"got {places[first:first + 8]}{at}")
+        for n, (low, place) in enumerate(zip([0, *places], places, strict=False)):
+            if not low <= place <= (N if n else 0):
+                raise ValueError(f"{name} must begin with 0, never fall and end with {N} at most, the rows there are, "
+                                 f"got {place} as entry {n}")
 
 
 def check_scale(scale, d):
@@ -149,7 +144,8 @@ def check_window(window, causal, N_q, N_k):
     check_bool(causal=causal)
     if window is None:
         return causal, None
-    if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(map(is_integer, window)):
+    integer = lambda x: isinstance(x, (int, numbers.Integral)) and not isinstance(x, bool)     # Python's or NumPy's
+    if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(map(integer, window)):
         raise TypeError(f"window must be None or two integers (left, right), got {describe(window)}")
     left, right = (int(limit) for limit in window)     # from NumPy's
     if min(left, right) < -1:
@@ -186,11 +182,6 @@ def check_power_of_two(smallest, **sizes):
     for name, value in sizes.items():
         if value < smallest or value & (value - 1):
             raise ValueError(f"{name} must be a power of two >= {smallest}, got {value}")
-
-
-def is_integer(x):
-    """Whether x is an integer, Python's or NumPy's, and not a bool."""
-    return isinstance(x, (int, numbers.Integral)) and not isinstance(x, bool)
 
 
 def is_number(x):

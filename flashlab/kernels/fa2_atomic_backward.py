@@ -100,9 +100,8 @@ def fa2_atomic_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None,
 
 def why_not(Q, K, V, *, deterministic=False, **options):
     """Why this rung does not take a call, in words; None if it does."""
-    if deterministic:
-        return "it adds dQ up in whatever order its programs come, and the same bits each time were asked for"
-    return None
+    reason = "it adds dQ up in whatever order its programs come, and the same bits each time were asked for"
+    return reason if deterministic else None
 
 
 def launch(Q, K, V, *tensors, B_r=None, B_c=None, tiles=None, **options):
@@ -117,9 +116,10 @@ def launch_by_key_blocks(kernel, Q, K, V, O, dO, L, dL, dQ, dK, dV, *, tiles, by
 
     by_tma: the kernel takes Q, K, V, dO and, compiled, the sum of dQ as tensor descriptors
     """
-    first, rows = preprocess(O, dO, L, dL, options["scale"])
+    shared = shared_arguments(Q, K, V, options, dO=dO)
+    first, rows = preprocess(shared, O, L, dL)
     dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
-    arguments = shared_arguments(Q, K, V, options, dO=dO) | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
+    arguments = shared | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
     if by_tma:
         arguments |= {"stages": tiles["num_stages"], "adds": Q.device.type != "cpu"}
         copied = [("Q", Q, "B_r"), ("dO", dO, "B_r"), ("K", K, "B_c"), ("V", V, "B_c")]

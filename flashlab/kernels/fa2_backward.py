@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import LOG2_E, checked_backward, little_shared_memory, padded, shared_arguments
+from flashlab.kernels.launch import LOG2_E, checked_backward, little_shared_memory, only_wanted, shared_arguments
 from flashlab.kernels.plans import temporary
 
 
@@ -170,8 +170,9 @@ def three_launches(kernels, Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=
     """
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
     for_dkdv, for_dq = tiles or tiles_by_hand(Q, V, options, B_r, B_c)
-    first, rows = preprocess(O, dO, L, dL, options["scale"])
-    shared = shared_arguments(Q, K, V, options, dO=dO) | rows
+    shared = shared_arguments(Q, K, V, options, dO=dO)
+    first, rows = preprocess(shared, O, L, dL)
+    shared |= rows
     return (first,
             (kernels[0], (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), shared | {"dK": dK, "dV": dV} | for_dkdv),
             (kernels[1], (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),), shared | {"dQ": dQ} | for_dq))
@@ -180,14 +181,12 @@ def three_launches(kernels, Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=
 launch = partial(three_launches, (dkdv_kernel, dq_kernel), dropout_p=0.0, seed=None)
 
 
-def preprocess(O, dO, L, dL, scale):
+def preprocess(shared, O, L, dL):
     """The launch that every backward pass begins with, and the tensors that it makes: {"L_log2": ..., "D": ...}."""
-    (B, H_q, N_q, d_v), B_r = O.shape, 32
     rows = {name: temporary(torch.empty, *L.shape, dtype=L.dtype, device=L.device) for name in ("L_log2", "D")}
-    arguments = rows | {"O": O, "dO": dO, "L": L, "dL": dL, "has_dL": dL is not None, "scale": scale}
-    arguments |= {f"stride_dO{axis}": step for axis, step in zip("bhnd", dO.stride(), strict=True)}
-    arguments |= {"H_q": H_q, "N_q": N_q, "d_v": d_v, "B_dv": padded(d_v), "B_r": B_r, "num_warps": 4}
-    return (preprocess_kernel, (B * H_q * triton.cdiv(N_q, B_r),), arguments), rows
+    arguments = shared | rows | {"O": O, "L": L, "dL": dL, "has_dL": dL is not None, "B_r": 32, "num_warps": 4}
+    grid = (L.shape[0] * L.shape[1] * triton.cdiv(L.shape[2], 32),)
+    return (preprocess_kernel, grid, only_wanted(preprocess_kernel, arguments)), rows
 
 
 def tiles_by_hand(Q, V, options, B_r=None, B_c=None):

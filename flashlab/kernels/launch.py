@@ -9,6 +9,7 @@ from functools import partial
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from flashlab import validate
 from flashlab.kernels import plans
@@ -168,12 +169,13 @@ def only_wanted(kernel, arguments):
     return {name: value for name, value in arguments.items() if name in wanted}
 
 
-def programs_at_a_time(T, num_warps, shared_bytes=1):
+def programs_at_a_time(T, num_warps, shared_bytes=None):
     """How many programs of so many bytes of shared memory the GPU of T runs at a time if an SM takes eight warps."""
     if not T.is_cuda:
         return 4                                       # so few that a program takes several blocks
-    gpu = torch.cuda.get_device_properties(T.device)
-    of_an_sm = min(8 // num_warps, gpu.shared_memory_per_multiprocessor // shared_bytes)
+    gpu, of_an_sm = torch.cuda.get_device_properties(T.device), 8 // num_warps
+    if shared_bytes:
+        of_an_sm = min(of_an_sm, gpu.shared_memory_per_multiprocessor // shared_bytes)
     return gpu.multi_processor_count * max(1, of_an_sm)
 
 
@@ -190,6 +192,40 @@ def heads_together(Q, K, V, keys=None):
 def largest_divisor(n, at_most):
     """The largest divisor of n that is at most `at_most`, or 1."""
     return max((k for k in range(1, n + 1) if n % k == 0 and k <= at_most), default=1)
+
+
+def how_many_parts(programs, group, enough):
+    """How many programs are to share the query heads of a key head, so that there are enough to keep all SMs busy."""
+    parts = 1
+    while programs * parts < enough and group % (2 * parts) == 0:
+        parts *= 2
+    return parts
+
+
+def in_parts(dK, dV, parts):
+    """(dK_parts, dV_parts, launches): tensors (B, parts * H_kv, N_k, d) to write, and the launch that adds them up."""
+    (B, H, N, d), block = dK.shape, 2048
+    if parts == 1:
+        return dK, dV, []
+    dK_parts, dV_parts = (plans.temporary(torch.empty, B, H * parts, N, d, dtype=T.dtype, device=T.device)
+                          for T in (dK, dV))
+    arguments = {"dK_parts": dK_parts, "dV_parts": dV_parts, "dK": dK, "dV": dV, "size": N * d, "parts": parts}
+    grid = (B * H * triton.cdiv(N * d, block),)
+    return dK_parts, dV_parts, [(add_parts_kernel, grid, arguments | {"block": block})]
+
+
+@triton.jit
+def add_parts_kernel(dK_parts, dV_parts, dK, dV, size, parts: tl.constexpr, block: tl.constexpr):
+    """dK and dV: sums, in float32, of the results of `parts` programs. size: elements of a head"""
+    blocks = tl.cdiv(size, block)
+    head, n = tl.program_id(0).to(tl.int64) // blocks, tl.program_id(0) % blocks
+    at = n.to(tl.int64) * block + tl.arange(0, block)
+    dK_sum, dV_sum = tl.zeros((block,), tl.float32), tl.zeros((block,), tl.float32)
+    for part in tl.static_range(parts):
+        dK_sum += tl.load(dK_parts + (head * parts + part) * size + at, mask=at < size, other=0.0).to(tl.float32)
+        dV_sum += tl.load(dV_parts + (head * parts + part) * size + at, mask=at < size, other=0.0).to(tl.float32)
+    tl.store(dK + head * size + at, dK_sum, mask=at < size)
+    tl.store(dV + head * size + at, dV_sum, mask=at < size)
 
 
 def positive_scale(Q, scale):
@@ -237,8 +273,6 @@ def little_shared_memory(T):
 
 def descriptor(T, block):
     """A tensor descriptor of T (..., N, d): what TMA needs to know to copy a tile of this shape by its coordinates."""
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
     strides = lawful_strides(T.shape, T.stride(), T.itemsize)
     return TensorDescriptor(T, list(T.shape), strides, [1] * (T.ndim - len(block)) + list(block))
 

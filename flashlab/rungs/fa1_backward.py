@@ -4,8 +4,7 @@ import torch
 from torch import inf
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import BACKWARD, hidden, keep_masks, prepare
-from flashlab.validate import check_like
+from flashlab.tiles import hidden, keep_masks, prepare_backward
 
 
 def fa1_backward(Q, K, V, O, dO, l, m, *, causal=False, scale=None, B_r=None, B_c=None, dropout_p=0.0, rng_state=None):
@@ -19,9 +18,7 @@ def fa1_backward(Q, K, V, O, dO, l, m, *, causal=False, scale=None, B_r=None, B_
              N_k·(d + d_v) fewer writes than published
     New:     against naive_backward: tiles; P again from Q, K, m and l, and D from O instead of from P
     """
-    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c, **BACKWARD)
-    check_like(O=(O, (len(Q), V.shape[1]), Q.dtype), dO=(dO, (len(Q), V.shape[1]), Q.dtype),
-               l=(l, (len(Q),), acc), m=(m, (len(Q),), acc))
+    shift, scale, acc, B_r, B_c = prepare_backward(Q, K, V, O, dO, causal, scale, B_r, B_c, l=l, m=m)
     draw = keep_masks(dropout_p, rng_state, Q.device, acc)
 
     dQ = torch.zeros(Q.shape, dtype=acc, device=Q.device)                       # (N_q, d)  a sum over the key blocks
