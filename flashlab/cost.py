@@ -1,7 +1,7 @@
 """Closed forms for what the rungs move and compute, to hold against what memory.py measured.
 
-Sizes are in elements as in the papers; results are in bytes and floating-point operations. `element_size` is that of
-Q, K, V (2 for 16-bit, 4, 8); running sums and L take 4 bytes, or 8 where the inputs do.
+Sizes are in elements; results are bytes and floating-point operations. `element_size` is that of Q, K, V (2, 4 or 8);
+running sums and L take 4 bytes, or 8 where the inputs do.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,6 @@
 """The rungs in order, and the peers beside them. Tests, benchmarks, tables and plots loop over these lists.
 
-A rung says everything that others need to know of it: its function, what it adds, what it moves, how it is drawn. A new
-one is a line here; no test, figure or benchmark names it.
+A rung says everything that others need to know of it. A new one is a line here; no test, figure or benchmark names it.
 """
 
 from collections.abc import Callable

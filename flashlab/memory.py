@@ -135,8 +135,6 @@ class Memory(TorchDispatchMode):
     mem.running                its (name, {name: tensor in HBM}); None outside
     mem.sram_live              bytes on chip at this moment
     mem.on_chip(T)             True if T is one of the tiles that take them up
-
-    Raises: TypeError, ValueError if sram_bytes is not an integer >= 1; MemoryModelError inside another Memory
     """
 
     def __init__(self, sram_bytes=A100_SRAM):

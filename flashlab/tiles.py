@@ -84,6 +84,8 @@ def keep_masks(dropout_p, rng_state, device, dtype=torch.float32):
                          "forward and backward need the same one")
     generator = torch.Generator(device).set_state(rng_state)
 
-    size = lambda part: part.stop - part.start
-    return lambda rows, cols: torch.rand(size(rows), size(cols), generator=generator, dtype=dtype,
-                                         device=device) >= dropout_p
+
+    def draw(rows, cols):
+        size = rows.stop - rows.start, cols.stop - cols.start
+        return torch.rand(size, generator=generator, dtype=dtype, device=device) >= dropout_p
+    return draw

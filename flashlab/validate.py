@@ -138,8 +138,7 @@ def check_dropout(dropout_p):
 def check_window(window, causal, N_q, N_k):
     """causal and window in their shortest form: (causal, None), or (False, (left, right)) with -1 for no limit.
 
-    window: None, or (left, right): query i sees the keys from i + N_k - N_q - left to i + N_k - N_q + right. causal is
-            right = 0
+    Query i sees the keys from i + N_k - N_q - left to i + N_k - N_q + right. causal is right = 0
     """
     check_bool(causal=causal)
     if window is None:

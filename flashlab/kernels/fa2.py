@@ -1,8 +1,8 @@
 """FA2's forward pass as a GPU kernel: Triton, with nothing but pointers and masks.
 
-Read `fa2_forward_kernel` from top to bottom beside flashlab/rungs/fa2.py: the same lines in the same order.
-One program owns one query block of one head; the loop over query blocks has become the launch grid.
-Without a GPU the same kernel runs in Triton's interpreter, on CPU tensors, slowly.
+Read `fa2_forward_kernel` beside flashlab/rungs/fa2.py: the same lines in the same order. One program owns one query
+block of one head; the loop over query blocks has become the launch grid. Without a GPU the same kernel runs in Triton's
+interpreter, on CPU tensors, slowly.
 """
 
 from functools import partial
@@ -79,7 +79,6 @@ def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed
     Tiles:   B_r x B_c, powers of two >= 16, by default those of `launch.pick_tiles`
     Dropout: seed, a 0-dim int64 tensor beside Q, and the place of a weight decide whether it is kept: no mask is stored
     Error:   at most 2x that of naive in the same dtype, both against float64
-    Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 1
     New:     against fa2: the loop over query blocks is the launch grid, B * H_q * ceil(N_q / B_r) programs
     """

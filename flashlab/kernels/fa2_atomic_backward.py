@@ -123,7 +123,9 @@ def launch_by_key_blocks(kernel, Q, K, V, O, dO, L, dL, dQ, dK, dV, *, tiles, by
     if by_tma:
         arguments |= {"stages": tiles["num_stages"], "adds": Q.device.type != "cpu"}
         copied = [("Q", Q, "B_r"), ("dO", dO, "B_r"), ("K", K, "B_c"), ("V", V, "B_c")]
-        for name, T, size in copied + [("dQ_sum", dQ_sum, "B_r")] * arguments["adds"]:
+        if arguments["adds"]:
+            copied.append(("dQ_sum", dQ_sum, "B_r"))
+        for name, T, size in copied:
             arguments[name] = descriptor(fit_for_tma(T), (tiles[size], padded(T.shape[-1])))
     grid = (K.shape[0] * K.shape[1] * triton.cdiv(K.shape[2], tiles["B_c"]),)
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}

@@ -24,10 +24,9 @@ SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -i
 
 def check_call(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout_p=0.0, seed=None, window=None,
                cu_seqlens_q=None, cu_seqlens_k=None, deterministic=False):
-    """The options of a call as kernels take them, by name, without those that the call does not set.
+    """The options of a call as kernels take them, by name, without those that it does not set. Raises if one is wrong.
 
     deterministic: only checked here; it decides which kernel runs, and no kernel takes it
-    Raises: TypeError or ValueError that names the argument
     """
     validate.check_qkv(Q, K, V, ndim=4, dtypes=FLOATS)
     validate.check_heads(Q, K)
@@ -61,8 +60,8 @@ def checked_forward(kernel, launch, Q, K, V, *, B_r, B_c, why_not=None, **option
 def forward(kernel, launch, Q, K, V, **options):
     """O and L by a forward kernel, for a call that has been checked.
 
-    launch: launch(Q, K, V, O, L, **options) -> the kernel's grid and arguments; among the arguments may be launches
-            that come "before". If kernel is None it returns all launches, each (kernel, grid, arguments)
+    launch: launch(Q, K, V, O, L, **options) -> the kernel's grid and arguments, among them launches to come "before".
+            If kernel is None it returns all launches, each (kernel, grid, arguments)
     """
     O = empty(*Q.shape[:3], V.shape[-1], Q, packed="batch" in options)
     L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)

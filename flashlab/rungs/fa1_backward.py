@@ -14,8 +14,7 @@ def fa1_backward(Q, K, V, O, dO, l, m, *, causal=False, scale=None, B_r=None, B_
     Causal:  tiles are masked, and none is skipped, as published
     Dropout: with the rng_state, B_r and B_c of the forward the same mask is drawn again, j outer and i inner
     Traffic: reads N_k·(d + d_v) + T_c·N_q·(2·d + 2·d_v + 2), writes N_k·(d + d_v) + (T_c + 1)·N_q·d   [elements]
-    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 4 without the zeros of its line 5, which would not be read:
-             N_k·(d + d_v) fewer writes than published
+    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 4 without the zeros of its line 5, which would not be read
     New:     against naive_backward: tiles; P again from Q, K, m and l, and D from O instead of from P
     """
     shift, scale, acc, B_r, B_c = prepare_backward(Q, K, V, O, dO, causal, scale, B_r, B_c, l=l, m=m)

@@ -33,7 +33,6 @@ def softmax_three_pass(x, *, B=1):
 def softmax_two_pass(x, *, B=1):
     """softmax of a vector with maximum and sum found together: when the maximum grows, the old sum is rescaled.
 
-    Shapes:  x (N,) -> (N,); B elements are read at a time
     Traffic: reads 2·N, writes N   [elements]
     Source:  Milakov and Gimelshein 2018, arXiv:1805.02867, Algorithm 3
     New:     against softmax_three_pass: the first two passes become one
@@ -56,7 +55,7 @@ def softmax_two_pass(x, *, B=1):
 def softmax_weighted_sum(x, v, *, B=1):
     """softmax(x) · v in a single pass: the weights are never written down, so nothing has to be visited again.
 
-    Shapes:  x (N,), v (N, d_v) -> (d_v,); B elements are read at a time
+    Shapes:  x (N,), v (N, d_v) -> (d_v,)
     Traffic: reads N + N·d_v, writes d_v   [elements]
     New:     against softmax_two_pass: the weighted sum is rescaled like l, and divided once at the end
     """
