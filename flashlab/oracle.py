@@ -62,11 +62,11 @@ def _scores(Q, K, causal, window, scale):
     left, right = window or (-1, -1)
     right = 0 if causal else right
     place = torch.arange(N_q, device=Q.device)[:, None] + N_k - N_q     # (N_q, 1)   the key at the query's own place
-    keys = torch.arange(N_k, device=Q.device)                           # (N_k,)
+    distance = torch.arange(N_k, device=Q.device) - place               # (N_q, N_k) how many keys after it
     if right >= 0:
-        S = S.masked_fill(keys > place + right, -inf)
+        S = S.masked_fill(distance > right, -inf)
     if left >= 0:
-        S = S.masked_fill(keys < place - left, -inf)
+        S = S.masked_fill(distance < -left, -inf)
     return S
 
 
@@ -120,7 +120,8 @@ def judge(O, L, Q, K, V, **masks):
     `verdict.ok` is False for any NaN that the truth does not have. masks: as attention takes them
     """
     truth = attention(Q, K, V, **masks)
-    naive_O, naive_L = _naive(lambda *tensors: _attention(*tensors, **masks), truth, *(T.detach() for T in (Q, K, V)))
+    Q, K, V = (T.detach() for T in (Q, K, V))
+    naive_O, naive_L = _naive(truth, (_attention(*of_scores, V, **masks) for of_scores in ((Q, K), _wider(Q, K))))
     verdict = Verdict({}, {})
     verdict.add("O", O, naive_O, truth[0], _eps(Q.dtype), 2)
     if L is not None:
@@ -141,7 +142,7 @@ def judge_gradients(dQ, dK, dV, Q, K, V, dO, **masks):
     pass starts from and naive attention, which keeps P, does not.
     """
     truth = gradients(Q, K, V, dO, **masks)
-    naive = _naive_gradients(truth, *(T.detach() for T in (Q, K, V, dO)), masks)
+    naive = _naive(truth, _attempts(*(T.detach() for T in (Q, K, V, dO)), masks))
     eps = _eps(Q.dtype)
     stored = _effect_of_rounding_O_and_L(Q, K, V, dO, eps, **masks)
     verdict = Verdict({}, {})
@@ -163,31 +164,25 @@ def _wider(*tensors):
     return [T.to(torch.float32 if T.dtype.itemsize == 2 else torch.float64) for T in tensors]
 
 
-def _finite(found, truth):
-    """True if no result is NaN or infinite where float64 has a number."""
-    return all((n.isfinite() | ~t.isfinite()).all() for n, t in zip(found, truth, strict=True))
+def _naive(truth, attempts):
+    """The first results of naive attention that are finite where float64 is; the last if none are.
 
-
-def _naive(compute, truth, Q, K, *others):
-    """The results of naive attention in the inputs' dtype: compute(Q, K, *others). truth: those of float64.
-
-    float16 cannot hold scores beyond 65504, and a bound of NaN would say nothing. Scores and weights are then computed
+    float16 cannot hold scores beyond 65504, and a bound of NaN would say nothing. Then scores and weights are computed
     in the next wider dtype, and everything after them in the inputs' own.
     """
-    found = compute(Q, K, *others)
-    return found if _finite(found, truth) else compute(*_wider(Q, K), *others)
+    for found in attempts:
+        if all((n.isfinite() | ~t.isfinite()).all() for n, t in zip(found, truth, strict=True)):
+            break
+    return found
 
 
-def _naive_gradients(truth, Q, K, V, dO, masks):
-    """As `_naive`, of gradients. They are linear in dO: if dP does not fit the dtype a smaller dO is taken, and if the
-    weights do not, as with dropout of nearly all of them, the next wider dtype."""
-    compute = lambda *tensors: _gradients(*tensors, **masks)
+def _attempts(Q, K, V, dO, masks):
+    """Gradients for `_naive`. They are linear in dO: where dP does not fit the dtype, a smaller dO is taken."""
     for shift in (0, 4, 8, 12):
-        found = _naive(compute, truth, Q, K, V, dO * 2.0**-shift)
-        found = [T.to(torch.float64) * 2.0**shift for T in found]
-        if _finite(found, truth):
-            return found
-    return compute(*_wider(Q, K, V, dO))
+        for of_scores in ((Q, K), _wider(Q, K)):
+            found = _gradients(*of_scores, V, dO * 2.0**-shift, **masks)
+            yield [T.to(torch.float64) * 2.0**shift for T in found]
+    yield _gradients(*_wider(Q, K, V, dO), **masks)    # the weights do not fit, as with dropout of nearly all of them
 
 
 def _effect_of_rounding_O_and_L(Q, K, V, dO, eps, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
