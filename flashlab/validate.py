@@ -37,7 +37,7 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
             with ndim=3: Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v)
     """
     k, v = names
-    for name, T in (("Q", Q), (k, K), (v, V)):
+    for name, letter, T in (("Q", "d", Q), (k, "d", K), (v, "d_v", V)):
         check_dense(name, T)
         if T.ndim != ndim:
             raise ValueError(f"{name} must have {ndim} dimensions {SHAPES[ndim]}, got {describe(T)}")
@@ -45,15 +45,13 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
             raise TypeError(f"{name} must be one of {', '.join(map(name_of, dtypes))}, got {describe(T)}")
         if T.dtype != Q.dtype or T.device != Q.device:
             raise TypeError(f"{name} must match Q's dtype and device, {Q.dtype} on {Q.device}, got {describe(T)}")
-    if Q.shape[-1] == 0:
-        raise ValueError(f"Q must have head dimension d >= 1, got {describe(Q)}")
+        if T.shape[-1] == 0:
+            raise ValueError(f"{name} must have head dimension {letter} >= 1, got {describe(T)}")
     if K.shape[-1] != Q.shape[-1]:
         raise ValueError(f"{k} must have Q's head dimension d = {Q.shape[-1]}, got {describe(K)}")
     if V.shape[:-1] != K.shape[:-1]:
         raise ValueError(f"{v} must have {k}'s sizes {tuple(K.shape[:-1])} before its last dimension, "
                          f"got {describe(V)}")
-    if V.shape[-1] == 0:
-        raise ValueError(f"{v} must have head dimension d_v >= 1, got {describe(V)}")
 
 
 def check_dense(name, T):
