@@ -27,12 +27,6 @@ def print_ladder():
         print(f"{rung.number:<6}{rung.title:<{title}}{rung.name:<{name}}{rung.chapter:<9}{rung.new}")
 
 
-def _own_kernels(what):
-    from flashlab_course.lesson import yours
-
-    return yours.implementations(what)
-
-
 def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
     listing = "\n".join(f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items())
@@ -41,7 +35,6 @@ def main(argv=None):
                                      epilog=f"commands (each has its own --help):\n{listing}")
     parser.add_argument("--version", action="version", version=f"flashlab {flashlab.__version__}")
     parser.add_argument("command", choices=COMMANDS, metavar="command", help="one of those below")
-    sys.stdout = sys.stdout or open(os.devnull, "w")          # noqa: SIM115    it was closed: `>&-`
     typed.readable(sys.stdout, sys.stderr)
     command, rest = parser.parse_args(argv[:1]).command, argv[1:]     # what follows belongs to the command
     try:
@@ -54,22 +47,18 @@ def main(argv=None):
     except BrokenPipeError:                                   # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())     # nor is there anyone to flush to at the end
         return 1
-    except OSError as error:
-        if error.filename is not None:                        # not stdout, which has none
-            raise
-        print(f"the output could not be written: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 def run(command, rest):
-    if command == "bench":
-        return importlib.import_module(COMMANDS[command][0]).main(rest, yours=_own_kernels)
-    if command != "ladder":
-        return importlib.import_module(COMMANDS[command][0]).main(rest)
-    argparse.ArgumentParser("python -m flashlab ladder", description=print_ladder.__doc__).parse_args(rest)
-    print_ladder()
-    return 0
+    if command == "ladder":
+        argparse.ArgumentParser("python -m flashlab ladder", description=print_ladder.__doc__).parse_args(rest)
+        print_ladder()
+        return 0
+    main = importlib.import_module(COMMANDS[command][0]).main
+    if command != "bench":
+        return main(rest)
+    yours = lambda what: importlib.import_module("flashlab_course.lesson.yours").implementations(what)
+    return main(rest, yours=yours)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Closed forms for what the rungs move and compute, to hold against what memory.py measured.
 
-Sizes are in elements as in the papers; results are in bytes and floating-point operations. `element_size` is that of
-Q, K, V (2 for 16-bit, 4, 8); running sums and L take 4 bytes, or 8 where the inputs do.
+Sizes are in elements; results are bytes and floating-point operations. `element_size` is that of Q, K, V (2, 4 or 8);
+running sums and L take 4 bytes, or 8 where the inputs do.
 """
 
 from typing import NamedTuple
@@ -31,20 +31,17 @@ def attention_flops(B, H, N_q, N_k, d, d_v=None, *, causal=False):
 
 def naive_forward(N_q, N_k, d, d_v=None, *, causal=False, element_size=4):
     """Seven eager kernels at most: QKᵀ, scale, (mask,) softmax, PV, logsumexp, and L's cast from 16 bits."""
-    d_v, s, stat = _sizes(d, d_v, element_size)
-    mask = _mask(N_q, N_k, s) if causal else 0
-    wider = stat != s                                      # L is cast at the end
-    read = s * ((N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v + wider * N_q) + mask
-    written = s * (3 * N_q * N_k + N_q * (d_v + 1)) + wider * stat * N_q + mask
-    if causal:
-        written += s * max(0, N_q - N_k) * d_v             # zeros in the rows that see no key
+    d_v, s, _ = _sizes(d, d_v, element_size)
+    L, mask = logsumexp(N_q, N_k, element_size=s), _mask(N_q, N_k, d_v, s, causal)
+    read = s * ((N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v) + L.read + mask.read
+    written = s * (3 * N_q * N_k + N_q * d_v) + L.written + mask.written
     return Cost(read, written, 2 * N_q * N_k * (d + d_v))
 
 
 def logsumexp(N_q, N_k, *, element_size=4):
     """The part of naive_forward that is there for L alone, which plain attention does not return."""
     s, stat = element_size, max(element_size, 4)
-    wider = stat != s
+    wider = stat != s                                      # L is cast at the end
     return Cost(s * (N_q * N_k + wider * N_q), s * N_q + wider * stat * N_q, 0)
 
 
@@ -90,11 +87,9 @@ def block_matmul(M, K, N, *, B_m, B_n, element_size=4):
 def naive_backward(N_q, N_k, d, d_v=None, *, causal=False, element_size=4):
     """QKᵀ, scale, (mask,) softmax; then dOVᵀ, PᵀdO, P∘dP, its row sums, dP − D, P∘(dP − D), dSK and dSᵀQ with scale."""
     d_v, s, _ = _sizes(d, d_v, element_size)
-    pairs, mask = N_q * N_k, _mask(N_q, N_k, s) if causal else 0
-    read = s * (3 * (N_q + N_k) * d + (2 * N_q + N_k) * d_v + 11 * pairs + N_q) + mask
-    written = s * (2 * (N_q + N_k) * d + N_k * d_v + 7 * pairs + N_q) + mask
-    if causal:
-        written += s * max(0, N_q - N_k) * N_k             # zeros in the rows that see no key
+    pairs, mask = N_q * N_k, _mask(N_q, N_k, N_k, s, causal)
+    read = s * (3 * (N_q + N_k) * d + (2 * N_q + N_k) * d_v + 11 * pairs + N_q) + mask.read
+    written = s * (2 * (N_q + N_k) * d + N_k * d_v + 7 * pairs + N_q) + mask.written
     return Cost(read, written, 2 * pairs * (3 * d + 2 * d_v))
 
 
@@ -112,8 +107,7 @@ def fa2_backward(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, element_size=
     d_v, s, stat = _sizes(d, d_v, element_size)
     visited, pairs = _queries_visited(N_q, N_k, B_r, B_c, causal)
     wider = stat != s                                      # the running dQ, as in fa1_backward
-    read = s * (2 * N_q * d_v + N_k * (d + d_v)) + visited * (s * (d + d_v) + stat * (d + 2))
-    read += wider * stat * N_q * d
+    read = s * (2 * N_q * d_v + N_k * (d + d_v)) + visited * (s * (d + d_v) + stat * (d + 2)) + wider * stat * N_q * d
     written = stat * N_q * (1 + d) + s * N_k * (d + d_v) + visited * stat * d + wider * s * N_q * d
     return Cost(read, written, 2 * pairs * (3 * d + 2 * d_v))
 
@@ -122,11 +116,11 @@ def fa2_backward_two_pass(N_q, N_k, d, d_v=None, *, B_r, B_c, causal=False, elem
     """dQ has a kernel of its own, where Q, dO, L, D come once and K, V once for each query block, as in fa2_forward."""
     d_v, s, stat = _sizes(d, d_v, element_size)
     queries, pairs = _queries_visited(N_q, N_k, B_r, B_c, causal)
-    keys, pairs_dQ = _keys_visited(N_q, N_k, B_r, B_c, causal)
+    keys, _ = _keys_visited(N_q, N_k, B_r, B_c, causal)
     read = s * (2 * N_q * d_v + N_k * (d + d_v)) + queries * (s * (d + d_v) + 2 * stat)
     read += s * (N_q * (d + d_v) + keys * (d + d_v)) + 2 * stat * N_q
     written = stat * N_q + s * (N_k * (d + d_v) + N_q * d)
-    return Cost(read, written, 2 * pairs * (2 * d + 2 * d_v) + 2 * pairs_dQ * (2 * d + d_v))
+    return Cost(read, written, 2 * pairs * (4 * d + 3 * d_v))
 
 
 def _sizes(d, d_v, element_size):
@@ -134,9 +128,10 @@ def _sizes(d, d_v, element_size):
     return d if d_v is None else d_v, element_size, max(element_size, 4)
 
 
-def _mask(N_q, N_k, s):
-    """Bytes that a naive causal mask reads (ones, mask, S), and as many that it writes (ones, mask, S)."""
-    return N_q * N_k * (1 + 1 + s)
+def _mask(N_q, N_k, width, s, causal):
+    """A naive causal mask: it makes ones, a mask and S anew, and writes zeros in the rows that see no key."""
+    moved = causal * N_q * N_k * (1 + 1 + s)
+    return Cost(moved, moved + causal * s * max(0, N_q - N_k) * width, 0)
 
 
 def _keys_visited(N_q, N_k, B_r, B_c, causal):

@@ -1,7 +1,6 @@
 """The rungs in order, and the peers beside them. Tests, benchmarks, tables and plots loop over these lists.
 
-A rung says everything that others need to know of it: its function, what it adds, what it moves, how it is drawn. A new
-one is a line here; no test, figure or benchmark names it.
+A rung says everything that others need to know of it. A new one is a line here; no test, figure or benchmark names it.
 """
 
 from collections.abc import Callable
@@ -35,14 +34,13 @@ class Rung(NamedTuple):
         return {"B_r": B_r, "B_c": B_c} if self.tiled or self.heads else {}
 
     @property
-    def function(self) -> Callable:
-        """Imported on use: the Triton rungs need Triton."""
-        return getattr(self.home, self.name)
+    def home(self):
+        """Its module, imported on use: the Triton rungs need Triton."""
+        return import_module(self.module)
 
     @property
-    def home(self):
-        """Its module."""
-        return import_module(self.module)
+    def function(self) -> Callable:
+        return getattr(self.home, self.name)
 
     @property
     def launch(self) -> Callable:
@@ -163,21 +161,19 @@ PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend;
     Peer("fa4", "FlashAttention-4", "#6B7A8F", "P"),
 ]
 
-
+ALL = [*RUNGS, *HOPPER_RUNGS, *BACKWARD_RUNGS, *DECODING_RUNGS, *PEERS]
 KERNELS = [one for one in RUNGS if one.heads]
 BACKWARD_KERNELS = [one for one in BACKWARD_RUNGS if one.heads]
 
 
 def rung(name):
     """The rung of that function name, forward, backward or for decoding. Raises: ValueError for an unknown one."""
-    known = RUNGS + HOPPER_RUNGS + BACKWARD_RUNGS + DECODING_RUNGS
-    for candidate in known:
-        if candidate.name == name:
-            return candidate
-    raise ValueError(f"name must be one of {', '.join(r.name for r in known)}, got {name!r}")
+    if not isinstance(found := find(name), Rung):
+        known = ", ".join(one.name for one in ALL if isinstance(one, Rung))
+        raise ValueError(f"name must be one of {known}, got {name!r}")
+    return found
 
 
 def find(name):
     """The rung or peer of that name, or None: how a row of results/ is labelled and drawn."""
-    known = RUNGS + HOPPER_RUNGS + BACKWARD_RUNGS + DECODING_RUNGS + PEERS
-    return next((one for one in known if one.name == name), None)
+    return next((one for one in ALL if one.name == name), None)

@@ -10,8 +10,8 @@
         store(O, rows, O_i)                    # SRAM -> HBM
 
 Outside a Memory, `kernel` only turns autograd off, `load` copies and `store` assigns, so a rung runs the same with and
-without it. ops.py says how each operation is counted. `print` is free, and so is a number that no operation inside
-computed. A Memory sees only the thread that entered it.
+without it. ops.py says how each operation is counted. What is no operation is free: `print`, tolist(), and a number
+that no operation inside computed. A Memory sees only the thread that entered it.
 """
 
 import linecache
@@ -23,7 +23,6 @@ from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from flashlab import ops, torch_internals
@@ -87,9 +86,11 @@ def load(T, rows, cols=slice(None)):
     Raises: TypeError if rows or cols is not a slice; under a Memory, MemoryModelError outside a kernel or for a tile
             that is on chip already, SRAMOverflow if it does not fit
     """
-    index = _index("load", T, rows, cols)
-    mem = active()
-    return T[index].clone() if mem is None else mem.load(T, index)
+    index, mem = _index("load", T, rows, cols), active()
+    if mem is None:
+        return T[index].clone()
+    with mem.moving("load", T, index):
+        return mem.place(T[index].clone(memory_format=torch.contiguous_format), "load", _user_frame())
 
 
 def store(T, rows, tile, cols=slice(None)):
@@ -97,18 +98,15 @@ def store(T, rows, tile, cols=slice(None)):
 
     Raises: as load; TypeError if tile is not a tensor, ValueError if its shape is not exactly that of its place
     """
-    index = _index("store", T, rows, cols)
+    index, mem = _index("store", T, rows, cols), active()
     if not isinstance(tile, torch.Tensor):
         raise TypeError(f"store: tile must be a torch.Tensor of the shape of its place, got {describe(tile)}; "
                         "torch.zeros(...) inside the kernel makes one of zeros")
     place = tuple(T[index].shape)
     if tuple(tile.shape) != place:
         raise ValueError(f"store: tile has shape {tuple(tile.shape)}, but T[rows, cols] has shape {place}")
-    mem = active()
-    if mem is None:
+    with mem.moving("store", T, index, tile) if mem else nullcontext():
         T[index] = tile
-    else:
-        mem.store(T, index, tile)
 
 
 def _index(verb, T, rows, cols):
@@ -136,8 +134,6 @@ class Memory(TorchDispatchMode):
     mem.running                its (name, {name: tensor in HBM}); None outside
     mem.sram_live              bytes on chip at this moment
     mem.on_chip(T)             True if T is one of the tiles that take them up
-
-    Raises: TypeError, ValueError if sram_bytes is not an integer >= 1; MemoryModelError inside another Memory
     """
 
     def __init__(self, sram_bytes=A100_SRAM):
@@ -146,8 +142,7 @@ class Memory(TorchDispatchMode):
         self.sram_bytes = sram_bytes
         self.read = self.written = self.sram_peak = self.hbm_peak = 0
         self.matmul_flops = self.other_flops = 0
-        self.sram_live = self._hbm_live = 0
-        self.log, self.running = [], None
+        self.sram_live, self.log, self.running = 0, [], None
         self._tiles = {}       # storage -> (bytes, what, line that made it) of each tile on chip
         self._hbm = {}         # storage -> bytes of what was allocated outside kernels
         self._lost = {}        # storage -> the kernel that ended with it on chip
@@ -203,24 +198,19 @@ class Memory(TorchDispatchMode):
         self.other_flops += other_flops
         if self.running:                                     # inside a kernel nothing moves, and results take up SRAM
             for T in (*fresh, *targets):
-                self._place(T, op.name, frame)
+                self.place(T, op.name, frame)
             self._count(self.running[0], "compute", op.name)
-        else:
-            self._eager(op, fresh, *op.moved(args, operands, fresh, targets))
-        return out
-
-    def _eager(self, op, fresh, reads, writes):
-        """Outside kernels operands come from HBM, and results go there."""
+            return out
+        reads, writes = op.moved(args, operands, fresh, targets)     # outside, from HBM and to HBM
         read = sum(ops.nbytes(T) for T in reads if not self._goes_by_value(T))
         written = sum(ops.nbytes(T) for T in writes)
         for T in () if op.makes_a_number else fresh:
-            storage = T.untyped_storage()
-            self._hbm[ops.key(T)] = storage.nbytes()
-            self._hbm_live += storage.nbytes()
-            weakref.finalize(storage, self._free, ops.key(T))
-        self.hbm_peak = max(self.hbm_peak, self._hbm_live)
+            self._hbm[ops.key(T)] = T.untyped_storage().nbytes()
+            weakref.finalize(T.untyped_storage(), self._free, ops.key(T))
+        self.hbm_peak = max(self.hbm_peak, sum(self._hbm.values()))
         if read or written:
             self._count(op.name, "eager", op.name, read=read, written=written)
+        return out
 
     def _count(self, kernel, kind, name, rows=(), cols=(), read=0, written=0):
         self.read += read
@@ -242,7 +232,7 @@ class Memory(TorchDispatchMode):
         """True for a number that no operation computed: an argument of a kernel, not read from HBM."""
         return T.ndim == 0 and T.untyped_storage().nbytes() <= T.element_size() and ops.key(T) not in self._hbm
 
-    # ---- a kernel: what kernel(), load() and store() do under a Memory
+    # ---- what kernel(), load() and store() do under a Memory
 
     @contextmanager
     def launch(self, name, tensors):
@@ -253,45 +243,29 @@ class Memory(TorchDispatchMode):
                                    "store() it there")
         self.running = name, tensors
         try:
-            with _ReadsPastOperations(self._check_place):
-                yield
+            yield
         finally:                                             # tiles that still live are lost with the kernel
             self._lost |= dict.fromkeys(self._tiles, name)
             self._tiles.clear()
             self.sram_live, self.running = 0, None
 
-    def load(self, T, index):
-        with self._moving("load", T):
-            part = T[index]
-            tile = part.clone(memory_format=torch.contiguous_format)
-            self._place(tile, "load", _user_frame())
-            self._count_move("load", T, index, read=ops.nbytes(part))
-        return tile
-
-    def store(self, T, index, tile):
-        with self._moving("store", T):
-            if tile.ndim > 0 and not self.on_chip(tile):
-                raise MemoryModelError(f"store in kernel {self.running[0]!r}: the tile {ops.what(tile)} is not on chip")
-            part = T[index]
-            part.copy_(tile)
-            self._count_move("store", T, index, written=ops.nbytes(part))
-
     @contextmanager
-    def _moving(self, verb, T):
-        """Check a load or store of T; PyTorch's operations inside are not counted."""
+    def moving(self, verb, T, index, tile=None):
+        """Check and count a load of T[index], or a store of tile. PyTorch's operations inside are not counted."""
         if not self.running:
             raise MemoryModelError(f"{verb} outside a kernel: write `with kernel(\"name\", ...):` around the loops")
+        kernel, names = self.running
         if self.on_chip(T):
-            raise MemoryModelError(f"{verb} in kernel {self.running[0]!r}: T {ops.what(T)} is on chip, not in HBM")
+            raise MemoryModelError(f"{verb} in kernel {kernel!r}: T {ops.what(T)} is on chip, not in HBM")
+        if tile is not None and tile.ndim > 0 and not self.on_chip(tile):
+            raise MemoryModelError(f"store in kernel {kernel!r}: the tile {ops.what(tile)} is not on chip")
         with torch_internals.without_dispatch(), torch_internals.without_torch_function():
             yield
-
-    def _count_move(self, verb, T, index, **moved):
-        name = self._name(T) or "tensor"
-        if name == "tensor" or not ops.same_elements(T, self.running[1][name]):
-            name = f"{name}{tuple(T.shape)}"                 # rows and columns of a view are not those of the tensor
+            name, nbytes = self._name(T), ops.nbytes(T[index])
+        if name is None or not ops.same_elements(T, names[name]):
+            name = f"{name or 'tensor'}{tuple(T.shape)}"     # rows and columns of a view are not those of the tensor
         spans = [part.indices(size)[:2] for part, size in zip(index, T.shape, strict=True)]
-        self._count(self.running[0], verb, name, *spans, **moved)
+        self._count(kernel, verb, name, *spans, **{"read" if verb == "load" else "written": nbytes})
 
     def _name(self, T):
         """The running kernel's name for T, or for the tensor that T is a view of; None if it has no name."""
@@ -302,29 +276,32 @@ class Memory(TorchDispatchMode):
     def on_chip(self, T):
         return ops.key(T) in self._tiles
 
-    def _place(self, T, op, frame):
-        """Give a tile its place on chip, or raise if there is none. A tile written in place has one already."""
+    def place(self, T, op, frame):
+        """T, with a place on chip, or raise if there is none. A tile written in place has one already."""
         if self.on_chip(T):
-            return
+            return T
         storage = T.untyped_storage()
         if not storage.resizable():
             raise MemoryModelError(f"a NumPy array {ops.what(T)} is in HBM: make it a tensor before the kernel, and "
                                    "load that")
         nbytes = storage.nbytes()
         if self.sram_live + nbytes > self.sram_bytes:
+            file, line = frame.f_code.co_filename, frame.f_lineno
+            place = "this cell, line " if "ipykernel" in file else f"{os.path.basename(file)}:"
             used, budget = format_bytes(self.sram_live), format_bytes(self.sram_bytes)
             raise SRAMOverflow(f"{op} makes a tile {ops.what(T)} of {format_bytes(nbytes)}, but {used} of the SRAM's "
-                               f"{budget} are in use.\n  at {_in_words(frame)}\n  live: {self._live(frame)}\n"
-                               f"  {OVERFLOW_ADVICE}")
+                               f"{budget} are in use.\n  at {place}{line}: {linecache.getline(file, line).strip()}\n"
+                               f"  live: {self._live(frame)}\n  {OVERFLOW_ADVICE}")
         self._tiles[ops.key(T)] = nbytes, ops.what(T), frame.f_lineno
         weakref.finalize(storage, self._free, ops.key(T))
         self.sram_live += nbytes
         self.sram_peak = max(self.sram_peak, self.sram_live)
+        return T
 
     def _free(self, key):
         """Called when a storage dies, which it does with the last tensor in it."""
         self._lost.pop(key, None)
-        self._hbm_live -= self._hbm.pop(key, 0)
+        self._hbm.pop(key, None)
         self.sram_live -= self._tiles.pop(key, (0,))[0]
 
     def _live(self, frame):
@@ -344,23 +321,6 @@ def _refuse_triton(*_):
     raise MemoryModelError(f"a Triton kernel was launched inside Memory: {UNSEEN}")
 
 
-class _ReadsPastOperations(TorchFunctionMode):
-    """Inside a kernel: checks tolist(), numpy() and others that read memory without an operation Memory could see."""
-
-    READ_MEMORY = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__,
-                   torch.tensor, torch.as_tensor}            # the last two read lists of tensors with one element
-
-    def __init__(self, check_place):
-        super().__init__()
-        self.check_place = check_place
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in self.READ_MEMORY:
-            for n, T in enumerate(ops.tensors(args)):
-                self.check_place(func.__name__.strip("_"), n, T)
-        return func(*args, **(kwargs or {}))
-
-
 def _user_frame():
     """The innermost frame that is neither PyTorch's nor this file's nor a mode's."""
     frame = sys._getframe(1)
@@ -368,13 +328,6 @@ def _user_frame():
                                         or frame.f_code.co_name == "__torch_function__"):
         frame = frame.f_back
     return frame
-
-
-def _in_words(frame):
-    """fa2.py:63: S_ij = Q_i @ K_j.T"""
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    place = "this cell, line " if "ipykernel" in file else f"{os.path.basename(file)}:"
-    return f"{place}{line}: {linecache.getline(file, line).strip()}"
 
 
 def format_bytes(n):

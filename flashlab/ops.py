@@ -9,6 +9,7 @@ FLOPs   2·m·n·k for a product of matrices, or of a matrix and a vector. Every
         operation with products inside, such as a convolution.
 """
 
+import math
 from functools import cache
 
 import torch
@@ -99,10 +100,8 @@ def _elements(T):
 
 def nbytes(T):
     """Bytes of T's distinct elements: a dimension of stride 0 repeats the same ones."""
-    n = T.element_size()
-    for size, stride in zip(T.shape, T.stride(), strict=True):
-        n *= size if stride != 0 or size == 0 else 1
-    return n
+    sizes = [size for size, step in zip(T.shape, T.stride(), strict=True) if step or not size]
+    return T.element_size() * math.prod(sizes)
 
 
 def what(T):
@@ -112,10 +111,5 @@ def what(T):
 
 def tensors(values):
     """The tensors among values, and in the lists among them."""
-    found = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += tensors(value)
-    return found
+    parts = [tensors(value) if isinstance(value, (list, tuple)) else [value] for value in values]
+    return [one for part in parts for one in part if isinstance(one, torch.Tensor)]

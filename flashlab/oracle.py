@@ -37,8 +37,7 @@ def _gradients(Q, K, V, dO, **masks):
     inputs = [T.clone().requires_grad_() for T in (Q, K, V)]
     with torch.enable_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Attempting to run cuBLAS")    # autograd's thread makes itself a CUDA context
-        O, _ = _attention(*inputs, **masks)
-        return torch.autograd.grad(O, inputs, dO)
+        return torch.autograd.grad(_attention(*inputs, **masks)[0], inputs, dO)
 
 
 def _attention(Q, K, V, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
@@ -61,14 +60,13 @@ def _scores(Q, K, causal, window, scale):
     (N_q, d), N_k = Q.shape[-2:], K.shape[-2]
     S = Q @ K.mT * (d**-0.5 if scale is None else scale)
     left, right = window or (-1, -1)
+    right = 0 if causal else right
     place = torch.arange(N_q, device=Q.device)[:, None] + N_k - N_q     # (N_q, 1)   the key at the query's own place
-    keys = torch.arange(N_k, device=Q.device)                           # (N_k,)
-    if causal:
-        S = S.masked_fill(keys > place, -inf)
+    distance = torch.arange(N_k, device=Q.device) - place               # (N_q, N_k) how many keys after it
     if right >= 0:
-        S = S.masked_fill(keys > place + right, -inf)
+        S = S.masked_fill(distance > right, -inf)
     if left >= 0:
-        S = S.masked_fill(keys < place - left, -inf)
+        S = S.masked_fill(distance < -left, -inf)
     return S
 
 
@@ -91,6 +89,10 @@ class Verdict:
     def error_O(self):
         return self.errors["O"]
 
+    def add(self, name, x, naive, truth, eps, factor, more=0.0):
+        """Judge one result. Its bound is that of error_bound, and so much more."""
+        self.errors[name], self.bounds[name] = max_error(x, truth), error_bound(naive, truth, eps, factor) + more
+
     def __str__(self):
         parts = [f"{name} off by {self.errors[name]:.2e} (allowed {self.bounds[name]:.2e})" for name in self.errors]
         return f"{'ok' if self.ok else 'WRONG'}: {', '.join(parts)}"
@@ -112,47 +114,41 @@ def error_bound(naive, truth, eps, factor=2):
     return factor * max_error(naive, truth) + 4 * eps * largest
 
 
-def judge(O, L, Q, K, V, *, causal=False, window=None, scale=None):
+def judge(O, L, Q, K, V, **masks):
     """A Verdict on a rung's O and L, which is None for kernels that do not return it. L is held to its own dtype.
 
-    `verdict.ok` is False for any NaN that the truth does not have.
+    `verdict.ok` is False for any NaN that the truth does not have. masks: as attention takes them
     """
-    masks = {"causal": causal, "window": window, "scale": scale}
     truth = attention(Q, K, V, **masks)
-    naive_O, naive_L = _naive(lambda *tensors: _attention(*tensors, **masks), truth, *(T.detach() for T in (Q, K, V)))
-    verdict = _verdict(("O",), (O,), (naive_O,), truth[:1], _eps(Q.dtype), 2, (0,))
+    Q, K, V = (T.detach() for T in (Q, K, V))
+    naive_O, naive_L = _naive(truth, (_attention(*of_scores, V, **masks) for of_scores in ((Q, K), _wider(Q, K))))
+    verdict = Verdict({}, {})
+    verdict.add("O", O, naive_O, truth[0], _eps(Q.dtype), 2)
     if L is not None:
         eps = _eps(L.dtype)
         if L.dtype != Q.dtype:                       # float32 beside 16-bit inputs: then scores are float32 too
             _, naive_L = attention(Q, K, V, dtype=L.dtype, **masks)
             eps *= 2                                 # tensor cores truncate what they add up, and do not round it
         # L is the logarithm of a sum whose largest weight is 1: its rounding does not vanish where L is near 0
-        of_L = _verdict(("L",), (L,), (naive_L,), truth[1:], eps, 2, (4 * _eps_of_sums(eps),))
-        verdict = Verdict(verdict.errors | of_L.errors, verdict.bounds | of_L.bounds)
+        verdict.add("L", L, naive_L, truth[1], eps, 2, 4 * _eps_of_sums(eps))
     verdict.rms_O = (O.detach().to(torch.float64) - truth[0]).square().mean().sqrt().item() if O.numel() else 0.0
     return verdict
 
 
-def judge_gradients(dQ, dK, dV, Q, K, V, dO, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
+def judge_gradients(dQ, dK, dV, Q, K, V, dO, **masks):
     """A Verdict on gradients: at most 3 times as far off as those of naive attention in the same dtype.
 
     Two terms come on top: 4 * eps * max|truth|, as in error_bound, and the effect of rounding O and L, which a backward
     pass starts from and naive attention, which keeps P, does not.
     """
-    masks = {"causal": causal, "window": window, "scale": scale, "dropout_p": dropout_p, "keep": keep}
     truth = gradients(Q, K, V, dO, **masks)
-    naive = _naive_gradients(truth, *(T.detach() for T in (Q, K, V, dO)), masks)
+    naive = _naive(truth, _attempts(*(T.detach() for T in (Q, K, V, dO)), masks))
     eps = _eps(Q.dtype)
     stored = _effect_of_rounding_O_and_L(Q, K, V, dO, eps, **masks)
-    return _verdict(("dQ", "dK", "dV"), (dQ, dK, dV), naive, truth, eps, 3, stored)
-
-
-def _verdict(names, found, naive, truth, eps, factor, more):
-    """The bounds are those of error_bound, and so much more for each. A result of None is not judged."""
     verdict = Verdict({}, {})
-    for name, x, n, t, extra in zip(names, found, naive, truth, more, strict=True):
-        if x is not None:
-            verdict.errors[name], verdict.bounds[name] = max_error(x, t), error_bound(n, t, eps, factor) + extra
+    for name, x, n, t, more in zip(("dQ", "dK", "dV"), (dQ, dK, dV), naive, truth, stored, strict=True):
+        if x is not None:                            # a result of None is not judged
+            verdict.add(name, x, n, t, eps, 3, more)
     return verdict
 
 
@@ -168,34 +164,28 @@ def _wider(*tensors):
     return [T.to(torch.float32 if T.dtype.itemsize == 2 else torch.float64) for T in tensors]
 
 
-def _finite(found, truth):
-    """True if no result is NaN or infinite where float64 has a number."""
-    return all((n.isfinite() | ~t.isfinite()).all() for n, t in zip(found, truth, strict=True))
+def _naive(truth, attempts):
+    """The first results of naive attention that are finite where float64 is; the last if none are.
 
-
-def _naive(compute, truth, Q, K, *others):
-    """The results of naive attention in the inputs' dtype: compute(Q, K, *others). truth: those of float64.
-
-    float16 cannot hold scores beyond 65504, and a bound of NaN would say nothing. Scores and weights are then computed
+    float16 cannot hold scores beyond 65504, and a bound of NaN would say nothing. Then scores and weights are computed
     in the next wider dtype, and everything after them in the inputs' own.
     """
-    found = compute(Q, K, *others)
-    return found if _finite(found, truth) else compute(*_wider(Q, K), *others)
+    for found in attempts:
+        if all((n.isfinite() | ~t.isfinite()).all() for n, t in zip(found, truth, strict=True)):
+            break
+    return found
 
 
-def _naive_gradients(truth, Q, K, V, dO, masks):
-    """As `_naive`, of gradients. They are linear in dO: if dP does not fit the dtype a smaller dO is taken, and if the
-    weights do not, as with dropout of nearly all of them, the next wider dtype."""
-    compute = lambda *tensors: _gradients(*tensors, **masks)
+def _attempts(Q, K, V, dO, masks):
+    """Gradients for `_naive`. They are linear in dO: where dP does not fit the dtype, a smaller dO is taken."""
     for shift in (0, 4, 8, 12):
-        found = _naive(compute, truth, Q, K, V, dO * 2.0**-shift)
-        found = [T.to(torch.float64) * 2.0**shift for T in found]
-        if _finite(found, truth):
-            return found
-    return compute(*_wider(Q, K, V, dO))
+        for of_scores in ((Q, K), _wider(Q, K)):
+            found = _gradients(*of_scores, V, dO * 2.0**-shift, **masks)
+            yield [T.to(torch.float64) * 2.0**shift for T in found]
+    yield _gradients(*_wider(Q, K, V, dO), **masks)    # the weights do not fit, as with dropout of nearly all of them
 
 
-def _effect_of_rounding_O_and_L(Q, K, V, dO, eps, *, causal, window, scale, dropout_p, keep):
+def _effect_of_rounding_O_and_L(Q, K, V, dO, eps, *, causal=False, window=None, scale=None, dropout_p=0.0, keep=None):
     """The most that dQ, dK, dV move when O and L, and some of the sums they came from, are a rounding off.
 
     O moves D, and with it dS = P * (dP - D). L moves P by a part of it, and with it dV and dS: with large scores by

@@ -1,12 +1,9 @@
-"""Tile sizes, causal masks and dropout draws of all tiled rungs.
-
-Rungs repeat each other's arithmetic, so that the difference between two of them is the lesson. These parts are not.
-"""
+"""Tile sizes, causal masks and dropout draws, which are the same in all tiled rungs and no part of their lesson."""
 
 import torch
 
 from flashlab.memory import A100_SRAM, active
-from flashlab.validate import check_bool, check_dropout, check_positive, check_qkv, check_scale
+from flashlab.validate import check_bool, check_dropout, check_like, check_positive, check_qkv, check_scale
 
 
 def paper_tile_sizes(sram_bytes, d, element_size=4):
@@ -17,8 +14,7 @@ def paper_tile_sizes(sram_bytes, d, element_size=4):
     Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 1, line 1, and the proof of Theorem 2: B_r·B_c = O(M)
     """
     check_positive(sram_bytes=sram_bytes, d=d, element_size=element_size)
-    M = sram_bytes // element_size
-    B_c = -(-M // (4 * d))                                 # ⌈M/4d⌉
+    B_c = -(-(sram_bytes // element_size) // (4 * d))      # ⌈M/4d⌉
     return min(B_c, d), B_c                                # at most d: B_r·B_c is about M/4
 
 
@@ -37,10 +33,6 @@ def largest_square_tile(d, d_v, element_size, *, wide=8, square=3, multiple=16):
     return B - B % multiple if B >= multiple else B
 
 
-# The backward has dQ_i, dK_j, dV_j, dO_i, dP_ij and dS_ij on chip too. Its tiles are small, hence multiples of 8.
-BACKWARD = {"wide": 9, "square": 5, "multiple": 8}
-
-
 def prepare(Q, K, V, causal, scale, B_r, B_c, **room):
     """Check what all tiled rungs take, and fill in the defaults. room: as largest_square_tile takes it.
 
@@ -54,6 +46,14 @@ def prepare(Q, K, V, causal, scale, B_r, B_c, **room):
     B_r, B_c = B if B_r is None else B_r, B if B_c is None else B_c
     check_positive(B_r=B_r, B_c=B_c)
     return len(K) - len(Q) if causal else None, check_scale(scale, Q.shape[-1]), acc, B_r, B_c
+
+
+def prepare_backward(Q, K, V, O, dO, causal, scale, B_r, B_c, **statistics):
+    """As `prepare`, of a backward rung. statistics: l and m, or L, by name. Tiles are small, hence multiples of 8."""
+    found = prepare(Q, K, V, causal, scale, B_r, B_c, wide=9, square=5, multiple=8)    # dQ_i, dK_j, dV_j, dO_i, dS_ij
+    like_O, like_L = ((len(Q), V.shape[1]), Q.dtype), ((len(Q),), found[2])
+    check_like(O=(O, *like_O), dO=(dO, *like_O), **{name: (T, *like_L) for name, T in statistics.items()})
+    return found
 
 
 def hidden(rows, cols, shift, device):
@@ -83,6 +83,7 @@ def keep_masks(dropout_p, rng_state, device, dtype=torch.float32):
         raise ValueError(f"rng_state must be a torch.Generator's get_state() when dropout_p > 0, got {rng_state!r}: "
                          "forward and backward need the same one")
     generator = torch.Generator(device).set_state(rng_state)
+
 
     def draw(rows, cols):
         size = rows.stop - rows.start, cols.stop - cols.start

@@ -1,4 +1,4 @@
-"""The private names of PyTorch that flashlab uses, each behind a function that says its purpose.
+"""The private names of PyTorch that flashlab uses, each behind a name that says its purpose.
 
 Nothing public does the same, except at ten times the cost, and a small call waits for each microsecond of it.
 tests/test_torch_internals.py names the versions of PyTorch that these names are known to work with.
@@ -15,28 +15,20 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 # torch.autograd.Function without its support for torch.func, which takes longer than an attention kernel: see `apply`
 Function = torch.autograd.function._SingleLevelFunction
+autocast_is_on = torch._C._is_any_autocast_enabled     # for any device; torch.is_autocast_enabled asks about one
 
-
-def autocast_is_on():
-    """Whether autocast is on for any device; torch.is_autocast_enabled asks about one."""
-    return torch._C._is_any_autocast_enabled()
+# Contexts: neither torch_function modes nor tensor subclasses see what PyTorch is asked to do; a subclass's own
+# __torch_function__ is not called; dispatch modes do not see PyTorch's operations.
+without_torch_function = torch._C.DisableTorchFunction
+without_subclasses = torch._C.DisableTorchFunctionSubclass
+without_dispatch = torch._C._DisableTorchDispatch
 
 
 def observed():
     """Whether autocast, a mode, torch.func, forward-mode, a profiler or a tracer takes part in each operation."""
-    return (torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack()
+    return (autocast_is_on() or torch._C._len_torch_dispatch_stack()
             or torch._C._len_torch_function_stack() or torch._C._are_functorch_transforms_active()
             or forward_ad._current_level >= 0 or profiler._is_profiler_enabled or torch._C._get_tracing_state())
-
-
-def without_torch_function():
-    """A context in which neither torch_function modes nor tensor subclasses see what PyTorch is asked to do."""
-    return torch._C.DisableTorchFunction()
-
-
-def without_subclasses():
-    """A context in which a tensor subclass's own __torch_function__ is not called."""
-    return torch._C.DisableTorchFunctionSubclass()
 
 
 @contextlib.contextmanager
@@ -56,11 +48,6 @@ class DispatchMode(TorchDispatchMode):
     @classmethod
     def _should_skip_dynamo(cls):
         return False
-
-
-def without_dispatch():
-    """A context in which dispatch modes do not see PyTorch's operations."""
-    return torch._C._DisableTorchDispatch()
 
 
 def has_numbers(T):

@@ -1,8 +1,8 @@
 """Input checks shared by every rung: an error names the argument, what it was and what was expected."""
 
-import math
 import numbers
 import reprlib
+import sys
 
 import torch
 
@@ -10,6 +10,7 @@ from flashlab import torch_internals
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 SHAPES = {2: "(N, d)", 3: "(T, H, d)", 4: "(B, H, N, d)"}
+LARGEST = sys.float_info.max
 MAX_HEAD_DIM = 256     # of the kernels: a program keeps Q_i and O_i on chip whole, and wider heads do not fit
 
 
@@ -29,8 +30,6 @@ def name_of(dtype):
     return str(dtype).removeprefix("torch.")
 
 
-# ---- tensors
-
 def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
     """Raise TypeError or ValueError unless Q, K, V can be attended to. names: of K and V in the message.
 
@@ -38,7 +37,7 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
             with ndim=3: Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v)
     """
     k, v = names
-    for name, T in (("Q", Q), (k, K), (v, V)):
+    for name, letter, T in (("Q", "d", Q), (k, "d", K), (v, "d_v", V)):
         check_dense(name, T)
         if T.ndim != ndim:
             raise ValueError(f"{name} must have {ndim} dimensions {SHAPES[ndim]}, got {describe(T)}")
@@ -46,15 +45,13 @@ def check_qkv(Q, K, V, *, ndim=2, dtypes=FLOATS, names=("K", "V")):
             raise TypeError(f"{name} must be one of {', '.join(map(name_of, dtypes))}, got {describe(T)}")
         if T.dtype != Q.dtype or T.device != Q.device:
             raise TypeError(f"{name} must match Q's dtype and device, {Q.dtype} on {Q.device}, got {describe(T)}")
-    if Q.shape[-1] == 0:
-        raise ValueError(f"Q must have head dimension d >= 1, got {describe(Q)}")
+        if T.shape[-1] == 0:
+            raise ValueError(f"{name} must have head dimension {letter} >= 1, got {describe(T)}")
     if K.shape[-1] != Q.shape[-1]:
         raise ValueError(f"{k} must have Q's head dimension d = {Q.shape[-1]}, got {describe(K)}")
     if V.shape[:-1] != K.shape[:-1]:
         raise ValueError(f"{v} must have {k}'s sizes {tuple(K.shape[:-1])} before its last dimension, "
                          f"got {describe(V)}")
-    if V.shape[-1] == 0:
-        raise ValueError(f"{v} must have head dimension d_v >= 1, got {describe(V)}")
 
 
 def check_dense(name, T):
@@ -70,27 +67,24 @@ def check_heads(Q, K):
     if K.shape[0] != Q.shape[0]:
         raise ValueError(f"K must have Q's batch size B = {Q.shape[0]}, got {describe(K)}")
     H_q, H_kv = Q.shape[1], K.shape[1]
-    if H_q == 0 or H_kv == 0:
-        raise ValueError(f"Q and K must have at least one head, got H_q = {H_q} and H_kv = {H_kv}")
-    if H_q % H_kv:
-        raise ValueError(f"Q's heads must be a multiple of K's, got H_q = {H_q} and H_kv = {H_kv}")
+    if H_q == 0 or H_kv == 0 or H_q % H_kv:
+        raise ValueError(f"Q must have a multiple of K's heads, at least one, got H_q = {H_q} and H_kv = {H_kv}")
 
 
-def check_head_dims(Q, V, largest):
-    """Raise ValueError unless d and d_v are at most `largest`."""
+def check_head_dims(Q, V):
+    """Raise ValueError unless d and d_v are at most what the kernels take."""
     for name, letter, T in (("Q", "d", Q), ("V", "d_v", V)):
-        if T.shape[-1] > largest:
-            raise ValueError(f"{name} must have head dimension {letter} <= {largest}, got {describe(T)}")
+        if T.shape[-1] > MAX_HEAD_DIM:
+            raise ValueError(f"{name} must have head dimension {letter} <= {MAX_HEAD_DIM}, got {describe(T)}")
 
 
 def check_like(**expected):
     """Raise unless each keyword, name=(T, shape, dtype), is a tensor of that shape and dtype: dO, L, a mask, ..."""
     for name, (T, shape, dtype) in expected.items():
         wanted = f"a {name_of(dtype)} tensor of shape {tuple(shape)}"
-        if not isinstance(T, torch.Tensor) or T.dtype != dtype:
-            raise TypeError(f"{name} must be {wanted}, got {describe(T)}")
-        if tuple(T.shape) != tuple(shape):
-            raise ValueError(f"{name} must be {wanted}, got {describe(T)}")
+        right_dtype = isinstance(T, torch.Tensor) and T.dtype == dtype
+        if not right_dtype or T.shape != tuple(shape):
+            raise (ValueError if right_dtype else TypeError)(f"{name} must be {wanted}, got {describe(T)}")
 
 
 def check_int32(name, T, Q):
@@ -113,18 +107,12 @@ def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
         if len(T) != len(cu_seqlens_q):
             raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, "
                              f"got {describe(T)}")
-        if T.device.type == "cpu" and torch_internals.has_numbers(T):
-            places = T.tolist()
-            wrong = [n for n, (low, place) in enumerate(zip([0, *places], places, strict=False))
-                     if not low <= place <= (N if n else 0)]
-            if wrong:
-                first = max(0, wrong[0] - 4)
-                at = f", from entry {first} on" if len(places) > 8 else ""
+        places = T.tolist() if T.device.type == "cpu" and torch_internals.has_numbers(T) else []
+        for n, (low, place) in enumerate(zip([0, *places], places, strict=False)):
+            if not low <= place <= (N if n else 0):
                 raise ValueError(f"{name} must begin with 0, never fall and end with {N} at most, the rows there are, "
-                                 f"got {places[first:first + 8]}{at}")
+                                 f"got {place} as entry {n}")
 
-
-# ---- numbers
 
 def check_scale(scale, d):
     """The softmax scale: 1/sqrt(d) unless given. Raises unless it is a finite number."""
@@ -132,13 +120,9 @@ def check_scale(scale, d):
         return d**-0.5
     if not is_number(scale):
         raise TypeError(f"scale must be a number or None for 1/sqrt(d), got {describe(scale)}")
-    try:
-        number = float(scale)
-    except OverflowError:                              # an integer beyond float's range
-        number = math.inf
-    if not -math.inf < number < math.inf:              # as math.isfinite, which torch.compile cannot trace
+    if not -LARGEST <= scale <= LARGEST:               # as math.isfinite, which torch.compile cannot trace
         raise ValueError(f"scale must be finite, got {describe(scale)}")
-    return number
+    return float(scale)
 
 
 def check_dropout(dropout_p):
@@ -152,19 +136,18 @@ def check_dropout(dropout_p):
 def check_window(window, causal, N_q, N_k):
     """causal and window in their shortest form: (causal, None), or (False, (left, right)) with -1 for no limit.
 
-    window: None, or (left, right): query i sees the keys from i + N_k - N_q - left to i + N_k - N_q + right. causal is
-            right = 0
+    Query i sees the keys from i + N_k - N_q - left to i + N_k - N_q + right. causal is right = 0
     """
     check_bool(causal=causal)
     if window is None:
         return causal, None
-    if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(map(is_integer, window)):
+    integer = lambda x: isinstance(x, (int, numbers.Integral)) and not isinstance(x, bool)     # Python's or NumPy's
+    if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(map(integer, window)):
         raise TypeError(f"window must be None or two integers (left, right), got {describe(window)}")
-    if any(type(limit) is not int for limit in window):                # NumPy's
-        window = int(window[0]), int(window[1])
-    if min(window) < -1:
-        raise ValueError(f"window must have left and right >= 0, or -1 for no limit, got {tuple(window)}")
-    left, right = window[0], 0 if causal else window[1]
+    left, right = (int(limit) for limit in window)     # from NumPy's
+    if min(left, right) < -1:
+        raise ValueError(f"window must have left and right >= 0, or -1 for no limit, got {left, right}")
+    right = 0 if causal else right
     if left >= N_k - 1:                                # the last query sees all keys before it, so the others do
         left = -1
     if right >= N_q - 1 and right > 0:        # the first query sees all keys after it; right = 0 is causal's own case
@@ -196,11 +179,6 @@ def check_power_of_two(smallest, **sizes):
     for name, value in sizes.items():
         if value < smallest or value & (value - 1):
             raise ValueError(f"{name} must be a power of two >= {smallest}, got {value}")
-
-
-def is_integer(x):
-    """Whether x is an integer, Python's or NumPy's, and not a bool."""
-    return type(x) is int or isinstance(x, numbers.Integral) and not isinstance(x, bool)
 
 
 def is_number(x):

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.skipif(not interpreted(), reason="the kernels around i
 import hopper_stand_in  # noqa: E402
 from hopper_stand_in import WINDOWS, edited, inputs, kernels, packed, poisoned, run_backward  # noqa: E402
 
-from flashlab.kernels import groups  # noqa: E402
+from flashlab.kernels import launch as shared  # noqa: E402
 
 TWO, THREE = {"consumers": 2, "stages": 3}, {"consumers": 3, "stages": 4}
 
@@ -55,7 +55,7 @@ def test_warpgroups_take_turns_and_get_it_right(monkeypatch, case):
 def test_a_group_is_shared_out_until_there_are_enough_programs():
     """(programs, group): parts"""
     parts = {(256, 8): 4, (2048, 1): 1, (10, 6): 2, (528, 8): 1, (1, 8): 8}
-    assert {given: groups.how_many_parts(*given, 528) for given in parts} == parts
+    assert {given: shared.how_many_parts(*given, 528) for given in parts} == parts
 
 
 @pytest.mark.parametrize("case, parts", [
@@ -66,7 +66,7 @@ def test_parts_have_memory_of_their_own(case, parts):
     launches = kernels.backward.launch(Q, K, V, Q, dO, Q[..., 0].float(), None, Q, K, V, causal=causal, scale=1.0)
     main = next(arguments for kernel, _, arguments in launches if kernel is kernels.backward.hopper_backward_kernel)
     assert main["parts"] == parts and main["dK"].base.shape[1] == main["H_kv"] == K.shape[1] * parts
-    assert main["group"] * main["H_kv"] == Q.shape[1] and (launches[-1][0] is groups.add_parts_kernel) == (parts > 1)
+    assert main["group"] * main["H_kv"] == Q.shape[1] and (launches[-1][0] is shared.add_parts_kernel) == (parts > 1)
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.3])

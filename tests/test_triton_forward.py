@@ -296,7 +296,7 @@ REFUSED = [         # by the kernels alone: what they share with the PyTorch run
     (dict.fromkeys("QKV", X.double()), TypeError, "Q must be one of float16, bfloat16, float32"),
     (dict.fromkeys("QK", X.repeat(1, 1, 1, 17)), ValueError, "Q must have head dimension d <= 256"),
     ({"Q": X.repeat(1, 3, 1, 1), "K": X.repeat(1, 2, 1, 1), "V": X.repeat(1, 2, 1, 1)}, ValueError,
-     "Q's heads must be a multiple of K's, got H_q = 3 and H_kv = 2"),
+     "Q must have a multiple of K's heads, at least one, got H_q = 3 and H_kv = 2"),
     ({"B_r": 48}, ValueError, "B_r must be a power of two >= 16, got 48"),
     ({"B_c": 16.0}, TypeError, "B_c must be an integer >= 1, got 16.0"),
 ]

@@ -25,30 +25,14 @@ def dropout_keep_mask(B, H, N_q, N_k, dropout_p, seed):
     Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3": Philox4x32-10 with tl.rand's counter, key
     """
     check_dropout(dropout_p)
-    seed = int(seed)
+    seed, low = int(seed), 2**32 - 1                   # low: a mask of 32 bits
     position = torch.arange(B * H * N_q * N_k).view(B, H, N_q, N_k)
-    counter = [position & _WORD, position >> 32, torch.zeros_like(position), torch.zeros_like(position)]
-    x = _philox(counter, [seed & _WORD, (seed >> 32) & _WORD])
-    x = torch.where(x >= 2**31, 2**32 - 1 - x, x)      # 31 random bits
+    c0, c1, c2, c3 = position & low, position >> 32, torch.zeros_like(position), torch.zeros_like(position)
+    k0, k1 = seed & low, (seed >> 32) & low
+    for _ in range(10):                                # rounds, on 32-bit words held in int64
+        first, second = c0 * 0xD2511F53, c2 * 0xCD9E8D57         # int64 wraps around: all 64 bits are right
+        c0, c1 = (second >> 32 & low) ^ c1 ^ k0, second & low
+        c2, c3 = (first >> 32 & low) ^ c3 ^ k1, first & low
+        k0, k1 = (k0 + 0x9E3779B9) & low, (k1 + 0xBB67AE85) & low
+    x = torch.where(c0 >= 2**31, 2**32 - 1 - c0, c0)   # 31 random bits
     return x.float() * 4.6566127342e-10 >= dropout_p   # times 2^-31, a little less: below 1
-
-
-_WORD = 2**32 - 1
-
-
-def _philox(counter, key):
-    """Ten rounds of Philox on four 32-bit words, held in int64; the first word of the result."""
-    c0, c1, c2, c3 = counter
-    k0, k1 = key
-    for _ in range(10):
-        high0, low0 = _product(c0, 0xD2511F53)
-        high2, low2 = _product(c2, 0xCD9E8D57)
-        c0, c1, c2, c3 = high2 ^ c1 ^ k0, low2, high0 ^ c3 ^ k1, low0
-        k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
-    return c0
-
-
-def _product(word, constant):
-    """The high and the low 32 bits of a product of two 32-bit words."""
-    product = word * constant                          # int64 wraps around, which leaves all 64 bits as they should be
-    return (product >> 32) & _WORD, product & _WORD

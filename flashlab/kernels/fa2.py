@@ -1,15 +1,17 @@
 """FA2's forward pass as a GPU kernel: Triton, with nothing but pointers and masks.
 
-Read `fa2_forward_kernel` from top to bottom beside flashlab/rungs/fa2.py: the same lines in the same order.
-One program owns one query block of one head; the loop over query blocks has become the launch grid.
-Without a GPU the same kernel runs in Triton's interpreter, on CPU tensors, slowly.
+Read `fa2_forward_kernel` beside flashlab/rungs/fa2.py: the same lines in the same order. One program owns one query
+block of one head; the loop over query blocks has become the launch grid. Without a GPU the same kernel runs in Triton's
+interpreter, on CPU tensors, slowly.
 """
+
+from functools import partial
 
 import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import checked_forward, grid_of_blocks, pick_tiles, shared_arguments
+from flashlab.kernels.launch import checked_forward, launch_by_blocks
 
 
 @triton.jit
@@ -65,6 +67,7 @@ def fa2_forward_kernel(
 
 
 KERNEL = fa2_forward_kernel
+launch = partial(launch_by_blocks, KERNEL, dropout_p=0.0, seed=None)
 
 
 def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed=None, B_r=None, B_c=None):
@@ -76,16 +79,8 @@ def fa2_triton_forward(Q, K, V, *, causal=False, scale=None, dropout_p=0.0, seed
     Tiles:   B_r x B_c, powers of two >= 16, by default those of `launch.pick_tiles`
     Dropout: seed, a 0-dim int64 tensor beside Q, and the place of a weight decide whether it is kept: no mask is stored
     Error:   at most 2x that of naive in the same dtype, both against float64
-    Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 1
     New:     against fa2: the loop over query blocks is the launch grid, B * H_q * ceil(N_q / B_r) programs
     """
     return checked_forward(KERNEL, launch, Q, K, V, causal=causal, scale=scale, dropout_p=dropout_p, seed=seed,
                            B_r=B_r, B_c=B_c)
-
-
-def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):
-    """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
-    tiles = pick_tiles(Q, V, options, B_r, B_c)
-    options = {"dropout_p": 0.0, "seed": None} | options
-    return grid_of_blocks(Q, tiles["B_r"]), shared_arguments(Q, K, V, options) | {"O": O, "L": L} | tiles

@@ -1,21 +1,28 @@
 """FA2's backward pass in one kernel: the program that computes dK and dV also adds its share of dQ to HBM.
 
 Two kernels compute S and dP twice: seven matrix products for a gradient that takes five. With keys fixed, each
-program has a share of every dQ_i that sees its keys. It adds them to a float32 dQ in HBM by atomic operations, which
-the L2 cache carries out. Programs arrive in any order, and float32 addition is not associative: the last bits of dQ
-change from run to run.
+program has a share of every dQ_i that sees its keys, and adds it to a float32 dQ in HBM by atomic operations. Programs
+arrive in any order, and float32 addition is not associative: the last bits of dQ change from run to run.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels.fa2_backward import preprocess, tiles_by_hand
-from flashlab.kernels.launch import capability, checked_backward, only_wanted, shared_arguments
+from flashlab.kernels.fa2_backward import preprocess
+from flashlab.kernels.launch import (
+    LOG2_E,
+    capability,
+    checked_backward,
+    descriptor,
+    fit_for_tma,
+    little_shared_memory,
+    only_wanted,
+    padded,
+    shared_arguments,
+)
 from flashlab.kernels.plans import temporary
-from flashlab.kernels.tuning import choose
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
+from flashlab.kernels.tuning import Tiles, choose
 
 
 @triton.jit
@@ -93,43 +100,50 @@ def fa2_atomic_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None,
 
 def why_not(Q, K, V, *, deterministic=False, **options):
     """Why this rung does not take a call, in words; None if it does."""
-    if deterministic:
-        return "it adds dQ up in whatever order its programs come, and the same bits each time were asked for"
-    return None
+    reason = "it adds dQ up in whatever order its programs come, and the same bits each time were asked for"
+    return reason if deterministic else None
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
+def launch(Q, K, V, *tensors, B_r=None, B_c=None, tiles=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    by_hand = tiles_of_five_products(Q, V, options, B_r, B_c)
+    by_hand = tiles_of_five_products(Q, V, B_r, B_c)
     tiles = choose(atomic_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
+    return launch_by_key_blocks(atomic_backward_kernel, Q, K, V, *tensors, tiles=tiles, **options)
+
+
+def launch_by_key_blocks(kernel, Q, K, V, O, dO, L, dL, dQ, dK, dV, *, tiles, by_tma=False, **options):
+    """D first, then a kernel with a program for each key block of each key head, then dQ in its own dtype.
+
+    by_tma: the kernel takes Q, K, V, dO and, compiled, the sum of dQ as tensor descriptors
+    """
+    shared = shared_arguments(Q, K, V, options, dO=dO)
+    first, rows = preprocess(shared, O, L, dL)
     dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
-    arguments = shared_arguments(Q, K, V, options, dO=dO) | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
-    return with_preprocess_and_finish(atomic_backward_kernel, arguments, K, O, dO, L, dL, dQ_sum, dQ)
-
-
-def with_preprocess_and_finish(kernel, arguments, K, O, dO, L, dL, dQ_sum, dQ):
-    """D first, then a kernel with a program for each key block of each key head, then dQ in its own dtype."""
-    first, rows = preprocess(O, dO, L, dL, arguments["scale"])
-    grid = (K.shape[0] * K.shape[1] * triton.cdiv(K.shape[2], arguments["B_c"]),)
+    arguments = shared | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
+    if by_tma:
+        arguments |= {"stages": tiles["num_stages"], "adds": Q.device.type != "cpu"}
+        copied = [("Q", Q, "B_r"), ("dO", dO, "B_r"), ("K", K, "B_c"), ("V", V, "B_c")]
+        if arguments["adds"]:
+            copied.append(("dQ_sum", dQ_sum, "B_r"))
+        for name, T, size in copied:
+            arguments[name] = descriptor(fit_for_tma(T), (tiles[size], padded(T.shape[-1])))
+    grid = (K.shape[0] * K.shape[1] * triton.cdiv(K.shape[2], tiles["B_c"]),)
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
-    return (first, (kernel, grid, only_wanted(kernel, arguments | rows)),
+    return (first, (kernel, grid, only_wanted(kernel, arguments)),
             (finish_kernel, (triton.cdiv(dQ.numel(), 4096),), last))
 
 
-def tiles_of_five_products(Q, V, options, B_r=None, B_c=None):
-    """Tile sizes, warps and stages by name: `best_tiles` unless B_r or B_c is set."""
-    tiles, = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
-    if B_c is None and (capability(Q) or (0, 0)) >= (10, 0):
-        tiles["B_c"] = 64                              # five products of 128 columns overflow tensor memory
-    return tiles
-
-
-def best_tiles(d, dtype, dropout=False, small=False):
-    """((B_r, B_c, num_warps, num_stages),): dQ_i takes registers, too. small: as of fa2_backward.best_tiles"""
-    if dtype == torch.float32:
-        return ((32 if d <= 64 else 16, 32 if d <= 128 else 16, 8, 2),)
-    if d <= 64:
-        return ((64, 64, 4, 3),)
-    if d <= 128:
-        return ((32 if small else 64, 64 if small else 128, 8, 2),)
-    return ((16, 64, 8, 2),)
+def tiles_of_five_products(Q, V, B_r=None, B_c=None):
+    """Tile sizes, warps and stages by name, if B_r and B_c are not set: dQ_i takes registers, too."""
+    d, small = max(Q.shape[-1], V.shape[-1]), little_shared_memory(Q)
+    if Q.dtype == torch.float32:
+        tiles = Tiles(32 if d <= 64 else 16, 32 if d <= 128 else 16, 8, 2)
+    elif d <= 64:
+        tiles = Tiles(64, 64, 4, 3)
+    elif d <= 128:
+        tiles = Tiles(32 if small else 64, 64 if small else 128, 8, 2)
+    else:
+        tiles = Tiles(16, 64, 8, 2)
+    if (capability(Q) or (0, 0)) >= (10, 0):
+        tiles = tiles._replace(B_c=64)                 # five products of 128 columns overflow tensor memory
+    return tiles._replace(B_r=B_r or tiles.B_r, B_c=B_c or tiles.B_c)._asdict()

@@ -6,15 +6,15 @@ the next one takes them, and nothing is transposed. And exponentials are powers 
 instruction: exp(S − L) is exp2(S · log2(e) − L_log2), with L_log2 = L · log2(e) prepared once per row.
 """
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import checked_backward, little_shared_memory, padded, shared_arguments
+from flashlab.kernels.launch import LOG2_E, checked_backward, little_shared_memory, only_wanted, shared_arguments
 from flashlab.kernels.plans import temporary
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit
@@ -150,14 +150,12 @@ def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None,
                         deterministic=False, B_r=None, B_c=None):
     """The gradients of attention for every batch and head, in three launches.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d_v), O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share a key
-             head; dL, like L, if L has a gradient of its own
+    Shapes:  Q, K, V as fa2_triton_forward, O, dO (B, H_q, N_q, d_v), L (B, H_q, N_q), and dL like L if L has a gradient
+             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share a head
     Dropout: dropout_p and seed, a 0-dim int64 tensor, are those of the forward
     Deterministic: always, since no two programs write the same element: same inputs, same bits
     Tiles:   B_r x B_c for both large kernels, powers of two >= 16; by default each has its own, see `best_tiles`
     Error:   at most 3x that of naive_backward in the same dtype, both against float64
-    Raises:  TypeError or ValueError before anything is launched
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, its loop taken apart
     New:     against fa2_backward_two_pass: the outer loops are the launch grids
     """
@@ -165,39 +163,37 @@ def fa2_triton_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None,
                             deterministic=deterministic, B_r=B_r, B_c=B_c)
 
 
-def launch(Q, K, V, *tensors, B_r=None, B_c=None, **options):
-    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    tiles = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
-    options = {"dropout_p": 0.0, "seed": None} | options
-    return three_launches((dkdv_kernel, dq_kernel), tiles, Q, K, V, *tensors, **options)
+def three_launches(kernels, Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
+    """The launches in order, each (kernel, grid, arguments): `preprocess`, one for dK and dV, one for dQ. None runs.
 
-
-def three_launches(kernels, tiles, Q, K, V, O, dO, L, dL, dQ, dK, dV, **options):
-    """`preprocess`, a kernel for dK and dV, one for dQ. kernels, tiles: of the last two"""
+    kernels, tiles: of the last two; tiles by default those of `tiles_by_hand`
+    """
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
-    (for_dkdv, for_dq), (first, rows) = tiles, preprocess(O, dO, L, dL, options["scale"])
-    shared = shared_arguments(Q, K, V, options, dO=dO) | rows
+    for_dkdv, for_dq = tiles or tiles_by_hand(Q, V, options, B_r, B_c)
+    shared = shared_arguments(Q, K, V, options, dO=dO)
+    first, rows = preprocess(shared, O, L, dL)
+    shared |= rows
     return (first,
             (kernels[0], (B * H_kv * triton.cdiv(N_k, for_dkdv["B_c"]),), shared | {"dK": dK, "dV": dV} | for_dkdv),
             (kernels[1], (B * H_q * triton.cdiv(N_q, for_dq["B_r"]),), shared | {"dQ": dQ} | for_dq))
 
 
-def preprocess(O, dO, L, dL, scale):
+launch = partial(three_launches, (dkdv_kernel, dq_kernel), dropout_p=0.0, seed=None)
+
+
+def preprocess(shared, O, L, dL):
     """The launch that every backward pass begins with, and the tensors that it makes: {"L_log2": ..., "D": ...}."""
-    (B, H_q, N_q, d_v), B_r = O.shape, 32
     rows = {name: temporary(torch.empty, *L.shape, dtype=L.dtype, device=L.device) for name in ("L_log2", "D")}
-    arguments = rows | {"O": O, "dO": dO, "L": L, "dL": dL, "has_dL": dL is not None, "scale": scale}
-    arguments |= {f"stride_dO{axis}": step for axis, step in zip("bhnd", dO.stride(), strict=True)}
-    arguments |= {"H_q": H_q, "N_q": N_q, "d_v": d_v, "B_dv": padded(d_v), "B_r": B_r, "num_warps": 4}
-    return (preprocess_kernel, (B * H_q * triton.cdiv(N_q, B_r),), arguments), rows
+    arguments = shared | rows | {"O": O, "L": L, "dL": dL, "has_dL": dL is not None, "B_r": 32, "num_warps": 4}
+    grid = (L.shape[0] * L.shape[1] * triton.cdiv(L.shape[2], 32),)
+    return (preprocess_kernel, grid, only_wanted(preprocess_kernel, arguments)), rows
 
 
-def tiles_by_hand(best_tiles, Q, V, options, B_r=None, B_c=None):
+def tiles_by_hand(Q, V, options, B_r=None, B_c=None):
     """Tile sizes, warps and stages of each large kernel, by name: those of `best_tiles` unless B_r or B_c is set."""
     d, dropout = max(Q.shape[-1], V.shape[-1]), options.get("dropout_p", 0.0) > 0
-    best = best_tiles(d, Q.dtype, dropout, little_shared_memory(Q))
     return [{"B_r": B_r or best_B_r, "B_c": B_c or best_B_c, "num_warps": num_warps, "num_stages": num_stages}
-            for best_B_r, best_B_c, num_warps, num_stages in best]
+            for best_B_r, best_B_c, num_warps, num_stages in best_tiles(d, Q.dtype, dropout, little_shared_memory(Q))]
 
 
 def best_tiles(d, dtype, dropout=False, small=False):

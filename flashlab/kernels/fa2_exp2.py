@@ -1,9 +1,8 @@
 """FA2's forward pass with powers of two: a GPU has an instruction for 2^x, and none for e^x.
 
-exp(scale · s − m) is 2^(s · scale · log2(e) − m · log2(e)). With m kept in base 2 from the start, the scale and
-log2(e) are one factor, and a score costs one fused multiply-add and one exponential where it cost two
-multiplications, a subtraction and an exponential. The maximum is taken before the multiplication: `positive_scale`
-makes sure that it is the same maximum.
+exp(scale · s − m) is 2^(s · scale · log2(e) − m · log2(e)). With m in base 2 from the start, a score costs one fused
+multiply-add and one exponential where it cost two multiplications, a subtraction and an exponential. The maximum is
+taken before the multiplication: `positive_scale` makes sure that it is the same maximum.
 """
 
 from functools import partial
@@ -11,9 +10,7 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launch import checked_forward, launch_by_blocks
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
+from flashlab.kernels.launch import LOG2_E, checked_forward, launch_by_blocks
 
 
 @triton.jit

@@ -1,5 +1,4 @@
-"""FA2's forward pass by programs that stay: as many as the GPU runs at a time, and each takes one query block after
-the other.
+"""FA2's forward pass by programs that stay: as many as the GPU runs at a time, each with one query block after another.
 
 A grid with a program for each block leaves the order to the hardware, and pays for a program's start and end each
 time. Here program p takes blocks p, p + P, p + 2P, ... of a list with the longest blocks first, so the last ones are
@@ -9,11 +8,8 @@ short. The list goes through a few heads at a time, so that their K and V stay i
 import triton
 import triton.language as tl
 
-from flashlab.kernels.fa2_tma import with_descriptors
-from flashlab.kernels.launch import checked_forward, heads_together, positive_scale, programs_at_a_time, why_no_tma
-from flashlab.kernels.tuning import choose
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
+from flashlab.kernels.launch import LOG2_E, checked_forward, heads_together, programs_at_a_time, why_no_tma
+from flashlab.kernels.tuning import launch_with_fastest_tiles
 
 
 @triton.jit
@@ -67,11 +63,8 @@ def fa2_persistent_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=N
     return checked_forward(KERNEL, launch, Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c, why_not=why_not)
 
 
-def launch(Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
+def launch(Q, K, V, O, L, **options):
     """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
-    Q, options["scale"] = positive_scale(Q, options["scale"])
-    tiles = choose(KERNEL, Q, K, V, options, B_r, B_c, tiles)
-    heads = Q.shape[0] * Q.shape[1]
-    options |= {"heads": heads, "together": heads_together(Q, K, V) if options["causal"] else 1}
-    programs = min(heads * triton.cdiv(Q.shape[2], tiles["B_r"]), programs_at_a_time(Q, tiles["num_warps"]))
-    return (programs,), with_descriptors(KERNEL, Q, K, V, O, L, options, tiles)
+    heads = {"heads": Q.shape[0] * Q.shape[1], "together": heads_together(Q, K, V) if options["causal"] else 1}
+    (blocks,), arguments = launch_with_fastest_tiles(KERNEL, Q, K, V, O, L, by_tma=True, **heads, **options)
+    return (min(blocks, programs_at_a_time(Q, arguments["num_warps"])),), arguments

@@ -1,16 +1,10 @@
 """FA2's forward pass as one pipeline: while a tile is computed, K and V of the next ones are on their way.
 
 A load takes hundreds of cycles; waiting for each would leave the tensor cores idle most of the time. With num_stages
-= 3 shared memory has room for three tiles of K and V, and the compiler turns the loop into
-
-    load 0   load 1                                    the pipeline fills
-    load 2   compute 0
-    load 3   compute 1                                 two tiles ahead; the buffer of tile 0 takes tile 3
-    ...
-             compute T-2   compute T-1                 it drains: nothing is left to load
-
-Triton's num_stages gives this to all earlier rungs. But fa2_split.py has two loops, so its pipeline drains and fills
-again just before the last few tiles. Here one loop runs through all tiles, and the mask sits in a branch.
+= 3 shared memory has room for three tiles of K and V: the pipeline fills with two tiles, each step then loads two tiles
+ahead, and at the end it drains. Triton's num_stages gives this to all earlier rungs. But fa2_split.py has two loops, so
+its pipeline drains and fills again just before the last few tiles. Here one loop runs through all tiles, and the mask
+sits in a branch.
 """
 
 from functools import partial
@@ -18,10 +12,8 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launch import checked_forward
+from flashlab.kernels.launch import LOG2_E, checked_forward
 from flashlab.kernels.tuning import launch_with_fastest_tiles
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit

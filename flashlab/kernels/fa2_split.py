@@ -9,10 +9,8 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launch import checked_forward, launch_by_blocks
+from flashlab.kernels.launch import LOG2_E, checked_forward, launch_by_blocks
 from flashlab.kernels.tuning import launch_with_fastest_tiles
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit

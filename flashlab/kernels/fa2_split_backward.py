@@ -4,14 +4,14 @@ A mask costs a comparison and a selection for each score, and only the diagonal 
 keys fixed, the tiles on the diagonal come first and the short one last: the whole ones lie between.
 """
 
+from functools import partial
+
 import triton
 import triton.language as tl
 
-from flashlab.kernels.fa2_backward import best_tiles, three_launches, tiles_by_hand
-from flashlab.kernels.launch import checked_backward
+from flashlab.kernels.fa2_backward import three_launches, tiles_by_hand
+from flashlab.kernels.launch import LOG2_E, checked_backward
 from flashlab.kernels.tuning import choose
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit
@@ -111,6 +111,7 @@ def split_dq_kernel(
 
 
 KERNELS = {"keys": split_dkdv_kernel, "queries": split_dq_kernel}     # by what their programs keep on chip
+launch = partial(three_launches, tuple(KERNELS.values()))
 
 
 def fa2_split_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, deterministic=False, B_r=None,
@@ -127,15 +128,8 @@ def fa2_tuned_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, 
                             deterministic=deterministic, B_r=B_r, B_c=B_c)
 
 
-def launch(Q, K, V, *tensors, B_r=None, B_c=None, **options):
-    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    tiles = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
-    return three_launches((split_dkdv_kernel, split_dq_kernel), tiles, Q, K, V, *tensors, **options)
-
-
 def launch_tuned(Q, K, V, *tensors, B_r=None, B_c=None, tiles=None, **options):
     """`launch` with the tiles of `tuning.choose`. tiles: by KERNELS' names, those to take instead"""
-    by_hand = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
-    chosen = [choose(kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get(name), hand)
-              for (name, kernel), hand in zip(KERNELS.items(), by_hand, strict=True)]
-    return three_launches((split_dkdv_kernel, split_dq_kernel), chosen, Q, K, V, *tensors, **options)
+    chosen = [choose(KERNELS[name], Q, K, V, options, B_r, B_c, (tiles or {}).get(name), by_hand) for name, by_hand
+              in zip(KERNELS, tiles_by_hand(Q, V, options, B_r, B_c), strict=True)]
+    return launch(Q, K, V, *tensors, tiles=chosen, **options)

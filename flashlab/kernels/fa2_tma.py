@@ -3,29 +3,15 @@
 Since Hopper a GPU has a Tensor Memory Accelerator beside its SMs. It knows a tensor by a descriptor (address, sizes,
 strides, the tile's shape), made once per launch on the host. A load is then one instruction of one thread: no
 addresses in registers, no masks, zeros past the ends, and the tile lies in shared memory as the tensor cores want it.
-
-TMA asks for rows of neighbouring elements that begin at multiples of 16 bytes: see `why_not`.
+Rows must have neighbouring elements and begin at multiples of 16 bytes: see `why_not`.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels.launch import (
-    checked_forward,
-    descriptor,
-    grid_of_blocks,
-    little_shared_memory,
-    only_wanted,
-    padded,
-    pick_tiles,
-    positive_scale,
-    shared_arguments,
-    why_no_tma,
-)
-from flashlab.kernels.tuning import Tiles, choose
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
+from flashlab.kernels.launch import LOG2_E, checked_forward, little_shared_memory, pick_tiles, why_no_tma
+from flashlab.kernels.tuning import Tiles, launch_with_fastest_tiles
 
 
 @triton.jit
@@ -79,19 +65,10 @@ def fa2_tma_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
     return checked_forward(KERNEL, launch, Q, K, V, causal=causal, scale=scale, B_r=B_r, B_c=B_c, why_not=why_not)
 
 
-def launch(Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
+def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):
     """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
-    Q, options["scale"] = positive_scale(Q, options["scale"])
-    tiles = choose(KERNEL, Q, K, V, options, B_r, B_c, tiles, tiles_by_hand(Q, K, V, options, B_r, B_c))
-    return grid_of_blocks(Q, tiles["B_r"]), with_descriptors(KERNEL, Q, K, V, O, L, options, tiles)
-
-
-def with_descriptors(kernel, Q, K, V, O, L, options, tiles):
-    """The arguments of a forward kernel that takes Q, K, V and O as tensor descriptors."""
-    arguments = shared_arguments(Q, K, V, options) | {"L": L, "stages": tiles["num_stages"]} | tiles
-    for name, T, rows in (("Q", Q, "B_r"), ("K", K, "B_c"), ("V", V, "B_c"), ("O", O, "B_r")):
-        arguments[name] = descriptor(T, (tiles[rows], padded(T.shape[-1])))
-    return only_wanted(kernel, arguments)
+    by_hand = tiles_by_hand(Q, K, V, options, B_r, B_c)
+    return launch_with_fastest_tiles(KERNEL, Q, K, V, O, L, B_r=B_r, B_c=B_c, otherwise=by_hand, by_tma=True, **options)
 
 
 def tiles_by_hand(Q, K, V, options, B_r=None, B_c=None):

@@ -1,32 +1,18 @@
 """FA2's backward pass with tensor descriptors: TMA copies the tiles of Q and dO, and adds the tiles of dQ to HBM.
 
-TMA can also add a tile in shared memory to one in HBM, element by element; the L2 cache does the additions. A program
-hands over dQ_i with one instruction of one thread and goes on with the next tile. In fa2_atomic_backward each thread
-works out addresses and sends its own elements.
-
-As in the forward, one loop is enough: past the ends TMA reads zeros and adds nothing, so loads need no masks, and
-hidden scores are masked in a branch.
+The L2 cache adds a tile in shared memory to one in HBM, element by element. A program hands over dQ_i with one
+instruction of one thread and goes on with the next tile; in fa2_atomic_backward each thread works out addresses and
+sends its own elements. As in the forward, one loop is enough: past the ends TMA reads zeros and adds nothing, so loads
+need no masks, and hidden scores are masked in a branch.
 """
 
-import torch
 import triton
 import triton.language as tl
 
 from flashlab.kernels import fa2_atomic_backward
-from flashlab.kernels.fa2_atomic_backward import tiles_of_five_products, with_preprocess_and_finish
-from flashlab.kernels.launch import (
-    capability,
-    checked_backward,
-    descriptor,
-    fit_for_tma,
-    padded,
-    shared_arguments,
-    why_gpu_too_old,
-)
-from flashlab.kernels.plans import temporary
+from flashlab.kernels.fa2_atomic_backward import launch_by_key_blocks, tiles_of_five_products
+from flashlab.kernels.launch import LOG2_E, capability, checked_backward, why_gpu_too_old, why_odd_rows
 from flashlab.kernels.tuning import Tiles, choose
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit
@@ -96,37 +82,25 @@ def fa2_tma_backward(Q, K, V, O, dO, L, *, dL=None, causal=False, scale=None, de
 
 def why_not(Q, K, V, *, deterministic=False, **options):
     """Why this rung does not take a call, in words; None if it does."""
-    if reason := fa2_atomic_backward.why_not(Q, K, V, deterministic=deterministic) or why_gpu_too_old(Q):
-        return reason
-    for name, T in (("Q", Q), ("V", V)):
-        if T.shape[-1] * T.itemsize % 16:
-            return f"a row of {name} takes {T.shape[-1] * T.itemsize} bytes, not a multiple of 16, as TMA wants"
-    return None
+    reason = fa2_atomic_backward.why_not(Q, K, V, deterministic=deterministic)
+    return reason or why_gpu_too_old(Q) or why_odd_rows(Q=Q, V=V)
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, **options):
+def launch(Q, K, V, *tensors, B_r=None, B_c=None, tiles=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
     by_hand, lean = tiles_by_hand(Q, V, options, B_r, B_c)
     tiles = choose(tma_backward_kernel, Q, K, V, options, B_r, B_c, (tiles or {}).get("keys"), by_hand)
-    dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
-    arguments = shared_arguments(Q, K, V, options) | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
-    arguments |= {"stages": tiles["num_stages"], "adds": Q.device.type != "cpu", "lean": lean and tiles == by_hand}
-    if arguments["lean"]:
-        arguments["maxnreg"] = 168
-    for name, T, size in (("Q", Q, "B_r"), ("dO", dO, "B_r"), ("K", K, "B_c"), ("V", V, "B_c")):
-        arguments[name] = descriptor(fit_for_tma(T), (tiles[size], padded(T.shape[-1])))
-    if arguments["adds"]:
-        arguments["dQ_sum"] = descriptor(dQ_sum, (tiles["B_r"], padded(dQ.shape[-1])))
-    return with_preprocess_and_finish(tma_backward_kernel, arguments, K, O, dO, L, dL, dQ_sum, dQ)
+    options["lean"] = lean and tiles == by_hand
+    tiles = tiles | {"maxnreg": 168} if options["lean"] else tiles
+    return launch_by_key_blocks(tma_backward_kernel, Q, K, V, *tensors, tiles=tiles, by_tma=True, **options)
 
 
 def tiles_by_hand(Q, V, options, B_r=None, B_c=None):
     """Tile sizes, warps and stages by name, and whether the program is lean.
 
     At d = 64 a Hopper SM has shared memory for three programs of two stages, and registers if none takes more than 168
-    a thread. With so few no two products are under way at once, but while one program waits, two others work. With a
-    mask it is no gain.
+    a thread: while one waits for its products, two others work. With a mask it is no gain.
     """
-    tiles = tiles_of_five_products(Q, V, options, B_r, B_c)
+    tiles = tiles_of_five_products(Q, V, B_r, B_c)
     lean = tiles == Tiles(64, 64, 4, 3)._asdict() and not options["causal"] and (capability(Q) or (9, 0)) < (10, 0)
     return tiles | {"num_stages": 2} if lean else tiles, lean

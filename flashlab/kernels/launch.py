@@ -8,12 +8,15 @@ from functools import partial
 
 import torch
 import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from flashlab import validate
 from flashlab.kernels import plans
 from flashlab.triton_mode import check_device, interpreted
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -inf where -inf * 0 would be NaN
 
 
@@ -21,14 +24,13 @@ SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -i
 
 def check_call(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout_p=0.0, seed=None, window=None,
                cu_seqlens_q=None, cu_seqlens_k=None, deterministic=False):
-    """The options of a call as kernels take them, by name, without those that the call does not set.
+    """The options of a call as kernels take them, by name, without those that it does not set. Raises if one is wrong.
 
     deterministic: only checked here; it decides which kernel runs, and no kernel takes it
-    Raises: TypeError or ValueError that names the argument
     """
     validate.check_qkv(Q, K, V, ndim=4, dtypes=FLOATS)
     validate.check_heads(Q, K)
-    validate.check_head_dims(Q, V, validate.MAX_HEAD_DIM)
+    validate.check_head_dims(Q, V)
     validate.check_bool(deterministic=deterministic)
     causal, window = validate.check_window(window, causal, Q.shape[2], K.shape[2])
     options = {"causal": causal, "scale": validate.check_scale(scale, Q.shape[-1])}
@@ -58,27 +60,34 @@ def checked_forward(kernel, launch, Q, K, V, *, B_r, B_c, why_not=None, **option
 def forward(kernel, launch, Q, K, V, **options):
     """O and L by a forward kernel, for a call that has been checked.
 
-    launch: launch(Q, K, V, O, L, **options) -> the kernel's grid and arguments; among the arguments may be launches
-            that come "before". If kernel is None it returns all launches, each (kernel, grid, arguments)
+    launch: launch(Q, K, V, O, L, **options) -> the kernel's grid and arguments, among them launches to come "before".
+            If kernel is None it returns all launches, each (kernel, grid, arguments)
     """
     O = empty(*Q.shape[:3], V.shape[-1], Q, packed="batch" in options)
     L = torch.empty(Q.shape[:3], dtype=torch.float32, device=Q.device)
-    if O.numel() == 0:
-        return O, L
-    if needs_widening(Q):
-        O_wide, L = forward(kernel, launch, Q.float(), K.float(), V.float(), **options)
-        return O.copy_(O_wide), L
-    inputs = {"Q": Q, "K": K, "V": V} | tensors_among(options)
-    key = plans.key(options.items(), *inputs.values())
 
-    def launches(**tensors):
-        if kernel is None:
-            return launch(**tensors, **options)
-        grid, arguments = launch(**tensors, **options)
-        return *arguments.pop("before", ()), (kernel, grid, arguments)
+    def launches(**arguments):
+        found = launch(**arguments)
+        return found if kernel is None else [*found[1].pop("before", ()), (kernel, *found)]
 
-    plans.run((launch, key), launches, inputs | {"O": O, "L": L})
+    if O.numel() > 0:
+        run(launch, launches, {"Q": Q, "K": K, "V": V}, {"O": O, "L": L}, options)
     return O, L
+
+
+def run(launch, launches, inputs, outputs, options):
+    """Make the launches of a call, or those of an earlier call with its key. launch: part of the key"""
+    if interpreted() and inputs["Q"].dtype == torch.bfloat16:  # the interpreter gets it wrong: float32 instead
+        wide_inputs, wide = ({name: T if T is None or T.dtype != torch.bfloat16 else T.float()
+                              for name, T in tensors.items()} for tensors in (inputs, outputs))
+        run(launch, launches, wide_inputs, wide, options)
+        for name, T in outputs.items():
+            T.copy_(wide[name])
+        return
+    inputs |= {name: value for name, value in options.items() if isinstance(value, torch.Tensor)}
+    plain = {name: value for name, value in options.items() if name not in inputs}
+    key = (launch, plans.key(plain.items(), *inputs.values()))
+    plans.run(key, partial(launches, **plain), inputs | outputs)
 
 
 def check_backward_call(Q, K, V, O, dO, L, dL, **options):
@@ -91,10 +100,9 @@ def check_backward_call(Q, K, V, O, dO, L, dL, **options):
     return options
 
 
-def checked_backward(launch, *tensors, B_r, B_c, why_not=None, **options):
+def checked_backward(launch, *tensors, B_r, B_c, deterministic, why_not=None, **options):
     """`backward` of a call that has not been checked. tensors: Q, K, V, O, dO, L, dL"""
-    deterministic = options["deterministic"]
-    options = check_backward_call(*tensors, B_r=B_r, B_c=B_c, **options)
+    options = check_backward_call(*tensors, B_r=B_r, B_c=B_c, deterministic=deterministic, **options)
     refuse(why_not and why_not(*tensors[:3], deterministic=deterministic))
     return backward(launch, *tensors, B_r=B_r, B_c=B_c, **options)
 
@@ -105,36 +113,21 @@ def backward(launch, Q, K, V, O, dO, L, dL, **options):
     launch: launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, **options) -> launches, each (kernel, grid, arguments)
     """
     packed = "batch" in options
-    dQ, dK, dV = (empty(*T.shape, T, packed=packed) for T in (Q, K, V))
+    dQ, dK, dV = (empty(*T.shape, T, packed) for T in (Q, K, V))
     if dQ.numel() == 0 or dK.numel() == 0:
         return dQ.zero_(), dK.zero_(), dV.zero_()
-    if needs_widening(Q):
-        wide = backward(launch, *(T.float() for T in (Q, K, V, O, dO)), L, dL, **options)
-        return tuple(T.copy_(T_wide) for T, T_wide in zip((dQ, dK, dV), wide, strict=True))
-    inputs = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL} | tensors_among(options)
-    key = plans.key(options.items(), *inputs.values())
     L, dL = (None if T is None else T.contiguous() for T in (L, dL))
     O = O.transpose(1, 2).contiguous().transpose(1, 2) if packed else O.contiguous()
-    tensors = inputs | {"O": O, "L": L, "dL": dL, "dQ": dQ, "dK": dK, "dV": dV}
-    plans.run((launch, key), partial(launch, **options), tensors)
+    inputs = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL}
+    run(launch, launch, inputs, {"dQ": dQ, "dK": dK, "dV": dV}, options)
     return dQ, dK, dV
-
-
-def tensors_among(options):
-    """Take the tensors, such as the seed, out of a call's options: {name: tensor}."""
-    return {name: options.pop(name) for name, value in list(options.items()) if isinstance(value, torch.Tensor)}
 
 
 def empty(B, H, N, d, like, packed=False):
     """An output (B, H, N, d), contiguous; packed: with the strides of a contiguous (B, N, H, d)."""
     if packed:
-        return torch.empty(B, N, H, d, dtype=like.dtype, device=like.device).transpose(1, 2)
+        return empty(B, N, H, d, like).transpose(1, 2)
     return torch.empty(B, H, N, d, dtype=like.dtype, device=like.device)
-
-
-def needs_widening(T):
-    """True if the interpreter would compute in bfloat16, which it gets wrong: it computes in float32 instead."""
-    return T.dtype == torch.bfloat16 and interpreted()
 
 
 def refuse(why_not):
@@ -145,15 +138,19 @@ def refuse(why_not):
 
 # ---- a launch: arguments, grid, tile sizes
 
-def launch_by_blocks(kernel, Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
-    """The grid and the arguments of a kernel in base 2 with a program for each query block; nothing is checked or run.
+def launch_by_blocks(kernel, Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, by_tma=False, **options):
+    """The grid and the arguments of a kernel with a program for each query block. tiles: `pick_tiles` by default
 
-    tiles: tile sizes, warps and stages by name, `pick_tiles` by default
+    by_tma: the kernel takes Q, K, V and O as tensor descriptors
     """
     Q, options["scale"] = positive_scale(Q, options["scale"])
     tiles = tiles or pick_tiles(Q, V, options, B_r, B_c)
     arguments = shared_arguments(Q, K, V, options) | {"O": O, "L": L, "stages": tiles["num_stages"]} | tiles
-    return grid_of_blocks(Q, tiles["B_r"]), only_wanted(kernel, arguments)
+    if by_tma:
+        for name, T, rows in (("Q", Q, "B_r"), ("K", K, "B_c"), ("V", V, "B_c"), ("O", O, "B_r")):
+            arguments[name] = descriptor(T, (tiles[rows], padded(T.shape[-1])))
+    blocks = Q.shape[0] * Q.shape[1] * triton.cdiv(Q.shape[2], tiles["B_r"])
+    return (blocks,), only_wanted(kernel, arguments)             # one axis: the other two stop at 65535 programs
 
 
 def shared_arguments(Q, K, V, options, **strided):
@@ -171,16 +168,8 @@ def only_wanted(kernel, arguments):
     return {name: value for name, value in arguments.items() if name in wanted}
 
 
-def grid_of_blocks(Q, B_r):
-    """The grid with a program for each query block of each head. One axis: the other two stop at 65535 programs."""
-    return (Q.shape[0] * Q.shape[1] * triton.cdiv(Q.shape[2], B_r),)
-
-
 def programs_at_a_time(T, num_warps, shared_bytes=None):
-    """How many programs the GPU of T runs at a time if an SM takes eight warps; interpreted, a few.
-
-    shared_bytes: of one program, where shared memory may be the limit
-    """
+    """How many programs of so many bytes of shared memory the GPU of T runs at a time if an SM takes eight warps."""
     if not T.is_cuda:
         return 4                                       # so few that a program takes several blocks
     gpu, of_an_sm = torch.cuda.get_device_properties(T.device), 8 // num_warps
@@ -190,10 +179,7 @@ def programs_at_a_time(T, num_warps, shared_bytes=None):
 
 
 def heads_together(Q, K, V, keys=None):
-    """How many heads to walk at a time so that their keys and values stay in the L2 cache: a divisor of their number.
-
-    keys: how many of a head's N_k keys are in use at a time, all by default
-    """
+    """How many heads to walk at a time so that the `keys` keys and values in use of each stay in the L2 cache."""
     heads, L2 = Q.shape[0] * Q.shape[1], 32 * 2**20
     if Q.is_cuda:
         L2 = torch.cuda.get_device_properties(Q.device).L2_cache_size
@@ -205,6 +191,40 @@ def heads_together(Q, K, V, keys=None):
 def largest_divisor(n, at_most):
     """The largest divisor of n that is at most `at_most`, or 1."""
     return max((k for k in range(1, n + 1) if n % k == 0 and k <= at_most), default=1)
+
+
+def how_many_parts(programs, group, enough):
+    """How many programs are to share the query heads of a key head, so that there are enough to keep all SMs busy."""
+    parts = 1
+    while programs * parts < enough and group % (2 * parts) == 0:
+        parts *= 2
+    return parts
+
+
+def in_parts(dK, dV, parts):
+    """(dK_parts, dV_parts, launches): tensors (B, parts * H_kv, N_k, d) to write, and the launch that adds them up."""
+    (B, H, N, d), block = dK.shape, 2048
+    if parts == 1:
+        return dK, dV, []
+    dK_parts, dV_parts = (plans.temporary(torch.empty, B, H * parts, N, d, dtype=T.dtype, device=T.device)
+                          for T in (dK, dV))
+    arguments = {"dK_parts": dK_parts, "dV_parts": dV_parts, "dK": dK, "dV": dV, "size": N * d, "parts": parts}
+    grid = (B * H * triton.cdiv(N * d, block),)
+    return dK_parts, dV_parts, [(add_parts_kernel, grid, arguments | {"block": block})]
+
+
+@triton.jit
+def add_parts_kernel(dK_parts, dV_parts, dK, dV, size, parts: tl.constexpr, block: tl.constexpr):
+    """dK and dV: sums, in float32, of the results of `parts` programs. size: elements of a head"""
+    blocks = tl.cdiv(size, block)
+    head, n = tl.program_id(0).to(tl.int64) // blocks, tl.program_id(0) % blocks
+    at = n.to(tl.int64) * block + tl.arange(0, block)
+    dK_sum, dV_sum = tl.zeros((block,), tl.float32), tl.zeros((block,), tl.float32)
+    for part in tl.static_range(parts):
+        dK_sum += tl.load(dK_parts + (head * parts + part) * size + at, mask=at < size, other=0.0).to(tl.float32)
+        dV_sum += tl.load(dV_parts + (head * parts + part) * size + at, mask=at < size, other=0.0).to(tl.float32)
+    tl.store(dK + head * size + at, dK_sum, mask=at < size)
+    tl.store(dV + head * size + at, dV_sum, mask=at < size)
 
 
 def positive_scale(Q, scale):
@@ -252,8 +272,6 @@ def little_shared_memory(T):
 
 def descriptor(T, block):
     """A tensor descriptor of T (..., N, d): what TMA needs to know to copy a tile of this shape by its coordinates."""
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
     strides = lawful_strides(T.shape, T.stride(), T.itemsize)
     return TensorDescriptor(T, list(T.shape), strides, [1] * (T.ndim - len(block)) + list(block))
 
@@ -289,12 +307,17 @@ def why_gpu_too_old(T):
     return f"TMA came with compute capability 9.0, this GPU has {have[0]}.{have[1]}" if have and have < (9, 0) else None
 
 
+def why_odd_rows(**tensors):
+    """Why TMA cannot copy new tensors like these, in words; None if it can."""
+    for name, T in tensors.items():
+        if T.shape[-1] * T.itemsize % 16:
+            return f"a row of {name} takes {T.shape[-1] * T.itemsize} bytes, not a multiple of 16, as TMA wants"
+    return None
+
+
 def why_no_tma(Q, K, V, **options):
     """Why a forward kernel that copies with TMA cannot take these, in words; None if it can."""
-    if V.shape[-1] * V.itemsize % 16:
-        return why_gpu_too_old(Q) or (f"a row of O takes {V.shape[-1] * V.itemsize} bytes, not a multiple of 16, "
-                                      "as TMA wants")
-    return why_gpu_too_old(Q) or why_no_descriptor(Q=Q, K=K, V=V)
+    return why_gpu_too_old(Q) or why_odd_rows(O=V) or why_no_descriptor(Q=Q, K=K, V=V)
 
 
 def why_not_hopper(Q, V, dropout_p=0.0, B_r=None, B_c=None):

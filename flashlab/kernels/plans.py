@@ -1,9 +1,8 @@
 """One cache for calls that are made again: where the work is small, the GPU waits for Python.
 
-The first call of its kind is checked, a kernel is chosen, tile sizes, descriptors and grids are worked out, and Triton
-finds the compiled kernel that fits. All of that follows from the options and from the tensors' shapes, strides, dtypes
-and alignment, not from their numbers: together these are the key of the call. A Plan keeps the launches of a key. The
-next call with that key makes the same launches on its own tensors.
+The first call of its kind is checked, a kernel is chosen, tile sizes, descriptors and grids are worked out. All of that
+follows from the options and from the tensors' shapes, strides, dtypes and alignment, not from their numbers: these are
+the key of the call. A Plan keeps its launches. The next call with that key makes the same ones on its own tensors.
 """
 
 import contextlib
@@ -39,13 +38,12 @@ class Plan(NamedTuple):
     made: dict                     # name: (function, sizes, dtype) of each tensor that a call makes anew
 
 
-class _Noting(threading.local):
-    plan = None                    # of the call under way in this thread, None if there is none
-    given = None                   # its tensors by name
+class _UnderWay(threading.local):
+    plan = given = None            # of the call under way in this thread: its plan, its tensors by name
 
 
 _plans: dict[tuple, Plan] = {}
-_noting = _Noting()
+_noting = _UnderWay()
 
 
 def key(options, *tensors):
@@ -94,10 +92,9 @@ def call(key, results, tensors, function, *arguments):
 
 
 def run(key, launches, tensors):
-    """Make the launches of a kernel.
+    """Make the launches of a kernel: launches(**tensors) -> each as (kernel, grid, arguments by name), in order.
 
-    launches: launches(**tensors) -> each launch as (kernel, grid, arguments by name), in order
-    tensors:  by name, all that the launches read and write except temporaries; None where a call has no such tensor
+    tensors: by name, all that they read and write except temporaries; None where a call has no such tensor
     """
     call(key, (), tensors, _first_run, launches, tensors)
 

@@ -1,9 +1,8 @@
 """Tile sizes, warps and stages: which can be tried, which fit, and which a search on this GPU found fastest.
 
-No formula says how large tiles should be: large ones read less, and take registers and shared memory from the other
-programs of an SM. `python -m flashlab bench tune` times those that fit on the GPU at hand and keeps its table in a
-file. A call looks its head dimension up there and takes the nearest N that was searched; without a search it takes the
-sizes picked by hand.
+Large tiles read less, and take registers and shared memory from the other programs of an SM. `python -m flashlab bench
+tune` times those that fit on the GPU at hand and keeps its table in a file. A call looks its head dimension up there
+and takes the nearest N that was searched; without a search it takes the sizes picked by hand.
 """
 
 import functools
@@ -32,8 +31,9 @@ class Tiles(NamedTuple):
     num_stages: int        # tiles of K and V (backward: Q and dO) in the pipeline; 1: each load is waited for
 
 
-GRID = [Tiles(*choice) for choice in product((64, 128), (32, 64, 128), (4, 8), (1, 2, 3, 4))]
-KEYS_GRID = [Tiles(*choice) for choice in product((32, 64, 128), (64, 128), (4, 8), (1, 2, 3))]
+# by what a program keeps on chip, and what stands in the rows of its scores
+GRIDS = {"queries": [Tiles(*choice) for choice in product((64, 128), (32, 64, 128), (4, 8), (1, 2, 3, 4))],
+         "keys": [Tiles(*choice) for choice in product((32, 64, 128), (64, 128), (4, 8), (1, 2, 3))]}
 
 
 def shared_bytes(tiles, d, d_v, dtype, stays="queries"):
@@ -43,18 +43,15 @@ def shared_bytes(tiles, d, d_v, dtype, stays="queries"):
 
 
 def candidates(d, d_v, dtype, limit, grid=None, stays="queries"):
-    """The tiles worth compiling: they fit in `limit` bytes of shared memory, and each warp has at least 16 rows.
-
-    stays: what a program keeps on chip, and what stands in the rows of its scores: "queries" or "keys"
-    """
-    rows, usual = ("B_r", GRID) if stays == "queries" else ("B_c", KEYS_GRID)
-    return [tiles for tiles in grid or usual
+    """The tiles worth compiling: they fit in `limit` bytes of shared memory, and each warp has at least 16 rows."""
+    rows = {"queries": "B_r", "keys": "B_c"}[stays]
+    return [tiles for tiles in grid or GRIDS[stays]
             if shared_bytes(tiles, d, d_v, dtype, stays) <= limit and getattr(tiles, rows) >= 16 * tiles.num_warps]
 
 
-def launch_with_fastest_tiles(kernel, Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, **options):
+def launch_with_fastest_tiles(kernel, Q, K, V, O, L, *, B_r=None, B_c=None, tiles=None, otherwise=None, **options):
     """`launch_by_blocks` with the tiles of `choose`."""
-    tiles = choose(kernel, Q, K, V, options, B_r, B_c, tiles)
+    tiles = choose(kernel, Q, K, V, options, B_r, B_c, tiles, otherwise)
     return launch_by_blocks(kernel, Q, K, V, O, L, tiles=tiles, **options)
 
 

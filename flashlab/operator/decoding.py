@@ -12,7 +12,6 @@ from flashlab.operator import torch_backend
 from flashlab.operator.attention import BACKENDS, backend_for
 from flashlab.triton_mode import check_device
 from flashlab.validate import (
-    MAX_HEAD_DIM,
     check_bool,
     check_head_dims,
     check_int32,
@@ -128,7 +127,7 @@ def _check_backend(backend, Q, V_cache):
     if backend == "triton":
         if Q.dtype == torch.float64:
             raise TypeError(f"Q must be float16, bfloat16 or float32 with backend='triton', got {describe(Q)}")
-        check_head_dims(Q, V_cache, MAX_HEAD_DIM)
+        check_head_dims(Q, V_cache)
 
 
 def _check_numbers(lengths, block_table, cache, added, N_max):

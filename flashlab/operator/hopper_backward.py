@@ -41,12 +41,13 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.gluon_adapter import aggregate, fence, fork_warps, gl, jit, mbarrier, tma, wgmma, wgmma_wait
-from flashlab.kernels.groups import how_many_parts, in_parts
 from flashlab.kernels.hopper_words import LOG2_E, ROWS, arrive, mbarriers, sync
 from flashlab.kernels.launch import (
     backward,
     check_backward_call,
     fit_for_tma,
+    how_many_parts,
+    in_parts,
     largest_divisor,
     programs_at_a_time,
     refuse,

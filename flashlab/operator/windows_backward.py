@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.fa2_backward import best_tiles, tiles_by_hand
+from flashlab.kernels.fa2_backward import tiles_by_hand
 from flashlab.kernels.launch import backward, check_backward_call, padded, shared_arguments
 from flashlab.kernels.plans import temporary
 from flashlab.operator.sequences import (
@@ -178,7 +178,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
     options = ORDINARY | {"dropout_p": 0.0, "seed": None} | options
     batch = options["batch"]
     first, rows = preprocess(O, dO, L, dL, options["scale"], batch=batch)
-    for_dkdv, for_dq = tiles_by_hand(best_tiles, Q, V, options, B_r, B_c)
+    for_dkdv, for_dq = tiles_by_hand(Q, V, options, B_r, B_c)
     shared = shared_arguments(Q, K, V, options, dO=dO) | rows
     per_keys, per_queries = B * H_kv * slots(N_k, for_dkdv["B_c"], batch), B * H_q * slots(N_q, for_dq["B_r"], batch)
     return (first, (windows_dkdv_kernel, (per_keys,), shared | {"dK": dK, "dV": dV} | for_dkdv),

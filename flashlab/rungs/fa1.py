@@ -1,25 +1,22 @@
 """FlashAttention-1, forward: each key block stays on chip while all queries pass; O, l and m travel through HBM."""
 
 import torch
+from torch import inf
 
 from flashlab.memory import kernel, load, store, tiles
 from flashlab.tiles import hidden, keep_masks, prepare
 from flashlab.validate import check_bool
-
-inf = float("inf")
 
 
 def fa1_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout_p=0.0, rng_state=None,
                 return_lm=False):
     """Exact attention that never stores S: key blocks outside, query blocks inside.
 
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp;
-             with return_lm: O, l (N_q,), m (N_q,), the sums and maxima that the backward of FA1 starts from
+    Shapes:  with return_lm: O, l (N_q,), m (N_q,), the sums and maxima that the backward of FA1 starts from
     Causal:  tiles are masked, and none is skipped, as published
-    Dropout: with dropout_p > 0, rng_state is a torch.Generator's get_state(), on Q's device. The same state and tile
-             sizes draw the same mask again: j outer, i inner
-    Traffic: reads N_k·(d + d_v) + T_c·N_q·(d + d_v + 2), writes (T_c + 1)·N_q·(d_v + 2) + N_q
-             [elements; exactly cost.fa1_forward]
+    Dropout: rng_state is a torch.Generator's get_state(), on Q's device. The same state and tile sizes draw the same
+             mask again: j outer, i inner
+    Traffic: reads N_k·(d + d_v) + T_c·N_q·(d + d_v + 2), writes (T_c + 1)·N_q·(d_v + 2) + N_q   [elements]
     Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 2, with the running maximum in place of the tile's own
     New:     against online_softmax: blocks of queries and keys instead of one of each
     """

@@ -1,30 +1,23 @@
 """FlashAttention-1, backward: P again, by tiles; a key block collects its dK and dV, and dQ travels through HBM."""
 
 import torch
+from torch import inf
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import BACKWARD, hidden, keep_masks, prepare
-from flashlab.validate import check_like
-
-inf = float("inf")
+from flashlab.tiles import hidden, keep_masks, prepare_backward
 
 
 def fa1_backward(Q, K, V, O, dO, l, m, *, causal=False, scale=None, B_r=None, B_c=None, dropout_p=0.0, rng_state=None):
     """The gradients of attention without S or P in HBM: key blocks outside, query blocks inside.
 
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v), O and dO (N_q, d_v) -> dQ, dK, dV, each like its tensor;
-             l and m (N_q,) are what fa1_forward(..., return_lm=True) returned with O
+    Shapes:  l and m (N_q,) are what fa1_forward(..., return_lm=True) returned with O
     Causal:  tiles are masked, and none is skipped, as published
     Dropout: with the rng_state, B_r and B_c of the forward the same mask is drawn again, j outer and i inner
-    Traffic: reads N_k·(d + d_v) + T_c·N_q·(2·d + 2·d_v + 2), writes N_k·(d + d_v) + (T_c + 1)·N_q·d
-             [elements; exactly cost.fa1_backward]
-    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 4 without the zeros of its line 5, which would not be read:
-             N_k·(d + d_v) fewer writes than published
+    Traffic: reads N_k·(d + d_v) + T_c·N_q·(2·d + 2·d_v + 2), writes N_k·(d + d_v) + (T_c + 1)·N_q·d   [elements]
+    Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 4 without the zeros of its line 5, which would not be read
     New:     against naive_backward: tiles; P again from Q, K, m and l, and D from O instead of from P
     """
-    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c, **BACKWARD)
-    check_like(O=(O, (len(Q), V.shape[1]), Q.dtype), dO=(dO, (len(Q), V.shape[1]), Q.dtype),
-               l=(l, (len(Q),), acc), m=(m, (len(Q),), acc))
+    shift, scale, acc, B_r, B_c = prepare_backward(Q, K, V, O, dO, causal, scale, B_r, B_c, l=l, m=m)
     draw = keep_masks(dropout_p, rng_state, Q.device, acc)
 
     dQ = torch.zeros(Q.shape, dtype=acc, device=Q.device)                       # (N_q, d)  a sum over the key blocks

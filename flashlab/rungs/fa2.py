@@ -1,18 +1,16 @@
 """FlashAttention-2, forward: each query block walks the keys once and writes its output once."""
 
 import torch
+from torch import inf
 
 from flashlab.memory import kernel, load, store, tiles
 from flashlab.tiles import all_hidden, hidden, prepare
-
-inf = float("inf")
 
 
 def fa2_forward(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None):
     """Exact attention that never stores S.
 
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v) in Q's dtype, L (N_q,) natural-log logsumexp
-    Traffic: reads N_q·d + T_r·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1) [elements; exactly cost.fa2_forward]
+    Traffic: reads N_q·d + T_r·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)   [elements]
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 1 (line 10 there inverts a factor that must multiply)
     New:     against fa1: the loops trade places, and the division by l leaves the inner one
     """

@@ -1,26 +1,23 @@
 """FlashAttention-2, backward: D first, once; then one kernel that adds to dQ in every step, or two that never do."""
 
 import torch
+from torch import inf
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab.tiles import BACKWARD, all_hidden, hidden, prepare
-from flashlab.validate import check_like
-
-inf = float("inf")
+from flashlab.tiles import all_hidden, hidden, prepare_backward
 
 
 def fa2_backward(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=None, B_c=None):
     """The gradients of attention without S or P in HBM: key blocks outside, query blocks inside.
 
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v), O and dO (N_q, d_v), L (N_q,) -> dQ, dK, dV, each like its tensor
     Traffic: reads 2·N_q·d_v + N_k·(d + d_v) + T_c·N_q·(2·d + d_v + 2), the last term less if causal,
-             writes N_q + N_k·(d + d_v) + (T_c + 1)·N_q·d, T_c likewise   [elements; exactly cost.fa2_backward]
+             writes N_q + N_k·(d + d_v) + (T_c + 1)·N_q·d, T_c likewise   [elements]
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2, without two loads of its line 9: O_i, which nothing uses, and
              dQ_i, which line 15 loads again
     New:     against fa1_backward: L instead of l and m; D once instead of in every step, so O leaves the loop; causal
              tiles skipped, which is ours
     """
-    shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
+    shift, scale, _, B_r, B_c = prepare_backward(Q, K, V, O, dO, causal, scale, B_r, B_c, L=L)
     D = _preprocess(O, dO, L, B_r)                                          # (N_q,)
     dQ = torch.zeros(Q.shape, dtype=L.dtype, device=Q.device)                   # (N_q, d)  a sum over the key blocks
     dK = K.new_empty(K.shape)                                                   # (N_k, d)
@@ -35,11 +32,11 @@ def fa2_backward_two_pass(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=No
     """The same gradients by two kernels: dK, dV with the key block fixed, then dQ with the query block fixed.
 
     Traffic: reads 2·N_q·d_v + N_k·(d + d_v) + T_c·N_q·(d + d_v + 2) + N_q·(d + d_v + 2) + T_r·N_k·(d + d_v), less if
-             causal, writes N_q + N_k·(d + d_v) + N_q·d   [elements; exactly cost.fa2_backward_two_pass]
+             causal, writes N_q + N_k·(d + d_v) + N_q·d   [elements]
     New:     against fa2_backward: each gradient is written once, in a fixed order of additions; S and dP are computed
              twice, 7 matrix products a tile instead of 5
     """
-    shift, scale, B_r, B_c = _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c)
+    shift, scale, _, B_r, B_c = prepare_backward(Q, K, V, O, dO, causal, scale, B_r, B_c, L=L)
     D = _preprocess(O, dO, L, B_r)                                          # (N_q,)
     dQ = Q.new_empty(Q.shape)                                                   # (N_q, d)
     dK = K.new_empty(K.shape)                                                   # (N_k, d)
@@ -51,13 +48,6 @@ def fa2_backward_two_pass(Q, K, V, O, dO, L, *, causal=False, scale=None, B_r=No
         for rows in tiles(Q.shape[0], B_r):            # i, outer: Q_i is fixed
             _query_block(Q, K, V, dO, L, D, dQ, rows, B_c, shift, scale)
     return dQ, dK, dV
-
-
-def _arguments(Q, K, V, O, dO, L, causal, scale, B_r, B_c):
-    """Check all of them. Returns: shift, scale, B_r, B_c"""
-    shift, scale, acc, B_r, B_c = prepare(Q, K, V, causal, scale, B_r, B_c, **BACKWARD)
-    check_like(O=(O, (len(Q), V.shape[1]), Q.dtype), dO=(dO, (len(Q), V.shape[1]), Q.dtype), L=(L, (len(Q),), acc))
-    return shift, scale, B_r, B_c
 
 
 def _preprocess(O, dO, L, B_r):

@@ -1,18 +1,15 @@
 """Attention as the formula says it: every intermediate is a matrix in HBM."""
 
 import torch
+from torch import inf
 
 from flashlab.validate import check_bool, check_qkv, check_scale
-
-inf = float("inf")
 
 
 def naive_forward(Q, K, V, *, causal=False, scale=None):
     """softmax(scale · Q Kᵀ) V, one PyTorch operation after the other.
 
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v) -> O (N_q, d_v), L (N_q,) natural-log logsumexp (float32, or float64)
-    Traffic: reads (N_q + N_k)·d + 4·N_q·N_k + N_k·d_v, writes 3·N_q·N_k + N_q·(d_v + 1)
-             [elements, no mask; exactly cost.naive_forward]
+    Traffic: reads (N_q + N_k)·d + 4·N_q·N_k + N_k·d_v, writes 3·N_q·N_k + N_q·(d_v + 1)   [elements, no mask]
     Source:  Vaswani et al. 2017, arXiv:1706.03762, equation 1
     """
     check_qkv(Q, K, V)

@@ -1,19 +1,16 @@
 """The gradients of attention as the chain rule says it: every intermediate is a matrix in HBM."""
 
 import torch
+from torch import inf
 
 from flashlab.validate import check_bool, check_like, check_qkv, check_scale
-
-inf = float("inf")
 
 
 def naive_backward(Q, K, V, dO, *, causal=False, scale=None):
     """From dO, the gradient of a loss with respect to O, back to Q, K and V, one PyTorch operation after the other.
 
-    Shapes:  Q (N_q, d), K (N_k, d), V (N_k, d_v), dO (N_q, d_v) -> dQ, dK, dV, each like its tensor
     Traffic: reads 11·N_q·N_k + 3·(N_q + N_k)·d + (2·N_q + N_k)·d_v + N_q,
-             writes 7·N_q·N_k + 2·(N_q + N_k)·d + N_k·d_v + N_q
-             [elements, no mask; exactly cost.naive_backward]
+             writes 7·N_q·N_k + 2·(N_q + N_k)·d + N_k·d_v + N_q   [elements, no mask]
     Source:  Dao et al. 2022, arXiv:2205.14135, Algorithm 3, which reads P from HBM: here it is computed again
     """
     check_qkv(Q, K, V)

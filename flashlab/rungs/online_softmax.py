@@ -4,11 +4,10 @@ A softmax state is (O, m, l): m the largest score seen, l the sum of exp(score �
 """
 
 import torch
+from torch import inf
 
 from flashlab.memory import kernel, load, store, tiles
 from flashlab.validate import check_bool, check_positive, check_qkv, check_scale, describe
-
-inf = float("inf")
 
 
 def softmax_three_pass(x, *, B=1):
@@ -34,7 +33,6 @@ def softmax_three_pass(x, *, B=1):
 def softmax_two_pass(x, *, B=1):
     """softmax of a vector with maximum and sum found together: when the maximum grows, the old sum is rescaled.
 
-    Shapes:  x (N,) -> (N,); B elements are read at a time
     Traffic: reads 2·N, writes N   [elements]
     Source:  Milakov and Gimelshein 2018, arXiv:1805.02867, Algorithm 3
     New:     against softmax_three_pass: the first two passes become one
@@ -57,7 +55,7 @@ def softmax_two_pass(x, *, B=1):
 def softmax_weighted_sum(x, v, *, B=1):
     """softmax(x) · v in a single pass: the weights are never written down, so nothing has to be visited again.
 
-    Shapes:  x (N,), v (N, d_v) -> (d_v,); B elements are read at a time
+    Shapes:  x (N,), v (N, d_v) -> (d_v,)
     Traffic: reads N + N·d_v, writes d_v   [elements]
     New:     against softmax_two_pass: the weighted sum is rescaled like l, and divided once at the end
     """
@@ -99,8 +97,7 @@ def merge(state_a, state_b):
 def online_softmax_forward(Q, K, V, *, causal=False, scale=None):
     """Exact attention that never stores S: each query walks the keys one at a time.
 
-    Traffic: reads N_q·d + N_q·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)
-             [elements; exactly cost.online_softmax_forward]
+    Traffic: reads N_q·d + N_q·N_k·(d + d_v), fewer if causal, writes N_q·(d_v + 1)   [elements]
     Source:  Rabe and Staats 2021, arXiv:2112.05682
     New:     against naive: no N_q x N_k matrix; but every query reads all keys and values again
     """

@@ -1,12 +1,11 @@
 """Flash-Decoding, forward: the keys are split among programs, and a second kernel merges what they found."""
 
 import torch
+from torch import inf
 
 from flashlab.memory import kernel, load, store, tiles
 from flashlab.tiles import all_hidden, hidden, prepare
 from flashlab.validate import check_positive
-
-inf = float("inf")
 
 
 def split_kv_forward(Q, K, V, *, causal=False, scale=None, splits=4, B_r=None, B_c=None):
@@ -14,7 +13,7 @@ def split_kv_forward(Q, K, V, *, causal=False, scale=None, splits=4, B_r=None, B
 
     Splits:  the T_c key blocks in `splits` chunks, or T_c if that is less, that differ by a block at most
     Traffic: reads splits·N_q·d + T_r·N_k·(d + d_v), fewer if causal, and splits·N_q·(d_v + 1) to merge;
-             writes (splits + 1)·N_q·(d_v + 1)   [elements; exactly cost.split_kv_forward]
+             writes (splits + 1)·N_q·(d_v + 1)   [elements]
     Source:  Dao, Haziza, Massa, Sizov 2023, Flash-Decoding for long-context inference
     New:     against fa2: the key blocks of a query block go to several programs; a second kernel merges their O and L
     """
