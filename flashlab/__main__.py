@@ -35,6 +35,7 @@ def main(argv=None):
                                      epilog=f"commands (each has its own --help):\n{listing}")
     parser.add_argument("--version", action="version", version=f"flashlab {flashlab.__version__}")
     parser.add_argument("command", choices=COMMANDS, metavar="command", help="one of those below")
+    sys.stdout = sys.stdout or open(os.devnull, "w")          # noqa: SIM115    it was closed: `>&-`
     typed.readable(sys.stdout, sys.stderr)
     command, rest = parser.parse_args(argv[:1]).command, argv[1:]     # what follows belongs to the command
     try:
@@ -46,6 +47,12 @@ def main(argv=None):
         return 130                                            # as a shell says of what Ctrl-C ended
     except BrokenPipeError:                                   # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())     # nor is there anyone to flush to at the end
+        return 1
+    except OSError as error:
+        if error.filename is not None:                        # not stdout, which has none
+            raise
+        print(f"the output could not be written: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 

@@ -10,8 +10,8 @@
         store(O, rows, O_i)                    # SRAM -> HBM
 
 Outside a Memory, `kernel` only turns autograd off, `load` copies and `store` assigns, so a rung runs the same with and
-without it. ops.py says how each operation is counted. What is no operation is free: `print`, tolist(), and a number
-that no operation inside computed. A Memory sees only the thread that entered it.
+without it. ops.py says how each operation is counted. `print` is free, and so is a number that no operation inside
+computed. A Memory sees only the thread that entered it.
 """
 
 import linecache
@@ -23,6 +23,7 @@ from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from flashlab import ops, torch_internals
@@ -243,7 +244,8 @@ class Memory(TorchDispatchMode):
                                    "store() it there")
         self.running = name, tensors
         try:
-            yield
+            with _ReadsPastOperations(self._check_place):
+                yield
         finally:                                             # tiles that still live are lost with the kernel
             self._lost |= dict.fromkeys(self._tiles, name)
             self._tiles.clear()
@@ -319,6 +321,23 @@ class Memory(TorchDispatchMode):
 
 def _refuse_triton(*_):
     raise MemoryModelError(f"a Triton kernel was launched inside Memory: {UNSEEN}")
+
+
+class _ReadsPastOperations(TorchFunctionMode):
+    """Inside a kernel: checks tolist(), numpy() and others that read memory without an operation Memory could see."""
+
+    READ_MEMORY = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__,
+                   torch.tensor, torch.as_tensor}            # the last two read lists of tensors with one element
+
+    def __init__(self, check_place):
+        super().__init__()
+        self.check_place = check_place
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in self.READ_MEMORY:
+            for n, T in enumerate(ops.tensors(args)):
+                self.check_place(func.__name__.strip("_"), n, T)
+        return func(*args, **(kwargs or {}))
 
 
 def _user_frame():

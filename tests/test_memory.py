@@ -168,12 +168,19 @@ def test_a_number_needs_no_load_and_an_element_of_a_tensor_does():
     assert mem.read == 48
 
 
-def test_an_array_is_refused_on_chip_and_print_is_free():
+def test_what_reads_past_pytorchs_operations_is_refused_in_hbm():
+    peeks = (lambda T: T.tolist(), lambda T: T.numpy(), lambda T: T[0].tolist(),
+             lambda T: torch.tensor([1.0, T[0, 0], T[1, 1]]))
     with Memory(), kernel("k", A=A):
+        for peek in peeks:
+            with pytest.raises(MemoryModelError, match=r"in kernel 'k': operand 0, A .* is in HBM.*load\(A, rows\)"):
+                peek(A)
+            assert len(peek(load(A, slice(None)))) >= 3
         for peek in (torch.from_numpy, torch.as_tensor):
             with pytest.raises(MemoryModelError, match="a NumPy array .* is in HBM"):
                 peek(ARRAY)
         assert "tensor(" in repr(A) and "11." in f"{A}", "print is for the reader"
+    assert A.tolist()[0][1] == 1
 
 
 def test_views_and_shapes_of_tensors_in_hbm_move_nothing():

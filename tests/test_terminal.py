@@ -96,6 +96,14 @@ def test_ctrl_c_ends_a_command_in_a_line(sandbox):
     assert run.returncode == 130 and not error.strip()
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize("to, code, said", [
+    (">/dev/full", 1, "the output could not be written: No space left on device\n"), (">&-", 0, "")])
+def test_an_output_that_takes_nothing_ends_in_a_line(to, code, said):
+    run = subprocess.run(["sh", "-c", f"{sys.executable} -m flashlab ladder {to}"], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (code, said)
+
+
 def test_the_version_is_the_packages(capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(["--version"])
