@@ -17,8 +17,8 @@ from flashlab.validate import describe
 
 NAME = "FlashLab"    # not flashlab: transformers looks up every name with "flash" in it in its own list of packages
 INSTEAD = 'Load this model with attn_implementation="eager".'
-OWN_ATTENTION = ("the layers of this model compute their attention themselves and do not ask transformers' "
-                 f"AttentionInterface for it: flash_attention cannot take their place. {INSTEAD}")
+OWN_ATTENTION = ("computes its attention itself and does not ask transformers' AttentionInterface for it: "
+                 f"flash_attention cannot take its place. {INSTEAD}")
 LEFT_OUT = {                                           # arguments of some models' layers that flash_attention lacks
     "softcap": "capped scores", "position_bias": "a bias of the scores", "s_aux": "attention sinks",
     "sinks": "attention sinks", "head_mask": "a mask of heads", "indices": "a choice of single keys",
@@ -30,23 +30,37 @@ def register():
     """Make attn_implementation="FlashLab" known to transformers, and return that name. A second time does no harm.
 
     Taken:   causal attention and attention both ways; grouped heads; sliding windows; a cache that grows (prefill,
-             several tokens or one at a time); padding, by packing the tokens that are kept; packed sequences, told by
+             several tokens or one at a time) or a static one; padding, by packing the tokens that are kept; packed sequences, told by
              position_ids or cu_seq_lens_q; attention to an encoder; dropout where flash_attention has it
     Padding: outputs of padding are 0 where the attention is causal or has a window
-    Left out: capped scores, biases, sinks, masks of four dimensions or of a pattern of their own, static and paged
-             caches, models that compute their attention themselves, output_attentions. Each raises, in words
+    Left out: capped scores, biases, sinks, masks of four dimensions or of a pattern of their own, paged caches, models
+             that compute their attention themselves (when they are made), output_attentions. Each raises, in words
     Compile: torch.compile takes such models, with breaks of its graph where it looks at numbers of the mask
     Raises:  ModuleNotFoundError without transformers
     Tested:  transformers 5.23
     """
     try:
-        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("huggingface.register needs transformers, which flashlab does not install by itself: "
                                   f"pip install 'transformers>=5.23' ({error})") from error
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, mask)
+    theirs = PreTrainedModel.get_correct_attn_implementation       # each model asks it about its name, as it is made
+    if theirs.__module__ != __name__:
+        PreTrainedModel.get_correct_attn_implementation = _refusing_own_attention(theirs)
     return NAME
+
+
+def _refusing_own_attention(check):
+    """transformers' check of a name, which takes ours for a model whose layers never look it up, or not in time."""
+    def checked(model, name, *args, **options):
+        ancestors = [cls for cls in type(model).__mro__ if hasattr(cls, "_can_set_attn_implementation")][:-1]
+        if name == NAME and not any(cls._can_set_attn_implementation() for cls in ancestors):
+            raise ValueError(f"{type(model).__name__} {OWN_ATTENTION}")
+        return check(model, name, *args, **options)
+
+    return checked
 
 
 class Seen(NamedTuple):
@@ -54,16 +68,22 @@ class Seen(NamedTuple):
 
     causal: bool
     window: tuple[int, int] | None = None              # as flash_attention takes it
+    N_k: int | None = None                             # so many keys are there; a static cache has room for more
     queries: torch.Tensor | None = None                # places of the kept tokens among all B * N_q, in order
     keys: torch.Tensor | None = None                   # the same among all B * N_k
     cu_seqlens_q: torch.Tensor | None = None           # where each sequence begins among the kept
     cu_seqlens_k: torch.Tensor | None = None
 
+    ndim = 4                                           # generate makes the mask of a static cache ahead of the model
+
+    def contiguous(self):
+        return self
+
     def __radd__(self, scores):                        # a layer takes this for a mask and adds it to its scores
-        raise ValueError(OWN_ATTENTION)
+        raise ValueError(f"A layer of this model {OWN_ATTENTION}")
 
     def __getattr__(self, name):                       # or asks for its size, its dtype, ...
-        raise AttributeError(f"{OWN_ATTENTION} (it asks its mask for {name!r})")
+        raise AttributeError(f"A layer of this model {OWN_ATTENTION} (it asks its mask for {name!r})")
 
 
 def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, sliding_window=None,
@@ -74,6 +94,7 @@ def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=No
     _refuse(type(module).__name__, seen, key, sliding_window, output_attentions, options)
     if cu_seq_lens_q is not None:
         seen = _packed_by_the_caller(seen, query, cu_seq_lens_q, cu_seq_lens_k)
+    key, value = key[:, :, : seen.N_k], value[:, :, : seen.N_k]
     query, key = query.to(value.dtype), key.to(value.dtype)        # rotary embeddings may leave Q and K in float32
     chosen = {"causal": seen.causal, "window": seen.window, "scale": scaling, "dropout_p": dropout}
     if seen.cu_seqlens_q is None:
@@ -129,28 +150,31 @@ def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function
     It is asked about neighbours only: that tells causal attention from attention both ways, and where sequences begin.
     local_size is the length of a window, or that of chunks, which are sequences of their own.
     """
+    if isinstance(attention_mask, Seen):               # made by generate
+        return attention_mask
     if use_vmap:
         raise ValueError("this model adds a pattern of its own to the mask (or_mask_function or and_mask_function), "
                          f"which may be anything: flash_attention takes causal masks, windows and padding. {INSTEAD}")
     causal, begins = _neighbours(mask_function, kv_offset + torch.arange(kv_length, device=device), batch_size)
     window = None if local_size is None else (local_size - 1, 0) if causal else (local_size, local_size)
+    end = int(q_offset) + q_length
+    begins = begins[:, : end - kv_offset] if causal else begins        # a static cache: the other keys are still to come
+    N_k = begins.shape[1]
     several = bool(begins[:, 1:].any())                # sequences in a row of the batch
     ordered = causal or window is not None or several  # it matters where a query stands among the keys
-    ends = int(q_offset) + q_length, kv_offset + kv_length
-    if ordered and ends[0] != ends[1]:
-        raise ValueError(f"the last query must stand at the last key, but queries end at {ends[0]} and keys at "
-                         f"{ends[1]}. A static cache does that, whose keys are not all there yet: use one that grows, "
-                         'cache_implementation="dynamic" or past_key_values=DynamicCache()')
+    if ordered and end != kv_offset + N_k:
+        raise ValueError(f"the last query must stand at the last key, but queries end at {end} and keys at "
+                         f"{kv_offset + N_k}")
     keep = _keep(attention_mask, kv_offset, begins)
     if not several and keep.all():
-        return Seen(causal, window) if ordered or not allow_is_bidirectional_skip else None
+        return Seen(causal, window, N_k) if ordered or not allow_is_bidirectional_skip else None
     holes = (keep[:, 1:] & ~keep[:, :-1]).sum(1) + keep[:, 0] > 1      # kept tokens begin more than once in the row
     if window is not None and holes.any():
         raise ValueError("attention_mask has padding between tokens to keep, and this model counts tokens, padding "
                          "too, in its window or chunks. Pad on the left, as generate wants it, or on the right")
     # Causal queries that are padding go, too, so that the rest keep their places among the keys.
     sequence = begins.flatten().cumsum(0).view(begins.shape) - 1
-    keep_q, sequence_q = keep[:, kv_length - q_length:], sequence[:, kv_length - q_length:]
+    keep_q, sequence_q = keep[:, N_k - q_length:], sequence[:, N_k - q_length:]
     if not ordered:                                    # every query sees all kept keys of its row
         keep_q = keep.new_ones(batch_size, q_length)
         sequence_q = sequence[:, :1].expand(batch_size, q_length)
@@ -158,7 +182,7 @@ def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function
     lengths = [torch.bincount(kept, minlength=count) for kept in (sequence_q[keep_q], sequence[keep])]
     cu_seqlens = [torch.nn.functional.pad(each.cumsum(0), (1, 0)).int() for each in lengths]
     places = [kept.flatten().nonzero().squeeze(1) for kept in (keep_q, keep)]
-    return Seen(causal, window, *places, *cu_seqlens)
+    return Seen(causal, window, N_k, *places, *cu_seqlens)
 
 
 def _neighbours(mask_function, tokens, B):
