@@ -7,6 +7,7 @@ Once in each forward pass a model asks `mask` which keys a query sees: it return
 tensor N_q x N_k. Then each layer calls `attention` with Q, K, V and that Seen.
 """
 
+import sys
 from typing import NamedTuple
 
 import torch
@@ -56,7 +57,8 @@ def _refuse_own_attention(PreTrainedModel):
 
     def checked(model, name, *args, **options):
         family = [cls for cls in type(model).__mro__ if issubclass(cls, PreTrainedModel)][-2]
-        if name == NAME and not family._can_set_attn_implementation():
+        own_list = any(each.endswith("ATTENTION_CLASSES") for each in vars(sys.modules[family.__module__]))
+        if name == NAME and (own_list or not family._can_set_attn_implementation()):
             raise refusal(f"{type(model).__name__} {OWN_ATTENTION}")
         return check(model, name, *args, **options)
 
@@ -121,9 +123,11 @@ def _packed_by_the_caller(seen, query, cu_seq_lens_q, cu_seq_lens_k):
 
 def _refuse(layer, seen, output_attentions, options):
     """Raise ValueError on every request that would be ignored in silence."""
-    from transformers.utils.output_capturing import _active_collector as collected
+    if not torch.compiler.is_compiling():              # not every layer is told, and Dynamo cannot read it
+        from transformers.utils.output_capturing import _active_collector as collected
 
-    if output_attentions or any("attentions" in name for name in collected.get() or ()):   # not all layers are told
+        output_attentions = output_attentions or any("attentions" in name for name in collected.get() or ())
+    if output_attentions:
         raise refusal("output_attentions=True asks for attention weights, which flash_attention never stores")
     for name, what in LEFT_OUT.items():
         if options.get(name) is not None:
