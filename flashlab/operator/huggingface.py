@@ -117,8 +117,7 @@ def _packed_by_the_caller(seen, query, cu_seq_lens_q, cu_seq_lens_k):
         return seen
     if query.shape[0] != 1:
         raise ValueError(f"cu_seq_lens_q is for sequences packed into a batch of size 1, which is {query.shape[0]}")
-    keys = cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k
-    return seen._replace(cu_seqlens=[cu_seq_lens_q.int(), keys.int()])
+    return seen._replace(cu_seqlens=[cu_seq_lens_q.int(), cu_seq_lens_k.int()])
 
 
 def _refuse(layer, seen, output_attentions, options):
@@ -163,8 +162,8 @@ def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function
     keep = _keep(attention_mask, kv_offset, begins)
     if not several and keep.all():
         return Seen(causal, window, N_k) if ordered or not allow_is_bidirectional_skip else None
-    holes = (keep[:, 1:] & ~keep[:, :-1]).sum(1) + keep[:, 0] > 1      # kept tokens begin more than once in the row
-    if window is not None and holes.any():
+    parts = (keep[:, 1:] & ~keep[:, :-1]).sum(1) + keep[:, 0]          # (B,) runs of kept tokens in a row
+    if window is not None and parts.max() > 1:
         raise ValueError("attention_mask has padding between tokens to keep, and this model counts tokens, padding "
                          "too, in its window or chunks. Pad on the left, as generate wants it, or on the right")
     # Causal queries that are padding go, too, so that the rest keep their places among the keys.
@@ -182,8 +181,7 @@ def _neighbours(mask_function, tokens, B):
     """Is the attention causal?, and (B, N_k): does a sequence begin at this token?"""
     rows, head = torch.arange(B, device=tokens.device)[:, None], tokens.new_zeros(())
     left, right = tokens[None, :-1], tokens[None, 1:]
-    ahead = mask_function(rows, head, left, right).expand(B, -1)       # (B, N_k - 1)
-    back = mask_function(rows, head, right, left).expand(B, -1)        # (B, N_k - 1)
+    ahead, back = (mask_function(rows, head, *pair).expand(B, -1) for pair in ((left, right), (right, left)))
     causal = len(tokens) > 1 and not ahead.any()       # a single key has nothing ahead of it
     if not causal and not torch.equal(ahead, back):
         raise refusal("some tokens of this model see the next one and some do not, as those of an image may")
