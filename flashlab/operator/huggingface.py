@@ -69,7 +69,7 @@ class Seen(NamedTuple):
     """The keys that a query sees. With cu_seqlens the tokens are packed: each sequence sees itself."""
 
     causal: bool
-    window: tuple[int, int] | None = None              # as flash_attention takes it
+    window: tuple | None = None                        # as flash_attention takes it
     N_k: int | None = None                             # keys so far; a static cache has room for more
     places: list | None = None                         # of the kept queries among all B * N_q, and of the kept keys
     cu_seqlens: list | None = None                     # where each sequence begins among the kept queries, and keys
@@ -111,12 +111,12 @@ def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=No
 def _packed_by_the_caller(seen, query, cu_seq_lens_q, cu_seq_lens_k):
     """The sequences that a data collator has packed. Its cu_seq_lens_q means what cu_seqlens_q means here."""
     if seen.cu_seqlens is not None:                    # the mask has found sequences in position_ids: the same?
-        if (found := len(seen.cu_seqlens[0])) != len(cu_seq_lens_q):
+        if len(seen.cu_seqlens[0]) != len(cu_seq_lens_q):
             raise ValueError(f"cu_seq_lens_q tells of {len(cu_seq_lens_q) - 1} sequences, attention_mask, position_ids "
-                             f"or chunks of {found - 1}. Leave out one of them")
+                             f"or chunks of {len(seen.cu_seqlens[0]) - 1}. Leave out one of them")
         return seen
-    if query.shape[0] != 1:
-        raise ValueError(f"cu_seq_lens_q is for sequences packed into a batch of size 1, which is {query.shape[0]}")
+    if len(query) != 1:
+        raise ValueError(f"cu_seq_lens_q is for sequences packed into a batch of size 1, which is {len(query)}")
     return seen._replace(cu_seqlens=[cu_seq_lens_q.int(), cu_seq_lens_k.int()])
 
 
@@ -143,7 +143,8 @@ def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function
 
     attention_mask (B, tokens so far), False for padding. mask_function(b, h, q, k) tells whether token q sees token k.
     It is asked about neighbours only: that tells causal attention from attention both ways, and where sequences begin.
-    local_size is the length of a window, or that of chunks, which are sequences of their own.
+    local_size is the length of a window, or that of chunks, which are sequences of their own. A sliding cache has the
+    keys from kv_offset on.
     """
     if isinstance(attention_mask, Seen):               # generate has asked before
         return attention_mask
@@ -159,7 +160,10 @@ def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function
     ordered = causal or window is not None or several  # it matters where a query stands among the keys
     if ordered and end != kv_offset + N_k:
         raise refusal(f"the last query must stand at the last key, but queries end at {end}, keys at {kv_offset + N_k}")
-    keep = _keep(attention_mask, kv_offset, begins)
+    keep = torch.ones_like(begins) if attention_mask is None else attention_mask[:, kv_offset : kv_offset + N_k].bool()
+    if keep.shape != begins.shape:
+        raise ValueError(f"attention_mask must have {kv_offset + N_k} numbers for each of {batch_size} rows, one for "
+                         f"each token so far, got {describe(attention_mask)}")
     if not several and keep.all():
         return Seen(causal, window, N_k) if ordered or not allow_is_bidirectional_skip else None
     parts = (keep[:, 1:] & ~keep[:, :-1]).sum(1) + keep[:, 0]          # (B,) runs of kept tokens in a row
@@ -186,14 +190,3 @@ def _neighbours(mask_function, tokens, B):
     if not causal and not torch.equal(ahead, back):
         raise refusal("some tokens of this model see the next one and some do not, as those of an image may")
     return causal, torch.cat([back.new_ones(B, 1), ~back], 1)
-
-
-def _keep(attention_mask, first, begins):
-    """(B, N_k): is this key kept? attention_mask (B, tokens so far); a sliding cache has the keys from `first` on."""
-    if attention_mask is None:
-        return torch.ones_like(begins)
-    keep = attention_mask[:, first : first + begins.shape[1]].bool()
-    if keep.shape != begins.shape:
-        raise ValueError(f"attention_mask must have {first + begins.shape[1]} numbers for each of {len(begins)} rows, "
-                         f"one for each token so far, got {describe(attention_mask)}")
-    return keep
