@@ -41,6 +41,8 @@ MODELS = {                                             # name: class, options, w
         encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=64)),
 }
 DECODERS = ["llama", "mistral", "gpt2", "gemma3", "llama4"]
+GREEDY = dict(max_new_tokens=6, do_sample=False, pad_token_id=0, eos_token_id=None, output_logits=True,
+              return_dict_in_generate=True)
 WITH_WINDOWS = ["mistral", "gemma3", "llama4", "modernbert"]
 LEFT, RIGHT, BETWEEN = torch.ones(3, B, N, dtype=torch.long)
 LEFT[0, :4], LEFT[2, :7], BETWEEN[1, 4:7] = 0, 0, 0
@@ -49,7 +51,7 @@ RIGHT[:] = LEFT.flip(1)
 
 def models(name, **changed):
     """(eager, ours) with the same weights, large enough that attention is far from uniform."""
-    kind, options = MODELS[name]
+    kind, options = MODELS.get(name) or (name, MORE_MODELS[name])
     kind = getattr(transformers, kind)
     config = kind.config_class(**options | changed)
     for spread in ("initializer_range", "init_std"):
@@ -116,23 +118,39 @@ def test_the_window_is_exact(window):
     assert max_error(of_another, of_eager) > 0.01
 
 
+def same_text(eager, ours):
+    assert torch.equal(eager.sequences, ours.sequences)
+    same(torch.cat(eager.logits), torch.cat(ours.logits))
+
+
 @pytest.mark.parametrize("padding", [None, LEFT], ids=["full", "padded"])
-@pytest.mark.parametrize("name", DECODERS)
-def test_generate(name, padding, monkeypatch):
-    """Prefill, then one token at a time against a cache; the window is full before the end."""
-    (eager, ours), sizes, attention = models(name), [], transformers.AttentionInterface()["FlashLab"]
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("name, window", [*((name, 5) for name in [*DECODERS, "bart"]), ("mistral", N + 3)])
+def test_generate(name, window, cache, padding, monkeypatch):
+    """Prefill, then one token at a time against a cache; a window is full at once or before the end."""
+    both = models(name, **{"sliding_window": window} if name == "mistral" else {})
+    sizes, attention = [], transformers.AttentionInterface()["FlashLab"]
 
     def spy(module, Q, K, *rest, **options):
         sizes.append((Q.shape[2], K.shape[2]))
         return attention(module, Q, K, *rest, **options)
 
     monkeypatch.setitem(transformers.AttentionInterface._global_mapping, "FlashLab", spy)
-    given = inputs(name, padding) | dict(max_new_tokens=6, do_sample=False, pad_token_id=0, eos_token_id=None,
-                                         output_logits=True, return_dict_in_generate=True)
-    theirs, mine = eager.generate(**given), ours.generate(**given)
-    assert torch.equal(theirs.sequences, mine.sequences)
-    same(torch.cat(theirs.logits), torch.cat(mine.logits))
-    assert sizes[0] == (N, N) and sizes[-1] == ((1, 5) if name == "mistral" else (1, N + 5))
+    given = inputs(name, padding) | GREEDY
+    same_text(*(model.generate(**given, cache_implementation=cache) for model in both))
+    assert sizes[-1] == (1, {"mistral": window, "bart": N}.get(name, N + 5))
+    assert name != "llama" or sizes[0] == (N, N if cache == "dynamic" else N + 5)
+
+
+def test_compiled_generate():
+    """One graph for the first token against a static cache, and two for all others: the mask breaks none."""
+    compiled, given = transformers.CompileConfig(backend="eager", mode=None), inputs("llama", LEFT) | GREEDY
+    compiled._compile_all_devices = True
+    eager, ours = models("llama", num_hidden_layers=1)
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    same_text(eager.generate(**given), ours.generate(**given, cache_implementation="static", compile_config=compiled))
+    assert 1 <= counters["stats"]["unique_graphs"] <= 3 and not counters["graph_break"]
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -235,44 +253,39 @@ def test_a_single_key_of_an_encoder():
     same(*logits(models("bart"), **inputs("bart") | {"input_ids": torch.full((B, 1), 7)}))
 
 
-GEMMA2 = ("Gemma2ForCausalLM", GROUPED | dict(head_dim=8))
-BLOOM = ("BloomForCausalLM", dict(vocab_size=99, hidden_size=32, n_layer=1, n_head=4))
-T5 = ("T5ForConditionalGeneration", dict(vocab_size=99, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4))
-DECODER = dict(decoder_input_ids=torch.ones(B, 2, dtype=torch.long))
-REFUSED = {                                            # model, what it is called with, words of the error
-    "output_attentions": ("llama", dict(output_attentions=True), "output_attentions=True .* never stores.*eager"),
-    "mask of four dimensions": ("llama", dict(attention_mask=torch.zeros(B, 1, N, N)),
-                                "attention_mask must be 2-D.*LlamaAttention passes a float32 tensor"),
-    "soft-capping": (GEMMA2, {}, "Gemma2Attention asks for capped scores .softcap.*eager"),
-    "an attention of its own": (BLOOM, {}, "compute their attention themselves.*eager"),
-    "bias": (T5, DECODER, "asks for a bias of the scores .position_bias.*eager"),
-    "padding in a window": ("mistral", dict(attention_mask=BETWEEN), "padding between tokens to keep.*Pad on the left"),
-    "chunks that do not know the sequences": ("llama4", dict(cu_seq_lens_q=torch.tensor([0, N])),
-                                              "cu_seq_lens_q tells of 1 sequences, .* of 12"),
-    "mask too short": ("llama", dict(attention_mask=LEFT[:, :-1]), "must have 13 numbers for each of 3 rows"),
+ASKS_NOBODY = ["BloomForCausalLM", "FalconForCausalLM", "GPTJForCausalLM", "XLNetLMHeadModel", "GitForCausalLM"]
+MORE_MODELS = dict.fromkeys(ASKS_NOBODY, TEXT | dict(rotary_dim=4, d_head=8, vision_config=MODELS["vit"][1])) | {
+    "OPTForCausalLM": TEXT | dict(ffn_dim=48, word_embed_proj_dim=32),      # its layers are not told what it returns
+    "Gemma2ForCausalLM": GROUPED | dict(head_dim=8),
+    "T5ForConditionalGeneration": dict(vocab_size=99, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4),
+    "BigBirdPegasusForConditionalGeneration": MODELS["bart"][1] | dict(block_size=4),
 }
+DECODER = dict(decoder_input_ids=torch.ones(B, 2, dtype=torch.long))
+REFUSED = [                                            # model, what it is called with, words of the error
+    *((name, dict(output_attentions=True), "output_attentions=True .* never stores.*eager")
+      for name in ("llama", "gpt2", "OPTForCausalLM")),
+    ("llama", dict(attention_mask=torch.zeros(B, 1, N, N)),
+     "attention_mask must be 2-D.*LlamaAttention passes a float32 tensor"),
+    ("llama", dict(attention_mask=LEFT[:, :-1]), "must have 13 numbers for each of 3 rows"),
+    ("llama", dict(cu_seq_lens_q=torch.tensor([0, N])), "packed into a batch of size 1, which is 3"),
+    ("llama4", dict(cu_seq_lens_q=torch.tensor([0, N])), "cu_seq_lens_q tells of 1 sequences, .* chunks of 12"),
+    ("mistral", dict(attention_mask=BETWEEN), "padding between tokens to keep.*Pad on the left"),
+    *((name, {}, f"{name} computes its attention itself.*eager") for name in ASKS_NOBODY),
+    ("Gemma2ForCausalLM", {}, "Gemma2Attention asks for capped scores .softcap.*eager"),
+    ("T5ForConditionalGeneration", DECODER, "asks for a bias of the scores .position_bias.*eager"),
+    ("BigBirdPegasusForConditionalGeneration", DECODER | dict(attention_mask=LEFT), "A layer of this model computes"),
+]
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused(case, monkeypatch):
-    name, options, words = REFUSED[case]
-    if not isinstance(name, str):
-        monkeypatch.setitem(MODELS, "another", name)
-        name = "another"
+@pytest.mark.parametrize("name, options, words", REFUSED, ids=[words for *_, words in REFUSED])
+def test_what_is_refused(name, options, words):
     with pytest.raises(ValueError, match=words):
         models(name)[1](torch.randint(3, 99, (B, N)), **options)
 
 
-def test_layers_that_ask_a_mask_for_its_size_are_refused(monkeypatch):
-    sizes = dict(vocab_size=99, d_model=32, num_layers=1, attention_heads=4, ffn_dim=48)
-    monkeypatch.setitem(MODELS, "xglm", ("XGLMForCausalLM", sizes))
-    with pytest.raises(AttributeError, match="compute their attention themselves.*eager"):
-        models("xglm")[1](torch.randint(3, 99, (B, N)))
-
-
-def test_a_static_cache_is_refused():
-    with pytest.raises(ValueError, match="keys are not all there yet: use one that grows"):
-        models("llama")[1].generate(**inputs("llama"), max_new_tokens=2, cache_implementation="static")
+def test_a_layer_that_asks_its_mask_for_its_size_is_refused():
+    with pytest.raises(AttributeError, match="computes its attention itself.*it asks its mask for 'size'.*eager"):
+        huggingface.Seen(causal=True).size()
 
 
 def test_patterns_of_a_model_are_refused():
@@ -281,22 +294,12 @@ def test_patterns_of_a_model_are_refused():
 
     config, embeds = models("llama")[1].config, torch.zeros(B, N, 32)
     blocks = torch.full((B, N), -1)
-    assert create_causal_mask(config, embeds, None, None, block_sequence_ids=blocks) == huggingface.Seen(causal=True)
+    assert create_causal_mask(config, embeds, None, None, block_sequence_ids=blocks) == huggingface.Seen(True, N_k=N)
     blocks[1, 3:6] = 0
     with pytest.raises(ValueError, match="some tokens of this model see the next one"):
         create_causal_mask(config, embeds, None, None, block_sequence_ids=blocks)
     with pytest.raises(ValueError, match="adds a pattern of its own"):
         create_causal_mask(config, embeds, None, None, or_mask_function=causal_mask_function)
-
-
-def test_a_layer_with_a_window_and_a_mask_without_is_refused():
-    Q = torch.randn(1, 2, 9, 8)
-    huggingface.attention(torch.nn.Module(), Q, Q, Q, None, sliding_window=9)
-    with pytest.raises(ValueError, match="passes sliding_window=8, but"):
-        huggingface.attention(torch.nn.Module(), Q, Q, Q, None, sliding_window=8)
-    with pytest.raises(ValueError, match="the batch size must be 1, got 2"):
-        huggingface.attention(torch.nn.Module(), *[torch.randn(2, 2, 9, 8)] * 3, None,
-                              cu_seq_lens_q=torch.tensor([0, 9]))
 
 
 def test_without_transformers(monkeypatch):

@@ -21,7 +21,6 @@ BY_TEST = {
 REFUSALS = {
     "output_attentions=True": "attention weights",
     "attention_mask must be 2-D": "masks of four dimensions",
-    "the last query must stand at the last key": "a static cache",
     "padding between tokens to keep": "padding between tokens under a window",
     "a pattern of its own": "tokens of an image that see one another",
     "some tokens of this model see the next one and some do not": "tokens of an image that see one another",
