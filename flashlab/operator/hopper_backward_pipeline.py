@@ -10,7 +10,7 @@ one that starts more than TOGETHER later: on a GPU with that many SMs all get th
 from flashlab.kernels.gluon_adapter import add_by_tma, aggregate, gl, jit, mbarrier, tma
 from flashlab.kernels.hopper_words import ROWS, arrive, fetch, sync
 from flashlab.operator.hopper_words import Position, wait_for_sums
-from flashlab.operator.spans import read_table, rounds, within
+from flashlab.operator.spans import read_table, rounds, where_rows
 
 SLOT_FREE = gl.constexpr(6)            # named barriers 6, 7, ...: one a slot; Triton uses the first few itself
 DQ_READY = gl.constexpr(14)
@@ -59,9 +59,16 @@ class Block:
     )
 
     @jit
-    def tile(self, h, i, sizes):
-        """The i-th tile of the sequence's rows of the group's h-th query head, among the tiles of all heads."""
-        return (self.head * sizes.group + h) * sizes.tiles_of_a_head + self.first_tile + i
+    def tiles(self, sizes):
+        """How many tiles of a head the program walks."""
+        return (self.end - self.first) * sizes.consumers
+
+    @jit
+    def tile_at(self, n, sizes):
+        """The n-th tile that the program walks: its head in the group, its number in the sequence, and among all."""
+        h, k = n // self.tiles(sizes), n % self.tiles(sizes)
+        i = self.round_at(k // sizes.consumers, sizes) * sizes.consumers + k % sizes.consumers
+        return h, i, (self.head * sizes.group + h) * sizes.tiles_of_a_head + self.first_tile + i
 
     @jit
     def round_at(self, k, sizes):
@@ -105,22 +112,27 @@ def block_of(sizes):
     else:
         j, start_k, N_k, start_q, N_q, sequence = read_table(sizes.table, j)
         first_tile = (start_q // sizes.keys + sequence) * sizes.consumers          # in whole rounds
-    first, whole_from, whole_to, end = rounds(j, N_q, N_k, sizes.left, sizes.right, sizes.causal, sizes.keys)
-    return Block(head, j, start_k, N_k, start_q, N_q, first_tile, first, whole_from, whole_to, end)
+    return Block(head, j, start_k, N_k, start_q, N_q, first_tile, *rounds(j, N_q, N_k, sizes))
+
+
+@jit
+def last_groups_first(j, blocks):
+    """The j-th block of a head to start. The last TOGETHER blocks start first: causal, they have their turns first."""
+    last = (blocks - 1) // TOGETHER * TOGETHER         # where the last group begins, which may be a short one
+    n = j - (blocks - last)                            # how many blocks came after it
+    return gl.where(n < 0, last + j, last - (n // TOGETHER + 1) * TOGETHER + n % TOGETHER)
 
 
 # ---- the producer
 
 
 @jit
-def fetch_keys(source, full, target, block, shared):
+def fetch_keys(source, full, target, block, sizes):
     """Have the block's K or V copied."""
-    sizes = shared.sizes
-    b, h = block.head // sizes.H_kv, block.head % sizes.H_kv
+    b, h = block.head // sizes.H_kv, block.head % sizes.H_kv // sizes.parts
     mbarrier.expect(full, sizes.consumers * source.block_type.nbytes)  # TMA counts the zeros past the ends, too
     for c in gl.static_range(sizes.consumers):
-        row = (block.j * sizes.consumers + c) * ROWS
-        where = [b, h // sizes.parts, row, 0] if sizes.table is None else within(block.start_k, block.N_k, h, row)
+        where = where_rows(b, h, (block.j * sizes.consumers + c) * ROWS, block.start_k, block.N_k, sizes.table)
         tma.async_copy_global_to_shared(source, where, full, target.index(c))
 
 
@@ -130,19 +142,17 @@ def producer(shared):
     sizes = shared.sizes
     block = block_of(sizes)
     b, h_kv = block.head // sizes.H_kv, block.head % sizes.H_kv
-    fetch_keys(shared.K, shared.K_full, shared.K_s, block, shared)
-    at, tiles = Position(0, 0), (block.end - block.first) * sizes.consumers
-    for n in range(0, sizes.group * tiles):
-        h, k = n // tiles, n % tiles
-        i = block.round_at(k // sizes.consumers, sizes) * sizes.consumers + k % sizes.consumers
-        tile, slot = block.tile(h, i, sizes), at.slot
+    fetch_keys(shared.K, shared.K_full, shared.K_s, block, sizes)
+    at = Position(0, 0)
+    for n in range(0, sizes.group * block.tiles(sizes)):
+        h, i, tile = block.tile_at(n, sizes)
+        slot = at.slot
         if n >= sizes.stages:
             sync(slot + SLOT_FREE, sizes.consumers * 128 + 32)
-        h_q, row = h_kv * sizes.group + h, i * ROWS
-        where = [b, h_q, row, 0] if sizes.table is None else within(block.start_q, block.N_q, h_q, row)
+        where = where_rows(b, h_kv * sizes.group + h, i * ROWS, block.start_q, block.N_q, sizes.table)
         fetch(shared.Q, where, shared.Q_full.index(slot), shared.Q_s.index(slot))
         if n == 0:                                     # S comes first, and does not need it
-            fetch_keys(shared.V, shared.V_full, shared.V_s, block, shared)
+            fetch_keys(shared.V, shared.V_full, shared.V_s, block, sizes)
         full = shared.dO_full.index(slot)
         mbarrier.expect(full, shared.dO.block_type.nbytes + 2 * ROWS * 4)
         tma.async_copy_global_to_shared(shared.dO, where, full, shared.dO_s.index(slot))
@@ -159,37 +169,23 @@ def adder(shared):
     """Have each tile of dQ added up in HBM as soon as it is there; in order, as soon as it is this program's turn."""
     sizes, dQ_s = shared.sizes, shared.dQ_s
     block = block_of(sizes)
-    tiles, seen = (block.end - block.first) * sizes.consumers, -1
+    tiles, seen = sizes.group * block.tiles(sizes), -1
     if tiles > 0:
         arrive(DQ_FREE, 160)
-    for m in range(0, sizes.group * tiles):
-        n = block.round_at(m % tiles // sizes.consumers, sizes)
-        tile = block.tile(m // tiles, n * sizes.consumers + m % sizes.consumers, sizes)
+    for n in range(0, tiles):
+        h, i, tile = block.tile_at(n, sizes)
         if sizes.ordered:
-            wait_for(shared.turns + tile, block.turn(n, sizes), seen)
+            wait_for(shared.turns + tile, block.turn(i // sizes.consumers, sizes), seen)
         sync(DQ_READY, 160)
         add_by_tma(shared.dQ, [tile * dQ_s.shape[0], 0], dQ_s)
         tma.store_wait(0)
-        if m + 1 < sizes.group * tiles:
+        if n + 1 < tiles:
             arrive(DQ_FREE, 160)
         if sizes.ordered:                              # look at the next number while these sums travel
-            n = block.round_at((m + 1) % tiles // sizes.consumers, sizes)
-            h = gl.minimum(sizes.group - 1, (m + 1) // tiles)
-            coming = block.tile(h, n * sizes.consumers + (m + 1) % sizes.consumers, sizes)
+            h, i, coming = block.tile_at(gl.minimum(n + 1, tiles - 1), sizes)
             seen = gl.atomic_add(shared.turns + coming, 0, sem="relaxed")
-            wait_for_sums(m)
+            wait_for_sums(n)
             gl.atomic_add(shared.turns + tile, 1, sem="release")
-
-
-# ---- whose turn it is
-
-
-@jit
-def last_groups_first(j, blocks):
-    """The j-th block of a head to start. The last TOGETHER blocks start first: causal, they have their turns first."""
-    last = (blocks - 1) // TOGETHER * TOGETHER         # where the last group begins, which may be a short one
-    n = j - (blocks - last)                            # how many blocks came after it
-    return gl.where(n < 0, last + j, last - (n // TOGETHER + 1) * TOGETHER + n % TOGETHER)
 
 
 @jit
