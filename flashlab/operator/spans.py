@@ -58,12 +58,12 @@ def blocks_seen(tile, first_row, rows: gl.constexpr, sizes):
     such rows.
     """
     first, end = 0, tile.N_k
-    place_after = gl.minimum(first_row + rows, tile.N_q) + tile.N_k - tile.N_q
-    if sizes.causal:
-        end = place_after
     if sizes.left is not None:
         first = gl.maximum(0, first_row + tile.N_k - tile.N_q - sizes.left) // sizes.keys
-        end = gl.minimum(tile.N_k, place_after + sizes.right)
+    if sizes.causal or sizes.left is not None:         # the key after the one that the last of the rows stands at
+        end = gl.minimum(first_row + rows, tile.N_q) + tile.N_k - tile.N_q
+    if sizes.left is not None:
+        end = gl.minimum(tile.N_k, end + sizes.right)
     end = (end + sizes.keys - 1) // sizes.keys
     if sizes.left is not None or sizes.table is not None:
         end = gl.maximum(end, first + 1)
