@@ -38,20 +38,13 @@ class Scales:
     """All scales in HBM: for each 64 rows of Q, and each block of K and V; those of V as logarithms to base 2."""
 
     fields = "Q K V"
-    constants = "two_sums"             # see issue_output
 
     @jit
-    def of_rows(self, task, sizes):
-        """What S of the task's rows is multiplied by in any block."""
-        T_q = (sizes.N_q + ROWS - 1) // ROWS
-        return task.scale_log2 * gl.load(self.Q + (task.head * T_q + task.first_row // ROWS))
-
-    @jit
-    def of_block(self, factor, task, j, sizes):
-        """What S of key block j is multiplied by, and log2 of V's scale. factor: of the task's rows"""
+    def of_block(self, task, j, sizes):
+        """What S of key block j is multiplied by, and log2 of V's scale."""
         T_k = (sizes.N_k + sizes.keys - 1) // sizes.keys
         first = task.head // sizes.group * T_k         # the head is b·H_q + h; over the group, it is b·H_kv + h_kv
-        return factor * gl.load(self.K + first + j), gl.load(self.V + first + j)
+        return task.scale_log2 * gl.load(self.K + first + j), gl.load(self.V + first + j)
 
 
 @aggregate
@@ -62,20 +55,22 @@ class State:
         "O PV due "                    # see issue_output
         "P m l "                       # P: the weights in hand, as `rounded` packs them; m: scaled
         "alpha V_log2 "                # what O is still to be multiplied by; log2 of the scale of V's block in hand
-        "at coming "                   # where in the rings the block in hand is, and the one after it
-        "factor"                       # of the task's rows
+        "at coming"                    # where in the rings the block in hand is, and the one after it
     )
 
 
 @jit
-def issue_output(state, alpha, P, V_j, two_sums: gl.constexpr):
-    """Start O = alpha · O + P V_j: (O, PV, due). With one sum O is PV; with two it is due · O + PV, still to be done.
+def issue_output(state, alpha, P, V_j):
+    """Start O = alpha · O + P V_j: (O, PV, due). With one sum PV is O; with two, at d = 128, due · O + PV is, still to
+    be added.
 
     Tensor cores add e4m3 products with about 14 bits, not float32's 24, and drop the rest: after thousands of keys that
     shows. With two sums they add up the keys of one block, and the threads add up the blocks, in float32: a
-    multiplication and addition where there was a multiplication. It takes d / 2 more registers.
+    multiplication and addition where there was a multiplication. It takes d / 2 more registers: at d = 256 there are
+    none left.
     """
     O, PV, due = state.O, state.PV, state.due
+    two_sums: gl.constexpr = PV.shape[1] == 128
     if two_sums:
         O, due = scaled_rows(O, due) + PV, alpha
         PV = gl.zeros(PV.shape, gl.float32, PV.type.layout)
@@ -118,11 +113,11 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     """As hopper_forward's. O is rescaled while S is computed, and P rounded when its registers are free: when the
     product with the one before is done."""
     m, at, coming, sizes = state.m, state.at, state.coming, shared.sizes
-    factor, V_log2 = shared.fp8.of_block(state.factor, task, n - 1, sizes)
+    factor, V_log2 = shared.fp8.of_block(task, n - 1, sizes)
     P = as_operand(state.P, state.PV)                  # before a product starts: instructions between would part them
     S = issue_scores(shared, coming, me)
     shared.V.wait(at)
-    O, PV, due = issue_output(state, state.alpha, P, shared.V.tile(at), shared.fp8.two_sums)
+    O, PV, due = issue_output(state, state.alpha, P, shared.V.tile(at))
     S = wgmma_wait(1, deps=[S])                        # S is there, the other product still runs
     shared.K.release(coming.slot)
 
@@ -138,7 +133,7 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     PV = wgmma_wait(0, deps=[PV])
     shared.V.release(at.slot)
     alpha = alpha * gl.exp2(state.V_log2 - V_log2)     # for O alone, which has V's scale; l has none
-    return State(O, PV, due, rounded(P_next), m_new, l, alpha, V_log2, coming, after, state.factor)
+    return State(O, PV, due, rounded(P_next), m_new, l, alpha, V_log2, coming, after)
 
 
 @jit
@@ -146,8 +141,7 @@ def first_block(shared, task, at, me: gl.constexpr):
     """The softmax of the task's last block of keys, which may need a mask. O is still 0."""
     d: gl.constexpr = shared.Q_s.shape[-1]
     sizes = shared.sizes
-    factor_of_rows = shared.fp8.of_rows(task, sizes)
-    factor, V_log2 = shared.fp8.of_block(factor_of_rows, task, task.end - 1, sizes)
+    factor, V_log2 = shared.fp8.of_block(task, task.end - 1, sizes)
     shared.K.wait(at)
     S = wgmma_wait(0, deps=[issue_scores(shared, at, me)])
     shared.K.release(at.slot)
@@ -162,22 +156,21 @@ def first_block(shared, task, at, me: gl.constexpr):
     coming = at.following(sizes.stages)
     shared.K.wait(coming, task.end > 1)
     zeros, one = gl.zeros([ROWS, d], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 32])), gl.exp2(m - m)
-    return State(zeros, zeros, one, P, m, l, one, V_log2, at, coming, factor_of_rows)
+    return State(zeros, zeros, one, P, m, l, one, V_log2, at, coming)
 
 
 @jit
 def attend(shared, task, at, me: gl.constexpr):
     """O of 64 query rows. Returns the place in the rings after the tile's blocks."""
-    two_sums: gl.constexpr = shared.fp8.two_sums
     state = walk(step, first_block(shared, task, at, me), shared, task, me)
     P = as_operand(state.P, state.PV)
     release(shared.Q_free.index(me))
     shared.V.wait(state.at)
-    O, PV, due = issue_output(state, opaque(state.alpha), P, shared.V.tile(state.at), two_sums)
+    O, PV, due = issue_output(state, opaque(state.alpha), P, shared.V.tile(state.at))
     l_i = gl.sum(state.l, 1)
     PV = wgmma_wait(0, deps=[PV])
     shared.V.release(state.at.slot)
-    if two_sums:
+    if PV.shape[1] == 128:                             # two sums
         PV = scaled_rows(O, state.alpha) + PV
     write_O(shared, task, scaled_rows(PV, gl.exp2(state.V_log2) / l_i), me)
     return state.coming
@@ -186,14 +179,10 @@ def attend(shared, task, at, me: gl.constexpr):
 @jit(do_not_specialize=["N_q", "N_k", "H_q", "group", "together", "tiles"])
 def fa2_fp8_kernel(Q, K, V, O, Q_scales, K_scales, V_scales, counter, scale, N_q, N_k, H_q, group, together, tiles,
                    keys: gl.constexpr, causal: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr,
-                   masked: gl.constexpr, crossing: gl.constexpr, two_sums: gl.constexpr, registers: gl.constexpr,
-                   num_warps: gl.constexpr):
+                   masked: gl.constexpr, crossing: gl.constexpr, num_warps: gl.constexpr):
     sizes = Sizes(N_q, N_k, H_q, tiles, group, together, None, None, None, causal, consumers, keys, stages, masked,
                   crossing, False)
-    run(attend, Q, K, V, O, None, counter, scale, sizes, Scales(Q_scales, K_scales, V_scales, two_sums), registers)
-
-
-KERNEL = fa2_fp8_kernel
+    run(attend, Q, K, V, O, None, counter, scale, sizes, Scales(Q_scales, K_scales, V_scales))
 
 
 def launches(Q, K, V, O, H=None, *, causal, scale):
@@ -202,8 +191,8 @@ def launches(Q, K, V, O, H=None, *, causal, scale):
     H: the rotation of Q and K, of their dtype. Quantised, V is (B, H_kv, d, N_k rounded up to whole blocks).
     """
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
-    choice = how_many(d)
-    T_q, T_k, tiles = triton.cdiv(N_q, 64), triton.cdiv(N_k, KEYS), B * H_q * triton.cdiv(N_q, choice["consumers"] * 64)
+    consumers, stages = 3 if d == 64 else 2, 2 if d == 256 else 3
+    T_q, T_k, tiles = triton.cdiv(N_q, 64), triton.cdiv(N_k, KEYS), B * H_q * triton.cdiv(N_q, consumers * 64)
     steps, made = [], {}
     for name, T, shape, blocks, rotation, block in (
             ("Q", Q, Q.shape, (B, H_q, T_q), H, 64), ("K", K, K.shape, (B, H_kv, T_k), H, KEYS),
@@ -214,23 +203,15 @@ def launches(Q, K, V, O, H=None, *, causal, scale):
         steps.append((quantize.quantize_kernel,
                       *quantize.launch(T, rotation, values, scales, block, transposed=name == "V")))
     together = heads_together(made["Q"], made["K"], made["V"]) if causal else 1
-    arguments = choice | made | {
+    arguments = made | {
         "Q": tiles_of(made["Q"], 64), "K": tiles_of(made["K"], KEYS),
         "V": described(made["V"], made["V"].shape, made["V"].stride(), (d, KEYS)),
         "O": described(O, [B * H_q, N_q, d], [N_q * d, d, 1], (64, d)),
         "counter": temporary(counters, 2, dtype=torch.int32, device=Q.device), "scale": scale, "N_q": N_q, "N_k": N_k,
-        "H_q": H_q, "group": H_q // H_kv, "together": together, "tiles": tiles, "keys": KEYS, "causal": causal,
-        "masked": causal or N_k % KEYS > 0, "crossing": causal and (N_k - N_q) % 64 > 0, "num_warps": 4}
-    return [*steps, (KERNEL, (min(tiles, programs_at_a_time(Q, 8)),), arguments)]
-
-
-def how_many(d):
-    """Consumers, slots of a ring, one sum or two: see `issue_output`."""
-    if d == 64:
-        return {"consumers": 3, "stages": 3, "two_sums": False, "registers": 160}
-    if d == 256:                       # O takes 128 registers: none for a second sum, and masks spill a few bytes
-        return {"consumers": 2, "stages": 2, "two_sums": False, "registers": 240}
-    return {"consumers": 2, "stages": 3, "two_sums": True, "registers": 240}
+        "H_q": H_q, "group": H_q // H_kv, "together": together, "tiles": tiles, "keys": KEYS, "consumers": consumers,
+        "stages": stages, "causal": causal, "masked": causal or N_k % KEYS > 0,
+        "crossing": causal and (N_k - N_q) % 64 > 0, "num_warps": 4}
+    return [*steps, (fa2_fp8_kernel, (min(tiles, programs_at_a_time(Q, 8)),), arguments)]
 
 
 def forward(Q, K, V, H=None, *, causal, scale):

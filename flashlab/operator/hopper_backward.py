@@ -40,15 +40,7 @@ import triton.language as tl
 from flashlab.kernels.gluon_adapter import aggregate, fence, fork_warps, gl, jit, mbarrier, tma, wgmma, wgmma_wait
 from flashlab.kernels.groups import how_many_parts, in_parts
 from flashlab.kernels.hopper_words import LOG2_E, ROWS, arrive, described, mbarriers, sync
-from flashlab.kernels.launch import (
-    backward,
-    check_backward_call,
-    fit_for_tma,
-    largest_divisor,
-    programs_at_a_time,
-    refuse,
-    why_not_hopper,
-)
+from flashlab.kernels.launch import checked_backward, fit_for_tma, largest_divisor, programs_at_a_time, why_not_hopper
 from flashlab.kernels.plans import temporary
 from flashlab.operator.hopper_backward_pipeline import (
     DQ_FREE,
@@ -203,7 +195,7 @@ def consumer(shared, me: gl.constexpr):
 def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k, H_kv, together, left, right, table,
                            tiles_of_a_head, group: gl.constexpr, parts: gl.constexpr, consumers: gl.constexpr,
                            stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr, ordered: gl.constexpr,
-                           registers: gl.constexpr, num_warps: gl.constexpr):
+                           num_warps: gl.constexpr):
     """Shared memory and the signals in it, then every warp goes to its own work."""
     Q_s = gl.allocate_shared_memory(Q.dtype, [stages] + Q.block_shape, Q.layout)
     dO_s = gl.allocate_shared_memory(Q.dtype, [stages] + dO.block_shape, dO.layout)
@@ -222,7 +214,7 @@ def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, N_q, N_k
     shared = Shared(Q, K, V, dO, L, D, dQ, dK, dV, turns, scale, sizes, Q_s, dO_s, L_s, D_s, K_s, V_s, dS_s, dQ_s,
                     K_full, V_full, mbarriers(stages, 1), mbarriers(stages, 1))
     if table is None or gl.program_id(0) < H_kv * blocks:      # the host launches as many programs as there may be
-        fork_warps((shared,), consumer, consumers, registers, (producer, adder))
+        fork_warps((shared,), consumer, consumers, (producer, adder))
 
 
 @triton.jit
@@ -256,9 +248,8 @@ def fa2_hopper_backward(Q, K, V, O, dO, L, *, dL=None, B_r=None, B_c=None, **opt
     Source:  Dao 2023, arXiv:2307.08691, Algorithm 2; Shah et al. 2024, arXiv:2407.08608: warp specialisation
     New:     against fa2_tma_backward: different warps load, compute and add up, and the consumers take turns at dQ
     """
-    checked = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
-    refuse(why_not(Q, K, V, B_r=B_r, B_c=B_c, **options))
-    return backward(launch_in_order if options.get("deterministic") else launch, Q, K, V, O, dO, L, dL, **checked)
+    run = launch_in_order if options.get("deterministic") else launch
+    return checked_backward(run, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, why_not=why_not, **options)
 
 
 def why_not(Q, K, V, *, dropout_p=0.0, deterministic=False, B_r=None, B_c=None, **options):
@@ -320,7 +311,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
 
 
 def how_many(d, N, causal):
-    """Consumers, slots of the ring and registers a thread: the fastest of those tried on an H200."""
+    """Consumers and slots of the ring: the fastest of those tried on an H200."""
     if d == 64 and N >= 8192 and not causal:
-        return {"consumers": 3, "stages": 4, "registers": 160}
-    return {"consumers": 2, "stages": 4 if d == 64 else 3, "registers": 240}
+        return {"consumers": 3, "stages": 4}
+    return {"consumers": 2, "stages": 4 if d == 64 else 3}

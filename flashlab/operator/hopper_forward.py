@@ -27,12 +27,10 @@ import torch
 from flashlab.kernels.gluon_adapter import aggregate, gl, jit, wgmma, wgmma_wait
 from flashlab.kernels.hopper_words import LOG2_E, ROWS, described, release, scaled_rows
 from flashlab.kernels.launch import (
-    check_call,
-    forward,
+    checked_forward,
     heads_together,
     positive_scale,
     programs_at_a_time,
-    refuse,
     why_no_tma,
     why_not_hopper,
 )
@@ -123,27 +121,19 @@ def first_block(shared, task, at, me: gl.constexpr):
 @jit
 def attend(shared, task, at, me: gl.constexpr):
     """O and L of 64 query rows. Returns the place in the rings after the tile's blocks."""
-    state = walk(step, first_block(shared, task, at, me), shared, task, me)
-    O = state.O
+    state, sizes, tile = walk(step, first_block(shared, task, at, me), shared, task, me), shared.sizes, task.tile
+    O, m = state.O, state.m
     if O.shape[1] == 128:
         O = scaled_rows(O, opaque(state.alpha))
     release(shared.Q_free.index(me))
     shared.V.wait(state.at)
     O = wgmma(state.P, shared.V.tile(state.at), O, is_async=True)
-    l_i = gl.convert_layout(gl.sum(state.l, 1), state.m.type.layout)
+    l_i = gl.convert_layout(gl.sum(state.l, 1), m.type.layout)
     O = wgmma_wait(0, deps=[O])
     shared.V.release(state.at.slot)
     at = state.coming
-    if shared.sizes.left is not None:
-        at = pass_over(task.first - task.all_first, at, shared, me, False)
-    write_out(shared, task, O, state.m, l_i, me)
-    return at
-
-
-@jit
-def write_out(shared, task, O, m, l_i, me: gl.constexpr):
-    """Divide O by l, and have it written; write L."""
-    sizes, tile = shared.sizes, task.tile
+    if sizes.left is not None:
+        at = pass_over(task.first - task.all_first, at, shared, me)
     some_blind: gl.constexpr = sizes.left is not None or sizes.table is not None   # a row may have seen no key
     if some_blind:
         l_i = gl.where(l_i == 0, 1.0, l_i)             # O stays 0
@@ -153,18 +143,18 @@ def write_out(shared, task, O, m, l_i, me: gl.constexpr):
     if some_blind:
         L_i = gl.where(m == LOWEST, float("-inf"), L_i)
     gl.store(shared.L + gl.cast(task.head, gl.int64) * sizes.N_q + tile.start_q + rows, L_i, mask=rows < tile.N_q)
+    return at
 
 
 @jit(do_not_specialize=["N_q", "N_k", "H_q", "group", "together", "tiles", "left", "right"])
 def fa2_hopper_kernel(Q, K, V, O, L, counter, scale, N_q, N_k, H_q, group, together, tiles, left, right, table,
                       causal: gl.constexpr, keys: gl.constexpr, consumers: gl.constexpr, stages: gl.constexpr,
-                      masked: gl.constexpr, crossing: gl.constexpr, unrolled: gl.constexpr, registers: gl.constexpr,
-                      num_warps: gl.constexpr):
+                      masked: gl.constexpr, crossing: gl.constexpr, unrolled: gl.constexpr, num_warps: gl.constexpr):
     if table is not None:
         tiles = H_q * gl.load(table)                   # which the host does not know
     sizes = Sizes(N_q, N_k, H_q, tiles, group, together, left, right, table, causal, consumers, keys, stages, masked,
                   crossing, unrolled)
-    run(attend, Q, K, V, O, L, counter, scale, sizes, None, registers)
+    run(attend, Q, K, V, O, L, counter, scale, sizes, None)
 
 
 KERNEL = fa2_hopper_kernel
@@ -183,9 +173,7 @@ def fa2_hopper_forward(Q, K, V, *, B_r=None, B_c=None, **options):
     Source:  Shah et al. 2024, arXiv:2407.08608, FlashAttention-3: warp specialisation, products under exponentials
     New:     against hopper_persistent_forward: ragged rows, windows, packed sequences; up to four consumers
     """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, **options)
-    refuse(why_not(Q, K, V, B_r=B_r, B_c=B_c, **options))
-    return forward(KERNEL, launch, Q, K, V, **options)
+    return checked_forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, why_not=why_not, **options)
 
 
 def why_not(Q, K, V, *, causal=False, dropout_p=0.0, cu_seqlens_q=None, B_r=None, B_c=None, **options):
@@ -223,7 +211,7 @@ def launch(Q, K, V, O, L, *, causal, scale, left=None, right=None, cu_seqlens_q=
 def how_many(d, N, causal):
     """Keys of a block, consumers, slots of a ring, is the loop unrolled: the fastest of those tried on an H200."""
     if d == 64 and causal and N <= 4096:               # smaller blocks waste less at the diagonal
-        return {"keys": 64, "consumers": 4, "stages": 3, "unrolled": False, "registers": 112}
+        return {"keys": 64, "consumers": 4, "stages": 3, "unrolled": False}
     if d == 64:
-        return {"keys": 128, "consumers": 3, "stages": 3, "unrolled": False, "registers": 160}
-    return {"keys": 128, "consumers": 2, "stages": 2, "unrolled": N >= 8192, "registers": 240}
+        return {"keys": 128, "consumers": 3, "stages": 3, "unrolled": False}
+    return {"keys": 128, "consumers": 2, "stages": 2, "unrolled": N >= 8192}

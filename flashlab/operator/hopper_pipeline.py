@@ -73,7 +73,7 @@ class Task:
     fields = (
         "tile head first_row "
         "first end all_first "         # the blocks that they see, and the first that any consumer of the program sees
-        "scale_log2"                   # what makes scores of base 2 of S; in FP8 times a block's scale
+        "scale_log2"                   # what makes scores of base 2 of S; in FP8 times the scale of a block of K
     )
 
     @jit
@@ -123,13 +123,6 @@ class Queue:
         mbarrier.arrive(self.free.index(turn & 1), count=1)
         return tile
 
-    @jit
-    def close(self):
-        """The producer, at its end. The counter serves the next launch, too: the last program to finish resets it."""
-        if gl.atomic_add(self.counter + 1, 1) == gl.num_programs(0) - 1:
-            gl.store(self.counter, 0)
-            gl.store(self.counter + 1, 0)
-
 
 @aggregate
 class Shared:
@@ -143,7 +136,7 @@ class Shared:
 
 
 @jit
-def run(attend, Q, K, V, O, L, counter, scale, sizes, fp8, registers: gl.constexpr):
+def run(attend, Q, K, V, O, L, counter, scale, sizes, fp8):
     """Lay out shared memory and the signals in it, then send every warp to its own work."""
     consumers: gl.constexpr = sizes.consumers
     stages: gl.constexpr = sizes.stages
@@ -153,31 +146,21 @@ def run(attend, Q, K, V, O, L, counter, scale, sizes, fp8, registers: gl.constex
     O_s = gl.allocate_shared_memory(O.dtype, [consumers] + O.block_shape, O.layout)
     board = gl.allocate_shared_memory(gl.int64, [12, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     threads: gl.constexpr = consumers * 128 + 32
-    K_ring = Ring(K, K_s, mbarriers(stages, 1), K_FREE, threads)
-    V_ring = Ring(V, V_s, mbarriers(stages, 1), V_FREE, threads)
+    K_ring = Ring(K, K_s, mbarriers(stages, 1), K_FREE, threads, False)
+    V_ring = Ring(V, V_s, mbarriers(stages, 1), V_FREE, threads, fp8 is not None)
     queue = Queue(counter, board, mbarriers(2, 1), mbarriers(2, consumers))
     Q_full, Q_free = mbarriers(consumers, 1), mbarriers(consumers, 1)
     shared = Shared(Q, O, L, Q_s, O_s, Q_full, Q_free, K_ring, V_ring, queue, sizes, scale, fp8)
-    fork_warps((shared, attend), consumer, consumers, registers, (producer,))
+    fork_warps((shared, attend), consumer, consumers, (producer,))
 
 
 # ---- the producer
 
 
 @jit
-def fill_with_block(ring, slot, tile, b, h_kv, j, sizes, transposed: gl.constexpr):
-    """Have block j of K or V copied into a slot as soon as that is free."""
-    if transposed:
-        ring.fill(slot, [b, h_kv, 0, j * sizes.keys])
-    else:
-        ring.fill(slot, where_rows(b, h_kv, j * sizes.keys, tile.start_k, tile.N_k, sizes.table))
-
-
-@jit
 def producer(shared, attend):
     """Have Q, K and V of tile after tile copied as buffers become free, and post the next tile for the consumers."""
-    sizes, K, V = shared.sizes, shared.K, shared.V
-    transposed: gl.constexpr = shared.fp8 is not None
+    sizes = shared.sizes
     at, turn = Position(0, 0), 0
     tile = sizes.tile(sizes.place(gl.program_id(0)))
     while tile.number >= 0:
@@ -187,21 +170,24 @@ def producer(shared, attend):
         h_kv = h // sizes.group                        # grouped-query attention: neighbours share a key head, uncopied
         first_row = tile.i * sizes.consumers * ROWS
         first, end = blocks_seen(tile, first_row, sizes.consumers * ROWS, sizes)
-        fill_with_block(K, at.slot, tile, b, h_kv, end - 1, sizes, False)  # there is room for it before there is for Q
+        shared.K.fill(at.slot, b, h_kv, end - 1, tile, sizes)          # there is room for it before there is for Q
         for c in gl.static_range(sizes.consumers):
             mbarrier.wait(shared.Q_free.index(c), (turn & 1) ^ 1)
             where = where_rows(b, h, first_row + c * ROWS, tile.start_q, tile.N_q, sizes.table)
             fetch(shared.Q, where, shared.Q_full.index(c), shared.Q_s.index(c))
         for n in range(0, end - first):
-            fill_with_block(V, at.slot, tile, b, h_kv, end - 1 - n, sizes, transposed)
+            shared.V.fill(at.slot, b, h_kv, end - 1 - n, tile, sizes)
             at = at.following(sizes.stages)
             if n + 1 < end - first:
-                fill_with_block(K, at.slot, tile, b, h_kv, end - 2 - n, sizes, False)
+                shared.K.fill(at.slot, b, h_kv, end - 2 - n, tile, sizes)
             if n == gl.minimum(sizes.stages, end - first) - 1:
                 coming = sizes.tile(sizes.place(gl.num_programs(0) + ticket))  # the first tickets are the programs' own
                 shared.queue.post(coming, turn, sizes)
         tile, turn = coming, turn + 1
-    shared.queue.close()
+    counter = shared.queue.counter                     # serves the next launch, too: the last to finish resets it
+    if gl.atomic_add(counter + 1, 1) == gl.num_programs(0) - 1:
+        gl.store(counter, 0)
+        gl.store(counter + 1, 0)
 
 
 # ---- the consumers
@@ -228,22 +214,25 @@ def consumer(shared, attend, me: gl.constexpr):
             first = gl.where(exists, first, all_first)
         end = gl.where(exists, end, first)
         mbarrier.wait(shared.Q_full.index(me), turn & 1)
-        at = pass_over(all_end - end, at, shared, me, sizes.left is None)
+        at = pass_over(all_end - end, at, shared, me)
         if end == first:
             mbarrier.arrive(shared.Q_free.index(me), count=1)
         else:
-            task = Task(tile, tile.head(), first_row, first, end, all_first, shared.scale * LOG2_E)
-            at = attend(shared, task, at, me)
+            scale_log2 = shared.scale * LOG2_E
+            if shared.fp8 is not None:
+                T_q = (sizes.N_q + ROWS - 1) // ROWS
+                scale_log2 *= gl.load(shared.fp8.Q + (tile.head() * T_q + first_row // ROWS))
+            at = attend(shared, Task(tile, tile.head(), first_row, first, end, all_first, scale_log2), at, me)
         tile = shared.queue.read(turn, sizes)
         turn += 1
     tma.store_wait(0)
 
 
 @jit
-def pass_over(count, at, shared, me: gl.constexpr, taking_turns: gl.constexpr):
+def pass_over(count, at, shared, me: gl.constexpr):
     """Release blocks that no row of this consumer sees: the others wait for its turns, the producer for its slots."""
     for _ in range(0, count):
-        if taking_turns:
+        if shared.sizes.left is None:
             sync(TURN + me, 256)
             arrive(TURN + (me + 1) % shared.sizes.consumers, 256)
         shared.K.wait(at)  # the producer would count a release before that for the round before

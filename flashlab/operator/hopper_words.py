@@ -5,6 +5,7 @@ import triton
 
 from flashlab.kernels.gluon_adapter import aggregate, gl, jit, mbarrier
 from flashlab.kernels.hopper_words import arrive, fetch, sync
+from flashlab.operator.spans import where_rows
 
 LOWEST = gl.constexpr(-1e30)                           # below any score
 
@@ -44,12 +45,19 @@ class Ring:
     """Slots of shared memory that the producer fills by TMA and all consumers read, round and round."""
 
     fields = "source tiles full"       # TMA's descriptor, the slots, an mbarrier a slot
-    constants = "free threads"         # the first of the named barriers, one a slot; the threads that come there
+    constants = (
+        "free threads "                # the first of the named barriers, one a slot; the threads that come there
+        "transposed"                   # whether source is (d, keys), as the V of FP8
+    )
 
     @jit
-    def fill(self, slot, where):
-        """The producer: have TMA copy the tile at these coordinates, once all consumers have released the slot."""
+    def fill(self, slot, b, head, j, tile, sizes):
+        """The producer: have TMA copy block j of a tile's keys, once all consumers have released the slot."""
         sync(slot + self.free, self.threads)
+        if self.transposed:
+            where = [b, head, 0, j * sizes.keys]
+        else:
+            where = where_rows(b, head, j * sizes.keys, tile.start_k, tile.N_k, sizes.table)
         fetch(self.source, where, self.full.index(slot), self.tiles.index(slot))
 
     @jit
