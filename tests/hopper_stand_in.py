@@ -211,7 +211,7 @@ def warp_specialize(work, warps, registers):
         one.result()
 
 
-def fork_warps(shared, consumer, consumers, others):
+def fork(shared, consumer, consumers, others):
     work = [(consumer, (*shared, me)) for me in range(consumers)] + [(one, shared) for one in others]
     warp_specialize(work, [4] * (consumers - 1) + [1] * len(others), None)
 
@@ -288,7 +288,7 @@ def adapter():
     vars(module).update(
         gl=language(), tma=SimpleNamespace(**tma), mbarrier=SimpleNamespace(**mbarrier, MBarrierLayout=Layout),
         jit=lambda function=None, **options: function or (lambda given: given), aggregate=aggregate,
-        fork_warps=fork_warps, TensorDescriptor=descriptor, fence=lambda: None, thread_barrier=lambda: None,
+        fork=fork, TensorDescriptor=descriptor, fence=lambda: None, thread_barrier=lambda: None,
         add_by_tma=on_machine("add"), wgmma=on_machine("product"), wgmma_wait=on_machine("finish"))
     return module
 
@@ -421,7 +421,7 @@ def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, **f
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
     launches = kernels.backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, **few)
     for kernel, grid, arguments in launches:
-        if kernel is kernels.backward.hopper_backward_kernel:
+        if kernel is kernels.backward_pipeline.hopper_backward_kernel:
             run_kernel(kernel, grid[0], arguments)
         else:
             kernel[grid](**arguments)

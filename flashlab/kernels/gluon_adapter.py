@@ -55,7 +55,7 @@ def aggregate(cls):
 
 
 @builtin
-def fork_warps(shared, consumer, consumers, others, _semantic=None, _generator=None):
+def fork(shared, consumer, consumers, others, _semantic=None, _generator=None):
     """Send every warp to its own work: `consumers` warpgroups to consumer(*shared, me), and one more warp to each of
     `others`.
 

@@ -7,12 +7,14 @@ comes to a round when its neighbour has just left it. Programs start in the orde
 one that starts more than TOGETHER later: on a GPU with that many SMs all get through.
 """
 
-from flashlab.kernels.gluon_adapter import add_by_tma, aggregate, gl, jit, mbarrier, tma
-from flashlab.kernels.hopper_words import ROWS, arrive, fetch, sync
-from flashlab.operator.hopper_words import Position, wait_for_sums
-from flashlab.operator.spans import read_table, rounds, where_rows
+from flashlab.kernels.gluon_adapter import add_by_tma, aggregate, fence, fork, gl, jit, mbarrier, tma, wgmma, wgmma_wait
+from flashlab.kernels.hopper_words import LOG2_E, ROWS, arrive, fetch, mbarriers, sync
+from flashlab.operator.hopper_words import Position, opaque_zero, wait_for_sums
+from flashlab.operator.spans import read_table, rounds, where_rows, without_hidden
 
 SLOT_FREE = gl.constexpr(6)            # named barriers 6, 7, ...: one a slot; Triton uses the first few itself
+DS_READY = gl.constexpr(10)            # 10, 11, 12: one a consumer
+K_READ = gl.constexpr(13)
 DQ_READY = gl.constexpr(14)
 DQ_FREE = gl.constexpr(15)
 TOGETHER = gl.constexpr(64)            # blocks of keys that may wait for one another: fewer than a GPU has SMs
@@ -26,12 +28,13 @@ class Sizes:
         "N_q N_k blocks "              # rows of all packed sequences together; blocks of keys
         "H_kv together "               # heads of K, once for each part of their group; heads that run side by side
         "left right table "            # the window, and the packed sequences' blocks of keys, or None
-        "tiles_of_a_head"              # of 64 query rows, in whole rounds
+        "tiles_of_a_head "             # of 64 query rows, in whole rounds
+        "turns"                        # how many blocks have added to each tile, or None: adders take no turns
     )
     constants = (
         "group parts "                 # query heads that a program walks, programs that share out a group
         "consumers keys stages "       # keys: of a block, and rows of a round, 64 a consumer; stages: slots of the ring
-        "causal ragged ordered"        # ragged: whether tiles may have rows past the end; ordered: adders take turns
+        "causal ragged"                # ragged: whether tiles may have rows past the end
     )
 
 
@@ -41,7 +44,7 @@ class Shared:
 
     fields = (
         "Q K V dO L D dQ dK dV "       # TMA descriptors
-        "turns scale sizes "           # turns: how many blocks have added to each tile
+        "scale sizes "
         "Q_s dO_s L_s D_s "            # buffers: the ring
         "K_s V_s dS_s dQ_s "           # of each consumer; dS_s: of all consumers for each owner; one tile of dQ
         "K_full V_full Q_full dO_full"                 # mbarriers; dO_full: of dO, L and D
@@ -74,7 +77,7 @@ class Block:
     def round_at(self, k, sizes):
         """The k-th round. Without a mask a block sees all rounds; in order, neighbours begin at neighbouring ones."""
         n = self.first + k
-        if sizes.ordered and not sizes.causal:
+        if sizes.turns is not None and not sizes.causal:
             n = (k + self.j % gl.minimum(TOGETHER, self.end)) % self.end
         return n
 
@@ -105,7 +108,7 @@ def block_of(sizes):
     program = gl.program_id(0)
     head = program // (sizes.together * sizes.blocks) * sizes.together + program % sizes.together
     j = program % (sizes.together * sizes.blocks) // sizes.together
-    if sizes.ordered and sizes.causal:
+    if sizes.turns is not None and sizes.causal:
         j = last_groups_first(j, sizes.blocks)
     if sizes.table is None:
         start_k, N_k, start_q, N_q, first_tile = 0, sizes.N_k, 0, sizes.N_q, 0
@@ -174,18 +177,18 @@ def adder(shared):
         arrive(DQ_FREE, 160)
     for n in range(0, tiles):
         h, i, tile = block.tile_at(n, sizes)
-        if sizes.ordered:
-            wait_for(shared.turns + tile, block.turn(i // sizes.consumers, sizes), seen)
+        if sizes.turns is not None:
+            wait_for(sizes.turns + tile, block.turn(i // sizes.consumers, sizes), seen)
         sync(DQ_READY, 160)
         add_by_tma(shared.dQ, [tile * dQ_s.shape[0], 0], dQ_s)
         tma.store_wait(0)
         if n + 1 < tiles:
             arrive(DQ_FREE, 160)
-        if sizes.ordered:                              # look at the next number while these sums travel
+        if sizes.turns is not None:                              # look at the next number while these sums travel
             h, i, coming = block.tile_at(gl.minimum(n + 1, tiles - 1), sizes)
-            seen = gl.atomic_add(shared.turns + coming, 0, sem="relaxed")
+            seen = gl.atomic_add(sizes.turns + coming, 0, sem="relaxed")
             wait_for_sums(n)
-            gl.atomic_add(shared.turns + tile, 1, sem="release")
+            gl.atomic_add(sizes.turns + tile, 1, sem="release")
 
 
 @jit
@@ -193,3 +196,160 @@ def wait_for(number, value, seen):
     """Wait until the number in HBM has this value; `seen` is what it had when last looked at."""
     while seen != value:
         seen = gl.atomic_add(number, 0, sem="relaxed")
+
+
+# ---- the consumers
+
+
+@aggregate
+class State:
+    """A consumer's sums over the tiles so far, and the next tile's place in the ring."""
+
+    fields = "dK dV at"
+
+
+@jit
+def step(state, n, first_row, block, shared, owner: gl.constexpr, me: gl.constexpr, masked: gl.constexpr):
+    """One query tile: dV += P^T dO and dK += dS^T Q for these 64 keys; for the owner dQ += dS K for all keys of the
+    block.
+
+    n: the loop's counter; first_row: of the tile
+    """
+    dV, dK, at, slot, sizes = state.dV, state.dK, state.at, state.at.slot, shared.sizes
+    consumers: gl.constexpr = shared.sizes.consumers
+    d: gl.constexpr = dK.shape[1]
+    S_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
+    operand: gl.constexpr = gl.DotOperandLayout(0, dK.type.layout, 2)
+    columns: gl.constexpr = gl.SliceLayout(0, S_layout)
+    zero = opaque_zero(n)
+    Q_i, dO_i = shared.Q_s.index(slot).reshape([ROWS, d]), shared.dO_s.index(slot).reshape([ROWS, d])
+    K_j, V_j = shared.K_s.index(me + zero).reshape([ROWS, d]), shared.V_s.index(me + zero).reshape([ROWS, d])
+    no_scores = gl.zeros([ROWS, ROWS], gl.float32, S_layout)
+
+    mbarrier.wait(shared.Q_full.index(slot), at.phase)
+    S = wgmma(K_j, Q_i.permute((1, 0)), no_scores, use_acc=False, is_async=True)
+    mbarrier.wait(shared.dO_full.index(slot), at.phase)
+    dP = wgmma(V_j, dO_i.permute((1, 0)), no_scores, use_acc=False, is_async=True)
+    L_i = shared.L_s.index(slot).reshape([ROWS]).load(columns)
+    S = wgmma_wait(1, deps=[S])                        # S is there, dP's product still runs
+    if sizes.ragged:
+        S = gl.where(L_i[None, :] == float("inf"), 0.0, S)
+    P = gl.exp2(S * (shared.scale * LOG2_E) - L_i[None, :])
+    if masked:
+        P = without_hidden(P, (block.j * consumers + me) * ROWS, first_row, block, sizes)
+    dV = wgmma(gl.convert_layout(P.to(shared.Q_s.dtype), operand), dO_i, dV, is_async=True)
+    D_i = shared.D_s.index(slot).reshape([ROWS]).load(columns)
+    dP = wgmma_wait(1, deps=[dP])
+    dS = (P * (dP * shared.scale - D_i[None, :])).to(shared.Q_s.dtype)
+    dK = wgmma(gl.convert_layout(dS, operand), Q_i, dK, is_async=True)
+    shared.dS_s.index(owner * consumers + me + zero).store(dS)                     # a set of buffers for each owner
+    fence()
+
+    if me == owner:
+        dV = wgmma_wait(1, deps=[dV])                  # gives back the registers of P before dQ takes its own
+        sync(DS_READY + owner, consumers * 128)
+        dQ, dK = dQ_of_tile(dK, zero, shared, owner)
+        arrive(slot + SLOT_FREE, consumers * 128 + 32)
+        sync(DQ_FREE, 160)
+        put_dQ(dQ, shared.dQ_s)
+        arrive(DQ_READY, 160)
+    else:
+        arrive(DS_READY + owner, consumers * 128)
+        dK, dV = wgmma_wait(0, deps=[dK, dV])
+        arrive(slot + SLOT_FREE, consumers * 128 + 32)
+    return State(dK, dV, at.following(sizes.stages))
+
+
+@jit
+def dQ_of_tile(dK, zero, shared, owner: gl.constexpr):
+    """dQ = dS K of a tile, for all keys of the block; and dK, whose product is done by then, too."""
+    consumers: gl.constexpr = shared.sizes.consumers
+    d: gl.constexpr = shared.Q_s.shape[-1]
+    dQ = gl.zeros([ROWS, d], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16]))
+    for c in gl.static_range(consumers):
+        dS_c, K_c = shared.dS_s.index(owner * consumers + c + zero), shared.K_s.index(c + zero).reshape([ROWS, d])
+        dQ = wgmma(dS_c.permute((1, 0)), K_c, dQ, use_acc=c > 0, is_async=True)
+    return wgmma_wait(0, deps=[dQ, dK])
+
+
+@jit
+def put_dQ(dQ, dQ_s):
+    """A tile of dQ in shared memory in the order in which threads hold it: 16 bytes of each of 128 threads, then the
+    next 16.
+
+    Of a wgmma's result, thread 4a + b of warp w holds, in rows 16w + a and 16w + a + 8, columns 8n + 2b and 8n + 2b +
+    1.
+    """
+    #                 w  8  a  ----------- n -----------  b  1
+    by_bits = dQ.reshape([4, 2, 8, dQ.shape[1] // 16, 2, 4, 2])
+    in_order = by_bits.permute((1, 3, 0, 2, 5, 4, 6))  # what a thread holds in fours, threads, the four
+    dQ_s.store(in_order.reshape(dQ_s.shape))
+    fence()
+
+
+@jit
+def some_rounds(state, start, stop, block, shared, me: gl.constexpr, masked: gl.constexpr):
+    """Rounds `start` to `stop` of those that see the block: a tile for each owner."""
+    sizes = shared.sizes
+    for k in range(start, stop):
+        n = block.round_at(k, sizes)
+        for owner in gl.static_range(sizes.consumers):
+            state = step(state, k, (n * sizes.consumers + owner) * ROWS, block, shared, owner, me, masked)
+    return state
+
+
+@jit
+def consumer(shared, me: gl.constexpr):
+    """Walk the query tiles of all heads that share these 64 keys, then write their dK and dV."""
+    sizes, K_s, V_s = shared.sizes, shared.K_s, shared.V_s
+    d: gl.constexpr = shared.Q_s.shape[-1]
+    block = block_of(sizes)
+    first, whole_from, whole_to = block.first, block.whole_from, block.whole_to
+    zeros = gl.zeros([ROWS, d], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16]))
+    state = State(zeros, zeros, Position(0, 0))
+    mbarrier.wait(shared.K_full, 0)
+    if sizes.left is not None or sizes.table is not None:      # no query may see these keys: then V is not copied
+        mbarrier.wait(shared.V_full, 0, pred=first < block.end)
+    else:
+        mbarrier.wait(shared.V_full, 0)
+    for _ in range(0, sizes.group):
+        if sizes.causal or sizes.ragged:               # a loop with masks; elsewhere none is compiled
+            state = some_rounds(state, 0, whole_from - first, block, shared, me, True)
+        state = some_rounds(state, gl.maximum(0, whole_from - first), whole_to - first, block, shared, me, False)
+        if sizes.left is not None:
+            state = some_rounds(state, whole_to - first, block.end - first, block, shared, me, True)
+
+    sync(K_READ, sizes.consumers * 128)
+    V_s.index(me).reshape([ROWS, d]).store(state.dV.to(V_s.dtype))
+    K_s.index(me).reshape([ROWS, d]).store(state.dK.to(K_s.dtype))
+    fence()
+    b, h, row = block.head // sizes.H_kv, block.head % sizes.H_kv, (block.j * sizes.consumers + me) * ROWS
+    where = where_rows(b, h, row, block.start_k, block.N_k, sizes.table)
+    tma.async_copy_shared_to_global(shared.dV, where, V_s.index(me))
+    tma.async_copy_shared_to_global(shared.dK, where, K_s.index(me))
+    tma.store_wait(0)
+
+
+@jit(do_not_specialize=["N_q", "N_k", "H_kv", "together", "left", "right", "tiles_of_a_head"])
+def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, scale, N_q, N_k, H_kv, together, left, right, table,
+                           tiles_of_a_head, turns, group: gl.constexpr, parts: gl.constexpr, consumers: gl.constexpr,
+                           stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr, num_warps: gl.constexpr):
+    """Shared memory and the signals in it, then every warp goes to its own work."""
+    Q_s = gl.allocate_shared_memory(Q.dtype, [stages] + Q.block_shape, Q.layout)
+    dO_s = gl.allocate_shared_memory(Q.dtype, [stages] + dO.block_shape, dO.layout)
+    K_s = gl.allocate_shared_memory(Q.dtype, [consumers] + K.block_shape, K.layout)
+    V_s = gl.allocate_shared_memory(Q.dtype, [consumers] + V.block_shape, V.layout)
+    L_s = gl.allocate_shared_memory(gl.float32, [stages] + L.block_shape, L.layout)
+    D_s = gl.allocate_shared_memory(gl.float32, [stages] + D.block_shape, D.layout)
+    dS_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, ROWS], Q.dtype)
+    dS_s = gl.allocate_shared_memory(Q.dtype, [consumers * consumers, ROWS, ROWS], dS_layout)
+    dQ_s = gl.allocate_shared_memory(gl.float32, dQ.block_shape, dQ.layout)
+    K_full, V_full = mbarriers(1, 1).index(0), mbarriers(1, 1).index(0)
+    keys: gl.constexpr = consumers * ROWS
+    blocks = (N_k + keys - 1) // keys if table is None else gl.load(table)
+    sizes = Sizes(N_q, N_k, blocks, H_kv, together, left, right, table, tiles_of_a_head, turns,
+                  group, parts, consumers, keys, stages, causal, ragged)
+    shared = Shared(Q, K, V, dO, L, D, dQ, dK, dV, scale, sizes, Q_s, dO_s, L_s, D_s, K_s, V_s, dS_s, dQ_s,
+                    K_full, V_full, mbarriers(stages, 1), mbarriers(stages, 1))
+    if table is None or gl.program_id(0) < H_kv * blocks:      # the host launches as many programs as there may be
+        fork((shared,), consumer, consumers, (producer, adder))

@@ -4,7 +4,7 @@ hopper_forward.py says who waits for whom. What a consumer does with a tile, `at
 that of 16-bit numbers, fp8_kernel.py that of FP8.
 """
 
-from flashlab.kernels.gluon_adapter import aggregate, fence, fork_warps, gl, jit, mbarrier, tma, wgmma
+from flashlab.kernels.gluon_adapter import aggregate, fence, fork, gl, jit, mbarrier, tma, wgmma
 from flashlab.kernels.hopper_words import LOG2_E, ROWS, arrive, fetch, mbarriers, sync
 from flashlab.operator.hopper_words import Position, Ring
 from flashlab.operator.spans import blocks_seen, not_before, only_visible, read_table, where_rows, whole_blocks
@@ -151,7 +151,7 @@ def run(attend, Q, K, V, O, L, counter, scale, sizes, fp8):
     queue = Queue(counter, board, mbarriers(2, 1), mbarriers(2, consumers))
     Q_full, Q_free = mbarriers(consumers, 1), mbarriers(consumers, 1)
     shared = Shared(Q, O, L, Q_s, O_s, Q_full, Q_free, K_ring, V_ring, queue, sizes, scale, fp8)
-    fork_warps((shared, attend), consumer, consumers, (producer,))
+    fork((shared, attend), consumer, consumers, (producer,))
 
 
 # ---- the producer
