@@ -10,7 +10,7 @@ one that starts more than TOGETHER later: on a GPU with that many SMs all get th
 from flashlab.kernels.gluon_adapter import add_by_tma, aggregate, fence, fork, gl, jit, mbarrier, tma, wgmma, wgmma_wait
 from flashlab.kernels.hopper_words import LOG2_E, ROWS, arrive, fetch, mbarriers, sync
 from flashlab.operator.hopper_words import Position, opaque_zero, wait_for_sums
-from flashlab.operator.spans import read_table, rounds, where_rows, without_hidden
+from flashlab.operator.spans import read_table, where_rows, without_hidden
 
 SLOT_FREE = gl.constexpr(6)            # named barriers 6, 7, ...: one a slot; Triton uses the first few itself
 DS_READY = gl.constexpr(10)            # 10, 11, 12: one a consumer
@@ -53,23 +53,22 @@ class Shared:
 
 @aggregate
 class Block:
-    """A program's block of keys: the j-th of its sequence and head, and the `rounds` of query tiles that see it."""
+    """A program's block of keys: the j-th of its sequence and head, and the query tiles that see it.
+
+    Tiles go in rounds of as many rows as the block has keys. Rounds from `first` to `end` see some key of the block;
+    those from whole_from to whole_to need no mask.
+    """
 
     fields = (
         "head j start_k N_k start_q N_q "
         "first_tile "                  # where the sequence's query tiles begin among those of a head
-        "first whole_from whole_to end"
+        "first whole_from whole_to end tiles"          # tiles: of a head, in these rounds
     )
-
-    @jit
-    def tiles(self, sizes):
-        """How many tiles of a head the program walks."""
-        return (self.end - self.first) * sizes.consumers
 
     @jit
     def tile_at(self, n, sizes):
         """The n-th tile that the program walks: its head in the group, its number in the sequence, and among all."""
-        h, k = n // self.tiles(sizes), n % self.tiles(sizes)
+        h, k = n // self.tiles, n % self.tiles
         i = self.round_at(k // sizes.consumers, sizes) * sizes.consumers + k % sizes.consumers
         return h, i, (self.head * sizes.group + h) * sizes.tiles_of_a_head + self.first_tile + i
 
@@ -105,28 +104,34 @@ class Block:
 @jit
 def block_of(sizes):
     """This program's block: `together` heads at a time, the first blocks of all of them first, which most rows see."""
-    program = gl.program_id(0)
+    program, B = gl.program_id(0), sizes.keys
     head = program // (sizes.together * sizes.blocks) * sizes.together + program % sizes.together
     j = program % (sizes.together * sizes.blocks) // sizes.together
-    if sizes.turns is not None and sizes.causal:
-        j = last_groups_first(j, sizes.blocks)
+    if sizes.turns is not None and sizes.causal:       # the last TOGETHER blocks first: they have their turns first
+        last = (sizes.blocks - 1) // TOGETHER * TOGETHER               # where the last group begins, maybe a short one
+        n = j - (sizes.blocks - last)                  # how many blocks came after it
+        j = gl.where(n < 0, last + j, last - (n // TOGETHER + 1) * TOGETHER + n % TOGETHER)
     if sizes.table is None:
         start_k, N_k, start_q, N_q, first_tile = 0, sizes.N_k, 0, sizes.N_q, 0
     else:
         j, start_k, N_k, start_q, N_q, sequence = read_table(sizes.table, j)
-        first_tile = (start_q // sizes.keys + sequence) * sizes.consumers          # in whole rounds
-    return Block(head, j, start_k, N_k, start_q, N_q, first_tile, *rounds(j, N_q, N_k, sizes))
-
-
-@jit
-def last_groups_first(j, blocks):
-    """The j-th block of a head to start. The last TOGETHER blocks start first: causal, they have their turns first."""
-    last = (blocks - 1) // TOGETHER * TOGETHER         # where the last group begins, which may be a short one
-    n = j - (blocks - last)                            # how many blocks came after it
-    return gl.where(n < 0, last + j, last - (n // TOGETHER + 1) * TOGETHER + n % TOGETHER)
-
-
-# ---- the producer
+        first_tile = (start_q // B + sequence) * sizes.consumers       # in whole rounds
+    first, whole_from, end = 0, 0, (N_q + B - 1) // B
+    offset = N_q - N_k                                 # key k stands at row k + offset
+    if sizes.left is not None or sizes.causal:         # no mask: a round's first row sees the block's last key
+        reach = 0 if sizes.left is None else sizes.right
+        first = gl.maximum(0, j * B + offset - reach) // B
+        if sizes.left is not None:
+            last_row = gl.minimum(N_k, (j + 1) * B) + offset + sizes.left
+            end = gl.maximum(first, (gl.minimum(N_q, last_row) + B - 1) // B)
+        whole_from = gl.minimum(end, (gl.maximum(0, (j + 1) * B - 1 + offset - reach) + B - 1) // B)
+    if not sizes.causal:                               # no mask: all keys exist
+        whole_from = gl.where((j + 1) * B <= N_k, whole_from, end)
+    whole_to = end
+    if sizes.left is not None:
+        whole_to = gl.maximum(whole_from, gl.minimum(end, gl.maximum(0, j * B + offset + sizes.left + 1) // B))
+    tiles = (end - first) * sizes.consumers
+    return Block(head, j, start_k, N_k, start_q, N_q, first_tile, first, whole_from, whole_to, end, tiles)
 
 
 @jit
@@ -147,7 +152,7 @@ def producer(shared):
     b, h_kv = block.head // sizes.H_kv, block.head % sizes.H_kv
     fetch_keys(shared.K, shared.K_full, shared.K_s, block, sizes)
     at = Position(0, 0)
-    for n in range(0, sizes.group * block.tiles(sizes)):
+    for n in range(0, sizes.group * block.tiles):
         h, i, tile = block.tile_at(n, sizes)
         slot = at.slot
         if n >= sizes.stages:
@@ -172,7 +177,7 @@ def adder(shared):
     """Have each tile of dQ added up in HBM as soon as it is there; in order, as soon as it is this program's turn."""
     sizes, dQ_s = shared.sizes, shared.dQ_s
     block = block_of(sizes)
-    tiles, seen = sizes.group * block.tiles(sizes), -1
+    tiles, seen = sizes.group * block.tiles, -1
     if tiles > 0:
         arrive(DQ_FREE, 160)
     for n in range(0, tiles):
@@ -201,21 +206,11 @@ def wait_for(number, value, seen):
 # ---- the consumers
 
 
-@aggregate
-class State:
-    """A consumer's sums over the tiles so far, and the next tile's place in the ring."""
-
-    fields = "dK dV at"
-
-
 @jit
-def step(state, n, first_row, block, shared, owner: gl.constexpr, me: gl.constexpr, masked: gl.constexpr):
-    """One query tile: dV += P^T dO and dK += dS^T Q for these 64 keys; for the owner dQ += dS K for all keys of the
-    block.
-
-    n: the loop's counter; first_row: of the tile
-    """
-    dV, dK, at, slot, sizes = state.dV, state.dK, state.at, state.at.slot, shared.sizes
+def step(dK, dV, at, n, first_row, block, shared, owner: gl.constexpr, me: gl.constexpr, masked: gl.constexpr):
+    """The query tile at a place in the ring: dV += P^T dO and dK += dS^T Q for these 64 keys; for the owner dQ += dS K
+    for all keys of the block. n: the loop's counter"""
+    slot, sizes = at.slot, shared.sizes
     consumers: gl.constexpr = shared.sizes.consumers
     d: gl.constexpr = dK.shape[1]
     S_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
@@ -257,7 +252,7 @@ def step(state, n, first_row, block, shared, owner: gl.constexpr, me: gl.constex
         arrive(DS_READY + owner, consumers * 128)
         dK, dV = wgmma_wait(0, deps=[dK, dV])
         arrive(slot + SLOT_FREE, consumers * 128 + 32)
-    return State(dK, dV, at.following(sizes.stages))
+    return dK, dV, at.following(sizes.stages)
 
 
 @jit
@@ -288,14 +283,15 @@ def put_dQ(dQ, dQ_s):
 
 
 @jit
-def some_rounds(state, start, stop, block, shared, me: gl.constexpr, masked: gl.constexpr):
+def some_rounds(dK, dV, at, start, stop, block, shared, me: gl.constexpr, masked: gl.constexpr):
     """Rounds `start` to `stop` of those that see the block: a tile for each owner."""
     sizes = shared.sizes
     for k in range(start, stop):
         n = block.round_at(k, sizes)
         for owner in gl.static_range(sizes.consumers):
-            state = step(state, k, (n * sizes.consumers + owner) * ROWS, block, shared, owner, me, masked)
-    return state
+            first_row = (n * sizes.consumers + owner) * ROWS
+            dK, dV, at = step(dK, dV, at, k, first_row, block, shared, owner, me, masked)
+    return dK, dV, at
 
 
 @jit
@@ -306,7 +302,7 @@ def consumer(shared, me: gl.constexpr):
     block = block_of(sizes)
     first, whole_from, whole_to = block.first, block.whole_from, block.whole_to
     zeros = gl.zeros([ROWS, d], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16]))
-    state = State(zeros, zeros, Position(0, 0))
+    dK, dV, at = zeros, zeros, Position(0, 0)
     mbarrier.wait(shared.K_full, 0)
     if sizes.left is not None or sizes.table is not None:      # no query may see these keys: then V is not copied
         mbarrier.wait(shared.V_full, 0, pred=first < block.end)
@@ -314,14 +310,15 @@ def consumer(shared, me: gl.constexpr):
         mbarrier.wait(shared.V_full, 0)
     for _ in range(0, sizes.group):
         if sizes.causal or sizes.ragged:               # a loop with masks; elsewhere none is compiled
-            state = some_rounds(state, 0, whole_from - first, block, shared, me, True)
-        state = some_rounds(state, gl.maximum(0, whole_from - first), whole_to - first, block, shared, me, False)
+            dK, dV, at = some_rounds(dK, dV, at, 0, whole_from - first, block, shared, me, True)
+        start = gl.maximum(0, whole_from - first)
+        dK, dV, at = some_rounds(dK, dV, at, start, whole_to - first, block, shared, me, False)
         if sizes.left is not None:
-            state = some_rounds(state, whole_to - first, block.end - first, block, shared, me, True)
+            dK, dV, at = some_rounds(dK, dV, at, whole_to - first, block.end - first, block, shared, me, True)
 
     sync(K_READ, sizes.consumers * 128)
-    V_s.index(me).reshape([ROWS, d]).store(state.dV.to(V_s.dtype))
-    K_s.index(me).reshape([ROWS, d]).store(state.dK.to(K_s.dtype))
+    V_s.index(me).reshape([ROWS, d]).store(dV.to(V_s.dtype))
+    K_s.index(me).reshape([ROWS, d]).store(dK.to(K_s.dtype))
     fence()
     b, h, row = block.head // sizes.H_kv, block.head % sizes.H_kv, (block.j * sizes.consumers + me) * ROWS
     where = where_rows(b, h, row, block.start_k, block.N_k, sizes.table)

@@ -53,11 +53,11 @@ class Ring:
     @jit
     def fill(self, slot, b, head, j, tile, sizes):
         """The producer: have TMA copy block j of a tile's keys, once all consumers have released the slot."""
-        sync(slot + self.free, self.threads)
         if self.transposed:
             where = [b, head, 0, j * sizes.keys]
         else:
             where = where_rows(b, head, j * sizes.keys, tile.start_k, tile.N_k, sizes.table)
+        sync(slot + self.free, self.threads)
         fetch(self.source, where, self.full.index(slot), self.tiles.index(slot))
 
     @jit

@@ -47,9 +47,6 @@ def read_table(table, block):
     return gl.load(row), gl.load(row + 1), gl.load(row + 2), gl.load(row + 3), gl.load(row + 4), gl.load(row + 5)
 
 
-# ---- forward: query rows of a tile, and the keys that they see
-
-
 @jit
 def blocks_seen(tile, first_row, rows: gl.constexpr, sizes):
     """The blocks of keys that some of these rows see: the first and the end.
@@ -109,34 +106,6 @@ def not_before(S, task, first_key, sizes):
     return gl.where(keys[None, :] >= firsts[:, None], S, float("-inf"))
 
 
-# ---- backward: keys, and the query rows that see them
-
-
-@jit
-def rounds(j, N_q, N_k, sizes):
-    """The rounds of query rows that key block j walks, as many rows as the block has keys: (first, whole_from,
-    whole_to, end).
-
-    Rounds from `first` to `end` see some key of the block; those from whole_from to whole_to need no mask.
-    """
-    B: gl.constexpr = sizes.keys
-    first, whole_from, end = 0, 0, (N_q + B - 1) // B
-    offset = N_q - N_k                                 # key k stands at row k + offset
-    if sizes.left is not None or sizes.causal:         # no mask: a round's first row sees the block's last key
-        reach = 0 if sizes.left is None else sizes.right
-        first = gl.maximum(0, j * B + offset - reach) // B
-        if sizes.left is not None:
-            last_row = gl.minimum(N_k, (j + 1) * B) + offset + sizes.left
-            end = gl.maximum(first, (gl.minimum(N_q, last_row) + B - 1) // B)
-        whole_from = gl.minimum(end, (gl.maximum(0, (j + 1) * B - 1 + offset - reach) + B - 1) // B)
-    if not sizes.causal:                               # no mask: all keys exist
-        whole_from = gl.where((j + 1) * B <= N_k, whole_from, end)
-    whole_to = end
-    if sizes.left is not None:
-        whole_to = gl.maximum(whole_from, gl.minimum(end, gl.maximum(0, j * B + offset + sizes.left + 1) // B))
-    return first, whole_from, whole_to, end
-
-
 @jit
 def without_hidden(P, first_key, first_row, block, sizes):
     """P^T with 0 where a key is hidden or past the end."""
@@ -149,9 +118,6 @@ def without_hidden(P, first_key, first_row, block, sizes):
     if sizes.causal:
         return gl.where(keys[:, None] < rows[None, :] + (offset + 1), P, 0.0)
     return gl.where(keys[:, None] < block.N_k, P, 0.0)
-
-
-# ---- what the host prepares
 
 
 def tiles_of(T, rows, packed=False):
