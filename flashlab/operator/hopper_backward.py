@@ -20,9 +20,6 @@ finish_kernel puts them in order. Programs add in any order, which decides a sum
 time adders take turns: see hopper_backward_pipeline.py. TMA fills query rows past the end with zeros, and zero times a
 key of -inf is NaN: where sizes are ragged, S is set to 0 in those rows, which are known by L = +inf.
 
-A program walks the queries of all heads that share its keys. Where that makes too few programs, several share out the
-heads: see kernels/groups.py.
-
 Every signal is one of a pair, "it is there" and "it may be overwritten". Who waits for whom:
 
     K_full, V_full, Q_full, dO_full    mbarriers: TMA arrives with the last byte       a consumer waits
@@ -32,6 +29,8 @@ Every signal is one of a pair, "it is there" and "it may be overwritten". Who wa
     DQ_FREE                            named barrier: the tile of dQ has left dQ_s     the next tile's owner waits
     K_READ                             named barrier: the last dQ is computed          consumers wait: K_s becomes dK
 """
+
+from functools import partial
 
 import torch
 import triton
@@ -67,10 +66,7 @@ def finish_kernel(dQ_sum, dQ, N_q, tiles_of_a_head, H_q, cu_seqlens, batch, B, d
 def fa2_hopper_backward(Q, K, V, O, dO, L, *, dL=None, B_r=None, B_c=None, **options):
     """The gradients of attention for every batch and head, in three or four launches, on a Hopper GPU.
 
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d), O and dO (B, H_q, N_q, d), L (B, H_q, N_q)
-             -> dQ, dK, dV, each like its tensor, contiguous; dK and dV are sums over the query heads that share them
-             dL, like L, where L has a gradient of its own; d 64 or 128, float16 or bfloat16: see `why_not`
-             any strides: what TMA cannot read is copied first
+    Shapes:  as fa2_triton_backward; d 64 or 128, float16 or bfloat16: see `why_not`. What TMA cannot read is copied
     Options: as kernels/launch.check_call takes them. Deterministic: dK and dV always; dQ if asked for, without window
              and packed sequences: adders then wait for turns
     Tiles:   64 x 128 or 64 x 192: the division of labour fixes them
@@ -92,11 +88,6 @@ def why_not(Q, K, V, *, dropout_p=0.0, deterministic=False, B_r=None, B_c=None, 
     if deterministic and programs_at_a_time(Q, 8) < TOGETHER.value:
         return f"the {TOGETHER.value} programs that wait for one another, for the same bits each time, need as many SMs"
     return None
-
-
-def launch_in_order(*tensors, **options):
-    """As `launch`, with the same bits in dQ each time."""
-    return launch(*tensors, **options, ordered=True)
 
 
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right=None, cu_seqlens_q=None,
@@ -139,6 +130,9 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
             "batch": batch, "B": block, "d": d, "num_warps": 4}
     return (*before, (hopper_backward_kernel, (programs,), arguments | choice),
             (finish_kernel, (B * H_q * tiles,), last), *adding)
+
+
+launch_in_order = partial(launch, ordered=True)        # with the same bits in dQ each time
 
 
 def how_many(d, N, causal):

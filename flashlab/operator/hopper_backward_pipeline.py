@@ -1,4 +1,4 @@
-"""The two warps beside the consumers in a backward pass on Hopper: one loads, one has dQ added up, in turns if asked.
+"""The warps of a backward pass on Hopper; hopper_backward.py says who waits for whom.
 
 Turns: the order in which programs add to a tile of dQ decides the sum's last bits. For the same bits each time, a tile
 has a number in HBM, how many blocks of keys have added to it, and a program's adder waits until that is the number of
@@ -169,9 +169,6 @@ def producer(shared):
         at = at.following(sizes.stages)
 
 
-# ---- the adder
-
-
 @jit
 def adder(shared):
     """Have each tile of dQ added up in HBM as soon as it is there; in order, as soon as it is this program's turn."""
@@ -189,7 +186,7 @@ def adder(shared):
         tma.store_wait(0)
         if n + 1 < tiles:
             arrive(DQ_FREE, 160)
-        if sizes.turns is not None:                              # look at the next number while these sums travel
+        if sizes.turns is not None:                    # look at the next number while these sums travel
             h, i, coming = block.tile_at(gl.minimum(n + 1, tiles - 1), sizes)
             seen = gl.atomic_add(sizes.turns + coming, 0, sem="relaxed")
             wait_for_sums(n)
@@ -201,9 +198,6 @@ def wait_for(number, value, seen):
     """Wait until the number in HBM has this value; `seen` is what it had when last looked at."""
     while seen != value:
         seen = gl.atomic_add(number, 0, sem="relaxed")
-
-
-# ---- the consumers
 
 
 @jit
@@ -269,11 +263,9 @@ def dQ_of_tile(dK, zero, shared, owner: gl.constexpr):
 
 @jit
 def put_dQ(dQ, dQ_s):
-    """A tile of dQ in shared memory in the order in which threads hold it: 16 bytes of each of 128 threads, then the
-    next 16.
+    """A tile of dQ in shared memory as threads hold it: 16 bytes of each of 128 threads, then the next 16.
 
-    Of a wgmma's result, thread 4a + b of warp w holds, in rows 16w + a and 16w + a + 8, columns 8n + 2b and 8n + 2b +
-    1.
+    Thread 4a + b of warp w holds, in rows 16w + a and 16w + a + 8, columns 8n + 2b and 8n + 2b + 1.
     """
     #                 w  8  a  ----------- n -----------  b  1
     by_bits = dQ.reshape([4, 2, 8, dQ.shape[1] // 16, 2, 4, 2])

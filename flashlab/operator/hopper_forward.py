@@ -17,7 +17,7 @@ Who waits for whom; every signal is one of a pair, `full` and `free`, for one bu
     Q_free                   mbarrier: a consumer has read its Q to the end      the producer waits
     K.free, V.free           named barriers: all consumers have read the slot    the producer waits
     TURN + consumer          named barriers: the one before has issued Q K^T     the consumer waits
-    queue.full, queue.free   mbarriers: a tile is posted, all have read it       a consumer waits, the producer waits
+    posted, taken            mbarriers: a tile is on the board, all have read it a consumer waits, the producer waits
 
 hopper_pipeline.py has the warps; here is what a consumer does with its 64 query rows.
 """
@@ -163,10 +163,8 @@ KERNEL = fa2_hopper_kernel
 def fa2_hopper_forward(Q, K, V, *, B_r=None, B_c=None, **options):
     """Exact attention for every batch and head in one launch, on a Hopper GPU.
 
+    Shapes:  as fa2_triton_forward; d 64 or 128, float16 or bfloat16; strides and the rest: see `why_not`
     Options: as kernels/launch.check_call takes them, but no dropout
-    Shapes:  Q (B, H_q, N_q, d), K (B, H_kv, N_k, d), V (B, H_kv, N_k, d)
-             -> O (B, H_q, N_q, d) in Q's dtype, L (B, H_q, N_q) float32, natural-log logsumexp
-             d 64 or 128, float16 or bfloat16, H_q a multiple of H_kv; strides and the rest: see `why_not`
     Tiles:   192 x 128 or 256 x 64 at d = 64, 128 x 128 at d = 128: the division of labour fixes them
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched

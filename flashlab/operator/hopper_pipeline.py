@@ -1,13 +1,12 @@
-"""The warps of a forward pass on Hopper, in 16 bits and in FP8: the producer, the consumers, the tiles they take.
+"""The warps of a forward pass on Hopper and the tiles they take; hopper_forward.py says who waits for whom.
 
-hopper_forward.py says who waits for whom. What a consumer does with a tile, `attend`, differs: hopper_forward.py has
-that of 16-bit numbers, fp8_kernel.py that of FP8.
+What a consumer does with a tile, `attend`, stands there for 16-bit numbers, and in fp8_kernel.py for FP8.
 """
 
 from flashlab.kernels.gluon_adapter import aggregate, fence, fork, gl, jit, mbarrier, tma, wgmma
 from flashlab.kernels.hopper_words import LOG2_E, ROWS, arrive, fetch, mbarriers, sync
 from flashlab.operator.hopper_words import Position, Ring
-from flashlab.operator.spans import blocks_seen, not_before, only_visible, read_table, where_rows, whole_blocks
+from flashlab.operator.spans import blocks_seen, not_before, only_visible, read_table, where_rows
 
 K_FREE = gl.constexpr(6)                               # named barriers 6, 7, 8: one a slot; Triton uses the first few
 V_FREE = gl.constexpr(9)                               # 9, 10, 11
@@ -61,78 +60,63 @@ class Tile:
 
     fields = "number i start_q N_q start_k N_k"
 
-    @jit
-    def head(self):
-        return gl.cast(self.number >> 32, gl.int32)
-
 
 @aggregate
 class Task:
     """A consumer's part of a tile: 64 query rows, and the blocks of keys that they see."""
 
     fields = (
-        "tile head first_row "
+        "tile head first_row place "   # place: the key that the first row stands at; a last row stands at the last key
         "first end all_first "         # the blocks that they see, and the first that any consumer of the program sees
         "scale_log2"                   # what makes scores of base 2 of S; in FP8 times the scale of a block of K
     )
 
-    @jit
-    def place(self):
-        """The key that the first row stands at: a sequence's last row stands at its last key."""
-        return self.first_row + self.tile.N_k - self.tile.N_q
-
 
 @aggregate
-class Queue:
-    """The tile scheduler: a counter in HBM that all programs draw tickets from, and this program's board of two places.
+class Shared:
+    """What all warps of a program share.
 
-    While consumers read one place of the board, the producer writes the other.
+    The tile scheduler is a counter in HBM that all programs draw tickets from, and a board of two places in shared
+    memory: while consumers read one, the producer writes the other.
     """
 
-    fields = "counter board full free"
+    fields = (
+        "Q O L Q_s O_s Q_full Q_free " # descriptors; L in HBM, or None in FP8; buffers and mbarriers of consumers
+        "K V counter board posted taken sizes scale "  # K and V: rings; posted, taken: the board's mbarriers
+        "fp8"                          # the scales of Q, K and V, or None
+    )
 
     @jit
-    def post(self, tile, turn, sizes):
+    def post(self, tile, turn):
         """The producer: write down the next tile for the consumers."""
         one: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
-        mbarrier.wait(self.free.index(turn & 1), ((turn >> 1) & 1) ^ 1)
+        mbarrier.wait(self.taken.index(turn & 1), ((turn >> 1) & 1) ^ 1)
         numbers = (tile.number, tile.i, tile.start_q, tile.N_q, tile.start_k, tile.N_k)
-        for k in gl.static_range(1 if sizes.table is None else 6):
+        for k in gl.static_range(1 if self.sizes.table is None else 6):
             number = gl.full([1], gl.cast(numbers[k], gl.int64), gl.int64, one)
             self.board.index((turn & 1) * 6 + k).store(number)
-        mbarrier.arrive(self.full.index(turn & 1), count=1)
+        mbarrier.arrive(self.posted.index(turn & 1), count=1)
 
     @jit
     def number(self, turn, k: gl.constexpr):
-        """The k-th number of a place on the board."""
+        """The k-th number of the tile on the board."""
         one: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
         return gl.max(self.board.index((turn & 1) * 6 + k).load(one), 0)
 
     @jit
-    def read(self, turn, sizes):
+    def read(self, turn):
         """A consumer: the next tile."""
-        mbarrier.wait(self.full.index(turn & 1), (turn >> 1) & 1)
+        mbarrier.wait(self.posted.index(turn & 1), (turn >> 1) & 1)
         number = self.number(turn, 0)
-        if sizes.table is None:
-            tile = sizes.tile(number)
+        if self.sizes.table is None:
+            tile = self.sizes.tile(number)
         else:
             rows = ()
             for k in gl.static_range(1, 6):
                 rows = rows + (gl.cast(self.number(turn, k), gl.int32),)
             tile = Tile(number, rows[0], rows[1], rows[2], rows[3], rows[4])
-        mbarrier.arrive(self.free.index(turn & 1), count=1)
+        mbarrier.arrive(self.taken.index(turn & 1), count=1)
         return tile
-
-
-@aggregate
-class Shared:
-    """What all warps of a program share."""
-
-    fields = (
-        "Q O L Q_s O_s Q_full Q_free " # descriptors; L in HBM, or None in FP8; buffers and mbarriers of consumers
-        "K V queue sizes scale "       # K and V: rings
-        "fp8"                          # the scales of Q, K and V, or None
-    )
 
 
 @jit
@@ -148,13 +132,10 @@ def run(attend, Q, K, V, O, L, counter, scale, sizes, fp8):
     threads: gl.constexpr = consumers * 128 + 32
     K_ring = Ring(K, K_s, mbarriers(stages, 1), K_FREE, threads, False)
     V_ring = Ring(V, V_s, mbarriers(stages, 1), V_FREE, threads, fp8 is not None)
-    queue = Queue(counter, board, mbarriers(2, 1), mbarriers(2, consumers))
+    posted, taken = mbarriers(2, 1), mbarriers(2, consumers)
     Q_full, Q_free = mbarriers(consumers, 1), mbarriers(consumers, 1)
-    shared = Shared(Q, O, L, Q_s, O_s, Q_full, Q_free, K_ring, V_ring, queue, sizes, scale, fp8)
+    shared = Shared(Q, O, L, Q_s, O_s, Q_full, Q_free, K_ring, V_ring, counter, board, posted, taken, sizes, scale, fp8)
     fork((shared, attend), consumer, consumers, (producer,))
-
-
-# ---- the producer
 
 
 @jit
@@ -164,9 +145,10 @@ def producer(shared, attend):
     at, turn = Position(0, 0), 0
     tile = sizes.tile(sizes.place(gl.program_id(0)))
     while tile.number >= 0:
-        ticket = gl.atomic_add(shared.queue.counter, 1)                # requested here, and read once the ring is full
+        ticket = gl.atomic_add(shared.counter, 1)                # requested here, and read once the ring is full
         coming = tile                                  # until it is known
-        b, h = tile.head() // sizes.H_q, tile.head() % sizes.H_q
+        head = gl.cast(tile.number >> 32, gl.int32)
+        b, h = head // sizes.H_q, head % sizes.H_q
         h_kv = h // sizes.group                        # grouped-query attention: neighbours share a key head, uncopied
         first_row = tile.i * sizes.consumers * ROWS
         first, end = blocks_seen(tile, first_row, sizes.consumers * ROWS, sizes)
@@ -182,15 +164,11 @@ def producer(shared, attend):
                 shared.K.fill(at.slot, b, h_kv, end - 2 - n, tile, sizes)
             if n == gl.minimum(sizes.stages, end - first) - 1:
                 coming = sizes.tile(sizes.place(gl.num_programs(0) + ticket))  # the first tickets are the programs' own
-                shared.queue.post(coming, turn, sizes)
+                shared.post(coming, turn)
         tile, turn = coming, turn + 1
-    counter = shared.queue.counter                     # serves the next launch, too: the last to finish resets it
-    if gl.atomic_add(counter + 1, 1) == gl.num_programs(0) - 1:
-        gl.store(counter, 0)
-        gl.store(counter + 1, 0)
-
-
-# ---- the consumers
+    if gl.atomic_add(shared.counter + 1, 1) == gl.num_programs(0) - 1:
+        gl.store(shared.counter, 0)                    # it serves the next launch, too: the last to finish resets it
+        gl.store(shared.counter + 1, 0)
 
 
 @jit
@@ -218,12 +196,13 @@ def consumer(shared, attend, me: gl.constexpr):
         if end == first:
             mbarrier.arrive(shared.Q_free.index(me), count=1)
         else:
-            scale_log2 = shared.scale * LOG2_E
+            head, scale_log2 = gl.cast(tile.number >> 32, gl.int32), shared.scale * LOG2_E
             if shared.fp8 is not None:
                 T_q = (sizes.N_q + ROWS - 1) // ROWS
-                scale_log2 *= gl.load(shared.fp8.Q + (tile.head() * T_q + first_row // ROWS))
-            at = attend(shared, Task(tile, tile.head(), first_row, first, end, all_first, scale_log2), at, me)
-        tile = shared.queue.read(turn, sizes)
+                scale_log2 *= gl.load(shared.fp8.Q + (head * T_q + first_row // ROWS))
+            place = first_row + tile.N_k - tile.N_q
+            at = attend(shared, Task(tile, head, first_row, place, first, end, all_first, scale_log2), at, me)
+        tile = shared.read(turn)
         turn += 1
     tma.store_wait(0)
 
@@ -262,17 +241,18 @@ def issue_scores(shared, at, me: gl.constexpr):
 
 @jit
 def walk(step, state, shared, task, me: gl.constexpr):
-    """The steps of a task, from its last block of keys to its first. `state` holds the last block, the state returned
-    the first.
-
-    step(state, shared, task, n, mask, me) -> state; n: how many blocks are still to come; mask: what hides some of the
-    next, or None
-    """
+    """Step from the task's last block of keys, which `state` holds, to its first: see hopper_forward.step."""
     sizes = shared.sizes
     n = task.end - 1 - task.first
     at_left, at_right = 0, gl.minimum(n, 1)            # how many blocks need a mask, at the window's edges
     if sizes.left is not None or sizes.table is not None:
-        whole, whole_end = whole_blocks(task, ROWS, sizes)
+        whole, whole_end = 0, task.tile.N_k            # the blocks of which every row sees every key
+        if sizes.causal:
+            whole_end = task.place + 1
+        if sizes.left is not None:
+            whole = (gl.maximum(0, task.place + ROWS - 1 - sizes.left) + sizes.keys - 1) // sizes.keys
+            whole_end = gl.minimum(whole_end, task.place + sizes.right + 1)
+        whole_end = gl.maximum(whole_end, 0) // sizes.keys                         # it may lie before `whole`
         at_right = gl.maximum(0, gl.minimum(n, task.end - 1 - whole_end))
         at_left = gl.maximum(0, gl.minimum(n - at_right, whole - task.first))
     if sizes.crossing:                                 # 64 rows whose last keys lie in two blocks

@@ -25,9 +25,6 @@ def counters(shape, dtype, device):
     return _counters[stream]
 
 
-# ---- rings
-
-
 @aggregate
 class Position:
     """A place in a ring: the slot, and its mbarrier's phase, 0 or 1, which changes each time round."""
@@ -42,7 +39,7 @@ class Position:
 
 @aggregate
 class Ring:
-    """Slots of shared memory that the producer fills by TMA and all consumers read, round and round."""
+    """Slots of shared memory that the producer fills by TMA, and that all consumers wait for, read and release."""
 
     fields = "source tiles full"       # TMA's descriptor, the slots, an mbarrier a slot
     constants = (
@@ -52,7 +49,7 @@ class Ring:
 
     @jit
     def fill(self, slot, b, head, j, tile, sizes):
-        """The producer: have TMA copy block j of a tile's keys, once all consumers have released the slot."""
+        """Have TMA copy block j of a tile's keys, once all consumers have released the slot."""
         if self.transposed:
             where = [b, head, 0, j * sizes.keys]
         else:
@@ -62,23 +59,16 @@ class Ring:
 
     @jit
     def wait(self, at, pred=True):
-        """A consumer: wait until the tile has landed."""
         mbarrier.wait(self.full.index(at.slot), at.phase, pred=pred)
 
     @jit
     def tile(self, at):
-        """The tile, a matrix in shared memory."""
-        tiles = self.tiles
-        return tiles.index(at.slot).reshape([tiles.shape[-2], tiles.shape[-1]])
+        return self.tiles.index(at.slot).reshape([self.tiles.shape[-2], self.tiles.shape[-1]])
 
     @jit
     def release(self, slot):
-        """A consumer: say that it has read the slot to the end."""
         arrive(slot + self.free, self.threads)
 
-
-
-# ---- values that no compiler may move
 
 
 @jit
@@ -112,17 +102,13 @@ def wait_for_sums(n):
                               dtype=gl.int32, is_pure=False, pack=1)
 
 
-# ---- operations on rows
-
-
 @jit
 def row_maximum(S, chains: gl.constexpr):
     """The maximum of each row. gl.max makes one chain of dependent maxima a thread; two chains run side by side."""
-    rows: gl.constexpr = gl.SliceLayout(1, S.type.layout)
     if chains == 1:
         return gl.max(S, 1)
     parts = gl.max(S.reshape([S.shape[0], S.shape[1] // 8, 8]), 1)
-    return gl.convert_layout(gl.max(parts, 1), rows, assert_trivial=True)
+    return gl.convert_layout(gl.max(parts, 1), gl.SliceLayout(1, S.type.layout), assert_trivial=True)
 
 
 @jit

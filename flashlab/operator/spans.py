@@ -1,21 +1,18 @@
 """The rows of a Hopper kernel's tiles and the keys that they see: dense or packed, causal or in a window.
 
-Triton's own version of this stands in sequences.py; Gluon kernels cannot call it, so it stands here once more, with two
-additions.
+sequences.py has this for Triton's kernels, which Gluon's cannot call. Here are two additions. A table: a small kernel
+first lists the blocks of all packed sequences, none of them empty. A warp then finds its tile's rows with one read.
 
-A table: a small kernel first lists the blocks of all packed sequences, one after the other and none of them empty. A
-warp then finds the rows of its tile with one read.
-
-TMA that stops at the end of a sequence, although its neighbour's rows follow: reads give zeros there, and writes are
-left out. For that a descriptor numbers the rows by three coordinates, whose sum wraps around the end of the 64-bit
+And TMA that stops at the end of a sequence, although its neighbour's rows follow: reads give zeros there, and writes
+are left out. For that a descriptor numbers the rows by three coordinates, whose sum wraps around the end of the 64-bit
 addresses:
 
     coordinate           BEYOND          start + N    head         BEYOND - N + row    column
     times                2^34 - apart    apart        as always    apart               1      (apart: elements a row)
     sum of the row's     BEYOND · 2^34 + (start + row) · apart, where BEYOND · 2^34 elements are 0 modulo 2^64 bytes
 
-The fourth coordinate reaches its size, BEYOND, where row reaches N: for TMA the tensor ends there.
-(triton/tools/ragged_tma.py does the same.)
+The fourth coordinate reaches its size, BEYOND, where row reaches N: for TMA the tensor ends there, as in
+triton/tools/ragged_tma.py.
 """
 
 import torch
@@ -51,8 +48,7 @@ def read_table(table, block):
 def blocks_seen(tile, first_row, rows: gl.constexpr, sizes):
     """The blocks of keys that some of these rows see: the first and the end.
 
-    At least one block, so that rows that see no key need no path of their own; but none where a packed sequence has no
-    such rows.
+    At least one, so that rows that see no key need no path of their own; none where a packed sequence has no such rows.
     """
     first, end = 0, tile.N_k
     if sizes.left is not None:
@@ -70,21 +66,9 @@ def blocks_seen(tile, first_row, rows: gl.constexpr, sizes):
 
 
 @jit
-def whole_blocks(task, rows: gl.constexpr, sizes):
-    """The blocks of which every row sees every key: the first and the end, which may lie before the first."""
-    first, end = 0, task.tile.N_k
-    if sizes.causal:
-        end = task.place() + 1
-    if sizes.left is not None:
-        first = (gl.maximum(0, task.place() + rows - 1 - sizes.left) + sizes.keys - 1) // sizes.keys
-        end = gl.minimum(end, task.place() + sizes.right + 1)
-    return first, gl.maximum(end, 0) // sizes.keys
-
-
-@jit
 def only_visible(S, task, first_key, sizes):
     """S of a block of keys, with -inf where a key is hidden or past the end."""
-    N_k, place = task.tile.N_k, task.place()
+    N_k, place = task.tile.N_k, task.place
     keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
     if sizes.left is not None:
         lasts = gl.minimum(place + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout)) + sizes.right, N_k - 1)
@@ -102,7 +86,7 @@ def only_visible(S, task, first_key, sizes):
 def not_before(S, task, first_key, sizes):
     """S of a block of keys, with -inf where a key lies before its row's window."""
     keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
-    firsts = task.place() - sizes.left + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
+    firsts = task.place - sizes.left + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
     return gl.where(keys[None, :] >= firsts[:, None], S, float("-inf"))
 
 
@@ -130,11 +114,9 @@ def tiles_of(T, rows, packed=False):
 
 
 def table_of_blocks(cu_seqlens, other_cu_seqlens, N, other_N, B):
-    """The table of the blocks of B rows of all sequences, queries or keys of N rows together, and the launch that
-    writes it.
+    """The table of the blocks of B rows of all sequences, and the launch that writes it.
 
-    int32: the number of blocks, then a row for each block, see read_table: first those of sequence 0, then of sequence
-    1, ...
+    int32: how many blocks there are, then what read_table returns for each, sequence after sequence.
     """
     batch = len(cu_seqlens) - 1
     blocks = slots(N, B, batch)                        # at most
