@@ -119,7 +119,8 @@ def test_nobody_waits_for_ever(monkeypatch, N_q, N_k, causal, consumers):
     """
     module, block = kernels.backward_pipeline, 64 * consumers
     together, blocks, heads, done, waited, steps = module.TOGETHER, -(-N_k // block), 3, {}, 0, 0
-    sizes = module.Sizes(N_q, N_k, blocks, 1, 1, None, None, None, 0, True, 1, 1, consumers, block, 0, causal, causal)
+    sizes = module.Shared(N_q=N_q, N_k=N_k, blocks=blocks, H_kv=1, together=1, left=None, table=None, turns=True, group=1,
+                          tiles_of_a_head=0, consumers=consumers, keys=block, causal=causal)
     waiting, running = [], {}
     for program in range(heads * blocks):
         monkeypatch.setattr(hopper_stand_in, "MACHINE", hopper_stand_in.Machine(program, heads * blocks))

@@ -33,18 +33,14 @@ from flashlab.operator.spans import only_visible, tiles_of
 P_BITS = gl.constexpr(8.0)                             # P is computed 2^8 times too large
 
 
-@aggregate
-class Scales:
-    """All scales in HBM: for each 64 rows of Q, and each block of K and V; those of V as logarithms to base 2."""
-
-    fields = "Q K V"
-
-    @jit
-    def of_block(self, task, j, sizes):
-        """What S of key block j is multiplied by, and log2 of V's scale."""
-        T_k = (sizes.N_k + sizes.keys - 1) // sizes.keys
-        first = task.head // sizes.group * T_k         # the head is b·H_q + h; over the group, it is b·H_kv + h_kv
-        return task.scale_log2 * gl.load(self.K + first + j), gl.load(self.V + first + j)
+@jit
+def scales_of(shared, task, j):
+    """What S of key block j is multiplied by, and log2 of V's scale."""
+    sizes = shared.sizes
+    Q_scales, K_scales, V_scales = shared.fp8
+    T_k = (sizes.N_k + sizes.keys - 1) // sizes.keys
+    first = task.head // sizes.group * T_k             # the head is b·H_q + h; over the group, it is b·H_kv + h_kv
+    return task.scale_log2 * gl.load(K_scales + first + j), gl.load(V_scales + first + j)
 
 
 @aggregate
@@ -83,8 +79,7 @@ def issue_output(state, alpha, P, V_j):
 def rounded(P):
     """P in e4m3, four weights of a row in a register, their keys in the order of V's: no number changes its thread.
 
-    Of the 16 keys 8b + 2t + e the thread t has those with b, e = 0 or 1, and in the second product it has to have 4t +
-    2b + e.
+    Thread t has, of each 16 keys, 8b + 2t + e for b, e = 0 or 1, and in the second product has to have 4t + 2b + e.
     """
     P = P.reshape([ROWS, P.shape[1] // 16, 2, 4, 2])                               # (rows, groups, b, t, e)
     first, second = gl.split(P)                                                    # e = 0, 1: (rows, groups, b, t)
@@ -113,7 +108,7 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     """As hopper_forward's. O is rescaled while S is computed, and P rounded when its registers are free: when the
     product with the one before is done."""
     m, at, coming, sizes = state.m, state.at, state.coming, shared.sizes
-    factor, V_log2 = shared.fp8.of_block(task, n - 1, sizes)
+    factor, V_log2 = scales_of(shared, task, n - 1)
     P = as_operand(state.P, state.PV)                  # before a product starts: instructions between would part them
     S = issue_scores(shared, coming, me)
     shared.V.wait(at)
@@ -141,7 +136,7 @@ def first_block(shared, task, at, me: gl.constexpr):
     """The softmax of the task's last block of keys, which may need a mask. O is still 0."""
     d: gl.constexpr = shared.Q_s.shape[-1]
     sizes = shared.sizes
-    factor, V_log2 = shared.fp8.of_block(task, task.end - 1, sizes)
+    factor, V_log2 = scales_of(shared, task, task.end - 1)
     shared.K.wait(at)
     S = wgmma_wait(0, deps=[issue_scores(shared, at, me)])
     shared.K.release(at.slot)
@@ -182,7 +177,7 @@ def fa2_fp8_kernel(Q, K, V, O, Q_scales, K_scales, V_scales, counter, scale, N_q
                    masked: gl.constexpr, crossing: gl.constexpr, num_warps: gl.constexpr):
     sizes = Sizes(N_q, N_k, H_q, tiles, group, together, None, None, None, causal, consumers, keys, stages, masked,
                   crossing, False)
-    run(attend, Q, K, V, O, None, counter, scale, sizes, Scales(Q_scales, K_scales, V_scales))
+    run(attend, Q, K, V, O, None, counter, scale, sizes, (Q_scales, K_scales, V_scales))
 
 
 def launches(Q, K, V, O, H=None, *, causal, scale):
@@ -192,16 +187,15 @@ def launches(Q, K, V, O, H=None, *, causal, scale):
     """
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
     consumers, stages = 3 if d == 64 else 2, 2 if d == 256 else 3
-    T_q, T_k, tiles = triton.cdiv(N_q, 64), triton.cdiv(N_k, KEYS), B * H_q * triton.cdiv(N_q, consumers * 64)
-    steps, made = [], {}
-    for name, T, shape, blocks, rotation, block in (
-            ("Q", Q, Q.shape, (B, H_q, T_q), H, 64), ("K", K, K.shape, (B, H_kv, T_k), H, KEYS),
-            ("V", V, (B, H_kv, d, T_k * KEYS), (B, H_kv, T_k), None, KEYS)):
+    tiles, steps, made = B * H_q * triton.cdiv(N_q, consumers * 64), [], {}
+    for name, T, rotation, block in (("Q", Q, H, 64), ("K", K, H, KEYS), ("V", V, None, KEYS)):
+        blocks = triton.cdiv(T.shape[2], block)
+        shape = (B, H_kv, d, blocks * KEYS) if name == "V" else T.shape
         values = temporary(torch.empty, *shape, dtype=torch.float8_e4m3fn, device=Q.device)
-        scales = temporary(torch.empty, *blocks, dtype=torch.float32, device=Q.device)
+        scales = temporary(torch.empty, *T.shape[:2], blocks, dtype=torch.float32, device=Q.device)
         made |= {name: values, name + "_scales": scales}
-        steps.append((quantize.quantize_kernel,
-                      *quantize.launch(T, rotation, values, scales, block, transposed=name == "V")))
+        one = quantize.launch(T, rotation, values, scales, block, transposed=name == "V")
+        steps.append((quantize.quantize_kernel, *one))
     together = heads_together(made["Q"], made["K"], made["V"]) if causal else 1
     arguments = made | {
         "Q": tiles_of(made["Q"], 64), "K": tiles_of(made["K"], KEYS),

@@ -57,8 +57,7 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     """One block: start S of the next and O += P V of this one, then the softmax of the next under the second product.
 
     n: how many blocks are still to come, the next one among them; mask: what hides some of its keys, or None
-
-    At d = 128 O is rescaled while S is computed, and P rounded as soon as it is there. At d = 64, with three consumers,
+    At d = 128 O is rescaled while S is computed, and P rounded as soon as it is there. At d = 64, with more consumers,
     fewer registers are left: O is rescaled when its product is done, and P stays float32 until the one before is used.
     """
     O, P, m, at, coming, sizes = state.O, state.P, state.m, state.at, state.coming, shared.sizes

@@ -83,7 +83,7 @@ class Shared:
     fields = (
         "Q O L Q_s O_s Q_full Q_free " # descriptors; L in HBM, or None in FP8; buffers and mbarriers of consumers
         "K V counter board posted taken sizes scale "  # K and V: rings; posted, taken: the board's mbarriers
-        "fp8"                          # the scales of Q, K and V, or None
+        "fp8"                          # the scales in HBM of 64 rows of Q, of blocks of K, of V in log2; or None
     )
 
     @jit
@@ -199,7 +199,7 @@ def consumer(shared, attend, me: gl.constexpr):
             head, scale_log2 = gl.cast(tile.number >> 32, gl.int32), shared.scale * LOG2_E
             if shared.fp8 is not None:
                 T_q = (sizes.N_q + ROWS - 1) // ROWS
-                scale_log2 *= gl.load(shared.fp8.Q + (head * T_q + first_row // ROWS))
+                scale_log2 *= gl.load(shared.fp8[0] + (head * T_q + first_row // ROWS))
             place = first_row + tile.N_k - tile.N_q
             at = attend(shared, Task(tile, head, first_row, place, first, end, all_first, scale_log2), at, me)
         tile = shared.read(turn)
@@ -260,16 +260,13 @@ def walk(step, state, shared, task, me: gl.constexpr):
             state = step(state, shared, task, n - j, only_visible, me)
         n = n - at_right
     whole = n - at_left
-    if sizes.unrolled:  # two blocks a round: P of one is P_next of the other, and no register moves
-        for _ in range(0, whole & 1):
-            state = step(state, shared, task, n, None, me)
-        n = n - (whole & 1)
-        for j in range(0, whole & -2, 2):
+    single = whole & 1 if sizes.unrolled else whole
+    for j in range(0, single):
+        state = step(state, shared, task, n - j, None, me)
+    if sizes.unrolled:                                 # P of one block is P_next of the other: no register moves
+        for j in range(single, whole, 2):
             state = step(state, shared, task, n - j, None, me)
             state = step(state, shared, task, n - j - 1, None, me)
-    else:
-        for j in range(0, whole):
-            state = step(state, shared, task, n - j, None, me)
     if sizes.left is not None:
         for j in range(0, at_left):
             state = step(state, shared, task, at_left - j, not_before, me)
