@@ -40,7 +40,8 @@ def scales_of(shared, task, j):
     Q_scales, K_scales, V_scales = shared.fp8
     T_k = (sizes.N_k + sizes.keys - 1) // sizes.keys
     first = task.head // sizes.group * T_k             # the head is b·H_q + h; over the group, it is b·H_kv + h_kv
-    return task.scale_log2 * gl.load(K_scales + first + j), gl.load(V_scales + first + j)
+    K_scales, V_scales = K_scales + first, V_scales + first
+    return task.scale_log2 * gl.load(K_scales + j), gl.load(V_scales + j)
 
 
 @aggregate

@@ -260,13 +260,16 @@ def walk(step, state, shared, task, me: gl.constexpr):
             state = step(state, shared, task, n - j, only_visible, me)
         n = n - at_right
     whole = n - at_left
-    single = whole & 1 if sizes.unrolled else whole
-    for j in range(0, single):
-        state = step(state, shared, task, n - j, None, me)
-    if sizes.unrolled:                                 # P of one block is P_next of the other: no register moves
-        for j in range(single, whole, 2):
+    if sizes.unrolled:  # two blocks a round: P of one is P_next of the other, and no register moves
+        for _ in range(0, whole & 1):
+            state = step(state, shared, task, n, None, me)
+        n = n - (whole & 1)
+        for j in range(0, whole & -2, 2):
             state = step(state, shared, task, n - j, None, me)
             state = step(state, shared, task, n - j - 1, None, me)
+    else:
+        for j in range(0, whole):
+            state = step(state, shared, task, n - j, None, me)
     if sizes.left is not None:
         for j in range(0, at_left):
             state = step(state, shared, task, at_left - j, not_before, me)
