@@ -44,10 +44,9 @@ class Shared:
 
 @aggregate
 class Block:
-    """A program's block of keys: the j-th of its sequence and head, and the query tiles that see it.
+    """A program's block of keys, the j-th of its sequence and head, and the rounds of query tiles that see it.
 
-    Tiles go in rounds of as many rows as the block has keys. Rounds from `first` to `end` see some key of the block;
-    those from whole_from to whole_to need no mask.
+    A round has as many rows as the block has keys. Those from whole_from to whole_to need no mask.
     """
 
     fields = (
@@ -283,10 +282,7 @@ def consumer(shared, me: gl.constexpr):
     zeros = gl.zeros([ROWS, d], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16]))
     dK, dV, at = zeros, zeros, Position(0, 0)
     mbarrier.wait(shared.K_full, 0)
-    if shared.left is not None or shared.table is not None:      # no query may see these keys: then V is not copied
-        mbarrier.wait(shared.V_full, 0, pred=first < block.end)
-    else:
-        mbarrier.wait(shared.V_full, 0)
+    mbarrier.wait(shared.V_full, 0, pred=first < block.end)    # V is not copied where no query sees these keys
     for _ in range(0, shared.group):
         if shared.causal or shared.ragged:               # a loop with masks; elsewhere none is compiled
             dK, dV, at = some_rounds(dK, dV, at, 0, whole_from - first, block, shared, me, True)
@@ -310,7 +306,7 @@ def consumer(shared, me: gl.constexpr):
 def hopper_backward_kernel(Q, K, V, dO, L, D, dQ, dK, dV, scale, N_q, N_k, H_kv, together, left, right, table,
                            tiles_of_a_head, turns, group: gl.constexpr, parts: gl.constexpr, consumers: gl.constexpr,
                            stages: gl.constexpr, causal: gl.constexpr, ragged: gl.constexpr, num_warps: gl.constexpr):
-    """Shared memory and the signals in it, then every warp goes to its own work."""
+    """Lay out shared memory and the signals in it, then send every warp to its own work."""
     Q_s = gl.allocate_shared_memory(Q.dtype, [stages] + Q.block_shape, Q.layout)
     dO_s = gl.allocate_shared_memory(Q.dtype, [stages] + dO.block_shape, dO.layout)
     K_s = gl.allocate_shared_memory(Q.dtype, [consumers] + K.block_shape, K.layout)

@@ -47,8 +47,7 @@ class State:
 
     fields = (
         "O P m l "                     # P: the weights in hand, not yet in O; l: each thread's part of the running sum
-        "alpha "                       # what O is still to be multiplied by, at d = 128
-        "at coming"                    # where in the rings the block in hand is, and the one after it
+        "alpha at coming"              # what O must still be multiplied by, at d = 128; places of P's block, the next
     )
 
 

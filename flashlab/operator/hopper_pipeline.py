@@ -53,12 +53,12 @@ class Sizes:
 
 @aggregate
 class Tile:
-    """Block i of the query rows of one head's sequence, and where that lies: without packed sequences, the whole.
+    """Block i of the query rows of one head's sequence, and where that lies: without packed sequences, the whole."""
 
-    number: head << 32 | i, where i counts the blocks of all packed sequences; -1 where no tile is left
-    """
-
-    fields = "number i start_q N_q start_k N_k"
+    fields = (
+        "number "                      # head << 32 | i, where i counts the blocks of all sequences; -1: no tile is left
+        "i start_q N_q start_k N_k"
+    )
 
 
 @aggregate
@@ -66,7 +66,7 @@ class Task:
     """A consumer's part of a tile: 64 query rows, and the blocks of keys that they see."""
 
     fields = (
-        "tile head first_row place "   # place: the key that the first row stands at; a last row stands at the last key
+        "tile head first_row "
         "first end all_first "         # the blocks that they see, and the first that any consumer of the program sees
         "scale_log2"                   # what makes scores of base 2 of S; in FP8 times the scale of a block of K
     )
@@ -98,23 +98,15 @@ class Shared:
         mbarrier.arrive(self.posted.index(turn & 1), count=1)
 
     @jit
-    def number(self, turn, k: gl.constexpr):
-        """The k-th number of the tile on the board."""
-        one: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
-        return gl.max(self.board.index((turn & 1) * 6 + k).load(one), 0)
-
-    @jit
     def read(self, turn):
         """A consumer: the next tile."""
+        one: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
         mbarrier.wait(self.posted.index(turn & 1), (turn >> 1) & 1)
-        number = self.number(turn, 0)
-        if self.sizes.table is None:
-            tile = self.sizes.tile(number)
-        else:
-            rows = ()
-            for k in gl.static_range(1, 6):
-                rows = rows + (gl.cast(self.number(turn, k), gl.int32),)
-            tile = Tile(number, rows[0], rows[1], rows[2], rows[3], rows[4])
+        numbers = ()
+        for k in gl.static_range(1 if self.sizes.table is None else 6):
+            number = gl.max(self.board.index((turn & 1) * 6 + k).load(one), 0)
+            numbers = numbers + (number if k == 0 else gl.cast(number, gl.int32),)
+        tile = self.sizes.tile(numbers[0]) if self.sizes.table is None else Tile(*numbers)
         mbarrier.arrive(self.taken.index(turn & 1), count=1)
         return tile
 
@@ -200,8 +192,7 @@ def consumer(shared, attend, me: gl.constexpr):
             if shared.fp8 is not None:
                 T_q = (sizes.N_q + ROWS - 1) // ROWS
                 scale_log2 *= gl.load(shared.fp8[0] + (head * T_q + first_row // ROWS))
-            place = first_row + tile.N_k - tile.N_q
-            at = attend(shared, Task(tile, head, first_row, place, first, end, all_first, scale_log2), at, me)
+            at = attend(shared, Task(tile, head, first_row, first, end, all_first, scale_log2), at, me)
         tile = shared.read(turn)
         turn += 1
     tma.store_wait(0)
@@ -247,11 +238,12 @@ def walk(step, state, shared, task, me: gl.constexpr):
     at_left, at_right = 0, gl.minimum(n, 1)            # how many blocks need a mask, at the window's edges
     if sizes.left is not None or sizes.table is not None:
         whole, whole_end = 0, task.tile.N_k            # the blocks of which every row sees every key
+        place = task.first_row + task.tile.N_k - task.tile.N_q         # of the first row, among the keys
         if sizes.causal:
-            whole_end = task.place + 1
+            whole_end = place + 1
         if sizes.left is not None:
-            whole = (gl.maximum(0, task.place + ROWS - 1 - sizes.left) + sizes.keys - 1) // sizes.keys
-            whole_end = gl.minimum(whole_end, task.place + sizes.right + 1)
+            whole = (gl.maximum(0, place + ROWS - 1 - sizes.left) + sizes.keys - 1) // sizes.keys
+            whole_end = gl.minimum(whole_end, place + sizes.right + 1)
         whole_end = gl.maximum(whole_end, 0) // sizes.keys                         # it may lie before `whole`
         at_right = gl.maximum(0, gl.minimum(n, task.end - 1 - whole_end))
         at_left = gl.maximum(0, gl.minimum(n - at_right, whole - task.first))

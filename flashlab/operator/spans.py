@@ -68,7 +68,7 @@ def blocks_seen(tile, first_row, rows: gl.constexpr, sizes):
 @jit
 def only_visible(S, task, first_key, sizes):
     """S of a block of keys, with -inf where a key is hidden or past the end."""
-    N_k, place = task.tile.N_k, task.place
+    N_k, place = task.tile.N_k, task.first_row + task.tile.N_k - task.tile.N_q     # the first row's, among the keys
     keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
     if sizes.left is not None:
         lasts = gl.minimum(place + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout)) + sizes.right, N_k - 1)
@@ -86,7 +86,8 @@ def only_visible(S, task, first_key, sizes):
 def not_before(S, task, first_key, sizes):
     """S of a block of keys, with -inf where a key lies before its row's window."""
     keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
-    firsts = task.place - sizes.left + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
+    place = task.first_row + task.tile.N_k - task.tile.N_q
+    firsts = place - sizes.left + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
     return gl.where(keys[None, :] >= firsts[:, None], S, float("-inf"))
 
 
