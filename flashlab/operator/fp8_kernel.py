@@ -58,13 +58,11 @@ class State:
 
 @jit
 def issue_output(state, alpha, P, V_j):
-    """Start O = alpha · O + P V_j: (O, PV, due). With one sum PV is O; with two, at d = 128, due · O + PV is, still to
-    be added.
+    """Start O = alpha · O + P V_j: (O, PV, due). With one sum PV is O; with two, at d = 128, due · O + PV is.
 
     Tensor cores add e4m3 products with about 14 bits, not float32's 24, and drop the rest: after thousands of keys that
     shows. With two sums they add up the keys of one block, and the threads add up the blocks, in float32: a
-    multiplication and addition where there was a multiplication. It takes d / 2 more registers: at d = 256 there are
-    none left.
+    multiplication and addition where there was a multiplication. It takes d / 2 registers, which d = 256 cannot spare.
     """
     O, PV, due = state.O, state.PV, state.due
     two_sums: gl.constexpr = PV.shape[1] == 128
@@ -119,7 +117,7 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
 
     if mask is not None:
         S = mask(S, task, (n - 1) * sizes.keys, sizes)
-    m_new = gl.maximum(m, row_maximum(S, 2) * factor)
+    m_new = gl.maximum(m, row_maximum(S) * factor)
     P_next = gl.exp2(S * factor - (m_new - P_BITS)[:, None])
     alpha = gl.exp2(m - m_new)
     l = scaled_rows(state.l, alpha) + row_shares(P_next)
@@ -136,20 +134,19 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
 def first_block(shared, task, at, me: gl.constexpr):
     """The softmax of the task's last block of keys, which may need a mask. O is still 0."""
     d: gl.constexpr = shared.Q_s.shape[-1]
-    sizes = shared.sizes
     factor, V_log2 = scales_of(shared, task, task.end - 1)
     shared.K.wait(at)
     S = wgmma_wait(0, deps=[issue_scores(shared, at, me)])
     shared.K.release(at.slot)
-    if sizes.masked:
-        S = only_visible(S, task, (task.end - 1) * sizes.keys, sizes)
-    m = row_maximum(S, 2) * factor
-    if sizes.crossing:                                 # a row may see nothing of this block, and -inf minus -inf is NaN
+    if shared.sizes.masked:
+        S = only_visible(S, task, (task.end - 1) * shared.sizes.keys, shared.sizes)
+    m = row_maximum(S) * factor
+    if shared.sizes.crossing:                          # a row may see nothing of this block, and -inf minus -inf is NaN
         m = gl.maximum(m, LOWEST)
     P = gl.exp2(S * factor - (m - P_BITS)[:, None])
     l = row_shares(P)
     P = rounded(P)
-    coming = at.following(sizes.stages)
+    coming = at.following(shared.sizes.stages)
     shared.K.wait(coming, task.end > 1)
     zeros, one = gl.zeros([ROWS, d], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 32])), gl.exp2(m - m)
     return State(zeros, zeros, one, P, m, l, one, V_log2, at, coming)
@@ -183,9 +180,7 @@ def fa2_fp8_kernel(Q, K, V, O, Q_scales, K_scales, V_scales, counter, scale, N_q
 
 def launches(Q, K, V, O, H=None, *, causal, scale):
     """All launches of a call, (kernel, grid, arguments), in order: Q, K and V are quantised, then attended to.
-
-    H: the rotation of Q and K, of their dtype. Quantised, V is (B, H_kv, d, N_k rounded up to whole blocks).
-    """
+    H: the rotation of Q and K, of their dtype"""
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
     consumers, stages = 3 if d == 64 else 2, 2 if d == 256 else 3
     tiles, steps, made = B * H_q * triton.cdiv(N_q, consumers * 64), [], {}

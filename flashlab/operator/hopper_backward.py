@@ -1,5 +1,4 @@
-"""FA2's backward pass for Hopper, in Gluon: one warp loads, warpgroups compute and take turns at dQ, one warp has dQ
-added up.
+"""FA2's backward pass for Hopper, in Gluon: a warp loads, warpgroups compute, taking turns at dQ, a warp adds dQ up.
 
 A program owns a block of keys, and walks all query tiles of 64 rows that see it. It has
 
@@ -122,13 +121,12 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
         "ragged": packed or left is not None or N_q % block + N_k % block > 0, "num_warps": 4}
     if ordered:
         arguments["turns"] = temporary(torch.zeros, B * H_q * tiles, dtype=torch.int32, device=Q.device)
-    before = [first]
+    tables = []
     if packed:
-        arguments["table"], table_first = table_of_blocks(cu_seqlens_k, cu_seqlens_q, N_k, N_q, block)
-        before.append(table_first)
+        arguments["table"], *tables = table_of_blocks(cu_seqlens_k, cu_seqlens_q, N_k, N_q, block)
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "N_q": N_q, "tiles_of_a_head": tiles, "H_q": H_q, "cu_seqlens": cu_seqlens_q,
             "batch": batch, "B": block, "d": d, "num_warps": 4}
-    return (*before, (hopper_backward_kernel, (programs,), arguments | choice),
+    return (first, *tables, (hopper_backward_kernel, (programs,), arguments | choice),
             (finish_kernel, (B * H_q * tiles,), last), *adding)
 
 

@@ -75,8 +75,8 @@ class Block:
         """How many blocks of keys have their turn at round n before this one.
 
         Causal: first the last of all blocks that see the round, as it begins there, then the one before it, and so on.
-        Otherwise blocks go in groups that run at the same time, one group after the other; within a group, by
-        `round_at`, the block nearest below n comes first, then the one below that, and so on, and around.
+        Else blocks go in groups that run at the same time, one after the other; within a group, by `round_at`, first
+        the block nearest below n, then the one below that, and so on, and around.
         """
         if shared.causal:
             last = ((n + 1) * shared.keys + shared.N_k - shared.N_q - 1) // shared.keys

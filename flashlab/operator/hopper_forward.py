@@ -11,15 +11,13 @@ The rungs of the ladder up to that one explain the design. This one adds:
     a board of two places     the producer knows the next tile, and fetches for it, before the consumers ask
     sums kept in parts        each thread adds up its own weights, and four of them meet once a tile instead of a block
 
-Who waits for whom; every signal is one of a pair, `full` and `free`, for one buffer:
+hopper_pipeline.py has the warps; here is what a consumer does with its 64 query rows. Who waits for whom:
 
     Q_full, K.full, V.full   mbarriers: TMA arrives with the last byte           a consumer waits
     Q_free                   mbarrier: a consumer has read its Q to the end      the producer waits
     K.free, V.free           named barriers: all consumers have read the slot    the producer waits
     TURN + consumer          named barriers: the one before has issued Q K^T     the consumer waits
     posted, taken            mbarriers: a tile is on the board, all have read it a consumer waits, the producer waits
-
-hopper_pipeline.py has the warps; here is what a consumer does with its 64 query rows.
 """
 
 import torch
@@ -61,7 +59,6 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     """
     O, P, m, at, coming, sizes = state.O, state.P, state.m, state.at, state.coming, shared.sizes
     wide: gl.constexpr = O.shape[1] == 128
-    operand: gl.constexpr = gl.DotOperandLayout(0, O.type.layout, 2)
 
     S = issue_scores(shared, coming, me)
     shared.V.wait(at)
@@ -73,7 +70,7 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
 
     if mask is not None:
         S = mask(S, task, (task.first + n - 1) * sizes.keys, sizes)
-    m_new = gl.maximum(m, row_maximum(S, 1 if wide else 2) * task.scale_log2)
+    m_new = gl.maximum(m, (gl.max(S, 1) if wide else row_maximum(S)) * task.scale_log2)
     P_next = gl.exp2(S * task.scale_log2 - m_new[:, None])
     alpha = gl.exp2(m - m_new)
     l = scaled_rows(state.l, alpha) + row_shares(P_next)
@@ -85,7 +82,7 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     # A wait for something else before the wait for O: otherwise the assembler hoists that above the exponentials.
     shared.K.wait(after, n > 1)
     O = wgmma_wait(0, deps=[O])
-    P = gl.convert_layout(P_next.to(P.dtype), operand)
+    P = gl.convert_layout(P_next.to(P.dtype), gl.DotOperandLayout(0, O.type.layout, 2))
     if not wide:
         P = opaque(P)
     shared.V.release(at.slot)
@@ -105,7 +102,7 @@ def first_block(shared, task, at, me: gl.constexpr):
     shared.K.release(at.slot)
     if sizes.masked:
         S = only_visible(S, task, (task.end - 1) * sizes.keys, sizes)
-    m = row_maximum(S, 1 if d == 128 else 2) * task.scale_log2
+    m = (gl.max(S, 1) if d == 128 else row_maximum(S)) * task.scale_log2
     if sizes.crossing or sizes.table is not None:  # a row may see nothing of this block, and -inf minus -inf is NaN
         m = gl.maximum(m, LOWEST)
     P = gl.exp2(S * task.scale_log2 - m[:, None])

@@ -74,10 +74,8 @@ class Task:
 
 @aggregate
 class Shared:
-    """What all warps of a program share.
-
-    The tile scheduler is a counter in HBM that all programs draw tickets from, and a board of two places in shared
-    memory: while consumers read one, the producer writes the other.
+    """What all warps of a program share: the tile scheduler, too, a counter in HBM that all programs draw tickets from,
+    and a board of two places. While consumers read one of them, the producer writes the other.
     """
 
     fields = (
@@ -114,27 +112,24 @@ class Shared:
 @jit
 def run(attend, Q, K, V, O, L, counter, scale, sizes, fp8):
     """Lay out shared memory and the signals in it, then send every warp to its own work."""
-    consumers: gl.constexpr = sizes.consumers
-    stages: gl.constexpr = sizes.stages
-    Q_s = gl.allocate_shared_memory(Q.dtype, [consumers] + Q.block_shape, Q.layout)
-    K_s = gl.allocate_shared_memory(K.dtype, [stages] + K.block_shape, K.layout)
-    V_s = gl.allocate_shared_memory(V.dtype, [stages] + V.block_shape, V.layout)
-    O_s = gl.allocate_shared_memory(O.dtype, [consumers] + O.block_shape, O.layout)
+    Q_s = gl.allocate_shared_memory(Q.dtype, [sizes.consumers] + Q.block_shape, Q.layout)
+    K_s = gl.allocate_shared_memory(K.dtype, [sizes.stages] + K.block_shape, K.layout)
+    V_s = gl.allocate_shared_memory(V.dtype, [sizes.stages] + V.block_shape, V.layout)
+    O_s = gl.allocate_shared_memory(O.dtype, [sizes.consumers] + O.block_shape, O.layout)
     board = gl.allocate_shared_memory(gl.int64, [12, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
-    threads: gl.constexpr = consumers * 128 + 32
-    K_ring = Ring(K, K_s, mbarriers(stages, 1), K_FREE, threads, False)
-    V_ring = Ring(V, V_s, mbarriers(stages, 1), V_FREE, threads, fp8 is not None)
-    posted, taken = mbarriers(2, 1), mbarriers(2, consumers)
-    Q_full, Q_free = mbarriers(consumers, 1), mbarriers(consumers, 1)
+    threads: gl.constexpr = sizes.consumers * 128 + 32
+    K_ring = Ring(K, K_s, mbarriers(sizes.stages, 1), K_FREE, threads, False)
+    V_ring = Ring(V, V_s, mbarriers(sizes.stages, 1), V_FREE, threads, fp8 is not None)
+    posted, taken = mbarriers(2, 1), mbarriers(2, sizes.consumers)
+    Q_full, Q_free = mbarriers(sizes.consumers, 1), mbarriers(sizes.consumers, 1)
     shared = Shared(Q, O, L, Q_s, O_s, Q_full, Q_free, K_ring, V_ring, counter, board, posted, taken, sizes, scale, fp8)
-    fork((shared, attend), consumer, consumers, (producer,))
+    fork((shared, attend), consumer, sizes.consumers, (producer,))
 
 
 @jit
 def producer(shared, attend):
     """Have Q, K and V of tile after tile copied as buffers become free, and post the next tile for the consumers."""
-    sizes = shared.sizes
-    at, turn = Position(0, 0), 0
+    sizes, at, turn = shared.sizes, Position(0, 0), 0
     tile = sizes.tile(sizes.place(gl.program_id(0)))
     while tile.number >= 0:
         ticket = gl.atomic_add(shared.counter, 1)                # requested here, and read once the ring is full
@@ -166,8 +161,7 @@ def producer(shared, attend):
 @jit
 def consumer(shared, attend, me: gl.constexpr):
     """Take tile after tile, and attend(shared, task, at, me) to the 64 rows of it that are this consumer's."""
-    sizes = shared.sizes
-    at, turn = Position(0, 0), 0
+    sizes, at, turn = shared.sizes, Position(0, 0), 0
     for n in gl.static_range(sizes.stages):            # all slots are free
         shared.K.release(n)
         shared.V.release(n)
@@ -233,8 +227,7 @@ def issue_scores(shared, at, me: gl.constexpr):
 @jit
 def walk(step, state, shared, task, me: gl.constexpr):
     """Step from the task's last block of keys, which `state` holds, to its first: see hopper_forward.step."""
-    sizes = shared.sizes
-    n = task.end - 1 - task.first
+    sizes, n = shared.sizes, task.end - 1 - task.first
     at_left, at_right = 0, gl.minimum(n, 1)            # how many blocks need a mask, at the window's edges
     if sizes.left is not None or sizes.table is not None:
         whole, whole_end = 0, task.tile.N_k            # the blocks of which every row sees every key

@@ -8,7 +8,6 @@ from flashlab.kernels.hopper_words import arrive, fetch, sync
 from flashlab.operator.spans import where_rows
 
 LOWEST = gl.constexpr(-1e30)                           # below any score
-
 _counters: dict[tuple, torch.Tensor] = {}
 
 
@@ -103,10 +102,8 @@ def wait_for_sums(n):
 
 
 @jit
-def row_maximum(S, chains: gl.constexpr):
-    """The maximum of each row. gl.max makes one chain of dependent maxima a thread; two chains run side by side."""
-    if chains == 1:
-        return gl.max(S, 1)
+def row_maximum(S):
+    """The maximum of each row. gl.max makes one chain of dependent maxima a thread; here two run side by side."""
     parts = gl.max(S.reshape([S.shape[0], S.shape[1] // 8, 8]), 1)
     return gl.convert_layout(gl.max(parts, 1), gl.SliceLayout(1, S.type.layout), assert_trivial=True)
 
