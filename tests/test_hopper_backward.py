@@ -218,7 +218,7 @@ BROKEN = {
     "a slot is released too early": [(BACK, "step", edited(BACK.step, (WAIT + FREE, FREE + SLEEP + WAIT)))],
     "no mask past the end": [(BACK, "without_hidden", lambda P, *_: P)],
     "K_s becomes dK too early": [
-        (BACK, "consumer", edited(BACK.consumer, ("    sync(K_READ, sizes.consumers * 128)\n", "")))],
+        (BACK, "consumer", edited(BACK.consumer, ("    sync(K_READ, shared.consumers * 128)\n", "")))],
 }
 
 
