@@ -68,7 +68,8 @@ def issue_output(state, alpha, P, V_j):
     two_sums: gl.constexpr = PV.shape[1] == 128
     if two_sums:
         O, due = scaled_rows(O, due) + PV, alpha
-        PV = gl.zeros([ROWS, PV.shape[1]], gl.float32, PV.type.layout)
+        layout: gl.constexpr = PV.type.layout
+        PV = gl.zeros([ROWS, 128], gl.float32, layout)
     else:
         PV = scaled_rows(PV, alpha)
     return O, wgmma(P, V_j.permute((1, 0)), PV, use_acc=not two_sums, is_async=True), due
