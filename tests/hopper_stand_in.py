@@ -211,7 +211,7 @@ def warp_specialize(work, warps, registers):
         one.result()
 
 
-def fork_warps(shared, consumer, consumers, registers, others):
+def fork(shared, consumer, consumers, others):
     work = [(consumer, (*shared, me)) for me in range(consumers)] + [(one, shared) for one in others]
     warp_specialize(work, [4] * (consumers - 1) + [1] * len(others), None)
 
@@ -288,7 +288,7 @@ def adapter():
     vars(module).update(
         gl=language(), tma=SimpleNamespace(**tma), mbarrier=SimpleNamespace(**mbarrier, MBarrierLayout=Layout),
         jit=lambda function=None, **options: function or (lambda given: given), aggregate=aggregate,
-        fork_warps=fork_warps, TensorDescriptor=descriptor, fence=lambda: None, thread_barrier=lambda: None,
+        fork=fork, TensorDescriptor=descriptor, fence=lambda: None, thread_barrier=lambda: None,
         add_by_tma=on_machine("add"), wgmma=on_machine("product"), wgmma_wait=on_machine("finish"))
     return module
 
@@ -300,8 +300,8 @@ def load_kernels():
                 "backward_pipeline": "hopper_backward_pipeline", "backward": "hopper_backward", "fp8": "fp8_kernel"}
     names = {"first_words": "flashlab.kernels.hopper_words"} | {name.rpartition("_")[2]: name for name in rungs}
     names |= {short: f"flashlab.operator.{name}" for short, name in operator.items()}
-    import flashlab.kernels
-    import flashlab.operator
+    import flashlab.operator.fp8_kernel  # first: what the real ones import is then loaded only once
+    import flashlab.operator.hopper_backward
 
     packages = (vars(flashlab.operator), vars(flashlab.kernels))
     with mock.patch.dict(sys.modules), mock.patch.dict(packages[0]), mock.patch.dict(packages[1]):
@@ -393,7 +393,7 @@ def run(monkeypatch, Q, K, V, causal, choice, **few):
     choice: as of how_many. few: left, right, cu_seqlens_q, cu_seqlens_k, batch
     """
     O, L = empty(*Q.shape, Q, packed="batch" in few).fill_(torch.nan), torch.full(Q.shape[:3], torch.nan)
-    monkeypatch.setattr(kernels.forward, "how_many", lambda *_: choice | {"registers": 0})
+    monkeypatch.setattr(kernels.forward, "how_many", lambda *_: choice)
     monkeypatch.setattr(kernels.forward, "programs_at_a_time", lambda *_: 2)
     grid, arguments = kernels.forward.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5, **few)
     plans.launch(arguments.pop("before", ()))
@@ -417,11 +417,11 @@ def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, **f
     ordered among them: programs run one after the other here, so that the test gives a `wait_for` that does not wait
     """
     grads = [empty(*T.shape, T, packed="batch" in few).fill_(torch.nan) for T in (Q, K, V)]
-    monkeypatch.setattr(kernels.backward, "how_many", lambda *_: choice | {"registers": 0})
+    monkeypatch.setattr(kernels.backward, "how_many", lambda *_: choice)
     scale = Q.shape[-1] ** -0.5 if scale is None else scale
     launches = kernels.backward.launch(Q, K, V, O, dO, L, None, *grads, causal=causal, scale=scale, **few)
     for kernel, grid, arguments in launches:
-        if kernel is kernels.backward.hopper_backward_kernel:
+        if kernel is kernels.backward_pipeline.hopper_backward_kernel:
             run_kernel(kernel, grid[0], arguments)
         else:
             kernel[grid](**arguments)

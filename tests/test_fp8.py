@@ -162,13 +162,6 @@ def in_the_order_of_threads(X):
     return X.unflatten(-1, (-1, 16))[..., KEY_AT].flatten(-2)
 
 
-def as_the_kernel_wants(Q, K, V, block):
-    """Q, K and V quantised in PyTorch; V transposed, padded, and its scales as logarithms."""
-    Q, K, V = fp8.quantize(Q, fp8.ROWS), fp8.quantize(K, block), fp8.quantize(V, block)
-    turned = torch.nn.functional.pad(V.values.float().mT, (0, -V.values.shape[2] % block))
-    return (Q, K, V), (in_the_order_of_threads(turned).to(torch.float8_e4m3fn).contiguous(), V.scales.log2())
-
-
 @pytest.mark.parametrize("rotate, transposed", [(False, False), (True, False), (False, True)])
 def test_quantising_kernel(rotate, transposed):
     """Interpreted. Where rounding should carry into the exponent, Triton's interpreter loses the carry: 127 becomes 64,
@@ -192,13 +185,18 @@ def test_quantising_kernel(rotate, transposed):
     assert (found == wanted).float().mean() > 0.95 and (near | carried).all()
 
 
-def run_stand_in(monkeypatch, Q, K, V, causal, choice):
-    """O by fa2_fp8_kernel, two programs one after the other, and what it should be."""
-    quantised, (turned, V_log2) = as_the_kernel_wants(Q, K, V, choice["keys"])
+def run_stand_in(monkeypatch, Q, K, V, causal):
+    """O by fa2_fp8_kernel on numbers quantised in PyTorch, and what it should be."""
     O, scale = torch.full_like(Q, torch.nan), Q.shape[-1] ** -0.5
-    grid, arguments = kernels.fp8.launch(quantised[0].values, quantised[1].values, turned, O, quantised[0].scales,
-                                         quantised[1].scales, V_log2, causal=causal, scale=scale, choice=choice | {"registers": 0})
-    stand_in(monkeypatch, min(2, grid[0]), arguments)  # few, so that one goes through many tiles
+    *_, (_, grid, arguments) = kernels.fp8.launches(Q, K, V, O, causal=causal, scale=scale)
+    quantised = fp8.quantize(Q, fp8.ROWS), fp8.quantize(K, fp8.KEYS), fp8.quantize(V, fp8.KEYS)
+    for name, one in zip("QKV", quantised, strict=True):
+        values = one.values.float()
+        if name == "V":                                # the kernel wants it transposed, and logarithms of its scales
+            values = in_the_order_of_threads(torch.nn.functional.pad(values.mT, (0, -V.shape[2] % fp8.KEYS)))
+        arguments[name].base.copy_(values)
+        arguments[f"{name}_scales"].copy_(one.scales.log2() if name == "V" else one.scales)
+    stand_in(monkeypatch, min(2, grid[0]), arguments)  # two programs one after the other: one goes through many tiles
     return O, fp8.emulated(*quantised, causal, scale)
 
 
@@ -210,15 +208,12 @@ def stand_in(monkeypatch, programs, arguments):
     assert not arguments["counter"].any(), "the next launch would begin to count where this one stopped"
 
 
-TWO = {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False, "two_sums": False}
 STAND_IN = {
-    "d 128": (inputs(512, 512, 128), False, TWO | {"stages": 3, "two_sums": True}),
-    "causal, three consumers": (inputs(640, 640, 64), True, TWO | {"consumers": 3, "stages": 3}),
-    "unrolled, ragged, shared key heads": (inputs(333, 690, 128, 4, 2), False, TWO | {"unrolled": True}),
-    "bottom-right, the diagonal crosses blocks": (inputs(301, 700, 64), True, TWO
-                                                  | {"unrolled": True, "two_sums": True}),
-    "d 256": (inputs(200, 300, 256), True, TWO),
-    "one query": (inputs(1, 200, 128), True, TWO | {"two_sums": True}), "few keys": (inputs(200, 7, 64), False, TWO),
+    "d 128": (inputs(512, 512, 128), False), "causal, three consumers": (inputs(640, 640, 64), True),
+    "ragged, shared key heads": (inputs(333, 690, 128, 4, 2), False),
+    "bottom-right, the diagonal crosses blocks": (inputs(301, 700, 64), True),
+    "d 256": (inputs(200, 300, 256), True), "one query": (inputs(1, 200, 128), True),
+    "few keys": (inputs(200, 7, 64), False),
 }
 
 
@@ -226,10 +221,10 @@ STAND_IN = {
 def test_warpgroups_do_the_same_steps(monkeypatch, case):
     """Fails if a ring index, a mask, a scale or the order of the keys is wrong. Weights at the edge of a step may round
     apart."""
-    (Q, K, V), causal, choice = STAND_IN[case]
+    (Q, K, V), causal = STAND_IN[case]
     V[:, :, -V.shape[2] // 3:] *= 8                    # blocks with other scales
     K[:, :, -K.shape[2] // 3:] *= 2
-    O, expected = run_stand_in(monkeypatch, Q, K, V, causal, choice)
+    O, expected = run_stand_in(monkeypatch, Q, K, V, causal)
     assert rms(O - expected) <= 0.01 * rms(expected)
     check(O, Q, K, V, causal)
 
@@ -261,7 +256,7 @@ SPILLED = {"attention, d 256": 28, "crossing, d 256": 128}     # bytes at most, 
 
 @pytest.fixture(scope="module")
 def compiled():
-    wanted = [job for d in fp8.HEAD_DIMS for job in jobs(d, d == 64)] + jobs(256, True, ragged=True, crossing=True)[3:]
+    wanted = [job for d in fp8.HEAD_DIMS for job in jobs(d, d == 64)] + jobs(256, True, crossing=True)[3:]
     return dict(zip(NAMES, compile_all(wanted), strict=True))
 
 

@@ -64,7 +64,7 @@ def test_parts_have_memory_of_their_own(case, parts):
     """Fails if the cases above do not share out what they say, or two programs write the same dK."""
     (Q, K, V, dO), causal, _ = CASES[case]
     launches = kernels.backward.launch(Q, K, V, Q, dO, Q[..., 0].float(), None, Q, K, V, causal=causal, scale=1.0)
-    main = next(arguments for kernel, _, arguments in launches if kernel is kernels.backward.hopper_backward_kernel)
+    main = next(arguments for kernel, _, arguments in launches if kernel is kernels.backward_pipeline.hopper_backward_kernel)
     assert main["parts"] == parts and main["dK"].base.shape[1] == main["H_kv"] == K.shape[1] * parts
     assert main["group"] * main["H_kv"] == Q.shape[1] and (launches[-1][0] is shared.add_parts_kernel) == (parts > 1)
 
@@ -119,7 +119,8 @@ def test_nobody_waits_for_ever(monkeypatch, N_q, N_k, causal, consumers):
     """
     module, block = kernels.backward_pipeline, 64 * consumers
     together, blocks, heads, done, waited, steps = module.TOGETHER, -(-N_k // block), 3, {}, 0, 0
-    sizes = module.Sizes(N_q, N_k, blocks, 1, 1, None, None, None, 0, 1, 1, consumers, block, 0, causal, causal, True)
+    sizes = module.Shared(N_q=N_q, N_k=N_k, blocks=blocks, H_kv=1, together=1, left=None, table=None, turns=True, group=1,
+                          tiles_of_a_head=0, consumers=consumers, keys=block, causal=causal)
     waiting, running = [], {}
     for program in range(heads * blocks):
         monkeypatch.setattr(hopper_stand_in, "MACHINE", hopper_stand_in.Machine(program, heads * blocks))
@@ -198,7 +199,7 @@ def test_packed_sequences(monkeypatch, case, poison):
 # ---- a broken protocol is seen
 
 
-BACK, PIPELINE = kernels.backward, kernels.backward_pipeline
+BACK = kernels.backward_pipeline
 SLEEP, FREE = "        __import__('time').sleep(0.01)\n", "        arrive(slot + SLOT_FREE, consumers * 128 + 32)\n"
 WAIT = "        dK, dV = wgmma_wait(0, deps=[dK, dV])\n"
 BROKEN = {
@@ -210,14 +211,14 @@ BROKEN = {
         (BACK, "step", edited(BACK.step, ("dS_s.index(owner * consumers + me", "dS_s.index(me"))),
         (BACK, "dQ_of_tile", edited(BACK.dQ_of_tile, ("dS_s.index(owner * consumers + c", "dS_s.index(c")))],
     "dQ_s is written too early": [
-        (BACK, "adder", edited(PIPELINE.adder, ("    if tiles > 0:\n        arrive(DQ_FREE, 160)\n", ""),
+        (BACK, "adder", edited(BACK.adder, ("    if tiles > 0:\n        arrive(DQ_FREE, 160)\n", ""),
                                ("            arrive(DQ_FREE, 160)\n", "            pass\n"),
                                ("        add_by_tma(", SLEEP + "        add_by_tma("))),
         (BACK, "step", edited(BACK.step, ("        sync(DQ_FREE, 160)\n", "")))],
     "a slot is released too early": [(BACK, "step", edited(BACK.step, (WAIT + FREE, FREE + SLEEP + WAIT)))],
     "no mask past the end": [(BACK, "without_hidden", lambda P, *_: P)],
     "K_s becomes dK too early": [
-        (BACK, "consumer", edited(BACK.consumer, ("    sync(K_READ, sizes.consumers * 128)\n", "")))],
+        (BACK, "consumer", edited(BACK.consumer, ("    sync(K_READ, shared.consumers * 128)\n", "")))],
 }
 
 

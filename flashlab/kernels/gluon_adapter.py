@@ -55,13 +55,14 @@ def aggregate(cls):
 
 
 @builtin
-def fork_warps(shared, consumer, consumers, registers, others, _semantic=None, _generator=None):
+def fork(shared, consumer, consumers, others, _semantic=None, _generator=None):
     """Send every warp to its own work: `consumers` warpgroups to consumer(*shared, me), and one more warp to each of
     `others`.
 
-    registers: of a consumer's thread. Consumer 0 has the launch's own warps, and the registers that are left.
+    Consumer 0 has the launch's own warps, and the registers that are left.
     """
-    consumers, registers, others = consumers.value, registers.value, [getattr(one, "value", one) for one in others]
+    consumers, others = consumers.value, [getattr(one, "value", one) for one in others]
+    registers = {2: 240, 3: 160, 4: 112}[consumers]    # of a thread of the others
     shared = [one if isinstance(one, base_value) else gl.constexpr(one) for one in shared]
     work = [(consumer, gl.tuple([*shared, gl.constexpr(me)])) for me in range(consumers)]
     work += [(one, gl.tuple(shared)) for one in others]

@@ -89,8 +89,8 @@ def softmax(S, m, l, scale_log2):
 @jit
 def hide_future(S, first_row, first_key):
     """S of a block, with -inf where the key comes after the query."""
-    rows = first_row + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
     keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
+    rows = first_row + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
     return gl.where(keys[None, :] <= rows[:, None], S, -float("inf"))
 
 

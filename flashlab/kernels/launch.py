@@ -51,9 +51,9 @@ def check_call(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout
 
 
 def checked_forward(kernel, launch, Q, K, V, *, B_r, B_c, why_not=None, **options):
-    """`forward` of a call that has not been checked. why_not: why_not(Q, K, V), as a rung's module has it"""
+    """`forward` of a call that has not been checked. why_not: why_not(Q, K, V, **options), as a rung's module has it"""
     options = check_call(Q, K, V, B_r=B_r, B_c=B_c, **options)
-    refuse(why_not and why_not(Q, K, V))
+    refuse(why_not and why_not(Q, K, V, B_r=B_r, B_c=B_c, **options))
     return forward(kernel, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
 
 
@@ -100,11 +100,11 @@ def check_backward_call(Q, K, V, O, dO, L, dL, **options):
     return options
 
 
-def checked_backward(launch, *tensors, B_r, B_c, deterministic, why_not=None, **options):
+def checked_backward(launch, *tensors, B_r, B_c, why_not=None, **options):
     """`backward` of a call that has not been checked. tensors: Q, K, V, O, dO, L, dL"""
-    options = check_backward_call(*tensors, B_r=B_r, B_c=B_c, deterministic=deterministic, **options)
-    refuse(why_not and why_not(*tensors[:3], deterministic=deterministic))
-    return backward(launch, *tensors, B_r=B_r, B_c=B_c, **options)
+    checked = check_backward_call(*tensors, B_r=B_r, B_c=B_c, **options)
+    refuse(why_not and why_not(*tensors[:3], B_r=B_r, B_c=B_c, **options))
+    return backward(launch, *tensors, B_r=B_r, B_c=B_c, **checked)
 
 
 def backward(launch, Q, K, V, O, dO, L, dL, **options):

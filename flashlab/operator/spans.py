@@ -1,158 +1,102 @@
 """The rows of a Hopper kernel's tiles and the keys that they see: dense or packed, causal or in a window.
 
-Triton's own version of this stands in sequences.py; Gluon kernels cannot call it, so it stands here once more, with two
-additions.
+sequences.py has this for Triton's kernels, which Gluon's cannot call. Here are two additions. A table: a small kernel
+first lists the blocks of all packed sequences, none of them empty. A warp then finds its tile's rows with one read.
 
-A table: a small kernel first lists the blocks of all packed sequences, one after the other and none of them empty. A
-warp then finds the rows of its tile with one read.
-
-TMA that stops at the end of a sequence, although its neighbour's rows follow: reads give zeros there, and writes are
-left out. For that a descriptor numbers the rows by three coordinates, whose sum wraps around the end of the 64-bit
+And TMA that stops at the end of a sequence, although its neighbour's rows follow: reads give zeros there, and writes
+are left out. For that a descriptor numbers the rows by three coordinates, whose sum wraps around the end of the 64-bit
 addresses:
 
     coordinate           BEYOND          start + N    head         BEYOND - N + row    column
     times                2^34 - apart    apart        as always    apart               1      (apart: elements a row)
     sum of the row's     BEYOND · 2^34 + (start + row) · apart, where BEYOND · 2^34 elements are 0 modulo 2^64 bytes
 
-The fourth coordinate reaches its size, BEYOND, where row reaches N: for TMA the tensor ends there.
-(triton/tools/ragged_tma.py does the same.)
+The fourth coordinate reaches its size, BEYOND, where row reaches N: for TMA the tensor ends there, as in
+triton/tools/ragged_tma.py.
 """
-
-import math
 
 import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels.gluon_adapter import aggregate, gl, jit
-from flashlab.kernels.hopper_words import described
+from flashlab.kernels.gluon_adapter import gl, jit
+from flashlab.kernels.hopper_words import described, hide_future
 from flashlab.kernels.launch import lawful_strides
 from flashlab.kernels.plans import temporary
 from flashlab.operator.sequences import bounds, slots
 
 BEYOND = gl.constexpr(2**30)                           # more rows than any tensor has
-COLUMNS = gl.constexpr(6)                              # of the table: block, start, N, other_start, other_N, sequence
 
 
 @jit
-def within(start, N, head, row):
-    """The TMA coordinates of a tile of a packed sequence: see above."""
-    return [BEYOND, start + N, head, BEYOND - N + row, 0]
+def where_rows(b, head, row, start, N, table):
+    """The TMA coordinates of a tile; with a table, of a sequence of N rows from `start` on."""
+    if table is None:
+        return [b, head, row, 0]
+    else:
+        return [BEYOND, start + N, head, BEYOND - N + row, 0]
 
 
 @jit
 def read_table(table, block):
     """(block, start, N, other_start, other_N, sequence): a block, its sequence's rows, its rows in the other tensor."""
-    row = table + 1 + block * COLUMNS
+    row = table + 1 + block * 6
     return gl.load(row), gl.load(row + 1), gl.load(row + 2), gl.load(row + 3), gl.load(row + 4), gl.load(row + 5)
 
 
-# ---- forward: query rows, and the keys that they see
+@jit
+def blocks_seen(tile, first_row, rows: gl.constexpr, sizes):
+    """The blocks of keys that some of these rows see: the first and the end.
 
-
-@aggregate
-class Span:
-    """Some query rows of a sequence of N_q, and the limits of what they see. Row i stands at key i + N_k - N_q.
-
-    left, right: how many keys before its own and after it a row sees, in a window; else None
+    At least one, so that rows that see no key need no path of their own; none where a packed sequence has no such rows.
     """
-
-    fields = "first_row N_q N_k left right"
-    constants = "rows causal packed"
-
-    @jit
-    def blocks(self, keys: gl.constexpr):
-        """The blocks of keys that some row sees: the first and the end.
-
-        At least one block, so that rows that see no key need no path of their own; but none where a packed sequence has
-        no such rows.
-        """
-        first, end = 0, self.N_k
-        if self.causal:
-            end = gl.minimum(self.first_row + self.rows, self.N_q) + self.N_k - self.N_q
-        if self.left is not None:
-            first = gl.maximum(0, self.first_row + self.N_k - self.N_q - self.left) // keys
-            last_place = gl.minimum(self.first_row + self.rows, self.N_q) + self.N_k - self.N_q
-            end = gl.minimum(self.N_k, last_place + self.right)
-        end = (end + keys - 1) // keys
-        if self.left is not None or self.packed:
-            end = gl.maximum(end, first + 1)
-        if self.packed:
-            end = gl.where(self.first_row < self.N_q, end, first)
-        return first, end
-
-    @jit
-    def whole_blocks(self, keys: gl.constexpr):
-        """The blocks of which every row sees every key: the first and the end, which may lie before the first."""
-        first, end = 0, self.N_k
-        place = self.first_row + self.N_k - self.N_q   # of the first row, among the keys
-        if self.causal:
-            end = place + 1
-        if self.left is not None:
-            first = (gl.maximum(0, place + self.rows - 1 - self.left) + keys - 1) // keys
-            end = gl.minimum(self.N_k, place + self.right + 1)
-        return first, gl.maximum(end, 0) // keys
+    first, end = 0, tile.N_k
+    if sizes.left is not None:
+        first = gl.maximum(0, first_row + tile.N_k - tile.N_q - sizes.left) // sizes.keys
+    if sizes.causal or sizes.left is not None:         # the key after the one that the last of the rows stands at
+        end = gl.minimum(first_row + rows, tile.N_q) + tile.N_k - tile.N_q
+    if sizes.left is not None:
+        end = gl.minimum(tile.N_k, end + sizes.right)
+    end = (end + sizes.keys - 1) // sizes.keys
+    if sizes.left is not None or sizes.table is not None:
+        end = gl.maximum(end, first + 1)
+    if sizes.table is not None:
+        end = gl.where(first_row < tile.N_q, end, first)
+    return first, end
 
 
 @jit
-def only_visible(S, span, first_key):
+def only_visible(S, task, first_key, sizes):
     """S of a block of keys, with -inf where a key is hidden or past the end."""
+    N_k, place = task.tile.N_k, task.first_row + task.tile.N_k - task.tile.N_q     # the first row's, among the keys
     keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
-    if span.causal or span.left is not None:
-        rows = gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
-        places = span.first_row + span.N_k - span.N_q + rows                       # of the rows, among the keys
-    if span.left is not None:
-        S = gl.where(keys[None, :] <= gl.minimum(places + span.right, span.N_k - 1)[:, None], S, float("-inf"))
-        if first_key < span.first_row + span.N_k - span.N_q + S.shape[0] - 1 - span.left:
-            S = not_before(S, span, first_key)         # a narrow window's other edge
-    elif span.causal:
-        S = gl.where(keys[None, :] <= places[:, None], S, float("-inf"))
-    elif first_key + S.shape[1] > span.N_k:            # sequences may end with a block
-        S = gl.where(keys[None, :] < span.N_k, S, float("-inf"))
+    if sizes.left is not None:
+        lasts = gl.minimum(place + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout)) + sizes.right, N_k - 1)
+        S = gl.where(keys[None, :] <= lasts[:, None], S, float("-inf"))
+        if first_key < place + S.shape[0] - 1 - sizes.left:
+            S = not_before(S, task, first_key, sizes)  # a narrow window's other edge
+    elif sizes.causal:
+        S = hide_future(S, place, first_key)
+    elif first_key + S.shape[1] > N_k:                 # sequences may end with a block
+        S = gl.where(keys[None, :] < N_k, S, float("-inf"))
     return S
 
 
 @jit
-def not_before(S, span, first_key):
+def not_before(S, task, first_key, sizes):
     """S of a block of keys, with -inf where a key lies before its row's window."""
     keys = first_key + gl.arange(0, S.shape[1], gl.SliceLayout(0, S.type.layout))
-    rows = gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
-    firsts = span.first_row + span.N_k - span.N_q - span.left + rows
+    place = task.first_row + task.tile.N_k - task.tile.N_q
+    firsts = place - sizes.left + gl.arange(0, S.shape[0], gl.SliceLayout(1, S.type.layout))
     return gl.where(keys[None, :] >= firsts[:, None], S, float("-inf"))
-
-
-# ---- backward: keys, and the query rows that see them
-
-
-@jit
-def rounds(j, N_q, N_k, left, right, causal: gl.constexpr, B: gl.constexpr):
-    """The rounds of B query rows that key block j walks, B keys wide: (first, whole_from, whole_to, end).
-
-    Rounds from `first` to `end` see some key of the block; those from whole_from to whole_to need no mask.
-    """
-    first, whole_from, end = 0, 0, (N_q + B - 1) // B
-    offset = N_q - N_k                                 # key k stands at row k + offset
-    if left is not None or causal:                     # no mask: a round's first row sees the block's last key
-        reach = 0 if left is None else right
-        first = gl.maximum(0, j * B + offset - reach) // B
-        if left is not None:
-            end = gl.maximum(first, (gl.minimum(N_q, gl.minimum(N_k, (j + 1) * B) + offset + left) + B - 1) // B)
-        whole_from = gl.minimum(end, (gl.maximum(0, (j + 1) * B - 1 + offset - reach) + B - 1) // B)
-    if not causal:                                     # no mask: all keys exist
-        whole_from = gl.where((j + 1) * B <= N_k, whole_from, end)
-    whole_to = end
-    if left is not None:
-        whole_to = gl.maximum(whole_from, gl.minimum(end, gl.maximum(0, j * B + offset + left + 1) // B))
-    return first, whole_from, whole_to, end
 
 
 @jit
 def without_hidden(P, first_key, first_row, block, sizes):
-    """P^T with 0 where a key is hidden or past the end. The sizes are the backward kernel's."""
+    """P^T with 0 where a key is hidden or past the end."""
     keys = first_key + gl.arange(0, P.shape[0], gl.SliceLayout(1, P.type.layout))
+    rows = first_row + gl.arange(0, P.shape[1], gl.SliceLayout(0, P.type.layout))
     offset = block.N_k - block.N_q                     # row i stands at key i + offset
-    if sizes.causal or sizes.left is not None:
-        rows = first_row + gl.arange(0, P.shape[1], gl.SliceLayout(0, P.type.layout))
     if sizes.left is not None:
         firsts, ends = rows + (offset - sizes.left), gl.minimum(rows + (offset + sizes.right + 1), block.N_k)
         return gl.where((keys[:, None] >= firsts[None, :]) & (keys[:, None] < ends[None, :]), P, 0.0)
@@ -161,35 +105,19 @@ def without_hidden(P, first_key, first_row, block, sizes):
     return gl.where(keys[:, None] < block.N_k, P, 0.0)
 
 
-# ---- what the host prepares
-
-
-def descriptor(T, tile, shape=None, layout=None):
-    """A TMA descriptor of T for tiles of tile[0] rows and tile[1] columns.
-
-    shape:  the sizes by which the elements of a contiguous T are numbered, where not T's own
-    layout: of a tile in shared memory; if None, the one that matrix products take
-    """
-    strides = [math.prod(shape[n + 1:]) for n in range(len(shape))] if shape else T.stride()
-    shape = shape or T.shape
-    return described(T, shape, lawful_strides(shape, strides, T.itemsize), tile, layout)
-
-
-def tiles_of(T, rows, packed, shape=None):
-    """A descriptor of T (B, H, N, d) for tiles of so many rows; packed: one that stops at the end of a sequence."""
-    _, H, N, d = T.shape
+def tiles_of(T, rows, packed=False):
+    """A TMA descriptor of T (B, H, N, d) for tiles of so many rows; packed: one that stops at a sequence's end."""
+    (_, H, N, d), strides = T.shape, lawful_strides(T.shape, T.stride(), T.itemsize)
     if not packed:
-        return descriptor(T, (rows, d), shape)
-    _, next_head, apart, _ = lawful_strides(T.shape, T.stride(), T.itemsize)
+        return described(T, T.shape, strides, (rows, d))
+    _, next_head, apart, _ = strides
     return described(T, [2**30 + 1, N + 1, H, 2**30, d], [2**34 - apart, apart, next_head, apart, 1], (rows, d))
 
 
 def table_of_blocks(cu_seqlens, other_cu_seqlens, N, other_N, B):
-    """The table of the blocks of B rows of all sequences, queries or keys of N rows together, and the launch that
-    writes it.
+    """The table of the blocks of B rows of all sequences, and the launch that writes it.
 
-    int32: the number of blocks, then a row for each block, see read_table: first those of sequence 0, then of sequence
-    1, ...
+    int32: how many blocks there are, then what read_table returns for each, sequence after sequence.
     """
     batch = len(cu_seqlens) - 1
     blocks = slots(N, B, batch)                        # at most
