@@ -22,7 +22,7 @@ The producer runs ahead as far as the slots allow, and fetches each tile once, i
 each tile once, in order, and releases its slot as soon as the product has ended. There are 1 tile and 1 slot or more,
 maybe more slots than tiles. Times vary from run to run; your programs have to be right in all runs.
 
-Not allowed: other requests, the finished function from solutions/.
+Not allowed: the finished function from solutions/.
 
 Hint: tile j is use number j // slots of its slot. Which phase of `full` ends with that use?
 """
