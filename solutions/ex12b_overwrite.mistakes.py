@@ -1,0 +1,143 @@
+"""Cases and mistakes of ex12b_overwrite."""
+
+import inspect
+
+import torch
+
+from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output
+from flashlab_course.gpu.warps import Ring, first_error
+
+NAMES, NEVER = ("producer", "consumer 0", "consumer 1"), -1
+LATE = ((0, "as soon as it was read"), (1, "one step late"), (2, "two steps late"), (3, "three steps late"))
+WAIT_K, WAIT_V = "yield wait(K.full[slot], phase)", "yield wait(V.full[slot], phase)"
+FREE_K, FREE_V = "yield release(K.free[slot])", "yield release(V.free[slot])"
+S, O = (f"yield wgmma({ring}, slot, j)\n            yield wgmma_wait(0)" for ring in "KV")
+SOFTMAX = "if sees:\n            yield softmax(j)"
+
+
+def call(fn, slots, tiles, skips):
+    """For each consumer and tile: the products, how late its slots were released, and whether V was waited for early."""
+    def make():
+        K, V = Ring("K", slots, readers=2), Ring("V", slots, readers=2)
+        found, logs = fn(K, V, slots, tiles, skips), ([], [], [])
+        if not all(map(inspect.isgenerator, found)):
+            raise Breach("wrong_type", "a program makes no request: each is said with `yield`")
+        seen.update(K=K, V=V, logs=logs[1:])
+        return {name: logged(*one) for name, *one in zip(NAMES, found, logs, strict=True)}
+
+    seen = {}
+    machine = first_error(make, seeds=6)
+    if machine.error:
+        raise Breach("machine", f"the machine stops: {machine.error}")
+    return *(torch.tensor([padded(look(log, ring), tiles) for log in seen["logs"]])
+             for look in (products, steps_late) for ring in (seen["K"], seen["V"])), torch.tensor(
+                 [padded(early_waits(log, seen["V"]), tiles) for log in seen["logs"]])
+
+
+def logged(program, log):
+    for request in program:
+        log.append(request)
+        yield request
+
+
+def padded(numbers, tiles):
+    return [*numbers, *[NEVER] * (tiles + 1)][:tiles + 1]
+
+
+def products(log, ring):
+    """The tiles of a ring's products."""
+    return [arguments[-1] for kind, arguments in log if kind == "wgmma" and arguments[0] is ring]
+
+
+def steps_late(log, ring):
+    """How many products and softmaxes were begun between the last use of each tile and the release of its slot."""
+    steps, used, found = 0, 0, []
+    for kind, (which, *_) in log:
+        steps += kind in ("wgmma", "softmax")
+        if kind == "wgmma" and which is ring or kind == "wait" and which in ring.full:
+            used = steps
+        if kind == "release" and which in ring.free:
+            found.append(steps - used)
+    return found
+
+
+def early_waits(log, V):
+    """For each product with V: 1 if V was waited for before the softmax, else 0."""
+    softmaxes, at_wait, found = 0, 0, []
+    for kind, (which, *_) in log:
+        softmaxes += kind == "softmax"
+        if kind == "wait" and which in V.full:
+            at_wait = softmaxes
+        if kind == "wgmma" and which is V:
+            found.append(int(at_wait < softmaxes))
+    return found
+
+
+def truth(slots, tiles, skips):
+    seen = torch.tensor([padded(range(skip, tiles), tiles) for skip in skips])
+    released = torch.tensor([padded([0] * tiles, tiles)] * 2)
+    return seen, seen, released, released, seen.clamp_max(0)
+
+
+def case(name, slots, tiles, skips=(0, 0)):
+    holds = {"one slot": slots == 1, "more tiles than slots": tiles > slots, "a consumer that sits out": max(skips) > 0}
+    inputs = {"slots": slots, "tiles": tiles, "skips": skips}
+    return Case(name, lambda: dict(inputs), frozenset(filter(holds.get, holds)), inputs)
+
+
+EXERCISE = Exercise(
+    function="programs",
+    outputs=(*(Output(f"products with {ring}", ("consumer", "step"), ((NEVER, "nothing"),)) for ring in "KV"),
+             *(Output(f"release of {ring}", ("consumer", "tile"), ((NEVER, "never"), *LATE)) for ring in "KV"),
+             Output("wait for V", ("consumer", "step"), ((NEVER, "never"), (0, "after the softmax"), (1, "before it")))),
+    call=call,
+    truth=truth,
+    cases=[
+        case("one tile", 2, 1),
+        case("two tiles, two slots", 2, 2),
+        case("two tiles, one slot", 1, 2),
+        case("five tiles, two slots", 2, 5),
+        case("consumer 0 sits out a tile", 2, 3, (1, 0)),
+        case("consumer 1 sits out two", 1, 4, (0, 2)),
+        case("consumer 0 sees nothing", 2, 4, (4, 0)),
+        case("both sit out", 2, 6, (3, 1)),
+    ],
+    mistakes=[
+        Mistake("K_after_softmax", "K's slot was released only after the softmax",
+                "what the softmax reads: shared memory or registers",
+                (f"{FREE_K}\n        {SOFTMAX}", f"{SOFTMAX}\n        {FREE_K}")),
+        Mistake("K_with_V", "K's slot was released only together with V's", "when K's slot has been read",
+                (FREE_K, "pass"), (FREE_V, f"{FREE_K}\n        {FREE_V}")),
+        Mistake("V_waited_for_early", "V was waited for before the softmax, which does not need it",
+                "which step needs V", (f"{SOFTMAX}\n        {WAIT_V}", f"{WAIT_V}\n        {SOFTMAX}"),
+                also=[[(WAIT_V, "pass"), (WAIT_K, f"{WAIT_K}\n        {WAIT_V}")]]),
+        Mistake("K_before_the_end", "K's slot was released while the product still read it",
+                "what has happened when wgmma goes on", (S, S.partition("\n")[0]), (FREE_K, f"{FREE_K}\n        if sees:"
+                                                         "\n            yield wgmma_wait(0)")),
+        Mistake("V_before_the_end", "V's slot was released while the product still read it",
+                "what has happened when wgmma goes on", (O, O.partition("\n")[0]), (FREE_V, f"{FREE_V}\n        if sees:"
+                                                         "\n            yield wgmma_wait(0)")),
+        Mistake("softmax_before_S", "the softmax began while the product S was under way",
+                "what the softmax needs", (f"{S}\n        {FREE_K}\n        {SOFTMAX}", S.partition("\n")[0]
+                + f"\n            yield softmax(j)\n            yield wgmma_wait(0)\n        {FREE_K}")),
+        Mistake("K_never_released", "K's slots were never released", "whom the producer waits for", (FREE_K, "pass")),
+        Mistake("V_never_released", "V's slots were never released", "whom the producer waits for", (FREE_V, "pass")),
+        Mistake("sat_out_without_a_word", "tiles that are sat out were not released",
+                "how many arrivals `free` counts, whoever sits out", (WAIT_K, f"if not sees:\n            continue\n"
+                                                                      f"        {WAIT_K}")),
+        Mistake("sat_out_unseen", "tiles that are sat out were released before they had landed",
+                "which round an early arrival is counted for", (WAIT_K, f"if sees:\n            {WAIT_K}"),
+                (WAIT_V, f"if sees:\n            {WAIT_V}")),
+        Mistake("released_for_both", "a consumer arrived twice, for the other one as well", "who says that the other "
+                "has read the slot", (FREE_K, f"{FREE_K}\n        {FREE_K}"), (FREE_V, f"{FREE_V}\n        {FREE_V}")),
+        Mistake("rings_exchanged", "after S the slot of V was released, and that of K after O", "which tile S reads",
+                (f"{FREE_K}\n        {SOFTMAX}", f"{FREE_V}\n        {SOFTMAX}"),
+                (f"{O}\n        {FREE_V}", f"{O}\n        {FREE_K}")),
+    ],
+    hints=[
+        "Write it for skip = 0: each of K and V is waited for, multiplied with, waited for again, and released.",
+        "K is done with once S is there. Which request says that S is there, and what may come right after it?",
+        "Only tiles that are sat out are wrong: `free` counts two arrivals a phase. An arrival for a tile that has not "
+        "landed yet would be counted for the tile before.",
+    ],
+)
