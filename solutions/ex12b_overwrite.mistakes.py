@@ -8,7 +8,7 @@ from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output
 from flashlab_course.gpu.warps import Ring, first_error
 
 NAMES, NEVER = ("producer", "consumer 0", "consumer 1"), -1
-LATE = ((0, "as soon as it was read"), (1, "one step late"), (2, "two steps late"), (3, "three steps late"))
+HELD = ((NEVER, "without end"), (0, "as short as can be"), *((n, f"{n} step{'s' * (n > 1)} too long") for n in (1, 2, 3)))
 WAIT_K, WAIT_V = "yield wait(K.full[slot], phase)", "yield wait(V.full[slot], phase)"
 FREE_K, FREE_V = "yield release(K.free[slot])", "yield release(V.free[slot])"
 S, O = (f"yield wgmma({ring}, slot, j)\n            yield wgmma_wait(0)" for ring in "KV")
@@ -16,22 +16,21 @@ SOFTMAX = "if sees:\n            yield softmax(j)"
 
 
 def call(fn, slots, tiles, skips):
-    """For each consumer and tile: the products, how late its slots were released, and whether V was waited for early."""
+    """For K and V, and each consumer: the tiles of the products; how long each slot was in use."""
     def make():
         K, V = Ring("K", slots, readers=2), Ring("V", slots, readers=2)
         found, logs = fn(K, V, slots, tiles, skips), ([], [], [])
         if not all(map(inspect.isgenerator, found)):
             raise Breach("wrong_type", "a program makes no request: each is said with `yield`")
-        seen.update(K=K, V=V, logs=logs[1:])
+        seen.update(K=K, V=V, logs=logs[1:])                   # of the last run
         return {name: logged(*one) for name, *one in zip(NAMES, found, logs, strict=True)}
 
     seen = {}
     machine = first_error(make, seeds=6)
     if machine.error:
         raise Breach("machine", f"the machine stops: {machine.error}")
-    return *(torch.tensor([padded(look(log, ring), tiles) for log in seen["logs"]])
-             for look in (products, steps_late) for ring in (seen["K"], seen["V"])), torch.tensor(
-                 [padded(early_waits(log, seen["V"]), tiles) for log in seen["logs"]])
+    rows = [look(log, seen[ring]) for look in (products, held) for ring in "KV" for log in seen["logs"]]
+    return torch.tensor([padded(row, tiles) for row in rows]).view(4, 2, -1).unbind()
 
 
 def logged(program, log):
@@ -49,34 +48,22 @@ def products(log, ring):
     return [arguments[-1] for kind, arguments in log if kind == "wgmma" and arguments[0] is ring]
 
 
-def steps_late(log, ring):
-    """How many products and softmaxes were begun between the last use of each tile and the release of its slot."""
-    steps, used, found = 0, 0, []
+def held(log, ring):
+    """How many other products and softmaxes were begun between the wait for each tile and the release of its slot."""
+    steps, since, found = 0, 0, []
     for kind, (which, *_) in log:
-        steps += kind in ("wgmma", "softmax")
-        if kind == "wgmma" and which is ring or kind == "wait" and which in ring.full:
-            used = steps
+        steps += kind == "softmax" or kind == "wgmma" and which is not ring
+        if kind == "wait" and which in ring.full:
+            since = steps
         if kind == "release" and which in ring.free:
-            found.append(steps - used)
-    return found
-
-
-def early_waits(log, V):
-    """For each product with V: 1 if V was waited for before the softmax, else 0."""
-    softmaxes, at_wait, found = 0, 0, []
-    for kind, (which, *_) in log:
-        softmaxes += kind == "softmax"
-        if kind == "wait" and which in V.full:
-            at_wait = softmaxes
-        if kind == "wgmma" and which is V:
-            found.append(int(at_wait < softmaxes))
+            found.append(steps - since)
     return found
 
 
 def truth(slots, tiles, skips):
     seen = torch.tensor([padded(range(skip, tiles), tiles) for skip in skips])
-    released = torch.tensor([padded([0] * tiles, tiles)] * 2)
-    return seen, seen, released, released, seen.clamp_max(0)
+    no_longer = torch.tensor([padded([0] * tiles, tiles)] * 2)
+    return seen, seen, no_longer, no_longer
 
 
 def case(name, slots, tiles, skips=(0, 0)):
@@ -88,8 +75,7 @@ def case(name, slots, tiles, skips=(0, 0)):
 EXERCISE = Exercise(
     function="programs",
     outputs=(*(Output(f"products with {ring}", ("consumer", "step"), ((NEVER, "nothing"),)) for ring in "KV"),
-             *(Output(f"release of {ring}", ("consumer", "tile"), ((NEVER, "never"), *LATE)) for ring in "KV"),
-             Output("wait for V", ("consumer", "step"), ((NEVER, "never"), (0, "after the softmax"), (1, "before it")))),
+             *(Output(f"use of {ring}'s slot", ("consumer", "tile"), HELD) for ring in "KV")),
     call=call,
     truth=truth,
     cases=[
