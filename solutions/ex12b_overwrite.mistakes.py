@@ -1,7 +1,5 @@
 """Cases and mistakes of ex12b_overwrite."""
 
-import inspect
-
 import torch
 
 from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output
@@ -19,24 +17,14 @@ def call(fn, slots, tiles, skips):
     """For K and V, and each consumer: the tiles of the products; how long each slot was in use."""
     def make():
         K, V = Ring("K", slots, readers=2), Ring("V", slots, readers=2)
-        found, logs = fn(K, V, slots, tiles, skips), ([], [], [])
-        if not all(map(inspect.isgenerator, found)):
-            raise Breach("wrong_type", "a program makes no request: each is said with `yield`")
-        seen.update(K=K, V=V, logs=logs[1:])                   # of the last run
-        return {name: logged(*one) for name, *one in zip(NAMES, found, logs, strict=True)}
+        return dict(zip(NAMES, fn(K, V, slots, tiles, skips), strict=True))
 
-    seen = {}
     machine = first_error(make, seeds=6)
     if machine.error:
         raise Breach("machine", f"the machine stops: {machine.error}")
-    rows = [look(log, seen[ring]) for look in (products, held) for ring in "KV" for log in seen["logs"]]
-    return torch.tensor([padded(row, tiles) for row in rows]).view(4, 2, -1).unbind()
-
-
-def logged(program, log):
-    for request in program:
-        log.append(request)
-        yield request
+    logs = [[request for who, request in machine.requests if who == name] for name in NAMES[1:]]
+    rows = [padded(look(log, ring), tiles) for look in (products, held) for ring in "KV" for log in logs]
+    return torch.tensor(rows).view(4, 2, -1).unbind()
 
 
 def padded(numbers, tiles):
@@ -45,17 +33,17 @@ def padded(numbers, tiles):
 
 def products(log, ring):
     """The tiles of a ring's products."""
-    return [arguments[-1] for kind, arguments in log if kind == "wgmma" and arguments[0] is ring]
+    return [arguments[-1] for kind, arguments in log if kind == "wgmma" and arguments[0].name == ring]
 
 
 def held(log, ring):
     """How many other products and softmaxes were begun between the wait for each tile and the release of its slot."""
     steps, since, found = 0, 0, []
-    for kind, (which, *_) in log:
-        steps += kind == "softmax" or kind == "wgmma" and which is not ring
-        if kind == "wait" and which in ring.full:
+    for kind, (what, *_) in log:
+        steps += kind == "softmax" or kind == "wgmma" and what.name != ring
+        if kind == "wait" and what.name.startswith(f"{ring}_full"):
             since = steps
-        if kind == "release" and which in ring.free:
+        if kind == "release" and what.name.startswith(f"{ring}_free"):
             found.append(steps - since)
     return found
 

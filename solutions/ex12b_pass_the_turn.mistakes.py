@@ -1,13 +1,12 @@
 """Cases and mistakes of ex12b_pass_the_turn."""
 
-import inspect
-
 import torch
 
 from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output
 from flashlab_course.gpu.warps import Ring, simulate
 
 TURN, OFTEN = 12, {0: "never", 1: "once"}
+NAMES = "producer", "consumer 0", "consumer 1"
 WHEN = ((-1, "never"), (0, "right after issuing"), (1, "before issuing"), (2, "after another wait"))
 BEGIN, ISSUE, ENDED = "if me == 1:\n        yield arrive(TURN, 256)", "yield wgmma(K, slot, j)", "yield wgmma_wait(0)"
 SYNC, ARRIVE, FREE = "yield sync(TURN + me, 256)", "yield arrive(TURN + 1 - me, 256)", "yield release(K.free[slot])"
@@ -15,48 +14,45 @@ SYNC, ARRIVE, FREE = "yield sync(TURN + me, 256)", "yield arrive(TURN + 1 - me, 
 
 def call(fn, slots, tiles):
     """Whose product with K comes first; for each consumer, when it waited for its turns and when it passed them on."""
-    names, orders = ("producer", "consumer 0", "consumer 1"), []
+    in_turn, first = [], set()
     for seed in range(6):
-        K, V, log = Ring("K", slots, readers=2), Ring("V", slots, readers=2), []
-        found = fn(K, V, slots, tiles)
-        if not all(map(inspect.isgenerator, found)):
-            raise Breach("wrong_type", "a program makes no request: each is said with `yield`")
-        machine = simulate({name: logged(name, *one, log) for name, *one in zip(names, found, strict=True)}, seed)
-        counts = [arguments[1] for _, (kind, arguments) in log if kind in ("sync", "arrive")]
+        rings = Ring("K", slots, readers=2), Ring("V", slots, readers=2)
+        machine = simulate(dict(zip(NAMES, fn(*rings, slots, tiles), strict=True)), seed)
+        counts = [request.arguments[1] for _, request in machine.requests if request.kind in ("sync", "arrive")]
         if other := next((count for count in counts if count != 256), None):
             raise Breach("threads", f"a barrier counts to {other}, and two consumers have 256 threads")
         if machine.error:
             came = [OFTEN.get(n := machine.named.get(TURN + c, (0, 0))[1], f"{n} times") for c in (0, 1)]
             raise Breach("machine", f"turn 0 comes {came[0]}, turn 1 {came[1]}, then the machine stops: {machine.error}")
-        orders.append([name for name, (kind, arguments) in log if kind == "wgmma" and arguments[0] is K])
-    in_turn = [order == [*names[1:]] * tiles for order in orders]
-    order = 0 if all(in_turn) else 1 if any(one[:1] == ["consumer 0"] for one in orders) else 2
-    logs = [[request for who, request in log if who == name] for name in names[1:]]
-    pairs = [turns_of(own, me, K) for me, own in enumerate(logs)]
-    waited, passed = (torch.tensor([(one + [-1] * tiles)[:tiles] for one in both]) for both in zip(*pairs, strict=True))
+        order = [name for name, request in machine.requests if issues(request)]
+        in_turn.append(order == [*NAMES[1:]] * tiles)
+        first |= set(order[:1])
+    order = 0 if all(in_turn) else 1 if "consumer 0" in first else 2
+    logs = [[request for who, request in machine.requests if who == name] for name in NAMES[1:]]
+    waited, passed = zip(*map(turns_of, logs, (0, 1)), strict=True)
+    waited, passed = (torch.tensor([(one + [-1] * tiles)[:tiles] for one in both]) for both in (waited, passed))
     waited[0, 0] = passed[1, -1] = 0                           # the first turn need not be waited for, nor the last told
     return torch.tensor([order] * 2), waited, passed
 
 
-def logged(name, program, log):
-    for request in program:
-        log.append((name, request))
-        yield request
+def issues(request):
+    """Is it a product with K?"""
+    return request.kind == "wgmma" and request.arguments[0].name == "K"
 
 
-def turns_of(log, me, K):
+def turns_of(log, me):
     """For each product with K: was its turn waited for? For each arrival at the other's barrier: a number of WHEN."""
     since, waited, passed = None, [], []                       # since: requests since the turn came
-    for kind, arguments in log:
-        issues = kind == "wgmma" and arguments[0] is K
-        if issues:
+    for request in log:
+        if issues(request):
             waited.append(0 if since is not None and since[:1] != ["issued"] else 1)
-        if kind == "sync" or issues:
-            since = ["issued"] if issues else []
-        elif since is not None and kind == "arrive" and arguments[0] == TURN + 1 - me:
+            since = ["issued"]
+        elif request.kind == "sync":
+            since = []
+        elif since is not None and request.kind == "arrive" and request.arguments[0] == TURN + 1 - me:
             passed.append(0 if since == ["issued"] else 2 if since[:1] == ["issued"] else 1)
-        elif since is not None and kind != "arrive":
-            since.append(kind)
+        elif since is not None and request.kind != "arrive":
+            since.append(request.kind)
     return waited, passed
 
 

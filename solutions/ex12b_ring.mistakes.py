@@ -1,7 +1,5 @@
 """Cases and mistakes of ex12b_ring."""
 
-import inspect
-
 import torch
 
 from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output
@@ -13,18 +11,13 @@ ENDED, RELEASE = "yield wgmma_wait(0)", "yield release(K.free[slot])"
 
 def call(fn, slots, tiles):
     """The slot of each tile that is fetched, and the tiles of the products, in order."""
-    def make():
-        found = fn(Ring("K", slots), slots, tiles)
-        if not all(map(inspect.isgenerator, found)):
-            raise Breach("wrong_type", "a program makes no request: each is said with `yield`")
-        return dict(zip(("producer", "consumer"), found, strict=True))
-
-    machine = first_error(make, seeds=10)
+    names = "producer", "consumer"
+    machine = first_error(lambda: dict(zip(names, fn(Ring("K", slots), slots, tiles), strict=True)), seeds=10)
     if machine.error:
         raise Breach("machine", f"the machine stops: {machine.error}")
-    units = [span.unit.removeprefix("TMA to K_s[").rstrip("]") for span in machine.spans if "TMA" in span.unit]
-    read = [span.name.removeprefix("K ") for span in machine.spans if "tensor" in span.unit]
-    return padded(map(int, units), tiles), padded(map(int, read), tiles)
+    fetches, products = ([request.arguments for _, request in machine.requests if request.kind == kind]
+                         for kind in ("fetch", "wgmma"))
+    return padded((slot for _, _, slot in fetches), tiles), padded((tile for _, _, tile in products), tiles)
 
 
 def padded(numbers, tiles):
