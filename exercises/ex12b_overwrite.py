@@ -13,13 +13,13 @@ program for both. For each tile j = 0, 1, ... it computes
 Beside these it may yield
 
     wait(K.full[slot], parity), wait(V.full[slot], parity)     the tile has landed
-    wgmma_wait(0)                                              both products have ended, or the only one
+    wgmma_wait(0)                                              all of its own products have ended
     release(K.free[slot]), release(V.free[slot])               this consumer's arrival: it has read the slot
 
 A consumer whose rows see fewer keys sits out the first `skip` tiles, 0 ≤ skip ≤ tiles: there it computes nothing, but
-the mbarriers count on it. The other consumer may have another skip. Nothing comes later than it can: a slot is released
-as soon as the consumer is done with it, and V is waited for only when it is needed, after the softmax. Tile j lies in
-slot j % slots; a ring has 1 slot or more. Issue no product before the softmax of the tile before.
+`free` still expects its arrivals. The other consumer may have another skip. Do not wait for more than is needed, nor
+let the producer wait: V is waited for after the softmax, and a slot is released as soon as it has been read. Tile j
+lies in slot j % slots; a ring has 1 slot or more. Finish one tile before you begin the next.
 
 Not allowed: knowing the other consumer's skip, the finished function from solutions/.
 

@@ -12,7 +12,7 @@ wait there and the 128 that only arrive. Then it counts from 0 again. The reques
 Chapter 12's ex12_turns passed the turn on when a product had ended. Its list has no word for issuing: one instruction
 stood for the whole product, and two at a time shared the tensor cores. On the GPU wgmma only issues a product, and the
 tensor cores work on products in the order of their issue. So only the issuing needs an order, and the turn is passed on
-right after wgmma. The other's product is then waiting when this one ends. Who passes the turn on later leaves the
+right after wgmma. The other's product is then waiting when this one ends. Passed on only at the end, it would leave the
 tensor cores idle for as long as the signal takes. The simulator's signals take no time and do not show that: the
 checker looks at the order of your requests.
 
@@ -22,7 +22,7 @@ Threads that have arrived and are not waited for do no harm at the end, but 257 
 
 Not allowed: an order by other means, the finished function from solutions/.
 
-Hint: `issue_scores` in flashlab/kernels/hopper_turns.py holds the turn as briefly as possible.
+Hint: from which moment on can the other's product no longer overtake yours?
 """
 from flashlab_course.gpu.warps import arrive, fetch, release, softmax, sync, wait, wgmma, wgmma_wait
 

@@ -2,7 +2,7 @@
 
 Chapter 12b · difficulty 3 of 5 · 20 minutes
 
-An SM has 65,536 registers, and a program of the Hopper kernels takes them all. It consists of warpgroups of 128
+An SM has 65,536 registers, and a program of the Hopper kernels takes nearly all. It consists of warpgroups of 128
 threads: one for each consumer, and one for the producer, whose single warp Triton fills up to four. Registers are
 counted for a thread, in multiples of 8, and whatever is left over is lost:
 

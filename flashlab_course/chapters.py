@@ -43,8 +43,6 @@ CHAPTERS = [
     Chapter("12", "making_it_fast",
             "the kernel ladder: base 2, split loops, searched tiles, pipelines, TMA, warps that take turns",
             needs_triton=True, gpu_adds="tiles that a search found there"),
-    Chapter("12b", "the_hopper_kernel", "the Hopper kernel, step by step: a ring, a producer, two consumers, turns",
-            needs_triton=True, gpu_adds="compiled kernels, and the six rungs timed"),
     Chapter("13", "decoding",
             "one token at a time: keys split among programs, a cache in pages, windows, 8-bit numbers",
             needs_triton=True, gpu_adds="compiled kernels, and a CUDA graph"),

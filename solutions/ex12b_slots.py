@@ -9,9 +9,9 @@ More slots let the producer run further ahead, and shared memory limits them. A 
     O        64 rows of d numbers for each consumer, 2 bytes each, if own_O. Otherwise O takes Q's place at the end
 
 A number of Q, K and V takes `size` bytes: 2, or 1 in FP8, where own_O is always True. A program on an H100 may have 227
-KiB (1 KiB is 1024 bytes). Signals take the rest: an mbarrier has 8 bytes, and Triton adds a few hundred bytes for what
+KiB (1 KiB is 1024 bytes). Signals need room, too: an mbarrier has 8 bytes, and Triton adds a few hundred bytes for what
 it hands to the warps. For the kernel that `flash_attention` runs at d = 128 the compiler reports 197,112 bytes with two
-slots, of which tiles are 196,608; set 1 KiB aside for all that are none.
+slots, and 196,608 of them are tiles. Set 1 KiB aside for everything else.
 
 Return three whole numbers: the bytes of Q and O together, the bytes that one more slot takes in both rings together,
 and the largest number of slots that fits, 0 if not even one does. Example: d = 128, keys = 128, 2 consumers, 2 bytes

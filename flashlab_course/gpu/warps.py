@@ -35,9 +35,16 @@ class Request(NamedTuple):
     arguments: tuple = ()
 
 
+def mbarrier(one):
+    """Itself. Raises: TypeError for anything but an mbarrier, such as those of all slots"""
+    if not isinstance(one, MBarrier):
+        raise TypeError(f"expected the mbarrier of one slot, such as K.full[slot], got {type(one).__name__}")
+    return one
+
+
 def wait(barrier, parity):
     """mbarrier.wait: until a phase of this parity, 0 or 1, is over."""
-    return Request("wait", (barrier, parity))
+    return Request("wait", (mbarrier(barrier), parity))
 
 
 def fetch(ring, tile, slot):
@@ -47,7 +54,7 @@ def fetch(ring, tile, slot):
 
 def release(barrier):
     """mbarrier.arrive, once all threads of the warps have come."""
-    return Request("release", (barrier,))
+    return Request("release", (mbarrier(barrier),))
 
 
 def wgmma(ring, slot, tile):
