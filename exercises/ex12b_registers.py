@@ -20,8 +20,8 @@ the same time, spread evenly over its 128 threads; a register has 4 bytes:
 Return what a thread has at launch, what a consumer's thread has later, and how much of that the three tiles leave it
 (less than 0 if they do not fit). There are 2 to 7 consumers; keys and d are multiples of 16. Example: 2 consumers, d =
 128 and keys = 128 give 168, 240 and 80. Something has to be left for maxima, sums and addresses: with 80, or with the
-32 of the kernels at d = 64, the compiler spills nothing. A third consumer at d = 128 is left with 0, and 1,128 bytes of
-each thread are spilled to memory.
+32 that `flash_attention`'s kernels have at d = 64, the compiler spills nothing. With three consumers at d = 128 nothing
+is left, and 1,128 bytes of each thread are spilled to memory.
 
 Not allowed: the finished function from flashlab or solutions/.
 
@@ -31,5 +31,5 @@ Hint: at launch each of the consumers + 1 warpgroups has 128 threads. Count for 
 
 def registers(consumers, d, keys):
     """(of a thread at launch, of a consumer's thread later, left beside S, P and O), three whole numbers."""
-    # your turn: an equal share for all, then what the consumers get, then what the tiles take
-    raise NotImplementedError("ex12b_registers: an equal share for all, then what the consumers get, then what the tiles take")
+    # your turn: the share of each thread, before and after, and what the tiles take
+    raise NotImplementedError("ex12b_registers: the share of each thread, before and after, and what the tiles take")

@@ -18,7 +18,7 @@ checker looks at the order of your requests.
 
 Write the two missing parts of the consumer. The second one: wait for K, issue S in turn, pass the turn on; when S is
 there, release K's slot. At the start nobody has arrived anywhere: one of the two gives consumer 0 its first turn.
-Threads that have arrived and are not waited for do no harm at the end, but 257 or more at one barrier are an error.
+Arrivals that nobody waits for at the end do no harm, but more than 256 threads at one barrier are an error.
 
 Not allowed: an order by other means, the finished function from solutions/.
 
