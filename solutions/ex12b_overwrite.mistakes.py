@@ -19,7 +19,7 @@ def call(fn, slots, tiles, skips):
         K, V = Ring("K", slots, readers=2), Ring("V", slots, readers=2)
         return dict(zip(NAMES, fn(K, V, slots, tiles, skips), strict=True))
 
-    machine = first_error(make, seeds=6)
+    machine = first_error(make, seeds=4)
     if machine.error:
         raise Breach("machine", f"the machine stops: {machine.error}")
     logs = [[request for who, request in machine.requests if who == name] for name in NAMES[1:]]

@@ -15,7 +15,7 @@ SYNC, ARRIVE, FREE = "yield sync(TURN + me, 256)", "yield arrive(TURN + 1 - me, 
 def call(fn, slots, tiles):
     """Whose product with K comes first; for each consumer, when it waited for its turns and when it passed them on."""
     in_turn, first = [], set()
-    for seed in range(6):
+    for seed in range(4):
         rings = Ring("K", slots, readers=2), Ring("V", slots, readers=2)
         machine = simulate(dict(zip(NAMES, fn(*rings, slots, tiles), strict=True)), seed)
         counts = [request.arguments[1] for _, request in machine.requests if request.kind in ("sync", "arrive")]
@@ -77,8 +77,8 @@ EXERCISE = Exercise(
         case("one round", 2, 1),
         case("two rounds", 2, 2),
         case("two rounds, one slot", 1, 2),
-        case("six rounds", 2, 6),
-        case("five rounds, three slots", 3, 5),
+        case("five rounds", 2, 5),
+        case("four rounds, three slots", 3, 4),
     ],
     mistakes=[
         Mistake("nobody_begins", "nobody gave consumer 0 its first turn", "what comes before any sync", (BEGIN, "pass")),

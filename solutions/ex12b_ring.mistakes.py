@@ -12,7 +12,7 @@ ENDED, RELEASE = "yield wgmma_wait(0)", "yield release(K.free[slot])"
 def call(fn, slots, tiles):
     """The slot of each tile that is fetched, and the tiles of the products, in order."""
     names = "producer", "consumer"
-    machine = first_error(lambda: dict(zip(names, fn(Ring("K", slots), slots, tiles), strict=True)), seeds=10)
+    machine = first_error(lambda: dict(zip(names, fn(Ring("K", slots), slots, tiles), strict=True)), seeds=8)
     if machine.error:
         raise Breach("machine", f"the machine stops: {machine.error}")
     fetches, products = ([request.arguments for _, request in machine.requests if request.kind == kind]
