@@ -14,7 +14,7 @@ def call(fn, thread, N):
     for one in found:
         if not isinstance(one, (tuple, list)) or any(whole(number) is None for number in one):
             raise Breach("wrong_type", f"it returned {str(one)[:80]} where a tuple of whole numbers was expected")
-    return tuple(tuple(map(whole, one)) for one in found)
+    return tuple(tuple(sorted(map(whole, one))) for one in found)
 
 
 def owner(row, column):

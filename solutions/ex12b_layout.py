@@ -11,7 +11,7 @@ fixed by the hardware. In Gluon it is called NVMMADistributedLayout([3, 0], [4, 
     columns    cut a row into pieces of 8 columns. Of each piece the first of its four lanes holds two neighbouring
                columns, the first two, the next lane the next two, and so on
 
-For thread 0 to 127 and N, a multiple of 8, return three tuples in ascending order: the rows that it holds numbers of,
+For thread 0 to 127 and N, a multiple of 8, return three tuples: the rows that it holds numbers of,
 their columns, and the other threads that hold numbers of these rows. Example: thread 5 with N = 16 holds rows 1 and 9,
 columns 2, 3, 10 and 11, and shares both rows with threads 4, 6 and 7.
 
