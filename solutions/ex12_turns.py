@@ -11,13 +11,16 @@ Write the program of one consumer as a list of instructions, done one after the 
 
     ("sync", b)          wait for an `arrive` on barrier b, and use it up
     ("arrive", b)        signal barrier b and go on at once; signals that come before their sync are kept and counted
-    ("product", n)       round n's product; the next instruction follows when it has ended
+    ("product", n)       issue round n's product; the next instruction follows when it has ended
     ("softmax", n)       round n's exponentials; the next instruction follows when they have ended
 
 Barrier b stands for "it is the turn of consumer b", b is 0 or 1. At the start nobody has arrived anywhere; who of the
 two gives consumer 0 its first turn is free. Signals that are left over at the end do no harm. A consumer whose rows see
 fewer keys sits out its first `skip` rounds: no product, no softmax, but the other must not wait for it. me is 0 or 1, 0
 ≤ skip ≤ rounds, and the other consumer may have another skip.
+
+Here a product is one instruction. On a GPU, to issue it and to wait for its end are two, and a kernel passes the turn
+on between them: chapter 12b.
 
 Not allowed: other instructions, knowing the other consumer's skip, the finished function from flashlab or solutions/.
 

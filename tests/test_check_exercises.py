@@ -65,9 +65,9 @@ def test_texts_end_without_a_full_stop_and_do_not_lean_on_the_solutions_layout()
 
 def test_the_chapter_of_each_exercise_asks_for_it():
     for name in form.names():
-        [chapter] = (source.root() / "notebooks/src").glob(f"{name[2:4]}_*.py")
+        [chapter] = (source.root() / "notebooks/src").glob(f"{source.chapter(name)}_*.py")
         assert f'check("{name}"' in chapter.read_text(encoding="utf-8")
-    assert {"01", "03", "04", "05", "06", "07", "10"} <= {name[2:4] for name in form.names()}
+    assert {"01", "03", "04", "05", "06", "07", "10"} <= set(map(source.chapter, form.names()))
 
 
 def test_exercises_are_the_stubs_of_the_solutions():

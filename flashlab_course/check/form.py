@@ -171,13 +171,13 @@ def names():
     """Every exercise, in the order of the chapters; within one as its notebook comes to them."""
     root = source.root()
     known = sorted(path.name.removesuffix(KNOWN) for path in (root / "solutions").glob(f"ex*{KNOWN}"))
-    return sorted(known, key=lambda name: (name[:4], _place(root, name)))
+    return sorted(known, key=lambda name: (source.chapter(name), _place(root, name)))
 
 
 @cache
 def _place(root, name):
     """Where the chapter's text first names an exercise; behind all others if it does not."""
-    chapters = sorted((root / "notebooks" / "src").glob(f"{name[2:4]}*.py"))
+    chapters = sorted((root / "notebooks" / "src").glob(f"{source.chapter(name)}_*.py"))
     text = "".join(path.read_text(encoding="utf-8") for path in chapters)
     return text.find(name) if name in text else len(text)
 

@@ -4,7 +4,7 @@ import difflib
 import html
 from dataclasses import dataclass
 
-from flashlab_course.check import form, progress, stubs
+from flashlab_course.check import form, progress, source, stubs
 from flashlab_course.check.loading import Unusable
 from flashlab_course.check.report import AMBER, GREEN, panel
 from flashlab_course.check.source import MY
@@ -88,7 +88,7 @@ class Overview:
         marks = {PASSED: "✓", BEGUN: "…", NOT_BEGUN: "·"}
         chapters = {}
         for name, how in self.states.items():
-            chapters.setdefault(name[2:4], []).append(f"{marks[how]} <code>{html.escape(name)}</code>")
+            chapters.setdefault(source.chapter(name), []).append(f"{marks[how]} <code>{html.escape(name)}</code>")
         lines = "".join(f"<p class='cases'>{chapter} &nbsp; {' &nbsp; '.join(ones)}</p>"
                         for chapter, ones in chapters.items())
         last = f"<p><span class='verdict'>{html.escape(self.last_line())}</span></p>"

@@ -26,7 +26,7 @@ MY = "my"                      # the folder of the learner's own copies, beside 
 MARKER = re.compile(r"^ *# ?(>>+|<<+)", re.MULTILINE)
 REGION = re.compile(r"^(?P<indent> *)# >>> your turn: (?P<task>\S.*)\n(?P<code>(?:(?! *# ?(?:>>|<<)).*\n)+) *# <<<$",
                     re.MULTILINE)
-HEAD = re.compile(r"^(?P<name>ex(?P<chapter>\d\d)_\w+) · (?P<title>.+)\n\n"
+HEAD = re.compile(r"^(?P<name>ex(?P<chapter>\d\d[a-z]?)_\w+) · (?P<title>.+)\n\n"
                   r"Chapter (?P=chapter) · difficulty (?P<difficulty>[1-5]) of 5 · (?P<minutes>\d+) minutes(\n|$)")
 
 
@@ -51,6 +51,11 @@ def root():
         raise SourceError(f"FLASHLAB_ROOT must name a folder that holds solutions/, got {said!r}")
     raise SourceError("no folder solutions/ beside the package or where you are: work in a clone of the repository, "
                       "or set FLASHLAB_ROOT to one")
+
+
+def chapter(name):
+    """The chapter that asks for an exercise: "12b" of ex12b_ring."""
+    return name[2:].partition("_")[0]
 
 
 def solution_path(name):
@@ -108,7 +113,7 @@ class Parsed:
         match = HEAD.match(ast.get_docstring(ast.parse(text)) or "")
         if not match or match["name"] != name:
             raise SourceError(f'solutions/{name}.py:1: the docstring starts "{name} · title", an empty line, then '
-                              f'"Chapter {name[2:4]} · difficulty 3 of 5 · 20 minutes"')
+                              f'"Chapter {chapter(name)} · difficulty 3 of 5 · 20 minutes"')
         self.head = Head(match["title"], match["chapter"], int(match["difficulty"]), int(match["minutes"]))
 
     def answer(self):

@@ -15,6 +15,7 @@ Not seen are a forgotten barrier within a warpgroup or a fence, layouts, registe
 """
 
 import heapq
+import inspect
 import itertools
 import random
 from dataclasses import dataclass, field
@@ -34,9 +35,16 @@ class Request(NamedTuple):
     arguments: tuple = ()
 
 
+def mbarrier(one):
+    """Itself. Raises: TypeError for anything but an mbarrier, such as those of all slots"""
+    if not isinstance(one, MBarrier):
+        raise TypeError(f"expected the mbarrier of one slot, such as K.full[slot], got {type(one).__name__}")
+    return one
+
+
 def wait(barrier, parity):
     """mbarrier.wait: until a phase of this parity, 0 or 1, is over."""
-    return Request("wait", (barrier, parity))
+    return Request("wait", (mbarrier(barrier), parity))
 
 
 def fetch(ring, tile, slot):
@@ -46,7 +54,7 @@ def fetch(ring, tile, slot):
 
 def release(barrier):
     """mbarrier.arrive, once all threads of the warps have come."""
-    return Request("release", (barrier,))
+    return Request("release", (mbarrier(barrier),))
 
 
 def wgmma(ring, slot, tile):
@@ -142,12 +150,13 @@ class Moment(NamedTuple):
 
 
 class Machine:
-    """A run: `spans` say who worked when, `moments` how things stood, `error` what went wrong, "" if nothing did."""
+    """A run: `spans` say who worked when, `moments` how things stood, `requests` who asked for what, in order; `error`
+    what went wrong, "" if nothing did."""
 
     def __init__(self, seed=0, unsteady=True):
         self.random, self.spread, self.number = random.Random(seed), SPREAD if unsteady else 1, itertools.count()
         self.now, self.events, self.named, self.tensor_cores_free = 0, [], {}, 0
-        self.rings, self.warps, self.spans, self.moments, self.error = {}, [], [], [], ""
+        self.rings, self.warps, self.spans, self.moments, self.requests, self.error = {}, [], [], [], [], ""
 
     def run(self, warps):
         self.warps = warps
@@ -170,6 +179,8 @@ class Machine:
     def go_on(self, warps):
         """The next request of these warps."""
         warps.what, warps.ready = "", lambda: True
+        if not inspect.isgenerator(warps.program):
+            raise Mistake(f"{warps.name} makes no request: each is said with `yield`")
         request = next(warps.program, None)
         warps.done, warps.since = request is None, self.now
         if warps.done:
@@ -177,6 +188,7 @@ class Machine:
         warps.line = warps.program.gi_frame.f_lineno
         if not isinstance(request, Request):
             raise Mistake(f"{warps.name} yields {request!r}, which is no request such as wait(...) or fetch(...)")
+        self.requests.append((warps.name, request))
         warps.ready, warps.what = getattr(self, request.kind)(warps, *request.arguments) or (lambda: True, "")
         self.note(f"{warps.name}: {request.kind}")
 

@@ -11,7 +11,7 @@
 #
 # **You will be able to** explain every line of a kernel that is faster than the vendor's library, run its signals on a simulator, find its deadlocks, and change it.
 #
-# **You need** chapters 06 and 12. · **Five sittings** of 35 to 45 minutes, exercises included · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06 and 12. · **Five sittings** of 45 to 60 minutes, 145 of these minutes for seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
 # In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most of these ideas are signals between warps, and signals can be tried without a GPU: each of them runs on a small simulator first.
 
@@ -58,7 +58,7 @@ figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 # %% [markdown]
 # The way up is not even. The first two rungs are slower than the compiler's kernel at $d = 128$: they only build what the later ones need. The chapter promises a gain only where this table shows one.
 #
-# ## Sitting 1 · Copies that report back (40 minutes)
+# ## Sitting 1 · Copies that report back (45 minutes)
 #
 # ### Three units that work by themselves
 #
@@ -145,7 +145,7 @@ reveal("ex12b_ring")
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
-# ## Sitting 2 · The first kernel, and who holds what (35 minutes)
+# ## Sitting 2 · The first kernel, and who holds what (45 minutes)
 #
 # ### All warps in step
 #
@@ -215,7 +215,7 @@ reveal("ex12b_layout")
 #
 # *End of sitting 2.*
 #
-# ## Sitting 3 · Warps with different jobs (45 minutes)
+# ## Sitting 3 · Warps with different jobs (60 minutes)
 #
 # ### A warp that only loads
 #
@@ -248,15 +248,6 @@ K, V = Ring("K", slots=2), Ring("V", slots=2)
 play_warps(simulate({"producer": producer(K, V, 4), "consumer": consumer(K, V, 4)}))
 
 # %% [markdown]
-# **Exercise: find the deadlock** ([exercises/ex12b_deadlock.py](../exercises/ex12b_deadlock.py), 15 minutes).
-
-# %%
-check("ex12b_deadlock")
-
-# %%
-reveal("ex12b_deadlock")
-
-# %% [markdown]
 # ### Two consumers
 #
 # One consumer of eight warps still waits as a whole. The third rung has two consumers, warpgroups of 64 query rows each. They share every $K$ and $V$ that arrives, and each goes at its own pace: while one computes exponentials, the other's products can run.
@@ -274,7 +265,7 @@ my_arrivals = None
 said = compare("arrivals at free", my_arrivals, int(hopper_consumers.CONSUMERS))
 
 # %% [markdown]
-# **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 20 minutes).
+# **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 25 minutes). Write the consumer's part: two consumers read each tile, and one may skip it.
 
 # %%
 check("ex12b_overwrite")
@@ -340,7 +331,7 @@ for d, causal in itertools.product((64, 128), (False, True)):
 #
 # *End of sitting 3.*
 #
-# ## Sitting 4 · Products under the softmax (40 minutes)
+# ## Sitting 4 · Products under the softmax (60 minutes)
 #
 # ### Issue early, wait late
 #
@@ -366,6 +357,15 @@ said = compare("products that may still be under way", my_n, len(issued) - 1 - i
 K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
 consumers = {f"consumer {me}": overlapping_consumer(K, V, 4) for me in (0, 1)}
 play_warps(simulate({"producer": producer(K, V, 4)} | consumers))
+
+# %% [markdown]
+# **Exercise: find the deadlock** ([exercises/ex12b_deadlock.py](../exercises/ex12b_deadlock.py), 15 minutes). This consumer and a producer that asks for room in the wrong order: with one slot they wait for each other.
+
+# %%
+check("ex12b_deadlock")
+
+# %%
+reveal("ex12b_deadlock")
 
 # %% [markdown]
 # Without the wait the softmax would read an $S$ that is not there. This cell goes wrong on purpose.
@@ -405,12 +405,8 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # ### Take turns
 #
-# Two consumers may ask for products at the same moment, and then compute exponentials at the same moment. The fifth rung makes them alternate, with *named barriers*. A program has sixteen; they count threads. `sync` arrives and waits, `arrive` only arrives.
-
-# %%
-print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
-
-# %% [markdown]
+# Two consumers may ask for products at the same moment, and then compute exponentials at the same moment. The fifth rung makes them alternate, with *named barriers*. A program has sixteen; they count threads. `sync(barrier, threads)` arrives and waits until so many threads have come; `arrive(barrier, threads)` arrives and goes on.
+#
 # **Predict** how many threads the barrier must count, if one consumer waits there and the other arrives when it passes the turn on.
 
 # %%
@@ -427,6 +423,12 @@ check("ex12b_pass_the_turn")
 
 # %%
 reveal("ex12b_pass_the_turn")
+
+# %% [markdown]
+# The kernel's lines:
+
+# %%
+print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
 
 # %% [markdown]
 # Both rungs in the record, each against the rung before it:
@@ -465,7 +467,7 @@ figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to
 #
 # *End of sitting 4.*
 #
-# ## Sitting 5 · Programs that stay (45 minutes)
+# ## Sitting 5 · Programs that stay (50 minutes)
 #
 # ### A counter hands out tiles
 #
@@ -512,7 +514,7 @@ said = compare("KiB of shared memory of the last rung", my_kib, persistent.share
 print(f"the compiler: {persistent.shared_bytes:,} of {SHARED_LIMIT[90]:,} bytes, the barriers included")
 
 # %% [markdown]
-# **Exercise: how many slots fit** ([exercises/ex12b_slots.py](../exercises/ex12b_slots.py), 15 minutes).
+# **Exercise: how many slots fit** ([exercises/ex12b_slots.py](../exercises/ex12b_slots.py), 20 minutes).
 
 # %%
 check("ex12b_slots")
