@@ -11,7 +11,7 @@
 #
 # **You will be able to** explain every line of a kernel that is faster than the vendor's library, run its signals on a simulator, find its deadlocks, and change it.
 #
-# **You need** chapters 06 and 12. · **Five sittings** of 45 to 60 minutes, 145 of these minutes for seven exercises · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06 and 12. · **Five sittings** of 30 to 60 minutes, 145 of these minutes for seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
 # In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most of these ideas are signals between warps, and signals can be tried without a GPU: each of them runs on a small simulator first.
 
@@ -58,7 +58,7 @@ figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 # %% [markdown]
 # The way up is not even. The first two rungs are slower than the compiler's kernel at $d = 128$: they only build what the later ones need. The chapter promises a gain only where this table shows one.
 #
-# ## Sitting 1 · Copies that report back (45 minutes)
+# ## Sitting 1 · Copies that report back (35 minutes)
 #
 # ### Three units that work by themselves
 #
@@ -145,7 +145,7 @@ reveal("ex12b_ring")
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
-# ## Sitting 2 · The first kernel, and who holds what (45 minutes)
+# ## Sitting 2 · The first kernel, and who holds what (30 minutes)
 #
 # ### All warps in step
 #
@@ -331,7 +331,7 @@ for d, causal in itertools.product((64, 128), (False, True)):
 #
 # *End of sitting 3.*
 #
-# ## Sitting 4 · Products under the softmax (60 minutes)
+# ## Sitting 4 · Products under the softmax (50 minutes)
 #
 # ### Issue early, wait late
 #
@@ -467,7 +467,7 @@ figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to
 #
 # *End of sitting 4.*
 #
-# ## Sitting 5 · Programs that stay (50 minutes)
+# ## Sitting 5 · Programs that stay (40 minutes)
 #
 # ### A counter hands out tiles
 #
