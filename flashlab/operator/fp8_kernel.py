@@ -25,11 +25,11 @@ from flashlab.kernels.hopper_words import ROWS, described, release, scaled_rows
 from flashlab.kernels.launch import heads_together, programs_at_a_time
 from flashlab.kernels.plans import temporary
 from flashlab.operator import quantize
-from flashlab.operator.fp8 import KEYS
 from flashlab.operator.hopper_pipeline import Sizes, issue_scores, run, walk, write_O
 from flashlab.operator.hopper_words import LOWEST, counters, opaque, row_maximum, row_shares
 from flashlab.operator.spans import only_visible, tiles_of
 
+KEYS = 128                                             # of a block
 P_BITS = gl.constexpr(8.0)                             # P is computed 2^8 times too large
 
 
