@@ -180,8 +180,7 @@ def fa2_fp8_kernel(Q, K, V, O, Q_scales, K_scales, V_scales, counter, scale, N_q
 
 
 def launches(Q, K, V, O, H=None, *, causal, scale):
-    """All launches of a call, (kernel, grid, arguments), in order: Q, K and V are quantised, then attended to.
-    H: the rotation of Q and K, of their dtype"""
+    """All launches of a call, each (kernel, grid, arguments), in order. H: the rotation of Q and K, of their dtype"""
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
     consumers, stages = 3 if d == 64 else 2, 2 if d == 256 else 3
     tiles, steps, made = B * H_q * triton.cdiv(N_q, consumers * 64), [], {}
