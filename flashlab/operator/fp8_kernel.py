@@ -25,11 +25,11 @@ from flashlab.kernels.hopper_words import ROWS, described, release, scaled_rows
 from flashlab.kernels.launch import heads_together, programs_at_a_time
 from flashlab.kernels.plans import temporary
 from flashlab.operator import quantize
-from flashlab.operator.fp8 import KEYS
 from flashlab.operator.hopper_pipeline import Sizes, issue_scores, run, walk, write_O
 from flashlab.operator.hopper_words import LOWEST, counters, opaque, row_maximum, row_shares
 from flashlab.operator.spans import only_visible, tiles_of
 
+KEYS = 128                                             # of a block
 P_BITS = gl.constexpr(8.0)                             # P is computed 2^8 times too large
 
 
@@ -180,8 +180,7 @@ def fa2_fp8_kernel(Q, K, V, O, Q_scales, K_scales, V_scales, counter, scale, N_q
 
 
 def launches(Q, K, V, O, H=None, *, causal, scale):
-    """All launches of a call, (kernel, grid, arguments), in order: Q, K and V are quantised, then attended to.
-    H: the rotation of Q and K, of their dtype"""
+    """All launches of a call, each (kernel, grid, arguments), in order. H: the rotation of Q and K, of their dtype"""
     (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
     consumers, stages = 3 if d == 64 else 2, 2 if d == 256 else 3
     tiles, steps, made = B * H_q * triton.cdiv(N_q, consumers * 64), [], {}

@@ -282,7 +282,10 @@ def consumer(shared, me: gl.constexpr):
     zeros = gl.zeros([ROWS, d], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, d, 16]))
     dK, dV, at = zeros, zeros, Position(0, 0)
     mbarrier.wait(shared.K_full, 0)
-    mbarrier.wait(shared.V_full, 0, pred=first < block.end)    # V is not copied where no query sees these keys
+    if shared.left is not None or shared.table is not None:    # no query may see these keys: then V is not copied
+        mbarrier.wait(shared.V_full, 0, pred=first < block.end)
+    else:
+        mbarrier.wait(shared.V_full, 0)
     for _ in range(0, shared.group):
         if shared.causal or shared.ragged:               # a loop with masks; elsewhere none is compiled
             dK, dV, at = some_rounds(dK, dV, at, 0, whole_from - first, block, shared, me, True)

@@ -115,10 +115,8 @@ def tiles_of(T, rows, packed=False):
 
 
 def table_of_blocks(cu_seqlens, other_cu_seqlens, N, other_N, B):
-    """The table of the blocks of B rows of all sequences, and the launch that writes it.
-
-    int32: how many blocks there are, then what read_table returns for each, sequence after sequence.
-    """
+    """The table of the blocks of B rows of all sequences, and the launch that writes it. It holds, in int32, how many
+    blocks there are, then what read_table returns for each, sequence after sequence."""
     batch = len(cu_seqlens) - 1
     blocks = slots(N, B, batch)                        # at most
     table = temporary(torch.empty, 1 + blocks * 6, dtype=torch.int32, device=cu_seqlens.device)
