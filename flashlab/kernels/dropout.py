@@ -25,14 +25,22 @@ def dropout_keep_mask(B, H, N_q, N_k, dropout_p, seed):
     Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3": Philox4x32-10 with tl.rand's counter, key
     """
     check_dropout(dropout_p)
-    seed, low = int(seed), 2**32 - 1                   # low: a mask of 32 bits
-    position = torch.arange(B * H * N_q * N_k).view(B, H, N_q, N_k)
-    c0, c1, c2, c3 = position & low, position >> 32, torch.zeros_like(position), torch.zeros_like(position)
-    k0, k1 = seed & low, (seed >> 32) & low
-    for _ in range(10):                                # rounds, on 32-bit words held in int64
-        first, second = c0 * 0xD2511F53, c2 * 0xCD9E8D57         # int64 wraps around: all 64 bits are right
-        c0, c1 = (second >> 32 & low) ^ c1 ^ k0, second & low
-        c2, c3 = (first >> 32 & low) ^ c3 ^ k1, first & low
-        k0, k1 = (k0 + 0x9E3779B9) & low, (k1 + 0xBB67AE85) & low
-    x = torch.where(c0 >= 2**31, 2**32 - 1 - c0, c0)   # 31 random bits
+    seed, position = int(seed), torch.arange(B * H * N_q * N_k).view(B, H, N_q, N_k)
+    zero = torch.zeros_like(position)
+    x = _philox([position & _WORD, position >> 32, zero, zero], [seed & _WORD, (seed >> 32) & _WORD])
+    x = torch.where(x >= 2**31, _WORD - x, x)          # 31 random bits
     return x.float() * 4.6566127342e-10 >= dropout_p   # times 2^-31, a little less: below 1
+
+
+_WORD = 2**32 - 1
+
+
+def _philox(counter, key):
+    """Ten rounds of Philox on four 32-bit words, held in int64; the first word of the result."""
+    (c0, c1, c2, c3), (k0, k1) = counter, key
+    for _ in range(10):
+        first, second = c0 * 0xD2511F53, c2 * 0xCD9E8D57         # int64 wraps around: all 64 bits are right
+        c0, c1 = (second >> 32 & _WORD) ^ c1 ^ k0, second & _WORD
+        c2, c3 = (first >> 32 & _WORD) ^ c3 ^ k1, first & _WORD
+        k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
+    return c0
