@@ -322,6 +322,28 @@ def test_bad_input_is_named(monkeypatch, case):
     assert not ran, "a bad call reached a backend"
 
 
+REFUSED_BY_OPERATORS = {
+    "backend must be one of": {"backend": "nonsense"}, "H_q = 1 and H_kv = 2": {"K": TWICE, "V": TWICE},
+    "dropout_p must lie in": {"dropout_p": -0.5}, "V must have K's sizes": {"V": X[:, :, 1:]},
+    "Q must have 4 dimensions": {"Q": X[0]}, "window must be None or": {"window": [1]},
+    "cu_seqlens_q must begin with 0": {"cu_seqlens_q": torch.tensor([0, 9]).int()},
+    "dO must be a float32 tensor": {"dO": X[:, :, 1:]}, "L must be a float32": {"L": X}, "dL must be": {"dL": X},
+}
+
+
+@pytest.mark.parametrize("words", REFUSED_BY_OPERATORS)
+def test_the_operators_themselves_refuse_bad_input(words):
+    """Fails if torch.ops.flashlab takes what flash_attention refuses, or runs on."""
+    change, options = REFUSED_BY_OPERATORS[words], Options(None, False, 1.0, 0.0, "torch", False)._asdict()
+    tensors = dict.fromkeys(("Q", "K", "V", "O", "dO"), X) | {"L": X[..., 0], "dL": None} | change
+    options = [tensors.pop(name, value) for name, value in options.items()]
+    with pytest.raises((TypeError, ValueError), match=words):
+        ATTENTION_BACKWARD(*tensors.values(), *options)
+    if not {"dO", "L", "dL"} & change.keys():
+        with pytest.raises((TypeError, ValueError), match=words):
+            ATTENTION_FORWARD(*(tensors[name] for name in "QKV"), *options)
+
+
 # ---- PyTorch's compiler
 
 

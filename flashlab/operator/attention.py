@@ -20,6 +20,7 @@ from flashlab.validate import (
     check_cu_seqlens,
     check_dropout,
     check_heads,
+    check_like,
     check_qkv,
     check_scale,
     check_window,
@@ -63,16 +64,18 @@ def flash_attention(
     key = None
     if type(dropout_p) is float and dropout_p == 0.0:              # with dropout each call needs its own seed
         key = plans.key_of_call((causal, window, scale, seed, return_lse, backend, deterministic), Q, K, V)
-    O, L = plans.call(key, ("O", "L"), {"Q": Q, "K": K, "V": V}, _checked_attention, Q, K, V,
-                      causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
+    O, L = plans.call(key, ("O", "L"), {"Q": Q, "K": K, "V": V}, _attend, Q, K, V,
+                      return_lse, seed, causal, scale, dropout_p, backend, deterministic, window)
     return (O, L) if return_lse else O
 
 
-def _checked_attention(Q, K, V, *choices):
+def _attend(Q, K, V, return_lse, seed, *options):
+    """O and L of a call that is checked first. seed: an integer or None"""
     Q, K, V = transforms.as_autocast(Q, K, V)
     check_qkv(Q, K, V, ndim=4)
-    check_heads(Q, K)
-    return ATTENTION_FORWARD(Q, K, V, *checked_options(Q, K, *choices))
+    check_bool(return_lse=return_lse)
+    options = checked(Q, K, Options(None, *options))
+    return ATTENTION_FORWARD(Q, K, V, *options._replace(seed=drawn_seed(seed, options.dropout_p, Q.device)))
 
 
 def flash_attention_varlen(
@@ -96,33 +99,46 @@ def flash_attention_varlen(
     Q, K, V = transforms.as_autocast(Q, K, V)
     check_qkv(Q, K, V, ndim=3)
     Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))         # (1, H, T, d): one batch holds all sequences
-    check_heads(Q, K)
+    check_bool(return_lse=return_lse)
     check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
-    options = checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
-    options = options._replace(cu_seqlens_q=cu_seqlens_q.contiguous(), cu_seqlens_k=cu_seqlens_k.contiguous())
-    O, L = ATTENTION_FORWARD(Q, K, V, *options)
+    cu_seqlens = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()
+    options = checked(Q, K, Options(None, causal, scale, dropout_p, backend, deterministic, window, *cu_seqlens))
+    O, L = ATTENTION_FORWARD(Q, K, V, *options._replace(seed=drawn_seed(seed, options.dropout_p, Q.device)))
     O, L = O.squeeze(0).transpose(0, 1), L.squeeze(0)              # the gradient of O[0] would be a copy
     return (O, L) if return_lse else O
 
 
-def checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic):
-    """The Options of a call. Raises: TypeError or ValueError that names the argument"""
-    causal, window = check_window(window, causal, Q.shape[2], K.shape[2])
-    deterministic = torch.are_deterministic_algorithms_enabled() if deterministic is None else deterministic
-    check_bool(return_lse=return_lse, deterministic=deterministic)
-    check_dropout(dropout_p)
-    scale = check_scale(scale, Q.shape[-1])
+def checked(Q, K, options):
+    """Options as the kernels take them, of a call whose tensors have been checked.
+
+    Raises: TypeError or ValueError that names the argument
+    """
+    check_heads(Q, K)
+    causal, window = check_window(options.window, options.causal, Q.shape[2], K.shape[2])
+    deterministic = options.deterministic
+    if deterministic is None:
+        deterministic = torch.are_deterministic_algorithms_enabled()
+    check_bool(deterministic=deterministic)
+    check_dropout(options.dropout_p)
+    scale = check_scale(options.scale, Q.shape[-1])
+    if options.backend not in (*BACKENDS, *KERNELS, *BACKWARD_KERNELS):
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got "
+                         f"{options.backend!r}")
+    return options._replace(causal=causal, scale=scale, dropout_p=float(options.dropout_p),
+                            deterministic=deterministic, window=window)
+
+
+def drawn_seed(seed, dropout_p, device):
+    """The seed as a tensor, whose reading waits for no GPU; None without dropout. Raises: TypeError, ValueError"""
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, numbers.Integral)):
         raise TypeError(f"seed must be an integer or None, got {describe(seed)}")
     if seed is not None and not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed must fit in 64 bits, got {seed}")
-    if backend not in (*BACKENDS, *KERNELS, *BACKWARD_KERNELS):
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got {backend!r}")
-    drawn = None
-    if dropout_p > 0:                                              # a tensor: reading it would wait for the GPU
-        drawn = (torch.randint(2**63 - 1, (), device=Q.device) if seed is None
-                 else torch.full((), int(seed), dtype=torch.int64, device=Q.device))
-    return Options(drawn, causal, scale, float(dropout_p), backend, deterministic, window)
+    if dropout_p == 0:
+        return None
+    if seed is None:
+        return torch.randint(2**63 - 1, (), device=device)
+    return torch.full((), int(seed), dtype=torch.int64, device=device)
 
 
 def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
@@ -222,8 +238,19 @@ def _(Q, K, V, O, dO, L, dL, *options):
     return plans.call(key, ("dQ", "dK", "dV"), inputs | options.tensors, run_backward, *inputs.values(), options)
 
 
+def check_operator(Q, K, V, options):
+    """Raise TypeError or ValueError unless an operator can take these. It is asked once for each key of a call."""
+    check_qkv(Q, K, V, ndim=4)
+    checked(Q, K, options)
+    if options.cu_seqlens_q is not None or options.cu_seqlens_k is not None:
+        check_cu_seqlens(options.cu_seqlens_q, options.cu_seqlens_k, Q, K)
+        if len(Q) != 1:
+            raise ValueError(f"Q must have B = 1 with cu_seqlens_q, got {describe(Q)}")
+
+
 def run_forward(Q, K, V, options):
     """O and L, by the backend that the options name."""
+    check_operator(Q, K, V, options)
     backend = backend_for(options.backend, Q, V, options.dropout_p)
     if backend == "torch":
         return torch_backend.run_forward(Q, K, V, options)
@@ -236,6 +263,9 @@ def run_forward(Q, K, V, options):
 
 def run_backward(Q, K, V, O, dO, L, dL, options):
     """dQ, dK and dV, by the backend that the options name."""
+    check_operator(Q, K, V, options)
+    outside, rows = ((*Q.shape[:3], V.shape[-1]), Q.dtype), (Q.shape[:3], torch_backend.dtype_of_L(Q))
+    check_like(O=(O, *outside), dO=(dO, *outside), L=(L, *rows), **{} if dL is None else {"dL": (dL, *rows)})
     backend = backend_for(options.backend, Q, V, options.dropout_p)
     if backend == "torch":
         return torch_backend.run_backward(Q, K, V, O, dO, L, dL, options)

@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from flashlab.operator.attention import ATTENTION_BACKWARD, checked_options, flash_attention
+from flashlab.operator.attention import ATTENTION_BACKWARD, Options, checked, flash_attention
 from flashlab.operator.transforms import as_autocast
-from flashlab.validate import check_bool, check_heads, check_qkv, describe
+from flashlab.validate import check_bool, check_qkv, describe
 
 inf = float("inf")
 
@@ -217,15 +217,15 @@ def _named_failure(place, when, function, *arguments):
 def _check(Q, K, V, causal, scale, zigzag, return_lse, backend, deterministic):
     """The options of each block's call. Raises: TypeError or ValueError that names the argument"""
     check_qkv(Q, K, V, ndim=4)
-    check_heads(Q, K)
-    check_bool(causal=causal, zigzag=zigzag)
+    check_bool(causal=causal, zigzag=zigzag, return_lse=return_lse)
+    options = checked(Q, K, Options(None, causal, scale, 0.0, backend, deterministic))
     n = Q.shape[2]
     if causal and K.shape[2] != n:
         raise ValueError(f"K must have as many rows as Q where causal, {n}, got {describe(K)}")
     if causal and zigzag and n % 2:
         raise ValueError(f"Q must have an even number of rows, two chunks as zigzag_shard gives, got {describe(Q)}. "
                          "Shards in the sequence's own order want zigzag=False")
-    return checked_options(Q, K, causal, None, scale, 0.0, None, return_lse, backend, deterministic)
+    return options
 
 
 _agreed = weakref.WeakKeyDictionary()                  # group -> the kinds of call on which its ranks agree, on GPUs

@@ -52,7 +52,11 @@ def empty(T, d, packed=False):
 
 
 def empty_L(Q):
-    return Q.new_empty(Q.shape[:3], dtype=torch.float64 if Q.dtype == torch.float64 else torch.float32)
+    return Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
+
+
+def dtype_of_L(Q):
+    return torch.float64 if Q.dtype == torch.float64 else torch.float32
 
 
 def _sequences(options):
