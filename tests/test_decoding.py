@@ -371,3 +371,23 @@ def test_a_forward_mode_derivative_is_refused(of):
     with pytest.raises(RuntimeError, match="flash_attention_decode has no gradient, nor a forward-mode derivative, as "
                                            "jvp"):
         torch.func.jvp(lambda T: flashlab.flash_attention_decode(**tensors | {of: T}), (tensors[of],), (tensors[of],))
+
+
+def test_vmap_writes_no_new_keys():
+    with pytest.raises(NotImplementedError, match="writes no new keys under torch.vmap: pass the mapped dimension as"):
+        torch.vmap(lambda new: flashlab.flash_attention_decode(X, CACHE, CACHE, TWO - 1, K_new=new, V_new=new))(
+            torch.stack([NEW, NEW]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_autocast(backend):
+    """Fails if new keys are lost in a copy of the cache, or dtypes are refused that flash_attention casts."""
+    Q, K, V, *_, lengths, _ = (T if T is None else T.nan_to_num() for T in case([20, 5], d=16, N_max=32))
+    new, half, step = torch.full((2, 2, 1, 16), 1 / 3, device=DEVICE), torch.bfloat16, flashlab.flash_attention_decode
+    before = K.clone()
+    with torch.autocast(DEVICE, half):
+        O = step(Q, K, V.half(), lengths, K_new=new, V_new=new.half(), backend=backend)
+    expected = step(Q.to(half), before.to(half), V.half().to(half), lengths, K_new=new.to(half),
+                    V_new=new.half().to(half), backend=backend)
+    assert torch.equal(O, expected) and O.dtype == half
+    assert (K[0, :, 20] == new[0, 0, 0].to(half)).all() and (K != before).sum() == new.numel()

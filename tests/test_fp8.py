@@ -118,6 +118,20 @@ def test_scale_may_be_negative_or_zero():
     assert fp8.flash_attention_fp8(Q, K, V, scale=0.0, causal=True).isfinite().all()
 
 
+def test_autocast_and_the_compiler():
+    """Fails if dtypes are refused that flash_attention casts, a sum is rounded to 16 bits, or the graph breaks."""
+    Q, K, V = inputs(64, 64, 64)
+    expected = fp8.flash_attention_fp8(Q, K, V)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(fp8.flash_attention_fp8(Q.float(), K, V.float()), expected)
+    torch._dynamo.reset()
+    compiled = torch.compile(fp8.flash_attention_fp8, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(Q, K, V), expected)
+    torch.library.opcheck(fp8.ATTENTION_FP8, (Q, K, V, True, 0.1, True), test_utils=("test_schema", "test_faketensor"))
+    with pytest.raises(RuntimeError, match="flash_attention_fp8 has no gradient, nor a forward-mode derivative"):
+        torch.func.jvp(lambda Q: fp8.flash_attention_fp8(Q, K, V), (Q,), (Q,))
+
+
 def test_bad_input_is_named():
     Q, K, V = inputs(64, 64, 64)
     with pytest.raises(TypeError, match="Q must be one of float16, bfloat16"):
@@ -128,7 +142,7 @@ def test_bad_input_is_named():
         fp8.flash_attention_fp8(Q, K, torch.cat([V, V], -1))
     with pytest.raises(ValueError, match="N_q <= N_k, got N_q = 64, N_k = 9"):
         fp8.flash_attention_fp8(Q, K[:, :, :9], V[:, :, :9], causal=True)
-    with pytest.raises(RuntimeError, match="no backward pass"):
+    with pytest.raises(RuntimeError, match="flash_attention_fp8 has no gradient, and Q requires one"):
         fp8.flash_attention_fp8(Q.clone().requires_grad_(), K, V)
     with pytest.raises(TypeError, match="rotate must be True or False"):
         fp8.flash_attention_fp8(Q, K, V, rotate=1)

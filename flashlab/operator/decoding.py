@@ -10,6 +10,7 @@ from flashlab import torch_internals
 from flashlab.kernels import plans
 from flashlab.operator import torch_backend
 from flashlab.operator.attention import BACKENDS, backend_for
+from flashlab.operator.transforms import as_autocast, refuse_derivatives
 from flashlab.triton_mode import check_device
 from flashlab.validate import (
     MAX_HEAD_DIM,
@@ -47,6 +48,7 @@ def flash_attention_decode(
              results, but nothing outside of the caches is read or written; a new key for which there is no room is not
              written. The torch backend does wait: it computes one sequence after the other
     Gradient: none. flash_attention has one
+    Autocast: as flash_attention; a cache keeps its dtype, and is cast whole in each call
     Backend: "triton" runs operator/decode_kernels.py, "torch" torch_backend.py, for "auto" see `attention.pick_backend`
     Raises:  TypeError or ValueError before anything is launched; RuntimeError where a gradient is asked for
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023,
@@ -62,6 +64,8 @@ def flash_attention_decode(
 
 def _checked_step(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, window, scale, splits, return_lse, backend):
     """Check the arguments, append to the cache and attend to it: O and L."""
+    given = K_cache, V_cache
+    Q, K_cache, V_cache, K_new, V_new = as_autocast(Q, K_cache, V_cache, K_new, V_new)
     _check_cache(Q, K_cache, V_cache, lengths, block_table)
     N_max = _room(K_cache, block_table)
     added = _check_new(Q, K_cache, V_cache, K_new, V_new)
@@ -72,9 +76,11 @@ def _checked_step(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, windo
         check_positive(splits=splits)
     _check_backend(backend, Q, V_cache)
     _check_numbers(lengths, block_table, K_cache, added, N_max)
-    _check_no_gradient(Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
+    refuse_derivatives("flash_attention_decode", Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
     if added:
         CACHE_APPEND(K_new, V_new, K_cache, V_cache, lengths, block_table, backend)
+        if K_cache is not given[0] or V_cache is not given[1]:     # autocast's copies; new keys in the caller's, too
+            CACHE_APPEND(K_new, V_new, *given, lengths, block_table, backend)
     return ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
 
 
@@ -148,18 +154,6 @@ def _check_numbers(lengths, block_table, cache, added, N_max):
                                  f"got {describe(used)}")
 
 
-def _check_no_gradient(**tensors):
-    if torch_internals.has_tangent(*tensors.values()):
-        raise RuntimeError("flash_attention_decode has no gradient, nor a forward-mode derivative, as jvp, jacfwd, "
-                           "linearize and forward_ad want. Use flashlab.rungs.naive.naive_forward, whose operations "
-                           "autograd knows")
-    if torch.is_grad_enabled():
-        for name, T in tensors.items():
-            if T is not None and T.requires_grad:
-                raise RuntimeError(f"flash_attention_decode has no gradient, and {name} requires one. Call it under "
-                                   "torch.no_grad(), or use flash_attention, which has one")
-
-
 # ---- the two operators, defined with torch.library, so that torch.compile takes them whole
 
 torch.library.define("flashlab::cache_append",
@@ -205,6 +199,12 @@ def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, b
 @torch.library.register_fake("flashlab::cache_append")
 def _(*arguments):
     """Returns nothing."""
+
+
+@torch.library.register_vmap("flashlab::cache_append")
+def _(info, in_dims, *arguments):
+    raise NotImplementedError("flash_attention_decode writes no new keys under torch.vmap: pass the mapped dimension "
+                              "as part of B, or write K_new and V_new into the cache before the call")
 
 
 @torch.library.register_fake("flashlab::attention_decode")

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 
 from flashlab import validate
+from flashlab.operator.transforms import as_autocast, refuse_derivatives
 from flashlab.triton_mode import import_triton, interpreted
 
 LARGEST = 448.0                        # of e4m3
@@ -86,10 +87,21 @@ def flash_attention_fp8(Q, K, V, *, causal=False, scale=None, rotate=True):
              float16 or bfloat16, finite; d 64, 128 or 256; H_q a multiple of H_kv; if causal, N_q <= N_k
     rotate:  Q and K by the same random matrix, against outliers. It leaves exact scores as they are
     Error:   root mean square; of Gaussian inputs 2 EPS = 5.3 % of O's own: Q, K, P and V are rounded, each by EPS
+    Autocast: as flash_attention
     Raises:  TypeError, ValueError; RuntimeError where a gradient is asked for: there is no backward pass
     Source:  Shah et al. 2024, arXiv:2407.08608, section 3.3
     """
-    scale = check(Q, K, V, causal, scale, rotate)
+    Q, K, V = as_autocast(Q, K, V)
+    return ATTENTION_FP8(Q, K, V, causal, check(Q, K, V, causal, scale, rotate), rotate)
+
+
+torch.library.define("flashlab::attention_fp8",
+                     "(Tensor Q, Tensor K, Tensor V, bool causal, float scale, bool rotate) -> Tensor")
+ATTENTION_FP8 = torch.ops.flashlab.attention_fp8.default
+
+
+@torch.library.impl("flashlab::attention_fp8", "default")
+def _(Q, K, V, causal, scale, rotate):
     if Q.numel() == 0 or K.numel() == 0:
         return torch.zeros(Q.shape, dtype=torch.bfloat16, device=Q.device)
     if scale < 0:                                      # the maximum of a row is taken before the scale is applied
@@ -101,8 +113,14 @@ def flash_attention_fp8(Q, K, V, *, causal=False, scale=None, rotate=True):
 
         H = hadamard(Q.shape[-1], device=Q.device, dtype=Q.dtype) if rotate else None
         return fp8_kernel.forward(Q, K, V, H, causal=causal, scale=scale)
-    Q, K, V = quantize(Q, ROWS, rotate=rotate), quantize(K, KEYS, rotate=rotate), quantize(V, KEYS)
-    return emulated(Q, K, V, causal, scale)
+    with torch.autocast(Q.device.type, enabled=False):
+        Q, K, V = quantize(Q, ROWS, rotate=rotate), quantize(K, KEYS, rotate=rotate), quantize(V, KEYS)
+        return emulated(Q, K, V, causal, scale)
+
+
+@torch.library.register_fake("flashlab::attention_fp8")
+def _(Q, *arguments):
+    return Q.new_empty(Q.shape, dtype=torch.bfloat16)
 
 
 def check(Q, K, V, causal, scale, rotate):
@@ -110,8 +128,7 @@ def check(Q, K, V, causal, scale, rotate):
     validate.check_qkv(Q, K, V, ndim=4, dtypes=(torch.float16, torch.bfloat16))
     validate.check_heads(Q, K)
     validate.check_bool(causal=causal, rotate=rotate)
-    if torch.is_grad_enabled() and any(T.requires_grad for T in (Q, K, V)):
-        raise RuntimeError("FP8 attention has no backward pass: call it under torch.no_grad()")
+    refuse_derivatives("flash_attention_fp8", Q=Q, K=K, V=V)
     if Q.shape[-1] not in HEAD_DIMS:
         raise ValueError(f"Q must have head dimension 64, 128 or 256 for FP8, got {validate.describe(Q)}")
     if V.shape[-1] != Q.shape[-1]:

@@ -14,8 +14,20 @@ def as_autocast(*tensors):
 
 
 def _is_cast(T):
+    # the meta device knows no autocast; PyTorch 2.11's compiler cannot trace torch.amp.is_autocast_available
     return (isinstance(T, torch.Tensor) and T.is_floating_point() and T.dtype != torch.float64
-            and torch.amp.is_autocast_available(T.device.type) and torch.is_autocast_enabled(T.device.type))
+            and not T.is_meta and torch.is_autocast_enabled(T.device.type))
+
+
+def refuse_derivatives(name, **tensors):
+    """Raise RuntimeError if a derivative is asked of the function of this name, which has none."""
+    if torch_internals.has_tangent(*tensors.values()):
+        raise RuntimeError(f"{name} has no gradient, nor a forward-mode derivative, as jvp, jacfwd, linearize and "
+                           "forward_ad want. Use flashlab.rungs.naive.naive_forward, whose operations autograd knows")
+    for argument, T in tensors.items():
+        if T is not None and T.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError(f"{name} has no gradient, and {argument} requires one. Call it under torch.no_grad(), "
+                               "or use flash_attention, which has one")
 
 
 def vmap_rule(run, n, Options):
