@@ -10,26 +10,12 @@ from typing import NamedTuple
 
 import torch
 
-from flashlab import torch_internals
+from flashlab import torch_internals, validate
 from flashlab.kernels import plans
 from flashlab.operator import pick, torch_backend, transforms
 from flashlab.triton_mode import import_triton, interpreted
-from flashlab.validate import (
-    MAX_HEAD_DIM,
-    check_bool,
-    check_cu_seqlens,
-    check_dropout,
-    check_heads,
-    check_like,
-    check_qkv,
-    check_scale,
-    check_window,
-    describe,
-)
 
 BACKENDS = ("auto", "triton", "torch")
-KERNELS = [kernel.name for kernel in [*pick.KERNELS, pick.DECODE]]
-BACKWARD_KERNELS = [kernel.name for kernel in pick.BACKWARD_KERNELS]
 
 
 def flash_attention(
@@ -72,8 +58,8 @@ def flash_attention(
 def _attend(Q, K, V, return_lse, seed, *options):
     """O and L of a call that is checked first. seed: an integer or None"""
     Q, K, V = transforms.as_autocast(Q, K, V)
-    check_qkv(Q, K, V, ndim=4)
-    check_bool(return_lse=return_lse)
+    validate.check_qkv(Q, K, V, ndim=4)
+    validate.check_bool(return_lse=return_lse)
     options = checked(Q, K, Options(None, *options))
     return ATTENTION_FORWARD(Q, K, V, *options._replace(seed=drawn_seed(seed, options.dropout_p, Q.device)))
 
@@ -97,10 +83,10 @@ def flash_attention_varlen(
     Source:  Dao 2023, arXiv:2307.08691
     """
     Q, K, V = transforms.as_autocast(Q, K, V)
-    check_qkv(Q, K, V, ndim=3)
+    validate.check_qkv(Q, K, V, ndim=3)
     Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))         # (1, H, T, d): one batch holds all sequences
-    check_bool(return_lse=return_lse)
-    check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
+    validate.check_bool(return_lse=return_lse)
+    validate.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
     cu_seqlens = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()
     options = checked(Q, K, Options(None, causal, scale, dropout_p, backend, deterministic, window, *cu_seqlens))
     O, L = ATTENTION_FORWARD(Q, K, V, *options._replace(seed=drawn_seed(seed, options.dropout_p, Q.device)))
@@ -113,15 +99,15 @@ def checked(Q, K, options):
 
     Raises: TypeError or ValueError that names the argument
     """
-    check_heads(Q, K)
-    causal, window = check_window(options.window, options.causal, Q.shape[2], K.shape[2])
+    validate.check_heads(Q, K)
+    causal, window = validate.check_window(options.window, options.causal, Q.shape[2], K.shape[2])
     deterministic = options.deterministic
     if deterministic is None:
         deterministic = torch.are_deterministic_algorithms_enabled()
-    check_bool(deterministic=deterministic)
-    check_dropout(options.dropout_p)
-    scale = check_scale(options.scale, Q.shape[-1])
-    if options.backend not in (*BACKENDS, *KERNELS, *BACKWARD_KERNELS):
+    validate.check_bool(deterministic=deterministic)
+    validate.check_dropout(options.dropout_p)
+    scale = validate.check_scale(options.scale, Q.shape[-1])
+    if options.backend not in (*BACKENDS, *pick.ALL):
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got "
                          f"{options.backend!r}")
     return options._replace(causal=causal, scale=scale, dropout_p=float(options.dropout_p),
@@ -131,7 +117,7 @@ def checked(Q, K, options):
 def drawn_seed(seed, dropout_p, device):
     """The seed as a tensor, whose reading waits for no GPU; None without dropout. Raises: TypeError, ValueError"""
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, numbers.Integral)):
-        raise TypeError(f"seed must be an integer or None, got {describe(seed)}")
+        raise TypeError(f"seed must be an integer or None, got {validate.describe(seed)}")
     if seed is not None and not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed must fit in 64 bits, got {seed}")
     if dropout_p == 0:
@@ -143,8 +129,8 @@ def drawn_seed(seed, dropout_p, device):
 
 def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
     """What "auto" runs for tensors of this device, dtype and largest head dimension: (name, why)."""
-    device = torch.device(device)
-    if device.type == "cpu" and dropout_p > 0 and dtype != torch.float64 and d <= MAX_HEAD_DIM and import_triton():
+    device, wide = torch.device(device), d > validate.MAX_HEAD_DIM
+    if device.type == "cpu" and dropout_p > 0 and dtype != torch.float64 and not wide and import_triton():
         return "triton", "only the kernels know dropout; on CPU tensors Triton interprets them, slowly"
     if device.type == "cpu":
         return "torch", "on CPU tensors a Triton kernel could only be interpreted, which is slower"
@@ -160,8 +146,8 @@ def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
         return "torch", f"Triton uses the tensor cores of GPUs of compute capability 8.0 or newer, this one has {have}"
     if dtype == torch.float64:
         return "torch", "the kernel computes in float32, the inputs are float64"
-    if d > MAX_HEAD_DIM:
-        return "torch", f"the kernel takes head dimensions up to {MAX_HEAD_DIM}, got {d}"
+    if wide:
+        return "torch", f"the kernel takes head dimensions up to {validate.MAX_HEAD_DIM}, got {d}"
     return "triton", f"the kernel compiled for this GPU's compute capability, {have}"
 
 
@@ -240,12 +226,12 @@ def _(Q, K, V, O, dO, L, dL, *options):
 
 def check_operator(Q, K, V, options):
     """Raise TypeError or ValueError unless an operator can take these. It is asked once for each key of a call."""
-    check_qkv(Q, K, V, ndim=4)
+    validate.check_qkv(Q, K, V, ndim=4)
     checked(Q, K, options)
     if options.cu_seqlens_q is not None or options.cu_seqlens_k is not None:
-        check_cu_seqlens(options.cu_seqlens_q, options.cu_seqlens_k, Q, K)
+        validate.check_cu_seqlens(options.cu_seqlens_q, options.cu_seqlens_k, Q, K)
         if len(Q) != 1:
-            raise ValueError(f"Q must have B = 1 with cu_seqlens_q, got {describe(Q)}")
+            raise ValueError(f"Q must have B = 1 with cu_seqlens_q, got {validate.describe(Q)}")
 
 
 def run_forward(Q, K, V, options):
@@ -254,27 +240,19 @@ def run_forward(Q, K, V, options):
     backend = backend_for(options.backend, Q, V, options.dropout_p)
     if backend == "torch":
         return torch_backend.run_forward(Q, K, V, options)
-    if backend in KERNELS:
-        kernel = pick.named(backend, **options.of_kernels)
-    else:
-        kernel, _ = pick.pick(Q, K, V, **options.of_kernels)
-    return kernel.function(Q, K, V, **options.of_kernels)
+    return pick.choose(backend, Q, K, V, **options.of_kernels).function(Q, K, V, **options.of_kernels)
 
 
 def run_backward(Q, K, V, O, dO, L, dL, options):
     """dQ, dK and dV, by the backend that the options name."""
     check_operator(Q, K, V, options)
     outside, rows = ((*Q.shape[:3], V.shape[-1]), Q.dtype), (Q.shape[:3], torch_backend.dtype_of_L(Q))
-    check_like(O=(O, *outside), dO=(dO, *outside), L=(L, *rows), **{} if dL is None else {"dL": (dL, *rows)})
+    validate.check_like(O=(O, *outside), dO=(dO, *outside), L=(L, *rows), dL=(L if dL is None else dL, *rows))
     backend = backend_for(options.backend, Q, V, options.dropout_p)
     if backend == "torch":
         return torch_backend.run_backward(Q, K, V, O, dO, L, dL, options)
-    deterministic = options.deterministic
-    if backend in BACKWARD_KERNELS:
-        kernel = pick.named(backend, **options.of_kernels)
-    else:
-        kernel, _ = pick.pick(Q, K, V, backward=True, deterministic=deterministic, **options.of_kernels)
-    return kernel.function(Q, K, V, O, dO, L, dL=dL, deterministic=deterministic, **options.of_kernels)
+    given = options.of_kernels | {"deterministic": options.deterministic}
+    return pick.choose(backend, Q, K, V, backward=True, **given).function(Q, K, V, O, dO, L, dL=dL, **given)
 
 
 @torch.library.register_fake("flashlab::attention_forward")
@@ -344,7 +322,9 @@ def _autograd(operator, function, n):
 
 
 LIBRARY = torch.library.Library("flashlab", "FRAGMENT")
-for operator, function, n in (ATTENTION_FORWARD, _Attention, 3), (ATTENTION_BACKWARD, _Gradients, 7):
+for operator, function, n, per_score in (
+        (ATTENTION_FORWARD, _Attention, 3, lambda d, d_v: d + d_v),                # S; O
+        (ATTENTION_BACKWARD, _Gradients, 7, lambda d, d_v: 3 * d + 2 * d_v)):      # S, dQ, dK; dP, dV
     LIBRARY.impl(operator, _autograd(operator, function, n), "Autograd")
     torch.library.register_vmap(operator, transforms.vmap_rule(operator, n, Options))
-transforms.register_flops(torch.ops.flashlab.attention_forward, torch.ops.flashlab.attention_backward, Options)
+    transforms.register_flops(operator.overloadpacket, per_score, Options)

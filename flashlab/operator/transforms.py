@@ -62,20 +62,17 @@ def _folded(T, dim, size, into):
     return T.flatten(into, into + 1)
 
 
-def register_flops(forward, backward, Options):
-    """Tell torch.utils.flop_counter what the operators compute in matrix products: visible scores, half if causal."""
-    def of_forward(Q, K, V, *options, out_val=None, **_):
-        return 2 * _scores(Q, K, Options(*options)) * (Q.shape[-1] + V.shape[-1])
+def register_flops(operator, per_score, Options):
+    """Tell torch.utils.flop_counter what an operator multiplies and adds: per_score(d, d_v) for each visible score."""
+    def flops(Q, K, V, *rest, out_val=None, **_):
+        options = Options(*rest[-len(Options._fields):])
+        return 2 * _scores(Q, K, options) * per_score(Q.shape[-1], V.shape[-1])
 
-    def of_backward(Q, K, V, O, dO, L, dL, *options, out_val=None, **_):
-        return 2 * _scores(Q, K, Options(*options)) * (3 * Q.shape[-1] + 2 * V.shape[-1])      # S, dQ, dK; dP, dV
-
-    register_flop_formula(forward, get_raw=True)(of_forward)
-    register_flop_formula(backward, get_raw=True)(of_backward)
+    register_flop_formula(operator, get_raw=True)(flops)
 
 
 def _scores(Q, K, options):
-    """Visible scores of all batches and heads. Packed sequences without numbers count as equally long."""
+    """Visible scores of all batches and heads, half if causal. Packed sequences without numbers count as equal."""
     B, H, N_q, _ = Q.shape
     sizes, cu_seqlens = [(N_q, K.shape[2])], (options.cu_seqlens_q, options.cu_seqlens_k)
     if cu_seqlens[0] is not None:
