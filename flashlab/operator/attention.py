@@ -186,11 +186,9 @@ class Options(NamedTuple):
     @property
     def of_kernels(self):
         """The options that a kernel's function takes. Few take window, cu_seqlens and dropout: left out if unset."""
-        few = {"window": self.window, "cu_seqlens_q": self.cu_seqlens_q, "cu_seqlens_k": self.cu_seqlens_k}
-        if self.dropout_p > 0:
-            few |= {"dropout_p": self.dropout_p, "seed": self.seed}
-        set_ones = {name: value for name, value in few.items() if value is not None}
-        return {"causal": self.causal, "scale": self.scale} | set_ones
+        unset = {"dropout_p", "seed"} if self.dropout_p == 0 else ()
+        return {name: value for name, value in self._asdict().items()
+                if value is not None and name not in {"backend", "deterministic", *unset}}
 
     def key(self, name, *tensors):
         """The cache key of the operator of this name."""

@@ -164,25 +164,20 @@ def append_kernel(
 KERNEL = None                          # `launch` says which kernels, one or two
 
 
-def fa2_decode_forward(Q, K, V, *, causal=False, window=None, scale=None, dropout_p=0.0, seed=None):
+def fa2_decode_forward(Q, K, V, **options):
     """Exact attention for few queries and many keys, in two launches; in one where the heads fill the GPU.
 
+    Options: causal, scale and window, as flash_attention
     Shapes:  as fa2_triton_forward. Many queries are taken, too, but slowly
-    Window:  as flash_attention
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"
     New:     against fa2_exp2_forward: the keys are shared out as well, and one tile holds all rows that read the same
              key head
     """
-    options = check_call(Q, K, V, causal=causal, window=window, scale=scale, dropout_p=dropout_p, seed=seed)
-    refuse(why_not(Q, K, V, dropout_p=dropout_p))
+    options = check_call(Q, K, V, **options)
+    refuse("it has no dropout" if "seed" in options else "it takes no packed sequences" if "batch" in options else None)
     return forward(KERNEL, launch, Q, K, V, **options)
-
-
-def why_not(Q, K, V, *, dropout_p=0.0, **options):
-    """Why this kernel does not take a call, in words; None where it does."""
-    return "it has no dropout" if dropout_p > 0 else None
 
 
 def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True, left=None, right=None, added=0,

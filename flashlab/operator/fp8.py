@@ -21,6 +21,7 @@ import torch
 from flashlab import validate
 from flashlab.operator.transforms import as_autocast, refuse_derivatives
 from flashlab.triton_mode import import_triton, interpreted
+from flashlab.validate import describe
 
 LARGEST = 448.0                        # of e4m3
 SMALLEST = 1e-12                       # stands for 0: a block of zeros has a scale, and -inf * 0 would be NaN
@@ -67,7 +68,7 @@ def quantize(X, block=KEYS, *, rotate=False):
     Raises: TypeError, ValueError
     """
     if not isinstance(X, torch.Tensor) or X.ndim != 4 or not X.is_floating_point():
-        raise TypeError(f"X must be a tensor of floats (B, H, N, d), got {validate.describe(X)}")
+        raise TypeError(f"X must be a tensor of floats (B, H, N, d), got {describe(X)}")
     validate.check_positive(block=block)
     validate.check_bool(rotate=rotate)
     N, d = X.shape[-2:]
@@ -92,7 +93,19 @@ def flash_attention_fp8(Q, K, V, *, causal=False, scale=None, rotate=True):
     Source:  Shah et al. 2024, arXiv:2407.08608, section 3.3
     """
     Q, K, V = as_autocast(Q, K, V)
-    return ATTENTION_FP8(Q, K, V, causal, check(Q, K, V, causal, scale, rotate), rotate)
+    validate.check_qkv(Q, K, V, ndim=4, dtypes=(torch.float16, torch.bfloat16))
+    validate.check_heads(Q, K)
+    validate.check_bool(causal=causal, rotate=rotate)
+    refuse_derivatives("flash_attention_fp8", Q=Q, K=K, V=V)
+    (N_q, d), N_k = Q.shape[2:], K.shape[2]
+    if d not in HEAD_DIMS:
+        raise ValueError(f"Q must have head dimension 64, 128 or 256 for FP8, got {describe(Q)}")
+    if V.shape[-1] != d:
+        raise ValueError(f"V must have Q's head dimension d = {d} for FP8, got {describe(V)}")
+    if causal and N_q > N_k:
+        raise ValueError(f"causal FP8 attention takes N_q <= N_k, got N_q = {N_q}, N_k = {N_k}: "
+                         "with more queries than keys some rows see no key")
+    return ATTENTION_FP8(Q, K, V, causal, validate.check_scale(scale, d), rotate)
 
 
 torch.library.define("flashlab::attention_fp8",
@@ -121,22 +134,6 @@ def _(Q, K, V, causal, scale, rotate):
 @torch.library.register_fake("flashlab::attention_fp8")
 def _(Q, *arguments):
     return Q.new_empty(Q.shape, dtype=torch.bfloat16)
-
-
-def check(Q, K, V, causal, scale, rotate):
-    """Raise TypeError or ValueError unless flash_attention_fp8 can take these. Returns the scale."""
-    validate.check_qkv(Q, K, V, ndim=4, dtypes=(torch.float16, torch.bfloat16))
-    validate.check_heads(Q, K)
-    validate.check_bool(causal=causal, rotate=rotate)
-    refuse_derivatives("flash_attention_fp8", Q=Q, K=K, V=V)
-    if Q.shape[-1] not in HEAD_DIMS:
-        raise ValueError(f"Q must have head dimension 64, 128 or 256 for FP8, got {validate.describe(Q)}")
-    if V.shape[-1] != Q.shape[-1]:
-        raise ValueError(f"V must have Q's head dimension d = {Q.shape[-1]} for FP8, got {validate.describe(V)}")
-    if causal and Q.shape[2] > K.shape[2]:
-        raise ValueError(f"causal FP8 attention takes N_q <= N_k, got N_q = {Q.shape[2]}, N_k = {K.shape[2]}: "
-                         "with more queries than keys some rows see no key")
-    return validate.check_scale(scale, Q.shape[-1])
 
 
 def emulated(Q, K, V, causal, scale):

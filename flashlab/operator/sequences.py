@@ -9,8 +9,9 @@ sizes of tensors alone, and the host need not wait for the GPU to learn how long
 import triton
 import triton.language as tl
 
-# What a call has that asks for neither: absent from the compiled kernel
-ORDINARY = {"left": None, "right": None, "cu_seqlens_q": None, "cu_seqlens_k": None, "batch": None}
+# What a call has that asks for none of the options: absent from the compiled kernel
+ORDINARY = {"left": None, "right": None, "cu_seqlens_q": None, "cu_seqlens_k": None, "batch": None, "dropout_p": 0.0,
+            "seed": None}
 
 
 def slots(N, B, batch):
