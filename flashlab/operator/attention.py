@@ -5,7 +5,6 @@ Both check their arguments and call `torch.ops.flashlab.attention_forward`, whic
 again: kernels/plans.py has kept its launches.
 """
 
-import numbers
 from typing import NamedTuple
 
 import torch
@@ -55,13 +54,12 @@ def flash_attention(
     return (O, L) if return_lse else O
 
 
-def _attend(Q, K, V, return_lse, seed, *options):
-    """O and L of a call that is checked first. seed: an integer or None"""
+def _attend(Q, K, V, return_lse, *options):
+    """O and L of a call that is checked first."""
     Q, K, V = transforms.as_autocast(Q, K, V)
     validate.check_qkv(Q, K, V, ndim=4)
     validate.check_bool(return_lse=return_lse)
-    options = checked(Q, K, Options(None, *options))
-    return ATTENTION_FORWARD(Q, K, V, *options._replace(seed=drawn_seed(seed, options.dropout_p, Q.device)))
+    return ATTENTION_FORWARD(Q, K, V, *checked(Q, K, Options(*options)))
 
 
 def flash_attention_varlen(
@@ -88,43 +86,36 @@ def flash_attention_varlen(
     validate.check_bool(return_lse=return_lse)
     validate.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
     cu_seqlens = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()
-    options = checked(Q, K, Options(None, causal, scale, dropout_p, backend, deterministic, window, *cu_seqlens))
-    O, L = ATTENTION_FORWARD(Q, K, V, *options._replace(seed=drawn_seed(seed, options.dropout_p, Q.device)))
+    options = Options(seed, causal, scale, dropout_p, backend, deterministic, window, *cu_seqlens)
+    O, L = ATTENTION_FORWARD(Q, K, V, *checked(Q, K, options))
     O, L = O.squeeze(0).transpose(0, 1), L.squeeze(0)              # the gradient of O[0] would be a copy
     return (O, L) if return_lse else O
 
 
 def checked(Q, K, options):
-    """Options as the kernels take them, of a call whose tensors have been checked.
+    """Options as the kernels take them, of a call whose tensors have been checked; the seed may be an integer there.
 
     Raises: TypeError or ValueError that names the argument
     """
+    seed, causal, scale, dropout_p, backend, deterministic, window, *cu_seqlens = options
     validate.check_heads(Q, K)
-    causal, window = validate.check_window(options.window, options.causal, Q.shape[2], K.shape[2])
-    deterministic = options.deterministic
+    causal, window = validate.check_window(window, causal, Q.shape[2], K.shape[2])
     if deterministic is None:
         deterministic = torch.are_deterministic_algorithms_enabled()
     validate.check_bool(deterministic=deterministic)
-    validate.check_dropout(options.dropout_p)
-    scale = validate.check_scale(options.scale, Q.shape[-1])
-    if options.backend not in (*BACKENDS, *pick.ALL):
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got "
-                         f"{options.backend!r}")
-    return options._replace(causal=causal, scale=scale, dropout_p=float(options.dropout_p),
-                            deterministic=deterministic, window=window)
-
-
-def drawn_seed(seed, dropout_p, device):
-    """The seed as a tensor, whose reading waits for no GPU; None without dropout. Raises: TypeError, ValueError"""
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, numbers.Integral)):
-        raise TypeError(f"seed must be an integer or None, got {validate.describe(seed)}")
-    if seed is not None and not -(2**63) <= seed < 2**63:
-        raise ValueError(f"seed must fit in 64 bits, got {seed}")
-    if dropout_p == 0:
-        return None
-    if seed is None:
-        return torch.randint(2**63 - 1, (), device=device)
-    return torch.full((), int(seed), dtype=torch.int64, device=device)
+    validate.check_dropout(dropout_p)
+    scale = validate.check_scale(scale, Q.shape[-1])
+    if backend not in (*BACKENDS, *pick.ALL):
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got {backend!r}")
+    if not (seed is None or isinstance(seed, torch.Tensor)):
+        if not validate.is_integer(seed):
+            raise TypeError(f"seed must be an integer or None, got {validate.describe(seed)}")
+        if not -(2**63) <= seed < 2**63:
+            raise ValueError(f"seed must fit in 64 bits, got {seed}")
+        seed = torch.full((), int(seed), device=Q.device) if dropout_p > 0 else None
+    elif seed is None and dropout_p > 0:               # a tensor: to read a number would wait for the GPU
+        seed = torch.randint(2**63 - 1, (), device=Q.device)
+    return Options(seed, causal, scale, float(dropout_p), backend, deterministic, window, *cu_seqlens)
 
 
 def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
