@@ -22,6 +22,7 @@ from flashlab.kernels.launch import (
     check_call,
     forward,
     little_shared_memory,
+    only_wanted,
     padded,
     positive_scale,
     programs_at_a_time,
@@ -236,12 +237,10 @@ def append(K_new, V_new, K, V, lengths, block_table):
 
 def append_launches(K_new, V_new, K, V, lengths, block_table):
     """The one launch of `append`: a program for each new key of each head."""
-    B, H_kv, N_q, d = K_new.shape
-    arguments = {"H_kv": H_kv, "N_q": N_q, "room": K.shape[2] * (1 if block_table is None else block_table.shape[1]),
-                 "d": d, "d_v": V.shape[-1], "B_d": padded(d), "B_dv": padded(V.shape[-1]), "num_warps": 1}
-    for name, T in {"K_new": K_new, "V_new": V_new, "K": K, "V": V}.items():
-        arguments |= {name: T} | {f"stride_{name}{axis}": step for axis, step in zip("bhnd", T.stride(), strict=True)}
-    return [(append_kernel, (B * H_kv * N_q,), arguments | of_cache(K, lengths, block_table))]
+    B, H_kv, N_q, _ = K_new.shape
+    options = {"room": K.shape[2] * (1 if block_table is None else block_table.shape[1]), "num_warps": 1}
+    arguments = shared_arguments(K_new, K, V, options, K_new=K_new, V_new=V_new) | of_cache(K, lengths, block_table)
+    return [(append_kernel, (B * H_kv * N_q,), only_wanted(append_kernel, arguments))]
 
 
 def of_cache(K, lengths, block_table):

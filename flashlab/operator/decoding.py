@@ -22,8 +22,8 @@ def flash_attention_decode(
     """Exact attention of N_q new queries to the keys and values in a cache, for sequences of different lengths.
 
     Shapes:  Q (B, H_q, N_q, d), K_cache (B, H_kv, N_max, d), V_cache (B, H_kv, N_max, d_v) -> O (B, H_q, N_q, d_v) in
-             Q's dtype; with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64
-             inputs). Any strides; H_q a multiple of H_kv. N_q is small: 1, or as many tokens as are verified at a time
+             Q's dtype; with return_lse also L, as flash_attention. Any strides; H_q a multiple of H_kv. N_q is small:
+             1, or as many tokens as are verified at a time
     Lengths: (B,) int32, on Q's device. Sequence b has the keys 0 to lengths[b] - 1 of its cache; the new queries are
              its last N_q. What the cache holds behind them has no effect
     New:     K_new (B, H_kv, N_q, d) and V_new (B, H_kv, N_q, d_v) are first written into the cache, at lengths[b] to

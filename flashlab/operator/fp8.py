@@ -48,7 +48,7 @@ class Quantized(NamedTuple):
 
 
 @functools.lru_cache(16)
-def hadamard(d, seed=0, device="cpu", dtype=torch.float32):
+def hadamard(d, device="cpu", dtype=torch.float32):
     """H (d, d) of +1 and -1 with H H^T = d·I: a Hadamard matrix whose rows have random signs.
 
     X @ H / sqrt(d) rotates X's rows: an outlier x becomes d elements of x / sqrt(d).
@@ -58,7 +58,7 @@ def hadamard(d, seed=0, device="cpu", dtype=torch.float32):
     H = torch.ones(1, 1)
     while len(H) < d:
         H = torch.cat([torch.cat([H, H], 1), torch.cat([H, -H], 1)])               # Sylvester's construction
-    signs = torch.randint(0, 2, (d, 1), generator=torch.Generator().manual_seed(seed)) * 2 - 1
+    signs = torch.randint(0, 2, (d, 1), generator=torch.Generator().manual_seed(0)) * 2 - 1
     return (signs * H).to(device, dtype)
 
 

@@ -58,8 +58,9 @@ def _folded(T, dim, size, into):
     """T with its mapped dimension folded into another one; dim None: the same for all."""
     if T is None:
         return None
-    T = T.movedim(dim, into) if dim is not None else T.unsqueeze(into).expand(*T.shape[:into], size, *T.shape[into:])
-    return T.flatten(into, into + 1)
+    if dim is None:
+        T, dim = T.expand(size, *T.shape), 0
+    return T.movedim(dim, into).flatten(into, into + 1)
 
 
 def register_flops(operator, per_score, Options):
