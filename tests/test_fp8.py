@@ -118,7 +118,8 @@ def test_scale_may_be_negative_or_zero():
     assert fp8.flash_attention_fp8(Q, K, V, scale=0.0, causal=True).isfinite().all()
 
 
-def test_autocast_and_the_compiler():
+@pytest.mark.filterwarnings("error:There is a performance drop")         # PyTorch's own loop over the mapped dimension
+def test_autocast_vmap_and_the_compiler():
     """Fails if dtypes are refused that flash_attention casts, a sum is rounded to 16 bits, or the graph breaks."""
     Q, K, V = inputs(64, 64, 64)
     expected = fp8.flash_attention_fp8(Q, K, V)
@@ -127,6 +128,9 @@ def test_autocast_and_the_compiler():
     torch._dynamo.reset()
     compiled = torch.compile(fp8.flash_attention_fp8, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(Q, K, V), expected)
+    mapped = torch.vmap(fp8.flash_attention_fp8, (2, None, None))(torch.stack([Q, -Q], 2), K, V)
+    both = (torch.cat([Q, -Q]), torch.cat([K, K]), torch.cat([V, V]))
+    assert torch.equal(mapped.flatten(0, 1), fp8.flash_attention_fp8(*both))
     torch.library.opcheck(fp8.ATTENTION_FP8, (Q, K, V, True, 0.1, True), test_utils=("test_schema", "test_faketensor"))
     with pytest.raises(RuntimeError, match="flash_attention_fp8 has no gradient, nor a forward-mode derivative"):
         torch.func.jvp(lambda Q: fp8.flash_attention_fp8(Q, K, V), (Q,), (Q,))

@@ -75,7 +75,7 @@ def _checked_step(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, windo
     refuse_derivatives("flash_attention_decode", Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
     if added:
         CACHE_APPEND(K_new, V_new, K_cache, V_cache, lengths, block_table, backend)
-        if K_cache is not given[0] or V_cache is not given[1]:     # autocast's copies; new keys in the caller's, too
+        if K_cache is not given[0] or V_cache is not given[1]:     # copies in autocast's dtype: write to both
             CACHE_APPEND(K_new, V_new, *given, lengths, block_table, backend)
     return ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
 
@@ -123,7 +123,7 @@ def _check_new(Q, K_cache, V_cache, K_new, V_new):
 
 
 def _check_numbers(lengths, block_table, cache, added, N_max):
-    """The numbers of a call on the CPU; lengths is a list."""
+    """On the CPU only: a call should not wait for a GPU. lengths: a list of its numbers"""
     if min(lengths, default=0) < 0 or max(lengths, default=0) + added > N_max:
         raise ValueError(f"lengths must lie between 0 and {N_max - added}, the cache's room for {N_max} keys"
                          f"{f' less {added} new ones' if added else ''}, got {describe(lengths)}")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 
 from flashlab import validate
-from flashlab.operator.transforms import as_autocast, refuse_derivatives
+from flashlab.operator.transforms import as_autocast, folded, refuse_derivatives
 from flashlab.triton_mode import import_triton, interpreted
 from flashlab.validate import describe
 
@@ -134,6 +134,13 @@ def _(Q, K, V, causal, scale, rotate):
 @torch.library.register_fake("flashlab::attention_fp8")
 def _(Q, *arguments):
     return Q.new_empty(Q.shape, dtype=torch.bfloat16)
+
+
+@torch.library.register_vmap("flashlab::attention_fp8")
+def _(info, in_dims, *arguments):
+    n, options = info.batch_size, arguments[3:]
+    O = ATTENTION_FP8(*(folded(T, dim, n, 0) for T, dim in zip(arguments[:3], in_dims[:3], strict=True)), *options)
+    return O.unflatten(0, (n, O.shape[0] // n)), 0
 
 
 def emulated(Q, K, V, causal, scale):

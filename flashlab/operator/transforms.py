@@ -47,14 +47,14 @@ def vmap_rule(run, n, Options):
                 "flash_attention_varlen under torch.vmap wants the same cu_seqlens_q and cu_seqlens_k for all: map Q, "
                 "K, V alone, or pack all sequences into one call")
         into = 0 if options.cu_seqlens_q is None else 1
-        tensors = [_folded(T, dim, info.batch_size, into) for T, dim in zip(arguments[:n], in_dims[:n], strict=True)]
+        tensors = [folded(T, dim, info.batch_size, into) for T, dim in zip(arguments[:n], in_dims[:n], strict=True)]
         results = run(*tensors, *options)
         results = [T.unflatten(into, (info.batch_size, T.shape[into] // info.batch_size)) for T in results]
         return tuple(results), (into,) * len(results)
     return rule
 
 
-def _folded(T, dim, size, into):
+def folded(T, dim, size, into):
     """T with its mapped dimension folded into another one; dim None: the same for all."""
     if T is None:
         return None
