@@ -133,6 +133,11 @@ def check_dropout(dropout_p):
         raise ValueError(f"dropout_p must lie in [0, 1), got {dropout_p!r}")
 
 
+def is_integer(x):
+    """Whether x is an integer, Python's or NumPy's, and not a bool."""
+    return isinstance(x, (int, numbers.Integral)) and not isinstance(x, bool)
+
+
 def check_window(window, causal, N_q, N_k):
     """causal and window in their shortest form: (causal, None), or (False, (left, right)) with -1 for no limit.
 
@@ -141,8 +146,7 @@ def check_window(window, causal, N_q, N_k):
     check_bool(causal=causal)
     if window is None:
         return causal, None
-    integer = lambda x: isinstance(x, (int, numbers.Integral)) and not isinstance(x, bool)     # Python's or NumPy's
-    if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(map(integer, window)):
+    if not isinstance(window, (tuple, list)) or len(window) != 2 or not all(map(is_integer, window)):
         raise TypeError(f"window must be None or two integers (left, right), got {describe(window)}")
     left, right = (int(limit) for limit in window)     # from NumPy's
     if min(left, right) < -1:

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import flashlab
-from flashlab import ladder
-from flashlab.operator import decoding, pick
+from flashlab.operator import decoding
 from flashlab.operator.splits import MOST, choose_splits
 from flashlab.oracle import judge, judge_gradients
 from flashlab.triton_mode import interpreted
@@ -61,10 +60,29 @@ def hold_against_float64(lengths, *, backend="triton", window=None, scale=None, 
         assert verdict.ok, f"{length} keys: {verdict}"
 
 
+HEADS, LONG = {"lengths": [97], "N_max": 113, "splits": 2}, {"lengths": [150, 3, 64], "N_max": 160, "splits": 2}
+CALLS = {
+    "ragged": {"lengths": RAGGED, "N_q": 3, "splits": 3}, "pages": {"lengths": RAGGED, "page_size": 16, "splits": 3},
+    "pages, 3 queries": {"lengths": RAGGED, "page_size": 16, "N_q": 3, "splits": 3},
+    "8:1": HEADS | {"H_q": 8, "H_kv": 1, "N_q": 3, "d": 59, "d_v": 80},
+    "a key head for each": HEADS | {"H_q": 3, "H_kv": 3, "d": 128, "d_v": 128},
+    "rows that fill a tile": HEADS | {"H_q": 16, "N_q": 2, "d": 64, "d_v": 64},
+    "narrow": HEADS | {"H_q": 6, "H_kv": 3, "N_q": 4, "d": 1, "d_v": 7},
+    "two tiles of rows": {"lengths": [50, 5], "H_q": 16, "H_kv": 1, "N_q": 5, "splits": 2},
+    "own key": LONG | {"window": (0, 0), "N_q": 3}, "wide": LONG | {"window": (200, 5), "N_q": 3},
+    "window in pages": LONG | {"window": (20, 0), "N_q": 3, "page_size": 8},
+    "no window": LONG | {"window": (-1, 3), "N_q": 3, "page_size": 8},
+    "float16": {"lengths": [70, 9], "dtype": torch.float16, "page_size": 32, "H_q": 8, "splits": 2},
+    "bfloat16": {"lengths": [70, 9], "dtype": torch.bfloat16, "page_size": 32, "H_q": 8, "splits": 2},
+    "scale 0": {"lengths": [70], "scale": 0.0, "splits": 3}, "negative": {"lengths": [70], "scale": -0.3, "splits": 3},
+    "one weight counts, other chunks merge to nothing": {"lengths": [70], "scale": 60.0, "splits": 3},
+}
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("page_size, N_q", [(None, 3), (16, 1), (16, 3)])
-def test_every_sequence_has_its_own_length(backend, page_size, N_q):
-    hold_against_float64(RAGGED, backend=backend, page_size=page_size, N_q=N_q, splits=3)
+@pytest.mark.parametrize("name", CALLS)
+def test_every_sequence_has_its_own_length(backend, name):
+    hold_against_float64(**CALLS[name], backend=backend)
 
 
 @needs_triton
@@ -74,26 +92,6 @@ def test_any_number_of_chunks(splits):
     hold_against_float64([30, 200], splits=splits, N_max=200, H_q=2, H_kv=1)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("H_q,H_kv,N_q,d,d_v",
-                         [(8, 1, 3, 59, 80), (3, 3, 1, 128, 128), (16, 2, 2, 64, 64), (6, 3, 4, 1, 7)])
-def test_heads_and_widths(backend, H_q, H_kv, N_q, d, d_v):
-    """One key head for all, one for each, and 8:1; rows of a group fill a tile more or less."""
-    hold_against_float64([97], backend=backend, H_q=H_q, H_kv=H_kv, N_q=N_q, d=d, d_v=d_v, N_max=113, splits=2)
-
-
-@needs_triton
-def test_more_rows_than_a_tile_holds():
-    """16 heads times 5 queries share a key head: two tiles of rows walk the same keys."""
-    hold_against_float64([50, 5], H_q=16, H_kv=1, N_q=5, splits=2)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("window, page_size", [((0, 0), None), ((20, 0), 8), ((200, 5), None), ((-1, 3), 8)], ids=str)
-def test_window(backend, window, page_size):
-    hold_against_float64([150, 3, 64], backend=backend, window=window, N_q=3, splits=2, N_max=160, page_size=page_size)
-
-
 @needs_triton
 def test_tiles_before_the_window_are_skipped():
     """NaN in the keys that no query sees does not show, and splits share out what is left."""
@@ -101,19 +99,6 @@ def test_tiles_before_the_window_are_skipped():
     K[:, :, :256], V[:, :, :256] = torch.nan, torch.nan
     O = flashlab.flash_attention_decode(Q, K, V, lengths, window=(99, 0), splits=2, backend="triton")
     assert judge(O, None, Q, K[:, :, 256:], V[:, :, 256:], causal=True, window=(99, 0)).ok
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_in_16_bits(backend, dtype):
-    hold_against_float64([70, 9], backend=backend, dtype=dtype, splits=2, page_size=32, H_q=8)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("scale", [0.0, -0.3, 60.0])
-def test_scales(backend, scale):
-    """60: each row has one weight that counts, and a chunk without it merges to nothing."""
-    hold_against_float64([70], backend=backend, scale=scale, splits=3, H_q=2, H_kv=1)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -283,29 +268,6 @@ def test_flash_attention_runs_it_by_name_and_differentiates():
                                         backend="fa2_decode_forward")
 
 
-class OnAGPU(torch.Tensor):
-    is_cuda = True
-
-
-@needs_triton
-def test_when_it_is_picked(monkeypatch):
-    """Once it is proven: for few queries before many keys, and not with dropout."""
-    picked = lambda H_q=8, H_kv=1, N_q=1, N_k=4096, **options: pick.pick(
-        *(torch.empty(1, H, N, 64, dtype=torch.float16).as_subclass(OnAGPU) for H,
-          N in ((H_q, N_q), (H_kv, N_k), (H_kv, N_k))),
-        **{"causal": True, "dropout_p": 0.0} | options)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(pick, "DECODE", ladder.DECODE._replace(proven=False))
-    assert "not been held against float64" in picked()[1]["fa2_decode_forward"]
-    monkeypatch.setattr(pick, "DECODE", ladder.DECODE._replace(proven=True))
-    for call in ({}, {"N_q": 8}, {"window": (99, 0), "causal": False}):
-        assert picked(**call)[0].name == "fa2_decode_forward"
-    for other in ({"N_q": 9}, {"N_k": 1000}):
-        kernel, reasons = picked(**other)
-        assert kernel in ladder.KERNELS and "fa2_decode_forward" not in reasons
-    assert picked(dropout_p=0.1)[1]["fa2_decode_forward"] == "it takes no dropout"
-
-
 def test_splits_fill_the_gpu():
     """One program is cut up as far as it goes, a full GPU stays whole, and no wave is begun for a few programs."""
     for programs, tiles, at_a_time, splits in (
@@ -368,6 +330,25 @@ def test_pages_cost_no_stage_of_the_pipeline(compiled):
 def test_a_forward_mode_derivative_is_refused(of):
     """torch.func.jvp would get a tangent of 0 without a word."""
     tensors = {"Q": X, "K_cache": CACHE, "V_cache": CACHE, "lengths": TWO}
-    with pytest.raises(RuntimeError, match="flash_attention_decode has no gradient, nor a forward-mode derivative, as "
-                                           "jvp"):
+    with pytest.raises(RuntimeError, match="flash_attention_decode has no gradient, nor a forward-mode derivative, as"):
         torch.func.jvp(lambda T: flashlab.flash_attention_decode(**tensors | {of: T}), (tensors[of],), (tensors[of],))
+
+
+def test_vmap_writes_no_new_keys():
+    with pytest.raises(NotImplementedError, match="writes no new keys under torch.vmap: pass the mapped dimension as"):
+        torch.vmap(lambda new: flashlab.flash_attention_decode(X, CACHE, CACHE, TWO - 1, K_new=new, V_new=new))(
+            torch.stack([NEW, NEW]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_autocast(backend):
+    """Fails if new keys are lost in a copy of the cache, or dtypes are refused that flash_attention casts."""
+    Q, K, V, *_, lengths, _ = (T if T is None else T.nan_to_num() for T in case([20, 5], d=16, N_max=32))
+    new, half, step = torch.full((2, 2, 1, 16), 1 / 3, device=DEVICE), torch.bfloat16, flashlab.flash_attention_decode
+    before = K.clone()
+    with torch.autocast(DEVICE, half):
+        O = step(Q, K, V.half(), lengths, K_new=new, V_new=new.half(), backend=backend)
+    expected = step(Q.to(half), before.to(half), V.half().to(half), lengths, K_new=new.to(half),
+                    V_new=new.half().to(half), backend=backend)
+    assert torch.equal(O, expected) and O.dtype == half
+    assert (K[0, :, 20] == new[0, 0, 0].to(half)).all() and (K != before).sum() == new.numel()

@@ -140,6 +140,15 @@ def test_a_kernel_that_no_gpu_has_tried_is_not_picked(gpu, monkeypatch):
     assert "not fa2_tuned_forward: it has not been" in pick.explain(*gpu_inputs())
 
 
+def test_few_queries_before_many_keys_are_decoded(gpu):
+    gpu(ON_H100)
+    picked = lambda N_q, N_k, **options: pick.pick(*gpu_inputs(N_q, N_k), **options)
+    for call in ({"N_q": 1, "causal": True}, {"N_q": 64, "window": (99, 0)}):
+        assert picked(**call, N_k=1024)[0].name == "fa2_decode_forward"
+    assert "fa2_decode_forward" not in {**picked(65, 1024)[1], **picked(1, 1000)[1]}
+    assert picked(1, 1024, dropout_p=0.1)[1]["fa2_decode_forward"] == "it takes no dropout"
+
+
 def test_an_option_that_a_kernel_lacks_is_refused_by_name():
     """Fails if a kernel named as backend leaves out a window, packed sequences or dropout in silence."""
     Q = torch.zeros(1, 1, 32, 64, device=DEVICE)

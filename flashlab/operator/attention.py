@@ -5,30 +5,16 @@ Both check their arguments and call `torch.ops.flashlab.attention_forward`, whic
 again: kernels/plans.py has kept its launches.
 """
 
-import numbers
 from typing import NamedTuple
 
 import torch
 
-from flashlab import torch_internals
+from flashlab import torch_internals, validate
 from flashlab.kernels import plans
 from flashlab.operator import pick, torch_backend, transforms
 from flashlab.triton_mode import import_triton, interpreted
-from flashlab.validate import (
-    MAX_HEAD_DIM,
-    check_bool,
-    check_cu_seqlens,
-    check_dropout,
-    check_heads,
-    check_qkv,
-    check_scale,
-    check_window,
-    describe,
-)
 
 BACKENDS = ("auto", "triton", "torch")
-KERNELS = [kernel.name for kernel in [*pick.KERNELS, pick.DECODE]]
-BACKWARD_KERNELS = [kernel.name for kernel in pick.BACKWARD_KERNELS]
 
 
 def flash_attention(
@@ -63,16 +49,17 @@ def flash_attention(
     key = None
     if type(dropout_p) is float and dropout_p == 0.0:              # with dropout each call needs its own seed
         key = plans.key_of_call((causal, window, scale, seed, return_lse, backend, deterministic), Q, K, V)
-    O, L = plans.call(key, ("O", "L"), {"Q": Q, "K": K, "V": V}, _checked_attention, Q, K, V,
-                      causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
+    O, L = plans.call(key, ("O", "L"), {"Q": Q, "K": K, "V": V}, _attend, Q, K, V,
+                      return_lse, seed, causal, scale, dropout_p, backend, deterministic, window)
     return (O, L) if return_lse else O
 
 
-def _checked_attention(Q, K, V, *choices):
+def _attend(Q, K, V, return_lse, *options):
+    """O and L of a call that is checked first."""
     Q, K, V = transforms.as_autocast(Q, K, V)
-    check_qkv(Q, K, V, ndim=4)
-    check_heads(Q, K)
-    return ATTENTION_FORWARD(Q, K, V, *checked_options(Q, K, *choices))
+    validate.check_qkv(Q, K, V, ndim=4)
+    validate.check_bool(return_lse=return_lse)
+    return ATTENTION_FORWARD(Q, K, V, *checked(Q, K, Options(*options)))
 
 
 def flash_attention_varlen(
@@ -94,41 +81,47 @@ def flash_attention_varlen(
     Source:  Dao 2023, arXiv:2307.08691
     """
     Q, K, V = transforms.as_autocast(Q, K, V)
-    check_qkv(Q, K, V, ndim=3)
+    validate.check_qkv(Q, K, V, ndim=3)
     Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))         # (1, H, T, d): one batch holds all sequences
-    check_heads(Q, K)
-    check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
-    options = checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic)
-    options = options._replace(cu_seqlens_q=cu_seqlens_q.contiguous(), cu_seqlens_k=cu_seqlens_k.contiguous())
-    O, L = ATTENTION_FORWARD(Q, K, V, *options)
+    validate.check_bool(return_lse=return_lse)
+    validate.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
+    cu_seqlens = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()
+    options = Options(seed, causal, scale, dropout_p, backend, deterministic, window, *cu_seqlens)
+    O, L = ATTENTION_FORWARD(Q, K, V, *checked(Q, K, options))
     O, L = O.squeeze(0).transpose(0, 1), L.squeeze(0)              # the gradient of O[0] would be a copy
     return (O, L) if return_lse else O
 
 
-def checked_options(Q, K, causal, window, scale, dropout_p, seed, return_lse, backend, deterministic):
-    """The Options of a call. Raises: TypeError or ValueError that names the argument"""
-    causal, window = check_window(window, causal, Q.shape[2], K.shape[2])
-    deterministic = torch.are_deterministic_algorithms_enabled() if deterministic is None else deterministic
-    check_bool(return_lse=return_lse, deterministic=deterministic)
-    check_dropout(dropout_p)
-    scale = check_scale(scale, Q.shape[-1])
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, numbers.Integral)):
-        raise TypeError(f"seed must be an integer or None, got {describe(seed)}")
-    if seed is not None and not -(2**63) <= seed < 2**63:
-        raise ValueError(f"seed must fit in 64 bits, got {seed}")
-    if backend not in (*BACKENDS, *KERNELS, *BACKWARD_KERNELS):
+def checked(Q, K, options):
+    """Options as the kernels take them, of a call whose tensors have been checked; the seed may be an integer there.
+
+    Raises: TypeError or ValueError that names the argument
+    """
+    seed, causal, scale, dropout_p, backend, deterministic, window, *cu_seqlens = options
+    validate.check_heads(Q, K)
+    causal, window = validate.check_window(window, causal, Q.shape[2], K.shape[2])
+    if deterministic is None:
+        deterministic = torch.are_deterministic_algorithms_enabled()
+    validate.check_bool(deterministic=deterministic)
+    validate.check_dropout(dropout_p)
+    scale = validate.check_scale(scale, Q.shape[-1])
+    if backend not in (*BACKENDS, *pick.ALL):
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)} or the name of a kernel, got {backend!r}")
-    drawn = None
-    if dropout_p > 0:                                              # a tensor: reading it would wait for the GPU
-        drawn = (torch.randint(2**63 - 1, (), device=Q.device) if seed is None
-                 else torch.full((), int(seed), dtype=torch.int64, device=Q.device))
-    return Options(drawn, causal, scale, float(dropout_p), backend, deterministic, window)
+    if not (seed is None or isinstance(seed, torch.Tensor)):
+        if not validate.is_integer(seed):
+            raise TypeError(f"seed must be an integer or None, got {validate.describe(seed)}")
+        if not -(2**63) <= seed < 2**63:
+            raise ValueError(f"seed must fit in 64 bits, got {seed}")
+        seed = torch.full((), int(seed), device=Q.device) if dropout_p > 0 else None
+    elif seed is None and dropout_p > 0:               # a tensor: to read a number would wait for the GPU
+        seed = torch.randint(2**63 - 1, (), device=Q.device)
+    return Options(seed, causal, scale, float(dropout_p), backend, deterministic, window, *cu_seqlens)
 
 
 def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
     """What "auto" runs for tensors of this device, dtype and largest head dimension: (name, why)."""
-    device = torch.device(device)
-    if device.type == "cpu" and dropout_p > 0 and dtype != torch.float64 and d <= MAX_HEAD_DIM and import_triton():
+    device, wide = torch.device(device), d > validate.MAX_HEAD_DIM
+    if device.type == "cpu" and dropout_p > 0 and dtype != torch.float64 and not wide and import_triton():
         return "triton", "only the kernels know dropout; on CPU tensors Triton interprets them, slowly"
     if device.type == "cpu":
         return "torch", "on CPU tensors a Triton kernel could only be interpreted, which is slower"
@@ -144,8 +137,8 @@ def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
         return "torch", f"Triton uses the tensor cores of GPUs of compute capability 8.0 or newer, this one has {have}"
     if dtype == torch.float64:
         return "torch", "the kernel computes in float32, the inputs are float64"
-    if d > MAX_HEAD_DIM:
-        return "torch", f"the kernel takes head dimensions up to {MAX_HEAD_DIM}, got {d}"
+    if wide:
+        return "torch", f"the kernel takes head dimensions up to {validate.MAX_HEAD_DIM}, got {d}"
     return "triton", f"the kernel compiled for this GPU's compute capability, {have}"
 
 
@@ -184,11 +177,9 @@ class Options(NamedTuple):
     @property
     def of_kernels(self):
         """The options that a kernel's function takes. Few take window, cu_seqlens and dropout: left out if unset."""
-        few = {"window": self.window, "cu_seqlens_q": self.cu_seqlens_q, "cu_seqlens_k": self.cu_seqlens_k}
-        if self.dropout_p > 0:
-            few |= {"dropout_p": self.dropout_p, "seed": self.seed}
-        set_ones = {name: value for name, value in few.items() if value is not None}
-        return {"causal": self.causal, "scale": self.scale} | set_ones
+        unset = {"dropout_p", "seed"} if self.dropout_p == 0 else ()
+        return {name: value for name, value in self._asdict().items()
+                if value is not None and name not in {"backend", "deterministic", *unset}}
 
     def key(self, name, *tensors):
         """The cache key of the operator of this name."""
@@ -222,29 +213,35 @@ def _(Q, K, V, O, dO, L, dL, *options):
     return plans.call(key, ("dQ", "dK", "dV"), inputs | options.tensors, run_backward, *inputs.values(), options)
 
 
+def check_operator(Q, K, V, options):
+    """Raise TypeError or ValueError unless an operator can take these. It is asked once for each key of a call."""
+    validate.check_qkv(Q, K, V, ndim=4)
+    checked(Q, K, options)
+    if options.cu_seqlens_q is not None or options.cu_seqlens_k is not None:
+        validate.check_cu_seqlens(options.cu_seqlens_q, options.cu_seqlens_k, Q, K)
+        if len(Q) != 1:
+            raise ValueError(f"Q must have B = 1 with cu_seqlens_q, got {validate.describe(Q)}")
+
+
 def run_forward(Q, K, V, options):
     """O and L, by the backend that the options name."""
+    check_operator(Q, K, V, options)
     backend = backend_for(options.backend, Q, V, options.dropout_p)
     if backend == "torch":
         return torch_backend.run_forward(Q, K, V, options)
-    if backend in KERNELS:
-        kernel = pick.named(backend, **options.of_kernels)
-    else:
-        kernel, _ = pick.pick(Q, K, V, **options.of_kernels)
-    return kernel.function(Q, K, V, **options.of_kernels)
+    return pick.choose(backend, Q, K, V, **options.of_kernels).function(Q, K, V, **options.of_kernels)
 
 
 def run_backward(Q, K, V, O, dO, L, dL, options):
     """dQ, dK and dV, by the backend that the options name."""
+    check_operator(Q, K, V, options)
+    outside, rows = ((*Q.shape[:3], V.shape[-1]), Q.dtype), (Q.shape[:3], torch_backend.dtype_of_L(Q))
+    validate.check_like(O=(O, *outside), dO=(dO, *outside), L=(L, *rows), dL=(L if dL is None else dL, *rows))
     backend = backend_for(options.backend, Q, V, options.dropout_p)
     if backend == "torch":
         return torch_backend.run_backward(Q, K, V, O, dO, L, dL, options)
-    deterministic = options.deterministic
-    if backend in BACKWARD_KERNELS:
-        kernel = pick.named(backend, **options.of_kernels)
-    else:
-        kernel, _ = pick.pick(Q, K, V, backward=True, deterministic=deterministic, **options.of_kernels)
-    return kernel.function(Q, K, V, O, dO, L, dL=dL, deterministic=deterministic, **options.of_kernels)
+    given = options.of_kernels | {"deterministic": options.deterministic}
+    return pick.choose(backend, Q, K, V, backward=True, **given).function(Q, K, V, O, dO, L, dL=dL, **given)
 
 
 @torch.library.register_fake("flashlab::attention_forward")
@@ -314,7 +311,9 @@ def _autograd(operator, function, n):
 
 
 LIBRARY = torch.library.Library("flashlab", "FRAGMENT")
-for operator, function, n in (ATTENTION_FORWARD, _Attention, 3), (ATTENTION_BACKWARD, _Gradients, 7):
+for operator, function, n, per_score in (
+        (ATTENTION_FORWARD, _Attention, 3, lambda d, d_v: d + d_v),                # S; O
+        (ATTENTION_BACKWARD, _Gradients, 7, lambda d, d_v: 3 * d + 2 * d_v)):      # S, dQ, dK; dP, dV
     LIBRARY.impl(operator, _autograd(operator, function, n), "Autograd")
     torch.library.register_vmap(operator, transforms.vmap_rule(operator, n, Options))
-transforms.register_flops(torch.ops.flashlab.attention_forward, torch.ops.flashlab.attention_backward, Options)
+    transforms.register_flops(operator.overloadpacket, per_score, Options)

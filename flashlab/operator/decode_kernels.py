@@ -22,6 +22,7 @@ from flashlab.kernels.launch import (
     check_call,
     forward,
     little_shared_memory,
+    only_wanted,
     padded,
     positive_scale,
     programs_at_a_time,
@@ -164,25 +165,20 @@ def append_kernel(
 KERNEL = None                          # `launch` says which kernels, one or two
 
 
-def fa2_decode_forward(Q, K, V, *, causal=False, window=None, scale=None, dropout_p=0.0, seed=None):
+def fa2_decode_forward(Q, K, V, **options):
     """Exact attention for few queries and many keys, in two launches; in one where the heads fill the GPU.
 
+    Options: causal, scale and window, as flash_attention
     Shapes:  as fa2_triton_forward. Many queries are taken, too, but slowly
-    Window:  as flash_attention
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"
     New:     against fa2_exp2_forward: the keys are shared out as well, and one tile holds all rows that read the same
              key head
     """
-    options = check_call(Q, K, V, causal=causal, window=window, scale=scale, dropout_p=dropout_p, seed=seed)
-    refuse(why_not(Q, K, V, dropout_p=dropout_p))
+    options = check_call(Q, K, V, **options)
+    refuse("it has no dropout" if "seed" in options else "it takes no packed sequences" if "batch" in options else None)
     return forward(KERNEL, launch, Q, K, V, **options)
-
-
-def why_not(Q, K, V, *, dropout_p=0.0, **options):
-    """Why this kernel does not take a call, in words; None where it does."""
-    return "it has no dropout" if dropout_p > 0 else None
 
 
 def launch(Q, K, V, O, L, lengths=None, block_table=None, *, scale, causal=True, left=None, right=None, added=0,
@@ -241,12 +237,10 @@ def append(K_new, V_new, K, V, lengths, block_table):
 
 def append_launches(K_new, V_new, K, V, lengths, block_table):
     """The one launch of `append`: a program for each new key of each head."""
-    B, H_kv, N_q, d = K_new.shape
-    arguments = {"H_kv": H_kv, "N_q": N_q, "room": K.shape[2] * (1 if block_table is None else block_table.shape[1]),
-                 "d": d, "d_v": V.shape[-1], "B_d": padded(d), "B_dv": padded(V.shape[-1]), "num_warps": 1}
-    for name, T in {"K_new": K_new, "V_new": V_new, "K": K, "V": V}.items():
-        arguments |= {name: T} | {f"stride_{name}{axis}": step for axis, step in zip("bhnd", T.stride(), strict=True)}
-    return [(append_kernel, (B * H_kv * N_q,), arguments | of_cache(K, lengths, block_table))]
+    B, H_kv, N_q, _ = K_new.shape
+    options = {"room": K.shape[2] * (1 if block_table is None else block_table.shape[1]), "num_warps": 1}
+    arguments = shared_arguments(K_new, K, V, options, K_new=K_new, V_new=V_new) | of_cache(K, lengths, block_table)
+    return [(append_kernel, (B * H_kv * N_q,), only_wanted(append_kernel, arguments))]
 
 
 def of_cache(K, lengths, block_table):

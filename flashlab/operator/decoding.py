@@ -6,21 +6,13 @@ It checks its arguments, writes new keys into the cache by `torch.ops.flashlab.c
 
 import torch
 
-from flashlab import torch_internals
+from flashlab import torch_internals, validate
 from flashlab.kernels import plans
 from flashlab.operator import torch_backend
 from flashlab.operator.attention import BACKENDS, backend_for
+from flashlab.operator.transforms import as_autocast, refuse_derivatives
 from flashlab.triton_mode import check_device
-from flashlab.validate import (
-    check_bool,
-    check_head_dims,
-    check_int32,
-    check_positive,
-    check_qkv,
-    check_scale,
-    check_window,
-    describe,
-)
+from flashlab.validate import describe
 
 
 def flash_attention_decode(
@@ -30,8 +22,8 @@ def flash_attention_decode(
     """Exact attention of N_q new queries to the keys and values in a cache, for sequences of different lengths.
 
     Shapes:  Q (B, H_q, N_q, d), K_cache (B, H_kv, N_max, d), V_cache (B, H_kv, N_max, d_v) -> O (B, H_q, N_q, d_v) in
-             Q's dtype; with return_lse also L (B, H_q, N_q), natural-log logsumexp, float32 (float64 for float64
-             inputs). Any strides; H_q a multiple of H_kv. N_q is small: 1, or as many tokens as are verified at a time
+             Q's dtype; with return_lse also L, as flash_attention. Any strides; H_q a multiple of H_kv. N_q is small:
+             1, or as many tokens as are verified at a time
     Lengths: (B,) int32, on Q's device. Sequence b has the keys 0 to lengths[b] - 1 of its cache; the new queries are
              its last N_q. What the cache holds behind them has no effect
     New:     K_new (B, H_kv, N_q, d) and V_new (B, H_kv, N_q, d_v) are first written into the cache, at lengths[b] to
@@ -46,6 +38,7 @@ def flash_attention_decode(
              results, but nothing outside of the caches is read or written; a new key for which there is no room is not
              written. The torch backend does wait: it computes one sequence after the other
     Gradient: none. flash_attention has one
+    Autocast: as flash_attention; a cache keeps its dtype, and is cast whole in each call
     Backend: "triton" runs operator/decode_kernels.py, "torch" torch_backend.py, for "auto" see `attention.pick_backend`
     Raises:  TypeError or ValueError before anything is launched; RuntimeError where a gradient is asked for
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023,
@@ -61,19 +54,29 @@ def flash_attention_decode(
 
 def _checked_step(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, window, scale, splits, return_lse, backend):
     """Check the arguments, append to the cache and attend to it: O and L."""
+    given = K_cache, V_cache
+    Q, K_cache, V_cache, K_new, V_new = as_autocast(Q, K_cache, V_cache, K_new, V_new)
     _check_cache(Q, K_cache, V_cache, lengths, block_table)
+    added = 0 if K_new is None and V_new is None else _check_new(Q, K_cache, V_cache, K_new, V_new)
     N_max = _room(K_cache, block_table)
-    added = _check_new(Q, K_cache, V_cache, K_new, V_new)
-    _, window = check_window(window, True, Q.shape[2], N_max)
-    scale = check_scale(scale, Q.shape[-1])
-    check_bool(return_lse=return_lse)
+    _, window = validate.check_window(window, True, Q.shape[2], N_max)
+    scale = validate.check_scale(scale, Q.shape[-1])
+    validate.check_bool(return_lse=return_lse)
     if splits is not None:
-        check_positive(splits=splits)
-    _check_backend(backend, Q, V_cache)
-    _check_numbers(lengths, block_table, K_cache, added, N_max)
-    _check_no_gradient(Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
+        validate.check_positive(splits=splits)
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend == "triton" and Q.dtype == torch.float64:
+        raise TypeError(f"Q must be float16, bfloat16 or float32 with backend='triton', got {describe(Q)}")
+    if backend == "triton":
+        validate.check_head_dims(Q, V_cache, validate.MAX_HEAD_DIM)
+    if lengths.device.type == "cpu" and torch_internals.has_numbers(lengths):
+        _check_numbers(lengths.tolist(), block_table, K_cache, added, N_max)
+    refuse_derivatives("flash_attention_decode", Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
     if added:
         CACHE_APPEND(K_new, V_new, K_cache, V_cache, lengths, block_table, backend)
+        if K_cache is not given[0] or V_cache is not given[1]:     # copies in autocast's dtype: write to both
+            CACHE_APPEND(K_new, V_new, *given, lengths, block_table, backend)
     return ATTENTION_DECODE(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, backend)
 
 
@@ -85,31 +88,29 @@ def _room(cache, block_table):
 # ---- the checks of the arguments
 
 def _check_cache(Q, K_cache, V_cache, lengths, block_table):
-    check_qkv(Q, K_cache, V_cache, ndim=4, names=("K_cache", "V_cache"))
-    (B, H_q), H_kv = Q.shape[:2], K_cache.shape[1]
+    validate.check_qkv(Q, K_cache, V_cache, ndim=4, names=("K_cache", "V_cache"))
+    (B, H_q), (pages, H_kv, page_size, _) = Q.shape[:2], K_cache.shape
     if H_q == 0 or H_kv == 0 or H_q % H_kv:
         raise ValueError(f"Q must have a multiple of K_cache's heads, at least one, got H_q = {H_q} and H_kv = {H_kv}")
-    check_int32("lengths", lengths, Q)
+    validate.check_int32("lengths", lengths, Q)
     if lengths.shape != (B,):
         raise ValueError(f"lengths must have the shape (B,) with Q's batch size B = {B}, got {describe(lengths)}")
     if block_table is None:
-        if K_cache.shape[0] != B:
+        if pages != B:
             raise ValueError(f"K_cache must have Q's batch size B = {B}, or come with a block_table, got "
                              f"{describe(K_cache)}")
         return
-    check_int32("block_table", block_table, Q)
+    validate.check_int32("block_table", block_table, Q)
     if block_table.ndim != 2 or len(block_table) != B:
         raise ValueError(f"block_table must have the shape (B, max_pages) with Q's batch size B = {B}, got "
                          f"{describe(block_table)}")
-    if K_cache.shape[0] == 0 or K_cache.shape[2] == 0:
+    if pages == 0 or page_size == 0:
         raise ValueError("K_cache must have at least one page of at least one row with a block_table, got "
                          f"{describe(K_cache)}")
 
 
 def _check_new(Q, K_cache, V_cache, K_new, V_new):
-    """How many keys are to be written: N_q, or 0 without new ones."""
-    if K_new is None and V_new is None:
-        return 0
+    """Returns how many keys are to be written, N_q."""
     for name, T, cache in (("K_new", K_new, K_cache), ("V_new", V_new, V_cache)):
         shape = Q.shape[0], cache.shape[1], Q.shape[2], cache.shape[3]
         if not isinstance(T, torch.Tensor):
@@ -121,42 +122,18 @@ def _check_new(Q, K_cache, V_cache, K_new, V_new):
     return Q.shape[2]
 
 
-def _check_backend(backend, Q, V_cache):
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    if backend == "triton":
-        if Q.dtype == torch.float64:
-            raise TypeError(f"Q must be float16, bfloat16 or float32 with backend='triton', got {describe(Q)}")
-        check_head_dims(Q, V_cache)
-
-
 def _check_numbers(lengths, block_table, cache, added, N_max):
-    """On the CPU only: a call should not wait for a GPU."""
-    if lengths.device.type != "cpu" or not torch_internals.has_numbers(lengths):
-        return
-    numbers = lengths.tolist()
-    if min(numbers, default=0) < 0 or max(numbers, default=0) + added > N_max:
+    """On the CPU only: a call should not wait for a GPU. lengths: a list of its numbers"""
+    if min(lengths, default=0) < 0 or max(lengths, default=0) + added > N_max:
         raise ValueError(f"lengths must lie between 0 and {N_max - added}, the cache's room for {N_max} keys"
-                         f"{f' less {added} new ones' if added else ''}, got {describe(numbers)}")
+                         f"{f' less {added} new ones' if added else ''}, got {describe(lengths)}")
     if block_table is not None:
         pages, page_size = cache.shape[:3:2]
-        for row, length in zip(block_table.tolist(), numbers, strict=True):
+        for row, length in zip(block_table.tolist(), lengths, strict=True):
             used = row[:-(-(length + added) // page_size)]
             if used and not 0 <= min(used) <= max(used) < pages:
                 raise ValueError(f"block_table must name pages 0 to {pages - 1} of K_cache for all keys of a sequence, "
                                  f"got {describe(used)}")
-
-
-def _check_no_gradient(**tensors):
-    if torch_internals.has_tangent(*tensors.values()):
-        raise RuntimeError("flash_attention_decode has no gradient, nor a forward-mode derivative, as jvp, jacfwd, "
-                           "linearize and forward_ad want. Use flashlab.rungs.naive.naive_forward, whose operations "
-                           "autograd knows")
-    if torch.is_grad_enabled():
-        for name, T in tensors.items():
-            if T is not None and T.requires_grad:
-                raise RuntimeError(f"flash_attention_decode has no gradient, and {name} requires one. Call it under "
-                                   "torch.no_grad(), or use flash_attention, which has one")
 
 
 # ---- the two operators, defined with torch.library, so that torch.compile takes them whole
@@ -194,16 +171,23 @@ def _(Q, K_cache, V_cache, lengths, block_table, added, window, scale, splits, b
         return kernels.forward(kernels.KERNEL, kernels.launch, Q, K_cache, V_cache, lengths=lengths,
                                block_table=block_table, added=added, scale=scale, splits=splits, **limits)
     O, L = torch_backend.empty(Q, V_cache.shape[-1]).zero_(), torch_backend.empty_L(Q).fill_(-torch.inf)
-    for b, N_k in enumerate((lengths + added).tolist()):
-        K, V = (_keys(cache, block_table, b, N_k)[None] for cache in (K_cache, V_cache))
-        torch_backend.forward(Q[b : b + 1], K, V, O[b : b + 1], L[b : b + 1], causal=True,
-                              window=window and (window[0], 0), scale=scale)
+    masks = {"causal": True, "window": window and (window[0], 0), "scale": scale}
+    with torch.autocast(Q.device.type, enabled=False):             # it would round float32
+        for b, N_k in enumerate((lengths + added).tolist()):
+            K, V = (_keys(cache, block_table, b, N_k)[None] for cache in (K_cache, V_cache))
+            torch_backend.forward(Q[b : b + 1], K, V, O[b : b + 1], L[b : b + 1], **masks)
     return O, L
 
 
 @torch.library.register_fake("flashlab::cache_append")
 def _(*arguments):
     """Returns nothing."""
+
+
+@torch.library.register_vmap("flashlab::cache_append")
+def _(info, in_dims, *arguments):
+    raise NotImplementedError("flash_attention_decode writes no new keys under torch.vmap: pass the mapped dimension "
+                              "as part of B, or write K_new and V_new into the cache before the call")
 
 
 @torch.library.register_fake("flashlab::attention_decode")

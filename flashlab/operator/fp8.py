@@ -19,7 +19,9 @@ from typing import NamedTuple
 import torch
 
 from flashlab import validate
+from flashlab.operator.transforms import as_autocast, folded, refuse_derivatives
 from flashlab.triton_mode import import_triton, interpreted
+from flashlab.validate import describe
 
 LARGEST = 448.0                        # of e4m3
 SMALLEST = 1e-12                       # stands for 0: a block of zeros has a scale, and -inf * 0 would be NaN
@@ -46,7 +48,7 @@ class Quantized(NamedTuple):
 
 
 @functools.lru_cache(16)
-def hadamard(d, seed=0, device="cpu", dtype=torch.float32):
+def hadamard(d, device="cpu", dtype=torch.float32):
     """H (d, d) of +1 and -1 with H H^T = d·I: a Hadamard matrix whose rows have random signs.
 
     X @ H / sqrt(d) rotates X's rows: an outlier x becomes d elements of x / sqrt(d).
@@ -56,7 +58,7 @@ def hadamard(d, seed=0, device="cpu", dtype=torch.float32):
     H = torch.ones(1, 1)
     while len(H) < d:
         H = torch.cat([torch.cat([H, H], 1), torch.cat([H, -H], 1)])               # Sylvester's construction
-    signs = torch.randint(0, 2, (d, 1), generator=torch.Generator().manual_seed(seed)) * 2 - 1
+    signs = torch.randint(0, 2, (d, 1), generator=torch.Generator().manual_seed(0)) * 2 - 1
     return (signs * H).to(device, dtype)
 
 
@@ -66,7 +68,7 @@ def quantize(X, block=KEYS, *, rotate=False):
     Raises: TypeError, ValueError
     """
     if not isinstance(X, torch.Tensor) or X.ndim != 4 or not X.is_floating_point():
-        raise TypeError(f"X must be a tensor of floats (B, H, N, d), got {validate.describe(X)}")
+        raise TypeError(f"X must be a tensor of floats (B, H, N, d), got {describe(X)}")
     validate.check_positive(block=block)
     validate.check_bool(rotate=rotate)
     N, d = X.shape[-2:]
@@ -86,10 +88,33 @@ def flash_attention_fp8(Q, K, V, *, causal=False, scale=None, rotate=True):
              float16 or bfloat16, finite; d 64, 128 or 256; H_q a multiple of H_kv; if causal, N_q <= N_k
     rotate:  Q and K by the same random matrix, against outliers. It leaves exact scores as they are
     Error:   root mean square; of Gaussian inputs 2 EPS = 5.3 % of O's own: Q, K, P and V are rounded, each by EPS
+    Autocast: as flash_attention
     Raises:  TypeError, ValueError; RuntimeError where a gradient is asked for: there is no backward pass
     Source:  Shah et al. 2024, arXiv:2407.08608, section 3.3
     """
-    scale = check(Q, K, V, causal, scale, rotate)
+    Q, K, V = as_autocast(Q, K, V)
+    validate.check_qkv(Q, K, V, ndim=4, dtypes=(torch.float16, torch.bfloat16))
+    validate.check_heads(Q, K)
+    validate.check_bool(causal=causal, rotate=rotate)
+    refuse_derivatives("flash_attention_fp8", Q=Q, K=K, V=V)
+    (N_q, d), N_k = Q.shape[2:], K.shape[2]
+    if d not in HEAD_DIMS:
+        raise ValueError(f"Q must have head dimension 64, 128 or 256 for FP8, got {describe(Q)}")
+    if V.shape[-1] != d:
+        raise ValueError(f"V must have Q's head dimension d = {d} for FP8, got {describe(V)}")
+    if causal and N_q > N_k:
+        raise ValueError(f"causal FP8 attention takes N_q <= N_k, got N_q = {N_q}, N_k = {N_k}: "
+                         "with more queries than keys some rows see no key")
+    return ATTENTION_FP8(Q, K, V, causal, validate.check_scale(scale, d), rotate)
+
+
+torch.library.define("flashlab::attention_fp8",
+                     "(Tensor Q, Tensor K, Tensor V, bool causal, float scale, bool rotate) -> Tensor")
+ATTENTION_FP8 = torch.ops.flashlab.attention_fp8.default
+
+
+@torch.library.impl("flashlab::attention_fp8", "default")
+def _(Q, K, V, causal, scale, rotate):
     if Q.numel() == 0 or K.numel() == 0:
         return torch.zeros(Q.shape, dtype=torch.bfloat16, device=Q.device)
     if scale < 0:                                      # the maximum of a row is taken before the scale is applied
@@ -101,25 +126,21 @@ def flash_attention_fp8(Q, K, V, *, causal=False, scale=None, rotate=True):
 
         H = hadamard(Q.shape[-1], device=Q.device, dtype=Q.dtype) if rotate else None
         return fp8_kernel.forward(Q, K, V, H, causal=causal, scale=scale)
-    Q, K, V = quantize(Q, ROWS, rotate=rotate), quantize(K, KEYS, rotate=rotate), quantize(V, KEYS)
-    return emulated(Q, K, V, causal, scale)
+    with torch.autocast(Q.device.type, enabled=False):
+        Q, K, V = quantize(Q, ROWS, rotate=rotate), quantize(K, KEYS, rotate=rotate), quantize(V, KEYS)
+        return emulated(Q, K, V, causal, scale)
 
 
-def check(Q, K, V, causal, scale, rotate):
-    """Raise TypeError or ValueError unless flash_attention_fp8 can take these. Returns the scale."""
-    validate.check_qkv(Q, K, V, ndim=4, dtypes=(torch.float16, torch.bfloat16))
-    validate.check_heads(Q, K)
-    validate.check_bool(causal=causal, rotate=rotate)
-    if torch.is_grad_enabled() and any(T.requires_grad for T in (Q, K, V)):
-        raise RuntimeError("FP8 attention has no backward pass: call it under torch.no_grad()")
-    if Q.shape[-1] not in HEAD_DIMS:
-        raise ValueError(f"Q must have head dimension 64, 128 or 256 for FP8, got {validate.describe(Q)}")
-    if V.shape[-1] != Q.shape[-1]:
-        raise ValueError(f"V must have Q's head dimension d = {Q.shape[-1]} for FP8, got {validate.describe(V)}")
-    if causal and Q.shape[2] > K.shape[2]:
-        raise ValueError(f"causal FP8 attention takes N_q <= N_k, got N_q = {Q.shape[2]}, N_k = {K.shape[2]}: "
-                         "with more queries than keys some rows see no key")
-    return validate.check_scale(scale, Q.shape[-1])
+@torch.library.register_fake("flashlab::attention_fp8")
+def _(Q, *arguments):
+    return Q.new_empty(Q.shape, dtype=torch.bfloat16)
+
+
+@torch.library.register_vmap("flashlab::attention_fp8")
+def _(info, in_dims, *arguments):
+    n, options = info.batch_size, arguments[3:]
+    O = ATTENTION_FP8(*(folded(T, dim, n, 0) for T, dim in zip(arguments[:3], in_dims[:3], strict=True)), *options)
+    return O.unflatten(0, (n, O.shape[0] // n)), 0
 
 
 def emulated(Q, K, V, causal, scale):

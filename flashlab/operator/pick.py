@@ -52,6 +52,16 @@ def pick(Q, K, V, *, backward=False, **options):
     return kernels[1], reasons
 
 
+def choose(name, Q, K, V, *, backward=False, **options):
+    """The kernel of that name; `pick`'s where no kernel of this direction has it. Raises: ValueError as `lacks`"""
+    for kernel in BACKWARD_KERNELS if backward else [*KERNELS, DECODE]:
+        if kernel.name == name:
+            if reason := lacks(kernel, **options):
+                raise ValueError(f"{name} does not take the call: {reason}")
+            return kernel
+    return pick(Q, K, V, backward=backward, **options)[0]
+
+
 def why_not(kernel, Q, K, V, **options):
     """Why a kernel does not take a call on this GPU, in words; None where it does."""
     return lacks(kernel, **options) or kernel.why_not(Q, K, V, **options)
@@ -62,18 +72,6 @@ def lacks(kernel, *, window=None, cu_seqlens_q=None, dropout_p=0.0, **options):
     asked = {"window": window is not None, "packed sequences": cu_seqlens_q is not None, "dropout": dropout_p > 0}
     return next((f"it takes no {name}" for name, there in asked.items()
                  if there and name not in TAKES.get(kernel.name, ())), None)
-
-
-def named(name, **options):
-    """The kernel of that name. Raises: ValueError if it does not take the options"""
-    if reason := lacks(ALL[name], **options):
-        raise ValueError(f"{name} does not take the call: {reason}")
-    return ALL[name]
-
-
-def ordered(kernel):
-    """What launches a backward kernel so that its sums have the same bits each time; None where it has one way only."""
-    return getattr(kernel.home, "launch_in_order", None)
 
 
 def explain(Q, K, V, *, backward=False, **options):

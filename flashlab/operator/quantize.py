@@ -1,12 +1,7 @@
 """bfloat16 to FP8 with a scale for each block of rows, in one pass: rotate, find the largest, divide, round.
 
-e4m3 has 4 bits of exponent and 3 of mantissa: a relative step of 1/8, nothing above 448, nothing but zero below 2^-10.
-A block's scale moves its largest element to 448, and an outlier pushes the others down. So Q and K are rotated first,
-by the same matrix, which leaves Q K^T as it is and spreads an outlier over the whole row: random signs, then a Hadamard
-matrix (flashlab/operator/fp8.py).
-
-V goes out transposed, (d, keys), and its keys within each 16 in the order in which a thread of fp8_kernel.py has their
-weights.
+fp8.py says why. V goes out transposed, (d, keys), and its keys within each 16 in the order in which a thread of
+fp8_kernel.py has their weights.
 """
 
 import triton

@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from flashlab.operator.attention import ATTENTION_BACKWARD, checked_options, flash_attention
+from flashlab.operator.attention import ATTENTION_BACKWARD, Options, checked, flash_attention
 from flashlab.operator.transforms import as_autocast
-from flashlab.validate import check_bool, check_heads, check_qkv, describe
+from flashlab.validate import check_bool, check_qkv, describe, name_of
 
 inf = float("inf")
 
@@ -92,13 +92,19 @@ def ring_attention(
     Source:  Liu, Zaharia, Abbeel 2023, arXiv:2310.01889; zig-zag shards: zhuzilin/ring-flash-attention; work per rank:
              Brandon et al. 2023, arXiv:2311.09431
     """
-    place = place_in(group)
+    place, options, wrong = place_in(group), None, None
     try:
         Q, K, V = as_autocast(Q, K, V)
-        options = _check(Q, K, V, causal, scale, zigzag, return_lse, backend, deterministic)
-        wrong = None
+        check_qkv(Q, K, V, ndim=4)
+        check_bool(causal=causal, zigzag=zigzag, return_lse=return_lse)
+        options, n = checked(Q, K, Options(None, causal, scale, 0.0, backend, deterministic)), Q.shape[2]
+        if causal and K.shape[2] != n:
+            raise ValueError(f"K must have as many rows as Q where causal, {n}, got {describe(K)}")
+        if causal and zigzag and n % 2:
+            raise ValueError("Q must have an even number of rows, two chunks as zigzag_shard gives, got "
+                             f"{describe(Q)}. Shards in the sequence's own order want zigzag=False")
     except (TypeError, ValueError) as error:
-        wrong, options = error, None
+        wrong = error
     _agree(place, wrong, Q, K, V, options, zigzag)
     O, L = _Ring.apply(Q, K, V, place, options, zigzag)
     return (O, L) if return_lse else O
@@ -167,10 +173,8 @@ def merge(O, L, O_j, L_j):
 
 
 class Place(NamedTuple):
-    """Where a process stands in its ring."""
-
     group: object
-    rank: int
+    rank: int                                              # of this process in its ring
     world: int
 
 
@@ -214,20 +218,6 @@ def _named_failure(place, when, function, *arguments):
                            f"{(str(error) or 'no message').splitlines()[0][:200]}") from error
 
 
-def _check(Q, K, V, causal, scale, zigzag, return_lse, backend, deterministic):
-    """The options of each block's call. Raises: TypeError or ValueError that names the argument"""
-    check_qkv(Q, K, V, ndim=4)
-    check_heads(Q, K)
-    check_bool(causal=causal, zigzag=zigzag)
-    n = Q.shape[2]
-    if causal and K.shape[2] != n:
-        raise ValueError(f"K must have as many rows as Q where causal, {n}, got {describe(K)}")
-    if causal and zigzag and n % 2:
-        raise ValueError(f"Q must have an even number of rows, two chunks as zigzag_shard gives, got {describe(Q)}. "
-                         "Shards in the sequence's own order want zigzag=False")
-    return checked_options(Q, K, causal, None, scale, 0.0, None, return_lse, backend, deterministic)
-
-
 _agreed = weakref.WeakKeyDictionary()                  # group -> the kinds of call on which its ranks agree, on GPUs
 
 
@@ -236,13 +226,12 @@ def _agree(place, wrong, Q, K, V, options, zigzag):
     if wrong:
         mine = str(wrong)
     else:
-        mine = {name: f"{tuple(T.shape)} {str(T.dtype).removeprefix('torch.')}"
-                for name, T in (("Q", Q), ("K", K), ("V", V))}
+        mine = {name: f"{tuple(T.shape)} {name_of(T.dtype)}" for name, T in (("Q", Q), ("K", K), ("V", V))}
         mine |= {"causal": options.causal, "scale": options.scale, "zigzag": zigzag,
                  "gradients": torch.is_grad_enabled() and any(T.requires_grad for T in (Q, K, V))}
-        agreed = _agreed.setdefault(place.group, [])
-        if mine in agreed:
-            return
+    agreed = _agreed.setdefault(place.group, [])
+    if mine in agreed:
+        return
     of_ranks = [None] * place.world
     with torch.cuda.device_of(Q) if isinstance(Q, torch.Tensor) else torch.no_grad():          # NCCL's current device
         _named_failure(place, "before the first step", dist.all_gather_object, of_ranks, mine, place.group)

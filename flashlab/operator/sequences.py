@@ -9,8 +9,9 @@ sizes of tensors alone, and the host need not wait for the GPU to learn how long
 import triton
 import triton.language as tl
 
-# What a call has that asks for neither: absent from the compiled kernel
-ORDINARY = {"left": None, "right": None, "cu_seqlens_q": None, "cu_seqlens_k": None, "batch": None}
+# What a call has that asks for none of the options: absent from the compiled kernel
+ORDINARY = {"left": None, "right": None, "cu_seqlens_q": None, "cu_seqlens_k": None, "batch": None, "dropout_p": 0.0,
+            "seed": None}
 
 
 def slots(N, B, batch):
@@ -76,32 +77,26 @@ def sequence_at(slot, cu_seqlens, other_cu_seqlens, batch, N, other_N, B):
     if batch is None:
         found = slot, 0, N, 0, other_N
     else:
-        found = search(slot, cu_seqlens, other_cu_seqlens, batch, N, other_N, B)
+        s = -1
+        for first in range(0, batch + 1, 128):         # count the sequences that begin at this slot or before it
+            n = first + tl.arange(0, 128)
+            begins = tl.load(cu_seqlens + n, mask=n <= batch, other=0) // B + n
+            s += tl.sum(((begins <= slot) & (n <= batch)).to(tl.int32), 0)
+        s = tl.maximum(s, 0)
+        start, stop = bounds(s, cu_seqlens, batch, N)
+        other_start, other_stop = bounds(s, other_cu_seqlens, batch, other_N)
+        block = tl.maximum(slot - (start // B + s), 0)
+        nothing = (s == batch) | (block * B >= stop - start)
+        other_length = tl.where(nothing, 0, other_stop - other_start)
+        found = block, start.to(tl.int64), stop - start, other_start.to(tl.int64), other_length
     return found
 
 
 @triton.jit
 def rows_of_part(at, cu_seqlens, batch, N, B):
     """Where a part of a slot begins among the N rows, and where its sequence ends. at: its place, slots end to end."""
-    block, start, length, _, _ = search(at // B, cu_seqlens, cu_seqlens, batch, N, N, B)
+    block, start, length, _, _ = sequence_at(at // B, cu_seqlens, cu_seqlens, batch, N, N, B)
     return start + block * B + at % B, start + length
-
-
-@triton.jit
-def search(slot, cu_seqlens, other_cu_seqlens, batch, N, other_N, B):
-    """`sequence_at` where there are sequences."""
-    s = -1
-    for first in range(0, batch + 1, 128):             # count the sequences that begin at this slot or before it
-        n = first + tl.arange(0, 128)
-        begins = tl.load(cu_seqlens + n, mask=n <= batch, other=0) // B + n
-        s += tl.sum(((begins <= slot) & (n <= batch)).to(tl.int32), 0)
-    s = tl.maximum(s, 0)
-    start, stop = bounds(s, cu_seqlens, batch, N)
-    other_start, other_stop = bounds(s, other_cu_seqlens, batch, other_N)
-    block = tl.maximum(slot - (start // B + s), 0)
-    nothing = (s == batch) | (block * B >= stop - start)
-    other_length = tl.where(nothing, 0, other_stop - other_start)
-    return block, start.to(tl.int64), stop - start, other_start.to(tl.int64), other_length
 
 
 @triton.jit

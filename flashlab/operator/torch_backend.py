@@ -5,8 +5,6 @@ fa2_backward.py, with all keys of a block of queries at once; 16-bit inputs are 
 that share a key head are rows of one matrix, so that no key is copied.
 """
 
-import functools
-
 import torch
 
 from flashlab.validate import MAX_HEAD_DIM
@@ -27,8 +25,9 @@ def run_forward(Q, K, V, options):
     O = empty(Q, V.shape[-1], options.cu_seqlens_q is not None).zero_()           # for rows that see no key
     L = empty_L(Q).fill_(-inf)
     masks = {"causal": options.causal, "window": options.window, "scale": options.scale}
-    for rows, keys in _sequences(options):
-        forward(Q[:, :, rows], K[:, :, keys], V[:, :, keys], O[:, :, rows], L[:, :, rows], **masks)
+    with torch.autocast(Q.device.type, enabled=False):             # it would round float32
+        for rows, keys in _sequences(options):
+            forward(Q[:, :, rows], K[:, :, keys], V[:, :, keys], O[:, :, rows], L[:, :, rows], **masks)
     return O, L
 
 
@@ -38,10 +37,11 @@ def run_backward(Q, K, V, O, dO, L, dL, options):
     dQ = empty(Q, Q.shape[-1], packed).zero_()
     dK, dV = (empty(T.to(L.dtype), T.shape[-1], packed).zero_() for T in (K, V))   # sums over blocks of queries
     masks = {"causal": options.causal, "window": options.window, "scale": options.scale}
-    for rows, keys in _sequences(options):
-        Q_s, O_s, dO_s, L_s, dL_s, dQ_s = (T if T is None else T[:, :, rows] for T in (Q, O, dO, L, dL, dQ))
-        K_s, V_s, dK_s, dV_s = (T[:, :, keys] for T in (K, V, dK, dV))
-        backward(Q_s, K_s, V_s, O_s, dO_s, L_s, dL_s, dQ_s, dK_s, dV_s, **masks)
+    with torch.autocast(Q.device.type, enabled=False):
+        for rows, keys in _sequences(options):
+            Q_s, O_s, dO_s, L_s, dL_s, dQ_s = (T if T is None else T[:, :, rows] for T in (Q, O, dO, L, dL, dQ))
+            K_s, V_s, dK_s, dV_s = (T[:, :, keys] for T in (K, V, dK, dV))
+            backward(Q_s, K_s, V_s, O_s, dO_s, L_s, dL_s, dQ_s, dK_s, dV_s, **masks)
     return dQ, dK.to(K.dtype), dV.to(V.dtype)
 
 
@@ -52,7 +52,11 @@ def empty(T, d, packed=False):
 
 
 def empty_L(Q):
-    return Q.new_empty(Q.shape[:3], dtype=torch.float64 if Q.dtype == torch.float64 else torch.float32)
+    return Q.new_empty(Q.shape[:3], dtype=dtype_of_L(Q))
+
+
+def dtype_of_L(Q):
+    return torch.float64 if Q.dtype == torch.float64 else torch.float32
 
 
 def _sequences(options):
@@ -63,16 +67,6 @@ def _sequences(options):
     return zip(*(map(slice, cu[:-1], cu[1:]) for cu in starts), strict=True)
 
 
-def _without_autocast(function):
-    """The function, in which autocast rounds no float32."""
-    @functools.wraps(function)
-    def run(Q, *arguments, **options):
-        with torch.autocast(Q.device.type, enabled=False):
-            function(Q, *arguments, **options)
-    return run
-
-
-@_without_autocast
 def forward(Q, K, V, O, L, *, causal, window, scale):
     """Write O (B, H_q, N_q, d_v) and L (B, H_q, N_q), whose dtype is the one to compute in."""
     G, dtype = Q.shape[1] // K.shape[1], L.dtype
@@ -88,7 +82,6 @@ def forward(Q, K, V, O, L, *, causal, window, scale):
         L[:, :, rows] = (m_i + torch.log(l_safe)).reshape(L[:, :, rows].shape)
 
 
-@_without_autocast
 def backward(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, window, scale):
     """Write dQ and add to dK and dV, all in L's dtype. dL is None if the loss does not depend on L."""
     G, dtype = Q.shape[1] // K.shape[1], L.dtype

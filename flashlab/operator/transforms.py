@@ -14,8 +14,20 @@ def as_autocast(*tensors):
 
 
 def _is_cast(T):
+    # the meta device knows no autocast; PyTorch 2.11's compiler cannot trace torch.amp.is_autocast_available
     return (isinstance(T, torch.Tensor) and T.is_floating_point() and T.dtype != torch.float64
-            and torch.amp.is_autocast_available(T.device.type) and torch.is_autocast_enabled(T.device.type))
+            and not T.is_meta and torch.is_autocast_enabled(T.device.type))
+
+
+def refuse_derivatives(name, **tensors):
+    """Raise RuntimeError if a derivative is asked of the function of this name, which has none."""
+    if torch_internals.has_tangent(*tensors.values()):
+        raise RuntimeError(f"{name} has no gradient, nor a forward-mode derivative, as jvp, jacfwd, linearize and "
+                           "forward_ad want. Use flashlab.rungs.naive.naive_forward, whose operations autograd knows")
+    for argument, T in tensors.items():
+        if T is not None and T.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError(f"{name} has no gradient, and {argument} requires one. Call it under torch.no_grad(), "
+                               "or use flash_attention, which has one")
 
 
 def vmap_rule(run, n, Options):
@@ -35,35 +47,33 @@ def vmap_rule(run, n, Options):
                 "flash_attention_varlen under torch.vmap wants the same cu_seqlens_q and cu_seqlens_k for all: map Q, "
                 "K, V alone, or pack all sequences into one call")
         into = 0 if options.cu_seqlens_q is None else 1
-        tensors = [_folded(T, dim, info.batch_size, into) for T, dim in zip(arguments[:n], in_dims[:n], strict=True)]
+        tensors = [folded(T, dim, info.batch_size, into) for T, dim in zip(arguments[:n], in_dims[:n], strict=True)]
         results = run(*tensors, *options)
         results = [T.unflatten(into, (info.batch_size, T.shape[into] // info.batch_size)) for T in results]
         return tuple(results), (into,) * len(results)
     return rule
 
 
-def _folded(T, dim, size, into):
+def folded(T, dim, size, into):
     """T with its mapped dimension folded into another one; dim None: the same for all."""
     if T is None:
         return None
-    T = T.movedim(dim, into) if dim is not None else T.unsqueeze(into).expand(*T.shape[:into], size, *T.shape[into:])
-    return T.flatten(into, into + 1)
+    if dim is None:
+        T, dim = T.expand(size, *T.shape), 0
+    return T.movedim(dim, into).flatten(into, into + 1)
 
 
-def register_flops(forward, backward, Options):
-    """Tell torch.utils.flop_counter what the operators compute in matrix products: visible scores, half if causal."""
-    def of_forward(Q, K, V, *options, out_val=None, **_):
-        return 2 * _scores(Q, K, Options(*options)) * (Q.shape[-1] + V.shape[-1])
+def register_flops(operator, per_score, Options):
+    """Tell torch.utils.flop_counter what an operator multiplies and adds: per_score(d, d_v) for each visible score."""
+    def flops(Q, K, V, *rest, out_val=None, **_):
+        options = Options(*rest[-len(Options._fields):])
+        return 2 * _scores(Q, K, options) * per_score(Q.shape[-1], V.shape[-1])
 
-    def of_backward(Q, K, V, O, dO, L, dL, *options, out_val=None, **_):
-        return 2 * _scores(Q, K, Options(*options)) * (3 * Q.shape[-1] + 2 * V.shape[-1])      # S, dQ, dK; dP, dV
-
-    register_flop_formula(forward, get_raw=True)(of_forward)
-    register_flop_formula(backward, get_raw=True)(of_backward)
+    register_flop_formula(operator, get_raw=True)(flops)
 
 
 def _scores(Q, K, options):
-    """Visible scores of all batches and heads. Packed sequences without numbers count as equally long."""
+    """Visible scores of all batches and heads, half if causal. Packed sequences without numbers count as equal."""
     B, H, N_q, _ = Q.shape
     sizes, cu_seqlens = [(N_q, K.shape[2])], (options.cu_seqlens_q, options.cu_seqlens_k)
     if cu_seqlens[0] is not None:

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import check_call, forward, pick_tiles, shared_arguments
+from flashlab.kernels.launch import checked_forward, pick_tiles, shared_arguments
 from flashlab.operator.sequences import ORDINARY, key_blocks_seen, output_rows, sequence_at, slots, visible
 
 
@@ -78,13 +78,12 @@ def windows_forward(Q, K, V, *, B_r=None, B_c=None, **options):
     Shapes:  as fa2_triton_forward; packed sequences have B = 1, and O the strides of a contiguous (N_q, H_q, d_v)
     Raises:  TypeError or ValueError before anything is launched
     """
-    options = check_call(Q, K, V, B_r=B_r, B_c=B_c, **options)
-    return forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
+    return checked_forward(KERNEL, launch, Q, K, V, B_r=B_r, B_c=B_c, **options)
 
 
 def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):
     """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
     tiles = pick_tiles(Q, V, options, B_r, B_c)
-    options = ORDINARY | {"dropout_p": 0.0, "seed": None} | options
+    options = ORDINARY | options
     grid = (Q.shape[0] * Q.shape[1] * slots(Q.shape[2], tiles["B_r"], options["batch"]),)
     return grid, shared_arguments(Q, K, V, options) | {"O": O, "L": L} | tiles

@@ -10,7 +10,7 @@ import triton.language as tl
 
 from flashlab.kernels.dropout import kept
 from flashlab.kernels.fa2_backward import tiles_by_hand
-from flashlab.kernels.launch import backward, check_backward_call, padded, shared_arguments
+from flashlab.kernels.launch import checked_backward, padded, shared_arguments
 from flashlab.kernels.plans import temporary
 from flashlab.operator.sequences import (
     ORDINARY,
@@ -161,21 +161,20 @@ def windows_dq_kernel(
     tl.store(dQ_at, dQ_i, mask=(rows[:, None] < N_q) & (col < d))
 
 
-def windows_backward(Q, K, V, O, dO, L, *, dL=None, B_r=None, B_c=None, **options):
+def windows_backward(Q, K, V, O, dO, L, *, dL=None, B_r=None, B_c=None, deterministic=False, **options):
     """The gradients of attention for every batch and head, in three launches, with all of the operator's options.
 
-    Options: as windows_forward, and deterministic, which changes nothing: no two programs write the same element
+    Options: as windows_forward. deterministic changes nothing: no two programs write the same element
     Shapes:  as fa2_triton_backward; packed gradients have the strides of contiguous (N, H, d)
     Raises:  TypeError or ValueError before anything is launched
     """
-    options = check_backward_call(Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
-    return backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, **options)
+    return checked_backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, deterministic=deterministic, **options)
 
 
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
     (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, V.shape
-    options = ORDINARY | {"dropout_p": 0.0, "seed": None} | options
+    options = ORDINARY | options
     batch = options["batch"]
     first, rows = preprocess(O, dO, L, dL, options["scale"], batch=batch)
     for_dkdv, for_dq = tiles_by_hand(Q, V, options, B_r, B_c)

@@ -38,8 +38,8 @@ def patience():
 
 
 def ways(kernel):
-    """The values of `deterministic` to try a kernel with."""
-    return (False, True) if pick.ordered(kernel) else (False,)
+    """The values of `deterministic` to try a kernel with: both where its sums may come in any order, or in one."""
+    return (False, True) if hasattr(kernel.home, "launch_in_order") else (False,)
 
 
 def why_not(kernel, call, tensors, deterministic=False):
@@ -65,7 +65,7 @@ def wrong(name, call, device="cuda", repeats=REPEATS, deterministic=False):
         return f"not for it: {reason}"
     moving = set()
     if kernel in pick.BACKWARD_KERNELS and not deterministic:
-        in_order = not pick.ordered(kernel) and not why_not(kernel, call, tensors, True)
+        in_order = ways(kernel) == (False,) and not why_not(kernel, call, tensors, True)
         moving = set() if in_order else {"dQ"}
     first = run(kernel, call, tensors, deterministic)
     if reason := call.wrong(first, tensors):
