@@ -69,7 +69,7 @@ def _checked_step(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, windo
     if backend == "triton" and Q.dtype == torch.float64:
         raise TypeError(f"Q must be float16, bfloat16 or float32 with backend='triton', got {describe(Q)}")
     if backend == "triton":
-        validate.check_head_dims(Q, V_cache, validate.MAX_HEAD_DIM)
+        validate.check_head_dims(Q, V_cache)
     if lengths.device.type == "cpu" and torch_internals.has_numbers(lengths):
         _check_numbers(lengths.tolist(), block_table, K_cache, added, N_max)
     refuse_derivatives("flash_attention_decode", Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)
