@@ -199,8 +199,8 @@ def consumer(shared, me: gl.constexpr):
     fence()
     b, h, row = block.head // sizes.H_kv, block.head % sizes.H_kv, (block.j * sizes.consumers + me) * ROWS
     where = [b, h, row, 0] if sizes.table is None else within(block.start_k, block.N_k, h, row)
-    tma.async_copy_shared_to_global(shared.dV, where, V_s.index(me))
-    tma.async_copy_shared_to_global(shared.dK, where, K_s.index(me))
+    tma.store(shared.dV, where, V_s.index(me))
+    tma.store(shared.dK, where, K_s.index(me))
     tma.store_wait(0)
 
 

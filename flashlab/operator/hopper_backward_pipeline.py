@@ -121,7 +121,7 @@ def fetch_keys(source, full, target, block, shared):
     for c in gl.static_range(sizes.consumers):
         row = (block.j * sizes.consumers + c) * ROWS
         where = [b, h // sizes.parts, row, 0] if sizes.table is None else within(block.start_k, block.N_k, h, row)
-        tma.async_copy_global_to_shared(source, where, full, target.index(c))
+        tma.load(source, where, full, target.index(c))
 
 
 @jit
@@ -145,9 +145,9 @@ def producer(shared):
             fetch_keys(shared.V, shared.V_full, shared.V_s, block, shared)
         full = shared.dO_full.index(slot)
         mbarrier.expect(full, shared.dO.block_type.nbytes + 2 * ROWS * 4)
-        tma.async_copy_global_to_shared(shared.dO, where, full, shared.dO_s.index(slot))
-        tma.async_copy_global_to_shared(shared.L, [tile, 0], full, shared.L_s.index(slot))
-        tma.async_copy_global_to_shared(shared.D, [tile, 0], full, shared.D_s.index(slot))
+        tma.load(shared.dO, where, full, shared.dO_s.index(slot))
+        tma.load(shared.L, [tile, 0], full, shared.L_s.index(slot))
+        tma.load(shared.D, [tile, 0], full, shared.D_s.index(slot))
         at = at.following(sizes.stages)
 
 

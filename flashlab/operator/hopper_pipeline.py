@@ -339,4 +339,4 @@ def write_O(shared, task, O, me: gl.constexpr):
     O_s.reshape([ROWS, O.shape[1]]).store(O.to(O_s.dtype))
     fence()
     where = within(task.start_q, task.span.N_q, head, row) if shared.sizes.packed else [head, row, 0]
-    tma.async_copy_shared_to_global(shared.O, where, O_s)
+    tma.store(shared.O, where, O_s)
