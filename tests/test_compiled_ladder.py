@@ -11,7 +11,7 @@ from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 
 triton = pytest.importorskip("triton", reason="triton is not installed (it exists for Linux only)")
 
-from flashlab.kernels import fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma
+from flashlab.kernels import fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma  # noqa: E402
 from flashlab.kernels.tuning import Tiles  # noqa: E402
 from flashlab.operator import hopper_forward  # noqa: E402
 
