@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import os
+import signal
 import sys
 
 import flashlab
@@ -39,6 +40,8 @@ def main(argv=None):
     typed.readable(sys.stdout, sys.stderr)
     command, rest = parser.parse_args(argv[:1]).command, argv[1:]     # what follows belongs to the command
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:             # flashlab/__init__.py says why
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = run(command, rest)
         sys.stdout.flush()
         return code

@@ -1,10 +1,19 @@
 """Is Triton installed, and are its kernels interpreted on the CPU or compiled for a GPU? It imports no kernel."""
 
 import os
+import re
 
+import numpy
 import torch
 
 from flashlab.validate import describe
+
+OLDEST = (8, 0)                        # compute capability of a GPU that Triton compiles for
+
+
+def release(version):
+    """(3, 6) of "3.6.0+cu130": enough to compare releases."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def import_triton():
@@ -22,16 +31,42 @@ def interpreted():
     return triton is not None and not isinstance(triton.language.cdiv, triton.JITFunction)    # a kernel of Triton's own
 
 
+def compiles_here():
+    """Is there a GPU that Triton compiles for?"""
+    return torch.cuda.is_available() and not too_old()
+
+
+def too_old(device=None):
+    """Why Triton does not compile for this GPU, the current one by default; "" where it does."""
+    if not torch.version.cuda:                         # AMD's GPUs count otherwise
+        return ""
+    have = torch.cuda.get_device_capability(device)
+    if have >= OLDEST:
+        return ""
+    return "this GPU has compute capability {}.{}, and Triton needs {}.{}".format(*have, *OLDEST)
+
+
+def kernel_device():
+    """Where the course's kernels run: "cuda", or "cpu" if they are interpreted or Triton is not for this GPU."""
+    return "cuda" if compiles_here() and not interpreted() else "cpu"
+
+
 def why_no_kernels():
     """Why Triton can run no kernel in this process, and what to do; "" where it can."""
-    if import_triton() is None:
+    triton = import_triton()
+    if triton is None:
         return "Triton is not installed"
-    if interpreted() or torch.cuda.is_available():
+    if interpreted():
+        if release(triton.__version__) >= (3, 7) or release(numpy.__version__) < (2, 4):
+            return ""
+        return f"Triton {triton.__version__}'s interpreter fails with NumPy {numpy.__version__}: install numpy<2.4"
+    if compiles_here():
         return ""
+    no_gpu = too_old() if torch.cuda.is_available() else "there is no GPU"
     if "TRITON_INTERPRET" in os.environ:
-        return (f"there is no GPU, and TRITON_INTERPRET={os.environ['TRITON_INTERPRET']} as Triton was imported "
+        return (f"{no_gpu}, and TRITON_INTERPRET={os.environ['TRITON_INTERPRET']} as Triton was imported "
                 "forbade its interpreter: unset it and restart Python")
-    return ("there is no GPU, and Triton was imported before flashlab, which would have asked for its interpreter: "
+    return (f"{no_gpu}, and Triton was imported before flashlab, which would have asked for its interpreter: "
             "restart the kernel (or the Python process) and import flashlab first")
 
 
@@ -43,4 +78,5 @@ def check_device(name, T):
         where = "a GPU, for which Triton compiles it"
         if interpreted():
             where = "the CPU, where Triton's interpreter runs it"
-        raise ValueError(f"{name} must be on {where} (TRITON_INTERPRET decides, on import), got {describe(T)}")
+        why = T.is_cuda and too_old(T.device) or "TRITON_INTERPRET decides, on import"
+        raise ValueError(f"{name} must be on {where} ({why}), got {describe(T)}")

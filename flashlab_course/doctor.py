@@ -3,7 +3,6 @@
 import argparse
 import os
 import platform
-import re
 import shutil
 import subprocess
 import textwrap
@@ -15,7 +14,15 @@ from torch.utils.benchmark import Timer
 
 from flashlab.operator import pick
 from flashlab.operator.attention import pick_backend
-from flashlab.triton_mode import import_triton, interpreted, why_no_kernels
+from flashlab.triton_mode import (
+    OLDEST,
+    compiles_here,
+    import_triton,
+    interpreted,
+    kernel_device,
+    release,
+    why_no_kernels,
+)
 from flashlab_course import command
 from flashlab_course.chapters import CHAPTERS
 
@@ -34,11 +41,6 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def release(version):
-    """(3, 6) of "3.6.0+cu130": enough to compare releases."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-
-
 def check_version(topic, version, remark=""):
     """A Finding that is broken if `version` is below the course's minimum."""
     if release(version) >= release(MINIMUM[topic]):
@@ -54,7 +56,7 @@ def check_triton():
         return Finding("triton", "not installed: its chapters cannot run", "broken", f'{PIP} "triton>=3.6"')
     if triton is None:
         return Finding("triton", f"not available: it has no wheels for {platform.system()}", "note", ELSEWHERE)
-    gpu, version = torch.cuda.is_available(), triton.__version__
+    gpu, version = compiles_here(), triton.__version__
     if interpreted() and gpu:
         return Finding("triton", f"{version}, interpreted on the CPU although there is a GPU", "note",
                        "unset TRITON_INTERPRET and restart Python")
@@ -62,14 +64,6 @@ def check_triton():
         reason, fix = why.split(": ", 1)
         return Finding("triton", f"{version}, but {reason}", "broken", fix)
     return check_version("triton", version, ", compiling for the GPU" if gpu else ", interpreted on the CPU")
-
-
-def check_numpy():
-    triton, version = import_triton(), numpy.__version__
-    if triton and interpreted() and release(triton.__version__) < (3, 7) and release(version) >= (2, 4):
-        text = f"{version}: Triton {triton.__version__}'s interpreter fails with it on range(0, n, B)"
-        return Finding("numpy", text, "broken", f'{PIP} "numpy<2.4"')
-    return check_version("numpy", version)
 
 
 def driver_version():
@@ -99,9 +93,9 @@ def describe_gpu(gpu, driver):
             f"{gpu.total_memory / 2**30:.1f} GiB, L2 {gpu.L2_cache_size / MiB:.1f} MiB, "
             f"shared memory {gpu.shared_memory_per_multiprocessor // 1024} KiB per SM and "
             f"{gpu.shared_memory_per_block_optin // 1024} KiB per block, CUDA {torch.version.cuda}, driver {driver}")
-    if gpu.major < 8:
-        return Finding("gpu", f"{text}: older than Triton supports (8.0)", "note",
-                       "use an A100, L4, RTX 30 or newer for the Triton chapters")
+    if (gpu.major, gpu.minor) < OLDEST:
+        return Finding("gpu", f"{text}: too old for Triton, which interprets the kernels on the CPU instead", "note",
+                       "use an A100, L4, RTX 30 or newer to run them on a GPU")
     return Finding("gpu", text)
 
 
@@ -145,7 +139,7 @@ def check_kernels(device):
     found = [Finding("backend", f'flash_attention(backend="auto") uses {backend}: {reason}')]
     if import_triton() is None:
         return found
-    Q = torch.empty(1, 4, 1024, 128, dtype=torch.bfloat16, device=device)
+    Q = torch.empty(1, 4, 1024, 128, dtype=torch.bfloat16, device=kernel_device())
     (forward, reasons), (backward, more) = (pick.pick(Q, Q, Q, backward=backward) for backward in (False, True))
     why = "".join(f"; not {name}: {reason}" for name, reason in (reasons | more).items())
     how = "at bfloat16, N 1024, d 128" if Q.is_cuda else "interpreted"
@@ -155,7 +149,7 @@ def check_kernels(device):
 def check_chapters():
     """Which notebooks run on this machine in full, and which show more with a GPU."""
     blocked = [c.number for c in CHAPTERS if c.needs_triton and import_triton() is None]
-    lesser = [c.number for c in CHAPTERS if c.gpu_adds and not torch.cuda.is_available() and c.number not in blocked]
+    lesser = [c.number for c in CHAPTERS if c.gpu_adds and not compiles_here() and c.number not in blocked]
     full = [c.number for c in CHAPTERS if c.number not in blocked + lesser]
     text = f"{' '.join(full)} run in full"
     if lesser:
@@ -170,7 +164,7 @@ def report():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return [check_version("python", platform.python_version(), f" on {platform.system()}"),
             check_version("torch", torch.__version__, f", {torch.get_num_threads()} CPU threads"),
-            check_triton(), check_numpy(), check_gpu(), *check_speed(device),
+            check_triton(), check_version("numpy", numpy.__version__), check_gpu(), *check_speed(device),
             *check_kernels(device), check_chapters()]
 
 

@@ -283,8 +283,7 @@ def adapter():
     """What stands for the module gluon_adapter."""
     module = ModuleType("flashlab.kernels.gluon_adapter")
     mbarrier = {name: on_machine(name) for name in ("init", "arrive", "wait", "expect")}
-    tma = {"async_copy_global_to_shared": on_machine("load"), "async_copy_shared_to_global": on_machine("save"),
-           "store_wait": on_machine("store_wait")}
+    tma = {"load": on_machine("load"), "store": on_machine("save"), "store_wait": on_machine("store_wait")}
     vars(module).update(
         gl=language(), tma=SimpleNamespace(**tma), mbarrier=SimpleNamespace(**mbarrier, MBarrierLayout=Layout),
         jit=lambda function=None, **options: function or (lambda given: given), aggregate=aggregate,

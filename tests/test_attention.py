@@ -143,7 +143,7 @@ def gpu(monkeypatch, capability=(9, 0), interpreted=False):
     ({}, ("cuda", torch.float16, 257), "torch", "up to 256, got 257"),
     ({}, ("cpu",), "torch", "interpreted"),
     ({}, ("mps",), "torch", "mps"),
-    ({"capability": (7, 5)}, ("cuda",), "torch", "8.0 or newer, this one has 7.5"),
+    ({"capability": (7, 5)}, ("cuda",), "torch", "capability 7.5, and Triton needs 8.0"),
     ({"interpreted": True}, ("cuda",), "torch", "TRITON_INTERPRET"),
 ])
 def test_what_auto_picks_and_why(monkeypatch, setting, asked, name, why):

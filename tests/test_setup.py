@@ -176,6 +176,24 @@ def test_a_forbidden_interpreter_says_what_to_do():
     assert answer.stdout.count("TRITON_INTERPRET=0 as Triton was imported forbade its interpreter") == 2, answer.stderr
 
 
+def test_with_a_gpu_too_old_for_triton_its_kernels_are_interpreted():
+    """Colab's T4, pretended. Fails if a chapter's kernels are compiled for it, or the reason is not said."""
+    pytest.importorskip("triton")
+    answer = python("""
+import torch
+torch.cuda.is_available, torch.cuda.get_device_capability = (lambda: True), (lambda device=None: (7, 5))
+torch.version.cuda = "12.8"
+from flashlab import triton_mode
+from flashlab.operator.attention import pick_backend
+from flashlab_course import doctor
+from flashlab_course.gpu.vector_add import vector_add
+assert triton_mode.kernel_device() == "cpu" and vector_add(torch.ones(3), torch.ones(3)).tolist() == [2, 2, 2]
+print(pick_backend("cuda"), doctor.check_triton().text, doctor.check_chapters().text)
+""")
+    assert "this GPU has compute capability 7.5, and Triton needs 8.0" in answer.stdout, answer.stderr
+    assert "interpreted on the CPU 00 01" in answer.stdout and "run, and show more with a GPU" in answer.stdout
+
+
 def test_importing_flashlab_costs_little_beyond_torch_and_triton():
     pytest.importorskip("triton")
     code = ("import time, torch, triton; start = time.perf_counter(); import flashlab; "

@@ -96,6 +96,16 @@ def test_ctrl_c_ends_a_command_in_a_line(sandbox):
     assert run.returncode == 130 and not error.strip()
 
 
+@pytest.mark.parametrize("imported", ["numpy", "torch.version", "flashlab.triton_mode"])
+def test_ctrl_c_while_torch_is_imported_ends_in_a_line(imported):
+    run = python("-X", "importtime", "-m", "flashlab", "doctor")
+    while not run.stderr.readline().split("|")[-1].strip() == imported:
+        assert run.poll() is None, f"{imported} was not imported"
+    run.send_signal(signal.SIGINT)
+    _, error = run.communicate(timeout=60)
+    assert run.returncode in (130, -signal.SIGINT) and "Traceback" not in error
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 @pytest.mark.parametrize("to, code, said", [
     (">/dev/full", 1, "the output could not be written: No space left on device\n"), (">&-", 0, "")])

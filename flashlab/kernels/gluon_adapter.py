@@ -5,21 +5,29 @@ version to version. With a version that VERSIONS does not list, check this file 
 """
 
 # ruff: noqa: F401                     the names are for the kernels
+from types import ModuleType
+
 from triton._C.libtriton import ir
 from triton.experimental.gluon import jit
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language._core import builtin
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared as fence
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier
+from triton.experimental.gluon.language.nvidia.hopper import tma as triton_tma
 from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma as wgmma
 from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma_wait as wgmma_wait
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.core import _aggregate, base_value
 from triton.runtime.jit import JITCallable
 
-VERSIONS = ("3.6", "3.7")              # of Triton: the kernels were compiled and compared with these
+VERSIONS = ("3.6", "3.7", "3.8", "3.9")     # of Triton: the kernels were compiled with these; 3.6 and 3.7 ran on a GPU
 
 thread_barrier = getattr(gl, "barrier", None) or gl.thread_barrier     # its name before Triton 3.7
+
+tma = ModuleType("tma")                # one name for each copy; the second of two is Triton's name before 3.8
+tma.load = getattr(triton_tma, "async_load", None) or triton_tma.async_copy_global_to_shared
+tma.store = getattr(triton_tma, "async_store", None) or triton_tma.async_copy_shared_to_global
+tma.store_wait = triton_tma.store_wait
 
 
 class _Fields(JITCallable):

@@ -146,7 +146,7 @@ def consumer(me: gl.constexpr, O, L, tiles, signals, scale, N, together, causal:
         tma.store_wait(0)                              # the tile before has left its place
         O_s.index(me).store(O_i.to(O_s.dtype))
         fence()                                        # TMA sees what threads have written
-        tma.async_copy_shared_to_global(O, [head * N + first_row, 0], O_s.index(me))
+        tma.store(O, [head * N + first_row, 0], O_s.index(me))
         gl.store(L + head * N + first_row + gl.arange(0, ROWS, L_i.type.layout), L_i / LOG2_E)
         n, turn = n + end, turn + 1
         mbarrier.wait(Q_full.index(me), turn % 2)

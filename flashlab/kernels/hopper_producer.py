@@ -85,7 +85,7 @@ def consumer(O, L, tiles, signals, scale, N, together, causal: gl.constexpr):
     O_i, L_i = attend(tiles, signals, scale, first_row, end, causal)
     Q_s.store(O_i.to(Q_s.dtype))                       # its place is free now
     fence()                                            # TMA sees what threads have written
-    tma.async_copy_shared_to_global(O, [head * N + first_row, 0], Q_s)
+    tma.store(O, [head * N + first_row, 0], Q_s)
     gl.store(L + head * N + first_row + gl.arange(0, ROWS, L_i.type.layout), L_i / LOG2_E)
     tma.store_wait(0)
 

@@ -72,7 +72,7 @@ def hopper_ring_kernel(Q, K, V, O, L, scale, N, group, together, causal: gl.cons
 
     Q_s.store(scaled_rows(O_i, 1 / l_i).to(Q.dtype))   # its place is free now
     fence()                                            # TMA sees what threads have written
-    tma.async_copy_shared_to_global(O, [head * N + first_row, 0], Q_s)
+    tma.store(O, [head * N + first_row, 0], Q_s)
     gl.store(L + head * N + first_row + gl.arange(0, ROWS, m_i.type.layout), (m_i + gl.log2(l_i)) / LOG2_E)
     tma.store_wait(0)
 

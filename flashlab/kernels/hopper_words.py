@@ -58,7 +58,7 @@ def arrive(barrier, threads: gl.constexpr):
 def fetch(source, where, full, target):
     """Have TMA copy one tile, and arrive at the mbarrier `full` with its last byte."""
     mbarrier.expect(full, source.block_type.nbytes)    # TMA counts the zeros past a tensor's end, too
-    tma.async_copy_global_to_shared(source, where, full, target)
+    tma.load(source, where, full, target)
 
 
 @jit

@@ -12,7 +12,7 @@ import torch
 from flashlab import torch_internals, validate
 from flashlab.kernels import plans
 from flashlab.operator import pick, torch_backend, transforms
-from flashlab.triton_mode import import_triton, interpreted
+from flashlab.triton_mode import import_triton, interpreted, too_old
 
 BACKENDS = ("auto", "triton", "torch")
 
@@ -129,16 +129,15 @@ def pick_backend(device, dtype=torch.float16, d=64, dropout_p=0.0):
         return "torch", f"the kernel is for CUDA tensors, these are on {device.type}"
     if import_triton() is None:
         return "torch", "triton is not installed"
-    capability = torch.cuda.get_device_capability(device)
-    have = ".".join(map(str, capability))
+    if reason := too_old(device):
+        return "torch", reason
     if interpreted():
         return "torch", "TRITON_INTERPRET is set, so Triton's kernels run on CPU tensors only"
-    if capability < (8, 0) and torch.version.cuda:
-        return "torch", f"Triton uses the tensor cores of GPUs of compute capability 8.0 or newer, this one has {have}"
     if dtype == torch.float64:
         return "torch", "the kernel computes in float32, the inputs are float64"
     if wide:
         return "torch", f"the kernel takes head dimensions up to {validate.MAX_HEAD_DIM}, got {d}"
+    have = ".".join(map(str, torch.cuda.get_device_capability(device)))
     return "triton", f"the kernel compiled for this GPU's compute capability, {have}"
 
 

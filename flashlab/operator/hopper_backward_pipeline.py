@@ -130,7 +130,7 @@ def fetch_keys(source, full, target, block, shared):
     mbarrier.expect(full, shared.consumers * source.block_type.nbytes)  # TMA counts the zeros past the ends, too
     for c in gl.static_range(shared.consumers):
         where = where_rows(b, h, (block.j * shared.consumers + c) * ROWS, block.start_k, block.N_k, shared.table)
-        tma.async_copy_global_to_shared(source, where, full, target.index(c))
+        tma.load(source, where, full, target.index(c))
 
 
 @jit
@@ -151,9 +151,9 @@ def producer(shared):
             fetch_keys(shared.V, shared.V_full, shared.V_s, block, shared)
         full = shared.dO_full.index(slot)
         mbarrier.expect(full, shared.dO.block_type.nbytes + 2 * ROWS * 4)
-        tma.async_copy_global_to_shared(shared.dO, where, full, shared.dO_s.index(slot))
-        tma.async_copy_global_to_shared(shared.L, [tile, 0], full, shared.L_s.index(slot))
-        tma.async_copy_global_to_shared(shared.D, [tile, 0], full, shared.D_s.index(slot))
+        tma.load(shared.dO, where, full, shared.dO_s.index(slot))
+        tma.load(shared.L, [tile, 0], full, shared.L_s.index(slot))
+        tma.load(shared.D, [tile, 0], full, shared.D_s.index(slot))
         at = at.following(shared.stages)
 
 
@@ -300,8 +300,8 @@ def consumer(shared, me: gl.constexpr):
     fence()
     b, h, row = block.head // shared.H_kv, block.head % shared.H_kv, (block.j * shared.consumers + me) * ROWS
     where = where_rows(b, h, row, block.start_k, block.N_k, shared.table)
-    tma.async_copy_shared_to_global(shared.dV, where, V_s.index(me))
-    tma.async_copy_shared_to_global(shared.dK, where, K_s.index(me))
+    tma.store(shared.dV, where, V_s.index(me))
+    tma.store(shared.dK, where, K_s.index(me))
     tma.store_wait(0)
 
 

@@ -269,7 +269,7 @@ def write_O(shared, task, O, me: gl.constexpr):
     O_s.reshape([ROWS, O.shape[1]]).store(O.to(O_s.dtype))
     fence()                                            # TMA sees what threads have written
     if table is None:
-        tma.async_copy_shared_to_global(shared.O, [task.head, task.first_row, 0], O_s)
+        tma.store(shared.O, [task.head, task.first_row, 0], O_s)
     else:
         where = where_rows(0, task.head, task.first_row, tile.start_q, tile.N_q, table)
-        tma.async_copy_shared_to_global(shared.O, where, O_s)
+        tma.store(shared.O, where, O_s)

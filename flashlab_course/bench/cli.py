@@ -33,8 +33,8 @@ SUBJECTS = {"forward": forward, "backward": backward, "counters": counters, "bas
             "hopper": hopper}
 
 NO_GPU = """bench measures on a GPU, and on this machine {why}.
-Instead: recorded results are in results/, and notebooks/16_benchmarks.ipynb plots them; README.md says how to use a
-remote GPU; `python -m flashlab doctor` says what this machine can do."""
+Instead: in the course's repository recorded results are in results/, notebooks/16_benchmarks.ipynb plots them, and
+README.md says how to use a remote GPU; here `python -m flashlab doctor` says what this machine can do."""
 
 
 def parsers():

@@ -18,7 +18,8 @@ from flashlab.triton_mode import import_triton, interpreted
 from flashlab_course import command
 from flashlab_course.doctor import driver_version
 
-ROOT = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[2]
+ROOT = REPOSITORY if (REPOSITORY / "results").is_dir() else Path.cwd()     # an installed package has no results/
 UNSAID = ("ms_low", "ms_high", "runs", "bytes", "flops", "kernels", "losses", "name")
 
 

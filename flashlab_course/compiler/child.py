@@ -13,15 +13,14 @@ import re
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
 
 POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64", "int32": "*i32",
             "int64": "*i64", "float8_e4m3fn": "*fp8e4nv"}
-BLACKWELL = 100            # has a ptxas of its own in Triton's wheel
 
 
 def kernel_of(job):
@@ -104,10 +103,9 @@ def assembled(ptx, arch):
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)
         file.flush()
-        tool = "ptxas-blackwell" if arch >= BLACKWELL else "ptxas"
-        # the register allocator's level is the one Triton passes: another would report other registers
-        path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool
-        command = [path, "-v", "--regAllocOptLevel=2", f"--gpu-name={target}", file.name, "-o", os.devnull]
+        # the assembler and the level of its register allocator that Triton takes: others would report other registers
+        command = [get_ptxas(arch).path, "-v", "--regAllocOptLevel=2"]
+        command += [f"--gpu-name={target}", file.name, "-o", os.devnull]
         log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     spills = sum(int(n) for n in re.findall(r"(\d+) bytes spill", log))
     warnings = [line for line in log.splitlines() if "warning" in line.lower() or "serializ" in line.lower()]

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import torch
 
-KNOWN = ("3.6", "3.7")
+KNOWN = ("3.6", "3.7", "3.8", "3.9")
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import torch
 from flashlab import cost
 from flashlab.memory import A100_SRAM, Memory, SRAMOverflow, kernel, load, store, tiles
 from flashlab.tiles import largest_square_tile
-from flashlab.triton_mode import import_triton, interpreted
+from flashlab.triton_mode import import_triton, interpreted, kernel_device
 from flashlab_course.bench import backward, forward, problems, timing
 from flashlab_course.bench.results import why_no_gpu
 from flashlab_course.check import checker, form, source
@@ -150,7 +150,7 @@ def attentions():
     the autograd.Function of chapter 08; the kernels of 10 and 11 too where they can run, in the interpreter or on a
     GPU. If only one of the two kernels has passed, the course's does the other's work.
     """
-    on_gpu, found = torch.cuda.is_available(), {}
+    on_gpu, found = kernel_device() == "cuda", {}
     names = [] if on_gpu else [FUNCTION]
     names += [FORWARD, BACKWARD] if interpreted() or on_gpu and import_triton() else []
     passed = {name: fn for name in names if (fn := answer(name))}

@@ -29,6 +29,7 @@ import torch
 import triton
 import triton.language as tl
 
+from flashlab.triton_mode import kernel_device
 from flashlab_course import figures
 from flashlab_course.lesson.accesses import result_of, touched, touched_by
 from flashlab_course.bench import numbers, pick
@@ -36,7 +37,7 @@ from flashlab_course.check import check
 from flashlab_course.lesson import compare, replay, reveal
 
 torch.manual_seed(0)
-device = "cuda" if torch.cuda.is_available() else "cpu"
+device = kernel_device()
 
 # %% [markdown]
 # ## Where an element lies

@@ -31,6 +31,7 @@ import re
 import numpy as np
 import torch
 
+from flashlab.triton_mode import kernel_device
 from flashlab_course import figures
 from flashlab_course.bench import numbers, pick
 from flashlab_course.compiler.ahead_of_time import compile_all, compile_for
@@ -42,7 +43,7 @@ def meta(*shape, dtype=torch.float16):
     return torch.empty(*shape, dtype=dtype, device="meta")     # a tensor without numbers: the compiler needs none
 
 
-device = "cuda" if torch.cuda.is_available() else "cpu"
+device = kernel_device()
 counted, counter_words = numbers("counters", live=False)       # hardware counters, recorded
 
 # %% [markdown]

@@ -77,7 +77,7 @@ figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 # | Gluon | simulator |
 # |---|---|
 # | `mbarrier.init(full, count=1)` | `Ring("K", slots=1)` makes `K.full[0]` and `K.free[0]` |
-# | `mbarrier.expect(full, bytes)`, then `tma.async_copy_global_to_shared(K, [row, 0], full, K_s)` | `yield fetch(K, tile, slot)` |
+# | `mbarrier.expect(full, bytes)`, then `tma.load(K, [row, 0], full, K_s)` | `yield fetch(K, tile, slot)` |
 # | `mbarrier.wait(full, 0)` | `yield wait(K.full[slot], 0)` |
 # | `wgmma(Q_s, K_s, zeros, is_async=True)` | `yield wgmma(K, slot, tile)` |
 # | `wgmma_wait(0)` | `yield wgmma_wait(0)` |

@@ -499,11 +499,12 @@ if import_triton() is None:
 # %%
 import inspect
 
+from flashlab.triton_mode import kernel_device
 from flashlab.operator.decode_kernels import decode_kernel, merge_kernel, with_tile
 from flashlab.kernels.fa2_exp2 import fa2_exp2_kernel
 from flashlab.operator.splits import choose_splits
 
-device = "cuda" if torch.cuda.is_available() else "cpu"
+device = kernel_device()
 
 
 def part(kernel, first, last):

@@ -19,11 +19,12 @@
 import flashlab  # first: it tells Triton where to run
 import torch
 
+from flashlab.triton_mode import kernel_device
 from flashlab_course import figures, gpt
 from flashlab_course.check import check
 from flashlab_course.lesson import compare, nearest, reveal, yours
 
-device = "cuda" if torch.cuda.is_available() else "cpu"
+device = kernel_device()
 torch.set_num_threads(1)                             # the matrices are small: a second thread would mostly wait for the first
 print(f"The models below train on {torch.cuda.get_device_name() if device == 'cuda' else 'one core of the CPU'}.")
 
