@@ -10,64 +10,44 @@ from itertools import zip_longest
 from flashlab.torch_internals import filled_with_nan
 from flashlab.triton_mode import import_triton, interpreted, why_no_kernels
 from flashlab_course import command
-from flashlab_course.check import (
-    diagnose,
-    form,
-    judge,
-    loading,
-    overview,
-    process,
-    progress,
-    runner,
-    say,
-    source,
-    stepping,
-    structure,
-    stubs,
-    where,
-)
+from flashlab_course.check import diagnose, form, loading, overview, process, progress, runner, say, source, stubs
 from flashlab_course.check.loading import Unusable
 from flashlab_course.check.report import CaseResult, Report
 
 CELL = "your cell"
 
 
-def check(name=None, fn=None, *, hint=False, debug=False):
+def check(name=None, fn=None, *, hint=False):
     """Check an exercise: the file exercises/<name>.py, or the function given. The start of a name will do; without one,
     your progress is shown.
 
-    hint=True adds one more hint at each call. debug=True then runs your function once more, on the smallest case that
-    fails, in this very process and under Python's debugger: it stops where the function raised an exception, else at
-    its first line. Otherwise your code runs in a process of its own, and cannot harm this one.
+    hint=True adds one more hint at each call. Your code runs in a process of its own, and cannot harm this one.
     The Report shows itself as a panel in a notebook; `report.passed` is the answer.
     """
     if process.inside:
         return Unusable("nested", "`check` was called by the code that it checks.").report(str(name))
     if name is None and fn is None:
         return overview.Overview.now()
-    return checked(name, fn, hint=hint, debug=debug)
+    return checked(name, fn, hint=hint)
 
 
-def checked(name, fn=None, *, hint=False, debug=False, terminal=False):
+def checked(name, fn=None, *, hint=False, terminal=False):
     """The Report of `check`, with progress and hints kept. terminal: the report names commands, not calls."""
     try:
-        exercise = form.exercise(overview.find(name))
-        report = _with_hints(exercise, fn, hint, terminal)
+        return _with_hints(form.exercise(overview.find(name)), fn, hint, terminal)
+    except Unusable as problem:
+        return problem.report(str(name))
     except Exception as error:
-        said = (f"The checker itself failed, with {type(error).__name__}: {runner.message_of(error)}. That is no "
-                "verdict on your answer. Restart the kernel (or Python) and check again.")
-        problem = error if isinstance(error, Unusable) else Unusable("checker_failed", said)
-        return problem.report(name if isinstance(name, str) else type(name).__name__)
-    if debug and report.cases:
-        stepping.step(exercise, loading.function_from_file(exercise)[0] if fn is None else fn, report)
-    return report
+        return Unusable("checker_failed", f"The checker itself failed, with {type(error).__name__}: {error}. That is "
+                                          "no verdict on your answer. Restart the kernel (or Python) and check again."
+                        ).report(str(name))
 
 
 def _with_hints(exercise, fn, hint, terminal):
     known, text = progress.of(exercise.name), stubs.present(exercise.name) if fn is None else None
     report = answer(exercise, fn, here=terminal)
-    hints = min(known["hints"] + (hint and not report.passed), len(exercise.hints))
     started = report.mistake != "not_implemented"
+    hints = min(known["hints"] + (hint and not report.passed), len(exercise.hints))
     file = stubs.digest(text) if text is not None else known["file"]
     lost = progress.update(exercise.name, passed=report.passed or known["passed"], tries=known["tries"] + started,
                            hints=hints, mistake=report.mistake or "", file="" if report.passed else file)
@@ -75,8 +55,8 @@ def _with_hints(exercise, fn, hint, terminal):
     if report.passed and terminal:                     # a notebook's panel has it folded in
         offers.append(f"One way to write it: `{command.line('check', exercise.name, '--solutions')}`")
     if not report.passed:
-        told = [f"Hint {n + 1} of {len(exercise.hints)}: {text}" for n, text in enumerate(exercise.hints[:hints])]
         again = report.mistake is not None and report.mistake == known["mistake"]
+        told = [f"Hint {n + 1} of {len(exercise.hints)}: {text}" for n, text in enumerate(exercise.hints[:hints])]
         report.hint = "\n".join(filter(None, [report.hint, report.remedy if hint or again else "", *told * hint]))
         if text is not None and known["file"] == file and started and not hint:      # the stub's report asks by itself
             offers.append("The file is the same as at the last check: is it saved?")
@@ -88,9 +68,7 @@ def _with_hints(exercise, fn, hint, terminal):
             mine = f'"{exercise.name}"' + (f", {exercise.function}" if fn is not None else "")
             start = ", from where they go wrong" if report.where else ""
             offers.append(f"To see your lines move{start}: `from flashlab_course.lesson import replay; replay({mine})`")
-    if lost:
-        offers.append(f"{lost}.")
-    report.offer = "\n".join(offers)
+    report.offer = "\n".join([*offers, *[f"{lost}."] * bool(lost)])
     return report
 
 
@@ -137,7 +115,7 @@ def _apart(exercise, fn, here):
     try:
         return process.apart(_answer, exercise.name, fn, imports=runner.slow_imports(exercise), here=here)
     except process.Lost as lost:
-        file = str(source.exercise_path(exercise.name)) if fn is None else runner.file_of(fn) or ""
+        file = str(source.exercise_path(exercise.name)) if fn is None else source.file_of(fn) or ""
         lines = [f"{place}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
                  for line, function in lost.lines(file)]
         raise Unusable(lost.kind, f"Your code could not be judged: {lost.text}. It ran in a process of its own, so "
@@ -163,11 +141,11 @@ def _examine(exercise, fn):
         raise _still_a_stub(exercise, text, place)
     for module in runner.slow_imports(exercise):
         importlib.import_module(module)
-    judged = diagnose.judge_all(exercise, fn, own_file=runner.file_of(fn))
+    judged = diagnose.judge_all(exercise, fn, own_file=source.file_of(fn))
     if judged[-1].problem is not None and judged[-1].problem.kind == "not_implemented":
         raise _still_a_stub(exercise, text, place)
     passed = all(k.passed for k in judged)
-    report = _passed(exercise, fn, judged) if passed else _failed(exercise, fn, judged, place)
+    report = _passed(exercise, fn, judged) if passed else say.failed(exercise, fn, judged, place)
     report.cases = [CaseResult(case.name, k and k.passed) for case, k in zip_longest(exercise.cases, judged)]
     return report
 
@@ -185,7 +163,7 @@ def _require_kernels(exercise):
 
 
 def _require_function(exercise, fn):
-    if not runner.is_callable(fn):
+    if not callable(source.inner(fn)):
         raise Unusable("wrong_type", f"`check` got {type(fn).__name__} where it needs the function "
                                      f"{exercise.function} itself: `check(\"{exercise.name}\", {exercise.function})`, "
                                      "without parentheses behind it.")
@@ -234,16 +212,3 @@ def _passed(exercise, fn, judged):
         said += (f"\nA GPU shows no stray load whose value is not used. The interpreter does: "
                  f"`TRITON_INTERPRET=1 {command.line('check', exercise.name)}`.")
     return Report(True, exercise.name, message=said, solution=exercise.parsed.answer())
-
-
-def _failed(exercise, fn, judged, place):
-    first = next(k for k in judged if not k.passed)
-    report = say.failed(exercise, fn, judged, place)
-    if (breach := structure.breach(judged)) and breach[1:] not in report.message:
-        report.message = f"{say.sentence(breach)}\n{report.message}"
-        report.hint = exercise.not_allowed
-    if first.wrong:
-        n, _, bound = first.wrong[0]
-        index = where.first_index(first.outcome.values[n], judge.expect(exercise, first.case).truth[n], bound)
-        report.where = first.case.name, exercise.outputs[n].name, index
-    return report

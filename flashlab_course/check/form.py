@@ -46,7 +46,7 @@ class Output:
 
 class Breach(Exception):
     """What the function did is against the rules: for an exercise's `call`, and for who watches. kind as in
-    runner.Problem; results: what it returned all the same."""
+    runner.Problem; results: what it returned, where all that is wrong is that it changed its inputs."""
 
     def __init__(self, kind, text, results=None):
         super().__init__(text)

@@ -16,7 +16,6 @@ from flashlab_course.check.runner import Outcome, Problem, run
 TENTH = 0.1
 SLACK = 4                      # a result may be off by this many times the solution's own rounding error
 SANE = 0.02                    # the solution's own rounding, at most, relative to the result: 16-bit results come close
-RIGHT_NUMBERS = ("changed_inputs",)    # problems of answers that have results to compare
 # letters of a message that are compared: these name the learner's own lines
 GIST = {"SRAMOverflow": 40, "MemoryModelError": 40}
 # two wrong answers are the same if they are this much closer to each other than to the truth
@@ -40,8 +39,6 @@ class Judged:
     outcome: Outcome
     problem: Problem | None = None         # no result that could be compared
     wrong: list = field(default_factory=list)    # (output's number, error, bound)
-    # the same, of an answer whose problem is not its numbers: it changed its inputs
-    beside: list = field(default_factory=list)
     structure: list = field(default_factory=list)    # of structure.Finding
 
     @property
@@ -73,7 +70,7 @@ def expected_of(exercise, case, inputs):
     else:
         truth = run(exercise, exercise.solution(), doubled(inputs), limit=60).values
     truth = truth if isinstance(truth, tuple) else (truth,)
-    if not all(error_of(mine, true) <= SANE * max(_largest(true), 1e-3)         # zeros may be off by a rounding
+    if not all(error_of(mine, true) <= SANE * max(largest(true), 1e-3)         # zeros may be off by a rounding
                for mine, true in zip(outcome.values, truth, strict=True)):
         raise RuntimeError(f"the solution of {exercise.name} is not what its truth says")
     bounds = tuple(_bound(exercise, case, mine, true) for mine, true in zip(outcome.values, truth, strict=True))
@@ -88,10 +85,10 @@ def _bound(exercise, case, mine, true):
     eps = torch.finfo(mine.dtype).eps if mine.dtype.is_floating_point else 0.0
     # 16-bit results: their one rounding is in the solution's own error
     units = min(case.units, 4) if eps > 1e-5 else case.units
-    return SLACK * distance(mine, true) + (units * eps + case.loose) * max(_largest(true), TENTH)
+    return SLACK * distance(mine, true) + (units * eps + case.loose) * max(largest(true), TENTH)
 
 
-def _largest(true):
+def largest(true):
     """The largest finite entry of a result."""
     finite = torch.as_tensor(true).double().abs().nan_to_num(0, 0)
     return finite.max().item() if finite.numel() else 0.0
@@ -113,30 +110,21 @@ def judge(exercise, case, fn, *, own_file=None, inputs=None, expected=None, limi
     expected = expected or expect(exercise, case)
     outcome = run(exercise, fn, case.make() if inputs is None else inputs, own_file=own_file, limit=limit)
     judged = Judged(case, outcome, outcome.problem)
-    try:
-        _compare(exercise, judged, expected)
-    except Exception as error:                                 # a result of a kind that nobody thought of
-        judged.problem = Problem("unreadable", f"its result could not be compared ({type(error).__name__}: {error})")
+    _compare(exercise, judged, expected)
     return judged
 
 
 def _compare(exercise, judged, expected):
     outcome = judged.outcome
-    if judged.problem is None or judged.problem.kind in RIGHT_NUMBERS:
+    if judged.problem is None:
         mine = expected.outcome.values
         outcome.values = (*map(_plain, outcome.values, mine), *outcome.values[len(mine):])
-        breach = _contract(exercise, outcome, expected.outcome)
-        wrong = _wrong(outcome, expected) if breach is None else []
-        judged.wrong, judged.beside = (wrong, []) if judged.problem is None else ([], wrong)
-        judged.problem = breach or judged.problem
-    if judged.problem is None or judged.problem.kind in RIGHT_NUMBERS:
+        judged.problem = _contract(exercise, outcome, expected.outcome)
+    if judged.problem is None:
+        judged.wrong = [(n, error, bound) for n, (value, truth, bound) in
+                        enumerate(zip(outcome.values, expected.truth, expected.bounds, strict=True))
+                        if not (error := error_of(value, truth)) <= bound]
         judged.structure = structure.findings(exercise, outcome, expected.outcome, not judged.wrong)
-
-
-def _wrong(outcome, expected):
-    return [(n, error, bound) for n, (value, truth, bound) in
-            enumerate(zip(outcome.values, expected.truth, expected.bounds, strict=True))
-            if not (error := error_of(value, truth)) <= bound]
 
 
 def error_of(value, truth):

@@ -1,15 +1,16 @@
 """The Report of an answer that fails: what was done, where it shows, what to look at, and the case to try it on."""
 
 import re
-from dataclasses import replace
 
 import torch
 
-from flashlab_course.check import diagnose, failing, judge, line, raised, runner, special, structure, where
+from flashlab_course.check import diagnose, failing, judge, line, raised, source, structure, where
+from flashlab_course.check.cases import WEAK, in_order
 from flashlab_course.check.report import Report
 
 PRINTED_LINES = 12
 SHAPES = ("wrong_type", "wrong_shape", "wrong_dtype")
+OF_MEMORY = ("SRAMOverflow", "MemoryModelError")
 A_NAME = re.compile(r"(alpha|beta)\b|\w\b(?<!a)|\w*[A-Z_\d(.]")     # keeps its letters at the start of a sentence
 
 
@@ -17,69 +18,88 @@ def failed(exercise, fn, judged, place):
     """The Report: the cause, the line where it shows, which cases fail, one number. place: "your cell", or the file."""
     first = next(k for k in judged if not k.passed)
     diagnosis = diagnose.name_mistake(exercise, judged)
-    if first.problem is not None and not diagnosis.name and (numbers := _numbers_alone(judged)):
-        return _and_the_numbers(first, failed(exercise, fn, numbers, place))
-    shown = first.wrong if first.problem is None else first.problem.kind in SHAPES
-    locate = shown and not first.structure and not diagnosis.exchanged
-    found = line.first_wrong(exercise, fn, judged, runner.file_of(fn)) if locate else None
+    found = _line(exercise, fn, judged, first) if not diagnosis.exchanged else None
     texts = [_named(diagnosis), *_shown(exercise, fn, judged, first, diagnosis, found)]
-    points = first.only_structure
-    against = points or first.problem is not None and first.problem.kind == "autograd"
-    name = first.problem.kind if first.problem is not None else first.structure[0].name if points else None
-    return Report(False, exercise.name, mistake=diagnosis.name or name,
-                  message="\n".join(text.strip() for text in texts if text.strip()),
-                  remedy=" ".join(sentence(f"Look at {look}") for look in {m.look: 0 for m in diagnosis.mistakes}),
-                  hint=exercise.not_allowed if against and not diagnosis.name else "",
-                  trace=_trace(first.problem, place), printed=_printed(first), line=found and (found.line, found.turn),
-                  snippet=failing.lines(exercise, first.case))
-
-
-def _numbers_alone(judged):
-    """The cases as if no input had been changed, where an answer did that and its numbers are wrong too; else []."""
-    alone = [replace(k, problem=None, wrong=k.beside, beside=[]) if k.problem and k.problem.kind in judge.RIGHT_NUMBERS
-             else k for k in judged]
-    return alone if any(k.wrong for k in alone) and all(k.problem is None for k in alone) else []
-
-
-def _and_the_numbers(first, report):
-    """The report on the numbers, after what the answer did to its inputs."""
-    said = sentence(f"In “{first.case}” {first.problem.text}")
-    report.message = f"{said} Beside that, numbers are wrong.\n{report.message}"
-    report.mistake = " + ".join(filter(None, [first.problem.kind, report.mistake]))
+    rule = structure.breach(judged)
+    if rule and not any(rule[1:] in text for text in texts):
+        texts = [sentence(rule), *texts]
+    against = first.only_structure or first.problem is not None and first.problem.kind == "autograd"
+    report = Report(False, exercise.name, mistake=_name(exercise, first, diagnosis),
+                    message="\n".join(text.strip() for text in texts if text.strip()),
+                    remedy=" ".join(sentence(f"Look at {look}") for look in {m.look: 0 for m in diagnosis.mistakes}),
+                    hint=exercise.not_allowed if rule or against and not diagnosis.name else "",
+                    trace=_trace(first.problem, place), printed=_printed(first),
+                    line=found and (found.line, found.turn), snippet=failing.lines(exercise, first.case))
+    if first.wrong:
+        n, _, bound = first.wrong[0]
+        index = where.first_index(first.outcome.values[n], judge.expect(exercise, first.case).truth[n], bound)
+        report.where = first.case.name, exercise.outputs[n].name, index
     return report
 
 
+def _name(exercise, first, diagnosis):
+    """What the report calls it: the known mistakes, changed inputs beside them, or a plain problem; None without."""
+    if first.problem is not None or first.only_structure:
+        return diagnosis.name or (first.problem or first.structure[0]).kind
+    alone = diagnosis.name and "changed" in diagnose.outcome(exercise, diagnosis.mistakes, first.case).outcome.facts
+    names = ["changed_inputs"] if "changed" in first.outcome.facts and not alone else []
+    return " + ".join([*names, *filter(None, [diagnosis.name])]) or None
+
+
+def _line(exercise, fn, judged, first):
+    """The line.Place where it goes wrong, if a number is wrong and nothing else explains it."""
+    shown = first.wrong if first.problem is None else first.problem.kind in SHAPES
+    explained = [finding for finding in first.structure if finding.kind != "changed_inputs"]
+    return line.first_wrong(exercise, fn, judged, source.file_of(fn)) if shown and not explained else None
+
+
 def _named(diagnosis):
-    said = " ".join(sentence(m.what) for m in diagnosis.mistakes)
-    if len(diagnosis.mistakes) > 1:
-        return f"Two mistakes at once give these numbers. {said}"
+    said = [m.what for m in diagnosis.mistakes]
+    if len(said) > 1:
+        return f"Two mistakes at once give these numbers. {' '.join(map(sentence, said))}"
     if diagnosis.partly:                               # no more than that is known
-        return f"Most likely: {said} That explains the smallest failing case exactly, but not all of them."
-    return said
+        return f"Most likely {said[0]}. That explains the smallest failing case exactly, but not all of them."
+    return " ".join(map(sentence, said))
 
 
 def _shown(exercise, fn, judged, first, diagnosis, found):
     """Where it shows and in which cases: true whether or not the mistake is known."""
-    right = special.numbers_are_right(judged)
+    right = not any(k.wrong or k.problem and k.problem.error not in OF_MEMORY for k in judged)
+    fails = f"It fails in the case “{first.case}”."
     if first.only_structure and (right or not diagnosis.name):
-        later = "" if right else " Later cases have wrong numbers as well."
-        return [*_findings(first), f"It fails in the case “{first.case}”.{later}"]
-    if right and first.problem is not None:
-        return [sentence(f"The numbers are right, but {first.problem.text}"), f"It fails in the case “{first.case}”.",
+        return [*_findings(first), fails + (" Later cases have wrong numbers as well." if not right else "")]
+    if right and first.problem is not None and judged[0].problem is None:
+        return [sentence(f"The numbers are right, but {first.problem.text}"), fails,
                 sentence(raised.meaning(first.problem))]
     said = []
     if found is not None:                              # beside a known mistake in few words
         shows = f"It {'first shows' if found.first else 'shows'} in line {found.line}, `{found.code}`."
         said.append(shows if diagnosis.name else str(found))
-    said.append(special.special(judged))
+    said.append(which_cases(judged))
     if first.problem is not None:
         said += _of_problem(exercise, first, judged)
     elif first.wrong:
         said[-1] += f" In “{first.case}” {where.first_wrong(exercise, first, judge.expect(exercise, first.case))}."
         said.append(where.outputs(exercise, [k for k in judged if not k.passed]))
         if not diagnosis.name:
-            said += [where.from_key_block(exercise, first, fn), *map(sentence, diagnosis.said)]
+            said += [where.from_key_block(exercise, first, fn), *map(sentence, where.looks(exercise, first))]
     return _findings(first, named=bool(diagnosis.name) and not diagnosis.partly) + said
+
+
+def which_cases(judged):
+    """A sentence on which cases fail. It names a feature only if exactly the cases that have it fail."""
+    failing = [k for k in judged if not k.passed]
+    kinds = {k.problem.kind if k.problem is not None else "" for k in failing}
+    # no numbers: not called wrong
+    known = {"raised": "An error", "timeout": "Stopped", "autograd": "Against the rules"}
+    what = known.get(kinds.pop(), "Wrong") if len(kinds) == 1 else "Wrong"
+    if len(failing) == len(judged):
+        return f"{what} in every case."
+    shared = frozenset.intersection(*(k.case.features for k in failing))
+    found = in_order(shared.difference(*(k.case.features for k in judged if k.passed)))
+    if found and (found[0] not in WEAK or len(found) == 1):            # several weak ones tell nothing
+        return f"{what} in every case with {found[0]}; all other cases are right."
+    return f"{what} in {len(failing)} of {len(judged)} cases."
 
 
 def _findings(judged, named=False):
@@ -106,7 +126,7 @@ def _numbers_fit(exercise, judged, rounding=2e-3):
     expected, values = judge.expect(exercise, judged.case), judged.outcome.values
     try:
         return all(judge.distance(torch.as_tensor(x).reshape(torch.as_tensor(y).shape), y)
-                   <= max(bound, rounding * float(torch.as_tensor(y).abs().nan_to_num(0, 0, 0).max()))
+                   <= max(bound, rounding * judge.largest(y))
                    for x, y, bound in zip(values, expected.truth, expected.bounds, strict=True))
     except Exception:                                  # other lengths, strings, sparse tensors, anything
         return False
@@ -126,5 +146,5 @@ def _trace(problem, place):
 
 def _printed(judged):
     lines = judged.outcome.printed.splitlines()
-    more = [f"... and {len(lines) - PRINTED_LINES} lines more"] if len(lines) > PRINTED_LINES else []
+    more = [f"... and {len(lines) - PRINTED_LINES} more lines"] if len(lines) > PRINTED_LINES else []
     return "\n".join([line[:160] for line in lines[:PRINTED_LINES]] + more)

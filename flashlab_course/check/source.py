@@ -22,6 +22,7 @@ import cloudpickle
 
 import flashlab
 
+LOADED = "flashlab_exercise"   # the package that a text's module seems to be from
 MY = "my"                      # the folder of the learner's own copies, beside what git knows
 MARKER = re.compile(r"^ *# ?(>>+|<<+)", re.MULTILINE)
 REGION = re.compile(r"^(?P<indent> *)# >>> your turn: (?P<task>\S.*)\n(?P<code>(?:(?! *# ?(?:>>|<<)).*\n)+) *# <<<$",
@@ -150,7 +151,7 @@ def load_text(text, title, path=None):
     linecache.checkcache(filename)
     if path is None:
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    module = types.ModuleType(f"flashlab_exercise.{re.sub(r'[^A-Za-z0-9]+', '_', title)}")
+    module = types.ModuleType(f"{LOADED}.{re.sub(r'[^A-Za-z0-9]+', '_', title)}")
     module.__file__ = filename
     sys.modules[module.__name__] = module             # dataclasses and pickle look their module up
     cloudpickle.register_pickle_by_value(module)      # which no other process can import
@@ -158,10 +159,22 @@ def load_text(text, title, path=None):
     return module.__dict__
 
 
+def inner(thing):
+    """The function inside a Triton kernel or a wrapper, else the thing itself."""
+    while callable(part := inspect.getattr_static(thing, "fn", inspect.getattr_static(thing, "__wrapped__", None))):
+        thing = part
+    return thing
+
+
+def file_of(fn):
+    """The file or cell that a function was written in; None for what has no code of its own."""
+    return getattr(getattr(inner(fn), "__code__", None), "co_filename", None)
+
+
 def of(fn):
     """The text of a function or Triton kernel, "" where Python does not have it."""
     try:
-        return inspect.getsource(getattr(fn, "fn", fn))
+        return inspect.getsource(inner(fn))
     except (OSError, TypeError):
         return ""
 

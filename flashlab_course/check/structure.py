@@ -9,7 +9,7 @@ USUAL = " are usual"                   # ends what is said of a tensor of which 
 class Finding(NamedTuple):
     """One breach of what the exercise asks for. `text` follows "The numbers are right, but"."""
 
-    name: str
+    kind: str
     text: str
 
 
@@ -17,15 +17,16 @@ def findings(exercise, outcome, right, numbers_right):
     """Every Finding on one case, breaches of a rule first: they explain the rest. right: the solution's outcome on it;
     its facts are what is needed."""
     facts, right = outcome.facts, right.facts
-    rules = sorted(map(Finding._make, facts.get("broken", {}).items()), key=lambda rule: rule.name != "ready_answer")
+    rules = sorted(map(Finding._make, facts.get("broken", {}).items()), key=lambda rule: rule.kind != "ready_answer")
+    changed = [Finding("changed_inputs", facts["changed"])] if "changed" in facts else []
     if right.get("programs") and not facts.get("programs"):
         wanted = " and ".join(exercise.writes) or exercise.outputs[0].name
-        return [*(rule for rule in rules if rule.name == "ready_answer"),
+        return [*(rule for rule in rules if rule.kind == "ready_answer"),
                 Finding("no_launch", f"no kernel was launched, so none computed {wanted}")]
     if rules and "moved" in facts and not any(facts["moved"][name][0] for name in exercise.reads):
         by = rules[0].text.replace("computed part of it", "computed them")
         return [rules[0]._replace(text=f"{by}; your kernel only copies the result")]
-    return [*rules, *_stored(facts), *_programs(facts, right), *_traffic(facts, right, numbers_right)]
+    return [*rules, *changed, *_stored(facts), *_programs(facts, right), *_traffic(facts, right, numbers_right)]
 
 
 def in_words(judged, named=False):
@@ -35,8 +36,8 @@ def in_words(judged, named=False):
     """
     said = [finding.text for finding in judged.structure if not (named and finding.text.endswith(USUAL))]
     if not judged.only_structure:
-        strays = [finding.text for finding in judged.structure if finding.name.startswith("stray")]
-        return [] if breach([judged]) else strays[:1] if named else said[:1]
+        shown = [one.text for one in judged.structure if one.kind.startswith(("stray", "changed"))]
+        return [] if breach([judged]) else shown[:1] if named else said[:1]
     if not said:
         return []
     return [f"the numbers are right, but {said[0]}", *said[1:1 if named or breach([judged]) else 2]]
@@ -141,7 +142,7 @@ def _moved(name, verb, got, wanted, less, sure):
 def agree(a, b):
     """Did two Judged break the same rules? Traffic counts to the byte where nothing else tells mistakes apart."""
     counted = ["eager", "programs", "overwritten", "repeated"]
-    counted += ["moved"] * ("needed" not in a.outcome.facts or not a.wrong)
+    counted += ["moved"] * ("needed" not in a.outcome.facts or not a.wrong) + ["changed"] * (not a.wrong)
 
     def seen(facts):
         return [*map(facts.get, counted), *(set(facts.get(key, ())) for key in ("stray", "broken", "missed"))]

@@ -62,6 +62,27 @@ def _numbers(x, y):
 
 # ---- which outputs, which rows
 
+def looks(exercise, judged):
+    """Sentences on what the wrong results of a case look like: NaN, zeros, or wrong in one part only."""
+    truth, sizes, said = judge.expect(exercise, judged.case).truth, judged.case.sizes, []
+    for n, _, bound in judged.wrong:
+        output, x, y = exercise.outputs[n], judged.outcome.values[n], truth[n]
+        if not isinstance(y, torch.Tensor) or not x.is_floating_point():
+            continue
+        wrong, odd = wrong_entries(x, y, bound), ~x.isfinite() & y.isfinite()
+        if odd.any():
+            infinite = "−inf" if (x[odd] == -math.inf).all() else "infinite"
+            unwritten = " or was never written" if exercise.triton or exercise.sram_bytes else ""
+            what = f"NaN{unwritten}" if x[odd].isnan().any() else infinite
+            place = "every entry" if odd.all() else part(output.axes or ("row",), odd, sizes)
+            said.append(f"{output.name} is {what} in {place}")
+        elif (x == 0).all():
+            said.append(f"{output.name} is 0 everywhere")
+        elif not wrong.all():
+            said.append(f"{output.name} is wrong only in {part(output.axes, wrong, sizes)}")
+    return said
+
+
 def outputs(exercise, failing):
     """"O is right; dQ and dK are wrong", where there are several outputs and some of them are right.
 
@@ -79,11 +100,6 @@ def _are(names):
 
 def listing(names):
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def region(name, axes, wrong, sizes):
-    """Which part of an output is wrong, if it is a part. wrong: a bool tensor."""
-    return "" if not wrong.any() or wrong.all() else f"{name} is wrong only in {part(axes, wrong, sizes)}"
 
 
 def part(axes, entries, sizes):
