@@ -145,7 +145,7 @@ def _examine(exercise, fn):
     if judged[-1].problem is not None and judged[-1].problem.kind == "not_implemented":
         raise _still_a_stub(exercise, text, place)
     passed = all(k.passed for k in judged)
-    report = _passed(exercise, fn, judged) if passed else say.failed(exercise, fn, judged, place)
+    report = _passed(exercise, fn, judged) if passed else say.failure(exercise, fn, judged, place)
     report.cases = [CaseResult(case.name, k and k.passed) for case, k in zip_longest(exercise.cases, judged)]
     return report
 

@@ -1,6 +1,7 @@
-"""python -m flashlab check [--hint | --watch | --debug | --reset | --solutions] [EX ...]"""
+"""python -m flashlab check [--hint | --watch | --reset | --solutions] [EX ...]"""
 
 import argparse
+import sys
 import textwrap
 from time import sleep
 
@@ -10,7 +11,6 @@ from flashlab_course.check import checker, form, overview, progress, source, stu
 PAUSE = 0.3                    # seconds between two looks at a file that is watched
 WAYS = {"hint": "show one hint more at each call",
         "watch": "check whenever the file is saved; after a pass, the next exercise",
-        "debug": "step through the smallest case that fails, with Python's debugger",
         "reset": "restore the stub; your version is kept beside it",
         "solutions": "show the solution of the exercises that you have passed"}
 
@@ -27,25 +27,22 @@ def main(argv=None):
     args = parser.parse_args(argv)
     try:
         names = [name for text in args.exercises for name in overview.matches(text)]
-        return _run(parser, args.way, names, one_each=len(names) == len(args.exercises))
+        return _run(args.way, names, bool(names) and len(names) == len(args.exercises))
     except (source.SourceError, checker.Unusable) as error:
-        parser.error(str(error))
+        print(error, file=sys.stderr)
+        return 1
 
 
-def _run(parser, way, names, one_each):
+def _run(way, names, one_each):
     if way == "solutions":
         return show_solutions(names)
-    if way == "watch" and not names:
-        return watch(overview.Overview.now().next)
-    if way is not None and not (names and one_each):
-        parser.error(f"--{way} needs the name of an exercise: {', '.join(names) or overview.Overview.now().next}?")
-    if way in ("watch", "debug"):
-        if len(names) > 1:
-            parser.error(f"--{way} takes one exercise: {', '.join(names)}?")
-        return watch(*names) if way == "watch" else debug(*names)
-    if way == "reset":
-        return reset(names)
-    return check_these(names, way == "hint") if names and one_each else show_overview(names)
+    if way == "watch":
+        return watch(names[0] if names else overview.Overview.now().next)
+    if way is None and not one_each:
+        return show_overview(names)
+    if not one_each:
+        raise source.SourceError(f"--{way} needs the name of an exercise: {', '.join(names) or form.names()[0]}?")
+    return reset(names) if way == "reset" else check_these(names, way == "hint")
 
 
 def check_these(names, hint):
@@ -58,25 +55,16 @@ def show_overview(names=()):
     """Every exercise, or these, with its state; those begun are checked. Not begun is no failure."""
     failed = []
     print(overview.HEADING)
-    rows = {name: overview.row_text(name, state) for name, state in overview.Overview.now(names).states.items()}
-    for name, row in rows.items():
+    for name, state in overview.Overview.now(names).states.items():
         if stubs.own_text(name) is not None:
             report = checker.checked(name, terminal=True)
             state = overview.PASSED if report else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report else [report]
-            row = overview.row_text(name, state)
-        print(row, flush=True)
+        print(overview.row_text(name, state), flush=True)
     for report in failed:
         print(f"\n{report}")
     print(f"\n{overview.Overview.now(names).last_line()}")
     return 1 if failed else 0
-
-
-def debug(name):
-    report = checker.checked(name, debug=True, terminal=True)
-    if not report.cases:                                   # nothing ran that the debugger could have stepped through
-        print(report)
-    return 0 if report else 1
 
 
 def watch(name):
@@ -91,7 +79,7 @@ def watch(name):
             report, seen = checker.checked(name, terminal=True), text
             print(f"\n{'─' * 100}\n{report}", flush=True)
             if report.passed:
-                name, seen = overview.after(name), ()
+                name, seen = overview.Overview.now().next, ()
                 print(f"\nNext: {name}" if name else "", flush=True)
             else:
                 print(f"\nWaiting for {source.shown_path(name)} to be saved. Ctrl-C ends it.", flush=True)

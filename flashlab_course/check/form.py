@@ -96,7 +96,6 @@ class Exercise:
     traffic: Callable | None = None      # Triton: (**inputs) -> {tensor: (elements loaded, elements stored)}
     fewer: Callable | None = None        # (**inputs) -> may a right answer move less than that, or than the solution?
     after: list = field(default_factory=list)    # (exercise, fn) -> (Mistake, what was seen): what no case shows
-    terms: Callable | None = None        # (**inputs) -> {name: number}: what a wrong whole number may be off by
     ints_only: bool = False              # the answers are whole numbers: compared exactly
     seconds: float = 3                   # per case
     show: Callable | None = None         # (fn, **inputs): a call on modelled memory for the player

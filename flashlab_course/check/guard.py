@@ -155,7 +155,7 @@ class Guard:
         """What was seen: how much moved, stray accesses, what was overwritten beside the tensors, what no kernel
         stored."""
         facts = {"programs": self.traffic.programs, "grids": self.grids, "stray": self.stray}
-        facts |= {"overwritten": {}, "missed": {}, "by_others": {}}
+        facts |= {"overwritten": {}, "missed": {}}
         for name, sea in self.seas.items():
             changed = (sea.bits.cpu() != sea.pattern).numpy()
             outside = (changed & ~sea.inside).nonzero()[0]
@@ -164,10 +164,8 @@ class Guard:
                 self.stray.setdefault(("store", name), (sea.where(outside[0]), None))
             if name in self.writes:
                 left = sea.inside & ~(sea.by[:, 0] >= 0 if self.interpreted else changed)
-                for key, elements in (("missed", left & ~changed), ("by_others", left & changed)):
-                    if elements.any():
-                        first = sea.at(elements.nonzero()[0][0])
-                        facts[key][name] = int(elements.sum()), int(sea.inside.sum()), first
+                if left.any():
+                    facts["missed"][name] = int(left.sum()), int(sea.inside.sum()), sea.at(left.nonzero()[0][0])
         if self.interpreted:
             facts |= {"moved": {name: (self.traffic.read[name], self.traffic.written[name]) for name in self.seas},
                       "largest": self.traffic.largest, "atomic": self.traffic.atomic,

@@ -133,7 +133,7 @@ def error_of(value, truth):
 
 
 def _contract(exercise, outcome, right):
-    """Number, type, shape and dtype of the results, as the solution has them."""
+    """The Problem with the number, type, shape or dtype of the results, which are to be the solution's; or None."""
     names = [output.name for output in exercise.outputs]
     listing = f"({', '.join(names)})" if len(names) > 1 else names[0]
     container = outcome.facts.get("container")
@@ -143,10 +143,8 @@ def _contract(exercise, outcome, right):
     if len(outcome.values) != len(names) or several and len(names) == 1:
         got = f"a {container} of {len(outcome.values)}" if several else f"one {container}"
         return Problem("wrong_type", f"it returned {got}; {listing} was expected")
-    for name, value, mine in zip(names, outcome.values, right.values, strict=True):
-        if problem := _contract_of_one(exercise, name, value, mine):
-            return problem
-    return None
+    found = (_contract_of_one(exercise, *three) for three in zip(names, outcome.values, right.values, strict=True))
+    return next(filter(None, found), None)
 
 
 def _plain(value, mine):
@@ -161,36 +159,21 @@ def _plain(value, mine):
 
 
 def _contract_of_one(exercise, name, value, mine):
-    expected = ""
-    if isinstance(mine, torch.Tensor):
-        if not isinstance(value, torch.Tensor):
-            expected = "a torch.Tensor"
-        elif value.layout != mine.layout or value.device != mine.device:
-            return Problem("wrong_type", f"{name} is a {_short(value.layout)} tensor on the device {value.device}; an "
-                                         f"ordinary one on {mine.device} was expected")
-        elif value.shape != mine.shape:
-            return Problem("wrong_shape", f"{name} has shape {tuple(value.shape)}; {tuple(mine.shape)} was expected")
-        elif value.dtype != mine.dtype:
-            return Problem("wrong_dtype", f"{name} has dtype {_short(value.dtype)}; {_short(mine.dtype)} was expected")
-    elif type(mine) is int:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            expected = "a Python number"
-        elif exercise.ints_only and not isinstance(value, int):
-            expected = "a whole number (`//` divides whole numbers, `/` makes floats)"
-    elif type(value) is not type(mine):
-        expected = f"a {type(mine).__name__}"
-    return Problem("wrong_type", f"{name} is {_describe(value)}; {expected} was expected") if expected else None
-
-
-def _short(dtype):
-    return str(dtype).removeprefix("torch.")
-
-
-def _describe(value):
-    try:
-        return f"{reprlib.repr(value)} ({type(value).__name__})"
-    except Exception:                                  # a learner's own __repr__, or an int of 5000 digits
-        return f"an object that cannot be printed ({type(value).__name__})"
+    if isinstance(mine, torch.Tensor) and isinstance(value, torch.Tensor):
+        for what, kind in (("layout", "wrong_type"), ("device", "wrong_type"), ("shape", "wrong_shape"),
+                           ("dtype", "wrong_dtype")):
+            got, asked = getattr(value, what), getattr(mine, what)
+            if got != asked:
+                got, asked = (tuple(one) if what == "shape" else str(one).removeprefix("torch.")
+                              for one in (got, asked))
+                return Problem(kind, f"{name} has {what} {got}; {asked} was expected")
+        return None
+    expected = {torch.Tensor: "a torch.Tensor", int: "a whole number (`//` divides whole numbers, `/` makes floats)"}
+    kinds = (int, float) if type(mine) is int and not exercise.ints_only else type(mine)
+    if isinstance(value, kinds) and isinstance(value, bool) == isinstance(mine, bool):
+        return None
+    return Problem("wrong_type", f"{name} is {reprlib.repr(value)} ({type(value).__name__}); "
+                                 f"{expected.get(type(mine), f'a {type(mine).__name__}')} was expected")
 
 
 # ---- the same answer?

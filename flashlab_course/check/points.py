@@ -1,4 +1,4 @@
-"""The "Not allowed" of a stub, checked on what a learner's function names, and on what it does on the way to its result.
+"""The "Not allowed" of a stub, checked on what a learner's function names and on the operations that it runs.
 
 `watched` fills outcome.facts: what an exercise on modelled memory moved, which rules were broken, how many threads ran.
 """
@@ -135,13 +135,13 @@ def _reached(fn):
     codes, things, todo = [], [], [fn]
     while todo:
         thing = source.inner(todo.pop())
-        if any(thing is known for known in things):
+        if any(thing is known for known in things) or not isinstance(thing, (FunctionType, ModuleType, type)):
             continue
         things.append(thing)
-        if not things[1:] or (getattr(thing, "__module__", None) or "").startswith(("__main__", source.LOADED)):
+        if not things[1:] or _module(thing).startswith(("__main__", source.LOADED)):
             if isinstance(thing, type):
                 todo += [getattr(thing, name) for name in vars(thing)]
-            elif isinstance(thing, FunctionType):
+            elif not isinstance(thing, ModuleType):
                 mine = [thing.__code__]
                 for code in mine:
                     mine += [const for const in code.co_consts if isinstance(const, CodeType)]
@@ -164,7 +164,7 @@ def _module(thing):
     path = Path(thing.__code__.co_filename if isinstance(thing, FunctionType) else "")
     if path.parent.name == "solutions" and not path.name.endswith(form.KNOWN):
         return f"solutions.{path.stem}"
-    return thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None) or ""
+    return thing.__name__ if isinstance(thing, ModuleType) else thing.__module__ or ""
 
 
 # ---- every operation of PyTorch

@@ -14,7 +14,7 @@ OF_MEMORY = ("SRAMOverflow", "MemoryModelError")
 A_NAME = re.compile(r"(alpha|beta)\b|\w\b(?<!a)|\w*[A-Z_\d(.]")     # keeps its letters at the start of a sentence
 
 
-def failed(exercise, fn, judged, place):
+def failure(exercise, fn, judged, place):
     """The Report: the cause, the line where it shows, which cases fail, one number. place: "your cell", or the file."""
     first = next(k for k in judged if not k.passed)
     diagnosis = diagnose.name_mistake(exercise, judged)
@@ -23,7 +23,8 @@ def failed(exercise, fn, judged, place):
     rule = structure.breach(judged)
     if rule and not any(rule[1:] in text for text in texts):
         texts = [sentence(rule), *texts]
-    against = first.only_structure or first.problem is not None and first.problem.kind == "autograd"
+    against = (first.only_structure and first.structure[0].kind != "changed_inputs"
+               or first.problem is not None and first.problem.kind == "autograd")
     report = Report(False, exercise.name, mistake=_name(exercise, first, diagnosis),
                     message="\n".join(text.strip() for text in texts if text.strip()),
                     remedy=" ".join(sentence(f"Look at {look}") for look in {m.look: 0 for m in diagnosis.mistakes}),
@@ -80,26 +81,27 @@ def _shown(exercise, fn, judged, first, diagnosis, found):
         said += _of_problem(exercise, first, judged)
     elif first.wrong:
         said[-1] += f" In “{first.case}” {where.first_wrong(exercise, first, judge.expect(exercise, first.case))}."
-        said.append(where.outputs(exercise, [k for k in judged if not k.passed]))
+        failed = [k for k in judged if not k.passed]
+        said.append(where.outputs(exercise, failed))
         if not diagnosis.name:
-            said += [where.from_key_block(exercise, first, fn), *map(sentence, where.looks(exercise, first))]
+            said += [where.from_key_block(exercise, first, fn), *map(sentence, where.looks(exercise, failed))]
     return _findings(first, named=bool(diagnosis.name) and not diagnosis.partly) + said
 
 
 def which_cases(judged):
     """A sentence on which cases fail. It names a feature only if exactly the cases that have it fail."""
-    failing = [k for k in judged if not k.passed]
-    kinds = {k.problem.kind if k.problem is not None else "" for k in failing}
+    failed = [k for k in judged if not k.passed]
+    kinds = {k.problem.kind if k.problem is not None else "" for k in failed}
     # no numbers: not called wrong
     known = {"raised": "An error", "timeout": "Stopped", "autograd": "Against the rules"}
     what = known.get(kinds.pop(), "Wrong") if len(kinds) == 1 else "Wrong"
-    if len(failing) == len(judged):
+    if len(failed) == len(judged):
         return f"{what} in every case."
-    shared = frozenset.intersection(*(k.case.features for k in failing))
+    shared = frozenset.intersection(*(k.case.features for k in failed))
     found = in_order(shared.difference(*(k.case.features for k in judged if k.passed)))
     if found and (found[0] not in WEAK or len(found) == 1):            # several weak ones tell nothing
         return f"{what} in every case with {found[0]}; all other cases are right."
-    return f"{what} in {len(failing)} of {len(judged)} cases."
+    return f"{what} in {len(failed)} of {len(judged)} cases."
 
 
 def _findings(judged, named=False):

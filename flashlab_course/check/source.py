@@ -1,5 +1,4 @@
-"""Reading solutions/: the marked regions, the stub made from them, wrong versions made from them, and loading a file
-afresh.
+"""Reading solutions/: the marked regions, the stub and the wrong versions made from them, and loading a file afresh.
 
     # >>> your turn: one line that says what to write
     ...the answer...
@@ -48,10 +47,8 @@ def root():
     for folder in (said,) if said else (Path(flashlab.__file__).parent.parent, ".", ".."):
         if (Path(folder) / "solutions").is_dir():
             return Path(folder).absolute()
-    if said:
-        raise SourceError(f"FLASHLAB_ROOT must name a folder that holds solutions/, got {said!r}")
-    raise SourceError("no folder solutions/ beside the package or where you are: work in a clone of the repository, "
-                      "or set FLASHLAB_ROOT to one")
+    raise SourceError(f"no folder solutions/ in {said or 'the package, here or above'}: work in a clone of the "
+                      "repository, or set FLASHLAB_ROOT to one")
 
 
 def solution_path(name):
@@ -59,13 +56,7 @@ def solution_path(name):
 
 
 def solution_text(name):
-    """What solutions/<name>.py holds. Raises: SourceError that says how to bring it back"""
-    path = solution_path(name)
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path} could not be read: {getattr(error, 'strerror', None) or error}. "
-                          f"`git checkout {path}` brings it back") from None
+    return solution_path(name).read_text(encoding="utf-8")
 
 
 def exercise_path(name):

@@ -51,20 +51,14 @@ def breach(judged):
 # ---- where it was stored, and by whom
 
 def _stored(facts):
-    # a GPU shows only what is there in the end
-    how = "" if "moved" in facts else ", or stored as the NaN that lay there"
     verbs = {"load": "loaded", "store": "stored", "atomic": "updated"}
-    return [*(Finding(f"stray_{kind}", f"{f'program {program}' if program else 'a program'} {verbs[kind]} {where}")
-              for (kind, _), (where, program) in facts.get("stray", {}).items()),
-            *(Finding("not_stored",
-                      f"{missing} of the {total} elements of {name} were never stored{how}, the first {at}")
-              for name, (missing, total, at) in facts.get("missed", {}).items()),
-            *(Finding("stored_repeatedly",
-                      f"one store wrote {again} elements of {name} more than once: mask what does not exist")
-              for name, again in facts.get("repeated", {}).items()),
-            *(Finding("not_by_kernel",
-                      f"no kernel stored {missing} of the {total} elements of {name}, the first {at}")
-              for name, (missing, total, at) in facts.get("by_others", {}).items())]
+    said = [Finding(f"stray_{kind}", f"{f'program {program}' if program else 'a program'} {verbs[kind]} {where}")
+            for (kind, _), (where, program) in facts.get("stray", {}).items()]
+    said += [Finding("not_stored", f"no kernel stored {missing} of the {total} elements of {name}, the first {at}")
+             for name, (missing, total, at) in facts.get("missed", {}).items()]
+    return said + [Finding("stored_repeatedly",
+                           f"one store wrote {again} elements of {name} more than once: mask what does not exist")
+                   for name, again in facts.get("repeated", {}).items()]
 
 
 def _programs(facts, right):

@@ -1,4 +1,4 @@
-"""What the traffic exercises of chapter 07 share: truth from the memory model, cases, the terms of a formula."""
+"""What the traffic exercises of chapter 07 share: truth from the memory model, and cases."""
 
 import torch
 
@@ -12,17 +12,6 @@ def measured(rung, N_q, N_k, d, d_v, **tiles):
     with Memory(1024 * KiB) as mem:
         rung(Q, K, V, **tiles)
     return mem.read // 4, mem.written // 4
-
-
-def terms(N_q, N_k, d, d_v, B_r=None, B_c=None):
-    """Products that a traffic formula is made of, by name."""
-    found = {"N_q·N_k": N_q * N_k, "N_q·d": N_q * d, "N_k·d": N_k * d, "N_q·d_v": N_q * d_v, "N_k·d_v": N_k * d_v}
-    found |= {"N_q": N_q, "N_k": N_k}
-    if B_r:
-        T_r, T_c = -(-N_q // B_r), -(-N_k // B_c)
-        found |= {"T_c·N_q": T_c * N_q, "T_c·N_q·d": T_c * N_q * d, "T_c·N_q·d_v": T_c * N_q * d_v,
-                  "T_r·N_k": T_r * N_k, "T_r·N_k·d": T_r * N_k * d, "T_r·N_k·d_v": T_r * N_k * d_v}
-    return found
 
 
 def case(name, N_q, N_k, d, d_v, B_r=None, B_c=None):

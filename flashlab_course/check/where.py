@@ -62,11 +62,11 @@ def _numbers(x, y):
 
 # ---- which outputs, which rows
 
-def looks(exercise, judged):
-    """Sentences on what the wrong results of a case look like: NaN, zeros, or wrong in one part only."""
-    truth, sizes, said = judge.expect(exercise, judged.case).truth, judged.case.sizes, []
-    for n, _, bound in judged.wrong:
-        output, x, y = exercise.outputs[n], judged.outcome.values[n], truth[n]
+def looks(exercise, failing):
+    """Sentences on what each wrong result looks like in the first case of it: NaN, zeros, or wrong in one part only."""
+    said, firsts = [], {n: (k, bound) for k in reversed(failing) for n, _, bound in k.wrong}
+    for n, (k, bound) in sorted(firsts.items()):
+        output, x, y = exercise.outputs[n], k.outcome.values[n], judge.expect(exercise, k.case).truth[n]
         if not isinstance(y, torch.Tensor) or not x.is_floating_point():
             continue
         wrong, odd = wrong_entries(x, y, bound), ~x.isfinite() & y.isfinite()
@@ -74,12 +74,12 @@ def looks(exercise, judged):
             infinite = "−inf" if (x[odd] == -math.inf).all() else "infinite"
             unwritten = " or was never written" if exercise.triton or exercise.sram_bytes else ""
             what = f"NaN{unwritten}" if x[odd].isnan().any() else infinite
-            place = "every entry" if odd.all() else part(output.axes or ("row",), odd, sizes)
+            place = "every entry" if odd.all() else part(output.axes or ("row",), odd)
             said.append(f"{output.name} is {what} in {place}")
         elif (x == 0).all():
-            said.append(f"{output.name} is 0 everywhere")
+            said.append(f"{output.name} is 0 everywhere in that case")
         elif not wrong.all():
-            said.append(f"{output.name} is wrong only in {part(output.axes, wrong, sizes)}")
+            said.append(f"{output.name} is wrong only in {part(output.axes, wrong)}")
     return said
 
 
@@ -102,14 +102,14 @@ def listing(names):
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def part(axes, entries, sizes):
+def part(axes, entries):
     """What some entries of an output share: "columns 8 to 10", "5 entries of row 2", else how many they are."""
     for dim, axis in enumerate(axes):
         along = entries.movedim(dim, 0).flatten(1) if entries.ndim > 1 else entries[:, None]
         if not along.any(1).all():
             bad = along.any(1).nonzero().flatten().tolist()
             few = "" if along[bad].all() else f"{int(entries.sum())} of the entries in "
-            return f"{few}{_span(axis, bad)}{_as_block(axis, bad, len(along), sizes)}"
+            return f"{few}{_span(axis, bad)}"
     return f"{int(entries.sum())} of {entries.numel()} entries"
 
 
@@ -121,18 +121,6 @@ def _span(axis, numbers):
     if numbers == list(range(numbers[0], numbers[-1] + 1)):
         listed = f"{numbers[0]} to {numbers[-1]}"
     return f"{'queries' if axis == 'query' else f'{axis}s'} {listed}"
-
-
-def _as_block(axis, numbers, size, sizes):
-    """", which is query block i = 1", where the wrong rows are exactly that."""
-    letter, name = BLOCKS.get(axis, (None, None))
-    if name not in sizes:
-        return ""
-    block = sizes[name]
-    first = numbers[0] // block
-    if size > block and numbers == list(range(first * block, min(size, (first + 1) * block))):
-        return f", which is {letter} = {first}"
-    return f", all from {letter} = {first} on" if first > 0 and numbers == list(range(first * block, size)) else ""
 
 
 # ---- from which key block on
