@@ -81,21 +81,21 @@ def _can_move(exercise, report):
 
 def answer(exercise, fn=None, *, here=False):
     """The Report on the file in exercises/ or on fn, from a process of its own. here: as in process.apart"""
-    return _reported(exercise, lambda: _apart(exercise, fn, here))
+    return _reported(_apart, exercise, fn, here)
 
 
 def examine(exercise, fn=None):
     """The Report from this process, without progress or hints."""
     with filled_with_nan():
-        return _reported(exercise, lambda: _examine(exercise, fn))
+        return _reported(_examine, exercise, fn)
 
 
-def _reported(exercise, judge):
-    """The Report that judge() returns, or the one on an answer that cannot be judged; with the time it took."""
+def _reported(judge, exercise, *args):
+    """The Report that judge returns, or the one on an answer that cannot be judged; with the time it took."""
     started = time.perf_counter()
     try:
         _require_kernels(exercise)
-        report = judge()
+        report = judge(exercise, *args)
     except Unusable as problem:
         report = problem.report(exercise.name)
     report.seconds = time.perf_counter() - started
@@ -103,15 +103,10 @@ def _reported(exercise, judge):
 
 
 def _apart(exercise, fn, here):
-    if fn is None:
-        place, text = source.shown_path(exercise.name), stubs.present(exercise.name)
-        if text is None:
-            stubs.write(exercise.name)
-            text = stubs.stub(exercise.name)
-        if text == exercise.parsed.stub():             # nothing to run
-            raise _still_a_stub(exercise, text, place)
-    else:
-        place = CELL
+    place = CELL if fn is not None else source.shown_path(exercise.name)
+    if fn is None and stubs.present(exercise.name) in (None, exercise.parsed.stub()):     # nothing to run
+        stubs.write(exercise.name)
+        raise _still_a_stub(exercise, exercise.parsed.stub(), place)
     try:
         return process.apart(_answer, exercise.name, fn, imports=runner.slow_imports(exercise), here=here)
     except process.Lost as lost:
@@ -136,7 +131,6 @@ def _examine(exercise, fn):
         fn, text = loading.function_from_file(exercise)
         place = source.shown_path(exercise.name)
     _require_function(exercise, fn)
-    _require_signature(exercise, fn)
     if exercise.triton and source.tasks_left(text, exercise.name):     # a compiled kernel cannot raise it
         raise _still_a_stub(exercise, text, place)
     for module in runner.slow_imports(exercise):
@@ -153,23 +147,18 @@ def _examine(exercise, fn):
 # ---- answers that cannot be judged
 
 def _require_kernels(exercise):
-    if not exercise.triton or not (why := why_no_kernels()):
-        return
-    said = f"This exercise is a Triton kernel, and none can run here: {why}."
-    if import_triton() is None:
-        said = ("This exercise is a Triton kernel, and Triton is not installed here: it exists for Linux only. "
-                "On macOS or Windows use WSL2, Colab or any Linux machine; no GPU is needed.")
-    raise Unusable("no_triton", said)
+    if exercise.triton and (why := why_no_kernels()):
+        where = "" if import_triton() else (", which exists for Linux only: on macOS or Windows use WSL2, Colab or any "
+                                            "Linux machine; no GPU is needed")
+        raise Unusable("no_triton", f"This exercise is a Triton kernel, and none can run here: {why}{where}.")
 
 
 def _require_function(exercise, fn):
+    """It must be callable, as the solution is called."""
     if not callable(source.inner(fn)):
         raise Unusable("wrong_type", f"`check` got {type(fn).__name__} where it needs the function "
                                      f"{exercise.function} itself: `check(\"{exercise.name}\", {exercise.function})`, "
                                      "without parentheses behind it.")
-
-
-def _require_signature(exercise, fn):
     if not inspect.isfunction(fn):
         return
     parameters = exercise.signature.parameters.values()
@@ -186,13 +175,13 @@ def _still_a_stub(exercise, text, place):
     """The Unusable that lists the regions still to be written."""
     head, tasks = exercise.head, [region["task"] for region in exercise.parsed.regions]
     left = tasks if place == CELL else source.tasks_left(text, exercise.name)     # a cell may hold a part of the stub
-    said = f"{say.sentence(head.title)} {'To write' if left == tasks else 'Still to write'}: {'; '.join(left)}.\n"
-    if place == CELL:
-        return Unusable("not_implemented", said + "The stub's NotImplementedError is still in it.")
-    return Unusable("not_implemented", said +
-                    f"Open `{place}` (difficulty {head.difficulty} of 5, about {head.minutes} minutes), put your own "
-                    "lines in the place of `raise NotImplementedError`, save the file and check again; or write "
-                    f"`{exercise.function}` in a cell and call `check(\"{exercise.name}\", {exercise.function})`.")
+    how = "The stub's NotImplementedError is still in it."
+    if place != CELL:
+        how = (f"Open `{place}` (difficulty {head.difficulty} of 5, about {head.minutes} minutes), put your own "
+               "lines in the place of `raise NotImplementedError`, save the file and check again; or write "
+               f"`{exercise.function}` in a cell and call `check(\"{exercise.name}\", {exercise.function})`.")
+    to_write = "To write" if left == tasks else "Still to write"
+    return Unusable("not_implemented", f"{say.sentence(head.title)} {to_write}: {'; '.join(left)}.\n{how}")
 
 
 # ---- the verdict on what ran
@@ -202,13 +191,9 @@ def _passed(exercise, fn, judged):
         if (found := look(exercise, fn)) is not None:
             mistake, seen = found
             return Report(False, exercise.name, mistake=mistake.name, remedy=say.sentence(f"Look at {mistake.look}"),
-                          message=f"{say.sentence(mistake.what)}\nEvery case passes. "
-                                  f"{say.sentence(seen)}")
+                          message=f"{say.sentence(mistake.what)}\nEvery case passes. {say.sentence(seen)}")
     said = f"Right: {exercise.head.title}."
     if wrapped := next((name for k in judged if (name := k.outcome.facts.get("wrapped"))), ""):
         said += (f"\nA remark: what lies past the end of {wrapped} was read again from its start, as with `% N`. That "
                  "style is common; a mask reads nothing there.")
-    if exercise.triton and not interpreted():
-        said += (f"\nA GPU shows no stray load whose value is not used. The interpreter does: "
-                 f"`TRITON_INTERPRET=1 {command.line('check', exercise.name)}`.")
     return Report(True, exercise.name, message=said, solution=exercise.parsed.answer())

@@ -92,7 +92,6 @@ class Guard:
         self.scratch = 0                                 # elements moved to and from that
         self.padded = Counter()                          # name: the bytes read if no load had a mask
         self.repeated = {}                               # name: the most elements that one store named more than once
-        self.grids = []                                  # of each launch, without axes of one program
         self.workers = set()                             # (number of the launch, program) of whoever stored something
         for n, name in enumerate([*reads, *writes]):
             T = inputs[name]
@@ -118,7 +117,6 @@ class Guard:
 
     def launched(self, kernel, args, kwargs, grid):
         self.traffic.launched(kernel, args, kwargs, grid)
-        self.grids.append(tuple(size for size in grid if size != 1))
         for arg in (*args, *kwargs.values()):
             T = getattr(arg, "base", arg)                # a tensor descriptor has its tensor there
             if isinstance(T, torch.Tensor):
@@ -154,7 +152,7 @@ class Guard:
     def facts(self):
         """What was seen: how much moved, stray accesses, what was overwritten beside the tensors, what no kernel
         stored."""
-        facts = {"programs": self.traffic.programs, "grids": self.grids, "stray": self.stray}
+        facts = {"programs": self.traffic.programs, "stray": self.stray}
         facts |= {"overwritten": {}, "missed": {}}
         for name, sea in self.seas.items():
             changed = (sea.bits.cpu() != sea.pattern).numpy()

@@ -55,11 +55,11 @@ def expect(exercise, case, cache={}):    # noqa: B006    one cache for the proce
     """The Expected of a case, computed once."""
     key = (exercise.name, case.name)
     if key not in cache:
-        cache[key] = expected_of(exercise, case, case.make())
+        cache[key] = _expected(exercise, case, case.make())
     return cache[key]
 
 
-def expected_of(exercise, case, inputs):
+def _expected(exercise, case, inputs):
     outcome = run(exercise, exercise.solution(), inputs, limit=60)
     if outcome.problem is not None:
         raise RuntimeError(f"the solution of {exercise.name} fails: {outcome.problem.text} {outcome.problem.lines}")
@@ -105,17 +105,10 @@ def distance(x, truth):
 
 # ---- one case
 
-def judge(exercise, case, fn, *, own_file=None, inputs=None, expected=None, limit=None):
+def judge(exercise, case, fn, *, own_file=None):
     """Run fn on the case and say what is wrong with what it did."""
-    expected = expected or expect(exercise, case)
-    outcome = run(exercise, fn, case.make() if inputs is None else inputs, own_file=own_file, limit=limit)
+    expected, outcome = expect(exercise, case), run(exercise, fn, case.make(), own_file=own_file)
     judged = Judged(case, outcome, outcome.problem)
-    _compare(exercise, judged, expected)
-    return judged
-
-
-def _compare(exercise, judged, expected):
-    outcome = judged.outcome
     if judged.problem is None:
         mine = expected.outcome.values
         outcome.values = (*map(_plain, outcome.values, mine), *outcome.values[len(mine):])
@@ -125,6 +118,7 @@ def _compare(exercise, judged, expected):
                         enumerate(zip(outcome.values, expected.truth, expected.bounds, strict=True))
                         if not (error := error_of(value, truth)) <= bound]
         judged.structure = structure.findings(exercise, outcome, expected.outcome, not judged.wrong)
+    return judged
 
 
 def error_of(value, truth):

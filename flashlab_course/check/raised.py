@@ -1,6 +1,5 @@
 """What an exception means: the shapes that met in the failing line, and what to do about the usual ones."""
 
-import difflib
 import linecache
 import re
 import traceback
@@ -51,17 +50,6 @@ MEANINGS = {
 def meaning(problem):
     """A sentence on what the exception means, or ""."""
     return next((text for pattern, text in MEANINGS.items() if re.search(pattern, problem.text)), "")
-
-
-def resembling(error):
-    """" (is `B_c` meant?)" where a name that is not known resembles one that is, else ""."""
-    if type(error) is NameError:
-        frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
-        known = [*frame.f_locals, *frame.f_globals]
-    else:
-        known = dir(error.obj) if type(error) is AttributeError else []
-    near = difflib.get_close_matches(error.name or "", known, n=1) if known else []
-    return f" (is `{near[0]}` meant?)" if near else ""
 
 
 def seen(error, text, own_file):

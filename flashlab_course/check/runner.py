@@ -105,7 +105,8 @@ def _look_for_changes(inputs, keep, facts):
 def describe(error, exercise, own_file, seconds):
     """The Problem that an exception stands for."""
     error = unwrapped(error)
-    lines = learner_lines(error, own_file)
+    lines = [(f"line {line}", frame.f_code.co_name, linecache.getline(own_file, line).strip())
+             for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == own_file][-6:]
     name, text = type(error).__name__, str(error)[:2000]
     if isinstance(error, limits.TimeUp):
         return Problem("timeout", f"it was stopped after {seconds:g} seconds; is there a loop that never ends?", lines)
@@ -117,7 +118,7 @@ def describe(error, exercise, own_file, seconds):
     if isinstance(error, Breach):
         return Problem(error.kind, text)
     if not isinstance(error, memory.MemoryModelError):         # whose text is written for a learner, line by line
-        text = (" ".join(text.split()) or "no message") + raised.resembling(error)
+        text = " ".join(text.split()) or "no message"
     # the checker has chosen its size: the advice is for other callers
     if isinstance(error, memory.SRAMOverflow):
         text = text.removesuffix(memory.OVERFLOW_ADVICE).rstrip()
@@ -129,9 +130,3 @@ def unwrapped(error):
     while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def learner_lines(error, own_file):
-    """(where, function, code) of the traceback's frames in the learner's file or cell, outermost first."""
-    return [(f"line {line}", frame.f_code.co_name, linecache.getline(own_file, line).strip())
-            for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == own_file][-6:]

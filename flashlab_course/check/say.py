@@ -1,6 +1,7 @@
 """The Report of an answer that fails: what was done, where it shows, what to look at, and the case to try it on."""
 
 import re
+from dataclasses import replace
 
 import torch
 
@@ -11,47 +12,48 @@ from flashlab_course.check.report import Report
 PRINTED_LINES = 12
 SHAPES = ("wrong_type", "wrong_shape", "wrong_dtype")
 OF_MEMORY = ("SRAMOverflow", "MemoryModelError")
+CHANGED = "changed_inputs"
 A_NAME = re.compile(r"(alpha|beta)\b|\w\b(?<!a)|\w*[A-Z_\d(.]")     # keeps its letters at the start of a sentence
 
 
 def failure(exercise, fn, judged, place):
-    """The Report: the cause, the line where it shows, which cases fail, one number. place: "your cell", or the file."""
+    """The Report. place: "your cell", or the file."""
+    changed = [finding.text for k in judged for finding in k.structure if finding.kind == CHANGED]
+    if not changed or not any(k.wrong for k in judged):
+        return _failure(exercise, fn, judged, place)
+    numbers = [replace(k, structure=[one for one in k.structure if one.kind != CHANGED]) for k in judged]
+    report = _failure(exercise, fn, numbers, place)
+    report.mistake = " + ".join(filter(None, [CHANGED, report.mistake]))
+    report.message = f"{sentence(changed[0])} Besides, some numbers are wrong.\n{report.message}"
+    return report
+
+
+def _failure(exercise, fn, judged, place):
+    """The cause, the line where it shows, which cases fail, one number."""
     first = next(k for k in judged if not k.passed)
     diagnosis = diagnose.name_mistake(exercise, judged)
-    found = _line(exercise, fn, judged, first) if not diagnosis.exchanged else None
-    texts = [_named(diagnosis), *_shown(exercise, fn, judged, first, diagnosis, found)]
+    shown = first.wrong if first.problem is None else first.problem.kind in SHAPES
+    locate = shown and not first.structure and not diagnosis.exchanged
+    found = line.first_wrong(exercise, fn, judged, source.file_of(fn)) if locate else None
+    texts = [_named(diagnosis), *_shown(exercise, judged, first, diagnosis, found)]
     rule = structure.breach(judged)
     if rule and not any(rule[1:] in text for text in texts):
         texts = [sentence(rule), *texts]
-    against = (first.only_structure and first.structure[0].kind != "changed_inputs"
-               or first.problem is not None and first.problem.kind == "autograd")
-    report = Report(False, exercise.name, mistake=_name(exercise, first, diagnosis),
+    plain = first.problem or first.only_structure and first.structure[0]
+    against = rule or not diagnosis.name and (first.only_structure or plain and plain.kind == "autograd")
+    lines = first.problem.lines if first.problem is not None else ()
+    report = Report(False, exercise.name, mistake=diagnosis.name or (plain.kind if plain else None),
                     message="\n".join(text.strip() for text in texts if text.strip()),
                     remedy=" ".join(sentence(f"Look at {look}") for look in {m.look: 0 for m in diagnosis.mistakes}),
-                    hint=exercise.not_allowed if rule or against and not diagnosis.name else "",
-                    trace=_trace(first.problem, place), printed=_printed(first),
-                    line=found and (found.line, found.turn), snippet=failing.lines(exercise, first.case))
+                    hint=exercise.not_allowed if against else "",
+                    trace="\n".join(f"{place}, {at}, in {function}: {code}" for at, function, code in lines),
+                    printed=_printed(first.outcome.printed.splitlines()), line=found and (found.line, found.turn),
+                    snippet=failing.lines(exercise, first.case))
     if first.wrong:
         n, _, bound = first.wrong[0]
         index = where.first_index(first.outcome.values[n], judge.expect(exercise, first.case).truth[n], bound)
         report.where = first.case.name, exercise.outputs[n].name, index
     return report
-
-
-def _name(exercise, first, diagnosis):
-    """What the report calls it: the known mistakes, changed inputs beside them, or a plain problem; None without."""
-    if first.problem is not None or first.only_structure:
-        return diagnosis.name or (first.problem or first.structure[0]).kind
-    alone = diagnosis.name and "changed" in diagnose.outcome(exercise, diagnosis.mistakes, first.case).outcome.facts
-    names = ["changed_inputs"] if "changed" in first.outcome.facts and not alone else []
-    return " + ".join([*names, *filter(None, [diagnosis.name])]) or None
-
-
-def _line(exercise, fn, judged, first):
-    """The line.Place where it goes wrong, if a number is wrong and nothing else explains it."""
-    shown = first.wrong if first.problem is None else first.problem.kind in SHAPES
-    explained = [finding for finding in first.structure if finding.kind != "changed_inputs"]
-    return line.first_wrong(exercise, fn, judged, source.file_of(fn)) if shown and not explained else None
 
 
 def _named(diagnosis):
@@ -63,7 +65,7 @@ def _named(diagnosis):
     return " ".join(map(sentence, said))
 
 
-def _shown(exercise, fn, judged, first, diagnosis, found):
+def _shown(exercise, judged, first, diagnosis, found):
     """Where it shows and in which cases: true whether or not the mistake is known."""
     right = not any(k.wrong or k.problem and k.problem.error not in OF_MEMORY for k in judged)
     fails = f"It fails in the case “{first.case}”."
@@ -84,7 +86,7 @@ def _shown(exercise, fn, judged, first, diagnosis, found):
         failed = [k for k in judged if not k.passed]
         said.append(where.outputs(exercise, failed))
         if not diagnosis.name:
-            said += [where.from_key_block(exercise, first, fn), *map(sentence, where.looks(exercise, failed))]
+            said += map(sentence, where.looks(exercise, failed))
     return _findings(first, named=bool(diagnosis.name) and not diagnosis.partly) + said
 
 
@@ -113,22 +115,17 @@ def _of_problem(exercise, first, judged):
     problem = first.problem
     alike = [k for k in judged if k.problem is not None and k.problem.kind == problem.kind]
     right = problem.kind in SHAPES and all(_numbers_fit(exercise, k) for k in alike)
-    rounded = " up to rounding" if right and not _numbers_fit(exercise, first, rounding=0) else ""
-    begins = f"The numbers are right{rounded}, but" if right else f"In “{first.case}”"
-    said = [sentence(f"{begins} {problem.text}")]
-    if problem.kind == "wrong_dtype" and "has dtype float32;" in problem.text:
-        said.append("A tensor is float32 where none is asked for: `torch.zeros` and `torch.full` take `dtype=`.")
+    said = [sentence(f"{'The numbers are right, but' if right else f'In “{first.case}”'} {problem.text}")]
     if problem.kind == "raised":
         said += [sentence(problem.seen and f"In that line {problem.seen}"), sentence(raised.meaning(problem))]
     return said
 
 
-def _numbers_fit(exercise, judged, rounding=2e-3):
-    """Are the numbers right, up to a rounding to 16 bits, in results of another type, shape or dtype?"""
+def _numbers_fit(exercise, judged):
+    """Are the numbers right in results of another type, shape or dtype?"""
     expected, values = judge.expect(exercise, judged.case), judged.outcome.values
     try:
-        return all(judge.distance(torch.as_tensor(x).reshape(torch.as_tensor(y).shape), y)
-                   <= max(bound, rounding * judge.largest(y))
+        return all(judge.distance(torch.as_tensor(x).reshape(torch.as_tensor(y).shape), y) <= bound
                    for x, y, bound in zip(values, expected.truth, expected.bounds, strict=True))
     except Exception:                                  # other lengths, strings, sparse tensors, anything
         return False
@@ -141,12 +138,6 @@ def sentence(text):
     return text if not text or text.endswith((".", "?", "!", ":")) else f"{text}."
 
 
-def _trace(problem, place):
-    lines = problem.lines if problem is not None else ()
-    return "\n".join(f"{place}, {line}, in {function}: {code}" for line, function, code in lines)
-
-
-def _printed(judged):
-    lines = judged.outcome.printed.splitlines()
+def _printed(lines):
     more = [f"... and {len(lines) - PRINTED_LINES} more lines"] if len(lines) > PRINTED_LINES else []
     return "\n".join([line[:160] for line in lines[:PRINTED_LINES]] + more)

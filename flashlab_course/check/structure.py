@@ -36,8 +36,8 @@ def in_words(judged, named=False):
     """
     said = [finding.text for finding in judged.structure if not (named and finding.text.endswith(USUAL))]
     if not judged.only_structure:
-        shown = [one.text for one in judged.structure if one.kind.startswith(("stray", "changed"))]
-        return [] if breach([judged]) else shown[:1] if named else said[:1]
+        strays = [one.text for one in judged.structure if one.kind.startswith("stray")]
+        return [] if breach([judged]) else strays[:1] if named else said[:1]
     if not said:
         return []
     return [f"the numbers are right, but {said[0]}", *said[1:1 if named or breach([judged]) else 2]]
@@ -70,9 +70,6 @@ def _programs(facts, right):
     if got != wanted:
         name = "too_many_programs" if got > wanted else "one_program" if got == 1 else "too_few_programs"
         return [Finding(name, f"{grid}, {wanted} are {'enough' if got > wanted else 'asked for'}")]
-    if len(facts.get("grids", ())) == 1 and facts["grids"] != right["grids"]:
-        turned, asked = (" × ".join(map(str, of["grids"][0])) for of in (facts, right))
-        return [Finding("grid_turned", f"the grid has {turned} {unit}s instead of {asked}: what does each axis count?")]
     if 0 < workers < needed:
         return [Finding("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
     if unit == "thread" and workers > needed:

@@ -1,5 +1,4 @@
-"""Where an answer goes wrong: the first wrong number, the rows and blocks that are wrong, the key block it starts
-with."""
+"""Where an answer goes wrong: the first wrong number, and which outputs and rows are wrong."""
 
 import math
 
@@ -121,32 +120,3 @@ def _span(axis, numbers):
     if numbers == list(range(numbers[0], numbers[-1] + 1)):
         listed = f"{numbers[0]} to {numbers[-1]}"
     return f"{'queries' if axis == 'query' else f'{axis}s'} {listed}"
-
-
-# ---- from which key block on
-
-def from_key_block(exercise, judged, fn):
-    """Run the learner's function on the first key block alone, on the first two, ...: where does it go wrong?"""
-    inputs, sizes = judged.case.make(), judged.case.sizes
-    if not {"N_k", "B_c", "K", "V"} <= {*sizes, *inputs} or inputs["K"].ndim != 2 or inputs.get("causal"):
-        return ""
-    blocks = -(-sizes["N_k"] // sizes["B_c"])
-    wrong = []
-    for count in range(1, blocks):
-        keys = slice(count * sizes["B_c"])
-        wrong.append(_wrong_on(exercise, judged, fn, inputs | {"K": inputs["K"][keys], "V": inputs["V"][keys]}))
-    if not wrong or wrong[0] is not False:
-        return ""
-    j = next((j for j, one in enumerate(wrong) if one), len(wrong))
-    seen = "key block j = 0" if j == 1 else f"key blocks j = 0 to {j - 1}"
-    return f"Right while it sees only {seen}, wrong once j = {j} comes in."
-
-
-def _wrong_on(exercise, judged, fn, inputs):
-    """Is fn wrong on these inputs? None where the exercise is not defined for them."""
-    try:
-        expected = judge.expected_of(exercise, judged.case, dict(inputs))
-    except Exception:                                          # N_q = N_k may be part of the exercise, for instance
-        return None
-    again = judge.judge(exercise, judged.case, fn, inputs=inputs, expected=expected)
-    return bool(again.problem or again.wrong)
