@@ -1,16 +1,13 @@
-"""python -m flashlab check [--hint | --watch | --reset | --solutions] [EX ...]"""
+"""python -m flashlab check [--hint | --reset | --solutions] [EX ...]"""
 
 import argparse
 import sys
 import textwrap
-from time import sleep
 
 from flashlab_course import command
 from flashlab_course.check import checker, form, overview, progress, source, stubs
 
-PAUSE = 0.3                    # seconds between two looks at a file that is watched
 WAYS = {"hint": "show one hint more at each call",
-        "watch": "check whenever the file is saved; after a pass, the next exercise",
         "reset": "restore the stub; your version is kept beside it",
         "solutions": "show the solution of the exercises that you have passed"}
 
@@ -36,17 +33,13 @@ def main(argv=None):
 def _run(way, names, one_each):
     if way == "solutions":
         return show_solutions(names)
-    if way == "watch":
-        return watch(names[0] if names else overview.Overview.now().next)
     if way is None and not one_each:
         return show_overview(names)
     if not one_each:
         raise source.SourceError(f"--{way} needs the name of an exercise: {', '.join(names) or form.names()[0]}?")
-    return reset(names) if way == "reset" else check_these(names, way == "hint")
-
-
-def check_these(names, hint):
-    reports = [checker.checked(name, hint=hint, terminal=True) for name in names]
+    if way == "reset":
+        return reset(names)
+    reports = [checker.checked(name, hint=way == "hint", terminal=True) for name in names]
     print("\n\n".join(map(str, reports)))
     return 0 if all(reports) else 1
 
@@ -67,52 +60,22 @@ def show_overview(names=()):
     return 1 if failed else 0
 
 
-def watch(name):
-    """Check the exercise whenever its text changes, and after a pass the next one, until all have passed or Ctrl-C."""
-    seen = ()
-    try:
-        while name is not None:
-            text = stubs.present(name)
-            if text == seen:
-                sleep(PAUSE)
-                continue
-            report, seen = checker.checked(name, terminal=True), text
-            print(f"\n{'─' * 100}\n{report}", flush=True)
-            if report.passed:
-                name, seen = overview.Overview.now().next, ()
-                print(f"\nNext: {name}" if name else "", flush=True)
-            else:
-                print(f"\nWaiting for {source.shown_path(name)} to be saved. Ctrl-C ends it.", flush=True)
-        print("Every exercise has passed.")
-    except KeyboardInterrupt:
-        print()
-    return 0
-
-
 def reset(names):
-    """Returns 0 if all of these are stubs again."""
     for name in names:
-        shown = source.shown_path(name)
-        try:
-            if stubs.present(name) not in (None, stubs.stub(name)):
-                print(f"your version is kept as {source.set_aside(source.exercise_path(name), 'mine').name}")
-            stubs.write(name)
-        except OSError as error:
-            print(f"{shown} could not be written: {error.strerror or error}")
-            return 1
+        if stubs.present(name) not in (None, stubs.stub(name)):
+            print(f"your version is kept as {source.set_aside(source.exercise_path(name), 'mine').name}")
+        stubs.write(name)
         lost = progress.update(name, passed=False, hints=0, file="")
-        print(f"{shown} is the stub again{lost and f'; {lost}'}")
+        print(f"{source.shown_path(name)} is the stub again{lost and f'; {lost}'}")
     return 0
 
 
 def show_solutions(names):
-    """The solutions of passed exercises only. Returns 0 if the exercises named, if any, include one of them."""
+    """The solutions of passed exercises only. Returns 0 if there is one."""
     passed = [name for name in names or form.names() if progress.of(name)["passed"]]
     for name in passed:
         print(f"{name}\n{textwrap.indent(form.exercise(name).parsed.answer(), '    ')}\n")
     for name in set(names) - set(passed):
         print(f"{name}: its solution is shown here once it passes (`{command.line('check', name, '--hint')}` helps on "
               "the way)")
-    if not passed and not names:
-        print("no exercise has passed yet")
-    return 0 if passed or not names else 1
+    return 0 if passed else 1

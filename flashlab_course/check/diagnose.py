@@ -12,14 +12,15 @@ LOOKS = {"PyTorch": 200, "Triton": 60}         # cases tried for two mistakes at
 SECONDS = 10.0                         # and where a pair runs for ever, no longer than this, of this thread
 
 
+EXCHANGED = "results_exchanged"        # the results are right, but in another order, which every exercise knows
+
+
 @dataclass
 class Diagnosis:
-    """The mistakes that explain the answers: none, one, or two. partly: they explain the smallest failing case only.
-    exchanged: the results are right, but in another order, which every exercise knows."""
+    """The mistakes that explain the answers: none, one, or two. partly: they explain the smallest failing case only."""
 
     mistakes: tuple = ()
     partly: bool = False
-    exchanged: bool = False
 
     @property
     def name(self):
@@ -59,7 +60,7 @@ def name_mistake(exercise, judged):
             return Diagnosis((mistake,))
     if names := _exchanged(exercise, failing[0]):
         said = f"{where.listing(names)} changed places in what was returned"
-        return Diagnosis((Mistake("results_exchanged", said, "the order of what is returned"),), exchanged=True)
+        return Diagnosis((Mistake(EXCHANGED, said, "the order of what is returned"),))
     possible = [m for m in exercise.mistakes if all(outcome(exercise, (m,), k.case).passed for k in order if k.passed)]
     if _tell(failing) and (pair := _pair(exercise, possible, order)):      # the same exception, or NaN, has many causes
         return Diagnosis(pair)

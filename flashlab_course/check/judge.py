@@ -3,6 +3,7 @@
 import math
 import re
 import reprlib
+from collections import namedtuple
 from dataclasses import dataclass, field
 
 import torch
@@ -21,14 +22,8 @@ GIST = {"SRAMOverflow": 40, "MemoryModelError": 40}
 # two wrong answers are the same if they are this much closer to each other than to the truth
 CLOSER = 100
 
-
-@dataclass
-class Expected:
-    """What a case should give: the solution's own outcome, and the truth in float64."""
-
-    outcome: Outcome
-    truth: tuple
-    bounds: tuple
+# what a case should give: the solution's own outcome, the truth in float64, and how far off an answer may be
+Expected = namedtuple("Expected", "outcome truth bounds")
 
 
 @dataclass
@@ -39,7 +34,7 @@ class Judged:
     outcome: Outcome
     problem: Problem | None = None         # no result that could be compared
     wrong: list = field(default_factory=list)    # (output's number, error, bound)
-    structure: list = field(default_factory=list)    # of structure.Finding
+    structure: list = field(default_factory=list)    # Problems that no number shows
 
     @property
     def passed(self):

@@ -74,15 +74,10 @@ class Overview:
     __repr__ = __str__
 
     def _repr_html_(self):
-        marks = {PASSED: "✓", BEGUN: "…", NOT_BEGUN: "·"}
-        chapters = {}
-        for name, how in self.states.items():
-            chapters.setdefault(name[2:4], []).append(f"{marks[how]} <code>{html.escape(name)}</code>")
-        lines = "".join(f"<p class='cases'>{chapter} &nbsp; {' &nbsp; '.join(ones)}</p>"
-                        for chapter, ones in chapters.items())
         last = f"<p><span class='verdict'>{html.escape(self.last_line())}</span></p>"
         call = f"<p><code>check(\"{self.next}\")</code> checks its file in {MY}/exercises/.</p>" if self.next else ""
-        return panel(last + call + lines, GREEN if self.next is None else AMBER)
+        every = f"<details><summary>Every exercise</summary><pre>{html.escape(str(self))}</pre></details>"
+        return panel(last + call + every, GREEN if self.next is None else AMBER)
 
 
 def row_text(name, how):

@@ -17,14 +17,14 @@ from flashlab_course.check.results import tensors
 COMPILING = 5
 
 # Problems after which no further case is run, and no mistake looked for.
-FINAL = {"not_implemented", "signature", "timeout", "memory"}
+FINAL = {"not_implemented", "timeout", "memory"}
 
 
 @dataclass
 class Problem:
     """What went wrong before there was a result to compare: a kind, a sentence, and the learner's lines."""
 
-    kind: str                  # not_implemented, timeout, raised, signature, wrong_type, wrong_shape, wrong_dtype, ...
+    kind: str                  # not_implemented, timeout, raised, wrong_type, wrong_shape, wrong_dtype, ...
     text: str
     lines: list = field(default_factory=list)    # (where, function, code), outermost first
     error: str = ""            # the exception's class

@@ -33,7 +33,7 @@ def _failure(exercise, fn, judged, place):
     first = next(k for k in judged if not k.passed)
     diagnosis = diagnose.name_mistake(exercise, judged)
     shown = first.wrong if first.problem is None else first.problem.kind in SHAPES
-    locate = shown and not first.structure and not diagnosis.exchanged
+    locate = shown and not first.structure and diagnosis.name != diagnose.EXCHANGED
     found = line.first_wrong(exercise, fn, judged, source.file_of(fn)) if locate else None
     texts = [_named(diagnosis), *_shown(exercise, judged, first, diagnosis, found)]
     rule = structure.breach(judged)

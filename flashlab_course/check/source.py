@@ -14,8 +14,8 @@ import re
 import sys
 import textwrap
 import types
+from collections import namedtuple
 from pathlib import Path
-from typing import NamedTuple
 
 import cloudpickle
 
@@ -34,11 +34,7 @@ class SourceError(ValueError):
     """A solution that cannot be taken apart, or a mistake that no longer fits it. Names file and line."""
 
 
-class Head(NamedTuple):
-    title: str
-    chapter: str
-    difficulty: int
-    minutes: int
+Head = namedtuple("Head", "title chapter difficulty minutes")
 
 
 def root():

@@ -1,31 +1,25 @@
-"""What no number shows: what was moved, how often, by which programs, where it was stored. Each breach is a Finding
-with a name."""
+"""What no number shows: what was moved, how often, by which programs, where it was stored. Each breach is a Problem,
+whose text follows "The numbers are right, but"."""
 
-from typing import NamedTuple
+from flashlab_course.check.runner import Problem
 
 USUAL = " are usual"                   # ends what is said of a tensor of which less was read than by the solution
-
-
-class Finding(NamedTuple):
-    """One breach of what the exercise asks for. `text` follows "The numbers are right, but"."""
-
-    kind: str
-    text: str
 
 
 def findings(exercise, outcome, right, numbers_right):
     """Every Finding on one case, breaches of a rule first: they explain the rest. right: the solution's outcome on it;
     its facts are what is needed."""
     facts, right = outcome.facts, right.facts
-    rules = sorted(map(Finding._make, facts.get("broken", {}).items()), key=lambda rule: rule.kind != "ready_answer")
-    changed = [Finding("changed_inputs", facts["changed"])] if "changed" in facts else []
+    rules = [Problem(*rule) for rule in facts.get("broken", {}).items()]
+    rules.sort(key=lambda rule: rule.kind != "ready_answer")
+    changed = [Problem("changed_inputs", facts["changed"])] if "changed" in facts else []
     if right.get("programs") and not facts.get("programs"):
         wanted = " and ".join(exercise.writes) or exercise.outputs[0].name
         return [*(rule for rule in rules if rule.kind == "ready_answer"),
-                Finding("no_launch", f"no kernel was launched, so none computed {wanted}")]
+                Problem("no_launch", f"no kernel was launched, so none computed {wanted}")]
     if rules and "moved" in facts and not any(facts["moved"][name][0] for name in exercise.reads):
         by = rules[0].text.replace("computed part of it", "computed them")
-        return [rules[0]._replace(text=f"{by}; your kernel only copies the result")]
+        return [Problem(rules[0].kind, f"{by}; your kernel only copies the result")]
     return [*rules, *changed, *_stored(facts), *_programs(facts, right), *_traffic(facts, right, numbers_right)]
 
 
@@ -52,11 +46,11 @@ def breach(judged):
 
 def _stored(facts):
     verbs = {"load": "loaded", "store": "stored", "atomic": "updated"}
-    said = [Finding(f"stray_{kind}", f"{f'program {program}' if program else 'a program'} {verbs[kind]} {where}")
+    said = [Problem(f"stray_{kind}", f"{f'program {program}' if program else 'a program'} {verbs[kind]} {where}")
             for (kind, _), (where, program) in facts.get("stray", {}).items()]
-    said += [Finding("not_stored", f"no kernel stored {missing} of the {total} elements of {name}, the first {at}")
+    said += [Problem("not_stored", f"no kernel stored {missing} of the {total} elements of {name}, the first {at}")
              for name, (missing, total, at) in facts.get("missed", {}).items()]
-    return said + [Finding("stored_repeatedly",
+    return said + [Problem("stored_repeatedly",
                            f"one store wrote {again} elements of {name} more than once: mask what does not exist")
                    for name, again in facts.get("repeated", {}).items()]
 
@@ -69,11 +63,11 @@ def _programs(facts, right):
         return []
     if got != wanted:
         name = "too_many_programs" if got > wanted else "one_program" if got == 1 else "too_few_programs"
-        return [Finding(name, f"{grid}, {wanted} are {'enough' if got > wanted else 'asked for'}")]
+        return [Problem(name, f"{grid}, {wanted} are {'enough' if got > wanted else 'asked for'}")]
     if 0 < workers < needed:
-        return [Finding("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
+        return [Problem("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
     if unit == "thread" and workers > needed:
-        return [Finding("done_twice", f"{workers} threads stored something; {needed} have an element of their own")]
+        return [Problem("done_twice", f"{workers} threads stored something; {needed} have an element of their own")]
     return _exchanged(facts.get("by", {}), right.get("by", {}), unit)
 
 
@@ -85,7 +79,7 @@ def _exchanged(by, right, unit):
             first = other[0]
             did, should = (tuple(map(int, of[first])) for of in (programs, right[name]))
             did, should = (did[0], should[0]) if unit == "thread" else (did, should)
-            return [Finding(f"{unit}s_exchanged",
+            return [Problem(f"{unit}s_exchanged",
                             f"{unit} {did} stored an element of {name} that belongs to {unit} {should}, and so on for "
                             f"{len(other)} of {len(programs)} elements")]
     return []
@@ -96,9 +90,9 @@ def _exchanged(by, right, unit):
 def _traffic(facts, right, numbers_right):
     needed, moved = facts.get("needed", right.get("moved", {})), facts.get("moved", {})
     less = facts.get("fewer") or "needed" not in facts and numbers_right   # on modelled memory nothing comes unseen
-    said = [Finding("tile_too_large", f"{got} elements of {name} were loaded at once: at most {most} are allowed")
+    said = [Problem("tile_too_large", f"{got} elements of {name} were loaded at once: at most {most} are allowed")
             for name, most in facts.get("most", {}).items() if (got := facts.get("largest", {}).get(name, 0)) > most]
-    said += [Finding("atomics", f"atomics updated {elements} elements of {name}: each belongs to one program, "
+    said += [Problem("atomics", f"atomics updated {elements} elements of {name}: each belongs to one program, "
                                 "so a store is enough")
              for name, elements in facts.get("atomic", {}).items() if elements]
     for name in sorted(set(needed) | set(moved)) if moved else ():
@@ -108,11 +102,11 @@ def _traffic(facts, right, numbers_right):
         said += [finding for verb, *bytes_ in zip(("read", "stored"), got, wanted, strict=True)
                  if (finding := _moved(name, verb, *bytes_, less, "needed" in facts))]
     if facts.get("eager", 0) > right.get("eager", 0):
-        said.append(Finding("outside_the_kernel",
+        said.append(Problem("outside_the_kernel",
                             f"operations outside the kernel moved {facts['eager']} bytes through HBM; "
                             f"{right['eager']} are enough"))
     if facts.get("scratch"):
-        said.append(Finding("scratch", f"{facts['scratch']} elements of tensors of your own went through HBM"))
+        said.append(Problem("scratch", f"{facts['scratch']} elements of tensors of your own went through HBM"))
     return said
 
 
@@ -120,11 +114,11 @@ def _moved(name, verb, got, wanted, less, sure):
     """The Finding if these bytes of a tensor are too many or too few. sure: no right answer reads less."""
     if got > wanted:
         times = f" {got / wanted:.3g} times as often as needed" if wanted else ", though it need not be"
-        return Finding(f"{verb}_too_often", f"{name} was {verb}{times}: {got} bytes, {wanted} are enough")
+        return Problem(f"{verb}_too_often", f"{name} was {verb}{times}: {got} bytes, {wanted} are enough")
     if got < wanted and not less:
         least = f"{wanted} have to be" if verb == "stored" or sure else f"{wanted}{USUAL}"
         again = " (each time counted)" if verb == "read" else ""
-        return Finding(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}{again}; {least}")
+        return Problem(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}{again}; {least}")
     return None
 
 

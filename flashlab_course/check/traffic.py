@@ -3,6 +3,7 @@
 import torch
 
 from flashlab.memory import KiB, Memory
+from flashlab_course.check.cases import features_of
 from flashlab_course.check.form import Case
 
 
@@ -16,12 +17,7 @@ def measured(rung, N_q, N_k, d, d_v, **tiles):
 
 def case(name, N_q, N_k, d, d_v, B_r=None, B_c=None):
     sizes = {"N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v} | ({"B_r": B_r, "B_c": B_c} if B_r else {})
-    holds = {"N_q ≠ N_k": N_q != N_k, "d_v ≠ d": d_v != d}
-    if B_r:
-        holds |= {"a short last key block": N_k % B_c != 0, "a short last query block": N_q % B_r != 0,
-                  "B_r ≠ B_c": B_r != B_c,
-                  "more than one key block": N_k > B_c, "more than one query block": N_q > B_r}
-    return Case(name, lambda: dict(sizes), frozenset(f for f, true in holds.items() if true), sizes)
+    return Case(name, lambda: dict(sizes), features_of(N_q, N_k, d, d_v, B_r, B_c), sizes)
 
 
 TILED_CASES = [
