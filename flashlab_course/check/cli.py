@@ -71,7 +71,7 @@ def reset(names):
 
 
 def show_solutions(names):
-    """The solutions of passed exercises only. Returns 0 if there is one."""
+    """The solutions of passed exercises. Returns 0 if there is one."""
     passed = [name for name in names or form.names() if progress.of(name)["passed"]]
     for name in passed:
         print(f"{name}\n{textwrap.indent(form.exercise(name).parsed.answer(), '    ')}\n")

@@ -58,7 +58,7 @@ class Mistake:
 
     what   one sentence on what the wrong version does, in the past tense, as said to the learner
     look   one sentence on what to look at
-    swaps  (old, new) pairs; the code of each old must stand exactly once in the regions, comments and spaces aside
+    swaps  (old, new) pairs; each old must stand exactly once in the regions
     body   the whole text of the only region
     also   other swaps that make the same mistake with other numbers: -1e9 where swaps has -1e6
     stray  only accesses outside the tensors tell it apart: the interpreter sees them, a GPU follows them or stops
@@ -67,10 +67,6 @@ class Mistake:
     def __init__(self, name, what, look, *swaps, body=None, also=(), stray=False):
         self.name, self.what, self.look, self.stray, self.swaps, self.body = name, what, look, stray, swaps, body
         self.forms = [self, *(Mistake(name, what, look, *other) for other in also)]
-
-    def apply(self, parsed):
-        """The wrong version of a parsed solution. Raises: source.SourceError if the text no longer matches."""
-        return parsed.edited(self.name, self.swaps, self.body)
 
 
 @dataclass(eq=False)
@@ -142,7 +138,7 @@ class Exercise:
         """The function with these mistakes made in it, one after the other."""
         parsed = self.parsed
         for mistake in mistakes:
-            parsed = mistake.apply(parsed)
+            parsed = parsed.edited(mistake.name, mistake.swaps, mistake.body)
         title = f"{self.name} with {' and '.join(m.name for m in mistakes)}"
         return source.load_text(parsed.text, title)[self.function]
 

@@ -17,8 +17,7 @@ from flashlab_course.check.runner import Outcome, Problem, run
 TENTH = 0.1
 SLACK = 4                      # a result may be off by this many times the solution's own rounding error
 SANE = 0.02                    # the solution's own rounding, at most, relative to the result: 16-bit results come close
-# letters of a message that are compared: these name the learner's own lines
-GIST = {"SRAMOverflow": 40, "MemoryModelError": 40}
+OF_MEMORY = ("SRAMOverflow", "MemoryModelError")
 # two wrong answers are the same if they are this much closer to each other than to the truth
 CLOSER = 100
 
@@ -32,8 +31,8 @@ class Judged:
 
     case: object
     outcome: Outcome
-    problem: Problem | None = None         # no result that could be compared
-    wrong: list = field(default_factory=list)    # (output's number, error, bound)
+    problem: Problem | None = None                   # no result that could be compared
+    wrong: list = field(default_factory=list)        # (output's number, error, bound)
     structure: list = field(default_factory=list)    # Problems that no number shows
 
     @property
@@ -183,7 +182,8 @@ def agree(exercise, a, b):
 def _gist(problem):
     """The message without its numbers and the code it quotes: another shape, the same mistake."""
     plain = "".join(c for c in re.sub("`[^`]*`", "", problem.text) if c.isalpha())
-    return "" if problem.kind == "timeout" else plain[: GIST.get(problem.error, 90)]
+    # the memory model's message goes on with the learner's own lines
+    return "" if problem.kind == "timeout" else plain[: 40 if problem.error in OF_MEMORY else 90]
 
 
 def agree_in_values(exercise, a, b):

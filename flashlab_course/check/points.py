@@ -184,14 +184,14 @@ class _Operations(DispatchMode):
         if frame is None:
             return func(*args, **(kwargs or {}))
         name, at = func.overloadpacket.__name__.removeprefix("special_"), _at(frame.f_code, frame.f_lineno)
-        self._named({name, *inside}, args, at)
+        self._look_at({name, *inside}, args, at)
         out = func(*args, **(kwargs or {}))
         self._made(name, func, args, out, at)
         if self.loop:
             self._count(name, out, frame)
         return out
 
-    def _named(self, names, args, at):
+    def _look_at(self, names, args, at):
         for kind in self.exercise.without:
             pattern, said, _ = LIBRARY[kind]
             if any(map(pattern.search, names)) or kind == "base_e" and "pow" in names and _is_e(args[0]):

@@ -12,7 +12,7 @@ NEW = {"passed": False, "tries": 0, "hints": 0, "mistake": "",    # the mistake 
 def load(file):
     """The dict in a JSON file of my/; {} for one that is missing or cannot be read."""
     try:
-        return json.loads(_path(file).read_text(encoding="utf-8"))
+        return json.loads((source.root() / source.MY / file).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
 
@@ -22,7 +22,7 @@ def change(file, make):
 
     A file that cannot be read is set aside; a folder that cannot be written to keeps nothing.
     """
-    path, said, found = _path(file), "", load(file)
+    path, said, found = source.root() / source.MY / file, "", load(file)
     try:
         if path.exists() and not found:
             kept = source.set_aside(path, "broken")
@@ -31,10 +31,6 @@ def change(file, make):
     except OSError as error:
         return f"{path} could not be written, so this is not remembered: {error.strerror or error}"
     return said
-
-
-def _path(file):
-    return source.root() / source.MY / file
 
 
 def of(name):

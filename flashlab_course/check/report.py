@@ -63,7 +63,8 @@ class Report:
         shown = [f"<p><span class='verdict'>{self._verdict()}</span> · <code>{html.escape(self.exercise)}</code></p>"]
         for look, title, text in self._parts():
             block = f"<p>{title}</p><pre>{html.escape(text)}</pre>"
-            shown.append(block if title else f"<p class='{look}'>{_inline(text)}</p>")
+            inline = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text))
+            shown.append(block if title else f"<p class='{look}'>{inline}</p>")
         cases = "" if self.passed else "\n".join(f"{MARKS[case.passed]} {case.name}" for case in self.cases)
         for title, text in (("The cases", cases), ("To try that case in a cell of your own", self.snippet),
                             ("One way to write it", self.solution)):
@@ -99,8 +100,3 @@ def _wrapped(line):
     whole = re.sub("`[^`]*`", lambda code: code[0].replace(" ", "\0"), line)
     return textwrap.fill(whole, WIDTH, initial_indent="  ", subsequent_indent="  ", break_long_words=False,
                          break_on_hyphens=False).replace("\0", " ")
-
-
-def _inline(line):
-    """`code` in backticks, as in Markdown."""
-    return re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(line))

@@ -11,7 +11,6 @@ from flashlab_course.check.report import Report
 
 PRINTED_LINES = 12
 SHAPES = ("wrong_type", "wrong_shape", "wrong_dtype")
-OF_MEMORY = ("SRAMOverflow", "MemoryModelError")
 CHANGED = "changed_inputs"
 A_NAME = re.compile(r"(alpha|beta)\b|\w\b(?<!a)|\w*[A-Z_\d(.]")     # keeps its letters at the start of a sentence
 
@@ -67,10 +66,11 @@ def _named(diagnosis):
 
 def _shown(exercise, judged, first, diagnosis, found):
     """Where it shows and in which cases: true whether or not the mistake is known."""
-    right = not any(k.wrong or k.problem and k.problem.error not in OF_MEMORY for k in judged)
+    right = not any(k.wrong or k.problem and k.problem.error not in judge.OF_MEMORY for k in judged)
     fails = f"It fails in the case “{first.case}”."
     if first.only_structure and (right or not diagnosis.name):
-        return [*_findings(first), fails + (" Later cases have wrong numbers as well." if not right else "")]
+        fails += "" if right else " Later cases have wrong numbers as well."
+        return [*map(sentence, structure.in_words(first)), fails]
     if right and first.problem is not None and judged[0].problem is None:
         return [sentence(f"The numbers are right, but {first.problem.text}"), fails,
                 sentence(raised.meaning(first.problem))]
@@ -87,7 +87,8 @@ def _shown(exercise, judged, first, diagnosis, found):
         said.append(where.outputs(exercise, failed))
         if not diagnosis.name:
             said += map(sentence, where.looks(exercise, failed))
-    return _findings(first, named=bool(diagnosis.name) and not diagnosis.partly) + said
+    beside = structure.in_words(first, named=bool(diagnosis.name) and not diagnosis.partly)
+    return [*map(sentence, beside), *said]
 
 
 def which_cases(judged):
@@ -104,11 +105,6 @@ def which_cases(judged):
     if found and (found[0] not in WEAK or len(found) == 1):            # several weak ones tell nothing
         return f"{what} in every case with {found[0]}; all other cases are right."
     return f"{what} in {len(failed)} of {len(judged)} cases."
-
-
-def _findings(judged, named=False):
-    """What is wrong with a case beside its numbers, as sentences."""
-    return list(map(sentence, structure.in_words(judged, named)))
 
 
 def _of_problem(exercise, first, judged):

@@ -7,12 +7,12 @@ USUAL = " are usual"                   # ends what is said of a tensor of which 
 
 
 def findings(exercise, outcome, right, numbers_right):
-    """Every Finding on one case, breaches of a rule first: they explain the rest. right: the solution's outcome on it;
+    """The Problems of one case, breaches of a rule first: they explain the rest. right: the solution's outcome on it;
     its facts are what is needed."""
     facts, right = outcome.facts, right.facts
     rules = [Problem(*rule) for rule in facts.get("broken", {}).items()]
     rules.sort(key=lambda rule: rule.kind != "ready_answer")
-    changed = [Problem("changed_inputs", facts["changed"])] if "changed" in facts else []
+    changed = [Problem("changed_inputs", text) for key, text in facts.items() if key == "changed"]
     if right.get("programs") and not facts.get("programs"):
         wanted = " and ".join(exercise.writes) or exercise.outputs[0].name
         return [*(rule for rule in rules if rule.kind == "ready_answer"),
@@ -28,13 +28,11 @@ def in_words(judged, named=False):
 
     named: the mistake is known. Then at most one of its consequences is worth a word: a stray access shows the place.
     """
-    said = [finding.text for finding in judged.structure if not (named and finding.text.endswith(USUAL))]
-    if not judged.only_structure:
-        strays = [one.text for one in judged.structure if one.kind.startswith("stray")]
-        return [] if breach([judged]) else strays[:1] if named else said[:1]
-    if not said:
-        return []
-    return [f"the numbers are right, but {said[0]}", *said[1:1 if named or breach([judged]) else 2]]
+    rule = breach([judged])
+    if judged.only_structure:
+        said = [one.text for one in judged.structure if not (named and one.text.endswith(USUAL))]
+        return [f"the numbers are right, but {said[0]}", *said[1:1 if named or rule else 2]] if said else []
+    return [one.text for one in judged.structure if not named or one.kind.startswith("stray")][:0 if rule else 1]
 
 
 def breach(judged):
@@ -111,7 +109,7 @@ def _traffic(facts, right, numbers_right):
 
 
 def _moved(name, verb, got, wanted, less, sure):
-    """The Finding if these bytes of a tensor are too many or too few. sure: no right answer reads less."""
+    """The Problem if these bytes of a tensor are too many or too few. sure: no right answer reads less."""
     if got > wanted:
         times = f" {got / wanted:.3g} times as often as needed" if wanted else ", though it need not be"
         return Problem(f"{verb}_too_often", f"{name} was {verb}{times}: {got} bytes, {wanted} are enough")

@@ -1,7 +1,6 @@
 """The stub that each exercise starts out with, and whether a learner has written into it."""
 
 import ast
-import hashlib
 import shutil
 
 from flashlab_course.check import form, source
@@ -45,10 +44,6 @@ def write(name):
     """Put the stub in its place."""
     for path in (source.exercise_path(name), written_path(name)):
         source.put(path, stub(name))
-
-
-def digest(text):
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def fresh_root(folder):
