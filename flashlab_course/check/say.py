@@ -3,8 +3,6 @@
 import re
 from dataclasses import replace
 
-import torch
-
 from flashlab_course.check import diagnose, failing, judge, line, raised, source, structure, where
 from flashlab_course.check.cases import WEAK, in_order
 from flashlab_course.check.report import Report
@@ -68,19 +66,20 @@ def _shown(exercise, judged, first, diagnosis, found):
     """Where it shows and in which cases: true whether or not the mistake is known."""
     right = not any(k.wrong or k.problem and k.problem.error not in judge.OF_MEMORY for k in judged)
     fails = f"It fails in the case “{first.case}”."
+    meaning = sentence(raised.meaning(first.problem)) if first.problem is not None else ""
     if first.only_structure and (right or not diagnosis.name):
         fails += "" if right else " Later cases have wrong numbers as well."
         return [*map(sentence, structure.in_words(first)), fails]
     if right and first.problem is not None and judged[0].problem is None:
-        return [sentence(f"The numbers are right, but {first.problem.text}"), fails,
-                sentence(raised.meaning(first.problem))]
+        return [sentence(f"The numbers are right, but {first.problem.text}"), fails, meaning]
     said = []
     if found is not None:                              # beside a known mistake in few words
         shows = f"It {'first shows' if found.first else 'shows'} in line {found.line}, `{found.code}`."
         said.append(shows if diagnosis.name else str(found))
     said.append(which_cases(judged))
     if first.problem is not None:
-        said += _of_problem(exercise, first, judged)
+        said.append(sentence(f"In “{first.case}” {first.problem.text}"))
+        said += [sentence(first.problem.seen and f"In that line {first.problem.seen}"), meaning]
     elif first.wrong:
         said[-1] += f" In “{first.case}” {where.first_wrong(exercise, first, judge.expect(exercise, first.case))}."
         failed = [k for k in judged if not k.passed]
@@ -94,10 +93,7 @@ def _shown(exercise, judged, first, diagnosis, found):
 def which_cases(judged):
     """A sentence on which cases fail. It names a feature only if exactly the cases that have it fail."""
     failed = [k for k in judged if not k.passed]
-    kinds = {k.problem.kind if k.problem is not None else "" for k in failed}
-    # no numbers: not called wrong
-    known = {"raised": "An error", "timeout": "Stopped", "autograd": "Against the rules"}
-    what = known.get(kinds.pop(), "Wrong") if len(kinds) == 1 else "Wrong"
+    what = "Wrong" if any(k.wrong for k in failed) else "It fails"
     if len(failed) == len(judged):
         return f"{what} in every case."
     shared = frozenset.intersection(*(k.case.features for k in failed))
@@ -105,26 +101,6 @@ def which_cases(judged):
     if found and (found[0] not in WEAK or len(found) == 1):            # several weak ones tell nothing
         return f"{what} in every case with {found[0]}; all other cases are right."
     return f"{what} in {len(failed)} of {len(judged)} cases."
-
-
-def _of_problem(exercise, first, judged):
-    problem = first.problem
-    alike = [k for k in judged if k.problem is not None and k.problem.kind == problem.kind]
-    right = problem.kind in SHAPES and all(_numbers_fit(exercise, k) for k in alike)
-    said = [sentence(f"{'The numbers are right, but' if right else f'In “{first.case}”'} {problem.text}")]
-    if problem.kind == "raised":
-        said += [sentence(problem.seen and f"In that line {problem.seen}"), sentence(raised.meaning(problem))]
-    return said
-
-
-def _numbers_fit(exercise, judged):
-    """Are the numbers right in results of another type, shape or dtype?"""
-    expected, values = judge.expect(exercise, judged.case), judged.outcome.values
-    try:
-        return all(judge.distance(torch.as_tensor(x).reshape(torch.as_tensor(y).shape), y) <= bound
-                   for x, y, bound in zip(values, expected.truth, expected.bounds, strict=True))
-    except Exception:                                  # other lengths, strings, sparse tensors, anything
-        return False
 
 
 def sentence(text):
