@@ -142,9 +142,9 @@ def _examine(exercise, fn):
 
 def _require_kernels(exercise):
     if exercise.triton and (why := why_no_kernels()):
-        where = "" if import_triton() else (", which exists for Linux only: on macOS or Windows use WSL2, Colab or any "
-                                            "Linux machine; no GPU is needed")
-        raise Unusable("no_triton", f"This exercise is a Triton kernel, and none can run here: {why}{where}.")
+        where = "" if import_triton() else (" here. It exists for Linux only: on macOS or Windows use WSL2, Colab or "
+                                            "any Linux machine; no GPU is needed")
+        raise Unusable("no_triton", f"This exercise is a Triton kernel, and none can run: {why}{where}.")
 
 
 def _require_function(exercise, fn):
