@@ -12,7 +12,8 @@ NEW = {"passed": False, "tries": 0, "hints": 0, "mistake": "",    # the mistake 
 def load(file):
     """The dict in a JSON file of my/; {} for one that is missing or cannot be read."""
     try:
-        return json.loads((source.root() / source.MY / file).read_text(encoding="utf-8"))
+        found = json.loads((source.root() / source.MY / file).read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
     except (OSError, ValueError):
         return {}
 
