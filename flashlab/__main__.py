@@ -11,7 +11,7 @@ from flashlab_course import command as typed
 
 COMMANDS = {
     "doctor": ("flashlab_course.doctor", "what this machine can do, and what to fix"),
-    "check": ("flashlab_course.check", "check your exercises"),
+    "check": ("flashlab_course.check.cli", "check your exercises"),
     "bench": ("flashlab_course.bench.cli", "measure the ladder on a GPU"),
     "ladder": ("flashlab.ladder", "the rungs, and what is new in each"),
 }

@@ -2,7 +2,7 @@
 
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab_course.check.form import Exercise, Mistake, Output
-from flashlab_course.check.traffic import TILED_CASES, measured, terms
+from flashlab_course.check.traffic import TILED_CASES, measured
 
 READS = "N_k * (d + d_v) + T_c * N_q * (d + d_v + 2)"
 WRITES = "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) + N_q"
@@ -12,7 +12,6 @@ EXERCISE = Exercise(
     outputs=(Output("reads"), Output("writes")),
     ints_only=True,
     truth=lambda **sizes: measured(fa1_forward, **sizes),
-    terms=terms,
     cases=TILED_CASES,
     mistakes=[
         Mistake("T_c_floor", "the number of key blocks was rounded down", "T_c where the last block is short",

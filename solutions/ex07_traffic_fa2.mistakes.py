@@ -2,7 +2,7 @@
 
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab_course.check.form import Exercise, Mistake, Output
-from flashlab_course.check.traffic import TILED_CASES, measured, terms
+from flashlab_course.check.traffic import TILED_CASES, measured
 
 READS, WRITES = "N_q * d + T_r * N_k * (d + d_v)", "N_q * d_v + N_q"
 
@@ -11,7 +11,6 @@ EXERCISE = Exercise(
     outputs=(Output("reads"), Output("writes")),
     ints_only=True,
     truth=lambda **sizes: measured(fa2_forward, **sizes),
-    terms=terms,
     cases=TILED_CASES,
     mistakes=[
         Mistake("T_r_floor", "the number of query blocks was rounded down", "T_r where the last block is short",

@@ -2,7 +2,7 @@
 
 from flashlab.rungs.naive import naive_forward
 from flashlab_course.check.form import Exercise, Mistake, Output
-from flashlab_course.check.traffic import case, measured, terms
+from flashlab_course.check.traffic import case, measured
 
 READS, WRITES = "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v", "3 * N_q * N_k + N_q * d_v + N_q"
 
@@ -11,7 +11,6 @@ EXERCISE = Exercise(
     outputs=(Output("reads"), Output("writes")),
     ints_only=True,
     truth=lambda **sizes: measured(naive_forward, **sizes),
-    terms=terms,
     cases=[
         case("small", 5, 7, 3, 4),
         case("square", 6, 6, 5, 5),

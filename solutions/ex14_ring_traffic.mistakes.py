@@ -3,13 +3,6 @@
 from flashlab_course.check.form import Case, Exercise, Mistake, Output
 
 
-def terms(N, R, H_q, H_kv, d, d_v, itemsize):
-    keys, queries = N // R * H_kv, N // R * H_q
-    return {"a block of K, in bytes": keys * d * itemsize, "a block of V, in bytes": keys * d_v * itemsize,
-            "a block of dK, in bytes": keys * d * 4, "a block of dV, in bytes": keys * d_v * 4,
-            "a block of Q, in bytes": queries * d * itemsize}
-
-
 def case(name, N, R, H_q, H_kv, d, d_v, itemsize):
     sizes = {"N": N, "R": R, "H_q": H_q, "H_kv": H_kv, "d": d, "d_v": d_v, "itemsize": itemsize}
     holds = {"one rank": R == 1, "more than one rank": R > 1, "more than two ranks": R > 2, "d_v ≠ d": d != d_v,
@@ -24,7 +17,6 @@ EXERCISE = Exercise(
     function="ring_traffic",
     outputs=(Output("forward"), Output("backward")),
     ints_only=True,
-    terms=terms,
     cases=[
         case("one rank", 6, 1, 1, 1, 3, 3, 4),
         case("two ranks", 10, 2, 1, 1, 3, 3, 4),

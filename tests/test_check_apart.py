@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from flashlab import __main__, torch_internals
+from flashlab import __main__
 from flashlab.memory import Memory, active
 from flashlab_course.check import carry, check, checker, form, limits, process, progress, source
 
@@ -101,9 +101,9 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="signals and their na
     (waits, "timeout", "stopped after 0.4 seconds"),
     (lambda S: torch.zeros(2**30), "memory", "it needed more than 256.0 MiB of memory"),
     (grows, "memory", "it needed more than 256.0 MiB of memory"),
-    (lambda S: input("P? "), "asked", "it asked for input"),
-    (breaks, "debugger", "step through with debug=True"),
-    (lambda S: sys.exit(3), "raised", "it called exit()"),
+    (lambda S: input("P? "), "raised", "A check has no keyboard"),
+    (breaks, "raised", "A check has no keyboard"),
+    (lambda S: sys.exit(3), "raised", "it raised SystemExit: 3"),
 ])
 def test_it_costs_this_answer_alone(fn, mistake, words, monkeypatch):
     monkeypatch.setattr(form.exercise(NAME), "seconds", 20 if fn is grows else SECONDS)
@@ -176,19 +176,6 @@ def test_nothing_it_does_reaches_the_caller():
     assert state() == before and check(NAME, right).passed
 
 
-@pytest.mark.parametrize("change", [lambda: torch.set_default_dtype(torch.float64),
-                                    lambda: torch.set_grad_enabled(False), lambda: torch.set_default_device("meta")])
-def test_a_setting_that_it_leaves_changed_spoils_no_verdict(change):
-    def careless(S):
-        P = right(S)
-        change()
-        return P
-
-    assert check(NAME, careless).passed
-    assert checker.examine(form.exercise(NAME), careless).passed and not torch_internals.observed()
-    assert "Every entry of P is 2 times" in check(NAME, lambda S: 2 * careless(S)).message
-
-
 @pytest.mark.parametrize("mode", [Refusing, Memory, torch.inference_mode, lambda: torch.device("meta"),
                                   lambda: torch.autocast("cpu", torch.bfloat16)])
 def test_the_callers_state_does_not_matter(mode, monkeypatch):
@@ -200,7 +187,7 @@ def test_the_callers_state_does_not_matter(mode, monkeypatch):
             reports = [check(NAME, right), check(NAME, wrong), check(MODELLED, mistaken)]
     finally:
         torch.set_default_dtype(torch.float32)
-    assert reports[0].passed and "Every entry of P is 2 times" in reports[1].message, str(reports[1])
+    assert reports[0].passed and "P[0, 0] is " in reports[1].message, str(reports[1])
     assert reports[2].mistake == form.exercise(MODELLED).mistakes[0].name
 
 
@@ -220,11 +207,9 @@ def test_in_threads_at_once_and_within_itself():
         thread.join(60)
     assert sorted(report.passed for report in reports) == [False, True, True]
 
-    def checks_itself(S):                              # the usual last line of a cell, left in the file
-        assert check(NAME, right).mistake == "nested"
-        return right(S)
-
-    assert check(NAME, checks_itself).passed
+    itself = f"assert check('{NAME}', safe_softmax).mistake == 'nested'"
+    write(f"from flashlab_course.check import check\n{GOOD}\n{itself}\n")
+    assert check(NAME).passed, "the usual last line of a cell, left in the file"
 
 
 def test_an_interrupt_ends_the_check_and_its_process(tmp_path):

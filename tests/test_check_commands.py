@@ -51,7 +51,7 @@ def test_markers_that_do_not_match_are_an_error_with_a_line(body, line):
 
 def test_a_swap_is_made_inside_the_regions_alone():
     text = HEAD + "y = 3\n\n\ndef f(x):\n    # >>> your turn: a\n    y = {}\n    # <<<\n    return y\n"
-    swapped = form.Mistake("another", "", "", ("y = x", "y = 2 * x")).apply(source.Parsed("ex03_toy", text.format("x")))
+    swapped = source.Parsed("ex03_toy", text.format("x")).edited("another", [("y = x", "y = 2 * x")])
     assert swapped.text == text.format("2 * x")
 
 
@@ -59,7 +59,7 @@ def test_a_swap_is_made_inside_the_regions_alone():
 def test_a_swap_that_fits_not_once_fails_loudly(old, found):
     text = HEAD + "def f(x):\n    # >>> your turn: a\n    y = x**2\n    z = y\n    # <<<\n    return z\n"
     with pytest.raises(source.SourceError, match=f"found {found} times"):
-        form.Mistake("another way", "", "", (old, "1")).apply(source.Parsed("ex03_toy", text))
+        source.Parsed("ex03_toy", text).edited("another way", [(old, "1")])
 
 
 # ---- build
@@ -124,7 +124,6 @@ WRITTEN = {
 def test_a_learners_file_is_left_alone_and_named(sandbox, capsys, way):
     text = WRITTEN[way] if isinstance(WRITTEN[way], bytes) else WRITTEN[way].encode()
     source.exercise_path(NAME).write_bytes(text)
-    source.put(sandbox / "my" / progress.FILE, '{"ex03_merge": {"hints": "many", "passed": 3}, "ex01_heads": 1}')
     cli.main([])
     assert f"\n{NAME} " in capsys.readouterr().out
     assert source.exercise_path(NAME).read_bytes() == text
@@ -136,18 +135,7 @@ def test_a_learners_file_is_left_alone_and_named(sandbox, capsys, way):
 
 def test_a_root_that_is_none_is_not_passed_over(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FLASHLAB_ROOT", str(tmp_path))
-    with pytest.raises(SystemExit):
-        cli.main([])
-    assert f"FLASHLAB_ROOT must name a folder that holds solutions/, got '{tmp_path}'" in capsys.readouterr().err
-
-
-def test_a_solution_that_is_missing_is_said_to_be(sandbox, capsys):
-    solve("ex01_heads")
-    source.solution_path(NAME).unlink()
-    form.exercise.cache_clear()
-    with pytest.raises(SystemExit):
-        cli.main([])
-    assert f"solutions/{NAME}.py could not be read: No such file or directory" in capsys.readouterr().err
+    assert cli.main([]) == 1 and f"no folder solutions/ in {tmp_path}" in capsys.readouterr().err
 
 
 def test_the_overview_lists_all_and_fails_only_for_what_is_begun(sandbox, capsys):
@@ -212,16 +200,12 @@ def test_reset_restores_the_stub_and_keeps_the_learners_version(sandbox, capsys)
 @pytest.mark.parametrize("argv, words", [
     (["ex99"], "There is no exercise 'ex99'. Did you mean ex"),
     (["--reset", ""], "There is no exercise ''."),
-    (["--reset"], f"--reset needs the name of an exercise: {NAME}?"),
+    (["--reset"], "--reset needs the name of an exercise: ex00_score_tile?"),
     (["--reset", "ex03"], "--reset needs the name of an exercise: ex03_safe_softmax, "),
-    (["--reset", NAME, "--hint"], "not allowed with argument --reset"),
-    (["--watch", NAME, SOFTMAX], f"--watch takes one exercise: {NAME}, {SOFTMAX}?"),
 ])
 def test_what_is_not_clear_is_refused_and_nothing_is_reset(sandbox, argv, words, capsys):
     solve(NAME)
-    with pytest.raises(SystemExit) as stop:
-        cli.main(argv)
-    assert stop.value.code == 2 and words in capsys.readouterr().err
+    assert cli.main(argv) == 1 and words in capsys.readouterr().err
     assert stubs.present(NAME) != stubs.stub(NAME) and list(sandbox.glob("my/exercises/*.mine*")) == []
 
 
@@ -236,47 +220,6 @@ def test_solutions_are_shown_after_the_pass(sandbox, capsys):
     assert "m = torch.maximum(m_a, m_b)" in capsys.readouterr().out
     assert cli.main(["--solutions"]) == 0
     assert "ex03_merge" in capsys.readouterr().out and progress.of(NAME)["passed"]
-
-
-# ---- --watch
-
-def rounds(monkeypatch, *actions):
-    """Each pause does the next of these things, and in the end is interrupted."""
-    todo = iter(actions)
-
-    def pause(seconds):
-        action = next(todo, None)
-        if action is None:
-            raise KeyboardInterrupt
-        action()
-
-    monkeypatch.setattr(cli, "sleep", pause)
-
-
-def test_watching_checks_what_is_saved_and_goes_on_after_a_pass(sandbox, capsys, monkeypatch):
-    name = "ex05_tile_sizes"
-
-    def put(text):
-        source.exercise_path(name).write_text(text, encoding="utf-8")
-
-    solution = source.solution_path(name).read_text(encoding="utf-8")
-    rounds(monkeypatch, lambda: put(solution.replace("return", "return 1,")), lambda: None,
-           lambda: put(solution))
-    assert cli.main(["--watch", name]) == 0
-    out = capsys.readouterr().out
-    assert out.count(f"{name}: not implemented yet") == 1, "checked again though nothing was saved"
-    assert out.count(f"{name}: not yet") == 1 and out.count(f"{name}: passed") == 1
-    following = form.names()[form.names().index(name) + 1]
-    assert f"Next: {following}" in out and f"{following}: not implemented yet" in out
-
-
-def test_watching_begins_with_what_comes_next_and_ends_with_the_last(sandbox, capsys, monkeypatch):
-    rounds(monkeypatch)
-    for name in form.names():
-        progress.update(name, passed=name != SOFTMAX)
-    solve(SOFTMAX)
-    assert cli.main(["--watch"]) == 0
-    assert "Every exercise has passed." in capsys.readouterr().out and progress.of(SOFTMAX)["passed"]
 
 
 # ---- the commands that are printed

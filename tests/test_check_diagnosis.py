@@ -9,7 +9,6 @@ from flashlab_course.check import (
     case_inputs,
     checker,
     diagnose,
-    explain,
     failing,
     form,
     judge,
@@ -18,7 +17,8 @@ from flashlab_course.check import (
     run_case,
     runner,
     say,
-    special,
+    source,
+    where,
 )
 from flashlab_course.check.runner import Problem
 
@@ -36,24 +36,21 @@ def in_words(report):
 # ---- features
 
 def judged(**cases):
-    """name=(passed, features), as special() sees them."""
-    return [SimpleNamespace(case=form.Case(name, dict, frozenset(features)), passed=passed, wrong=[0] * (not passed),
-                            beside=[],
-                            problem=None)
+    """name=(passed, features), as which_cases() sees them."""
+    return [SimpleNamespace(case=form.Case(name, dict, frozenset(features)), passed=passed, wrong=[0] * (not passed))
             for name, (passed, features) in cases.items()]
 
 
 def test_a_feature_that_another_passing_case_isolates_is_not_blamed():
     cases = judged(plain=(True, []), tail=(True, ["a short last key block"]),
                    both=(False, ["a short last key block", "a causal mask"]), mask=(True, ["a causal mask"]))
-    assert "short last key block" not in special.special(cases)
-    assert special.special(cases).startswith("Wrong in 1 of 4 cases")
+    assert say.which_cases(cases) == "Wrong in 1 of 4 cases."
 
 
 def test_a_feature_is_blamed_where_exactly_its_cases_fail():
     cases = judged(plain=(True, []), tail=(False, ["a short last key block"]),
                    other=(False, ["a short last key block", "d_v ≠ d"]))
-    assert "Wrong in every case with a short last key block; all other cases are right." in special.special(cases)
+    assert "Wrong in every case with a short last key block; all other cases are right." in say.which_cases(cases)
 
 
 def test_the_forgotten_shift_in_a_loop_bound_is_not_blamed_on_a_short_block():
@@ -68,22 +65,6 @@ def test_right_numbers_are_never_called_wrong():
     mistake = next(m for m in exercise.mistakes if m.name == "Q_read_each_step")
     report = checker.examine(exercise, exercise.wrong(mistake))
     assert "The numbers are right" in report.message and "Wrong" not in report.message, str(report)
-
-
-def test_a_right_result_of_another_dtype_is_called_right():
-    report = said("ex03_safe_softmax", lambda S: torch.softmax(S.double(), -1).nan_to_num(0))
-    assert report.mistake == "wrong_dtype", str(report)
-    assert "The numbers are right, but P has dtype float64" in in_words(report), str(report)
-
-
-def test_a_result_that_was_rounded_to_another_dtype_is_not_called_right():
-    def softmax(S):
-        E = torch.exp(S - S.amax(-1, keepdim=True).clamp_min(-2000))
-        return (E / E.sum(-1, keepdim=True).clamp_min(1e-30)).float()
-
-    report = said("ex03_safe_softmax", softmax)
-    assert "right up to rounding, but P has dtype float32" in in_words(report), str(report)
-    assert "`dtype=`" in report.message, str(report)
 
 
 def changes_its_input(name, mistake):
@@ -146,14 +127,11 @@ def test_a_view_is_blamed_on_what_makes_it_wrong(case, feature):
 
 TRUTH = torch.arange(1.0, 13.0).view(4, 3)
 LOOKS = [                      # the wrong result, the truth, what is said of it
-    (torch.zeros(4, 3), TRUTH, "T is 0 everywhere"),
-    (TRUTH * 3, TRUTH, "every entry of T is 3 times what it should be"),
-    (TRUTH / 16, TRUTH, "is 0.0625 times what it should be, which is 1/d"),
+    (torch.zeros(4, 3), TRUTH, "T is 0 everywhere in that case"),
     (TRUTH * torch.tensor([0.0, 0.0, 1.0, 1.0])[:, None], TRUTH, "T is wrong only in queries 0 to 1"),
     (torch.tensor([nan, nan, 1.0, 2.0]), torch.tensor([-inf, 0.0, 1.0, 2.0]), "T is NaN in query 1"),
     (torch.tensor([inf, inf, 1.0, 2.0]), torch.tensor([1.0, 0.0, 1.0, 2.0]), "T is infinite in queries 0 to 1"),
     (torch.tensor([nan, nan]), torch.tensor([1.0, 2.0]), "T is NaN in every entry"),
-    (torch.tensor([-inf, 1.0]), torch.tensor([0.0, 1.0]), "T is −inf in query 0"),
     # a row that is wrongly 0 has not changed places with one that is rightly 0
     (torch.tensor([[0.0, 0], [0, 0], [0, 0], [5, 6]]), torch.tensor([[0.0, 0], [0, 0], [3, 4], [5, 6]]),
      "T is wrong only in query 2"),
@@ -163,11 +141,11 @@ LOOKS = [                      # the wrong result, the truth, what is said of it
 @pytest.mark.parametrize("x, y, words", LOOKS)
 def test_a_wrong_result_is_described(x, y, words, monkeypatch):
     output = form.Output("T", ("query", *["column"] * (x.ndim - 1)))
-    exercise = SimpleNamespace(outputs=[output], ints_only=False, triton=False, sram_bytes=None)
+    exercise = SimpleNamespace(outputs=[output], triton=False, sram_bytes=None)
     monkeypatch.setattr(judge, "expect", lambda *_: judge.Expected(None, (y,), (1e-6,)))
     case = form.Case("a case", lambda: {"d": 16})
     wrong = judge.Judged(case, runner.Outcome((x,)), wrong=[(0, 1.0, 1e-6)])
-    assert words in " ".join(explain.explain(exercise, [wrong]))
+    assert words in where.looks(exercise, [wrong])
 
 
 # ---- the line
@@ -204,20 +182,10 @@ def test_another_style_is_no_mistake():
 
 def test_every_value_counts_that_the_solution_has():
     exercise = form.exercise("ex06_fa2_inner_loop")
-    file = runner.file_of(exercise.solution())
+    file = source.file_of(exercise.solution())
     judged = diagnose.judge_all(exercise, exercise.solution(), own_file=file)
     judged[1].wrong = [(0, 1.0, 0.0)]                  # as if that case had failed
     assert not line.first_wrong(exercise, exercise.solution(), judged, file).first
-
-
-def test_a_result_of_another_dtype_is_called_right_only_if_it_is_right_in_every_case():
-    def offsets(i, j, B_m, B_n, M, N, stride_m, stride_n):
-        rows, cols = i * B_m + torch.arange(B_m, dtype=torch.int32)[:, None], j * B_n + torch.arange(B_n,
-                                                                                                     dtype=torch.int32)
-        return rows * stride_m + cols * stride_n, (rows <= M) & (cols <= N)
-
-    report = said("ex09_tile_offsets", offsets)
-    assert report.mistake == "wrong_dtype" and "numbers are right" not in report.message, str(report)
 
 
 def test_a_result_of_a_known_wrong_shape_is_that_mistake_only_with_its_numbers():
@@ -309,12 +277,10 @@ def _several(found):
     return found if isinstance(found, tuple) else (found,)
 
 
-def test_a_case_is_new_at_each_call_and_unknown_ones_are_listed():
+def test_a_case_is_new_at_each_call():
     first = case_inputs("ex01_attention", "square")
     first["Q"].zero_()
     assert case_inputs("ex01_attention", "square")["Q"].any()
-    with pytest.raises(KeyError, match="one query, three keys"):
-        failing.case_inputs("ex01_attention", "no such case")
 
 
 def test_run_case_gives_what_the_function_makes():

@@ -17,7 +17,7 @@ EXERCISES = [name for name in form.names() if import_triton() or not form.exerci
 RESULTS = ("None", "3", "()", "'text'", "[x]", "x, x", "lambda: x", "(y for y in [x])", "x[0]", "x.double()", "x.T",
            "x.to('meta')", "x.long()", "x.bool()", "x.reshape(-1)", "x + 1j", "x.to_sparse()", "float('nan')", "{x}",
            "x[:0]",
-           "x * float('inf')", "object()", "x.numpy()", "x is x", "[x] * 200", "10**5000", "print")
+           "x * float('inf')", "object()", "x.numpy()", "x is x", "[x] * 200", "print")
 
 
 def another_token(rng, lines):
@@ -81,5 +81,3 @@ def test_edits_are_of_many_kinds_and_the_same_ones_each_time():
     exercise = form.exercise("ex06_fa2_inner_loop")
     versions = [[spoilt(exercise, k) for k in range(20)] for _ in range(2)]
     assert versions[0] == versions[1] and len(set(versions[0])) > 8
-
-

@@ -4,7 +4,6 @@
     check("ex06_fa2_inner_loop")                 # the file in exercises/, read afresh from disk
     check("ex06_fa2_inner_loop", my_function)    # a function from a notebook cell
     check("ex06_fa2_inner_loop", hint=True)      # one more hint at each call
-    check("ex06_fa2_inner_loop", debug=True)     # step through the smallest case that fails
     check("ex06_fa2")                            # the start of a name will do
     check()                                      # your progress, and what comes next
 
@@ -15,10 +14,4 @@ from flashlab_course.check.checker import check
 from flashlab_course.check.failing import case_inputs, expected, run_case
 from flashlab_course.check.report import Report
 
-__all__ = ["Report", "case_inputs", "check", "expected", "main", "run_case"]
-
-
-def main(argv=None):
-    from flashlab_course.check.cli import main
-
-    return main(argv)
+__all__ = ["Report", "case_inputs", "check", "expected", "run_case"]

@@ -1,7 +1,6 @@
 """check(): load, run every case, name the mistake, say it."""
 
-import importlib
-import inspect
+import hashlib
 import linecache
 import pickle
 import time
@@ -10,73 +9,53 @@ from itertools import zip_longest
 from flashlab.torch_internals import filled_with_nan
 from flashlab.triton_mode import import_triton, interpreted, why_no_kernels
 from flashlab_course import command
-from flashlab_course.check import (
-    diagnose,
-    form,
-    judge,
-    loading,
-    overview,
-    process,
-    progress,
-    runner,
-    say,
-    source,
-    stepping,
-    structure,
-    stubs,
-    where,
-)
+from flashlab_course.check import diagnose, form, loading, overview, process, progress, runner, say, source, stubs
 from flashlab_course.check.loading import Unusable
 from flashlab_course.check.report import CaseResult, Report
 
 CELL = "your cell"
 
 
-def check(name=None, fn=None, *, hint=False, debug=False):
+def check(name=None, fn=None, *, hint=False):
     """Check an exercise: the file exercises/<name>.py, or the function given. The start of a name will do; without one,
     your progress is shown.
 
-    hint=True adds one more hint at each call. debug=True then runs your function once more, on the smallest case that
-    fails, in this very process and under Python's debugger: it stops where the function raised an exception, else at
-    its first line. Otherwise your code runs in a process of its own, and cannot harm this one.
+    hint=True adds one more hint at each call. Your code runs in a process of its own, and cannot harm this one.
     The Report shows itself as a panel in a notebook; `report.passed` is the answer.
     """
     if process.inside:
         return Unusable("nested", "`check` was called by the code that it checks.").report(str(name))
     if name is None and fn is None:
         return overview.Overview.now()
-    return checked(name, fn, hint=hint, debug=debug)
+    return checked(name, fn, hint=hint)
 
 
-def checked(name, fn=None, *, hint=False, debug=False, terminal=False):
+def checked(name, fn=None, *, hint=False, terminal=False):
     """The Report of `check`, with progress and hints kept. terminal: the report names commands, not calls."""
     try:
-        exercise = form.exercise(overview.find(name))
-        report = _with_hints(exercise, fn, hint, terminal)
+        return _with_hints(form.exercise(overview.find(name)), fn, hint, terminal)
+    except Unusable as problem:
+        return problem.report(str(name))
     except Exception as error:
-        said = (f"The checker itself failed, with {type(error).__name__}: {runner.message_of(error)}. That is no "
-                "verdict on your answer. Restart the kernel (or Python) and check again.")
-        problem = error if isinstance(error, Unusable) else Unusable("checker_failed", said)
-        return problem.report(name if isinstance(name, str) else type(name).__name__)
-    if debug and report.cases:
-        stepping.step(exercise, loading.function_from_file(exercise)[0] if fn is None else fn, report)
-    return report
+        return Unusable("checker_failed", f"The checker itself failed, with {type(error).__name__}: {error}. That is "
+                                          "no verdict on your answer. Restart the kernel (or Python) and check again."
+                        ).report(str(name))
 
 
 def _with_hints(exercise, fn, hint, terminal):
     known, text = progress.of(exercise.name), stubs.present(exercise.name) if fn is None else None
     report = answer(exercise, fn, here=terminal)
-    hints = min(known["hints"] + (hint and not report.passed), len(exercise.hints))
     started = report.mistake != "not_implemented"
-    file = stubs.digest(text) if text is not None else known["file"]
+    hints = min(known["hints"] + (hint and not report.passed), len(exercise.hints))
+    file = hashlib.sha256(text.encode()).hexdigest()[:16] if text is not None else known["file"]
     lost = progress.update(exercise.name, passed=report.passed or known["passed"], tries=known["tries"] + started,
                            hints=hints, mistake=report.mistake or "", file="" if report.passed else file)
     offers = []
     if report.passed and terminal:                     # a notebook's panel has it folded in
         offers.append(f"One way to write it: `{command.line('check', exercise.name, '--solutions')}`")
     if not report.passed:
-        told = [f"Hint {n + 1} of {len(exercise.hints)}: {text}" for n, text in enumerate(exercise.hints[:hints])]
         again = report.mistake is not None and report.mistake == known["mistake"]
+        told = [f"Hint {n + 1} of {len(exercise.hints)}: {text}" for n, text in enumerate(exercise.hints[:hints])]
         report.hint = "\n".join(filter(None, [report.hint, report.remedy if hint or again else "", *told * hint]))
         if text is not None and known["file"] == file and started and not hint:      # the stub's report asks by itself
             offers.append("The file is the same as at the last check: is it saved?")
@@ -84,40 +63,34 @@ def _with_hints(exercise, fn, hint, terminal):
             more = f'check("{exercise.name}", hint=True)'
             more = command.line("check", exercise.name, "--hint") if terminal else more
             offers.append(f"{'One more' if hint else 'A'} hint: `{more}`")
-        if not terminal and _can_move(exercise, report):
+        ran = any(case.passed is not None for case in report.cases) and report.mistake not in runner.FINAL
+        if not terminal and ran and exercise.moves and (interpreted() or not exercise.triton):
             mine = f'"{exercise.name}"' + (f", {exercise.function}" if fn is not None else "")
             start = ", from where they go wrong" if report.where else ""
             offers.append(f"To see your lines move{start}: `from flashlab_course.lesson import replay; replay({mine})`")
-    if lost:
-        offers.append(f"{lost}.")
-    report.offer = "\n".join(offers)
+    report.offer = "\n".join([*offers, *[f"{lost}."] * bool(lost)])
     return report
-
-
-def _can_move(exercise, report):
-    ran = any(case.passed is not None for case in report.cases) and report.mistake not in runner.FINAL
-    return ran and exercise.moves and (interpreted() or not exercise.triton)
 
 
 # ---- one answer, in a process of its own or in this one
 
 def answer(exercise, fn=None, *, here=False):
     """The Report on the file in exercises/ or on fn, from a process of its own. here: as in process.apart"""
-    return _reported(exercise, lambda: _apart(exercise, fn, here))
+    return _reported(_apart, exercise, fn, here)
 
 
 def examine(exercise, fn=None):
     """The Report from this process, without progress or hints."""
     with filled_with_nan():
-        return _reported(exercise, lambda: _examine(exercise, fn))
+        return _reported(_examine, exercise, fn)
 
 
-def _reported(exercise, judge):
-    """The Report that judge() returns, or the one on an answer that cannot be judged; with the time it took."""
+def _reported(judge, exercise, *args):
+    """The Report that judge returns, or the one on an answer that cannot be judged; with the time it took."""
     started = time.perf_counter()
     try:
         _require_kernels(exercise)
-        report = judge()
+        report = judge(exercise, *args)
     except Unusable as problem:
         report = problem.report(exercise.name)
     report.seconds = time.perf_counter() - started
@@ -125,19 +98,14 @@ def _reported(exercise, judge):
 
 
 def _apart(exercise, fn, here):
-    if fn is None:
-        place, text = source.shown_path(exercise.name), stubs.present(exercise.name)
-        if text is None:
-            stubs.write(exercise.name)
-            text = stubs.stub(exercise.name)
-        if text == exercise.parsed.stub():             # nothing to run
-            raise _still_a_stub(exercise, text, place)
-    else:
-        place = CELL
+    place = CELL if fn is not None else source.shown_path(exercise.name)
+    if fn is None and stubs.present(exercise.name) in (None, exercise.parsed.stub()):     # nothing to run
+        stubs.write(exercise.name)
+        raise _still_a_stub(exercise, exercise.parsed.stub(), place)
     try:
         return process.apart(_answer, exercise.name, fn, imports=runner.slow_imports(exercise), here=here)
     except process.Lost as lost:
-        file = str(source.exercise_path(exercise.name)) if fn is None else runner.file_of(fn) or ""
+        file = str(source.exercise_path(exercise.name)) if fn is None else source.file_of(fn) or ""
         lines = [f"{place}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
                  for line, function in lost.lines(file)]
         raise Unusable(lost.kind, f"Your code could not be judged: {lost.text}. It ran in a process of its own, so "
@@ -158,16 +126,14 @@ def _examine(exercise, fn):
         fn, text = loading.function_from_file(exercise)
         place = source.shown_path(exercise.name)
     _require_function(exercise, fn)
-    _require_signature(exercise, fn)
     if exercise.triton and source.tasks_left(text, exercise.name):     # a compiled kernel cannot raise it
         raise _still_a_stub(exercise, text, place)
-    for module in runner.slow_imports(exercise):
-        importlib.import_module(module)
-    judged = diagnose.judge_all(exercise, fn, own_file=runner.file_of(fn))
+    process.load(runner.slow_imports(exercise))
+    judged = diagnose.judge_all(exercise, fn, own_file=source.file_of(fn))
     if judged[-1].problem is not None and judged[-1].problem.kind == "not_implemented":
         raise _still_a_stub(exercise, text, place)
     passed = all(k.passed for k in judged)
-    report = _passed(exercise, fn, judged) if passed else _failed(exercise, fn, judged, place)
+    report = _passed(exercise, fn, judged) if passed else say.failure(exercise, fn, judged, place)
     report.cases = [CaseResult(case.name, k and k.passed) for case, k in zip_longest(exercise.cases, judged)]
     return report
 
@@ -175,46 +141,30 @@ def _examine(exercise, fn):
 # ---- answers that cannot be judged
 
 def _require_kernels(exercise):
-    if not exercise.triton or not (why := why_no_kernels()):
-        return
-    said = f"This exercise is a Triton kernel, and none can run here: {why}."
-    if import_triton() is None:
-        said = ("This exercise is a Triton kernel, and Triton is not installed here: it exists for Linux only. "
-                "On macOS or Windows use WSL2, Colab or any Linux machine; no GPU is needed.")
-    raise Unusable("no_triton", said)
+    if exercise.triton and (why := why_no_kernels()):
+        where = "" if import_triton() else (" here. It exists for Linux only: on macOS or Windows use WSL2, Colab or "
+                                            "any Linux machine; no GPU is needed")
+        raise Unusable("no_triton", f"This exercise is a Triton kernel, and none can run: {why}{where}.")
 
 
 def _require_function(exercise, fn):
-    if not runner.is_callable(fn):
+    if not callable(source.inner(fn)):
         raise Unusable("wrong_type", f"`check` got {type(fn).__name__} where it needs the function "
                                      f"{exercise.function} itself: `check(\"{exercise.name}\", {exercise.function})`, "
                                      "without parentheses behind it.")
-
-
-def _require_signature(exercise, fn):
-    if not inspect.isfunction(fn):
-        return
-    parameters = exercise.signature.parameters.values()
-    by_name = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
-    signature = inspect.signature(fn)
-    try:
-        signature.bind(*[None] * (len(parameters) - len(by_name)), **dict.fromkeys(by_name))
-    except TypeError as error:
-        raise Unusable("signature", f"Your function takes {signature}, but it is called as "
-                                    f"{exercise.function}{exercise.signature}: {error}.") from None
 
 
 def _still_a_stub(exercise, text, place):
     """The Unusable that lists the regions still to be written."""
     head, tasks = exercise.head, [region["task"] for region in exercise.parsed.regions]
     left = tasks if place == CELL else source.tasks_left(text, exercise.name)     # a cell may hold a part of the stub
-    said = f"{say.sentence(head.title)} {'To write' if left == tasks else 'Still to write'}: {'; '.join(left)}.\n"
-    if place == CELL:
-        return Unusable("not_implemented", said + "The stub's NotImplementedError is still in it.")
-    return Unusable("not_implemented", said +
-                    f"Open `{place}` (difficulty {head.difficulty} of 5, about {head.minutes} minutes), put your own "
-                    "lines in the place of `raise NotImplementedError`, save the file and check again; or write "
-                    f"`{exercise.function}` in a cell and call `check(\"{exercise.name}\", {exercise.function})`.")
+    how = "The stub's NotImplementedError is still in it."
+    if place != CELL:
+        how = (f"Open `{place}` (difficulty {head.difficulty} of 5, about {head.minutes} minutes), put your own "
+               "lines in the place of `raise NotImplementedError`, save the file and check again; or write "
+               f"`{exercise.function}` in a cell and call `check(\"{exercise.name}\", {exercise.function})`.")
+    to_write = "To write" if left == tasks else "Still to write"
+    return Unusable("not_implemented", f"{say.sentence(head.title)} {to_write}: {'; '.join(left)}.\n{how}")
 
 
 # ---- the verdict on what ran
@@ -224,26 +174,9 @@ def _passed(exercise, fn, judged):
         if (found := look(exercise, fn)) is not None:
             mistake, seen = found
             return Report(False, exercise.name, mistake=mistake.name, remedy=say.sentence(f"Look at {mistake.look}"),
-                          message=f"{say.sentence(mistake.what)}\nEvery case passes. "
-                                  f"{say.sentence(seen)}")
+                          message=f"{say.sentence(mistake.what)}\nEvery case passes. {say.sentence(seen)}")
     said = f"Right: {exercise.head.title}."
     if wrapped := next((name for k in judged if (name := k.outcome.facts.get("wrapped"))), ""):
         said += (f"\nA remark: what lies past the end of {wrapped} was read again from its start, as with `% N`. That "
                  "style is common; a mask reads nothing there.")
-    if exercise.triton and not interpreted():
-        said += (f"\nA GPU shows no stray load whose value is not used. The interpreter does: "
-                 f"`TRITON_INTERPRET=1 {command.line('check', exercise.name)}`.")
     return Report(True, exercise.name, message=said, solution=exercise.parsed.answer())
-
-
-def _failed(exercise, fn, judged, place):
-    first = next(k for k in judged if not k.passed)
-    report = say.failed(exercise, fn, judged, place)
-    if (breach := structure.breach(judged)) and breach[1:] not in report.message:
-        report.message = f"{say.sentence(breach)}\n{report.message}"
-        report.hint = exercise.not_allowed
-    if first.wrong:
-        n, _, bound = first.wrong[0]
-        index = where.first_index(first.outcome.values[n], judge.expect(exercise, first.case).truth[n], bound)
-        report.where = first.case.name, exercise.outputs[n].name, index
-    return report

@@ -1,16 +1,13 @@
-"""python -m flashlab check [--hint | --watch | --debug | --reset | --solutions] [EX ...]"""
+"""python -m flashlab check [--hint | --reset | --solutions] [EX ...]"""
 
 import argparse
+import sys
 import textwrap
-from time import sleep
 
 from flashlab_course import command
 from flashlab_course.check import checker, form, overview, progress, source, stubs
 
-PAUSE = 0.3                    # seconds between two looks at a file that is watched
 WAYS = {"hint": "show one hint more at each call",
-        "watch": "check whenever the file is saved; after a pass, the next exercise",
-        "debug": "step through the smallest case that fails, with Python's debugger",
         "reset": "restore the stub; your version is kept beside it",
         "solutions": "show the solution of the exercises that you have passed"}
 
@@ -27,29 +24,22 @@ def main(argv=None):
     args = parser.parse_args(argv)
     try:
         names = [name for text in args.exercises for name in overview.matches(text)]
-        return _run(parser, args.way, names, one_each=len(names) == len(args.exercises))
+        return _run(args.way, names, bool(names) and len(names) == len(args.exercises))
     except (source.SourceError, checker.Unusable) as error:
-        parser.error(str(error))
+        print(error, file=sys.stderr)
+        return 1
 
 
-def _run(parser, way, names, one_each):
+def _run(way, names, one_each):
     if way == "solutions":
         return show_solutions(names)
-    if way == "watch" and not names:
-        return watch(overview.Overview.now().next)
-    if way is not None and not (names and one_each):
-        parser.error(f"--{way} needs the name of an exercise: {', '.join(names) or overview.Overview.now().next}?")
-    if way in ("watch", "debug"):
-        if len(names) > 1:
-            parser.error(f"--{way} takes one exercise: {', '.join(names)}?")
-        return watch(*names) if way == "watch" else debug(*names)
+    if way is None and not one_each:
+        return show_overview(names)
+    if not one_each:
+        raise source.SourceError(f"--{way} needs the name of an exercise: {', '.join(names) or form.names()[0]}?")
     if way == "reset":
         return reset(names)
-    return check_these(names, way == "hint") if names and one_each else show_overview(names)
-
-
-def check_these(names, hint):
-    reports = [checker.checked(name, hint=hint, terminal=True) for name in names]
+    reports = [checker.checked(name, hint=way == "hint", terminal=True) for name in names]
     print("\n\n".join(map(str, reports)))
     return 0 if all(reports) else 1
 
@@ -58,73 +48,34 @@ def show_overview(names=()):
     """Every exercise, or these, with its state; those begun are checked. Not begun is no failure."""
     failed = []
     print(overview.HEADING)
-    rows = {name: overview.row_text(name, state) for name, state in overview.Overview.now(names).states.items()}
-    for name, row in rows.items():
+    for name, state in overview.Overview.now(names).states.items():
         if stubs.own_text(name) is not None:
             report = checker.checked(name, terminal=True)
             state = overview.PASSED if report else f"not yet: {report.mistake or 'wrong answers'}"
             failed += [] if report else [report]
-            row = overview.row_text(name, state)
-        print(row, flush=True)
+        print(overview.row_text(name, state), flush=True)
     for report in failed:
         print(f"\n{report}")
     print(f"\n{overview.Overview.now(names).last_line()}")
     return 1 if failed else 0
 
 
-def debug(name):
-    report = checker.checked(name, debug=True, terminal=True)
-    if not report.cases:                                   # nothing ran that the debugger could have stepped through
-        print(report)
-    return 0 if report else 1
-
-
-def watch(name):
-    """Check the exercise whenever its text changes, and after a pass the next one, until all have passed or Ctrl-C."""
-    seen = ()
-    try:
-        while name is not None:
-            text = stubs.present(name)
-            if text == seen:
-                sleep(PAUSE)
-                continue
-            report, seen = checker.checked(name, terminal=True), text
-            print(f"\n{'─' * 100}\n{report}", flush=True)
-            if report.passed:
-                name, seen = overview.after(name), ()
-                print(f"\nNext: {name}" if name else "", flush=True)
-            else:
-                print(f"\nWaiting for {source.shown_path(name)} to be saved. Ctrl-C ends it.", flush=True)
-        print("Every exercise has passed.")
-    except KeyboardInterrupt:
-        print()
-    return 0
-
-
 def reset(names):
-    """Returns 0 if all of these are stubs again."""
     for name in names:
-        shown = source.shown_path(name)
-        try:
-            if stubs.present(name) not in (None, stubs.stub(name)):
-                print(f"your version is kept as {source.set_aside(source.exercise_path(name), 'mine').name}")
-            stubs.write(name)
-        except OSError as error:
-            print(f"{shown} could not be written: {error.strerror or error}")
-            return 1
+        if stubs.present(name) not in (None, stubs.stub(name)):
+            print(f"your version is kept as {source.set_aside(source.exercise_path(name), 'mine').name}")
+        stubs.write(name)
         lost = progress.update(name, passed=False, hints=0, file="")
-        print(f"{shown} is the stub again{lost and f'; {lost}'}")
+        print(f"{source.shown_path(name)} is the stub again{lost and f'; {lost}'}")
     return 0
 
 
 def show_solutions(names):
-    """The solutions of passed exercises only. Returns 0 if the exercises named, if any, include one of them."""
+    """The solutions of passed exercises. Returns 0 if there is one."""
     passed = [name for name in names or form.names() if progress.of(name)["passed"]]
     for name in passed:
         print(f"{name}\n{textwrap.indent(form.exercise(name).parsed.answer(), '    ')}\n")
     for name in set(names) - set(passed):
         print(f"{name}: its solution is shown here once it passes (`{command.line('check', name, '--hint')}` helps on "
               "the way)")
-    if not passed and not names:
-        print("no exercise has passed yet")
-    return 0 if passed or not names else 1
+    return 0 if passed else 1

@@ -1,10 +1,10 @@
 """From a learner's wrong answers to the mistakes that give the same ones: one known mistake, or two made together."""
 
 import time
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass
+from itertools import combinations, permutations
 
-from flashlab_course.check import explain, judge
+from flashlab_course.check import judge, where
 from flashlab_course.check.form import Mistake
 from flashlab_course.check.runner import FINAL, Outcome, Problem
 
@@ -12,15 +12,15 @@ LOOKS = {"PyTorch": 200, "Triton": 60}         # cases tried for two mistakes at
 SECONDS = 10.0                         # and where a pair runs for ever, no longer than this, of this thread
 
 
+EXCHANGED = "results_exchanged"        # the results are right, but in another order, which every exercise knows
+
+
 @dataclass
 class Diagnosis:
-    """The mistakes that explain the answers: none, one, or two. partly: they explain the smallest failing case only.
-    exchanged: the results are right, but in another order, which every exercise knows."""
+    """The mistakes that explain the answers: none, one, or two. partly: they explain the smallest failing case only."""
 
     mistakes: tuple = ()
     partly: bool = False
-    exchanged: bool = False
-    said: list = field(default_factory=list)           # sentences, where no known mistake gives these answers
 
     @property
     def name(self):
@@ -43,14 +43,10 @@ def judge_one(exercise, case, fn, *, own_file=None):
     """One case; in float32 where the answer cannot take its float64, or computes in float32 whatever comes: both are
     right."""
     judged = judge.judge(exercise, case, fn, own_file=own_file)
-    if case.narrow is not None and (judged.problem is not None or judged.wrong and _in_32_bits(judged)):
-        return judge.judge(exercise, case.narrow, fn, own_file=own_file)
-    return judged
-
-
-def _in_32_bits(judged):
     values = [judged.outcome.values[n] for n, *_ in judged.wrong]
-    return all((value.float() == value).all() for value in values)
+    if case.narrow is None or judged.passed or any((value.float() != value).any() for value in values):
+        return judged
+    return judge.judge(exercise, case.narrow, fn, own_file=own_file)
 
 
 def name_mistake(exercise, judged):
@@ -62,8 +58,9 @@ def name_mistake(exercise, judged):
     for mistake in (form for m in exercise.mistakes for form in m.forms):
         if _all_alike(exercise, (mistake,), order):
             return Diagnosis((mistake,))
-    if text := explain.exchanged(exercise, judged):
-        return Diagnosis((Mistake("results_exchanged", text, "the order of what is returned"),), exchanged=True)
+    if names := _exchanged(exercise, failing[0]):
+        said = f"{where.listing(names)} changed places in what was returned"
+        return Diagnosis((Mistake(EXCHANGED, said, "the order of what is returned"),))
     possible = [m for m in exercise.mistakes if all(outcome(exercise, (m,), k.case).passed for k in order if k.passed)]
     if _tell(failing) and (pair := _pair(exercise, possible, order)):      # the same exception, or NaN, has many causes
         return Diagnosis(pair)
@@ -75,7 +72,19 @@ def name_mistake(exercise, judged):
             partly = [m for m in partly if judge.agree(exercise, outcome(exercise, (m,), first.case), first)]
         if len(partly) == 1:
             return Diagnosis(tuple(partly), partly=True)
-    return Diagnosis(said=explain.explain(exercise, judged))
+    return Diagnosis()
+
+
+def _exchanged(exercise, first):
+    """The wrong results of a case if they are right in another order, else []."""
+    wrong, expected = [n for n, *_ in first.wrong], judge.expect(exercise, first.case)
+    for order in permutations(wrong) if len(wrong) > 1 else ():
+        pairs = [(first.outcome.values[n], expected.truth[m], expected.bounds[m])
+                 for n, m in zip(wrong, order, strict=True)]
+        if all(getattr(x, "shape", ()) == getattr(y, "shape", ()) and judge.error_of(x, y) <= bound
+               for x, y, bound in pairs):
+            return [f"`{exercise.outputs[n].name}`" for n in wrong]
+    return []
 
 
 def _all_alike(exercise, mistakes, order):

@@ -46,7 +46,7 @@ class Output:
 
 class Breach(Exception):
     """What the function did is against the rules: for an exercise's `call`, and for who watches. kind as in
-    runner.Problem; results: what it returned all the same."""
+    runner.Problem; results: what it returned, where all that is wrong is that it changed its inputs."""
 
     def __init__(self, kind, text, results=None):
         super().__init__(text)
@@ -58,7 +58,7 @@ class Mistake:
 
     what   one sentence on what the wrong version does, in the past tense, as said to the learner
     look   one sentence on what to look at
-    swaps  (old, new) pairs; the code of each old must stand exactly once in the regions, comments and spaces aside
+    swaps  (old, new) pairs; each old must stand exactly once in the regions
     body   the whole text of the only region
     also   other swaps that make the same mistake with other numbers: -1e9 where swaps has -1e6
     stray  only accesses outside the tensors tell it apart: the interpreter sees them, a GPU follows them or stops
@@ -67,10 +67,6 @@ class Mistake:
     def __init__(self, name, what, look, *swaps, body=None, also=(), stray=False):
         self.name, self.what, self.look, self.stray, self.swaps, self.body = name, what, look, stray, swaps, body
         self.forms = [self, *(Mistake(name, what, look, *other) for other in also)]
-
-    def apply(self, parsed):
-        """The wrong version of a parsed solution. Raises: source.SourceError if the text no longer matches."""
-        return parsed.edited(self.name, self.swaps, self.body)
 
 
 @dataclass(eq=False)
@@ -96,7 +92,6 @@ class Exercise:
     traffic: Callable | None = None      # Triton: (**inputs) -> {tensor: (elements loaded, elements stored)}
     fewer: Callable | None = None        # (**inputs) -> may a right answer move less than that, or than the solution?
     after: list = field(default_factory=list)    # (exercise, fn) -> (Mistake, what was seen): what no case shows
-    terms: Callable | None = None        # (**inputs) -> {name: number}: what a wrong whole number may be off by
     ints_only: bool = False              # the answers are whole numbers: compared exactly
     seconds: float = 3                   # per case
     show: Callable | None = None         # (fn, **inputs): a call on modelled memory for the player
@@ -143,7 +138,7 @@ class Exercise:
         """The function with these mistakes made in it, one after the other."""
         parsed = self.parsed
         for mistake in mistakes:
-            parsed = mistake.apply(parsed)
+            parsed = parsed.edited(mistake.name, mistake.swaps, mistake.body)
         title = f"{self.name} with {' and '.join(m.name for m in mistakes)}"
         return source.load_text(parsed.text, title)[self.function]
 

@@ -92,7 +92,6 @@ class Guard:
         self.scratch = 0                                 # elements moved to and from that
         self.padded = Counter()                          # name: the bytes read if no load had a mask
         self.repeated = {}                               # name: the most elements that one store named more than once
-        self.grids = []                                  # of each launch, without axes of one program
         self.workers = set()                             # (number of the launch, program) of whoever stored something
         for n, name in enumerate([*reads, *writes]):
             T = inputs[name]
@@ -118,7 +117,6 @@ class Guard:
 
     def launched(self, kernel, args, kwargs, grid):
         self.traffic.launched(kernel, args, kwargs, grid)
-        self.grids.append(tuple(size for size in grid if size != 1))
         for arg in (*args, *kwargs.values()):
             T = getattr(arg, "base", arg)                # a tensor descriptor has its tensor there
             if isinstance(T, torch.Tensor):
@@ -154,8 +152,8 @@ class Guard:
     def facts(self):
         """What was seen: how much moved, stray accesses, what was overwritten beside the tensors, what no kernel
         stored."""
-        facts = {"programs": self.traffic.programs, "grids": self.grids, "stray": self.stray}
-        facts |= {"overwritten": {}, "missed": {}, "by_others": {}}
+        facts = {"programs": self.traffic.programs, "stray": self.stray}
+        facts |= {"overwritten": {}, "missed": {}}
         for name, sea in self.seas.items():
             changed = (sea.bits.cpu() != sea.pattern).numpy()
             outside = (changed & ~sea.inside).nonzero()[0]
@@ -164,10 +162,8 @@ class Guard:
                 self.stray.setdefault(("store", name), (sea.where(outside[0]), None))
             if name in self.writes:
                 left = sea.inside & ~(sea.by[:, 0] >= 0 if self.interpreted else changed)
-                for key, elements in (("missed", left & ~changed), ("by_others", left & changed)):
-                    if elements.any():
-                        first = sea.at(elements.nonzero()[0][0])
-                        facts[key][name] = int(elements.sum()), int(sea.inside.sum()), first
+                if left.any():
+                    facts["missed"][name] = int(left.sum()), int(sea.inside.sum()), sea.at(left.nonzero()[0][0])
         if self.interpreted:
             facts |= {"moved": {name: (self.traffic.read[name], self.traffic.written[name]) for name in self.seas},
                       "largest": self.traffic.largest, "atomic": self.traffic.atomic,

@@ -3,6 +3,7 @@
 import math
 import re
 import reprlib
+from collections import namedtuple
 from dataclasses import dataclass, field
 
 import torch
@@ -16,20 +17,12 @@ from flashlab_course.check.runner import Outcome, Problem, run
 TENTH = 0.1
 SLACK = 4                      # a result may be off by this many times the solution's own rounding error
 SANE = 0.02                    # the solution's own rounding, at most, relative to the result: 16-bit results come close
-RIGHT_NUMBERS = ("changed_inputs",)    # problems of answers that have results to compare
-# letters of a message that are compared: these name the learner's own lines
-GIST = {"SRAMOverflow": 40, "MemoryModelError": 40}
+OF_MEMORY = ("SRAMOverflow", "MemoryModelError")
 # two wrong answers are the same if they are this much closer to each other than to the truth
 CLOSER = 100
 
-
-@dataclass
-class Expected:
-    """What a case should give: the solution's own outcome, and the truth in float64."""
-
-    outcome: Outcome
-    truth: tuple
-    bounds: tuple
+# what a case should give: the solution's own outcome, the truth in float64, and how far off an answer may be
+Expected = namedtuple("Expected", "outcome truth bounds")
 
 
 @dataclass
@@ -38,11 +31,9 @@ class Judged:
 
     case: object
     outcome: Outcome
-    problem: Problem | None = None         # no result that could be compared
-    wrong: list = field(default_factory=list)    # (output's number, error, bound)
-    # the same, of an answer whose problem is not its numbers: it changed its inputs
-    beside: list = field(default_factory=list)
-    structure: list = field(default_factory=list)    # of structure.Finding
+    problem: Problem | None = None                   # no result that could be compared
+    wrong: list = field(default_factory=list)        # (output's number, error, bound)
+    structure: list = field(default_factory=list)    # Problems that no number shows
 
     @property
     def passed(self):
@@ -58,11 +49,11 @@ def expect(exercise, case, cache={}):    # noqa: B006    one cache for the proce
     """The Expected of a case, computed once."""
     key = (exercise.name, case.name)
     if key not in cache:
-        cache[key] = expected_of(exercise, case, case.make())
+        cache[key] = _expected(exercise, case, case.make())
     return cache[key]
 
 
-def expected_of(exercise, case, inputs):
+def _expected(exercise, case, inputs):
     outcome = run(exercise, exercise.solution(), inputs, limit=60)
     if outcome.problem is not None:
         raise RuntimeError(f"the solution of {exercise.name} fails: {outcome.problem.text} {outcome.problem.lines}")
@@ -73,7 +64,7 @@ def expected_of(exercise, case, inputs):
     else:
         truth = run(exercise, exercise.solution(), doubled(inputs), limit=60).values
     truth = truth if isinstance(truth, tuple) else (truth,)
-    if not all(error_of(mine, true) <= SANE * max(_largest(true), 1e-3)         # zeros may be off by a rounding
+    if not all(error_of(mine, true) <= SANE * max(largest(true), 1e-3)         # zeros may be off by a rounding
                for mine, true in zip(outcome.values, truth, strict=True)):
         raise RuntimeError(f"the solution of {exercise.name} is not what its truth says")
     bounds = tuple(_bound(exercise, case, mine, true) for mine, true in zip(outcome.values, truth, strict=True))
@@ -88,10 +79,10 @@ def _bound(exercise, case, mine, true):
     eps = torch.finfo(mine.dtype).eps if mine.dtype.is_floating_point else 0.0
     # 16-bit results: their one rounding is in the solution's own error
     units = min(case.units, 4) if eps > 1e-5 else case.units
-    return SLACK * distance(mine, true) + (units * eps + case.loose) * max(_largest(true), TENTH)
+    return SLACK * distance(mine, true) + (units * eps + case.loose) * max(largest(true), TENTH)
 
 
-def _largest(true):
+def largest(true):
     """The largest finite entry of a result."""
     finite = torch.as_tensor(true).double().abs().nan_to_num(0, 0)
     return finite.max().item() if finite.numel() else 0.0
@@ -108,35 +99,20 @@ def distance(x, truth):
 
 # ---- one case
 
-def judge(exercise, case, fn, *, own_file=None, inputs=None, expected=None, limit=None):
+def judge(exercise, case, fn, *, own_file=None):
     """Run fn on the case and say what is wrong with what it did."""
-    expected = expected or expect(exercise, case)
-    outcome = run(exercise, fn, case.make() if inputs is None else inputs, own_file=own_file, limit=limit)
+    expected, outcome = expect(exercise, case), run(exercise, fn, case.make(), own_file=own_file)
     judged = Judged(case, outcome, outcome.problem)
-    try:
-        _compare(exercise, judged, expected)
-    except Exception as error:                                 # a result of a kind that nobody thought of
-        judged.problem = Problem("unreadable", f"its result could not be compared ({type(error).__name__}: {error})")
-    return judged
-
-
-def _compare(exercise, judged, expected):
-    outcome = judged.outcome
-    if judged.problem is None or judged.problem.kind in RIGHT_NUMBERS:
+    if judged.problem is None:
         mine = expected.outcome.values
         outcome.values = (*map(_plain, outcome.values, mine), *outcome.values[len(mine):])
-        breach = _contract(exercise, outcome, expected.outcome)
-        wrong = _wrong(outcome, expected) if breach is None else []
-        judged.wrong, judged.beside = (wrong, []) if judged.problem is None else ([], wrong)
-        judged.problem = breach or judged.problem
-    if judged.problem is None or judged.problem.kind in RIGHT_NUMBERS:
+        judged.problem = _contract(exercise, outcome, expected.outcome)
+    if judged.problem is None:
+        judged.wrong = [(n, error, bound) for n, (value, truth, bound) in
+                        enumerate(zip(outcome.values, expected.truth, expected.bounds, strict=True))
+                        if not (error := error_of(value, truth)) <= bound]
         judged.structure = structure.findings(exercise, outcome, expected.outcome, not judged.wrong)
-
-
-def _wrong(outcome, expected):
-    return [(n, error, bound) for n, (value, truth, bound) in
-            enumerate(zip(outcome.values, expected.truth, expected.bounds, strict=True))
-            if not (error := error_of(value, truth)) <= bound]
+    return judged
 
 
 def error_of(value, truth):
@@ -145,7 +121,7 @@ def error_of(value, truth):
 
 
 def _contract(exercise, outcome, right):
-    """Number, type, shape and dtype of the results, as the solution has them."""
+    """The Problem with the number, type, shape or dtype of the results, which are to be the solution's; or None."""
     names = [output.name for output in exercise.outputs]
     listing = f"({', '.join(names)})" if len(names) > 1 else names[0]
     container = outcome.facts.get("container")
@@ -155,10 +131,8 @@ def _contract(exercise, outcome, right):
     if len(outcome.values) != len(names) or several and len(names) == 1:
         got = f"a {container} of {len(outcome.values)}" if several else f"one {container}"
         return Problem("wrong_type", f"it returned {got}; {listing} was expected")
-    for name, value, mine in zip(names, outcome.values, right.values, strict=True):
-        if problem := _contract_of_one(exercise, name, value, mine):
-            return problem
-    return None
+    found = (_contract_of_one(exercise, *three) for three in zip(names, outcome.values, right.values, strict=True))
+    return next(filter(None, found), None)
 
 
 def _plain(value, mine):
@@ -173,36 +147,21 @@ def _plain(value, mine):
 
 
 def _contract_of_one(exercise, name, value, mine):
-    expected = ""
-    if isinstance(mine, torch.Tensor):
-        if not isinstance(value, torch.Tensor):
-            expected = "a torch.Tensor"
-        elif value.layout != mine.layout or value.device != mine.device:
-            return Problem("wrong_type", f"{name} is a {_short(value.layout)} tensor on the device {value.device}; an "
-                                         f"ordinary one on {mine.device} was expected")
-        elif value.shape != mine.shape:
-            return Problem("wrong_shape", f"{name} has shape {tuple(value.shape)}; {tuple(mine.shape)} was expected")
-        elif value.dtype != mine.dtype:
-            return Problem("wrong_dtype", f"{name} has dtype {_short(value.dtype)}; {_short(mine.dtype)} was expected")
-    elif type(mine) is int:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            expected = "a Python number"
-        elif exercise.ints_only and not isinstance(value, int):
-            expected = "a whole number (`//` divides whole numbers, `/` makes floats)"
-    elif type(value) is not type(mine):
-        expected = f"a {type(mine).__name__}"
-    return Problem("wrong_type", f"{name} is {_describe(value)}; {expected} was expected") if expected else None
-
-
-def _short(dtype):
-    return str(dtype).removeprefix("torch.")
-
-
-def _describe(value):
-    try:
-        return f"{reprlib.repr(value)} ({type(value).__name__})"
-    except Exception:                                  # a learner's own __repr__, or an int of 5000 digits
-        return f"an object that cannot be printed ({type(value).__name__})"
+    if isinstance(mine, torch.Tensor) and isinstance(value, torch.Tensor):
+        for what, kind in (("layout", "wrong_type"), ("device", "wrong_type"), ("shape", "wrong_shape"),
+                           ("dtype", "wrong_dtype")):
+            got, asked = getattr(value, what), getattr(mine, what)
+            if got != asked:
+                got, asked = (tuple(one) if what == "shape" else str(one).removeprefix("torch.")
+                              for one in (got, asked))
+                return Problem(kind, f"{name} has {what} {got}; {asked} was expected")
+        return None
+    expected = {torch.Tensor: "a torch.Tensor", int: "a whole number (`//` divides whole numbers, `/` makes floats)"}
+    kinds = (int, float) if type(mine) is int and not exercise.ints_only else type(mine)
+    if isinstance(value, kinds) and isinstance(value, bool) == isinstance(mine, bool):
+        return None
+    return Problem("wrong_type", f"{name} is {reprlib.repr(value)} ({type(value).__name__}); "
+                                 f"{expected.get(type(mine), f'a {type(mine).__name__}')} was expected")
 
 
 # ---- the same answer?
@@ -223,7 +182,8 @@ def agree(exercise, a, b):
 def _gist(problem):
     """The message without its numbers and the code it quotes: another shape, the same mistake."""
     plain = "".join(c for c in re.sub("`[^`]*`", "", problem.text) if c.isalpha())
-    return "" if problem.kind == "timeout" else plain[: GIST.get(problem.error, 90)]
+    # the memory model's message goes on with the learner's own lines
+    return "" if problem.kind == "timeout" else plain[: 40 if problem.error in OF_MEMORY else 90]
 
 
 def agree_in_values(exercise, a, b):

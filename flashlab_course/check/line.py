@@ -96,9 +96,8 @@ def first_wrong(exercise, fn, judged, file):
 
 def _blamed(exercise, fn, judged, failing, values, file):
     """The first value that no style explains."""
-    passing = next((k for k in judged if k.passed and _shows_all(exercise, k.case)), None)
-    truth = map(_numbers, judge.expect(exercise, failing.case).truth)
-    whole = all(plain or numbers is None for numbers, plain in truth)
+    passing = next((k for k in judged if k.passed and all(_tells(x) for x, _ in _truth(exercise, k.case))), None)
+    whole = all(plain for _, plain in _truth(exercise, failing.case))
     if whole and passing is None:                      # many ways lead to a whole number
         return None
     right_there = _run(exercise, fn, passing.case, file) if passing else ()
@@ -110,12 +109,17 @@ def _blamed(exercise, fn, judged, failing, values, file):
     return None if first is None or passing and first.statement in style else first
 
 
+def _truth(exercise, case):
+    """(numbers, are they whole) of the right results. A product with 0 hides whatever came before it."""
+    return list(filter(None, map(_numbers, judge.expect(exercise, case).truth)))
+
+
 def _wrong_result(failing, values, file):
     """The Place where the first wrong result was made."""
-    numbers, _ = _numbers(failing.outcome.values[failing.wrong[0][0] if failing.wrong else 0])
-    if numbers is None or not _tells(numbers):
+    found = _numbers(failing.outcome.values[failing.wrong[0][0] if failing.wrong else 0])
+    if found is None or not _tells(found[0]):
         return None
-    made = [v for v in values if v.name and _same(v.numbers.squeeze(), numbers.squeeze())]
+    made = [v for v in values if v.name and _same(v.numbers.squeeze(), found[0].squeeze())]
     made = next((v for v in made if not v.right), made[-1] if made else None)
     return made and Place(made.line, made.turn, _code(file, made.line), made.name, [], first=False)
 
@@ -125,11 +129,6 @@ def _code(file, line):
     return linecache.getline(file, line).partition("  #")[0].strip()
 
 
-def _shows_all(exercise, case):
-    """Would a mistake show in every result? A product with 0 hides whatever came before it."""
-    return all(numbers is None or _tells(numbers) for numbers, _ in map(_numbers, judge.expect(exercise, case).truth))
-
-
 def _tells(numbers):
     """Would another calculation hardly give these numbers? 0, 1 and infinities come up everywhere."""
     plain = numbers[numpy.isfinite(numbers)]
@@ -137,25 +136,20 @@ def _tells(numbers):
 
 
 def _run(exercise, fn, case, file):
-    """The values of fn on a case, those marked that are right, and those that led to something right."""
+    """The values of fn on a case, those marked that are right, and those that led to something right: they are
+    another way to the same numbers."""
     pool, values = _Pool(exercise, case), _values(exercise, fn, case, file)
     for value in values:
         value.shared = value.name in pool.named
         value.known = pool.holds(value.numbers, value.name)
         value.right = value.known or pool.is_part_of_an_input(value.numbers)
-        if value.right and _tells(value.numbers):
-            _excuse(value)
+        origins = list(value.made_from) if value.right and _tells(value.numbers) else []
+        while origins:
+            origin = origins.pop()
+            if origin.wrong:
+                origin.led_to_right = True
+                origins += origin.made_from
     return values
-
-
-def _excuse(value):
-    """Something right was made from these: they are another way to the same numbers."""
-    origins = list(value.made_from)
-    while origins:
-        origin = origins.pop()
-        if origin.wrong:
-            origin.led_to_right = True
-            origins += origin.made_from
 
 
 # ---- the values of a run
@@ -168,7 +162,7 @@ def _values(exercise, fn, case, file):
         if frame.f_code.co_filename != file or len(values) >= MOST:
             return None
         last = None
-        held = {name: Value(name, frame.f_lineno, 0, *numbers, right=True) for name, numbers in _all_numbers(frame)}
+        held = {name: Value(name, frame.f_lineno, 0, *numbers, right=True) for name, numbers in _locals(frame)}
 
         def line(frame, event, result):
             nonlocal last
@@ -183,18 +177,18 @@ def _values(exercise, fn, case, file):
 
     def after(first, used, held, frame, result):
         made_from, turn = [held[name] for name in used if name in held], turns[first]
-        for name, numbers in _all_numbers(frame):
+        for name, numbers in _locals(frame):
             if name not in held or not _same(held[name].numbers, numbers[0]):
                 held[name] = Value(name, first, turn, *numbers, made_from)
                 values.append(held[name])
-        for numbers, plain in map(_numbers, result if isinstance(result, tuple) else (result,)):
-            if numbers is not None and not any(_same(numbers, value.numbers) for value in made_from):
-                values.append(Value(RESULT, first, turn, numbers, plain, made_from))
+        for numbers in filter(None, map(_numbers, result if isinstance(result, tuple) else (result,))):
+            if not any(_same(numbers[0], value.numbers) for value in made_from):
+                values.append(Value(RESULT, first, turn, *numbers, made_from))
 
     before = sys.gettrace()
     sys.settrace(call)
     try:
-        runner.run(exercise, fn, case.make(), own_file=file)
+        runner.run(exercise, fn, case.make(), limit=60, own_file=file)     # tracing takes ten times as long
     finally:
         sys.settrace(before)
     return values
@@ -214,15 +208,14 @@ def _statements(file):
     return found
 
 
-def _all_numbers(frame):
+def _locals(frame):
     """(name, its numbers) of every local name that holds numbers."""
-    found = [(name, _numbers(value)) for name, value in list(frame.f_locals.items())]
-    return [(name, numbers) for name, numbers in found if numbers[0] is not None]
+    return [(name, found) for name, value in list(frame.f_locals.items()) if (found := _numbers(value))]
 
 
 def _numbers(value):
     """(float64 copy, are they Python's or whole numbers) of a tensor, an array, a number, a list of such, or a value in
-    a Triton kernel; (None, False) of everything else."""
+    a Triton kernel; None of everything else."""
     try:
         if type(value).__module__ == "triton.language.core":
             value = None if value.dtype.is_ptr() else numpy.asarray(value.handle.data)
@@ -231,15 +224,15 @@ def _numbers(value):
                 T = value.detach().cpu()
                 array = (T.double() if T.is_floating_point() else T).numpy()
         elif isinstance(value, numpy.ndarray) or type(value) in (int, float) or (
-                isinstance(value, (tuple, list)) and value and set(map(type, value)) <= {int, float, tuple}):
+                isinstance(value, (tuple, list)) and set(map(type, value)) <= {int, float, tuple}):
             array = numpy.asarray(value)
         else:
-            return None, False
+            return None
         if array.dtype.kind not in "iufb" or not 0 < array.size <= LARGEST:
-            return None, False
+            return None
         return array.astype(numpy.float64), array.dtype.kind in "iu" or type(value) is float
     except Exception:                                  # a tensor of a kind that cannot be read, a kernel's constant
-        return None, False
+        return None
 
 
 def _same(a, b):
@@ -256,13 +249,13 @@ class _Pool:
         operations = _Operations()
         with operations:
             own = _values(exercise, exercise.solution(), case, str(source.solution_path(exercise.name)))
-        for value in own:
-            _keep(self.named.setdefault(value.name, {}), value.numbers)
-        self.inputs = [numbers for numbers, _ in map(_numbers, case.make().values()) if numbers is not None]
-        truth = [numbers for numbers, _ in map(_numbers, judge.expect(exercise, case).truth) if numbers is not None]
-        for output, numbers in zip(exercise.outputs, truth, strict=False):
-            _keep(self.named.setdefault(output.name, {}), numbers)
-        for numbers in [*(value.numbers for value in own), *operations.found, *truth, *self.inputs]:
+        self.inputs = [numbers for numbers, _ in filter(None, map(_numbers, case.make().values()))]
+        truth = [(output.name, _numbers(true)[0]) for output, true
+                 in zip(exercise.outputs, judge.expect(exercise, case).truth, strict=True) if _numbers(true)]
+        known = [*((value.name, value.numbers) for value in own), *truth]
+        for name, numbers in known:
+            _keep(self.named.setdefault(name, {}), numbers)
+        for numbers in [*(numbers for _, numbers in known), *operations.found, *self.inputs]:
             _keep(self.by_shape, numbers)
             plain = numbers.squeeze()
             if plain.ndim == 2 and len(plain) <= ROWS:         # a loop over rows or columns has them one by one
@@ -282,7 +275,11 @@ class _Pool:
         return numbers.ndim > 2 and all(self.holds(part, name) for part in numbers)
 
     def is_part_of_an_input(self, numbers):
-        return any(_is_part(numbers.squeeze(), array.squeeze()) for array in self.inputs)
+        """Are these rows of an input that follow one another?"""
+        x = numbers.squeeze()
+        arrays = [array for array in map(numpy.squeeze, self.inputs) if x.ndim and array.shape[1:] == x.shape[1:]]
+        return any(_same(x, array[n : n + len(x)]) for array in arrays if array.ndim
+                   for n in range(len(array) - len(x) + 1))
 
 
 class _Operations(TorchFunctionMode):
@@ -294,8 +291,8 @@ class _Operations(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        if isinstance(out, torch.Tensor) and len(self.found) < MOST and (numbers := _numbers(out)[0]) is not None:
-            self.found.append(numbers)
+        if isinstance(out, torch.Tensor) and len(self.found) < MOST and (numbers := _numbers(out)):
+            self.found.append(numbers[0])
         return out
 
 
@@ -304,13 +301,6 @@ def _keep(known, numbers):
     plain = numbers.squeeze()
     for version in (plain, plain.T) if plain.ndim == 2 else (plain,):
         known.setdefault(version.shape, {})[version.tobytes()] = version
-
-
-def _is_part(x, array):
-    """Are these rows of the array that follow one another?"""
-    if not x.ndim or not array.ndim or array.shape[1:] != x.shape[1:]:
-        return False
-    return any(_same(x, array[n : n + len(x)]) for n in range(len(array) - len(x) + 1))
 
 
 def _is_among(x, known, near):

@@ -21,24 +21,13 @@ def state(name):
     return BEGUN if stubs.own_text(name) is not None or known["tries"] else NOT_BEGUN
 
 
-def after(name):
-    """The next exercise that has not passed, from this one on and then from the start; None if all have."""
-    names = form.names()
-    at = names.index(name)
-    return next((other for other in [*names[at + 1:], *names[:at]] if state(other) != PASSED), None)
-
-
 def matches(text):
     """The exercise of that name, or else those whose names begin with it. Raises: Unusable if there are none."""
     text = text.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
     names = form.names()
     found = [text] if text in names else [name for name in names if text and name.startswith(text)]
     if not found:
-        def closeness(name):
-            low = text.lower()
-            return len({*low.split("_")} & {*name.split("_")}), difflib.SequenceMatcher(None, low, name).ratio()
-
-        similar = ", ".join(sorted(names, key=closeness, reverse=True)[:3])
+        similar = ", ".join(difflib.get_close_matches(text.lower(), names, 3, cutoff=0))
         raise Unusable("unknown_exercise", f"There is no exercise {text[:80]!r}. Did you mean {similar}? Without a "
                                            "name, `check` lists them all.")
     return found
@@ -85,15 +74,10 @@ class Overview:
     __repr__ = __str__
 
     def _repr_html_(self):
-        marks = {PASSED: "✓", BEGUN: "…", NOT_BEGUN: "·"}
-        chapters = {}
-        for name, how in self.states.items():
-            chapters.setdefault(source.chapter(name), []).append(f"{marks[how]} <code>{html.escape(name)}</code>")
-        lines = "".join(f"<p class='cases'>{chapter} &nbsp; {' &nbsp; '.join(ones)}</p>"
-                        for chapter, ones in chapters.items())
         last = f"<p><span class='verdict'>{html.escape(self.last_line())}</span></p>"
         call = f"<p><code>check(\"{self.next}\")</code> checks its file in {MY}/exercises/.</p>" if self.next else ""
-        return panel(last + call + lines, GREEN if self.next is None else AMBER)
+        every = f"<details><summary>Every exercise</summary><pre>{html.escape(str(self))}</pre></details>"
+        return panel(last + call + every, GREEN if self.next is None else AMBER)
 
 
 def row_text(name, how):

@@ -1,4 +1,4 @@
-"""The "Not allowed" of a stub, checked on what a learner's function does on the way to its result.
+"""The "Not allowed" of a stub, checked on what a learner's function names and on the operations that it runs.
 
 `watched` fills outcome.facts: what an exercise on modelled memory moved, which rules were broken, how many threads ran.
 """
@@ -10,8 +10,9 @@ import math
 import re
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 
 import numpy
 import torch
@@ -20,20 +21,20 @@ import flashlab
 import flashlab_course
 from flashlab import memory
 from flashlab.torch_internals import DispatchMode
-from flashlab_course.check import form, results
+from flashlab_course.check import form, results, source
 from flashlab_course.gpu import simt
 
 TORCH = f"{Path(torch.__file__).parent}/"
 PACKAGES = tuple(f"{Path(package.__file__).parent}/" for package in (flashlab, flashlab_course))
 INTERPRETER = "/triton/runtime/interpreter.py"
-READY = {"rungs", "kernels", "operator", "oracle", "cost", "sweeps", "ladder", "solutions"}  # with answers
+READY = {"rungs", "kernels", "operator", "oracle", "cost", "sweeps", "ladder", "check", "solutions"}  # with answers
 
 # What `without` of an exercise names: operations of ATen and functions of PyTorch, what is said of them, and the
-# libraries whose attributes of that name count as well, since they run no operation.
+# libraries whose names count as well, since they run no operation.
 LIBRARY = {
-    "softmax": (re.compile("softmax|log(cum)?sumexp"), "PyTorch computed the softmax", set()),
+    "softmax": (re.compile("softmax|log(cum)?sumexp"), "a library computed the softmax", {"scipy", "triton"}),
     "attention": (re.compile("_scaled_dot_product|_safe_softmax|multi_head_attention|(flash|flex|efficient)_attention"),
-                  "PyTorch computed the attention", set()),
+                  "a library computed the attention", set()),
     "base_e": (re.compile("(exp|expm1|log|log1p|logaddexp)_?$"),
                "base e was used, and the exercise is about base 2", {"numpy"}),
     "autograd": (re.compile("_backward|_make_dual"), "it asked autograd for the gradient", set()),
@@ -46,21 +47,19 @@ ALLOCATES = re.compile("(new_)?(empty|zeros)(_like|_strided)?|zero_|fill_")
 @contextlib.contextmanager
 def watched(exercise, fn, inputs, facts):
     """Within: what the rules of the exercise are about is counted; it ends up in facts, also after an error."""
-    ready = _Ready(exercise, fn, facts)
     if exercise.most is not None:
         facts["most"] = exercise.most(**inputs)
     if exercise.traffic is not None:
         facts["needed"] = exercise.needed(inputs)
     facts["fewer"] = exercise.fewer is not None and exercise.fewer(**inputs)
-    _look_at_code(exercise, fn, facts)
-    with contextlib.ExitStack() as stack:
-        if not _tensors(inputs) or "flashlab_course.gpu.simt" in ready.given:
-            # slow where much Python runs; elsewhere operations say enough
-            stack.enter_context(_calls(ready, facts))
-        if exercise.sram_bytes is not None:
-            stack.enter_context(_modelled(exercise, inputs, facts))
-        stack.enter_context(_Operations(exercise, ready, inputs, facts))
-        yield
+    modelled = _modelled(exercise, inputs, facts) if exercise.sram_bytes is not None else contextlib.nullcontext()
+    simt.listeners.append(partial(_threads, facts))
+    try:
+        with modelled, _Operations(exercise, inputs, facts):
+            yield
+    finally:
+        simt.listeners.pop()
+        _look_at_code(exercise, fn, facts)
 
 
 @contextlib.contextmanager
@@ -82,146 +81,90 @@ def _modelled(exercise, inputs, facts):
                 facts["largest"][event.name] = max(elements, facts["largest"].get(event.name, 0))
 
 
+def _threads(facts, kernel, given, trace):
+    """Add a launch of modelled threads to the facts: how many, and the thread, counted through the grid, that stored
+    each element last; -1 where none did."""
+    if kernel.__code__.co_filename.startswith(PACKAGES):
+        _ready(facts, f"flashlab_course.gpu.simt.{kernel.__name__}")
+    facts["programs"] = facts.get("programs", 0) + trace.threads
+    facts["workers"] = facts.get("workers", 0) + trace.storing_threads
+    facts |= {"unit": "thread", "by": {}}
+    for step in trace.steps:
+        grid, at = trace.grid, step.block
+        first = ((at.z * grid.y + at.y) * grid.x + at.x) * math.prod(trace.block) + step.warp * simt.WARP
+        for access in step.accesses:
+            if access.kind == "store" and access.array in given:
+                numbers = given[access.array].numbers
+                by = facts["by"].setdefault(access.array, numpy.full((len(numbers), 1), -1))
+                lanes = (lane for lane, active in enumerate(step.active) if active)
+                for lane, offset in zip(lanes, access.offsets, strict=False):
+                    by[offset // numbers.itemsize] = first + lane
+
+
 def broken(facts, name, text):
     """Note the first breach of each rule."""
     facts.setdefault("broken", {}).setdefault(name, text)
 
 
-# ---- whose frame, whose file
-
-def _caller(frame):
-    """The innermost frame that is neither PyTorch's nor of this file, and the functions of PyTorch that it called."""
-    inside = set()
-    while frame is not None and frame.f_code.co_filename.startswith((TORCH, __file__)):
-        inside.add(frame.f_code.co_name)
-        frame = frame.f_back
-    return frame, inside
+def _ready(facts, what):
+    broken(facts, "ready_answer", f"`{what}` was used: this is to be worked out without it")
 
 
-def _learners(frame):
-    """Is it a line of the learner's, and not the package's, Triton's, or an exercise's own `call`? form.py calls what
-    was given."""
-    filename = frame.f_code.co_filename
-    return filename == form.__file__ or not filename.startswith(PACKAGES) and not filename.endswith(
-        (form.KNOWN, INTERPRETER))
-
-
-def _at(code, line):
-    """"line 36, `P = torch.softmax(S, -1)`"."""
-    if code.co_filename == form.__file__:                # the function itself is the library's
-        return "the whole function"
-    text = linecache.getline(code.co_filename, line).strip()
-    return f"line {line}, `{text}`" if 0 < len(text) <= 60 and "`" not in text else f"line {line}"
-
-
-class _Ready:
-    """Which modules hold answers that this exercise's stub does not import."""
-
-    def __init__(self, exercise, fn, facts):
-        self.facts, self.known = facts, {}
-        self.rooms = READY | set(exercise.off_limits) | ({"gpu"} if exercise.triton else set())
-        self.rooms -= {"solutions"} if fn is exercise.solution() else set()
-        self.given = set(re.findall(r"^from (flashlab[\w.]*) import", exercise.parsed.text, re.MULTILINE))
-
-    def module(self, filename):
-        """flashlab.rungs.fa2, or solutions.ex01_heads of whichever root, if it has answers, else ""."""
-        if filename not in self.known:
-            path, name = Path(filename), ""
-            if filename.startswith(PACKAGES):
-                name = ".".join(path.relative_to(Path(PACKAGES[0]).parent).with_suffix("").parts)
-            elif path.parent.name == "solutions" and not filename.endswith(form.KNOWN):
-                name = f"solutions.{path.stem}"
-            room = name.removeprefix("flashlab.").removeprefix("flashlab_course.").partition(".")[0]
-            self.known[filename] = name if room in self.rooms and name not in self.given else ""
-        return self.known[filename]
-
-    def called(self, frame):
-        """Note the first of the functions that led to this frame which has an answer: the one that a learner called."""
-        found = None
-        while frame is not None:
-            if module := self.module(frame.f_code.co_filename):
-                found = frame.f_code, module
-            elif _learners(frame):
-                break
-            frame = frame.f_back
-        if found:
-            self.breach(*found)
-
-    def breach(self, code, module):
-        broken(self.facts, "ready_answer",
-               f"`{code.co_name}` of {module} was called: this is to be worked out without it")
-
-
-# ---- the learner's code
+# ---- what the code names
 
 def _look_at_code(exercise, fn, facts):
-    """What the code names is all that shows of NumPy, and of the attributes of a tensor."""
-    codes = [fn.__code__] if isinstance(fn, FunctionType) else []
-    for code in codes:
-        codes += [const for const in code.co_consts if isinstance(const, CodeType)]
-    used = {getattr(fn.__globals__.get(name), "__name__", name) for code in codes for name in code.co_names}
+    """Ready answers, and libraries that run no operation of PyTorch, show in the names that the code uses."""
+    codes, things = _reached(fn)
+    rooms = READY | set(exercise.off_limits) | ({"gpu"} if exercise.triton else set())
+    given = re.findall(r"^from (flashlab[\w.]*) import", exercise.parsed.text, re.MULTILINE)
+    for thing in things if fn is not exercise.solution() else ():
+        module = _module(thing)
+        if re.sub("^flashlab(_course)?[.]", "", module).partition(".")[0] in rooms and module not in given:
+            _ready(facts, module if isinstance(thing, ModuleType) else f"{module}.{thing.__name__}")
+    roots = {_module(thing).partition(".")[0] for thing in things}
     for kind in exercise.without:
         pattern, said, libraries = LIBRARY[kind]
-        for step in (step for code in codes if libraries & used for step in dis.get_instructions(code)):
-            if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and pattern.search(step.argval):
-                broken(facts, f"library_{kind}", f"{said} ({_at(fn.__code__, step.positions.lineno)})")
+        for code in codes if libraries & roots else ():
+            for step in dis.get_instructions(code):
+                if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and pattern.search(step.argval):
+                    broken(facts, f"library_{kind}", f"{said} ({_at(code, step.positions.lineno)})")
 
 
-# ---- every call of a Python function
-
-@contextlib.contextmanager
-def _calls(ready, facts):
-    """Notes calls of ready answers, also of those that compute with plain numbers, and the threads that
-    flashlab_course.gpu.simt ran."""
-    def event(frame, event, arg):
-        code = frame.f_code
-        if event == "call" and (module := ready.module(code.co_filename)):
-            # the package may call it for what the stub imports
-            if module.startswith("solutions") or not frame.f_back.f_code.co_filename.startswith(PACKAGES):
-                ready.breach(code, module)
-        elif event == "return" and isinstance(arg, simt.Trace) and code.co_name == "run":
-            kernel = frame.f_locals["kernel"].__code__
-            if kernel.co_filename.startswith(PACKAGES):
-                ready.breach(kernel, "flashlab_course.gpu.simt")
-            facts["programs"] = facts.get("programs", 0) + arg.threads
-            facts["workers"] = facts.get("workers", 0) + arg.storing_threads
-            facts["unit"] = "thread"
-            facts["by"] = _threads(arg, frame.f_locals["given"])
-
-    before = sys.getprofile()
-    sys.setprofile(event)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
+def _reached(fn):
+    """The codes of fn and of the learner's functions that it names, and all things that these name."""
+    codes, things, todo = [], [], [fn]
+    while todo:
+        thing = source.inner(todo.pop())
+        if any(thing is known for known in things) or not isinstance(thing, (FunctionType, ModuleType, type)):
+            continue
+        things.append(thing)
+        if not things[1:] or _module(thing).startswith(("__main__", source.LOADED)):
+            if isinstance(thing, type):
+                todo += [getattr(thing, name) for name in vars(thing)]
+            elif not isinstance(thing, ModuleType):
+                mine = [thing.__code__]
+                for code in mine:
+                    mine += [const for const in code.co_consts if isinstance(const, CodeType)]
+                codes += mine
+                todo += _named(thing, {name for code in mine for name in (*code.co_names, *code.co_consts)
+                                       if isinstance(name, str)})
+    return codes, things
 
 
-def _threads(trace, given):
-    """{tensor: the thread, counted through the grid, that stored each element last; -1 where none did}: arrays
-    (elements, 1)."""
-    found, block = {}, math.prod(trace.block)
-    for step in trace.steps:
-        first = ((step.block.z * trace.grid.y + step.block.y) * trace.grid.x
-                 + step.block.x) * block + step.warp * simt.WARP
-        for access in step.accesses:
-            if access.kind == "store" and access.array in given:
-                numbers = given[access.array].numbers
-                by = found.setdefault(access.array, numpy.full((len(numbers), 1), -1))
-                lanes = (lane for lane, active in enumerate(step.active) if active)
-                for lane, offset in zip(lanes, access.offsets, strict=False):
-                    by[offset // numbers.itemsize] = first + lane
-    return found
+def _named(function, names):
+    """What a function means by these names: globals, modules that it imports, and what it takes from flashlab's."""
+    scope = {**sys.modules, **function.__globals__}
+    found = [scope[name] for name in names if name in scope]
+    own = [vars(thing) for thing in found if isinstance(thing, ModuleType) and thing.__name__.startswith("flashlab")]
+    return found + [module[name] for module in own for name in names if name in module]
 
 
-def launched(exercise, fn, kernels, facts):
-    """Triton: the kernels that were launched say themselves where they are from, and which names they use."""
-    ready = _Ready(exercise, fn, facts)
-    for kernel in kernels:
-        code = kernel.fn.__code__
-        if module := ready.module(code.co_filename):
-            ready.breach(code, module)
-        if "softmax" in exercise.without and "softmax" in code.co_names:
-            broken(facts, "library_softmax", "the kernel calls `tl.softmax`, a library's softmax")
+def _module(thing):
+    """The module that something is from: solutions.ex01_heads of whichever root."""
+    path = Path(thing.__code__.co_filename if isinstance(thing, FunctionType) else "")
+    if path.parent.name == "solutions" and not path.name.endswith(form.KNOWN):
+        return f"solutions.{path.stem}"
+    return thing.__name__ if isinstance(thing, ModuleType) else thing.__module__ or ""
 
 
 # ---- every operation of PyTorch
@@ -230,27 +173,25 @@ class _Operations(DispatchMode):
     """Looks at each operation that the learner's lines run, also inside other functions and on the way back through
     autograd: which it is, what it makes, how often one line runs it."""
 
-    def __init__(self, exercise, ready, inputs, facts):
+    def __init__(self, exercise, inputs, facts):
         super().__init__()
-        self.exercise, self.ready, self.inputs, self.facts = exercise, ready, inputs, facts
+        self.exercise, self.inputs, self.facts = exercise, inputs, facts
         self.loop, self.most = exercise.loops and exercise.loops(**inputs) or ("", 0)
         self.runs = Counter()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         frame, inside = _caller(sys._getframe(1))
-        name = func.overloadpacket.__name__.removeprefix("special_")
-        self.ready.called(frame)
-        if frame is None or not _learners(frame):
+        if frame is None:
             return func(*args, **(kwargs or {}))
-        at = _at(frame.f_code, frame.f_lineno)
-        self._named({name, *inside}, args, at)
+        name, at = func.overloadpacket.__name__.removeprefix("special_"), _at(frame.f_code, frame.f_lineno)
+        self._look_at({name, *inside}, args, at)
         out = func(*args, **(kwargs or {}))
         self._made(name, func, args, out, at)
         if self.loop:
             self._count(name, out, frame)
         return out
 
-    def _named(self, names, args, at):
+    def _look_at(self, names, args, at):
         for kind in self.exercise.without:
             pattern, said, _ = LIBRARY[kind]
             if any(map(pattern.search, names)) or kind == "base_e" and "pow" in names and _is_e(args[0]):
@@ -276,6 +217,23 @@ class _Operations(DispatchMode):
         if self.runs[key] >= self.most or listed:
             did = "made a tensor of Python's numbers" if listed else f"ran once for each of {self.most} {self.loop}"
             broken(self.facts, "loop", f"line {frame.f_lineno} {did}: one operation takes all {self.loop}")
+
+
+def _caller(frame):
+    """The learner's frame that called PyTorch, and the functions of PyTorch in between; None where it was the
+    package's, Triton's, or an exercise's own `call`."""
+    inside = set()
+    while frame is not None and frame.f_code.co_filename.startswith((TORCH, __file__)):
+        inside.add(frame.f_code.co_name)
+        frame = frame.f_back
+    filename = frame.f_code.co_filename if frame is not None else form.KNOWN
+    return (None if filename.startswith(PACKAGES) or filename.endswith((form.KNOWN, INTERPRETER)) else frame), inside
+
+
+def _at(code, line):
+    """"line 36, `P = torch.softmax(S, -1)`"."""
+    text = linecache.getline(code.co_filename, line).strip()
+    return f"line {line}, `{text}`" if 0 < len(text) <= 60 and "`" not in text else f"line {line}"
 
 
 def _is_e(base):

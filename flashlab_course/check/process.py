@@ -64,7 +64,7 @@ def apart(work, *args, imports=(), here=False):
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
         if here and sys.platform == "linux" and not torch.cuda.is_available():
-            _import(imports)
+            load(imports)
             code, reply = _forked(lambda: work(*args), trace)
         else:
             packed = carry.pack((work, args))
@@ -115,14 +115,14 @@ def serve():
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             imports, trace, *request = pickle.load(requests)
-            _import(imports)
+            load(imports)
             body = functools.partial(_work, *request)
             if not FORK:
                 _run(body, trace, lambda reply: send(0, reply))
             send(*_forked(body, trace, [requests]))
 
 
-def _import(modules):
+def load(modules):
     for module in modules:
         importlib.import_module(module)
 

@@ -4,39 +4,28 @@ elsewhere."""
 import html
 import re
 import textwrap
+from collections import namedtuple
 from dataclasses import dataclass, field
 
 WIDTH = 100
 
-# The colours of the notebook's own theme, then of VS Code's, then some that read on white and on black.
+# The text has the colours of the notebook's theme; the accents read on white and on black.
 STYLE = """<style>
-.flashlab-check { border: 1px solid var(--jp-border-color2, var(--vscode-panel-border, #8888));
-  border-left: 4px solid var(--accent);
-  border-radius: 4px; padding: 0.6em 1em; margin: 0.3em 0; max-width: 60em; line-height: 1.45;
-  color: var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit));
-  background: var(--jp-layout-color1, var(--vscode-editor-background, transparent));
-  font-family: var(--jp-content-font-family, system-ui, sans-serif); }
+.flashlab-check { border: 1px solid #8888; border-left: 4px solid var(--accent); border-radius: 4px;
+  padding: 0.6em 1em; margin: 0.3em 0; max-width: 60em; line-height: 1.45; font-family: system-ui, sans-serif; }
 .flashlab-check .verdict { color: var(--accent); font-weight: 600; }
 .flashlab-check p { margin: 0.35em 0; }
-.flashlab-check code, .flashlab-check pre { font-family: var(--jp-code-font-family, monospace); font-size: 0.92em;
-  background: var(--jp-layout-color2, var(--vscode-textCodeBlock-background, #8881)); color: inherit; }
+.flashlab-check code, .flashlab-check pre { font-family: monospace; font-size: 0.92em; background: #8881;
+  color: inherit; }
 .flashlab-check pre { padding: 0.5em; overflow-x: auto; white-space: pre; }
-.flashlab-check .cases { font-size: 0.92em;
-  color: var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit)); }
+.flashlab-check .cases { font-size: 0.92em; opacity: 0.8; }
 </style>"""
-GREEN = "var(--jp-success-color1, var(--vscode-testing-iconPassed, #2e9d4f))"
-RED = "var(--jp-error-color1, var(--vscode-testing-iconFailed, #d5453a))"
-AMBER = "var(--jp-warn-color1, var(--vscode-charts-orange, #c77700))"
+GREEN, AMBER, RED = "#2e9d4f", "#b07d10", "#d14343"
 ACCENTS = {"passed": GREEN, "not implemented yet": AMBER, "not yet": RED}
 MARKS = {True: "✓", False: "✗", None: "–"}
 
 
-@dataclass
-class CaseResult:
-    """One case: its name with sizes, and whether it passed (None: not run)."""
-
-    name: str
-    passed: bool | None
+CaseResult = namedtuple("CaseResult", "name passed")         # passed: None for a case that was not run
 
 
 @dataclass
@@ -74,7 +63,8 @@ class Report:
         shown = [f"<p><span class='verdict'>{self._verdict()}</span> · <code>{html.escape(self.exercise)}</code></p>"]
         for look, title, text in self._parts():
             block = f"<p>{title}</p><pre>{html.escape(text)}</pre>"
-            shown.append(block if title else f"<p class='{look}'>{_inline(text)}</p>")
+            inline = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text))
+            shown.append(block if title else f"<p class='{look}'>{inline}</p>")
         cases = "" if self.passed else "\n".join(f"{MARKS[case.passed]} {case.name}" for case in self.cases)
         for title, text in (("The cases", cases), ("To try that case in a cell of your own", self.snippet),
                             ("One way to write it", self.solution)):
@@ -110,8 +100,3 @@ def _wrapped(line):
     whole = re.sub("`[^`]*`", lambda code: code[0].replace(" ", "\0"), line)
     return textwrap.fill(whole, WIDTH, initial_indent="  ", subsequent_indent="  ", break_long_words=False,
                          break_on_hyphens=False).replace("\0", " ")
-
-
-def _inline(line):
-    """`code` in backticks, as in Markdown."""
-    return re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(line))

@@ -1,12 +1,7 @@
-"""What a learner's function returned, as plain tensors and numbers; anything else is left as it is. It is read within
-the deadline of its case, since asking a foreign object may take for ever."""
+"""What a learner's function returned, as plain tensors and numbers; anything else is left as it is."""
 
 import numpy
 import torch
-
-from flashlab.torch_internals import without_subclasses
-
-LARGEST = 2**28                # elements of a tensor that are worth a copy; no case has a thousandth of it
 
 
 def plain(result):
@@ -16,14 +11,9 @@ def plain(result):
 
 
 def _plain(value):
-    """A tensor as a copy, an ordinary torch.Tensor: one that shares its memory with an earlier result would change with
-    the next call."""
+    """A tensor as a copy: one that shares its memory with an earlier result would change with the next call."""
     if isinstance(value, torch.Tensor):
-        with without_subclasses():
-            T = value if type(value) is torch.Tensor else torch.Tensor.as_subclass(value, torch.Tensor)
-            T = torch.Tensor.detach(T)
-        ordinary = T.layout is torch.strided and T.device.type == "cpu" and not T.is_quantized
-        return T.clone() if ordinary and T.numel() <= LARGEST else T
+        return value.detach().clone()
     if isinstance(value, (tuple, list)):
         return (list if type(value) is list else tuple)(map(_plain, value))      # torch.Size is a tuple as well
     return value.item() if isinstance(value, numpy.generic) else value

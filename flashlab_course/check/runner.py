@@ -2,7 +2,6 @@
 
 import contextlib
 import linecache
-import pdb
 import traceback
 from dataclasses import dataclass, field
 
@@ -18,14 +17,14 @@ from flashlab_course.check.results import tensors
 COMPILING = 5
 
 # Problems after which no further case is run, and no mistake looked for.
-FINAL = {"not_implemented", "signature", "timeout", "memory", "asked", "debugger", "ended"}
+FINAL = {"not_implemented", "timeout", "memory"}
 
 
 @dataclass
 class Problem:
     """What went wrong before there was a result to compare: a kind, a sentence, and the learner's lines."""
 
-    kind: str                  # not_implemented, timeout, raised, signature, wrong_type, wrong_shape, wrong_dtype, ...
+    kind: str                  # not_implemented, timeout, raised, wrong_type, wrong_shape, wrong_dtype, ...
     text: str
     lines: list = field(default_factory=list)    # (where, function, code), outermost first
     error: str = ""            # the exception's class
@@ -52,8 +51,7 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
     given = dict(inputs)
     keep = {name: T.clone() for name, T in tensors(given)}
     outcome, sink = Outcome(), limits.Sink()
-    dtype, device, gradients = torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
-    with _watched(exercise, fn, given, outcome.facts) as guard:
+    with _guarded(exercise, given, outcome.facts) as guard:
         def body():
             with points.watched(exercise, fn, given, outcome.facts):
                 result = exercise.invoke(fn, guard.inputs if guard else given)
@@ -62,34 +60,23 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
 
         limit = limit or exercise.seconds * (1 if guard is None or guard.interpreted else COMPILING)
         error = limits.caught(body, limit, sink)
-    # an answer may have changed what the checker itself computes with
-    torch.set_default_dtype(dtype)
-    torch.set_grad_enabled(gradients)
-    if torch.get_default_device() != device:               # to set it is to watch each operation from then on
-        torch.set_default_device(None)
     outcome.printed = sink.getvalue()
+    if isinstance(error, Breach) and error.results is not None:
+        outcome.values, outcome.facts["container"] = results.plain(error.results)
+        outcome.facts["changed"] = str(error)
+        return outcome
     if error is not None:
         outcome.problem = describe(error, exercise, own_file, limit)
-        if isinstance(error, Breach) and error.results is not None:
-            outcome.values, outcome.facts["container"] = results.plain(error.results)
         return outcome
     if guard:
         outcome.values = guard.results()
         outcome.facts["container"] = "tuple" if len(outcome.values) > 1 else "Tensor"
-    outcome.problem = _changed(guard.plain() if guard else given, keep)
+    _look_for_changes(guard.plain() if guard else given, keep, outcome.facts)
     return outcome
 
 
 @contextlib.contextmanager
-def unprotected(exercise, fn, inputs):
-    """For stepping: the inputs as a case has them, on modelled or guarded memory, with no limit and nothing caught."""
-    modelled = memory.Memory(exercise.sram_bytes(**inputs)) if exercise.sram_bytes else contextlib.nullcontext()
-    with _watched(exercise, fn, inputs, {}) as guard, modelled:
-        yield guard.inputs if guard else inputs
-
-
-@contextlib.contextmanager
-def _watched(exercise, fn, inputs, facts):
+def _guarded(exercise, inputs, facts):
     """The Guard that holds a Triton exercise's loads and stores against its tensors, else None; what it saw ends up in
     facts."""
     if not exercise.triton:
@@ -102,19 +89,15 @@ def _watched(exercise, fn, inputs, facts):
     with watch(guard):
         yield guard
     facts |= guard.facts()
-    points.launched(exercise, fn, [kernel for kernel, *_ in guard.launches], facts)
 
 
-def _changed(inputs, keep):
+def _look_for_changes(inputs, keep, facts):
     for name, T in tensors(inputs):
         before = keep[name]
-        if (T.shape, T.dtype) != (before.shape, before.dtype):
-            return Problem("changed_inputs", f"it changed its input {name} into another shape or dtype")
-        if not torch.equal(T.detach().nan_to_num(0.125), before.nan_to_num(0.125)):
-            return Problem("changed_inputs",
-                           f"it changed its input {name} in place: whoever called it still needs {name}. "
-                           "Assign to a new name (`x = x * a`), not into the tensor (`x *= a`, `x[...] = a`)")
-    return None
+        if T.shape != before.shape or not torch.equal(T.detach().nan_to_num(0.125), before.nan_to_num(0.125)):
+            facts.setdefault("changed", f"it changed its input {name} in place: whoever called it still needs {name}. "
+                                        "Assign to a new name (`x = x * a`), not into the tensor (`x *= a`, "
+                                        "`x[...] = a`)")
 
 
 # ---- errors
@@ -122,30 +105,20 @@ def _changed(inputs, keep):
 def describe(error, exercise, own_file, seconds):
     """The Problem that an exception stands for."""
     error = unwrapped(error)
-    lines = learner_lines(error, own_file)
-    name, text = type(error).__name__, message_of(error)
+    lines = [(f"line {line}", frame.f_code.co_name, linecache.getline(own_file, line).strip())
+             for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == own_file][-6:]
+    name, text = type(error).__name__, str(error)[:2000]
     if isinstance(error, limits.TimeUp):
         return Problem("timeout", f"it was stopped after {seconds:g} seconds; is there a loop that never ends?", lines)
     if isinstance(error, MemoryError) or "can't allocate memory" in text:
         return Problem("memory", f"it needed more than {memory.format_bytes(limits.MEMORY)} of memory and was "
-                                 "stopped. Is something made anew in each pass of a loop, or never given up?", lines)
-    if isinstance(error, EOFError):
-        said = "it asked for input, and nobody is there to answer: its arguments are all it gets"
-        return Problem("asked", said, lines)
-    if isinstance(error, pdb.bdb.BdbQuit):
-        said = ("it stopped for a debugger (`breakpoint()` or pdb), which a check cannot wait for: take that line out, "
-                "or step through with debug=True")
-        return Problem("debugger", said, lines)
+                                 "stopped. Does a loop create tensors without ever freeing them?", lines)
     if isinstance(error, NotImplementedError) and text.startswith(f"{exercise.name}:"):
         return Problem("not_implemented", text.partition(": ")[2], lines)
     if isinstance(error, Breach):
         return Problem(error.kind, text)
-    if isinstance(error, RecursionError):
-        return Problem("raised", "it called itself until Python gave up (RecursionError)", lines[:2], name)
-    if isinstance(error, SystemExit):
-        return Problem("raised", "it called exit(): a function returns its result instead", lines, name)
     if not isinstance(error, memory.MemoryModelError):         # whose text is written for a learner, line by line
-        text = (" ".join(text.split()) or "no message") + raised.resembling(error)
+        text = " ".join(text.split()) or "no message"
     # the checker has chosen its size: the advice is for other callers
     if isinstance(error, memory.SRAMOverflow):
         text = text.removesuffix(memory.OVERFLOW_ADVICE).rstrip()
@@ -157,34 +130,3 @@ def unwrapped(error):
     while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def message_of(error):
-    """What an exception says, whatever its __str__ does."""
-    try:
-        return str(error)[:2000]
-    except Exception as another:
-        return f"(its message cannot be had: __str__ raises {type(another).__name__})"
-
-
-def is_callable(fn):
-    """A function, or a Triton kernel, which is launched instead."""
-    return callable(fn) or hasattr(fn, "run")
-
-
-def learner_lines(error, own_file):
-    """(where, function, code) of the traceback's frames in the learner's file or cell, outermost first."""
-    return [(f"line {line}", frame.f_code.co_name, linecache.getline(own_file, line).strip())
-            for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == own_file][-6:]
-
-
-def code_of(fn):
-    """The code of a function, also inside a Triton kernel, a partial or a wrapper; None for what has none."""
-    while inner := next((part for name in ("fn", "func", "__wrapped__") if (part := getattr(fn, name, None))), None):
-        fn = inner
-    return getattr(fn, "__code__", None) or getattr(type(fn).__call__, "__code__", None)
-
-
-def file_of(fn):
-    """The file or cell that a function was written in; None for what has no code of its own."""
-    return getattr(code_of(fn), "co_filename", None)

@@ -3,113 +3,104 @@
 import re
 from dataclasses import replace
 
-import torch
-
-from flashlab_course.check import diagnose, failing, judge, line, raised, runner, special, structure, where
+from flashlab_course.check import diagnose, failing, judge, line, raised, source, structure, where
+from flashlab_course.check.cases import WEAK, in_order
 from flashlab_course.check.report import Report
 
 PRINTED_LINES = 12
 SHAPES = ("wrong_type", "wrong_shape", "wrong_dtype")
+CHANGED = "changed_inputs"
 A_NAME = re.compile(r"(alpha|beta)\b|\w\b(?<!a)|\w*[A-Z_\d(.]")     # keeps its letters at the start of a sentence
 
 
-def failed(exercise, fn, judged, place):
-    """The Report: the cause, the line where it shows, which cases fail, one number. place: "your cell", or the file."""
+def failure(exercise, fn, judged, place):
+    """The Report. place: "your cell", or the file."""
+    changed = [finding.text for k in judged for finding in k.structure if finding.kind == CHANGED]
+    if not changed or not any(k.wrong for k in judged):
+        return _failure(exercise, fn, judged, place)
+    numbers = [replace(k, structure=[one for one in k.structure if one.kind != CHANGED]) for k in judged]
+    report = _failure(exercise, fn, numbers, place)
+    report.mistake = " + ".join(filter(None, [CHANGED, report.mistake]))
+    report.message = f"{sentence(changed[0])} Besides, some numbers are wrong.\n{report.message}"
+    return report
+
+
+def _failure(exercise, fn, judged, place):
+    """The cause, the line where it shows, which cases fail, one number."""
     first = next(k for k in judged if not k.passed)
     diagnosis = diagnose.name_mistake(exercise, judged)
-    if first.problem is not None and not diagnosis.name and (numbers := _numbers_alone(judged)):
-        return _and_the_numbers(first, failed(exercise, fn, numbers, place))
     shown = first.wrong if first.problem is None else first.problem.kind in SHAPES
-    locate = shown and not first.structure and not diagnosis.exchanged
-    found = line.first_wrong(exercise, fn, judged, runner.file_of(fn)) if locate else None
-    texts = [_named(diagnosis), *_shown(exercise, fn, judged, first, diagnosis, found)]
-    points = first.only_structure
-    against = points or first.problem is not None and first.problem.kind == "autograd"
-    name = first.problem.kind if first.problem is not None else first.structure[0].name if points else None
-    return Report(False, exercise.name, mistake=diagnosis.name or name,
-                  message="\n".join(text.strip() for text in texts if text.strip()),
-                  remedy=" ".join(sentence(f"Look at {look}") for look in {m.look: 0 for m in diagnosis.mistakes}),
-                  hint=exercise.not_allowed if against and not diagnosis.name else "",
-                  trace=_trace(first.problem, place), printed=_printed(first), line=found and (found.line, found.turn),
-                  snippet=failing.lines(exercise, first.case))
-
-
-def _numbers_alone(judged):
-    """The cases as if no input had been changed, where an answer did that and its numbers are wrong too; else []."""
-    alone = [replace(k, problem=None, wrong=k.beside, beside=[]) if k.problem and k.problem.kind in judge.RIGHT_NUMBERS
-             else k for k in judged]
-    return alone if any(k.wrong for k in alone) and all(k.problem is None for k in alone) else []
-
-
-def _and_the_numbers(first, report):
-    """The report on the numbers, after what the answer did to its inputs."""
-    said = sentence(f"In “{first.case}” {first.problem.text}")
-    report.message = f"{said} Beside that, numbers are wrong.\n{report.message}"
-    report.mistake = " + ".join(filter(None, [first.problem.kind, report.mistake]))
+    locate = shown and not first.structure and diagnosis.name != diagnose.EXCHANGED
+    found = line.first_wrong(exercise, fn, judged, source.file_of(fn)) if locate else None
+    texts = [_named(diagnosis), *_shown(exercise, judged, first, diagnosis, found)]
+    rule = structure.breach(judged)
+    if rule and not any(rule[1:] in text for text in texts):
+        texts = [sentence(rule), *texts]
+    plain = first.problem or first.only_structure and first.structure[0]
+    against = rule or not diagnosis.name and (first.only_structure or plain and plain.kind == "autograd")
+    lines = first.problem.lines if first.problem is not None else ()
+    report = Report(False, exercise.name, mistake=diagnosis.name or (plain.kind if plain else None),
+                    message="\n".join(text.strip() for text in texts if text.strip()),
+                    remedy=" ".join(sentence(f"Look at {look}") for look in {m.look: 0 for m in diagnosis.mistakes}),
+                    hint=exercise.not_allowed if against else "",
+                    trace="\n".join(f"{place}, {at}, in {function}: {code}" for at, function, code in lines),
+                    printed=_printed(first.outcome.printed.splitlines()), line=found and (found.line, found.turn),
+                    snippet=failing.lines(exercise, first.case))
+    if first.wrong:
+        n, _, bound = first.wrong[0]
+        index = where.first_index(first.outcome.values[n], judge.expect(exercise, first.case).truth[n], bound)
+        report.where = first.case.name, exercise.outputs[n].name, index
     return report
 
 
 def _named(diagnosis):
-    said = " ".join(sentence(m.what) for m in diagnosis.mistakes)
-    if len(diagnosis.mistakes) > 1:
-        return f"Two mistakes at once give these numbers. {said}"
+    said = [m.what for m in diagnosis.mistakes]
+    if len(said) > 1:
+        return f"Two mistakes at once give these numbers. {' '.join(map(sentence, said))}"
     if diagnosis.partly:                               # no more than that is known
-        return f"Most likely: {said} That explains the smallest failing case exactly, but not all of them."
-    return said
+        return f"Most likely {said[0]}. That explains the smallest failing case exactly, but not all of them."
+    return " ".join(map(sentence, said))
 
 
-def _shown(exercise, fn, judged, first, diagnosis, found):
+def _shown(exercise, judged, first, diagnosis, found):
     """Where it shows and in which cases: true whether or not the mistake is known."""
-    right = special.numbers_are_right(judged)
+    right = not any(k.wrong or k.problem and k.problem.error not in judge.OF_MEMORY for k in judged)
+    fails = f"It fails in the case “{first.case}”."
+    meaning = sentence(raised.meaning(first.problem)) if first.problem is not None else ""
     if first.only_structure and (right or not diagnosis.name):
-        later = "" if right else " Later cases have wrong numbers as well."
-        return [*_findings(first), f"It fails in the case “{first.case}”.{later}"]
-    if right and first.problem is not None:
-        return [sentence(f"The numbers are right, but {first.problem.text}"), f"It fails in the case “{first.case}”.",
-                sentence(raised.meaning(first.problem))]
+        fails += "" if right else " Later cases have wrong numbers as well."
+        return [*map(sentence, structure.in_words(first)), fails]
+    if right and first.problem is not None and judged[0].problem is None:
+        return [sentence(f"The numbers are right, but {first.problem.text}"), fails, meaning]
     said = []
     if found is not None:                              # beside a known mistake in few words
         shows = f"It {'first shows' if found.first else 'shows'} in line {found.line}, `{found.code}`."
         said.append(shows if diagnosis.name else str(found))
-    said.append(special.special(judged))
+    said.append(which_cases(judged))
     if first.problem is not None:
-        said += _of_problem(exercise, first, judged)
+        said.append(sentence(f"In “{first.case}” {first.problem.text}"))
+        said += [sentence(first.problem.seen and f"In that line {first.problem.seen}"), meaning]
     elif first.wrong:
         said[-1] += f" In “{first.case}” {where.first_wrong(exercise, first, judge.expect(exercise, first.case))}."
-        said.append(where.outputs(exercise, [k for k in judged if not k.passed]))
+        failed = [k for k in judged if not k.passed]
+        said.append(where.outputs(exercise, failed))
         if not diagnosis.name:
-            said += [where.from_key_block(exercise, first, fn), *map(sentence, diagnosis.said)]
-    return _findings(first, named=bool(diagnosis.name) and not diagnosis.partly) + said
+            said += map(sentence, where.looks(exercise, failed))
+    beside = structure.in_words(first, named=bool(diagnosis.name) and not diagnosis.partly)
+    return [*map(sentence, beside), *said]
 
 
-def _findings(judged, named=False):
-    """What is wrong with a case beside its numbers, as sentences."""
-    return list(map(sentence, structure.in_words(judged, named)))
-
-
-def _of_problem(exercise, first, judged):
-    problem = first.problem
-    alike = [k for k in judged if k.problem is not None and k.problem.kind == problem.kind]
-    right = problem.kind in SHAPES and all(_numbers_fit(exercise, k) for k in alike)
-    rounded = " up to rounding" if right and not _numbers_fit(exercise, first, rounding=0) else ""
-    begins = f"The numbers are right{rounded}, but" if right else f"In “{first.case}”"
-    said = [sentence(f"{begins} {problem.text}")]
-    if problem.kind == "wrong_dtype" and "has dtype float32;" in problem.text:
-        said.append("A tensor is float32 where none is asked for: `torch.zeros` and `torch.full` take `dtype=`.")
-    if problem.kind == "raised":
-        said += [sentence(problem.seen and f"In that line {problem.seen}"), sentence(raised.meaning(problem))]
-    return said
-
-
-def _numbers_fit(exercise, judged, rounding=2e-3):
-    """Are the numbers right, up to a rounding to 16 bits, in results of another type, shape or dtype?"""
-    expected, values = judge.expect(exercise, judged.case), judged.outcome.values
-    try:
-        return all(judge.distance(torch.as_tensor(x).reshape(torch.as_tensor(y).shape), y)
-                   <= max(bound, rounding * float(torch.as_tensor(y).abs().nan_to_num(0, 0, 0).max()))
-                   for x, y, bound in zip(values, expected.truth, expected.bounds, strict=True))
-    except Exception:                                  # other lengths, strings, sparse tensors, anything
-        return False
+def which_cases(judged):
+    """A sentence on which cases fail. It names a feature only if exactly the cases that have it fail."""
+    failed = [k for k in judged if not k.passed]
+    what = "Wrong" if any(k.wrong for k in failed) else "It fails"
+    if len(failed) == len(judged):
+        return f"{what} in every case."
+    shared = frozenset.intersection(*(k.case.features for k in failed))
+    found = in_order(shared.difference(*(k.case.features for k in judged if k.passed)))
+    if found and (found[0] not in WEAK or len(found) == 1):            # several weak ones tell nothing
+        return f"{what} in every case with {found[0]}; all other cases are right."
+    return f"{what} in {len(failed)} of {len(judged)} cases."
 
 
 def sentence(text):
@@ -119,12 +110,6 @@ def sentence(text):
     return text if not text or text.endswith((".", "?", "!", ":")) else f"{text}."
 
 
-def _trace(problem, place):
-    lines = problem.lines if problem is not None else ()
-    return "\n".join(f"{place}, {line}, in {function}: {code}" for line, function, code in lines)
-
-
-def _printed(judged):
-    lines = judged.outcome.printed.splitlines()
-    more = [f"... and {len(lines) - PRINTED_LINES} lines more"] if len(lines) > PRINTED_LINES else []
+def _printed(lines):
+    more = [f"... and {len(lines) - PRINTED_LINES} more lines"] if len(lines) > PRINTED_LINES else []
     return "\n".join([line[:160] for line in lines[:PRINTED_LINES]] + more)

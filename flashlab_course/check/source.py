@@ -1,5 +1,4 @@
-"""Reading solutions/: the marked regions, the stub made from them, wrong versions made from them, and loading a file
-afresh.
+"""Reading solutions/: the marked regions, the stub and the wrong versions made from them, and loading a file afresh.
 
     # >>> your turn: one line that says what to write
     ...the answer...
@@ -15,13 +14,14 @@ import re
 import sys
 import textwrap
 import types
+from collections import namedtuple
 from pathlib import Path
-from typing import NamedTuple
 
 import cloudpickle
 
 import flashlab
 
+LOADED = "flashlab_exercise"   # the package that a text's module seems to be from
 MY = "my"                      # the folder of the learner's own copies, beside what git knows
 MARKER = re.compile(r"^ *# ?(>>+|<<+)", re.MULTILINE)
 REGION = re.compile(r"^(?P<indent> *)# >>> your turn: (?P<task>\S.*)\n(?P<code>(?:(?! *# ?(?:>>|<<)).*\n)+) *# <<<$",
@@ -34,11 +34,7 @@ class SourceError(ValueError):
     """A solution that cannot be taken apart, or a mistake that no longer fits it. Names file and line."""
 
 
-class Head(NamedTuple):
-    title: str
-    chapter: str
-    difficulty: int
-    minutes: int
+Head = namedtuple("Head", "title chapter difficulty minutes")
 
 
 def root():
@@ -47,10 +43,8 @@ def root():
     for folder in (said,) if said else (Path(flashlab.__file__).parent.parent, ".", ".."):
         if (Path(folder) / "solutions").is_dir():
             return Path(folder).absolute()
-    if said:
-        raise SourceError(f"FLASHLAB_ROOT must name a folder that holds solutions/, got {said!r}")
-    raise SourceError("no folder solutions/ beside the package or where you are: work in a clone of the repository, "
-                      "or set FLASHLAB_ROOT to one")
+    raise SourceError(f"no folder solutions/ in {said or 'the package, here or above'}: work in a clone of the "
+                      "repository, or set FLASHLAB_ROOT to one")
 
 
 def chapter(name):
@@ -63,13 +57,7 @@ def solution_path(name):
 
 
 def solution_text(name):
-    """What solutions/<name>.py holds. Raises: SourceError that says how to bring it back"""
-    path = solution_path(name)
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path} could not be read: {getattr(error, 'strerror', None) or error}. "
-                          f"`git checkout {path}` brings it back") from None
+    return solution_path(name).read_text(encoding="utf-8")
 
 
 def exercise_path(name):
@@ -155,7 +143,7 @@ def load_text(text, title, path=None):
     linecache.checkcache(filename)
     if path is None:
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    module = types.ModuleType(f"flashlab_exercise.{re.sub(r'[^A-Za-z0-9]+', '_', title)}")
+    module = types.ModuleType(f"{LOADED}.{re.sub(r'[^A-Za-z0-9]+', '_', title)}")
     module.__file__ = filename
     sys.modules[module.__name__] = module             # dataclasses and pickle look their module up
     cloudpickle.register_pickle_by_value(module)      # which no other process can import
@@ -163,10 +151,22 @@ def load_text(text, title, path=None):
     return module.__dict__
 
 
+def inner(thing):
+    """The function inside a Triton kernel or a wrapper, else the thing itself."""
+    while callable(part := inspect.getattr_static(thing, "fn", inspect.getattr_static(thing, "__wrapped__", None))):
+        thing = part
+    return thing
+
+
+def file_of(fn):
+    """The file or cell that a function was written in; None for what has no code of its own."""
+    return getattr(getattr(inner(fn), "__code__", None), "co_filename", None)
+
+
 def of(fn):
     """The text of a function or Triton kernel, "" where Python does not have it."""
     try:
-        return inspect.getsource(getattr(fn, "fn", fn))
+        return inspect.getsource(inner(fn))
     except (OSError, TypeError):
         return ""
 

@@ -1,31 +1,26 @@
-"""What no number shows: what was moved, how often, by which programs, where it was stored. Each breach is a Finding
-with a name."""
+"""What no number shows: what was moved, how often, by which programs, where it was stored. Each breach is a Problem,
+whose text follows "The numbers are right, but"."""
 
-from typing import NamedTuple
+from flashlab_course.check.runner import Problem
 
 USUAL = " are usual"                   # ends what is said of a tensor of which less was read than by the solution
 
 
-class Finding(NamedTuple):
-    """One breach of what the exercise asks for. `text` follows "The numbers are right, but"."""
-
-    name: str
-    text: str
-
-
 def findings(exercise, outcome, right, numbers_right):
-    """Every Finding on one case, breaches of a rule first: they explain the rest. right: the solution's outcome on it;
+    """The Problems of one case, breaches of a rule first: they explain the rest. right: the solution's outcome on it;
     its facts are what is needed."""
     facts, right = outcome.facts, right.facts
-    rules = sorted(map(Finding._make, facts.get("broken", {}).items()), key=lambda rule: rule.name != "ready_answer")
+    rules = [Problem(*rule) for rule in facts.get("broken", {}).items()]
+    rules.sort(key=lambda rule: rule.kind != "ready_answer")
+    changed = [Problem("changed_inputs", text) for key, text in facts.items() if key == "changed"]
     if right.get("programs") and not facts.get("programs"):
         wanted = " and ".join(exercise.writes) or exercise.outputs[0].name
-        return [*(rule for rule in rules if rule.name == "ready_answer"),
-                Finding("no_launch", f"no kernel was launched, so none computed {wanted}")]
+        return [*(rule for rule in rules if rule.kind == "ready_answer"),
+                Problem("no_launch", f"no kernel was launched, so none computed {wanted}")]
     if rules and "moved" in facts and not any(facts["moved"][name][0] for name in exercise.reads):
         by = rules[0].text.replace("computed part of it", "computed them")
-        return [rules[0]._replace(text=f"{by}; your kernel only copies the result")]
-    return [*rules, *_stored(facts), *_programs(facts, right), *_traffic(facts, right, numbers_right)]
+        return [Problem(rules[0].kind, f"{by}; your kernel only copies the result")]
+    return [*rules, *changed, *_stored(facts), *_programs(facts, right), *_traffic(facts, right, numbers_right)]
 
 
 def in_words(judged, named=False):
@@ -33,13 +28,11 @@ def in_words(judged, named=False):
 
     named: the mistake is known. Then at most one of its consequences is worth a word: a stray access shows the place.
     """
-    said = [finding.text for finding in judged.structure if not (named and finding.text.endswith(USUAL))]
-    if not judged.only_structure:
-        strays = [finding.text for finding in judged.structure if finding.name.startswith("stray")]
-        return [] if breach([judged]) else strays[:1] if named else said[:1]
-    if not said:
-        return []
-    return [f"the numbers are right, but {said[0]}", *said[1:1 if named or breach([judged]) else 2]]
+    rule = breach([judged])
+    if judged.only_structure:
+        said = [one.text for one in judged.structure if not (named and one.text.endswith(USUAL))]
+        return [f"the numbers are right, but {said[0]}", *said[1:1 if named or rule else 2]] if said else []
+    return [one.text for one in judged.structure if not named or one.kind.startswith("stray")][:0 if rule else 1]
 
 
 def breach(judged):
@@ -50,20 +43,14 @@ def breach(judged):
 # ---- where it was stored, and by whom
 
 def _stored(facts):
-    # a GPU shows only what is there in the end
-    how = "" if "moved" in facts else ", or stored as the NaN that lay there"
     verbs = {"load": "loaded", "store": "stored", "atomic": "updated"}
-    return [*(Finding(f"stray_{kind}", f"{f'program {program}' if program else 'a program'} {verbs[kind]} {where}")
-              for (kind, _), (where, program) in facts.get("stray", {}).items()),
-            *(Finding("not_stored",
-                      f"{missing} of the {total} elements of {name} were never stored{how}, the first {at}")
-              for name, (missing, total, at) in facts.get("missed", {}).items()),
-            *(Finding("stored_repeatedly",
-                      f"one store wrote {again} elements of {name} more than once: mask what does not exist")
-              for name, again in facts.get("repeated", {}).items()),
-            *(Finding("not_by_kernel",
-                      f"no kernel stored {missing} of the {total} elements of {name}, the first {at}")
-              for name, (missing, total, at) in facts.get("by_others", {}).items())]
+    said = [Problem(f"stray_{kind}", f"{f'program {program}' if program else 'a program'} {verbs[kind]} {where}")
+            for (kind, _), (where, program) in facts.get("stray", {}).items()]
+    said += [Problem("not_stored", f"no kernel stored {missing} of the {total} elements of {name}, the first {at}")
+             for name, (missing, total, at) in facts.get("missed", {}).items()]
+    return said + [Problem("stored_repeatedly",
+                           f"one store wrote {again} elements of {name} more than once: mask what does not exist")
+                   for name, again in facts.get("repeated", {}).items()]
 
 
 def _programs(facts, right):
@@ -74,14 +61,11 @@ def _programs(facts, right):
         return []
     if got != wanted:
         name = "too_many_programs" if got > wanted else "one_program" if got == 1 else "too_few_programs"
-        return [Finding(name, f"{grid}, {wanted} are {'enough' if got > wanted else 'asked for'}")]
-    if len(facts.get("grids", ())) == 1 and facts["grids"] != right["grids"]:
-        turned, asked = (" × ".join(map(str, of["grids"][0])) for of in (facts, right))
-        return [Finding("grid_turned", f"the grid has {turned} {unit}s instead of {asked}: what does each axis count?")]
+        return [Problem(name, f"{grid}, {wanted} are {'enough' if got > wanted else 'asked for'}")]
     if 0 < workers < needed:
-        return [Finding("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
+        return [Problem("idle_programs", f"{workers} of the {got} {unit}s did all the storing")]
     if unit == "thread" and workers > needed:
-        return [Finding("done_twice", f"{workers} threads stored something; {needed} have an element of their own")]
+        return [Problem("done_twice", f"{workers} threads stored something; {needed} have an element of their own")]
     return _exchanged(facts.get("by", {}), right.get("by", {}), unit)
 
 
@@ -93,7 +77,7 @@ def _exchanged(by, right, unit):
             first = other[0]
             did, should = (tuple(map(int, of[first])) for of in (programs, right[name]))
             did, should = (did[0], should[0]) if unit == "thread" else (did, should)
-            return [Finding(f"{unit}s_exchanged",
+            return [Problem(f"{unit}s_exchanged",
                             f"{unit} {did} stored an element of {name} that belongs to {unit} {should}, and so on for "
                             f"{len(other)} of {len(programs)} elements")]
     return []
@@ -104,9 +88,9 @@ def _exchanged(by, right, unit):
 def _traffic(facts, right, numbers_right):
     needed, moved = facts.get("needed", right.get("moved", {})), facts.get("moved", {})
     less = facts.get("fewer") or "needed" not in facts and numbers_right   # on modelled memory nothing comes unseen
-    said = [Finding("tile_too_large", f"{got} elements of {name} were loaded at once: at most {most} are allowed")
+    said = [Problem("tile_too_large", f"{got} elements of {name} were loaded at once: at most {most} are allowed")
             for name, most in facts.get("most", {}).items() if (got := facts.get("largest", {}).get(name, 0)) > most]
-    said += [Finding("atomics", f"atomics updated {elements} elements of {name}: each belongs to one program, "
+    said += [Problem("atomics", f"atomics updated {elements} elements of {name}: each belongs to one program, "
                                 "so a store is enough")
              for name, elements in facts.get("atomic", {}).items() if elements]
     for name in sorted(set(needed) | set(moved)) if moved else ():
@@ -116,23 +100,23 @@ def _traffic(facts, right, numbers_right):
         said += [finding for verb, *bytes_ in zip(("read", "stored"), got, wanted, strict=True)
                  if (finding := _moved(name, verb, *bytes_, less, "needed" in facts))]
     if facts.get("eager", 0) > right.get("eager", 0):
-        said.append(Finding("outside_the_kernel",
+        said.append(Problem("outside_the_kernel",
                             f"operations outside the kernel moved {facts['eager']} bytes through HBM; "
                             f"{right['eager']} are enough"))
     if facts.get("scratch"):
-        said.append(Finding("scratch", f"{facts['scratch']} elements of tensors of your own went through HBM"))
+        said.append(Problem("scratch", f"{facts['scratch']} elements of tensors of your own went through HBM"))
     return said
 
 
 def _moved(name, verb, got, wanted, less, sure):
-    """The Finding if these bytes of a tensor are too many or too few. sure: no right answer reads less."""
+    """The Problem if these bytes of a tensor are too many or too few. sure: no right answer reads less."""
     if got > wanted:
         times = f" {got / wanted:.3g} times as often as needed" if wanted else ", though it need not be"
-        return Finding(f"{verb}_too_often", f"{name} was {verb}{times}: {got} bytes, {wanted} are enough")
+        return Problem(f"{verb}_too_often", f"{name} was {verb}{times}: {got} bytes, {wanted} are enough")
     if got < wanted and not less:
         least = f"{wanted} have to be" if verb == "stored" or sure else f"{wanted}{USUAL}"
         again = " (each time counted)" if verb == "read" else ""
-        return Finding(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}{again}; {least}")
+        return Problem(f"not_all_{verb}", f"only {got} bytes of {name} were {verb}{again}; {least}")
     return None
 
 
@@ -141,7 +125,7 @@ def _moved(name, verb, got, wanted, less, sure):
 def agree(a, b):
     """Did two Judged break the same rules? Traffic counts to the byte where nothing else tells mistakes apart."""
     counted = ["eager", "programs", "overwritten", "repeated"]
-    counted += ["moved"] * ("needed" not in a.outcome.facts or not a.wrong)
+    counted += ["moved"] * ("needed" not in a.outcome.facts or not a.wrong) + ["changed"] * (not a.wrong)
 
     def seen(facts):
         return [*map(facts.get, counted), *(set(facts.get(key, ())) for key in ("stray", "broken", "missed"))]

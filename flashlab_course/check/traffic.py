@@ -1,8 +1,9 @@
-"""What the traffic exercises of chapter 07 share: truth from the memory model, cases, the terms of a formula."""
+"""What the traffic exercises of chapter 07 share: truth from the memory model, and cases."""
 
 import torch
 
 from flashlab.memory import KiB, Memory
+from flashlab_course.check.cases import features_of
 from flashlab_course.check.form import Case
 
 
@@ -14,25 +15,9 @@ def measured(rung, N_q, N_k, d, d_v, **tiles):
     return mem.read // 4, mem.written // 4
 
 
-def terms(N_q, N_k, d, d_v, B_r=None, B_c=None):
-    """Products that a traffic formula is made of, by name."""
-    found = {"N_q·N_k": N_q * N_k, "N_q·d": N_q * d, "N_k·d": N_k * d, "N_q·d_v": N_q * d_v, "N_k·d_v": N_k * d_v}
-    found |= {"N_q": N_q, "N_k": N_k}
-    if B_r:
-        T_r, T_c = -(-N_q // B_r), -(-N_k // B_c)
-        found |= {"T_c·N_q": T_c * N_q, "T_c·N_q·d": T_c * N_q * d, "T_c·N_q·d_v": T_c * N_q * d_v,
-                  "T_r·N_k": T_r * N_k, "T_r·N_k·d": T_r * N_k * d, "T_r·N_k·d_v": T_r * N_k * d_v}
-    return found
-
-
 def case(name, N_q, N_k, d, d_v, B_r=None, B_c=None):
     sizes = {"N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v} | ({"B_r": B_r, "B_c": B_c} if B_r else {})
-    holds = {"N_q ≠ N_k": N_q != N_k, "d_v ≠ d": d_v != d}
-    if B_r:
-        holds |= {"a short last key block": N_k % B_c != 0, "a short last query block": N_q % B_r != 0,
-                  "B_r ≠ B_c": B_r != B_c,
-                  "more than one key block": N_k > B_c, "more than one query block": N_q > B_r}
-    return Case(name, lambda: dict(sizes), frozenset(f for f, true in holds.items() if true), sizes)
+    return Case(name, lambda: dict(sizes), features_of(N_q, N_k, d, d_v, B_r, B_c), sizes)
 
 
 TILED_CASES = [

@@ -1,5 +1,4 @@
-"""Where an answer goes wrong: the first wrong number, the rows and blocks that are wrong, the key block it starts
-with."""
+"""Where an answer goes wrong: the first wrong number, and which outputs and rows are wrong."""
 
 import math
 
@@ -62,6 +61,26 @@ def _numbers(x, y):
 
 # ---- which outputs, which rows
 
+def looks(exercise, failing):
+    """Sentences on what each wrong result looks like in the first case of it: NaN, zeros, or wrong in one part only."""
+    said, firsts = [], {n: (k, bound) for k in reversed(failing) for n, _, bound in k.wrong}
+    for n, (k, bound) in sorted(firsts.items()):
+        output, x, y = exercise.outputs[n], k.outcome.values[n], judge.expect(exercise, k.case).truth[n]
+        if not isinstance(y, torch.Tensor) or not x.is_floating_point():
+            continue
+        wrong, odd = wrong_entries(x, y, bound), ~x.isfinite() & y.isfinite()
+        if odd.any():
+            unwritten = " or was never written" if exercise.triton or exercise.sram_bytes else ""
+            what = f"NaN{unwritten}" if x[odd].isnan().any() else "infinite"
+            place = "every entry" if odd.all() else part(output.axes or ("row",), odd)
+            said.append(f"{output.name} is {what} in {place}")
+        elif (x == 0).all():
+            said.append(f"{output.name} is 0 everywhere in that case")
+        elif not wrong.all():
+            said.append(f"{output.name} is wrong only in {part(output.axes, wrong)}")
+    return said
+
+
 def outputs(exercise, failing):
     """"O is right; dQ and dK are wrong", where there are several outputs and some of them are right.
 
@@ -81,19 +100,14 @@ def listing(names):
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def region(name, axes, wrong, sizes):
-    """Which part of an output is wrong, if it is a part. wrong: a bool tensor."""
-    return "" if not wrong.any() or wrong.all() else f"{name} is wrong only in {part(axes, wrong, sizes)}"
-
-
-def part(axes, entries, sizes):
+def part(axes, entries):
     """What some entries of an output share: "columns 8 to 10", "5 entries of row 2", else how many they are."""
     for dim, axis in enumerate(axes):
         along = entries.movedim(dim, 0).flatten(1) if entries.ndim > 1 else entries[:, None]
         if not along.any(1).all():
             bad = along.any(1).nonzero().flatten().tolist()
             few = "" if along[bad].all() else f"{int(entries.sum())} of the entries in "
-            return f"{few}{_span(axis, bad)}{_as_block(axis, bad, len(along), sizes)}"
+            return f"{few}{_span(axis, bad)}"
     return f"{int(entries.sum())} of {entries.numel()} entries"
 
 
@@ -105,44 +119,3 @@ def _span(axis, numbers):
     if numbers == list(range(numbers[0], numbers[-1] + 1)):
         listed = f"{numbers[0]} to {numbers[-1]}"
     return f"{'queries' if axis == 'query' else f'{axis}s'} {listed}"
-
-
-def _as_block(axis, numbers, size, sizes):
-    """", which is query block i = 1", where the wrong rows are exactly that."""
-    letter, name = BLOCKS.get(axis, (None, None))
-    if name not in sizes:
-        return ""
-    block = sizes[name]
-    first = numbers[0] // block
-    if size > block and numbers == list(range(first * block, min(size, (first + 1) * block))):
-        return f", which is {letter} = {first}"
-    return f", all from {letter} = {first} on" if first > 0 and numbers == list(range(first * block, size)) else ""
-
-
-# ---- from which key block on
-
-def from_key_block(exercise, judged, fn):
-    """Run the learner's function on the first key block alone, on the first two, ...: where does it go wrong?"""
-    inputs, sizes = judged.case.make(), judged.case.sizes
-    if not {"N_k", "B_c", "K", "V"} <= {*sizes, *inputs} or inputs["K"].ndim != 2 or inputs.get("causal"):
-        return ""
-    blocks = -(-sizes["N_k"] // sizes["B_c"])
-    wrong = []
-    for count in range(1, blocks):
-        keys = slice(count * sizes["B_c"])
-        wrong.append(_wrong_on(exercise, judged, fn, inputs | {"K": inputs["K"][keys], "V": inputs["V"][keys]}))
-    if not wrong or wrong[0] is not False:
-        return ""
-    j = next((j for j, one in enumerate(wrong) if one), len(wrong))
-    seen = "key block j = 0" if j == 1 else f"key blocks j = 0 to {j - 1}"
-    return f"Right while it sees only {seen}, wrong once j = {j} comes in."
-
-
-def _wrong_on(exercise, judged, fn, inputs):
-    """Is fn wrong on these inputs? None where the exercise is not defined for them."""
-    try:
-        expected = judge.expected_of(exercise, judged.case, dict(inputs))
-    except Exception:                                          # N_q = N_k may be part of the exercise, for instance
-        return None
-    again = judge.judge(exercise, judged.case, fn, inputs=inputs, expected=expected)
-    return bool(again.problem or again.wrong)

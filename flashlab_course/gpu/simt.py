@@ -30,6 +30,8 @@ SECTOR = 32                # bytes: the smallest piece of memory that a load or 
 MAX_BLOCK = 1024           # threads; a larger block does not launch
 MAX_STEPS = 50_000         # of one launch, against loops that never end
 
+listeners = []             # each is called with (kernel, arguments by name, trace) after a launch
+
 
 class Dim3(NamedTuple):
     x: int = 1
@@ -161,6 +163,8 @@ def launch(kernel, grid, block, shared=0):
                     raise RuntimeError(f"{code.name}: some warps wait at syncthreads() for others that have ended; "
                                        "a GPU would hang or go on wrongly")
                 warps = waiting
+        for listener in listeners:
+            listener(kernel, given, trace)
         return trace
 
     return run
