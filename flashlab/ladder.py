@@ -161,7 +161,7 @@ PEERS = [                  # PyTorch's scaled_dot_product_attention, by backend;
     Peer("fa4", "FlashAttention-4", "#6B7A8F", "P"),
 ]
 
-ALL = [*RUNGS, *HOPPER_RUNGS, *BACKWARD_RUNGS, *DECODING_RUNGS, *PEERS]
+ALL = (RUNGS, HOPPER_RUNGS, BACKWARD_RUNGS, DECODING_RUNGS, PEERS)      # lists: a rung appended to one is found
 KERNELS = [one for one in RUNGS if one.heads]
 BACKWARD_KERNELS = [one for one in BACKWARD_RUNGS if one.heads]
 
@@ -169,11 +169,11 @@ BACKWARD_KERNELS = [one for one in BACKWARD_RUNGS if one.heads]
 def rung(name):
     """The rung of that function name, forward, backward or for decoding. Raises: ValueError for an unknown one."""
     if not isinstance(found := find(name), Rung):
-        known = ", ".join(one.name for one in ALL if isinstance(one, Rung))
+        known = ", ".join(one.name for some in ALL for one in some if isinstance(one, Rung))
         raise ValueError(f"name must be one of {known}, got {name!r}")
     return found
 
 
 def find(name):
     """The rung or peer of that name, or None: how a row of results/ is labelled and drawn."""
-    return next((one for one in ALL if one.name == name), None)
+    return next((one for some in ALL for one in some if one.name == name), None)
