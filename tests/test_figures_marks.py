@@ -20,7 +20,6 @@ from flashlab.ladder import RUNGS, Rung  # noqa: E402
 from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
 from flashlab.rungs.fa2_backward import fa2_backward, fa2_backward_two_pass  # noqa: E402
 from flashlab.rungs.naive import naive_forward  # noqa: E402
-from flashlab.triton_mode import interpreted  # noqa: E402
 from flashlab_course import figures, sweeps  # noqa: E402
 from flashlab_course.figures.chapter_04 import replay, visit_order  # noqa: E402
 from flashlab_course.figures.chapter_05 import tile_bytes  # noqa: E402
@@ -31,11 +30,9 @@ from flashlab_course.figures.colors import BLUE, ORANGE, PALE, color, ramp  # no
 from flashlab_course.figures.words import label  # noqa: E402
 from flashlab_course.gpu import simt  # noqa: E402
 from flashlab_course.gpu.simt import launch  # noqa: E402
-from flashlab_course.lesson.accesses import Touched, touched  # noqa: E402
+from flashlab_course.lesson.accesses import Touched  # noqa: E402
 from tests import pictures as data  # noqa: E402
 from tests.pictures import CALLS, measure, qkv, title  # noqa: E402
-
-interpreted_only = pytest.mark.skipif(not interpreted(), reason="watches the interpreter's accesses")
 
 
 def blue(share):
@@ -231,36 +228,23 @@ def test_a_run_that_ended_early_says_why_in_its_place():
             assert texts(fig.axes[0])[0] == f"yours: {problem}" and not any(ax.axison for ax in fig.axes)
 
 
-@interpreted_only
 def test_lanes_of_a_vector_those_the_mask_holds_back_and_those_astray():
-    from flashlab_course.gpu.vector_add import one_by_one_kernel, vector_add
-
-    fig = figures.vector_accesses({"wanted": touched(lambda: vector_add(torch.ones(10), torch.ones(10), B=4)),
-                                   "yours": None})
-    assert title(fig) == "wanted: the masks hold back 6 addresses, none lie outside the tensors"
-    assert [(filled(ax, BLUE), filled(ax, blue(0.15))) for ax in fig.axes] == [(10, 2)] * 3
-    X, Y, Out = torch.zeros(3, 16)[:, :10]
-    fig = figures.vector_accesses({"careless": touched(
-        lambda: one_by_one_kernel[(3,)](X, Y, Out, 12, 4))})                   # told of 12 elements
-    assert "6 lie outside the tensors" in title(fig) and [filled(ax, ORANGE) for ax in fig.axes] == [2, 2, 2]
+    assert [filled(picture("vector_accesses").axes[0], fill) for fill in (BLUE, blue(0.15))] == [6, 2]
+    astray = [access._replace(mask=access.mask | True) for access in data.VECTOR.accesses]
+    fig = figures.vector_accesses({"careless": Touched(data.VECTOR.tensors, astray)})
+    assert "2 lie outside the tensors" in title(fig) and filled(fig.axes[0], ORANGE) == 2
 
 
-@interpreted_only
 def test_programs_of_a_matrix_and_how_often_they_touch_it():
-    from flashlab_course.gpu.matmul import matmul
-    from flashlab_course.gpu.matrix_add import matrix_add
-
-    add = touched(lambda: matrix_add(torch.randn(5, 7), torch.randn(7, 5).T, B_m=2, B_n=4))
-    fig = figures.matrix_accesses({"add": add})
-    assert title(fig).startswith("add: each element of Out is stored by one program; the masks hold back 39 addresses")
-    assert texts(fig.axes[2]) == [str(2 * (i // 2) + j // 4) for i in range(5) for j in range(7)]
-    both = Touched(add.tensors, add.accesses + [access._replace(program=(9, 9)) for access in add.of("Out")[:1]])
-    fig = figures.matrix_accesses({"add": both})
-    assert "8 stored by several programs" in title(fig) and filled(fig.axes[2], ORANGE) == 8
-    fewer = Touched(add.tensors, [access for access in add.accesses if access.program != (2, 1)])
-    assert "3 of 35 elements never stored" in title(figures.matrix_accesses({"add": fewer}))
-    product = touched(lambda: matmul(torch.randn(48, 32), torch.randn(32, 80), B_m=16, B_n=16, B_k=16))
-    assert title(figures.times_touched({"product": product})) == "product: A 5×, B 3×, C 1×"
+    tensors, accesses = data.MATRIX.tensors, data.MATRIX.accesses
+    assert texts(picture("matrix_accesses").axes[1]) == [""]
+    again = next(access for access in accesses if access.kind == "store")._replace(program=(9,))
+    fig = figures.matrix_accesses({"add": Touched(tensors, [*accesses, again])})
+    assert "8 stored by several programs" in title(fig) and filled(fig.axes[1], ORANGE) == 8
+    fewer = [access for access in accesses if access.program != (1,)]
+    assert "16 of 24 elements never stored" in title(figures.matrix_accesses({"add": Touched(tensors, fewer)}))
+    fig = figures.times_touched({"twice": Touched(tensors, [*accesses, *accesses])})
+    assert title(fig) == "twice: X 0 to 2×, Out 0 to 2×"
 
 
 def test_addresses_are_those_of_the_tensors():
@@ -286,8 +270,7 @@ def test_a_rung_is_compared_with_the_one_before_and_never_with_a_detour():
 
 def test_ties_are_neither_ahead_nor_behind():
     """Otherwise a lead within the scatter of the runs would look like a lead."""
-    assert not overlap({"ms_low": 1, "ms_high": 2}, {"ms_low": 2.1, "ms_high": 3})
-    assert overlap({"ms_low": 1, "ms_high": 2}, {"ms_low": 1.9, "ms_high": 3})
+    assert [overlap({"ms_low": 1, "ms_high": 2}, {"ms_low": low, "ms_high": 3}) for low in (2.1, 1.9)] == [False, True]
     found = [({}, 1.2, False), ({}, 1.2, True), ({}, 0.9, True), ({}, 0.9, False), ({}, 0.8, False)]
     assert standing(found) == "ahead at 1 of 5 sizes, tied at 2, behind at 2"
 

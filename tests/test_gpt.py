@@ -163,14 +163,9 @@ def test_flops_are_those_that_pytorch_counts():
     with FlopCounterMode(display=False) as counter:
         one.loss(tokens).backward()
     assert counter.get_total_flops() == gpt.flops_per_token(TINY, 32, causal=False) * 2 * 32
-
-
-def test_weights_and_mfu():
-    one = model()
     matrices = sum(weight.numel() for name, weight in one.named_parameters()
                    if weight.dim() == 2 and "embedding" not in name)
-    assert gpt.weights(TINY) == matrices
-    assert gpt.flops_per_token(TINY, 64) == 6 * matrices + 6 * 2 * 32 * 64
+    assert gpt.weights(TINY) == matrices and gpt.flops_per_token(TINY, 64) == 6 * matrices + 6 * 2 * 32 * 64
     assert gpt.mfu(1000, TINY, 64, 1000 * gpt.flops_per_token(TINY, 64)) == 1
 
 
@@ -210,4 +205,3 @@ def test_kernels_of_a_range_are_counted_once():
     op = Event(kernels=[kernel("gemm", 5.0)], cpu_children=[])
     outer = Event(kernels=[kernel("attention", 40.0), kernel("triton", 3.0)], cpu_children=[op, op])
     assert on_the_gpu(outer) == 13.0
-
