@@ -1,5 +1,7 @@
 """The Triton kernels of chapter 09: right in the interpreter (or on the GPU), and what the compiler makes of them."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -39,10 +41,6 @@ def test_matrix_add_of_any_strides(turn_x, turn_y, dtype):
     X = randn(70, 45, dtype=dtype) if turn_x else randn(45, 70, dtype=dtype).T
     Y = randn(70, 45, dtype=dtype) if turn_y else randn(140, 90, dtype=dtype)[::2, 1::2]
     assert torch.equal(matrix_add.matrix_add(X, Y), X + Y)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_matrix_add_with_descriptors(dtype):
     X, Y = randn(45, 72, dtype=dtype), randn(45, 144, dtype=dtype)[:, 72:]
     assert torch.equal(matrix_add.matrix_add(X, Y, descriptors=True), X + Y)
 
@@ -54,10 +52,7 @@ def test_row_softmax(M, N, dtype, eps):
     Y = row_softmax.row_softmax(X)
     assert Y.dtype == dtype and Y.is_contiguous()
     assert (Y.double() - torch.softmax(X.double(), 1)).abs().max() <= eps
-
-
-def test_row_softmax_survives_large_logits_and_keeps_nan():
-    X = randn(4, 50) * 1e4
+    X = randn(4, 50) * 1e4                                 # large logits, and NaN is kept
     X[0, 3], X[1], X[2, 0] = torch.nan, -1e4, -torch.inf
     torch.testing.assert_close(row_softmax.row_softmax(X), torch.softmax(X, 1), equal_nan=True)
 
@@ -118,28 +113,26 @@ def test_the_order_of_tiles_in_the_picture_is_the_kernels_own(T_m, T_n, group):
         assert tiles == sorted(tiles)
 
 
-@pytest.mark.parametrize("how", ["element", "block", "partial"])
 @pytest.mark.parametrize("N", [1, 1000, 5000])
-def test_vector_sum(N, how):
+def test_vector_sum(N):
     X = randn(N)
-    torch.testing.assert_close(vector_sum.vector_sum(X, how=how)[0].double(), X.double().sum(), rtol=1e-5, atol=1e-4)
+    for how in ("element", "block", "partial"):
+        found = vector_sum.vector_sum(X, how=how)[0].double()
+        torch.testing.assert_close(found, X.double().sum(), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("transposed_load", [False, True])
-@pytest.mark.parametrize("blind", [False, True])
-def test_both_ways_of_loading_keys_give_the_same_scores(transposed_load, blind):
+def test_both_ways_of_loading_keys_give_the_same_scores():
     Q, K = randn(64, 32), randn(96, 32)
-    scores = largest_score.largest_scores(Q, K, transposed_load=transposed_load, blind=blind, B_r=32, B_c=32)
-    torch.testing.assert_close(scores, (Q @ K.T).amax(1), rtol=1e-5, atol=1e-5)
+    for transposed, blind in product((False, True), repeat=2):
+        scores = largest_score.largest_scores(Q, K, transposed_load=transposed, blind=blind, B_r=32, B_c=32)
+        torch.testing.assert_close(scores, (Q @ K.T).amax(1), rtol=1e-5, atol=1e-5)
 
 
 WRONG = {
     "vector_add shapes": (lambda: vector_add.vector_add(randn(3), randn(4)), ValueError, "Y must have X's shape"),
-    "vector_add dtype": (lambda: vector_add.vector_add(randn(3), randn(3).half()), TypeError, "Y must match X's dtype"),
     "vector_add int": (lambda: vector_add.vector_add(*[torch.arange(3, device=DEVICE)] * 2), TypeError,
                        "X must be one of torch.float16, torch.float32, got"),
     "vector_add strided": (lambda: vector_add.vector_add(randn(6)[::2], randn(3)), ValueError, "X must be contiguous"),
-    "vector_add list": (lambda: vector_add.vector_add([1.0], randn(1)), TypeError, "X must be a torch.Tensor"),
     "matrix_add ndim": (lambda: matrix_add.matrix_add(randn(3), randn(3)), ValueError, "X must have 2 dimensions"),
     "matrix_add descriptor": (
         lambda: matrix_add.matrix_add(randn(8, 5), randn(8, 5), descriptors=True), ValueError, "16 bytes"),
@@ -200,9 +193,11 @@ once = pytest.mark.xdist_group("compiled_basics")           # one worker compile
 
 
 @once
-def test_no_kernel_spills_and_each_fits_shared_memory(compiled):
+def test_no_kernel_spills_and_each_fits_shared_memory_but_a_large_tile_on_four_warps(compiled):
     for name, binary in compiled.items():
-        if "too few warps" not in name:
+        if "too few warps" in name:
+            assert binary.spills > 0 and any("serialized" in line for line in binary.warnings), "the assembler says so"
+        else:
             assert binary.spills == 0 and binary.shared_bytes <= SHARED_LIMIT[binary.arch] and not binary.warnings, name
 
 
@@ -214,9 +209,3 @@ def test_no_kernel_spills_and_each_fits_shared_memory(compiled):
 ])
 def test_the_instructions_that_the_chapter_shows_are_there(compiled, name, instruction):
     assert instruction in compiled[name].ptx
-
-
-@once
-def test_a_large_tile_on_four_warps_spills_and_the_assembler_says_so(compiled):
-    binary = compiled["too few warps 90"]
-    assert binary.spills > 0 and any("serialized" in line for line in binary.warnings)

@@ -237,7 +237,8 @@ def test_lanes_of_a_vector_those_the_mask_holds_back_and_those_astray():
 
 def test_programs_of_a_matrix_and_how_often_they_touch_it():
     tensors, accesses = data.MATRIX.tensors, data.MATRIX.accesses
-    assert texts(picture("matrix_accesses").axes[1]) == [""]
+    rows = [[str(program)] * 4 + [""] * 2 for program in (0, 0, 1, 1)]
+    assert texts(picture("matrix_accesses").axes[1]) == sum(rows, [])
     again = next(access for access in accesses if access.kind == "store")._replace(program=(9,))
     fig = figures.matrix_accesses({"add": Touched(tensors, [*accesses, again])})
     assert "8 stored by several programs" in title(fig) and filled(fig.axes[1], ORANGE) == 8

@@ -25,14 +25,11 @@ def write(name, text=None):
     source.exercise_path(name).write_text(text, encoding="utf-8")
 
 
-def test_without_answers_nothing_is_added():
+def test_without_a_right_answer_nothing_is_added():
     assert yours.over_N([64]) == [] and yours.over_tiles(64) == []
     assert yours.implementations("forward") == {} and yours.implementations("backward") == {}
     results = {"what": "forward", "rows": []}
     assert yours.into(results) is results
-
-
-def test_a_wrong_answer_adds_nothing_until_it_is_mended():
     right = form.exercise("ex06_fa2_inner_loop").parsed.text
     write("ex06_fa2_inner_loop", right.replace("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)"))
     assert yours.over_N([64]) == [], "a function that fails its check stands in a curve"
@@ -51,10 +48,6 @@ def test_bytes_of_an_exercise_are_measured_and_those_of_its_rung(name, title):
     assert all(p["rung"] == f"yours: {title}" for p in mine)
     by_tile = yours.over_tiles(64, d=16, sizes=(16, 32))
     assert [p["measured"] for p in by_tile] == [p["formula"] for p in by_tile]
-
-
-def test_tiles_that_do_not_fit_are_points_without_a_measurement():
-    write("ex06_fa2_inner_loop")
     point, = yours.over_tiles(128, d=64, sizes=(128,), sram_bytes=64 * 1024)
     assert point["measured"] is None and "SRAM" in point["overflow"]
 
