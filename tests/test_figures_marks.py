@@ -1,8 +1,6 @@
 """Figures: what is drawn is what was given, whatever that is. Titles and layout: tests/test_figures.py."""
 
 import math
-import sys
-import types
 
 import matplotlib
 import numpy as np
@@ -16,7 +14,7 @@ matplotlib.use("Agg")
 from matplotlib.colors import to_rgb  # noqa: E402
 
 from flashlab import cost  # noqa: E402
-from flashlab.ladder import RUNGS, Rung  # noqa: E402
+from flashlab.ladder import RUNGS, rung  # noqa: E402
 from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
 from flashlab.rungs.fa2_backward import fa2_backward, fa2_backward_two_pass  # noqa: E402
 from flashlab.rungs.naive import naive_forward  # noqa: E402
@@ -294,24 +292,21 @@ def test_a_part_of_a_ring_that_is_missing_or_done_twice_is_said():
 
 
 @pytest.fixture
-def scratch_rung(monkeypatch):
-    """One more line in the ladder: FA2 under another name, in a colour and with a marker that no other has."""
-    module = types.ModuleType("scratch")
-    module.scratch_forward = lambda *QKV, **options: fa2_forward(*QKV, **options)
-    monkeypatch.setitem(sys.modules, "scratch", module)
-    before = RUNGS[:]
-    RUNGS.append(Rung(99, "scratch_forward", "scratch", "the next idea", chapter="99", new="-", cost=cost.fa2_forward,
-                      color="#123456", marker="P", tiled=True, heads=True))
+def scratch_rung():
+    """One more line in the ladder, in a colour and with a marker that no other has."""
+    new = {"name": "scratch_forward", "title": "the next idea", "color": "#123456", "marker": "P"}
+    RUNGS.append(rung("fa2_triton_forward")._replace(**new))
     yield lambda rows: [row | {"implementation": "scratch_forward"} for row in rows
                         if row["implementation"] == "fa2_triton_forward"]
-    RUNGS[:] = before
+    RUNGS.pop()
 
 
 KEYS = ("ms", "peak_bytes", "tflops", "rms_error")
 
 
 def test_a_new_rung_is_drawn_without_a_change_to_any_figure(scratch_rung):
-    fig = figures.traffic_against(sweeps.over_N([32, 64], d=16, rungs=["naive_forward", "scratch_forward"]))
+    points = [point | {"rung": "scratch_forward"} for point in sweeps.over_N([32, 64], d=16, rungs=["fa2_forward"])]
+    fig = figures.traffic_against(points)
     assert "the next idea" in texts(fig.axes[0]) and markers(fig, "#123456") == {"P"}
     results = data.forward()
     assert "FA2 in Triton" in title(figures.benchmark(results, "ms"))

@@ -1,7 +1,6 @@
 """The forward kernels against float64, and every address of the first one: compiled on a GPU, else interpreted."""
 
 import collections
-import contextlib
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ import flashlab  # noqa: F401   before triton: it decides whether kernels are in
 from flashlab import cost, ladder
 from flashlab.oracle import judge
 from flashlab.triton_mode import interpreted
+from flashlab_course.lesson.accesses import touched
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 fa2_triton_forward = fa2.fa2_triton_forward
@@ -147,63 +147,27 @@ def test_nan_reaches_the_rows_that_see_it(where, causal, dtype):
 # ---- what the kernel touches
 
 
-@contextlib.contextmanager
-def watched(monkeypatch, **tensors):
-    """Count the interpreter's loads and stores: (tensor, "load" or "store") -> Counter of byte addresses from its start."""
-    interpreter = pytest.importorskip("triton.runtime.interpreter")
-    real, seen = interpreter._interpreter, collections.defaultdict(collections.Counter)
-
-    class Watch:
-        def load(self, pointers, mask, other, dtype):
-            self.note("load", pointers[mask])
-            return real.load(pointers, mask, other, dtype)
-
-        def store(self, pointers, values, mask):
-            self.note("store", pointers[mask])
-            return real.store(pointers, values, mask)
-
-        def note(self, what, addresses):
-            for address in addresses.tolist():
-                name, offset = min(((n, address - T.data_ptr()) for n, T in tensors.items()), key=lambda x: (x[1] < 0, x[1]))
-                seen[name, what][offset] += 1
-
-        def __getattr__(self, name):
-            return getattr(real, name)
-
-    monkeypatch.setattr(interpreter, "_interpreter", Watch())
-    yield seen
-    monkeypatch.undo()
-
-
-def elements(T):
-    """Byte offsets of T's elements from its first one."""
-    offsets = torch.zeros(T.shape, dtype=torch.int64)
-    for axis, (n, stride) in enumerate(zip(T.shape, T.stride(), strict=True)):
-        offsets += (torch.arange(n) * stride).view([-1 if a == axis else 1 for a in range(T.ndim)])
-    return set((offsets * T.element_size()).flatten().tolist())
-
-
-def bytes_moved(seen, tensors):
+def bytes_moved(launches, tensors):
     """{"load": bytes, "store": bytes}, after a look at each address: no element outside, each output written once."""
     moved = collections.Counter()
-    for (name, what), counter in seen.items():
-        assert set(counter) <= elements(tensors[name]), f"{what} outside {name}"
-        if what == "store":
-            assert set(counter) == elements(tensors[name]) and set(counter.values()) == {1}, f"{name} not written once"
-        moved[what] += counter.total() * tensors[name].element_size()
+    for kernel, grid, arguments in launches:
+        seen = touched(lambda: kernel[grid](**arguments))
+        for access in seen.accesses:
+            assert not seen.strays(access).any(), f"{access.kind} outside {access.tensor}"
+            moved[access.kind] += int(access.mask.sum()) * tensors[access.tensor].element_size()
+        for name in seen.tensors:
+            assert seen.kind(name) != "store" or (seen.times(name) == 1).all(), f"{name} not written once"
     return moved
 
 
 @interpreted_only
 @pytest.mark.parametrize("N_q, N_k, causal", [(50, 70, False), (50, 70, True), (70, 33, True), (64, 64, True)])
-def test_traffic_is_the_closed_form_of_fa2(monkeypatch, N_q, N_k, causal):
+def test_traffic_is_the_closed_form_of_fa2(N_q, N_k, causal):
     """Fails if a load or store goes astray, an output is written twice, or a hidden tile is loaded all the same."""
     Q, K, V, _ = (stretched(T, 1, 1, 2, 2) for T in inputs(N_q, N_k, 24, 40, fp16))
     O, L = torch.empty(1, 1, N_q, 40, dtype=fp16), torch.empty(1, 1, N_q)
     grid, arguments = fa2.launch(Q, K, V, O, L, causal=causal, scale=1.0, B_r=32, B_c=16)
-    with watched(monkeypatch, Q=Q, K=K, V=V, O=O, L=L) as seen:
-        fa2.fa2_forward_kernel[grid](**arguments)
-    moved = bytes_moved(seen, {"Q": Q, "K": K, "V": V, "O": O, "L": L})
+    moved = bytes_moved([(fa2.KERNEL, grid, arguments)], {"Q": Q, "K": K, "V": V, "O": O, "L": L})
     expected = cost.fa2_forward(N_q, N_k, 24, 40, B_r=32, B_c=16, causal=causal, element_size=2)
     assert moved == {"load": expected.read, "store": expected.written}
 
