@@ -203,8 +203,6 @@ CALLS = {
                       "In 24 keys the maximum grows 3 times"),
     "tile_traversal": (lambda: figures.tile_traversal(logs(), 64, 64),
                        "FA1 moves 60.2 KiB in 16 steps, FA2 moves 40.2 KiB in 16 steps"),
-    "tile_traversal: blind rows": (lambda: figures.tile_traversal(logs("fa2_forward", N_q=72, N_k=40, causal=True), 72,
-                                                                  40), "FA2 moves 20.3 KiB in 6 steps"),
     "causal_tiles": (lambda: figures.causal_tiles(logs("fa2_forward", N_k=96, causal=True)["fa2_forward"], 64, 96),
                      "Program 3 visits 6 tiles, program 0 visits 3; 4 of 18 visited tiles need the mask"),
     "causal_tiles: by key": (lambda: figures.causal_tiles(
@@ -227,9 +225,6 @@ CALLS = {
                         "HBM bytes at N = 128: naive 480.5 KiB, FA1 77.5 KiB, FA2 48.5 KiB"),
     "traffic_against: tiles": (lambda: figures.traffic_against(sweeps.over_tiles(64, 16, (8, 16, 32), 16 * KiB), "B"),
                                "HBM bytes at B = 16: FA1 64.8 KiB, FA2 40.2 KiB"),
-    "traffic_against: sram": (lambda: figures.traffic_against(
-        [p for sram in (16, 64) for p in sweeps.over_N([128], d=32, sram_bytes=sram * KiB)], "sram_bytes"),
-        "HBM bytes at 64 KiB of SRAM: naive 512.5 KiB, FA1 249.5 KiB, FA2 160.5 KiB"),
     "model_vs_counters": (lambda: figures.model_vs_counters(counters(), {16384: 72 * 2**28}),
                           "36 GiB for naive attention, 128 MiB for the kernel: 290 times less"),
     "backward_dataflow": (lambda: figures.backward_dataflow(4096, 64), "4 MiB where one N × N matrix has 64 MiB"),
@@ -269,8 +264,6 @@ CALLS = {
                           "FA2 in Triton: 65 MiB; naive 16.1 GiB, 250 times; SDPA flash 65 MiB, 1.00 times"),
     "benchmark: rate": (lambda: figures.benchmark(climb(), "tflops", focus="fa2_tma_forward"),
                         "At N = 2048, + TMA: 400 TFLOP/s; SDPA flash 310 TFLOP/s, 0.78 times"),
-    "benchmark: error": (lambda: figures.benchmark(forward(), "rms_error"),
-                         "FA2 in Triton: 3.1e-05; naive 2.3e-05, 0.75 times; SDPA flash 5.5e-05, 1.8 times"),
     "relative_speed": (lambda: figures.relative_speed(forward()),
                        "At N = 16384 the fastest other, SDPA cuDNN, has 1.50 × the speed of FA2 in Triton"),
     "causal_cost": (lambda: figures.causal_cost(with_masks()),

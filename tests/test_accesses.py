@@ -73,7 +73,6 @@ def test_where_nothing_is_drawn_it_says_why(monkeypatch):
 
 # ---- a learner's file
 
-
 def answer(sandbox, *swaps, name="ex09_vector_add"):
     text = source.solution_path(name).read_text()
     for old, new in swaps:

@@ -155,7 +155,6 @@ def test_bad_inputs_are_named_before_anything_is_launched(call, error, words):
 
 # ---- compiled for GPUs that need not be here
 
-
 def meta(*shape, dtype=torch.float16):
     return torch.empty(*shape, dtype=dtype, device="meta")
 

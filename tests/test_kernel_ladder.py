@@ -20,7 +20,6 @@ from flashlab.kernels import fa2_atomic_backward, fa2_split, launch  # noqa: E40
 
 # ---- which calls a kernel takes
 
-
 class OnGPU(torch.Tensor):
     """A tensor that says it is on a GPU: enough to be asked about."""
 
@@ -185,7 +184,6 @@ def test_a_backward_kernel_is_run_by_its_name(monkeypatch):
 
 
 # ---- tiles that a search found
-
 
 def test_the_grid_is_pruned_by_shared_memory_and_warps():
     """Fails if a tile that cannot run is compiled, which takes seconds, or one that can is left out."""

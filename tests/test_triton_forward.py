@@ -146,7 +146,6 @@ def test_nan_reaches_the_rows_that_see_it(where, causal, dtype):
 
 # ---- what the kernel touches
 
-
 def bytes_moved(launches, tensors):
     """{"load": bytes, "store": bytes}, after a look at each address: no element outside, each output written once."""
     moved = collections.Counter()
@@ -173,7 +172,6 @@ def test_traffic_is_the_closed_form_of_fa2(N_q, N_k, causal):
 
 
 # ---- more than 2^31 elements: memory that is never touched is never allocated, so the CPU can test it too
-
 
 def far_apart(T, axis, step):
     """T's values, `step` elements apart along one axis. At most the touched pages take up memory."""
@@ -223,7 +221,6 @@ def test_one_grid_axis():
 
 
 # ---- refusals
-
 
 X = torch.zeros(1, 1, 8, 16, device=DEVICE)
 ELSEWHERE = torch.empty(1, 1, 8, 16, device="meta" if interpreted() else "cpu")
