@@ -12,6 +12,8 @@ import pytest
 SAMPLED = {
     "test_check_fuzz.py": {"test_every_spoilt_solution_gets_its_verdict": 10},
     "test_going_back.py": {"test_every_cell_runs_twice_and_every_section_again": 18},
+    "test_compiled.py": {"test_what_the_compiler_made_of_it": 2},
+    "test_compiled_backward.py": {"test_what_the_compiler_made_of_it": 3},
     "test_hopper.py": {"test_packed_sequences": 4},
     "test_hopper_backward.py": {"test_packed_sequences": 4, "test_nobody_waits_for_ever": 3},
     "test_figures.py": {"test_says_what_it_draws_and_nothing_falls_off_the_page": 3},

@@ -1,4 +1,4 @@
-"""The Triton kernels of chapter 09: right in the interpreter (or on the GPU), and what the compiler makes of them."""
+"""The Triton kernels of chapter 09: right in the interpreter (or on the GPU); compiled: test_compiled.py."""
 
 from itertools import product
 
@@ -12,7 +12,6 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from flashlab.triton_mode import interpreted  # noqa: E402
-from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all  # noqa: E402
 from flashlab_course.compiler.lint import Strays  # noqa: E402
 from flashlab_course.compiler.watch import watch  # noqa: E402
 from flashlab_course.gpu import largest_score, matmul, matrix_add, row_softmax, vector_add, vector_sum  # noqa: E402
@@ -151,59 +150,3 @@ WRONG = {
 def test_bad_inputs_are_named_before_anything_is_launched(call, error, words):
     with pytest.raises(error, match=words):
         call()
-
-
-# ---- compiled for GPUs that need not be here
-
-def meta(*shape, dtype=torch.float16):
-    return torch.empty(*shape, dtype=dtype, device="meta")
-
-
-def matmul_job(arch, descriptors, **tiles):
-    A = meta(4096, 4096)
-    arguments = {"A": A, "B": A, "C": A, "M": 4096, "N": 4096, "K": 4096, "group": 8, "precision": "ieee"} | tiles
-    if descriptors:
-        strides = {f"stride_{name}": 4096 for name in ("Am", "Bk", "Cm")}
-        return matmul.matmul_descriptor_kernel, arguments | strides, arch
-    strides = {"stride_Am": 4096, "stride_Ak": 1, "stride_Bk": 4096, "stride_Bn": 1, "stride_Cm": 4096, "stride_Cn": 1}
-    return matmul.matmul_kernel, arguments | strides, arch
-
-
-@pytest.fixture(scope="module")
-def compiled():
-    large = {"B_m": 128, "B_n": 256, "B_k": 64, "num_warps": 8, "num_stages": 4}     # best_tiles on a Hopper
-    X = meta(64, 8192)
-    jobs = {
-        "pointers 80": matmul_job(80, False, **matmul.best_tiles(torch.float16, "cpu")),
-        "pointers 90": matmul_job(90, False, **large),
-        "descriptors 90": matmul_job(90, True, **large),
-        "descriptors 100": matmul_job(100, True, **large),
-        "too few warps 90": matmul_job(90, True, **large | {"num_warps": 4}),
-    }
-    for N in (8192, 5000, 781):
-        B_m, B_n, warps = row_softmax.tiling(N)
-        sizes = {"M": 64, "stride_X": N, "stride_Y": N, "N": N, "B_m": B_m, "B_n": B_n, "num_warps": warps}
-        jobs[f"softmax {N}"] = (row_softmax.row_softmax_kernel, {"X": X, "Y": X} | sizes, 90)
-    return dict(zip(jobs, compile_all(list(jobs.values())), strict=True))
-
-
-once = pytest.mark.xdist_group("compiled_basics")           # one worker compiles, once
-
-
-@once
-def test_no_kernel_spills_and_each_fits_shared_memory_but_a_large_tile_on_four_warps(compiled):
-    for name, binary in compiled.items():
-        if "too few warps" in name:
-            assert binary.spills > 0 and any("serialized" in line for line in binary.warnings), "the assembler says so"
-        else:
-            assert binary.spills == 0 and binary.shared_bytes <= SHARED_LIMIT[binary.arch] and not binary.warnings, name
-
-
-@once
-@pytest.mark.parametrize("name, instruction", [
-    ("pointers 80", "mma.sync"), ("pointers 90", "wgmma.mma_async"), ("descriptors 90", "wgmma.mma_async"),
-    ("descriptors 100", "tcgen05.mma"), ("pointers 90", "cp.async"), ("descriptors 90", "cp.async.bulk.tensor"),
-    ("softmax 8192", "ld.global.v4.b32"), ("softmax 5000", "ld.global.v4.b32"), ("softmax 781", "ld.global.b16"),
-])
-def test_the_instructions_that_the_chapter_shows_are_there(compiled, name, instruction):
-    assert instruction in compiled[name].ptx

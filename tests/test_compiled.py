@@ -16,6 +16,7 @@ pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (
 from flashlab.kernels import fa2, fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma
 from flashlab.kernels.tuning import Tiles  # noqa: E402
 from flashlab.operator import hopper_forward, windows  # noqa: E402
+from flashlab_course.gpu import matmul, row_softmax  # noqa: E402
 from flashlab_course.gpu.matrix_add import matrix_add_kernel  # noqa: E402
 
 pytestmark = pytest.mark.xdist_group("compiled")            # one worker compiles, once
@@ -67,6 +68,40 @@ CASES = {
 }
 
 
+# ---- chapter 09's kernels, and the instructions that it shows
+
+
+def matmul_job(arch, descriptors, **tiles):
+    A = torch.empty(4096, 4096, dtype=torch.float16, device="meta")
+    arguments = {"A": A, "B": A, "C": A, "M": 4096, "N": 4096, "K": 4096, "group": 8, "precision": "ieee"} | tiles
+    if descriptors:
+        strides = {f"stride_{name}": 4096 for name in ("Am", "Bk", "Cm")}
+        return matmul.matmul_descriptor_kernel, arguments | strides, arch
+    strides = {"stride_Am": 4096, "stride_Ak": 1, "stride_Bk": 4096, "stride_Bn": 1, "stride_Cm": 4096, "stride_Cn": 1}
+    return matmul.matmul_kernel, arguments | strides, arch
+
+
+def softmax_job(N):
+    X, (B_m, B_n, warps) = torch.empty(64, 8192, dtype=torch.float16, device="meta"), row_softmax.tiling(N)
+    sizes = {"M": 64, "stride_X": N, "stride_Y": N, "N": N, "B_m": B_m, "B_n": B_n, "num_warps": warps}
+    return row_softmax.row_softmax_kernel, {"X": X, "Y": X} | sizes, 90
+
+
+TILES = {"B_m": 128, "B_n": 256, "B_k": 64, "num_warps": 8, "num_stages": 4}     # best_tiles on a Hopper
+CASES |= {
+    "matmul 80": (matmul_job(80, False, **matmul.best_tiles(torch.float16, "cpu")), BY_THREADS, 0),
+    "matmul 90": (matmul_job(90, False, **TILES), BY_THREADS, 0),
+    "matmul, descriptors 90": (matmul_job(90, True, **TILES), BY_TMA, 0),
+    "matmul, descriptors 100": (matmul_job(100, True, **TILES), BY_TMA, 0),
+    "softmax 5000": (softmax_job(5000), "ld.global.v4.b32", 0),
+    "softmax 781": (softmax_job(781), "ld.global.b16", 0),
+}
+
+
+ALWAYS = ("fa2 90 d 128, no mask", "fa2 90 d 64, dropout", "exp2 80", "pipelined 89", "pipelined 90",
+          "tma 90, the tiles before")
+
+
 def sum_job(stride_Ym, stride_Yn):
     X = torch.empty(64, 64, device="meta")
     strides = {"stride_Xm": 64, "stride_Xn": 1, "stride_Ym": stride_Ym, "stride_Yn": stride_Yn,
@@ -74,17 +109,25 @@ def sum_job(stride_Ym, stride_Yn):
     return matrix_add_kernel, {"X": X, "Y": X, "Out": X, "M": 64, "N": 64, "B_m": 32, "B_n": 64} | strides, 90
 
 
-def changed(name, **arguments):
-    kernel, before, arch = CASES[name][0]
-    return kernel, before | arguments, arch
+def changed(name, **changes):
+    kernel, arguments, arch = CASES[name][0]
+    return kernel, arguments | changes, arch
+
+
+def asked_for(request, jobs):
+    """Of the jobs by name those that a test wants: --sample leaves some out."""
+    wanted = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    return {name: job for name, job in jobs.items() if name in wanted}
 
 
 @pytest.fixture(scope="module")
-def compiled():
+def compiled(request):
     """All in one process: starting one takes longer than compiling a kernel."""
     jobs = {name: job for name, (job, *_) in CASES.items()}
-    jobs |= {"spilling": changed("fa2 90 d 128", num_warps=4), "refused": changed("fa2 90 d 64", B_d=48),
-             "sum": sum_job(64, 1), "sum with Yᵀ": sum_job(1, 64)}
+    more = {"spilling": changed("fa2 90 d 128", num_warps=4), "refused": changed("fa2 90 d 64", B_d=48),
+            "too few warps": changed("matmul, descriptors 90", num_warps=4),
+            "sum": sum_job(64, 1), "sum with Yᵀ": sum_job(1, 64)} | {name: jobs[name] for name in ALWAYS}
+    jobs = asked_for(request, jobs) | more
     return dict(zip(jobs, try_all(jobs.values()), strict=True))
 
 
@@ -93,7 +136,8 @@ def test_what_the_compiler_made_of_it(compiled, name):
     """Fails if the tensor cores or the background copies are lost, registers spill, or shared memory is too small."""
     (_, _, arch), copies, spills = CASES[name]
     result = compiled[name]
-    assert (PRODUCT[arch] in result.ptx) == ("float32" not in name)     # float32 is multiplied exactly, not as TF32
+    no_product = "float32" in name or "softmax" in name                 # float32 is multiplied exactly, not as TF32
+    assert (PRODUCT[arch] in result.ptx) != no_product
     assert copies in result.ptx
     assert result.spills <= spills and not result.warnings
     assert result.shared_bytes <= SHARED_LIMIT[arch]
@@ -107,6 +151,8 @@ def test_every_kernel_is_compiled_somewhere():
 def test_the_report_of_a_kernel(compiled):
     """The same tiles on half the threads need more registers than a thread has. Dropout's kernel brings its Philox."""
     assert compiled["spilling"].spills > 0 and compiled["spilling"].registers == 255
+    lacking = compiled["too few warps"]
+    assert lacking.spills > 0 and any("serialized" in line for line in lacking.warnings), "the assembler says so"
     result = compiled["fa2 90 d 128, no mask"]
     assert "HGMMA" in result.sass and result.arch == 90
     assert "mul.hi.u32" in compiled["fa2 90 d 64, dropout"].ptx, "a wide product, of a function that the kernel calls"

@@ -48,24 +48,19 @@ def test_a_rung_is_a_detour_where_it_is_slower_and_nowhere_else(name):
     assert middle < 1 if ladder.rung(name).detour else middle > 0.985, middle
 
 
-def test_base_2_is_worth_most_where_products_are_few_and_masks_none():
+def test_the_forward_rungs_gain_where_chapter_12_says():
+    exp2, split, one = "fa2_exp2_forward", gain("fa2_split_forward"), gain("fa2_pipelined_forward")
     for causal in (False, True):
-        assert median("fa2_exp2_forward", 64, causal) > median("fa2_exp2_forward", 128, causal)
+        assert median(exp2, 64, causal) > median(exp2, 128, causal), "base 2: where products are few"
+        assert one[128, causal][512] > max(1.02, one[128, causal][16384]), "one pipeline: wide heads, short sequences"
+        assert one[64, causal][16384] < 1 and all(ratio < 1.03 for ratio in one[64, causal].values())
     for d in (64, 128):
-        assert median("fa2_exp2_forward", d, False) > median("fa2_exp2_forward", d, True)
-
-
-def test_the_split_loop_gains_more_with_N_and_a_little_without_a_mask():
-    found = gain("fa2_split_forward")
-    for d in (64, 128):
-        assert found[d, True][16384] > found[d, True][2048] > found[d, True][512]
+        assert median(exp2, d, False) > median(exp2, d, True)
+        assert split[d, True][16384] > split[d, True][2048] > split[d, True][512], "the split loop: more with N"
         assert median("fa2_split_forward", d, False) > 1.02
-    assert all(found[size][512] < 1.04 for size in SIZES)
-
-
-def test_the_search_adds_next_to_nothing():
+    assert all(split[size][512] < 1.04 for size in SIZES)
     for name in ("fa2_tuned_forward", "fa2_tuned_backward"):
-        assert all(0.95 < ratio < 1.05 for by_N in gain(name).values() for ratio in by_N.values()), name
+        assert all(0.95 < ratio < 1.05 for by_N in gain(name).values() for ratio in by_N.values()), "the search"
 
 
 def test_tiles_without_a_stage_ahead_are_never_the_best_and_four_are_good_and_bad():
@@ -77,13 +72,6 @@ def test_tiles_without_a_stage_ahead_are_never_the_best_and_four_are_good_and_ba
     assert all(stages[0] > 1 for stages in by_tile.values())
     for place in (0, -1):
         assert {stages[place] == 4 for stages in by_tile.values()} == {True, False}
-
-
-def test_one_pipeline_helps_wide_heads_and_short_sequences():
-    found = gain("fa2_pipelined_forward")
-    assert all(found[128, causal][512] > max(1.02, found[128, causal][16384]) for causal in (False, True))
-    assert all(ratio < 1.03 for causal in (False, True) for ratio in found[64, causal].values())
-    assert found[64, False][16384] < 1 and found[64, True][16384] < 1
 
 
 # A tie is no lead, and none is said to be one.
@@ -204,6 +192,9 @@ def test_decode_steps_read_at_a_copys_rate_where_they_fill_the_card():
     assert len(full) > 15 and min(steps[size]["ms"] / paged[0][size] for size in full) > 0.97
     slowest = min(steps[size]["ms"] / paged[1][size] for size in full)
     assert slowest < 0.8, "four stages are too many where pages are looked up"
+    rows = [row for row in measured(load_results("decode_h200", "sweep")) if row["B"] == 32 and not row["paged"]]
+    best = max(rows, key=lambda row: row["tb_s"])
+    assert (best["tiles"], best["splits"]) == ([64, 4, 4], 1), "what decode_kernels.best_tiles says"
 
 
 def test_training_ends_where_chapter_15_says():
@@ -254,13 +245,6 @@ def test_odd_sizes_and_types_as_chapter_16_says():
     before = hopper("backward", "shared heads, whole groups")
     equal = speed["backward", "TMA"][4096, True]
     assert 0.77 < before[4096, True] / equal < 0.81
-
-
-def test_four_stages_read_a_full_cards_caches_fastest():
-    """What operator/decode_kernels.py's best_tiles says, of contiguous caches; one program an SM."""
-    rows = [row for row in measured(load_results("decode_h200", "sweep")) if row["B"] == 32 and not row["paged"]]
-    best = max(rows, key=lambda row: row["tb_s"])
-    assert len(rows) > 100 and (best["tiles"], best["splits"]) == ([64, 4, 4], 1)
 
 
 def test_two_gpus_of_a_ring():

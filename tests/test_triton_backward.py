@@ -9,25 +9,8 @@ from flashlab.operator import pick
 from flashlab.oracle import attention, gradients, judge_gradients, max_error
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
-from test_triton_forward import (  # noqa: E402
-    CALLS,
-    DEVICE,
-    DTYPES,
-    EACH_CALL,
-    FAR,
-    LARGE,
-    LAYOUTS,
-    MASKS,
-    SIZES,
-    bf16,
-    bytes_moved,
-    far_apart,
-    fp16,
-    fp32,
-    inputs,
-    interpreted_only,
-    stretched,
-)
+import test_triton_forward as forward_tests  # noqa: E402
+from test_triton_forward import CALLS, DEVICE, DTYPES, MASKS, bf16, fp16, fp32, inputs, stretched  # noqa: E402
 
 from flashlab.kernels import dropout  # noqa: E402
 from flashlab.kernels import fa2_backward as kernels  # noqa: E402
@@ -68,7 +51,7 @@ def check_backward(Q, K, V, dO, *, kernel=KERNELS[0], causal=False, scale=None, 
 
 
 @EACH
-@EACH_CALL
+@forward_tests.EACH_CALL
 def test_every_kernel_is_right(kernel, call):
     """Fails if the split loop, the heads of a group, or the sum of dQ over key blocks are wrong in any of these."""
     sizes, how = CALLS[call]
@@ -85,7 +68,7 @@ def test_large_scores(seed, N, H, scale, causal):
     check_backward(*inputs(N, N, 64, 64, H_q=H, H_kv=H, seed=seed), scale=scale, causal=causal)
 
 
-@pytest.mark.parametrize("size, logits", [(size, 1) for size in SIZES] + [(size, 60) for size in LARGE], ids=str)
+@pytest.mark.parametrize("size, logits", [(size, 1) for size in forward_tests.SIZES] + [(size, 60) for size in forward_tests.LARGE], ids=str)
 @MASKS
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_within_the_error_bound(size, logits, causal, dtype):
@@ -134,7 +117,10 @@ def test_a_row_without_a_visible_key_has_gradient_zero_and_gives_none():
 @pytest.mark.parametrize("B, N_q, N_k", [(1, 0, 5), (2, 5, 0), (1, 0, 0), (0, 5, 5)])
 @MASKS
 def test_nothing_to_attend_from_or_to(B, N_q, N_k, causal):
-    for grad in check_backward(*inputs(N_q, N_k, 16, 24, fp16, B=B), causal=causal):
+    tensors = inputs(N_q, N_k, 16, 24, fp16, B=B)
+    O, L = fa2_triton_forward(*tensors[:3], causal=causal)
+    assert (O == 0).all() and (L == -torch.inf).all() and O.shape == (B, 1, N_q, 24)
+    for grad in check_backward(*tensors, causal=causal):
         assert (grad == 0).all()
 
 
@@ -152,11 +138,11 @@ def test_nan_is_never_hidden(where, dtype):
 
 
 @EACH
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", forward_tests.LAYOUTS)
 def test_strides(kernel, layout):
     """Sizes differ, and so do the strides: fails if one tensor is read by the strides of another."""
     tensors = inputs(33, 40, 24, 16, fp16, B=2, H_q=4, H_kv=2)
-    check_backward(*(LAYOUTS[layout](T) for T in tensors), kernel=kernel, causal=True, B_r=32, B_c=32)
+    check_backward(*(forward_tests.LAYOUTS[layout](T) for T in tensors), kernel=kernel, causal=True, B_r=32, B_c=32)
 
 
 def test_saved_tensors_need_not_be_contiguous():
@@ -191,7 +177,7 @@ def test_nothing_outside_the_tensors_counts(kernel, causal):
     assert dK.isfinite().all() and dV.isfinite().all() and (dK[:, :, 5] == 0).all()
 
 
-@interpreted_only
+@forward_tests.interpreted_only
 @pytest.mark.parametrize("N_q, N_k, causal", [(50, 70, False), (50, 70, True), (70, 33, True), (64, 64, True)])
 def test_traffic_is_the_closed_form(N_q, N_k, causal):
     """Fails if a load or store goes astray, a gradient is written twice, or a hidden tile is loaded all the same."""
@@ -201,7 +187,7 @@ def test_traffic_is_the_closed_form(N_q, N_k, causal):
     launches = kernels.launch(Q, K, V, O, dO, L, None, *grads.values(), causal=causal, scale=24**-0.5, B_r=32, B_c=16)
     rows = {name: launches[0][2][name] for name in ("L_log2", "D")}
     tensors = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, **rows, **grads}
-    moved = bytes_moved(launches, tensors)
+    moved = forward_tests.bytes_moved(launches, tensors)
     expected = cost.fa2_backward_two_pass(N_q, N_k, 24, 40, B_r=32, B_c=16, causal=causal, element_size=2)
     in_base_2 = 4 * N_q                                # L is read and written once more, in base 2
     assert moved == {"load": expected.read + in_base_2, "store": expected.written + in_base_2}
@@ -212,7 +198,7 @@ def test_traffic_is_the_closed_form(N_q, N_k, causal):
 def test_offsets_beyond_2_to_the_31(kernel, turn):
     """Fails (or crashes) if an offset is computed in 32 bits: last elements lie 2^31 elements or more from the first."""
     tensors = inputs(34, 34, 18, 18, fp16, B=3, H_q=3, H_kv=3)
-    apart = (far_apart(T, *FAR[(turn + n) % 4]) for n, T in enumerate(tensors))
+    apart = (forward_tests.far_apart(T, *forward_tests.FAR[(turn + n) % 4]) for n, T in enumerate(tensors))
     check_backward(*apart, kernel=kernel, causal=True, B_r=16, B_c=32)
 
 
@@ -221,6 +207,7 @@ def test_one_grid_axis_and_no_matrix():
     Q = torch.empty(3, 70_000, 65, 16, device="meta")
     launches = kernels.launch(Q, Q, Q, Q, Q, Q[..., 0], None, Q, Q, Q, causal=False, scale=1.0, B_r=16, B_c=16)
     assert [grid for _, grid, _ in launches] == [(3 * 70_000 * 3,), (3 * 70_000 * 5,), (3 * 70_000 * 5,)]
+    assert fa2.launch(Q, Q, Q, Q, Q[..., 0], causal=False, scale=1.0, B_r=16)[0] == (3 * 70_000 * 5,)
     given = [T for _, _, arguments in launches for T in arguments.values() if isinstance(T, torch.Tensor)]
     assert max(T.numel() for T in given) == Q.numel()
 

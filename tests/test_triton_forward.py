@@ -119,13 +119,6 @@ def test_strides(layout):
     check_forward(Q, K, V, causal=True, B_r=32, B_c=32)
 
 
-@pytest.mark.parametrize("B, N_q, N_k", [(1, 0, 5), (2, 5, 0), (1, 0, 0), (0, 5, 5)])
-@MASKS
-def test_nothing_to_attend_from_or_to(B, N_q, N_k, causal):
-    O, L = check_forward(*inputs(N_q, N_k, 16, 24, fp16, B=B)[:3], causal=causal)
-    assert (O == 0).all() and (L == -torch.inf).all()
-
-
 @pytest.mark.parametrize("where", ["K", "V"])
 @MASKS
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -211,13 +204,6 @@ def test_output_offsets_beyond_2_to_the_31():
     fa2.fa2_forward_kernel[1,](**arguments)
     last = slice(N_q - 9, None)
     assert judge(O[:, :, last], L[:, :, last], Q.expand(-1, -1, 9, -1), K, V, scale=0.25).ok
-
-
-def test_one_grid_axis():
-    """Fails if batch or heads move to the y or z axis, which end at 65535."""
-    Q = torch.empty(3, 70_000, 65, 16, device="meta")
-    grid, arguments = fa2.launch(Q, Q, Q, Q, Q[..., 0], causal=False, scale=1.0, B_r=16)
-    assert grid == (3 * 70_000 * 5,)
 
 
 # ---- refusals
