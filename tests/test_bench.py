@@ -2,10 +2,7 @@
 
 import json
 import subprocess
-import sys
-import types
 from functools import partial
-from importlib.machinery import ModuleSpec
 
 import pytest
 import torch
@@ -78,18 +75,13 @@ def test_a_size_that_fails_has_a_row_and_the_next_is_measured(monkeypatch):
 @pytest.mark.parametrize("what", PASSES)
 @pytest.mark.parametrize("scores", [24 * 24, 24 * 5, 3])
 def test_a_check_of_only_some_heads_and_rows_is_still_right(monkeypatch, scores, what):
+    """Whole groups of heads that share keys are judged."""
+    for N, share, heads, rows in ((1024, 1, 16, 16), (16384, 1, 1, 1), (4096, 8, 16, 2), (16384, 8, 8, 1)):
+        Q, K = (torch.empty(1, heads, N, 1, device="meta") for heads in (16, 16 // share))
+        assert checks.judged_part(Q, K, 2**28) == (heads, rows)
     monkeypatch.setattr(checks, "CHECKED_SCORES", scores)
     rows = rows_of(what, right, wrong, problem=SMALL._replace(causal=True))
     assert rows["right"]["skipped"] is None and rows["wrong"]["skipped"]
-
-
-def test_a_check_judges_whole_groups_of_heads_that_share_keys():
-    def part(N, share):
-        Q, K = (torch.empty(1, heads, N, 1, device="meta") for heads in (16, 16 // share))
-        return checks.judged_part(Q, K, 2**28)
-
-    found = [part(*size) for size in ((1024, 1), (16384, 1), (4096, 8), (16384, 8))]
-    assert found == [(16, 16), (1, 1), (16, 2), (8, 1)]
 
 
 def test_a_check_sees_an_output_that_was_never_written():
@@ -170,22 +162,10 @@ def test_naive_over_heads_moves_what_naive_forward_moves_in_as_many_launches_as_
     assert [event.kernel for event in mem.log] == ["bmm", "mul", "_softmax", "bmm", "logsumexp", "_to_copy"]
 
 
-def test_flash_attention_4_is_a_peer_where_it_is_installed_and_no_peer_is_left_out(monkeypatch):
-    """A stand-in for its package, which keeps heads behind tokens and returns O and L."""
-    theirs, package = types.ModuleType("flash_attn.cute"), types.ModuleType("flash_attn")
-
-    def flash_attn_func(q, k, v, causal):
-        assert [T.shape for T in (q, k, v)] == [(2, 24, 3, 16)] * 3
-        return problems.naive_over_heads(*(T.transpose(1, 2) for T in (q, k, v)), causal)[0].transpose(1, 2), None
-
-    theirs.flash_attn_func, theirs.__spec__ = flash_attn_func, ModuleSpec("flash_attn.cute", None)
-    package.__spec__, package.__path__ = ModuleSpec("flash_attn", None, is_package=True), []
+def test_no_peer_that_can_be_installed_is_left_out(monkeypatch):
     assert "fa4" not in peers.peers() and set(peers.BACKENDS) < set(peers.peers())
-    monkeypatch.setitem(sys.modules, "flash_attn", package)
-    monkeypatch.setitem(sys.modules, "flash_attn.cute", theirs)
+    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name, package=None: name)
     assert set(peers.peers()) == {peer.name for peer in PEERS}
-    tensors = problems.inputs(SMALL, "cpu")
-    assert checks.check(lambda: peers.peers()["fa4"](*tensors, True), *tensors, causal=True)["skipped"] is None
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
@@ -257,23 +237,15 @@ def test_results_are_found_by_name_and_label(tmp_path, monkeypatch):
     assert results.load_results("forward_x")["rows"] == ["all"]
 
 
-def test_live_where_there_is_a_gpu_recorded_elsewhere_and_it_says_which(monkeypatch):
-    provenance = {"device": "a GPU", "date": "2026-11-20T10:00:00+00:00", "torch": "2.11.0", "triton": "3.6.0",
-                  "commit": "0123456789abcdef-dirty"}
-    found, words = forward.live_or_recorded()
-    assert found == results.load_results("forward_h200") and words.startswith("recorded on NVIDIA H200, 2026-")
-    monkeypatch.setattr(forward, "why_no_gpu", lambda: "")
-    monkeypatch.setattr(forward, "start", lambda what: {"provenance": provenance})
-    monkeypatch.setattr(timing, "ceilings", lambda: {})
-    monkeypatch.setattr(forward, "measure", lambda problem, forwards, **timed: [{"N": problem.N}])
-    found, words = forward.live_or_recorded(seconds=5)
-    assert [row["N"] for row in found["rows"]] == 4 * [1024, 4096, 16384]
-    assert words == "measured here on a GPU, 2026-11-20, torch 2.11.0, triton 3.6.0, commit 01234567-dirty"
-
-
 def test_provenance_says_where_a_number_comes_from(tmp_path, monkeypatch):
     record = results.provenance("make bench")
     assert (record["torch"], record["command"], record["date"][-6:]) == (torch.__version__, "make bench", "+00:00")
+    found, words = forward.live_or_recorded()
+    assert found == results.load_results("forward_h200") or torch.cuda.is_available()
+    assert words.startswith(("recorded on NVIDIA H200, 2026-", "measured here on"))
+    there = {"device": "a GPU", "date": "2026-11-20T10:00:00+00:00", "torch": "2", "triton": "3",
+             "commit": "0123456789abcdef-dirty"}
+    assert results.where({"provenance": there}) == "a GPU, 2026-11-20, torch 2, triton 3, commit 01234567-dirty"
 
     def git(*words):
         command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]

@@ -198,9 +198,7 @@ def test_counters_stand_beside_their_model():
     assert list(dram.get_ydata()) == [r["dram_read"] + r["dram_written"] for r in kernel]
     failed = data.counters()
     failed["rows"][-1] |= {"dram_read": None, "dram_written": None, "l2_bytes": None, "skipped": "no permission"}
-    fig = figures.model_vs_counters(failed)
-    assert "At N = 8192 DRAM moves" in title(fig)
-    assert "Missing: FA2 in Triton at N = 16384 (no permission)." in source(fig)
+    assert "Missing: FA2 in Triton at N = 16384 (no permission)." in source(figures.model_vs_counters(failed))
 
 
 def test_the_backward_pictures_are_what_they_are_of():

@@ -99,14 +99,10 @@ def test_the_best_kernel_that_takes_a_call_runs(gpu, monkeypatch, capability, si
     assert list(reasons) == names[: names.index(expected): -1] and (not reasons or why in list(reasons.values())[-1])
 
 
-def test_programs_that_take_turns_need_enough_sms(gpu):
-    """Fails if a slice of a GPU is given programs that wait for others which cannot start: a hang."""
-    gpu(ON_H100, sms=16)
-    kernel = ladder.rung("fa2_hopper_backward")
-    assert "need as many SMs" in kernel.why_not(*gpu_inputs(), deterministic=True) and kernel.why_not(*gpu_inputs()) is None
-
-
-def test_small_calls_and_kernels_that_no_gpu_has_tried(gpu, monkeypatch):
+def test_small_gpus_small_calls_and_kernels_that_no_gpu_has_tried(gpu, monkeypatch):
+    gpu(ON_H100, sms=16)                               # programs that wait for others need all of them to run: else a hang
+    turns = ladder.rung("fa2_hopper_backward")
+    assert "need as many SMs" in turns.why_not(*gpu_inputs(), deterministic=True) and turns.why_not(*gpu_inputs()) is None
     gpu(ON_H100)
     kernel, reasons = pick.pick(*gpu_inputs())
     assert kernel.name == "fa2_pipelined_forward" and "so small a call" in reasons["fa2_hopper_forward"]
