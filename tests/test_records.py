@@ -231,20 +231,17 @@ def test_odd_sizes_and_types_as_chapter_16_says():
     before = {row["call"]: row["us"] for row in load_results("launch_h200", "checked each time")["rows"]}
     assert us["flash_attention"] < 2.5 * us["sdpa"] and us["flash_attention, compiled"] < 2.5 * us["sdpa, compiled"]
     assert before["flash_attention"] > 2 * us["flash_attention"], "most of it was looking"
+
     def hopper(what, label):
         rows = pick(load_results(f"{what}_h200", label)["rows"], implementation=f"fa2_hopper_{what}", d=128)
         return {(row["N"], row["causal"]): row["tflops"] for row in rows}
 
-    labels = "ragged", "shared heads", "TMA"
-    speed = {(what, label): hopper(what, label) for what, label in product(("forward", "backward"), labels)}
-    for what in ("forward", "backward"):
-        for causal in (False, True):
-            ragged, shared = speed[what, "ragged"], speed[what, "shared heads"]
-            assert ragged[4095, causal] > 0.95 * ragged[4096, causal]
-            assert shared[4096, causal] > 0.95 * speed[what, "TMA"][4096, causal]
+    for what, causal in product(("forward", "backward"), (False, True)):
+        ragged = hopper(what, "ragged")
+        assert ragged[4095, causal] > 0.95 * ragged[4096, causal]
+        assert hopper(what, "shared heads")[4096, causal] > 0.95 * hopper(what, "TMA")[4096, causal]
     before = hopper("backward", "shared heads, whole groups")
-    equal = speed["backward", "TMA"][4096, True]
-    assert 0.77 < before[4096, True] / equal < 0.81
+    assert 0.77 < before[4096, True] / hopper("backward", "TMA")[4096, True] < 0.81
 
 
 def test_two_gpus_of_a_ring():
