@@ -122,16 +122,11 @@ def test_an_option_that_a_kernel_lacks_is_refused_by_name():
 def test_a_kernel_named_as_backend_is_the_one_that_runs(monkeypatch):
     """Fails if another runs, or if one that cannot run gives way in silence."""
     Q, K, V, dO = inputs(20, 30, 16, 16, fp16)
-    monkeypatch.setattr(fa2_split, "fa2_tuned_forward", lambda Q, K, V, **options: (Q + 1, Q.new_zeros(Q.shape[:3]).float()))
-    monkeypatch.setattr(fa2_atomic_backward, "fa2_atomic_backward", lambda *T, **options: [one + 1 for one in T[:3]])
 
     def gradients(backend, **options):
         leaves = [T.clone().requires_grad_() for T in (Q, K, V)]
         return torch.autograd.grad(flash_attention(*leaves, backend=backend, **options), leaves, dO)
 
-    assert torch.equal(flash_attention(Q, K, V, backend="fa2_tuned_forward"), Q + 1)
-    assert oracle.judge(flash_attention(Q, K, V, backend="fa2_persistent_forward"), None, Q, K, V).ok
-    assert all(torch.equal(grad, T + 1) for grad, T in zip(gradients("fa2_atomic_backward"), (Q, K, V), strict=True))
     columns = K.mT.contiguous().mT
     for call, error, words in (
             (lambda: flash_attention(Q, K, V, backend="fa2_hopper_forward"), ValueError,
@@ -146,6 +141,11 @@ def test_a_kernel_named_as_backend_is_the_one_that_runs(monkeypatch):
             (lambda: gradients("fa2_atomic_backward", deterministic=1), TypeError, "deterministic must be True or False")):
         with pytest.raises(error, match=words):
             call()
+    monkeypatch.setattr(fa2_split, "fa2_tuned_forward", lambda Q, K, V, **options: (Q + 1, Q.new_zeros(Q.shape[:3]).float()))
+    monkeypatch.setattr(fa2_atomic_backward, "fa2_atomic_backward", lambda *T, **options: [one + 1 for one in T[:3]])
+    assert torch.equal(flash_attention(Q, K, V, backend="fa2_tuned_forward"), Q + 1)
+    assert oracle.judge(flash_attention(Q, K, V, backend="fa2_persistent_forward"), None, Q, K, V).ok
+    assert all(torch.equal(grad, T + 1) for grad, T in zip(gradients("fa2_atomic_backward"), (Q, K, V), strict=True))
 
 
 @pytest.mark.parametrize("given, enabled, expected", [
