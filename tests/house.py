@@ -17,7 +17,7 @@ BUDGETS = {
     "flashlab": (9_200, 85_100),
     "flashlab_course": (13_550, 109_000),
     "solutions": (7_400, 60_500),
-    "tests": (15_800, 159_600),
+    "tests": (15_000, 153_000),
 }
 TOKENS_OF_A_LINE = 11.6
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 400, 50

@@ -226,7 +226,7 @@ SHRINK = {"coalescing": 512} | dict.fromkeys(OF_PRODUCTS, 128)
 
 
 def here(section=None):
-    return Here("cpu", lambda function: [function() is None, 2.0, 3.0], SHRINK.get(section, 2**14))
+    return Here("cpu", lambda function: [function() is None, 2.0, 3.0], SHRINK.get(section, 2**12))
 
 
 @needs_interpreter

@@ -74,7 +74,7 @@ def counted(monkeypatch):
 
 
 def tensors(N_q=20, N_k=33, dtype=torch.float32, gradients=False):
-    return [torch.randn(1, H, N, 16, dtype=dtype, requires_grad=gradients) for H, N in ((4, N_q), (2, N_k), (2, N_k))]
+    return [torch.randn(1, H, N, 16, dtype=dtype, requires_grad=gradients) for H, N in ((2, N_q), (1, N_k), (1, N_k))]
 
 
 def attend(*QKV, **options):
@@ -117,7 +117,7 @@ def test_gradients_are_replayed(counted):
     losses = [lambda O, L, dO: (O * dO).sum(), lambda O, L, dO: (O * dO).sum() + L.sum(), lambda O, L, dO: O.sum()]
     for loss in losses:
         for repeated in range(2):
-            QKV, dO = tensors(N_q=33, gradients=True), torch.randn(1, 4, 33, 16)
+            QKV, dO = tensors(N_q=33, gradients=True), torch.randn(1, 2, 33, 16)
             before = counted["picked"]
             O, L = attend(*QKV, return_lse=True, deterministic=True)
             grads = torch.autograd.grad(loss(O, L, dO), QKV)
@@ -133,8 +133,8 @@ def test_packed_sequences_are_replayed(counted, window):
     """Other numbers in cu_seqlens leave the key as it is; another window, or one sequence more, does not."""
     def hold(lengths_q, lengths_k, window):
         cu_q, cu_k = (torch.tensor([0, *lengths]).cumsum(0).int() for lengths in (lengths_q, lengths_k))
-        QKV = [torch.randn(40, H, 16, requires_grad=True) for H in (4, 2, 2)]
-        dO = torch.randn(40, 4, 16)
+        QKV = [torch.randn(40, H, 16, requires_grad=True) for H in (2, 1, 1)]
+        dO = torch.randn(40, 2, 16)
         options = {"window": window, "causal": window is None}
         O = flashlab.flash_attention_varlen(*QKV, cu_q, cu_k, backend="triton", **options)
         grads = torch.autograd.grad(O, QKV, dO)
