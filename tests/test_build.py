@@ -137,10 +137,10 @@ def test_a_source_never_built_a_notebook_never_run_or_without_source_and_an_unkn
     assert build.main(["--check"], folder) == 1
     assert "07_lost.ipynb has no source" in capsys.readouterr().out
     (folder / "07_lost.ipynb").unlink()
-    write(folder, CELLS)
-    assert build.main([], folder) == 1 and "kernelspec" in capsys.readouterr().out
     (folder / "00_tiny.ipynb").write_text("{")
     assert build.main(["--check"], folder) == 1 and "is no notebook" in capsys.readouterr().out
+    write(folder, CELLS)
+    assert build.main([], folder) == 1 and "kernelspec" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="no notebook '99'; expected one of 00"):
         build.main(["99"], folder)
 

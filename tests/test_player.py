@@ -137,17 +137,17 @@ def one_step(Q_i, K_j, O_i):
 def test_what_an_unseen_caller_moves_counts_too():
     """FA1's inner step gets its tiles from loops around it."""
     Q, K, _ = toy()
-
-    def loops():
-        O = torch.zeros(12, 4)
-        with kernel("steps", Q=Q, K=K, O=O):
-            for cols in tiles(12, 4):
-                for rows in tiles(12, 4):
-                    store(O, rows, one_step(load(Q, rows), load(K, cols), load(O, rows)))
-
-    recording = record(loops, follow=one_step)
+    loops = """def loops(Q, K, step):
+    O = torch.zeros(12, 4)
+    with kernel("steps", Q=Q, K=K, O=O):
+        for cols in tiles(12, 4):
+            for rows in tiles(12, 4):
+                store(O, rows, step(load(Q, rows), load(K, cols), load(O, rows)))"""
+    elsewhere = {"torch": torch, "kernel": kernel, "tiles": tiles, "store": store, "load": load}
+    exec(compile(loops, "elsewhere", "exec"), elsewhere)
+    recording = record(elsewhere["loops"], Q, K, one_step, follow=one_step)
     with Memory() as mem:
-        loops()
+        elsewhere["loops"](Q, K, one_step)
     assert (recording.read, recording.written) == (mem.read, mem.written)
     assert [line.text.split()[0] for line in recording.lines] == ["def", "return"]
     assert len({step.tile for step in recording.steps}) == 9
