@@ -1,4 +1,4 @@
-"""Every picture on small data, with the title it must have: tests/test_figures.py draws them.
+"""Every picture on small data, with what its title must say: tests/test_figures.py draws them.
 
 All measurements are made up.
 """
@@ -166,33 +166,29 @@ def title(fig):
     return fig.get_suptitle().replace("\n", " ")
 
 
-# name, and after a colon the variant -> (a call that draws it, the title it must have)
+# name, and after a colon the variant -> (a call that draws it, what its title must say)
 CALLS = {
-    "ladder": (figures.ladder, f"{len(RUNGS)} ways to compute the same attention, each one idea above the last"),
+    "ladder": (figures.ladder, f"{len(RUNGS)} ways to compute the same attention"),
     "block_product": (lambda: figures.block_product(7, 5, 9, 3, 2, 4, (2, 1)),
-                      "Tile (2, 1) of C needs row 2 of A's tiles, column 1 of B's, and nothing else"),
+                      "Tile (2, 1) of C needs row 2 of A's tiles, column 1 of B's"),
     "curves": (lambda: figures.curves({"fa2_forward": {1: 10, 2: 20}, "yours": {1: 12, 2: 21}}, "Two lines", PAPER, "N",
                                       "bytes", log="xy", byte="y", dashed={"fa2_forward": {1: 10, 2: 20, 4: 40}},
                                       ceilings={"a ceiling": 60}, walls={"a wall": 3}), "Two lines"),
     "curves: names at one place": (lambda: figures.curves({f"line {n}": {0: n, 1: 5 + n / 100} for n in range(6)},
-                                                          "Six names, none on another", PAPER, "x", "y"),
-                                   "Six names, none on another"),
+                                                          "Six names", PAPER, "x", "y"), "Six names"),
     "bars": (lambda: figures.bars({"a": 1.0, "b": 300.0}, "b takes 300 times as long", PAPER, "ms", log=True,
                                   worse=("b",)), "b takes 300 times as long"),
     "bars: in parts": (lambda: figures.bars({"a": {"read": 2**20, "written": 2**10}, "b": {"read": 2**19}},
                                             "a moves more", PAPER, "bytes", byte=True, walls={"a budget": 2**21}),
-                      "a moves more"),
+                       "a moves more"),
     "matrices": (lambda: figures.matrices({"numbers": [[1, -2], [math.nan, 0]], "a mask": torch.eye(3).bool(),
                                            "texts": ([[0.5, 1]], [["a", "b"]])}, "Three matrices", PAPER, "x", "y"),
                  "Three matrices"),
     "memory_hierarchy": (figures.memory_hierarchy, "SRAM is 13 times as fast as HBM and 1900 times smaller"),
-    "traffic_by_op": (lambda: figures.traffic_by_op(measure(naive_forward, *qkv(64))),
-                      "Each operation reads its operands from HBM and writes its result back: 128.2 KiB in 5 kernels"),
-    "gpu_drawn": (lambda: figures.gpu_drawn("H100"),
-                  "Arithmetic happens in the 132 SMs of an H100; the tensors lie outside, in HBM"),
+    "traffic_by_op": (lambda: figures.traffic_by_op(measure(naive_forward, *qkv(64))), "128.2 KiB in 5 kernels"),
+    "gpu_drawn": (lambda: figures.gpu_drawn("H100"), "the 132 SMs of an H100"),
     "blocks_that_fit": (lambda: figures.blocks_that_fit(256, 128, 48 * KiB),
-                        "The SM has room for 2 blocks of 256 threads, 25% of all it could hold: the limit is "
-                        "registers"),
+                        "room for 2 blocks of 256 threads, 25% of all it could hold: the limit is registers"),
     "warp_lanes": (lambda: figures.warp_lanes(launch(vector_add, 1, 64)(*(torch.ones(8) for _ in range(3)), 8)),
                    "vector_add, block 0, warp 0: 75 % of the lanes work"),
     "warp_lanes: diverging": (lambda: figures.warp_lanes(launch(two_paths, 1, 32)(torch.ones(32), 32, 16, 3)),
@@ -204,11 +200,9 @@ CALLS = {
     "roofline": (lambda: figures.roofline(ROOFLINE, 3, 600, PAPER),
                  "Below 200 FLOPs a byte memory is the limit: so for 4 of these 6 operations"),
     "running_state": (lambda: figures.running_state([0.0, 1.0, 2.0, 3.0] + [0.0] * 20),
-                      "In 24 keys the maximum grows 3 times, and l is rescaled as often"),
+                      "In 24 keys the maximum grows 3 times"),
     "tile_traversal": (lambda: figures.tile_traversal(logs(), 64, 64),
                        "FA1 moves 60.2 KiB in 16 steps, FA2 moves 40.2 KiB in 16 steps"),
-    "tile_traversal: blind rows": (lambda: figures.tile_traversal(logs("fa2_forward", N_q=72, N_k=40, causal=True), 72,
-                                                                  40), "FA2 moves 20.3 KiB in 6 steps"),
     "causal_tiles": (lambda: figures.causal_tiles(logs("fa2_forward", N_k=96, causal=True)["fa2_forward"], 64, 96),
                      "Program 3 visits 6 tiles, program 0 visits 3; 4 of 18 visited tiles need the mask"),
     "causal_tiles: by key": (lambda: figures.causal_tiles(
@@ -218,7 +212,7 @@ CALLS = {
         "one text": [(logs("fa2_forward", N_q=96, N_k=96, causal=True)["fa2_forward"], 0)],
         "two texts": [(logs("fa2_forward", N_q=n, N_k=n, causal=True)["fa2_forward"], start)
                       for n, start in ((48, 0), (32, 48))]}, 96),
-        "Tiles computed: 21 for one text, 9 for two texts"),
+        "21 for one text, 9 for two texts"),
     "tiles_in_sram": (lambda: figures.tiles_in_sram({name: tile_bytes(64, B_c, 64)
                                                      for name, B_c in (("A", 192), ("B", 64))}, 192 * KiB),
                       "A take 272 KiB; B take 112 KiB; the SRAM has 192 KiB"),
@@ -226,71 +220,52 @@ CALLS = {
                           "O, l, m: 60 % of the traffic in FA1, 10 % of the traffic in FA2"),
     "programs_on_sms": (lambda: figures.programs_on_sms({"FA1": (16, 32), "FA2": 512}, 108),
                         "108 SMs are busy 15% with FA1, 95% with FA2"),
-    "split_among_warps": (lambda: figures.split_among_warps(64, 128, 64),
-                          "Split by keys, 49.5 KiB pass between 4 warps for every tile; split by queries, none"),
+    "split_among_warps": (lambda: figures.split_among_warps(64, 128, 64), "49.5 KiB pass between 4 warps"),
     "traffic_against": (lambda: figures.traffic_against(sweeps.over_N([32, 64, 128], d=16)),
                         "HBM bytes at N = 128: naive 480.5 KiB, FA1 77.5 KiB, FA2 48.5 KiB"),
     "traffic_against: tiles": (lambda: figures.traffic_against(sweeps.over_tiles(64, 16, (8, 16, 32), 16 * KiB), "B"),
                                "HBM bytes at B = 16: FA1 64.8 KiB, FA2 40.2 KiB"),
-    "traffic_against: sram": (lambda: figures.traffic_against(
-        [p for sram in (16, 64) for p in sweeps.over_N([128], d=32, sram_bytes=sram * KiB)], "sram_bytes"),
-        "HBM bytes at 64 KiB of SRAM: naive 512.5 KiB, FA1 249.5 KiB, FA2 160.5 KiB"),
     "model_vs_counters": (lambda: figures.model_vs_counters(counters(), {16384: 72 * 2**28}),
-                          "At N = 16384 DRAM moves 36 GiB for naive attention, 128 MiB for the kernel: 290 times less"),
-    "backward_dataflow": (lambda: figures.backward_dataflow(4096, 64),
-                          "Only rows are kept: Q, K, V, O and L, 4 MiB where one N × N matrix has 64 MiB"),
-    "backward_dataflow: textbook": (lambda: figures.backward_dataflow(4096, 64, flash=False),
-                                    "S, P, dP and dS are 64 MiB each, and cross HBM at every arrow"),
-    "vector_accesses": (lambda: figures.vector_accesses({"wanted": VECTOR,
-                                                         "yours": Touched(problem="it raised ValueError")}),
-                        "wanted: the masks hold back 2 addresses, none lie outside the tensors"),
+                          "36 GiB for naive attention, 128 MiB for the kernel: 290 times less"),
+    "backward_dataflow": (lambda: figures.backward_dataflow(4096, 64), "4 MiB where one N × N matrix has 64 MiB"),
+    "backward_dataflow: textbook": (lambda: figures.backward_dataflow(4096, 64, flash=False), "are 64 MiB each"),
+    "vector_accesses": (lambda: figures.vector_accesses({"wanted": VECTOR, "yours": Touched(problem="it broke")}),
+                        "the masks hold back 2 addresses, none lie outside the tensors"),
     "matrix_accesses": (lambda: figures.matrix_accesses({"wanted": MATRIX, "absent": None}),
-                        "wanted: Out: 8 of 24 elements never stored, 0 stored by several programs; the masks hold back "
-                        "0 addresses, none lie outside the tensors"),
+                        "Out: 8 of 24 elements never stored, 0 stored by several programs; the masks hold back 0"),
     "times_touched": (lambda: figures.times_touched({"wanted": MATRIX}), "wanted: X 0 to 1×, Out 0 to 1×"),
     "tile_addresses": (lambda: figures.tile_addresses({"T": (T, (2, 2), (4, 4)), "T.T": (T.T, (0, 2), (1, 3))}),
-                       "T: 2 of 8 places stick out, 2 at another element's address; T.T: the tile lies at 7, 14, 21, "
-                       "8, 15, 22"),
+                       "T: 2 of 8 places stick out, 2 at another element's address; T.T: the tile lies at 7, 14, 21"),
     "sectors_touched": (lambda: figures.sectors_touched({"in a row": launch(vector_add, 1, 32)(
         *(torch.ones(12) for _ in range(3)), 12)}, columns=16), "A load of 12 numbers moves 2 sectors in a row"),
     "compiled_kernels": (lambda: figures.compiled_kernels(COMPILED), "1 of 2 kernels spills registers"),
-    "compiled_kernels: none spills": (lambda: figures.compiled_kernels(COMPILED[:1]),
-                                      "None of 1 kernels spills registers"),
-    "gain_of_rung": (lambda: figures.gain_of_rung(climb(), "fa2_hopper_forward"),
-                     "“Gluon, Hopper”: 1.25 to 1.25 × the speed of “+ TMA”, "
-                     "ahead at 8 of 8 sizes, tied at 0, behind at 0"),
-    "gain_of_rung: tie": (lambda: figures.gain_of_rung(climb(), "fa2_split_forward"),
-                          "“+ split loop”: 1.00 to 1.00 × the speed of “+ base 2”, "
-                          "ahead at 0 of 8 sizes, tied at 8, behind at 0"),
-    "gain_of_rung: behind": (lambda: figures.gain_of_rung(climb(), "fa2_persistent_forward"),
-                             "“+ persistent”: 0.90 to 0.90 × the speed of “+ TMA”, "
-                             "ahead at 0 of 8 sizes, tied at 0, behind at 8"),
+    "compiled_kernels: none spills": (lambda: figures.compiled_kernels(COMPILED[:1]), "None of 1 kernels spills"),
+    **{f"gain_of_rung: {name}": (lambda name=name: figures.gain_of_rung(climb(), f"fa2_{name}_forward"), words)
+       for name, words in (("hopper", "1.25 to 1.25 × the speed of “+ TMA”, ahead at 8 of 8 sizes, tied at 0"),
+                           ("split", "1.00 to 1.00 × the speed of “+ base 2”, ahead at 0 of 8 sizes, tied at 8"),
+                           ("persistent", "0.90 to 0.90 × the speed of “+ TMA”, ahead at 0 of 8 sizes, tied at 0"))},
     "speeds_beside": (lambda: figures.speeds_beside(climb(), {"fa2_tma_forward": "TMA", "fa2_persistent_forward": None},
                                                     "sdpa_cudnn"),
                       "“+ persistent” and SDPA cuDNN: ahead at 0 of 8 sizes, tied at 0, behind at 8"),
     "holders": (figures.holders, "Thread 0 of a warp holds 8 of these 256 numbers, in two rows"),
     "kernels_beside_peers": (lambda: figures.kernels_beside_peers(climb(), N=2048),
-                             "Gluon, Hopper runs at 500 TFLOP/s, 1.61 × SDPA flash, 1.04 × SDPA cuDNN"),
+                             "500 TFLOP/s, 1.61 × SDPA flash, 1.04 × SDPA cuDNN"),
     "times_of_tiles": (lambda: figures.times_of_tiles(search(), PAPER),
                        "Of 12 choices the slowest takes 2.10 times as long as the fastest"),
     "timelines": (lambda: figures.timelines(four_steps(5), "multiply", "four steps."),
-                  "The time in which “multiply” works: 25 % (one after the other), 62 % (overlapped)"),
+                  "“multiply” works: 25 % (one after the other), 62 % (overlapped)"),
     **{f"ring_parts: {options}": (lambda options=options: figures.ring_parts(ring_logs(**options), 8,
                                                                              "Measured here: made up."),
                                   "After 2 steps of 2 ranks every score has been computed once")
        for options in ({}, {"causal": False}, {"zigzag": False})},
     "benchmark": (lambda: figures.benchmark(forward(), "ms"),
-                  "At N = 16384, FA2 in Triton: 5.67 ms; naive 56.7 ms, 10 times; SDPA flash 6.47 ms, 1.1 times"),
+                  "FA2 in Triton: 5.67 ms; naive 56.7 ms, 10 times; SDPA flash 6.47 ms, 1.1 times"),
     "benchmark: memory": (lambda: figures.benchmark(backward(), "peak_bytes"),
-                          "At N = 16384, FA2 in Triton: 65 MiB; naive 16.1 GiB, 250 times; SDPA flash 65 MiB, 1.00 "
-                          "times"),
+                          "FA2 in Triton: 65 MiB; naive 16.1 GiB, 250 times; SDPA flash 65 MiB, 1.00 times"),
     "benchmark: rate": (lambda: figures.benchmark(climb(), "tflops", focus="fa2_tma_forward"),
                         "At N = 2048, + TMA: 400 TFLOP/s; SDPA flash 310 TFLOP/s, 0.78 times"),
-    "benchmark: error": (lambda: figures.benchmark(forward(), "rms_error"),
-                         "At N = 16384, FA2 in Triton: 3.1e-05; naive 2.3e-05, 0.75 times; SDPA flash 5.5e-05, 1.8 "
-                         "times"),
     "relative_speed": (lambda: figures.relative_speed(forward()),
                        "At N = 16384 the fastest other, SDPA cuDNN, has 1.50 × the speed of FA2 in Triton"),
     "causal_cost": (lambda: figures.causal_cost(with_masks()),
-                    "At N = 16384 the mask costs 23 % of the TFLOP/s, whole tiles explain 1 %"),
+                    "the mask costs 23 % of the TFLOP/s, whole tiles explain 1 %"),
 }

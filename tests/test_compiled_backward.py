@@ -1,6 +1,7 @@
-"""The backward kernels above the first as GPUs would run them: tensor cores, copies, registers, shared memory."""
+"""The backward kernels as GPUs would run them: tensor cores, copies, registers, shared memory."""
 
 import re
+from itertools import product
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from flashlab_course.gpu.occupancy import occupancy
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 
-from test_compiled_ladder import BY_THREADS, BY_TMA, PACKED, PRODUCT, WINDOW, product_loops  # noqa: E402
+from test_compiled import BY_THREADS, BY_TMA, PACKED, PRODUCT, SEED, WINDOW, asked_for, product_loops  # noqa: E402
 
 from flashlab.kernels import fa2_atomic_backward, fa2_backward, fa2_split_backward, fa2_tma_backward
 from flashlab.kernels.tuning import Tiles  # noqa: E402
@@ -23,10 +24,13 @@ pytestmark = pytest.mark.xdist_group("compiled_backward")   # one worker compile
 DKDV, DQ = 1, 2                        # which launch of three
 LAST_BUT_ONE = -2                      # of however many
 SMALLER = {"tiles": {"keys": Tiles(64, 64, 8, 2)}}
+DROPOUT = {"dropout_p": 0.1, "seed": SEED}
+ANY = 2**20                            # bytes spilled: not looked at
 
 
-def job(module, arch, d, causal, N=4096, *, which=DKDV, H_kv=16, heads=16, N_k=None, few=None, **tiles):
-    X, X_kv = (torch.empty(1, H, n, d, dtype=torch.bfloat16, device="meta") for H, n in ((heads, N), (H_kv, N_k or N)))
+def job(module, arch, d, causal, N=4096, *, which=DKDV, H_kv=16, heads=16, N_k=None, dtype=torch.bfloat16, few=None,
+        **tiles):
+    X, X_kv = (torch.empty(1, H, n, d, dtype=dtype, device="meta") for H, n in ((heads, N), (H_kv, N_k or N)))
     L = torch.empty(1, heads, N, device="meta")
     launches = module.launch(X, X_kv, X_kv, X, X, L, None, X, X_kv, X_kv, causal=causal, scale=d**-0.5, **few or {})
     kernel, _, arguments = launches[which]
@@ -37,8 +41,26 @@ def hopper(d, causal, N=4096, **options):
     return job(hopper_backward, 90, d, causal, N, **options)
 
 
+def for_a_4090(d, dtype, which):
+    """99 KiB of shared memory, and tiles for it."""
+    tiles = fa2_backward.best_tiles(d, dtype, small=True)[which - 1]
+    return job(fa2_backward, 89, d, True, which=which, dtype=dtype,
+               **dict(zip(("B_r", "B_c", "num_warps", "num_stages"), tiles, strict=True)))
+
+
+BOTH, fp32 = (DKDV, DQ), torch.float32
 # compiling takes seconds, so few for each kernel; then bytes spilled, at most: of addresses and counts, none of a tile
 CASES = {
+    **{f"triton d {d}, {which}": (job(fa2_backward, 90, d, d == 256, which=which), 0)
+       for d, which in product((64, 128, 256), BOTH)},
+    "triton grouped heads": (job(fa2_backward, 90, 128, True, H_kv=4), 0),
+    **{f"triton dropout, {which}": (job(fa2_backward, 90, 128, True, few=DROPOUT, which=which), 0) for which in BOTH},
+    **{f"triton float32, {which}": (job(fa2_backward, 90, 128, True, dtype=fp32, which=which), 0) for which in BOTH},
+    **{f"triton {arch}, {which}": (job(fa2_backward, arch, 128, True, which=which), ANY)
+       for arch, which in product((80, 100), BOTH)},
+    **{f"triton 4090 d {d}, {which}": (for_a_4090(d, torch.bfloat16, which), ANY)
+       for d, which in product((64, 128, 256), BOTH)},
+    **{f"triton 4090 d 256 float32, {which}": (for_a_4090(256, fp32, which), ANY) for which in BOTH},
     "split dK, dV 90": (job(fa2_split_backward, 90, 64, True), 0),
     "split dQ 89": (job(fa2_split_backward, 89, 64, True, which=DQ), 0),
     "atomic 80": (job(fa2_atomic_backward, 80, 64, True), 96),
@@ -61,10 +83,14 @@ FIRST_TILES = {module.__name__: job(module, 90, 64, True, 57, H_kv=1, heads=1, N
                for module in (fa2_backward, fa2_split_backward, fa2_atomic_backward)}
 
 
+ALWAYS = "atomic 90", "tma d 64", "hopper d 64", "tma d 64, lean"
+
+
 @pytest.fixture(scope="module")
-def compiled():
+def compiled(request):
     """All in one process: starting one takes longer than compiling a kernel."""
-    jobs = {name: job for name, (job, _) in CASES.items()} | FIRST_TILES
+    jobs = {name: job for name, (job, _) in CASES.items()}
+    jobs = asked_for(request, jobs | FIRST_TILES) | {name: jobs[name] for name in ALWAYS}
     return dict(zip(jobs, compile_all(jobs.values()), strict=True))
 
 
@@ -73,16 +99,16 @@ def test_what_the_compiler_made_of_it(compiled, name):
     """Fails if the tensor cores or the background copies are lost, registers spill, or shared memory is too small."""
     ((_, _, arch), spills), result = CASES[name], compiled[name]
     copies = BY_TMA if name.startswith(("hopper", "tma")) else BY_THREADS
-    assert PRODUCT[arch] in result.ptx and copies in result.ptx
+    assert (PRODUCT[arch] in result.ptx) == ("float32" not in name) and copies in result.ptx
     assert result.spills <= spills
     assert not result.warnings or name == "tma d 64, lean"              # ptxas says here when wgmma is serialised
     assert result.shared_bytes <= SHARED_LIMIT[arch]
 
 
 def test_every_kernel_is_compiled_somewhere():
-    """fa2_triton_backward in test_triton_backward.py; fa2_tuned_backward has fa2_split_backward's kernels."""
+    """fa2_tuned_backward has fa2_split_backward's kernels."""
     there = {f"fa2_{name.split()[0]}_backward" for name in CASES}
-    assert {kernel.name for kernel in ladder.BACKWARD_KERNELS} - there == {"fa2_triton_backward", "fa2_tuned_backward"}
+    assert {kernel.name for kernel in ladder.BACKWARD_KERNELS} - there == {"fa2_tuned_backward"}
 
 
 def test_dq_is_added_up_without_waiting_and_in_whole_lines(compiled):

@@ -1,8 +1,6 @@
 """Figures: what is drawn is what was given, whatever that is. Titles and layout: tests/test_figures.py."""
 
 import math
-import sys
-import types
 
 import matplotlib
 import numpy as np
@@ -16,26 +14,23 @@ matplotlib.use("Agg")
 from matplotlib.colors import to_rgb  # noqa: E402
 
 from flashlab import cost  # noqa: E402
-from flashlab.ladder import RUNGS, Rung  # noqa: E402
+from flashlab.ladder import RUNGS, rung  # noqa: E402
 from flashlab.rungs.fa2 import fa2_forward  # noqa: E402
 from flashlab.rungs.fa2_backward import fa2_backward, fa2_backward_two_pass  # noqa: E402
 from flashlab.rungs.naive import naive_forward  # noqa: E402
-from flashlab.triton_mode import interpreted  # noqa: E402
 from flashlab_course import figures, sweeps  # noqa: E402
 from flashlab_course.figures.chapter_04 import replay, visit_order  # noqa: E402
 from flashlab_course.figures.chapter_05 import tile_bytes  # noqa: E402
 from flashlab_course.figures.chapter_06 import H100, moved_by_tensor, unit_times  # noqa: E402
-from flashlab_course.figures.chapter_12 import gains, overlap, rung_before, standing  # noqa: E402
+from flashlab_course.figures.chapter_12 import gains, standing  # noqa: E402
 from flashlab_course.figures.chapter_16 import first_kernel_name, kernel_name, shown, whole_tiles  # noqa: E402
 from flashlab_course.figures.colors import BLUE, ORANGE, PALE, color, ramp  # noqa: E402
 from flashlab_course.figures.words import label  # noqa: E402
 from flashlab_course.gpu import simt  # noqa: E402
 from flashlab_course.gpu.simt import launch  # noqa: E402
-from flashlab_course.lesson.accesses import Touched, touched  # noqa: E402
+from flashlab_course.lesson.accesses import Touched  # noqa: E402
 from tests import pictures as data  # noqa: E402
 from tests.pictures import CALLS, measure, qkv, title  # noqa: E402
-
-interpreted_only = pytest.mark.skipif(not interpreted(), reason="watches the interpreter's accesses")
 
 
 def blue(share):
@@ -99,12 +94,9 @@ def test_matrices_show_sign_size_and_what_is_missing():
 
 # ---- chapters 00 to 08
 
-def test_sizes_are_drawn_to_scale():
+def test_sizes_are_drawn_to_scale_and_bytes_add_up_to_the_memory():
     large, small = (patch.get_width() * patch.get_height() for patch in picture("memory_hierarchy").axes[0].patches)
     assert large / small == pytest.approx(40e9 / (108 * 192 * 1024))           # areas, not logarithms
-
-
-def test_traffic_by_op_adds_up_to_the_memory():
     mem = measure(naive_forward, *qkv(64))
     ax = figures.traffic_by_op(mem).axes[0]
     assert sum(bar.get_width() for bar in ax.patches) == mem.read + mem.written
@@ -159,13 +151,9 @@ def test_replay_visits_every_tile_once_and_accounts_for_every_byte(N_q, N_k, cau
         events = [event for event in log if event.kind in ("load", "store")]
         moved = [sum(getattr(event, key) for event in events) for key in ("read", "written")]
         assert [sum(column) for column in zip(*moves, strict=True)] == moved
-
-
-def test_replay_gives_each_step_its_own_moves():
     (_, fa1), (_, fa2) = (replay(log) for log in data.logs().values())
     block = 16 * 16 * 4
     assert fa1[1] == [2 * block + 2 * 64, block + 2 * 64], "Q, O, l, m come, and O, l, m go"
-    assert fa1[4][0] == fa1[1][0] + 2 * block, "the second key block"
     assert fa2[1] == [2 * block, 0] and fa2[3] == [2 * block, block + 64], "O and L leave after the last key block"
 
 
@@ -210,9 +198,7 @@ def test_counters_stand_beside_their_model():
     assert list(dram.get_ydata()) == [r["dram_read"] + r["dram_written"] for r in kernel]
     failed = data.counters()
     failed["rows"][-1] |= {"dram_read": None, "dram_written": None, "l2_bytes": None, "skipped": "no permission"}
-    fig = figures.model_vs_counters(failed)
-    assert "At N = 8192 DRAM moves" in title(fig)
-    assert "Missing: FA2 in Triton at N = 16384 (no permission)." in source(fig)
+    assert "Missing: FA2 in Triton at N = 16384 (no permission)." in source(figures.model_vs_counters(failed))
 
 
 def test_the_backward_pictures_are_what_they_are_of():
@@ -231,36 +217,24 @@ def test_a_run_that_ended_early_says_why_in_its_place():
             assert texts(fig.axes[0])[0] == f"yours: {problem}" and not any(ax.axison for ax in fig.axes)
 
 
-@interpreted_only
 def test_lanes_of_a_vector_those_the_mask_holds_back_and_those_astray():
-    from flashlab_course.gpu.vector_add import one_by_one_kernel, vector_add
-
-    fig = figures.vector_accesses({"wanted": touched(lambda: vector_add(torch.ones(10), torch.ones(10), B=4)),
-                                   "yours": None})
-    assert title(fig) == "wanted: the masks hold back 6 addresses, none lie outside the tensors"
-    assert [(filled(ax, BLUE), filled(ax, blue(0.15))) for ax in fig.axes] == [(10, 2)] * 3
-    X, Y, Out = torch.zeros(3, 16)[:, :10]
-    fig = figures.vector_accesses({"careless": touched(
-        lambda: one_by_one_kernel[(3,)](X, Y, Out, 12, 4))})                   # told of 12 elements
-    assert "6 lie outside the tensors" in title(fig) and [filled(ax, ORANGE) for ax in fig.axes] == [2, 2, 2]
+    assert [filled(picture("vector_accesses").axes[0], fill) for fill in (BLUE, blue(0.15))] == [6, 2]
+    astray = [access._replace(mask=access.mask | True) for access in data.VECTOR.accesses]
+    fig = figures.vector_accesses({"careless": Touched(data.VECTOR.tensors, astray)})
+    assert "2 lie outside the tensors" in title(fig) and filled(fig.axes[0], ORANGE) == 2
 
 
-@interpreted_only
 def test_programs_of_a_matrix_and_how_often_they_touch_it():
-    from flashlab_course.gpu.matmul import matmul
-    from flashlab_course.gpu.matrix_add import matrix_add
-
-    add = touched(lambda: matrix_add(torch.randn(5, 7), torch.randn(7, 5).T, B_m=2, B_n=4))
-    fig = figures.matrix_accesses({"add": add})
-    assert title(fig).startswith("add: each element of Out is stored by one program; the masks hold back 39 addresses")
-    assert texts(fig.axes[2]) == [str(2 * (i // 2) + j // 4) for i in range(5) for j in range(7)]
-    both = Touched(add.tensors, add.accesses + [access._replace(program=(9, 9)) for access in add.of("Out")[:1]])
-    fig = figures.matrix_accesses({"add": both})
-    assert "8 stored by several programs" in title(fig) and filled(fig.axes[2], ORANGE) == 8
-    fewer = Touched(add.tensors, [access for access in add.accesses if access.program != (2, 1)])
-    assert "3 of 35 elements never stored" in title(figures.matrix_accesses({"add": fewer}))
-    product = touched(lambda: matmul(torch.randn(48, 32), torch.randn(32, 80), B_m=16, B_n=16, B_k=16))
-    assert title(figures.times_touched({"product": product})) == "product: A 5×, B 3×, C 1×"
+    tensors, accesses = data.MATRIX.tensors, data.MATRIX.accesses
+    rows = [[str(program)] * 4 + [""] * 2 for program in (0, 0, 1, 1)]
+    assert texts(picture("matrix_accesses").axes[1]) == sum(rows, [])
+    again = next(access for access in accesses if access.kind == "store")._replace(program=(9,))
+    fig = figures.matrix_accesses({"add": Touched(tensors, [*accesses, again])})
+    assert "8 stored by several programs" in title(fig) and filled(fig.axes[1], ORANGE) == 8
+    fewer = [access for access in accesses if access.program != (1,)]
+    assert "16 of 24 elements never stored" in title(figures.matrix_accesses({"add": Touched(tensors, fewer)}))
+    fig = figures.times_touched({"twice": Touched(tensors, [*accesses, *accesses])})
+    assert title(fig) == "twice: X 0 to 2×, Out 0 to 2×"
 
 
 def test_addresses_are_those_of_the_tensors():
@@ -271,10 +245,8 @@ def test_addresses_are_those_of_the_tensors():
 
 # ---- chapters 12 to 16
 
-def test_a_rung_is_compared_with_the_one_before_and_never_with_a_detour():
-    assert rung_before("fa2_exp2_forward") == "fa2_triton_forward" and rung_before("fa2_triton_forward") is None
-    assert rung_before("fa2_persistent_forward") == rung_before("fa2_hopper_forward") == "fa2_tma_forward"
-    assert rung_before("fa2_split_backward") == "fa2_triton_backward"
+def test_a_gain_is_over_the_rung_before_where_both_were_measured_and_a_tie_is_no_lead():
+    """Otherwise a lead within the scatter of the runs would look like a lead."""
     results = data.climb()
     assert {round(ratio, 3)
             for _, ratio, _ in gains(results, "fa2_hopper_forward", "sdpa_cudnn")} == {round(500 / 480, 3)}
@@ -282,12 +254,6 @@ def test_a_rung_is_compared_with_the_one_before_and_never_with_a_detour():
         if (row["implementation"], row["N"]) == ("fa2_tma_forward", 1024):
             row |= {"skipped": "out of memory", "ms": None}
     assert {row["N"] for row, *_ in gains(results, "fa2_hopper_forward")} == {2048}
-
-
-def test_ties_are_neither_ahead_nor_behind():
-    """Otherwise a lead within the scatter of the runs would look like a lead."""
-    assert not overlap({"ms_low": 1, "ms_high": 2}, {"ms_low": 2.1, "ms_high": 3})
-    assert overlap({"ms_low": 1, "ms_high": 2}, {"ms_low": 1.9, "ms_high": 3})
     found = [({}, 1.2, False), ({}, 1.2, True), ({}, 0.9, True), ({}, 0.9, False), ({}, 0.8, False)]
     assert standing(found) == "ahead at 1 of 5 sizes, tied at 2, behind at 2"
 
@@ -310,24 +276,21 @@ def test_a_part_of_a_ring_that_is_missing_or_done_twice_is_said():
 
 
 @pytest.fixture
-def scratch_rung(monkeypatch):
-    """One more line in the ladder: FA2 under another name, in a colour and with a marker that no other has."""
-    module = types.ModuleType("scratch")
-    module.scratch_forward = lambda *QKV, **options: fa2_forward(*QKV, **options)
-    monkeypatch.setitem(sys.modules, "scratch", module)
-    before = RUNGS[:]
-    RUNGS.append(Rung(99, "scratch_forward", "scratch", "the next idea", chapter="99", new="-", cost=cost.fa2_forward,
-                      color="#123456", marker="P", tiled=True, heads=True))
+def scratch_rung():
+    """One more line in the ladder, in a colour and with a marker that no other has."""
+    new = {"name": "scratch_forward", "title": "the next idea", "color": "#123456", "marker": "P"}
+    RUNGS.append(rung("fa2_triton_forward")._replace(**new))
     yield lambda rows: [row | {"implementation": "scratch_forward"} for row in rows
                         if row["implementation"] == "fa2_triton_forward"]
-    RUNGS[:] = before
+    RUNGS.pop()
 
 
 KEYS = ("ms", "peak_bytes", "tflops", "rms_error")
 
 
 def test_a_new_rung_is_drawn_without_a_change_to_any_figure(scratch_rung):
-    fig = figures.traffic_against(sweeps.over_N([32, 64], d=16, rungs=["naive_forward", "scratch_forward"]))
+    points = [point | {"rung": "scratch_forward"} for point in sweeps.over_N([32, 64], d=16, rungs=["fa2_forward"])]
+    fig = figures.traffic_against(points)
     assert "the next idea" in texts(fig.axes[0]) and markers(fig, "#123456") == {"P"}
     results = data.forward()
     assert "FA2 in Triton" in title(figures.benchmark(results, "ms"))

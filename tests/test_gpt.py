@@ -26,15 +26,12 @@ def model(attention="flash_attention", shape=TINY, seed=0, dtype=torch.float64):
 
 # ---- the text
 
-def test_the_text_is_whole():
+def test_the_text_is_whole_and_windows_lie_in_it():
     text = gpt.text()
     assert text.startswith("First Citizen:\n") and text.endswith("\n") and 900_000 < len(text) < 1_000_000
     assert gpt.decode(gpt.encode(text[:500])) == text[:500]
     train, held_back = gpt.split(torch.arange(1000))
     assert len(train) == 900 and torch.equal(torch.cat((train, held_back)), torch.arange(1000))
-
-
-def test_windows_are_the_same_for_the_same_seed_and_lie_in_the_text():
     tokens = torch.arange(40)
     one, other = (gpt.windows(tokens, 200, 9, torch.Generator().manual_seed(3)) for _ in range(2))
     assert torch.equal(one, other) and one.shape == (200, 10)
@@ -57,9 +54,8 @@ def test_every_attention_gives_the_same_logits_and_gradients():
             torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ATTENTIONS)
-def test_no_token_sees_a_later_one(name):
-    one, tokens = model(name), words(20)
+def test_no_token_sees_a_later_one():
+    one, tokens = model(), words(20)
     changed = tokens.clone()
     changed[0, 13] += 1
     before, after = one(tokens), one(changed)
@@ -93,29 +89,21 @@ def test_sizes_that_make_no_model_are_named(changes, said):
 
 # ---- training
 
-def test_the_same_curve_with_every_attention_and_the_loss_falls():
-    tokens, _ = gpt.split(gpt.encode(gpt.text()))
-    curves = {name: gpt.train(model(name, dtype=torch.float32), tokens, 25, batch=4, context=48) for name in ATTENTIONS}
-    for name in ATTENTIONS[1:]:
-        assert curves[name] == pytest.approx(curves["naive"], abs=1e-4)
-    assert curves["naive"][-1] < curves["naive"][0] - 1
-
-
-def test_training_follows_its_seed_and_reports(capsys):
-    tokens, said, progress = words(400)[0], [], gpt.progress("it")
+def test_training_follows_its_seed_and_reports_and_the_loss_falls(capsys):
+    tokens, said, progress = words(20_000)[0], [], gpt.progress("it")
 
     def report(*line):
         said.append(line)
         progress(*line)
 
-    run = lambda seed: gpt.train(model("naive", dtype=torch.float32), tokens, 5, batch=2, context=16, seed=seed,
+    run = lambda seed: gpt.train(model("naive", dtype=torch.float32), tokens, 15, batch=4, context=32, seed=seed,
                                  report=report)
     one, same, other = run(0), run(0), run(1)
-    assert one == same and one != other
+    assert one == same and one != other and one[-1] < one[0] - 0.5
     step, steps, loss, rate = said[-1]
-    assert (step, steps, loss) == (5, 5, pytest.approx(other[-1])) and rate > 0
+    assert (step, steps, loss) == (15, 15, pytest.approx(other[-1])) and rate > 0
     lines = capsys.readouterr().out.splitlines()                             # off a terminal the last one of each run
-    assert len(lines) == 3 and lines[-1] == f"it: step 5 of 5, loss {loss:.2f}, {rate:,.0f} tokens/s"
+    assert len(lines) == 3 and lines[-1] == f"it: step 15 of 15, loss {loss:.2f}, {rate:,.0f} tokens/s"
 
 
 # ---- the cache
@@ -129,18 +117,13 @@ def test_the_same_text_with_a_cache_as_without(kv_heads):
     whole, cached = (gpt.generate(one, prompt, 30, cached=cached) for cached in (False, True))
     assert torch.equal(whole, cached) and whole.shape == (2, 41) and torch.equal(whole[:, :11], prompt)
     assert whole[:, 11:].unique().numel() > 5, "a text of one letter would be the same whatever the cache does"
-
-
-def test_logits_with_a_cache_in_pieces():
-    one, tokens = model(), words(40)
-    whole, cache, pieces = one(tokens), gpt.Cache(one, 1, 40), []
+    logits, cache, pieces = one(whole), gpt.Cache(one, 2, 41), []
     with torch.no_grad():
-        for rows in (slice(0, 7), slice(7, 8), slice(8, 30), slice(30, 31), slice(31, 40)):
-            pieces.append(one(tokens[:, rows], cache))
-    torch.testing.assert_close(torch.cat(pieces, dim=1), whole.detach(), rtol=1e-6, atol=1e-7)
-    assert cache.length == 40
-    with pytest.raises(ValueError, match="longest must be at least the tokens that are written, got 40 for 41"):
-        one(tokens[:, :1], cache)
+        for rows in (slice(0, 7), slice(7, 8), slice(8, 30), slice(30, 31), slice(31, 41)):
+            pieces.append(one(whole[:, rows], cache))
+    torch.testing.assert_close(torch.cat(pieces, dim=1), logits.detach(), rtol=1e-6, atol=1e-7)
+    with pytest.raises(ValueError, match="longest must be at least the tokens that are written, got 41 for 42"):
+        one(whole[:, :1], cache)
 
 
 def test_drawn_text_follows_its_seed():
@@ -163,14 +146,9 @@ def test_flops_are_those_that_pytorch_counts():
     with FlopCounterMode(display=False) as counter:
         one.loss(tokens).backward()
     assert counter.get_total_flops() == gpt.flops_per_token(TINY, 32, causal=False) * 2 * 32
-
-
-def test_weights_and_mfu():
-    one = model()
     matrices = sum(weight.numel() for name, weight in one.named_parameters()
                    if weight.dim() == 2 and "embedding" not in name)
-    assert gpt.weights(TINY) == matrices
-    assert gpt.flops_per_token(TINY, 64) == 6 * matrices + 6 * 2 * 32 * 64
+    assert gpt.weights(TINY) == matrices and gpt.flops_per_token(TINY, 64) == 6 * matrices + 6 * 2 * 32 * 64
     assert gpt.mfu(1000, TINY, 64, 1000 * gpt.flops_per_token(TINY, 64)) == 1
 
 
@@ -210,4 +188,3 @@ def test_kernels_of_a_range_are_counted_once():
     op = Event(kernels=[kernel("gemm", 5.0)], cpu_children=[])
     outer = Event(kernels=[kernel("attention", 40.0), kernel("triton", 3.0)], cpu_children=[op, op])
     assert on_the_gpu(outer) == 13.0
-

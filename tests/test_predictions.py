@@ -35,25 +35,16 @@ def test_an_empty_prediction_prints_nothing(capsys, nothing):
     ("more", "fewer", "you said more; it is fewer."), (" More ", "more", "Right."),
     ("KQ^T", "K Q^T", "Right."), ("dV and dK", "dK and dV", "Right."),
     (True, False, "you said True; it is False."),
-    ("seven", 7, "you said seven; a number was asked, and it is 7."),
     (lambda N: N, 7, "you said a function; a number was asked, and it is 7."),
     ({"wiht": 1}, {"with": 2}, "how many, wiht: there is no such thing to predict."),
     (3, True, "you said 3; True or False was asked, and it is True."), (1, True, "True or False was asked"),
-    (True, 1, "you said True; a number was asked, and it is 1."),
     ([1, 2], [1, 3], "number 2: you said 2; it is 3"), ([2, 2], {1: 1.9610067, 16: 1.0}, "; it is 1: 1.96, 16: 1."),
     ("yes", False, "you said yes; True or False was asked, and it is False."),
-    (1048576.0, 2**20, "you said 1,048,576. Right."),
-    ("True", True, "you said True. Right."),
     (3, "3", "you said 3. Right."), ("none", "3", "you said none; it is 3."),
     (1e-2, 2.44e10, "it is 2.44e+10: 2.4e+12 times too little."),
 ])
 def test_a_prediction_is_scored_in_words(capsys, guess, truth, words):
     assert words in said(capsys, "how many", guess, truth)
-
-
-def test_only_what_was_predicted_is_scored_and_each_with_its_unit(capsys):
-    text = said(capsys, "size of S", {1024: 4, 4096: None}, {1024: 4.0, 4096: 64.0}, "MiB")
-    assert text == "size of S, 1024: you said 4 MiB. Right.\n"
 
 
 @pytest.mark.parametrize("guess, truth, unit, lines", [
@@ -62,6 +53,7 @@ def test_only_what_was_predicted_is_scored_and_each_with_its_unit(capsys):
     ("right", {"a": "right", "b": "NaN"}, "", ["a: you said right. Right.", "b: you said right; it is NaN."]),
     (lambda N: 12 // (N - 1), {1: "x", 4: 4}, "", [
         "1: you said ZeroDivisionError: integer division or modulo by zero; it is x.", "4: you said 4. Right."]),
+    ({1: 4, 2: None}, {1: 4.0, 2: 64.0}, "MiB", ["1: you said 4 MiB. Right."]),           # only what was predicted
     ({1: 5}, {1: 3.31}, "%", ["1: you said 5 %; it is 3.31 %: 1.5 times too much."]),     # not 51 % too much
 ])
 def test_several_truths_are_scored_one_by_one(capsys, guess, truth, unit, lines):
@@ -73,11 +65,8 @@ def test_a_prediction_survives_a_restart(capsys, sandbox):
     capsys.readouterr()
     assert "you said 4. Right." in said(capsys, "size", {1024: None, 4096: None}, {1024: 4, 4096: 64}), "forgotten"
     assert said(capsys, "another", None, 7) == "", "one prediction was taken for another"
-
-
-def test_a_broken_file_of_predictions_counts_as_empty(capsys, sandbox):
-    for text in ("", "{", "[1]", "null"):
-        (sandbox / "my" / FILE).write_text(text)
+    for broken in ("", "{", "[1]", "null"):
+        (sandbox / "my" / FILE).write_text(broken)
         assert "Right" in said(capsys, "size", 4, 4)
         assert json.loads((sandbox / "my" / FILE).read_text()) == {"size": 4}
 
@@ -125,9 +114,6 @@ def test_the_reference_is_shown_after_passing_beside_the_learners_own(sandbox):
     shown = reveal(name)
     assert shown.mine and "# mine" in shown.mine and "# mine" not in shown.reference
     assert "your answer" in shown._repr_html_() and "+++ the reference" in str(shown)
-
-
-def test_reveal_names_what_it_does_not_know():
     with pytest.raises(ValueError, match="name must be an exercise.*got 'ex99'"):
         reveal("ex99")
 

@@ -16,6 +16,7 @@ from flashlab_course.figures.chapter_12 import gains, rung_before, search_rows, 
 RECORDS = {what: load_results(f"{what}_h200") for what in ("forward", "backward", "tune")}
 BACKWARD_BY_TMA = load_results("backward_h200", "TMA")     # a rung that came after the others had been timed
 LATER = {"fa2_tma_backward": BACKWARD_BY_TMA, "fa2_hopper_backward": BACKWARD_BY_TMA}
+BESIDE_4 = load_results("forward_h200", "FlashAttention-4")
 SIZES = [(d, causal) for d in (64, 128) for causal in (False, True)]
 
 
@@ -47,24 +48,19 @@ def test_a_rung_is_a_detour_where_it_is_slower_and_nowhere_else(name):
     assert middle < 1 if ladder.rung(name).detour else middle > 0.985, middle
 
 
-def test_base_2_is_worth_most_where_products_are_few_and_masks_none():
+def test_the_forward_rungs_gain_where_chapter_12_says():
+    exp2, split, one = "fa2_exp2_forward", gain("fa2_split_forward"), gain("fa2_pipelined_forward")
     for causal in (False, True):
-        assert median("fa2_exp2_forward", 64, causal) > median("fa2_exp2_forward", 128, causal)
+        assert median(exp2, 64, causal) > median(exp2, 128, causal), "base 2: where products are few"
+        assert one[128, causal][512] > max(1.02, one[128, causal][16384]), "one pipeline: wide heads, short sequences"
+        assert one[64, causal][16384] < 1 and all(ratio < 1.03 for ratio in one[64, causal].values())
     for d in (64, 128):
-        assert median("fa2_exp2_forward", d, False) > median("fa2_exp2_forward", d, True)
-
-
-def test_the_split_loop_gains_more_with_N_and_a_little_without_a_mask():
-    found = gain("fa2_split_forward")
-    for d in (64, 128):
-        assert found[d, True][16384] > found[d, True][2048] > found[d, True][512]
+        assert median(exp2, d, False) > median(exp2, d, True)
+        assert split[d, True][16384] > split[d, True][2048] > split[d, True][512], "the split loop: more with N"
         assert median("fa2_split_forward", d, False) > 1.02
-    assert all(found[size][512] < 1.04 for size in SIZES)
-
-
-def test_the_search_adds_next_to_nothing():
+    assert all(split[size][512] < 1.04 for size in SIZES)
     for name in ("fa2_tuned_forward", "fa2_tuned_backward"):
-        assert all(0.95 < ratio < 1.05 for by_N in gain(name).values() for ratio in by_N.values()), name
+        assert all(0.95 < ratio < 1.05 for by_N in gain(name).values() for ratio in by_N.values()), "the search"
 
 
 def test_tiles_without_a_stage_ahead_are_never_the_best_and_four_are_good_and_bad():
@@ -78,16 +74,18 @@ def test_tiles_without_a_stage_ahead_are_never_the_best_and_four_are_good_and_ba
         assert {stages[place] == 4 for stages in by_tile.values()} == {True, False}
 
 
-def test_one_pipeline_helps_wide_heads_and_short_sequences():
-    found = gain("fa2_pipelined_forward")
-    assert all(found[128, causal][512] > max(1.02, found[128, causal][16384]) for causal in (False, True))
-    assert all(ratio < 1.03 for causal in (False, True) for ratio in found[64, causal].values())
-    assert found[64, False][16384] < 1 and found[64, True][16384] < 1
-
-
-@pytest.mark.parametrize("name", ["fa2_tma_forward", "fa2_hopper_forward", "fa2_hopper_backward"])
-def test_rungs_that_are_said_to_be_ahead_everywhere_are(name):
-    assert all(ratio > 1 and not tied for _, ratio, tied in gains(record_of(name), name))
+# A tie is no lead, and none is said to be one.
+@pytest.mark.parametrize("record, name, against, words", [
+    (RECORDS["forward"], "fa2_tma_forward", None, "ahead at 24 of 24"),
+    (RECORDS["forward"], "fa2_hopper_forward", None, "ahead at 24 of 24"),
+    (BACKWARD_BY_TMA, "fa2_hopper_backward", None, "ahead at 12 of 12"),
+    (RECORDS["backward"], "fa2_triton_backward", "sdpa_cudnn", "ahead at 0 of 12 sizes, tied at 0"),
+    (BESIDE_4, "fa2_hopper_forward", "fa4", "ahead at 7 of 12 sizes, tied at 5"),
+    (RECORDS["backward"], "fa2_hopper_backward", "fa4", "ahead at 0 of 12 sizes, tied at 1"),
+    (load_results("backward_h200", "deterministic"), "fa2_hopper_backward", "fa2_tuned_backward", "ahead at 12 of 12"),
+])
+def test_a_kernel_is_ahead_where_chapters_11_to_16_say(record, name, against, words):
+    assert standing(gains(record, name, against)).startswith(words)
 
 
 def test_the_persistent_rung_is_behind_or_tied_at_most_sizes():
@@ -118,11 +116,6 @@ def test_against_cudnn_the_last_rung_is_behind_at_short_sequences_only(what):
     assert any(tied for _, _, tied in against) or what == "backward"
 
 
-def test_cudnn_is_ahead_of_chapter_11s_kernels():
-    against = gains(RECORDS["backward"], "fa2_triton_backward", "sdpa_cudnn")
-    assert all(ratio < 1 and not tied for _, ratio, tied in against)
-
-
 def test_only_the_last_kernel_is_faster_than_one_unit_after_the_other():
     """Chapter 16's proof from outside that exponentials and products overlap: less time than their sum."""
     matmul, exponentials = RECORDS["forward"]["ceilings"]["matmul_tflops"], 3.9
@@ -140,19 +133,6 @@ def test_no_unit_alone_takes_the_time_of_the_tma_rung():
     ms = {row["left_out"]: row["ms"] for row in run["rows"] if row["d"] == 128}
     assert 0.25 < 1 - ms["P V, and the copies of V"] / ms["nothing"] < 0.45
     assert 0.2 < 1 - ms["softmax"] / ms["nothing"] < 0.33
-
-
-def test_beside_flashattention_4():
-    """By the rule of every other claim: a tie is no lead. The chapter says it in these words, from the record."""
-    ahead = gains(load_results("forward_h200", "FlashAttention-4"), "fa2_hopper_forward", "fa4")
-    behind = gains(RECORDS["backward"], "fa2_hopper_backward", "fa4")
-    assert standing(ahead) == "ahead at 7 of 12 sizes, tied at 5, behind at 0"
-    assert standing(behind) == "ahead at 0 of 12 sizes, tied at 1, behind at 11"
-
-
-def test_turns_are_faster_than_two_passes_wherever_both_were_timed():
-    found = gains(load_results("backward_h200", "deterministic"), "fa2_hopper_backward", "fa2_tuned_backward")
-    assert standing(found) == "ahead at 12 of 12 sizes, tied at 0, behind at 0"
 
 
 def test_fp8_pays_at_long_sequences_and_never_twice():
@@ -212,6 +192,9 @@ def test_decode_steps_read_at_a_copys_rate_where_they_fill_the_card():
     assert len(full) > 15 and min(steps[size]["ms"] / paged[0][size] for size in full) > 0.97
     slowest = min(steps[size]["ms"] / paged[1][size] for size in full)
     assert slowest < 0.8, "four stages are too many where pages are looked up"
+    rows = [row for row in measured(load_results("decode_h200", "sweep")) if row["B"] == 32 and not row["paged"]]
+    best = max(rows, key=lambda row: row["tb_s"])
+    assert (best["tiles"], best["splits"]) == ([64, 4, 4], 1), "what decode_kernels.best_tiles says"
 
 
 def test_training_ends_where_chapter_15_says():
@@ -234,13 +217,6 @@ def test_training_ends_where_chapter_15_says():
     assert written[1024, 1, True, True]["tokens_s"] < 0.1 * written[1024, 1, True, True]["bound_tokens_s"]
 
 
-def test_flexattention_is_behind_cudnn_at_every_size():
-    """Chapter 16."""
-    rows = pick(load_results("forward_h200", "FlexAttention")["rows"], implementation="flex_attention")
-    flex = [row["vs_sdpa_cudnn"] for row in rows]
-    assert len(flex) == 12 and (round(min(flex), 2), round(max(flex), 2)) == (0.62, 0.88)
-
-
 def test_odd_sizes_and_types_as_chapter_16_says():
     def ratios(label, **wanted):
         rows = pick(measured(load_results("forward_h200", label)), **wanted)
@@ -248,31 +224,24 @@ def test_odd_sizes_and_types_as_chapter_16_says():
 
     assert ratios("float16", implementation="fa2_hopper_forward", d=128, causal=False)[16384] > 1.03
     assert ratios("d = 256", implementation="fa2_tma_forward", causal=False)[16384] < 0.7
+    flex = load_results("forward_h200", "FlexAttention")["rows"]
+    ratios = [row["vs_sdpa_cudnn"] for row in pick(flex, implementation="flex_attention")]
+    assert len(ratios) == 12 and (round(min(ratios), 2), round(max(ratios), 2)) == (0.62, 0.88)
     us = {row["call"]: row["us"] for row in load_results("launch_h200")["rows"]}
     before = {row["call"]: row["us"] for row in load_results("launch_h200", "checked each time")["rows"]}
     assert us["flash_attention"] < 2.5 * us["sdpa"] and us["flash_attention, compiled"] < 2.5 * us["sdpa, compiled"]
     assert before["flash_attention"] > 2 * us["flash_attention"], "most of it was looking"
+
     def hopper(what, label):
         rows = pick(load_results(f"{what}_h200", label)["rows"], implementation=f"fa2_hopper_{what}", d=128)
         return {(row["N"], row["causal"]): row["tflops"] for row in rows}
 
-    labels = "ragged", "shared heads", "TMA"
-    speed = {(what, label): hopper(what, label) for what, label in product(("forward", "backward"), labels)}
-    for what in ("forward", "backward"):
-        for causal in (False, True):
-            ragged, shared = speed[what, "ragged"], speed[what, "shared heads"]
-            assert ragged[4095, causal] > 0.95 * ragged[4096, causal]
-            assert shared[4096, causal] > 0.95 * speed[what, "TMA"][4096, causal]
+    for what, causal in product(("forward", "backward"), (False, True)):
+        ragged = hopper(what, "ragged")
+        assert ragged[4095, causal] > 0.95 * ragged[4096, causal]
+        assert hopper(what, "shared heads")[4096, causal] > 0.95 * hopper(what, "TMA")[4096, causal]
     before = hopper("backward", "shared heads, whole groups")
-    equal = speed["backward", "TMA"][4096, True]
-    assert 0.77 < before[4096, True] / equal < 0.81
-
-
-def test_four_stages_read_a_full_cards_caches_fastest():
-    """What operator/decode_kernels.py's best_tiles says, of contiguous caches; one program an SM."""
-    rows = [row for row in measured(load_results("decode_h200", "sweep")) if row["B"] == 32 and not row["paged"]]
-    best = max(rows, key=lambda row: row["tb_s"])
-    assert len(rows) > 100 and (best["tiles"], best["splits"]) == ([64, 4, 4], 1)
+    assert 0.77 < before[4096, True] / hopper("backward", "TMA")[4096, True] < 0.81
 
 
 def test_two_gpus_of_a_ring():

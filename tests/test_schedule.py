@@ -1,4 +1,5 @@
-"""The modelled units: what overlaps, what waits, what is read too early, who hangs."""
+"""The modelled units: what overlaps, what waits, what is read too early. Programs that take turns, and a pipeline that
+copies ahead, are exercises of chapter 12, with their mistakes: test_check_exercises.py."""
 
 import pytest
 
@@ -16,19 +17,6 @@ def test_four_steps_overlap(count):
     assert at_2 == {(unit, str(n)) for n, unit in enumerate(("multiply", "load B", "load A")) if n < count}
 
 
-def test_a_pipeline_overlaps_copies_with_work():
-    machine = Pipeline([3, 3, 3], [4, 4, 4], slots=2)
-    for n in range(2):
-        machine.start(n, n)
-    for n in range(3):
-        machine.wait(n % 2)
-        machine.compute(n % 2)
-        if n + 2 < 3:
-            machine.start(n + 2, n % 2)
-    assert machine.seen == [0, 1, 2] and machine.now == 3 + 3 * 4 and not machine.hung
-    assert sorted(machine.spans) == sorted(schedule.pipelined([3, 3, 3], [4, 4, 4], slots=2))
-
-
 def test_a_pipeline_shows_what_was_read_too_early():
     machine = Pipeline([3, 3], [1, 1], slots=1)
     machine.compute(0)
@@ -42,24 +30,6 @@ def test_a_pipeline_shows_what_was_read_too_early():
     waiting = Pipeline([1], [1], slots=2)
     waiting.wait(1)
     assert waiting.hung
-
-
-def consumer(me, rounds, first=0):
-    program = [("arrive", 0)] if me == first else []
-    for n in range(rounds):
-        program += [("sync", me), ("product", n), ("arrive", 1 - me), ("softmax", n)]
-    return program
-
-
-def test_consumers_that_take_turns_keep_the_tensor_cores_busy():
-    spans, hung = take_turns([consumer(c, 4) for c in (0, 1)], product=2, softmax=2)
-    products = sorted((span.start, span.end, span.unit[-1]) for span in spans if span.unit.startswith("tensor"))
-    assert products == [(2 * n, 2 * n + 2, str(n % 2)) for n in range(8)] and not hung
-    assert sorted(spans) == sorted(schedule.alternating(4, product=2, softmax=2))
-    free = [[step for n in range(4) for step in (("product", n), ("softmax", n))]] * 2
-    together, _ = take_turns(free, product=2, softmax=2)
-    assert finish(together) > finish(spans)
-    assert take_turns([consumer(c, 2, first=None) for c in (0, 1)], product=1, softmax=1) == ([], True)
 
 
 @pytest.mark.parametrize("call, words", [

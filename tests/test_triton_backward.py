@@ -1,41 +1,18 @@
-"""The backward kernels against float64, every address they touch, dropout's mask, and the compiled kernels."""
-
-import collections
+"""The backward kernels against float64, every address they touch, and dropout's mask."""
 
 import pytest
 import torch
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
-from flashlab import cost, ladder, oracle
+from flashlab import cost, oracle
 from flashlab.operator import pick
 from flashlab.oracle import attention, gradients, judge_gradients, max_error
-from flashlab.triton_mode import interpreted
-from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
-from test_triton_forward import (  # noqa: E402
-    CALLS,
-    DEVICE,
-    DTYPES,
-    EACH_CALL,
-    FAR,
-    LARGE,
-    LAYOUTS,
-    MASKS,
-    SIZES,
-    bf16,
-    bytes_moved,
-    far_apart,
-    fp16,
-    fp32,
-    guarded,
-    inputs,
-    interpreted_only,
-    stretched,
-    watched,
-)
+import test_triton_forward as forward_tests  # noqa: E402
+from test_triton_forward import CALLS, DEVICE, DTYPES, MASKS, bf16, fp16, fp32, inputs, stretched  # noqa: E402
 
-from flashlab.kernels import dropout, fa2_atomic_backward  # noqa: E402
+from flashlab.kernels import dropout  # noqa: E402
 from flashlab.kernels import fa2_backward as kernels  # noqa: E402
 from flashlab.kernels.dropout import dropout_keep_mask  # noqa: E402
 from flashlab.kernels.fa2 import fa2_triton_forward  # noqa: E402
@@ -74,7 +51,7 @@ def check_backward(Q, K, V, dO, *, kernel=KERNELS[0], causal=False, scale=None, 
 
 
 @EACH
-@EACH_CALL
+@forward_tests.EACH_CALL
 def test_every_kernel_is_right(kernel, call):
     """Fails if the split loop, the heads of a group, or the sum of dQ over key blocks are wrong in any of these."""
     sizes, how = CALLS[call]
@@ -91,7 +68,7 @@ def test_large_scores(seed, N, H, scale, causal):
     check_backward(*inputs(N, N, 64, 64, H_q=H, H_kv=H, seed=seed), scale=scale, causal=causal)
 
 
-@pytest.mark.parametrize("size, logits", [(size, 1) for size in SIZES] + [(size, 60) for size in LARGE], ids=str)
+@pytest.mark.parametrize("size, logits", [(size, 1) for size in forward_tests.SIZES] + [(size, 60) for size in forward_tests.LARGE], ids=str)
 @MASKS
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_within_the_error_bound(size, logits, causal, dtype):
@@ -113,22 +90,6 @@ def test_L_has_a_gradient(kernel, causal):
         torch.testing.assert_close(got.double(), truth, rtol=1e-4, atol=1e-5)
 
 
-def test_split_loops_change_no_bit():
-    """The masks that are left out are those that hide nothing; the order of the sums is that of whole tiles first."""
-    Q, K, V, dO = inputs(64, 64, 16, 16)
-    O, L = true_forward(Q, K, V)
-    both = [ladder.rung(name).function(Q, K, V, O, dO, L, B_r=16, B_c=16) for name in ("fa2_triton_backward", "fa2_split_backward")]
-    assert all(torch.equal(*pair) for pair in zip(*both, strict=True))
-
-
-@pytest.mark.skipif(interpreted(), reason="programs run one after the other there, in order")
-def test_dk_and_dv_of_the_atomic_kernel_keep_their_bits():
-    Q, K, V, dO = inputs(1000, 1000, 64, 64, bf16, 1, 4, 4)
-    O, L = attention(Q, K, V, dtype=fp32)
-    runs = [fa2_atomic_backward.fa2_atomic_backward(Q, K, V, O.to(bf16), dO, L) for _ in range(10)]
-    assert all(torch.equal(a, b) for run in runs for a, b in zip(run[1:], runs[0][1:], strict=True))
-
-
 @EACH
 def test_dS_fits_float16_where_the_gradients_do(kernel):
     """dP is 64 * 100 * 50: fails if dS is rounded to float16 before the scale, 1/8, brings it into its range."""
@@ -143,7 +104,6 @@ def test_dS_fits_float16_where_the_gradients_do(kernel):
 
 # ---- edges
 
-
 def test_a_row_without_a_visible_key_has_gradient_zero_and_gives_none():
     """Fails if exp2(S + inf) of a row whose L is -inf gets into dK or dV. 40 queries, 7 keys: 33 rows see none."""
     Q, K, V, dO = inputs(40, 7, 16, 16, fp16)
@@ -157,7 +117,10 @@ def test_a_row_without_a_visible_key_has_gradient_zero_and_gives_none():
 @pytest.mark.parametrize("B, N_q, N_k", [(1, 0, 5), (2, 5, 0), (1, 0, 0), (0, 5, 5)])
 @MASKS
 def test_nothing_to_attend_from_or_to(B, N_q, N_k, causal):
-    for grad in check_backward(*inputs(N_q, N_k, 16, 24, fp16, B=B), causal=causal):
+    tensors = inputs(N_q, N_k, 16, 24, fp16, B=B)
+    O, L = fa2_triton_forward(*tensors[:3], causal=causal)
+    assert (O == 0).all() and (L == -torch.inf).all() and O.shape == (B, 1, N_q, 24)
+    for grad in check_backward(*tensors, causal=causal):
         assert (grad == 0).all()
 
 
@@ -174,20 +137,12 @@ def test_nan_is_never_hidden(where, dtype):
     assert (dV if where != 2 else dK)[0, 0, 40].isnan().all()           # V does not enter dV
 
 
-def test_two_runs_give_the_same_bits_and_inputs_stay():
-    tensors = inputs(70, 70, 24, 24, fp16, H_q=4, H_kv=2)
-    copies = [T.clone() for T in tensors]
-    runs = [check_backward(*tensors, causal=True, B_r=16, B_c=32) for _ in range(2)]
-    assert all(torch.equal(*pair) for pair in zip(*runs, strict=True))
-    assert all(torch.equal(*pair) for pair in zip(tensors, copies, strict=True))
-
-
 @EACH
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", forward_tests.LAYOUTS)
 def test_strides(kernel, layout):
     """Sizes differ, and so do the strides: fails if one tensor is read by the strides of another."""
     tensors = inputs(33, 40, 24, 16, fp16, B=2, H_q=4, H_kv=2)
-    check_backward(*(LAYOUTS[layout](T) for T in tensors), kernel=kernel, causal=True, B_r=32, B_c=32)
+    check_backward(*(forward_tests.LAYOUTS[layout](T) for T in tensors), kernel=kernel, causal=True, B_r=32, B_c=32)
 
 
 def test_saved_tensors_need_not_be_contiguous():
@@ -199,6 +154,13 @@ def test_saved_tensors_need_not_be_contiguous():
 
 
 # ---- what the kernels touch
+
+def guarded(T):
+    """T as a view inside a larger storage of NaN, with a border on all sides."""
+    big = T.new_full([n + 2 for n in T.shape[:-1]] + [T.shape[-1] + 16], torch.nan)
+    view = big[tuple(slice(1, -1) for _ in T.shape[:-1])][..., 8:-8]
+    view.copy_(T)
+    return view
 
 
 @EACH
@@ -215,9 +177,9 @@ def test_nothing_outside_the_tensors_counts(kernel, causal):
     assert dK.isfinite().all() and dV.isfinite().all() and (dK[:, :, 5] == 0).all()
 
 
-@interpreted_only
+@forward_tests.interpreted_only
 @pytest.mark.parametrize("N_q, N_k, causal", [(50, 70, False), (50, 70, True), (70, 33, True), (64, 64, True)])
-def test_traffic_is_the_closed_form(monkeypatch, N_q, N_k, causal):
+def test_traffic_is_the_closed_form(N_q, N_k, causal):
     """Fails if a load or store goes astray, a gradient is written twice, or a hidden tile is loaded all the same."""
     Q, K, V, dO = (stretched(T, 1, 1, 2, 2) for T in inputs(N_q, N_k, 24, 40, fp16))
     O, L = true_forward(Q, K, V, causal=causal)
@@ -225,11 +187,7 @@ def test_traffic_is_the_closed_form(monkeypatch, N_q, N_k, causal):
     launches = kernels.launch(Q, K, V, O, dO, L, None, *grads.values(), causal=causal, scale=24**-0.5, B_r=32, B_c=16)
     rows = {name: launches[0][2][name] for name in ("L_log2", "D")}
     tensors = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, **rows, **grads}
-    moved = collections.Counter()
-    for kernel, grid, arguments in launches:
-        with watched(monkeypatch, **tensors) as seen:
-            kernel[grid](**arguments)
-        moved += bytes_moved(seen, tensors)
+    moved = forward_tests.bytes_moved(launches, tensors)
     expected = cost.fa2_backward_two_pass(N_q, N_k, 24, 40, B_r=32, B_c=16, causal=causal, element_size=2)
     in_base_2 = 4 * N_q                                # L is read and written once more, in base 2
     assert moved == {"load": expected.read + in_base_2, "store": expected.written + in_base_2}
@@ -240,85 +198,50 @@ def test_traffic_is_the_closed_form(monkeypatch, N_q, N_k, causal):
 def test_offsets_beyond_2_to_the_31(kernel, turn):
     """Fails (or crashes) if an offset is computed in 32 bits: last elements lie 2^31 elements or more from the first."""
     tensors = inputs(34, 34, 18, 18, fp16, B=3, H_q=3, H_kv=3)
-    apart = (far_apart(T, *FAR[(turn + n) % 4]) for n, T in enumerate(tensors))
+    apart = (forward_tests.far_apart(T, *forward_tests.FAR[(turn + n) % 4]) for n, T in enumerate(tensors))
     check_backward(*apart, kernel=kernel, causal=True, B_r=16, B_c=32)
 
 
-def test_one_grid_axis():
-    """Fails if batch or heads move to the y or z axis, which end at 65535."""
+def test_one_grid_axis_and_no_matrix():
+    """Fails if batch or heads move to the y or z axis, which end at 65535, or if memory of N x N numbers is asked for."""
     Q = torch.empty(3, 70_000, 65, 16, device="meta")
     launches = kernels.launch(Q, Q, Q, Q, Q, Q[..., 0], None, Q, Q, Q, causal=False, scale=1.0, B_r=16, B_c=16)
     assert [grid for _, grid, _ in launches] == [(3 * 70_000 * 3,), (3 * 70_000 * 5,), (3 * 70_000 * 5,)]
-
-
-@pytest.mark.skipif(interpreted(), reason="asks the GPU's allocator; test_backward.py asks the memory model")
-def test_peak_memory_of_forward_and_backward_grows_linearly():
-    def extra(N):
-        Q, K, V, dO = inputs(N, N, 64, 64, fp16, H_q=4, H_kv=4)
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        O, L = fa2_triton_forward(Q, K, V)
-        fa2_triton_backward(Q, K, V, O, dO, L)
-        return torch.cuda.max_memory_allocated() - before
-
-    extra(256)
-    assert 3.8 < extra(16384) / extra(4096) < 4.2
+    assert fa2.launch(Q, Q, Q, Q, Q[..., 0], causal=False, scale=1.0, B_r=16)[0] == (3 * 70_000 * 5,)
+    given = [T for _, _, arguments in launches for T in arguments.values() if isinstance(T, torch.Tensor)]
+    assert max(T.numel() for T in given) == Q.numel()
 
 
 # ---- dropout
 
-
-def mask_of_forward(N_q, N_k, H, p, seed, **tiles):
-    """With Q = 0 every weight is 1 / N_k; with V the identity O is P itself: the mask, read off the kernel's output."""
-    Q, K = torch.zeros(2, H, N_q, 16, device=DEVICE), torch.zeros(2, H, N_k, 16, device=DEVICE)
-    V = torch.eye(N_k, device=DEVICE).expand(2, H, N_k, N_k)
-    O, L = fa2_triton_forward(Q, K, V, dropout_p=p, seed=seed, **tiles)
-    assert max_error(L, torch.full_like(L, N_k).log().double()) < 1e-5      # dropout leaves the softmax itself alone
-    assert ((O == 0) | ((O - 1 / N_k / (1 - p)).abs() < 1e-6)).all()
-    return O > 0
-
-
-def mask_of_backward(N_q, N_k, H, p, seed, **tiles):
-    """The same for dV = P^T dO, with dO the identity."""
-    Q, K, V = (torch.zeros(2, H, N, d, device=DEVICE) for N, d in ((N_q, 16), (N_k, 16), (N_k, N_q)))
-    dO = torch.eye(N_q, device=DEVICE).expand(2, H, N_q, N_q)
-    O, L = torch.zeros(2, H, N_q, N_q, device=DEVICE), torch.full((2, H, N_q), N_k, device=DEVICE).log()
-    return fa2_triton_backward(Q, K, V, O, dO, L, dropout_p=p, seed=seed, **tiles)[2].mT > 0
-
-
-@pytest.mark.parametrize("seed", [0, 1, -5, 2**40 + 3])
-def test_every_kernel_and_every_tile_size_draws_the_same_mask(seed):
-    seed_there = torch.tensor(seed, device=DEVICE)
-    expected = dropout_keep_mask(2, 2, 40, 50, 0.3, seed).to(DEVICE)
-    for tiles in ({"B_r": 16, "B_c": 32}, {"B_r": 64, "B_c": 16}):
-        assert torch.equal(mask_of_forward(40, 50, 2, 0.3, seed_there, **tiles), expected)
-        assert torch.equal(mask_of_backward(40, 50, 2, 0.3, seed_there, **tiles), expected)
-
-
+@pytest.mark.parametrize("seed, B_r, B_c", [(0, 16, 32), (12, 32, 16), (-5, 32, 32), (2**40 + 3, 16, 16)])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @MASKS
-def test_dropout_within_the_error_bound(dtype, causal):
-    Q, K, V, dO = inputs(70, 50, 24, 40, dtype, B=2, H_q=4, H_kv=2)
-    seed = torch.tensor(12, device=DEVICE)
-    mask = {"dropout_p": 0.2, "keep": dropout_keep_mask(2, 4, 70, 50, 0.2, seed).to(DEVICE)}
+def test_dropout_within_the_error_bound(dtype, causal, seed, B_r, B_c):
+    """Fails if forward, backward or other tiles draw another mask than dropout_keep_mask says: each weight counts."""
+    Q, K, V, dO = inputs(40, 35, 24, 40, dtype, B=2, H_q=2, H_kv=1)
+    mask = {"dropout_p": 0.2, "keep": dropout_keep_mask(2, 2, 40, 35, 0.2, seed).to(DEVICE)}
+    options = {"causal": causal, "dropout_p": 0.2, "seed": torch.tensor(seed, device=DEVICE), "B_r": B_r, "B_c": B_c}
     O, L = true_forward(Q, K, V, causal=causal, **mask)
-    grads = fa2_triton_backward(Q, K, V, O, dO, L, causal=causal, dropout_p=0.2, seed=seed, B_r=32, B_c=32)
+    found, found_L = fa2_triton_forward(Q, K, V, **options)
+    assert max_error(found, O.double()) < 4 * torch.finfo(dtype).eps * O.abs().max()
+    torch.testing.assert_close(found_L, L, rtol=1e-4, atol=1e-4)                  # dropout leaves the softmax itself alone
+    grads = fa2_triton_backward(Q, K, V, O, dO, L, **options)
     assert judge_gradients(*grads, Q, K, V, dO, causal=causal, **mask).ok
-    other = fa2_triton_backward(Q, K, V, O, dO, L, causal=causal, dropout_p=0.2, seed=seed + 1, B_r=32, B_c=32)
-    assert not judge_gradients(*other, Q, K, V, dO, causal=causal, **mask).ok
 
 
-@pytest.mark.parametrize("kernel", pick.BACKWARD_KERNELS[:2], ids=lambda kernel: kernel.name)
-def test_dropout_of_nearly_all_weights(kernel):
-    """Fails if a weight over 1 - p is rounded to float16, which holds nothing beyond 65504, before it meets dO."""
+@pytest.mark.parametrize("forward, backward", list(zip(pick.KERNELS[:2], pick.BACKWARD_KERNELS[:2], strict=True)))
+def test_dropout_of_nearly_all_weights(forward, backward):
+    """Fails if a weight over 1 - p, 100000 here, is rounded to float16, which holds nothing beyond 65504."""
     Q, K, V, dO = inputs(1, 64, 16, 16, fp16)
     p, seed = 0.99999, next(s for s in range(10**5) if dropout_keep_mask(1, 1, 1, 64, 0.99999, s).any())
     mask = {"dropout_p": p, "keep": dropout_keep_mask(1, 1, 1, 64, p, seed).to(DEVICE)}
     K = (K * 0).masked_fill(mask["keep"][:, :, 0, :, None], 4)                    # the weight that stays is nearly 1
     Q, V, dO = Q * 0 + 4, V / 1000, dO / 1000
+    options = {"dropout_p": p, "seed": torch.tensor(seed, device=DEVICE)}
     O, L = true_forward(Q, K, V, **mask)
-    grads = kernel.function(Q, K, V, O, dO, L, dropout_p=p, seed=torch.tensor(seed, device=DEVICE))
+    assert max_error(forward.function(Q, K, V, **options)[0], O.double()) < 2e-3 * O.abs().max()
+    grads = backward.function(Q, K, V, O, dO, L, **options)
     verdict = judge_gradients(*grads, Q, K, V, dO, **mask)
     assert all(grad.isfinite().all() for grad in grads) and verdict.ok, str(verdict)
 
@@ -337,14 +260,6 @@ def test_the_mask_has_the_right_rate_everywhere_and_neighbours_are_independent(p
         assert abs((x * y).mean()) < 5 / x.numel() ** 0.5
 
 
-def test_positions_beyond_2_to_the_32_have_masks_of_their_own():
-    """The last head of 2^33 weights against the first: fails if the counter's high word is lost."""
-    low = torch.arange(4096)
-    draw = lambda high: dropout._philox([low, torch.full_like(low, high), *torch.zeros(2, 4096, dtype=torch.int64)], [7, 0])
-    assert not torch.equal(draw(0), draw(1))
-    assert len(set(draw(0).tolist()) & set(draw(1).tolist())) < 5
-
-
 def test_philox_is_the_published_one():
     """Known answers of Philox4x32-10, Random123's test vectors."""
     words = lambda *values: [torch.tensor(value) for value in values]
@@ -352,63 +267,12 @@ def test_philox_is_the_published_one():
     assert dropout._philox(words(0, 0, 0, 0), [0, 0]) == 0x6627E8D5
     assert dropout._philox(words(ones, ones, ones, ones), [ones, ones]) == 0x408F276D
     assert dropout._philox(words(0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), [0xA4093822, 0x299F31D0]) == 0xD16CFE09
-
-
-# ---- compiled for GPUs that need not be here
-
-
-def jobs(arch, d, causal, dtype=bf16, dropout_p=0.0, H_kv=16):
-    """The two large kernels as fa2_triton_backward would launch them for 16 heads of 4096 tokens."""
-    X, X_kv = (torch.empty(1, H, 4096, d, dtype=dtype, device="meta") for H in (16, H_kv))
-    L = torch.empty(1, 16, 4096, device="meta")
-    seed = torch.empty((), dtype=torch.int64, device="meta") if dropout_p else None
-    options = {"causal": causal, "scale": d**-0.5, "dropout_p": dropout_p, "seed": seed}
-    launches = kernels.launch(X, X_kv, X_kv, X, X, L, None, X, X_kv, X_kv, **options)
-    return [(kernel, arguments, arch) for kernel, _, arguments in launches[1:]]
-
-
-CASES = {
-    "H100 d 64": (90, 64, False), "H100 d 128": (90, 128, False), "H100 d 256 causal": (90, 256, True),
-    "H100 d 128 grouped heads": (90, 128, True, bf16, 0.0, 4),
-    "H100 d 128 dropout": (90, 128, True, bf16, 0.1), "H100 d 128 float32": (90, 128, True, fp32),
-    "A100 d 128": (80, 128, True), "B200 d 128": (100, 128, True),
-}
-
-
-@pytest.fixture(scope="module")
-def compiled():
-    """All in one process: starting one takes longer than compiling a kernel."""
-    pairs = [jobs(*case) for case in CASES.values()]
-    results = compile_all([job for pair in pairs for job in pair])
-    return {name: results[2 * n:2 * n + 2] for n, name in enumerate(CASES)}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_what_the_compiler_made_of_it(compiled, name):
-    """Fails if a change to a kernel or its tiles loses the tensor cores or the pipelined loads, or spills registers."""
-    instruction = {80: "mma.sync", 90: "wgmma.mma_async", 100: "tcgen05.mma"}[CASES[name][0]]
-    for result in compiled[name]:
-        assert (instruction in result.ptx) == ("float32" not in name)
-        assert "cp.async" in result.ptx                # the next tiles arrive while these are computed
-        assert result.shared_bytes <= SHARED_LIMIT[result.arch]
-        assert not result.warnings                     # ptxas says here when wgmma is serialised
-        if result.arch == 90:
-            assert result.spills == 0
-
-
-def test_a_4090_has_room_for_the_tiles():
-    """99 KiB of shared memory: compiled for an A100, which has the same tensor cores and copies, and more room."""
-    todo = []
-    for d, dtype in ((64, bf16), (128, bf16), (256, bf16), (256, fp32)):
-        both = kernels.best_tiles(d, dtype, small=True)
-        for (kernel, arguments, arch), (B_r, B_c, num_warps, num_stages) in zip(jobs(80, d, True, dtype), both, strict=True):
-            tiles = {"B_r": B_r, "B_c": B_c, "num_warps": num_warps, "num_stages": num_stages}
-            todo.append((kernel, arguments | tiles, arch))
-    assert max(result.shared_bytes for result in compile_all(todo)) <= 99 * 1024
+    low = torch.arange(4096)                           # positions beyond 2^32: the counter's high word counts
+    draw = lambda high: dropout._philox([low, torch.full_like(low, high), *torch.zeros(2, 4096, dtype=torch.int64)], [7, 0])
+    assert len(set(draw(0).tolist()) & set(draw(1).tolist())) < 5
 
 
 # ---- refusals
-
 
 def test_bad_arguments_are_named():
     Q, K, V, dO = inputs(6, 8, 4, 3)

@@ -1,7 +1,6 @@
 """The forward kernels against float64, and every address of the first one: compiled on a GPU, else interpreted."""
 
 import collections
-import contextlib
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ import flashlab  # noqa: F401   before triton: it decides whether kernels are in
 from flashlab import cost, ladder
 from flashlab.oracle import judge
 from flashlab.triton_mode import interpreted
+from flashlab_course.lesson.accesses import touched
 
 fa2 = pytest.importorskip("flashlab.kernels.fa2", reason="triton is not installed (it exists for Linux only)")
 fa2_triton_forward = fa2.fa2_triton_forward
@@ -119,13 +119,6 @@ def test_strides(layout):
     check_forward(Q, K, V, causal=True, B_r=32, B_c=32)
 
 
-@pytest.mark.parametrize("B, N_q, N_k", [(1, 0, 5), (2, 5, 0), (1, 0, 0), (0, 5, 5)])
-@MASKS
-def test_nothing_to_attend_from_or_to(B, N_q, N_k, causal):
-    O, L = check_forward(*inputs(N_q, N_k, 16, 24, fp16, B=B)[:3], causal=causal)
-    assert (O == 0).all() and (L == -torch.inf).all()
-
-
 @pytest.mark.parametrize("where", ["K", "V"])
 @MASKS
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -146,99 +139,32 @@ def test_nan_reaches_the_rows_that_see_it(where, causal, dtype):
 
 # ---- what the kernel touches
 
-
-def guarded(T):
-    """T as a view inside a larger storage of NaN, with a border on all sides."""
-    big = T.new_full([n + 2 for n in T.shape[:-1]] + [T.shape[-1] + 16], torch.nan)
-    view = big[tuple(slice(1, -1) for _ in T.shape[:-1])][..., 8:-8]
-    view.copy_(T)
-    return view
-
-
-@MASKS
-def test_nothing_outside_the_tensors_counts(causal):
-    """Fails if a value from beyond a row's or a tensor's end gets into the result: it would be NaN."""
-    Q, K, V, _ = inputs(50, 70, 24, 40, fp16, B=2, H_q=2, H_kv=1)
-    check_forward(guarded(Q), guarded(K), guarded(V), causal=causal, B_r=32, B_c=32)
-
-
-def test_outputs_are_written_whole_and_nothing_else_is():
-    """Fails if a store misses an element (-77 stays inside) or hits a neighbour (-77 is gone outside)."""
-    Q, K, V, _ = inputs(50, 70, 24, 40, fp16, B=2, H_q=2, H_kv=1)
-    sizes, border = {"O": 2 * 2 * 50 * 40, "L": 2 * 2 * 50}, 4096
-    flat = {name: torch.full((n + 2 * border,), -77.0, device=DEVICE) for name, n in sizes.items()}
-    flat["O"] = flat["O"].half()
-    O, L = flat["O"][border:-border].view(2, 2, 50, 40), flat["L"][border:-border].view(2, 2, 50)
-    grid, arguments = fa2.launch(Q, K, V, O, L, causal=True, scale=24**-0.5, B_r=32, B_c=32)
-    fa2.fa2_forward_kernel[grid](**arguments)
-    assert judge(O, L, Q, K, V, causal=True).ok
-    for T in flat.values():
-        assert (T[:border] == -77).all() and (T[-border:] == -77).all() and not (T[border:-border] == -77).any()
-
-
-@contextlib.contextmanager
-def watched(monkeypatch, **tensors):
-    """Count the interpreter's loads and stores: (tensor, "load" or "store") -> Counter of byte addresses from its start."""
-    interpreter = pytest.importorskip("triton.runtime.interpreter")
-    real, seen = interpreter._interpreter, collections.defaultdict(collections.Counter)
-
-    class Watch:
-        def load(self, pointers, mask, other, dtype):
-            self.note("load", pointers[mask])
-            return real.load(pointers, mask, other, dtype)
-
-        def store(self, pointers, values, mask):
-            self.note("store", pointers[mask])
-            return real.store(pointers, values, mask)
-
-        def note(self, what, addresses):
-            for address in addresses.tolist():
-                name, offset = min(((n, address - T.data_ptr()) for n, T in tensors.items()), key=lambda x: (x[1] < 0, x[1]))
-                seen[name, what][offset] += 1
-
-        def __getattr__(self, name):
-            return getattr(real, name)
-
-    monkeypatch.setattr(interpreter, "_interpreter", Watch())
-    yield seen
-    monkeypatch.undo()
-
-
-def elements(T):
-    """Byte offsets of T's elements from its first one."""
-    offsets = torch.zeros(T.shape, dtype=torch.int64)
-    for axis, (n, stride) in enumerate(zip(T.shape, T.stride(), strict=True)):
-        offsets += (torch.arange(n) * stride).view([-1 if a == axis else 1 for a in range(T.ndim)])
-    return set((offsets * T.element_size()).flatten().tolist())
-
-
-def bytes_moved(seen, tensors):
+def bytes_moved(launches, tensors):
     """{"load": bytes, "store": bytes}, after a look at each address: no element outside, each output written once."""
     moved = collections.Counter()
-    for (name, what), counter in seen.items():
-        assert set(counter) <= elements(tensors[name]), f"{what} outside {name}"
-        if what == "store":
-            assert set(counter) == elements(tensors[name]) and set(counter.values()) == {1}, f"{name} not written once"
-        moved[what] += counter.total() * tensors[name].element_size()
+    for kernel, grid, arguments in launches:
+        seen = touched(lambda: kernel[grid](**arguments))
+        for access in seen.accesses:
+            assert not seen.strays(access).any(), f"{access.kind} outside {access.tensor}"
+            moved[access.kind] += int(access.mask.sum()) * tensors[access.tensor].element_size()
+        for name in seen.tensors:
+            assert seen.kind(name) != "store" or (seen.times(name) == 1).all(), f"{name} not written once"
     return moved
 
 
 @interpreted_only
 @pytest.mark.parametrize("N_q, N_k, causal", [(50, 70, False), (50, 70, True), (70, 33, True), (64, 64, True)])
-def test_traffic_is_the_closed_form_of_fa2(monkeypatch, N_q, N_k, causal):
+def test_traffic_is_the_closed_form_of_fa2(N_q, N_k, causal):
     """Fails if a load or store goes astray, an output is written twice, or a hidden tile is loaded all the same."""
     Q, K, V, _ = (stretched(T, 1, 1, 2, 2) for T in inputs(N_q, N_k, 24, 40, fp16))
     O, L = torch.empty(1, 1, N_q, 40, dtype=fp16), torch.empty(1, 1, N_q)
     grid, arguments = fa2.launch(Q, K, V, O, L, causal=causal, scale=1.0, B_r=32, B_c=16)
-    with watched(monkeypatch, Q=Q, K=K, V=V, O=O, L=L) as seen:
-        fa2.fa2_forward_kernel[grid](**arguments)
-    moved = bytes_moved(seen, {"Q": Q, "K": K, "V": V, "O": O, "L": L})
+    moved = bytes_moved([(fa2.KERNEL, grid, arguments)], {"Q": Q, "K": K, "V": V, "O": O, "L": L})
     expected = cost.fa2_forward(N_q, N_k, 24, 40, B_r=32, B_c=16, causal=causal, element_size=2)
     assert moved == {"load": expected.read, "store": expected.written}
 
 
 # ---- more than 2^31 elements: memory that is never touched is never allocated, so the CPU can test it too
-
 
 def far_apart(T, axis, step):
     """T's values, `step` elements apart along one axis. At most the touched pages take up memory."""
@@ -280,17 +206,10 @@ def test_output_offsets_beyond_2_to_the_31():
     assert judge(O[:, :, last], L[:, :, last], Q.expand(-1, -1, 9, -1), K, V, scale=0.25).ok
 
 
-def test_one_grid_axis():
-    """Fails if batch or heads move to the y or z axis, which end at 65535."""
-    Q = torch.empty(3, 70_000, 65, 16, device="meta")
-    grid, arguments = fa2.launch(Q, Q, Q, Q, Q[..., 0], causal=False, scale=1.0, B_r=16)
-    assert grid == (3 * 70_000 * 5,)
-
-
 # ---- refusals
 
-
 X = torch.zeros(1, 1, 8, 16, device=DEVICE)
+ELSEWHERE = torch.empty(1, 1, 8, 16, device="meta" if interpreted() else "cpu")
 REFUSED = [         # by the kernels alone: what they share with the PyTorch rungs is refused in test_rungs.py
     ({"Q": X[0]}, ValueError, r"Q must have 4 dimensions \(B, H, N, d\), got a float32 tensor of shape"),
     (dict.fromkeys("QKV", X.double()), TypeError, "Q must be one of float16, bfloat16, float32"),
@@ -299,6 +218,7 @@ REFUSED = [         # by the kernels alone: what they share with the PyTorch run
      "Q must have a multiple of K's heads, at least one, got H_q = 3 and H_kv = 2"),
     ({"B_r": 48}, ValueError, "B_r must be a power of two >= 16, got 48"),
     ({"B_c": 16.0}, TypeError, "B_c must be an integer >= 1, got 16.0"),
+    (dict.fromkeys("QKV", ELSEWHERE), ValueError, "Q, K, V must be on (the CPU|a GPU).*TRITON_INTERPRET.*got a float32 tensor"),
 ]
 
 
@@ -306,9 +226,3 @@ def test_bad_input_is_named():
     for changes, error, words in REFUSED:
         with pytest.raises(error, match=words):
             fa2_triton_forward(**{"Q": X, "K": X, "V": X} | changes)
-
-
-def test_tensors_must_be_where_the_kernel_runs():
-    elsewhere = torch.empty(1, 1, 8, 16, device="meta" if interpreted() else "cpu")
-    with pytest.raises(ValueError, match="Q, K, V must be on (the CPU|a GPU).*TRITON_INTERPRET.*got a float32 tensor"):
-        fa2_triton_forward(elsewhere, elsewhere, elsewhere)

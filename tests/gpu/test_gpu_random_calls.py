@@ -40,11 +40,7 @@ def test_random_decode_calls_on_a_gpu():
 @pytest.mark.parametrize("number", range(0, 12 * 37, 37))
 def test_a_random_call_is_right(number):
     assert wrong(number, "cpu", "torch", longest=60) is None
-
-
-@pytest.mark.parametrize("number", range(6))
-def test_a_random_decode_call_is_right(number):
-    assert DecodeCall(number, longest=300).wrong("cpu", "torch") is None
+    assert number > 200 or DecodeCall(number, longest=300).wrong("cpu", "torch") is None
 
 
 @pytest.mark.skipif(import_triton() is None, reason="triton is not installed (it exists for Linux only)")
@@ -53,25 +49,6 @@ def test_the_decode_kernels_take_a_random_call():
     call = DecodeCall(1, longest=90)
     call.lengths = call.lengths[:2]
     assert call.wrong("cpu", "triton") is None
-
-
-def test_calls_are_the_same_each_time_and_of_every_kind():
-    assert random_call(7) == random_call(7) and str(DecodeCall(7)) == str(DecodeCall(7))
-    drawn = [random_call(number) for number in range(2000)]
-    for name, kinds in (("dtype", 3), ("causal", 2), ("layout", 3)):
-        assert len({getattr(call, name) for call, _ in drawn}) == kinds
-    assert {call.window is None for call, _ in drawn} == {call.lengths is None for call, _ in drawn} == {True, False}
-    assert {deterministic for _, deterministic in drawn} == {True, False}
-    decoding = [DecodeCall(number) for number in range(200)]
-    kinds = {"dtype": 3, "N_q": 4, "group": 3, "append": 2, "page_size": 5, "window": 3, "splits": 5}
-    assert {name: len({getattr(call, name) for call in decoding}) for name in kinds} == kinds
-    assert all(0 <= length <= call.N_max - call.N_q * call.append for call in decoding for length in call.lengths)
-
-
-def test_tensors_lie_in_the_middle_of_NaN():
-    call, _ = random_call(0)
-    Q = call._replace(B=1).guarded(torch.Generator().manual_seed(0), 2, 5, 16)
-    assert Q.isfinite().all() and Q._base.isnan().sum() == Q._base.numel() - Q.numel() > 0
 
 
 def test_a_wrong_call_is_found(monkeypatch):
