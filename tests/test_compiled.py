@@ -13,7 +13,7 @@ from flashlab_course.compiler.layouts import layouts
 
 triton = pytest.importorskip("triton", reason="triton is not installed (it exists for Linux only)")
 
-from flashlab.kernels import fa2, fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma
+from flashlab.kernels import fa2, fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma  # noqa: E402
 from flashlab.kernels.tuning import Tiles  # noqa: E402
 from flashlab.operator import hopper_forward, windows  # noqa: E402
 from flashlab_course.gpu import matmul, row_softmax  # noqa: E402
