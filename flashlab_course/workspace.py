@@ -41,10 +41,9 @@ def _renew_exercise(name):
         return ""
     merged, clean = _merged(mine, old, new)
     kept = "" if clean else f"; as it was: {source.set_aside(path, 'mine').name}"
-    stubs.write(name)
+    stubs.write(name, merged)
     if merged is None:
         return f"{path.name}: the new stub, for it has changed where you wrote{kept}"
-    source.put(path, merged)
     return f"{path.name}: your lines in the new stub{kept}"
 
 

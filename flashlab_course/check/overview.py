@@ -4,7 +4,7 @@ import difflib
 import html
 from dataclasses import dataclass
 
-from flashlab_course.check import form, progress, source, stubs
+from flashlab_course.check import form, progress, stubs
 from flashlab_course.check.loading import Unusable
 from flashlab_course.check.report import AMBER, GREEN, panel
 from flashlab_course.check.source import MY

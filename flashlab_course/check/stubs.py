@@ -17,6 +17,8 @@ def present(name):
         return source.exercise_path(name).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
+    except OSError:                                    # a folder of that name, say: a check tells
+        return ""
 
 
 def begun(name, text):
@@ -40,10 +42,10 @@ def written_path(name):
     return source.root() / source.MY / ".stubs" / f"{name}.py"
 
 
-def write(name):
-    """Put the stub in its place."""
-    for path in (source.exercise_path(name), written_path(name)):
-        source.put(path, stub(name))
+def write(name, text=None):
+    """Put the stub in its place, or a text that was made from it."""
+    source.put(source.exercise_path(name), text or stub(name))
+    source.put(written_path(name), stub(name))
 
 
 def fresh_root(folder):
