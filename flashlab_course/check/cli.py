@@ -38,7 +38,9 @@ def main(argv=None):
 def _run(way, names, one_each):
     if way == "solutions":
         return show_solutions(names)
-    if way == "watch" and len(names) < 2:
+    if way == "watch":
+        if len(names) > 1:
+            raise source.SourceError(f"--watch takes one exercise: {', '.join(names)}?")
         return watch(*names or [overview.Overview.now().next])
     if way is None and not one_each:
         return show_overview(names)
@@ -100,7 +102,8 @@ def reset(names):
                 kept.replace(path)
             print(f"{source.shown_path(name)} stays as it is: {error.strerror or error}")
             return 1
-        print(f"your version is kept as {kept.name}\n" * bool(kept), end="")
+        if kept:
+            print(f"your version is kept as {kept.name}")
         lost = progress.update(name, passed=False, hints=0, file="")
         print(f"{source.shown_path(name)} is the stub again{lost and f'; {lost}'}")
     return 0

@@ -6,7 +6,6 @@
     run_case("ex06_fa2_inner_loop", "two key blocks", fa2_program)["O"]
 """
 
-import contextlib
 import pdb
 
 import torch
@@ -68,13 +67,12 @@ def step(report, fn=None):
     case = next((case for case in report.cases if case.passed is False), report.cases[0])
     print(f"\nThe case “{case.name}” once more, in this process, with nothing around it that limits or guards it.\n"
           "n: next line · s: step into a call · p x: print x · u, d: up and down the stack · c: go on · q: leave")
-    with contextlib.suppress(pdb.bdb.BdbQuit):
-        try:
-            stepper = Stepper(source.inner(fn).__code__)
-            print(f"It returned {stepper.runcall(run_case, report.exercise, case.name, fn)}"[:2000])
-        except Exception as error:
-            print(f"It raised {type(error).__name__}: {error}")
-            pdb.post_mortem(runner.unwrapped(error).__traceback__)
+    try:
+        run = lambda: print(f"It returned {run_case(report.exercise, case.name, fn)}"[:2000])
+        Stepper(source.inner(fn).__code__).runcall(run)
+    except Exception as error:
+        print(f"It raised {type(error).__name__}: {error}")
+        pdb.post_mortem(runner.unwrapped(error).__traceback__)
 
 
 def lines(exercise, case):
