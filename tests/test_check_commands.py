@@ -202,8 +202,8 @@ def test_reset_restores_the_stub_and_keeps_the_learners_version(sandbox, capsys)
     (["--reset", ""], "There is no exercise ''."),
     (["--reset"], "--reset needs the name of an exercise: ex00_score_tile?"),
     (["--reset", "ex03"], "--reset needs the name of an exercise: ex03_safe_softmax, "),
-    (["--watch", NAME, SOFTMAX], f"--watch takes one exercise: {NAME}, {SOFTMAX}?"),
-    (["--watch", "ex03"], "--watch takes one exercise: ex03_safe_softmax, "),
+    (["--watch", NAME, SOFTMAX], f"--watch needs the name of an exercise: {NAME}, {SOFTMAX}?"),
+    (["--watch", "ex03"], "--watch needs the name of an exercise: ex03_safe_softmax, "),
 ])
 def test_what_is_not_clear_is_refused_and_nothing_is_reset(sandbox, argv, words, capsys):
     solve(NAME)

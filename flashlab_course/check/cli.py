@@ -38,13 +38,11 @@ def main(argv=None):
 def _run(way, names, one_each):
     if way == "solutions":
         return show_solutions(names)
-    if way == "watch":
-        if len(names) > 1:
-            raise source.SourceError(f"--watch takes one exercise: {', '.join(names)}?")
+    if way == "watch" and len(names) < 2:
         return watch(*names or [overview.Overview.now().next])
     if way is None and not one_each:
         return show_overview(names)
-    if not one_each:
+    if not one_each or way == "watch":
         raise source.SourceError(f"--{way} needs the name of an exercise: {', '.join(names) or form.names()[0]}?")
     if way == "reset":
         return reset(names)

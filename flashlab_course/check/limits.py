@@ -13,8 +13,6 @@ import warnings
 
 import torch
 
-from flashlab.torch_internals import filled_with_nan
-
 TICK = 0.05                    # seconds between two TimeUps: an `except:` in a loop swallows them
 GRACE = 1.5                    # seconds beyond a deadline before the process is ended
 BETWEEN = 60                   # seconds that the checker itself may take between two runs: a __del__ can hang there
@@ -34,17 +32,6 @@ def _end_process_after(seconds):
             faulthandler.dump_traceback_later(seconds, exit=True, file=last_words)
 
 
-@contextlib.contextmanager
-def _settings_kept():
-    """Code may leave other settings behind than those that the checker computes with, and the next case."""
-    dtype, device = torch.get_default_dtype(), torch.get_default_device()
-    with torch.set_grad_enabled(torch.is_grad_enabled()), filled_with_nan():
-        yield
-    torch.set_default_dtype(dtype)
-    if torch.get_default_device() != device:           # to set one is to watch each operation from then on
-        torch.set_default_device(None)
-
-
 def caught(body, seconds, sink):
     """What body() raised within its limits, whatever that is; None if nothing. What it prints goes to the sink.
 
@@ -58,8 +45,8 @@ def caught(body, seconds, sink):
             rings.append(True)
             raise TimeUp
 
-    with (_settings_kept(), warnings.catch_warnings(), contextlib.redirect_stdout(sink),
-          contextlib.redirect_stderr(sink)):
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
         warnings.simplefilter("ignore")
         _end_process_after(seconds + GRACE)
         if alarms:
@@ -76,6 +63,9 @@ def caught(body, seconds, sink):
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, old)
         _end_process_after(BETWEEN)
+    torch.set_default_dtype(dtype)                     # with which the checker computes, and the next case
+    if torch.get_default_device() != device:           # to set one slows down every operation
+        torch.set_default_device(None)
     # it may have caught TimeUp, and raised something else
     return TimeUp() if rings and not isinstance(raised, TimeUp) else raised
 

@@ -12,14 +12,9 @@ NEW = {"passed": False, "tries": 0, "hints": 0, "mistake": "",    # the mistake 
 
 
 def load(file):
-    """The dict in a JSON file of my/; {} for one that is missing or cannot be read."""
-    return _read(source.root() / source.MY / file) or {}
-
-
-def _read(path):
-    """The dict in a JSON file, {} if there is none; None if the file holds anything else."""
+    """The dict in a JSON file of my/, {} if there is no file; None if it holds anything else."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads((source.root() / source.MY / file).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError):
@@ -36,7 +31,7 @@ def change(file, make):
     try:
         path.parent.mkdir(exist_ok=True)
         with _alone(path.parent):
-            if (found := _read(path)) is None:
+            if (found := load(file)) is None:
                 kept = source.set_aside(path, "broken")
                 said = f"{path} could not be read. It is kept as {kept.name}, and a new one begins"
             source.put(path, json.dumps(make(found or {}), indent=1))
@@ -57,17 +52,14 @@ def _alone(folder):
         yield
 
 
-def of(name):
-    """{"passed": bool, "tries": int, "hints": int, "mistake": str, "file": str} of an exercise."""
-    return _whole(load(FILE).get(name))
-
-
-def _whole(kept):
-    """What is kept of an exercise, as far as it is of the right types."""
+def of(name, found=None):
+    """{"passed": bool, "tries": int, "hints": int, "mistake": str, "file": str} of an exercise, as in NEW where it is
+    of another type. found: what the file holds, if that is known"""
+    kept = (found or load(FILE) or {}).get(name)
     kept = kept if isinstance(kept, dict) else {}
     return {key: kept[key] if type(kept.get(key)) is type(new) else new for key, new in NEW.items()}
 
 
 def update(name, **changes):
     """Change what is kept of one exercise. Returns as `change`."""
-    return change(FILE, lambda found: found | {name: _whole(found.get(name)) | changes})
+    return change(FILE, lambda found: found | {name: of(name, found) | changes})
