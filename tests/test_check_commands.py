@@ -246,7 +246,8 @@ def test_watching_checks_what_is_saved_and_goes_on_after_a_pass(sandbox, capsys,
         source.exercise_path(name).write_text(text, encoding="utf-8")
 
     solution = source.solution_path(name).read_text(encoding="utf-8")
-    rounds(monkeypatch, lambda: put(solution.replace("return", "return 1,")), lambda: None, lambda: put(solution))
+    nothing = lambda: None
+    rounds(monkeypatch, lambda: put(solution.replace("return", "return 1,")), nothing, lambda: put(solution), nothing)
     assert cli.main(["--watch", name]) == 0
     out = capsys.readouterr().out
     assert out.count(f"{name}: not implemented yet") == 1, "checked again though nothing was saved"
@@ -255,7 +256,7 @@ def test_watching_checks_what_is_saved_and_goes_on_after_a_pass(sandbox, capsys,
 
 
 def test_watching_begins_with_what_comes_next_and_ends_with_the_last(sandbox, capsys, monkeypatch):
-    rounds(monkeypatch)
+    rounds(monkeypatch, lambda: None)
     for name in form.names():
         progress.update(name, passed=name != SOFTMAX)
     solve(SOFTMAX)

@@ -58,16 +58,12 @@ def watch(name):
     seen = None
     with contextlib.suppress(KeyboardInterrupt):
         while name is not None:
-            if seen == (name, text := stubs.present(name)):
-                sleep(PAUSE)
-                continue
-            seen, report = (name, text), checker.checked(name, terminal=True)
-            print(f"\n{'─' * 100}\n{report}", flush=True)
-            if report.passed:
-                name = overview.Overview.now().next
-            else:
-                print(f"\nWaiting for {source.shown_path(name)} to be saved. Ctrl-C ends it.", flush=True)
-        print("\nEvery exercise has passed.")
+            if seen != (name, text := stubs.present(name)):
+                seen, report = (name, text), checker.checked(name, terminal=True)
+                print(f"\n{'─' * 100}\n{report}\n\nEach save is checked. Ctrl-C ends it.", flush=True)
+                name = overview.Overview.now().next if report else name
+            sleep(PAUSE)
+        print("Every exercise has passed.")
     return 0
 
 
