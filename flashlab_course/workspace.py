@@ -11,6 +11,7 @@ import ast
 import contextlib
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,15 @@ def renew():
     notebooks = sorted((source.root() / "notebooks").glob("[0-9]*.ipynb"))
     said = [*map(_renew_exercise, form.names()), *map(_renew_notebook, notebooks)]
     return [line for line in said if line]
+
+
+def fresh_root(folder):
+    """Fill an empty folder that the checker can take for the repository (FLASHLAB_ROOT): solutions, the chapters'
+    texts, a stub of each exercise, and nobody's progress."""
+    for part in ("solutions", "notebooks/src"):
+        shutil.copytree(source.root() / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in form.names():
+        source.put(folder / source.shown_path(name), stubs.stub(name))
 
 
 # ---- exercises

@@ -9,7 +9,6 @@ from time import sleep
 from flashlab_course import command
 from flashlab_course.check import checker, failing, form, overview, progress, source, stubs
 
-PAUSE = 0.3                    # seconds between two looks at a file that is watched
 WAYS = {"hint": "show one hint more at each call",
         "watch": "check whenever the file is saved; after a pass, the next exercise",
         "debug": "step through the smallest case that fails, with Python's debugger",
@@ -62,7 +61,7 @@ def watch(name):
                 seen, report = (name, text), checker.checked(name, terminal=True)
                 print(f"\n{'─' * 100}\n{report}\n\nEach save is checked. Ctrl-C ends it.", flush=True)
                 name = overview.Overview.now().next if report else name
-            sleep(PAUSE)
+            sleep(0.3)
         print("Every exercise has passed.")
     return 0
 
@@ -84,7 +83,6 @@ def show_overview(names=()):
 
 
 def reset(names):
-    """Returns 0 if all of these are stubs again."""
     for name in names:
         path, kept = source.exercise_path(name), None
         try:

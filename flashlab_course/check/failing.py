@@ -65,8 +65,7 @@ def step(report, fn=None):
         return
     fn = loading.function_from_file(form.exercise(report.exercise))[0] if fn is None else fn
     case = next((case for case in report.cases if case.passed is False), report.cases[0])
-    print(f"\nThe case “{case.name}” once more, in this process, with nothing around it that limits or guards it.\n"
-          "n: next line · s: step into a call · p x: print x · u, d: up and down the stack · c: go on · q: leave")
+    print(f"\nThe case “{case.name}” once more, in this process, unguarded. n: next line, s: step in, p x: print x, q: quit")
     try:
         run = lambda: print(f"It returned {run_case(report.exercise, case.name, fn)}"[:2000])
         Stepper(source.inner(fn).__code__).runcall(run)

@@ -1,9 +1,8 @@
 """The stub that each exercise starts out with, and whether a learner has written into it."""
 
 import ast
-import shutil
 
-from flashlab_course.check import form, source
+from flashlab_course.check import source
 
 
 def stub(name):
@@ -46,12 +45,3 @@ def write(name, text=None):
     """Put the stub in its place, or a text that was made from it."""
     source.put(source.exercise_path(name), text or stub(name))
     source.put(written_path(name), stub(name))
-
-
-def fresh_root(folder):
-    """Fill an empty folder that the checker can take for the repository (FLASHLAB_ROOT): solutions, the chapters'
-    texts, a stub of each exercise, and nobody's progress."""
-    for part in ("solutions", "notebooks/src"):
-        shutil.copytree(source.root() / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in form.names():
-        source.put(folder / source.shown_path(name), stub(name))
