@@ -65,7 +65,7 @@ def step(report, fn=None):
         return
     fn = loading.function_from_file(form.exercise(report.exercise))[0] if fn is None else fn
     case = next((case for case in report.cases if case.passed is False), report.cases[0])
-    print(f"\nThe case “{case.name}” once more, in this process, unguarded. n: next line, s: step in, p x: print x, q: quit")
+    print(f"\nThe case “{case.name}” once more, in this process, unguarded. n: next line, s: step in, q: quit")
     try:
         run = lambda: print(f"It returned {run_case(report.exercise, case.name, fn)}"[:2000])
         Stepper(source.inner(fn).__code__).runcall(run)
