@@ -339,8 +339,7 @@ def test_stepping_through_an_interpreted_kernel(monkeypatch, capsys):
 
 def test_stepping_in_a_terminal_runs_the_file(sandbox, monkeypatch, capsys):
     write(sandbox, GOOD.replace("e.sum(-1", "e.sum(0"))
-    monkeypatch.setattr(sys, "stdin", io.StringIO("n\nn\np e.shape\nq\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\np e.shape\nq\n"))
     assert cli.main(["--debug", NAME]) == 1
     out = capsys.readouterr().out
-    assert f"{NAME}: not yet" in out and "-> e = (S - S.amax(-1, True)).exp()" in out and "torch.Size([1, 3])" in out
-    assert "It returned" not in out
+    assert f"{NAME}: not yet" in out and "torch.Size([1, 3])" in out and "It returned" not in out
