@@ -317,7 +317,7 @@ def session(monkeypatch, capsys, typed, fn, name=NAME):
     return report, capsys.readouterr().out
 
 
-def test_stepping_stops_at_the_first_line_of_the_function(monkeypatch, capsys):
+def test_stepping_stops_where_the_function_is_called(monkeypatch, capsys):
     report, out = session(monkeypatch, capsys, "p S.shape\nn\nc\n", unseen_temperature)
     assert "once more, in this process" in out and "-> return torch.softmax(S * 0.9" in out
     assert "torch.Size([1, 3])" in out and "It returned {'P': tensor" in out
@@ -339,7 +339,7 @@ def test_stepping_through_an_interpreted_kernel(monkeypatch, capsys):
 
 def test_stepping_in_a_terminal_runs_the_file(sandbox, monkeypatch, capsys):
     write(sandbox, GOOD.replace("e.sum(-1", "e.sum(0"))
-    monkeypatch.setattr(sys, "stdin", io.StringIO("n\np e.shape\nq\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\nn\np e.shape\nq\n"))
     assert cli.main(["--debug", NAME]) == 1
     out = capsys.readouterr().out
     assert f"{NAME}: not yet" in out and "torch.Size([1, 3])" in out and "It returned" not in out

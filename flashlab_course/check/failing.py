@@ -48,7 +48,7 @@ def run_case(name, case, fn=None):
 
 
 class Stepper(pdb.Pdb):
-    """Goes on until the first line of a function, even of the copy that Triton's interpreter makes of a kernel."""
+    """Goes on until a function is called, even the copy that Triton's interpreter makes of a kernel."""
 
     def __init__(self, code):
         super().__init__(nosigint=True)
