@@ -11,6 +11,7 @@ import ast
 import contextlib
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,15 @@ def renew():
     return [line for line in said if line]
 
 
+def fresh_root(folder):
+    """Fill an empty folder that the checker can take for the repository (FLASHLAB_ROOT): solutions, the chapters'
+    texts, a stub of each exercise, and nobody's progress."""
+    for part in ("solutions", "notebooks/src"):
+        shutil.copytree(source.root() / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in form.names():
+        source.put(folder / source.shown_path(name), stubs.stub(name))
+
+
 # ---- exercises
 
 def _renew_exercise(name):
@@ -41,10 +51,9 @@ def _renew_exercise(name):
         return ""
     merged, clean = _merged(mine, old, new)
     kept = "" if clean else f"; as it was: {source.set_aside(path, 'mine').name}"
-    stubs.write(name)
+    stubs.write(name, merged)
     if merged is None:
         return f"{path.name}: the new stub, for it has changed where you wrote{kept}"
-    source.put(path, merged)
     return f"{path.name}: your lines in the new stub{kept}"
 
 

@@ -106,7 +106,7 @@ def run(notebook, folder):
 @contextlib.contextmanager
 def untouched_exercises():
     """A folder for the checker in place of the repository: the solutions, a stub of each, and nobody's progress."""
-    from flashlab_course.check.stubs import fresh_root  # here: it imports PyTorch
+    from flashlab_course.workspace import fresh_root  # here: it imports PyTorch
 
     with tempfile.TemporaryDirectory(prefix="flashlab_") as folder:
         fresh_root(Path(folder))

@@ -5,8 +5,12 @@ The sandbox is a root of their own, so that none reads or writes a learner's exe
 """
 
 import random
+import signal
 
 import pytest
+
+# A shell that starts pytest in the background has Ctrl-C ignored, also by the commands that the tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests with many like cases: of these, --sample keeps one in so many. The same ones each time.
 SAMPLED = {
@@ -68,8 +72,8 @@ def sampled(request):
 @pytest.fixture
 def sandbox(tmp_path, monkeypatch):
     """A fresh root that the checker takes for its own."""
-    from flashlab_course.check import stubs
+    from flashlab_course import workspace
 
-    stubs.fresh_root(tmp_path)
+    workspace.fresh_root(tmp_path)
     monkeypatch.setenv("FLASHLAB_ROOT", str(tmp_path))
     return tmp_path

@@ -94,14 +94,14 @@ if __name__ == "__main__":
     import sys
     import tempfile
 
-    from flashlab_course.check import stubs
+    from flashlab_course import workspace
 
     if len(sys.argv) > 1:
         name, slug, kind, what = sys.argv[1:]
         write(name,
               [*answers(name), {"name": slug, "kind": kind, "what": what, "report": None, "code": sys.stdin.read()}])
     with tempfile.TemporaryDirectory() as folder:
-        stubs.fresh_root(Path(folder))
+        workspace.fresh_root(Path(folder))
         os.environ["FLASHLAB_ROOT"] = folder
         for name in sys.argv[1:2] or form.names():
             write(name,

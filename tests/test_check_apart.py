@@ -176,6 +176,14 @@ def test_nothing_it_does_reaches_the_caller():
     assert state() == before and check(NAME, right).passed
 
 
+@pytest.mark.parametrize("name, setting", [(NAME, 'device("meta")'), ("ex07_traffic_naive", "dtype(torch.float64)")])
+def test_a_setting_that_a_file_leaves_changed_spoils_no_verdict(name, setting):
+    text = source.solution_text(name) + f"\nimport torch\ntorch.set_default_{setting}\n"
+    source.put(source.exercise_path(name), text)
+    report = check(name)
+    assert report.passed, str(report)
+
+
 @pytest.mark.parametrize("mode", [Refusing, Memory, torch.inference_mode, lambda: torch.device("meta"),
                                   lambda: torch.autocast("cpu", torch.bfloat16)])
 def test_the_callers_state_does_not_matter(mode, monkeypatch):

@@ -202,6 +202,8 @@ def test_reset_restores_the_stub_and_keeps_the_learners_version(sandbox, capsys)
     (["--reset", ""], "There is no exercise ''."),
     (["--reset"], "--reset needs the name of an exercise: ex00_score_tile?"),
     (["--reset", "ex03"], "--reset needs the name of an exercise: ex03_safe_softmax, "),
+    (["--watch", NAME, SOFTMAX], f"--watch needs the name of an exercise: {NAME}, {SOFTMAX}?"),
+    (["--watch", "ex03"], "--watch needs the name of an exercise: ex03_safe_softmax, "),
 ])
 def test_what_is_not_clear_is_refused_and_nothing_is_reset(sandbox, argv, words, capsys):
     solve(NAME)
@@ -220,6 +222,46 @@ def test_solutions_are_shown_after_the_pass(sandbox, capsys):
     assert "m = torch.maximum(m_a, m_b)" in capsys.readouterr().out
     assert cli.main(["--solutions"]) == 0
     assert "ex03_merge" in capsys.readouterr().out and progress.of(NAME)["passed"]
+
+
+# ---- --watch
+
+def rounds(monkeypatch, *actions):
+    """Each pause does the next of these things, and in the end is interrupted."""
+    todo = iter(actions)
+
+    def pause(seconds):
+        action = next(todo, None)
+        if action is None:
+            raise KeyboardInterrupt
+        action()
+
+    monkeypatch.setattr(cli, "sleep", pause)
+
+
+def test_watching_checks_what_is_saved_and_goes_on_after_a_pass(sandbox, capsys, monkeypatch):
+    name, following = form.names()[:2]
+
+    def put(text):
+        source.exercise_path(name).write_text(text, encoding="utf-8")
+
+    solution = source.solution_path(name).read_text(encoding="utf-8")
+    nothing = lambda: None
+    rounds(monkeypatch, lambda: put(solution.replace("return", "return 1,")), nothing, lambda: put(solution), nothing)
+    assert cli.main(["--watch", name]) == 0
+    out = capsys.readouterr().out
+    assert out.count(f"{name}: not implemented yet") == 1, "checked again though nothing was saved"
+    assert out.count(f"{name}: not yet") == 1 and out.count(f"{name}: passed") == 1
+    assert f"{following}: not implemented yet" in out and "Every exercise" not in out
+
+
+def test_watching_begins_with_what_comes_next_and_ends_with_the_last(sandbox, capsys, monkeypatch):
+    rounds(monkeypatch, lambda: None)
+    for name in form.names():
+        progress.update(name, passed=name != SOFTMAX)
+    solve(SOFTMAX)
+    assert cli.main(["--watch"]) == 0
+    assert "Every exercise has passed." in capsys.readouterr().out and progress.of(SOFTMAX)["passed"]
 
 
 # ---- the commands that are printed

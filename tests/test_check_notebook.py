@@ -8,7 +8,8 @@ import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
-from flashlab_course.check import form, stubs
+from flashlab_course import workspace
+from flashlab_course.check import form
 
 pytest.importorskip("triton")
 
@@ -43,7 +44,7 @@ CELLS = [
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("notebook")
-    stubs.fresh_root(folder)
+    workspace.fresh_root(folder)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     kernel = AsyncKernelManager(kernel_name="python3")
     kernel.kernel_spec.argv[0] = sys.executable

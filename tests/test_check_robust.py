@@ -1,13 +1,15 @@
 """Whatever a learner writes, the checker says so in words. test_check_apart.py is about what ends a process."""
 
 import functools
+import io
+import sys
 import time
 
 import numpy
 import pytest
 import torch
 
-from flashlab_course.check import Report, check, checker, form, loading, progress
+from flashlab_course.check import Report, check, checker, cli, diagnose, form, loading, progress, source, where
 
 NAME = "ex03_safe_softmax"
 SECONDS = 0.4                  # the time limit in these tests
@@ -174,6 +176,7 @@ def test_the_file_is_read_afresh_each_time(sandbox):
 
 @pytest.mark.parametrize("text, mistake, words", [
     ("def safe_softmax(S:\n    return S\n", "syntax", "Python cannot read my/exercises/ex03_safe_softmax.py"),
+    ("<<<<<<< HEAD\nimport torch\n", "syntax", "Git has left the marks of a conflict in my/exercises/ex03_safe_"),
     ("import torch\n", "no_function", "no longer defines safe_softmax"),
     ("import no_such_module\n", "raised", "No module named 'no_such_module'"),
     ("raise SystemExit\n", "raised", "could not be loaded: it raised SystemExit"),
@@ -187,6 +190,15 @@ def test_a_file_that_is_broken(sandbox, text, mistake, words, capsys, monkeypatc
     report = checker.examine(form.exercise(NAME))
     assert report.mistake == mistake and words in report.message, str(report)
     assert "hello" not in capsys.readouterr().out
+
+
+def test_a_folder_in_the_place_of_a_file_is_told(sandbox, capsys):
+    path = source.exercise_path(NAME)
+    path.unlink()
+    path.mkdir()
+    assert f"my/exercises/{NAME}.py could not be read" in check(NAME).message and "begun" in str(check())
+    assert cli.main(["--reset", NAME]) == 0 and path.is_file()
+    assert (sandbox / f"my/exercises/{NAME}.mine.py").is_dir()
 
 
 # ---- progress, hints, the solution
@@ -231,6 +243,13 @@ def test_an_unseen_mistake_gets_a_true_first_sentence(fn, words):
     assert not report.passed and report.mistake is None, str(report)
     for text in words:
         assert text in report.message, str(report)
+
+
+def test_the_first_wrong_key_block_is_named():
+    exercise = form.exercise("ex06_fa2_inner_loop")
+    wrong = exercise.wrong(next(m for m in exercise.mistakes if m.name == "no_rescale_O"))
+    failing = next(k for k in diagnose.judge_all(exercise, wrong) if k.wrong)
+    assert where.from_key_block(exercise, failing, wrong).startswith("Right while it sees only key block j = 0, wrong")
 
 
 # ---- the report
@@ -287,3 +306,40 @@ def test_a_file_that_is_not_saved_is_asked_after(sandbox):
 def test_a_name_that_may_mean_several_or_none(text, words):
     report = check(text)
     assert not report.passed and words in report.message, str(report)
+
+
+# ---- debug=True
+
+def session(monkeypatch, capsys, typed, fn, name=NAME):
+    """What a learner sees who types this."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    report = check(name, fn, debug=True)
+    return report, capsys.readouterr().out
+
+
+def test_stepping_stops_where_the_function_is_called(monkeypatch, capsys):
+    report, out = session(monkeypatch, capsys, "p S.shape\nn\nc\n", unseen_temperature)
+    assert "once more, in this process" in out and "-> return torch.softmax(S * 0.9" in out
+    assert "torch.Size([1, 3])" in out and "It returned {'P': tensor" in out
+    assert not report.passed and report.message in check(NAME, unseen_temperature).message
+
+
+def test_stepping_stops_where_an_exception_was_raised(monkeypatch, capsys):
+    _, out = session(monkeypatch, capsys, "c\np S.shape\nq\n", raises)
+    assert "It raised RuntimeError" in out and "torch.Size([1, 3])" in out
+
+
+def test_stepping_through_an_interpreted_kernel(monkeypatch, capsys):
+    pytest.importorskip("triton")
+    exercise = form.exercise("ex10_triton_forward")
+    wrong = exercise.wrong(next(m for m in exercise.mistakes if m.name.startswith("no_rescale")))
+    _, out = session(monkeypatch, capsys, "n\np causal\nc\n", wrong, "ex10_triton_forward")
+    assert "fa2_kernel()" in out and "(Pdb) False" in out and "It returned {'O': tensor" in out, out
+
+
+def test_stepping_in_a_terminal_runs_the_file(sandbox, monkeypatch, capsys):
+    write(sandbox, GOOD.replace("e.sum(-1", "e.sum(0"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\nn\np e.shape\nq\n"))
+    assert cli.main(["--debug", NAME]) == 1
+    out = capsys.readouterr().out
+    assert f"{NAME}: not yet" in out and "torch.Size([1, 3])" in out and "It returned" not in out

@@ -4,7 +4,8 @@ say."""
 import pytest
 
 from flashlab.triton_mode import interpreted
-from flashlab_course.check import checker, compiled, form, source
+from flashlab_course.check import checker, form, source
+from flashlab_course.compiler import ahead_of_time
 
 pytest.importorskip("triton")
 interpreted_only = pytest.mark.skipif(not interpreted(),
@@ -63,8 +64,9 @@ def test_an_error_inside_the_kernel_shows_the_kernels_line():
 
 @interpreted_only
 def test_an_endless_loop_inside_a_kernel_is_stopped(monkeypatch):
-    monkeypatch.setattr(FORWARD, "seconds", 0.5)
-    report = said(FORWARD, ("range(0, tl.cdiv(N_k, B_c))", "range(0, 1000000)"))
+    with monkeypatch.context() as impatient:
+        impatient.setattr(FORWARD, "seconds", 0.5)
+        report = said(FORWARD, ("range(0, tl.cdiv(N_k, B_c))", "range(0, 1000000)"))
     assert report.mistake == "timeout" and said(FORWARD).passed, str(report)
 
 
@@ -92,4 +94,4 @@ def test_a_kernel_with_helpers_and_constants_is_judged_as_well():
 def test_narrow_products_are_those_of_a_position_and_an_argument(line, found):
     ttir = ("tt.func @f(%X: !tt.ptr<f32>, %stride: i32) attributes {} {\n"
             f"  %1 = tt.get_program_id x : i32\n  {line}\n}}")
-    assert compiled.narrow_products(ttir) == found
+    assert ahead_of_time.narrow_products(ttir) == found

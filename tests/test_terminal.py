@@ -2,6 +2,7 @@
 written."""
 
 import io
+import multiprocessing
 import os
 import shutil
 import signal
@@ -123,6 +124,17 @@ def test_the_version_is_the_packages(capsys):
 
 # ---- files
 
+def keep(n):
+    progress.update(f"ex{n}", tries=n)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot lock a folder")
+def test_processes_that_write_at_once_lose_nothing(sandbox):
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        pool.map(keep, range(60), chunksize=1)
+    assert len(progress.load(progress.FILE)) == 60
+
+
 def read_only(*args, **kwargs):
     raise PermissionError(30, "Read-only file system")
 
@@ -139,15 +151,31 @@ def test_progress_that_cannot_be_kept_is_said(sandbox, monkeypatch, capsys):
     assert "could not be written" in " ".join(capsys.readouterr().out.split())     # lines are wrapped
 
 
-@pytest.mark.parametrize("text", ["[[", "\xff"])
-def test_a_progress_file_that_is_no_json_counts_as_none(sandbox, text, capsys):
+@pytest.mark.parametrize("at", ["exercises", ".stubs"])
+def test_a_reset_that_finds_no_room_leaves_the_file_as_it_was(sandbox, at, monkeypatch, capsys):
+    def put(path, text, real=source.put):
+        if path.parent.name == at:
+            raise OSError(28, "No space left on device")
+        real(path, text)
+
+    source.exercise_path(NAME).write_text("mine = 1\n", encoding="utf-8")
+    monkeypatch.setattr(source, "put", put)
+    assert cli.main(["check", "--reset", NAME]) == 1
+    assert capsys.readouterr().out == f"my/exercises/{NAME}.py stays as it is: No space left on device\n"
+    assert stubs.present(NAME) == "mine = 1\n" and not list(sandbox.glob("my/exercises/*.mine*"))
+
+
+@pytest.mark.parametrize("text", ["[[", "\xff", "[" * 100_000, '{"ex03_merge": [1], "ex99": 3}', "null",
+                                  '{"ex03_merge": {"hints": "many", "tries": null, "passed": 3}}'])
+def test_a_progress_file_of_any_content_counts_as_far_as_it_is_right(sandbox, text, capsys):
     (sandbox / "my" / progress.FILE).write_bytes(text.encode("latin-1"))
     assert not any(progress.of(NAME).values())
     assert cli.main(["check"]) == 0 and cli.main(["check", NAME, "--hint"]) == 1
     assert "Hint 1 of " in " ".join(capsys.readouterr().out.split()) and progress.of(NAME)["hints"] == 1
 
 
-@pytest.mark.parametrize("spoil", [lambda path: path.mkdir(), lambda path: path.write_text('{"ex01_heads": {"pass')])
+@pytest.mark.parametrize("spoil", [lambda path: path.mkdir(), lambda path: path.write_text('{"ex01_heads": {"pass'),
+                                   lambda path: path.write_text("[]")])
 def test_a_progress_file_that_cannot_be_read_is_set_aside_and_named(sandbox, spoil, capsys):
     path = sandbox / "my" / progress.FILE
     spoil(path)

@@ -147,6 +147,24 @@ def test_answers_in_files_that_git_knows_move_to_my(origin, clone):
     assert any("import torch, math" in cell.source for cell in cells(clone / "my/03_online_softmax.ipynb"))
 
 
+def test_a_full_disk_costs_no_answer(clone, monkeypatch):
+    workspace.renew()
+    solve("ex03_merge", ("m = torch.maximum(m_a, m_b)", "mine = m = torch.maximum(m_a, m_b)"))
+    change(clone / "solutions/ex03_merge.py", NEW)
+    room = [True]
+
+    def put(path, text, real=source.put):
+        if not room:
+            raise OSError(28, "No space left on device")
+        room.clear()
+        real(path, text)
+
+    monkeypatch.setattr(source, "put", put)
+    with pytest.raises(OSError, match="No space"):
+        workspace.renew()
+    assert "mine = m" in stubs.present("ex03_merge")
+
+
 def test_a_notebook_that_cannot_be_read_is_kept_beside_a_new_one(clone):
     workspace.renew()
     (clone / "my/03_online_softmax.ipynb").write_text("<<<<<<< HEAD", encoding="utf-8")

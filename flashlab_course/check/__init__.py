@@ -4,6 +4,7 @@
     check("ex06_fa2_inner_loop")                 # the file in exercises/, read afresh from disk
     check("ex06_fa2_inner_loop", my_function)    # a function from a notebook cell
     check("ex06_fa2_inner_loop", hint=True)      # one more hint at each call
+    check("ex06_fa2_inner_loop", debug=True)     # step through the smallest case that fails
     check("ex06_fa2")                            # the start of a name will do
     check()                                      # your progress, and what comes next
 

@@ -10,24 +10,30 @@ from flashlab.torch_internals import filled_with_nan
 from flashlab.triton_mode import import_triton, interpreted, why_no_kernels
 from flashlab_course import command
 from flashlab_course.check import diagnose, form, loading, overview, process, progress, runner, say, source, stubs
+from flashlab_course.check.failing import step
 from flashlab_course.check.loading import Unusable
 from flashlab_course.check.report import CaseResult, Report
 
 CELL = "your cell"
 
 
-def check(name=None, fn=None, *, hint=False):
+def check(name=None, fn=None, *, hint=False, debug=False):
     """Check an exercise: the file exercises/<name>.py, or the function given. The start of a name will do; without one,
     your progress is shown.
 
     hint=True adds one more hint at each call. Your code runs in a process of its own, and cannot harm this one.
+    debug=True then runs the smallest case that fails once more, in this process and under Python's debugger.
     The Report shows itself as a panel in a notebook; `report.passed` is the answer.
     """
     if process.inside:
         return Unusable("nested", "`check` was called by the code that it checks.").report(str(name))
     if name is None and fn is None:
         return overview.Overview.now()
-    return checked(name, fn, hint=hint)
+    report = checked(name, fn, hint=hint)
+    if debug:
+        print(report)
+        step(report, fn)
+    return report
 
 
 def checked(name, fn=None, *, hint=False, terminal=False):

@@ -1,13 +1,17 @@
-"""python -m flashlab check [--hint | --reset | --solutions] [EX ...]"""
+"""python -m flashlab check [--hint | --watch | --debug | --reset | --solutions] [EX ...]"""
 
 import argparse
+import contextlib
 import sys
 import textwrap
+from time import sleep
 
 from flashlab_course import command
-from flashlab_course.check import checker, form, overview, progress, source, stubs
+from flashlab_course.check import checker, failing, form, overview, progress, source, stubs
 
 WAYS = {"hint": "show one hint more at each call",
+        "watch": "check whenever the file is saved; after a pass, the next exercise",
+        "debug": "step through the smallest case that fails, with Python's debugger",
         "reset": "restore the stub; your version is kept beside it",
         "solutions": "show the solution of the exercises that you have passed"}
 
@@ -33,15 +37,33 @@ def main(argv=None):
 def _run(way, names, one_each):
     if way == "solutions":
         return show_solutions(names)
+    if way == "watch" and len(names) < 2:
+        return watch(*names or [overview.Overview.now().next])
     if way is None and not one_each:
         return show_overview(names)
-    if not one_each:
+    if not one_each or way == "watch":
         raise source.SourceError(f"--{way} needs the name of an exercise: {', '.join(names) or form.names()[0]}?")
     if way == "reset":
         return reset(names)
     reports = [checker.checked(name, hint=way == "hint", terminal=True) for name in names]
     print("\n\n".join(map(str, reports)))
+    for report in reports * (way == "debug"):
+        failing.step(report)
     return 0 if all(reports) else 1
+
+
+def watch(name):
+    """Check the exercise whenever it is saved, and after a pass the next one, until all have passed or Ctrl-C."""
+    seen = None
+    with contextlib.suppress(KeyboardInterrupt):
+        while name is not None:
+            if seen != (name, text := stubs.present(name)):
+                seen, report = (name, text), checker.checked(name, terminal=True)
+                print(f"\n{'─' * 100}\n{report}\n\nEach save is checked. Ctrl-C ends it.", flush=True)
+                name = overview.Overview.now().next if report else name
+            sleep(0.3)
+        print("Every exercise has passed.")
+    return 0
 
 
 def show_overview(names=()):
@@ -62,9 +84,18 @@ def show_overview(names=()):
 
 def reset(names):
     for name in names:
-        if stubs.present(name) not in (None, stubs.stub(name)):
-            print(f"your version is kept as {source.set_aside(source.exercise_path(name), 'mine').name}")
-        stubs.write(name)
+        path, kept = source.exercise_path(name), None
+        try:
+            if stubs.present(name) not in (None, stubs.stub(name)):
+                kept = source.set_aside(path, "mine")
+            stubs.write(name)
+        except OSError as error:
+            if kept:
+                kept.replace(path)
+            print(f"{source.shown_path(name)} stays as it is: {error.strerror or error}")
+            return 1
+        if kept:
+            print(f"your version is kept as {kept.name}")
         lost = progress.update(name, passed=False, hints=0, file="")
         print(f"{source.shown_path(name)} is the stub again{lost and f'; {lost}'}")
     return 0

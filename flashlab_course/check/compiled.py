@@ -1,11 +1,9 @@
 """For Exercise.after: what a GPU's compiler says of a learner's Triton kernel, which the interpreter has just run."""
 
-import re
-
 from flashlab_course.check import limits
 from flashlab_course.check.form import Mistake
 from flashlab_course.check.guard import Guard
-from flashlab_course.compiler.ahead_of_time import CompileError, try_all
+from flashlab_course.compiler.ahead_of_time import CompileError, narrow_products, try_all
 from flashlab_course.compiler.watch import bind, watch
 
 REFUSED = Mistake("does_not_compile", "the interpreter runs this kernel, but Triton's compiler refuses it",
@@ -47,27 +45,3 @@ def _first_kernel(exercise, fn):
         return try_all([(kernel, bind(kernel, args, kwargs), ARCH)], specialise=False)[0]
     except (OSError, TypeError, ValueError):
         return None
-
-
-def narrow_products(ttir):
-    """Names of the arguments that are multiplied with a position (program, loop variable) in 32 bits."""
-    argument = {name: name for name in re.findall(r"%(\w+): i32", ttir.partition("attributes")[0])}
-    position, found = set(), []
-    for line in ttir.splitlines():
-        if loop := re.search(r"scf\.for %(\w+) = ", line):
-            position |= {loop[1], *re.findall(r"%(\w+) = %", line.partition("iter_args")[2])}
-        made = re.match(r"\s*%(\w+)(?::\d+)? = ([\w.]+) (.*)", line)
-        if not made:
-            continue
-        name, op, rest = made.groups()
-        operands = re.findall(r"%(\w+)", rest)
-        narrow_type = re.search(r": (?:tensor<[\dx]*x)?i32>?(?:\s|$|\))", rest + " ")
-        if op == "arith.muli" and narrow_type:
-            for a, b in (operands[:2], operands[1::-1]):
-                if a in argument and b in position and argument[a] not in found:
-                    found.append(argument[a])
-        if op == "tt.get_program_id" or any(o in position for o in operands):
-            position.add(name)
-        if op in ("tt.splat", "tt.broadcast", "tt.expand_dims") and operands and operands[0] in argument:
-            argument[name] = argument[operands[0]]
-    return found

@@ -10,8 +10,6 @@ from flashlab_course.check.runner import FINAL, Outcome, Problem
 
 LOOKS = {"PyTorch": 200, "Triton": 60}         # cases tried for two mistakes at once: 0.5 s, 2 s in Triton
 SECONDS = 10.0                         # and where a pair runs for ever, no longer than this, of this thread
-
-
 EXCHANGED = "results_exchanged"        # the results are right, but in another order, which every exercise knows
 
 

@@ -6,9 +6,11 @@
     run_case("ex06_fa2_inner_loop", "two key blocks", fa2_program)["O"]
 """
 
+import pdb
+
 import torch
 
-from flashlab_course.check import form, judge, loading
+from flashlab_course.check import form, judge, loading, runner, source
 
 
 def case_of(exercise, case):
@@ -43,6 +45,33 @@ def run_case(name, case, fn=None):
         values = tuple(inputs[output] for output in exercise.writes)
     values = values if isinstance(values, (tuple, list)) else (values,)
     return {output.name: value for output, value in zip(exercise.outputs, values, strict=False)}
+
+
+class Stepper(pdb.Pdb):
+    """Goes on until a function is called, even the copy that Triton's interpreter makes of a kernel."""
+
+    def __init__(self, code):
+        super().__init__(nosigint=True)
+        self.target, self.arrived = (code.co_filename, code.co_name), False
+
+    def stop_here(self, frame):
+        self.arrived = self.arrived or (frame.f_code.co_filename, frame.f_code.co_name) == self.target
+        return self.arrived and super().stop_here(frame)
+
+
+def step(report, fn=None):
+    """Run fn, or the function in exercises/, on the smallest case that fails, else the smallest, and stop in it."""
+    if not report.cases:                                       # nothing ran
+        return
+    fn = loading.function_from_file(form.exercise(report.exercise))[0] if fn is None else fn
+    case = next((case for case in report.cases if case.passed is False), report.cases[0])
+    print(f"\nThe case “{case.name}” once more, in this process, unguarded. n: next line, s: step in, q: quit")
+    try:
+        run = lambda: print(f"It returned {run_case(report.exercise, case.name, fn)}"[:2000])
+        Stepper(source.inner(fn).__code__).runcall(run)
+    except Exception as error:
+        print(f"It raised {type(error).__name__}: {error}")
+        pdb.post_mortem(runner.unwrapped(error).__traceback__)
 
 
 def lines(exercise, case):

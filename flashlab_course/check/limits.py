@@ -11,6 +11,8 @@ import signal
 import threading
 import warnings
 
+import torch
+
 TICK = 0.05                    # seconds between two TimeUps: an `except:` in a loop swallows them
 GRACE = 1.5                    # seconds beyond a deadline before the process is ended
 BETWEEN = 60                   # seconds that the checker itself may take between two runs: a __del__ can hang there
@@ -43,6 +45,7 @@ def caught(body, seconds, sink):
             rings.append(True)
             raise TimeUp
 
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
     with warnings.catch_warnings(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
         warnings.simplefilter("ignore")
         _end_process_after(seconds + GRACE)
@@ -60,6 +63,9 @@ def caught(body, seconds, sink):
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, old)
         _end_process_after(BETWEEN)
+    torch.set_default_dtype(dtype)                     # with which the checker computes, and the next case
+    if torch.get_default_device() != device:           # to set one slows down every operation
+        torch.set_default_device(None)
     # it may have caught TimeUp, and raised something else
     return TimeUp() if rings and not isinstance(raised, TimeUp) else raised
 

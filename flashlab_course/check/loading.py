@@ -38,6 +38,9 @@ def function_from_file(exercise):
 
 def _failed(error, exercise, path, shown):
     if isinstance(error, SyntaxError) and error.filename == str(path):
+        if (error.text or "").startswith("<<<<<<<"):
+            return Unusable("syntax", f"Git has left the marks of a conflict in {shown}, the first in line "
+                                      f"{error.lineno}. Two versions stand there: keep one, and delete the marks.")
         return Unusable("syntax", f"Python cannot read {shown}: {error.msg} in line {error.lineno}.",
                         f"line {error.lineno}: {(error.text or '').rstrip()}")
     problem = runner.describe(error, exercise, str(path), SECONDS)

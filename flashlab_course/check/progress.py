@@ -1,6 +1,8 @@
 """Which exercises passed, and how many hints were asked for: files in my/, which git ignores."""
 
+import contextlib
 import json
+import os
 
 from flashlab_course.check import source
 
@@ -10,12 +12,14 @@ NEW = {"passed": False, "tries": 0, "hints": 0, "mistake": "",    # the mistake 
 
 
 def load(file):
-    """The dict in a JSON file of my/; {} for one that is missing or cannot be read."""
+    """The dict in a JSON file of my/, {} if there is no file; None if it holds anything else."""
     try:
         found = json.loads((source.root() / source.MY / file).read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return {}
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def change(file, make):
@@ -23,22 +27,39 @@ def change(file, make):
 
     A file that cannot be read is set aside; a folder that cannot be written to keeps nothing.
     """
-    path, said, found = source.root() / source.MY / file, "", load(file)
+    path, said = source.root() / source.MY / file, ""
     try:
-        if path.exists() and not found:
-            kept = source.set_aside(path, "broken")
-            said = f"{path} could not be read. It is kept as {kept.name}, and a new one begins"
-        source.put(path, json.dumps(make(found), indent=1))
+        path.parent.mkdir(exist_ok=True)
+        with _alone(path.parent):
+            if (found := load(file)) is None:
+                kept = source.set_aside(path, "broken")
+                said = f"{path} could not be read. It is kept as {kept.name}, and a new one begins"
+            source.put(path, json.dumps(make(found or {}), indent=1))
     except OSError as error:
         return f"{path} could not be written, so this is not remembered: {error.strerror or error}"
     return said
 
 
-def of(name):
-    """{"passed": bool, "tries": int, "hints": int, "mistake": str, "file": str} of an exercise."""
-    return NEW | load(FILE).get(name, {})
+@contextlib.contextmanager
+def _alone(folder):
+    """Within, no other process is. The folder itself is locked: that takes no file, and ends with the process."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):        # Windows has none, nor do some file systems
+            import fcntl
+            place = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, place)
+            fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+
+
+def of(name, found=None):
+    """{"passed": bool, "tries": int, "hints": int, "mistake": str, "file": str} of an exercise, as in NEW where it is
+    of another type. found: what the file holds, if that is known"""
+    kept = (found or load(FILE) or {}).get(name)
+    kept = kept if isinstance(kept, dict) else {}
+    return {key: kept[key] if type(kept.get(key)) is type(new) else new for key, new in NEW.items()}
 
 
 def update(name, **changes):
     """Change what is kept of one exercise. Returns as `change`."""
-    return change(FILE, lambda found: found | {name: NEW | found.get(name, {}) | changes})
+    return change(FILE, lambda found: found | {name: of(name, found) | changes})

@@ -43,7 +43,7 @@ MEANINGS = {
     r"Mask argument cannot be block type|pointer argument is not a block":
         "Pointers and mask need the same shape: make the pointers a block of addresses",
     r"raised (EOFError|BdbQuit|SystemExit)":
-        "A check has no keyboard: take `input()`, `breakpoint()` or `exit()` out",
+        "A check has no keyboard: take `input()`, `breakpoint()` or `exit()` out, or pass debug=True",
 }
 
 

@@ -32,7 +32,7 @@ def _failure(exercise, fn, judged, place):
     shown = first.wrong if first.problem is None else first.problem.kind in SHAPES
     locate = shown and not first.structure and diagnosis.name != diagnose.EXCHANGED
     found = line.first_wrong(exercise, fn, judged, source.file_of(fn)) if locate else None
-    texts = [_named(diagnosis), *_shown(exercise, judged, first, diagnosis, found)]
+    texts = [_named(diagnosis), *_shown(exercise, fn, judged, first, diagnosis, found)]
     rule = structure.breach(judged)
     if rule and not any(rule[1:] in text for text in texts):
         texts = [sentence(rule), *texts]
@@ -62,7 +62,7 @@ def _named(diagnosis):
     return " ".join(map(sentence, said))
 
 
-def _shown(exercise, judged, first, diagnosis, found):
+def _shown(exercise, fn, judged, first, diagnosis, found):
     """Where it shows and in which cases: true whether or not the mistake is known."""
     right = not any(k.wrong or k.problem and k.problem.error not in judge.OF_MEMORY for k in judged)
     fails = f"It fails in the case “{first.case}”."
@@ -85,7 +85,7 @@ def _shown(exercise, judged, first, diagnosis, found):
         failed = [k for k in judged if not k.passed]
         said.append(where.outputs(exercise, failed))
         if not diagnosis.name:
-            said += map(sentence, where.looks(exercise, failed))
+            said += [where.from_key_block(exercise, first, fn), *map(sentence, where.looks(exercise, failed))]
     beside = structure.in_words(first, named=bool(diagnosis.name) and not diagnosis.partly)
     return [*map(sentence, beside), *said]
 

@@ -1,9 +1,8 @@
 """The stub that each exercise starts out with, and whether a learner has written into it."""
 
 import ast
-import shutil
 
-from flashlab_course.check import form, source
+from flashlab_course.check import source
 
 
 def stub(name):
@@ -17,6 +16,8 @@ def present(name):
         return source.exercise_path(name).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
+    except OSError:                                    # a folder of that name, say: a check tells
+        return ""
 
 
 def begun(name, text):
@@ -40,16 +41,7 @@ def written_path(name):
     return source.root() / source.MY / ".stubs" / f"{name}.py"
 
 
-def write(name):
-    """Put the stub in its place."""
-    for path in (source.exercise_path(name), written_path(name)):
-        source.put(path, stub(name))
-
-
-def fresh_root(folder):
-    """Fill an empty folder that the checker can take for the repository (FLASHLAB_ROOT): solutions, the chapters'
-    texts, a stub of each exercise, and nobody's progress."""
-    for part in ("solutions", "notebooks/src"):
-        shutil.copytree(source.root() / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in form.names():
-        source.put(folder / source.shown_path(name), stub(name))
+def write(name, text=None):
+    """Put the stub in its place, or a text that was made from it."""
+    source.put(source.exercise_path(name), text or stub(name))
+    source.put(written_path(name), stub(name))

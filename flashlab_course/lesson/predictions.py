@@ -171,7 +171,7 @@ def _remembered(name, guess):
             if said := progress.change(FILE, lambda found: found | {name: plain}):
                 print(said)
         return guess
-    kept = progress.load(FILE).get(name)
+    kept = (progress.load(FILE) or {}).get(name)
     if isinstance(guess, dict) and isinstance(kept, dict):     # JSON has turned the dict's keys into text
         return {key: kept.get(str(key)) for key in guess}
     return guess if kept is None else kept
