@@ -65,15 +65,18 @@ def overlapping_consumer(K, V, end):
     yield wgmma_wait(0)
     yield release(K.free[0])
     yield softmax(0)
+    if end > 1:
+        yield wait(K.full[1 % slots], 1 // slots % 2)
     for j in range(1, end):
-        slot, phase, before = j % slots, j // slots % 2, (j - 1) % slots
-        yield wait(K.full[slot], phase)
+        slot, before = j % slots, (j - 1) % slots
         yield wgmma(K, slot, j)
         yield wait(V.full[before], (j - 1) // slots % 2)
         yield wgmma(V, before, j - 1)
         yield wgmma_wait(1)                            # S is there, O's product still runs
         yield release(K.free[slot])
         yield softmax(j)
+        if j + 1 < end:                                # early: the assembler moves nothing across it
+            yield wait(K.full[(j + 1) % slots], (j + 1) // slots % 2)
         yield wgmma_wait(0)
         yield release(V.free[before])
     slot, phase = (end - 1) % slots, (end - 1) // slots % 2
@@ -95,9 +98,10 @@ def consumer_in_turn(me, K, V, end):
     yield wgmma_wait(0)
     yield release(K.free[0])
     yield softmax(0)
+    if end > 1:
+        yield wait(K.full[1 % slots], 1 // slots % 2)
     for j in range(1, end):
-        slot, phase, before = j % slots, j // slots % 2, (j - 1) % slots
-        yield wait(K.full[slot], phase)
+        slot, before = j % slots, (j - 1) % slots
         yield sync(TURN + me, BOTH)
         yield wgmma(K, slot, j)
         yield arrive(TURN + 1 - me, BOTH)
@@ -106,6 +110,8 @@ def consumer_in_turn(me, K, V, end):
         yield wgmma_wait(1)
         yield release(K.free[slot])
         yield softmax(j)
+        if j + 1 < end:                                # early: the assembler moves nothing across it
+            yield wait(K.full[(j + 1) % slots], (j + 1) // slots % 2)
         yield wgmma_wait(0)
         yield release(V.free[before])
     slot, phase = (end - 1) % slots, (end - 1) // slots % 2
@@ -138,7 +144,10 @@ def persistent_producer(Q, K, V, ends, tickets, board):
 
 
 def persistent_consumer(Q, K, V, ends, board):
-    """hopper_persistent: takes tile after tile from the board. The rings go on where the tile before has left them."""
+    """hopper_persistent, without its overlap and turns: takes tile after tile from the board.
+
+    The rings go on where the tile before has left them.
+    """
     n, turn, slots = 0, 0, len(K.slots)
     yield wait(Q.full[0], 0)
     while (tile := board[0]) >= 0:
