@@ -32,6 +32,7 @@ import torch
 
 from flashlab.kernels import hopper_consumers, hopper_overlap, hopper_persistent, hopper_producer, hopper_ring, hopper_turns
 from flashlab.ladder import HOPPER_RUNGS
+from flashlab.operator import hopper_backward_pipeline
 from flashlab_course import bench, figures
 from flashlab_course.bench.hopper import CHANGES
 from flashlab_course.bench.parts import variant
@@ -595,7 +596,16 @@ print(first_error(three_slots, seeds=50).error or "50 runs, no error")
 # %% [markdown]
 # ## Backwards
 #
-# The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks the query tiles. Each consumer keeps $dK$ and $dV$ of 64 keys in registers. $dQ$ of a tile needs the $dS$ of all consumers: they put it into shared memory, and they take turns at computing the tile's $dQ$. A third kind of warp, the *adder*, has TMA add the finished tile to $dQ$ in HBM.
+# The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks the query tiles of 64 rows. It has a producer warp, two or three consumers with 64 keys each, and a third kind of warp, the *adder*.
+#
+# Keys lie in rows: a consumer computes $S^\top = K Q^\top$ and $dP^\top = V\,dO^\top$. So $P^\top$ and $dS^\top$ are left operands in registers, and $dV \mathrel{+}= P^\top dO$ and $dK \mathrel{+}= dS^\top Q$ take them from there. $dV$ and $dK$ stay in registers until the end.
+#
+# $dQ$ of a tile is a sum over the keys of *all* consumers. They put $dS$ into shared memory, too, and one of them, the tile's *owner*, computes all of $dQ$. The adder has TMA add the finished tile to $dQ$ in HBM.
+#
+# ```
+# consumer 0    tile 0: S dP . dV . dK, dQ of tile 0     tile 1: S dP . dV . dK              tile 2: ...
+# consumer 1    tile 0: S dP . dV . dK         tile 1: S dP . dV . dK, dQ of tile 1          tile 2: ...
+# ```
 #
 # | signal | kind | who waits |
 # |---|---|---|
@@ -605,7 +615,13 @@ print(first_error(three_slots, seeds=50).error or "50 runs, no error")
 # | `DQ_READY`: a tile of $dQ$ is in shared memory | named barrier | the adder |
 # | `DQ_FREE`: TMA has read that tile | named barrier | the next owner |
 #
-# As in the ring of sitting 1, a signal says *it is there* or *it may be overwritten*. Of the consumers only a tile's owner waits for the others. The owners go round: consumer 0 owns tile 0, consumer 1 tile 1, and so on. So the consumers drift apart and hide each other's exponentials. **Predict** for three consumers: who owns the $dQ$ of query tile 7?
+# A signal says *it is there* or *it may be overwritten*, as in the ring of sitting 1. Here is the end of a consumer's step for one tile. `sync` waits, `arrive` does not: a consumer that is not the owner announces its $dS$ and runs ahead.
+
+# %%
+print(excerpt(hopper_backward_pipeline.step, "if me == owner", "return dK"))
+
+# %% [markdown]
+# Of the consumers only the owner waits for the others. The owners go round: consumer 0 owns tile 0, consumer 1 tile 1, and so on. So the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: who owns the $dQ$ of query tile 7?
 
 # %%
 my_owner = None
