@@ -45,7 +45,7 @@ CHAPTERS = [
             needs_triton=True, gpu_adds="tiles that a search found there"),
     Chapter("12b", "the_hopper_kernel",
             "the Hopper kernel in six rungs: a ring, a producer, two consumers, overlap, turns, a counter; "
-            "each on a simulator first", needs_triton=True, gpu_adds="the rungs timed there, with `bench hopper`"),
+            "their signals on a simulator", needs_triton=True, gpu_adds="the rungs timed there, with `bench hopper`"),
     Chapter("13", "decoding",
             "one token at a time: keys split among programs, a cache in pages, windows, 8-bit numbers",
             needs_triton=True, gpu_adds="compiled kernels, and a CUDA graph"),

@@ -32,7 +32,7 @@ def mbarriers(number: gl.constexpr, count: gl.constexpr):
 
 @jit
 def release(free):
-    """Say that all threads of this warpgroup have read a slot: they meet, and one of them arrives."""
+    """Say that all threads of this consumer have read a slot: they meet, and one of them arrives."""
     thread_barrier()
     mbarrier.arrive(free, count=1)
 

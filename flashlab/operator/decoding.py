@@ -37,6 +37,7 @@ def flash_attention_decode(
     No wait: the numbers in lengths and block_table are checked on the CPU only. On a GPU wrong ones give meaningless
              results, but nothing outside of the caches is read or written; a new key for which there is no room is not
              written. The torch backend does wait: it computes one sequence after the other
+    Scores:  as flash_attention; in Triton a scale or score beyond 2.3e38 counts as infinite
     Gradient: none. flash_attention has one
     Autocast: as flash_attention; a cache keeps its dtype, and is cast whole in each call
     Backend: "triton" runs operator/decode_kernels.py, "torch" torch_backend.py, for "auto" see `attention.pick_backend`

@@ -9,11 +9,11 @@
 # %% [markdown]
 # # 12b · The Hopper kernel
 #
-# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, change it, and say what a kernel adds that is faster than the vendor's library.
+# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, change it, and say what the kernel that beats the vendor's library has beyond it.
 #
 # **You need** chapters 06 and 12. · **Five sittings** of 30 to 60 minutes, 145 of these minutes for seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
-# In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most of these ideas are signals between warps, and signals can be tried without a GPU: each of them runs on a small simulator first.
+# In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most of these ideas are signals between warps, and signals can be tried without a GPU, on a small simulator.
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
@@ -57,7 +57,7 @@ rungs = {"fa2_tma_forward": None} | dict.fromkeys(one.name for one in HOPPER_RUN
 figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 
 # %% [markdown]
-# The way up is not even. The first two rungs are slower than the compiler's kernel, but for the ring at $d = 64$ without a mask: they build what the later ones need. The chapter promises a gain only where this table shows one. (Compare numbers within a table. Chapter 12's are of an earlier run.)
+# The way up is not even. The first two rungs are slower than the compiler's kernel (except the ring at $d = 64$ without a mask). They lay the ground for the later ones. The chapter promises a gain only where this table shows one. (Compare numbers within a table. Chapter 12's are of an earlier run.)
 #
 # ## Sitting 1 · Copies that report back (35 minutes)
 #
@@ -175,7 +175,7 @@ play_warps(simulate({"all warps": in_step(K, V, 4)}, threads={"all warps": 256})
 # %% [markdown]
 # ### Layouts: who holds what of S
 #
-# `wgmma` reads its operands from shared memory, but leaves the result in registers. A *layout* says which thread holds which number. The kernel names the layout of $S$ as `NVMMADistributedLayout([3, 0], [8, 1], [16, 128, 16])`: version 3 of the instruction, eight warps below one another, and 16 rows a warp with 128 columns each. Within a warp the hardware fixes the pattern:
+# `wgmma` reads its operands from shared memory, but leaves the result in registers. A *layout* says which thread holds which number. The kernel names the layout of $S$ as `NVMMADistributedLayout([3, 0], [8, 1], [16, 128, 16])`: version 3 of the instruction, eight warps below one another, 16 rows and 128 columns a warp, and 16 numbers deep an instruction. Within a warp the hardware fixes the pattern:
 
 # %%
 figures.holders()
@@ -227,7 +227,7 @@ print(excerpt(hopper_producer.fetch_when_free, "def fetch_when_free", "T_s.index
 print(excerpt(hopper_producer.producer, "for j", "V_full, V_free, j)"))
 
 # %% [markdown]
-# The consumer's side of it is `release(free)`: the threads of a warpgroup meet, and one of them arrives for all. The parity is `phase ^ 1`, the other one: before use $u$ the producer needs phase $u - 1$ of `free` to be over. Before the first use nobody has read anything. On a new barrier `wait(free, 1)` returns at once, as if a phase $-1$ had ended. With the consumer's parity the kernel would hang at the first block. This cell goes wrong on purpose.
+# The consumer's side of it is `release(free)`: the threads of a consumer meet, and one of them arrives for all. The parity is `phase ^ 1`, the other one: before use $u$ the producer needs phase $u - 1$ of `free` to be over. Before the first use nobody has read anything. On a new barrier `wait(free, 1)` returns at once, as if a phase $-1$ had ended. With the consumer's parity the kernel would hang at the first block. This cell goes wrong on purpose.
 
 # %%
 def hopeful_producer(K, V, end):
@@ -296,7 +296,7 @@ said = compare("registers of a consumer's thread", my_registers_of_a_consumer, l
 print(excerpt(hopper_consumers.KERNEL, "gl.warp_specialize", "of all but the first"))
 
 # %% [markdown]
-# The last list says it: 240 for consumer 1 and 24 for the producer. Consumer 0 has the launch's own warps and gets the rest.
+# `[4, 1]` are the warps of consumer 1 and of the producer, `[240, 24]` the registers of their threads. Consumer 0 has the launch's own warps and gets the rest.
 #
 # **Exercise: what fits into registers** ([exercises/ex12b_registers.py](../exercises/ex12b_registers.py), 20 minutes).
 
@@ -307,7 +307,7 @@ check("ex12b_registers")
 reveal("ex12b_registers")
 
 # %% [markdown]
-# What does the record say? The producer alone gains nothing over the ring. Two consumers do:
+# What does the record say? The producer alone gains nothing over the ring, and loses at $d = 64$. Two consumers gain:
 
 # %%
 figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consumers_forward": None}, "hopper_ring_forward")
@@ -326,7 +326,7 @@ for d, causal in itertools.product((64, 128), (False, True)):
     print(f"d = {d:3}, {'causal' if causal else 'full  '}: {ring.registers} registers, {ring.shared_bytes:,} bytes: {fit.blocks} on an SM")
 
 # %% [markdown]
-# Two programs on one SM do for each other what two consumers do: one multiplies while the other computes exponentials. The mask costs four registers, and with them the second program.
+# Two programs on one SM do for each other what two consumers do: one multiplies while the other computes exponentials. At $d = 64$ the mask costs four registers, and with them the second program. (Compiled here; the times were recorded with an older Triton.)
 #
 # **Takeaway.** A producer runs ahead as far as its ring allows, with the other parity. Two consumers at their own pace hide each other's waiting; `free` counts both.
 #
@@ -380,7 +380,7 @@ def impatient(K):
 print(simulate({"warpgroup": impatient(Ring("K", slots=1))}).error)
 
 # %% [markdown]
-# One line of the loop looks useless: the wait for the next $K$ (`mbarrier.wait`) stands *before* the wait for $O$ (`wgmma_wait(0)`), though nothing needs that $K$ yet. It is there for the assembler, which moves instructions, but not across an `mbarrier.wait`. Here is what becomes of the loop in machine code as it is, and with the wait for $K$ at the head of the loop, where one would put it.
+# One line of the loop looks useless: the wait for the next $K$ (`mbarrier.wait`) stands *before* the wait for $O$ (`wgmma_wait(0)`), though nothing needs that $K$ yet. The assembler would pull `wgmma_wait(0)` above the exponentials. It moves nothing across an `mbarrier.wait`, so this line holds it down. Here is what becomes of the loop in machine code as it is, and with the wait for $K$ at the head of the loop, where one would put it. (Eight instructions make one of these products.)
 
 # %%
 def in_machine_code(module):
@@ -430,6 +430,14 @@ reveal("ex12b_pass_the_turn")
 print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
 
 # %% [markdown]
+# Watch consumer 1 wait for its turn, and the products alternate. (There is one set of tensor cores; the two rows show whose product runs.)
+
+# %%
+K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
+consumers = {f"consumer {me}": consumer_in_turn(me, K, V, 3) for me in (0, 1)}
+play_warps(simulate({"producer": producer(K, V, 3)} | consumers))
+
+# %% [markdown]
 # Both rungs in the record, each against the rung before it:
 
 # %%
@@ -470,7 +478,7 @@ figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to
 #
 # ### A counter hands out tiles
 #
-# So far a program computes one tile of 128 queries and ends. The next one starts with an empty ring: its first copies and the last stores of the one before overlap with nothing. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one tile, the producer already loads the next.
+# So far a program computes one tile of 128 queries and ends. The next one starts with an empty ring: nothing runs beside its first copies, nor beside the last stores of the program before it. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one tile, the producer already loads the next.
 #
 # Which tile comes next? Causal tiles have different lengths. **Predict**, for two SMs and tiles of 4, 3, 2 and 1 blocks of keys: when is the last one done if SM 0 takes the first and third tile and SM 1 the second and fourth, and when if whoever is free takes the next?
 
@@ -531,7 +539,7 @@ last = "hopper_persistent_forward"
 figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, last)
 
 # %% [markdown]
-# One run can be lucky. The whole table was measured twice; these are the changes that cost something at a size in both runs, ranges apart:
+# One run can be lucky. The whole table was measured twice; here is at how many sizes each change costs something in both runs, ranges apart:
 
 # %%
 again, slower = bench.load_results("hopper_h200", "again"), {}
@@ -543,7 +551,7 @@ for what in CHANGES:
 print("\n".join(f"{what:33} {words}" for what, words in slower.items()))
 
 # %% [markdown]
-# At $d = 128$ the early $S$ carries most, under a causal mask the counter. Turns carry little.
+# At $d = 128$ the next $S$ ahead carries most without a mask, the counter with one. Turns carry little.
 #
 # ### From the last rung to the operator
 #
@@ -577,7 +585,7 @@ with tempfile.TemporaryDirectory() as folder:
               f"{SHARED_LIMIT[90]:,} bytes of shared memory; {mine.warnings or 'no warnings'}")
 
 # %% [markdown]
-# The compiler does not mind that the second one fits no SM; the launch would. And the signals, with as many slots: `first_error` runs the programs with many random durations, and stops at the first run that goes wrong.
+# The compiler does not mind that the second one fits no SM; the launch would. And the turns, with three slots: `first_error` runs the programs with many random durations, and stops at the first run that goes wrong.
 
 # %%
 def three_slots():
@@ -588,7 +596,7 @@ def three_slots():
 print(first_error(three_slots, seeds=50).error or "50 runs, no error")
 
 # %% [markdown]
-# **Change this and run again.** Let consumer 1 begin, or try a single slot. Then take blocks of 64 keys, `KEYS = gl.constexpr(64)`. It compiles, and is right without a mask. With a causal mask it is wrong, and nothing says so: why, and which lines must change? On a Hopper GPU, `python -m flashlab bench hopper` times all of this chapter's kernels.
+# **Change this and run again.** Let consumer 1 begin; print the first spans of `simulate(three_slots()).spans` to see who does. Try a single slot: why does it hang, though ex12b_deadlock's consumer does not? (On a GPU it would hang for good.) Then take blocks of 64 keys, `KEYS = gl.constexpr(64)`. With a causal mask consumer 0's first block is hidden from all its queries, and $-\infty - (-\infty)$ is NaN. The compiler says nothing. Which lines must change? On a Hopper GPU, `python -m flashlab bench hopper` times all of this chapter's kernels.
 
 # %%
 # Your kernel goes here.
