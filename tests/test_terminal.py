@@ -94,7 +94,7 @@ def test_ctrl_c_ends_a_command_in_a_line(sandbox):
     time.sleep(0.5)                                           # the next one is the endless one
     os.killpg(run.pid, signal.SIGINT)
     out, error = run.communicate(timeout=60)
-    assert run.returncode == 130 and not error.strip()
+    assert run.returncode in (130, -signal.SIGINT) and not error.strip()           # the second: still importing
 
 
 @pytest.mark.parametrize("imported", ["numpy", "torch.version", "flashlab.triton_mode"])

@@ -39,9 +39,8 @@ from flashlab_course.bench.parts import variant
 from flashlab_course.check import check
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_for
 from flashlab_course.figures.chapter_12 import gains, share_of
+from flashlab_course.gpu import warp_programs
 from flashlab_course.gpu.occupancy import occupancy
-from flashlab_course.gpu.warp_programs import (consumer, consumer_in_turn, in_step, overlapping_consumer, persistent_consumer,
-                                               persistent_producer, producer)
 from flashlab_course.gpu.warps import Ring, fetch, first_error, simulate, softmax, wait, wgmma, wgmma_wait
 from flashlab_course.lesson import changes, compare, excerpt, reveal
 from flashlab_course.player.machine import play_warps
@@ -170,7 +169,7 @@ print(excerpt(hopper_ring.KERNEL, "for j in range(0, end)", "V_full.index(slot),
 
 # %%
 K, V = Ring("K", slots=2), Ring("V", slots=2)
-play_warps(simulate({"all warps": in_step(K, V, 4)}, threads={"all warps": 256}))
+play_warps(simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all warps": 256}))
 
 # %% [markdown]
 # ### Layouts: who holds what of S
@@ -239,14 +238,14 @@ def hopeful_producer(K, V, end):
 
 
 K, V = Ring("K", slots=2), Ring("V", slots=2)
-print(simulate({"producer": hopeful_producer(K, V, 4), "consumer": consumer(K, V, 4)}).error.replace("; consumer", ";\nconsumer"))
+print(simulate({"producer": hopeful_producer(K, V, 4), "consumer": warp_programs.consumer(K, V, 4)}).error.replace("; consumer", ";\nconsumer"))
 
 # %% [markdown]
 # A *deadlock*: each waits for the other. The machine names the barrier, its parity and its phase. With the right parity:
 
 # %%
 K, V = Ring("K", slots=2), Ring("V", slots=2)
-play_warps(simulate({"producer": producer(K, V, 4), "consumer": consumer(K, V, 4)}))
+play_warps(simulate({"producer": warp_programs.producer(K, V, 4), "consumer": warp_programs.consumer(K, V, 4)}))
 
 # %% [markdown]
 # ### Two consumers
@@ -354,8 +353,8 @@ print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_row
 
 # %%
 K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
-consumers = {f"consumer {me}": overlapping_consumer(K, V, 4) for me in (0, 1)}
-play_warps(simulate({"producer": producer(K, V, 4)} | consumers))
+consumers = {f"consumer {me}": warp_programs.overlapping_consumer(K, V, 4) for me in (0, 1)}
+play_warps(simulate({"producer": warp_programs.producer(K, V, 4)} | consumers))
 
 # %% [markdown]
 # **Exercise: find the deadlock** ([exercises/ex12b_deadlock.py](../exercises/ex12b_deadlock.py), 15 minutes). A consumer like this one, and a producer that asks for room in the wrong order: with one slot they wait for each other.
@@ -434,8 +433,8 @@ print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
 
 # %%
 K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
-consumers = {f"consumer {me}": consumer_in_turn(me, K, V, 3) for me in (0, 1)}
-play_warps(simulate({"producer": producer(K, V, 3)} | consumers))
+consumers = {f"consumer {me}": warp_programs.consumer_in_turn(me, K, V, 3) for me in (0, 1)}
+play_warps(simulate({"producer": warp_programs.producer(K, V, 3)} | consumers))
 
 # %% [markdown]
 # Both rungs in the record, each against the rung before it:
@@ -459,13 +458,13 @@ def busy(make, readers, **threads):
 
 
 def two(program):
-    return lambda K, V: {"producer": producer(K, V, 8)} | {f"consumer {me}": program(me, K, V, 8) for me in (0, 1)}
+    return lambda K, V: {"producer": warp_programs.producer(K, V, 8)} | {f"consumer {me}": program(me, K, V, 8) for me in (0, 1)}
 
 
-shares = {"ring": busy(lambda K, V: {"all": in_step(K, V, 8)}, 1, all=256),
-          "+ producer": busy(lambda K, V: {"producer": producer(K, V, 8), "one": consumer(K, V, 8)}, 1, one=256),
-          "+ two consumers": busy(two(lambda me, *rest: consumer(*rest)), 2),
-          "+ overlap": busy(two(lambda me, *rest: overlapping_consumer(*rest)), 2), "+ turns": busy(two(consumer_in_turn), 2)}
+shares = {"ring": busy(lambda K, V: {"all": warp_programs.in_step(K, V, 8)}, 1, all=256),
+          "+ producer": busy(lambda K, V: {"producer": warp_programs.producer(K, V, 8), "one": warp_programs.consumer(K, V, 8)}, 1, one=256),
+          "+ two consumers": busy(two(lambda me, *rest: warp_programs.consumer(*rest)), 2),
+          "+ overlap": busy(two(lambda me, *rest: warp_programs.overlapping_consumer(*rest)), 2), "+ turns": busy(two(warp_programs.consumer_in_turn), 2)}
 figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to {max(shares.values()):.0f} % of the time",
              "Modelled: flashlab_course.gpu.warps, 8 blocks, every duration at its mean.", "% of the time")
 
@@ -504,8 +503,8 @@ print(excerpt(hopper_persistent.producer, "while tile < how_many", "n, turn, til
 # %%
 Q, K, V = Ring("Q", slots=1, readers=2), Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
 blocks, board = [3, 1, 2], []
-consumers = {f"consumer {me}": persistent_consumer(Q, K, V, blocks, board) for me in (0, 1)}
-play_warps(simulate({"producer": persistent_producer(Q, K, V, blocks, itertools.count(), board)} | consumers))
+consumers = {f"consumer {me}": warp_programs.persistent_consumer(Q, K, V, blocks, board) for me in (0, 1)}
+play_warps(simulate({"producer": warp_programs.persistent_producer(Q, K, V, blocks, itertools.count(), board)} | consumers))
 
 # %% [markdown]
 # ### How many slots fit?
@@ -590,7 +589,7 @@ with tempfile.TemporaryDirectory() as folder:
 # %%
 def three_slots():
     K, V = Ring("K", slots=3, readers=2), Ring("V", slots=3, readers=2)
-    return {"producer": producer(K, V, 9)} | {f"consumer {me}": consumer_in_turn(me, K, V, 9) for me in (0, 1)}
+    return {"producer": warp_programs.producer(K, V, 9)} | {f"consumer {me}": warp_programs.consumer_in_turn(me, K, V, 9) for me in (0, 1)}
 
 
 print(first_error(three_slots, seeds=50).error or "50 runs, no error")
