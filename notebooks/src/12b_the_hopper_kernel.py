@@ -498,6 +498,19 @@ said = compare("when the last SM is done", my_ends, ends, "blocks")
 print(excerpt(hopper_persistent.producer, "while tile < how_many", "n, turn, tile"))
 
 # %% [markdown]
+# What else is new in `flashlab/kernels/hopper_persistent.py`:
+#
+# | line | meaning |
+# |---|---|
+# | `gl.num_programs(0) + gl.atomic_add(counter, 1)` | a program's first tile is its own number; the counter hands out the rest |
+# | `lay_down(number, tile)`, `look_at(number)` | one number written to shared memory by the producer and read by a consumer; `gl.max` makes a plain number of a tile of one |
+# | `mbarrier.expect`, `mbarrier.arrive` | one thread acts for all that run the line, so it is one arrival |
+# | `mbarrier.arrive(Q_full.index(me), count=1)` at the end | no bytes to come: the arrival alone ends the phase, and consumers find $-1$ |
+# | `place(tile, N, together, …)` | a tile's head, first row and number of blocks, the tiles of `together` heads side by side |
+# | `gl.SliceLayout(1, S_layout)` | one number a row of $S$, held by each of the four threads that share the row; for $O$ it is the same threads |
+# | `TURN = 12` | named barriers 12 and 13; Triton uses the first few of the sixteen itself |
+# | `programs_at_a_time(Q, 8)` | as many programs as the GPU has SMs |
+#
 # `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. Watch the phases in the player: they count on from tile to tile. (This program leaves out overlap and turns, which stay as they were.)
 
 # %%
