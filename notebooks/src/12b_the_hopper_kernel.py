@@ -174,7 +174,7 @@ play_warps(simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all
 # %% [markdown]
 # ### Layouts: who holds what of S
 #
-# `wgmma` reads its operands from shared memory, but leaves the result in registers. A *layout* says which thread holds which number. The kernel names the layout of $S$ as `NVMMADistributedLayout([3, 0], [8, 1], [16, 128, 16])`: version 3 of the instruction, eight warps below one another, 16 rows and 128 columns a warp, and 16 numbers deep an instruction. Within a warp the hardware fixes the pattern:
+# `wgmma` reads its right operand from shared memory and its left one from there or from registers; the result lies in registers. A *layout* says which thread holds which number. The kernel names the layout of $S$ as `NVMMADistributedLayout([3, 0], [8, 1], [16, 128, 16])`: version 3 of the instruction, eight warps below one another, 16 rows and 128 columns a warp, and 16 numbers deep an instruction. Within a warp the hardware fixes the pattern:
 
 # %%
 figures.holders()
@@ -306,7 +306,7 @@ check("ex12b_registers")
 reveal("ex12b_registers")
 
 # %% [markdown]
-# What does the record say? The producer alone gains nothing over the ring, and loses at $d = 64$. Two consumers gain:
+# What does the record say? The producer alone gains nothing over the ring, and loses at several sizes. Two consumers gain:
 
 # %%
 figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consumers_forward": None}, "hopper_ring_forward")
@@ -379,7 +379,7 @@ def impatient(K):
 print(simulate({"warpgroup": impatient(Ring("K", slots=1))}).error)
 
 # %% [markdown]
-# One line of the loop looks useless: the wait for the next $K$ (`mbarrier.wait`) stands *before* the wait for $O$ (`wgmma_wait(0)`), though nothing needs that $K$ yet. The assembler would pull `wgmma_wait(0)` above the exponentials. It moves nothing across an `mbarrier.wait`, so this line holds it down. Here is what becomes of the loop in machine code as it is, and with the wait for $K$ at the head of the loop, where one would put it. (Eight instructions make one of these products.)
+# One line of the loop looks useless: the wait for the next $K$ (`mbarrier.wait`) stands *before* the wait for $O$ (`wgmma_wait(0)`), though nothing needs that $K$ yet. The assembler would pull `wgmma_wait(0)` above the exponentials. It does not move it across this `mbarrier.wait`, so the line holds it down. Here is what becomes of the loop in machine code as it is, and with the wait for $K$ at the head of the loop, where one would put it. (Eight instructions make one of these products.)
 
 # %%
 def in_machine_code(module):
@@ -446,7 +446,7 @@ figures.speeds_beside(recorded, {"hopper_overlap_forward": None}, "hopper_consum
 figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_forward")
 
 # %% [markdown]
-# Overlap pays at $d = 128$ and not at $d = 64$, where a block has half the FLOPs in products and as many exponentials: there is less to hide them under. At $d = 128$ turns gain less than overlap. Why not more, nobody has taken apart.
+# This step pays at $d = 128$ and not at $d = 64$. One reason may be that a block has half the FLOPs in products there and as many exponentials, so there is less to hide them under. At $d = 128$ turns gain less than overlap. Why not more, nobody has taken apart.
 #
 # How busy are the tensor cores in the simulator, with all durations at their mean? The simulator knows the order of things; it is no model of speed.
 
