@@ -58,7 +58,8 @@ class Block:
     @jit
     def tile_at(self, n, shared):
         """The n-th tile that the program walks: its head in the group, its number in the sequence, and among all."""
-        h, k = n // self.tiles, n % self.tiles
+        tiles = gl.maximum(self.tiles, 1)              # a block that no row sees has no 0th tile
+        h, k = n // tiles, n % tiles
         i = self.round_at(k // shared.consumers, shared) * shared.consumers + k % shared.consumers
         return h, i, (self.head * shared.group + h) * shared.tiles_of_a_head + self.first_tile + i
 
@@ -164,8 +165,8 @@ def adder(shared):
     tiles, seen = shared.group * block.tiles, -1
     if tiles > 0:
         arrive(DQ_FREE, 160)
+    h, i, tile = block.tile_at(0, shared)
     for n in range(0, tiles):
-        h, i, tile = block.tile_at(n, shared)
         if shared.turns is not None:
             wait_for(shared.turns + tile, block.turn(i // shared.consumers, shared), seen)
         sync(DQ_READY, 160)
@@ -173,11 +174,12 @@ def adder(shared):
         tma.store_wait(0)
         if n + 1 < tiles:
             arrive(DQ_FREE, 160)
+        done = tile
+        h, i, tile = block.tile_at(gl.minimum(n + 1, tiles - 1), shared)
         if shared.turns is not None:                    # look at the next number while these sums travel
-            h, i, coming = block.tile_at(gl.minimum(n + 1, tiles - 1), shared)
-            seen = gl.atomic_add(shared.turns + coming, 0, sem="relaxed")
+            seen = gl.atomic_add(shared.turns + tile, 0, sem="relaxed")
             wait_for_sums(n)
-            gl.atomic_add(shared.turns + tile, 1, sem="release")
+            gl.atomic_add(shared.turns + done, 1, sem="release")
 
 
 @jit
