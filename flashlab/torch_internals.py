@@ -25,8 +25,8 @@ without_dispatch = torch._C._DisableTorchDispatch
 
 
 def observed():
-    """Whether autocast, a mode, torch.func, forward-mode, a profiler or a tracer takes part in each operation."""
-    return (autocast_is_on() or torch._C._len_torch_dispatch_stack()
+    """Whether a mode, torch.func, forward-mode, a profiler or a tracer takes part in each operation."""
+    return (torch._C._len_torch_dispatch_stack()
             or torch._C._len_torch_function_stack() or torch._C._are_functorch_transforms_active()
             or forward_ad._current_level >= 0 or profiler._is_profiler_enabled or torch._C._get_tracing_state())
 

@@ -201,7 +201,7 @@ def test_torch_compile_of_one_tensor_twice():
             X = torch.linspace(-1, 1, 72).reshape(shape).requires_grad_()
             function(X).square().sum().backward()
             grads.append(X.grad)
-        assert torch.equal(*grads)
+        torch.testing.assert_close(*grads)             # dQ, dK and dV may be added up in another order
 
 
 LOSS = lambda *QKV: flash_attention(*QKV, causal=True).square().sum()

@@ -15,6 +15,7 @@ from flashlab.oracle import judge, judge_gradients
 triton = pytest.importorskip("triton")
 
 from flashlab.kernels import plans  # noqa: E402
+from flashlab.kernels.launch import fit_for_tma, why_no_descriptor  # noqa: E402
 from flashlab.memory import Memory  # noqa: E402
 from flashlab.operator import pick  # noqa: E402
 from flashlab.operator.attention import ATTENTION_BACKWARD, Options  # noqa: E402
@@ -128,6 +129,24 @@ def test_gradients_are_replayed(counted):
             assert not repeated or counted["picked"] == before
 
 
+def test_gradients_of_saved_tensors_that_come_back_with_other_strides(counted):
+    """As torch.autograd.graph.save_on_cpu returns them; fails if the strides of the forward pass are taken for theirs."""
+    dO = torch.randn(1, 2, 33, 16)
+    for _ in range(2):
+        Q, K, V = (torch.randn(1, 33, H, 16).transpose(1, 2).requires_grad_() for H in (2, 1, 1))
+        expected = torch.autograd.grad(attend(Q, K, V, deterministic=True), (Q, K, V), dO)
+        with torch.autograd.graph.saved_tensors_hooks(lambda T: T.clone(), lambda T: T.contiguous()):
+            O = attend(Q, K, V, deterministic=True)
+        assert all(torch.equal(*pair) for pair in zip(torch.autograd.grad(O, (Q, K, V), dO), expected, strict=True))
+    assert counted["replayed"] > 2
+
+
+def test_what_tma_cannot_read_is_copied_to_where_it_can():
+    """A contiguous tensor may begin anywhere: contiguous() would return it as it is."""
+    for T in (torch.zeros(65)[1:].view(1, 1, 4, 16), torch.zeros(1, 1, 4, 16).mT):
+        assert why_no_descriptor(T=T) and not why_no_descriptor(T=fit_for_tma(T))
+
+
 @pytest.mark.parametrize("window", [None, (20, 5)], ids=str)
 def test_packed_sequences_are_replayed(counted, window):
     """Other numbers in cu_seqlens leave the key as it is; another window, or one sequence more, does not."""
@@ -207,7 +226,7 @@ class Wrapped(torch.Tensor):
     """A subclass of someone's own."""
 
 
-LISTENERS = [lambda: torch.autocast("cpu", torch.bfloat16), Listens, torch.overrides.BaseTorchFunctionMode,
+LISTENERS = [Listens, torch.overrides.BaseTorchFunctionMode,
              torch.autograd.profiler.profile, torch.autograd.forward_ad.dual_level, Memory]
 
 
@@ -218,10 +237,12 @@ def test_a_listener_to_operations_hears_of_every_call():
         with listen():
             assert key(Q, K, V) is None
     assert key(Q, K, V) == key(Q, K, V) and key(Q, None, V) is not None
-    for T in (Q.as_subclass(Wrapped), Q.clone().requires_grad_(), Q.to_sparse(), [1.0]):
+    for T in (Q.as_subclass(Wrapped), Q.to_sparse(), [1.0]):
         assert key(T, K, V) is None
+    leaf = Q.clone().requires_grad_()
+    assert key(leaf, K, V) != key(Q, K, V)
     with torch.no_grad():
-        assert key(Q.clone().requires_grad_(), K, V) is not None
+        assert key(leaf, K, V) == key(Q, K, V)
 
 
 def test_neither_gradients_nor_transforms_nor_the_compiler_miss_a_call(counted):

@@ -33,7 +33,7 @@ def test_this_version_has_them():
 def test_autocast_and_observers():
     assert not torch_internals.autocast_is_on() and not torch_internals.observed()
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch_internals.autocast_is_on() and torch_internals.observed()
+        assert torch_internals.autocast_is_on()
     torch.func.vmap(lambda T: [pytest.fail("not seen") for _ in range(not torch_internals.observed())] and T
                     or T)(torch.zeros(2))
 

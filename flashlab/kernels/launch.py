@@ -298,7 +298,7 @@ def why_no_descriptor(**tensors):
 
 def fit_for_tma(T):
     """T, or a copy of it if TMA cannot copy its tiles."""
-    return T.contiguous() if why_no_descriptor(T=T) else T
+    return T.clone(memory_format=torch.contiguous_format) if why_no_descriptor(T=T) else T
 
 
 def why_gpu_too_old(T):

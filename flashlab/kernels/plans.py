@@ -57,14 +57,17 @@ def key_of_call(options, *tensors):
     types = tuple(map(type, options))                  # 1 is not True
     if torch.compiler.is_compiling() or not ORDINARY.issuperset(types) or torch_internals.observed():
         return None
-    gradients = torch.is_grad_enabled()
-    for T in tensors:
-        if T is not None and (type(T) is not torch.Tensor or gradients and T.requires_grad):
-            return None
+    if any(T is not None and type(T) is not torch.Tensor for T in tensors):
+        return None
     try:
-        return key((types, options), *tensors)
+        return key((recorded(*tensors), types, options), *tensors)
     except (RuntimeError, NotImplementedError):        # a sparse or a nested tensor: the checks refuse it in words
         return None
+
+
+def recorded(*tensors):
+    """Whether a call with these tensors, which may be None, is to have gradients."""
+    return torch.is_grad_enabled() and any(T is not None and T.requires_grad for T in tensors)
 
 
 def call(key, results, tensors, function, *arguments):

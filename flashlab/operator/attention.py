@@ -44,22 +44,9 @@ def flash_attention(
     Raises:  TypeError or ValueError before anything is launched; NotImplementedError for dropout without Triton
     Source:  Dao 2023, arXiv:2307.08691; the window as Beltagy, Peters, Cohan 2020, arXiv:2004.05150
     """
-    if deterministic is None:
-        deterministic = torch.are_deterministic_algorithms_enabled()
-    key = None
-    if type(dropout_p) is float and dropout_p == 0.0:              # with dropout each call needs its own seed
-        key = plans.key_of_call((causal, window, scale, seed, return_lse, backend, deterministic), Q, K, V)
-    O, L = plans.call(key, ("O", "L"), {"Q": Q, "K": K, "V": V}, _attend, Q, K, V,
-                      return_lse, seed, causal, scale, dropout_p, backend, deterministic, window)
+    options = Options(seed, causal, scale, dropout_p, backend, in_order(deterministic), window)
+    O, L = _attend(return_lse, options, 4, Q, K, V)
     return (O, L) if return_lse else O
-
-
-def _attend(Q, K, V, return_lse, *options):
-    """O and L of a call that is checked first."""
-    Q, K, V = transforms.as_autocast(Q, K, V)
-    validate.check_qkv(Q, K, V, ndim=4)
-    validate.check_bool(return_lse=return_lse)
-    return ATTENTION_FORWARD(Q, K, V, *checked(Q, K, Options(*options)))
 
 
 def flash_attention_varlen(
@@ -80,16 +67,49 @@ def flash_attention_varlen(
     Dropout, gradient, deterministic, backend, left out, raises: as flash_attention
     Source:  Dao 2023, arXiv:2307.08691
     """
-    Q, K, V = transforms.as_autocast(Q, K, V)
-    validate.check_qkv(Q, K, V, ndim=3)
-    Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))         # (1, H, T, d): one batch holds all sequences
-    validate.check_bool(return_lse=return_lse)
-    validate.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K)
-    cu_seqlens = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()
-    options = Options(seed, causal, scale, dropout_p, backend, deterministic, window, *cu_seqlens)
-    O, L = ATTENTION_FORWARD(Q, K, V, *checked(Q, K, options))
+    options = Options(seed, causal, scale, dropout_p, backend, in_order(deterministic), window, cu_seqlens_q,
+                      cu_seqlens_k)
+    O, L = _attend(return_lse, options, 3, Q, K, V)
     O, L = O.squeeze(0).transpose(0, 1), L.squeeze(0)              # the gradient of O[0] would be a copy
     return (O, L) if return_lse else O
+
+
+def _attend(return_lse, options, ndim, Q, K, V):
+    """O (B, H, N, d_v) and L (B, H, N). ndim: 4, or 3 where Q, K and V are packed, and B is 1"""
+    validate.check_bool(return_lse=return_lse)
+    Q, K, V = transforms.as_autocast(Q, K, V)
+    key, tensors = None, {"Q": Q, "K": K, "V": V} | options.tensors
+    if options.dropout_p == 0:                         # with dropout each call needs its own seed
+        key = plans.key_of_call((ndim, *options.plain), *tensors.values())
+    if key is not None and plans.recorded(Q, K, V):
+        return _Recorded.apply(key, options, ndim, Q, K, V)
+    return plans.call(key, ("O", "L"), tensors, _forward, options, ndim, Q, K, V)
+
+
+def _forward(options, ndim, Q, K, V):
+    """O and L of a call that is checked first."""
+    return ATTENTION_FORWARD(*_checked_call(options, ndim, Q, K, V))
+
+
+def _backward(options, ndim, Q, K, V, *others):
+    """dQ, dK and dV of such a call. others: O, dO, L, dL"""
+    Q, K, V, *options = _checked_call(options, ndim, Q, K, V)
+    return ATTENTION_BACKWARD(Q, K, V, *others, *options)
+
+
+def _checked_call(options, ndim, Q, K, V):
+    """The arguments of the forward operator for a call. Raises TypeError or ValueError that names the argument."""
+    validate.check_qkv(Q, K, V, ndim=ndim)
+    if ndim == 3:
+        Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))     # (1, H, T, d): one batch holds all sequences
+        validate.check_cu_seqlens(*options[-2:], Q, K)
+        options = Options(*options[:-2], *(T.contiguous() for T in options[-2:]))
+    return Q, K, V, *checked(Q, K, options)
+
+
+def in_order(deterministic):
+    """Whether sums must come in one order, by what a caller has said or, by default, PyTorch's setting."""
+    return torch.are_deterministic_algorithms_enabled() if deterministic is None else deterministic
 
 
 def checked(Q, K, options):
@@ -100,8 +120,6 @@ def checked(Q, K, options):
     seed, causal, scale, dropout_p, backend, deterministic, window, *cu_seqlens = options
     validate.check_heads(Q, K)
     causal, window = validate.check_window(window, causal, Q.shape[2], K.shape[2])
-    if deterministic is None:
-        deterministic = torch.are_deterministic_algorithms_enabled()
     validate.check_bool(deterministic=deterministic)
     validate.check_dropout(dropout_p)
     scale = validate.check_scale(scale, Q.shape[-1])
@@ -180,10 +198,14 @@ class Options(NamedTuple):
         return {name: value for name, value in self._asdict().items()
                 if value is not None and name not in {"backend", "deterministic", *unset}}
 
+    @property
+    def plain(self):
+        """What is no tensor: numbers, words and None, also the window's limits."""
+        return self[1:6] + (tuple(self.window) if type(self.window) in (tuple, list) else (self.window,))
+
     def key(self, name, *tensors):
         """The cache key of the operator of this name."""
-        plain = self._replace(window=self.window and tuple(self.window), **dict.fromkeys(self.tensors))
-        return plans.key((name, *plain), *tensors, *self.tensors.values())
+        return plans.key((name, *self.plain), *tensors, *self.tensors.values())
 
 
 SCHEMA = ("Tensor? seed, bool causal, float scale, float dropout_p, str backend, bool deterministic, int[]? window, "
@@ -205,11 +227,15 @@ def _(Q, K, V, *options):
 @torch.library.impl("flashlab::attention_backward", "default")
 def _(Q, K, V, O, dO, L, dL, *options):
     options = Options(*options)
-    dO = dO.contiguous() if 0 in dO.stride() else dO   # of O.sum() it is one expanded number, which TMA cannot copy
-    L, dL = L.contiguous(), None if dL is None else dL.contiguous()
+    dO, L, dL = plain_gradients(dO, L, dL)
     inputs = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL}
     key = options.key("backward", *inputs.values())
     return plans.call(key, ("dQ", "dK", "dV"), inputs | options.tensors, run_backward, *inputs.values(), options)
+
+
+def plain_gradients(dO, L, dL):
+    """dO, L and dL as kernels take them. dO of O.sum() is one expanded number, which TMA cannot copy."""
+    return dO.contiguous() if 0 in dO.stride() else dO, L.contiguous(), None if dL is None else dL.contiguous()
 
 
 def check_operator(Q, K, V, options):
@@ -264,18 +290,48 @@ class _Attention(torch_internals.Function):
         options = Options(*options)
         with torch_internals.below_autograd():
             O, L = ATTENTION_FORWARD(Q, K, V, *options)
-        ctx.save_for_backward(Q, K, V, O, L, *options.tensors.values())
-        ctx.options = options._replace(**dict.fromkeys(options.tensors))
-        ctx.set_materialize_grads(False)               # L seldom has a gradient: write and read no zeros
-        return O, L
+        return _keep(ctx, options, Q, K, V, O, L)
 
     @staticmethod
-    def backward(ctx, dO, dL):
-        """dO and dL are None where the loss does not depend on O or on L."""
-        Q, K, V, O, L, *tensors = ctx.saved_tensors
-        options = ctx.options._replace(**dict(zip(ctx.options.tensors, tensors, strict=True)))
-        dO = torch.zeros_like(O) if dO is None else dO
-        return *ATTENTION_BACKWARD(Q, K, V, O, dO, L, dL, *options), *[None] * len(options)
+    def backward(ctx, *grads):
+        options, *tensors = _kept(ctx, *grads)
+        return *ATTENTION_BACKWARD(*tensors, *options), *[None] * len(options)
+
+
+class _Recorded(torch_internals.Function):
+    """A call with gradients whose launches are kept, forward and backward: it goes past PyTorch's dispatcher."""
+
+    @staticmethod
+    def forward(ctx, key, options, ndim, Q, K, V):
+        tensors = {"Q": Q, "K": K, "V": V} | options.tensors
+        O, L = plans.call(key, ("O", "L"), tensors, _forward, options, ndim, Q, K, V)
+        ctx.ndim = ndim
+        return _keep(ctx, options, Q, K, V, O, L)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        options, *tensors = _kept(ctx, *grads)
+        named = dict(zip(("Q", "K", "V", "O", "dO", "L", "dL"), tensors, strict=True)) | options.tensors
+        key = None                                     # gradients that may have gradients are the operator's
+        if not torch.is_grad_enabled():
+            key = plans.key_of_call(("backward", ctx.ndim, *options.plain), *named.values())
+        found = plans.call(key, ("dQ", "dK", "dV"), named, _backward, options, ctx.ndim, *tensors)
+        return None, None, None, *(found if ctx.ndim == 4 else [T.squeeze(0).transpose(0, 1) for T in found])
+
+
+def _keep(ctx, options, Q, K, V, O, L):
+    """Keep what a backward pass needs; returns O and L."""
+    ctx.save_for_backward(Q, K, V, O, L, *options.tensors.values())
+    ctx.options = Options(None, *options[1:7])
+    ctx.set_materialize_grads(False)                   # L seldom has a gradient: write and read no zeros
+    return O, L
+
+
+def _kept(ctx, dO, dL):
+    """(options, Q, K, V, O, dO, L, dL). dO and dL are None where the loss does not depend on O or on L."""
+    Q, K, V, O, L, seed, *cu_seqlens = ctx.saved_tensors
+    dO = torch.zeros_like(O) if dO is None else dO
+    return Options(seed, *ctx.options[1:7], *cu_seqlens), Q, K, V, O, *plain_gradients(dO, L, dL)
 
 
 class _Gradients(torch_internals.Function):

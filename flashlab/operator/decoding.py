@@ -47,7 +47,9 @@ def flash_attention_decode(
     """
     tensors = {"Q": Q, "K": K_cache, "V": V_cache, "lengths": lengths, "block_table": block_table, "K_new": K_new,
                "V_new": V_new}
-    key = plans.key_of_call((window, scale, splits, return_lse, backend), *tensors.values())
+    key = None
+    if not torch_internals.autocast_is_on():           # else casts come first
+        key = plans.key_of_call((window, scale, splits, return_lse, backend), *tensors.values())
     O, L = plans.call(key, ("O", "L"), tensors, _checked_step, *tensors.values(),
                       window, scale, splits, return_lse, backend)
     return (O, L) if return_lse else O

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from flashlab.operator.attention import ATTENTION_BACKWARD, Options, checked, flash_attention
+from flashlab.operator.attention import ATTENTION_BACKWARD, Options, checked, flash_attention, in_order
 from flashlab.operator.transforms import as_autocast
 from flashlab.validate import check_bool, check_qkv, describe, name_of
 
@@ -97,7 +97,7 @@ def ring_attention(
         Q, K, V = as_autocast(Q, K, V)
         check_qkv(Q, K, V, ndim=4)
         check_bool(causal=causal, zigzag=zigzag, return_lse=return_lse)
-        options, n = checked(Q, K, Options(None, causal, scale, 0.0, backend, deterministic)), Q.shape[2]
+        options, n = checked(Q, K, Options(None, causal, scale, 0.0, backend, in_order(deterministic))), Q.shape[2]
         if causal and K.shape[2] != n:
             raise ValueError(f"K must have as many rows as Q where causal, {n}, got {describe(K)}")
         if causal and zigzag and n % 2:
