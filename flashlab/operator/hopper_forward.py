@@ -70,9 +70,9 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
 
     if mask is not None:
         S = mask(S, task, (task.first + n - 1) * sizes.keys, sizes)
-    m_new = gl.maximum(m, gl.max(S, 1) if wide else row_maximum(S))
-    P_next = gl.exp2(S * task.scale_log2 - (m_new * task.scale_log2)[:, None])
-    alpha = gl.exp2(m * task.scale_log2 - m_new * task.scale_log2)
+    m_new = gl.maximum(m, (gl.max(S, 1) if wide else row_maximum(S)) * task.scale_log2)
+    P_next = gl.exp2(S * task.scale_log2 - m_new[:, None])
+    alpha = gl.exp2(m - m_new)
     l = scaled_rows(state.l, alpha) + row_shares(P_next)
     if wide:
         P_next = P_next.to(P.dtype)
@@ -102,10 +102,10 @@ def first_block(shared, task, at, me: gl.constexpr):
     shared.K.release(at.slot)
     if sizes.masked:
         S = only_visible(S, task, (task.end - 1) * sizes.keys, sizes)
-    m = gl.max(S, 1) if d == 128 else row_maximum(S)
+    m = (gl.max(S, 1) if d == 128 else row_maximum(S)) * task.scale_log2
     if sizes.crossing or sizes.table is not None:  # a row may see nothing of this block, and -inf minus -inf is NaN
         m = gl.maximum(m, LOWEST)
-    P = gl.exp2(S * task.scale_log2 - (m * task.scale_log2)[:, None])
+    P = gl.exp2(S * task.scale_log2 - m[:, None])
     l = row_shares(P)
     P = opaque(gl.convert_layout(P.to(shared.V.tiles.dtype), gl.DotOperandLayout(0, O_layout, 2)))
     coming = at.following(sizes.stages)
@@ -134,7 +134,7 @@ def attend(shared, task, at, me: gl.constexpr):
         l_i = gl.where(l_i == 0, 1.0, l_i)             # O stays 0
     write_O(shared, task, scaled_rows(O, 1.0 / l_i), me)
     rows = task.first_row + gl.arange(0, ROWS, m.type.layout)
-    L_i = (m * task.scale_log2 + gl.log2(l_i)) / LOG2_E
+    L_i = (m + gl.log2(l_i)) / LOG2_E
     if some_blind:
         L_i = gl.where(m == LOWEST, float("-inf"), L_i)
     gl.store(shared.L + gl.cast(task.head, gl.int64) * sizes.N_q + tile.start_q + rows, L_i, mask=rows < tile.N_q)
