@@ -9,9 +9,9 @@
 # %% [markdown]
 # # 12b · The Hopper kernel
 #
-# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, change it, and say what the kernel that beats the vendor's library has beyond it.
+# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, change it, and say what `flash_attention`'s kernel has beyond it.
 #
-# **You need** chapters 06 and 12. · **Eight sittings** of 15 to 35 minutes with seven exercises · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06 and 12. · **Eight sittings** of 25 to 35 minutes with seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
 # In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most of these ideas are signals between warps, and signals can be tried without a GPU, on a small simulator.
 
@@ -57,7 +57,7 @@ rungs = {"fa2_tma_forward": None} | dict.fromkeys(one.name for one in HOPPER_RUN
 figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 
 # %% [markdown]
-# The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask. The later rungs need them. (Compare numbers within a table: chapter 12's are of an earlier run.)
+# The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask. (Compare numbers within a table: chapter 12's are of an earlier run.)
 #
 # ## Sitting 1 · Copies that report back (35 minutes)
 #
@@ -150,7 +150,7 @@ reveal("ex12b_ring")
 #
 # ### All warps in step
 #
-# The first rung is `flashlab/kernels/hopper_ring.py`. Its eight warps share 128 query rows and do everything together: load, wait, multiply, wait, softmax. Here is its loop.
+# The first rung is `flashlab/kernels/hopper_ring.py`. Its eight warps share 128 query rows and do everything together: load, wait, multiply, wait, softmax:
 
 # %%
 print(excerpt(hopper_ring.KERNEL, "for j in range(0, end)", "V_full.index(slot), V_s.index(slot))"))
@@ -193,7 +193,7 @@ play_warps(simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all
 figures.holders()
 
 # %% [markdown]
-# Four threads share a row. So the maximum of a row costs two exchanges between threads, and the sum another two; everything else in the softmax stays within a thread.
+# Four threads share a row. So the maximum of a row costs two exchanges between threads, and the sum another two; the rest of the softmax stays within a thread.
 #
 # **Predict** how many registers of 32 bits a thread needs for $S$: 128 rows and 128 columns in float32, on eight warps.
 
@@ -205,7 +205,7 @@ warps, threads_of_a_warp = 8, 32
 said = compare("registers for S", my_registers_of_S, 128 * 128 // (warps * threads_of_a_warp))
 
 # %% [markdown]
-# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many. This is most of what a thread may have (255), and it decides the shapes of all kernels in this chapter.
+# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many. This is most of the 255 that a thread may have, and decides the shapes of all kernels here.
 #
 # Three helpers compute with such tiles. `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
 
@@ -285,15 +285,8 @@ play_warps(simulate({"producer": warp_programs.producer(K, V, 4), "consumer": wa
 print(changes(hopper_producer.attend, hopper_consumers.attend))
 
 # %% [markdown]
-# **Predict** how many arrivals the barrier `free` of a slot must count now.
-
-# %%
-my_arrivals = None
-
-# %%
-said = compare("arrivals at free", my_arrivals, int(hopper_consumers.CONSUMERS))
-
-# %% [markdown]
+# So `free` is made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals.
+#
 # **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 25 minutes). Write the consumer's part: two consumers read each tile, and one may skip it.
 
 # %%
@@ -309,7 +302,7 @@ reveal("ex12b_overwrite")
 #
 # ## Sitting 4 · Registers change hands (30 minutes)
 #
-# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, which Triton fills up to a warpgroup, because registers change hands by warpgroups. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. `setmaxnreg` lets its warpgroup give registers away: it keeps 24 a thread.
+# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, which Triton fills up to a warpgroup, because registers change hands by warpgroups. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup gives registers away, and keeps 24 a thread.
 #
 # **Predict** how many registers a thread of the two consumers can have then.
 
@@ -334,15 +327,13 @@ check("ex12b_registers")
 reveal("ex12b_registers")
 
 # %% [markdown]
-# ### What does the record say?
-#
-# The producer alone gains nothing over the ring, and loses at several sizes. Two consumers gain, except at $d = 64$ without a mask:
+# In the record the producer alone gains nothing over the ring, and loses at several sizes. Two consumers gain, except at $d = 64$ without a mask:
 
 # %%
 figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consumers_forward": None}, "hopper_ring_forward")
 
 # %% [markdown]
-# There the simple ring is ahead. **Predict** how many programs of 256 threads fit into an SM's registers at 128 a thread, and how many at 132.
+# **Predict** how many programs of 256 threads fit into an SM's registers at 128 a thread, and how many at 132.
 
 # %%
 my_programs = {128: None, 132: None}
@@ -378,7 +369,7 @@ said = compare("products that may still be under way", my_n, len(issued) - 1 - i
 print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_rows(O_i, alpha)"))
 
 # %% [markdown]
-# `pred` switches a wait off: behind the last block there is no next $K$. The first $S$ and the last $O$ stand outside the loop. The keys are walked from the last block to the first. A tile has 128 queries and a block 128 keys, so a causal mask cuts one block only: it comes first, before the loop, and the loop needs no mask.
+# `pred` switches a wait off: behind the last block there is no next $K$. The first $S$ and the last $O$ stand outside the loop. Keys are walked from the last block to the first. A tile has 128 queries and a block 128 keys, so a causal mask cuts one block only. It comes before the loop, which needs no mask.
 
 # %%
 K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
@@ -482,7 +473,7 @@ def in_turn(stages, begins=0):
     return {"producer": warp_programs.producer(K, V, 9)} | takers
 
 
-print({f"barrier {barrier}": f"{count} threads" for barrier, (count, _) in simulate(in_turn(2)).named.items()})
+print("barrier: (threads left, times opened)", simulate(in_turn(2)).named)
 
 # %% [markdown]
 # Consumer 1's last arrival stays. It is harmless: named barriers end with their program.
@@ -527,9 +518,9 @@ figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to
 #
 # ### A counter hands out tiles
 #
-# So far a program computes one tile of 128 queries and ends. The next one starts with an empty ring: nothing runs beside its first copies, nor beside the last stores of the program before it. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one tile, the producer already loads the next.
+# So far a program computes one tile and ends. The next one starts with an empty ring, and nothing runs beside its first copies. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one, the producer already loads the next.
 #
-# Which tile comes next? Causal tiles have different lengths. **Predict**, for two SMs and tiles of 4, 3, 2 and 1 blocks of keys: when is the last one done if SM 0 takes the first and third tile and SM 1 the second and fourth, and when if whoever is free takes the next?
+# Causal tiles have different lengths. **Predict** for two SMs and tiles of 4, 3, 2 and 1 blocks of keys: when is the last one done if SM 0 takes the first and third and SM 1 the others, and when if whoever is free takes the next?
 
 # %%
 my_ends = {"fixed": None, "counter": None}
@@ -570,7 +561,7 @@ print(*[hopper_stand_in.kernels.first_words.place(tile, 256, 2, 128, 128, True) 
 show(hopper_persistent.launch, hopper_words.launch_tiles)
 
 # %% [markdown]
-# `described` makes TMA's descriptor, for tiles of 64 rows of $Q$ and $O$ and 128 of $K$ and $V$. `operator.index` makes an integer of a `constexpr`. The softmax takes the maximum before it scales, so `positive_scale` moves a negative sign to $Q$. Without a mask `together` is 1: all tiles are equally long. The counter is a zero in HBM; `temporary` makes a new one in each call. `programs_at_a_time` gives one program of 8 warps to each SM.
+# `described` makes TMA's descriptor, `operator.index` an integer of a `constexpr`. The softmax takes the maximum before it scales, so `positive_scale` moves a negative sign to $Q$. Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call. `programs_at_a_time` gives each SM one program of 8 warps.
 #
 # Watch the phases in the player: they count on from tile to tile. (This program leaves out overlap and turns, which stay as they were.)
 
@@ -583,7 +574,7 @@ play_warps(simulate({"producer": warp_programs.persistent_producer(Q, K, V, bloc
 # %% [markdown]
 # ### How many slots fit?
 #
-# $O$ now has a place of its own in shared memory, from which TMA writes while the next tile is computed. That leaves less for the rings.
+# $O$ now has a place of its own in shared memory, from which TMA writes while the next tile is computed.
 #
 # **Exercise: how many slots fit** ([exercises/ex12b_slots.py](../exercises/ex12b_slots.py), 20 minutes).
 
@@ -594,11 +585,11 @@ check("ex12b_slots")
 reveal("ex12b_slots")
 
 # %% [markdown]
-# **Takeaway.** A counter hands out tiles, the rings run on, and a signal makes visible what was written before it.
+# **Takeaway.** A counter hands out tiles, and the rings run on from tile to tile.
 #
 # *End of sitting 7.*
 #
-# ## Sitting 8 · Measure it, change it (15 minutes)
+# ## Sitting 8 · Measure it, change it (30 minutes)
 #
 # ### Which idea carries how much?
 #
@@ -694,17 +685,17 @@ print("with one:      ", hopper_stand_in.outcome(hopper_persistent, half))
 # </details>
 
 # %%
-there = "        S = wgmma_wait(1, deps=[S])                    # S is there, O's product still runs\n"
+after = "        release(K_free.index(slot))\n"
 masked = "        if causal:\n            if j == n + 1:\n                S = hide_future(S, first_row, (end - 2) * KEYS)\n"
 finite = ('gl.full([ROWS], -float("inf")', "gl.full([ROWS], -1e30")
 print("only m:", hopper_stand_in.outcome(hopper_persistent, [*half, finite]))
-judge([*half, finite, (there, there + masked)], 128)
+judge([*half, finite, (after, after + masked)], 128)
 
 # %% [markdown]
-# **Your own change**, as (old, new) pairs; each old text occurs exactly once. On a Hopper GPU, `python -m flashlab bench hopper` times all of this chapter's kernels.
+# **Your own change.** On a Hopper GPU, `python -m flashlab bench hopper` times this chapter's kernels.
 
 # %%
-# Your kernel goes here.
+# Your kernel goes here: pairs (old text, new text).
 judge([])
 
 # %% [markdown]
