@@ -92,7 +92,7 @@ my_expected_bytes = None
 said = compare("bytes of a block of keys", my_expected_bytes, torch.empty(128, 128, dtype=torch.bfloat16).nbytes)
 
 # %% [markdown]
-# In the simulator a program is a Python generator. Each `yield` asks the machine for something and goes on when the machine allows it. Step through this one: the column *full* shows the phase, and what is still to come before it ends.
+# In the simulator a program is a Python generator. Each `yield` asks the machine for something, and waits until it is granted. Step through this one: the column *full* shows the phase, and what is still to come before it ends.
 
 # %%
 def one_tile(K):
@@ -106,7 +106,7 @@ def one_tile(K):
 play_warps(simulate({"warpgroup": one_tile(Ring("K", slots=1))}))
 
 # %% [markdown]
-# A GPU says nothing about a forgotten wait: the product reads whatever lies there. The machine does say it. This cell goes wrong on purpose.
+# A GPU says nothing about a forgotten wait: the product reads whatever lies there. The machine complains. This cell goes wrong on purpose.
 
 # %%
 def without_a_wait(K):
@@ -193,7 +193,7 @@ play_warps(simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all
 figures.holders()
 
 # %% [markdown]
-# Four threads share a row. So the maximum of a row costs two exchanges between threads, and the sum another two; the rest of the softmax stays within a thread.
+# Four threads share a row. So a row's maximum costs two exchanges between threads, and its sum two more; the rest of the softmax stays within a thread.
 #
 # **Predict** how many registers of 32 bits a thread needs for $S$: 128 rows and 128 columns in float32, on eight warps.
 
@@ -279,7 +279,7 @@ play_warps(simulate({"producer": warp_programs.producer(K, V, 4), "consumer": wa
 # %% [markdown]
 # ### Two consumers
 #
-# One consumer of eight warps still waits as a whole. The third rung has two consumers, warpgroups of 64 query rows each. They share every $K$ and $V$ that arrives, and each goes at its own pace: while one computes exponentials, the other's products can run.
+# One consumer of eight warps still waits as a whole. The third rung has two consumers, warpgroups of 64 query rows each. They share $K$ and $V$, and each goes at its own pace: while one computes exponentials, the other's products can run.
 
 # %%
 print(changes(hopper_producer.attend, hopper_consumers.attend))
@@ -426,7 +426,7 @@ for name, lines in {"as it is": [], "moved": moved}.items():
 #
 # ## Sitting 6 · Take turns (30 minutes)
 #
-# Two consumers may ask for products at the same moment, and then compute exponentials at the same moment. The fifth rung makes them alternate, with *named barriers*. A program has sixteen; they count threads. `arrive` arrives and goes on; `sync` arrives and waits until enough threads have come. Gluon has no word for them, so these are instructions in assembly: `$1` is the barrier, `$2` the number of threads, each `r` a register. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
+# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*. A program has sixteen; they count threads. `arrive` arrives and goes on; `sync` arrives and waits until enough threads have come. Gluon has no word for them, so these are instructions in assembly: `$1` is the barrier, `$2` the number of threads, each `r` a register. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
 
 # %%
 show(hopper_words.sync, hopper_words.arrive)
@@ -539,7 +539,7 @@ said = compare("when the last SM is done", my_ends, ends, "blocks")
 print(excerpt(hopper_persistent.producer, "while tile < how_many", "n, turn, tile"))
 
 # %% [markdown]
-# A program's first tile is its own number, `program_id`. Of the threads that run `expect` or `arrive`, one acts. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. Three helpers:
+# A program's first tile is its own number, `program_id`; the counter hands out those from `num_programs` on. Of the threads that run `expect` or `arrive`, one acts. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
 
 # %%
 show(hopper_persistent.lay_down, hopper_persistent.look_at, hopper_words.place)
@@ -549,7 +549,7 @@ show(hopper_persistent.lay_down, hopper_persistent.look_at, hopper_words.place)
 #
 # **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. The thread that runs `expect` on `Q_full` has stored the number before. `Q_free` works the same way backwards: after their last $S$ both consumers have read $Q$ and the number, and arrive there. At the end the producer stores $-1$ and arrives at `Q_full` without bytes. That ends the phase, and the consumers stop.
 #
-# **Why this order?** Long tiles come first, so that no SM begins one last. One head has few long tiles, so several heads go side by side. But $K$ and $V$ of all of them must stay in the L2 cache, else they come from HBM again and again. So it is `together` heads, as many as L2 holds. Here are four heads of two tiles, two heads at a time, as (head, first row, blocks):
+# **Why this order?** Long tiles come first, so that no SM begins one last. One head has few long tiles, so several heads go side by side. But their $K$ and $V$ should stay in the L2 cache, so that HBM is read once. So `together` is as many heads as fit. Four heads of two tiles, two heads at a time, as (head, first row, blocks):
 
 # %%
 print(*[hopper_stand_in.kernels.first_words.place(tile, 256, 2, 128, 128, True) for tile in range(8)])
