@@ -65,8 +65,8 @@ def fetch(source, where, full, target):
 def place(tile, N, together, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr):
     """A tile's head, its first query row, and how many blocks of keys it sees.
 
-    The last rows come first: under a causal mask they see most keys, and a long tile should not come last. Neighbours
-    in this order are tiles of `together` different heads, whose K and V fit into the L2 cache at the same time.
+    Heads go in groups of `together`, whose K and V fit into the L2 cache at the same time. In a group the last rows of
+    all heads come first: under a causal mask they see most keys, and a long tile should not come last.
     """
     blocks = N // rows
     row = tile % (together * blocks) // together

@@ -418,7 +418,7 @@ for name, lines in {"as it is": [], "moved": moved}.items():
     print(f"{name:9} {hopper_stand_in.outcome(hopper_overlap, lines)}")
 
 # %% [markdown]
-# Both are right, and nothing warns. Only the machine code shows that the overlap is gone. Sitting 8 has what that costs, as *both products before the softmax*.
+# Both are right, and nothing warns. Only the machine code shows that the overlap is gone. Sitting 8 shows what that costs, as *both products before the softmax*.
 #
 # **Takeaway.** Issue a product as early as its operands allow, and wait for it as late as its result allows.
 #
@@ -549,7 +549,7 @@ show(hopper_persistent.lay_down, hopper_persistent.look_at, hopper_words.place)
 #
 # **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. The thread that runs `expect` on `Q_full` has stored the number before. `Q_free` works the same way backwards: after their last $S$ both consumers have read $Q$ and the number, and arrive there. At the end the producer stores $-1$ and arrives at `Q_full` without bytes. That ends the phase, and the consumers stop.
 #
-# **Why this order?** Long tiles come first, so that no SM begins one last. One head has few long tiles, so several heads go side by side. But their $K$ and $V$ should stay in the L2 cache, so that HBM is read once. So `together` is as many heads as fit. Four heads of two tiles, two heads at a time, as (head, first row, blocks):
+# **Why this order?** Long tiles come first, so that no SM begins one last. One head has few long tiles, so several heads go side by side. But their $K$ and $V$ should stay in the L2 cache, so that HBM is read once. Heads go in groups of `together`, as many as fit. Four heads of two tiles, two heads at a time, as (head, row, blocks):
 
 # %%
 print(*[hopper_stand_in.kernels.first_words.place(tile, 256, 2, 128, 128, True) for tile in range(8)])
@@ -661,7 +661,7 @@ print(simulate(in_turn(1)).error.replace("; consumer", ";\nconsumer"))
 print(hopper_stand_in.outcome(hopper_overlap, [*moved, ("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)")]))
 
 # %% [markdown]
-# **Consumer 1 begins.** Who issues $S$, before and after:
+# **Consumer 1 begins.** Who issues $S$, before and after?
 
 # %%
 for begins in (0, 1):
